@@ -1,8 +1,8 @@
 /*
  * A growing byte buffer to encode into, and a bounded cursor to decode from.
  *
- * A buffer that could not grow remembers it: encoders call buf_add_*() without looking and ask
- * buf_error() once at the end. A cursor that ran past its end likewise yields zeros and remembers.
+ * Errors are sticky: encoders call buf_add_*() without checks and test buf_error() once at the end. A cursor past its
+ * end likewise returns zeros and stays failed.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ void buf_add_u8(struct buf *b, uint8_t v);
 void buf_add_le32(struct buf *b, uint32_t v);
 void buf_add_le64(struct buf *b, uint64_t v);
 void buf_add_varint(struct buf *b, uint64_t v); /* LEB128, at most VARINT_LEN_MAX bytes */
-/* The same into memory that has room for it, for whoever adds many. Returns what is behind it. */
+/* The same into memory with enough room, to add many quickly. Returns the end. */
 #define VARINT_LEN_MAX 10u /* 64 bits, 7 in each byte */
 static inline uint8_t *varint_put(uint8_t *to, uint64_t v)
 {

@@ -1,6 +1,6 @@
 /*
- * How a place to cut is found. A rolling hash takes one byte after the other; here everything is a function of the
- * bytes at fixed distances before a position, the same for many positions at once:
+ * How cuts are found. A rolling hash consumes one byte after the other; here everything is a function of the bytes at
+ * fixed distances before a position, computed for many positions at once:
  *
  *   1. The mark, a byte: p[i] ^ p[i - 3], plus twice that of 32 bytes earlier, four times that of 64 bytes
  *      earlier, and so on, until nothing of it is left in the byte. In range for one position in 256, more for small
@@ -8,9 +8,9 @@
  *   2. For marked positions a hash of the 32 bytes before, which must be small: the shorter the chunk would be, the
  *      smaller. So lengths gather around avg (normalised chunking, as in FastCDC).
  *
- * Much data has few bits per byte (flags, digits, small integers): eight weights, so that it still reaches all values
- * of the mark about equally often. Where marks are rare all the same, one is enough from any_from on. A range at the
- * odd end: marks of bytes whose low bits are always zero are even, and would crowd at the other.
+ * Much data has few bits per byte (flags, digits, small integers): with eight weights it still reaches all values of
+ * the mark about equally often. Where marks are rare nevertheless, a mark is enough from any_from on. The range is at
+ * the odd end: bytes with low bits that are always zero have even marks, which would crowd at the other end.
  */
 #include "base/cdc.h"
 
@@ -82,13 +82,4 @@ size_t cdc_cut(const struct cdc *c, const void *p, size_t len)
 		return 0;
 	cut = c->scan(c, p, end);
 	return cut == 0 && len >= c->params.max ? end : cut;
-}
-
-size_t cdc_cut_all(const struct cdc *c, const void *p, size_t len, size_t cap, size_t *ret_ends)
-{
-	size_t n = 0, off = 0, cut;
-
-	while (n < cap && (cut = cdc_cut(c, (const uint8_t *)p + off, len - off)) > 0)
-		ret_ends[n++] = off += cut;
-	return n;
 }

@@ -3,8 +3,9 @@
  * cut at the same places again. Pure: no I/O, no allocation, no lock, no state between calls.
  *
  * A position is a place to cut if two functions of the bytes before it say so, the first cheap enough for
- * 16 or 32 positions at once (docs/decisions/008-cutting-by-content.md). The cuts are part of nobody's
- * format, but stores share less where they change: tests pin them, on every architecture the same.
+ * 16 or 32 positions at once (docs/decisions/chunking.md, "Content-defined cuts at many positions at once").
+ * The cuts are part of no format, but stores share less where they change: tests pin them, equal on every
+ * architecture.
  */
 #pragma once
 
@@ -27,7 +28,7 @@ int cdc_params_check(const struct cdc_params *p);
 /* Immutable once initialised, shared by all threads. */
 struct cdc {
 	struct cdc_params params;
-	/* What the scan asks of a place to cut, which depends on how long the chunk would be: cdc_scan.h. */
+	/* Criteria for a cut, which depend on the length of the chunk: cdc_scan.h. */
 	uint32_t easy_from, any_from;
 	uint32_t hard_below, easy_below;
 	int8_t mark_above;
@@ -38,12 +39,10 @@ struct cdc {
 void cdc_init(struct cdc *c, const struct cdc_params *p);
 
 /*
- * Length of the first chunk of p, which begins behind a cut; 0 if the len bytes do not tell. They always
- * tell when len >= max. So a stream is cut with a buffer of max bytes or more: on 0 append more and ask again
- * (what was scanned is scanned again), and at the end of the stream the rest is the last chunk. A cut depends on
- * nothing behind it: where bytes change, cutting anew begins with the chunk that has the first of them, and may end
- * at the first cut behind the last of them that was one before.
+ * Length of the first chunk of p, which begins behind a cut; 0 if more bytes are needed, which never happens with len
+ * >= max. To cut a stream, use a buffer of at least max bytes: on 0 append more and call again (the same bytes are
+ * scanned again), and at the end of the stream the rest is the last chunk. A cut does not depend on bytes behind it:
+ * after a change, recutting starts with the chunk of the first changed byte, and may end at the first old cut behind
+ * the last one.
  */
 size_t cdc_cut(const struct cdc *c, const void *p, size_t len);
-/* The same until the bytes do not tell, or `cap` times: where each chunk ends, from p. Returns their number. */
-size_t cdc_cut_all(const struct cdc *c, const void *p, size_t len, size_t cap, size_t *ret_ends);

@@ -41,7 +41,7 @@ AVX2 static inline struct block block_at(const uint8_t *p)
 	return block_next(&b, p);
 }
 
-/* A bit for each position whose mark is in range. */
+/* A bit for each position with a mark in range. */
 AVX2 static inline uint64_t block_marked(const struct block *b, __m256i above)
 {
 	uint32_t lower = (uint32_t)_mm256_movemask_epi8(_mm256_cmpgt_epi8(b->m[0], above));

@@ -60,7 +60,7 @@ static inline bool block_has_mark(const struct block *b, int8x16_t above)
 	return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(any), 4)), 0) != 0;
 }
 
-/* A bit for each position whose mark is in range. */
+/* A bit for each position with a mark in range. */
 static inline uint64_t block_marked(const struct block *b, int8x16_t above)
 {
 	const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));

@@ -1,5 +1,5 @@
 /*
- * What the twins of the scan share; cdc.c has the scalar one and tells the idea. Only they, the tests and the
+ * Shared by the variants of the scan; cdc.c has the scalar one and explains the idea. Only they, the tests and the
  * benchmark include this.
  */
 #pragma once
@@ -12,10 +12,10 @@
 /* mark(i) = 2 mark(i - CDC_STRIDE) + (p[i] ^ p[i - CDC_LAG]), modulo 256. */
 #define CDC_STRIDE 32
 #define CDC_LAG 3
-/* Of those further back a mark has no bit left: as if they were zero, scanning begins this long before. */
+/* Bytes further back have no influence on a mark: scanning starts this far before a position. */
 #define CDC_WARM_UP (7 * CDC_STRIDE)
-#define CDC_BLOCK 64 /* positions between two looks at the result */
-#define CDC_HASHED 32 /* bytes before a cut that the second function sees */
+#define CDC_BLOCK 64 /* positions between two tests of the result */
+#define CDC_HASHED 32 /* bytes before a cut that the second function hashes */
 
 /* Length of the first chunk if it is at most `end`, else 0. min <= end <= max. */
 size_t cdc_scan_scalar(const struct cdc *c, const uint8_t *p, size_t end);
@@ -37,7 +37,7 @@ static inline uint64_t cdc_word(const uint8_t *p)
 	return v;
 }
 
-/* The second function: whether to cut behind position i, whose mark is in range. Constants: digits of pi. */
+/* The second function: whether to cut behind position i, which has a mark in range. Constants: digits of pi. */
 static inline bool cdc_accepts(const struct cdc *c, const uint8_t *p, size_t i)
 {
 	const uint8_t *w = p + i + 1 - CDC_HASHED;

@@ -7,7 +7,8 @@
 
 #include "base/util.h"
 
-#define HELP_COLUMN 30
+#define HELP_COLUMN 26 /* where descriptions of options begin */
+#define HELP_WIDTH 100
 
 static _Thread_local char why_not_chosen[160]; /* a reason that names the choices */
 
@@ -68,39 +69,58 @@ static int set_choice(int *field, const struct conf_key *k, const char *value, c
 	return 0;
 }
 
-static int set_integer(uint64_t *field, enum conf_type type, const char *value, const char **ret_why)
+static int set_integer(uint64_t *field, const struct conf_key *k, const char *value, const char **ret_why)
 {
-	int r = type == CONF_SIZE ? parse_size(value, field) : parse_number(value, field);
+	static const char *const wrong[] = {
+		[CONF_SIZE] = "not a size such as 4096, 64K or 1.5G",
+		[CONF_NUMBER] = "not a whole number",
+		[CONF_TIME] = "not a time such as 90s, 10m, 2h or 7d",
+	};
+	uint64_t n = 0;
+	int r = k->type == CONF_SIZE ? parse_size(value, &n) :
+		k->type == CONF_TIME ? parse_time(value, &n) :
+				       parse_number(value, &n);
 
 	if (r == -ERANGE)
 		*ret_why = "too large";
 	else if (r < 0)
-		*ret_why = type == CONF_SIZE ? "not a size such as 4096, 64K or 1.5G" : "not a whole number";
-	return r < 0 ? -EINVAL : 0;
+		*ret_why = wrong[k->type];
+	else if (n < k->min || (k->max > 0 && n > k->max))
+		*ret_why = k->must ? k->must : "out of range";
+	else
+		*field = n;
+	return *ret_why ? -EINVAL : 0;
 }
 
 /* Flags apart, which have no value. */
 static int set_value(const struct conf_key *k, void *conf, const char *value, const char **ret_why)
 {
-	void *field = (char *)conf + k->off;
+	void *field = conf_field(k, conf);
+	int r;
 
+	*ret_why = NULL;
 	switch (k->type) {
 	case CONF_STRING:
-		return set_string(field, value);
+		r = k->parse ? k->parse(k, conf, value, ret_why) : 0;
+		return r < 0 ? r : set_string(field, value);
 	case CONF_CHOICE:
 		return set_choice(field, k, value, ret_why);
+	case CONF_PARSED:
+		return k->parse(k, conf, value, ret_why);
 	default:
-		return set_integer(field, k->type, value, ret_why);
+		r = set_integer(field, k, value, ret_why);
+		return r < 0 || !k->parse ? r : k->parse(k, conf, value, ret_why);
 	}
 }
 
 static void set_zero(const struct conf_key *k, void *conf)
 {
-	void *field = (char *)conf + k->off;
+	void *field = conf_field(k, conf);
 
 	switch (k->type) {
 	case CONF_SIZE:
 	case CONF_NUMBER:
+	case CONF_TIME:
 		*(uint64_t *)field = 0;
 		break;
 	case CONF_FLAG:
@@ -111,6 +131,8 @@ static void set_zero(const struct conf_key *k, void *conf)
 		break;
 	case CONF_CHOICE:
 		*(int *)field = 0;
+		break;
+	case CONF_PARSED:
 		break;
 	}
 }
@@ -127,7 +149,7 @@ static int set_default(const struct conf_key *k, void *conf)
 	i = choice_find("no|yes", k->fallback);
 	if (i < 0)
 		return -EINVAL;
-	*(bool *)((char *)conf + k->off) = i;
+	*(bool *)conf_field(k, conf) = i;
 	return 0;
 }
 
@@ -160,23 +182,16 @@ static int set_flag(const struct conf_key *k, void *conf, bool on, const char *v
 		*ret_why = "takes no value";
 		return -EINVAL;
 	}
-	*(bool *)((char *)conf + k->off) = on;
+	*(bool *)conf_field(k, conf) = on;
 	return 1;
 }
 
-int conf_set(const struct conf_key *keys, void *conf, const char *name, const char *value, const char **ret_why)
+int conf_set_key(const struct conf_key *k, void *conf, const char *value, const char **ret_why)
 {
-	const struct conf_key *k = key_find(keys, name);
 	int r;
 
-	if (k && k->type == CONF_FLAG)
+	if (k->type == CONF_FLAG)
 		return set_flag(k, conf, true, value, ret_why);
-	if (!k && strncmp(name, "no", 2) == 0) {
-		k = key_find(keys, name + 2);
-		return k && k->type == CONF_FLAG ? set_flag(k, conf, false, value, ret_why) : 0;
-	}
-	if (!k)
-		return 0;
 	if (!value || *value == '\0') {
 		*ret_why = "needs a value";
 		return -EINVAL;
@@ -185,43 +200,84 @@ int conf_set(const struct conf_key *keys, void *conf, const char *name, const ch
 	return r < 0 ? r : 1;
 }
 
+int conf_set(const struct conf_key *keys, void *conf, const char *name, const char *value, const char **ret_why)
+{
+	const struct conf_key *k = key_find(keys, name);
+
+	if (!k && strncmp(name, "no", 2) == 0) {
+		k = key_find(keys, name + 2);
+		return k && k->type == CONF_FLAG ? set_flag(k, conf, false, value, ret_why) : 0;
+	}
+	return k ? conf_set_key(k, conf, value, ret_why) : 0;
+}
+
 void conf_release(const struct conf_key *keys, void *conf)
 {
 	for (const struct conf_key *k = keys; k->name; k++)
 		if (k->type == CONF_STRING) {
-			char **field = (char **)((char *)conf + k->off);
+			char **field = conf_field(k, conf);
 
 			free(TAKE(*field));
 		}
 }
 
-static void help_name(const struct conf_key *k, char *ret, size_t size)
+const char *conf_value_name(const struct conf_key *k)
 {
-	static const char *const value[] = {
-		[CONF_SIZE] = "SIZE",
-		[CONF_NUMBER] = "N",
-		[CONF_STRING] = "STRING",
-		[CONF_FLAG] = NULL,
+	static const char *const names[] = {
+		[CONF_SIZE] = "SIZE",	  [CONF_NUMBER] = "N",	  [CONF_TIME] = "TIME",
+		[CONF_STRING] = "STRING", [CONF_PARSED] = "VALUE", [CONF_FLAG] = NULL,
 	};
 
-	if (k->type == CONF_FLAG)
-		snprintf(ret, size, "%s", k->name);
+	return k->value ? k->value : k->type == CONF_CHOICE ? k->choices : names[k->type];
+}
+
+void help_wrap(FILE *to, size_t at, size_t indent, const char *text)
+{
+	bool is_first = true; /* of its line */
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (!is_first && at + 1 + len > HELP_WIDTH) {
+			fprintf(to, "\n%*s", (int)indent, "");
+			at = indent;
+		} else if (!is_first) {
+			fputc(' ', to);
+			at++;
+		}
+		fwrite(text, 1, len, to);
+		is_first = false;
+		at += len;
+		text += len + strspn(text + len, " ");
+	}
+	fputc('\n', to);
+}
+
+void help_entry(FILE *to, const char *head, size_t column, const struct conf_key *k)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text), "%s%s%s%s", k->help, k->fallback ? " (default " : "",
+		 k->fallback ? k->fallback : "", k->fallback ? ")" : "");
+	if (strlen(head) + 4 > column)
+		fprintf(to, "  %s\n%*s", head, (int)column, "");
 	else
-		snprintf(ret, size, "%s=%s", k->name, k->type == CONF_CHOICE ? k->choices : value[k->type]);
+		fprintf(to, "  %-*s", (int)column - 2, head);
+	help_wrap(to, column, column, text);
 }
 
 void conf_help(const struct conf_key *keys, FILE *to)
 {
 	for (const struct conf_key *k = keys; k->name; k++) {
-		char name[128];
+		const char *value = conf_value_name(k);
+		char head[128];
 
+		if (k->group)
+			fprintf(to, "%s%s:\n", k == keys ? "" : "\n", k->group);
 		if (!k->help)
 			continue;
-		help_name(k, name, sizeof(name));
-		fprintf(to, "  %-*s  %s", HELP_COLUMN, name, k->help);
-		if (k->fallback)
-			fprintf(to, " (default %s)", k->fallback);
-		fputc('\n', to);
+		snprintf(head, sizeof(head), "%s%s%s", k->name, value ? "=" : "", value ? value : "");
+		help_entry(to, head, HELP_COLUMN, k);
 	}
 }
 

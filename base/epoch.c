@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <time.h>
 
-#define LOOK_AGAIN_NS (200 * 1000) /* who waits is in no hurry, and who leaves should not have to look for him */
+#define POLL_NS (200 * 1000) /* waiters poll, so that leaving need not wake them */
 
 void epoch_init(struct epoch *e)
 {
@@ -25,7 +25,7 @@ unsigned epoch_enter(struct epoch *e)
 		uint64_t number = atomic_load(&e->number);
 
 		atomic_fetch_add(&e->nr_inside[number % 2], 1);
-		if (atomic_load(&e->number) == number) /* else somebody waits, and may not have seen us */
+		if (atomic_load(&e->number) == number) /* otherwise a waiter may have missed this reader */
 			return number % 2;
 		atomic_fetch_sub(&e->nr_inside[number % 2], 1);
 	}
@@ -36,7 +36,7 @@ void epoch_leave(struct epoch *e, unsigned ticket)
 	atomic_fetch_sub(&e->nr_inside[ticket], 1);
 }
 
-/* The period before the current one has been waited for: only those of the current one are inside. */
+/* The period before the current one was waited for earlier: all readers inside entered in the current one. */
 void epoch_wait(struct epoch *e)
 {
 	uint64_t number;
@@ -44,6 +44,6 @@ void epoch_wait(struct epoch *e)
 	mutex_lock(&e->waiting);
 	number = atomic_fetch_add(&e->number, 1);
 	while (atomic_load(&e->nr_inside[number % 2]) > 0)
-		nanosleep(&(struct timespec){ .tv_nsec = LOOK_AGAIN_NS }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
 	mutex_unlock(&e->waiting);
 }

@@ -1,12 +1,12 @@
 /*
- * Grace periods: waiting until everyone who may still use something has let go of it.
+ * Grace periods, as in epoch-based reclamation: wait until no reader can use an object any more.
  *
- * Whoever uses what others take away enters before he looks for it and leaves when he is done with it. Whoever takes
- * something away first makes sure that newcomers do not find it, then waits: when epoch_wait() returns, everyone who
- * had entered before it was called has left. Those who enter meanwhile are not waited for, so a wait ends.
+ * A reader enters before it looks an object up, and leaves when it does not use it any more. To free an object, first
+ * unlink it so that new readers do not find it, then call epoch_wait(): it returns when all readers that had entered
+ * before the call have left. Later readers are not waited for, so a wait ends.
  *
- * Entering and leaving cost an atomic addition each and never wait. Tickets may be handed to another thread.
- * Thread rule: any thread; whoever waits must not be inside.
+ * Entering and leaving cost an atomic addition each and never wait. Tickets may be passed to another thread. All
+ * functions may be called from any thread, epoch_wait() only outside of a read section.
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 
 struct epoch {
 	_Atomic uint64_t number; /* of the current period */
-	_Atomic uint64_t nr_inside[2]; /* who entered in an even or an odd one and has not left */
+	_Atomic uint64_t nr_inside[2]; /* readers that entered in an even, or odd, period and have not left */
 	struct mutex waiting; /* one at a time */
 };
 

@@ -73,7 +73,7 @@ void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KE
 	if (kind == FP_CLMUL) {
 		fp_clmul_key_init(&k->clmul, secret);
 		k->clmul_hash = fp_clmul_best();
-		/* readdir() shows hashes of names, and XXH3 is no one-way street */
+		/* readdir() exposes hashes of names, and XXH3 is not a one-way function */
 		fp_derive("ckptfs xxh3", secret, seed);
 	}
 	stretch(seed, k->secret);
@@ -128,8 +128,8 @@ void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, str
 #define TWEAK_TOLD ((UINT64_C(1) << (TWEAK_ID_BITS + 8)) - 1)
 #define TWEAK_TOLD_BYTES 5
 
-/* What tells a domain as a tweak has it. The rest comes from XXH3, which takes 3 ns where a chunk takes 400: nobody is
- * ever shown a tweak, so what it gives away of its key does not matter. */
+/* A tweak from the bits that identify the domain. The rest is XXH3, which takes 3 ns where a chunk takes 400: tweaks
+ * are never exposed, so it does not matter that they reveal parts of the XXH3 key. */
 static struct fp tweak_of(const struct fp_key *k, uint64_t told)
 {
 	struct le64 bytes = le64_put(told);
@@ -199,7 +199,7 @@ bool fp_is_nearly_of(const struct fp_key *k, struct fp f, struct fp bytes, struc
 	if (is_nearly(k, f, bytes, told, ret))
 		return true;
 	for (unsigned bit = 0; bit < TWEAK_ID_BITS && tells_domain(told); bit += 8)
-		for (uint64_t wrong = 1; wrong < 256; wrong++) /* if that byte is the one, it told another domain */
+		for (uint64_t wrong = 1; wrong < 256; wrong++) /* the wrong byte may be one that identifies the domain */
 			if (is_nearly(k, f, bytes, told ^ wrong << bit, ret))
 				return true;
 	for (uint64_t kind = FP_OF_ALL + 1; kind < NR_FP_DOMAIN_KINDS; kind++)

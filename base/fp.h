@@ -1,11 +1,11 @@
 /*
  * Fingerprints: 120-bit keyed hashes that stand for a chunk's bytes.
  *
- * 120 bits and not 128 because 256 of them and a 256-byte header then fill one 4 KiB block: the table of a full 1
- * MiB frame. By chance two of 2^40 chunks collide with probability 2^-41. For chunks that someone chose without
- * knowing the store's key a bound is proven of FP_CLMUL, 2^-118 per pair of pages (fp_clmul.h), and believed of
- * FP_SHA256; FP_XXH3, of older stores, is weak for pages that differ in one special way
- * (docs/decisions/017-what-xxh3-does-not-promise.md).
+ * 120 bits and not 128, because 256 of them and a 256-byte header then fill one 4 KiB block: the table of a full 1
+ * MiB frame. By chance two of 2^40 chunks collide with probability 2^-41. For chunks chosen without the store's key,
+ * FP_CLMUL has a proven bound of 2^-118 per pair of pages (fp_clmul.h), FP_SHA256 a conjectured one; FP_XXH3, of older
+ * stores, is weak for pages that differ in one special way (docs/decisions/fingerprints.md, "Hash with a proven
+ * collision bound").
  */
 #pragma once
 
@@ -43,7 +43,7 @@ struct fp_key {
 
 bool fp_kind_valid(enum fp_kind kind);
 const char *fp_kind_name(enum fp_kind kind); /* as hash= has it */
-/* A key of its own for one purpose: who finds it out knows nothing of the secret, nor of other keys. */
+/* Derives a key for one purpose. It reveals neither the secret nor other keys. */
 void fp_derive(const char *purpose, const uint8_t secret[FP_KEY_LEN], uint8_t ret[FP_KEY_LEN]);
 void fp_key_init(struct fp_key *k, enum fp_kind kind, const uint8_t secret[FP_KEY_LEN]);
 
@@ -54,32 +54,32 @@ struct fp fp_of(const struct fp_key *k, const void *p, size_t len);
 /* One fingerprint for each of `n` neighbouring pieces of `len` bytes. */
 void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, struct fp *ret);
 /*
- * Domains: a chunk is shared inside one and never across. In a domain its fingerprint is that of its bytes, xored with
- * the domain's tweak: 40 bits that tell which one it is, and 80 that only the key tells. So equal bytes never have
- * equal fingerprints in two domains; and who has bytes and a fingerprint can tell whether they belong together without
- * knowing the domain, which is then seen: what is left without that of the bytes is a tweak, or (2^-87) they do not.
+ * Domains: chunks are shared within a domain and never across. In a domain the fingerprint of a chunk is that of its
+ * bytes, xored with the domain's tweak: 40 bits that identify the domain, and 80 that depend on the key. So equal bytes
+ * never have equal fingerprints in two domains. A fingerprint can be verified against bytes without knowing its domain:
+ * xored with the fingerprint of the bytes it is a valid tweak, by chance with 2^-87, which identifies the domain.
  */
 enum fp_domain_kind { FP_OF_ALL, FP_OF_GROUP, FP_OF_USER, NR_FP_DOMAIN_KINDS }; /* on disk */
 struct fp_domain {
 	enum fp_domain_kind kind;
 	uint32_t id; /* of the group or user; 0 of FP_OF_ALL */
 };
-/* zeros of FP_OF_ALL: such fingerprints are as they are */
+/* zeros for FP_OF_ALL: such fingerprints are unchanged */
 struct fp fp_tweak(const struct fp_key *k, struct fp_domain d);
-/* Of bytes whose fingerprint, of all, is `bytes`: is f theirs, and in which domain? */
+/* `bytes`: the fingerprint of some bytes for FP_OF_ALL. Is f their fingerprint, and in which domain? */
 bool fp_domain_of(const struct fp_key *k, struct fp f, struct fp bytes, struct fp_domain *ret);
 bool fp_is_of(const struct fp_key *k, struct fp f, const void *p, size_t len);
-/* The same if a byte of f may be wrong: *ret is as it should be. Once in 2^68 it is not theirs. */
+/* The same if one byte of f may be wrong: *ret is the corrected one. Wrong by chance once in 2^68. */
 bool fp_is_nearly_of(const struct fp_key *k, struct fp f, struct fp bytes, struct fp *ret);
 /*
- * What users may be told of a fingerprint: whether two are equal, and no more. The bound of FP_CLMUL is for chunks that
- * were chosen without the key, and a few of its values in plain give away what is needed to make collisions.
+ * The form in which users may see a fingerprint: it shows whether two are equal, and no more. The bound of FP_CLMUL
+ * holds for chunks chosen without the key, and a few of its values would reveal enough to construct collisions.
  */
 struct fp fp_veiled(const struct fp_key *k, struct fp f);
 /* 64-bit keyed hash of a few bytes (directory cookies, header seals). */
 uint64_t fp_hash64(const struct fp_key *k, const void *p, size_t len);
 
-/* No chunk's: by chance as likely as a collision. */
+/* Not the fingerprint of any chunk, except with the probability of a collision. */
 #define FP_NONE ((struct fp){ 0 })
 
 static inline bool fp_equal(struct fp a, struct fp b)

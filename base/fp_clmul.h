@@ -1,5 +1,5 @@
 /*
- * The hash behind FP_CLMUL: products without carry, of which a bound can be proven.
+ * The hash of FP_CLMUL: carry-less products, with a provable collision bound.
  *
  * A chunk of `len` bytes, filled up with zeros to whole units of 32 bytes, is cut into blocks of 4 KiB. The 16 bytes
  * that come first in unit i of a block, xored with key bytes of their own, are x(i); the other 16, likewise, y(i);

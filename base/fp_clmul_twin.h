@@ -105,9 +105,8 @@ static inline struct sums block_sum(const struct fp_clmul_key *k, const uint8_t 
 }
 
 /*
- * Whatever bits of a fingerprint someone takes must look random, but a value that is linear in the bytes leaves
- * every other bucket empty now and then. One to one on the 120 bits, so that nothing collides for it. Primes of
- * XXH64.
+ * Any bits of a fingerprint must look random, but a value that is linear in the bytes sometimes leaves every other
+ * bucket of a hash table empty. A bijection of the 120 bits, so it causes no collisions. Primes of XXH64.
  */
 static inline struct fp spread(v128 h)
 {

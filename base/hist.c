@@ -44,7 +44,7 @@ uint64_t hist_quantile_ns(const struct hist *h, double share)
 	uint64_t count[HIST_BUCKETS], total = 0, below = 0;
 	uint64_t max = atomic_load_explicit(&h->max_ns, memory_order_relaxed);
 
-	/* One copy, and its sum instead of h->nr: requests keep coming in while we look. */
+	/* Use a copy, and its sum instead of h->nr: requests are added concurrently. */
 	for (size_t i = 0; i < HIST_BUCKETS; i++)
 		total += count[i] = atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
 	for (size_t i = 0; i < HIST_BUCKETS; i++) {

@@ -3,8 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +20,7 @@
 
 static struct io_hook hook;
 static bool hooked; /* constant while threads run, as all of hook */
+static _Atomic uint64_t nr_sync_failures;
 
 void io_set_hook(const struct io_hook *h)
 {
@@ -24,12 +28,12 @@ void io_set_hook(const struct io_hook *h)
 	hook = h ? *h : (struct io_hook){ 0 };
 }
 
-static int before(const struct io_event *ev)
+static int call_before(const struct io_event *ev)
 {
 	return hooked && hook.before ? hook.before(hook.userdata, ev) : 0;
 }
 
-static void after(const struct io_event *ev, int64_t result)
+static void call_after(const struct io_event *ev, int64_t result)
 {
 	if (hooked && hook.after)
 		hook.after(hook.userdata, ev, result);
@@ -40,7 +44,7 @@ static int finish(const struct io_event *ev, int returned)
 {
 	int r = returned < 0 ? -errno : returned;
 
-	after(ev, r);
+	call_after(ev, r);
 	return r;
 }
 
@@ -50,7 +54,7 @@ int io_open(int dirfd, const char *name, int flags, mode_t mode)
 	bool changes = flags & (O_CREAT | O_TRUNC);
 	int fd, r;
 
-	r = changes ? before(&ev) : 0;
+	r = changes ? call_before(&ev) : 0;
 	if (r < 0)
 		return r;
 	fd = TEMP_FAILURE_RETRY(openat(dirfd, name, flags | O_CLOEXEC, mode));
@@ -62,7 +66,7 @@ int io_open(int dirfd, const char *name, int flags, mode_t mode)
 
 int io_close(int fd)
 {
-	/* After EINTR the descriptor is gone on Linux: closing again might hit somebody else's. */
+	/* After EINTR the descriptor is closed on Linux: closing it again could close one of another thread. */
 	return close(fd) < 0 && errno != EINTR ? -errno : 0;
 }
 
@@ -133,12 +137,12 @@ ssize_t io_preadv(int fd, const struct iovec *iov, int iovcnt, uint64_t off)
 	int64_t n;
 	int r;
 
-	r = before(&ev);
+	r = call_before(&ev);
 	if (r < 0)
 		return r;
 	r = transfer(&ev, ev.len, &done);
 	n = r < 0 ? r : (int64_t)done;
-	after(&ev, n);
+	call_after(&ev, n);
 	return n;
 }
 
@@ -162,7 +166,7 @@ int io_pwritev(int fd, const struct iovec *iov, int iovcnt, uint64_t off)
 	uint64_t len = ev.len, done;
 	int cut, r;
 
-	cut = before(&ev);
+	cut = call_before(&ev);
 	if (cut < 0)
 		return cut;
 	if (cut > 0)
@@ -170,7 +174,7 @@ int io_pwritev(int fd, const struct iovec *iov, int iovcnt, uint64_t off)
 	r = transfer(&ev, len, &done);
 	if (r == 0 && cut > 0)
 		r = -ENOSPC;
-	after(&ev, r < 0 && done == 0 ? r : (int64_t)done);
+	call_after(&ev, r < 0 && done == 0 ? r : (int64_t)done);
 	return r;
 }
 
@@ -181,26 +185,60 @@ int io_pwrite(int fd, const void *p, size_t len, uint64_t off)
 	return io_pwritev(fd, &iov, 1, off);
 }
 
+uint64_t io_sync_failures(void)
+{
+	return atomic_load(&nr_sync_failures);
+}
+
+void io_sync_failed(void)
+{
+	atomic_fetch_add(&nr_sync_failures, 1);
+}
+
+static int sync_with(const struct io_event *ev, int (*call)(int))
+{
+	int r = call_before(ev);
+
+	if (r >= 0)
+		r = finish(ev, TEMP_FAILURE_RETRY(call(ev->fd)));
+	if (r < 0)
+		io_sync_failed();
+	return r;
+}
+
 int io_sync(int fd)
 {
-	struct io_event ev = { .op = IO_SYNC, .fd = fd };
-	int r = before(&ev);
-
-	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(fdatasync(fd)));
+	return sync_with(&(struct io_event){ .op = IO_SYNC, .fd = fd }, fdatasync);
 }
 
 int io_sync_dir(int dirfd)
 {
-	struct io_event ev = { .op = IO_SYNC_DIR, .fd = dirfd };
-	int r = before(&ev);
+	return sync_with(&(struct io_event){ .op = IO_SYNC_DIR, .fd = dirfd }, fsync);
+}
 
-	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(fsync(dirfd)));
+int io_sync_fs(int fd)
+{
+	struct io_event ev = { .op = IO_SYNC_FS, .fd = fd };
+	int r = call_before(&ev);
+
+	if (r >= 0)
+		r = finish(&ev, TEMP_FAILURE_RETRY(syncfs(fd)));
+	if (r < 0 && !io_is_full(r)) /* else data of any program that found no space, and no flush has failed */
+		io_sync_failed();
+	return r;
+}
+
+int io_sync_since(int fd, uint64_t failures)
+{
+	int r = io_sync(fd);
+
+	return r == 0 && io_sync_failures() != failures ? -EIO : r;
 }
 
 int io_truncate(int fd, uint64_t len)
 {
 	struct io_event ev = { .op = IO_TRUNCATE, .fd = fd, .len = len };
-	int r = before(&ev);
+	int r = call_before(&ev);
 
 	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)len)));
 }
@@ -210,13 +248,13 @@ int io_allocate(int fd, uint64_t off, uint64_t len)
 	struct io_event ev = { .op = IO_ALLOCATE, .fd = fd, .off = off, .len = len };
 	int r;
 
-	r = before(&ev);
+	r = call_before(&ev);
 	if (r < 0)
 		return r;
 	do
 		r = -posix_fallocate(fd, (off_t)off, (off_t)len); /* returns the errno instead of setting it */
 	while (r == -EINTR);
-	after(&ev, r);
+	call_after(&ev, r);
 	return r;
 }
 
@@ -224,15 +262,25 @@ int io_punch(int fd, uint64_t off, uint64_t len)
 {
 	struct io_event ev = { .op = IO_PUNCH, .fd = fd, .off = off, .len = len };
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-	int r = before(&ev);
+	int r = call_before(&ev);
 
 	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(fallocate(fd, mode, (off_t)off, (off_t)len)));
+}
+
+void io_disable_cow(int fd)
+{
+	int flags;
+
+	if (ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 || (flags & FS_NOCOW_FL))
+		return;
+	flags |= FS_NOCOW_FL;
+	(void)ioctl(fd, FS_IOC_SETFLAGS, &flags); /* refused by filesystems that overwrite in place */
 }
 
 int io_rename(int olddirfd, const char *old, int newdirfd, const char *name)
 {
 	struct io_event ev = { .op = IO_RENAME, .fd = olddirfd, .name = old, .new_fd = newdirfd, .new_name = name };
-	int r = before(&ev);
+	int r = call_before(&ev);
 
 	return r < 0 ? r : finish(&ev, renameat(olddirfd, old, newdirfd, name));
 }
@@ -240,7 +288,7 @@ int io_rename(int olddirfd, const char *old, int newdirfd, const char *name)
 int io_unlink(int dirfd, const char *name)
 {
 	struct io_event ev = { .op = IO_UNLINK, .fd = dirfd, .name = name };
-	int r = before(&ev);
+	int r = call_before(&ev);
 
 	return r < 0 ? r : finish(&ev, unlinkat(dirfd, name, 0));
 }
@@ -248,12 +296,12 @@ int io_unlink(int dirfd, const char *name)
 int io_mkdir(int dirfd, const char *name, mode_t mode)
 {
 	struct io_event ev = { .op = IO_MKDIR, .fd = dirfd, .name = name };
-	int r = before(&ev);
+	int r = call_before(&ev);
 
 	return r < 0 ? r : finish(&ev, mkdirat(dirfd, name, mode));
 }
 
-#define NAP_NS (NS_PER_S / 20) /* between two questions whether to go on waiting */
+#define NAP_NS (NS_PER_S / 20) /* between two calls of go_on() */
 
 /*
  * Transfers queue in time: each may begin when those before it, at the given rate, are over. No
@@ -262,7 +310,7 @@ int io_mkdir(int dirfd, const char *name, mode_t mode)
 struct io_rate {
 	uint64_t bytes_per_s; /* constant */
 	struct mutex lock; /* leaf */
-	uint64_t free_ns GUARDED_BY(lock); /* monotonic time from which on nobody is in the queue */
+	uint64_t free_ns GUARDED_BY(lock); /* monotonic time from which on the queue is empty */
 };
 
 int io_rate_new(uint64_t bytes_per_s, struct io_rate **ret)

@@ -1,12 +1,13 @@
 /*
  * Every byte the store reads or writes passes here, so that tests can record it, delay it or make
  * it fail, and rates can be limited. Functions return 0 or a byte count, or -errno; they retry
- * EINTR and short transfers. They do not log: the caller knows what the file is.
+ * EINTR and short transfers. They do not log: the caller has the name of the file.
  *
  * With no hook installed the cost is one predictable branch per call.
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,6 +19,7 @@ enum io_op {
 	IO_WRITE,
 	IO_SYNC,     /* fdatasync or fsync of a file */
 	IO_SYNC_DIR, /* fsync of a directory */
+	IO_SYNC_FS,
 	IO_TRUNCATE,
 	IO_ALLOCATE,
 	IO_PUNCH,
@@ -25,6 +27,12 @@ enum io_op {
 	IO_UNLINK,
 	IO_MKDIR,
 };
+
+/* The disk is full, or a quota is exceeded: both are handled alike. */
+static inline bool io_is_full(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT;
+}
 
 struct io_event {
 	enum io_op op;
@@ -62,9 +70,22 @@ int io_pwrite(int fd, const void *p, size_t len, uint64_t off);
 int io_pwritev(int fd, const struct iovec *iov, int iovcnt, uint64_t off);
 int io_sync(int fd); /* fdatasync */
 int io_sync_dir(int dirfd);
+/*
+ * A drive may drop its whole write cache when a flush fails, and report success for the next flush. After a failed sync
+ * of any file, unsynced data of every file may therefore be lost.
+ * The number of failed syncs of this process; callers of libraries that sync report their failures.
+ */
+uint64_t io_sync_failures(void);
+void io_sync_failed(void);
+/* fdatasync of what was written after the caller took io_sync_failures(). -EIO: another sync has failed since. */
+int io_sync_since(int fd, uint64_t failures);
+/* Everything on the filesystem, so that space freed before it can be allocated again. May take long. */
+int io_sync_fs(int fd);
 int io_truncate(int fd, uint64_t len);
 int io_allocate(int fd, uint64_t off, uint64_t len); /* posix_fallocate, extends the file */
 int io_punch(int fd, uint64_t off, uint64_t len);
+/* On btrfs: overwrites of this file, empty so far, go in place and need no free space. No effect elsewhere. */
+void io_disable_cow(int fd);
 int io_rename(int olddirfd, const char *old, int newdirfd, const char *name);
 int io_unlink(int dirfd, const char *name);
 int io_mkdir(int dirfd, const char *name, mode_t mode);
@@ -74,5 +95,5 @@ struct io_rate;
 int io_rate_new(uint64_t bytes_per_s, struct io_rate **ret);
 void io_rate_free(struct io_rate *r);
 void io_rate_wait(struct io_rate *r, uint64_t bytes); /* sleeps until `bytes` may pass */
-/* Or until go_on(), which is asked often, says no. */
+/* Or until go_on(), which is called often, returns false. */
 void io_rate_wait_while(struct io_rate *r, uint64_t bytes, bool (*go_on)(void *userdata), void *userdata);

@@ -26,7 +26,7 @@ void json_flat_release(struct json_flat *j)
 	*j = (struct json_flat){ 0 };
 }
 
-static bool take(struct parser *s, char c)
+static bool take_char(struct parser *s, char c)
 {
 	while (s->p < s->end && strchr(" \t\r\n", *s->p))
 		s->p++;
@@ -67,7 +67,7 @@ static int take_string(struct parser *s, char *ret, size_t size)
 	return 0;
 }
 
-static int add(struct parser *s, const char *value)
+static int add_entry(struct parser *s, const char *value)
 {
 	struct json_entry *more = reallocarray(s->out.entry, s->out.nr + 1, sizeof(*more));
 	struct json_entry e = { NULL, NULL };
@@ -87,9 +87,9 @@ static int take_scalar(struct parser *s)
 	size_t n = 0;
 	int r;
 
-	if (take(s, '"')) {
+	if (take_char(s, '"')) {
 		r = take_string(s, value, sizeof(value));
-		return r < 0 ? r : add(s, value);
+		return r < 0 ? r : add_entry(s, value);
 	}
 	while (s->p + n < s->end && !strchr(",} \t\r\n", s->p[n]))
 		n++;
@@ -98,7 +98,7 @@ static int take_scalar(struct parser *s)
 	memcpy(value, s->p, n);
 	value[n] = '\0';
 	s->p += n;
-	return add(s, value);
+	return add_entry(s, value);
 }
 
 static int take_object(struct parser *s, unsigned depth);
@@ -109,17 +109,17 @@ static int take_member(struct parser *s, unsigned depth)
 	char key[128];
 	int r;
 
-	if (!take(s, '"'))
+	if (!take_char(s, '"'))
 		return -EBADMSG;
 	r = take_string(s, key, sizeof(key));
 	if (r < 0)
 		return r;
-	if (!take(s, ':') || len + 1 + strlen(key) >= sizeof(s->path))
+	if (!take_char(s, ':') || len + 1 + strlen(key) >= sizeof(s->path))
 		return -EBADMSG;
 	if (len > 0)
 		strcat(s->path, ".");
 	strcat(s->path, key);
-	r = take(s, '{') ? take_object(s, depth + 1) : take_scalar(s);
+	r = take_char(s, '{') ? take_object(s, depth + 1) : take_scalar(s);
 	s->path[len] = '\0';
 	return r;
 }
@@ -131,20 +131,20 @@ static int take_object(struct parser *s, unsigned depth)
 
 	if (depth > DEPTH_MAX)
 		return -EBADMSG;
-	if (take(s, '}'))
+	if (take_char(s, '}'))
 		return 0;
 	do {
 		r = take_member(s, depth);
 		if (r < 0)
 			return r;
-	} while (take(s, ','));
-	return take(s, '}') ? 0 : -EBADMSG;
+	} while (take_char(s, ','));
+	return take_char(s, '}') ? 0 : -EBADMSG;
 }
 
 int json_flat_parse(const char *text, size_t len, struct json_flat *ret)
 {
 	struct parser s = { .p = text, .end = text + len };
-	int r = take(&s, '{') ? take_object(&s, 0) : -EBADMSG;
+	int r = take_char(&s, '{') ? take_object(&s, 0) : -EBADMSG;
 
 	if (r < 0) {
 		json_flat_release(&s.out);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/mutex.h"
+#include "base/text.h"
 
 #define LINE_SIZE 2048 /* longer ones are cut: a log that allocates fails when it is needed most */
 
@@ -93,7 +94,7 @@ void log_reopen(void)
 	r = file_open(file_path);
 	mutex_unlock(&file_lock);
 	if (r < 0)
-		log_errno(r, "log: cannot reopen, going on in the old file");
+		log_errno(r, "log: cannot reopen, continuing in the old file");
 }
 
 void log_to_syslog(const char *ident)
@@ -123,16 +124,6 @@ void log_to_function(log_fn *fn, void *userdata)
 void log_set_level(enum log_level max)
 {
 	atomic_store_explicit(&level_max, max, memory_order_relaxed);
-}
-
-int log_level_parse(const char *s, enum log_level *ret)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
-		if (strcmp(s, levels[i].name) == 0) {
-			*ret = (enum log_level)i;
-			return 0;
-		}
-	return -EINVAL;
 }
 
 bool log_enabled(enum log_level level)
@@ -173,12 +164,24 @@ static void line_add_head(struct line *l, enum log_level level)
 	line_add(l, ".%03dZ %s ", (int)(ts.tv_nsec / 1000000), levels[level].name);
 }
 
-/* Names of files are whatever users made them: no line may pretend to be two, or talk to a terminal. */
-static void line_defuse(struct line *l)
+/* File names may contain anything: a line must not look like two, or send control sequences to a terminal. */
+static void line_escape(struct line *l)
 {
-	for (size_t i = 0; i < l->len; i++)
-		if ((unsigned char)l->s[i] < ' ' || l->s[i] == 0x7f)
-			l->s[i] = '?';
+	struct line plain = *l;
+	char c[TEXT_CHAR_MAX];
+
+	l->len = 0;
+	for (const char *s = plain.s; *s;) {
+		size_t n;
+
+		s += text_char(s, c);
+		n = strlen(c);
+		if (n > sizeof(l->s) - 1 - l->len)
+			break;
+		memcpy(l->s + l->len, c, n);
+		l->len += n;
+	}
+	l->s[l->len] = '\0';
 }
 
 static void line_write(struct line *l, int fd)
@@ -187,7 +190,7 @@ static void line_write(struct line *l, int fd)
 
 	l->len = MIN(l->len, sizeof(l->s) - 1);
 	l->s[l->len++] = '\n';
-	n = TEMP_FAILURE_RETRY(write(fd, l->s, l->len)); /* nobody left to tell */
+	n = TEMP_FAILURE_RETRY(write(fd, l->s, l->len)); /* a failure cannot be reported */
 }
 
 /* `r`: a negative errno to explain, or 0. */
@@ -206,7 +209,7 @@ static _printf_(3, 0) void log_list(enum log_level level, int r, const char *fmt
 	line_add_list(&l, fmt, ap);
 	if (r < 0)
 		line_add(&l, ": %s", strerror_r(-r, why, sizeof(why)));
-	line_defuse(&l);
+	line_escape(&l);
 	if (to == SINK_SYSLOG)
 		syslog(levels[level].syslog, "%.*s", (int)l.len, l.s);
 	else if (to == SINK_FUNCTION)
@@ -260,7 +263,7 @@ void log_limited(struct log_limit *l, enum log_level level, const char *fmt, ...
 	if (!log_enabled(level) || (!log_limit_allows(l, monotonic_ns(), &left_out) && !log_enabled(LOG_LEVEL_DEBUG)))
 		return;
 	if (left_out > 0)
-		log_line(level, "log: %" PRIu64 " lines like the next one were left out", left_out);
+		log_line(level, "log: suppressed %" PRIu64 " lines like the next one", left_out);
 	va_start(ap, fmt);
 	log_list(level, 0, fmt, ap);
 	va_end(ap);

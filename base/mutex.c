@@ -8,7 +8,7 @@
 
 #define NS_PER_S 1000000000
 
-/* pthread calls on locks that are set up and used rightly do not fail. */
+/* pthread calls do not fail on locks that are initialised and used correctly. */
 static void must(_unused_ int r)
 {
 	assert(r == 0);

@@ -1,4 +1,4 @@
-#define OPENSSL_SUPPRESS_DEPRECATED /* base/fp.c says why */
+#define OPENSSL_SUPPRESS_DEPRECATED /* as in base/fp.c */
 #include "base/sha256.h"
 
 #include <string.h>

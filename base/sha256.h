@@ -19,7 +19,7 @@ void sha256_init(struct sha256 *h);
 void sha256_add(struct sha256 *h, const void *p, size_t len);
 void sha256_add_le32(struct sha256 *h, uint32_t v);
 void sha256_add_le64(struct sha256 *h, uint64_t v);
-struct sha256_digest sha256_finish(struct sha256 *h); /* to be initialised again before it is of use */
+struct sha256_digest sha256_finish(struct sha256 *h); /* must be initialised again before reuse */
 
 struct sha256_hex {
 	char s[2 * SHA256_LEN + 1];

@@ -1,6 +1,6 @@
 #include "base/text.h"
 
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
@@ -29,18 +29,50 @@ size_t utf8_len(const char *s)
 	return 0;
 }
 
+static uint32_t code_point(const unsigned char *u, size_t len)
+{
+	uint32_t c = len > 1 ? u[0] & (0x7fu >> len) : u[0];
+
+	for (size_t i = 1; i < len; i++)
+		c = c << 6 | (u[i] & 0x3f);
+	return c;
+}
+
+bool text_is_control(const char *s, size_t len)
+{
+	/* Cc, Cf, Zl and Zp of Unicode 16 */
+	static const struct {
+		uint32_t first, last;
+	} controls[] = {
+		{ 0x00, 0x1f },	      { 0x7f, 0x9f },	    { 0xad, 0xad },	  { 0x600, 0x605 },
+		{ 0x61c, 0x61c },     { 0x6dd, 0x6dd },	    { 0x70f, 0x70f },	  { 0x890, 0x891 },
+		{ 0x8e2, 0x8e2 },     { 0x180e, 0x180e },   { 0x200b, 0x200f },	  { 0x2028, 0x202e },
+		{ 0x2060, 0x206f },   { 0xfeff, 0xfeff },   { 0xfff9, 0xfffb },	  { 0x110bd, 0x110bd },
+		{ 0x110cd, 0x110cd }, { 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
+		{ 0xe0000, 0xe007f },
+	};
+	uint32_t c = code_point((const unsigned char *)s, len);
+
+	for (size_t i = 0; i < ARRAY_SIZE(controls); i++)
+		if (c >= controls[i].first && c <= controls[i].last)
+			return true;
+	return len == 0;
+}
+
 size_t json_char(const char *s, char ret[JSON_CHAR_MAX])
 {
 	size_t len = utf8_len(s);
-	unsigned char c = (unsigned char)*s;
+	uint32_t c = code_point((const unsigned char *)s, len);
 
-	if (c == '"' || c == '\\') {
-		snprintf(ret, JSON_CHAR_MAX, "\\%c", c);
-	} else if (len == 0 || c < ' ' || c == 0x7f) {
-		snprintf(ret, JSON_CHAR_MAX, "\\u%04x", c);
-	} else {
+	if (*s == '"' || *s == '\\') {
+		snprintf(ret, JSON_CHAR_MAX, "\\%c", *s);
+	} else if (!text_is_control(s, len)) {
 		memcpy(ret, s, len);
 		ret[len] = '\0';
+	} else if (c < 0x10000) {
+		snprintf(ret, JSON_CHAR_MAX, "\\u%04x", c);
+	} else { /* surrogates */
+		snprintf(ret, JSON_CHAR_MAX, "\\u%04x\\u%04x", (0xd7c0 + (c >> 10)) & 0xffff, 0xdc00 + (c & 0x3ff));
 	}
 	return MAX(len, (size_t)1);
 }
@@ -68,27 +100,63 @@ void json_print_cell(FILE *to, const char *s, int width)
 	fprintf(to, "%*s", MAX(width, 0), "");
 }
 
-/* What a terminal may take for a command: C0, DEL and, in two bytes, C1. */
-static bool is_control(const unsigned char *u, size_t len)
+size_t text_char(const char *s, char ret[TEXT_CHAR_MAX])
 {
-	return len == 0 || u[0] < ' ' || u[0] == 0x7f || (len == 2 && u[0] == 0xc2 && u[1] < 0xa0);
+	const unsigned char *u = (const unsigned char *)s;
+	size_t len = utf8_len(s), used = MAX(len, (size_t)1);
+
+	if (text_is_control(s, len) || *s == '\\') {
+		for (size_t i = 0; i < used; i++)
+			snprintf(ret + 4 * i, TEXT_CHAR_MAX - 4 * i, "\\%03o", u[i]);
+	} else {
+		memcpy(ret, s, len);
+		ret[len] = '\0';
+	}
+	return used;
 }
 
 size_t text_print(FILE *to, const char *s)
 {
+	char c[TEXT_CHAR_MAX];
 	size_t columns = 0;
 
 	while (*s) {
-		const unsigned char *u = (const unsigned char *)s;
-		size_t len = utf8_len(s);
-
-		if (is_control(u, len) || *s == '\\') {
-			for (size_t i = 0; i < MAX(len, (size_t)1); i++)
-				columns += (size_t)fprintf(to, "\\%03o", u[i]);
-		} else {
-			columns += fwrite(s, len, 1, to);
-		}
-		s += MAX(len, (size_t)1);
+		s += text_char(s, c);
+		columns += c[0] == '\\' ? strlen(c) : 1;
+		if (to)
+			fputs(c, to);
 	}
 	return columns;
+}
+
+size_t text_columns(const char *s)
+{
+	return text_print(NULL, s);
+}
+
+void text_vprintf(FILE *to, const char *fmt, va_list args)
+{
+	_cleanup_(freep) char *line = NULL;
+	size_t len = strlen(fmt);
+	bool has_end = len > 0 && fmt[len - 1] == '\n';
+	int n = vasprintf(&line, fmt, args);
+
+	if (n < 0) {
+		line = NULL;
+		return;
+	}
+	if (has_end)
+		line[n - 1] = '\0';
+	text_print(to, line);
+	if (has_end)
+		fputc('\n', to);
+}
+
+void text_printf(FILE *to, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	text_vprintf(to, fmt, args);
+	va_end(args);
 }

@@ -1,14 +1,22 @@
-/* Names are bytes; what shows them to people and programs wants characters. */
+/* Names are bytes; output for people and programs needs characters. */
 #pragma once
 
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+
+#include "base/util.h"
 
 /* Bytes of the UTF-8 character at s, which is not its end; 0: it is none, as are overlong forms, surrogates and what
  * is beyond U+10FFFF. */
 size_t utf8_len(const char *s);
 
-#define JSON_CHAR_MAX 8
+/* Is the character of `len` bytes at s invisible or interpreted by a terminal: control and format characters, such as
+ * those that change the direction of writing, and line separators? Also with len 0: it is not UTF-8. */
+bool text_is_control(const char *s, size_t len);
+
+#define JSON_CHAR_MAX 13
 
 /* How many bytes of s, at least one, become the text in `ret` in a JSON string. A byte that is not UTF-8 becomes
  * U+0080 to U+00FF. */
@@ -17,6 +25,14 @@ void json_print_string(FILE *to, const char *s); /* with its quotes */
 /* A cell of a table: as it stands in JSON, cut where it has become `width` bytes, filled up to them. */
 void json_print_cell(FILE *to, const char *s, int width);
 
-/* For people, on one line of a terminal that nothing happens to: control characters, what is not UTF-8 and the
- * backslash become \ooo, as ls -b has it. Returns how many columns that takes, if each character takes one. */
+/* Prints safely on one line of a terminal: control and format characters, invalid UTF-8 and the backslash become \ooo,
+ * as in ls -b. Returns the number of columns, if each character takes one. */
 size_t text_print(FILE *to, const char *s);
+size_t text_columns(const char *s); /* the same without printing */
+/* The same for a message with names in it. Only a newline at the end of the format is kept. */
+void text_printf(FILE *to, const char *fmt, ...) _printf_(2, 3);
+void text_vprintf(FILE *to, const char *fmt, va_list args) _printf_(2, 0);
+
+#define TEXT_CHAR_MAX 17
+/* How many bytes of s, at least one, become the text in `ret` in that form. */
+size_t text_char(const char *s, char ret[TEXT_CHAR_MAX]);

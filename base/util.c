@@ -1,6 +1,8 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,6 +13,24 @@ void closep(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 	errno = saved;
+}
+
+int list_grow(void *list, size_t nr, size_t *room, size_t size)
+{
+	size_t more = MAX(2 * *room, (size_t)16);
+	void *p;
+
+	if (nr < *room)
+		return 0;
+	if (more > SIZE_MAX / size)
+		return -ENOMEM;
+	memcpy(&p, list, sizeof(p));
+	p = realloc(p, more * size);
+	if (!p)
+		return -ENOMEM;
+	memcpy(list, &p, sizeof(p));
+	*room = more;
+	return 0;
 }
 
 static uint64_t clock_ns(clockid_t clock)

@@ -54,6 +54,10 @@ static inline void freep(void *p)
 
 void closep(int *fd); /* closes *fd if >= 0 */
 
+/* Makes room for one more element of `size` bytes behind the `nr` of *list, a pointer of any type: twice as much when it
+ * is full. -ENOMEM: all is as before. */
+int list_grow(void *list, size_t nr, size_t *room, size_t size);
+
 /* Wall clock in nanoseconds since the epoch, and a clock that never jumps. */
 uint64_t now_ns(void);
 uint64_t monotonic_ns(void);

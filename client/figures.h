@@ -1,6 +1,6 @@
 /*
- * What a mount tells about itself (the JSON in user.ckptfs.stat, parsed), and the same in the text exposition format of
- * Prometheus: one table for ckptfs-stat and for the daemon, so that both say the same.
+ * Statistics of a mount (the parsed JSON of user.ckptfs.stat) in the text exposition format of Prometheus. ckptfs-stat
+ * and the daemon share one table of metrics.
  */
 #pragma once
 
@@ -13,9 +13,9 @@ struct json_flat;
 
 #define FIGURES_NAME_MAX 64
 
-/* Is `path` "requests.NAME.count"? Then NAME. */
+/* true: `path` is "requests.NAME.count"; `name` is set. */
 bool figures_request_name(const char *path, char name[FIGURES_NAME_MAX]);
 uint64_t figures_request_u64(const struct json_flat *j, const char *name, const char *what);
 
-/* All mounts at once: a metric is introduced once. */
+/* Takes all mounts at once, because each metric must be introduced only once. */
 void figures_print_metrics(FILE *to, const struct json_flat *mounts, size_t nr);

@@ -1,4 +1,4 @@
-#include "client/keep.h"
+#include "client/retention.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "base/le.h"
 
-int keep_parse_number(const char *s, uint64_t *ret)
+/* 1 or more; -EINVAL */
+static int keep_parse_number(const char *s, uint64_t *ret)
 {
 	unsigned long long n;
 	char *end;
@@ -72,4 +74,25 @@ int keep_parse(const char *p, size_t len, struct keep_policy *ret)
 		return -EINVAL;
 	*ret = policy;
 	return 0;
+}
+
+void keep_author_encode(uint32_t uid, uint8_t ret[KEEP_AUTHOR_LEN])
+{
+	struct le32 d = le32_put(uid);
+
+	ret[0] = '\0';
+	memcpy(ret + 1, &d, sizeof(d));
+}
+
+size_t keep_stored_decode(const void *p, size_t len, bool *ret_known, uint32_t *ret_uid)
+{
+	const uint8_t *b = p;
+	struct le32 d;
+
+	*ret_known = len >= KEEP_AUTHOR_LEN && b[len - KEEP_AUTHOR_LEN] == '\0';
+	if (!*ret_known)
+		return len;
+	memcpy(&d, b + len - sizeof(d), sizeof(d));
+	*ret_uid = le32_get(d);
+	return len - KEEP_AUTHOR_LEN;
 }

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <linux/magic.h>
-#include <mntent.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,14 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/log.h"
+#include "base/mounts.h"
 #include "base/util.h"
-#include "fs/options.h"
-#include "fs/protect.h"
-#include "index/namespace.h"
+#include "fs/mount_options.h"
+#include "index/namespace_table.h"
 
-#define AWAIT_TRIES 600
-#define AWAIT_NS 50000000 /* 30 seconds in all */
+#define AWAIT_NS UINT64_C(30000000000)
+#define AWAIT_SILENT_NS UINT64_C(2000000000) /* longer than a daemon with little to write needs */
+#define AWAIT_STEP_NS 50000000
 
 void checks_release(struct checks *c)
 {
@@ -37,43 +39,22 @@ static void closedirp(DIR **d)
 		closedir(*d);
 }
 
-/* Where `store` is mounted or, if that is NULL, which store lies on top at `point`; caller frees. NULL: none. */
-static char *find_mount(const char *store, const char *point)
-{
-	FILE *f = setmntent("/proc/self/mounts", "re");
-	char *found = NULL, line[8192];
-	struct mntent e;
-
-	while (f && getmntent_r(f, &e, line, sizeof(line))) {
-		if (strcmp(e.mnt_type, "fuse.ckptfs") != 0)
-			continue;
-		if (store ? strcmp(e.mnt_fsname, store) != 0 : strcmp(e.mnt_dir, point) != 0)
-			continue;
-		free(found);
-		found = strdup(store ? e.mnt_dir : e.mnt_fsname);
-	}
-	if (f)
-		endmntent(f);
-	return found;
-}
-
 static int died(const char *mountpoint)
 {
 	log_error("mountpoint %s: the daemon of an earlier mount has died; umount it first", mountpoint);
 	return -ENOTCONN;
 }
 
-/* A second mount on top of a first would hide it: nobody means that. */
+/* A second mount on top of the first would hide it, which is never intended. */
 static int check_not_mounted(const char *path, const struct stat *st)
 {
-	_cleanup_(freep) char *store = NULL;
+	_cleanup_(mounts_close) struct mounts m = { 0 };
 	struct statfs fs;
 
 	if (st->st_ino != NS_ROOT_INO || statfs(path, &fs) < 0 || fs.f_type != FUSE_SUPER_MAGIC)
 		return 0;
-	store = find_mount(NULL, path);
 	log_error("mountpoint %s: %s is mounted there already; umount it first", path,
-		  store ? store : "a FUSE filesystem");
+		  mounts_find_point(&m, path) > 0 ? m.store : "a FUSE filesystem");
 	return -EBUSY;
 }
 
@@ -85,7 +66,7 @@ static int check_empty(const char *path)
 	if (!d && errno == ENOTCONN)
 		return died(path);
 	if (!d)
-		return log_errno(-errno, "mountpoint %s: cannot look into it", path);
+		return log_errno(-errno, "mountpoint %s: cannot list", path);
 	while ((e = readdir(d)))
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
 			log_error("mountpoint %s: not empty (it has %s); -o nonempty mounts over it", path, e->d_name);
@@ -128,7 +109,7 @@ static int check_mountpoint(const struct options *o, char **ret)
 	return 0;
 }
 
-/* The absolute path of a store that is still to be made. */
+/* Absolute path of a store that does not exist yet. */
 static int check_new_store(const struct options *o, char **ret)
 {
 	_cleanup_(freep) char *copy1 = strdup(o->store);
@@ -138,7 +119,7 @@ static int check_new_store(const struct options *o, char **ret)
 	if (!copy1 || !copy2)
 		return -ENOMEM;
 	if (o->engine.read_only) {
-		log_error("store %s: does not exist, and a read-only mount does not make it", o->store);
+		log_error("store %s: does not exist, and a read-only mount cannot create it", o->store);
 		return -ENOENT;
 	}
 	parent = realpath(dirname(copy1), NULL);
@@ -149,7 +130,7 @@ static int check_new_store(const struct options *o, char **ret)
 	if (!parent)
 		return log_errno(-errno, "store %s: its parent directory", o->store);
 	if (access(parent, W_OK | X_OK) < 0)
-		return log_errno(-errno, "store %s: cannot be made in %s", o->store, parent);
+		return log_errno(-errno, "store %s: cannot create in %s", o->store, parent);
 	return asprintf(ret, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, basename(copy2)) < 0 ? -ENOMEM : 0;
 }
 
@@ -173,8 +154,8 @@ static int check_store(const struct options *o, char **ret)
 	return 0;
 }
 
-/* A store that is made without a key would be refused for ever once one is given. Of one that is there, the superblock
- * says. */
+/* A store created without a key would be refused forever once a key is given. An existing store is checked against its
+ * superblock when it is opened. */
 static int check_cluster(const struct options *o, const struct checks *c)
 {
 	const char *option = o->protect != PROTECT_NONE ? "protect" :
@@ -186,14 +167,14 @@ static int check_cluster(const struct options *o, const struct checks *c)
 	if (o->protect != PROTECT_NONE && o->compact_group > 0)
 		return log_errno(
 			-EINVAL,
-			"options protect= and compact_group=: one of them; with replicas=2 a group has two collectors, and each of them has all of it");
+			"options protect= and compact_group=: only one of them; with replicas=2 a group has two collectors, each with all of its data");
 	if (!option || o->cluster)
 		return 0;
 	if (asprintf(&superblock, "%s/superblock", c->store) < 0)
 		return -ENOMEM;
 	if (access(superblock, F_OK) == 0)
 		return 0;
-	log_error("option %s=: store %s is to be made, and is one of a cluster only with cluster=KEYFILE; nothing was made",
+	log_error("option %s=: store %s would be created outside a cluster; a new store joins one only with cluster=KEYFILE",
 		  option, c->store);
 	return -EINVAL;
 }
@@ -219,7 +200,7 @@ static int check_apart(const struct checks *c)
 	return 0;
 }
 
-/* A log on the mount itself would keep it in use for ever, and whoever logs waiting for the daemon, which is itself. */
+/* A log on the mount itself would keep it busy forever, and logging would wait for the daemon, which is the logger. */
 static int check_log(const struct options *o, const struct checks *c)
 {
 	_cleanup_(freep) char *copy = o->log ? strdup(o->log) : NULL;
@@ -230,19 +211,19 @@ static int check_log(const struct options *o, const struct checks *c)
 	if (!copy)
 		return -ENOMEM;
 	if (!path)
-		path = realpath(dirname(copy), NULL); /* it is still to be made */
+		path = realpath(dirname(copy), NULL); /* it does not exist yet */
 	if (path && inside(path, c->mountpoint)) {
 		log_error("log %s: lies below the mountpoint %s; choose another place", o->log, c->mountpoint);
 		return -ELOOP;
 	}
-	return 0; /* what else is wrong with it is told when it is opened */
+	return 0; /* other problems are reported when it is opened */
 }
 
-/* What is in it is for ckptfs-compact to judge. */
+/* Its contents are checked by ckptfs-compact. */
 static int check_names(const struct options *o)
 {
 	if (o->compact_names && access(o->compact_names, R_OK) < 0)
-		return log_errno(-errno, "option compact_names=%s: cannot be read", o->compact_names);
+		return log_errno(-errno, "option compact_names=%s: cannot read", o->compact_names);
 	return 0;
 }
 
@@ -252,9 +233,9 @@ static int check_device(void)
 
 	if (fd >= 0)
 		return 0;
-	if (errno == EACCES && geteuid() != 0) /* libfuse opens it before it calls fusermount3 */
+	if (errno == EACCES && geteuid() != 0) /* libfuse opens it before it runs fusermount3 */
 		return log_errno(-errno,
-				 "/dev/fuse: not for plain users on this machine; chmod 666 it, or mount as root");
+				 "/dev/fuse: not accessible for ordinary users; chmod 666 it, or mount as root");
 	if (errno == ENOENT || errno == ENODEV)
 		return log_errno(-errno, "/dev/fuse: the kernel has no FUSE; modprobe fuse");
 	return log_errno(-errno, "/dev/fuse: cannot open");
@@ -284,26 +265,61 @@ int checks_run(const struct options *o, struct checks *ret)
 	return 0;
 }
 
+static int refuse_mounted(const struct checks *c, const struct mounts *m)
+{
+	log_error("store %s: in use: mounted on %s already; use that, or umount it first", c->store, m->point);
+	return -EBUSY;
+}
+
+/* `said`: the beginning of the message. */
+static void describe_wait(const struct checks *c, enum log_level level, const char *said)
+{
+	_cleanup_(buf_release) struct buf users = BUF_EMPTY;
+
+	mounts_describe_users(c->store, 0, &users);
+	log_line(level, "store %s: %s%s%.*s%s", c->store, said, users.len > 0 ? " (" : "", (int)users.len,
+		 users.len > 0 ? (const char *)users.data : "", users.len > 0 ? ")" : "");
+}
+
+/* These signals are blocked, and handled once the store is mounted. */
+static bool is_told_to_end(void)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
 int checks_await_store(const struct checks *c)
 {
-	_cleanup_(freep) char *path = NULL, *point = NULL;
+	uint64_t start = monotonic_ns();
+	_cleanup_(freep) char *path = NULL;
 	_cleanup_(closep) int fd = -1;
+	bool said = false;
 
 	if (asprintf(&path, "%s/superblock", c->store) < 0)
 		return -ENOMEM;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0; /* new, or what is wrong with it will be told when it is opened */
-	for (unsigned i = 0; i < AWAIT_TRIES && flock(fd, LOCK_SH | LOCK_NB) < 0; i++) {
-		point = find_mount(c->store, NULL);
-		if (point) {
-			log_error("store %s: in use: mounted on %s already; use that, or umount it first", c->store,
-				  point);
+		return 0; /* new, or other problems, which are reported when it is opened */
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+		_cleanup_(mounts_close) struct mounts m = { 0 };
+
+		if (mounts_find(&m, c->store) > 0)
+			return refuse_mounted(c, &m);
+		if (is_told_to_end()) {
+			log_error("store %s: in use: interrupted while waiting for it to be closed", c->store);
+			return -EINTR;
+		}
+		if (monotonic_ns() - start >= AWAIT_NS) {
+			describe_wait(c, LOG_LEVEL_ERROR, "in use, but not mounted in this mount namespace");
 			return -EBUSY;
 		}
-		if (i == 0)
-			log_info("store %s: waiting for the daemon of an earlier mount to finish", c->store);
-		nanosleep(&(struct timespec){ .tv_nsec = AWAIT_NS }, NULL);
+		if (!said && monotonic_ns() - start >= AWAIT_SILENT_NS) {
+			describe_wait(c, LOG_LEVEL_NOTICE, "waiting up to 30 s for it to be closed");
+			said = true;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = AWAIT_STEP_NS }, NULL);
 	}
 	return 0;
 }

@@ -5,42 +5,49 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/aggregator.h"
-#include "fs/attr.h"
-#include "fs/attr_cache.h"
-#include "fs/autoseal.h"
-#include "fs/collect.h"
-#include "fs/compactor.h"
-#include "fs/control.h"
-#include "fs/inode.h"
-#include "fs/inquiry.h"
-#include "fs/namespace.h"
-#include "fs/nodes.h"
-#include "fs/options.h"
-#include "fs/protect.h"
-#include "fs/scrubber.h"
-#include "fs/seal.h"
-#include "fs/series.h"
-#include "fs/stripes.h"
-#include "fs/view.h"
+#include "fs/background/autocompact.h"
+#include "fs/posix/attr.h"
+#include "fs/posix/attr_cache.h"
+#include "fs/seal/autoseal.h"
+#include "fs/background/collect.h"
+#include "fs/background/compactor.h"
+#include "fs/cluster_hooks.h"
+#include "fs/control/control.h"
+#include "fs/control/delta.h"
+#include "fs/seal/freeze.h"
+#include "fs/posix/inode.h"
+#include "fs/control/inquiry.h"
+#include "fs/posix/namespace.h"
+#include "fs/mount_options.h"
+#include "fs/seal/reaper.h"
+#include "fs/background/scrubber.h"
+#include "fs/seal/seal.h"
+#include "fs/posix/series.h"
 
 static void fs_free(struct fs *fs)
 {
 	if (!fs)
 		return;
+	reaper_free(fs->reaper);
 	aggregator_free(fs->aggregator);
-	protect_free(fs->protect);
-	stripes_free(fs->stripes);
+	if (fs->hooks)
+		fs->hooks->close(fs);
 	inodes_free(fs->inodes);
 	attr_cache_free(fs->attrs);
+	freezes_free(fs->freezes);
 	collect_free(fs->collect);
 	scrubber_free(fs->scrubber);
 	compactor_free(fs->compactor);
 	inquiries_free(fs->inquiries);
 	series_free(fs->series);
 	control_free(fs->control);
-	view_free(fs->view);
+	if (fs->hooks)
+		fs->hooks->free_view(fs);
 	mutex_release(&fs->handles_lock);
+	cond_release(&fs->delta_tables_freed);
+	mutex_release(&fs->delta_tables_lock);
+	mutex_release(&fs->remount_lock);
+	mutex_release(&fs->seal_steps);
 	rwlock_release(&fs->names);
 	free(fs);
 }
@@ -59,14 +66,25 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		return -ENOMEM;
 	rwlock_init(&fs->names);
 	mutex_init(&fs->handles_lock);
+	mutex_init(&fs->delta_tables_lock);
+	cond_init(&fs->delta_tables_freed);
+	fs->delta_tables_max = MIN(o->engine.dirty / 2, DELTA_TABLES_MAX);
+	mutex_init(&fs->remount_lock);
+	mutex_init(&fs->seal_steps);
 	fs->engine = e;
 	fs->db = engine_db(e);
 	fs->key = engine_key(e);
+	fs->hooks = engine_is_in_cluster(e) ? cluster_hooks() : NULL;
 	fs->cluster = cluster;
+	fs->opened_read_only = o->engine.read_only;
 	fs->read_only = o->engine.read_only;
 	fs->noatime = o->noatime;
+	fs->nodiratime = o->nodiratime;
 	fs->sync = o->sync;
+	fs->writeback = o->writeback && !fs->read_only;
 	r = inodes_new(e, &fs->inodes);
+	if (r == 0)
+		r = freezes_new(&fs->freezes);
 	if (r == 0)
 		r = attr_cache_new(&fs->attrs);
 	if (r == 0)
@@ -84,25 +102,73 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = inquiries_new(e, &fs->inquiries);
 	if (r == 0)
-		r = protect_new(fs, o, &fs->protect);
-	if (r == 0)
-		r = stripes_new(fs, &fs->stripes);
-	if (r == 0)
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
 	if (r == 0 && !fs->read_only)
 		r = seal_take_back_all(fs);
-	if (r == 0 && !fs->read_only)
-		r = nodes_clear(fs);
+	if (r == 0 && fs->hooks)
+		r = fs->hooks->open(fs, o);
 	if (r == 0 && !fs->read_only && o->autoseal)
 		r = autoseal_new(fs, o->autoseal, &fs->autoseal);
-	if (r == 0)
-		r = view_new(fs, &fs->view);
+	if (r == 0 && !fs->read_only)
+		r = reaper_new(fs, &fs->reaper);
 	if (r < 0)
 		return r;
 	*ret = TAKE(fs);
 	return 0;
+}
+
+static bool is_rewriting(struct fs *fs)
+{
+	struct collect_status s;
+
+	collect_status(fs->collect, &s);
+	return s.task.running || compactor_is_running(fs->compactor);
+}
+
+static void become_writable(struct fs *fs)
+{
+	engine_set_read_only(fs->engine, false);
+	fs->read_only = false;
+	aggregator_go_on(fs->aggregator);
+	reaper_wake(fs->reaper);
+}
+
+/* Refuse changes first, then make durable what was accepted before. Background recoding stops soon after
+ * aggregator_step_aside(); until then this fails with -EBUSY. */
+static int become_read_only(struct fs *fs)
+{
+	int r = 0;
+
+	aggregator_step_aside(fs->aggregator);
+	fs->read_only = true;
+	if (is_rewriting(fs))
+		r = -EBUSY;
+	if (r == 0) {
+		engine_set_read_only(fs->engine, true);
+		r = engine_sync(fs->engine);
+	}
+	if (r < 0)
+		become_writable(fs);
+	return r;
+}
+
+int fs_set_flags(struct fs *fs, bool read_only, bool noatime)
+{
+	int r = 0;
+
+	mutex_lock(&fs->remount_lock);
+	if (fs->opened_read_only)
+		r = read_only ? 0 : -EROFS;
+	else if (read_only && !fs->read_only)
+		r = become_read_only(fs);
+	else if (!read_only && fs->read_only)
+		become_writable(fs);
+	if (r == 0)
+		fs->noatime = noatime;
+	mutex_unlock(&fs->remount_lock);
+	return r;
 }
 
 void fs_let_go(struct fs *fs, uint64_t holder)
@@ -110,6 +176,11 @@ void fs_let_go(struct fs *fs, uint64_t holder)
 	collect_let_go(fs->collect, holder);
 	scrubber_let_go(fs->scrubber, holder);
 	compactor_let_go(fs->compactor, holder);
+}
+
+bool fs_is_in_view(struct fs *fs, uint64_t dir, const char *name)
+{
+	return fs->hooks && fs->hooks->has_name(fs, dir, name);
 }
 
 int fs_apply(struct fs *fs, struct engine_tx *tx)
@@ -129,15 +200,16 @@ int fs_close(struct fs *fs)
 		return 0;
 	autoseal_free(TAKE(fs->autoseal));
 	aggregator_free(TAKE(fs->aggregator));
-	protect_free(TAKE(fs->protect));
-	stripes_free(TAKE(fs->stripes));
-	collect_free(TAKE(fs->collect)); /* first: a scrub may wait for it, and for the next */
+	if (fs->hooks)
+		fs->hooks->close(fs);
+	collect_free(TAKE(fs->collect)); /* before the scrubber, which may wait for this and the next */
 	compactor_free(TAKE(fs->compactor));
 	scrubber_free(TAKE(fs->scrubber));
 	inquiries_free(TAKE(fs->inquiries));
 	r = names_finish_all(fs);
 	if (r < 0)
-		log_errno(r, "store: read times and files without a name could not be written off");
+		log_errno(r, "store: cannot record access times and removals of unnamed files");
+	reaper_free(TAKE(fs->reaper)); /* after that: large files that were open may be left to it */
 	last = engine_close(fs->engine);
 	fs_free(fs);
 	return last < 0 ? last : r;

@@ -1,9 +1,9 @@
 /*
- * One mounted store as the daemon sees it: what every part of fs/ below the requests shares.
+ * One mounted store: the state shared by all parts of fs/ below the requests.
  *
- * Order of locks: fs.names, then the inode table's, then those of the engine. fs.names is held across look-ups in
- * the view and across engine_tx_apply(), which on a full disk may have to sync; never across content I/O, another sync
- * or a reply of its own.
+ * Lock order: fs.names, then the lock of the inode table, then those of the engine. fs.names is held across lookups in
+ * the view and across engine_tx_apply(), which may have to sync on a full disk; never across content I/O, any other
+ * sync, or sending a reply.
  */
 #pragma once
 
@@ -12,21 +12,25 @@
 #include <stdint.h>
 
 #include "base/mutex.h"
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 struct aggregator;
 struct attr_cache;
 struct autoseal;
 struct cluster;
+struct cluster_hooks;
 struct collect;
 struct compactor;
 struct control;
 struct file;
+struct freezes;
+struct making; /* delta.c: the commit of a delta */
 struct inodes;
 struct inquiries;
 struct ns_copy;
 struct options;
 struct protect;
+struct reaper;
 struct scrubber;
 struct series;
 struct stripes;
@@ -39,57 +43,82 @@ struct fs {
 	const struct fp_key *key;
 	struct inodes *inodes;
 	struct attr_cache *attrs;
+	struct freezes *freezes; /* trees being sealed or unsealed */
 	struct series *series;
 	struct control *control;
 	struct collect *collect;
 	struct scrubber *scrubber;
 	struct compactor *compactor;
-	struct aggregator *aggregator; /* NULL: nothing is compacted by itself */
+	struct aggregator *aggregator; /* NULL: no automatic recoding */
 	struct inquiries *inquiries;
-	struct autoseal *autoseal; /* NULL: nothing is sealed by itself */
+	struct autoseal *autoseal; /* NULL: no automatic seals */
+	struct reaper *reaper; /* NULL: opened read-only */
+	const struct cluster_hooks *hooks; /* NULL: the store belongs to no cluster; so are the next four */
 	struct cluster *cluster; /* borrowed */
-	struct view *view; /* NULL: there is none */
-	/* A copy of another node's directory is gone, and the kernel is to forget it; NULL: it does not know of any. So is
-	 * a name in one, which it would not forget with the directory while somebody has it open. */
-	void (*copy_gone)(struct fs *fs, const struct ns_copy *c);
-	void (*copied_name_gone)(struct fs *fs, uint64_t dir, const char *name);
 	struct protect *protect;
 	struct stripes *stripes;
-	bool read_only, noatime;
-	bool sync; /* every change of names is durable before it is answered */
+	struct view *view; /* node directory view; NULL: there is none */
+	/* Drop the replica of another node's directory from the kernel's caches after it was removed; NULL: the kernel
+	 * has none. The same for a name in a replica: while its file is open, the kernel would keep it even if the
+	 * directory is dropped. */
+	void (*copy_gone)(struct fs *fs, const struct ns_copy *c);
+	void (*copied_name_gone)(struct fs *fs, uint64_t dir, const char *name);
+	bool opened_read_only, nodiratime;
+	bool sync; /* every change of names is durable before the reply */
+	bool writeback; /* the kernel caches writes, sizes and times (ops/flush.h); constant after INIT */
 
 	/*
-	 * Shared: look-ups that need several keys to agree. Exclusive: every change of names, attributes and
-	 * extended attributes, so each of them is one read, one decision and one transaction.
+	 * Shared: lookups that need several keys to be consistent. Exclusive: every change of names, attributes and
+	 * extended attributes, so that each of them is one read, one decision and one transaction.
 	 */
 	struct rwlock names;
-	int64_t last_seal_ns GUARDED_BY(names); /* no seal is of a later time */
+	int64_t last_seal_ns GUARDED_BY(names); /* time of the latest seal */
 	atomic_bool shared_hash; /* INODE_SHARED_HASH */
+	struct mutex seal_steps; /* before `names`: held by the one seal that takes `names` in steps */
+
+	atomic_bool end_when_detached; /* CKPTFS_MOUNT_END */
+	struct mutex remount_lock; /* outermost; held across a sync */
+	atomic_bool read_only, noatime; /* changed under remount_lock */
 
 	_Atomic uint64_t nr_opendirs; /* since the mount; numbers for ops_holder() */
 
-	/* Versions made from deltas since the mount, their bytes, and those of them that came with the objects. */
+	/* Versions made from deltas since the mount, their bytes, and the bytes contained in the delta objects. */
 	_Atomic uint64_t nr_deltas, delta_bytes, delta_payload_bytes;
 
-	struct mutex handles_lock; /* inside nothing, around the inode table's */
+	/* Memory for tables of delta objects: reserved before it is allocated, waiting if necessary. */
+	uint64_t delta_tables_max; /* for all concurrent commits; constant */
+	struct mutex delta_tables_lock; /* leaf */
+	struct cond delta_tables_freed;
+	struct making *delta_counted GUARDED_BY(delta_tables_lock); /* commits with reserved memory */
+
+	struct mutex handles_lock; /* inside no other lock; outside that of the inode table */
 	struct file *handles GUARDED_BY(handles_lock); /* open files that have a handle */
 };
 
-/* Who asks, as far as it matters to new entries. */
-struct who {
+/* The caller of a request: its filesystem ids, and the thread that waits for the reply (permission.h). */
+struct cred {
 	uint32_t uid, gid;
 	uint32_t umask;
+	int32_t pid; /* 0: not visible in the daemon's pid namespace */
 };
+#define PID_ANSWERED (-1) /* pid of a caller for work that is done after the reply */
 
-/* engine_tx_apply(), and if it fails, nothing that was stored in the transaction is remembered. Under names,
- * exclusive. */
+/* Is this name, or any name in that directory, part of the node directory view? */
+bool fs_is_in_view(struct fs *fs, uint64_t dir, const char *name);
+
+/* engine_tx_apply(). If it fails, clears the attribute cache, which may have changes of the transaction. Requires
+ * `names`, exclusive. */
 int fs_apply(struct fs *fs, struct engine_tx *tx);
 
-/* A descriptor is closed, ops_holder() of which this is: what is done for it ends soon. */
+/* The descriptor with this ops_holder() is closed: stop the work that is done for it. */
 void fs_let_go(struct fs *fs, uint64_t holder);
 
-/* Takes the engine over (closed by fs_close()) if it succeeds. Removes what a crash left without a name, and makes
- * the root. `cluster` is borrowed, and NULL is fine. */
+/* Change flags while mounted. -EROFS: the store was opened read-only; -EBUSY: a collection or recoding is running. When
+ * it has become read-only, everything is durable; on failure nothing has changed. */
+int fs_set_flags(struct fs *fs, bool read_only, bool noatime);
+
+/* Takes ownership of the engine on success (fs_close() closes it). Removes unnamed inodes that a crash left, and
+ * creates the root. `cluster` is borrowed; NULL is fine. */
 int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, struct fs **ret);
-/* Writes what is still kept in memory, then closes the engine: its last error. NULL is fine. */
+/* Writes what is still cached in memory, then closes the engine. Returns the last error. NULL is fine. */
 int fs_close(struct fs *fs);

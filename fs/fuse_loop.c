@@ -1,4 +1,4 @@
-#include "fs/loop.h"
+#include "fs/fuse_loop.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,42 +12,54 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "fs/control.h"
+#include "client/ioctl.h"
+#include "fs/control/control.h"
+#include "fs/seal/freeze.h"
 #include "fs/fs.h"
+#include "fs/long_requests.h"
+#include "fs/ops/name_drops.h"
 #include "fs/ops/notify.h"
+#include "fs/ops/ops_flush.h"
 #include "fs/ops/ops.h"
-#include "fs/view.h"
-#include "store/engine/engine.h"
+#include "fs/posix/file.h"
+#include "fs/seal/reaper.h"
+#include "fs/cluster_hooks.h"
+#include "store/engine.h"
 
-#define MIN_READY 2u /* threads that are not in something long: as many as there are CPUs, within these limits */
+#define MIN_READY 2u /* threads not in a long request: as many as there are CPUs, within these limits */
 #define MAX_READY 4u
-#define MAX_THREADS 16u
+#define MAX_THREADS 64u /* more than both limits on long requests together */
 #define WAKE_SIGNAL SIGUSR2
-#define WAKE_AGAIN_NS 5000000
+#define PATIENCE_NS 2000000000u /* for threads blocked in the kernel when the loop stops */
 
-/* Header and arguments of a write: what lies before its payload. */
+/* Header and arguments of a write: everything before its payload. */
 #define WRITE_FRONT (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 static_assert(WRITE_FRONT == 80 && WRITE_FRONT <= ENGINE_BUFFER_FRONT, "kernel ABI");
 
 #define OPEN_KILL_SUIDGID 1u /* of struct fuse_open_in; not in every header */
 
-/* Features asked for here because libfuse does not (or not in every version). */
+/* Features requested here because libfuse does not request them, or not in every version. */
 #define EXTRA_FEATURES ((uint32_t)(FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2))
 
 struct worker {
 	struct loop *loop;
-	pthread_t thread;
+	struct notify_thread thread;
 	struct engine_buffer *buffer; /* NULL after the engine has taken it */
-	struct job *later; /* what the request leaves to be done after its answer */
-	void *read_buffer; /* made when first needed */
-	uint32_t opcode; /* of the request being worked on */
-	uint64_t start_ns; /* of it; 0: it will be answered later */
-	uint32_t init_flags; /* of INIT: what the kernel offers */
+	bool may_receive; /* counted in loop.nr_receiving */
+	struct job *later; /* work of the request to do after its reply */
+	void *read_buffer; /* allocated on first use */
+	const struct fuse_in_header *in; /* the current request */
+	uint32_t opcode; /* of the current request */
+	uint64_t start_ns; /* of the current request; 0: it will be answered later */
+	uint32_t init_flags; /* of INIT: features that the kernel offers */
+	bool has_place; /* the request is one of fs/long_requests.h */
+	bool has_flushed; /* the request was held until the kernel had written back the data it depends on */
 	bool kills_setid;
-	atomic_bool done;
+	bool is_frozen, is_interrupted; /* the request must be served again */
 };
 
 struct loop {
@@ -55,20 +67,31 @@ struct loop {
 	struct fuse_session *se;
 	struct fs *fs;
 	struct notify *notify;
-	struct notify *names; /* of directories of other nodes, which may wait for these */
+	struct name_drops *names;
+	struct flush *flush; /* NULL: no writeback cache */
 	int fd, event_fd;
 
+	struct long_requests *long_requests; /* constant, as is the thread that serves thawed requests */
+	struct long_requests *locking_requests; /* constant; see queue_of() */
+	struct notify_thread thaw_thread;
+	bool has_thaw_thread;
 	atomic_bool stop, answers, ended;
 	atomic_uint nr_long; /* threads in a request that may take long */
-	unsigned nr_ready; /* threads there should be besides; constant */
+	unsigned nr_ready; /* number of threads wanted in addition; constant */
 
 	struct mutex later_lock; /* leaf */
 	struct cond later_cond;
-	unsigned nr_later GUARDED_BY(later_lock); /* requests to be answered by whoever gets to it */
+	unsigned nr_later GUARDED_BY(later_lock); /* requests of loop_answer_later() that are not answered yet */
 
 	struct mutex lock; /* leaf */
 	struct worker *worker[MAX_THREADS] GUARDED_BY(lock);
 	atomic_uint nr; /* changed under lock */
+
+	/* Threads that hold a buffer to receive requests, or are about to: at most half of the engine's buffers. The others
+	 * are for data on its way to packs; if threads that wait for one of these held all buffers, they would wait forever. */
+	unsigned max_receiving; /* constant */
+	unsigned nr_receiving GUARDED_BY(lock);
+	struct cond may_receive; /* with lock */
 };
 
 static _Thread_local struct worker *self;
@@ -165,17 +188,50 @@ struct notify *loop_notify(void)
 	return self->loop->notify;
 }
 
-static void tell(struct loop *l)
+static void name_dropped(void *arg)
+{
+	struct loop_drop *d = arg;
+
+	d->done(d, long_request_release(d->loop->long_requests, d->held));
+}
+
+int loop_drop_name(struct loop_drop *d, uint64_t dir, const char *name)
+{
+	const struct fuse_in_header *in = self->in;
+	int r;
+
+	d->loop = self->loop;
+	d->held = long_request_hold(d->loop->long_requests, in);
+	if (!d->held)
+		return -ENOMEM;
+	r = name_drops_add(d->loop->names, in->uid, in->uid == 0 || in->uid == geteuid(), dir, name, name_dropped, d);
+	if (r < 0)
+		long_request_release(d->loop->long_requests, d->held);
+	return r;
+}
+
+/* For other changes the kernel holds the lock of a file or directory meanwhile. */
+bool loop_serve_again(bool is_interrupted)
+{
+	if (self->opcode != FUSE_OPEN && self->opcode != FUSE_TMPFILE && self->opcode != FUSE_IOCTL)
+		return false;
+	self->is_frozen = true;
+	self->is_interrupted = is_interrupted;
+	return true;
+}
+
+static void signal_event(struct loop *l)
 {
 	uint64_t one = 1;
 	ssize_t n _unused_ = write(l->event_fd, &one, sizeof(one));
 }
 
-/* Add features to libfuse's answer to INIT, as far as the kernel has them, and note which there are. */
+/* Add features to libfuse's reply to INIT, as far as the kernel supports them, and record which there are. */
 static void extend_init(struct worker *w, struct fuse_init_out *out)
 {
 	uint32_t extra = EXTRA_FEATURES & w->init_flags;
 	struct control_paths paths = {
+		.writeback = out->flags & FUSE_WRITEBACK_CACHE,
 		.killpriv = extra & FUSE_HANDLE_KILLPRIV_V2,
 		.parallel_dirs = extra & FUSE_PARALLEL_DIROPS,
 	};
@@ -196,11 +252,12 @@ static ssize_t session_read(int fd, void *p, size_t len, _unused_ void *userdata
 	return read(fd, p, len);
 }
 
-/* Flags that libfuse does not hand on. */
+/* Read flags that libfuse does not pass on. */
 static void look_at(struct worker *w, const struct fuse_in_header *in)
 {
 	const void *arg = in + 1;
 
+	w->in = in;
 	w->opcode = in->opcode;
 	switch (in->opcode) {
 	case FUSE_WRITE:
@@ -216,13 +273,13 @@ static void look_at(struct worker *w, const struct fuse_in_header *in)
 		w->init_flags = ((const struct fuse_init_in *)arg)->flags;
 		break;
 	default:
-		w->kills_setid = in->uid != 0; /* the kernel does not say, so by the rule of thumb */
+		w->kills_setid = true; /* the kernel does not say: drop unless the caller has CAP_FSETID */
 	}
 }
 
 static int add_thread(struct loop *l);
 
-/* Requests that wait for the disk or for data on its way: the others must not wait behind them. */
+/* Requests that wait for the disk or for data in flight: others must not wait behind them. */
 static bool takes_long(uint32_t opcode)
 {
 	switch (opcode) {
@@ -237,11 +294,74 @@ static bool takes_long(uint32_t opcode)
 	case FUSE_SETATTR:
 	case FUSE_FALLOCATE:
 	case FUSE_COPY_FILE_RANGE:
+	case FUSE_LSEEK:
 	case FUSE_IOCTL:
 		return true;
 	default:
 		return false;
 	}
+}
+
+/* Ioctls with a cost proportional to a file, a directory or the store. */
+static bool ioctl_is_unbounded(unsigned cmd)
+{
+	switch (cmd) {
+	case CKPTFS_IOC_CLONE:
+	case CKPTFS_IOC_COMPARE:
+	case CKPTFS_IOC_STAT:
+	case CKPTFS_IOC_SEAL:
+	case CKPTFS_IOC_EXCLUSIVE:
+	case CKPTFS_IOC_OWNERS:
+	case CKPTFS_IOC_DELTA_COMMIT:
+	case CKPTFS_IOC_DELTA_ABORT:
+	case CKPTFS_IOC_CLUSTER:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * Requests that may take seconds need a place (fs/long_requests.h). NULL: not this one.
+ *
+ * For some requests the kernel holds the lock of a file or a directory, and other users wait for it: those of the
+ * directory, and those of a directory from which the file is being removed. Such a request must not be queued behind
+ * clones and seals, so these have places of their own. LSEEK and COPY_FILE_RANGE are short instead: content_seek(),
+ * content_clone_some().
+ */
+static struct long_requests *queue_of(struct loop *l, const struct fuse_in_header *in, size_t len)
+{
+	static const char names[] = "user.ckptfs.";
+	const char *arg = (const char *)(in + 1);
+	size_t arg_len = len - sizeof(*in);
+	bool is_long = false, locks = false;
+
+	switch (in->opcode) {
+	case FUSE_IOCTL:
+		is_long = arg_len >= sizeof(struct fuse_ioctl_in) &&
+			  ioctl_is_unbounded(((const struct fuse_ioctl_in *)arg)->cmd);
+		break;
+	case FUSE_GETXATTR:
+		is_long = arg_len >= sizeof(struct fuse_getxattr_in) + sizeof(names) &&
+			  memcmp(arg + sizeof(struct fuse_getxattr_in), names, sizeof(names) - 1) == 0;
+		break;
+	case FUSE_SETATTR:
+		locks = arg_len >= sizeof(struct fuse_setattr_in) &&
+			((const struct fuse_setattr_in *)arg)->valid & FATTR_SIZE && file_is_large(l->fs, in->nodeid);
+		break;
+	case FUSE_FALLOCATE:
+		locks = file_is_large(l->fs, in->nodeid);
+		break;
+	case FUSE_LOOKUP:
+	case FUSE_OPENDIR:
+	case FUSE_READDIR:
+	case FUSE_READDIRPLUS:
+		locks = view_is(in->nodeid); /* other nodes are asked */
+		break;
+	default:
+		break;
+	}
+	return is_long ? l->long_requests : locks ? l->locking_requests : NULL;
 }
 
 static void long_begin(struct loop *l)
@@ -254,7 +374,7 @@ static void answer(struct worker *w, struct fuse_buf *buf)
 {
 	const struct fuse_in_header *in = buf->mem;
 	struct loop *l = w->loop;
-	bool is_long = takes_long(in->opcode);
+	bool is_long = takes_long(in->opcode) || w->has_place;
 
 	if (is_long)
 		long_begin(l);
@@ -269,9 +389,10 @@ static void answer(struct worker *w, struct fuse_buf *buf)
 }
 
 /*
- * Whoever took bytes in also stores them, after its answer: they are in its processor's caches, and nobody has to be
- * woken. As many as there are processors: more would spread the bytes over more buffers than the caches hold (4
- * writers of a checkpoint equal to the last: 5.4 GB/s with 2 at it on 2 processors, 5.0 with 8).
+ * The thread that received the bytes also stores them, after its reply: they are in the caches of its processor, and no
+ * other thread has to be woken. At most as many threads as processors do this: more would spread the bytes over more
+ * buffers than fit in the caches (4 writers of a checkpoint equal to the previous one: 5.4 GB/s with 2 threads on 2
+ * processors, 5.0 with 8).
  */
 static void work_later(struct worker *w)
 {
@@ -286,7 +407,7 @@ static void work_later(struct worker *w)
 	l->nr_long--;
 }
 
-/* Decode what is likely read next, while the reader is busy with what he has got. */
+/* Decode the data that will probably be read next, while the reader processes what it has got. */
 static void read_ahead(struct loop *l)
 {
 	long_begin(l);
@@ -294,21 +415,27 @@ static void read_ahead(struct loop *l)
 	l->nr_long--;
 }
 
-static void serve(struct worker *w, void *p, size_t len)
+static void serve(struct worker *w, const void *p, size_t len, uint64_t start_ns)
 {
 	struct loop *l = w->loop;
-	struct fuse_buf buf = { .size = len, .mem = p };
+	struct fuse_buf buf = { .size = len, .mem = (void *)p };
 	const struct fuse_in_header *in = p;
+	uint64_t nr_thaws = long_requests_nr_thaws(l->long_requests);
 	uint32_t opcode = in->opcode;
 
-	w->start_ns = monotonic_ns();
+	w->start_ns = start_ns;
+	w->is_frozen = false;
 	look_at(w, in);
 	answer(w, &buf);
+	if (w->is_frozen) {
+		long_request_park(l->long_requests, in, len, nr_thaws, w->is_interrupted);
+		return;
+	}
 	if (w->start_ns != 0)
 		control_count(l->fs->control, opcode, monotonic_ns() - w->start_ns);
 	if (opcode == FUSE_INIT && !fuse_session_exited(l->se)) {
 		l->answers = true;
-		tell(l);
+		signal_event(l);
 	}
 	if (w->later)
 		work_later(w);
@@ -316,13 +443,112 @@ static void serve(struct worker *w, void *p, size_t len)
 		read_ahead(l);
 }
 
+static void receive_begin(struct worker *w)
+{
+	struct loop *l = w->loop;
+
+	if (w->may_receive)
+		return;
+	mutex_lock(&l->lock);
+	while (l->nr_receiving == l->max_receiving && !l->stop)
+		cond_wait(&l->may_receive, &l->lock);
+	l->nr_receiving++;
+	w->may_receive = true;
+	mutex_unlock(&l->lock);
+}
+
+static void receive_end(struct worker *w)
+{
+	struct loop *l = w->loop;
+
+	engine_buffer_put(l->fs->engine, TAKE(w->buffer));
+	if (!w->may_receive)
+		return;
+	mutex_lock(&l->lock);
+	l->nr_receiving--;
+	w->may_receive = false;
+	cond_signal(&l->may_receive);
+	mutex_unlock(&l->lock);
+}
+
+/* Serve this one, if it may run now, and then those that were waiting for it. */
+static void serve_long(struct worker *w, struct long_requests *all, const struct fuse_in_header *in, size_t len)
+{
+	struct long_request *r = NULL;
+
+	if (long_request_begin(all, in, len, &r) < 0)
+		ops_answer_error(w->loop->fd, in->unique, ENOMEM);
+	if (r)
+		receive_end(w); /* its bytes were copied */
+	while (r) {
+		cancel_set(&r->cancel);
+		w->has_place = true;
+		serve(w, r->bytes, r->len, r->start_ns);
+		w->has_place = false;
+		cancel_set(NULL);
+		r = long_request_end(all, r);
+	}
+}
+
+/* false: it is none of the long requests. */
+static bool interrupt(struct loop *l, const struct fuse_in_header *in, size_t len)
+{
+	uint64_t unique;
+
+	if (len < sizeof(*in) + sizeof(struct fuse_interrupt_in))
+		return false;
+	unique = ((const struct fuse_interrupt_in *)(in + 1))->unique;
+	return long_requests_interrupt(l->long_requests, unique) || long_requests_interrupt(l->locking_requests, unique);
+}
+
+static void dispatch(struct worker *w, const struct fuse_in_header *in, size_t len)
+{
+	struct long_requests *queue = queue_of(w->loop, in, len);
+
+	if (in->opcode == FUSE_INTERRUPT && interrupt(w->loop, in, len))
+		return;
+	if (!w->has_flushed && flush_take(w->loop->flush, in, len))
+		return;
+	if (queue)
+		serve_long(w, queue, in, len);
+	else
+		serve(w, in, len, monotonic_ns());
+}
+
+/* Called by a thread of ops/ops_flush.c. */
+static void serve_flushed(void *userdata, void *p, size_t len)
+{
+	struct worker w = { .loop = userdata, .has_flushed = true };
+
+	self = &w;
+	dispatch(&w, p, len);
+	self = NULL;
+}
+
+static void *run_thawed(void *userdata)
+{
+	struct loop *l = userdata;
+	struct worker w = { .loop = l, .has_flushed = true };
+	struct long_requests *all = l->long_requests;
+	struct long_request *r;
+
+	self = &w;
+	while ((r = long_request_take_thawed(all))) {
+		dispatch(&w, r->bytes, r->len);
+		long_request_end(all, r);
+	}
+	free(w.read_buffer);
+	notify_thread_end(&l->thaw_thread);
+	return NULL;
+}
+
 static void end(struct loop *l)
 {
 	l->ended = true;
-	tell(l);
+	signal_event(l);
 }
 
-/* One request. 0: go on, <0: the thread ends. */
+/* Serve one request. 0: continue, <0: the thread ends. */
 static int turn(struct worker *w)
 {
 	struct loop *l = w->loop;
@@ -330,6 +556,9 @@ static int turn(struct worker *w)
 	ssize_t n;
 	int r;
 
+	receive_begin(w);
+	if (l->stop)
+		return 0;
 	if (!w->buffer) {
 		r = engine_buffer_get(l->fs->engine, &w->buffer);
 		if (r < 0)
@@ -338,7 +567,7 @@ static int turn(struct worker *w)
 	p = w->buffer->data - WRITE_FRONT;
 	n = read(l->fd, p, WRITE_FRONT + ENGINE_BUFFER_SIZE);
 	if (n < 0) {
-		if (errno == EINTR || errno == EAGAIN || errno == ENOENT) /* ENOENT: given up while we read it */
+		if (errno == EINTR || errno == EAGAIN || errno == ENOENT) /* ENOENT: aborted while being read */
 			return 0;
 		return errno == ENODEV ? -ENODEV : log_errno(-errno, "requests: cannot read from the kernel");
 	}
@@ -346,7 +575,7 @@ static int turn(struct worker *w)
 		log_error("requests: the kernel sent %zd bytes", n);
 		return -EIO;
 	}
-	serve(w, p, (size_t)n);
+	dispatch(w, (const struct fuse_in_header *)(const void *)p, (size_t)n);
 	return fuse_session_exited(l->se) ? -ENODEV : 0;
 }
 
@@ -365,9 +594,9 @@ static void *run(void *userdata)
 		r = turn(w);
 	if (r < 0)
 		end(l);
-	engine_buffer_put(l->fs->engine, TAKE(w->buffer));
+	receive_end(w);
 	free(TAKE(w->read_buffer));
-	w->done = true;
+	notify_thread_end(&w->thread);
 	return NULL;
 }
 
@@ -382,7 +611,7 @@ static int start_thread(struct loop *l) REQUIRES(l->lock)
 	if (!w)
 		return -ENOMEM;
 	w->loop = l;
-	r = pthread_create(&w->thread, NULL, run, w);
+	r = pthread_create(&w->thread.thread, NULL, run, w);
 	if (r != 0) {
 		free(w);
 		return -r;
@@ -409,14 +638,35 @@ static unsigned nr_ready(void)
 	return cpus < (long)MIN_READY ? MIN_READY : MIN((unsigned)cpus, MAX_READY);
 }
 
-/* Only there to make read(2) return. */
+/* Exists only to interrupt read(2). */
 static void on_wake(_unused_ int signal)
 {
 }
 
+/* Errors are ignored: a name that the kernel has not cached needs no drop. */
 static void drop_name(void *userdata, uint64_t dir, const char *name)
 {
-	notify_drop_name(userdata, dir, name);
+	struct loop *l = userdata;
+
+	fuse_lowlevel_notify_inval_entry(l->se, dir, name, strlen(name));
+}
+
+/* Of the node directory view. An unused name that stays costs memory only. */
+static void drop_view_name(void *userdata, uint64_t dir, const char *name)
+{
+	struct loop *l = userdata;
+
+	name_drops_add(l->names, NAME_DROPS_OF_DAEMON, false, dir, name, NULL, NULL);
+}
+
+static void link_changed(void *userdata, uint64_t ino)
+{
+	notify_attributes_changed(userdata, ino);
+}
+
+static void thawed(void *userdata)
+{
+	long_requests_thaw(userdata);
 }
 
 int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
@@ -431,23 +681,34 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 	mutex_init(&l->lock);
 	mutex_init(&l->later_lock);
 	cond_init(&l->later_cond);
+	cond_init(&l->may_receive);
 	l->se = se;
 	l->fs = fs;
 	l->fd = fuse_session_fd(se);
 	l->nr_ready = nr_ready();
+	l->max_receiving = MIN(engine_nr_buffers(fs->engine) / 2, MAX_THREADS);
 	l->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = l->event_fd < 0 ? -errno : 0;
 	if (r == 0)
 		r = fuse_session_custom_io(se, &io, l->fd);
 	if (r == 0)
+		r = long_requests_new(l->fd, &l->long_requests);
+	if (r == 0)
+		r = long_requests_new(l->fd, &l->locking_requests);
+	if (r == 0)
 		r = notify_new(se, &l->notify);
 	if (r == 0)
-		r = notify_new(se, &l->names);
+		r = name_drops_new(drop_name, l, &l->names);
+	if (r == 0)
+		r = flush_new(se, fs, serve_flushed, l, long_requests_nr_places(l->long_requests), &l->flush);
 	if (r < 0) {
 		loop_free(l);
 		return r;
 	}
-	view_set_unlook(fs->view, drop_name, l->names);
+	if (fs->hooks)
+		fs->hooks->set_unlook(fs, drop_view_name, l);
+	reaper_set_changed(fs->reaper, link_changed, l->notify);
+	freezes_set_thawed(fs->freezes, thawed, l->long_requests);
 	sigaction(WAKE_SIGNAL, &wake, NULL);
 	control_name_requests(fs->control, request_names);
 	*ret = l;
@@ -458,10 +719,14 @@ void loop_free(struct loop *l)
 {
 	if (!l)
 		return;
-	notify_free(l->names);
+	flush_free(l->flush);
+	name_drops_free(l->names);
 	notify_free(l->notify);
+	long_requests_free(l->locking_requests);
+	long_requests_free(l->long_requests);
 	if (l->event_fd >= 0)
 		close(l->event_fd);
+	cond_release(&l->may_receive);
 	cond_release(&l->later_cond);
 	mutex_release(&l->later_lock);
 	mutex_release(&l->lock);
@@ -474,6 +739,9 @@ int loop_start(struct loop *l)
 
 	for (unsigned i = 0; i < l->nr_ready && r == 0; i++)
 		r = add_thread(l);
+	if (r == 0)
+		r = -pthread_create(&l->thaw_thread.thread, NULL, run_thawed, l);
+	l->has_thaw_thread = r == 0;
 	return r;
 }
 
@@ -492,33 +760,45 @@ bool loop_ended(struct loop *l)
 	return l->ended;
 }
 
-/* A signal may come just before the read(2) it should interrupt, so it is sent until the thread is through. */
-static void join(struct worker *w)
+/* A signal may arrive just before the read(2) that it should interrupt, so it is sent until the thread has ended. */
+static bool join(struct worker *w, uint64_t until_ns)
 {
-	while (!w->done) {
-		pthread_kill(w->thread, WAKE_SIGNAL);
-		nanosleep(&(struct timespec){ .tv_nsec = WAKE_AGAIN_NS }, NULL);
-	}
-	pthread_join(w->thread, NULL);
+	if (!notify_thread_join(&w->thread, WAKE_SIGNAL, until_ns))
+		return false;
 	free(w);
+	return true;
 }
 
-void loop_stop(struct loop *l)
+bool loop_stop(struct loop *l)
 {
+	uint64_t until_ns = monotonic_ns() + PATIENCE_NS;
+	bool all = true;
 	unsigned nr;
 
-	view_set_unlook(l->fs->view, NULL, NULL);
-	notify_stop(l->notify); /* first, as it may wait for pages that only a request of ours fills */
-	notify_stop(l->names);
+	if (l->fs->hooks)
+		l->fs->hooks->set_unlook(l->fs, NULL, NULL);
+	reaper_set_changed(l->fs->reaper, NULL, NULL);
+	freezes_set_thawed(l->fs->freezes, NULL, NULL);
+	long_requests_stop(l->long_requests);
+	long_requests_stop(l->locking_requests);
+	if (l->has_thaw_thread)
+		all &= notify_thread_join(&l->thaw_thread, 0, until_ns);
+	l->has_thaw_thread = false;
+	if (l->flush)
+		all &= flush_stop(l->flush, until_ns); /* first, for the same reason; it may also answer requests */
+	all &= notify_stop(l->notify, until_ns); /* first: it may wait for pages that only one of our requests fills */
+	all &= name_drops_stop(l->names, until_ns);
 	l->stop = true;
 	mutex_lock(&l->lock);
 	nr = l->nr; /* none is started after this */
+	cond_broadcast(&l->may_receive);
 	mutex_unlock(&l->lock);
 	for (unsigned i = 0; i < nr; i++)
-		join(l->worker[i]);
+		all &= join(l->worker[i], until_ns);
 	l->nr = 0;
 	mutex_lock(&l->later_lock);
 	while (l->nr_later > 0)
 		cond_wait(&l->later_cond, &l->later_lock);
 	mutex_unlock(&l->later_lock);
+	return all;
 }

@@ -1,17 +1,17 @@
 /*
- * mount.ckptfs: from the command line to a mounted filesystem and, in the end, back.
+ * mount.ckptfs: mounts a store and runs the daemon until it is unmounted.
  *
- * Order: everything that can be checked without changing anything; fork (before the engine, whose threads would not
- * survive it); take the address for metrics; open the store; await the agent if it is of a cluster; mount; answer the
- * kernel's first request; only then does the parent return 0. At the end: finish all requests, unmount, commit with the
- * cluster and let the agent go, write what is kept in memory, commit, close. A daemon that is killed instead leaves
- * what the last commit left.
+ * Order: check everything that can be checked without changing anything; fork (before the engine is opened, since its
+ * threads would not survive it); bind the address for metrics; open the store; in a cluster wait for the agent; mount;
+ * answer the first request of the kernel; only then does the parent return 0. At the end: finish all requests, unmount,
+ * commit with the cluster and disconnect the agent, write cached data, commit, close. A daemon that is killed instead
+ * leaves the state of the last commit.
  *
  * Exit status, as of mount(8):
  *    0  mounted (in the foreground: unmounted, everything durable)
  *    1  usage: an unknown option, a bad value, options that contradict the store; or no permission
- *    2  system error: no memory, no /dev/fuse, a process that cannot be made
- *   32  mount failed: mountpoint, store, its version, its damage, in use by another mount, or the kernel said no
+ *    2  system error: no memory, no /dev/fuse, cannot fork
+ *   32  mount failed: mountpoint, store, its version, its damage, in use by another mount, or refused by the kernel
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +21,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -28,18 +30,19 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mounts.h"
 #include "base/util.h"
-#include "fs/aggregator.h"
+#include "fs/background/autocompact.h"
 #include "fs/checks.h"
-#include "fs/cluster.h"
-#include "fs/control.h"
+#include "fs/cluster_hooks.h"
+#include "fs/control/control.h"
 #include "fs/fs.h"
-#include "fs/loop.h"
-#include "fs/metrics.h"
+#include "fs/fuse_loop.h"
+#include "fs/control/metrics.h"
 #include "fs/ops/ops.h"
-#include "fs/options.h"
-#include "fs/protect.h"
-#include "store/engine/engine.h"
+#include "fs/mount_options.h"
+#include "fs/remount.h"
+#include "store/engine.h"
 
 enum exit_status { EXIT_MOUNTED = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
 
@@ -49,13 +52,17 @@ enum exit_status { EXIT_MOUNTED = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILE
 struct run {
 	struct options o;
 	struct checks paths;
+	const struct cluster_hooks *hooks; /* NULL: built without the cluster */
 	struct cluster *cluster;
 	struct fs *fs;
 	struct fuse_session *se;
 	struct loop *loop;
-	struct metrics *metrics; /* NULL: not asked for */
-	int parent_fd; /* tells the parent how the mount went; -1: there is none, or it has been told */
+	struct metrics *metrics; /* NULL: not enabled */
+	int parent_fd; /* reports the result of the mount to the parent; -1: no parent, or already reported */
 	int signal_fd;
+	int mounts_fd; /* /proc/self/mountinfo: poll(2) reports changes of mounts */
+	dev_t dev; /* of the mount; 0: it has not answered yet */
+	bool is_held; /* a thread is blocked in the kernel: see loop_stop() */
 };
 
 static enum exit_status status_of(int r)
@@ -76,7 +83,7 @@ static enum exit_status status_of(int r)
 	}
 }
 
-/* Wait for the child's word; without one it has died. */
+/* Wait for the status of the child; without one it has died. */
 static enum exit_status await_child(int fd, pid_t child)
 {
 	uint8_t status;
@@ -90,7 +97,7 @@ static enum exit_status await_child(int fd, pid_t child)
 	return EXIT_FAILED;
 }
 
-/* 0: we are the child, 1: the parent, whose exit status is in *ret. */
+/* 0: in the child; 1: in the parent, with its exit status in *ret. */
 static int fork_daemon(struct run *run, enum exit_status *ret)
 {
 	int fds[2];
@@ -102,6 +109,7 @@ static int fork_daemon(struct run *run, enum exit_status *ret)
 	if (child < 0)
 		return log_errno(-errno, "fork");
 	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM); /* do not mount if the waiting parent is gone */
 		close(fds[0]);
 		run->parent_fd = fds[1];
 		return 0;
@@ -112,7 +120,7 @@ static int fork_daemon(struct run *run, enum exit_status *ret)
 	return 1;
 }
 
-/* Leave the terminal, then let the parent go. */
+/* Detach from the terminal, then let the parent exit. */
 static void become_daemon(struct run *run)
 {
 	uint8_t ok = EXIT_MOUNTED;
@@ -124,7 +132,7 @@ static void become_daemon(struct run *run)
 	if (!run->o.log)
 		log_to_syslog("ckptfs");
 	else if (log_to_file(run->o.log) < 0) {
-		log_warning("log: goes to syslog instead");
+		log_warning("log: using syslog instead");
 		log_to_syslog("ckptfs");
 	}
 	setsid();
@@ -135,8 +143,9 @@ static void become_daemon(struct run *run)
 		dup2(null, fd);
 	if (null > STDERR_FILENO)
 		close(null);
+	prctl(PR_SET_PDEATHSIG, 0);
 	if (write(run->parent_fd, &ok, 1) < 0)
-		log_errno(-errno, "parent: cannot be told");
+		log_errno(-errno, "parent: cannot report to it");
 	close(run->parent_fd);
 	run->parent_fd = -1;
 }
@@ -150,12 +159,18 @@ static int block_signals(struct run *run)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2); /* the loop's own */
+	sigaddset(&set, SIGUSR2); /* used by the loop itself */
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	sigdelset(&set, SIGUSR2);
 	signal(SIGPIPE, SIG_IGN);
 	run->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return run->signal_fd < 0 ? log_errno(-errno, "signals") : 0;
+}
+
+static int watch_mounts(struct run *run)
+{
+	run->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	return run->mounts_fd < 0 ? log_errno(-errno, "/proc/self/mountinfo: cannot open") : 0;
 }
 
 /* Commas and backslashes in a path would end the option. */
@@ -173,8 +188,8 @@ static void add_text(struct buf *b, const char *s)
 	buf_add(b, s, strlen(s));
 }
 
-/* Root's mounts are for everybody unless told otherwise, as with any filesystem; the kernel checks permissions either
- * way. */
+/* Mounts by root are accessible to all users unless `private` is given, as with any filesystem; the kernel checks
+ * permissions either way. */
 static int mount_options(const struct run *run, struct buf *ret)
 {
 	const struct options *o = &run->o;
@@ -183,7 +198,7 @@ static int mount_options(const struct run *run, struct buf *ret)
 	add_text(ret, "subtype=ckptfs,default_permissions,fsname=");
 	add_escaped(ret, run->paths.store);
 	if (root)
-		add_text(ret, o->private ? ",suid,dev" : ",suid,dev,allow_other"); /* libfuse assumes otherwise */
+		add_text(ret, o->private ? ",suid,dev" : ",suid,dev,allow_other"); /* libfuse has other defaults */
 	if (o->engine.read_only)
 		add_text(ret, ",ro");
 	if (o->kernel.len > 0) {
@@ -225,44 +240,51 @@ static int open_store(struct run *run)
 	r = checks_await_store(&run->paths);
 	if (r < 0)
 		return r;
-	r = cluster_new(&run->cluster);
-	if (r < 0)
-		return r;
-	run->o.engine.cluster_calls = cluster_engine_calls(run->cluster);
+	run->hooks = cluster_hooks();
+	if (run->hooks) {
+		r = run->hooks->new(&run->cluster);
+		if (r < 0)
+			return r;
+		run->o.engine.cluster_calls = run->hooks->engine_calls(run->cluster);
+	}
 	r = engine_open(run->paths.store, &run->o.engine, &e);
 	if (r < 0)
-		return r; /* logged in full */
+		return r; /* already logged */
 	r = fs_open(e, &run->o, run->cluster, &run->fs);
 	if (r < 0) {
 		engine_close(e);
 		return r;
 	}
-	r = cluster_start(run->cluster, run->fs, run->paths.store, &run->o);
-	return r < 0 ? r : protect_start(run->fs->protect, cluster_service(run->cluster));
+	return run->hooks ? run->hooks->start(run->cluster, run->fs, run->paths.store, &run->o) : 0;
 }
 
-/* Larger read-ahead than FUSE's 128 KiB; only root may, and only after the mount. */
+static void learn_device(struct run *run)
+{
+	struct stat st;
+
+	if (stat(run->paths.mountpoint, &st) == 0)
+		run->dev = st.st_dev;
+}
+
+/* Increase read-ahead from FUSE's 128 KiB; only possible as root, and only after the mount. */
 static void raise_readahead(struct run *run)
 {
 	char path[64], value[16];
 	_cleanup_(closep) int fd = -1;
-	struct stat st;
 	int n;
 
-	if (stat(run->paths.mountpoint, &st) < 0)
-		return;
-	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev), minor(st.st_dev));
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(run->dev), minor(run->dev));
 	n = snprintf(value, sizeof(value), "%u", READAHEAD_KIB);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, value, (size_t)n) != n) {
-		log_info("read-ahead stays at the kernel's default: %s cannot be written", path);
+		log_info("read-ahead: cannot write %s, the kernel's default stays", path);
 		return;
 	}
 	log_debug("read-ahead raised to %u KiB in %s", READAHEAD_KIB, path);
 	control_set_readahead(run->fs->control, READAHEAD_KIB);
 }
 
-/* true: the daemon is to end. */
+/* true: the daemon must end. */
 static bool handle_signal(struct run *run)
 {
 	struct signalfd_siginfo info;
@@ -283,12 +305,22 @@ static bool handle_signal(struct run *run)
 	return false;
 }
 
-/* Until unmounted or told to end. -ENXIO: never answered. */
+/* Unmounted here by umount.ckptfs, while another mount namespace still keeps the session alive in the kernel. */
+static bool is_to_end_detached(const struct run *run)
+{
+	if (run->dev == 0 || !run->fs->end_when_detached || mounts_has(run->dev))
+		return false;
+	log_info("store %s: unmounted in this mount namespace; closing it", run->paths.store);
+	return true;
+}
+
+/* Run until unmounted or told to end. -ENXIO: never answered. */
 static int attend(struct run *run)
 {
 	struct pollfd fds[] = {
 		{ .fd = loop_event_fd(run->loop), .events = POLLIN },
 		{ .fd = run->signal_fd, .events = POLLIN },
+		{ .fd = run->mounts_fd, .events = POLLPRI },
 	};
 	bool answered = false, end = false;
 	uint64_t count;
@@ -300,19 +332,20 @@ static int attend(struct run *run)
 		n = read(fds[0].fd, &count, sizeof(count));
 		if (!answered && loop_answers(run->loop)) {
 			answered = true;
+			learn_device(run);
 			raise_readahead(run);
 			if (run->metrics && metrics_start(run->metrics, run->fs) < 0)
 				return -ENOMEM;
 			if (aggregator_start(run->fs->aggregator, run->paths.mountpoint) < 0)
 				return -ENXIO;
-			if (run->o.verbose && run->parent_fd >= 0) /* the log hears of it too, below */
+			if (run->o.verbose && run->parent_fd >= 0) /* to the terminal; below, to the log */
 				log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 			become_daemon(run);
 			log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 			if (run->metrics)
 				log_info("metrics: answered at %s", run->o.metrics);
 		}
-		end = handle_signal(run) || loop_ended(run->loop);
+		end = handle_signal(run) || loop_ended(run->loop) || (fds[2].revents && is_to_end_detached(run));
 	}
 	if (answered)
 		return 0;
@@ -329,29 +362,64 @@ static int serve(struct run *run)
 	r = loop_start(run->loop);
 	if (r == 0)
 		r = attend(run);
-	aggregator_stop(run->fs->aggregator); /* while its process is still answered */
-	loop_stop(run->loop);
+	aggregator_stop(run->fs->aggregator); /* while requests of its process are still answered */
+	run->is_held = !loop_stop(run->loop);
 	return r;
 }
 
-/* The error of the last commit, which nobody else would hear of. */
+/* Makes the kernel answer all requests with ENOTCONN. A thread blocked in the kernel keeps the device open. */
+static void abort_session(struct run *run)
+{
+	_cleanup_(closep) int fd = -1;
+	char path[64];
+
+	log_notice("mountpoint %s: a user holds the lock of a directory in it; the session is aborted", run->paths.mountpoint);
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(run->dev));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "1", 1) != 1)
+		if (umount2(run->paths.mountpoint, MNT_FORCE | MNT_DETACH) < 0)
+			log_errno(-errno, "mountpoint %s: cannot abort the session", run->paths.mountpoint);
+}
+
+/*
+ * End the session. A mountpoint that has another mount by now is left alone: libfuse would unmount whatever is mounted
+ * there. Closing the device ends the session wherever else it is mounted.
+ */
+static void unmount(struct run *run)
+{
+	_cleanup_(mounts_close) struct mounts top = { 0 };
+	_cleanup_(closep) int null = -1;
+
+	if (run->dev == 0 || (mounts_find_point(&top, run->paths.mountpoint) > 0 && top.dev == run->dev)) {
+		if (run->is_held)
+			abort_session(run);
+		fuse_session_unmount(run->se);
+		return;
+	}
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup3(null, fuse_session_fd(run->se), O_CLOEXEC) < 0)
+		log_errno(-errno, "session: cannot end before the store is closed");
+}
+
+/* Returns the error of the last commit, which would otherwise be lost. */
 static int close_all(struct run *run)
 {
 	int r;
 
 	metrics_stop(TAKE(run->metrics));
 	if (run->se)
-		fuse_session_unmount(run->se);
-	if (run->fs)
-		protect_stop(run->fs->protect);
-	cluster_stop(run->cluster); /* with the agent, while the engine is there */
+		unmount(run);
+	if (run->hooks)
+		run->hooks->stop(run->cluster, run->fs); /* with the agent, while the engine is still open */
 	r = fs_close(run->fs);
-	cluster_free(run->cluster);
-	loop_free(run->loop);
-	if (run->se)
+	if (run->hooks)
+		run->hooks->free(run->cluster);
+	if (!run->is_held)
+		loop_free(run->loop);
+	if (run->se && !run->is_held)
 		fuse_session_destroy(run->se);
-	if (run->signal_fd >= 0)
-		close(run->signal_fd);
+	closep(&run->signal_fd);
+	closep(&run->mounts_fd);
 	if (r < 0)
 		log_errno(r, "store %s: closed, but the last changes may not be durable", run->paths.store);
 	else if (run->fs)
@@ -364,6 +432,8 @@ static enum exit_status mount_and_serve(struct run *run)
 	int r, last;
 
 	r = block_signals(run);
+	if (r == 0)
+		r = watch_mounts(run);
 	if (r == 0 && run->o.metrics)
 		r = metrics_listen(run->o.metrics, &run->metrics);
 	if (r == 0)
@@ -392,13 +462,15 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 		puts("mount.ckptfs " CKPTFS_VERSION);
 		return EXIT_MOUNTED;
 	}
-	/* Until it answers, speak to whoever mounts, and only of what matters to them. */
+	/* Until the mount answers, log to the mounting user, and only what matters to them. */
 	log_set_level(run->o.verbose ? LOG_LEVEL_INFO : LOG_LEVEL_NOTICE);
+	if (run->o.remount)
+		return status_of(remount_run(&run->o));
 	r = checks_run(&run->o, &run->paths);
 	if (r < 0)
 		return status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM ? r : -ENXIO);
 	if (run->o.fake) {
-		log_info("store %s: not mounted on %s, as -f says; options and paths are right", run->paths.store,
+		log_info("store %s: not mounted on %s because of -f; options and paths are valid", run->paths.store,
 			 run->paths.mountpoint);
 		return EXIT_MOUNTED;
 	}
@@ -413,9 +485,9 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 }
 
 /*
- * glibc gives every thread a heap of its own and lets large blocks into them once some have been freed, so what is
- * cached here and freed there stays resident: 428 MiB after 30 GiB by 8 writers with cache=64M,dirty=64M, and 206 with
- * this.
+ * glibc gives every thread an arena of its own and puts large blocks into them once some have been freed, so memory
+ * that is allocated by one thread and freed by another stays resident: 428 MiB after 30 GiB by 8 writers with
+ * cache=64M,dirty=64M, and 206 MiB with this.
  */
 static void keep_heaps_small(void)
 {
@@ -426,7 +498,7 @@ static void keep_heaps_small(void)
 
 int main(int argc, char *argv[])
 {
-	struct run run = { .parent_fd = -1, .signal_fd = -1 };
+	struct run run = { .parent_fd = -1, .signal_fd = -1, .mounts_fd = -1 };
 	enum exit_status status = EXIT_SYSTEM;
 
 	keep_heaps_small();

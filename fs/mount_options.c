@@ -1,4 +1,4 @@
-#include "fs/options.h"
+#include "fs/mount_options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -9,84 +9,136 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/autoseal.h"
-#include "fs/metrics_address.h"
+#include "fs/cluster_hooks.h"
+#include "fs/seal/autoseal.h"
+#include "fs/control/metrics_address.h"
+
+static int check_page(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	const struct options *o = conf;
+
+	(void)value;
+	if ((o->engine.page & (o->engine.page - 1)) == 0)
+		return 0;
+	*ret_why = "must be a power of two, 4K to 1M";
+	return -EINVAL;
+}
+
+static int parse_cdc(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	struct options *o = conf;
+
+	*ret_why = "must be MIN:MEAN:MAX with 256 <= MIN, 2 MIN <= MEAN, 2 MEAN <= MAX <= 64K";
+	return chunking_parse_sizes(value, &o->engine.cdc) < 0 ? -EINVAL : 0;
+}
+
+static int parse_compress(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	struct options *o = conf;
+
+	*ret_why = "must be none, lz4, zstd, zstd:1 to zstd:19 or auto";
+	return compress_parse(value, strlen(value), &o->engine.compress) < 0 ? -EINVAL : 0;
+}
+
+static int check_metrics(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	struct metrics_address address;
+
+	(void)conf;
+	*ret_why = "must be PORT, HOST:PORT or [IPV6]:PORT, with a port from 1 to 65535";
+	return metrics_address_parse(value, &address) < 0 ? -EINVAL : 0;
+}
+
+static int check_autoseal(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	(void)conf;
+	*ret_why = "must be names of files, or rename, with colons between";
+	return autoseal_check(value) < 0 ? -EINVAL : 0;
+}
+
+/* One request of 1 MiB would take seconds, and the last commit before an unmount hours. */
+static int check_rate(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	uint64_t rate = 0;
+
+	(void)conf;
+	*ret_why = "must be 0 (no limit) or at least 1M";
+	return parse_size(value, &rate) == 0 && (rate == 0 || rate >= MiB(1)) ? 0 : -EINVAL;
+}
 
 static const struct conf_key keys[] = {
-	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), "page", "page|cdc|auto",
-	  "how new data is cut into chunks: pages, or where its content says, or pages that are found again where they have moved to" },
-	{ "cdc", CONF_STRING, offsetof(struct options, cdc), "512:4K:32K", NULL,
-	  "MIN:MEAN:MAX of chunks that are cut by content" },
-	{ "page", CONF_SIZE, offsetof(struct options, engine.page), "4K", NULL, "chunk size, a power of two, 4K to 1M" },
-	{ "compress", CONF_STRING, offsetof(struct options, compress), "none", NULL,
-	  "compression of new data: none, lz4, zstd, zstd:LEVEL or auto" },
-	{ "hash", CONF_CHOICE, offsetof(struct options, hash), "auto", "auto|xxh3|sha256|clmul",
-	  "fingerprint, chosen at the first mount (auto: as stored, or clmul)" },
-	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), NULL, NULL,
-	  "compare bytes before sharing a chunk" },
-	{ "cache", CONF_SIZE, offsetof(struct options, engine.cache), "256M", NULL, "memory for look-ups" },
-	{ "dirty", CONF_SIZE, offsetof(struct options, engine.dirty), "256M", NULL, "memory for data not yet in packs" },
-	{ "commit", CONF_NUMBER, offsetof(struct options, engine.commit_s), "5", NULL,
-	  "seconds after which a change is durable at the latest" },
-	{ "write_rate", CONF_SIZE, offsetof(struct options, engine.write_rate), "0", NULL,
-	  "limit on pack writes per second, 0: none" },
-	{ "read_rate", CONF_SIZE, offsetof(struct options, engine.read_rate), "0", NULL,
-	  "limit on pack reads per second, 0: none" },
-	{ "dedup", CONF_CHOICE, offsetof(struct options, dedup), "auto", "auto|global|group|user",
-	  "whose equal chunks are stored once, chosen at the first mount: all, those of a file's group, of its owner (auto: as stored, or global)" },
-	{ "cluster", CONF_STRING, offsetof(struct options, cluster), NULL, NULL,
-	  "key file shared by the stores of a cluster, first mount only" },
-	{ "agent", CONF_STRING, offsetof(struct options, agent), NULL, NULL,
-	  "socket where ckptfs-agent finds a store of a cluster; else agent.sock in the store" },
-	{ "replicas", CONF_NUMBER, offsetof(struct options, replicas), "2", NULL,
-	  "nodes of the cluster that store what several have, 1 to 4" },
-	{ "protect", CONF_CHOICE, offsetof(struct options, protect), "none", "none|partner|xor",
-	  "partner: what is sealed is also with another node of the cluster, on another host; xor: others have parity of it" },
-	{ "pending", CONF_SIZE, offsetof(struct options, engine.pending), "64M", NULL,
-	  "memory for data that waits for what other nodes have" },
-	{ "log", CONF_STRING, offsetof(struct options, log), NULL, NULL, "log to this file instead of syslog" },
-	{ "log_level", CONF_CHOICE, offsetof(struct options, log_level), "info", "error|warning|notice|info|debug",
-	  "how much to log" },
-	{ "metrics", CONF_STRING, offsetof(struct options, metrics), NULL, NULL,
-	  "[HOST:]PORT where Prometheus gets figures over HTTP; loopback unless HOST says otherwise" },
-	{ "autoseal", CONF_STRING, offsetof(struct options, autoseal), NULL, NULL,
-	  "what seals a directory by itself: rename (from a temporary name) and names of files, with colons between" },
-	{ "compact", CONF_CHOICE, offsetof(struct options, compact), "off", "off|auto",
-	  "auto: variables of what is sealed are stored side by side, coded by what they are, while nobody writes" },
-	{ "compact_budget", CONF_NUMBER, offsetof(struct options, compact_budget), "10", NULL,
-	  "CPU seconds that this may take for each GB" },
-	{ "compact_names", CONF_STRING, offsetof(struct options, compact_names), NULL, NULL,
-	  "file of rules that say which variables are called otherwise" },
-	{ "compact_group", CONF_NUMBER, offsetof(struct options, compact_group), "0", NULL,
-	  "nodes of the cluster that form a group: what is sealed goes to its collectors, which compact it; 0: each node has its own" },
-	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), NULL, NULL,
-	  "mount over a directory that has entries" },
-	{ "private", CONF_FLAG, offsetof(struct options, private), NULL, NULL,
-	  "only for the user who mounts; else root's mounts are for all" },
-	{ 0 },
-};
+	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), .group = "Stored data", .fallback = "page",
+	  .choices = "page|cdc|auto",
+	  .help = "how new data is cut into chunks: into pages, by content, or into pages that are found again where they "
+		  "have moved to" },
+	{ "compress", CONF_STRING, offsetof(struct options, compress), .fallback = "none", .parse = parse_compress,
+	  .value = "NAME", .help = "compression of new data: none, lz4, zstd, zstd:LEVEL or auto" },
+	{ "page", CONF_SIZE, offsetof(struct options, engine.page), .fallback = "4K", .parse = check_page, .min = KiB(4),
+	  .max = MiB(1), .must = "must be a power of two, 4K to 1M", .help = "chunk size, a power of two, 4K to 1M" },
+	{ "dedup", CONF_CHOICE, offsetof(struct options, dedup), .fallback = "auto", .choices = "auto|global|group|user",
+	  .help = "which files share equal chunks, chosen at the first mount: all, those of a group, those of an owner; "
+		  "auto: as the store, global for a new one" },
+	{ "autoseal", CONF_STRING, offsetof(struct options, autoseal), .parse = check_autoseal, .value = "NAME[:NAME]...",
+	  .help = "seal directories automatically: rename (from a temporary name), or names of files that mark them as "
+		  "complete" },
+	{ "compact", CONF_CHOICE, offsetof(struct options, compact), .fallback = "off", .choices = "off|auto",
+	  .help = "auto: recode the variables of sealed directories while no program writes" },
 
-/* Limits of sizes and numbers, beyond what the table's types say. */
-static const struct {
-	size_t off;
-	const char *name;
-	uint64_t min, max;
-	const char *why;
-} limits[] = {
-	{ offsetof(struct options, engine.page), "page", KiB(4), MiB(1), "must be a power of two, 4K to 1M" },
-	{ offsetof(struct options, engine.cache), "cache", MiB(16), UINT64_MAX, "must be at least 16M" },
-	{ offsetof(struct options, engine.dirty), "dirty", MiB(32), UINT64_MAX, "must be at least 32M" },
-	{ offsetof(struct options, engine.commit_s), "commit", 1, 3600, "must be 1 to 3600 seconds" },
-	{ offsetof(struct options, replicas), "replicas", 1, 4, "must be 1 to 4" },
-	{ offsetof(struct options, compact_budget), "compact_budget", 1, 1000000, "must be 1 to 1000000 seconds" },
-	{ offsetof(struct options, compact_group), "compact_group", 0, 65536, "must be 0 to 65536 nodes" },
-	{ offsetof(struct options, engine.pending), "pending", MiB(4), GiB(16), "must be 4M to 16G" },
+	{ "cache", CONF_SIZE, offsetof(struct options, engine.cache), .group = "Memory", .fallback = "256M",
+	  .min = MiB(16), .must = "must be at least 16M", .help = "memory for look-ups" },
+	{ "dirty", CONF_SIZE, offsetof(struct options, engine.dirty), .fallback = "256M", .min = MiB(32),
+	  .must = "must be at least 32M", .help = "memory for data not yet in packs" },
+
+	{ "commit", CONF_NUMBER, offsetof(struct options, engine.commit_s), .group = "Durability", .fallback = "5", .min = 1,
+	  .max = 3600, .must = "must be 1 to 3600 seconds", .value = "SECONDS",
+	  .help = "unsynced changes become durable within this time" },
+
+	{ "cluster", CONF_STRING, offsetof(struct options, cluster), .group = "Cluster", .value = "FILE",
+	  .help = "key file shared by the stores of a cluster, first mount only" },
+	{ "replicas", CONF_NUMBER, offsetof(struct options, replicas), .fallback = "2", .min = 1, .max = 4,
+	  .must = "must be 1 to 4", .help = "nodes that store a chunk that several nodes have, 1 to 4" },
+	{ "protect", CONF_CHOICE, offsetof(struct options, protect), .fallback = "none", .choices = "none|partner|xor",
+	  .help = "partner: replicate sealed directories on another host; xor: store parity of them on other hosts" },
+	{ "compact_group", CONF_NUMBER, offsetof(struct options, compact_group), .fallback = "0", .max = 65536,
+	  .must = "must be 0 to 65536 nodes",
+	  .help = "nodes that form a group, which gathers and recodes its sealed directories; 0: none" },
+
+	{ "private", CONF_FLAG, offsetof(struct options, private), .group = "Access and reports",
+	  .help = "only the mounting user has access; otherwise a mount by root is for all users" },
+	{ "log", CONF_STRING, offsetof(struct options, log), .value = "FILE", .help = "log to this file instead of syslog" },
+	{ "log_level", CONF_CHOICE, offsetof(struct options, log_level), .fallback = "info",
+	  .choices = "error|warning|notice|info|debug", .value = "LEVEL",
+	  .help = "how much to log: error, warning, notice, info or debug" },
+	{ "metrics", CONF_STRING, offsetof(struct options, metrics), .parse = check_metrics, .value = "[HOST:]PORT",
+	  .help = "address at which Prometheus gets figures over HTTP; the default host is 127.0.0.1" },
+
+	{ "agent", CONF_STRING, offsetof(struct options, agent), .group = "Expert options", .value = "SOCKET",
+	  .help = "socket of ckptfs-agent, in a store of a cluster; otherwise agent.sock in the store" },
+	{ "cdc", CONF_STRING, offsetof(struct options, cdc), .fallback = "512:4K:32K", .parse = parse_cdc,
+	  .value = "MIN:MEAN:MAX", .help = "lengths of chunks cut by content" },
+	{ "compact_budget", CONF_NUMBER, offsetof(struct options, compact_budget), .fallback = "10", .min = 1,
+	  .max = 1000000, .must = "must be 1 to 1000000 seconds", .value = "SECONDS",
+	  .help = "CPU seconds per GB that compact=auto may take" },
+	{ "compact_names", CONF_STRING, offsetof(struct options, compact_names), .value = "FILE",
+	  .help = "rules that map names of variables, for compact=auto" },
+	{ "hash", CONF_CHOICE, offsetof(struct options, hash), .fallback = "auto", .choices = "auto|xxh3|sha256|clmul",
+	  .help = "fingerprint, chosen at the first mount; auto: as the store, clmul for a new one" },
+	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), .help = "mount over a directory that has entries" },
+	{ "pending", CONF_SIZE, offsetof(struct options, engine.pending), .fallback = "64M", .min = MiB(4), .max = GiB(16),
+	  .must = "must be 4M to 16G", .help = "memory for data that waits for a round of the cluster" },
+	{ "read_rate", CONF_SIZE, offsetof(struct options, engine.read_rate), .fallback = "0", .parse = check_rate,
+	  .help = "limit on pack reads per second, 0: none" },
+	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), .help = "compare bytes before sharing a chunk" },
+	{ "write_rate", CONF_SIZE, offsetof(struct options, engine.write_rate), .fallback = "0", .parse = check_rate,
+	  .help = "limit on pack writes per second, 0: none" },
+	{ "writeback", CONF_FLAG, offsetof(struct options, writeback),
+	  .help = "gather small writes in the page cache until close, fsync or the kernel's write-back" },
+	{ .name = NULL },
 };
 
 enum kernel_kind { KERNEL_PASS, KERNEL_IGNORE };
 
-/* Options without a value that are not ours. Of `ro` and `rw` the last one counts, so they are not passed on as they
- * come. */
+/* Options without a value that are not ours. The last one of `ro` and `rw` counts, so they are not passed on. */
 static const struct {
 	const char *name;
 	enum kernel_kind kind;
@@ -99,8 +151,8 @@ static const struct {
 	{ "dirsync", KERNEL_PASS },	  { "async", KERNEL_IGNORE },
 	{ "rw", KERNEL_IGNORE },	  { "relatime", KERNEL_IGNORE },
 	{ "nodiratime", KERNEL_IGNORE },  { "norelatime", KERNEL_IGNORE },
-	{ "strictatime", KERNEL_IGNORE }, { "lazytime", KERNEL_IGNORE },
-	{ "nolazytime", KERNEL_IGNORE },  { "default_permissions", KERNEL_IGNORE },
+	{ "lazytime", KERNEL_IGNORE },	  { "nolazytime", KERNEL_IGNORE },
+	{ "default_permissions", KERNEL_IGNORE },
 	{ "allow_other", KERNEL_PASS },	  { "defaults", KERNEL_IGNORE },
 	{ "auto", KERNEL_IGNORE },	  { "noauto", KERNEL_IGNORE },
 	{ "user", KERNEL_IGNORE },	  { "users", KERNEL_IGNORE },
@@ -111,7 +163,7 @@ static const struct {
 
 int options_init(struct options *o)
 {
-	*o = (struct options){ .kernel = BUF_EMPTY };
+	*o = (struct options){ .kernel = BUF_EMPTY, .own = BUF_EMPTY, .flags = BUF_EMPTY };
 	return conf_set_defaults(keys, o);
 }
 
@@ -119,6 +171,8 @@ void options_release(struct options *o)
 {
 	conf_release(keys, o);
 	buf_release(&o->kernel);
+	buf_release(&o->own);
+	buf_release(&o->flags);
 }
 
 void options_help(FILE *to)
@@ -132,38 +186,56 @@ void options_help(FILE *to)
 	      "  -v                  say what is done\n"
 	      "  -d, --foreground    do not become a daemon; log to standard error\n"
 	      "  -h, --help          this text\n"
-	      "  -V, --version       the version\n\n"
-	      "Options:\n",
+	      "  -V, --version       the version\n\n",
 	      to);
 	conf_help(keys, to);
 	fputs("\nOf the kernel's: ro rw nosuid nodev noexec noatime relatime sync dirsync allow_other.\n"
+	      "With remount: change ro, rw, nosuid, nodev, noexec, noatime or relatime of an existing mount.\n"
 	      "Exit status: 0 mounted, 1 usage or permission, 2 system error, 32 mount failed.\n",
 	      to);
 }
 
-static void kernel_add(struct options *o, const char *name)
+static void list_add(struct buf *list, const char *name, const char *value)
 {
-	if (o->kernel.len > 0)
-		buf_add_u8(&o->kernel, ',');
-	buf_add(&o->kernel, name, strlen(name));
+	if (list->len > 0)
+		buf_add_u8(list, ',');
+	buf_add(list, name, strlen(name));
+	if (value) {
+		buf_add_u8(list, '=');
+		buf_add(list, value, strlen(value));
+	}
 }
 
-/* 1 known, 0 not. */
+/* mount(8) adds these to a remount, as the kernel lists them. */
+static bool is_shown_by_kernel(const char *name)
+{
+	return strcmp(name, "user_id") == 0 || strcmp(name, "group_id") == 0 || strcmp(name, "max_read") == 0 ||
+	       strcmp(name, "blksize") == 0;
+}
+
+/* 1 known, 0 unknown. */
 static int kernel_option(struct options *o, const char *name, const char *value)
 {
 	if (strncmp(name, "x-", 2) == 0 || strncmp(name, "X-", 2) == 0 || strcmp(name, "comment") == 0)
 		return 1;
 	if (value)
-		return strcmp(name, "user") == 0; /* "user=NAME" is mount(8)'s note to itself */
+		return strcmp(name, "user") == 0 || /* "user=NAME" is for the internal use of mount(8) */
+		       (o->remount && is_shown_by_kernel(name));
 	for (size_t i = 0; i < ARRAY_SIZE(kernel_options); i++) {
 		if (strcmp(kernel_options[i].name, name) != 0)
 			continue;
 		if (kernel_options[i].kind == KERNEL_PASS)
-			kernel_add(o, name);
+			list_add(&o->kernel, name, NULL);
+		if (o->remount)
+			list_add(&o->flags, name, NULL);
+		if (strcmp(name, "nodiratime") == 0)
+			list_add(&o->own, name, NULL); /* unknown to the kernel, which cannot list it */
 		if (strcmp(name, "ro") == 0 || strcmp(name, "rw") == 0)
 			o->engine.read_only = name[1] == 'o';
 		else if (strcmp(name, "noatime") == 0)
 			o->noatime = true;
+		else if (strcmp(name, "nodiratime") == 0)
+			o->nodiratime = true;
 		else if (strcmp(name, "sync") == 0 || strcmp(name, "dirsync") == 0)
 			o->sync = true;
 		return 1;
@@ -171,53 +243,15 @@ static int kernel_option(struct options *o, const char *name, const char *value)
 	return 0;
 }
 
-/* One request of 1 MiB would take seconds, and the last commit before an unmount hours. */
-static bool is_too_slow(uint64_t rate)
+/* Ignoring such an option would make a store that no other node can share chunks with. */
+static bool is_of_cluster(const char *option)
 {
-	return rate > 0 && rate < MiB(1);
-}
+	static const char *const names[] = { "cluster", "agent", "replicas", "protect", "pending", "compact_group" };
 
-static int check_limits(struct options *o, const char *name, const char **ret_why)
-{
-	struct metrics_address address;
-
-	if (strcmp(name, "compress") == 0 && compress_parse(o->compress, strlen(o->compress), &o->engine.compress) < 0) {
-		*ret_why = "must be none, lz4, zstd, zstd:1 to zstd:19 or auto";
-		return -EINVAL;
-	}
-	if (strcmp(name, "agent") == 0 && *o->agent == '\0') {
-		*ret_why = "must be a path";
-		return -EINVAL;
-	}
-	if (strcmp(name, "metrics") == 0 && metrics_address_parse(o->metrics, &address) < 0) {
-		*ret_why = "must be PORT, HOST:PORT or [IPV6]:PORT, with a port from 1 to 65535";
-		return -EINVAL;
-	}
-	if (strcmp(name, "autoseal") == 0 && autoseal_check(o->autoseal) < 0) {
-		*ret_why = "must be names of files, or rename, with colons between";
-		return -EINVAL;
-	}
-	if (strcmp(name, "cdc") == 0 && chunking_parse_sizes(o->cdc, &o->engine.cdc) < 0) {
-		*ret_why = "must be MIN:MEAN:MAX with 256 <= MIN, 2 MIN <= MEAN, 2 MEAN <= MAX <= 64K";
-		return -EINVAL;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-		uint64_t v = *(const uint64_t *)((const char *)o + limits[i].off);
-
-		if (strcmp(limits[i].name, name) == 0 && (v < limits[i].min || v > limits[i].max)) {
-			*ret_why = limits[i].why;
-			return -EINVAL;
-		}
-	}
-	if (o->engine.page & (o->engine.page - 1)) {
-		*ret_why = "must be a power of two, 4K to 1M";
-		return -EINVAL;
-	}
-	if (is_too_slow(o->engine.read_rate) || is_too_slow(o->engine.write_rate)) {
-		*ret_why = "must be 0 (no limit) or at least 1M";
-		return -EINVAL;
-	}
-	return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcmp(option, names[i]) == 0)
+			return true;
+	return false;
 }
 
 /* `option` is "name" or "name=value"; it is cut at the '='. */
@@ -229,17 +263,26 @@ static int option_set(struct options *o, char *option)
 
 	if (value)
 		*value++ = '\0';
+	if (!cluster_hooks() && is_of_cluster(option)) {
+		log_error("option %s: this mount.ckptfs was built without the cluster (meson -Dmpi=disabled)", option);
+		return -EINVAL;
+	}
 	r = conf_set(keys, o, option, value, &why);
-	if (r == -EINVAL || (r > 0 && check_limits(o, option, &why) < 0)) {
+	if (r == -EINVAL) {
 		log_error("option %s%s%s: %s", option, value ? "=" : "", value ? value : "", why);
 		return -EINVAL;
 	}
+	if (r > 0)
+		list_add(&o->own, option, value);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (kernel_option(o, option, value) > 0)
 		return 0;
-	if (strcmp(option, "remount") == 0) {
-		log_error("option remount: no option can be changed while mounted; umount, and mount with the new ones");
+	if (strcmp(option, "remount") == 0 && !value)
+		return 0;
+	if (strcmp(option, "strictatime") == 0 && !o->sloppy) {
+		log_error("option strictatime: not supported: the kernel answers reads from its cache, so read times are kept "
+			  "as with relatime");
 		return -EINVAL;
 	}
 	if (o->sloppy) {
@@ -268,7 +311,17 @@ int options_parse_list(struct options *o, const char *list)
 	o->engine.hash = o->hash;
 	o->engine.dedup = o->dedup;
 	o->engine.cluster = o->cluster;
+	if (buf_error(&o->own) < 0 || buf_error(&o->flags) < 0)
+		return -ENOMEM;
 	return buf_error(&o->kernel);
+}
+
+static bool has_remount(const char *list)
+{
+	for (const char *p = list; p; p = strchr(p, ','), p = p ? p + 1 : NULL)
+		if (strncmp(p, "remount", 7) == 0 && (p[7] == ',' || p[7] == '\0'))
+			return true;
+	return false;
 }
 
 static int parse_positional(struct options *o, int argc, char *argv[])
@@ -325,17 +378,18 @@ int options_parse(struct options *o, int argc, char *argv[])
 				return -EINVAL;
 			}
 			lists[nr++] = optarg;
+			o->remount |= has_remount(optarg);
 			break;
 		case 'n': /* no mtab to write */
-		case 't': /* the type by which mount(8) found us */
-		case 'N': /* mount(8) has entered the namespace already */
+		case 't': /* the type by which mount(8) found this program */
+		case 'N': /* mount(8) has already entered the namespace */
 			break;
 		default:
-			fputs("mount.ckptfs --help tells the usage\n", stderr); /* getopt has said why */
+			fputs("mount.ckptfs --help tells the usage\n", stderr); /* getopt has printed the reason */
 			return -EINVAL;
 		}
 	}
-	/* After the loop: -s counts wherever it stands. */
+	/* After the loop, so that the position of -s does not matter. */
 	for (size_t i = 0; i < nr; i++) {
 		r = options_parse_list(o, lists[i]);
 		if (r < 0)

@@ -1,7 +1,7 @@
 /*
- * What the command line and `-o` of mount.ckptfs say: one table of our own options (defaults and
- * --help come from it too), one of the kernel's that are passed on, one of those that only
- * mount(8), fstab or systemd mean anything by.
+ * Parses the command line and `-o` of mount.ckptfs. There are three tables: our own options (also the source of
+ * defaults and --help), kernel options that are passed on, and options that only mean something to mount(8), fstab or
+ * systemd.
  */
 #pragma once
 
@@ -9,7 +9,15 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "store/engine/engine.h"
+#include "store/engine.h"
+
+/* How sealed checkpoints are protected against the loss of this node (mpi-agent/daemon/replica/protect.h). */
+enum protect_mode {
+	PROTECT_NONE,
+	PROTECT_PARTNER,
+	PROTECT_XOR,
+	/* those above as in the table of options */ PROTECT_COLLECT /* compact_group= */
+};
 
 struct options {
 	struct engine_conf engine;
@@ -17,17 +25,20 @@ struct options {
 	uint64_t replicas;
 	int protect; /* enum protect_mode */
 	int compact; /* enum aggregator_mode */
-	uint64_t compact_budget; /* CPU seconds for each GB */
-	char *compact_names; /* a file of rules; NULL: none */
-	uint64_t compact_group; /* nodes; 0: each for itself */
+	uint64_t compact_budget; /* CPU seconds per GB */
+	char *compact_names; /* file of rules; NULL: none */
+	uint64_t compact_group; /* nodes; 0: each node by itself */
 	char *autoseal; /* conventions (autoseal.h); NULL: none */
-	char *metrics; /* where to answer HTTP; NULL: nowhere */
-	char *compress, *cdc; /* as given; engine.compress and engine.cdc are what they mean */
+	char *metrics; /* address to answer HTTP at; NULL: none */
+	char *compress, *cdc; /* as given; parsed into engine.compress and engine.cdc */
 	int chunking, log_level;
 	int hash; /* enum fp_kind, 0: as stored */
 	int dedup; /* 1 + enum fp_domain_kind, 0: as stored */
-	bool noatime, sync, nonempty, private; /* private: only the user who mounted may look */
-	struct buf kernel; /* "nosuid,nodev": what goes to mount(2), no final NUL */
+	bool noatime, nodiratime, sync, writeback, nonempty, private; /* private: only the mounting user has access */
+	struct buf kernel; /* "nosuid,nodev": for mount(2), no final NUL */
+	struct buf own; /* "cache=64M,verify": our own options as given, no final NUL */
+	struct buf flags; /* of a remount: all other options in their order, no final NUL */
+	bool remount; /* change flags of the existing mount */
 
 	const char *store, *mountpoint; /* borrowed from argv */
 	bool sloppy, fake, verbose, foreground, help, version;
@@ -35,7 +46,7 @@ struct options {
 
 int options_init(struct options *o);
 void options_release(struct options *o);
-/* The command line. -EINVAL: the reason has been printed. With help or version set the rest was not looked at. */
+/* Parse the command line. -EINVAL: the reason has been printed. If help or version is set, parsing stopped there. */
 int options_parse(struct options *o, int argc, char *argv[]);
 /* One comma-separated list as after -o. */
 int options_parse_list(struct options *o, const char *list);

@@ -1,4 +1,4 @@
-#include "index/referrers.h"
+#include "index/backref_table.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,23 +1,22 @@
 /*
- * Who refers to what in the packs: the recipes turned round, part of the view and made from them alone. So it is
- * changed in the same batch as they are, and is in no journal and no snapshot of one.
+ * Back-references from frames of packs to files: the inverse of the recipes. Part of the view and derived from the
+ * recipes alone, so it is changed in the same batch as they are, and is neither journalled nor part of snapshots.
  *
  *   'B' pack frames inode segments -> (empty)
  *
  * `frames` are REFERRER_FRAMES frames in a row, `segments` REFERRER_SEGMENTS segments: neighbours in a pack are
  * neighbours in a file, so a file needs an entry for 16 MiB where one per frame and segment would be 16, or hundreds
- * if it is made of many checkpoints. What refers has its entry; what has an entry may not refer any more: the recipes
- * decide.
+ * if it is made of many checkpoints. Every reference has an entry, but an entry may be stale: the recipes decide.
  *
- * Inode and segments are as short as they can be, behind a byte that tells how long: they still sort, and a key has
- * about 13 bytes. Decoding is pure, trusts nothing: -EBADMSG.
+ * Inode and segments have variable length, behind a byte with the length: they still sort, and a key has about 13
+ * bytes. Decoding is pure, trusts nothing: -EBADMSG.
  */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 #define REFERRER_FRAMES 16u
 #define REFERRER_SEGMENTS 64u

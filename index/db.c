@@ -37,6 +37,7 @@ int db_errno_of(const char *err)
 		int r;
 	} table[] = {
 		{ "No space left on device", -ENOSPC },
+		{ "Disk quota exceeded", -EDQUOT },
 		{ "Corruption", -EBADMSG },
 		{ "No such file or directory", -EBADMSG }, /* one that the MANIFEST names */
 		{ "While lock file", -EBUSY },
@@ -62,7 +63,7 @@ uint64_t db_property(struct db *db, enum db_family family, const char *name)
 	return n;
 }
 
-/* Tell apart what is missing, what is damaged and what can be made, before RocksDB touches anything. */
+/* Distinguishes a missing database, a damaged one and one to create, before RocksDB touches anything. */
 static int check_dir(const char *dir, const struct db_conf *conf)
 {
 	_cleanup_(freep) char *current = NULL;
@@ -86,7 +87,7 @@ static int check_dir(const char *dir, const struct db_conf *conf)
 	return 0;
 }
 
-/* Remove what an ingestion that was cut short left behind. */
+/* Removes the files of interrupted ingestions. */
 static int clean_ingest_dir(struct db *db)
 {
 	struct dirent *de;
@@ -106,15 +107,14 @@ static int clean_ingest_dir(struct db *db)
 			continue;
 		r = io_unlink(dirfd(d), de->d_name);
 		if (r < 0)
-			log_warning("index %s: stale %s cannot be removed: %s", db->ingest_dir, de->d_name,
-				    strerror(-r));
+			log_warning("index %s: cannot remove stale %s: %s", db->ingest_dir, de->d_name, strerror(-r));
 	}
 	closedir(d);
 	return 0;
 }
 
-/* All files that the MANIFEST names are there and as long as it says. Compactions may already run: they must not remove
- * between the list and the look what was in the list. */
+/* Checks that all files named by the MANIFEST exist with the right length. Compactions may run already: they must not
+ * remove listed files before they are checked. */
 static int check_files(struct db *db, bool read_only)
 {
 	_cleanup_(db_err_freep) char *err = NULL;
@@ -154,17 +154,18 @@ static int open_rocks(struct db *db, const struct db_conf *conf)
 	int r;
 
 	if (conf->read_only)
-		db->rocks = rocksdb_open_for_read_only_column_families(
-			db->options[DB_VIEW], db->dir, DB_NR_FAMILIES, family_names,
-			(const rocksdb_options_t *const *)db->options, db->cf, 0, &err);
+		db->rocks = rocksdb_open_for_read_only_column_families(db->options[DB_VIEW], db->dir, DB_NR_FAMILIES,
+								       family_names,
+								       (const rocksdb_options_t *const *)db->options,
+								       db->cf, 0, &err);
 	else
 		db->rocks = rocksdb_open_column_families(db->options[DB_VIEW], db->dir, DB_NR_FAMILIES, family_names,
 							 (const rocksdb_options_t *const *)db->options, db->cf, &err);
 	if (!err)
 		return check_files(db, conf->read_only);
 	r = db_errno_of(err);
-	/* What RocksDB cannot make sense of is damage, unless the system was in its way, which it may say in the
-	 * middle of the text; its probe for O_DIRECT does not tell the cause at all. */
+	/* An unknown error of RocksDB is damage, unless the text mentions an I/O error anywhere; its probe for O_DIRECT
+	 * does not report the cause. */
 	if (!strstr(err, "IO error") && !strstr(err, "Direct I/O is not supported"))
 		r = -EBADMSG;
 	return log_errno(r, "index %s: cannot open: %s", db->dir, err);
@@ -195,18 +196,33 @@ int db_open(const char *dir, const struct db_conf *conf, struct db **ret)
 		r = overlay_new(MIN(conf->cache / 8, OVERLAY_MAX), db_write_changes, db, &db->overlay);
 	if (r < 0)
 		return r;
+	if (conf->read_only)
+		atomic_store(&db->stopped, -EROFS); /* before anything can fail: closing then changes no file either */
 	r = open_rocks(db, conf);
+	if (r == 0 && !conf->read_only)
+		r = clean_ingest_dir(db);
 	if (r < 0)
 		return r;
-	if (!conf->read_only) {
-		r = clean_ingest_dir(db);
-		if (r < 0)
-			return r;
-	} else {
-		atomic_store(&db->stopped, -EROFS);
-	}
 	*ret = TAKE(db);
 	return 0;
+}
+
+/* Each open makes RocksDB start a log, which stays empty. It is removed by the next flush, if there is one. */
+static void remove_empty_logs(const struct db *db)
+{
+	DIR *dir = opendir(db->dir);
+	struct dirent *de;
+	struct stat st;
+
+	while (dir && (de = readdir(dir))) {
+		const char *end = strrchr(de->d_name, '.');
+
+		if (end && strcmp(end, ".log") == 0 && fstatat(dirfd(dir), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_size == 0)
+			(void)io_unlink(dirfd(dir), de->d_name); /* the next close tries again */
+	}
+	if (dir)
+		closedir(dir);
 }
 
 void db_close(struct db *db)
@@ -217,8 +233,11 @@ void db_close(struct db *db)
 	for (size_t i = 0; i < DB_NR_FAMILIES; i++)
 		if (db->cf[i])
 			rocksdb_column_family_handle_destroy(db->cf[i]);
-	if (db->rocks)
+	if (db->rocks) {
 		rocksdb_close(db->rocks);
+		if (atomic_load(&db->stopped) != -EROFS)
+			remove_empty_logs(db);
+	}
 	for (size_t i = 0; i < DB_NR_FAMILIES; i++)
 		if (db->options[i])
 			rocksdb_options_destroy(db->options[i]);
@@ -242,8 +261,8 @@ void db_close(struct db *db)
 	free(db);
 }
 
-static int get(struct db *db, const rocksdb_readoptions_t *read, enum db_family family, const void *key, size_t key_len,
-	       struct buf *ret)
+static int get_with_options(struct db *db, const rocksdb_readoptions_t *read, enum db_family family, const void *key,
+			    size_t key_len, struct buf *ret)
 {
 	_cleanup_(db_err_freep) char *err = NULL;
 	rocksdb_pinnableslice_t *value;
@@ -267,18 +286,20 @@ int db_get(struct db *db, enum db_family family, const void *key, size_t key_len
 {
 	int r = family == DB_VIEW ? overlay_get(db->overlay, key, key_len, ret) : 0;
 
+	atomic_fetch_add_explicit(&db->nr_reads, 1, memory_order_relaxed);
 	if (r != 0)
 		return r == OVERLAY_DELETED ? 0 : r;
-	return get(db, db->read, family, key, key_len, ret);
+	return get_with_options(db, db->read, family, key, key_len, ret);
 }
 
 int db_get_at(struct db *db, const struct db_snapshot *state, const void *key, size_t key_len, struct buf *ret)
 {
-	return state ? get(db, state->read, DB_VIEW, key, key_len, ret) : db_get(db, DB_VIEW, key, key_len, ret);
+	return state ? get_with_options(db, state->read, DB_VIEW, key, key_len, ret) :
+		       db_get(db, DB_VIEW, key, key_len, ret);
 }
 
-/* Copies one answer out. Frees `value` and `err`. */
-static int take_answer(struct db *db, rocksdb_pinnableslice_t *value, char *err, void *ret, size_t value_len)
+/* Copies one result. Frees `value` and `err`. */
+static int copy_result(struct db *db, rocksdb_pinnableslice_t *value, char *err, void *ret, size_t value_len)
 {
 	size_t len;
 	const char *p;
@@ -318,8 +339,7 @@ int db_get_many(struct db *db, enum db_family family, const void *keys, size_t k
 		}
 		rocksdb_batched_multi_get_cf(db->rocks, db->read, db->cf[family], nr, key, len, value, err, false);
 		for (size_t i = 0; i < nr; i++) {
-			answer = take_answer(db, value[i], err[i], (uint8_t *)values + (done + i) * value_len,
-					     value_len);
+			answer = copy_result(db, value[i], err[i], (uint8_t *)values + (done + i) * value_len, value_len);
 			found[done + i] = answer > 0;
 			if (answer < 0 && r == 0)
 				r = answer;
@@ -380,8 +400,8 @@ int db_scan(struct db *db, enum db_family family, const void *from, void *keys, 
 	return r;
 }
 
-/* If the database has stopped with changes left in the overlay, nobody can see all in order: better an error than a
- * part. */
+/* If the database has stopped with changes left in the overlay, an ordered scan would be incomplete: return an
+ * error. */
 static int drain_for_reading(struct db *db)
 {
 	return overlay_bytes(db->overlay) > 0 ? overlay_drain(db->overlay) : 0;
@@ -401,6 +421,7 @@ int db_iter_new(struct db *db, const struct db_snapshot *snapshot, const void *p
 		free(it);
 		return r;
 	}
+	atomic_fetch_add_explicit(&db->nr_reads, 1, memory_order_relaxed);
 	it->db = db;
 	it->read = rocksdb_readoptions_create();
 	if (snapshot)
@@ -484,7 +505,9 @@ void db_snapshot_free(struct db_snapshot *s)
 void db_stats(struct db *db, struct db_stats *ret)
 {
 	*ret = (struct db_stats){
+		.nr_reads = atomic_load(&db->nr_reads),
 		.view_disk = db_property(db, DB_VIEW, "rocksdb.total-sst-files-size"),
+		.view_nr = db_property(db, DB_VIEW, "rocksdb.estimate-num-keys"),
 		.fingerprints_disk = db_property(db, DB_FINGERPRINTS, "rocksdb.total-sst-files-size"),
 		.fingerprints_nr = db_property(db, DB_FINGERPRINTS, "rocksdb.estimate-num-keys"),
 		.memory = overlay_bytes(db->overlay) + db_property(db, DB_VIEW, "rocksdb.size-all-mem-tables") +
@@ -492,4 +515,19 @@ void db_stats(struct db *db, struct db_stats *ret)
 			  db_property(db, DB_VIEW, "rocksdb.estimate-table-readers-mem") +
 			  db_property(db, DB_FINGERPRINTS, "rocksdb.estimate-table-readers-mem"),
 	};
+}
+
+uint64_t db_allocated(const struct db *db)
+{
+	DIR *dir = opendir(db->dir);
+	uint64_t bytes = 0;
+	struct dirent *de;
+	struct stat st;
+
+	while (dir && (de = readdir(dir)))
+		if (fstatat(dirfd(dir), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+			bytes += (uint64_t)st.st_blocks * 512;
+	if (dir)
+		closedir(dir);
+	return bytes;
 }

@@ -1,7 +1,7 @@
 /*
- * What the files of db share. They are the only ones that include rocksdb/c.h:
- *   db.c          open and close, reading, figures
- *   db_options.c  every option, and why
+ * Shared by the files of db, which are the only ones that include rocksdb/c.h:
+ *   db.c          open and close, reading, statistics
+ *   db_options.c  all options, and their reasons
  *   db_write.c    batches, flushes, ingestion, compaction
  */
 #pragma once
@@ -15,8 +15,8 @@
 #include "index/overlay.h"
 
 #define DB_NR_FAMILIES 2
-#define DB_UNFLUSHED_NR_MAX 32 /* memtables that wait after failed flushes */
-/* An iterator with so long a prefix asks the filters first: for the 16 cookies of one hash (namespace.c). */
+#define DB_UNFLUSHED_NR_MAX 32 /* memtables kept after failed flushes */
+/* Iterators with at least this prefix length use the filters: for the 16 cookies of one hash (namespace_table.c). */
 #define DB_FILTER_PREFIX_LEN 16
 
 struct db {
@@ -37,18 +37,20 @@ struct db {
 		void *userdata; /* set before is_stale */
 	} filter[DB_NR_FAMILIES];
 
-	struct overlay *overlay; /* changes of the view that RocksDB has not seen */
+	struct overlay *overlay; /* changes of the view that are not in RocksDB yet */
 
 	atomic_uint next_ingest;
+	_Atomic uint64_t nr_reads; /* db_stats.nr_reads */
 	atomic_int stopped; /* errno that RocksDB stopped writing for, or 0 */
 
-	struct mutex compaction_lock; /* leaf; only ever tried, so nobody waits for the I/O under it */
+	struct mutex compaction_lock; /* leaf; only taken by trylock, so no thread waits for the I/O under it */
 	bool compaction_off GUARDED_BY(compaction_lock);
 	uint64_t compaction_errors GUARDED_BY(compaction_lock);	  /* counted when it was last turned on */
 	uint64_t compaction_pause_ns GUARDED_BY(compaction_lock); /* off until then, or 0 */
 
 	struct mutex lock; /* leaf; held across the start of a flush, which does no I/O */
 	uint64_t errors_before GUARDED_BY(lock); /* background errors when the last flush was started */
+	bool lacked_space GUARDED_BY(lock); /* the disk was full when the last flush of the view was requested */
 	int flush_error GUARDED_BY(lock);	 /* of the last flush that was waited for */
 };
 
@@ -64,7 +66,7 @@ int db_options_make(struct db *db, const struct db_conf *conf);
 /* For the overlay: one batch into the memtable. */
 int db_write_changes(void *db, const struct overlay_change *changes, size_t n);
 
-/* RocksDB's messages are the only form in which the C API gives its codes. */
+/* The C API reports error codes only as text. */
 int db_errno_of(const char *err);
 uint64_t db_property(struct db *db, enum db_family family, const char *name);
 

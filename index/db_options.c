@@ -41,8 +41,8 @@ static void set_common(struct db *db, rocksdb_options_t *o, const struct db_conf
 	rocksdb_options_set_max_open_files(o, 256);
 	rocksdb_options_set_max_background_jobs(o, 3); /* a flush, a long and a short compaction */
 	/*
-	 * What is told at open and nothing later: one more line after the disk was full ends the process (an assertion
-	 * of RocksDB 7.8). Warnings that matter come as errors, or are seen in its figures.
+	 * Logs at open only: a later line after the disk was full aborts the process (an assertion of RocksDB 7.8).
+	 * Warnings that matter are returned as errors, or visible in its statistics.
 	 */
 	rocksdb_options_set_info_log_level(o, 5);
 	rocksdb_options_set_keep_log_file_num(o, 1);
@@ -51,7 +51,7 @@ static void set_common(struct db *db, rocksdb_options_t *o, const struct db_conf
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
 	rocksdb_options_set_stats_persist_period_sec(o, 0);
 	rocksdb_options_set_bytes_per_sync(o, MiB(1)); /* no burst of dirty pages at the end of a file */
-	/* No delays and stops: the engine looks at db_view_unflushed() and decides. */
+	/* No write stalls: the engine checks db_view_unflushed() instead. */
 	rocksdb_options_set_level0_slowdown_writes_trigger(o, 1 << 20);
 	rocksdb_options_set_level0_stop_writes_trigger(o, 1 << 20);
 	rocksdb_options_set_soft_pending_compaction_bytes_limit(o, 0);
@@ -84,7 +84,7 @@ static void set_fingerprints(rocksdb_options_t *o, rocksdb_cache_t *cache)
 	set_table(o, cache);
 }
 
-static unsigned char leave_out(void *state, int level, const char *key, size_t key_len, const char *value, size_t len,
+static unsigned char is_dropped(void *state, int level, const char *key, size_t key_len, const char *value, size_t len,
 			       char **new_value, size_t *new_len, unsigned char *value_changed)
 {
 	struct db_filter *f = state;
@@ -138,12 +138,12 @@ int db_options_make(struct db *db, const struct db_conf *conf)
 	}
 	rocksdb_options_destroy(base);
 	if (err)
-		return log_errno(-EOPNOTSUPP, "index %s: RocksDB takes no option: %s", db->dir, err);
+		return log_errno(-EOPNOTSUPP, "index %s: RocksDB does not support an option: %s", db->dir, err);
 	set_view(db->options[DB_VIEW], db->cache);
 	set_fingerprints(db->options[DB_FINGERPRINTS], db->cache);
 	for (size_t i = 0; i < DB_NR_FAMILIES; i++) {
 		db->filter[i].filter =
-			rocksdb_compactionfilter_create(&db->filter[i], keep_state, leave_out, filter_name);
+			rocksdb_compactionfilter_create(&db->filter[i], keep_state, is_dropped, filter_name);
 		rocksdb_options_set_compaction_filter(db->options[i], db->filter[i].filter);
 	}
 	return 0;

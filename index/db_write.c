@@ -1,8 +1,8 @@
 /*
- * RocksDB with everything that it likes to do by itself tamed.
+ * Writing to RocksDB, with its background activity under control.
  *
- * The view must reach disk only where db_view_flush_start() cut it. What else would write a memtable
- * out, and why it does not:
+ * The view must reach the disk only by db_view_flush_start(). Other triggers of a flush, and how each is
+ * prevented:
  *   memtable full        no limit: RocksDB makes 64 GiB of what db_options.c asks for
  *   close                avoid_flush_during_shutdown
  *   recovery from error  With paranoid_checks a failed flush stops the database, and as soon as there is
@@ -14,25 +14,29 @@
  *   manual compaction    compact_range() flushes first, suggest_compact_range() does not
  *   ingestion            flushes the family it goes to, and that one has no memtable
  *
- * RocksDB tells nobody about a flush that failed, so db_view_flush_wait() watches: the memtable is pending
- * again, nothing runs, and errors have been counted, or the database has stopped before it was asked.
+ * RocksDB does not report a failed flush, so db_view_flush_wait() detects it: the memtable is pending again, no
+ * flush runs, and errors were counted, or the database stopped before the flush was requested.
  *
- * A crash leaves: the view of the last finished flush; ingest/ with files nobody refers to, removed at open.
+ * A crash leaves the view of the last finished flush, and unreferenced files in ingest/, which are removed at open.
  */
 #include "index/db_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 
-#define SPACE_MARGIN MiB(8) /* free space wanted beside what is to be written */
+#define SPACE_MARGIN MiB(8) /* free space needed beyond the bytes to be written */
 #define FLUSH_STUCK_NS (500 * UINT64_C(1000000))
 #define VIEW_LEVEL0_FILES "4" /* then they are merged; RocksDB's default */
 #define COMPACTION_ERRORS_MAX 3
@@ -71,14 +75,15 @@ int db_stopped(const struct db *db)
 	return atomic_load(&db->stopped);
 }
 
-/* RocksDB refuses writes: it has stopped over a failed write of its MANIFEST. Tell it once. */
+/* RocksDB refuses writes: it has stopped after a failed write of its MANIFEST. Logs it once. */
 static int note_stopped(struct db *db, const char *err)
 {
 	int r = db_errno_of(err), none = 0;
 
 	if (!atomic_compare_exchange_strong(&db->stopped, &none, r))
 		return none;
-	return log_errno(r, "index %s: stopped, works again after the next mount: %s", db->dir, err);
+	io_sync_failed(); /* possibly: RocksDB does not report which call failed */
+	return log_errno(r, "index %s: stopped, mount again: %s", db->dir, err);
 }
 
 static int write_batch(struct db *db, rocksdb_writebatch_t *batch)
@@ -126,7 +131,7 @@ int db_batch_apply_through(struct db_batch *b)
 	int r = db_batch_apply(b);
 
 	if (r == 0)
-		(void)overlay_drain(b->db->overlay); /* it is applied; what cannot go on is tried again */
+		(void)overlay_drain(b->db->overlay); /* the batch is applied; a failed drain is tried again */
 	return r;
 }
 
@@ -138,7 +143,7 @@ void db_batch_free(struct db_batch *b)
 	free(b);
 }
 
-/* After a failure in the background: can RocksDB still write? An empty batch asks. */
+/* After a failure in the background: tests with an empty batch whether RocksDB can still write. */
 static int check_stopped(struct db *db)
 {
 	rocksdb_writebatch_t *empty = rocksdb_writebatch_create();
@@ -153,6 +158,12 @@ uint64_t db_view_unflushed(struct db *db)
 	return overlay_bytes(db->overlay) + db_property(db, DB_VIEW, "rocksdb.cur-size-all-mem-tables");
 }
 
+bool db_view_is_flushed(struct db *db)
+{
+	return overlay_bytes(db->overlay) == 0 && db_property(db, DB_VIEW, "rocksdb.num-entries-active-mem-table") == 0 &&
+	       db_property(db, DB_VIEW, "rocksdb.num-entries-imm-mem-tables") == 0;
+}
+
 static uint64_t background_errors(struct db *db)
 {
 	return db_property(db, DB_VIEW, "rocksdb.background-errors");
@@ -163,18 +174,55 @@ static uint64_t nr_waiting(struct db *db)
 	return db_property(db, DB_VIEW, "rocksdb.num-immutable-mem-table");
 }
 
+/* ext4 reserves blocks for root, and some even from root: a fiftieth, at most 4096. */
 static uint64_t free_space(struct db *db)
 {
+	struct statfs type;
 	struct statvfs st;
+	uint64_t kept;
 
-	if (statvfs(db->dir, &st) < 0)
+	if (statvfs(db->dir, &st) < 0 || statfs(db->dir, &type) < 0)
 		return UINT64_MAX;
-	return (geteuid() == 0 ? st.f_bfree : st.f_bavail) * st.f_frsize;
+	kept = MIN((uint64_t)st.f_blocks / 50, UINT64_C(4096));
+	if (geteuid() != 0 || type.f_type != EXT4_SUPER_MAGIC)
+		return st.f_bavail * st.f_frsize;
+	return st.f_bfree > kept ? (st.f_bfree - kept) * st.f_frsize : 0;
 }
 
-static bool has_space(struct db *db)
+/* free_space() does not include quotas: only an allocation shows them. */
+static int try_space(struct db *db, uint64_t bytes)
 {
-	return free_space(db) >= db_view_unflushed(db) + SPACE_MARGIN;
+	_cleanup_(freep) char *path = NULL;
+	int fd, r;
+
+	if (asprintf(&path, "%s/room.tmp", db->ingest_dir) < 0)
+		return -ENOMEM;
+	fd = io_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0)
+		return fd;
+	r = io_allocate(fd, 0, bytes);
+	io_close(fd);
+	io_unlink(AT_FDCWD, path);
+	return r;
+}
+
+static uint64_t wanted_space(struct db *db)
+{
+	return db_view_unflushed(db) + SPACE_MARGIN;
+}
+
+static bool has_space(struct db *db, int last_error)
+{
+	return free_space(db) >= wanted_space(db) &&
+	       (last_error != -EDQUOT || try_space(db, wanted_space(db)) == 0);
+}
+
+/* RocksDB does not report the cause of a failure in the background. */
+static int likely_cause(struct db *db)
+{
+	int r = free_space(db) >= wanted_space(db) ? try_space(db, wanted_space(db)) : -ENOSPC;
+
+	return io_is_full(r) ? r : -EIO;
 }
 
 /*
@@ -196,7 +244,7 @@ static bool may_compact(struct db *db, uint64_t errors)
 		return true;
 	if (errors - db->compaction_errors < COMPACTION_ERRORS_MAX)
 		return true;
-	log_warning("index %s: compaction fails, next try in 10 minutes; fsck.ckptfs --rebuild makes the index anew",
+	log_warning("index %s: compaction fails, next try in 10 minutes; fsck.ckptfs --rebuild recreates the index",
 		    db->dir);
 	db->compaction_pause_ns = monotonic_ns() + COMPACTION_PAUSE_NS;
 	return false;
@@ -239,17 +287,27 @@ int db_view_flush_start(struct db *db)
 	if (r < 0)
 		return r;
 	mutex_lock(&db->lock);
-	/* Each try adds a memtable to those that wait: try only when it can succeed. */
-	if (db->flush_error < 0 && (!has_space(db) || nr_waiting(db) >= DB_UNFLUSHED_NR_MAX)) {
-		r = db->flush_error;
-	} else {
-		db->errors_before = background_errors(db);
-		rocksdb_flush_cf(db->rocks, db->flush, db->cf[DB_VIEW], &err);
-	}
+	r = db->flush_error;
 	mutex_unlock(&db->lock);
-	if (err)
-		return log_errno(db_errno_of(err), "index %s: cannot flush: %s", db->dir, err);
-	return r;
+	/* Each try adds a memtable to those that wait: try only when it can succeed. */
+	if (r < 0 && (!has_space(db, r) || nr_waiting(db) >= DB_UNFLUSHED_NR_MAX))
+		return r;
+	mutex_lock(&db->lock);
+	db->errors_before = background_errors(db);
+	db->lacked_space = free_space(db) < wanted_space(db);
+	rocksdb_flush_cf(db->rocks, db->flush, db->cf[DB_VIEW], &err);
+	mutex_unlock(&db->lock);
+	return err ? log_errno(db_errno_of(err), "index %s: cannot flush: %s", db->dir, err) : 0;
+}
+
+static bool lacked_space(struct db *db)
+{
+	bool lacked;
+
+	mutex_lock(&db->lock);
+	lacked = db->lacked_space;
+	mutex_unlock(&db->lock);
+	return lacked;
 }
 
 static bool has_new_errors(struct db *db)
@@ -262,7 +320,7 @@ static bool has_new_errors(struct db *db)
 	return background_errors(db) > before;
 }
 
-/* The memtable is to be written, but nobody is at it. */
+/* The memtable waits to be written, but no flush is running. */
 static bool is_idle(struct db *db)
 {
 	return db_property(db, DB_VIEW, "rocksdb.mem-table-flush-pending") &&
@@ -280,44 +338,31 @@ static int flush_result(struct db *db, int r)
 int db_view_flush_wait(struct db *db)
 {
 	uint64_t pause_ns = 100000, idle_since = 0;
-	int r;
+	int cause = lacked_space(db) ? -ENOSPC : 0, r;
 
 	while (nr_waiting(db) > 0) {
 		bool failed = has_new_errors(db), stuck;
 
+		if (failed && cause == 0)
+			cause = likely_cause(db); /* at once: another program may free space meanwhile */
 		if (!is_idle(db))
 			idle_since = 0;
 		else if (idle_since == 0)
 			idle_since = monotonic_ns();
 		stuck = idle_since > 0 && monotonic_ns() - idle_since > FLUSH_STUCK_NS;
-		/* What stopped it may have happened before the flush was asked for: RocksDB then does not begin it. */
+		/* RocksDB may have stopped before the flush was requested: then it does not start. */
 		r = failed || stuck ? check_stopped(db) : 0;
 		/* The error may be a compaction's, and the flush may be about to start. */
-		if (r == 0 && failed && stuck)
-			r = log_errno(has_space(db) ? -EIO : -ENOSPC, "index %s: flush failed; kept in memory", db->dir);
+		if (r == 0 && failed && stuck) {
+			io_sync_failed(); /* possibly: RocksDB does not report which call failed */
+			r = log_errno(cause, "index %s: flush failed; kept in memory", db->dir);
+		}
 		if (r < 0)
 			return flush_result(db, r);
 		nanosleep(&(struct timespec){ .tv_nsec = (long)pause_ns }, NULL);
 		pause_ns = MIN(2 * pause_ns, UINT64_C(4000000));
 	}
 	return flush_result(db, 0);
-}
-
-static int write_table(struct db *db, const char *path, const char *keys, size_t key_len, const char *values,
-		       size_t value_len, size_t n)
-{
-	_cleanup_(db_err_freep) char *err = NULL;
-	rocksdb_envoptions_t *env = rocksdb_envoptions_create();
-	rocksdb_sstfilewriter_t *w = rocksdb_sstfilewriter_create(env, db->options[DB_FINGERPRINTS]);
-
-	rocksdb_sstfilewriter_open(w, path, &err);
-	for (size_t i = 0; i < n && !err; i++)
-		rocksdb_sstfilewriter_put(w, keys + i * key_len, key_len, values + i * value_len, value_len, &err);
-	if (!err)
-		rocksdb_sstfilewriter_finish(w, &err);
-	rocksdb_sstfilewriter_destroy(w);
-	rocksdb_envoptions_destroy(env);
-	return err ? log_errno(db_errno_of(err), "index %s: cannot write: %s", path, err) : 0;
 }
 
 /* Tables that RocksDB takes for empty. */
@@ -337,9 +382,9 @@ static int nr_unbounded(struct db *db)
 }
 
 /*
- * RocksDB 7.8 ingests a table whose first block it cannot read as one without keys. No look-up finds anything in it
- * until it is compacted, so it is an error here. The snapshot has every table get a sequence number of its own: else
- * such a one gets none, iterators meet its keys once more in other tables, and abort.
+ * RocksDB 7.8 ingests a table with an unreadable first block as one without keys. Lookups find nothing in it until it
+ * is compacted, so it is an error here. The snapshot makes every table get its own sequence number: otherwise such a
+ * table gets none, iterators find its keys again in other tables, and abort.
  */
 static int ingest_table(struct db *db, const char *path)
 {
@@ -353,6 +398,7 @@ static int ingest_table(struct db *db, const char *path)
 	rocksdb_ingestexternalfileoptions_destroy(o);
 	rocksdb_release_snapshot(db->rocks, snapshot);
 	if (err) {
+		io_sync_failed();
 		check_stopped(db);
 		return log_errno(db_errno_of(err), "index %s: cannot ingest: %s", path, err);
 	}
@@ -361,7 +407,7 @@ static int ingest_table(struct db *db, const char *path)
 	return 0;
 }
 
-/* Tables of fingerprints that every look-up has to ask. */
+/* Tables of fingerprints that every lookup has to search. */
 static uint64_t nr_runs(struct db *db)
 {
 	_cleanup_(db_err_freep) char *n = NULL;
@@ -380,23 +426,90 @@ static void wait_for_compaction(struct db *db)
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 }
 
+struct db_ingestion {
+	struct db *db;
+	char *path;
+	rocksdb_envoptions_t *env;
+	rocksdb_sstfilewriter_t *writer;
+	bool committed;
+};
+
+int db_ingestion_new(struct db *db, struct db_ingestion **ret)
+{
+	_cleanup_(db_ingestion_freep) struct db_ingestion *in = NULL;
+	_cleanup_(db_err_freep) char *err = NULL;
+	int r = atomic_load(&db->stopped);
+
+	if (r < 0)
+		return r;
+	watch_compaction(db);
+	wait_for_compaction(db);
+	in = calloc(1, sizeof(*in));
+	if (!in)
+		return -ENOMEM;
+	in->db = db;
+	if (asprintf(&in->path, "%s/%u.sst", db->ingest_dir, atomic_fetch_add(&db->next_ingest, 1)) < 0) {
+		in->path = NULL;
+		return -ENOMEM;
+	}
+	in->env = rocksdb_envoptions_create();
+	in->writer = rocksdb_sstfilewriter_create(in->env, db->options[DB_FINGERPRINTS]);
+	rocksdb_sstfilewriter_open(in->writer, in->path, &err);
+	if (err)
+		return log_errno(db_errno_of(err), "index %s: cannot write: %s", in->path, err);
+	*ret = TAKE(in);
+	return 0;
+}
+
+int db_ingestion_add(struct db_ingestion *in, const void *keys, size_t key_len, const void *values, size_t value_len,
+		     size_t n)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	const char *k = keys, *v = values;
+
+	for (size_t i = 0; i < n && !err; i++)
+		rocksdb_sstfilewriter_put(in->writer, k + i * key_len, key_len, v + i * value_len, value_len, &err);
+	return err ? log_errno(db_errno_of(err), "index %s: cannot write: %s", in->path, err) : 0;
+}
+
+int db_ingestion_commit(struct db_ingestion *in)
+{
+	_cleanup_(db_err_freep) char *err = NULL;
+	int r;
+
+	rocksdb_sstfilewriter_finish(in->writer, &err);
+	if (err)
+		return log_errno(db_errno_of(err), "index %s: cannot write: %s", in->path, err);
+	r = ingest_table(in->db, in->path);
+	in->committed = r == 0;
+	return r;
+}
+
+void db_ingestion_free(struct db_ingestion *in)
+{
+	if (!in)
+		return;
+	if (in->writer)
+		rocksdb_sstfilewriter_destroy(in->writer);
+	if (in->env)
+		rocksdb_envoptions_destroy(in->env);
+	if (in->path && !in->committed)
+		unlink(in->path);
+	free(in->path);
+	free(in);
+}
+
 int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n)
 {
-	_cleanup_(freep) char *path = NULL;
+	_cleanup_(db_ingestion_freep) struct db_ingestion *in = NULL;
 	int r = atomic_load(&db->stopped);
 
 	if (r < 0 || n == 0)
 		return r;
-	watch_compaction(db);
-	wait_for_compaction(db);
-	if (asprintf(&path, "%s/%u.sst", db->ingest_dir, atomic_fetch_add(&db->next_ingest, 1)) < 0)
-		return -ENOMEM;
-	r = write_table(db, path, keys, key_len, values, value_len, n);
+	r = db_ingestion_new(db, &in);
 	if (r == 0)
-		r = ingest_table(db, path);
-	if (r < 0)
-		unlink(path);
-	return r;
+		r = db_ingestion_add(in, keys, key_len, values, value_len, n);
+	return r < 0 ? r : db_ingestion_commit(in);
 }
 
 static bool compaction_is_off(struct db *db)
@@ -404,7 +517,7 @@ static bool compaction_is_off(struct db *db)
 	bool off;
 
 	if (!mutex_trylock(&db->compaction_lock))
-		return false; /* somebody is just about to change it: ask again */
+		return false; /* another thread is changing it: call again */
 	off = db->compaction_off;
 	mutex_unlock(&db->compaction_lock);
 	return off;
@@ -451,6 +564,6 @@ int db_compact(struct db *db, enum db_family family)
 	if (r < 0)
 		return r;
 	if (background_errors(db) > before)
-		return log_errno(has_space(db) ? -EIO : -ENOSPC, "index %s: compaction failed", db->dir);
+		return log_errno(likely_cause(db), "index %s: compaction failed", db->dir);
 	return check_stopped(db);
 }

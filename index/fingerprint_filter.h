@@ -1,9 +1,9 @@
 /*
- * Which keys of the index may be there: a Bloom filter in blocks of one cache line, one bit in each of its eight words.
+ * A Bloom filter over the keys of the index, in blocks of one cache line with one bit in each of its eight words.
  *
- * RocksDB has filters too, but asking them costs a microsecond and more for every page that is new, and this a cache
- * miss. The block is chosen by the top bits of the key, so that adding keys in order goes through memory in order.
- * At 10 bits a key 1 in 100 absent ones seem to be there, at 5 bits 1 in 7. No lock inside.
+ * RocksDB has filters too, but a lookup there costs a microsecond or more for every new page, and here a cache miss.
+ * The block is chosen by the top bits of the key, so that adding keys in order accesses memory in order. The rate of
+ * false positives is 1 in 100 at 10 bits per key, and 1 in 7 at 5 bits. Not locked.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 struct fingerprint_filter {
 	uint64_t (*blocks)[8]; /* NULL: there is none */
-	unsigned shift; /* a key's top bits tell the block */
+	unsigned shift; /* a key's top bits select the block */
 };
 
 int fingerprint_filter_init(struct fingerprint_filter *f, unsigned block_bits); /* 64 bytes << block_bits */

@@ -137,7 +137,7 @@ static int sort_entries(struct fingerprint_entry *e, struct fingerprint_entry *s
 	return 0;
 }
 
-int fingerprints_ingest(struct db *db, struct fingerprint_entry *entries, size_t n)
+int fingerprints_add(struct db_ingestion *in, struct fingerprint_entry *entries, size_t n)
 {
 	_cleanup_(freep) struct fingerprint_entry *scratch = NULL;
 	uint8_t *keys, *values;
@@ -165,5 +165,18 @@ int fingerprints_ingest(struct db *db, struct fingerprint_entry *entries, size_t
 		value_put(&entries[i], values + nr * FINGERPRINT_VALUE_LEN);
 		nr++;
 	}
-	return db_ingest(db, keys, FINGERPRINT_KEY_LEN, values, FINGERPRINT_VALUE_LEN, nr);
+	return db_ingestion_add(in, keys, FINGERPRINT_KEY_LEN, values, FINGERPRINT_VALUE_LEN, nr);
+}
+
+int fingerprints_ingest(struct db *db, struct fingerprint_entry *entries, size_t n)
+{
+	_cleanup_(db_ingestion_freep) struct db_ingestion *in = NULL;
+	int r;
+
+	if (n == 0)
+		return 0;
+	r = db_ingestion_new(db, &in);
+	if (r == 0)
+		r = fingerprints_add(in, entries, n);
+	return r < 0 ? r : db_ingestion_commit(in);
 }

@@ -112,7 +112,7 @@ int freed_get(struct db *db, uint32_t pack, uint32_t frame, struct freed_frame *
 	int r = get(db, freed_key(pack, frame), &value);
 
 	if (r > 0 && freed_frame_decode(value.data, value.len, ret) < 0)
-		return log_errno(-EBADMSG, "index: what is gone of pack %u frame %u cannot be read", pack, frame);
+		return log_errno(-EBADMSG, "index: damaged entry of freed chunks of pack %u frame %u", pack, frame);
 	return r;
 }
 
@@ -129,6 +129,6 @@ int freed_get_totals(struct db *db, struct freed_totals *ret)
 	int r = get(db, freed_key_totals(), &value);
 
 	if (r > 0 && freed_totals_decode(value.data, value.len, ret) < 0)
-		return log_errno(-EBADMSG, "index: how much is gone cannot be read");
+		return log_errno(-EBADMSG, "index: damaged totals of freed chunks");
 	return r;
 }

@@ -1,11 +1,11 @@
 /*
- * What has been collected: chunks whose bytes are no longer in their pack, though its tables still name them, and packs
- * that are gone altogether. Part of the view like names and recipes, so it is as durable as the deletions that
- * caused it, and in their order: nothing is listed here before the last reference to it is gone for good.
+ * Collected space: chunks that are no longer in their pack, though its tables still list them, and packs that are
+ * removed. Part of the view like names and recipes, so it is as durable as the deletions that caused it, and in their
+ * order: nothing is listed here before the last reference to it is durably gone.
  *
- *   'F'             -> totals, and where the collector goes on
- *   'F' pack        -> (version) the pack is gone
- *   'F' pack frame  -> which of its chunks are gone
+ *   'F'             -> totals, and where the collector continues
+ *   'F' pack        -> (version) the pack is removed
+ *   'F' pack frame  -> the chunks of the frame that are freed
  *
  * Decoders are pure functions of (bytes, length) and trust nothing: -EBADMSG.
  */
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 struct buf;
 struct db;
@@ -24,12 +24,12 @@ struct db;
 
 struct freed_frame {
 	uint64_t gone[FREED_WORDS]; /* bit i % 64 of word i / 64: chunk i */
-	bool punched; /* the disk has got the space back; else a crash may have come before */
+	bool punched; /* the space was returned to the filesystem; otherwise a crash may have prevented it */
 };
 
 struct freed_totals {
 	uint64_t nr_chunks, bytes; /* gone, of all that the marks count */
-	uint32_t next_pack; /* the collector has not been at this one since it last began; 0: at the beginning */
+	uint32_t next_pack; /* where the collector continues; 0: at the beginning */
 };
 
 struct ns_key freed_key(uint32_t pack, uint32_t frame);

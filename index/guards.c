@@ -101,7 +101,7 @@ static int decode_or_log(uint64_t ino, const void *p, size_t len, struct guard *
 {
 	int r = guard_decode(p, len, ret);
 
-	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged note of who has a copy of it, in the index", ino) : 1;
+	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged entry of its replica holders in the index", ino) : 1;
 }
 
 int guard_get(struct db *db, uint64_t ino, struct guard *ret)

@@ -1,6 +1,6 @@
 /*
- * Which node has, or is about to have, a copy of a directory that is sealed here; or of a copy that this store has of a
- * lost node's. Part of the view:
+ * The holders of replicas: which node has, or is about to have, a replica of a directory that is sealed here, or of a
+ * lost node's directory that this store has a replica of. Part of the view:
  *
  *   'G' inode  -> a guard
  *
@@ -10,12 +10,12 @@
 
 #include <stdint.h>
 
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 enum guard_state {
-	GUARD_BEGUN = 1, /* the other node may have something of it, or not */
-	GUARD_DONE = 2, /* it has all of it */
-	GUARD_GIVEN = 3, /* likewise, and this node has let go what it had */
+	GUARD_BEGUN = 1, /* the holder may have a part of it */
+	GUARD_DONE = 2, /* the holder has all of it */
+	GUARD_GIVEN = 3, /* likewise, and this node has released its bytes */
 };
 
 #define GUARD_MORE_MAX (NS_COPY_SLOTS_MAX - 1)
@@ -24,12 +24,12 @@ struct guard {
 	enum guard_state state;
 	uint8_t holder[NS_STORE_ID_LEN];
 	char holder_name[NS_NODE_NAME_MAX + 1];
-	/* What the other node knows it by: whose it is, and the directory and its seal there. */
+	/* Identifies it for the holder: the origin node, and the directory and its seal there. */
 	uint8_t origin[NS_STORE_ID_LEN];
 	char origin_name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
 	int64_t sealed_ns;
-	/* The holder is the first of several, each of which has a copy; parity: and covers a part. */
+	/* The holder is the first of several; each has a replica and, with parity, covers a part of the chunks. */
 	uint32_t nr_more;
 	struct guard_holder {
 		uint8_t id[NS_STORE_ID_LEN];

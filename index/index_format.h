@@ -10,13 +10,13 @@
  *   'X' ino name            -> value                                   extended attribute
  *   'O' ino                 -> (empty)                                 no name left, still open: removed at mount
  *   'S' ino                 -> struct seal_value_disk                  a directory that was sealed with all below it
- *   'N' ino                 -> struct copy_value_disk, name, path       a copy of what another node has sealed
- *   'G' ino                 -> struct guard_value_disk, two names      who has a copy of what is sealed here
+ *   'N' ino                 -> struct copy_value_disk, name, path       replica of a directory sealed by another node
+ *   'G' ino                 -> struct guard_value_disk, two names      holders of replicas of a directory sealed here
  *   'R' ino segment         -> [layer] extents (recipes.h)             1 MiB of a file
- *   'P' number              -> [layer] extents (recipes.h)             a layer: what files have in common
- *   'F' [pack [frame]]      -> what has been collected (freed.h)       totals, whole packs, chunks of a frame
- *   'E' [pack frame]        -> what is shared with other nodes (shares.h)   totals, nodes (pack 0), chunks of a frame
- *   'B' pack frame ino seg  -> (empty)                                 who refers to a frame (referrers.h)
+ *   'P' number              -> [layer] extents (recipes.h)             a layer: extents that files have in common
+ *   'F' [pack [frame]]      -> freed chunks (freed.h)                  totals, whole packs, chunks of a frame
+ *   'E' [pack frame]        -> pinned and remote chunks (pin_table.h)     totals, nodes (pack 0), chunks of a frame
+ *   'B' pack frame ino seg  -> (empty)                                 back-reference of a frame (backref_table.h)
  *   'M' name                -> meta (engine's)                         commit number, pack marks, next inode ...
  *
  * A directory entry's cookie is its place in readdir order: (keyed hash of the name) << 4 | n, 63 bits,
@@ -45,7 +45,7 @@ enum view_table {
 	VIEW_COPY = 'N',
 	VIEW_GUARD = 'G',
 	VIEW_RECIPE = 'R',
-	VIEW_LAYER = 'P', /* before 'R': whoever reads the view in order has the layers first */
+	VIEW_LAYER = 'P', /* sorts before 'R': a scan of the view reads layers first */
 	VIEW_FREED = 'F',
 	VIEW_SHARE = 'E',
 	VIEW_REFERRER = 'B',
@@ -76,9 +76,9 @@ static_assert(sizeof(struct dirent_value_disk) == 9, "on disk");
 
 struct seal_value_disk {
 	uint8_t version, flags, reserved[2]; /* flags: SEAL_COMPLETE; of version 1: none */
-	struct le32 uid; /* who sealed it */
+	struct le32 uid; /* of the user that sealed it */
 	struct le64 sealed_ns; /* two's complement */
-	struct le64 files, directories, bytes; /* below it and with it; files: all that is no directory, each once */
+	struct le64 files, directories, bytes; /* including itself; files: all that are not directories, each once */
 	/* version 1 ends here; until it is complete, zeros */
 	struct le64 new_bytes;
 	uint8_t root[32];
@@ -90,7 +90,7 @@ struct copy_value_disk {
 	uint8_t version, state; /* enum ns_copy_state */
 	uint8_t name_len; /* 1 to 63 */
 	uint8_t slots; /* how many << 4, at most 7; and which; 0: none */
-	uint8_t store[16]; /* whose it is */
+	uint8_t store[16]; /* that sealed it */
 	struct le64 ino, sealed_ns; /* there; two's complement */
 	/* with slots the store id of the sender (16), then the node's name and the path follow, to the end of the
 	 * value */

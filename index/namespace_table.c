@@ -2,11 +2,11 @@
  * Keys and values of the namespace tables.
  *
  * A name is found by its cookie: the keyed hash of the name picks 16 neighbouring cookies, and the
- * entry is in one of them. The first is asked for by itself, since nearly every name is there and a
- * point look-up can use the filters; only when it is not, all 16 are walked: a removed name leaves
- * a gap before names that came after it.
+ * entry is in one of them. The first is looked up alone, since nearly every name is there and a point
+ * lookup can use the filters; only if it is not there, all 16 are scanned: a removed name leaves a gap
+ * before names that were added after it.
  */
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -117,11 +117,6 @@ struct ns_key ns_key_xattrs(uint64_t ino)
 struct ns_key ns_key_orphan(uint64_t ino)
 {
 	return key_of_number(VIEW_ORPHAN, ino);
-}
-
-struct ns_key ns_key_orphans(void)
-{
-	return key_of(VIEW_ORPHAN);
 }
 
 struct ns_key ns_key_seal(uint64_t ino)
@@ -455,7 +450,7 @@ static int seal_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns
 {
 	int r = ns_seal_decode(p, len, ret);
 
-	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged note of its seal in the index", ino) : 1;
+	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged seal in the index", ino) : 1;
 }
 
 int ns_get_seal(struct db *db, uint64_t ino, struct ns_seal *ret)
@@ -680,7 +675,7 @@ static int copy_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns
 {
 	int r = ns_copy_decode(p, len, ret);
 
-	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged note of whose copy it is, in the index", ino) : 1;
+	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged entry of a replica in the index", ino) : 1;
 }
 
 int ns_get_copy(struct db *db, uint64_t ino, struct ns_copy *ret)

@@ -1,6 +1,6 @@
 /*
- * Names and attributes in the view: typed keys and values, nothing else. Whoever changes names builds
- * an engine transaction from the *_encode functions; whoever reads uses the ns_get_* functions.
+ * Names and attributes in the view: typed keys and values. Changes are engine transactions built from the *_encode
+ * functions; readers use the ns_get_* functions.
  *
  * All decoders are pure functions of (bytes, length) and trust nothing: -EBADMSG.
  */
@@ -35,8 +35,8 @@ enum inode_flags {
 	INODE_HAS_XATTRS = 1 << 0, /* some may exist; never set: none do */
 	INODE_BEQUEATHS = 1 << 1, /* a directory with a default ACL or settings that new entries inherit */
 	INODE_SHARED_HASH = 1 << 2, /* of the root: somewhere in the store two names of a directory share a hash */
-	INODE_SEALED = 1 << 3, /* lies in a sealed directory, or is one: nothing of it changes */
-	INODE_COPY = 1 << 4, /* lies in a copy of what another node has sealed, or is its top; and INODE_SEALED */
+	INODE_SEALED = 1 << 3, /* is a sealed directory, or in one: immutable */
+	INODE_COPY = 1 << 4, /* is the top of a replica, or in one; with INODE_SEALED */
 };
 
 struct ns_content {
@@ -54,25 +54,25 @@ struct ns_dirent {
 
 /* A directory that was sealed with all below it. */
 struct ns_seal {
-	uint32_t uid; /* who did */
+	uint32_t uid; /* of the user that sealed it */
 	int64_t sealed_ns;
-	uint64_t files, directories, bytes; /* below it and with it; files: all that is no directory, each once */
-	bool unfinished; /* its root is not known yet: it does not count as sealed (fs/seal.c) */
+	uint64_t files, directories, bytes; /* including itself; files: all that are not directories, each once */
+	bool unfinished; /* its root is not known yet: it does not count as sealed (fs/seal/seal.c) */
 	bool has_root; /* else unfinished, or of an earlier version */
-	uint64_t new_bytes; /* as stored, that nothing else referred to when it was sealed */
-	uint8_t root[NS_SEAL_ROOT_LEN]; /* fs/seal_root.h */
+	uint64_t new_bytes; /* stored bytes that nothing else referred to when it was sealed */
+	uint8_t root[NS_SEAL_ROOT_LEN]; /* fs/seal/seal_root.h */
 };
 
 /*
- * A copy of a directory that another node has sealed. Its top is a directory of this store that has no name and lies in
- * itself: no way leads from the root to it.
+ * A replica of a directory sealed by another node. Its top is a directory of this store without a name, which is its
+ * own parent: it cannot be reached from the root.
  */
 enum ns_copy_state {
 	NS_COPY_PARTIAL = 0, /* being made, or on its way out: removed at the next mount */
 	NS_COPY_KEPT = 1, /* until it is dropped, or a newer one is kept */
-	NS_COPY_CACHED = 2, /* made because somebody looked; whoever wants the space may drop it */
-	/* no copy, but a tree like one: parity over chunks of other nodes (fs/stripes.h). `store` is this one, `ino`
-	 * its number */
+	NS_COPY_CACHED = 2, /* created by a lookup; may be dropped to free space */
+	/* not a replica, but a tree of the same form: parity over chunks of other nodes (mpi-agent/daemon/parity/stripes.h). `store` is this
+	 * one, `ino` its number */
 	NS_COPY_STRIPE = 3,
 };
 #define NS_COPY_SLOTS_MAX 7u
@@ -81,13 +81,13 @@ enum ns_copy_state {
 #define NS_PATH_MAX 4095u
 struct ns_copy {
 	enum ns_copy_state state;
-	uint8_t store[NS_STORE_ID_LEN]; /* whose it is */
+	uint8_t store[NS_STORE_ID_LEN]; /* that sealed it */
 	uint64_t ino; /* the directory there */
 	int64_t sealed_ns;
 	char name[NS_NODE_NAME_MAX + 1]; /* of the node; for people */
 	char path[NS_PATH_MAX + 1]; /* from that node's root; "": the root itself */
-	/* KEPT: nr_slots nodes have such a copy, each of which covers a part of the chunks that only `sender` has. 0:
-	 * nobody has to cover any. */
+	/* KEPT: nr_slots nodes have such a replica, and each covers a part of the chunks that only `sender` has. 0: no
+	 * parity. */
 	uint8_t slot, nr_slots;
 	uint8_t sender[NS_STORE_ID_LEN];
 };
@@ -106,7 +106,6 @@ struct ns_key ns_key_symlink(uint64_t ino);
 struct ns_key ns_key_xattr(uint64_t ino, const char *name); /* name at most 255 bytes */
 struct ns_key ns_key_xattrs(uint64_t ino);		     /* prefix */
 struct ns_key ns_key_orphan(uint64_t ino);
-struct ns_key ns_key_orphans(void); /* prefix */
 struct ns_key ns_key_seal(uint64_t ino);
 struct ns_key ns_key_copy(uint64_t ino);
 struct ns_key ns_key_meta(const char *name);

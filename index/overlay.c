@@ -46,10 +46,10 @@ struct overlay {
 	size_t nr_drained GUARDED_BY(writers); /* of them */
 	struct rwlock lock; /* the tables, against readers */
 	struct table active, draining GUARDED_BY(lock);
-	_Atomic uint64_t bytes; /* of both; for whoever asks, and must not wait while they are changed */
+	_Atomic uint64_t bytes; /* of both tables; readable without a lock */
 };
 
-/* Keys are short, and what outsiders choose of them has been through a keyed hash: this one need not resist anybody. */
+/* Keys are short, and the parts chosen by users are keyed hashes already: this hash need not resist attacks. */
 static uint64_t hash(const uint8_t *key, size_t len)
 {
 	uint64_t h = len, w;
@@ -70,7 +70,7 @@ static struct entry **bucket_of(const struct overlay *o, const struct table *t, 
 	return &t->buckets[hash(key, len) & (o->nr_buckets - 1)];
 }
 
-static struct entry *find(const struct overlay *o, const struct table *t, const void *key, size_t len)
+static struct entry *find_entry(const struct overlay *o, const struct table *t, const void *key, size_t len)
 {
 	struct entry *e = *bucket_of(o, t, key, len);
 
@@ -232,7 +232,7 @@ static void apply_one(struct overlay *o, const struct overlay_change *c) REQUIRE
 		memcpy(e->bytes + e->key_len, c->value, c->value_len);
 }
 
-static int apply(struct overlay *o, const struct buf *changes)
+static int apply_all(struct overlay *o, const struct buf *changes)
 {
 	const uint8_t *p = changes->data, *end;
 	uint64_t before;
@@ -264,7 +264,7 @@ static int by_key(const void *a, const void *b)
 	return r ? r : (x->key_len > y->key_len) - (x->key_len < y->key_len);
 }
 
-/* `draining` is empty; what is active goes there. Readers find it all the time. */
+/* Moves the active table to `draining`, which is empty. Readers see it throughout. */
 static int begin_draining(struct overlay *o) REQUIRES(o->writers)
 {
 	struct entry **sorted;
@@ -325,8 +325,8 @@ int overlay_apply(struct overlay *o, const struct buf *changes)
 	int r;
 
 	mutex_lock(&o->writers);
-	r = apply(o, changes);
-	/* From here on it has been applied: what cannot go on stays, and is tried again. */
+	r = apply_all(o, changes);
+	/* The changes are applied now; if draining fails, they stay in the table and it is tried again. */
 	if (r == 0 && drain_some(o, o->active.bytes > o->bytes_max ? SIZE_MAX : DRAIN_EACH) == 0 &&
 	    o->active.bytes > o->bytes_max)
 		(void)begin_draining(o);
@@ -354,9 +354,9 @@ int overlay_get(struct overlay *o, const void *key, size_t key_len, struct buf *
 	int r = 0;
 
 	rwlock_lock_shared(&o->lock);
-	e = find(o, &o->active, key, key_len);
+	e = find_entry(o, &o->active, key, key_len);
 	if (!e)
-		e = find(o, &o->draining, key, key_len);
+		e = find_entry(o, &o->draining, key, key_len);
 	if (e)
 		r = e->deleted ? OVERLAY_DELETED : 1;
 	if (r == 1 && ret) {

@@ -1,16 +1,16 @@
 /*
- * Changes on their way into RocksDB's memtable: a hash table in front of it.
+ * A write-back hash table in front of RocksDB's memtable.
  *
  * A put into the memtable costs microseconds and a get not much less, and names change in bursts over the same few
- * keys: each new file changes its directory, and what is made and removed soon touches the same keys three or four
- * times. Here a change is a hash look-up, and only the last one per key goes on, in order of keys, which the memtable
- * likes best.
+ * keys: each new file changes its directory, and a short-lived file touches the same keys three or four times. Here a
+ * change is a hash lookup, and only the last one per key is written to RocksDB, sorted by key, which is the fastest
+ * order for the memtable.
  *
  *   apply ─▶ active ─ full, or all must be in RocksDB ─▶ draining ─ some with each apply, or all ─▶ RocksDB
  *   get: active, draining, RocksDB
  *
- * Lost with the process, like the memtable: the journal has it. Thread rule: all functions from any thread. Iterators
- * and snapshots are of RocksDB alone: drain all before.
+ * Lost with the process, like the memtable; the journal has the changes. All functions may be called from any thread.
+ * Iterators and snapshots see RocksDB only: drain before creating them.
  */
 #pragma once
 

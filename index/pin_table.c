@@ -1,4 +1,4 @@
-#include "index/shares.h"
+#include "index/pin_table.h"
 
 #include <errno.h>
 #include <string.h>
@@ -139,7 +139,7 @@ void share_totals_encode(const struct share_totals *t, struct buf *ret)
 {
 	buf_add_u8(ret, t->any_told ? TOTALS_TOLD : SHARE_VERSION);
 	buf_add_varint(ret, t->nr_lent);
-	buf_add_varint(ret, t->lent_bytes);
+	buf_add_varint(ret, t->pinned_bytes);
 	buf_add_varint(ret, t->nr_away);
 	buf_add_varint(ret, t->away_bytes);
 	buf_add_varint(ret, t->nr_nodes);
@@ -153,7 +153,7 @@ int share_totals_decode(const void *p, size_t len, struct share_totals *ret)
 	uint64_t nr_nodes;
 
 	t.nr_lent = cursor_varint(&c);
-	t.lent_bytes = cursor_varint(&c);
+	t.pinned_bytes = cursor_varint(&c);
 	t.nr_away = cursor_varint(&c);
 	t.away_bytes = cursor_varint(&c);
 	nr_nodes = cursor_varint(&c);
@@ -177,8 +177,7 @@ int share_get(struct db *db, uint32_t pack, uint32_t frame, struct share_frame *
 	int r = get(db, share_key(pack, frame), &value);
 
 	if (r > 0 && share_frame_decode(value.data, value.len, ret) < 0)
-		return log_errno(-EBADMSG, "index: what other nodes have of pack %u frame %u cannot be read", pack,
-				 frame);
+		return log_errno(-EBADMSG, "index: damaged entry of shared chunks of pack %u frame %u", pack, frame);
 	return r;
 }
 
@@ -188,7 +187,7 @@ int share_get_node(struct db *db, uint16_t number, struct share_node *ret)
 	int r = get(db, share_key_node(number), &value);
 
 	if (r > 0 && share_node_decode(value.data, value.len, ret) < 0)
-		return log_errno(-EBADMSG, "index: node %u cannot be read", number);
+		return log_errno(-EBADMSG, "index: damaged entry of node %u", number);
 	return r;
 }
 
@@ -198,6 +197,6 @@ int share_get_totals(struct db *db, struct share_totals *ret)
 	int r = get(db, share_key_totals(), &value);
 
 	if (r > 0 && share_totals_decode(value.data, value.len, ret) < 0)
-		return log_errno(-EBADMSG, "index: how much is shared with other nodes cannot be read");
+		return log_errno(-EBADMSG, "index: damaged totals of shared chunks");
 	return r;
 }

@@ -1,11 +1,11 @@
 /*
- * What a store of a cluster shares with the others: chunks of its packs that they rely on, and chunks that it has a
- * place for while their bytes are with others. Part of the view like what has been collected (freed.h), and for the
- * same reason.
+ * Chunks that a store of a cluster shares with other nodes: pinned chunks of its packs, which others refer to, and
+ * remote chunks, which have a place here while other nodes have their bytes. Part of the view like freed chunks
+ * (freed.h), and for the same reason.
  *
  *   'E'             -> totals
  *   'E' 0 number    -> a node, by the number that this store has given it
- *   'E' pack frame  -> of its chunks, which are lent and which are away
+ *   'E' pack frame  -> the chunks of the frame that are pinned (`lent`) and remote (`away`)
  *
  * Decoders are pure functions of (bytes, length) and trust nothing: -EBADMSG.
  */
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 struct buf;
 struct db;
@@ -26,30 +26,30 @@ struct db;
 #define SHARE_ID_LEN 16
 #define SHARE_NAME_MAX 63
 
-/* Of an away chunk: nodes that have its bytes. */
+/* The nodes that have the bytes of a remote chunk. */
 struct share_owners {
 	uint8_t nr;
 	uint16_t node[SHARE_OWNERS_MAX];
 };
 
 struct share_frame {
-	uint64_t lent[SHARE_WORDS]; /* bit i % 64 of word i / 64: chunk i is here, and other nodes have it from here */
-	uint64_t away[SHARE_WORDS]; /* likewise: its bytes are not here */
-	bool settled; /* else it was not known yet whether others have what is away, and it counts as gone */
-	bool told; /* by a catalog alone: nobody has said that what is away is lent */
-	struct share_owners owners[SHARE_CHUNKS]; /* of what is away, if settled */
+	uint64_t lent[SHARE_WORDS]; /* pinned: bit i % 64 of word i / 64: chunk i is here, other nodes refer to it */
+	uint64_t away[SHARE_WORDS]; /* remote: its bytes are on other nodes */
+	bool settled; /* other nodes have confirmed the remote chunks; otherwise these count as lost */
+	bool told; /* known from a catalog only: the owners have not confirmed a pin */
+	struct share_owners owners[SHARE_CHUNKS]; /* of remote chunks, if settled */
 };
 
 struct share_node {
 	uint8_t id[SHARE_ID_LEN];
 	char name[SHARE_NAME_MAX + 1];
-	bool is_forgotten; /* it will not come back, or was never met: nobody waits for it */
+	bool is_forgotten; /* declared lost, or never connected: not waited for */
 };
 
 struct share_totals {
-	uint64_t lent_bytes, away_bytes, nr_lent, nr_away; /* settled ones */
+	uint64_t pinned_bytes, away_bytes, nr_lent, nr_away; /* settled ones */
 	uint32_t nr_nodes; /* that have a number: from 0 on */
-	bool any_told; /* there is, or was, a frame that is */
+	bool any_told; /* there is, or was, a frame with `told` */
 };
 
 static inline bool share_bit(const uint64_t words[SHARE_WORDS], uint32_t i)

@@ -2,14 +2,13 @@
  * A file's recipe in the view: one value per 1 MiB segment that has any data. A value lists the segment's extents in
  * order of offset; what no extent covers is a hole, or, where the value names a layer, what that layer has there.
  *
- * A layer is what segments of several files have in common. It has a number, a value of the same form as a recipe's,
- * and may lie on another layer, of a lower number: so there is no way round in a circle. It never changes.
+ * A layer has extents that segments of several files have in common. It has a number, a value of the same form as a
+ * recipe's, and may lie on another layer with a lower number: so there are no cycles. It never changes.
  *
  *   'R' inode segment -> [layer] extents         'P' number -> [layer] extents
  *
- * Value: version byte 2, varint number of extents, and the extents, of which each tells what it has not in common with
- * the one before (docs/format.md section 5); or version byte 3 and the varint number of the layer before that of
- * extents.
+ * Value: version byte 2, varint number of extents, and the extents, each encoded as its difference from the one before
+ * (docs/format.md section 5); or version byte 3 and the varint number of the layer before that of extents.
  *
  * Decoding is pure, trusts nothing: -EBADMSG for overlap, excess, or bytes left over.
  */
@@ -20,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/addr.h"
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 #define SEGMENT_SIZE (1u << 20)
 

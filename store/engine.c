@@ -1,14 +1,15 @@
 /*
  * Opening and closing a store.
  *
- * Order of opening: superblock and lock, index, journal, journal into the view, packs cut at the last commit,
- * fingerprints that RocksDB has not absorbed, then the threads. Nothing of the truth (packs, journal) is changed
- * before all of the journal could be read. Closing is a commit and a flush of the view; whoever is killed instead
- * opens a little later.
+ * Opening order: superblock and lock, journal, index, replay of the journal into the view, truncation of the packs at
+ * the last commit, fingerprints that RocksDB has not absorbed, then the threads. Packs and journal, the authoritative
+ * data, are not modified until the whole journal could be read. Closing commits and flushes the view. A store that was
+ * killed instead takes a little longer to open.
  */
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 #include <dirent.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,12 +22,12 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/shifted.h"
+#include "store/engine_internal.h"
+#include "store/dedup/shifted.h"
 #include "store/journal/journal.h"
+#include "store/remote_hooks.h"
 
-#define ABSORB_AT_CLOSE 65536 /* fewer are faster read again from the packs than merged into RocksDB */
+#define ABSORB_AT_CLOSE 65536 /* rereading fewer from the packs is faster than merging them into RocksDB */
 
 static struct engine *engine_alloc(const char *path, const struct engine_conf *conf)
 {
@@ -35,6 +36,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	if (!e)
 		return NULL;
 	e->conf = *conf;
+	e->read_only = conf->read_only;
 	e->dirs = STORE_DIRS_NONE;
 	e->segment_limit = conf->cache / 8;
 	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
@@ -53,11 +55,11 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	compress_init(e);
 	mutex_init(&e->scrub.lock);
 	mutex_init(&e->variables.lock);
-	mutex_init(&e->shares.lock);
-	cond_init(&e->shares.settled);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
+	mutex_init(&e->promised.lock);
+	e->promised.fd = -1;
 	mutex_init(&e->queue.lock);
 	cond_init(&e->queue.cond);
 	cond_init(&e->queue.ended_cond);
@@ -79,10 +81,11 @@ static void abandon_frames(struct engine *e)
 		packs_frame_abandon(e->packs, TAKE(e->small));
 	if (e->varied)
 		packs_frame_abandon(e->packs, TAKE(e->varied));
-	collective_release(e);
+	if (e->remote)
+		e->remote->abandon_frames(e);
 }
 
-/* Contents that are still dirty because the last flush failed: the journal has them. */
+/* Contents still dirty because the last flush failed. Their changes are in the journal. */
 static void release_contents(struct engine *e)
 {
 	struct content *c;
@@ -96,12 +99,19 @@ static void release_contents(struct engine *e)
 
 void engine_free(struct engine *e)
 {
+	uint64_t at_rest = reserve_at_rest(e); /* queries the index, so before it is closed */
+
 	release_contents(e);
 	shifted_release(e);
 	abandon_frames(e);
-	db_close(e->db); /* asks the packs until then */
+	db_close(e->db); /* queries the packs, so before they are closed */
 	packs_close(e->packs);
 	journal_close(e->journal);
+	space_close(e);
+	if (e->remote)
+		e->remote->free(e);
+	if (e->dirs.root >= 0 && !e->dirs.frozen)
+		reserve_rest(e, at_rest);
 	store_dirs_release(&e->dirs);
 	io_rate_free(e->read_rate);
 	io_rate_free(e->write_rate);
@@ -114,12 +124,10 @@ void engine_free(struct engine *e)
 	cond_release(&e->queue.ended_cond);
 	cond_release(&e->queue.cond);
 	mutex_release(&e->queue.lock);
+	mutex_release(&e->promised.lock);
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
-	shares_release(e);
-	cond_release(&e->shares.settled);
-	mutex_release(&e->shares.lock);
 	variable_notes_release(&e->variables.notes);
 	mutex_release(&e->variables.lock);
 	mutex_release(&e->scrub.lock);
@@ -159,7 +167,7 @@ static int open_journal(struct engine *e)
 	return journal_open(e->dirs.journal, &jc, &e->journal);
 }
 
-/* The index is made with the store. Later it must be there: a new one would show an empty filesystem. */
+/* The index is created with the store. Later it must exist: a new one would show an empty filesystem. */
 static int open_index(struct engine *e, bool rebuild)
 {
 	_cleanup_(freep) char *dir = NULL;
@@ -180,7 +188,7 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 {
 	_cleanup_(freep) uint32_t *removed = NULL;
 	struct packs_conf pc = {
-		.nr_spare = collective_spare(e),
+		.nr_spare = e->remote ? e->remote->nr_spare(e) : 0,
 		.read_only = e->dirs.frozen,
 		.key = &e->key,
 		.pack_bytes = e->conf.pack_bytes,
@@ -192,13 +200,11 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 		.time_for = compress_time_for,
 		.is_disturbed = compress_is_disturbed,
 		.fate = freed_fate,
-		.fetch = shares_fetch,
+		.fetch = e->remote ? e->remote->fetch : NULL,
 		.userdata = e,
 	};
 	int r = freed_load(e, &removed, &pc.nr_removed);
 
-	if (r == 0)
-		r = shares_load(e, marks);
 	if (r < 0)
 		return r;
 	pc.removed = removed;
@@ -220,8 +226,6 @@ static int engine_load(struct engine *e, bool rebuild)
 	if (r < 0)
 		return r;
 	fp_key_init(&e->key, e->dirs.sb.hash, e->dirs.sb.secret);
-	if (!(e->dirs.sb.flags & SUPERBLOCK_CLUSTER))
-		e->conf.cluster_calls = NULL; /* others know none of its fingerprints */
 	if (fp_key_is_slow(&e->key))
 		log_warning("store %s: this processor cannot multiply without carry, fingerprints take 20 times as long",
 			    e->path);
@@ -241,6 +245,9 @@ static int engine_load(struct engine *e, bool rebuild)
 	if (r < 0)
 		return r;
 	r = recover_view(e, &marks);
+	if (r < 0)
+		return r;
+	r = remote_open(e, &marks);
 	if (r < 0)
 		return r;
 	r = open_packs(e, &marks);
@@ -271,8 +278,10 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 		engine_free(e);
 		return r;
 	}
-	if (!e->dirs.frozen)
+	if (!e->dirs.frozen) {
 		reserve_make(e);
+		reserve_restore(e);
+	}
 	r = jobs_start(e);
 	if (r == 0 && !conf->read_only) {
 		mutex_lock(&e->gc.lock);
@@ -291,6 +300,12 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 	return 0;
 }
 
+void engine_set_read_only(struct engine *e, bool read_only)
+{
+	assert(!e->conf.read_only);
+	e->read_only = read_only;
+}
+
 int engine_close(struct engine *e)
 {
 	int r;
@@ -299,16 +314,16 @@ int engine_close(struct engine *e)
 		return 0;
 	stages_flush_all(e);
 	keeper_stop(e);
-	jobs_stop(e); /* after all that was queued */
+	jobs_stop(e); /* runs all queued jobs first */
 	if (e->dirs.frozen) {
 		engine_free(e);
 		return 0;
 	}
-	heal_tend(e); /* if it fails, those files are as damaged as they were */
+	heal_tend(e); /* on failure, these files stay damaged */
 	r = engine_sync_patiently(e);
 	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
-	/* logged if it fails; the journal has everything, the next mount replays it */
+	/* logs its failure; the next mount replays the journal, which has everything */
 	view_flush(e, view_wants_snapshot(e));
 	engine_free(e);
 	return r;
@@ -344,6 +359,8 @@ int engine_rebuild(const char *path, const struct engine_conf *conf)
 
 	c.read_only = true; /* never create a store here */
 	r = store_dirs_open(path, &c, &lock);
+	if (r == 0)
+		r = remote_check_repair(path, &lock.sb);
 	if (r < 0)
 		return r;
 	r = remove_index(path);
@@ -364,7 +381,7 @@ int engine_rebuild(const char *path, const struct engine_conf *conf)
 	return r;
 }
 
-/* --- small questions --- */
+/* --- accessors and statistics --- */
 
 struct db *engine_db(struct engine *e)
 {
@@ -381,16 +398,9 @@ const uint8_t *engine_store_id(const struct engine *e)
 	return e->dirs.sb.store_id;
 }
 
-int engine_cluster_identity(const struct engine *e, struct cluster_identity *ret)
+bool engine_is_in_cluster(const struct engine *e)
 {
-	const struct superblock *sb = &e->dirs.sb;
-
-	if (!(sb->flags & SUPERBLOCK_CLUSTER))
-		return 0;
-	*ret = (struct cluster_identity){ .hash = sb->hash, .incompat = sb->incompat };
-	memcpy(ret->id, sb->store_id, sizeof(ret->id));
-	fp_derive("ckptfs cluster proof", sb->secret, ret->proof_key);
-	return 1;
+	return e->remote;
 }
 
 static uint64_t compressed_part(uint64_t bytes, const struct pack_stats *ps)
@@ -433,8 +443,9 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	freed_so_far(e, &gone);
 	s.stored_chunks = ps.nr_chunks - MIN(ps.nr_chunks, gone.nr_chunks);
 	s.stored_bytes = ps.chunk_bytes - MIN(ps.chunk_bytes, gone.bytes);
-	shares_stats(e, &s);
-	s.stored_bytes -= MIN(s.stored_bytes, s.elsewhere_bytes);
+	if (e->remote)
+		e->remote->stats(e, &s);
+	s.stored_bytes -= MIN(s.stored_bytes, s.remote_bytes);
 	s.compressed_stored = compressed_part(s.stored_bytes, &ps);
 	s.compressed = ps.compressed_bytes;
 	s.compressed_to = ps.compressed_to;

@@ -1,10 +1,10 @@
-/* The background thread: commits by timer, writes the view out, lets RocksDB absorb fingerprints, heals, trims
+/* The background thread: timed commits, writing the view out, absorbing fingerprints into RocksDB, repair, trimming
  * memory. */
 #include <errno.h>
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 #include "store/journal/journal.h"
 
 #define TICK_NS (100 * 1000 * 1000ull)
@@ -18,7 +18,7 @@ static void commit_by_timer(struct engine *e, uint64_t *last_ns)
 		return;
 	*last_ns = now;
 	stages_flush_all(e);
-	engine_sync_patiently(e); /* logged where it failed; tried again next time */
+	engine_sync_patiently(e); /* logs its failure; retried next time */
 }
 
 static int tend(struct engine *e)
@@ -29,7 +29,8 @@ static int tend(struct engine *e)
 		contents_trim(e, atomic_load(&e->segment_limit));
 		return 0;
 	}
-	journal_prepare(e->journal); /* else the next commit that fills a file does it, and tells if it cannot */
+	if (reserve_is_whole(e)) /* on an almost full disk the reserve has priority over the spare journal segment */
+		journal_prepare(e->journal); /* otherwise the commit that fills a file does this and reports failures */
 	if (absorb_wanted(e))
 		r = absorb(e);
 	if (r == 0)
@@ -40,6 +41,7 @@ static int tend(struct engine *e)
 		r = view_flush(e, view_wants_snapshot(e));
 	absorb_share_memory(e);
 	contents_trim(e, atomic_load(&e->segment_limit));
+	space_look_again(e);
 	reserve_make(e);
 	return r;
 }

@@ -1,4 +1,4 @@
-#include "store/engine/superblock.h"
+#include "store/superblock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/checksum.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 #define KEYFILE_MIN 32
 #define KEYFILE_MAX 65536
@@ -67,7 +67,7 @@ static int random_bytes(void *p, size_t len)
 	return n == (ssize_t)len ? 0 : log_errno(n < 0 ? -errno : -EIO, "cannot get random bytes");
 }
 
-/* The key of a cluster is whatever is in the file, condensed to the size of ours. */
+/* The cluster key is derived from all bytes of the key file by hashing. */
 static int read_keyfile(const char *path, uint8_t ret[FP_KEY_LEN])
 {
 	_cleanup_(closep) int fd = io_open(AT_FDCWD, path, O_RDONLY, 0);
@@ -170,8 +170,9 @@ static int superblock_read(int fd, const char *path, struct superblock *ret)
 }
 
 /*
- * An older store gets the bits that keep programs of then from it, before anything is written that they do not know.
- * Where it stands, since the file is locked; the second copy first, and synced: a crash leaves one that is good.
+ * Set the feature bits in a store made by an older version, before writing anything that older programs cannot read.
+ * The file is updated in place because it is locked; the second copy is written and synced first, so that a crash
+ * leaves one intact copy.
  */
 static int superblock_upgrade(int fd, const char *path, struct superblock *sb)
 {
@@ -190,7 +191,7 @@ static int superblock_upgrade(int fd, const char *path, struct superblock *sb)
 	return r < 0 ? log_errno(r, "store %s: cannot write its superblock", path) : 0;
 }
 
-/* A directory with anything but the traces of an interrupted creation in it is not ours to take. */
+/* Refuse to create a store in a directory that holds anything but the leftovers of an interrupted creation. */
 static int check_may_create(int root, const char *path)
 {
 	static const char *const ours[] = { ".", "..", "lost+found", "superblock.tmp", "packs", "journal", "index" };
@@ -244,7 +245,7 @@ static int store_create(int root, const char *path, const struct engine_conf *co
 		if (r < 0)
 			return r;
 	}
-	/* Their names first: a superblock promises that they are there. */
+	/* Directory entries first: a superblock implies that these directories exist. */
 	r = io_sync_dir(root);
 	if (r == 0)
 		r = superblock_write(root, &sb);
@@ -261,7 +262,7 @@ static int open_dir(int root, const char *path, const char *name, int *ret)
 	return 0;
 }
 
-/* A directory whose name is durable: what is acknowledged inside it must not vanish with it. */
+/* Create the directory and make its name durable, so that data acknowledged later cannot vanish with it. */
 static int make_root(const char *path)
 {
 	_cleanup_(closep) int parent = -1;

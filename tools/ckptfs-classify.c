@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/noatime.h"
 #include "base/util.h"
 #include "store/classify/classify.h"
 #include "store/classify/format_criu.h"
@@ -131,7 +132,7 @@ static void map_companions(struct request *q)
 
 		if (!criu_is_companion(d->d_name))
 			continue;
-		fd = openat(CLASSIFY_DIR_FILENO, d->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		fd = openat_noatime(CLASSIFY_DIR_FILENO, d->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		if (fd < 0)
 			continue;
 		c->p = map(fd, &c->len);

@@ -10,27 +10,23 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/conf.h"
+#include "base/command.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/daemon.h"
-#include "tools/interrupt.h"
-#include "tools/output.h"
-#include "tools/progress.h"
+#include "tools/common/daemon.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
 
 #define SCHEMA_VERSION 1
-#define ASK_NS (100 * 1000 * 1000)
 
 enum exit_status {
 	EXIT_SOUND = 0,
@@ -51,31 +47,7 @@ struct request {
 	uint64_t started_ns;
 };
 
-static void help(FILE *to)
-{
-	fputs("Usage: ckptfs-scrub [--rate SIZE] [--budget TIME] [--restart] [--json | --quiet] MOUNTPOINT\n"
-	      "Read everything that a mounted store has, compare it with its fingerprints, and tell which files are\n"
-	      "damaged. The mount goes on being read and written meanwhile.\n\n"
-	      "  --rate SIZE      read no more than this of packs per second, such as 50M\n"
-	      "  --budget TIME    stop after 90s, 10m, 2h; the next scrub goes on from there\n"
-	      "  --restart        begin anew, wherever the last scrub stopped\n"
-	      "  --json           the result as one JSON document; keys keep their meaning (schema_version)\n"
-	      "  -q, --quiet      no progress, and nothing else if all is sound\n"
-	      "  -h, --help       this text\n"
-	      "  -V, --version    the version\n\n"
-	      "Exit status: 0 sound, 1 usage, 2 failed, 3 the time was up first, 4 files are damaged, 130 interrupted.\n",
-	      to);
-}
-
 /* --- asking the daemon --- */
-
-static int command(const struct request *q, struct ckptfs_scrub *s, uint32_t what)
-{
-	s->size = sizeof(*s);
-	s->version = CKPTFS_IOC_VERSION;
-	s->command = what;
-	return ioctl(q->fd, CKPTFS_IOC_SCRUB, s) < 0 ? -errno : 0;
-}
 
 /* 1/0 there are no more/<0 */
 static int ask_hit(const struct request *q, const struct ckptfs_scrub *s, uint64_t number, struct ckptfs_scrub_hit *ret)
@@ -90,8 +62,10 @@ static int ask_hit(const struct request *q, const struct ckptfs_scrub *s, uint64
 	return 1;
 }
 
-static void show_progress(struct request *q, const struct ckptfs_scrub *s)
+static void show_progress(void *userdata, const void *status)
 {
+	const struct ckptfs_scrub *s = status;
+	struct request *q = userdata;
 	bool is_comparing = strcmp(s->doing, "comparing data") == 0;
 
 	progress_show(&q->progress, s->doing, s->round_bytes, is_comparing ? s->total_bytes : 0, true);
@@ -99,27 +73,25 @@ static void show_progress(struct request *q, const struct ckptfs_scrub *s)
 
 static int run_in_daemon(struct request *q, struct ckptfs_scrub *s)
 {
-	bool told = false;
-	int r;
+	const struct daemon_task task = {
+		.fd = q->fd,
+		.request = CKPTFS_IOC_SCRUB,
+		.arg = s,
+		.running = &s->running,
+		.error = &s->error,
+		.start = CKPTFS_SCRUB_START,
+		.status = CKPTFS_SCRUB_STATUS,
+		.stop = CKPTFS_SCRUB_STOP,
+		.show = show_progress,
+		.userdata = q,
+	};
 
 	*s = (struct ckptfs_scrub){
 		.flags = q->restart ? CKPTFS_SCRUB_RESTART : 0,
 		.budget_ns = q->budget_ns,
 		.rate = q->rate,
 	};
-	r = command(q, s, CKPTFS_SCRUB_START);
-	while (r == 0 && s->running) {
-		nanosleep(&(struct timespec){ .tv_nsec = ASK_NS }, NULL);
-		if (interrupted() && !told) {
-			struct ckptfs_scrub stop = { 0 };
-
-			command(q, &stop, CKPTFS_SCRUB_STOP);
-			told = true;
-		}
-		r = command(q, s, CKPTFS_SCRUB_STATUS);
-		show_progress(q, s);
-	}
-	return r < 0 ? r : -s->error;
+	return daemon_run(&task);
 }
 
 /* --- what is shown --- */
@@ -174,7 +146,7 @@ static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
 
 	for (i = 0; ask_hit(q, s, i, &hit) > 0; i++) {
 		if (hit.path[0])
-			printf("%s: ", hit.path);
+			text_printf(stdout, "%s: ", hit.path);
 		else
 			printf("inode %" PRIu64 ", which has no name: ", hit.inode);
 		printf("bytes %" PRIu64 " to %" PRIu64 " cannot be read\n", hit.off, hit.off + hit.len - 1);
@@ -226,11 +198,11 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_scrub
 static enum exit_status refuse(const struct request *q, int r)
 {
 	if (r == -ENOTTY && is_store(q->path))
-		fprintf(stderr,
+		text_printf(stderr,
 			"ckptfs-scrub: %s: a store: give its mountpoint, or run fsck.ckptfs --read-data if it is not mounted\n",
 			q->path);
 	else if (r == -ENOTTY)
-		fprintf(stderr, "ckptfs-scrub: %s: not on a ckptfs; give a mountpoint\n", q->path);
+		text_printf(stderr, "ckptfs-scrub: %s: not on a ckptfs; give a mountpoint\n", q->path);
 	else
 		tell_refusal("ckptfs-scrub", q->path, "a scrub", "scrub", r);
 	return EXIT_FAILED;
@@ -257,67 +229,44 @@ static enum exit_status scrub(struct request *q)
 	return refuse(q, r);
 }
 
-/* 0: go on; else the exit status + 1 */
-static int parse(int argc, char *argv[], struct request *q)
+#define OF(field) offsetof(struct request, field)
+
+static const struct conf_key options[] = {
+	{ "rate", CONF_SIZE, OF(rate), .help = "read at most this much of packs per second, such as 50M" },
+	{ "budget", CONF_TIME, OF(budget_ns), .help = "stop after 90s, 10m, 2h; the next scrub continues from there" },
+	{ "restart", CONF_FLAG, OF(restart), .help = "start from the beginning, wherever the last scrub stopped" },
+	COMMAND_JSON(struct request, json),
+	COMMAND_QUIET(struct request, quiet, "no progress, and no output unless damage is found"),
+	COMMAND_END,
+};
+
+static int run(void *request, char *operands[], int nr)
 {
-	static const struct option options[] = {
-		{ "rate", required_argument, NULL, 'r' }, { "budget", required_argument, NULL, 'b' },
-		{ "restart", no_argument, NULL, 's' },	  { "json", no_argument, NULL, 'j' },
-		{ "quiet", no_argument, NULL, 'q' },	  { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	  { 0 },
-	};
-	int c;
+	struct request *q = request;
 
-	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
-		int r = 0;
-
-		switch (c) {
-		case 'r':
-			r = parse_size(optarg, &q->rate);
-			break;
-		case 'b':
-			r = parse_time(optarg, &q->budget_ns);
-			break;
-		case 's':
-			q->restart = true;
-			break;
-		case 'j':
-			q->json = true;
-			break;
-		case 'q':
-			q->quiet = true;
-			break;
-		case 'h':
-			help(stdout);
-			return EXIT_SOUND + 1;
-		case 'V':
-			puts("ckptfs-scrub " CKPTFS_VERSION);
-			return EXIT_SOUND + 1;
-		default:
-			fputs("Try ckptfs-scrub --help.\n", stderr);
-			return EXIT_USAGE + 1;
-		}
-		if (r < 0) {
-			fprintf(stderr, "ckptfs-scrub: %s: not a %s\n", optarg,
-				c == 'b' ? "time such as 90s, 10m or 2h" : "size such as 50M");
-			return EXIT_USAGE + 1;
-		}
-	}
-	if (argc - optind != 1) {
-		fputs("ckptfs-scrub: one mountpoint must be given; try ckptfs-scrub --help\n", stderr);
-		return EXIT_USAGE + 1;
-	}
-	q->path = argv[optind];
-	return 0;
+	(void)nr;
+	q->path = operands[0];
+	interrupt_catch();
+	return (int)scrub(q);
 }
 
 int main(int argc, char *argv[])
 {
+	static const struct command command = {
+		.name = "ckptfs-scrub",
+		.usage = "ckptfs-scrub [--rate SIZE] [--budget TIME] [--restart] [--json | --quiet] MOUNTPOINT\n",
+		.about = "Read all data of a mounted store, compare it with its fingerprints, and report damaged files. The mount "
+			 "can be used meanwhile.",
+		.options = options,
+		.footer = "Exit status: 0 sound, 1 usage, 2 failed, 3 stopped by --budget, 4 files are damaged, 130 interrupted.",
+		.exit_usage = EXIT_USAGE,
+		.exit_failed = EXIT_FAILED,
+		.min_operands = 1,
+		.max_operands = 1,
+		.operands = "one mountpoint",
+		.run = run,
+	};
 	struct request q = { 0 };
-	int r = parse(argc, argv, &q);
 
-	if (r > 0)
-		return r - 1;
-	interrupt_catch();
-	return output_finish("ckptfs-scrub", (int)scrub(&q), EXIT_FAILED);
+	return command_main(&command, &q, argc, argv);
 }

@@ -1,16 +1,25 @@
 /*
  * umount.ckptfs: unmount, and come back when everything is durable.
  *
- * umount(2) returns when the kernel has let go; the daemon then still writes, commits and closes its store. So: sync
- * first, so that an error is told while the mount is still there and nothing is lost; unmount; wait until the lock on
- * the store's superblock is free, which is the last thing the daemon lets go of.
+ * umount(2) returns when the mount is gone from this mount namespace. The daemon then still writes, commits and closes
+ * its store; if another namespace contains the mount, the kernel does not even report the unmount to it. So:
+ *   1. sync, to report an error while the mount still exists and nothing is lost, and ask the daemon to end once the
+ *      mount is gone from its namespace (CKPTFS_MOUNT_END);
+ *   2. unmount; if that fails, cancel the request;
+ *   3. wait for the lock on the store's superblock, which the daemon releases last.
+ * If this process is killed after 1, the request stays: an unmount by other means then ends the daemon as well.
+ *
+ * No wait exceeds --timeout, and a wait of more than two seconds is reported. A process that waits for a FUSE reply
+ * cannot be interrupted, so a child process sends the requests.
  *
  * umount(8) finds this program as umount.fuse.ckptfs (the type in /proc/self/mounts), hence a link of that name.
  * Exit status as of umount(8): 0 done, 1 usage or permission, 2 system error, 32 failed.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,90 +27,170 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/command.h"
 #include "base/log.h"
+#include "base/mounts.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/mounts.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+#define SILENT_NS (2 * NS_PER_S) /* longer waits are reported */
+#define BUSY_NS (2 * NS_PER_S) /* programs that have just ended may hold the mount for a moment */
+#define STEP_NS 20000000
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
 
 struct request {
 	const char *path;
-	bool lazy, force, verbose;
+	bool lazy, force, verbose, ignored;
+	char *namespace, *type; /* ignored, too */
+	uint64_t timeout_ns;
+	uint64_t until_ns; /* by the monotonic clock */
 };
 
-static void help(FILE *to)
+/* --- requests to the daemon, sent by a child process --- */
+
+struct answer {
+	int error;
+	bool is_synced; /* if not, `error` is that of the sync */
+	int lost; /* error of an earlier write-back, whose data is no longer in memory; 0: none */
+	bool is_asked; /* the daemon has accepted CKPTFS_MOUNT_END */
+	uint64_t mount_namespace; /* of the daemon */
+};
+
+/* Without allow_other only the mounting user may open a mount, not even root. */
+static int open_root(const struct mounts *m)
 {
-	fputs("Usage: umount.ckptfs [-flnrv] MOUNTPOINT\n"
-	      "Unmount a ckptfs and wait until everything written to it is durable.\n\n"
-	      "  -l             detach now, end when the last user is gone; does not wait\n"
-	      "  -f             unmount even if the data cannot be made durable first\n"
-	      "  -v             say what is done\n"
-	      "  -n, -r         accepted and without effect\n"
-	      "  -h, --help     this text\n"
-	      "  -V, --version  the version\n\n"
-	      "Exit status: 0 unmounted and durable, 1 usage or permission, 2 system error, 32 failed.\n",
-	      to);
+	int fd = open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0 || errno != EACCES || geteuid() != 0)
+		return fd;
+	if (setgroups(0, NULL) < 0 || setresgid(m->gid, m->gid, m->gid) < 0 || setresuid(m->uid, m->uid, m->uid) < 0)
+		return -1;
+	return open(m->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static int refuse_not_mounted(const char *path)
+static uint64_t own_namespace(void)
 {
-	struct mounts m;
+	struct stat st;
 
-	if (mounts_find(&m, path) > 0)
-		log_error("%s: a store, mounted on %s: umount.ckptfs %s", path, m.point, m.point);
-	else
-		log_error("%s: no ckptfs is mounted there; /proc/mounts lists what is", path);
-	return -ENOENT;
+	return stat("/proc/self/ns/mnt", &st) == 0 ? st.st_ino : 0;
 }
 
-/* The store mounted on `path`; of several the last, which lies on top. */
-static int find_store(const char *path, char **ret)
+static int command_mount(int fd, enum ckptfs_mount_command command, struct answer *a)
 {
-	_cleanup_(mounts_close) struct mounts m = { 0 };
-	_cleanup_(freep) char *store = NULL;
-	bool found = false;
-	int r;
+	struct ckptfs_mount arg = { .size = sizeof(arg), .version = CKPTFS_IOC_VERSION, .command = command };
 
-	r = mounts_open(&m);
-	if (r < 0)
-		return log_errno(r, "/proc/self/mounts");
-	while (mounts_next(&m) > 0)
-		if (strcmp(m.point, path) == 0) {
-			found = true;
-			free(store);
-			store = strdup(m.store);
-		}
-	if (!found)
-		return refuse_not_mounted(path);
-	if (!store)
-		return -ENOMEM;
-	*ret = TAKE(store);
+	if (ioctl(fd, CKPTFS_IOC_MOUNT, &arg) < 0)
+		return -errno;
+	a->mount_namespace = arg.mount_namespace;
 	return 0;
 }
 
-static int sync_mount(const struct request *req, const char *path)
+/* syncfs(2) first writes back pages that are mapped, also in other namespaces. A daemon of another mount namespace is
+ * not asked to end: the store was mounted there. */
+static struct answer send_request(const struct mounts *m, enum ckptfs_mount_command command)
 {
-	struct ckptfs_sync arg = { sizeof(arg), CKPTFS_IOC_VERSION };
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ckptfs_sync sync = { sizeof(sync), CKPTFS_IOC_VERSION };
+	_cleanup_(closep) int fd = open_root(m);
+	struct answer a = { 0 };
 
 	if (fd < 0) {
-		/* A daemon that has died, or another user's mount: nothing to sync, or nobody to ask. */
-		if (req->verbose)
-			log_info("%s: cannot be synced first: %s", path, strerror(errno));
-		return 0;
+		a.error = -errno;
+		return a;
 	}
-	if (ioctl(fd, CKPTFS_IOC_SYNC, &arg) == 0)
-		return 0;
-	if (req->force) {
-		log_warning("%s: not everything could be made durable (%s); unmounting as told", path, strerror(errno));
-		return 0;
+	/* The first call reports failed write-backs of any time, which fsync or close may have reported already. */
+	if (command == CKPTFS_MOUNT_END && syncfs(fd) < 0)
+		a.lost = -errno;
+	if (command == CKPTFS_MOUNT_END &&
+	    ((a.lost < 0 && syncfs(fd) < 0) || ioctl(fd, CKPTFS_IOC_SYNC, &sync) < 0)) {
+		a.error = -errno;
+		return a;
 	}
-	return log_errno(-errno, "%s: not unmounted, as not everything could be made durable (-f unmounts anyway)", path);
+	a.is_synced = true;
+	a.error = command_mount(fd, command, &a);
+	a.is_asked = a.error == 0;
+	if (a.is_asked && command == CKPTFS_MOUNT_END && a.mount_namespace != own_namespace())
+		a.error = command_mount(fd, CKPTFS_MOUNT_STAY, &a);
+	return a;
 }
+
+/* 1: answered, 0: not in time, <0: the process has died. */
+static int await_answer(const struct request *req, const struct mounts *m, int from, struct answer *ret)
+{
+	struct pollfd p = { .fd = from, .events = POLLIN };
+	uint64_t start = monotonic_ns(), now;
+	bool said = false;
+
+	for (now = start; now < req->until_ns; now = monotonic_ns()) {
+		if (poll(&p, 1, (int)(STEP_NS / 1000000)) > 0)
+			return TEMP_FAILURE_RETRY(read(from, ret, sizeof(*ret))) == (ssize_t)sizeof(*ret) ? 1 : -EIO;
+		if (!said && now - start >= SILENT_NS) {
+			log_notice("%s: waiting for the daemon to make everything durable", m->point);
+			said = true;
+		}
+	}
+	return 0;
+}
+
+static int send_request_apart(const struct request *req, const struct mounts *m, enum ckptfs_mount_command command,
+			      struct answer *ret)
+{
+	int fds[2], r;
+	pid_t child;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return log_errno(-errno, "pipe");
+	child = fork();
+	if (child == 0) {
+		struct answer a = send_request(m, command);
+
+		_exit(write(fds[1], &a, sizeof(a)) != (ssize_t)sizeof(a));
+	}
+	close(fds[1]);
+	r = child < 0 ? log_errno(-errno, "fork") : await_answer(req, m, fds[0], ret);
+	close(fds[0]);
+	if (r > 0)
+		waitpid(child, NULL, 0);
+	return r;
+}
+
+/* Sync, and ask the daemon to end: 0, or why not to unmount. */
+static int prepare(const struct request *req, const struct mounts *m, struct answer *ret)
+{
+	struct answer a = { 0 };
+	int r = send_request_apart(req, m, CKPTFS_MOUNT_END, &a);
+
+	if (r > 0 && !a.is_synced && (a.error == -ENOTCONN || a.error == -EACCES)) {
+		/* The daemon has died, or this is another user's mount: there is nothing to sync, or no permission. */
+		if (req->verbose)
+			log_info("%s: cannot sync before unmounting: %s", m->point, strerror(-a.error));
+	} else if (r > 0 && a.is_synced) {
+		if (a.lost < 0)
+			log_warning("%s: the kernel could not write back some data earlier: %s", m->point,
+				    strerror(-a.lost));
+		if (a.error < 0 && req->verbose)
+			log_info("%s: cannot ask the daemon to end: %s", m->point, strerror(-a.error));
+	} else {
+		r = r > 0 ? a.error : r == 0 ? -ETIMEDOUT : r;
+		if (!req->force)
+			return log_errno(
+				r, "%s: not unmounted: cannot make everything durable (-f unmounts anyway)",
+				m->point);
+		log_warning("%s: cannot make everything durable (%s); unmounting because of -f", m->point,
+			    strerror(-r));
+	}
+	*ret = a;
+	return 0;
+}
+
+/* --- unmounting --- */
 
 static int call_fusermount(const struct request *req, const char *path)
 {
@@ -117,122 +206,148 @@ static int call_fusermount(const struct request *req, const char *path)
 	}
 	if (TEMP_FAILURE_RETRY(waitpid(child, &status, 0)) < 0)
 		return log_errno(-errno, "fusermount3");
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	log_error("%s: fusermount3 could not unmount it; is it in use, or another user's?", path);
-	return -EBUSY;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
-static int unmount(const struct request *req, const char *path)
+static int unmount_once(const struct request *req, const char *path)
 {
 	int flags = UMOUNT_NOFOLLOW | (req->lazy ? MNT_DETACH : 0) | (req->force ? MNT_FORCE : 0);
 
 	if (geteuid() != 0)
 		return call_fusermount(req, path);
-	if (umount2(path, flags) == 0)
-		return 0;
-	if (errno == EBUSY) {
-		log_error("%s: in use (fuser -vm %s tells by whom)", path, path);
-		return -EBUSY;
-	}
-	return log_errno(-errno, "%s: cannot unmount", path);
+	return umount2(path, flags) < 0 ? -errno : 0;
 }
 
-/* Until the daemon has let go of its store. */
-static int await_daemon(const struct request *req, const char *store)
+static int unmount(const struct request *req, const char *path)
 {
+	uint64_t until = MIN(monotonic_ns() + BUSY_NS, req->until_ns);
+	int r;
+
+	while ((r = unmount_once(req, path)) == -EBUSY && !req->lazy && monotonic_ns() < until)
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS * 5 }, NULL);
+	if (r == -EBUSY && geteuid() != 0)
+		log_error("%s: fusermount3 cannot unmount it: it is in use, or another user mounted it", path);
+	else if (r == -EBUSY)
+		log_error("%s: in use; fuser -vm %s lists the processes", path, path);
+	else if (r < 0)
+		log_errno(r, "%s: cannot unmount", path);
+	return r;
+}
+
+static void describe_wait(const struct mounts *m, enum log_level level, const char *what)
+{
+	_cleanup_(buf_release) struct buf users = BUF_EMPTY;
+
+	mounts_describe_users(m->store, m->dev, &users);
+	log_line(level, "store %s: %s%s%.*s%s", m->store, what, users.len > 0 ? " (" : "", (int)users.len,
+		 users.len > 0 ? (const char *)users.data : "", users.len > 0 ? ")" : "");
+}
+
+/* Until the daemon has closed its store. */
+static int await_daemon(const struct request *req, const struct mounts *m)
+{
+	uint64_t start = monotonic_ns();
 	_cleanup_(freep) char *path = NULL;
 	_cleanup_(closep) int fd = -1;
+	bool said = false;
 
-	if (asprintf(&path, "%s/superblock", store) < 0)
+	if (asprintf(&path, "%s/superblock", m->store) < 0) {
+		path = NULL;
 		return -ENOMEM;
+	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return log_errno(-errno, "%s: cannot wait for the daemon", path);
 	if (req->verbose)
-		log_info("%s: waiting until the daemon has closed it", store);
-	if (TEMP_FAILURE_RETRY(flock(fd, LOCK_SH)) < 0)
-		return log_errno(-errno, "%s: cannot wait for the daemon", path);
+		log_info("store %s: waiting for the daemon to close it", m->store);
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return log_errno(-errno, "%s: cannot wait for the daemon", path);
+		if (monotonic_ns() >= req->until_ns) {
+			describe_wait(m, LOG_LEVEL_ERROR, "unmounted, but the daemon did not close it in time");
+			return -ETIMEDOUT;
+		}
+		if (!said && monotonic_ns() - start >= SILENT_NS) {
+			describe_wait(m, LOG_LEVEL_NOTICE, "waiting for the daemon to close it");
+			said = true;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+	}
 	return 0;
 }
 
-static int run(const struct request *req)
+/* One of several mounts of the store is gone: the daemon serves the others. Everything is durable. */
+static bool is_mounted_elsewhere(const struct mounts *m, const struct answer *a)
 {
-	_cleanup_(freep) char *path = realpath(req->path, NULL);
-	_cleanup_(freep) char *store = NULL;
-	int r;
+	_cleanup_(mounts_close) struct mounts other = { 0 };
 
-	if (!path && errno == ENOTCONN)
-		path = strdup(req->path); /* the daemon has died; the name as given must do */
+	if (mounts_has(m->dev)) {
+		bool found = mounts_find(&other, m->store) > 0;
+
+		log_notice("store %s: still mounted%s%s: its daemon keeps running", m->store, found ? " on " : "",
+			   found ? other.point : "");
+		return true;
+	}
+	if (a->is_asked && a->mount_namespace != own_namespace()) {
+		log_notice("store %s: its daemon belongs to another mount namespace and keeps running", m->store);
+		return true;
+	}
+	return false;
+}
+
+static int unmount_and_wait(struct request *req)
+{
+	_cleanup_(freep) char *path = mounts_real_path(req->path);
+	_cleanup_(mounts_close) struct mounts m = { 0 };
+	struct answer a = { 0 };
+	int r = 0;
+
 	if (!path)
 		return log_errno(-errno, "%s", req->path);
-	r = find_store(path, &store);
-	if (r == 0 && !req->lazy)
-		r = sync_mount(req, path);
-	if (r == 0)
-		r = unmount(req, path);
-	if (r < 0 || req->lazy)
+	if (mounts_find_point(&m, path) <= 0 && mounts_find(&m, path) <= 0) {
+		log_error("%s: neither a ckptfs mountpoint nor a mounted store; see /proc/mounts",
+			  path);
+		return -ENOENT;
+	}
+	req->until_ns = monotonic_ns() + req->timeout_ns;
+	if (req->lazy)
+		return unmount(req, m.point);
+	r = prepare(req, &m, &a);
+	if (r < 0)
 		return r;
-	return await_daemon(req, store);
+	r = unmount(req, m.point);
+	if (r < 0 && a.is_asked)
+		send_request_apart(req, &m, CKPTFS_MOUNT_STAY, &a);
+	if (r < 0 || is_mounted_elsewhere(&m, &a))
+		return r;
+	return await_daemon(req, &m);
 }
 
-/* 0: go on, 1: done. */
-static int parse(int argc, char *argv[], struct request *ret)
-{
-	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
-	};
-	int c;
+/* --- the command line --- */
 
-	while ((c = getopt_long(argc, argv, "flnrvhVN:t:", longs, NULL)) != -1) {
-		switch (c) {
-		case 'f':
-			ret->force = true;
-			break;
-		case 'l':
-			ret->lazy = true;
-			break;
-		case 'v':
-			ret->verbose = true;
-			break;
-		case 'h':
-			help(stdout);
-			return 1;
-		case 'V':
-			puts("umount.ckptfs " CKPTFS_VERSION);
-			return 1;
-		case 'n':
-		case 'r':
-		case 'N':
-		case 't':
-			break; /* umount(8) passes them on */
-		default:
-			fputs("umount.ckptfs --help tells the usage\n", stderr);
-			return -EINVAL;
-		}
-	}
-	if (optind != argc - 1) {
-		help(stderr);
-		return -EINVAL;
-	}
-	ret->path = argv[optind];
-	return 0;
-}
+#define OF(field) offsetof(struct request, field)
 
-int main(int argc, char *argv[])
+static const struct conf_key options[] = {
+	{ "timeout", CONF_TIME, OF(timeout_ns), .fallback = "60s", .help = "wait this long at most" },
+	{ "", CONF_FLAG, OF(lazy), .letter = 'l', .help = "detach now, end when the last user is gone; does not wait" },
+	{ "", CONF_FLAG, OF(force), .letter = 'f', .help = "unmount even if the data cannot be made durable first" },
+	{ "", CONF_FLAG, OF(verbose), .letter = 'v', .help = "print each step" },
+	/* umount(8) passes these on */
+	{ "", CONF_FLAG, OF(ignored), .letter = 'n', .help = "accepted, without effect" },
+	{ "", CONF_FLAG, OF(ignored), .letter = 'r', .help = "accepted, without effect" },
+	{ "", CONF_STRING, OF(namespace), .letter = 'N', .help = NULL },
+	{ "", CONF_STRING, OF(type), .letter = 't', .help = NULL },
+	COMMAND_END,
+};
+
+static int run(void *request, char *operands[], int nr _unused_)
 {
-	struct request req = { 0 };
-	int r;
+	struct request *req = request;
 
 	log_to_caller("umount.ckptfs");
-	r = parse(argc, argv, &req);
-	if (r == 0)
-		r = run(&req);
-	switch (r) {
+	req->path = operands[0];
+	switch (unmount_and_wait(req)) {
 	case 0:
-	case 1:
 		return EXIT_DONE;
 	case -EINVAL:
 	case -EPERM:
@@ -243,4 +358,24 @@ int main(int argc, char *argv[])
 	default:
 		return EXIT_FAILED;
 	}
+}
+
+int main(int argc, char *argv[])
+{
+	static const struct command command = {
+		.name = "umount.ckptfs",
+		.usage = "umount.ckptfs [-flnrv] [--timeout TIME] MOUNTPOINT|STORE\n",
+		.about = "Unmount a ckptfs and wait until everything written to it is durable.",
+		.options = options,
+		.footer = "Exit status: 0 unmounted and durable, 1 usage or permission, 2 system error, 32 failed.",
+		.exit_usage = EXIT_USAGE,
+		.exit_failed = EXIT_SYSTEM,
+		.min_operands = 1,
+		.max_operands = 1,
+		.operands = "one mountpoint or store",
+		.run = run,
+	};
+	struct request req = { 0 };
+
+	return command_main(&command, &req, argc, argv);
 }

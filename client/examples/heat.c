@@ -1,5 +1,5 @@
 /*
- * Heat that spreads over a plate, with checkpoints by libckptfs: the whole of what a program needs.
+ * Heat diffusion on a plate with checkpoints by libckptfs: a complete example.
  *
  *	cc heat.c $(pkg-config --cflags --libs ckptfs) -o heat
  *	./heat /mnt/ckpt/heat 2000     # kill it, and start it again
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	check(ckptfs_init(argv[1], NULL), argv[1]);
 	check(ckptfs_protect("step", &step, sizeof(step)), "step");
 	plate = ckptfs_malloc("plate", sizeof(double[N][N]));
-	next = calloc(N, sizeof(*next)); /* what can be computed again need not be protected */
+	next = calloc(N, sizeof(*next)); /* recomputed in each step: need not be protected */
 	if (!plate || !next)
 		return 1;
 	for (int i = 0; i < N; i++)
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 	if (r != -ENOENT)
 		check(r, "restart");
 	if (r == 0)
-		fprintf(stderr, "going on at step %ld\n", step);
+		fprintf(stderr, "restarting at step %ld\n", step);
 	for (; step < steps; step++) {
 		if (step % EVERY == 0 && step > 0)
 			check(ckptfs_checkpoint(), "checkpoint");

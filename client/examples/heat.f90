@@ -1,4 +1,4 @@
-! Heat that spreads over a plate, with checkpoints by libckptfs, in Fortran.
+! Heat diffusion on a plate with checkpoints by libckptfs, in Fortran.
 !
 !     gfortran heat.f90 $(pkg-config --cflags --libs ckptfs-fortran) -o heat
 !     ./heat /mnt/ckpt/heat 2000     # kill it, and start it again
@@ -26,12 +26,12 @@ program heat
   p = ckptfs_malloc('plate', n * n * c_sizeof(1d0))
   if (.not. c_associated(p)) error stop 'plate'
   call c_f_pointer(p, plate, [n, n])
-  allocate (next(n, n)) ! what can be computed again need not be protected
+  allocate (next(n, n)) ! recomputed in each step: need not be protected
   plate(:, 1) = 100
   r = ckptfs_restart(0, 0)
   if (r == 0) then
-    write (error_unit, '(a, i0)') 'going on at step ', step
-  else if (r /= -2) then ! ENOENT: there is none
+    write (error_unit, '(a, i0)') 'restarting at step ', step
+  else if (r /= -2) then ! ENOENT: no checkpoint yet
     call check(r, 'restart')
   end if
   do while (step < steps)

@@ -1,5 +1,5 @@
-!> libckptfs for Fortran: checkpoints of a program's memory, written behind its back. ckptfs.h explains everything; names and meanings are
-!> the same, and functions return 0 or a negative errno. Strings are Fortran's: trailing blanks do not count.
+!> libckptfs for Fortran: asynchronous checkpoints of a program's memory. See ckptfs.h; names and semantics are
+!> the same, and functions return 0 or a negative errno. Trailing blanks of strings are ignored.
 !>
 !>     use ckptfs
 !>     r = ckptfs_init('/mnt/ckpt/run1')
@@ -125,7 +125,7 @@ module ckptfs
 
 contains
 
-  !> `member`: a name of this process's own, where several take checkpoints together.
+  !> `member`: a unique name of this process, where several take checkpoints together.
   function ckptfs_init(dir, options, member) result(r)
     character(*), intent(in) :: dir
     type(ckptfs_options), intent(in), optional :: options
@@ -143,7 +143,7 @@ contains
     r = c_init(trim(dir) // c_null_char, o)
   end function
 
-  !> A null pointer if it fails; stderr says why.
+  !> Returns a null pointer on failure; the cause is logged to stderr.
   function ckptfs_malloc(name, len) result(p)
     character(*), intent(in) :: name
     integer(c_size_t), intent(in) :: len

@@ -1,6 +1,5 @@
-/* What finds the functions that others are put before, loans, and those functions that read and receive. interpose.h
- * tells why. */
-#include "client/interpose.h"
+/* Interposed functions (interpose.h): their resolution, loans, and functions that read and receive. */
+#include "client/interpose/interpose.h"
 
 #include <aio.h>
 #include <dlfcn.h>
@@ -17,28 +16,28 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 
-void *interposed_find(struct interposed *f)
+void *interposed_resolve(struct interposed *f)
 {
 	void *next = dlsym(RTLD_NEXT, f->name);
 
 	if (!next)
-		abort(); /* it is called by somebody, who has linked it */
+		abort(); /* cannot happen: the caller was linked with it */
 	__atomic_store_n(&f->next, next, __ATOMIC_RELAXED);
 	return next;
 }
 
 extern struct interposed __start_ckptfs_interposed[], __stop_ckptfs_interposed[] __attribute__((visibility("hidden")));
 
-/* Before that of preload.c, which begins threads. */
-__attribute__((constructor(102))) static void find_all(void)
+/* Runs before the constructor of preload.c, which starts threads. */
+__attribute__((constructor(102))) static void resolve_all(void)
 {
 	for (struct interposed *f = __start_ckptfs_interposed; f < __stop_ckptfs_interposed; f++)
-		if (f->name) /* what is found may be NULL: not every C library has all */
+		if (f->name) /* not every C library has all of them: then it stays NULL */
 			__atomic_store_n(&f->next, dlsym(RTLD_NEXT, f->name), __ATOMIC_RELAXED);
-	/* by dlopen(3): others do not find ours */
-	track_mprotect_unhelped = dlsym(RTLD_DEFAULT, "recvmmsg") == dlsym(RTLD_NEXT, "recvmmsg");
+	/* after dlopen(3) the program still calls the C library's functions */
+	track_mprotect_not_interposed = dlsym(RTLD_DEFAULT, "recvmmsg") == dlsym(RTLD_NEXT, "recvmmsg");
 }
 
 uint64_t interpose_epoch(bool settled)
@@ -148,7 +147,7 @@ ssize_t msgrcv(int queue, void *p, size_t len, long type, int flags)
 	return RESULTS(p, sizeof(long) + len, at, NEXT(msgrcv)(queue, at, len, type, flags));
 }
 
-/* Threads of the C library write, later: no checkpoint is to be taken until then. */
+/* Threads of the C library write to the buffer later: no checkpoint may be taken until then. */
 int aio_read(struct aiocb *a)
 {
 	return OPENED((ckptfs_touch(a, sizeof(*a)), ckptfs_touch((void *)a->aio_buf, a->aio_nbytes)), NEXT(aio_read)(a));
@@ -160,7 +159,7 @@ int aio_read64(struct aiocb64 *a)
 		      NEXT(aio_read64)(a));
 }
 
-/* --- to several places --- */
+/* --- scattered reads --- */
 
 static size_t iov_bytes(const struct iovec *iov, size_t nr)
 {
@@ -185,7 +184,7 @@ static void open_iov(const struct iovec *iov, size_t nr)
 		ckptfs_touch(iov[i].iov_base, iov[i].iov_len);
 }
 
-/* What is lent has a piece for each, one behind the other. */
+/* Copies a contiguous buffer to the pieces of an iovec. */
 static void scatter(const struct iovec *iov, size_t nr, const uint8_t *from, size_t len)
 {
 	for (size_t i = 0; i < nr && len > 0; i++) {
@@ -197,8 +196,8 @@ static void scatter(const struct iovec *iov, size_t nr, const uint8_t *from, siz
 	}
 }
 
-/* As BUFFER: in `call`, `at` stands for `iov`, and `at_nr` for how many there are. Without memory to lend it is as if
- * it were large. */
+/* As BUFFER: in `call`, `at` stands for `iov`, and `at_nr` for its length. Without memory for a loan the pieces are
+ * opened, as large ones are. */
 #define PIECES(iov, nr, at, at_nr, call)						\
 	({										\
 		_cleanup_(loan_end) struct loan _loan_##at;			\
@@ -248,20 +247,20 @@ ssize_t preadv64v2(int fd, const struct iovec *iov, int nr, off64_t off, int fla
 	return PIECES(iov, nr, at, at_nr, NEXT(preadv64v2)(fd, at, at_nr, off, flags));
 }
 
-/* Which may be of any size, and can be had again: what MPI libraries use between processes of a node. */
+/* Of any size, and repeatable; MPI libraries use it between processes of a node. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nr_local, const struct iovec *remote,
 			 unsigned long nr_remote, unsigned long flags)
 {
 	return OPENED(open_iov(local, nr_local), NEXT(process_vm_readv)(pid, local, nr_local, remote, nr_remote, flags));
 }
 
-/* From a pipe, whose data stays there if it fails. */
+/* On failure the data stays in the pipe. */
 ssize_t vmsplice(int fd, const struct iovec *iov, size_t nr, unsigned flags)
 {
 	return OPENED(open_iov(iov, nr), NEXT(vmsplice)(fd, iov, nr, flags));
 }
 
-/* To another process it is not for us to open anything. */
+/* Pages of another process cannot be opened here. */
 ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long nr_local, const struct iovec *remote,
 			  unsigned long nr_remote, unsigned long flags)
 {
@@ -285,8 +284,8 @@ ssize_t recvfrom(int fd, void *p, size_t len, int flags, __SOCKADDR_ARG from, so
 	return BUFFER(p, len, at, ADDRESS(address, from_len, to, to_len, NEXT(recvfrom)(fd, at, len, flags, to, to_len)));
 }
 
-/* The message with places of ours for all that the kernel fills in. */
-static ssize_t receive(int fd, struct msghdr *m, struct msghdr *to, int flags)
+/* Receives a message with loans for all that the kernel fills in. */
+static ssize_t receive_message(int fd, struct msghdr *m, struct msghdr *to, int flags)
 {
 	return RESULTS(m->msg_name, m->msg_namelen, name, RESULTS(m->msg_control, m->msg_controllen, control, ({
 			       to->msg_name = name;
@@ -307,7 +306,7 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	if (!track_mprotect_used())
 		return NEXT(recvmsg)(fd, m, flags);
 	to = *m;
-	r = receive(fd, m, &to, flags);
+	r = receive_message(fd, m, &to, flags);
 	if (r >= 0) {
 		m->msg_namelen = to.msg_namelen;
 		m->msg_controllen = to.msg_controllen;
@@ -316,7 +315,7 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	return r;
 }
 
-/* As the kernel does it: the time is looked at when a message has come. */
+/* Like the kernel, checks the timeout only after each message. */
 static int receive_several(int fd, struct mmsghdr *m, unsigned nr, int flags, const struct timespec *timeout)
 {
 	uint64_t end = timeout ? monotonic_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec :
@@ -342,9 +341,9 @@ int recvmmsg(int fd, struct mmsghdr *m, unsigned nr, int flags, struct timespec 
 	return receive_several(fd, m, nr, flags, timeout);
 }
 
-#undef fread_unlocked /* the C library's headers make something else of it */
+#undef fread_unlocked /* a macro in the C library's headers */
 
-/* --- streams: the C library reads large pieces straight to where they are to be --- */
+/* --- streams: the C library reads large pieces directly into the caller's buffer --- */
 
 typedef size_t stream_reader(void *p, size_t size, size_t nr, FILE *f);
 
@@ -368,7 +367,7 @@ static size_t read_stream(void *p, size_t size, size_t nr, FILE *f, stream_reade
 	return done / size;
 }
 
-static void let_go(FILE **f)
+static void funlockfilep(FILE **f)
 {
 	if (*f)
 		funlockfile(*f);
@@ -376,13 +375,13 @@ static void let_go(FILE **f)
 
 size_t fread(void *p, size_t size, size_t nr, FILE *f)
 {
-	_cleanup_(let_go) FILE *locked = f;
+	_cleanup_(funlockfilep) FILE *locked = f;
 
 	if (!track_mprotect_used()) {
 		locked = NULL;
 		return NEXT(fread)(p, size, nr, f);
 	}
-	flockfile(locked); /* several pieces are one */
+	flockfile(locked); /* one fread() may be several reads */
 	return read_stream(p, size, nr, f, NEXT(fread));
 }
 
@@ -391,7 +390,7 @@ size_t fread_unlocked(void *p, size_t size, size_t nr, FILE *f)
 	return read_stream(p, size, nr, f, NEXT(fread_unlocked));
 }
 
-/* A buffer that the C library reads into: it takes one of its own. */
+/* The C library reads into this buffer: it allocates its own instead if it may be closed. */
 int setvbuf(FILE *f, char *p, int mode, size_t len)
 {
 	return NEXT(setvbuf)(f, track_mprotect_may_close(p, len) ? NULL : p, mode, len);
@@ -407,7 +406,7 @@ void setbuf(FILE *f, char *p)
 	setbuffer(f, p, BUFSIZ);
 }
 
-/* --- the same for programs that were compiled with checks of lengths (-D_FORTIFY_SOURCE) --- */
+/* --- variants for programs compiled with -D_FORTIFY_SOURCE --- */
 
 ssize_t __read_chk(int fd, void *p, size_t len, size_t room);
 ssize_t __pread_chk(int fd, void *p, size_t len, off_t off, size_t room);
@@ -417,7 +416,7 @@ ssize_t __recvfrom_chk(int fd, void *p, size_t len, size_t room, int flags, __SO
 size_t __fread_chk(void *p, size_t room, size_t size, size_t nr, FILE *f);
 size_t __fread_unlocked_chk(void *p, size_t room, size_t size, size_t nr, FILE *f);
 
-/* Those of the C library end a program that has asked for more than there is room for. */
+/* The C library's functions abort the program if the buffer is too small. */
 ssize_t __read_chk(int fd, void *p, size_t len, size_t room)
 {
 	return len > room ? NEXT(__read_chk)(fd, p, len, room) : read(fd, p, len);

@@ -1,20 +1,22 @@
 /*
- * Functions that are put before those of the C library because the kernel writes to the program's memory for them: with
- * memory that is tracked by mprotect(2) it does not raise SIGSEGV then, but the call fails with EFAULT. Two ways, both
- * only where the memory may be closed:
+ * Interposed functions of the C library: those for which the kernel writes to the program's memory. If that memory is
+ * tracked by mprotect(2), such a call fails with EFAULT instead of raising SIGSEGV. There are two remedies, used only
+ * where the memory may be closed:
  *
- *   borrow   what is small, or comes in messages: the kernel writes to memory of ours, and we from there to the program's, which opens pages as any write
- *            does. So it does not matter when a checkpoint closes them, nothing is lost and nothing is done twice.
- *   open     what is large: pages are opened first. If another thread takes a checkpoint in between, they are closed again and the call may fail; then it
- *            is made once more. That is for calls that have done nothing when they fail: reading files, pipes and streams.
+ *   borrow   for small results, and messages: the kernel writes to a buffer of libckptfs, which is copied to the
+ *            program's memory; that opens pages as any write does. It does not matter when a checkpoint closes them:
+ *            nothing is lost and nothing is done twice.
+ *   open     for large results: pages are opened first. If another thread takes a checkpoint in between, they are
+ *            closed again and the call may fail; then it is repeated. This is for calls without effect if they fail: reading
+ *            files, pipes and streams.
  *
- * One file for each subject. Functions whose results the C library itself writes, from where the kernel has put them,
- * need none of this: statvfs(3), sigwait(3), tcgetattr(3), timer_create(2).
+ * There is one file for each subject. Functions whose results are copied by the C library from its own buffers need no
+ * remedy: statvfs(3), sigwait(3), tcgetattr(3), timer_create(2).
  *
- * They are called before anything has been initialised: by constructors, by the loader, by sanitizers that begin; and
- * in handlers of signals. So up to the look at a variable, which is all that they cost where no region is tracked that
- * way, they use nothing but static data; and all this is compiled without sanitizers, and with exceptions: a thread
- * that is cancelled in a call gives back what it has borrowed.
+ * The functions may be called before initialisation (by constructors, the loader and starting sanitizers) and in signal
+ * handlers. So up to the test of one variable, which is their whole cost where no region is tracked by mprotect(2),
+ * they use static data only. They are compiled without sanitizers, and with exceptions: a thread that is cancelled in a
+ * call returns its loans.
  */
 #pragma once
 
@@ -26,36 +28,34 @@
 #include <sys/types.h>
 
 #include "base/util.h"
-#include "client/ckptfs.h"
-#include "client/track.h"
+#include "client/lib/ckptfs.h"
+#include "client/lib/track.h"
 
-/* A function that another one is put before. All are looked for when the library begins: later may be in a handler of
- * signals. */
+/* An interposed function. All are resolved when the library is loaded: dlsym(3) is not async-signal-safe. */
 struct interposed {
 	const char *name;
-	void *next; /* NULL: not yet */
-} __attribute__((aligned(16))); /* its size: so all of them are an array, if with gaps */
-/* now, by somebody who comes before that. Ends the program if there is none */
-void *interposed_find(struct interposed *f);
+	void *next; /* the C library's function; NULL: not resolved */
+} __attribute__((aligned(16))); /* its size, so that the section is an array, possibly with gaps */
+/* Resolves a function that is called before that. Aborts if there is none. */
+void *interposed_resolve(struct interposed *f);
 
 #define NEXT(name_)                                                                     \
 	({                                                                              \
 		static struct interposed _f __attribute__((section("ckptfs_interposed"))) = { .name = #name_ }; \
 		void *_next = __atomic_load_n(&_f.next, __ATOMIC_RELAXED);              \
-		(__typeof__(&name_))(_next ? _next : interposed_find(&_f));             \
+		(__typeof__(&name_))(_next ? _next : interposed_resolve(&_f));          \
 	})
 
-/* A mask of signals as it may be set: who has SIGSEGV blocked and writes to a closed page would be ended by the
- * kernel. */
+/* Removes SIGSEGV from a signal mask: the kernel kills a thread that blocks it and writes to a closed page. */
 const sigset_t *interpose_mask(const sigset_t *set, sigset_t *room);
 
 /* --- open --- */
 
-/* which checkpoint there was last; settled: when the one that is just closing pages has done so */
+/* Identifies the last checkpoint. settled: waits for one that is closing pages. */
 uint64_t interpose_epoch(bool settled);
 
-/* `open` opens what `call` writes to. Pages that were open when it was made and are not any more have been closed by a
- * checkpoint in between: an EFAULT that comes without one is the program's. */
+/* `open` opens the pages that `call` writes to. The call is repeated if a checkpoint has closed them in between; an
+ * EFAULT without a checkpoint is the program's own. */
 #define OPENED(open, call)								\
 	({										\
 		uint64_t _epoch;							\
@@ -69,7 +69,7 @@ uint64_t interpose_epoch(bool settled);
 		_opened;								\
 	})
 
-/* The argument of a function that may have one more, behind `last`. */
+/* The optional argument of a function behind `last`. */
 #define TAKE_ARGUMENT(last)                     \
 	({                                      \
 		va_list _args;                  \
@@ -82,31 +82,28 @@ uint64_t interpose_epoch(bool settled);
 
 /* --- borrow --- */
 
-#define LOAN_SMALL 512u /* bytes: on the stack, which may be that of a handler */
-#define LOAN_MAX (256u << 10) /* larger than any message that there is */
+#define LOAN_SMALL 512u /* bytes on the stack, which may be that of a handler */
+#define LOAN_MAX (256u << 10) /* larger than any message */
 
 struct loan {
-	void *p, *lent; /* the program's; where the kernel writes: there as well, or our copy */
+	void *p, *lent; /* the program's memory; where the kernel writes: a buffer, or p itself */
 	size_t len;
-	size_t mapped; /* bytes of `lent`; 0: it is `small` or the program's */
+	size_t mapped; /* bytes of `lent`; 0: it is `small` or p */
 	char small[LOAN_SMALL] __attribute__((aligned(16)));
 };
 
-/* NULL is nothing to write to. keep: the kernel reads it, too. Without memory to lend it is the program's own,
- * opened. */
+/* keep: the kernel also reads it. Without memory for a buffer, `p` itself is opened and used. */
 void loan_take(struct loan *l, void *p, size_t len, bool keep);
-void loan_return(struct loan *l, size_t len); /* so much of it has been written. errno stays */
-void loan_end(struct loan *l); /* without anything */
+void loan_return(struct loan *l, size_t len); /* copies `len` bytes to the program and ends the loan; errno unchanged */
+void loan_end(struct loan *l);
 
 static inline bool is_lent(const struct loan *l)
 {
 	return l->lent != l->p;
 }
 
-/* Names of variables are made from `at`, so that one can stand in another.
- *
- * One result, or several of `bytes` together, that the kernel may have written whatever comes of the call. In `call`,
- * `at` stands for `p`. */
+/* For one result, or several of `bytes` together, that the kernel may have written even if the call fails. In `call`,
+ * `at` stands for `p`. Names of variables are derived from `at`, so that these macros can be nested. */
 #define RESULTS(p, bytes, at, call)							\
 	({										\
 		_cleanup_(loan_end) struct loan _loan_##at;				\
@@ -125,7 +122,7 @@ static inline bool is_lent(const struct loan *l)
 	})
 #define RESULT(p, at, call) RESULTS(p, sizeof(*(p)), at, call)
 
-/* What is read: as many bytes as `call` returns. Large ones are opened. */
+/* For a buffer of which the kernel writes as many bytes as `call` returns. Large ones are opened. */
 #define BUFFER(p, bytes, at, call)							\
 	({										\
 		_cleanup_(loan_end) struct loan _loan_##at;				\
@@ -145,6 +142,6 @@ static inline bool is_lent(const struct loan *l)
 		_r_##at;								\
 	})
 
-/* The same for an address of a socket, whose room `len` tells, and what has become of it. */
+/* For a socket address with its size in and out in `len`. */
 #define ADDRESS(address, len, at, at_len, call)						\
 	RESULTS(address, (address) && (len) ? *(len) : 0, at, RESULT(len, at_len, call))

@@ -1,5 +1,5 @@
-/* Of interpose.h: descriptors and sockets, what they are asked, and waiting for them. */
-#include "client/interpose.h"
+/* Interposed functions (interpose.h): descriptors, sockets, their options, and polling. */
+#include "client/interpose/interpose.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -14,9 +14,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "client/own_fd.h"
+#include "client/lib/own_fd.h"
 
-/* --- descriptors: what the program has not opened is not there for it --- */
+/* --- descriptors of libckptfs are invisible to the program --- */
 
 int close(int fd)
 {
@@ -27,7 +27,7 @@ int close(int fd)
 	return NEXT(close)(fd);
 }
 
-/* Straight to the kernel: closefrom(3) is not in every C library. */
+/* A bare system call: not every C library has close_range(). */
 int close_range(unsigned first, unsigned last, int flags)
 {
 	while (first <= last) {
@@ -117,18 +117,18 @@ int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	return ADDRESS(value, len, at, at_len, NEXT(getsockopt)(fd, level, name, at, at_len));
 }
 
-/* It tells how much of each has been sent; of so many at most. */
+/* The kernel writes back how much of each message was sent, for at most UIO_MAXIOV messages. */
 int sendmmsg(int fd, struct mmsghdr *m, unsigned nr, int flags)
 {
 	return RESULTS(m, MIN((size_t)nr, (size_t)UIO_MAXIOV) * sizeof(*m), at, NEXT(sendmmsg)(fd, at, nr, flags));
 }
 
-/* --- what `p` is, and how long, depends: as much is opened as it can be --- */
+/* --- the type and length of `p` vary: the longest possible range is opened --- */
 
 int ioctl(int fd, unsigned long request, ...)
 {
 	void *p = TAKE_ARGUMENT(request);
-	size_t len = MAX((size_t)_IOC_SIZE(request), (size_t)256); /* older numbers do not tell */
+	size_t len = MAX((size_t)_IOC_SIZE(request), (size_t)256); /* older requests do not encode it */
 
 	return OPENED(ckptfs_touch(p, len), NEXT(ioctl)(fd, request, p));
 }
@@ -162,7 +162,7 @@ int ppoll(struct pollfd *fds, nfds_t nr, const struct timespec *timeout, const s
 	return RESULTS(fds, nr * sizeof(*fds), at, NEXT(ppoll)(at, nr, timeout, mask));
 }
 
-/* The kernel looks at as many words as `nr` descriptors take, which programs may have more of than fd_set. */
+/* The kernel accesses as many words as `nr` descriptors need, which may be more than fd_set has. */
 static size_t set_bytes(int nr)
 {
 	return nr > 0 ? ((size_t)nr + 63) / 64 * 8 : 0;
@@ -211,7 +211,7 @@ int epoll_pwait2(int fd, struct epoll_event *events, int nr, const struct timesp
 	return RESULTS(events, event_bytes(nr), at, NEXT(epoll_pwait2)(fd, at, nr, timeout, mask));
 }
 
-/* --- the same for programs that were compiled with checks of lengths (-D_FORTIFY_SOURCE) --- */
+/* --- variants for programs compiled with -D_FORTIFY_SOURCE --- */
 
 int __poll_chk(struct pollfd *fds, nfds_t nr, int timeout, size_t room);
 int __ppoll_chk(struct pollfd *fds, nfds_t nr, const struct timespec *timeout, const sigset_t *mask, size_t room);

@@ -1,5 +1,5 @@
-/* Of interpose.h: what is asked of files and their names. */
-#include "client/interpose.h"
+/* Interposed functions (interpose.h): files and their names. */
+#include "client/interpose/interpose.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -77,7 +77,7 @@ int fstatfs64(int fd, struct statfs64 *st)
 	return RESULT(st, at, NEXT(fstatfs64)(fd, at));
 }
 
-/* What programs call that were linked before 2021. */
+/* Called by programs that were linked before 2021. */
 int __xstat(int version, const char *path, struct stat *st);
 int __lxstat(int version, const char *path, struct stat *st);
 int __fxstat(int version, int fd, struct stat *st);
@@ -204,7 +204,7 @@ int name_to_handle_at(int dir, const char *path, struct file_handle *handle, int
 		       RESULT(mount, mount_at, NEXT(name_to_handle_at)(dir, path, at, mount_at, flags)));
 }
 
-/* --- offsets that go on --- */
+/* --- offsets that the kernel advances --- */
 
 ssize_t sendfile(int to, int from, off_t *off, size_t len)
 {
@@ -227,7 +227,7 @@ ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, si
 		      RESULT(to_off, to_at, NEXT(copy_file_range)(from, from_at, to, to_at, len, flags)));
 }
 
-/* --- the same for programs that were compiled with checks of lengths (-D_FORTIFY_SOURCE) --- */
+/* --- variants for programs compiled with -D_FORTIFY_SOURCE --- */
 
 ssize_t __readlink_chk(const char *path, char *p, size_t len, size_t room);
 ssize_t __readlinkat_chk(int dir, const char *path, char *p, size_t len, size_t room);

@@ -1,5 +1,5 @@
-/* Of interpose.h: processes and the machine, their times, and what System V has for several of them. */
-#include "client/interpose.h"
+/* Interposed functions (interpose.h): processes, the machine, time, and System V IPC. */
+#include "client/interpose/interpose.h"
 
 #include <grp.h>
 #include <linux/capability.h>
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 
 /* --- processes --- */
 
@@ -170,7 +170,7 @@ int mq_setattr(mqd_t queue, const struct mq_attr *attr, struct mq_attr *old)
 	return RESULT(old, at, NEXT(mq_setattr)(queue, attr, at));
 }
 
-/* --- what `p` is, and how long, depends: as much is opened as it can be --- */
+/* --- the type and length of `p` vary: the longest possible range is opened --- */
 
 int prctl(int option, ...)
 {
@@ -188,7 +188,7 @@ int semctl(int id, int number, int command, ...)
 {
 	void *p = TAKE_ARGUMENT(command);
 
-	/* of all of the set */
+	/* for the largest set of semaphores */
 	return OPENED(ckptfs_touch(p, UINT16_MAX * sizeof(short)), NEXT(semctl)(id, number, command, p));
 }
 
@@ -207,7 +207,7 @@ int mincore(void *p, size_t len, unsigned char *state)
 	return OPENED(ckptfs_touch(state, len / client.page_size + 1), NEXT(mincore)(p, len, state));
 }
 
-/* --- time: without the kernel, as a rule, but not on every machine, nor for every clock --- */
+/* --- time: usually without a system call, but not on every machine and for every clock --- */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -284,7 +284,7 @@ int clock_adjtime(clockid_t clock, struct timex *t)
 	return RESULT(t, at, NEXT(clock_adjtime)(clock, at));
 }
 
-/* --- the same for programs that were compiled with checks of lengths (-D_FORTIFY_SOURCE) --- */
+/* --- variants for programs compiled with -D_FORTIFY_SOURCE --- */
 
 int __getgroups_chk(int nr, gid_t *groups, size_t room);
 

@@ -1,9 +1,9 @@
 /*
- * Of interpose.h: signals. Whoever blocks SIGSEGV and writes to a closed page would be ended by the kernel, so nobody
- * can while memory is tracked by mprotect(2); and a handler of it that the program sets is called for faults that are
- * its own (track_mprotect.c).
+ * Interposed functions (interpose.h): signals. The kernel kills a thread that blocks SIGSEGV and writes to a closed
+ * page, so SIGSEGV cannot be blocked while memory is tracked by mprotect(2). The program's own handler of it is called
+ * for the program's own faults only (track_mprotect.c).
  */
-#include "client/interpose.h"
+#include "client/interpose/interpose.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* which programs call all the same */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* programs call them nevertheless */
 
-/* Which headers show to some programs alone. */
+/* Declared by headers only with some feature macros. */
 sighandler_t bsd_signal(int number, sighandler_t handler);
 int __sigpause(int signal_or_mask, int is_signal);
 
@@ -34,8 +34,9 @@ int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 	return NEXT(sigaction)(number, action ? &open : NULL, old);
 }
 
-/* Sets a handler of SIGSEGV that was not given to sigaction(2). false: somebody else's is to be set. */
-static bool set_faults_handler(int number, sighandler_t handler, int flags, sighandler_t *ret)
+/* Sets the program's handler of SIGSEGV, for functions other than sigaction(2). false: it is another signal, or ours is
+ * not installed. */
+static bool set_segv_handler(int number, sighandler_t handler, int flags, sighandler_t *ret)
 {
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags }, old;
 
@@ -49,7 +50,7 @@ sighandler_t signal(int number, sighandler_t handler)
 {
 	sighandler_t old;
 
-	return set_faults_handler(number, handler, SA_RESTART, &old) ? old : NEXT(signal)(number, handler);
+	return set_segv_handler(number, handler, SA_RESTART, &old) ? old : NEXT(signal)(number, handler);
 }
 
 sighandler_t ssignal(int number, sighandler_t handler)
@@ -62,12 +63,12 @@ sighandler_t bsd_signal(int number, sighandler_t handler)
 	return signal(number, handler);
 }
 
-/* What signal() is in programs that are compiled for System V or X/Open alone. */
+/* The signal() of programs compiled for System V or X/Open only. */
 sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
 	sighandler_t old;
 
-	return set_faults_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER), &old) ?
+	return set_segv_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER), &old) ?
 		       old :
 		       NEXT(__sysv_signal)(number, handler);
 }
@@ -84,14 +85,14 @@ sighandler_t sigset(int number, sighandler_t handler)
 
 	if (handler == SIG_HOLD && number == SIGSEGV && track_mprotect_action(NULL, &old))
 		return old.sa_flags & SA_SIGINFO ? SIG_DFL : old.sa_handler; /* as it is: it cannot be blocked */
-	return set_faults_handler(number, handler, 0, &was) ? was : NEXT(sigset)(number, handler);
+	return set_segv_handler(number, handler, 0, &was) ? was : NEXT(sigset)(number, handler);
 }
 
 int sigignore(int number)
 {
 	sighandler_t old;
 
-	return set_faults_handler(number, SIG_IGN, 0, &old) ? 0 : NEXT(sigignore)(number);
+	return set_segv_handler(number, SIG_IGN, 0, &old) ? 0 : NEXT(sigignore)(number);
 }
 
 /* --- masks --- */
@@ -154,7 +155,7 @@ int __sigpause(int signal_or_mask, int is_signal)
 	return NEXT(__sigpause)(is_signal ? signal_or_mask : interpose_int_mask(signal_or_mask), is_signal);
 }
 
-/* To the headers that name is X/Open's, which takes a signal. */
+/* The headers declare X/Open's sigpause(), which takes a signal. */
 int sigpause_with_mask(int mask) __asm__("sigpause");
 int sigpause_with_mask(int mask)
 {
@@ -168,9 +169,8 @@ int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 	return NEXT(pthread_attr_setsigmask_np)(attr, interpose_mask(set, &room));
 }
 
-/* The context is the program's own, and what it sets is what it will find. Nothing is put before swapcontext(3): a
- * context that it saves, and that is gone to twice, would find the second time that whatever stood between has
- * returned. */
+/* Changes the mask in the program's own context. swapcontext(3) cannot be interposed: when the context that it saves is
+ * resumed a second time, the stack frame of the interposed function has already returned. */
 int setcontext(const ucontext_t *context)
 {
 	if (track_mprotect_installed && sigismember(&context->uc_sigmask, SIGSEGV))
@@ -195,13 +195,12 @@ int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 	return RESULT(info, at, NEXT(sigwaitinfo)(set, at));
 }
 
-/* A stack for handlers, ours among them: the kernel could not write to it when it is closed. */
+/* The kernel cannot write a signal frame to a stack on closed pages. */
 int sigaltstack(const stack_t *stack, stack_t *old)
 {
 	if (stack && !(stack->ss_flags & SS_DISABLE) && track_mprotect_may_close(stack->ss_sp, stack->ss_size) &&
 	    track_mprotect_has(stack->ss_sp, stack->ss_size)) {
-		log_error("checkpoints: a stack for handlers at %p is in a region, which is tracked by mprotect(2)",
-			  stack->ss_sp);
+		log_error("checkpoints: signal stack at %p is in a region that is tracked by mprotect(2)", stack->ss_sp);
 		errno = EINVAL;
 		return -1;
 	}

@@ -1,17 +1,16 @@
 /*
- * The moment of a checkpoint: Algorithm 1 of the paper.
+ * Taking a checkpoint: Algorithm 1 of the paper.
  *
  *   1. wait for the last one
- *   2. copy what is not whole pages, and make the table of regions, as they are now
- *   3. close all pages                          from here on a write to a page is noticed
- *   4. those that are dirty are scheduled, and given to the writer
+ *   2. copy the bytes outside whole pages, and encode the table of regions
+ *   3. close all pages                          from here on writes are detected
+ *   4. schedule the dirty pages and pass them to the writer
  *
- * During 3 client.lock is held, without which nobody opens a page: a thread that writes to one that is closed already
- * waits until all are. So with userfaultfd, but for its asynchronous kind, the checkpoint is the memory of one moment,
- * the end of 3, whatever other threads do.
+ * client.lock is held during 3. Opening a page requires it: a thread that writes to a closed page waits until all pages
+ * are closed. So with userfaultfd, except its asynchronous variant, the checkpoint is a snapshot of the memory at the
+ * end of 3, whatever other threads do.
  *
- * Nothing has changed if one of them fails: pages that were closed and are said to be open are opened by the next write
- * to them.
+ * If a step fails, nothing has changed: pages that were closed but are recorded as open are opened by the next write.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,10 +19,10 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "client/ckptfs.h"
-#include "client/client.h"
-#include "client/image.h"
-#include "client/track.h"
+#include "client/lib/ckptfs.h"
+#include "client/lib/client.h"
+#include "client/lib/image.h"
+#include "client/lib/track.h"
 
 static void add_extra(struct buf *extras, struct buf *bytes, uint64_t off, const void *p, size_t len)
 {
@@ -36,7 +35,7 @@ static void add_extra(struct buf *extras, struct buf *bytes, uint64_t off, const
 	buf_add(extras, &extra, sizeof(extra));
 }
 
-/* What is before and behind the pages of a region. */
+/* Adds the bytes before and behind the whole pages of a region. */
 static void add_edges(struct job *job, const struct region *r)
 {
 	size_t tracked = (size_t)r->nr_pages * client.page_size,
@@ -48,8 +47,9 @@ static void add_edges(struct job *job, const struct region *r)
 			  r->len - front - tracked);
 }
 
-/* What regions there are, what is not whole pages of them, and where the last file has something else. */
-static int describe(struct job *job, uint32_t last, uint64_t last_end) REQUIRES(client.call)
+/* Fills the job with the table of regions, their bytes outside whole pages, and the ranges that must be zeroed in the
+ * clone of the last file. */
+static int job_add_regions(struct job *job, uint32_t last, uint64_t last_end) REQUIRES(client.call)
 {
 	uint64_t end = client.page_size;
 
@@ -83,7 +83,8 @@ static int describe(struct job *job, uint32_t last, uint64_t last_end) REQUIRES(
 	};
 	if (buf_error(&job->table) < 0 || buf_error(&job->extras) < 0 || buf_error(&job->extra_bytes) < 0 ||
 	    buf_error(&job->holes) < 0)
-		return log_errno(-ENOMEM, "checkpoint: table of %" PRIu32 " regions", client.nr_regions);
+		return log_errno(-ENOMEM, "checkpoint: cannot encode the table of %" PRIu32 " regions",
+				 client.nr_regions);
 	return 0;
 }
 
@@ -104,7 +105,7 @@ static void count_epoch(struct ckptfs_stats *stats) REQUIRES(client.lock)
 	stats->wait_ns = client.wait_ns;
 }
 
-/* So that every write is noticed. */
+/* Closes all pages, so that every write is detected. */
 static int close_all(void) REQUIRES(client.lock)
 {
 	for (uint32_t i = 0; i < client.nr_regions; i++) {
@@ -117,7 +118,7 @@ static int close_all(void) REQUIRES(client.lock)
 	return 0;
 }
 
-/* Nothing of it is in a file that the next one could be made from. */
+/* For a checkpoint without a parent. */
 static void make_all_dirty(void) REQUIRES(client.lock)
 {
 	for (uint32_t i = 0; i < client.nr_regions; i++) {
@@ -128,7 +129,8 @@ static void make_all_dirty(void) REQUIRES(client.lock)
 	}
 }
 
-static int begin_epoch(struct ckptfs_stats *last, bool complete) REQUIRES(client.call)
+/* Closes and schedules pages; `last`: receives the statistics of the epoch that ends; `all`: schedules all pages. */
+static int start_epoch(struct ckptfs_stats *last, bool all) REQUIRES(client.call)
 {
 	sigset_t before;
 	int r;
@@ -140,33 +142,22 @@ static int begin_epoch(struct ckptfs_stats *last, bool complete) REQUIRES(client
 	if (r == 0) {
 		if (last)
 			count_epoch(last);
-		if (complete)
+		if (all)
 			make_all_dirty();
 		pages_begin(&client.pages, orders[client.options.mode]);
 		client.wait_ns = 0;
 		atomic_store(&client.epoch_ns, monotonic_ns());
 	}
 	siglock_leave(&client.lock, &before);
-	return r < 0 ? log_errno(r, "checkpoint: memory cannot be protected") : 0;
+	return r < 0 ? log_errno(r, "checkpoint: cannot write-protect memory") : 0;
 }
 
-/* Signals are blocked. */
-static void give(struct job *job) REQUIRES(client.call)
-{
-	mutex_lock(&client.job_lock);
-	client.stats[job->number % CKPTFS_STATS_KEPT].begin_ns = monotonic_ns() - job->asked_ns;
-	client.job = *job;
-	client.error = 0;
-	cond_broadcast(&client.job_changed);
-	mutex_unlock(&client.job_lock);
-}
-
-/* Signals are blocked: a handler that waits for a page waits for a writer that has its job. */
-static int begin_and_give(struct job *job) REQUIRES(client.call)
+/* Signals must be blocked: a handler that waits for a scheduled page depends on the writer having the job. */
+static int start_job(struct job *job) REQUIRES(client.call)
 {
 	struct ckptfs_stats *stats = &client.stats[client.number % CKPTFS_STATS_KEPT];
-	bool complete = client.last == 0 && client.last_lost;
-	int r = begin_epoch(stats->number == client.number ? stats : NULL, complete);
+	bool all = client.last == 0 && client.last_lost;
+	int r = start_epoch(stats->number == client.number ? stats : NULL, all);
 
 	if (r < 0)
 		return r;
@@ -175,58 +166,52 @@ static int begin_and_give(struct job *job) REQUIRES(client.call)
 	job->header.number = job->number;
 	stats = &client.stats[job->number % CKPTFS_STATS_KEPT];
 	*stats = (struct ckptfs_stats){ .size = sizeof(*stats), .number = job->number, .pages = client.pages.nr_queue };
-	give(job);
+	mutex_lock(&client.job_lock);
+	stats->begin_ns = monotonic_ns() - job->asked_ns;
+	client.job = *job;
+	client.error = 0;
+	cond_broadcast(&client.job_changed);
+	mutex_unlock(&client.job_lock);
 	return 0;
 }
 
-/* With no job under way. */
-static int begin(struct job *job) REQUIRES(client.call)
+/* Takes a checkpoint while none is in progress. The caller clears the job on error. */
+static int prepare_and_start_job(struct job *job) REQUIRES(client.call)
 {
 	sigset_t before;
 	int r;
 
 	if (client.number == UINT32_MAX)
-		return log_errno(-EOVERFLOW, "checkpoint: there is no higher number than %" PRIu32, client.number);
-	r = client_world ? client_world->gather() : 0;
+		return log_errno(-EOVERFLOW, "checkpoint: number %" PRIu32 " is the highest possible", client.number);
+	r = client_capture ? client_capture->gather() : 0;
 	if (r == 0)
 		r = region_size_copies();
 	if (r == 0)
-		r = describe(job, client.last, client.last_end);
+		r = job_add_regions(job, client.last, client.last_end);
 	if (r != 0)
 		return r;
 	signals_block(&before);
-	r = begin_and_give(job);
+	r = start_job(job);
 	signals_restore(&before);
 	return r;
 }
 
-/* The error that nobody has been told of, if there is one. */
-static int tell(void)
+/* Returns the error of the last checkpoint, once. */
+static int report_error(void)
 {
 	sigset_t before;
 	int r;
 
 	client_job_lock(&before);
-	r = client.told ? 0 : client.error;
-	client.told = true;
+	r = client.error_reported ? 0 : client.error;
+	client.error_reported = true;
 	client_job_unlock(&before);
 	return r;
 }
 
-/* With nothing under way. */
-static int take(void) REQUIRES(client.call)
-{
-	struct job job = { .asked_ns = monotonic_ns() };
-	int r = begin(&job);
-
-	if (r != 0)
-		client_job_clear(&job);
-	return r;
-}
-
-/* Where memory is captured: waits for the last one without holding anything, so that neither who maps some, or takes it
- * away, has to wait for that, too, nor a handler of signals. 0: nothing was under way. */
-static int wait_aside(void)
+/* Where memory is captured: waits for the last checkpoint without holding a lock, so that threads and signal handlers
+ * that map or unmap memory do not wait for it, too. 0: none was in progress. */
+static int wait_unlocked(void)
 {
 	uint32_t nr_ended = atomic_load(&client.nr_ended);
 	bool busy;
@@ -241,34 +226,39 @@ static int wait_aside(void)
 	return busy;
 }
 
-/* 1: not now. */
+/* 1: try again. */
 static int try_checkpoint(void)
 {
-	const struct client_world *world = client_world;
+	const struct capture_hooks *hooks = client_capture;
 	int r;
 
-	while (world && (r = wait_aside()) != 0)
+	while (hooks && (r = wait_unlocked()) != 0)
 		if (r < 0)
 			return r;
-	if (world)
-		world->enter();
+	if (hooks)
+		hooks->enter();
 	if (!client_enter(&r)) {
-		if (world)
-			world->leave();
+		if (hooks)
+			hooks->leave();
 		return r;
 	}
 	writer_wait();
-	client_forget_regions();
-	r = tell();
-	if (r == 0)
-		r = take();
+	client_free_gone_regions();
+	r = report_error();
+	if (r == 0) {
+		struct job job = { .asked_ns = monotonic_ns() };
+
+		r = prepare_and_start_job(&job);
+		if (r != 0)
+			client_job_clear(&job);
+	}
 	if (r == 0 && client.options.mode == CKPTFS_MODE_SYNC) {
 		writer_wait();
-		r = tell();
+		r = report_error();
 	}
 	client_leave();
-	if (world)
-		world->leave();
+	if (hooks)
+		hooks->leave();
 	return r;
 }
 
@@ -284,17 +274,17 @@ int ckptfs_checkpoint(void)
 
 int ckptfs_wait(void)
 {
-	int r = client_world ? wait_aside() : 0;
+	int r = client_capture ? wait_unlocked() : 0;
 
 	if (r < 0 || !client_enter(&r))
 		return r;
 	writer_wait();
-	r = tell();
+	r = report_error();
 	client_leave();
 	return r;
 }
 
-/* What the program gives us to fill may be protected itself: it is written to with no lock held but `call`. */
+/* *ret may be in protected memory: it is written with no lock held but `call`. */
 int ckptfs_status(struct ckptfs_status *ret)
 {
 	struct ckptfs_status status = { .size = sizeof(status) };

@@ -1,5 +1,5 @@
-/* What programs call: beginning and end, and regions. checkpoint.c and restart.c have the rest. */
-#include "client/ckptfs.h"
+/* Public functions: initialisation, regions and the end. The others are in checkpoint.c and restart.c. */
+#include "client/lib/ckptfs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,16 +12,16 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "client/client.h"
-#include "client/image.h"
-#include "client/mapping.h"
-#include "client/options.h"
-#include "client/track.h"
+#include "client/lib/client.h"
+#include "client/lib/image.h"
+#include "client/lib/mapping.h"
+#include "client/lib/client_options.h"
+#include "client/lib/track.h"
 
 #define COW_PERCENT 5u /* of the protected memory: what the paper found to be enough */
 
 struct client client = { .call = MUTEX_INIT, .job_lock = MUTEX_INIT };
-const struct client_world *client_world;
+const struct capture_hooks *client_capture;
 
 uint32_t client_epoch_us(uint64_t now_ns)
 {
@@ -39,8 +39,8 @@ void client_job_clear(struct job *job)
 	*job = (struct job){ 0 };
 }
 
-/* Everything but `call`, and who waits for jobs looks again. */
-static void reset(void)
+/* Clears everything but `call`, and wakes the threads that wait for jobs. */
+static void client_reset(void)
 {
 	uint32_t nr_ended = atomic_load(&client.nr_ended);
 
@@ -50,27 +50,27 @@ static void reset(void)
 	futex_wake_all(&client.nr_ended);
 }
 
-/* In a child of fork(2) everything is the parent's, who goes on with it: it is let go of as it is. */
+/* In a child of fork(2) all state belongs to the parent, which continues to use it: forget it without releasing it. */
 static void forget_parent(void)
 {
 	if (!client_is_child())
 		return;
 	for (uint32_t i = 0; i < client.nr_regions; i++)
-		if (client.by_address[i]->track == &track_mprotect) /* other ways are not inherited */
+		if (client.by_address[i]->track == &track_mprotect) /* a userfaultfd is not inherited */
 			client_open_region(client.by_address[i]);
 	track_forget_parent();
-	mutex_init(&client.call); /* whoever may have held it is not here */
-	reset();
+	mutex_init(&client.call); /* a thread of the parent may hold it */
+	client_reset();
 }
 
-static void call_begins(void) ACQUIRE(client.call) NO_THREAD_SAFETY_ANALYSIS
+static void call_lock(void) ACQUIRE(client.call) NO_THREAD_SAFETY_ANALYSIS
 {
 	sigset_t before;
 
-	if (client_world)
+	if (client_capture)
 		signals_block(&before);
 	mutex_lock(&client.call);
-	if (client_world)
+	if (client_capture)
 		client.call_signals = before;
 }
 
@@ -79,18 +79,18 @@ void client_leave(void) NO_THREAD_SAFETY_ANALYSIS
 	sigset_t before = client.call_signals;
 
 	mutex_unlock(&client.call);
-	if (client_world)
+	if (client_capture)
 		signals_restore(&before);
 }
 
 bool client_enter(int *ret)
 {
 	forget_parent();
-	if (mutex_held(&client.call)) { /* a handler of signals would wait for what it interrupts */
+	if (mutex_held(&client.call)) { /* in a signal handler that has interrupted its holder */
 		*ret = -EDEADLK;
 		return false;
 	}
-	call_begins();
+	call_lock();
 	if (client_alive())
 		return true;
 	client_leave();
@@ -100,15 +100,15 @@ bool client_enter(int *ret)
 
 /* --- beginning and end --- */
 
-/* A page of zeros in a child. */
-static int make_alive(void)
+/* Maps client.alive, which the kernel zeroes in children. */
+static int map_alive_page(void)
 {
 	void *p = mmap(NULL, client.page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return -ENOMEM;
 	if (madvise(p, client.page_size, MADV_WIPEONFORK) < 0) {
-		int r = log_errno(-errno, "checkpoints: children could not be told from their parent");
+		int r = log_errno(-errno, "checkpoints: cannot detect fork(2): madvise(MADV_WIPEONFORK)");
 
 		munmap(p, client.page_size);
 		return r;
@@ -118,7 +118,7 @@ static int make_alive(void)
 	return 0;
 }
 
-static void release(void) REQUIRES(client.call)
+static void client_release(void) REQUIRES(client.call)
 {
 	_Atomic(uint32_t) *alive;
 
@@ -129,7 +129,7 @@ static void release(void) REQUIRES(client.call)
 		if (!r->gone)
 			client_drop_region(r);
 		else
-			client_forget_regions();
+			client_free_gone_regions();
 	}
 	track_stop();
 	image_dir_close(client.dir);
@@ -144,13 +144,13 @@ static void release(void) REQUIRES(client.call)
 		munmap((void *)alive, client.page_size);
 }
 
-static int start(const char *dir, const struct ckptfs_options *options)
+static int client_start(const char *dir, const struct ckptfs_options *options)
 {
 	int r;
 
 	client.page_size = (uint32_t)sysconf(_SC_PAGESIZE);
 	cond_init(&client.job_changed);
-	client.told = true;
+	client.error_reported = true;
 	r = options_fill(options, &client.options, &client.cow_percent);
 	if (r == 0 && client.options.cow_bytes == 0)
 		client.cow_percent = client.cow_percent > 0 ? client.cow_percent : COW_PERCENT;
@@ -159,9 +159,9 @@ static int start(const char *dir, const struct ckptfs_options *options)
 	if (r == 0)
 		r = image_dir_highest(client.dir, &client.number);
 	if (r == 0)
-		r = make_alive();
+		r = map_alive_page();
 	if (r == 0)
-		r = track_start(); /* whose thread looks whether we are */
+		r = track_start(); /* its thread reads client.alive */
 	return r < 0 ? r : writer_start();
 }
 
@@ -170,16 +170,16 @@ int ckptfs_init(const char *dir, const struct ckptfs_options *options)
 	int r;
 
 	if (!dir)
-		return log_errno(-EINVAL, "checkpoints: no directory is given");
+		return log_errno(-EINVAL, "checkpoints: no directory given");
 	forget_parent();
-	call_begins();
+	call_lock();
 	if (client.alive) {
-		r = log_errno(-EBUSY, "checkpoints %s: they go to %s", dir, image_dir_path(client.dir));
+		r = log_errno(-EBUSY, "checkpoints %s: already initialised for %s", dir, image_dir_path(client.dir));
 	} else {
-		r = start(dir, options);
+		r = client_start(dir, options);
 		if (r < 0) {
-			release();
-			reset();
+			client_release();
+			client_reset();
 		}
 	}
 	client_leave();
@@ -194,9 +194,9 @@ int ckptfs_finish(void)
 		return r;
 	atomic_store(&client.hurry, true);
 	writer_wait();
-	r = client.told ? 0 : client.error;
-	release();
-	reset();
+	r = client.error_reported ? 0 : client.error;
+	client_release();
+	client_reset();
 	client_leave();
 	return r;
 }
@@ -208,12 +208,12 @@ static int check_name(const char *name)
 	size_t len = name ? strnlen(name, IMAGE_NAME_MAX + 1) : 0;
 
 	if (len == 0 || len > IMAGE_NAME_MAX)
-		return log_errno(-EINVAL, "region: no name of 1 to %u bytes", IMAGE_NAME_MAX);
+		return log_errno(-EINVAL, "region: the name must have 1 to %u bytes", IMAGE_NAME_MAX);
 	return 0;
 }
 
-/* All pages of it are closed and clean, or open and dirty. */
-static void set_pages(struct region *r, bool clean) REQUIRES(client.call)
+/* Makes all its pages closed and clean, or open and dirty. */
+static void region_init_pages(struct region *r, bool clean) REQUIRES(client.call)
 {
 	sigset_t before;
 
@@ -225,7 +225,7 @@ static void set_pages(struct region *r, bool clean) REQUIRES(client.call)
 	siglock_leave(&client.lock, &before);
 }
 
-static bool has_gone(void) REQUIRES(client.call)
+static bool any_region_gone(void) REQUIRES(client.call)
 {
 	for (uint32_t i = 0; i < client.nr_regions; i++)
 		if (client.by_slot[i]->gone)
@@ -241,11 +241,11 @@ int client_add_region(const char *name, void *p, size_t len, enum client_region_
 
 	if (!r)
 		return -ENOMEM;
-	if (has_gone()) { /* whose addresses it may have */
+	if (any_region_gone()) { /* it may have had the same addresses */
 		writer_wait();
-		client_forget_regions();
+		client_free_gone_regions();
 	}
-	strcpy(r->name, name); /* as long as check_name() and image_format.c say */
+	strcpy(r->name, name); /* check_name() and image_format.c limit its length */
 	r->p = p;
 	r->len = len;
 	r->ours = kind != REGION_PROGRAMS && kind != REGION_CAPTURED;
@@ -259,13 +259,13 @@ int client_add_region(const char *name, void *p, size_t len, enum client_region_
 	r->since = slot != 0 && r->slot == slot ? 0 : client.number + 1;
 	error = track_attach(r);
 	if (error < 0) {
-		writer_wait(); /* so long pages stay as they are */
+		writer_wait(); /* page numbers must not change before */
 		region_remove(r);
 		free(r);
 		return error;
 	}
 	if (kind != REGION_RESTORED)
-		set_pages(r, kind == REGION_ZEROED);
+		region_init_pages(r, kind == REGION_ZEROED);
 	*ret = r;
 	return 0;
 }
@@ -276,18 +276,18 @@ void client_open_region(struct region *r)
 		r->track->open(r->start, (size_t)r->nr_pages * client.page_size);
 }
 
-void client_pages_restored(struct region *r, bool as_the_file)
+void client_pages_restored(struct region *r, bool clean)
 {
 	sigset_t before;
 
 	siglock_enter(&client.lock, &before);
 	pages_forget(&client.pages, r->first, r->nr_pages);
 	siglock_leave(&client.lock, &before);
-	set_pages(r, as_the_file);
+	region_init_pages(r, clean);
 }
 
-/* As if the program wrote to all of it: what has yet to be written is copied, or goes first. */
-static void touch_all(const struct region *r)
+/* Acts as if the program wrote to all of it: pages that are still to be written are copied, or written first. */
+static void region_touch_all(const struct region *r)
 {
 	uintptr_t start = (uintptr_t)r->start;
 	sigset_t before;
@@ -305,7 +305,7 @@ void client_drop_region(struct region *r)
 	sigset_t before;
 
 	if (busy)
-		touch_all(r);
+		region_touch_all(r);
 	r->track->detach(r);
 	siglock_enter(&client.lock, &before);
 	r->gone = true;
@@ -314,10 +314,10 @@ void client_drop_region(struct region *r)
 	if (r->ours)
 		munmap(r->p, round_up(r->len, client.page_size));
 	if (!busy)
-		client_forget_regions();
+		client_free_gone_regions();
 }
 
-void client_forget_regions(void)
+void client_free_gone_regions(void)
 {
 	for (uint32_t i = client.nr_regions; i-- > 0;) {
 		struct region *r = client.by_slot[i];
@@ -344,9 +344,9 @@ static int allocate(const char *name, size_t len, void **ret) REQUIRES(client.ca
 	if (len == 0 || len > SIZE_MAX / 2)
 		return log_errno(-EINVAL, "region %s: %zu bytes", name, len);
 	if (r && (r->claimed || !r->ours))
-		return log_errno(-EEXIST, "region %s", name);
+		return log_errno(-EEXIST, "region %s: name in use", name);
 	if (r && r->len != len)
-		return log_errno(-ERANGE, "region %s: %zu bytes were restored, %zu are asked for", name, r->len, len);
+		return log_errno(-ERANGE, "region %s: %zu bytes restored, %zu requested", name, r->len, len);
 	if (r) {
 		r->claimed = true;
 		*ret = r->p;
@@ -390,7 +390,7 @@ static int reallocate(struct region *old, size_t len, void **ret) REQUIRES(clien
 		return log_errno(-ENOMEM, "region %s: %zu bytes", old->name, len);
 	memcpy(p, old->p, MIN(len, old->len));
 	writer_wait();
-	/* Both are there for a moment: the name is looked for under `call` alone. */
+	/* Two regions have the name until client_drop_region(); lookups by name need `call`, which is held. */
 	error = client_add_region(old->name, p, len, REGION_OURS, 0, &r);
 	if (error < 0) {
 		munmap(p, round_up(len, client.page_size));
@@ -410,14 +410,14 @@ void *ckptfs_realloc(void *p, size_t len)
 	if (client_enter(&r)) {
 		old = region_at(p);
 		r = old && old->ours ? reallocate(old, len, &q) :
-				       log_errno(-EINVAL, "region at %p: not of ckptfs_malloc()", p);
+				       log_errno(-EINVAL, "region at %p: not from ckptfs_malloc()", p);
 		client_leave();
 	}
 	errno = r < 0 ? -r : errno;
 	return q;
 }
 
-static int drop(void *p, bool ours)
+static int drop_region_at(void *p, bool ours)
 {
 	struct region *region;
 	int r = 0;
@@ -428,23 +428,23 @@ static int drop(void *p, bool ours)
 	if (region && region->ours == ours && !region->captured)
 		client_drop_region(region);
 	else
-		r = log_errno(-EINVAL, "region at %p: %s", p, ours ? "not of ckptfs_malloc()" : "not protected");
+		r = log_errno(-EINVAL, "region at %p: %s", p, ours ? "not from ckptfs_malloc()" : "not protected");
 	client_leave();
 	return r;
 }
 
 int ckptfs_free(void *p)
 {
-	return p ? drop(p, true) : 0;
+	return p ? drop_region_at(p, true) : 0;
 }
 
 int ckptfs_unprotect(void *p)
 {
-	return drop(p, false);
+	return drop_region_at(p, false);
 }
 
-/* A handler may run on the stack, and what is on it comes and goes. */
-static bool tracks_stack(const uint8_t *p, size_t len)
+/* Stacks cannot be tracked: a fault handler may run there, and their content changes with every call. */
+static bool is_on_stack(const uint8_t *p, size_t len)
 {
 	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page),
 		  end = round_down((uintptr_t)p + len, page);
@@ -466,7 +466,7 @@ static bool tracks_stack(const uint8_t *p, size_t len)
 	return start < (uintptr_t)stack + stack_len && end > (uintptr_t)stack;
 }
 
-/* Of memory that the program has mapped itself. Where the kernel does not tell, it is taken as it is. */
+/* Checks memory that the program has mapped itself. Without /proc the check is skipped. */
 static int check_memory(const char *name, const uint8_t *p, size_t len)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -479,7 +479,7 @@ static int check_memory(const char *name, const uint8_t *p, size_t len)
 	if (r == -ENOMEM)
 		log_error("region %s: %zu bytes at %p: some of it is not mapped", name, len, (const void *)p);
 	else if (r < 0)
-		log_error("region %s: %zu bytes at %p: some of it cannot be read and written", name, len,
+		log_error("region %s: %zu bytes at %p: some of it is not readable and writable", name, len,
 			  (const void *)p);
 	return r;
 }
@@ -491,16 +491,15 @@ static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.cal
 
 	if (!p || len == 0 || (uintptr_t)p > UINTPTR_MAX - len)
 		return log_errno(-EINVAL, "region %s: %zu bytes at %p", name, len, (void *)p);
-	if (tracks_stack(p, len))
-		return log_errno(-EINVAL, "region %s: pages of a stack", name);
-	if (client_world && client_world->has(p, len))
-		return log_errno(-EEXIST, "region %s: it is captured, and so in checkpoints already", name);
+	if (is_on_stack(p, len))
+		return log_errno(-EINVAL, "region %s: contains pages of a stack", name);
+	if (client_capture && client_capture->has(p, len))
+		return log_errno(-EEXIST, "region %s: captured, and so in checkpoints already", name);
 	if ((restored && restored->claimed) || region_overlaps(p, len))
 		return log_errno(-EEXIST, "region %s: %s", name,
-				 restored && restored->claimed ? "the name is taken" : "some of it is protected already");
+				 restored && restored->claimed ? "name in use" : "some of it is protected already");
 	if (restored && restored->len != len)
-		return log_errno(-ERANGE, "region %s: %zu bytes were restored, %zu are asked for", name, restored->len,
-				 len);
+		return log_errno(-ERANGE, "region %s: %zu bytes restored, %zu requested", name, restored->len, len);
 	error = check_memory(name, p, len);
 	if (error < 0)
 		return error;
@@ -513,19 +512,19 @@ static int protect(const char *name, uint8_t *p, size_t len) REQUIRES(client.cal
 
 int ckptfs_protect(const char *name, void *p, size_t len)
 {
-	const struct client_world *world = client_world;
+	const struct capture_hooks *hooks = client_capture;
 	int r = check_name(name);
 
 	if (r < 0)
 		return r;
-	if (world)
-		world->enter();
+	if (hooks)
+		hooks->enter();
 	if (client_enter(&r)) {
 		r = protect(name, p, len);
 		client_leave();
 	}
-	if (world)
-		world->leave();
+	if (hooks)
+		hooks->leave();
 	return r;
 }
 

@@ -1,4 +1,4 @@
-#include "client/options.h"
+#include "client/lib/client_options.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 
 #define FLAGS_KNOWN (CKPTFS_REQUIRE_MOUNT | CKPTFS_SEALED)
 
@@ -24,13 +24,13 @@ static const char *const trackings[] = {
 	[CKPTFS_TRACKING_USERFAULTFD] = "userfaultfd",
 };
 
-/* One of the words, if the variable is set and nothing was given. */
+/* Sets *value by the environment if it is 0. */
 static int fill_word(const char *variable, const char *const *words, uint32_t nr, const char *which, uint32_t *value)
 {
 	const char *s = getenv(variable);
 
 	if (*value >= nr)
-		return log_errno(-EINVAL, "checkpoints: option for %s is %u", variable, *value);
+		return log_errno(-EINVAL, "checkpoints: invalid value %u of the option for %s", *value, variable);
 	if (*value != 0 || !s || *s == '\0')
 		return 0;
 	for (uint32_t i = 1; i < nr; i++)
@@ -38,7 +38,7 @@ static int fill_word(const char *variable, const char *const *words, uint32_t nr
 			*value = i;
 			return 0;
 		}
-	return log_errno(-EINVAL, "checkpoints: %s=%s: there are %s", variable, s, which);
+	return log_errno(-EINVAL, "checkpoints: %s=%s: must be %s", variable, s, which);
 }
 
 static int fill_size(const char *variable, uint64_t *value)
@@ -49,12 +49,12 @@ static int fill_size(const char *variable, uint64_t *value)
 	if (*value != 0 || !s || *s == '\0')
 		return 0;
 	r = parse_size(s, value);
-	return r < 0 ? log_errno(r, "checkpoints: %s=%s: a number is wanted, perhaps with K, M or G behind it",
-				 variable, s) :
+	return r < 0 ? log_errno(r, "checkpoints: %s=%s: must be a number, with optional suffix K, M or G", variable,
+				 s) :
 		       0;
 }
 
-/* Bytes, or percent. None at all is not what 0 means as an option. */
+/* Bytes, or percent. 0 in the environment means no copies, but in the options the default. */
 static int fill_cow(uint64_t *bytes, uint32_t *percent)
 {
 	const char *s = getenv("CKPTFS_COW");
@@ -66,7 +66,7 @@ static int fill_cow(uint64_t *bytes, uint32_t *percent)
 		return 0;
 	n = strtoul(s, &end, 10);
 	if (strcmp(end, "%") == 0 && n > 100)
-		return log_errno(-EINVAL, "checkpoints: CKPTFS_COW=%s: of the protected memory, at most all of it", s);
+		return log_errno(-EINVAL, "checkpoints: CKPTFS_COW=%s: must be at most 100%%", s);
 	if (strcmp(end, "%") == 0 && *s >= '0' && *s <= '9') {
 		*percent = (uint32_t)n;
 		*bytes = n == 0 ? CKPTFS_COW_NONE : 0;
@@ -78,13 +78,13 @@ static int fill_cow(uint64_t *bytes, uint32_t *percent)
 	return r;
 }
 
-/* The program waits for single pages. */
+/* At least a page per second: the program waits for single pages. */
 static int fill_rate(uint64_t *rate)
 {
 	int r = fill_size("CKPTFS_RATE", rate);
 
 	if (r == 0 && *rate > 0 && *rate < (uint64_t)sysconf(_SC_PAGESIZE))
-		r = log_errno(-EINVAL, "checkpoints: %" PRIu64 " bytes per second are less than a page in a second",
+		r = log_errno(-EINVAL, "checkpoints: write rate of %" PRIu64 ": must be at least a page per second",
 			      *rate);
 	return r;
 }
@@ -95,20 +95,20 @@ static int fill_keep(uint32_t *keep)
 	int r = fill_size("CKPTFS_KEPT", &n);
 
 	if (r == 0 && n > UINT32_MAX)
-		r = log_errno(-ERANGE, "checkpoints: CKPTFS_KEPT=%s", getenv("CKPTFS_KEPT"));
+		r = log_errno(-ERANGE, "checkpoints: CKPTFS_KEPT=%s: too large", getenv("CKPTFS_KEPT"));
 	*keep = (uint32_t)n;
 	return r;
 }
 
-static int check_member(const struct ckptfs_options *o)
+static int check_flags_and_member(const struct ckptfs_options *o)
 {
 	if (o->flags & ~FLAGS_KNOWN)
 		return log_errno(-EINVAL, "checkpoints: unknown flags %#x", o->flags & ~FLAGS_KNOWN);
 	if ((o->flags & CKPTFS_SEALED) && !o->member)
-		return log_errno(-EINVAL, "checkpoints: only those with members, which are directories, can be sealed");
+		return log_errno(-EINVAL, "checkpoints: CKPTFS_SEALED needs a member: only directories can be sealed");
 	if (o->member &&
 	    (o->member[0] == '\0' || o->member[0] == '.' || strchr(o->member, '/') || strlen(o->member) > 200))
-		return log_errno(-EINVAL, "checkpoints: member '%s' cannot be the name of a file", o->member);
+		return log_errno(-EINVAL, "checkpoints: member '%s' is not a valid file name", o->member);
 	return 0;
 }
 
@@ -118,15 +118,15 @@ int options_fill(const struct ckptfs_options *given, struct ckptfs_options *ret,
 	int r;
 
 	if (given && given->size != sizeof(o))
-		return log_errno(-EINVAL, "checkpoints: options of %zu bytes, not %zu", given->size, sizeof(o));
+		return log_errno(-EINVAL, "checkpoints: size of options is %zu, must be %zu", given->size, sizeof(o));
 	if (given)
 		o = *given;
 	*cow_percent = 0;
-	r = check_member(&o);
+	r = check_flags_and_member(&o);
 	if (r == 0)
-		r = fill_word("CKPTFS_MODE", modes, ARRAY_SIZE(modes), "sync, async, adaptive and predictive", &o.mode);
+		r = fill_word("CKPTFS_MODE", modes, ARRAY_SIZE(modes), "sync, async, adaptive or predictive", &o.mode);
 	if (r == 0)
-		r = fill_word("CKPTFS_TRACKING", trackings, ARRAY_SIZE(trackings), "userfaultfd and mprotect",
+		r = fill_word("CKPTFS_TRACKING", trackings, ARRAY_SIZE(trackings), "userfaultfd or mprotect",
 			      &o.tracking);
 	if (r == 0)
 		r = fill_cow(&o.cow_bytes, cow_percent);

@@ -1,29 +1,28 @@
 /*
- * A write to a closed page: Algorithm 2 of the paper, for a page and for those that are protected together with it.
+ * Writes to closed pages: Algorithm 2 of the paper, for a page and the pages that are protected together with it.
  *
  * fault_touch() runs in handlers of SIGSEGV and in the thread that reads a userfaultfd. It is safe there: it takes one
- * lock (siglock.h argues why that cannot be held by the thread it interrupts), waits for one futex, copies memory, and
- * calls mprotect(2), ioctl(2) and clock_gettime(2), which are system calls or as good as that. It allocates nothing and
- * logs nothing. What it reads, tables of regions and pages, is changed under the lock alone and never lies in protected
- * memory: it is mapped by us or in blocks of malloc's, of which only pages that are whole within one block can be
- * protected.
+ * lock (siglock.h explains why the interrupted thread cannot hold it), waits on one futex, copies memory, and calls
+ * mprotect(2), ioctl(2) and clock_gettime(2), which are system calls or equivalent. It does not allocate or log. The
+ * tables of regions and pages that it reads are changed only under the lock and are never in protected memory: they are
+ * mapped by libckptfs or allocated by malloc(3), and only pages wholly within one allocation can be protected.
  *
- * A program that goes through its memory page by page, with no checkpoint under way, has nothing to be told: after some
- * pages in a row those before it are opened, too (streams.h). If it stops, at most half as many are written that have
- * not changed.
+ * While no checkpoint is in progress, sequential writes need not fault on every page: after some pages in a row the
+ * pages ahead are opened, too (streams.h). If the program stops there, at most half as many unchanged pages are
+ * written.
  *
- * Who waits does so for the writer, which never waits for the program: it writes from copies (writer.c), and takes the
- * lock for moments.
+ * A faulting thread may wait for the writer, but the writer never waits for the program: it writes from copies
+ * (writer.c) and holds the lock only briefly.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "client/client.h"
-#include "client/streams.h"
-#include "client/track.h"
+#include "client/lib/client.h"
+#include "client/lib/streams.h"
+#include "client/lib/track.h"
 
-/* Opens a unit's pages for the program. -EAGAIN: some have yet to be written. */
+/* Opens a unit's pages for the program. -EAGAIN: some must be written first. */
 static int touch_unit(struct region *r, uint32_t first, uint32_t nr, uint32_t now_us) REQUIRES(client.lock)
 {
 	bool wait = false;
@@ -53,7 +52,7 @@ static void unit_of(const struct region *r, uint32_t page, uint32_t *first, uint
 	*nr = MIN(r->unit, r->first + r->nr_pages - *first);
 }
 
-/* The unit with this page; a larger one if the kernel has too many pieces of memory to tell apart. */
+/* Opens the unit with this page; a larger one if the process has too many mappings. */
 static int touch_page(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(client.lock)
 {
 	uint32_t first, nr;
@@ -70,9 +69,8 @@ static int touch_page(struct region *r, uint32_t page, uint32_t now_us) REQUIRES
 
 static struct streams streams; /* with client.lock */
 
-/* This page and, with no checkpoint under way, those that will be written to next: then nobody has to be told of each,
- * and nobody waits. */
-static int touch_row(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(client.lock)
+/* Opens this page and, with no checkpoint in progress, those that are likely to be written next. */
+static int touch_ahead(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(client.lock)
 {
 	uint64_t low = (uintptr_t)r->start / client.page_size;
 	struct streams_range range;
@@ -85,8 +83,8 @@ static int touch_row(struct region *r, uint32_t page, uint32_t now_us) REQUIRES(
 	return touch_page(r, page, now_us);
 }
 
-/* The program waits while there is a page that it waits for. */
-static void count_waiting(uint64_t now_ns) REQUIRES(client.lock)
+/* Accounts for the time during which at least one page is waited for. */
+static void account_wait(uint64_t now_ns) REQUIRES(client.lock)
 {
 	uint64_t waited;
 
@@ -100,7 +98,7 @@ static void count_waiting(uint64_t now_ns) REQUIRES(client.lock)
 	pages_waited(&client.pages, (uint32_t)(waited / 1000));
 }
 
-/* A child of fork(2) has our tables but not our threads: its memory is its own. */
+/* A child of fork(2) has the tables but not the threads, and is not tracked: open the whole region. */
 static bool open_in_child(uintptr_t address) NO_THREAD_SAFETY_ANALYSIS
 {
 	struct region *r = region_of_address(address);
@@ -120,8 +118,8 @@ bool fault_touch(uintptr_t address, bool wait)
 		uint32_t page = r->first + (uint32_t)((address - (uintptr_t)r->start) / client.page_size), progress;
 		uint64_t now = monotonic_ns();
 
-		error = touch_row(r, page, client_epoch_us(now));
-		count_waiting(now);
+		error = touch_ahead(r, page, client_epoch_us(now));
+		account_wait(now);
 		if (error != -EAGAIN || !wait)
 			break;
 		progress = atomic_load(&client.progress);
@@ -133,8 +131,8 @@ bool fault_touch(uintptr_t address, bool wait)
 	return r != NULL && (error == 0 || error == -EAGAIN);
 }
 
-/* Where the next region begins; `end` if there is none before it. */
-static uintptr_t next_region(uintptr_t address, uintptr_t end)
+/* The start of the next tracked range; `end` if there is none before it. */
+static uintptr_t next_tracked(uintptr_t address, uintptr_t end)
 {
 	uintptr_t start;
 
@@ -144,7 +142,7 @@ static uintptr_t next_region(uintptr_t address, uintptr_t end)
 	return start < end ? start : end;
 }
 
-/* Whether a page of it is closed is for fault_touch() to find; only how far regions reach is looked for here. */
+/* fault_touch() checks whether a page is closed; ranges between regions are skipped. */
 void ckptfs_touch(const void *p, size_t len)
 {
 	uintptr_t page = client.page_size, address = (uintptr_t)p, end = address + len;
@@ -155,7 +153,7 @@ void ckptfs_touch(const void *p, size_t len)
 	signals_block(&before);
 	for (address = round_down(address, page); address < end; address += page)
 		if (!fault_touch(address, true))
-			address = round_up(next_region(address + page, end), page) - page;
+			address = round_up(next_tracked(address + page, end), page) - page;
 	signals_restore(&before);
 }
 
@@ -171,13 +169,13 @@ void fault_done(const uint32_t *p, uint32_t nr)
 			continue;
 		if (now == 0)
 			now = monotonic_ns();
-		/* -EAGAIN: others of its unit have yet to be written. */
+		/* -EAGAIN: other pages of its unit must be written first. */
 		if (touch_page(region_of_page(p[i]), p[i], client_epoch_us(now)) != -EAGAIN)
 			woken = true;
 	}
 	if (!woken)
 		return;
-	count_waiting(now);
+	account_wait(now);
 	atomic_fetch_add(&client.progress, 1);
 	futex_wake_all(&client.progress);
 }

@@ -1,4 +1,4 @@
-#include "client/image.h"
+#include "client/lib/image.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,20 +16,20 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 #include "client/ioctl.h"
-#include "client/own_fd.h"
+#include "client/lib/own_fd.h"
 
 #define NUMBER_LEN 16 /* at least six digits, and a NUL */
 #define NAME_LEN (NUMBER_LEN + IMAGE_NAME_MAX + 16)
-#define IMAGE_MODE 0444 /* less the umask; nobody changes one by accident: later ones are made from it */
+#define IMAGE_MODE 0444 /* less the umask; read-only because later checkpoints are clones of it */
 
 struct image_dir {
 	char *path, *member;
 	int fd;
-	int lock; /* the file whose lock is ours; -1: none was to be had */
+	int lock; /* the locked file; -1: none */
 	unsigned clone_kind; /* enum ckptfs_clone_kind */
-	bool warned; /* that it copies */
+	bool warned; /* that files are copied */
 };
 
 static void number_name(uint32_t number, char ret[NUMBER_LEN])
@@ -37,7 +37,7 @@ static void number_name(uint32_t number, char ret[NUMBER_LEN])
 	snprintf(ret, NUMBER_LEN, "%06" PRIu32, number);
 }
 
-/* The number whose name this is, or 0. */
+/* The checkpoint number of a file name, or 0. */
 static uint32_t number_of(const char *name)
 {
 	char again[NUMBER_LEN], *end;
@@ -52,7 +52,7 @@ static uint32_t number_of(const char *name)
 	return strcmp(again, name) == 0 ? (uint32_t)n : 0;
 }
 
-/* Of the directory: the file, and what it is called before it is complete. */
+/* The names in the directory of a checkpoint, and of the same while it is incomplete. */
 static void names_of(const struct image_dir *d, uint32_t number, char name[NAME_LEN], char part[NAME_LEN])
 {
 	char n[NUMBER_LEN];
@@ -69,7 +69,7 @@ static void names_of(const struct image_dir *d, uint32_t number, char name[NAME_
 
 /* --- the directory --- */
 
-/* The sealed directory behind this inode. */
+/* The sealed directory with the next higher inode number. */
 static int seal_next(int fd, uint64_t after, struct ckptfs_seal *ret)
 {
 	*ret = (struct ckptfs_seal){
@@ -78,7 +78,7 @@ static int seal_next(int fd, uint64_t after, struct ckptfs_seal *ret)
 	return ioctl(fd, CKPTFS_IOC_SEAL, ret) < 0 ? -errno : 0;
 }
 
-/* Only a ckptfs mount knows the request. */
+/* Only a ckptfs mount supports this request. */
 static bool on_ckptfs(int fd)
 {
 	struct ckptfs_seal seal;
@@ -98,7 +98,7 @@ static bool is_sealed(const struct image_dir *d, uint32_t number)
 	       seal.inode == st.st_ino;
 }
 
-static int list(const struct image_dir *d, DIR **ret)
+static int open_listing(const struct image_dir *d, DIR **ret)
 {
 	int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -112,12 +112,12 @@ static int list(const struct image_dir *d, DIR **ret)
 	return 0;
 }
 
-/* What somebody who died was writing. */
+/* Removes the incomplete checkpoints of processes that died. */
 static int remove_parts(const struct image_dir *d)
 {
 	struct dirent *e;
 	DIR *dir;
-	int r = list(d, &dir);
+	int r = open_listing(d, &dir);
 
 	if (r < 0)
 		return r;
@@ -140,38 +140,39 @@ static int remove_parts(const struct image_dir *d)
 			continue;
 		names_of(d, n, name, part);
 		if (unlinkat(d->fd, part, 0) == 0)
-			log_notice("checkpoints %s: %s was not complete and is removed", d->path, part);
+			log_notice("checkpoints %s: removed incomplete checkpoint %s", d->path, part);
 	}
 	closedir(dir);
 	return 0;
 }
 
 /*
- * Of two that make files of the same names one would take the other's for its own, clone it, and have its pages between
- * those of the other. The lock is of the process: it goes with it, however that ends, and a child that outlives it has
- * none. Who may not write here does no harm, and some filesystems have no locks.
+ * If two processes wrote files of the same names, one could clone a file of the other and mix both memories. The lock
+ * belongs to the process: it is released however the process ends, and a child that outlives it does not inherit it.
+ * A process without write permission can do no harm, and some filesystems have no locks.
  */
-static int take_lock(struct image_dir *d)
+static int lock_dir(struct image_dir *d)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	char name[NAME_LEN];
 
 	snprintf(name, sizeof(name), ".%s%slock", d->member ? d->member : "", d->member ? "." : "");
-	/* before it has the lock, which goes with any number */
+	/* own_fd() must duplicate the descriptor before it is locked: closing any descriptor of the file unlocks it */
 	d->lock = own_fd(openat(d->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
 	if (d->lock < 0 &&
 	    (errno == EROFS || errno == EPERM || (errno == EACCES && faccessat(d->fd, ".", W_OK, AT_EACCESS) < 0)))
 		return 0;
 	if (d->lock < 0)
-		return log_errno(-errno, "checkpoints %s: %s cannot be opened", d->path, name);
+		return log_errno(-errno, "checkpoints %s: cannot open %s", d->path, name);
 	if (fcntl(d->lock, F_SETLK, &lock) == 0)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)
 		return log_errno(
 			-EBUSY,
-			"checkpoints %s: another process makes them: give each a directory or a member's name of its own",
+			"checkpoints %s: in use by another process: give each process its own directory or member name",
 			d->path);
-	log_notice("checkpoints %s: nobody sees to it that only one process makes them: %s", d->path, strerror(errno));
+	log_notice("checkpoints %s: cannot lock, use by several processes is not detected: %s", d->path,
+		   strerror(errno));
 	return 0;
 }
 
@@ -206,7 +207,7 @@ int image_dir_open(const char *path, const char *member, bool require, struct im
 			r = log_errno(-ENOTTY, "checkpoints %s: not on a ckptfs mount", path);
 	}
 	if (r == 0)
-		r = take_lock(d);
+		r = lock_dir(d);
 	if (r == 0)
 		r = remove_parts(d);
 	if (r < 0) {
@@ -243,7 +244,7 @@ int image_dir_next_below(struct image_dir *d, uint32_t below, bool sealed, uint3
 	uint32_t highest = 0;
 	struct dirent *e;
 	DIR *dir;
-	int r = list(d, &dir);
+	int r = open_listing(d, &dir);
 
 	if (r < 0)
 		return r;
@@ -273,12 +274,12 @@ void image_dir_prune(struct image_dir *d, uint32_t keep)
 		if (i < keep)
 			continue;
 		names_of(d, n, name, part);
-		/* EPERM: it is sealed, and stays */
+		/* EPERM: sealed checkpoints are kept */
 		if (unlinkat(d->fd, name, 0) < 0 && errno != ENOENT && errno != EPERM)
-			log_warning("checkpoints %s: %s cannot be removed: %s", d->path, name, strerror(errno));
+			log_warning("checkpoints %s: cannot remove %s: %s", d->path, name, strerror(errno));
 		number_name(n, number);
 		if (d->member)
-			unlinkat(d->fd, number, AT_REMOVEDIR); /* the last member does it */
+			unlinkat(d->fd, number, AT_REMOVEDIR); /* succeeds for the last member */
 	}
 }
 
@@ -319,14 +320,14 @@ int image_open(struct image_dir *d, uint32_t number, bool quiet, struct image_he
 	int fd, r;
 
 	names_of(d, number, name, part);
-	fd = own_fd(openat(d->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)); /* a pipe would wait */
+	fd = own_fd(openat(d->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)); /* opening a pipe would block */
 	r = fd < 0 ? -errno : read_image(fd, ret, ret_table);
 	if (r == 0)
 		return fd;
 	own_fd_closep(&fd);
 	if (quiet)
-		log_warning("checkpoint %s/%s: cannot be used: %s", d->path, name, strerror(-r));
-	return quiet ? r : log_errno(r, "checkpoint %s/%s: cannot be used", d->path, name);
+		log_warning("checkpoint %s/%s: not usable: %s", d->path, name, strerror(-r));
+	return quiet ? r : log_errno(r, "checkpoint %s/%s: not usable", d->path, name);
 }
 
 /* --- writing --- */
@@ -342,12 +343,12 @@ static int clone_on_ckptfs(int from, int to)
 	return ioctl(to, CKPTFS_IOC_CLONE, &clone) < 0 ? -errno : 0;
 }
 
-static int copy(struct image_dir *d, int from, int to)
+static int copy_image(struct image_dir *d, int from, int to)
 {
 	struct stat st;
 
 	if (!d->warned)
-		log_warning("checkpoints %s: files cannot be cloned here, each checkpoint copies the last one: use a ckptfs mount",
+		log_warning("checkpoints %s: the filesystem cannot clone files, each checkpoint copies the last one: use a ckptfs mount",
 			    d->path);
 	d->warned = true;
 	d->clone_kind = CKPTFS_CLONE_COPY;
@@ -372,18 +373,19 @@ static int clone_parent(struct image_dir *d, uint32_t parent, int to)
 	names_of(d, parent, name, part);
 	from = own_fd(openat(d->fd, name, O_RDONLY | O_CLOEXEC));
 	if (from < 0 && errno == ENOENT)
-		return log_errno(-ESTALE, "checkpoint %s/%s, which the next was to be made from, is gone", d->path, name);
+		return log_errno(-ESTALE, "checkpoint %s/%s: removed, the next one cannot be its clone", d->path, name);
 	if (from < 0)
-		return log_errno(-errno, "checkpoint %s/%s, which the next is made from", d->path, name);
+		return log_errno(-errno, "checkpoint %s/%s: cannot open for cloning", d->path, name);
 	if (d->clone_kind == CKPTFS_CLONE_MOUNT)
 		r = clone_on_ckptfs(from, to);
 	else
-		r = d->clone_kind == CKPTFS_CLONE_REFLINK && ioctl(to, FICLONE, from) == 0 ? 0 : copy(d, from, to);
-	return r < 0 ? log_errno(r, "checkpoint %s/%s cannot be cloned", d->path, name) : 0;
+		r = d->clone_kind == CKPTFS_CLONE_REFLINK && ioctl(to, FICLONE, from) == 0 ? 0 :
+											     copy_image(d, from, to);
+	return r < 0 ? log_errno(r, "checkpoint %s/%s: cannot clone", d->path, name) : 0;
 }
 
-/* A daemon that has ended and been started anew is another filesystem, at the same path. */
-static int reconnect(struct image_dir *d)
+/* After a remount the path leads to another filesystem: reopen it. */
+static int reopen_after_remount(struct image_dir *d)
 {
 	struct image_dir anew = *d;
 	struct statfs st;
@@ -393,35 +395,35 @@ static int reconnect(struct image_dir *d)
 		return 0;
 	anew.fd = own_fd(open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (anew.fd < 0)
-		return 0; /* whoever uses the old one is told why */
-	r = take_lock(&anew);
+		return 0; /* operations on the old descriptor will fail with the cause */
+	r = lock_dir(&anew);
 	own_fd_closep(r < 0 ? &anew.fd : &d->fd);
 	own_fd_closep(r < 0 ? &anew.lock : &d->lock);
 	if (r < 0)
 		return r;
 	*d = anew;
-	log_notice("checkpoints %s: mounted anew", d->path);
+	log_notice("checkpoints %s: reopened after a remount", d->path);
 	return 0;
 }
 
 int image_stage(struct image_dir *d, uint32_t number, uint32_t parent)
 {
 	char name[NAME_LEN], part[NAME_LEN], directory[NUMBER_LEN];
-	int fd, r = reconnect(d);
+	int fd, r = reopen_after_remount(d);
 
 	if (r < 0)
 		return r;
 	names_of(d, number, name, part);
 	number_name(number, directory);
 	if (d->member && mkdirat(d->fd, directory, 0777) < 0 && errno != EEXIST)
-		return log_errno(-errno, "checkpoints %s: %s cannot be made", d->path, directory);
-	unlinkat(d->fd, part, 0); /* of one that could not even be abandoned */
-	/* A mount writes fastest what is open for writing alone. */
+		return log_errno(-errno, "checkpoints %s: cannot create %s", d->path, directory);
+	unlinkat(d->fd, part, 0); /* left by a failed image_abandon() */
+	/* A mount writes files fastest that are open write-only. */
 	fd = own_fd(openat(d->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, IMAGE_MODE));
 	if (fd < 0)
-		return log_errno(-errno, "checkpoint %s/%s: cannot be made", d->path, part);
-	if (ftruncate(fd, 0) < 0) /* it had a low number for a moment, which the program may have printed to */
-		r = log_errno(-errno, "checkpoint %s/%s: cannot be made", d->path, part);
+		return log_errno(-errno, "checkpoint %s/%s: cannot create", d->path, part);
+	if (ftruncate(fd, 0) < 0) /* the program may have printed to the low number that openat() returned */
+		r = log_errno(-errno, "checkpoint %s/%s: cannot create", d->path, part);
 	if (r == 0 && parent != 0)
 		r = clone_parent(d, parent, fd);
 	if (r < 0) {
@@ -457,7 +459,7 @@ int image_commit(struct image_dir *d, uint32_t number, int fd)
 	if (r == 0)
 		r = sync_parent(d, number);
 	if (r < 0) {
-		log_errno(r, "checkpoint %s/%s: cannot be completed", d->path, name);
+		log_errno(r, "checkpoint %s/%s: cannot commit", d->path, name);
 		image_abandon(d, number, fd);
 		return r;
 	}
@@ -471,8 +473,8 @@ void image_abandon(struct image_dir *d, uint32_t number, int fd)
 
 	names_of(d, number, name, part);
 	own_fd_closep(&fd);
-	unlinkat(d->fd, part, 0); /* else the next image_dir_open() does */
+	unlinkat(d->fd, part, 0); /* if this fails, the next image_dir_open() does it */
 	number_name(number, directory);
 	if (d->member)
-		unlinkat(d->fd, directory, AT_REMOVEDIR); /* unless others have something in it */
+		unlinkat(d->fd, directory, AT_REMOVEDIR); /* fails if other members have files in it */
 }

@@ -1,4 +1,4 @@
-#include "client/image_format.h"
+#include "client/lib/image_format.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -106,7 +106,7 @@ static int by_name(const void *a, const void *b)
 	return r != 0 ? r : x->name_len < y->name_len ? -1 : x->name_len > y->name_len;
 }
 
-/* Two regions of one name cannot both be the one that is asked for. */
+/* Names must be unique: regions are restored by name. */
 static int check_names(struct image_iter it)
 {
 	_cleanup_(freep) struct image_region *regions = calloc((size_t)it.left + 1, sizeof(*regions));

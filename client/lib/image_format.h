@@ -1,10 +1,10 @@
 /*
  * A checkpoint of a process's memory, as a file. docs/format.md ("Images of memory") changes with this.
  *
- *   header    the first page: what this is, and where the table is
- *   regions   each from a multiple of the page size on, with its first byte as far into that page as it was in memory; what
- *             lies between them is of no meaning
- *   table     behind all regions: their names, places and addresses; ends with the file
+ *   header    the first page: magic, and the place of the table
+ *   regions   each starts in a page of its own, at the same offset within the page as in memory; bytes between regions
+ *             are undefined
+ *   table     behind all regions: their names, places and addresses; it ends with the file
  */
 #pragma once
 
@@ -32,13 +32,13 @@ struct image_header_disk {
 };
 static_assert(sizeof(struct image_header_disk) == 64 && offsetof(struct image_header_disk, crc32c) == 60, "on disk");
 
-#define IMAGE_REGION_OURS 1u /* memory that ckptfs_malloc() gave, or that was captured: whole pages, which can be put where they were */
+#define IMAGE_REGION_OURS 1u /* from ckptfs_malloc(), or captured: whole pages, restorable at their address */
 
-/* By `off`, without overlap. Followed by the name. */
+/* Sorted by `off`, without overlap. Followed by the name. */
 struct image_region_disk {
 	struct le64 off; /* of its first byte in the file */
 	struct le64 len;
-	struct le64 address; /* that it had; off and address are equal modulo page_size */
+	struct le64 address; /* in the process; equal to off modulo page_size */
 	struct le32 flags, name_len;
 };
 static_assert(sizeof(struct image_region_disk) == 32, "on disk");
@@ -62,11 +62,11 @@ void image_region_encode(struct buf *table, const struct image_region *region);
 /* table_len, table_crc: of this table. */
 void image_header_encode(const struct image_header *header, struct image_header_disk *ret);
 
-/* -EBADMSG: no image, or damaged; -EOPNOTSUPP: of a later version. Then the table is in the file, and the file ends
+/* -EBADMSG: not an image, or damaged; -EOPNOTSUPP: of a later version. On success the table is within the file and ends
  * with it. */
 int image_header_decode(const void *p, size_t len, uint64_t file_len, struct image_header *ret);
 
-/* The regions, all of which have been checked: names are unique, places do not overlap. Borrows the table. */
+/* Iterates over the regions, after checking that names are unique and places do not overlap. Borrows the table. */
 struct image_iter {
 	const struct image_header *header;
 	struct cursor cursor;

@@ -1,4 +1,4 @@
-#include "client/mapping.h"
+#include "client/lib/mapping.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ size_t mapping_page_size(FILE *smaps, uintptr_t address)
 
 int mapping_check(FILE *maps, uintptr_t start, uintptr_t end)
 {
-	bool begins = true; /* names may be longer than a line is here */
+	bool begins = true; /* a name may be longer than `line` */
 	char line[512];
 
 	while (start < end && fgets(line, sizeof(line), maps)) {

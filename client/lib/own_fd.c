@@ -1,4 +1,4 @@
-#include "client/own_fd.h"
+#include "client/lib/own_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,12 +8,12 @@
 
 #include "base/util.h"
 
-#define NUMBER_MIN 3 /* not what a program prints to */
+#define NUMBER_MIN 3 /* above standard output and error */
 #define NUMBER_WANTED 512 /* above what shells and programs choose */
 
 static _Atomic(int) ours[OWN_FD_MAX]; /* number + 1; 0: none */
 
-static int wanted(void)
+static int lowest_number(void)
 {
 	struct rlimit limit;
 
@@ -22,7 +22,7 @@ static int wanted(void)
 	return MAX((int)limit.rlim_cur / 2, NUMBER_MIN);
 }
 
-static void note(int fd)
+static void register_fd(int fd)
 {
 	for (size_t i = 0; i < OWN_FD_MAX; i++) {
 		int none = 0;
@@ -32,7 +32,7 @@ static void note(int fd)
 	}
 }
 
-static void forget(int fd)
+static void unregister_fd(int fd)
 {
 	for (size_t i = 0; i < OWN_FD_MAX; i++) {
 		int number = fd + 1;
@@ -47,9 +47,9 @@ int own_fd(int fd)
 
 	if (fd < 0)
 		return fd;
-	to = fcntl(fd, F_DUPFD_CLOEXEC, wanted());
+	to = fcntl(fd, F_DUPFD_CLOEXEC, lowest_number());
 	if (to < 0 && fd >= NUMBER_MIN) {
-		to = fd; /* there are few numbers */
+		to = fd; /* near the limit of descriptors */
 	} else {
 		closep(&fd);
 		if (to < 0) {
@@ -57,7 +57,7 @@ int own_fd(int fd)
 			return -EMFILE;
 		}
 	}
-	note(to);
+	register_fd(to);
 	errno = saved;
 	return to;
 }
@@ -66,7 +66,7 @@ void own_fd_closep(int *fd)
 {
 	if (*fd < 0)
 		return;
-	forget(*fd);
+	unregister_fd(*fd);
 	closep(fd);
 }
 

@@ -1,33 +1,34 @@
 /*
- * PREDICTION, which goes beyond the paper in two ways.
+ * PREDICTION extends the paper in two ways.
  *
- * Time. The paper writes all that was waited for before all that was not, however late it was wanted. What matters is
- * when a page will be wanted: the earliest first makes the longest wait as short as it can be. The order of touches is
- * that order. Times, without what the program has waited (else a slow checkpoint would teach that pages are wanted
- * late), decide when a copy is written: it blocks nobody, but a slot. While no page is about to be wanted, or slots run
- * short, copies go first; while there are slots, pages that are about to be wanted do, and need not be copied.
+ * Time. The paper writes all pages that were waited for before all others, however late they were touched. What matters
+ * is when a page will be touched: writing the earliest first minimises the longest wait. The queue is in the order of
+ * the touches of the last epoch. The times of the touches, without the time that the program waited (else pages would
+ * seem to be touched late after a slow checkpoint), decide when a copy is written: a copy delays no thread, but
+ * occupies a slot. Copies are written first while no page is about to be touched, or slots run short; otherwise pages
+ * that are about to be touched are, and need not be copied.
  *
- * Phase. If checkpoints are not asked for at the same place of the program's iteration, the order of the last epoch is
- * right but for where it begins: it is a circle. A row of touches that follow each other in that order, somewhere else
- * than where the queue is, tells where the program is, and the queue goes on from there, around.
+ * Phase. If checkpoints are not requested at the same point of the program's iteration, the order of the last epoch is
+ * rotated. A run of touches that follow each other in that order at another position than the head of the queue reveals
+ * the program's position, and the queue continues from there, cyclically.
  */
-#include "client/pages.h"
+#include "client/lib/pages.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "base/util.h"
 
-#define PHASE_ROW 8 /* touches that follow each other: by chance once in many thousands of epochs */
-#define PHASE_STEP 64 /* ranks that a touch may be behind the last one: what was written before is not touched in order */
-#define SOON_US 2000 /* a page that is wanted within the time of a few batches */
+#define PHASE_ROW 8 /* touches in a run: by chance one occurs once in many thousands of epochs */
+#define PHASE_STEP 64 /* maximum ranks between touches of a run: pages written already are not touched in order */
+#define SOON_US 2000 /* the time of a few batches */
 
 size_t pages_room(uint32_t nr, uint32_t nr_slots)
 {
 	return (size_t)nr * (sizeof(struct page) + 3 * sizeof(uint32_t)) + (size_t)nr_slots * sizeof(uint32_t);
 }
 
-static void take_over(struct pages *m, const struct pages *from)
+static void copy_state(struct pages *m, const struct pages *from)
 {
 	uint32_t nr = MIN(m->nr, from->nr);
 
@@ -59,7 +60,7 @@ void pages_init(struct pages *m, void *room, uint32_t nr, uint32_t nr_slots, con
 	for (uint32_t p = 0; p < nr; p++)
 		m->page[p] = (struct page){ .next = PAGES_NONE, .slot = PAGES_NONE, .rank = PAGES_NONE };
 	if (from)
-		take_over(m, from);
+		copy_state(m, from);
 }
 
 static void list_add(struct pages *m, struct page_list *l, uint32_t p)
@@ -72,7 +73,7 @@ static void list_add(struct pages *m, struct page_list *l, uint32_t p)
 	l->tail = p;
 }
 
-static uint32_t list_take(struct pages *m, struct page_list *l)
+static uint32_t list_pop(struct pages *m, struct page_list *l)
 {
 	uint32_t p = l->head;
 
@@ -96,7 +97,7 @@ void pages_add_dirty(struct pages *m, uint32_t p, bool open)
 {
 	add_dirty(m, p);
 	m->page[p].open = open;
-	m->page[p].touch_us = UINT32_MAX; /* nobody knows */
+	m->page[p].touch_us = UINT32_MAX; /* unknown */
 }
 
 void pages_forget(struct pages *m, uint32_t first, uint32_t nr)
@@ -121,7 +122,7 @@ static void queue_by_address(struct pages *m)
 			m->queue[m->nr_queue++] = p;
 }
 
-/* By how the last epoch met it, then by time: the list is in that order already. */
+/* By the kind of access in the last epoch, then by time, which is the order of m->dirty. */
 static void queue_by_pattern(struct pages *m)
 {
 	static const uint8_t class_of[NR_ACCESSES] = {
@@ -178,20 +179,20 @@ void pages_begin(struct pages *m, enum pages_order order)
 
 /* --- touches --- */
 
-/* How far `to` is behind `from` on the circle. */
-static uint32_t around(const struct pages *m, uint32_t from, uint32_t to)
+/* The distance from `from` to `to` in the cyclic queue. */
+static uint32_t queue_distance(const struct pages *m, uint32_t from, uint32_t to)
 {
 	return to >= from ? to - from : to + m->nr_queue - from;
 }
 
-/* Where is the program? */
-static void observe(struct pages *m, uint32_t rank)
+/* Updates the program's position in the queue, and moves the head of the queue there. */
+static void follow_program(struct pages *m, uint32_t rank)
 {
 	uint32_t next;
 
 	if (rank == PAGES_NONE)
 		return;
-	if (m->seen_rank != PAGES_NONE && around(m, m->seen_rank, rank) <= PHASE_STEP)
+	if (m->seen_rank != PAGES_NONE && queue_distance(m, m->seen_rank, rank) <= PHASE_STEP)
 		m->nr_in_row++;
 	else
 		m->nr_in_row = 0;
@@ -201,12 +202,12 @@ static void observe(struct pages *m, uint32_t rank)
 	m->nr_in_row = 0;
 	next = rank + 1 == m->nr_queue ? 0 : rank + 1;
 	if (next == m->head || m->page[m->queue[next]].state != PAGE_SCHEDULED)
-		return; /* the queue is there, or has been */
-	m->nr_phases += around(m, m->head, rank) > PHASE_STEP;
+		return; /* the head is there, or has passed it */
+	m->nr_phases += queue_distance(m, m->head, rank) > PHASE_STEP;
 	m->head = next;
 }
 
-static void touched(struct pages *m, uint32_t p, enum page_access access, uint32_t now_us)
+static void record_touch(struct pages *m, uint32_t p, enum page_access access, uint32_t now_us)
 {
 	struct page *page = &m->page[p];
 
@@ -218,7 +219,7 @@ static void touched(struct pages *m, uint32_t p, enum page_access access, uint32
 	m->count[access]++;
 	add_dirty(m, p);
 	if (m->under_way && m->order == PAGES_BY_PREDICTION)
-		observe(m, page->rank);
+		follow_program(m, page->rank);
 }
 
 enum pages_verdict pages_touch(struct pages *m, uint32_t p, uint32_t now_us, uint32_t *slot)
@@ -228,14 +229,14 @@ enum pages_verdict pages_touch(struct pages *m, uint32_t p, uint32_t now_us, uin
 	if (page->open)
 		return PAGES_OPEN; /* another thread was faster */
 	if (page->state == PAGE_PROCESSED) {
-		touched(m, p, page->waited ? ACCESS_WAIT : m->under_way ? ACCESS_AVOIDED : ACCESS_AFTER, now_us);
+		record_touch(m, p, page->waited ? ACCESS_WAIT : m->under_way ? ACCESS_AVOIDED : ACCESS_AFTER, now_us);
 		return PAGES_OPEN;
 	}
 	if (page->state == PAGE_SCHEDULED && !page->waited && m->nr_free > 0) {
 		page->slot = *slot = m->free_slots[--m->nr_free];
 		if (m->order != PAGES_BY_ADDRESS)
 			list_add(m, &m->copied, p);
-		touched(m, p, ACCESS_COW, now_us);
+		record_touch(m, p, ACCESS_COW, now_us);
 		return PAGES_COPY;
 	}
 	if (page->state == PAGE_SCHEDULED && !page->waited)
@@ -252,13 +253,13 @@ void pages_waited(struct pages *m, uint32_t us)
 
 /* --- what to write --- */
 
-/* The next one of the queue, which is left where it is. */
+/* The next page of the queue, without removing it. */
 static uint32_t queue_peek(struct pages *m)
 {
 	for (uint32_t looked = 0; looked < m->nr_queue; looked++) {
 		struct page *page = &m->page[m->queue[m->head]];
 
-		/* Copies have a list of their own, unless the order is that of addresses. */
+		/* Copies have their own list, except in the order by address. */
 		if (page->state == PAGE_SCHEDULED && (page->slot == PAGES_NONE || m->order == PAGES_BY_ADDRESS))
 			return m->queue[m->head];
 		m->head = m->head + 1 == m->nr_queue ? 0 : m->head + 1;
@@ -266,7 +267,7 @@ static uint32_t queue_peek(struct pages *m)
 	return PAGES_NONE;
 }
 
-/* Is the page at the head about to be wanted, and is there room to copy others meanwhile? */
+/* Is the page at the head about to be touched, and are enough slots free to copy others meanwhile? */
 static bool head_is_urgent(struct pages *m, uint32_t now_us)
 {
 	uint32_t p = queue_peek(m), now = now_us > m->waited_us ? now_us - m->waited_us : 0;
@@ -274,28 +275,28 @@ static bool head_is_urgent(struct pages *m, uint32_t now_us)
 	return p != PAGES_NONE && m->nr_free > m->nr_slots / 2 && m->order_us[m->head] < now + SOON_US;
 }
 
-/* Some of the list have been taken before, with a neighbour. */
-static uint32_t take_copied(struct pages *m)
+/* Skips pages that were selected before, with a neighbour. */
+static uint32_t pop_copied(struct pages *m)
 {
 	uint32_t p;
 
 	do
-		p = list_take(m, &m->copied);
+		p = list_pop(m, &m->copied);
 	while (p != PAGES_NONE && m->page[p].state != PAGE_SCHEDULED);
 	return p;
 }
 
 static uint32_t select_next(struct pages *m, uint32_t now_us)
 {
-	uint32_t p = list_take(m, &m->waiting);
+	uint32_t p = list_pop(m, &m->waiting);
 
 	if (p == PAGES_NONE && !(m->order == PAGES_BY_PREDICTION && head_is_urgent(m, now_us)))
-		p = take_copied(m);
+		p = pop_copied(m);
 	return p == PAGES_NONE ? queue_peek(m) : p;
 }
 
-/* Those of its block that nobody waits for, which have a turn of their own. Returns how many. */
-static uint32_t take_neighbours(struct pages *m, uint32_t p, uint32_t block, uint32_t *ret, uint32_t max)
+/* Selects the pages of its block that the program does not wait for; those have their own list. Returns how many. */
+static uint32_t select_neighbours(struct pages *m, uint32_t p, uint32_t block, uint32_t *ret, uint32_t max)
 {
 	uint32_t first = p - p % block, end = MIN(first + block, m->nr), nr = 0;
 
@@ -319,7 +320,7 @@ uint32_t pages_next(struct pages *m, uint32_t now_us, uint32_t block, uint32_t *
 		m->page[p].state = PAGE_IN_PROGRESS;
 		ret[nr++] = p;
 		if (block > 1)
-			nr += take_neighbours(m, p, block, ret + nr, max - nr);
+			nr += select_neighbours(m, p, block, ret + nr, max - nr);
 	}
 	return nr;
 }
@@ -342,13 +343,13 @@ void pages_done(struct pages *m, const uint32_t *p, uint32_t nr)
 void pages_end(struct pages *m)
 {
 	assert(m->left == 0 && m->waiting.head == PAGES_NONE);
-	m->copied = (struct page_list){ PAGES_NONE, PAGES_NONE }; /* what is left there was taken with a neighbour */
+	m->copied = (struct page_list){ PAGES_NONE, PAGES_NONE }; /* the rest was selected with a neighbour */
 	m->under_way = false;
 }
 
 void pages_fail(struct pages *m)
 {
-	while (list_take(m, &m->waiting) != PAGES_NONE || list_take(m, &m->copied) != PAGES_NONE)
+	while (list_pop(m, &m->waiting) != PAGES_NONE || list_pop(m, &m->copied) != PAGES_NONE)
 		;
 	for (uint32_t i = 0; i < m->nr_queue; i++) {
 		uint32_t p = m->queue[i];

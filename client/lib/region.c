@@ -1,7 +1,7 @@
 /*
- * Regions and where they lie in the file. A region keeps its pages of the file as long as it lives, so that what has
- * not changed equals the last checkpoint at the same place; what a region that is gone has left is taken by the next
- * that fits. Numbers of pages are those of the file: page 0 is its header, so no region has it.
+ * Regions and their places in the file. A region has the same pages of the file for its lifetime, so that unchanged
+ * pages are equal to the last checkpoint at the same offset. The pages of a removed region are reused by the next
+ * region that fits. Page numbers are those of the file: page 0 is its header and belongs to no region.
  */
 #include <assert.h>
 #include <errno.h>
@@ -13,14 +13,14 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "client/client.h"
-#include "client/mapping.h"
+#include "client/lib/client.h"
+#include "client/lib/mapping.h"
 
-#define COPIES_MIN 16u /* slots, if there is to be any */
+#define COPIES_MIN 16u /* slots, if copies are enabled */
 
 /* --- look-ups --- */
 
-/* How many regions of the table begin at or before `key`. */
+/* The number of regions in the table that begin at or before `key`. */
 static uint32_t count_upto(struct region *const *table, uintptr_t key, bool by_address)
 {
 	uint32_t low = 0, high = client.nr_regions;
@@ -125,18 +125,19 @@ static uint32_t slots_wanted(void)
 	return (uint32_t)MIN(slots, pages);
 }
 
-static void *map(size_t len)
+static void *map_table(size_t len)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Tables for so many numbers and slots; no checkpoint is under way. */
-static int resize(uint32_t size, uint32_t slots)
+/* Resizes the page tables and the copy buffer; no checkpoint may be in progress. */
+static int resize_tables(uint32_t size, uint32_t slots)
 {
 	size_t len = MAX(pages_room(size, slots), (size_t)1), copies_len = (size_t)slots * client.page_size;
-	void *room = map(len), *copies = copies_len > 0 ? map(copies_len) : NULL, *old_room, *old_copies = client.copies;
+	void *room = map_table(len), *copies = copies_len > 0 ? map_table(copies_len) : NULL;
+	void *old_room, *old_copies = client.copies;
 	size_t old_len, old_copies_len = client.copies_len;
 	struct pages pages;
 	sigset_t before;
@@ -144,7 +145,8 @@ static int resize(uint32_t size, uint32_t slots)
 	if (!room || (copies_len > 0 && !copies)) {
 		if (room)
 			munmap(room, len);
-		return log_errno(-ENOMEM, "checkpoints: tables of %zu bytes and %zu for copies", len, copies_len);
+		return log_errno(-ENOMEM, "checkpoints: page tables of %zu bytes and copy buffer of %zu bytes", len,
+				 copies_len);
 	}
 	siglock_enter(&client.lock, &before);
 	old_room = client.pages.page;
@@ -172,12 +174,12 @@ int region_size_copies(void)
 {
 	uint32_t slots = slots_wanted();
 
-	return slots == client.pages.nr_slots ? 0 : resize(client.pages_size, slots);
+	return slots == client.pages.nr_slots ? 0 : resize_tables(client.pages_size, slots);
 }
 
-/* --- coming and going --- */
+/* --- adding and removing regions --- */
 
-/* The first gap between slots that is large enough; there is one behind the last. */
+/* The first gap between slots that is large enough; the one behind the last always is. */
 static uint64_t find_slot(uint32_t nr)
 {
 	uint64_t end = 1;
@@ -201,7 +203,7 @@ static bool slot_is_free(uint32_t slot, uint32_t nr)
 	return true;
 }
 
-static void set_pages(struct region *r, uint32_t slot)
+static void region_set_slot(struct region *r, uint32_t slot)
 {
 	uintptr_t page = client.page_size, unit = page * r->unit, begin = (uintptr_t)r->p, end = begin + r->len;
 	uintptr_t start = round_up(begin, unit), stop = round_down(end, unit);
@@ -213,7 +215,7 @@ static void set_pages(struct region *r, uint32_t slot)
 	r->first = slot + (uint32_t)((start - round_down(begin, page)) / page);
 }
 
-/* Huge pages are protected as a whole or not at all. Memory of ours, and what is captured, is of small ones. */
+/* A huge page can only be protected as a whole. Memory mapped by libckptfs and captured memory have small pages. */
 static uint32_t unit_of(const struct region *r)
 {
 	size_t size = client.page_size;
@@ -240,7 +242,7 @@ static int grow_tables(uint64_t end)
 	if (end > size)
 		return log_errno(-EFBIG, "checkpoints: %" PRIu64 " pages", end);
 	writer_wait();
-	return resize((uint32_t)size, client.pages.nr_slots);
+	return resize_tables((uint32_t)size, client.pages.nr_slots);
 }
 
 static int grow_index(void)
@@ -272,13 +274,13 @@ static int grow_index(void)
 	return 0;
 }
 
-static void insert(struct region **table, uint32_t at, struct region *r)
+static void table_insert(struct region **table, uint32_t at, struct region *r)
 {
 	memmove(table + at + 1, table + at, (client.nr_regions - at) * sizeof(*table));
 	table[at] = r;
 }
 
-static void take_out(struct region **table, const struct region *r)
+static void table_remove(struct region **table, const struct region *r)
 {
 	uint32_t i = 0;
 
@@ -297,23 +299,23 @@ int region_add(struct region *r, uint32_t slot)
 	if (r->len / client.page_size >= PAGES_NONE)
 		return log_errno(-EFBIG, "region %s: %zu bytes are more than 2^32 pages", r->name, r->len);
 	r->unit = unit_of(r);
-	set_pages(r, 0);
+	region_set_slot(r, 0);
 	found = slot != 0 && slot_is_free(slot, r->nr_slot) ? slot : find_slot(r->nr_slot);
 	error = found + r->nr_slot < PAGES_NONE ?
 			0 :
-			log_errno(-EFBIG, "region %s: %zu bytes, beside others", r->name, r->len);
+			log_errno(-EFBIG, "region %s: all regions together exceed 2^32 pages", r->name);
 	if (error == 0)
 		error = grow_tables(found + r->nr_slot);
 	if (error == 0)
 		error = grow_index();
 	if (error < 0)
 		return error;
-	set_pages(r, (uint32_t)found);
+	region_set_slot(r, (uint32_t)found);
 	siglock_enter(&client.lock, &before);
 	at_address = count_upto(client.by_address, (uintptr_t)r->p, true);
 	at_slot = count_upto(client.by_slot, r->slot, false);
-	insert(client.by_address, at_address, r);
-	insert(client.by_slot, at_slot, r);
+	table_insert(client.by_address, at_address, r);
+	table_insert(client.by_slot, at_slot, r);
 	client.nr_regions++;
 	siglock_leave(&client.lock, &before);
 	return 0;
@@ -325,8 +327,8 @@ void region_remove(struct region *r)
 
 	siglock_enter(&client.lock, &before);
 	pages_forget(&client.pages, r->first, r->nr_pages);
-	take_out(client.by_address, r);
-	take_out(client.by_slot, r);
+	table_remove(client.by_address, r);
+	table_remove(client.by_slot, r);
 	client.nr_regions--;
 	siglock_leave(&client.lock, &before);
 	client.holes_since = client.number + 1;

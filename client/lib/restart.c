@@ -1,13 +1,13 @@
 /*
- * Back from a checkpoint. The file is checked as a whole before anything changes: it is an image, and every region that
- * is there has the length it has there. What is then read goes to where the program has the region, or to memory that
- * is made for it.
+ * Restoring memory from a checkpoint. Before anything changes, the header and table of the file are checked, and that
+ * existing regions have the lengths recorded there. Then the content is read into existing regions, or into memory
+ * mapped for new ones.
  *
- * A region that has as many bytes into its first page as it had keeps its place in the file, and is clean: the next
- * checkpoint is made from this file. One that does not, or whose place another one has, is dirty as a whole.
+ * A region at the same offset within its first page as before keeps its place in the file and is clean: the next
+ * checkpoint is a clone of this file. Otherwise, or if another region has its place, all of it is dirty.
  *
- * If not all of it can be read, and the newest was asked for, what was made for it goes and the next older one is
- * taken.
+ * If the newest checkpoint was requested and cannot be read completely, the regions created for it are removed and the
+ * next older one is tried.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,21 +19,21 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "client/ckptfs.h"
-#include "client/client.h"
-#include "client/image.h"
-#include "client/own_fd.h"
+#include "client/lib/ckptfs.h"
+#include "client/lib/client.h"
+#include "client/lib/image.h"
+#include "client/lib/own_fd.h"
 
-#define READ_MAX MiB(16) /* at once: so often it is asked where there is nothing */
-#define HOLE_MIN MiB(1) /* that is worth it */
+#define READ_MAX MiB(16) /* per request; holes are searched before each */
+#define HOLE_MIN MiB(1) /* smaller holes are read */
 
-static void name_of(const struct image_region *in, char ret[IMAGE_NAME_MAX + 1])
+static void copy_name(const struct image_region *in, char ret[IMAGE_NAME_MAX + 1])
 {
 	memcpy(ret, in->name, in->name_len);
 	ret[in->name_len] = '\0';
 }
 
-static int check(struct image_iter it)
+static int check_lengths(struct image_iter it)
 {
 	struct image_region in;
 	int r;
@@ -42,7 +42,7 @@ static int check(struct image_iter it)
 		char name[IMAGE_NAME_MAX + 1];
 		const struct region *region;
 
-		name_of(&in, name);
+		copy_name(&in, name);
 		region = region_by_name(name);
 		if (region && region->len != in.len)
 			return log_errno(-ERANGE, "region %s: %" PRIu64 " bytes in the checkpoint, %zu here", name,
@@ -51,25 +51,25 @@ static int check(struct image_iter it)
 	return r;
 }
 
-/* Where there is something in the file, from `at` on. */
+/* The offset of the next data in the file at or after `at`. */
 static uint64_t next_data(int fd, uint64_t at, uint64_t end)
 {
 	off_t data = lseek(fd, (off_t)at, SEEK_DATA);
 
 	if (data < 0)
-		return errno == ENXIO ? end : at; /* not every filesystem tells */
+		return errno == ENXIO ? end : at; /* not every filesystem reports holes */
 	return MIN((uint64_t)data, end);
 }
 
 static void clear_bytes(uint8_t *p, const uint8_t *end)
 {
 	for (; p < end; p++)
-		if (*p != 0) /* pages that were never written to stay so */
+		if (*p != 0) /* does not allocate pages that were never written */
 			*p = 0;
 }
 
-/* Zeros, without having memory for them where it is ours to give back. */
-static void clear(const struct region *region, uint8_t *p, size_t len)
+/* Zeroes a range; in memory mapped by libckptfs, by returning its pages to the kernel. */
+static void clear_range(const struct region *region, uint8_t *p, size_t len)
 {
 	uintptr_t page = client.page_size, start = round_up((uintptr_t)p, page),
 		  end = round_down((uintptr_t)p + len, page);
@@ -80,7 +80,7 @@ static void clear(const struct region *region, uint8_t *p, size_t len)
 	clear_bytes((uint8_t *)end, p + len);
 }
 
-static int read_all(int fd, const struct region *region, uint64_t off)
+static int read_region(int fd, const struct region *region, uint64_t off)
 {
 	uint64_t at = off, end = off + region->len;
 
@@ -90,21 +90,21 @@ static int read_all(int fd, const struct region *region, uint64_t off)
 		ssize_t n;
 
 		if (data - at >= HOLE_MIN) {
-			clear(region, p, data - at);
+			clear_range(region, p, data - at);
 			at = data;
 			continue;
 		}
 		n = io_pread(fd, p, len, at);
 		if (n != (ssize_t)len)
-			return log_errno(n < 0 ? (int)n : -EBADMSG, "region %s: cannot be read", region->name);
+			return log_errno(n < 0 ? (int)n : -EBADMSG, "region %s: cannot read", region->name);
 		at += len;
 	}
 	return 0;
 }
 
-/* Memory for a region that the program has not asked for. */
-static int make_region(const struct image_region *in, const char *name, uint32_t slot, uint32_t flags,
-		       struct region **ret) REQUIRES(client.call)
+/* Maps memory for a region that the program does not have. */
+static int map_region(const struct image_region *in, const char *name, uint32_t slot, uint32_t flags,
+		      struct region **ret) REQUIRES(client.call)
 {
 	bool same = (flags & CKPTFS_RESTART_ADDRESSES) && (in->flags & IMAGE_REGION_OURS);
 	uintptr_t wanted = same ? in->address : 0;
@@ -112,11 +112,11 @@ static int make_region(const struct image_region *in, const char *name, uint32_t
 	int r;
 
 	if (p == MAP_FAILED || (wanted != 0 && (uintptr_t)p != wanted)) {
-		/* a kernel that does not know MAP_FIXED_NOREPLACE takes it as a hint */
+		/* old kernels take the address as a hint: they do not support MAP_FIXED_NOREPLACE */
 		r = p == MAP_FAILED ? -errno : -EEXIST;
 		if (p != MAP_FAILED)
 			munmap(p, round_up(in->len, client.page_size));
-		return log_errno(r, "region %s: %" PRIu64 " bytes at %#" PRIxPTR, name, in->len, wanted);
+		return log_errno(r, "region %s: cannot map %" PRIu64 " bytes at %#" PRIxPTR, name, in->len, wanted);
 	}
 	r = client_add_region(name, p, in->len, REGION_RESTORED, slot, ret);
 	if (r < 0)
@@ -124,7 +124,7 @@ static int make_region(const struct image_region *in, const char *name, uint32_t
 	return r;
 }
 
-/* Where the file has it is where the next one can have it, if it lies in its pages as it did. */
+/* The region's slot in the next file: the same as in this one if its offset within the page is unchanged; else 0. */
 static uint32_t slot_of(const struct image_region *in, const struct image_header *header, uintptr_t address)
 {
 	if (header->page_size != client.page_size || in->off % client.page_size != address % client.page_size ||
@@ -133,15 +133,15 @@ static uint32_t slot_of(const struct image_region *in, const struct image_header
 	return (uint32_t)(in->off / client.page_size);
 }
 
-/* Regions that have been taken out, so that those of the file find their places free. */
+/* Regions that were removed, so that those of the file find their slots free. */
 struct aside {
-	struct region **region; /* NULL: it is back */
+	struct region **region; /* NULL: added again */
 	uint32_t nr;
-	struct region **made; /* for the file */
+	struct region **made; /* created for the file */
 	uint32_t nr_made;
 };
 
-static int take_aside(struct aside *a, uint32_t nr_in_file)
+static int set_regions_aside(struct aside *a, uint32_t nr_in_file)
 {
 	*a = (struct aside){ .nr = client.nr_regions };
 	a->region = calloc((size_t)a->nr + 1, sizeof(struct region *));
@@ -161,27 +161,26 @@ static int take_aside(struct aside *a, uint32_t nr_in_file)
 	return 0;
 }
 
-/* The index has had room for it before, and tables grow for what was there. */
-static int put_back(struct region *region, uint32_t slot) REQUIRES(client.call)
+static int add_again(struct region *region, uint32_t slot) REQUIRES(client.call)
 {
 	int r = region_add(region, slot);
 
 	if (r < 0)
-		return log_errno(r, "region %s: no place for it: it is not protected any more", region->name);
+		return log_errno(r, "region %s: no slot: it is not protected any more", region->name);
 	region->since = slot != 0 && region->slot == slot ? 0 : client.number + 1;
 	client_pages_restored(region, false);
 	return 0;
 }
 
-static int put_back_rest(struct aside *a, bool restored) REQUIRES(client.call)
+static int add_rest_again(struct aside *a, bool restored) REQUIRES(client.call)
 {
 	int error = 0;
 
 	for (uint32_t i = 0; i < a->nr; i++) {
-		int r = a->region[i] ? put_back(a->region[i], 0) : 0;
+		int r = a->region[i] ? add_again(a->region[i], 0) : 0;
 
 		if (a->region[i] && restored)
-			log_warning("region %s: the checkpoint does not have it: it stays as it is", a->region[i]->name);
+			log_warning("region %s: not in the checkpoint, content unchanged", a->region[i]->name);
 		error = error < 0 ? error : r;
 	}
 	free(a->region);
@@ -200,22 +199,22 @@ static struct region **find_aside(struct aside *a, const char *name)
 static int restore_region(int fd, const struct image_region *in, const struct image_header *header, uint32_t flags,
 			  struct aside *a) REQUIRES(client.call)
 {
-	struct region *region, **mine;
+	struct region *region, **existing;
 	char name[IMAGE_NAME_MAX + 1];
 	int r;
 
-	name_of(in, name);
-	mine = find_aside(a, name);
-	if (mine) {
-		region = TAKE(*mine);
-		r = put_back(region, slot_of(in, header, (uintptr_t)region->p));
+	copy_name(in, name);
+	existing = find_aside(a, name);
+	if (existing) {
+		region = TAKE(*existing);
+		r = add_again(region, slot_of(in, header, (uintptr_t)region->p));
 	} else {
-		r = make_region(in, name, slot_of(in, header, 0), flags, &region);
+		r = map_region(in, name, slot_of(in, header, 0), flags, &region);
 		if (r == 0)
 			a->made[a->nr_made++] = region;
 	}
 	if (r == 0)
-		r = read_all(fd, region, in->off);
+		r = read_region(fd, region, in->off);
 	if (r == 0)
 		client_pages_restored(region, region->since == 0);
 	return r;
@@ -225,7 +224,7 @@ static int restore(int fd, const struct image_header *header, struct image_iter 
 {
 	struct image_region in;
 	struct aside aside;
-	int r = take_aside(&aside, header->nr_regions), back;
+	int r = set_regions_aside(&aside, header->nr_regions), rest;
 
 	if (r < 0)
 		return r;
@@ -233,12 +232,13 @@ static int restore(int fd, const struct image_header *header, struct image_iter 
 		r = restore_region(fd, &in, header, flags, &aside);
 	for (uint32_t i = 0; r < 0 && i < aside.nr_made; i++)
 		client_drop_region(aside.made[i]);
-	back = put_back_rest(&aside, r == 0);
-	return r < 0 ? r : back;
+	rest = add_rest_again(&aside, r == 0);
+	return r < 0 ? r : rest;
 }
 
-/* The one that is asked for, or the newest below `below` that is one: of all, or of those that are sealed. */
-static int find(uint32_t number, uint32_t below, struct image_header *header, struct buf *table, uint32_t *ret_number)
+/* Opens checkpoint `number` or, if that is 0, the newest valid one below `below`; with CKPTFS_SEALED a sealed one. */
+static int open_checkpoint(uint32_t number, uint32_t below, struct image_header *header, struct buf *table,
+			   uint32_t *ret_number)
 {
 	bool sealed = client.options.flags & CKPTFS_SEALED;
 	uint32_t found;
@@ -259,20 +259,20 @@ static int find(uint32_t number, uint32_t below, struct image_header *header, st
 			*ret_number = number;
 			return fd;
 		}
-		if (fd != -ENOENT) /* of several members one may not have it */
+		if (fd != -ENOENT) /* this member may not be in every checkpoint */
 			why = fd;
 		below = number;
 	}
 	return r < 0 ? r : why;
 }
 
-/* Of these an older checkpoint knows nothing. */
-static bool is_of_the_file(int r)
+/* Errors that an older checkpoint may not have. */
+static bool is_file_error(int r)
 {
 	return r == -EIO || r == -EBADMSG;
 }
 
-/* *ret_number: of the checkpoint that was found, whatever became of it; else 0. */
+/* *ret_number: the checkpoint that was opened, even on error; else 0. */
 static int restart_below(uint32_t number, uint32_t below, uint32_t flags, uint32_t *ret_number) REQUIRES(client.call)
 {
 	_cleanup_(buf_release) struct buf table = BUF_EMPTY;
@@ -283,12 +283,12 @@ static int restart_below(uint32_t number, uint32_t below, uint32_t flags, uint32
 	int r;
 
 	*ret_number = 0;
-	fd = find(number, below, &header, &table, ret_number);
+	fd = open_checkpoint(number, below, &header, &table, ret_number);
 	if (fd < 0)
 		return fd;
 	r = image_table_decode(&header, table.data, table.len, &it);
 	if (r == 0)
-		r = check(it);
+		r = check_lengths(it);
 	if (r < 0)
 		return r;
 	r = restore(fd, &header, it, flags);
@@ -308,16 +308,16 @@ static int restart(uint32_t number, uint32_t flags, uint32_t *ret_number) REQUIR
 	if (flags & ~CKPTFS_RESTART_ADDRESSES)
 		return log_errno(-EINVAL, "restart: unknown flags %#" PRIx32, flags);
 	writer_wait();
-	client_forget_regions();
-	while (is_of_the_file(r = restart_below(number, below, flags, &found)) && number == 0 && found > 0) {
-		log_warning("checkpoint %s/%06" PRIu32 ": cannot be used: %s", image_dir_path(client.dir), found,
+	client_free_gone_regions();
+	while (is_file_error(r = restart_below(number, below, flags, &found)) && number == 0 && found > 0) {
+		log_warning("checkpoint %s/%06" PRIu32 ": not usable: %s", image_dir_path(client.dir), found,
 			    strerror(-r));
 		why = r;
 		below = found;
 	}
 	if (r == 0)
 		*ret_number = found;
-	return r == -ENOENT && why < 0 ? why : r; /* memory has changed: nobody is to begin at the beginning */
+	return r == -ENOENT && why < 0 ? why : r; /* memory has changed: the program must not start from scratch */
 }
 
 int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
@@ -327,9 +327,8 @@ int ckptfs_restart(uint32_t number, uint32_t flags, uint32_t *ret_number)
 
 	if (!client_enter(&r))
 		return r;
-	if (client_world) /* its heap would be written over while it is in use */
-		r = log_errno(-EOPNOTSUPP,
-			      "restart: the memory of this program is captured: another one can read its checkpoints");
+	if (client_capture) /* its heap would be overwritten while it is in use */
+		r = log_errno(-EOPNOTSUPP, "restart: not possible while the memory of the program is captured");
 	else
 		r = restart(number, flags, &done);
 	if (r == 0 && ret_number)

@@ -1,8 +1,8 @@
 /*
- * A lock and a wait that a signal handler may use. pthread's mutexes are not made for that; these are one word and
- * futex(2), which is a bare system call. Who takes a siglock outside of a handler blocks all signals first
- * (siglock_enter()), and the handlers that take it run with all signals blocked: so no thread can be interrupted while
- * it holds one by a handler that wants it, and a handler that waits for it waits for another thread, which goes on.
+ * An async-signal-safe lock and wait; pthread mutexes are not. The lock is one word and futex(2), which is a bare
+ * system call. Outside of a handler all signals are blocked before a siglock is taken (siglock_enter()), and the
+ * handlers that take it run with all signals blocked. So a thread that holds one cannot be interrupted by a handler
+ * that takes it, and a handler that waits for it waits for another, running thread.
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 
 #include "base/mutex.h"
 
-/* Of this thread, and of those that it starts meanwhile. */
+/* Blocks all signals of this thread, and of threads that it starts meanwhile. */
 static inline void signals_block(sigset_t *before)
 {
 	sigset_t all;
@@ -32,7 +32,7 @@ static inline void signals_restore(const sigset_t *before)
 }
 
 struct CAPABILITY("mutex") siglock {
-	_Atomic(uint32_t) word; /* 0: free, 1: held, 2: held and perhaps waited for */
+	_Atomic(uint32_t) word; /* 0: free, 1: held, 2: held, with possible waiters */
 };
 
 static inline void futex_wait(_Atomic(uint32_t) *word, uint32_t while_it_is)
@@ -74,7 +74,7 @@ static inline void siglock_unlock(struct siglock *l) RELEASE(*l) NO_THREAD_SAFET
 	errno = saved;
 }
 
-/* The same for all others: signals are blocked meanwhile. */
+/* The same outside of handlers: blocks signals while the lock is held. */
 static inline void siglock_enter(struct siglock *l, sigset_t *before) ACQUIRE(*l) NO_THREAD_SAFETY_ANALYSIS
 {
 	signals_block(before);

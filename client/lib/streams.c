@@ -1,18 +1,20 @@
-#include "client/streams.h"
+#include "client/lib/streams.h"
 
 #include "base/util.h"
 
-#define KEPT 256u /* a row is missed as if it had been touched so many touches later: there are more single pages than rows */
+/* Touches by which a stream counts as more recent than a single page when one is replaced: single pages are
+ * frequent. */
+#define STREAM_BONUS 256u
 
-/* The row that goes on with this page, else the one that is missed least. */
-static struct stream *find(struct streams *s, uint64_t page)
+/* The stream that this page continues, else the least recently used one, emptied. */
+static struct stream *find_or_replace(struct streams *s, uint64_t page)
 {
 	struct stream *oldest = &s->stream[0];
 	uint64_t least = UINT64_MAX;
 
 	for (uint32_t i = 0; i < STREAMS_NR; i++) {
 		struct stream *it = &s->stream[i];
-		uint64_t until = it->len == 0 ? 0 : it->used + (it->len >= STREAMS_MIN ? KEPT : 0);
+		uint64_t until = it->len == 0 ? 0 : it->used + (it->len >= STREAMS_MIN ? STREAM_BONUS : 0);
 
 		if (it->len > 0 && (it->up == page || it->down == page))
 			return it;
@@ -25,7 +27,7 @@ static struct stream *find(struct streams *s, uint64_t page)
 	return oldest;
 }
 
-/* Pages of the row's next range, the touched one among them. */
+/* Pages of the stream's next range, including the touched one. */
 static uint64_t range_len(const struct stream *it)
 {
 	return it->len < STREAMS_MIN ? 1 : MIN(1 + it->len / 2, (uint64_t)STREAMS_MAX);
@@ -51,7 +53,7 @@ static struct streams_range range_down(const struct stream *it, uint64_t page, u
 
 struct streams_range streams_touch(struct streams *s, uint64_t page, uint64_t low, uint64_t high)
 {
-	struct stream *it = find(s, page);
+	struct stream *it = find_or_replace(s, page);
 	struct streams_range range = { page, 1 };
 
 	if (it->len == 0) {

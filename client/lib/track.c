@@ -1,37 +1,37 @@
-/* Which way of tracking: for all, and for a region that does not allow it. */
-#include "client/track.h"
+/* Choice of the tracking mechanism: the preferred one, and mprotect(2) for regions that it cannot track. */
+#include "client/lib/track.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "client/client.h"
-#include "client/track_uffd.h"
+#include "client/lib/client.h"
+#include "client/lib/track_uffd.h"
 
 static const struct track *preferred = &track_mprotect;
 
 int track_start(void)
 {
-	bool noted = client.options.mode == CKPTFS_MODE_SYNC;
+	bool async = client.options.mode == CKPTFS_MODE_SYNC; /* no write happens while a checkpoint is written */
 	const char *why = "";
 	int r;
 
 	preferred = &track_mprotect;
 	if (client.options.tracking == CKPTFS_TRACKING_MPROTECT)
 		return 0;
-	r = track_uffd_start(noted, &why);
-	if (r < 0 && noted && client.options.tracking == CKPTFS_TRACKING_USERFAULTFD) {
-		log_notice("checkpoints: writes are noticed one by one: %s", why);
-		noted = false;
-		r = track_uffd_start(noted, &why);
+	r = track_uffd_start(async, &why);
+	if (r < 0 && async && client.options.tracking == CKPTFS_TRACKING_USERFAULTFD) {
+		log_notice("checkpoints: no asynchronous userfaultfd, each write is handled: %s", why);
+		async = false;
+		r = track_uffd_start(async, &why);
 	}
 	if (r == 0) {
-		preferred = noted ? &track_uffd_noted : &track_uffd;
+		preferred = async ? &track_uffd_async : &track_uffd;
 		return 0;
 	}
 	if (client.options.tracking == CKPTFS_TRACKING_USERFAULTFD)
 		return log_errno(-EOPNOTSUPP, "checkpoints: no userfaultfd: %s", why);
-	log_notice("checkpoints: writes are noticed by mprotect(2): %s", why);
+	log_notice("checkpoints: tracking by mprotect(2): %s", why);
 	return 0;
 }
 
@@ -53,7 +53,7 @@ unsigned track_kind(void)
 	return preferred == &track_mprotect ? CKPTFS_TRACKING_MPROTECT : CKPTFS_TRACKING_USERFAULTFD;
 }
 
-/* Not all memory can be tracked by userfaultfd: files that are mapped privately cannot, so data of programs cannot. */
+/* userfaultfd cannot track private file mappings, which include the data segment of a program. */
 int track_attach(struct region *r)
 {
 	int error = preferred->attach(r);
@@ -61,12 +61,12 @@ int track_attach(struct region *r)
 	r->track = preferred;
 	if (error == 0 || preferred == &track_mprotect || r->captured)
 		return error;
-	log_debug("region %s: by mprotect(2): %s", r->name, strerror(-error));
+	log_debug("region %s: tracking by mprotect(2): %s", r->name, strerror(-error));
 	r->track = &track_mprotect;
 	return track_mprotect.attach(r);
 }
 
 int track_collect(void)
 {
-	return preferred == &track_uffd_noted ? track_uffd_collect() : 0;
+	return preferred == &track_uffd_async ? track_uffd_collect() : 0;
 }

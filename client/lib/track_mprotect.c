@@ -1,9 +1,9 @@
 /*
- * Tracking by mprotect(2): a closed page is read-only, and a write to it a SIGSEGV, whose handler opens it. The handler
- * runs with all signals blocked and calls fault_touch() alone (faults.c tells why that is safe) or, for a fault that is
- * none of ours, what the program had installed before, as the kernel would have called it; without one the default
- * action is set and the fault comes again: the program ends as it would have. A system call that writes to a closed
- * page does not fault but fails with EFAULT: interpose.h.
+ * Tracking by mprotect(2): a closed page is read-only; a write to it raises SIGSEGV, and the handler opens it. The
+ * handler runs with all signals blocked and only calls fault_touch() (faults.c explains why that is safe). A fault
+ * outside tracked pages is passed to the program's own handler, as the kernel would have called it. Without one the
+ * default action is set and the fault repeats, so that the program ends as it would have. A system call that writes to
+ * a closed page does not fault but fails with EFAULT; interpose.h handles these.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,18 +15,18 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "client/client.h"
-#include "client/track.h"
+#include "client/lib/client.h"
+#include "client/lib/track.h"
 
-/* what the program has installed, or would have; under client.lock once ours is there */
+/* the program's own action, saved or set while ours is installed; under client.lock once ours is installed */
 static struct sigaction programs;
 _Atomic(bool) track_mprotect_installed;
 _Atomic(uint32_t) track_mprotect_regions;
-bool track_mprotect_unhelped;
+bool track_mprotect_not_interposed;
 _Atomic(uintptr_t) track_mprotect_low = UINTPTR_MAX, track_mprotect_high;
 
-/* Not that of interpose_signals.c. */
-static int real_sigaction(int number, const struct sigaction *action, struct sigaction *old)
+/* Bypasses the sigaction() of interpose_signals.c. */
+static int next_sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
 	static int (*real)(int, const struct sigaction *, struct sigaction *);
 
@@ -35,8 +35,8 @@ static int real_sigaction(int number, const struct sigaction *action, struct sig
 	return real ? real(number, action, old) : -1;
 }
 
-/* What the program has installed; `next`, if there is one, takes its place. With signals blocked. */
-static struct sigaction programs_action(const struct sigaction *next)
+/* Returns the program's action; `next`, if not NULL, replaces it. With signals blocked. */
+static struct sigaction swap_programs_action(const struct sigaction *next)
 {
 	struct sigaction action;
 
@@ -48,37 +48,39 @@ static struct sigaction programs_action(const struct sigaction *next)
 	return action;
 }
 
-/* With the signals blocked that the kernel would have blocked for it, but for SIGSEGV: it may write to closed pages. */
-static void set_mask(const struct sigaction *action, const ucontext_t *context)
+/* Blocks the signals that the kernel would have blocked for the handler, except SIGSEGV: it may write to closed
+ * pages. */
+static void set_handler_mask(const struct sigaction *action, const ucontext_t *context)
 {
 	sigset_t mask;
 
 	sigorset(&mask, &context->uc_sigmask, &action->sa_mask);
 	sigdelset(&mask, SIGSEGV);
-	pthread_sigmask(SIG_SETMASK, &mask, NULL); /* the end of the handler sets what was before */
+	pthread_sigmask(SIG_SETMASK, &mask, NULL); /* returning from the handler restores the previous mask */
 }
 
-static void chain(int signal, siginfo_t *info, void *context)
+static void call_programs_handler(int signal, siginfo_t *info, void *context)
 {
 	static const struct sigaction none = { .sa_handler = SIG_DFL };
-	struct sigaction action = programs_action(NULL);
+	struct sigaction action = swap_programs_action(NULL);
 
 	if (action.sa_flags & (int)SA_RESETHAND)
-		programs_action(&none);
-	set_mask(&action, context);
+		swap_programs_action(&none);
+	set_handler_mask(&action, context);
 	if (action.sa_flags & SA_SIGINFO) {
 		action.sa_sigaction(signal, info, context);
 	} else if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
 		action = (struct sigaction){ .sa_handler = SIG_DFL };
-		real_sigaction(SIGSEGV, &action, NULL);
+		next_sigaction(SIGSEGV, &action, NULL);
 	} else {
 		action.sa_handler(signal);
 	}
 }
 
-/* A region may have gone since, and its memory be open: then the write succeeds. If it comes again, and none has gone
- * meanwhile, it is the program's fault. */
-static bool is_ours(const siginfo_t *info)
+/* Handles a fault on tracked memory. false: the fault is the program's own. The region may have been removed since the
+ * write, and its memory opened: then a retry succeeds. If the fault repeats without another removal, it is the
+ * program's own. */
+static bool handle_fault(const siginfo_t *info)
 {
 	static _Thread_local struct {
 		const void *p;
@@ -104,14 +106,14 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
-	if (!is_ours(info))
-		chain(signal, info, context);
+	if (!handle_fault(info))
+		call_programs_handler(signal, info, context);
 	errno = saved;
 }
 
-/* This thread, those that it will start and handlers that are there may write to closed pages; interpose_signals.c sees
- * to those that come. */
-static void unblock(void)
+/* Unblocks SIGSEGV in this thread, in threads it will start and in installed handlers: all may write to closed pages.
+ * interpose_signals.c does the same for handlers installed later. */
+static void unblock_faults(void)
 {
 	sigset_t faults;
 
@@ -121,25 +123,25 @@ static void unblock(void)
 	for (int i = 1; i <= SIGRTMAX; i++) {
 		struct sigaction action;
 
-		if (i == SIGSEGV || real_sigaction(i, NULL, &action) < 0 || !sigismember(&action.sa_mask, SIGSEGV))
+		if (i == SIGSEGV || next_sigaction(i, NULL, &action) < 0 || !sigismember(&action.sa_mask, SIGSEGV))
 			continue;
 		sigdelset(&action.sa_mask, SIGSEGV);
-		real_sigaction(i, &action, NULL);
+		next_sigaction(i, &action, NULL);
 	}
 }
 
-static int install(void)
+static int install_handler(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
 
 	if (track_mprotect_installed)
 		return 0;
 	sigfillset(&action.sa_mask);
-	if (real_sigaction(SIGSEGV, &action, &programs) < 0)
-		return log_errno(-errno, "checkpoints: handler of SIGSEGV");
+	if (next_sigaction(SIGSEGV, &action, &programs) < 0)
+		return log_errno(-errno, "checkpoints: cannot install a handler of SIGSEGV");
 	track_mprotect_installed = true;
-	unblock();
-	if (track_mprotect_unhelped)
+	unblock_faults();
+	if (track_mprotect_not_interposed)
 		log_warning(
 			"checkpoints: libckptfs was loaded after the C library: system calls that write to regions may fail with EFAULT; link it, or LD_PRELOAD it");
 	return 0;
@@ -149,10 +151,10 @@ void track_mprotect_stop(void)
 {
 	struct sigaction now;
 
-	/* Whoever has gone around sigaction() calls ours, perhaps: it stays, and passes on what is not ours, which is
-	 * all. */
-	if (track_mprotect_installed && real_sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == on_fault) {
-		real_sigaction(SIGSEGV, &programs, NULL);
+	/* A handler that was installed bypassing sigaction() may call ours: then ours stays, and passes all faults
+	 * on. */
+	if (track_mprotect_installed && next_sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == on_fault) {
+		next_sigaction(SIGSEGV, &programs, NULL);
 		track_mprotect_installed = false;
 	}
 }
@@ -165,9 +167,9 @@ bool track_mprotect_action(const struct sigaction *action, struct sigaction *old
 	if (!track_mprotect_installed)
 		return false;
 	if (action)
-		next = *action; /* it may lie in memory that is protected */
+		next = *action; /* it may be in protected memory */
 	signals_block(&before);
-	was = programs_action(action ? &next : NULL);
+	was = swap_programs_action(action ? &next : NULL);
 	signals_restore(&before);
 	if (old)
 		*old = was;
@@ -194,23 +196,18 @@ bool track_mprotect_has(const void *p, size_t len)
 	return found;
 }
 
-static int set(void *p, size_t len, int protection)
-{
-	return mprotect(p, len, protection) < 0 ? -errno : 0;
-}
-
 static int mprotect_open(void *p, size_t len)
 {
-	return set(p, len, PROT_READ | PROT_WRITE);
+	return mprotect(p, len, PROT_READ | PROT_WRITE) < 0 ? -errno : 0;
 }
 
 static int mprotect_close(void *p, size_t len)
 {
-	return set(p, len, PROT_READ);
+	return mprotect(p, len, PROT_READ) < 0 ? -errno : 0;
 }
 
 /* With client.call. */
-static void widen(const struct region *r)
+static void widen_bounds(const struct region *r)
 {
 	uintptr_t low = (uintptr_t)r->start, high = low + (size_t)r->nr_pages * client.page_size;
 
@@ -220,15 +217,15 @@ static void widen(const struct region *r)
 
 static int mprotect_attach(struct region *r)
 {
-	int error = install();
+	int error = install_handler();
 
 	if (error < 0 || r->nr_pages == 0)
 		return error;
-	/* Whether it can be done at all: memory that is not there, or of pages that are larger than that. */
+	/* Fails for unmapped memory, and for pages larger than client.page_size. */
 	error = mprotect_open(r->start, (size_t)r->nr_pages * client.page_size);
 	if (error < 0)
-		return log_errno(error, "region %s: cannot be protected", r->name);
-	widen(r);
+		return log_errno(error, "region %s: cannot protect", r->name);
+	widen_bounds(r);
 	track_mprotect_regions++;
 	return 0;
 }
@@ -239,7 +236,7 @@ static void mprotect_detach(struct region *r)
 		return;
 	track_mprotect_regions--;
 	if (mprotect_open(r->start, (size_t)r->nr_pages * client.page_size) < 0)
-		log_warning("region %s: %s", r->name, strerror(errno));
+		log_warning("region %s: cannot make writable: %s", r->name, strerror(errno));
 }
 
 void track_mprotect_forget(void)

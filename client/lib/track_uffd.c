@@ -1,4 +1,4 @@
-#include "client/track_uffd.h"
+#include "client/lib/track_uffd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,17 +13,17 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "client/client.h"
-#include "client/own_fd.h"
-#include "client/track.h"
+#include "client/lib/client.h"
+#include "client/lib/own_fd.h"
+#include "client/lib/track.h"
 
-/* Not that of interpose_descriptors.c, which would want client.lock. */
+/* Bypasses the ioctl() of interpose_descriptors.c, which takes client.lock. */
 static int bare_ioctl(int fd, unsigned long request, void *p)
 {
 	return (int)syscall(SYS_ioctl, fd, request, p);
 }
 
-/* Of kernels that are newer than the headers of some distributions. */
+/* Defined here because the headers of some distributions are older than their kernels. */
 #define FEATURE_WP UINT64_C(1) /* UFFD_FEATURE_PAGEFAULT_FLAG_WP */
 #define FEATURE_WP_SHARED (UINT64_C(1) << 12) /* UFFD_FEATURE_WP_HUGETLBFS_SHMEM */
 #define FEATURE_WP_UNPOPULATED (UINT64_C(1) << 13)
@@ -39,7 +39,7 @@ struct scan { /* struct pm_scan_arg */
 };
 #define SCAN _IOWR('f', 16, struct scan) /* PAGEMAP_SCAN */
 #define SCAN_WRITTEN (UINT64_C(1) << 1) /* PAGE_IS_WRITTEN */
-#define SCAN_RANGES 64 /* on the stack of whoever asks for a checkpoint */
+#define SCAN_RANGES 64 /* on the stack of the thread that requests a checkpoint */
 
 static int uffd = -1, stop_fd = -1, pagemap = -1;
 static pthread_t thread;
@@ -47,28 +47,28 @@ static bool has_thread;
 
 /* --- ranges --- */
 
-static int set(void *p, size_t len, bool closed)
+static int write_protect(void *p, size_t len, bool closed)
 {
 	struct uffdio_writeprotect w = {
 		.range = { .start = (uintptr_t)p, .len = len },
-		.mode = closed ? UFFDIO_WRITEPROTECT_MODE_WP : 0, /* without: who waits is woken */
+		.mode = closed ? UFFDIO_WRITEPROTECT_MODE_WP : 0, /* 0 also wakes waiting threads */
 	};
 	int r;
 
 	do
 		r = bare_ioctl(uffd, UFFDIO_WRITEPROTECT, &w);
-	while (r < 0 && errno == EAGAIN); /* mappings were just being changed */
+	while (r < 0 && errno == EAGAIN); /* mappings are being changed concurrently */
 	return r < 0 ? -errno : 0;
 }
 
 static int uffd_open(void *p, size_t len)
 {
-	return set(p, len, false);
+	return write_protect(p, len, false);
 }
 
 static int uffd_close(void *p, size_t len)
 {
-	return set(p, len, true);
+	return write_protect(p, len, true);
 }
 
 static int uffd_attach(struct region *r)
@@ -92,9 +92,9 @@ static void uffd_detach(struct region *r)
 {
 	struct uffdio_range range = { .start = (uintptr_t)r->start, .len = (size_t)r->nr_pages * client.page_size };
 
-	/* Takes all protection away, too. */
+	/* This removes the write protection, too. */
 	if (r->nr_pages > 0 && bare_ioctl(uffd, UFFDIO_UNREGISTER, &range) < 0)
-		log_warning("region %s: %s", r->name, strerror(errno));
+		log_warning("region %s: cannot unregister from userfaultfd: %s", r->name, strerror(errno));
 }
 
 const struct track track_uffd = {
@@ -105,18 +105,18 @@ const struct track track_uffd = {
 	.open = uffd_open,
 };
 
-const struct track track_uffd_noted = {
-	.name = "userfaultfd, noted",
+const struct track track_uffd_async = {
+	.name = "userfaultfd, asynchronous",
 	.attach = uffd_attach,
 	.detach = uffd_detach,
 	.close = uffd_close,
 	.open = uffd_open,
 };
 
-/* --- told of each write --- */
+/* --- faults handled one by one --- */
 
-/* A page that is no region's any more has no protection either: whoever wrote to it is only woken. */
-static void answer(const struct uffd_msg *m)
+/* A page outside all regions is not protected any more: the faulting thread only has to be woken. */
+static void handle_fault(const struct uffd_msg *m)
 {
 	uintptr_t address = (uintptr_t)m->arg.pagefault.address;
 
@@ -127,7 +127,7 @@ static void answer(const struct uffd_msg *m)
 	}
 }
 
-static void *run(void *arg _unused_)
+static void *fault_thread(void *arg _unused_)
 {
 	struct pollfd fds[] = { { .fd = uffd, .events = POLLIN }, { .fd = stop_fd, .events = POLLIN } };
 	struct uffd_msg m[16];
@@ -139,12 +139,12 @@ static void *run(void *arg _unused_)
 			continue;
 		n = read(uffd, m, sizeof(m));
 		for (ssize_t i = 0; i < n / (ssize_t)sizeof(m[0]); i++)
-			answer(&m[i]);
+			handle_fault(&m[i]);
 	}
 	return NULL;
 }
 
-/* --- noted by the kernel --- */
+/* --- writes recorded by the kernel --- */
 
 static int collect_region(const struct region *r)
 {
@@ -177,7 +177,7 @@ static int collect_region(const struct region *r)
 int track_uffd_collect(void)
 {
 	for (uint32_t i = 0; i < client.nr_regions; i++) {
-		int r = client.by_slot[i]->track == &track_uffd_noted ? collect_region(client.by_slot[i]) : 0;
+		int r = client.by_slot[i]->track == &track_uffd_async ? collect_region(client.by_slot[i]) : 0;
 
 		if (r < 0)
 			return r;
@@ -185,9 +185,9 @@ int track_uffd_collect(void)
 	return 0;
 }
 
-/* --- beginning and end --- */
+/* --- start and stop --- */
 
-/* Also of writes by system calls, so not the kind that every user may have. */
+/* Faults of system calls must be reported, too, which UFFD_USER_MODE_ONLY, available to every user, does not do. */
 static int open_uffd(const char **why)
 {
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), device;
@@ -197,7 +197,7 @@ static int open_uffd(const char **why)
 	*why = "the kernel has no userfaultfd(2)";
 	if (errno != EPERM)
 		return -errno;
-	*why = "userfaultfd(2) is for root: set vm.unprivileged_userfaultfd to 1 or give access to /dev/userfaultfd";
+	*why = "userfaultfd(2) needs root: set vm.unprivileged_userfaultfd to 1 or grant access to /dev/userfaultfd";
 	device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
 	if (device < 0)
 		return -EPERM;
@@ -206,27 +206,27 @@ static int open_uffd(const char **why)
 	return fd < 0 ? -EPERM : fd;
 }
 
-static int ask_features(bool noted, const char **why)
+static int enable_features(bool async, const char **why)
 {
-	uint64_t wanted = FEATURE_WP | FEATURE_WP_UNPOPULATED | (noted ? FEATURE_WP_ASYNC : 0);
+	uint64_t wanted = FEATURE_WP | FEATURE_WP_UNPOPULATED | (async ? FEATURE_WP_ASYNC : 0);
 	struct uffdio_api api = { .api = UFFD_API };
 	int probe = open_uffd(why), r;
 
 	if (probe < 0)
 		return probe;
-	*why = "the kernel's userfaultfd cannot protect against writes";
+	*why = "the kernel's userfaultfd does not support the write protection needed";
 	r = bare_ioctl(probe, UFFDIO_API, &api) < 0 ? -errno : (api.features & wanted) != wanted ? -EOPNOTSUPP : 0;
 	closep(&probe);
 	if (r < 0)
 		return r;
-	uffd = own_fd(open_uffd(why)); /* features are asked for once per descriptor */
+	uffd = own_fd(open_uffd(why)); /* UFFDIO_API works once per descriptor */
 	if (uffd < 0)
 		return uffd;
 	api = (struct uffdio_api){ .api = UFFD_API, .features = wanted | (api.features & FEATURE_WP_SHARED) };
 	return bare_ioctl(uffd, UFFDIO_API, &api) < 0 ? -errno : 0;
 }
 
-static int start_noted(const char **why)
+static int open_pagemap(const char **why)
 {
 	struct scan scan = { .size = sizeof(scan) };
 
@@ -242,23 +242,23 @@ static int start_thread(const char **why)
 	sigset_t before;
 	int r;
 
-	*why = "no thread";
+	*why = "cannot create a thread";
 	stop_fd = own_fd(eventfd(0, EFD_CLOEXEC));
 	if (stop_fd < 0)
 		return -errno;
 	signals_block(&before);
-	r = -pthread_create(&thread, NULL, run, NULL);
+	r = -pthread_create(&thread, NULL, fault_thread, NULL);
 	signals_restore(&before);
 	has_thread = r == 0;
 	return r;
 }
 
-int track_uffd_start(bool noted, const char **why)
+int track_uffd_start(bool async, const char **why)
 {
-	int r = ask_features(noted, why);
+	int r = enable_features(async, why);
 
 	if (r == 0)
-		r = noted ? start_noted(why) : start_thread(why);
+		r = async ? open_pagemap(why) : start_thread(why);
 	if (r < 0)
 		track_uffd_stop();
 	return r;
@@ -268,7 +268,7 @@ void track_uffd_stop(void)
 {
 	if (has_thread) {
 		if (eventfd_write(stop_fd, 1) < 0)
-			log_warning("userfaultfd: %s", strerror(errno));
+			log_warning("userfaultfd: cannot stop the thread: %s", strerror(errno));
 		else
 			pthread_join(thread, NULL);
 		has_thread = false;

@@ -5,18 +5,19 @@
  *   commit
  *                                              pages are in progress
  *
- * A batch is copied first and written then: so a page is in progress for a microsecond and not for as long as the store
- * takes, and pages that come far from each other in the chosen order, but lie side by side, become one request. Within
- * a batch pages are sorted by their place. How many a batch has is what can be written in a given time: the longest
- * that a page which is waited for waits for others. By address these are pages that nobody waits for; in an order that
- * follows the program they are what it will want next, and releasing it once for many pages is better than for each.
+ * A batch is copied to a buffer before it is written: so a page is in progress for a microsecond only, and pages that
+ * are adjacent in the file, but far apart in the chosen order, become one request. Pages of a batch are sorted by
+ * their place in the file. The size of a batch is limited by the time it takes to write, which bounds how long a page
+ * that the program waits for is delayed by others. By address, the others are pages that the program does not wait for.
+ * In an order that follows the program they are the pages it needs next, and waking it once for many of them is
+ * cheaper: such batches may take longer.
  *
- * A program that goes through its memory in no order at all would have it written in requests of a page each. Where
- * these take long for what is in them, pages bring their neighbours with them (block_of()), as many as make the most of
- * a request: what is written early for that is avoided later.
+ * With random access every request would be a single page. Where small requests are slow for their size, pages bring
+ * their neighbours with them (block_of()), up to the size at which a request is efficient. Pages written early in this
+ * way need not be copied or waited for later.
  *
- * A failure at any moment leaves the last checkpoint as it is. What was to be written is dirty again, and whoever waits
- * goes on.
+ * A failure at any time leaves the last checkpoint unchanged. The pages of the failed one become dirty again, and
+ * waiting threads continue.
  */
 #include <assert.h>
 #include <errno.h>
@@ -29,14 +30,14 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "client/client.h"
-#include "client/image.h"
+#include "client/lib/client.h"
+#include "client/lib/image.h"
 
 #define BATCH_MAX 256u /* pages: a MiB, the largest request that a mount takes at once */
 #define BATCH_NS 250000u
 #define BATCH_FOLLOWING_NS 1000000u
 #define BLOCK_MAX 16u /* pages */
-#define RUN_MIN (BLOCK_MAX / 2) /* from so many on a request shows what a page takes */
+#define RUN_MIN (BLOCK_MAX / 2) /* pages of a request that counts as long */
 
 struct writer {
 	int fd;
@@ -44,7 +45,7 @@ struct writer {
 	uint32_t batch[BATCH_MAX], nr; /* page numbers */
 	uint32_t size; /* of the next batch */
 	struct io_rate *rate; /* NULL: no limit */
-	/* that a request of one page takes; a page of a long one. Means of this checkpoint; 0: there was none */
+	/* mean times in this checkpoint of a request of one page, and per page of a long one; 0: there was none */
 	uint64_t single_ns, page_ns;
 	struct ckptfs_stats *stats;
 };
@@ -61,8 +62,8 @@ static bool is_limited(void *userdata _unused_)
 	return !atomic_load(&client.hurry);
 }
 
-/* *took_ns (may be NULL): without what the limit makes it wait. */
-static int put(struct writer *w, const void *p, size_t len, uint64_t off, uint64_t *took_ns)
+/* *took_ns (may be NULL): the duration without the wait for the write rate. */
+static int write_at(struct writer *w, const void *p, size_t len, uint64_t off, uint64_t *took_ns)
 {
 	uint64_t start;
 	int r;
@@ -73,20 +74,20 @@ static int put(struct writer *w, const void *p, size_t len, uint64_t off, uint64
 	if (took_ns)
 		*took_ns = monotonic_ns() - start;
 	if (r < 0)
-		return log_errno(r, "checkpoint %s/%06" PRIu32 ": %zu bytes at %" PRIu64, image_dir_path(client.dir),
-				 client.job.number, len, off);
+		return log_errno(r, "checkpoint %s/%06" PRIu32 ": cannot write %zu bytes at %" PRIu64,
+				 image_dir_path(client.dir), client.job.number, len, off);
 	w->stats->writes++;
 	w->stats->written_bytes += len;
 	return 0;
 }
 
-static void learn(uint64_t *mean_ns, uint64_t ns)
+static void update_mean(uint64_t *mean_ns, uint64_t ns)
 {
 	*mean_ns = *mean_ns == 0 ? ns : (15 * *mean_ns + ns) / 16;
 }
 
-/* Pages that a page brings with it: as many as it takes until what a request costs by itself is a quarter of what is in
- * it, at most. */
+/* The number of neighbouring pages to write together: the smallest with which the fixed cost of a request is at most a
+ * quarter of the cost of its pages. */
 static uint32_t block_of(const struct writer *w)
 {
 	uint64_t limit_ns =
@@ -94,17 +95,17 @@ static uint32_t block_of(const struct writer *w)
 	uint64_t single_ns = MAX(w->single_ns, limit_ns), page_ns = MAX(w->page_ns, limit_ns);
 	uint32_t block = 1;
 
-	if (client.options.mode <= CKPTFS_MODE_ASYNC || w->single_ns == 0) /* by address neighbours come anyway */
+	if (client.options.mode <= CKPTFS_MODE_ASYNC || w->single_ns == 0) /* by address, neighbours follow anyway */
 		return 1;
 	if (w->page_ns == 0)
-		return BLOCK_MAX; /* then it will be known */
+		return BLOCK_MAX; /* to measure it */
 	while (block < BLOCK_MAX && single_ns > page_ns && 2 * block * page_ns <= 4 * (single_ns - page_ns))
 		block *= 2;
 	return block;
 }
 
-/* The next pages into the buffer, by their place in the file. From then on the program may change them. */
-static void take_batch(struct writer *w)
+/* Copies the next pages to the buffer, sorted by their place in the file. The program may change them then. */
+static void fill_batch(struct writer *w)
 {
 	const uint8_t *from[BATCH_MAX];
 	uint32_t block = block_of(w);
@@ -127,7 +128,7 @@ static void take_batch(struct writer *w)
 	siglock_unlock(&client.lock);
 }
 
-/* Neighbours are one request. */
+/* Adjacent pages are one request. */
 static int write_batch(struct writer *w)
 {
 	for (uint32_t i = 0, end; i < w->nr; i = end) {
@@ -136,14 +137,14 @@ static int write_batch(struct writer *w)
 
 		for (end = i + 1; end < w->nr && w->batch[end] == w->batch[end - 1] + 1; end++)
 			;
-		r = put(w, w->buffer + (size_t)i * client.page_size, (size_t)(end - i) * client.page_size,
-			(uint64_t)w->batch[i] * client.page_size, &took_ns);
+		r = write_at(w, w->buffer + (size_t)i * client.page_size, (size_t)(end - i) * client.page_size,
+			     (uint64_t)w->batch[i] * client.page_size, &took_ns);
 		if (r < 0)
 			return r;
 		if (end - i == 1)
-			learn(&w->single_ns, took_ns);
+			update_mean(&w->single_ns, took_ns);
 		else if (end - i >= RUN_MIN)
-			learn(&w->page_ns, took_ns / (end - i));
+			update_mean(&w->page_ns, took_ns / (end - i));
 	}
 	return 0;
 }
@@ -153,7 +154,7 @@ static void size_next_batch(struct writer *w, uint64_t took_ns)
 	uint64_t may_take_ns = client.options.mode == CKPTFS_MODE_ASYNC ? BATCH_NS : BATCH_FOLLOWING_NS;
 
 	if (client.options.mode == CKPTFS_MODE_SYNC)
-		w->size = BATCH_MAX; /* nobody waits for a page, but for all */
+		w->size = BATCH_MAX; /* the program waits for all pages together */
 	else if (took_ns > may_take_ns)
 		w->size = (uint32_t)MAX(w->nr * may_take_ns / took_ns, UINT64_C(1));
 	else if (w->nr == w->size)
@@ -169,7 +170,7 @@ static int write_pages(struct writer *w)
 	while (r == 0) {
 		uint64_t start = monotonic_ns();
 
-		take_batch(w);
+		fill_batch(w);
 		if (w->nr == 0)
 			return 0;
 		r = write_batch(w);
@@ -178,7 +179,7 @@ static int write_pages(struct writer *w)
 	return r;
 }
 
-/* Where the last file has what is somebody else's now, or nobody's. */
+/* Zeroes the ranges where the cloned file has bytes of regions that are gone. */
 static int clear_holes(struct writer *w, const struct job *job)
 {
 	const struct extra *hole = (const struct extra *)job->holes.data;
@@ -186,36 +187,36 @@ static int clear_holes(struct writer *w, const struct job *job)
 	for (size_t i = 0; i < job->holes.len / sizeof(*hole); i++) {
 		int r = io_punch(w->fd, hole[i].off, hole[i].len);
 
-		/* not on every filesystem; the rest of the buffer's first page is enough for it */
+		/* Not every filesystem can punch holes. */
 		if (r == -EOPNOTSUPP) {
 			memset(w->buffer, 0, client.page_size);
 			r = 0;
 			for (uint64_t off = 0; r == 0 && off < hole[i].len; off += client.page_size)
-				r = put(w, w->buffer, client.page_size, hole[i].off + off, NULL);
+				r = write_at(w, w->buffer, client.page_size, hole[i].off + off, NULL);
 		}
 		if (r < 0)
-			return log_errno(r, "checkpoint %s/%06" PRIu32 ": bytes of a region that is gone",
+			return log_errno(r, "checkpoint %s/%06" PRIu32 ": cannot zero bytes of a removed region",
 					 image_dir_path(client.dir), job->number);
 	}
 	return 0;
 }
 
-static int write_rest(struct writer *w, const struct job *job)
+static int write_metadata(struct writer *w, const struct job *job)
 {
 	const struct extra *extra = (const struct extra *)job->extras.data;
 	struct image_header_disk disk;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < job->extras.len / sizeof(*extra); i++)
-		r = put(w, job->extra_bytes.data + extra[i].at, extra[i].len, extra[i].off, NULL);
+		r = write_at(w, job->extra_bytes.data + extra[i].at, extra[i].len, extra[i].off, NULL);
 	if (r == 0 && job->table.len > 0)
-		r = put(w, job->table.data, job->table.len, job->header.table_off, NULL);
+		r = write_at(w, job->table.data, job->table.len, job->header.table_off, NULL);
 	if (r < 0)
 		return r;
 	image_header_encode(&job->header, &disk);
 	memset(w->buffer, 0, client.page_size);
 	memcpy(w->buffer, &disk, sizeof(disk));
-	return put(w, w->buffer, client.page_size, 0, NULL);
+	return write_at(w, w->buffer, client.page_size, 0, NULL);
 }
 
 static int write_image(struct writer *w, const struct job *job, uint32_t parent)
@@ -225,19 +226,19 @@ static int write_image(struct writer *w, const struct job *job, uint32_t parent)
 	w->fd = image_stage(client.dir, job->number, parent);
 	if (w->fd < 0)
 		return w->fd;
-	/* What was behind the regions, the last table, is not to be seen where they have grown. */
+	/* The bytes of the last table must not appear in regions that now extend over it. */
 	r = io_truncate(w->fd, parent != 0 ? job->kept_len : 0);
 	if (r == 0)
 		r = io_truncate(w->fd, job->header.table_off + job->table.len);
 	if (r < 0)
-		log_errno(r, "checkpoint %s/%06" PRIu32 ": %" PRIu64 " bytes", image_dir_path(client.dir), job->number,
-			  job->header.table_off);
+		log_errno(r, "checkpoint %s/%06" PRIu32 ": cannot truncate to %" PRIu64 " bytes",
+			  image_dir_path(client.dir), job->number, job->header.table_off);
 	if (r == 0)
 		r = clear_holes(w, job);
 	if (r == 0)
 		r = write_pages(w);
 	if (r == 0)
-		r = write_rest(w, job);
+		r = write_metadata(w, job);
 	if (r < 0)
 		image_abandon(client.dir, job->number, w->fd);
 	else
@@ -256,8 +257,8 @@ static void end_epoch(int r)
 	siglock_unlock(&client.lock);
 }
 
-/* Of the job that there is. */
-static void do_job(struct writer *w) REQUIRES(client.job_lock) NO_THREAD_SAFETY_ANALYSIS
+/* Writes the checkpoint of client.job. */
+static void run_job(struct writer *w) REQUIRES(client.job_lock) NO_THREAD_SAFETY_ANALYSIS
 {
 	struct ckptfs_stats stats = client.stats[client.job.number % CKPTFS_STATS_KEPT];
 	uint32_t parent = client.last;
@@ -276,19 +277,19 @@ static void do_job(struct writer *w) REQUIRES(client.job_lock) NO_THREAD_SAFETY_
 	if (r == 0) {
 		client.last = client.job.number;
 		client.last_end = client.job.header.table_off;
-	} else if (r == -ESTALE) { /* the next one has to be complete */
+	} else if (r == -ESTALE) { /* without a parent, the next one must write all pages */
 		client.last = 0;
 		client.last_end = 0;
 		client.last_lost = true;
 	}
 	client.error = r;
-	client.told = r == 0;
+	client.error_reported = r == 0;
 	client_job_clear(&client.job);
 	atomic_fetch_add(&client.nr_ended, 1);
 	futex_wake_all(&client.nr_ended);
 }
 
-static void *run(void *arg)
+static void *writer_thread(void *arg)
 {
 	struct writer *w = arg;
 
@@ -298,7 +299,7 @@ static void *run(void *arg)
 			cond_wait(&client.job_changed, &client.job_lock);
 		if (client.job.number == 0)
 			break;
-		do_job(w);
+		run_job(w);
 	}
 	mutex_unlock(&client.job_lock);
 	io_rate_free(w->rate);
@@ -324,16 +325,16 @@ int writer_start(void)
 	if (client.options.write_rate > 0)
 		r = io_rate_new(client.options.write_rate, &w->rate);
 	client.stop = false;
-	/* The program's signals are not for it. */
+	/* The program's signals must not be delivered to the writer. */
 	signals_block(&before);
 	if (r == 0)
-		r = -pthread_create(&client.thread, NULL, run, w);
+		r = -pthread_create(&client.thread, NULL, writer_thread, w);
 	signals_restore(&before);
 	if (r < 0) {
 		io_rate_free(w->rate);
 		munmap(w->buffer, (size_t)BATCH_MAX * client.page_size);
 		free(w);
-		return log_errno(r, "checkpoints: thread");
+		return log_errno(r, "checkpoints: cannot start the writer");
 	}
 	client.has_thread = true;
 	return 0;
@@ -364,7 +365,7 @@ bool client_is_writing(void)
 	return busy;
 }
 
-/* Signals come while it waits, and find no lock held but `call`. */
+/* Signals may be handled during the wait; no lock but `call` is held then. */
 void writer_wait(void)
 {
 	for (;;) {

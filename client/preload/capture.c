@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "client/preload/heap.h"
 #include "client/preload/preload.h"
 
@@ -21,13 +21,12 @@ struct piece {
 static struct siglock lock;
 static _Atomic(const void *) holder;
 static _Thread_local char self __attribute__((tls_model("initial-exec")));
-static uint32_t depth; /* of whoever holds it: handlers of fork(2) map memory, too */
-/* that whoever holds it had blocked before: its own handlers may map memory, and would wait for it */
-static sigset_t signals;
+static uint32_t depth; /* the lock is recursive: handlers of fork(2) map memory, too */
+static sigset_t signals; /* mask of the holder before; signals are blocked because handlers may map memory */
 
 static struct piece *pieces; /* by address, without overlap */
 static size_t nr_pieces, size_pieces;
-static uintptr_t heap_seen[2]; /* up to where the heap's extents are pieces */
+static uintptr_t heap_seen[2]; /* ends of the heap's extents that are pieces */
 static bool started, stopped;
 
 void capture_lock(void) NO_THREAD_SAFETY_ANALYSIS
@@ -62,7 +61,7 @@ void capture_stop(void)
 	stopped = true;
 }
 
-static bool make_room(void)
+static bool reserve_pieces(void)
 {
 	size_t size = MAX(2 * size_pieces, (size_t)1024);
 	struct piece *p;
@@ -81,8 +80,8 @@ static bool make_room(void)
 	return true;
 }
 
-/* The first piece that ends behind it. */
-static size_t find(uintptr_t address)
+/* The first piece that ends behind the address. */
+static size_t piece_index(uintptr_t address)
 {
 	size_t low = 0, high = nr_pieces;
 
@@ -97,36 +96,37 @@ static size_t find(uintptr_t address)
 	return low;
 }
 
-static void insert(size_t at, struct piece piece)
+static void piece_insert(size_t at, struct piece piece)
 {
 	memmove(pieces + at + 1, pieces + at, (nr_pieces - at) * sizeof(*pieces));
 	pieces[at] = piece;
 	nr_pieces++;
 }
 
-static void take_out(size_t at)
+static void piece_remove(size_t at)
 {
 	memmove(pieces + at, pieces + at + 1, (nr_pieces - at - 1) * sizeof(*pieces));
 	nr_pieces--;
 }
 
-static void add(uintptr_t start, uintptr_t end, bool heap)
+static void piece_add(uintptr_t start, uintptr_t end, bool heap)
 {
 	if (stopped || start == end)
 		return;
-	if (make_room())
-		insert(find(start), (struct piece){ start, end, heap });
+	if (reserve_pieces())
+		piece_insert(piece_index(start), (struct piece){ start, end, heap });
 	else
-		log_warning("memory at %#" PRIxPTR ": %zu bytes are not captured: no memory", start,
+		log_warning("memory at %#" PRIxPTR ": cannot capture %zu bytes: out of memory", start,
 			    (size_t)(end - start));
 }
 
 void capture_add(const void *p, size_t len)
 {
-	add((uintptr_t)p, (uintptr_t)p + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE)), heap_has(&preload_heap, p));
+	piece_add((uintptr_t)p, (uintptr_t)p + round_up(len, (uint64_t)sysconf(_SC_PAGESIZE)),
+		  heap_has(&preload_heap, p));
 }
 
-/* What the heap has now becomes pieces. It is held. */
+/* Adds what the heap has grown by. With the heap held. */
 static void add_heap(void)
 {
 	struct heap_extent extent[2];
@@ -137,13 +137,14 @@ static void add_heap(void)
 
 		if (extent[i].len == 0 || start == end)
 			continue;
-		add(start, end, true);
+		piece_add(start, end, true);
 		heap_seen[i] = end;
 	}
 }
 
-/* Nothing has been done yet with the lock, which a handler may wait for that has interrupted somebody who allocates. */
-static void look_at_heap(void)
+/* Holds the heap and adds what it has grown by. The capture lock may be released meanwhile, so nothing may have been
+ * read under it yet: a signal handler that has interrupted an allocating thread may be waiting for it. */
+static void hold_and_add_heap(void)
 {
 	if (heap_is_held(&preload_heap) || heap_is_inside(&preload_heap)) {
 		add_heap();
@@ -154,12 +155,12 @@ static void look_at_heap(void)
 		capture_lock();
 	}
 	add_heap();
-	heap_let_go(&preload_heap);
+	heap_release(&preload_heap);
 }
 
 bool capture_has(const void *p, size_t len)
 {
-	size_t i = find((uintptr_t)p);
+	size_t i = piece_index((uintptr_t)p);
 
 	return heap_has(&preload_heap, p) || (i < nr_pieces && pieces[i].start < (uintptr_t)p + len);
 }
@@ -168,14 +169,14 @@ bool capture_covers(const void *p, size_t len)
 {
 	uintptr_t at = (uintptr_t)p, end = at + len;
 
-	for (size_t i = find(at); at < end && i < nr_pieces && pieces[i].start <= at; i++)
+	for (size_t i = piece_index(at); at < end && i < nr_pieces && pieces[i].start <= at; i++)
 		at = pieces[i].end;
 	return at >= end;
 }
 
-/* Its pages are the program's again. A handler of signals that has interrupted a call of ckptfs.h cannot wait for that:
- * the region stays, and the next checkpoint says that it cannot be read. */
-static void forget_region(uintptr_t start)
+/* Removes the region of a piece. In a signal handler that has interrupted a public function this is not possible: the
+ * region stays, and the next checkpoint fails to read it. */
+static void drop_region(uintptr_t start)
 {
 	struct region *r;
 	int error;
@@ -188,46 +189,46 @@ static void forget_region(uintptr_t start)
 	client_leave();
 }
 
-/* Whole pages: a call that will fail may say anything. */
-static struct piece around(const void *p, size_t len)
+/* The whole pages of a range, which may be invalid: the system call will fail then. */
+static struct piece page_range(const void *p, size_t len)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uintptr_t start = round_down((uintptr_t)p, page), end;
 
 	if (__builtin_add_overflow((uintptr_t)p, len, &end) || end > UINTPTR_MAX - page)
-		end = start; /* there is no such memory */
+		end = start;
 	return (struct piece){ .start = start, .end = round_up(end, page) };
 }
 
 void capture_release(const void *p, size_t len)
 {
-	struct piece whole = around(p, len);
+	struct piece whole = page_range(p, len);
 	uintptr_t at = whole.start;
 	size_t i;
 
 	if (heap_has(&preload_heap, p)) /* it may have grown since the last checkpoint */
-		look_at_heap();
-	while (!stopped && (i = find(at)) < nr_pieces && pieces[i].start < whole.end) {
+		hold_and_add_heap();
+	while (!stopped && (i = piece_index(at)) < nr_pieces && pieces[i].start < whole.end) {
 		struct piece was = pieces[i];
 		uintptr_t from = MAX(was.start, whole.start);
 
 		at = MIN(was.end, whole.end);
-		forget_region(was.start);
-		take_out(i);
-		add(was.start, from, was.heap);
-		add(from, at, was.heap);
-		add(at, was.end, was.heap);
+		drop_region(was.start);
+		piece_remove(i);
+		piece_add(was.start, from, was.heap);
+		piece_add(from, at, was.heap);
+		piece_add(at, was.end, was.heap);
 	}
 }
 
 bool capture_remove(const void *p, size_t len)
 {
-	struct piece whole = around(p, len);
-	size_t i = find(whole.start);
+	struct piece whole = page_range(p, len);
+	size_t i = piece_index(whole.start);
 	bool any = false;
 
 	while (!stopped && i < nr_pieces && pieces[i].start < whole.end) {
-		take_out(i);
+		piece_remove(i);
 		any = true;
 	}
 	return any && started;
@@ -248,10 +249,10 @@ int capture_gather(void) NO_THREAD_SAFETY_ANALYSIS
 		error = client_add_region(name, p, pieces[i].end - pieces[i].start, REGION_CAPTURED, 0, &r);
 		if (error == -ENOMEM || error == -EFBIG)
 			return error;
-		if (error < 0) { /* it is not there any more, or another userfaultfd has it */
-			log_warning("memory at %p: %zu bytes are left out of checkpoints: %s", p,
+		if (error < 0) { /* unmapped by a bare system call, or registered with another userfaultfd */
+			log_warning("memory at %p: %zu bytes excluded from checkpoints: %s", p,
 				    (size_t)(pieces[i].end - pieces[i].start), strerror(-error));
-			take_out(i--);
+			piece_remove(i--);
 		}
 	}
 	return 0;

@@ -20,19 +20,19 @@
 #define GROW_MAX 1024u
 #define HOLD_TRIES 1000
 
-enum unit_kind { UNIT_INSIDE, UNIT_FREE, UNIT_SPAN, UNIT_LARGE };
+enum unit_kind { UNIT_INSIDE /* not the first of its run */, UNIT_FREE, UNIT_SPAN, UNIT_LARGE };
 
 struct unit {
-	uint32_t next, prev; /* free: runs of about that size; span: those of its class with room */
-	uint32_t nr; /* of a run: at its first unit and, if it is free, at its last; of a large block: at its first */
+	uint32_t next, prev; /* free: in the bin of its size; span: in the list of its class, if an object is free */
+	uint32_t nr; /* units of the run: in its first unit and, if it is free, in its last */
 	uint8_t kind, class;
 };
 
 struct heap_state {
-	size_t range, table_len; /* bytes; of them for this and the units, readable by now */
+	size_t range, table_len; /* bytes of the range; of them readable, for this struct */
 	bool reserved; /* all of the range is mapped */
 	uint8_t *data;
-	uint32_t nr, top, readable; /* units: there can be; that have ever been used; that can be used at once */
+	uint32_t nr, top, readable; /* units: maximum; ever used; mapped readable and writable */
 	uint32_t free[NR_BINS], spans[NR_CLASSES];
 	struct unit unit[];
 };
@@ -40,20 +40,20 @@ struct heap_state {
 struct span {
 	uint32_t nr, nr_free; /* objects */
 	uint32_t first; /* offset of the first */
-	uint32_t hint; /* no word before it has a free one */
+	uint32_t hint; /* words of `free` before this one are 0 */
 	uint64_t free[];
 };
 
-/* its address tells threads apart, from the first instruction on */
+/* its address identifies the thread, from its first instruction on */
 static _Thread_local char self __attribute__((tls_model("initial-exec")));
 
 /* --- lock --- */
 
-/* The heap that this thread is in the midst of: a handler of signals that calls fork(2) then is not to wait for it. */
+/* The heap in which this thread is allocating: a signal handler that calls fork(2) must not wait for it. */
 static _Thread_local _Atomic(struct heap *) inside __attribute__((tls_model("initial-exec")));
 
-/* Whoever holds the heap allocates without it. */
-static bool enter(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
+/* Takes the lock unless this thread holds the heap; true: heap_leave() must release it. */
+static bool heap_enter(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (atomic_load_explicit(&h->holder, memory_order_relaxed) == &self)
 		return false;
@@ -63,7 +63,7 @@ static bool enter(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
 	return true;
 }
 
-static void leave(struct heap *h, bool entered) NO_THREAD_SAFETY_ANALYSIS
+static void heap_leave(struct heap *h, bool entered) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (!entered)
 		return;
@@ -93,7 +93,7 @@ bool heap_is_held(const struct heap *h)
 	return atomic_load(&h->holder) == &self;
 }
 
-void heap_let_go(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
+void heap_release(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
 {
 	atomic_store(&h->holder, NULL);
 	siglock_unlock(&h->lock);
@@ -101,15 +101,15 @@ void heap_let_go(struct heap *h) NO_THREAD_SAFETY_ANALYSIS
 
 /* --- the range --- */
 
-static _Noreturn void die(const char *why)
+static _Noreturn void heap_abort(const char *why)
 {
 	if (write(STDERR_FILENO, why, strlen(why)) < 0)
 		abort();
 	abort();
 }
 
-/* Not more than is used: a limit of addresses (RLIMIT_AS) counts them all. Where it is to be nothing else is put;
- * false: something is there, or no memory. */
+/* Maps only what is used, because RLIMIT_AS counts all mappings. false: the range is in use by other mappings, or
+ * ENOMEM. */
 static bool map_more(bool reserved, void *p, size_t len)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE);
@@ -117,8 +117,8 @@ static bool map_more(bool reserved, void *p, size_t len)
 	return len == 0 || syscall(SYS_mmap, p, len, PROT_READ | PROT_WRITE, flags, -1, 0) == (long)p;
 }
 
-/* Anywhere, if it cannot be where it is wanted: then others would be put behind it. As large as the limits of this
- * process allow. */
+/* Reserves a range at any address if the preferred one is in use: other mappings could be placed behind it. As large as
+ * the limits of the process allow. */
 static uint8_t *reserve(size_t len, size_t *ret_len)
 {
 	struct rlimit limit;
@@ -141,7 +141,7 @@ static size_t range_bytes(size_t most)
 	struct sysinfo info;
 	size_t len = RANGE_MIN;
 
-	if (syscall(SYS_sysinfo, &info) == 0) /* not that of interpose_processes.c, which may allocate */
+	if (syscall(SYS_sysinfo, &info) == 0) /* bypasses interpose_processes.c, which may allocate */
 		len = MAX(len, (size_t)round_up(4 * (uint64_t)info.totalram * info.mem_unit, MiB(1)));
 	return MIN(len, most);
 }
@@ -151,7 +151,7 @@ static size_t table_bytes(uint32_t nr_units)
 	return (size_t)round_up(sizeof(struct heap_state) + nr_units * sizeof(struct unit), HEAP_UNIT);
 }
 
-static struct heap_state *start(struct heap *h)
+static struct heap_state *heap_start(struct heap *h)
 {
 	size_t len = range_bytes(h->most ? h->most : SIZE_MAX);
 	uint8_t *p = (uint8_t *)h->wanted;
@@ -185,7 +185,7 @@ static struct heap_state *state_of(struct heap *h)
 {
 	struct heap_state *s = atomic_load_explicit(&h->state, memory_order_relaxed);
 
-	return s ? s : start(h);
+	return s ? s : heap_start(h);
 }
 
 static bool grow(struct heap_state *s, uint32_t upto)
@@ -205,7 +205,7 @@ static bool grow(struct heap_state *s, uint32_t upto)
 		return false;
 	s->table_len = MAX(table, s->table_len);
 	if (!map_more(s->reserved, s->data + (size_t)s->readable * HEAP_UNIT, (size_t)(want - s->readable) * HEAP_UNIT)) {
-		want = upto; /* the kernel counts what may be used: perhaps there is as much as is needed */
+		want = upto; /* near a memory limit: try the minimum */
 		if (!map_more(s->reserved, s->data + (size_t)s->readable * HEAP_UNIT,
 			      (size_t)(want - s->readable) * HEAP_UNIT))
 			return false;
@@ -242,23 +242,24 @@ static uint32_t bin_of(uint32_t nr)
 	return 31 - (uint32_t)__builtin_clz(nr);
 }
 
-static void take_out(struct heap_state *s, uint32_t u)
+static void run_unlink(struct heap_state *s, uint32_t u)
 {
 	list_remove(s, &s->free[bin_of(s->unit[u].nr)], u);
 }
 
-static void give_run(struct heap_state *s, uint32_t u, uint32_t nr)
+/* Frees a run, joining it with free neighbours. */
+static void run_free(struct heap_state *s, uint32_t u, uint32_t nr)
 {
 	if (nr == 0)
 		return;
 	if (u + nr < s->top && s->unit[u + nr].kind == UNIT_FREE) {
-		take_out(s, u + nr);
+		run_unlink(s, u + nr);
 		nr += s->unit[u + nr].nr;
 	}
 	if (u > 0 && s->unit[u - 1].kind == UNIT_FREE) {
 		uint32_t before = s->unit[u - 1].nr;
 
-		take_out(s, u - before);
+		run_unlink(s, u - before);
 		u -= before;
 		nr += before;
 	}
@@ -267,18 +268,18 @@ static void give_run(struct heap_state *s, uint32_t u, uint32_t nr)
 	list_add(s, &s->free[bin_of(nr)], u);
 }
 
-/* The first unit of a run that is nobody's now; NONE. *ret_fresh: it is zeros. */
-static uint32_t take_run(struct heap_state *s, uint32_t nr, bool *ret_fresh)
+/* Allocates a run and returns its first unit; NONE: no memory. *ret_fresh: it is zeroed. */
+static uint32_t run_alloc(struct heap_state *s, uint32_t nr, bool *ret_fresh)
 {
 	uint32_t u;
 
 	for (uint32_t bin = bin_of(nr); bin < NR_BINS; bin++)
 		for (u = s->free[bin]; u != NONE; u = s->unit[u].next)
 			if (s->unit[u].nr >= nr) {
-				take_out(s, u);
-				for (uint32_t i = u; i < u + nr; i++) /* before the rest becomes one of its own */
+				run_unlink(s, u);
+				for (uint32_t i = u; i < u + nr; i++) /* run_free() must not join the rest with them */
 					s->unit[i].kind = UNIT_INSIDE;
-				give_run(s, u + nr, s->unit[u].nr - nr);
+				run_free(s, u + nr, s->unit[u].nr - nr);
 				*ret_fresh = false;
 				return u;
 			}
@@ -315,13 +316,13 @@ static size_t class_size(uint32_t class)
 	return class < 8 ? (class + 1) * 16u : (128u << doubling) + ((class - 8) % 4 + 1) * (32u << doubling);
 }
 
-static uint32_t make_span(struct heap_state *s, uint32_t class)
+static uint32_t span_new(struct heap_state *s, uint32_t class)
 {
 	uint32_t size = (uint32_t)class_size(class), words = (HEAP_UNIT / size + 63) / 64, u;
 	struct span *span;
 	bool fresh;
 
-	u = take_run(s, 1, &fresh);
+	u = run_alloc(s, 1, &fresh);
 	if (u == NONE)
 		return NONE;
 	s->unit[u].kind = UNIT_SPAN;
@@ -339,13 +340,13 @@ static uint32_t make_span(struct heap_state *s, uint32_t class)
 	return u;
 }
 
-static void *take_small(struct heap_state *s, uint32_t class)
+static void *small_alloc(struct heap_state *s, uint32_t class)
 {
 	uint32_t u = s->spans[class], bit;
 	struct span *span;
 
 	if (u == NONE)
-		u = make_span(s, class);
+		u = span_new(s, class);
 	if (u == NONE)
 		return NULL;
 	span = (struct span *)address_of(s, u);
@@ -358,7 +359,7 @@ static void *take_small(struct heap_state *s, uint32_t class)
 	return (uint8_t *)span + span->first + (span->hint * 64 + bit) * class_size(class);
 }
 
-/* Which object of the span this is in, also if it was moved on for its alignment. */
+/* The object of the span that contains the pointer, which may have been aligned upwards within it. */
 static uint32_t object_of(const struct heap_state *s, uint32_t u, const void *p)
 {
 	const struct span *span = (const struct span *)address_of(s, u);
@@ -366,14 +367,14 @@ static uint32_t object_of(const struct heap_state *s, uint32_t u, const void *p)
 	uint32_t i;
 
 	if (off < span->first || (off - span->first) / size >= span->nr)
-		die("ckptfs: pointer to no object was given back\n");
+		heap_abort("ckptfs: free(): invalid pointer\n");
 	i = (uint32_t)((off - span->first) / size);
 	if (span->free[i / 64] >> i % 64 & 1)
-		die("ckptfs: memory was given back twice\n");
+		heap_abort("ckptfs: free(): double free\n");
 	return i;
 }
 
-static void give_small(struct heap_state *s, uint32_t u, const void *p)
+static void small_free(struct heap_state *s, uint32_t u, const void *p)
 {
 	struct span *span = (struct span *)address_of(s, u);
 	uint32_t i = object_of(s, u, p), *head = &s->spans[s->unit[u].class];
@@ -382,10 +383,10 @@ static void give_small(struct heap_state *s, uint32_t u, const void *p)
 	span->hint = MIN(span->hint, i / 64);
 	if (span->nr_free++ == 0)
 		list_add(s, head, u);
-	/* The last one with room stays, for whoever takes and gives one in turn. */
+	/* The last span with a free object is kept: freeing it would be costly for alternating malloc() and free(). */
 	if (span->nr_free == span->nr && !(s->unit[u].next == NONE && s->unit[u].prev == NONE)) {
 		list_remove(s, head, u);
-		give_run(s, u, 1);
+		run_free(s, u, 1);
 	}
 }
 
@@ -396,7 +397,7 @@ static uint32_t units_of(size_t size)
 	return (uint32_t)((MAX(size, (size_t)1) + HEAP_UNIT - 1) / HEAP_UNIT);
 }
 
-static void set_large(struct heap_state *s, uint32_t u, uint32_t nr)
+static void large_init(struct heap_state *s, uint32_t u, uint32_t nr)
 {
 	for (uint32_t i = u + 1; i < u + nr; i++)
 		s->unit[i].kind = UNIT_INSIDE;
@@ -404,22 +405,22 @@ static void set_large(struct heap_state *s, uint32_t u, uint32_t nr)
 	s->unit[u].nr = nr;
 }
 
-static void *take_large(struct heap_state *s, size_t size, size_t align, bool *ret_fresh)
+static void *large_alloc(struct heap_state *s, size_t size, size_t align, bool *ret_fresh)
 {
 	uint32_t nr = units_of(size), spare = align > HEAP_UNIT ? (uint32_t)(align / HEAP_UNIT) - 1 : 0, u, skip;
 
-	u = take_run(s, nr + spare, ret_fresh);
+	u = run_alloc(s, nr + spare, ret_fresh);
 	if (u == NONE)
 		return NULL;
 	skip = (uint32_t)((round_up((uintptr_t)address_of(s, u), align) - (uintptr_t)address_of(s, u)) / HEAP_UNIT);
-	set_large(s, u + skip, nr);
-	give_run(s, u, skip);
-	give_run(s, u + skip + nr, spare - skip);
+	large_init(s, u + skip, nr);
+	run_free(s, u, skip);
+	run_free(s, u + skip + nr, spare - skip);
 	return address_of(s, u + skip);
 }
 
-/* Where it is. false: there is no room. */
-static bool resize_large(struct heap_state *s, uint32_t u, uint32_t nr)
+/* Resizes in place. false: no room behind it. */
+static bool large_resize(struct heap_state *s, uint32_t u, uint32_t nr)
 {
 	uint32_t old = s->unit[u].nr, next = u + old, more = nr - MIN(nr, old);
 
@@ -432,17 +433,17 @@ static bool resize_large(struct heap_state *s, uint32_t u, uint32_t nr)
 
 		if (found < more)
 			return false;
-		take_out(s, next);
-		set_large(s, u, nr);
-		give_run(s, u + nr, found - more);
+		run_unlink(s, next);
+		large_init(s, u, nr);
+		run_free(s, u + nr, found - more);
 		return true;
 	}
-	set_large(s, u, nr);
-	give_run(s, u + nr, old - MIN(old, nr));
+	large_init(s, u, nr);
+	run_free(s, u + nr, old - MIN(old, nr));
 	return true;
 }
 
-/* --- what is to be seen --- */
+/* --- public functions --- */
 
 bool heap_has(const struct heap *h, const void *p)
 {
@@ -458,7 +459,7 @@ static uint32_t unit_at(const struct heap_state *s, const void *p)
 	if ((const uint8_t *)p < s->data || u >= s->top ||
 	    (s->unit[u].kind != UNIT_SPAN && s->unit[u].kind != UNIT_LARGE) ||
 	    (s->unit[u].kind == UNIT_LARGE && p != address_of(s, (uint32_t)u)))
-		die("ckptfs: pointer to nothing that was allocated\n");
+		heap_abort("ckptfs: malloc: invalid pointer\n");
 	return (uint32_t)u;
 }
 
@@ -473,13 +474,13 @@ void *heap_alloc(struct heap *h, size_t size, size_t align, bool zeroed)
 		errno = ENOMEM;
 		return NULL;
 	}
-	entered = enter(h);
+	entered = heap_enter(h);
 	s = state_of(h);
 	if (s && room <= HEAP_SMALL_MAX)
-		p = take_small(s, class_of(room));
+		p = small_alloc(s, class_of(room));
 	else if (s && size / HEAP_UNIT + align / HEAP_UNIT < s->nr)
-		p = take_large(s, size, align, &fresh);
-	leave(h, entered);
+		p = large_alloc(s, size, align, &fresh);
+	heap_leave(h, entered);
 	if (!p) {
 		errno = ENOMEM;
 		return NULL;
@@ -490,7 +491,7 @@ void *heap_alloc(struct heap *h, size_t size, size_t align, bool zeroed)
 	return p;
 }
 
-static size_t usable(const struct heap_state *s, const void *p)
+static size_t usable_bytes(const struct heap_state *s, const void *p)
 {
 	uint32_t u = unit_at(s, p);
 	const uint8_t *end = address_of(s, u) + (size_t)s->unit[u].nr * HEAP_UNIT;
@@ -503,39 +504,39 @@ static size_t usable(const struct heap_state *s, const void *p)
 
 size_t heap_usable(struct heap *h, const void *p)
 {
-	bool entered = enter(h);
-	size_t n = usable(atomic_load(&h->state), p);
+	bool entered = heap_enter(h);
+	size_t n = usable_bytes(atomic_load(&h->state), p);
 
-	leave(h, entered);
+	heap_leave(h, entered);
 	return n;
 }
 
 void heap_free(struct heap *h, void *p)
 {
-	bool entered = enter(h);
+	bool entered = heap_enter(h);
 	struct heap_state *s = atomic_load(&h->state);
 	uint32_t u = unit_at(s, p);
 
 	if (s->unit[u].kind == UNIT_SPAN)
-		give_small(s, u, p);
+		small_free(s, u, p);
 	else
-		give_run(s, u, s->unit[u].nr);
-	leave(h, entered);
+		run_free(s, u, s->unit[u].nr);
+	heap_leave(h, entered);
 }
 
 void *heap_realloc(struct heap *h, void *p, size_t size)
 {
-	bool entered = enter(h), stays;
+	bool entered = heap_enter(h), stays;
 	struct heap_state *s = atomic_load(&h->state);
 	uint32_t u = unit_at(s, p);
-	size_t had = usable(s, p);
+	size_t had = usable_bytes(s, p);
 	void *q;
 
 	if (s->unit[u].kind == UNIT_SPAN)
-		stays = size <= had && class_of(size) + 4 > s->unit[u].class; /* at most a half is lost */
+		stays = size <= had && class_of(size) + 4 > s->unit[u].class; /* wastes at most half */
 	else
-		stays = size > HEAP_SMALL_MAX && size / HEAP_UNIT < s->nr && resize_large(s, u, units_of(size));
-	leave(h, entered);
+		stays = size > HEAP_SMALL_MAX && size / HEAP_UNIT < s->nr && large_resize(s, u, units_of(size));
+	heap_leave(h, entered);
 	if (stays)
 		return p;
 	q = heap_alloc(h, size, ALIGN, false);
@@ -554,7 +555,7 @@ void heap_extents(const struct heap *h, struct heap_extent ret[2])
 	ret[1] = (struct heap_extent){ s ? s->data : NULL, s ? (size_t)s->readable * HEAP_UNIT : 0 };
 }
 
-/* --- whether it is whole --- */
+/* --- invariants --- */
 
 static bool is_listed(const struct heap_state *s, uint32_t head, uint32_t u)
 {
@@ -563,7 +564,7 @@ static bool is_listed(const struct heap_state *s, uint32_t head, uint32_t u)
 	return head == u;
 }
 
-static bool span_is_whole(const struct heap_state *s, uint32_t u)
+static bool span_is_consistent(const struct heap_state *s, uint32_t u)
 {
 	const struct span *span = (const struct span *)address_of(s, u);
 	uint32_t nr = 0;
@@ -576,7 +577,7 @@ static bool span_is_whole(const struct heap_state *s, uint32_t u)
 	return nr == span->nr_free && is_listed(s, s->spans[s->unit[u].class], u) == (nr > 0);
 }
 
-bool heap_is_whole(const struct heap *h)
+bool heap_is_consistent(const struct heap *h)
 {
 	const struct heap_state *s = atomic_load(&h->state);
 	uint32_t u = 0;
@@ -586,7 +587,7 @@ bool heap_is_whole(const struct heap *h)
 		uint32_t nr = it->kind == UNIT_SPAN ? 1 : it->nr;
 
 		if (it->kind == UNIT_INSIDE || nr == 0 || nr > s->top - u ||
-		    (it->kind == UNIT_SPAN && !span_is_whole(s, u)))
+		    (it->kind == UNIT_SPAN && !span_is_consistent(s, u)))
 			return false;
 		if (it->kind == UNIT_FREE && (s->unit[u + nr - 1].nr != nr || !is_listed(s, s->free[bin_of(nr)], u)))
 			return false;

@@ -1,7 +1,6 @@
 /*
- * The allocator of programs whose memory is captured. All that it hands out, and all that it knows about it, lies in
- * one range of addresses that grows at its end: a copy of the range is a heap that can be read, and at its old
- * addresses one that can be used.
+ * The allocator of programs with captured memory. All allocations and their metadata are in one range of addresses
+ * that grows at its end: a copy of the range is a heap that can be read and, at the old addresses, used.
  *
  *   struct heap_state, struct unit[] │ data: units of 64 KiB
  *
@@ -9,9 +8,9 @@
  *   large   one or more units
  *   free    runs of units, listed by size; neighbours are joined
  *
- * Safe from any thread, not from signal handlers, as malloc(3). What is freed stays in the range: it is used again, and
- * never given back to the kernel, behind whose back pages would become zeros. A pointer that is none of ours ends the
- * program, with a line that says so, as in the C library.
+ * Thread-safe but not async-signal-safe, like malloc(3). Freed memory stays in the range and is reused; it is never
+ * returned to the kernel, because pages that become zeros without a write would not be tracked. An invalid pointer
+ * aborts the program with a message, as in the C library.
  */
 #pragma once
 
@@ -20,17 +19,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/siglock.h"
+#include "client/lib/siglock.h"
 
 #define HEAP_UNIT 65536u
 #define HEAP_SMALL_MAX 8192u
 
 struct heap_state;
 
-/* Zeroed; only the state is in the range: locks are not to be restored. */
+/* Zero-initialised. The state is in the range; this struct is not: locks must not be restored. */
 struct heap {
-	uintptr_t wanted; /* where the range is to be; 0, or taken: anywhere */
-	size_t most; /* bytes of addresses that it may have; 0: as many as are good */
+	uintptr_t wanted; /* preferred start of the range; 0, or in use: anywhere */
+	size_t most; /* maximum size of the range; 0: chosen by the size of memory */
 	struct siglock lock;
 	_Atomic(const void *) holder; /* see heap_hold() */
 	_Atomic(struct heap_state *) state; /* NULL: nothing has been allocated yet */
@@ -39,26 +38,26 @@ struct heap {
 /* align: a power of two. NULL and errno: ENOMEM */
 void *heap_alloc(struct heap *h, size_t size, size_t align, bool zeroed);
 void *heap_realloc(struct heap *h, void *p, size_t size);
-void heap_free(struct heap *h, void *p); /* errno stays */
+void heap_free(struct heap *h, void *p); /* errno unchanged */
 size_t heap_usable(struct heap *h, const void *p);
-bool heap_has(const struct heap *h, const void *p); /* an address of its range */
+bool heap_has(const struct heap *h, const void *p); /* the address is in its range */
 
 /*
- * Until heap_let_go() this thread alone allocates. For fork(2), and for the moment of a checkpoint. false: somebody is
- * allocating, for long: a handler of signals that has interrupted it may wait for a lock that the caller has, which is
- * to let go of it and try again.
+ * Until heap_release() only this thread can allocate. For fork(2), and while a checkpoint is taken. false: another
+ * thread has been allocating for long. A signal handler that has interrupted it may be waiting for a lock of the
+ * caller, which must release that lock and retry.
  */
 bool heap_hold(struct heap *h);
 bool heap_is_held(const struct heap *h); /* by this thread */
-void heap_let_go(struct heap *h);
-/* a handler of signals has interrupted this thread in one of these functions: not to be held now */
+void heap_release(struct heap *h);
+/* true in a signal handler that has interrupted one of these functions: the heap cannot be held */
 bool heap_is_inside(const struct heap *h);
 
-/* All that is known of it agrees. Held, or with nobody else there: for tests, and whoever reads a copy of one. */
-bool heap_is_whole(const struct heap *h);
+/* Checks all invariants. With the heap held or unused by other threads; for tests, and for readers of a copy. */
+bool heap_is_consistent(const struct heap *h);
 
-/* What of the range can be read by now, as two pieces of whole pages; both only grow. Lengths are 0 if there is
- * nothing. Held. */
+/* The readable parts of the range: two extents of whole pages, which only grow; empty ones have length 0. With the heap
+ * held. */
 struct heap_extent {
 	uint8_t *p;
 	size_t len;

@@ -1,11 +1,10 @@
 /*
- * What the program calls instead of the C library's: functions that allocate, and that map. They work from the first
- * call on, which comes before any constructor: nothing is looked up, nothing is asked of the environment, and all state
- * is zeros at the beginning.
+ * Replacements for the C library's functions that allocate and map memory. They must work before any constructor has
+ * run: they look up no symbols, do not read the environment, and all state is zero-initialised.
  *
- * Two heaps: the program's, whose memory is captured, and one for libckptfs. The second is also for whatever the C
- * library allocates in threads of libckptfs: they write checkpoints, and would have to wait for themselves if they
- * wrote to memory that is in one.
+ * There are two heaps: the program's, which is captured, and one of libckptfs. The second is also used for what the C
+ * library allocates in threads of libckptfs: these write checkpoints, and would wait for themselves if they wrote to
+ * captured memory.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -28,7 +27,7 @@
 #ifndef MADV_GUARD_INSTALL /* Linux 6.13: pages that cannot be read */
 #define MADV_GUARD_INSTALL 102
 #endif
-/* Where nothing else is put on the machines that there are: so it can be had there again. */
+/* Fixed addresses that the kernel does not use for other mappings, so that they are free again on restart. */
 #define HEAP_AT UINT64_C(0x100000000000)
 #define OWN_AT UINT64_C(0x200000000000)
 #define MAPS_AT UINT64_C(0x300000000000)
@@ -38,7 +37,7 @@ struct heap preload_heap = { .wanted = HEAP_AT };
 static struct heap own_heap = { .wanted = OWN_AT, .most = GiB(16) };
 _Thread_local bool preload_own __attribute__((tls_model("initial-exec")));
 
-static struct heap *heap_for_us(void)
+static struct heap *heap_of_thread(void)
 {
 	return preload_own ? &own_heap : &preload_heap;
 }
@@ -57,7 +56,7 @@ bool preload_allocated(const void *p)
 
 void *malloc(size_t size)
 {
-	return heap_alloc(heap_for_us(), size, ALIGN, false);
+	return heap_alloc(heap_of_thread(), size, ALIGN, false);
 }
 
 void free(void *p)
@@ -79,7 +78,7 @@ static void *allocate_array(struct heap *h, size_t nr, size_t size)
 
 void *calloc(size_t nr, size_t size)
 {
-	return allocate_array(heap_for_us(), nr, size);
+	return allocate_array(heap_of_thread(), nr, size);
 }
 
 static void *reallocate(struct heap *h, void *p, size_t size)
@@ -95,7 +94,7 @@ static void *reallocate(struct heap *h, void *p, size_t size)
 
 void *realloc(void *p, size_t size)
 {
-	return reallocate(heap_for_us(), p, size);
+	return reallocate(heap_of_thread(), p, size);
 }
 
 void *reallocarray(void *p, size_t nr, size_t size)
@@ -106,7 +105,7 @@ void *reallocarray(void *p, size_t nr, size_t size)
 		errno = ENOMEM;
 		return NULL;
 	}
-	return reallocate(heap_for_us(), p, sum);
+	return reallocate(heap_of_thread(), p, sum);
 }
 
 static bool is_alignment(size_t align)
@@ -121,7 +120,7 @@ int posix_memalign(void **ret, size_t align, size_t size)
 
 	if (!is_alignment(align) || align % sizeof(void *) != 0)
 		return EINVAL;
-	p = heap_alloc(heap_for_us(), size, align, false);
+	p = heap_alloc(heap_of_thread(), size, align, false);
 	errno = saved;
 	if (!p)
 		return ENOMEM;
@@ -135,10 +134,10 @@ void *aligned_alloc(size_t align, size_t size)
 		errno = EINVAL;
 		return NULL;
 	}
-	return heap_alloc(heap_for_us(), size, MAX(align, (size_t)ALIGN), false);
+	return heap_alloc(heap_of_thread(), size, MAX(align, (size_t)ALIGN), false);
 }
 
-/* As the C library: an alignment that is none becomes the next larger one. */
+/* Like the C library, rounds an invalid alignment up to the next power of two. */
 void *memalign(size_t align, size_t size)
 {
 	size_t power = ALIGN;
@@ -197,7 +196,7 @@ void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
 	if (replaces)
 		capture_release(at, len);
 	else if (!(flags & MAP_FIXED_NOREPLACE) && (heap_has(&preload_heap, at) || heap_has(&own_heap, at)))
-		at = NULL; /* where a heap is to grow */
+		at = NULL; /* reserved for the growth of a heap */
 	if (captured && !at && len <= MAPS_END - MAPS_AT && next < MAPS_END - len) {
 		at = (void *)next; /* a hint */
 		next += round_up(len, HEAP_UNIT);
@@ -229,14 +228,14 @@ int munmap(void *p, size_t len)
 	return r;
 }
 
-/* What has been captured cannot be in a checkpoint any more, if the call has done something: some fail half-way, but
- * none with EINVAL. */
-static void leave_out(int r, const void *p, size_t len, const char *why)
+/* Excludes captured memory from checkpoints after a call that has changed it. Calls that fail with EINVAL have changed
+ * nothing; others may have failed half-way. */
+static void exclude(int r, const void *p, size_t len, const char *why)
 {
 	int saved = errno;
 
 	if ((r == 0 || saved != EINVAL) && capture_remove(p, len))
-		log_info("memory at %p: %zu bytes are left out of checkpoints: %s", p, len, why);
+		log_info("memory at %p: %zu bytes excluded from checkpoints: %s", p, len, why);
 	errno = saved;
 }
 
@@ -256,7 +255,7 @@ void *mremap(void *p, size_t len, size_t new_len, int flags, ...)
 	capture_release(p, len);
 	captured = capture_covers(p, len);
 	q = (void *)syscall(SYS_mremap, p, len, new_len, flags, to);
-	if (q != MAP_FAILED && !(flags & MREMAP_DONTUNMAP)) /* which leaves zeros there */
+	if (q != MAP_FAILED && !(flags & MREMAP_DONTUNMAP)) /* that leaves the old range mapped */
 		capture_remove(p, len);
 	if (q != MAP_FAILED)
 		capture_remove(q, new_len);
@@ -276,8 +275,9 @@ int mprotect(void *p, size_t len, int protection)
 		capture_release(p, len);
 	r = (int)syscall(SYS_mprotect, p, len, protection);
 	if (!whole)
-		leave_out(r, p, len, "mprotect(2)");
-	if (r == 0 && whole && heap_has(&preload_heap, p) && !capture_covers(p, len)) { /* which others will be given */
+		exclude(r, p, len, "mprotect(2)");
+	/* Writable again: part of the heap, which the program will be given by malloc(). */
+	if (r == 0 && whole && heap_has(&preload_heap, p) && !capture_covers(p, len)) {
 		capture_release(p, len);
 		capture_remove(p, len);
 		capture_add(p, len);
@@ -286,8 +286,8 @@ int mprotect(void *p, size_t len, int protection)
 	return r;
 }
 
-/* Pages that become zeros without a write would not be noticed: these are written anew. MADV_FREE the kernel may as
- * well not do. */
+/* Pages that become zeros without a write are not tracked: the next checkpoint writes all of them. MADV_FREE is
+ * optional for the kernel, so it is ignored for captured memory. */
 int madvise(void *p, size_t len, int advice)
 {
 	bool clears = advice == MADV_DONTNEED || advice == MADV_DONTNEED_LOCKED;
@@ -301,12 +301,12 @@ int madvise(void *p, size_t len, int advice)
 	if (advice != MADV_FREE || !capture_has(p, len))
 		r = (int)syscall(SYS_madvise, p, len, advice);
 	if (hides)
-		leave_out(r, p, len, "madvise(2)");
+		exclude(r, p, len, "madvise(2)");
 	capture_unlock();
 	return r;
 }
 
-/* --- for libckptfs, which is linked with --wrap --- */
+/* --- for libckptfs itself, which is linked with --wrap --- */
 
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t nr, size_t size);
@@ -393,7 +393,7 @@ int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*ru
 	if (!start)
 		return ENOMEM;
 	*start = (struct start){ .run = run, .arg = arg };
-	preload_own = true; /* what the C library allocates for the thread is changed by it */
+	preload_own = true; /* the C library allocates memory that the new thread writes to */
 	r = __real_pthread_create(ret, attr, run_own, start);
 	preload_own = own;
 	if (r != 0)
@@ -401,9 +401,10 @@ int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*ru
 	return r;
 }
 
-static bool fork_holds[2]; /* with capture_lock(): the heaps that whoever forks is not in the midst of */
+/* With capture_lock(): the heaps held for fork(2), which are those that the thread is not allocating in. */
+static bool fork_holds[2];
 
-void preload_fork_begins(void)
+void preload_before_fork(void)
 {
 	for (;;) {
 		capture_lock();
@@ -413,17 +414,17 @@ void preload_fork_begins(void)
 			if (!fork_holds[1] || heap_hold(&own_heap))
 				return;
 			if (fork_holds[0])
-				heap_let_go(&preload_heap);
+				heap_release(&preload_heap);
 		}
 		capture_unlock();
 	}
 }
 
-void preload_fork_ends(void)
+void preload_after_fork(void)
 {
 	if (fork_holds[1])
-		heap_let_go(&own_heap);
+		heap_release(&own_heap);
 	if (fork_holds[0])
-		heap_let_go(&preload_heap);
+		heap_release(&preload_heap);
 	capture_unlock();
 }

@@ -1,17 +1,17 @@
 /*
- * Begins before main(), if CKPTFS_DIR is set, and takes checkpoints in a thread of its own: when a period has passed,
- * or a signal has come. Whoever calls ckptfs_checkpoint() in the program takes one as well. Programs that this one
- * starts do not: CKPTFS_DIR is taken from the environment. But one that takes its place by exec(2), as behind
- * taskset(1) or env(1), does: CKPTFS_EXEC stands there instead, with what tells this process from its children.
+ * If CKPTFS_DIR is set, initialises libckptfs before main() and takes checkpoints in a thread: periodically, or on a
+ * signal. The program may also call ckptfs_checkpoint(). Child programs take no checkpoints: CKPTFS_DIR is removed from
+ * the environment. But a program that replaces this one by exec(2), as behind taskset(1) or env(1), does: CKPTFS_EXEC
+ * passes the directory on, together with values that identify this process.
  *
- * The moment of a checkpoint, for checkpoint.c:
+ * Hooks for checkpoint.c:
  *
- *   enter     nobody maps memory or takes it away
- *   gather    nobody allocates, so the heap is whole; all that is captured becomes regions
- *   leave     memory is allocated and mapped again
+ *   enter     locks out mapping and unmapping
+ *   gather    locks out allocation, so the heap is consistent; makes all captured memory regions
+ *   leave     releases both locks
  *
- * In between pages are closed. Threads need not be stopped for that: whoever writes to a closed page waits until all
- * are (checkpoint.c).
+ * In between pages are closed. Threads need not be stopped for that: a thread that writes to a closed page waits until
+ * all are closed (checkpoint.c).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,53 +32,53 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "client/ckptfs.h"
-#include "client/client.h"
-#include "client/interpose.h"
+#include "client/lib/ckptfs.h"
+#include "client/lib/client.h"
+#include "client/interpose/interpose.h"
 #include "client/preload/capture.h"
 #include "client/preload/heap.h"
 
 #define STAT_LEN 1024
-#define LOOK_NS UINT64_C(50000000) /* how often, when only the last thread's end ends the program */
+#define POLL_NS UINT64_C(50000000) /* interval of program_has_ended() */
 
 static uint64_t period_ns; /* 0: none */
-static _Atomic(bool) wanted; /* a signal has come */
+static _Atomic(bool) requested; /* by a signal */
 static _Atomic(bool) ending;
 static pthread_t thread;
 static bool has_thread;
 static _Atomic(bool) main_left; /* by pthread_exit(3): the program ends with the last of its threads */
-static _Atomic(uint32_t) changed; /* a futex: one of these has */
-static sigset_t signals; /* that the program had blocked when it began */
+static _Atomic(uint32_t) changed; /* a futex: changes with each of these */
+static sigset_t signals; /* the program's mask at startup */
 
-/* --- for checkpoint.c --- */
+/* --- hooks --- */
 
-/* A program that ends in a handler of signals may have been in the midst of allocating, and is so for ever. */
-static int gather(void)
+/* A program that calls exit(3) in a signal handler may have interrupted its own allocation, which never ends. */
+static int gather_regions(void)
 {
 	if (heap_hold(&preload_heap))
 		return capture_gather();
 	return ending ? -ECANCELED : 1;
 }
 
-static void leave(void)
+static void unlock_memory(void)
 {
 	if (heap_is_held(&preload_heap))
-		heap_let_go(&preload_heap);
+		heap_release(&preload_heap);
 	capture_unlock();
 }
 
-static const struct client_world world = {
+static const struct capture_hooks hooks = {
 	.enter = capture_lock,
-	.gather = gather,
-	.leave = leave,
+	.gather = gather_regions,
+	.leave = unlock_memory,
 	.has = capture_has,
 };
 
-/* --- when --- */
+/* --- the thread --- */
 
-static void tell_thread(_Atomic(bool) *what)
+static void set_and_wake(_Atomic(bool) *flag)
 {
-	atomic_store(what, true);
+	atomic_store(flag, true);
 	atomic_fetch_add(&changed, 1);
 	futex_wake_all(&changed);
 }
@@ -87,11 +87,11 @@ static void on_signal(int number _unused_)
 {
 	int saved = errno;
 
-	tell_thread(&wanted);
+	set_and_wake(&requested);
 	errno = saved;
 }
 
-/* What the kernel says of this process, from field 3 of it on; valid until `text` is. NULL: nobody knows. */
+/* A field of /proc/self/stat, from 3 on, within `text`. NULL: not available. */
 static const char *stat_field(char text[STAT_LEN], int field)
 {
 	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -100,13 +100,14 @@ static const char *stat_field(char text[STAT_LEN], int field)
 
 	closep(&fd);
 	text[MAX(n, (ssize_t)0)] = '\0';
-	p = strrchr(text, ')'); /* names of programs have spaces */
+	p = strrchr(text, ')'); /* program names may contain spaces */
 	for (int i = 2; p && i < field; i++)
 		p = strchr(p + 1, ' ');
 	return p ? p + 1 : NULL;
 }
 
-/* The first thread is a zombie, and no other is left but ours, which the C library does not tell from the program's. */
+/* The first thread is a zombie, and no other is left but ours. The C library does not end the process then: it does not
+ * distinguish our threads from the program's. */
 static bool program_has_ended(void)
 {
 	char text[STAT_LEN];
@@ -118,7 +119,7 @@ static bool program_has_ended(void)
 	return nr && strtoul(nr, NULL, 10) <= preload_own_threads() + 1;
 }
 
-/* As the last thread of a program does. */
+/* Ends the process as its last thread would. */
 static void end_program(void)
 {
 	preload_own = false;
@@ -126,12 +127,12 @@ static void end_program(void)
 	exit(0);
 }
 
-/* false: the end. */
-static bool wait_until_wanted(uint64_t *next_ns)
+/* Waits until a checkpoint is due. false: the program is ending. */
+static bool wait_until_due(uint64_t *next_ns)
 {
 	for (;;) {
 		uint32_t seen = atomic_load(&changed);
-		uint64_t now = monotonic_ns(), left = *next_ns - MIN(now, *next_ns), wait_ns = main_left ? LOOK_NS : left;
+		uint64_t now = monotonic_ns(), left = *next_ns - MIN(now, *next_ns), wait_ns = main_left ? POLL_NS : left;
 		struct timespec timeout = { .tv_sec = (time_t)(wait_ns / 1000000000),
 					    .tv_nsec = (long)(wait_ns % 1000000000) };
 
@@ -139,7 +140,7 @@ static bool wait_until_wanted(uint64_t *next_ns)
 			return false;
 		if (main_left && program_has_ended())
 			end_program();
-		if (atomic_exchange(&wanted, false) || (period_ns != 0 && left == 0)) {
+		if (atomic_exchange(&requested, false) || (period_ns != 0 && left == 0)) {
 			*next_ns = now + period_ns;
 			return true;
 		}
@@ -148,12 +149,12 @@ static bool wait_until_wanted(uint64_t *next_ns)
 	}
 }
 
-static void *run(void *arg _unused_)
+static void *checkpoint_thread(void *arg _unused_)
 {
 	uint64_t next_ns = monotonic_ns() + period_ns;
 
-	while (wait_until_wanted(&next_ns)) {
-		int r = ckptfs_checkpoint(); /* which has said why not; the next one is tried all the same */
+	while (wait_until_due(&next_ns)) {
+		int r = ckptfs_checkpoint(); /* logs its errors; the next one may succeed */
 
 		if (r == -ENODEV)
 			break;
@@ -166,17 +167,17 @@ static int start_thread(void)
 	int r;
 
 	signals_block(&signals);
-	r = -pthread_create(&thread, NULL, run, NULL);
+	r = -pthread_create(&thread, NULL, checkpoint_thread, NULL);
 	signals_restore(&signals);
 	has_thread = r == 0;
-	return r < 0 ? log_errno(r, "checkpoints: thread") : 0;
+	return r < 0 ? log_errno(r, "checkpoints: cannot start a thread") : 0;
 }
 
-/* The first thread may end before others do; when they have, too, our thread has to see it. */
+/* The first thread may end before the others; our thread has to detect when these have ended, too. */
 void pthread_exit(void *result)
 {
 	if (has_thread && client_alive() && getpid() == gettid())
-		tell_thread(&main_left);
+		set_and_wake(&main_left);
 	NEXT(pthread_exit)(result);
 	abort(); /* it does not return */
 }
@@ -213,7 +214,7 @@ static int set_signal(void)
 	if (r == 0 && sigaction(number, &action, NULL) < 0)
 		r = -errno;
 	return r < 0 ? log_errno(r,
-				 "checkpoints: CKPTFS_SIGNAL=%s: a number is wanted, or a name as USR1, of a signal that can be handled",
+				 "checkpoints: CKPTFS_SIGNAL=%s: must be the number, or a name like USR1, of a signal that can be handled",
 				 s) :
 		       0;
 }
@@ -226,23 +227,23 @@ static int set_period(void)
 	if (!s || *s == '\0')
 		return 0;
 	r = parse_time(s, &period_ns);
-	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_PERIOD=%s: a time is wanted, as 90, 90s, 1.5m or 2h", s) : 0;
+	return r < 0 ? log_errno(r, "checkpoints: CKPTFS_PERIOD=%s: must be a time like 90, 90s, 1.5m or 2h", s) : 0;
 }
 
-/* --- beginning and end --- */
+/* --- start and end --- */
 
-/* A child goes on as if nobody captured it. */
-static void in_child(void)
+/* A child of fork(2) is not captured. */
+static void after_fork_in_child(void)
 {
 	capture_stop();
-	client_world = NULL;
+	client_capture = NULL;
 	has_thread = false;
-	preload_fork_ends();
+	preload_after_fork();
 }
 
-/* What a program that knows of nothing cannot live with: system calls that fail on a closed page, and a writer that
- * expects it to wait. */
-static int check_ways(void)
+/* Unmodified programs cannot cope with system calls that fail on closed pages (mprotect), and do not stop while a
+ * checkpoint is written (sync). */
+static int check_options(void)
 {
 	const char *tracking = getenv("CKPTFS_TRACKING"), *mode = getenv("CKPTFS_MODE");
 
@@ -256,40 +257,40 @@ static int check_ways(void)
 	return 0;
 }
 
-/* By functions that come before ours: the program's own, or a library's that was preloaded before this one. */
-static void tell_other_allocator(void)
+/* Logs that another malloc(3) precedes ours: the program's own, or that of a library preloaded before this one. */
+static void log_other_allocator(void)
 {
-	void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
-	void (*give_back)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");
-	void *p = allocate && give_back ? allocate(1) : NULL;
-	Dl_info whose;
+	void *(*other_malloc)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
+	void (*other_free)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");
+	void *p = other_malloc && other_free ? other_malloc(1) : NULL;
+	Dl_info info;
 
 	if (!p)
 		return;
-	if (!preload_allocated(p) && dladdr((void *)allocate, &whose) != 0)
-		log_notice("checkpoints: the program allocates by itself (%s): they have what that maps, perhaps in the midst of allocating",
-			   whose.dli_fname);
-	give_back(p);
+	if (!preload_allocated(p) && dladdr((void *)other_malloc, &info) != 0)
+		log_notice("checkpoints: the program has its own allocator (%s): its mappings are captured, possibly during an allocation",
+			   info.dli_fname);
+	other_free(p);
 }
 
-static int begin(const char *dir)
+static int preload_init(const char *dir)
 {
 	struct ckptfs_options options = {
 		.size = sizeof(options),
 		.tracking = CKPTFS_TRACKING_USERFAULTFD,
 		.member = getenv("CKPTFS_MEMBER"),
 	};
-	int r = check_ways();
+	int r = check_options();
 
 	if (r == 0)
 		r = set_period();
 	if (r == 0)
 		r = set_signal();
 	if (r == 0 && period_ns == 0 && !getenv("CKPTFS_SIGNAL"))
-		log_notice("checkpoints %s: neither CKPTFS_PERIOD nor CKPTFS_SIGNAL: only if the program calls ckptfs_checkpoint()",
+		log_notice("checkpoints %s: neither CKPTFS_PERIOD nor CKPTFS_SIGNAL is set: taken only by ckptfs_checkpoint()",
 			   dir);
 	if (r == 0)
-		r = -pthread_atfork(preload_fork_begins, preload_fork_ends, in_child);
+		r = -pthread_atfork(preload_before_fork, preload_after_fork, after_fork_in_child);
 	if (r == 0)
 		r = ckptfs_init(dir, &options);
 	if (r < 0)
@@ -297,13 +298,13 @@ static int begin(const char *dir)
 	capture_lock();
 	capture_start();
 	capture_unlock();
-	client_world = &world;
-	tell_other_allocator();
+	client_capture = &hooks;
+	log_other_allocator();
 	return start_thread();
 }
 
-/* `instead` (NULL: nothing) takes the place of a variable. Not by setenv(3): shells have one of their own, which knows
- * nothing yet when constructors run. */
+/* Replaces a variable by `instead` (NULL: removes it). setenv(3) cannot be used: shells define their own, which is not
+ * initialised yet when constructors run. */
 static void replace_in_environment(const char *name, char *instead)
 {
 	size_t len = strlen(name);
@@ -321,7 +322,7 @@ static void replace_in_environment(const char *name, char *instead)
 		*to = NULL;
 }
 
-/* When this process was started, since the machine was: numbers of processes come again. 0: nobody knows. */
+/* Start time of this process since boot: process ids are reused. 0: not available. */
 static uint64_t started_ticks(void)
 {
 	char text[STAT_LEN];
@@ -330,9 +331,8 @@ static uint64_t started_ticks(void)
 	return ticks ? strtoull(ticks, NULL, 10) : 0;
 }
 
-/* Where checkpoints of this process go. NULL: it is to have none. What it leaves in the environment is for whoever
- * takes its place. */
-static const char *wanted_dir(void)
+/* The directory for checkpoints of this process; NULL: none. Sets CKPTFS_EXEC for a program that replaces this one. */
+static const char *checkpoint_dir(void)
 {
 	static char variable[PATH_MAX + 64];
 	const char *dir = getenv("CKPTFS_DIR"), *before = getenv("CKPTFS_EXEC");
@@ -344,11 +344,11 @@ static const char *wanted_dir(void)
 	len = (size_t)snprintf(self, sizeof(self), "%d.%" PRIu64 ":", (int)getpid(), started_ticks());
 	if (!dir && strncmp(before, self, len) == 0)
 		return before + len;
-	replace_in_environment("CKPTFS_EXEC", NULL); /* it was its parent's */
+	replace_in_environment("CKPTFS_EXEC", NULL); /* of the parent process */
 	if (!dir || *dir == '\0')
 		return NULL;
 	if (strlen(dir) >= PATH_MAX) {
-		log_errno(-ENAMETOOLONG, "checkpoints: CKPTFS_DIR");
+		log_errno(-ENAMETOOLONG, "checkpoints: CKPTFS_DIR is too long");
 		return NULL;
 	}
 	snprintf(variable, sizeof(variable), "CKPTFS_EXEC=%s%s", self, dir);
@@ -356,24 +356,24 @@ static const char *wanted_dir(void)
 	return dir;
 }
 
-__attribute__((constructor)) static void start(void)
+__attribute__((constructor)) static void preload_start(void)
 {
 	const char *dir;
 
 	preload_own = true;
-	dir = wanted_dir();
-	if (dir && begin(dir) < 0)
-		log_error("checkpoints %s: none are taken, the program goes on without", dir);
+	dir = checkpoint_dir();
+	if (dir && preload_init(dir) < 0)
+		log_error("checkpoints %s: none are taken, the program continues without", dir);
 	preload_own = false;
 }
 
-/* The checkpoint that is under way becomes complete. */
-__attribute__((destructor)) static void end(void)
+/* Completes the checkpoint in progress. */
+__attribute__((destructor)) static void preload_end(void)
 {
-	/* a child of _Fork(3) or clone(2), whom nobody has told, has no such thread to wait for */
+	/* a child of _Fork(3) or clone(2), where after_fork_in_child() did not run, does not have the thread */
 	if (!has_thread || !client_alive())
 		return;
-	tell_thread(&ending);
+	set_and_wake(&ending);
 	atomic_store(&client.hurry, true);
 	if (!pthread_equal(thread, pthread_self()))
 		pthread_join(thread, NULL);

@@ -1,10 +1,10 @@
 /*
- * libckptfs-preload.so: libckptfs for programs that know nothing of it.
+ * libckptfs-preload.so: libckptfs for unmodified programs.
  *
- *   malloc.c    what the program calls instead of the C library's functions
- *   heap.h      what it gets
- *   capture.h   which of its memory is in checkpoints
- *   preload.c   begins, and takes checkpoints
+ *   malloc.c    replacements for the C library's functions
+ *   heap.h      the allocator
+ *   capture.h   the memory that checkpoints contain
+ *   preload.c   initialisation, and the thread that takes checkpoints
  *
  * Locks: capture_lock(), client.call, the heaps (heap_hold()), in this order, then those of client.h.
  */
@@ -16,12 +16,12 @@
 struct heap;
 
 extern struct heap preload_heap; /* the program's */
-/* this thread is libckptfs's, or does its work */
+/* this thread belongs to libckptfs, or runs its code */
 extern _Thread_local bool preload_own __attribute__((tls_model("initial-exec")));
 
-uint32_t preload_own_threads(void); /* that run; it may be one less for a moment */
+uint32_t preload_own_threads(void); /* running threads of libckptfs; briefly one less */
 bool preload_allocated(const void *p); /* by one of our heaps */
 
-/* Around fork(2): nobody else is in the midst of anything, so that the child can go on. */
-void preload_fork_begins(void);
-void preload_fork_ends(void);
+/* Hold all locks during fork(2), so that the state is consistent in the child. */
+void preload_before_fork(void);
+void preload_after_fork(void);

@@ -1,6 +1,6 @@
-"""What pip asks to build the package (PEP 517, 660): one wheel of files that are there already.
+"""Build backend for pip (PEP 517, 660): a wheel of the files in this directory.
 
-Of the usual backends pip would fetch one first, over a network that the nodes of a cluster often do not have. This needs nothing but Python.
+The usual backends are downloaded by pip first, but cluster nodes often have no network. This one needs only Python.
 """
 import base64
 import hashlib
@@ -35,7 +35,7 @@ def stem():
 
 
 def make_wheel(directory, files):
-    """Of files, by the name they are to have; what tells of them comes last. The same bytes whenever it is made."""
+    """Writes a wheel with these files (name: text), then its metadata. The result is reproducible."""
     info, record = f"{stem()}.dist-info", ""
     name = f"{stem()}-py3-none-any.whl"
     files = {**files, f"{info}/METADATA": metadata(), f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: ckptfs\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}

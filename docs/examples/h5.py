@@ -18,7 +18,7 @@ else:
 while step < steps:
     heat[1:-1, 1:-1] += 0.1 * (heat[2:, 1:-1] + heat[:-2, 1:-1] + heat[1:-1, 2:] + heat[1:-1, :-2] - 4 * heat[1:-1, 1:-1])
     step += 1
-    with ckptfs.epoch(f"{top}/step.{step:04}") as where:
+    with ckptfs.checkpoint(f"{top}/step.{step:04}") as where:
         if last is not None:
             ckptfs.clone(last.path / "state.h5", where / "state.h5")
         with h5py.File(where / "state.h5", "a") as f:

@@ -18,7 +18,7 @@ rng = random.Random()
 while step < steps:
     rng.setstate(state["random"])
     step, state = step + 1, {"sum": state["sum"] + rng.random(), "random": rng.getstate()}
-    with ckptfs.epoch(f"{top}/step.{step:04}") as where:  # complete, or not there at all
+    with ckptfs.checkpoint(f"{top}/step.{step:04}") as where:  # complete, or absent
         with open(where / "state", "wb") as f:
             pickle.dump((step, state), f)
 print(f"after step {step}: {state['sum']:.6f}")

@@ -25,7 +25,7 @@ while step < steps:
     loss.backward()
     optimizer.step()
     step += 1
-    with ckptfs.epoch(f"{top}/step.{step:04}") as where:  # complete, or not there at all
+    with ckptfs.checkpoint(f"{top}/step.{step:04}") as where:  # complete, or absent
         torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, where / "state.pt")
 with torch.no_grad():
     print(f"after step {step}: loss {torch.nn.functional.mse_loss(model(data), target):.6f}")

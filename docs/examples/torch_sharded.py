@@ -2,23 +2,31 @@
 """Usage: torchrun --nproc_per_node 4 torch_sharded.py DIRECTORY STEPS: each rank has a part of a tensor; all parts of a step are one checkpoint.
 
 It goes on with as many ranks as it is started with, whatever they were before.
+Needs PyTorch 1.13, or 2.1 or newer, built with torch.distributed and gloo.
 """
 import sys
 
 import ckptfs
-import torch
-import torch.distributed as dist
-from ckptfs.dcp import Reader, Writer
-from torch.distributed._shard import sharded_tensor
-from torch.distributed._shard.sharding_spec import ChunkShardingSpec
 
 try:
-    from torch.distributed.checkpoint import load, save
-except ImportError:  # before 2.2
+    import torch
+except ImportError:
+    sys.exit("torch_sharded.py: PyTorch is not installed; 1.13, or 2.1 or newer is needed")
+try:
+    import torch.distributed as dist
+    from ckptfs.dcp import Reader, Writer
+    from torch.distributed._shard import sharded_tensor
+    from torch.distributed._shard.sharding_spec import ChunkShardingSpec
+
     try:
-        from torch.distributed.checkpoint import load_state_dict as load, save_state_dict as save
-    except ImportError:  # 1.13
-        from torch.distributed._shard.checkpoint import load_state_dict as load, save_state_dict as save
+        from torch.distributed.checkpoint import load, save
+    except ImportError:  # before 2.2
+        try:
+            from torch.distributed.checkpoint import load_state_dict as load, save_state_dict as save
+        except ImportError:  # 1.13
+            from torch.distributed._shard.checkpoint import load_state_dict as load, save_state_dict as save
+except ImportError as e:
+    sys.exit(f"torch_sharded.py: this is PyTorch {torch.__version__}; 1.13, or 2.1 or newer is needed ({e})")
 
 top, steps = sys.argv[1], int(sys.argv[2])
 dist.init_process_group("gloo")

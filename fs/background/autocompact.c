@@ -1,4 +1,4 @@
-#include "fs/aggregator.h"
+#include "fs/background/autocompact.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,28 +13,28 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/mounts.h"
 #include "base/mutex.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "fs/compacted.h"
-#include "fs/compactor.h"
+#include "fs/background/compacted.h"
+#include "fs/background/compactor.h"
 #include "fs/fs.h"
-#include "fs/seal.h"
+#include "fs/seal/seal.h"
 
 #define CALM_NS UINT64_C(1000000000) /* without a byte written */
-#define AGAIN_NS UINT64_C(5000000000) /* when somebody else compacts or collects */
+#define AGAIN_NS UINT64_C(5000000000) /* retry after another recoding or a collection was running */
 #define LOOK_NS UINT64_C(20000000)
-#define SAID_MAX 400u /* of what it says, to be logged if it fails */
-#define STEPS 5u /* as many as ckptfs-compact codes one against the other */
+#define SAID_MAX 400u /* bytes of its output, logged if it fails */
+#define STEPS 5u /* as many as ckptfs-compact codes against each other */
 
 struct aggregator {
-	struct fs *fs; /* constant, as those up to the lock */
+	struct fs *fs; /* constant, as are the fields up to the lock */
 	uint64_t budget;
 	char *names; /* a file of rules; NULL: none */
 	const char *mountpoint;
@@ -47,14 +47,14 @@ struct aggregator {
 	bool woken GUARDED_BY(lock);
 	bool paused GUARDED_BY(lock);
 	bool stop GUARDED_BY(lock);
-	unsigned nr_aside GUARDED_BY(lock); /* who want it not to run */
-	pid_t child GUARDED_BY(lock); /* not reaped while it stands here; 0: none */
-	bool has_thread; /* of whoever starts and stops */
+	unsigned nr_aside GUARDED_BY(lock); /* nesting of aggregator_step_aside() */
+	pid_t child GUARDED_BY(lock); /* not reaped while set; 0: none */
+	bool has_thread; /* used by the thread that starts and stops */
 	pthread_t thread;
 
-	/* The thread's. */
-	struct compacted done, skipped; /* skipped: that failed since the mount */
-	struct compacted together; /* that others before or behind them were compacted with since the mount */
+	/* Used by the thread only. */
+	struct compacted done, skipped; /* skipped: failed since the mount */
+	struct compacted together; /* recoded together with earlier or later steps since the mount */
 };
 
 struct directory {
@@ -62,7 +62,7 @@ struct directory {
 	struct buf path; /* below the mountpoint, with a NUL */
 };
 
-/* --- what is to be done --- */
+/* --- finding work --- */
 
 static void set_directory(struct directory *d, uint64_t ino, uint64_t sealed_ns, const struct buf *path)
 {
@@ -73,7 +73,7 @@ static void set_directory(struct directory *d, uint64_t ino, uint64_t sealed_ns,
 	buf_add_u8(&d->path, 0);
 }
 
-/* The first that has not been compacted, and how many of them there are. 1/0/<0 */
+/* The first directory that has not been recoded, and the number of such directories. 1/0/<0 */
 static int find_directory(struct aggregator *a, struct directory *ret, uint64_t *ret_nr)
 {
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
@@ -87,7 +87,7 @@ static int find_directory(struct aggregator *a, struct directory *ret, uint64_t 
 		bool is_done = compacted_has(&a->done, ino, sealed_ns),
 		     is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
 
-		(void)compacted_has(&a->together, ino, sealed_ns); /* so that it has been seen, and is kept */
+		(void)compacted_has(&a->together, ino, sealed_ns); /* marks it as seen, so that it is kept */
 		if (!is_done && !is_skipped && (*ret_nr)++ == 0)
 			set_directory(ret, ino, sealed_ns, &path);
 		buf_clear(&path);
@@ -101,7 +101,7 @@ static int find_directory(struct aggregator *a, struct directory *ret, uint64_t 
 	return r < 0 ? r : *ret_nr > 0;
 }
 
-/* Of a path the part before the last name. */
+/* Length of a path without its last component. */
 static size_t parent_len(const void *path, size_t len)
 {
 	const char *slash = memrchr(path, '/', len);
@@ -117,7 +117,7 @@ static bool is_beside(const struct directory *d, const struct buf *path)
 	       memcmp(path->data, d->path.data, parent) == 0;
 }
 
-/* Behind the first, in any order. */
+/* Keep the newest directories in d[1...], in any order. */
 static void keep_newest(struct directory d[STEPS], uint64_t ino, uint64_t sealed_ns, const struct buf *path)
 {
 	struct directory *oldest = &d[1];
@@ -129,10 +129,10 @@ static void keep_newest(struct directory d[STEPS], uint64_t ino, uint64_t sealed
 }
 
 /*
- * d[0] has come; steps that were compacted before it, each by itself, may be coded one against the other now. Which
- * they are ckptfs-compact knows by the names of files; here, those that were sealed last in the same directory are
- * asked about, once there are as many as can be coded together. So each is read twice, and not with every step that
- * comes. How many there are, with the first; <0.
+ * d[0] is new; earlier steps, which were recoded one by one, may now be coded against each other. ckptfs-compact
+ * identifies them by the names of files; here the directories sealed last beside d[0] are chosen, once there are as
+ * many as can be coded together. So each is read twice, and not again with every new step. Returns their number
+ * including d[0], or <0.
  */
 static int find_steps(struct aggregator *a, struct directory d[STEPS])
 {
@@ -161,7 +161,7 @@ static int find_steps(struct aggregator *a, struct directory d[STEPS])
 
 /* --- the process --- */
 
-/* Beside the daemon, or where it was installed. */
+/* In the directory of the daemon, or where it was installed. */
 static void find_program(char ret[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - sizeof("ckptfs-compact"));
@@ -175,7 +175,7 @@ static void find_program(char ret[PATH_MAX])
 		snprintf(ret, PATH_MAX, "%s/ckptfs-compact", CKPTFS_BINDIR);
 }
 
-/* The paths end with NULL. */
+/* `path` ends with NULL. */
 static int spawn(const struct aggregator *a, char *const path[STEPS + 1], int out, pid_t *ret)
 {
 	char budget[24], *environment[] = { NULL };
@@ -199,7 +199,7 @@ static int spawn(const struct aggregator *a, char *const path[STEPS + 1], int ou
 		return -r;
 	r = posix_spawnattr_init(&attr);
 	if (r == 0) {
-		/* the daemon's threads block signals */
+		/* the daemon's threads have blocked signals */
 		posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
 		posix_spawnattr_setpgroup(&attr, 0);
 		posix_spawnattr_setsigmask(&attr, &none);
@@ -213,7 +213,7 @@ static int spawn(const struct aggregator *a, char *const path[STEPS + 1], int ou
 		posix_spawnattr_destroy(&attr);
 	}
 	posix_spawn_file_actions_destroy(&actions);
-	return r ? log_errno(-r, "%s: cannot be started", a->program) : 0;
+	return r ? log_errno(-r, "%s: cannot start", a->program) : 0;
 }
 
 static bool may_run(const struct aggregator *a) REQUIRES(a->lock)
@@ -227,23 +227,7 @@ static void end_child(const struct aggregator *a) REQUIRES(a->lock)
 		kill(-a->child, SIGKILL); /* and the classifier that it has started */
 }
 
-/* Is it mounted anywhere, for the daemon? */
-static bool is_mounted(const struct aggregator *a)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	unsigned dev_major, dev_minor;
-	char line[PATH_MAX * 2];
-	bool found = !f;
-
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "%*d %*d %u:%u", &dev_major, &dev_minor) == 2 &&
-			makedev(dev_major, dev_minor) == a->dev;
-	if (f)
-		fclose(f);
-	return found;
-}
-
-/* What it has said last, on one line. */
+/* Keep the end of its output, on one line. */
 static void hear(int in, char *said, size_t *len)
 {
 	char piece[SAID_MAX];
@@ -258,7 +242,7 @@ static void hear(int in, char *said, size_t *len)
 		--*len;
 }
 
-/* Until it has ended; it is ended when the mount is gone. */
+/* Wait until it has ended; kill it when the mount is gone. */
 static void attend(struct aggregator *a, pid_t pid, int in, char *said, size_t *said_len)
 {
 	_cleanup_(closep) int mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -269,8 +253,8 @@ static void attend(struct aggregator *a, pid_t pid, int in, char *said, size_t *
 		if (fds[2].revents & POLLIN)
 			hear(in, said, said_len);
 		else if (fds[2].revents)
-			fds[2].fd = -1; /* closed */
-		if (fds[1].revents && !is_mounted(a)) {
+			fds[2].fd = -1; /* closed by the process */
+		if (fds[1].revents && !mounts_has(a->dev)) {
 			mutex_lock(&a->lock);
 			a->stop = true;
 			end_child(a);
@@ -281,7 +265,7 @@ static void attend(struct aggregator *a, pid_t pid, int in, char *said, size_t *
 	}
 }
 
-/* What it has begun comes to its end soon after it. */
+/* The recoding that the process started in the daemon ends soon after it. */
 static void await_compactor(struct aggregator *a)
 {
 	bool waits = true;
@@ -299,7 +283,7 @@ static void await_compactor(struct aggregator *a)
 	mutex_unlock(&a->lock);
 }
 
-/* Its exit status; -ECANCELED: ended before; <0. */
+/* Exit status; -ECANCELED: killed, or not started; <0. */
 static int run_program(struct aggregator *a, char *const path[STEPS + 1], char *said, size_t *said_len)
 {
 	_cleanup_(closep) int in = -1;
@@ -309,7 +293,7 @@ static int run_program(struct aggregator *a, char *const path[STEPS + 1], char *
 	if (pipe2(pipe_fd, O_CLOEXEC) < 0)
 		return -errno;
 	in = pipe_fd[0];
-	mutex_lock(&a->lock); /* so that nobody pauses it before it is known */
+	mutex_lock(&a->lock); /* so that it cannot be paused before a->child is set */
 	r = may_run(a) ? spawn(a, path, pipe_fd[1], &pid) : -ECANCELED;
 	if (r == 0) {
 		a->child = pid;
@@ -321,7 +305,7 @@ static int run_program(struct aggregator *a, char *const path[STEPS + 1], char *
 		return r;
 	attend(a, pid, in, said, said_len);
 	if (waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT) < 0)
-		log_errno(-errno, "process %d: cannot be waited for", (int)pid);
+		log_errno(-errno, "process %d: cannot wait for it", (int)pid);
 	await_compactor(a);
 	if (waitpid(pid, &status, 0) < 0)
 		return -errno;
@@ -343,7 +327,7 @@ static int note_done(struct aggregator *a, const struct directory *d, bool faile
 	return r;
 }
 
-/* As run_program(). */
+/* Result of run_program(). */
 static int compact_some(struct aggregator *a, const struct directory *d, int nr, char *said, size_t *said_len)
 {
 	char *path[STEPS + 1] = { NULL };
@@ -361,7 +345,7 @@ static int compact_some(struct aggregator *a, const struct directory *d, int nr,
 	return r;
 }
 
-/* How long to wait before the next one. */
+/* Returns the time to wait before the next one. */
 static uint64_t compact(struct aggregator *a, struct directory d[STEPS])
 {
 	char said[SAID_MAX + 1] = "";
@@ -372,7 +356,7 @@ static uint64_t compact(struct aggregator *a, struct directory d[STEPS])
 		return AGAIN_NS;
 	r = compact_some(a, d, nr, said, &said_len);
 	if (r != 0 && r != -ECANCELED && r != CKPTFS_COMPACT_EXIT_BUSY && nr > 1) {
-		said_len = 0; /* one of the others may have gone */
+		said_len = 0; /* one of the other directories may have been removed */
 		r = compact_some(a, d, 1, said, &said_len);
 	}
 	if (r == -ECANCELED)
@@ -380,14 +364,14 @@ static uint64_t compact(struct aggregator *a, struct directory d[STEPS])
 	if (r == CKPTFS_COMPACT_EXIT_BUSY)
 		return AGAIN_NS;
 	if (r != 0)
-		log_warning("directory %" PRIu64 ": not compacted by itself: %.*s", d->ino, (int)said_len, said);
+		log_warning("directory %" PRIu64 ": background compaction failed: %.*s", d->ino, (int)said_len, said);
 	r = note_done(a, d, r != 0);
 	for (int i = 0; i < nr && nr > 1 && r == 0; i++)
 		r = compacted_add(&a->together, d[i].ino, d[i].sealed_ns);
 	return r < 0 ? AGAIN_NS : 0;
 }
 
-/* Has nobody written since the last look, and does nobody wait? */
+/* Has nothing been written since the last check, and is no thread waiting? */
 static bool is_calm(const struct aggregator *a, uint64_t *written)
 {
 	struct engine_stats s;
@@ -398,7 +382,7 @@ static bool is_calm(const struct aggregator *a, uint64_t *written)
 	return s.written == before && !engine_is_busy(a->fs->engine);
 }
 
-/* Until it may run, and something has happened or the time is up. false: to stop. */
+/* Wait until it may run, and was woken or the time is up. false: stop. */
 static bool wait_for(struct aggregator *a, uint64_t ns, const uint64_t *nr_waiting)
 {
 	uint64_t now = monotonic_ns(), end = ns == UINT64_MAX ? ns : now + ns;
@@ -433,7 +417,7 @@ static void *work(void *userdata)
 		int r = find_directory(a, d, &nr_waiting);
 
 		if (r < 0)
-			log_errno(r, "sealed directories cannot be listed");
+			log_errno(r, "sealed directories: cannot list them");
 		if (r <= 0)
 			pause_ns = r < 0 ? AGAIN_NS : UINT64_MAX;
 		else if (!is_calm(a, &written))
@@ -446,7 +430,7 @@ static void *work(void *userdata)
 	return NULL;
 }
 
-/* --- from outside --- */
+/* --- interface --- */
 
 int aggregator_new(struct fs *fs, uint64_t budget, const char *names, struct aggregator **ret)
 {
@@ -458,9 +442,9 @@ int aggregator_new(struct fs *fs, uint64_t budget, const char *names, struct agg
 	a->budget = budget;
 	mutex_init(&a->lock);
 	cond_init(&a->changed);
-	a->names = names ? realpath(names, NULL) : NULL; /* the daemon will be elsewhere */
+	a->names = names ? realpath(names, NULL) : NULL; /* the daemon will change its working directory */
 	if (names && !a->names) {
-		int r = log_errno(-errno, "option compact_names=%s: cannot be read", names);
+		int r = log_errno(-errno, "option compact_names=%s: cannot read", names);
 
 		aggregator_free(a);
 		return r;
@@ -478,7 +462,7 @@ int aggregator_start(struct aggregator *a, const char *mountpoint)
 		return 0;
 	a->mountpoint = mountpoint;
 	if (stat(mountpoint, &st) < 0)
-		return log_errno(-errno, "mountpoint %s: cannot be looked at, to compact by itself", mountpoint);
+		return log_errno(-errno, "mountpoint %s: cannot stat for background compaction", mountpoint);
 	a->dev = st.st_dev;
 	find_program(a->program);
 	r = compacted_load(a->fs->engine, &a->done);
@@ -488,7 +472,7 @@ int aggregator_start(struct aggregator *a, const char *mountpoint)
 	return r;
 }
 
-/* Something of what it waits for has changed. */
+/* A condition of the thread has changed. */
 static void change(struct aggregator *a) REQUIRES(a->lock)
 {
 	if (!may_run(a))

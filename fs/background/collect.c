@@ -1,13 +1,13 @@
-#include "fs/collect.h"
+#include "fs/background/collect.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/util.h"
-#include "fs/aggregator.h"
+#include "fs/background/autocompact.h"
 #include "fs/fs.h"
-#include "fs/view.h"
+#include "fs/seal/reaper.h"
 
 #define LOOK_NS 20000000
 
@@ -46,7 +46,7 @@ static void tell_together(struct collect *c, enum collect_together together, con
 	mutex_unlock(&c->task.lock);
 }
 
-/* With the other nodes. 1: something here may be garbage now that was not before. */
+/* Collect together with the other nodes. 1: more local data may have become garbage. */
 static int collect_together(struct collect *c)
 {
 	struct cluster_collected result = { 0 };
@@ -54,7 +54,7 @@ static int collect_together(struct collect *c)
 	int r;
 
 	tell_together(c, COLLECT_WAITING, &result);
-	r = cluster_collect(c->fs->cluster, goes_on, c, &result);
+	r = c->fs->hooks->collect(c->fs, goes_on, c, &result);
 	if (r == -EOPNOTSUPP)
 		how = COLLECT_ALONE;
 	else if (r == -ENOTCONN)
@@ -69,7 +69,7 @@ static int collect_together(struct collect *c)
 	return result.nr_dropped > 0;
 }
 
-/* The second looked at everything again: what the first has found counts with it. */
+/* The second collection scanned everything again: add what the first one found. */
 static void add_first(struct gc_report *second, const struct gc_report *first)
 {
 	second->dead_chunks += first->dead_chunks;
@@ -83,7 +83,7 @@ static void add_first(struct gc_report *second, const struct gc_report *first)
 	second->placed_bytes += first->placed_bytes;
 }
 
-/* Compacting by itself gives way: whoever has asked for a collection does not wait for it. */
+/* Automatic recoding yields: a requested collection does not wait for it. */
 static int collect_here(struct collect *c, struct gc_report *ret)
 {
 	struct aggregator *beside = c->fs->aggregator;
@@ -104,12 +104,11 @@ static int work(void *userdata)
 	struct gc_report report, first;
 	int r;
 
-	if (c->conf.delete) { /* what they do not drop stays for the next time */
-		view_check(c->fs->view);
-		view_trim(c->fs->view);
-	}
+	if (c->conf.delete && c->fs->hooks) /* replicas that it does not drop are left for the next time */
+		c->fs->hooks->trim_replicas(c->fs);
+	reaper_wait(c->fs->reaper, goes_on, c); /* so that the space of removed checkpoints is included */
 	r = collect_here(c, &report);
-	if (r == 0 && c->conf.delete && !c->alone && c->fs->cluster && report.complete && collect_together(c)) {
+	if (r == 0 && c->conf.delete && !c->alone && c->fs->hooks && report.complete && collect_together(c)) {
 		first = report;
 		r = collect_here(c, &report);
 		if (r == 0)

@@ -1,4 +1,4 @@
-#include "fs/compact_plan.h"
+#include "fs/background/compact_plan.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void compact_plan_release(struct compact_plan *p)
 	*p = (struct compact_plan){ 0 };
 }
 
-/* Room for one more. */
+/* Ensure room for one more element. */
 static int make_room(void **array, size_t nr, size_t *room, size_t size, size_t max)
 {
 	size_t twice = MAX(2 * *room, (size_t)64), more = MIN(twice, max);

@@ -1,4 +1,4 @@
-#include "fs/compacted.h"
+#include "fs/background/compacted.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "index/namespace.h"
-#include "store/engine/engine.h"
+#include "index/namespace_table.h"
+#include "store/engine.h"
 
 #define NOTE "compacted"
 #define VERSION 1u
@@ -19,7 +19,7 @@ void compacted_release(struct compacted *c)
 	*c = (struct compacted){ 0 };
 }
 
-/* Where the directory is, or belongs. */
+/* Index of the directory, or where it would be inserted. */
 static size_t place_of(const struct compacted *c, uint64_t ino)
 {
 	size_t low = 0, high = c->nr;
@@ -115,7 +115,7 @@ int compacted_decode(const void *p, size_t len, struct compacted *ret)
 	for (; r == 0 && c.nr < nr; r = r < 0 ? r : compacted_add(&c, ino, cursor_varint(&in))) {
 		uint64_t more = cursor_varint(&in);
 
-		if (more == 0 || more > UINT64_MAX - ino) /* ascending; also where the bytes have come to an end */
+		if (more == 0 || more > UINT64_MAX - ino) /* must ascend; also 0 at the end of the bytes */
 			r = -EBADMSG;
 		ino += more;
 	}
@@ -140,7 +140,7 @@ int compacted_load(struct engine *e, struct compacted *ret)
 		return r;
 	r = compacted_decode(value.data, value.len, ret);
 	if (r == -EBADMSG) {
-		log_warning("index: the note about compacted directories cannot be read; it begins anew");
+		log_warning("index: cannot read the record of compacted directories; starting a new one");
 		r = 0;
 	}
 	return r;

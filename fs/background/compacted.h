@@ -1,7 +1,7 @@
 /*
- * Which sealed directories have been compacted in the background, so that a mount goes on where the last one was. A
- * note in the view, 'M' "compacted"; docs/format.md section 5 changes with this. Nothing depends on it: without it they
- * are looked at once more. Belongs to one thread.
+ * The set of sealed directories that automatic recoding has finished, so that a mount continues where the last one
+ * stopped. Stored as a note in the view, 'M' "compacted"; docs/format.md section 5 changes with this. Nothing depends
+ * on it: without it, the directories are examined once more. Belongs to one thread.
  */
 #pragma once
 
@@ -12,28 +12,28 @@
 struct buf;
 struct engine;
 
-#define COMPACTED_MAX 65536u /* then the one that was sealed longest ago goes */
+#define COMPACTED_MAX 65536u /* beyond this the directory that was sealed first is dropped */
 
 struct compacted_dir {
 	uint64_t ino;
-	uint64_t sealed_ns; /* one that was unsealed and sealed again is another one */
-	bool seen; /* compacted_has() was asked of it; not in the note */
+	uint64_t sealed_ns; /* a directory that was unsealed and sealed again is a different one */
+	bool seen; /* looked up by compacted_has(); not stored */
 };
 
-/* All zeros at first. */
+/* Initially all zeros. */
 struct compacted {
-	struct compacted_dir *v; /* by ino */
+	struct compacted_dir *v; /* sorted by ino */
 	size_t nr, room;
 };
 
 void compacted_release(struct compacted *c);
 bool compacted_has(struct compacted *c, uint64_t ino, uint64_t sealed_ns);
 int compacted_add(struct compacted *c, uint64_t ino, uint64_t sealed_ns); /* -ENOMEM */
-/* Those that nobody has asked about since the last call are sealed no more, and go. */
+/* Drop the directories that were not looked up since the last call: they are no longer sealed. */
 void compacted_drop_unseen(struct compacted *c);
 
-void compacted_encode(const struct compacted *c, struct buf *ret); /* buf_error() tells of -ENOMEM */
+void compacted_encode(const struct compacted *c, struct buf *ret); /* check buf_error() for -ENOMEM */
 int compacted_decode(const void *p, size_t len, struct compacted *ret); /* -EBADMSG, -ENOMEM */
 
-int compacted_load(struct engine *e, struct compacted *ret); /* what cannot be read begins anew */
+int compacted_load(struct engine *e, struct compacted *ret); /* an unreadable note is replaced by an empty set */
 int compacted_save(struct engine *e, const struct compacted *c);

@@ -1,4 +1,4 @@
-#include "fs/compactor.h"
+#include "fs/background/compactor.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@ struct compactor {
 	struct engine *e; /* constant */
 
 	struct task task;
-	struct compact_conf conf GUARDED_BY(task.lock); /* constant while it runs, as the plan */
+	struct compact_conf conf GUARDED_BY(task.lock); /* constant while it runs, as is the plan */
 	struct compact_plan plan GUARDED_BY(task.lock);
 	uint64_t number GUARDED_BY(task.lock); /* of the plan; 0: there was none */
-	bool filling GUARDED_BY(task.lock); /* it has not been started */
+	bool filling GUARDED_BY(task.lock); /* not started yet */
 	uint64_t touched_ns GUARDED_BY(task.lock);
 	struct compact_report report GUARDED_BY(task.lock);
-	struct compact_result *result GUARDED_BY(task.lock); /* of the thread while it runs */
+	struct compact_result *result GUARDED_BY(task.lock); /* owned by the thread while it runs */
 };
 
 static bool step(void *userdata, const struct compact_report *so_far)
@@ -96,7 +96,7 @@ int compactor_begin(struct compactor *c, uint64_t holder, uint64_t *ret)
 	return r;
 }
 
-/* Is this the plan that is being filled? Then it is not given up yet. */
+/* Is this the plan being filled? If so, restart its timeout. */
 static bool touch(struct compactor *c, uint64_t plan) REQUIRES(c->task.lock)
 {
 	if (!c->filling || c->number != plan)
@@ -174,7 +174,7 @@ void compactor_let_go(struct compactor *c, uint64_t holder)
 	if (!task_let_go(&c->task, holder))
 		return;
 	mutex_lock(&c->task.lock);
-	if (atomic_load(&c->task.holder) == 0) /* else another one has begun */
+	if (atomic_load(&c->task.holder) == 0) /* else another plan was begun */
 		c->filling = false;
 	mutex_unlock(&c->task.lock);
 }

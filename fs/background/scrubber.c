@@ -1,10 +1,10 @@
-#include "fs/scrubber.h"
+#include "fs/background/scrubber.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HITS_MAX 1000u /* kept for whoever asks; more are counted only */
+#define HITS_MAX 1000u /* kept for scrubber_hit(); further ones are only counted */
 
 struct scrubber {
 	struct engine *e; /* constant */

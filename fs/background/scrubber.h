@@ -1,34 +1,34 @@
 /*
- * Scrubbing on request: one scrub at a time, in a thread of its own, started, asked about and stopped by ioctl. What it
- * found, with the first of the files that it hit, stays until the next one starts.
+ * Scrubbing on request: one scrub at a time, in a thread of its own, started, polled and stopped by ioctl. The result,
+ * with the first affected files, stays available until the next one starts.
  */
 #pragma once
 
 #include <stdint.h>
 
-#include "fs/task.h"
-#include "store/engine/engine.h"
+#include "fs/background/task.h"
+#include "store/engine.h"
 
 struct scrubber;
 
 struct scrubber_status {
 	struct task_status task;
 	struct scrub_report report;
-	uint64_t nr_hits; /* that can be asked for */
+	uint64_t nr_hits; /* available from scrubber_hit() */
 };
 
-/* Bytes of a file that cannot be read. */
+/* Unreadable bytes of a file. */
 struct scrubber_hit {
 	uint64_t ino, off, len;
 	char *path; /* from the root; NULL: it has no name */
 };
 
 int scrubber_new(struct engine *e, struct scrubber **ret);
-void scrubber_free(struct scrubber *s); /* stops what is running; NULL is fine */
+void scrubber_free(struct scrubber *s); /* stops a running scrub; NULL is fine */
 
 int scrubber_start(struct scrubber *s, const struct scrub_conf *conf, uint64_t holder); /* -EBUSY: one is running */
 void scrubber_let_go(struct scrubber *s, uint64_t holder); /* as task_let_go() */
 void scrubber_stop(struct scrubber *s); /* soon; does not wait */
 void scrubber_status(struct scrubber *s, struct scrubber_status *ret);
-/* Number i of run `run`; ret->path is a copy, the caller's. -ENOENT: there is none. */
+/* Hit i of run `run`; ret->path is a copy that the caller frees. -ENOENT: there is none. */
 int scrubber_hit(struct scrubber *s, uint64_t run, uint64_t i, struct scrubber_hit *ret);

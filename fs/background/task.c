@@ -1,4 +1,4 @@
-#include "fs/task.h"
+#include "fs/background/task.h"
 
 #include <assert.h>
 
@@ -33,7 +33,7 @@ int task_start(struct task *t, uint64_t holder)
 
 	assert(task_is_idle(t));
 	if (t->has_thread)
-		pthread_join(t->thread, NULL); /* it has ended, or is about to and wants no lock any more */
+		pthread_join(t->thread, NULL); /* it has ended, or is about to and takes no lock any more */
 	t->stop = false;
 	atomic_store(&t->holder, holder);
 	t->status.run++;
@@ -57,7 +57,7 @@ bool task_let_go(struct task *t, uint64_t holder)
 	if (atomic_load(&t->holder) != holder)
 		return false;
 	mutex_lock(&t->lock);
-	is_ours = atomic_load(&t->holder) == holder; /* another one may have begun */
+	is_ours = atomic_load(&t->holder) == holder; /* another run may have begun */
 	if (is_ours) {
 		t->stop = true;
 		atomic_store(&t->holder, 0);

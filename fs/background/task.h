@@ -1,7 +1,7 @@
 /*
- * Long work that the daemon does on request, such as a collection: one piece at a time, in a thread of its own, which
- * can be asked to stop. It is done for whoever has the descriptor open that it was asked for on: when that is closed,
- * as it is when its process is killed, nobody wants it any more.
+ * Long work that the daemon does on request, such as a collection: one run at a time, in a thread of its own, which can
+ * be asked to stop. A run belongs to the descriptor that it was requested on: when that is closed, for example because
+ * its process is killed, the run is stopped.
  */
 #pragma once
 
@@ -13,30 +13,30 @@
 #include "base/mutex.h"
 
 struct task_status {
-	uint64_t run; /* which one of this mount, from 1; 0: there was none */
+	uint64_t run; /* number of the run in this mount, from 1; 0: there was none */
 	bool running;
-	int error; /* of one that has ended */
+	int error; /* after it has ended */
 };
 
 struct task {
-	const char *name; /* constant, as the two below; of the thread */
+	const char *name; /* of the thread; constant, as are the two below */
 	int (*work)(void *userdata);
 	void *userdata;
 
-	struct mutex lock; /* leaf; guards what follows, and what the owner of the task tells of it */
+	struct mutex lock; /* leaf; guards the fields below, and the status that the owner of the task reports */
 	struct task_status status GUARDED_BY(lock);
-	bool stop GUARDED_BY(lock); /* task_goes_on() */
-	_Atomic uint64_t holder; /* ops_holder() of the descriptor; 0: nobody's. Changed under the lock */
+	bool stop GUARDED_BY(lock); /* for task_goes_on() */
+	_Atomic uint64_t holder; /* ops_holder() of the descriptor; 0: none. Changed under the lock */
 	bool has_thread GUARDED_BY(lock); /* to be joined */
 	pthread_t thread GUARDED_BY(lock);
 };
 
 void task_init(struct task *t, const char *name, int (*work)(void *userdata), void *userdata);
-void task_release(struct task *t); /* stops what is running, and waits for it */
+void task_release(struct task *t); /* stops a running one, and waits for it */
 
 bool task_is_idle(struct task *t) REQUIRES(t->lock);
-int task_start(struct task *t, uint64_t holder) REQUIRES(t->lock); /* an idle one */
+int task_start(struct task *t, uint64_t holder) REQUIRES(t->lock); /* must be idle */
 void task_stop(struct task *t); /* soon; does not wait */
-/* The holder is gone: stop, if it is this one's. Cheap if it is not. Whether it was. */
+/* The holder is gone: stop the task if it belongs to this one. Cheap otherwise. Returns whether it did. */
 bool task_let_go(struct task *t, uint64_t holder);
-bool task_goes_on(struct task *t); /* for work(): nobody has asked it to stop */
+bool task_goes_on(struct task *t); /* for work(): false after a request to stop */

@@ -1,4 +1,4 @@
-#include "fs/control.h"
+#include "fs/control/control.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,41 +13,36 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "fs/aggregator.h"
-#include "fs/attr.h"
-#include "fs/cluster.h"
-#include "fs/collect.h"
+#include "fs/background/autocompact.h"
+#include "fs/posix/attr.h"
+#include "fs/background/collect.h"
+#include "fs/cluster_hooks.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/json.h"
-#include "fs/nodes.h"
-#include "fs/options.h"
-#include "fs/protect.h"
-#include "fs/stripes.h"
-#include "fs/scrubber.h"
-#include "fs/view.h"
-#include "mpi-agent/service.h"
-#include "store/engine/engine.h"
+#include "fs/posix/inode.h"
+#include "fs/control/json.h"
+#include "fs/mount_options.h"
+#include "fs/background/scrubber.h"
+#include "store/engine.h"
 
 #define SCHEMA_VERSION 1
 #define STATFS_BLOCK 4096
-#define STATFS_FRESH_NS 1000000000 /* some programs poll it */
+#define STATFS_FRESH_NS 1000000000 /* cached for so long, since some programs poll it */
 #define BYTES_PER_INODE 16384 /* for a plausible number of free inodes, as mke2fs assumes */
 
 struct control {
 	/* Constant once requests are served. */
-	char *store, *mountpoint;
+	char *store, *mountpoint, *options;
 	const char *const *names;
 	struct control_paths paths;
 	uint64_t started_ns;
 
 	struct hist request[CONTROL_REQUESTS];
 	atomic_uint nr_threads;
-	atomic_uint readahead_kib; /* known a little after the first request */
+	atomic_uint readahead_kib; /* set shortly after the first request */
 
 	struct mutex lock; /* leaf */
 	struct engine_space space GUARDED_BY(lock);
-	uint64_t space_ns GUARDED_BY(lock); /* when it was asked for; 0: never */
+	uint64_t space_ns GUARDED_BY(lock); /* time of the last query; 0: never */
 };
 
 int control_new(const struct options *o, struct control **ret)
@@ -60,7 +55,8 @@ int control_new(const struct options *o, struct control **ret)
 	c->started_ns = monotonic_ns();
 	c->store = realpath(o->store, NULL);
 	c->mountpoint = strdup(o->mountpoint);
-	if (!c->store || !c->mountpoint) {
+	c->options = strndup(o->own.len > 0 ? (const char *)o->own.data : "", o->own.len);
+	if (!c->store || !c->mountpoint || !c->options) {
 		control_free(c);
 		return -ENOMEM;
 	}
@@ -75,6 +71,7 @@ void control_free(struct control *c)
 	mutex_release(&c->lock);
 	free(c->store);
 	free(c->mountpoint);
+	free(c->options);
 	free(c);
 }
 
@@ -125,6 +122,7 @@ static void add_identity(struct json *j, struct fs *fs)
 	json_u64(j, "pid", (uint64_t)getpid());
 	json_u64(j, "uptime_ns", monotonic_ns() - fs->control->started_ns);
 	json_bool(j, "read_only", fs->read_only);
+	json_string(j, "options", fs->control->options);
 }
 
 /* In the order of s3qlstat: logical, after deduplication, after compression, on disk. */
@@ -160,7 +158,7 @@ static void add_traffic(struct json *j, const struct engine_stats *s)
 	json_u64(j, "read_bytes", s->read);
 	json_open(j, "written_by_cause");
 	json_u64(j, "zero_bytes", s->zero);
-	json_u64(j, "champion_bytes", s->champion);
+	json_u64(j, "previous_bytes", s->champion);
 	json_u64(j, "successor_bytes", s->successor);
 	json_u64(j, "memory_bytes", s->memory);
 	json_u64(j, "index_bytes", s->indexed);
@@ -169,7 +167,7 @@ static void add_traffic(struct json *j, const struct engine_stats *s)
 	json_close(j);
 }
 
-/* What versions of lineages have without anybody writing it. */
+/* Bytes that versions of lineages got from deltas without being written. */
 static void add_deltas(struct json *j, struct fs *fs)
 {
 	json_open(j, "deltas");
@@ -179,7 +177,7 @@ static void add_deltas(struct json *j, struct fs *fs)
 	json_close(j);
 }
 
-/* Of the new bytes, once they are in packs. */
+/* Of new data, after it was written to packs. */
 static void add_compression(struct json *j, const struct engine_stats *s)
 {
 	json_open(j, "compression");
@@ -222,66 +220,47 @@ static void add_durability(struct json *j, const struct engine_stats *s)
 	json_close(j);
 	json_open(j, "health");
 	json_u64(j, "damaged", s->nr_damaged);
-	json_u64(j, "healed", s->nr_healed);
+	json_u64(j, "repaired", s->nr_healed);
 	json_u64(j, "verified_different", s->verified_different);
 	json_close(j);
 }
 
-static void add_protect(struct json *j, struct protect *p)
-{
-	struct protect_status s;
-
-	protect_status(p, &s);
-	json_bool(j, "protects", s.mode != PROTECT_NONE);
-	json_u64(j, "sealed", s.nr_sealed);
-	json_u64(j, "sealed_protected", s.nr_protected);
-	json_u64(j, "protect_sent_bytes", s.bytes);
-	json_u64(j, "protect_sent_chunks", s.chunks);
-	json_u64(j, "protect_errno", (uint64_t)-s.error);
-}
-
-static void add_stripes(struct json *j, struct stripes *s)
-{
-	struct stripes_figures f = { 0 };
-
-	stripes_figures(s, &f); /* zeros if they cannot be read, which is logged */
-	json_u64(j, "stripes", f.nr);
-	json_u64(j, "stripe_parity_bytes", f.parity_bytes);
-	json_u64(j, "stripe_covered_bytes", f.covered_bytes);
-}
-
-/* Zeros in a store that is of no cluster. */
+/* All zeros in a store without a cluster. */
 static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats *s)
 {
-	struct service_stats st;
-	bool is_member = cluster_stats(fs->cluster, &st);
-	uint64_t nr[NS_COPY_CACHED + 1] = { 0 }, top = 0;
-	struct ns_copy c;
+	struct cluster_figures f = { 0 };
 
-	while (nodes_next(fs, top, &top, &c) > 0)
-		nr[c.state]++;
+	if (fs->hooks)
+		fs->hooks->figures(fs, &f);
 	json_open(j, "cluster");
-	json_bool(j, "member", is_member);
-	json_bool(j, "agent", st.is_connected);
-	json_bool(j, "agent_answers", st.is_connected && !st.is_silent);
-	json_u64(j, "nodes", st.nr_nodes);
-	json_u64(j, "rounds", st.nr_rounds);
-	json_u64(j, "rounds_failed", st.nr_failed);
+	json_bool(j, "member", f.is_member);
+	json_bool(j, "agent", f.has_agent);
+	json_bool(j, "agent_answers", f.agent_answers);
+	json_u64(j, "nodes", f.nr_nodes);
+	json_u64(j, "rounds", f.nr_rounds);
+	json_u64(j, "rounds_failed", f.nr_failed_rounds);
 	json_u64(j, "pending_bytes", s->pending_bytes);
-	json_u64(j, "elsewhere_bytes", s->elsewhere_bytes);
-	json_u64(j, "lent_bytes", s->lent_bytes);
-	json_u64(j, "fetched_bytes", st.fetched_bytes);
-	json_u64(j, "fetched_chunks", st.nr_fetched);
-	json_u64(j, "fetch_failures", st.nr_not_fetched);
-	json_u64(j, "served_bytes", st.served_bytes);
-	json_u64(j, "served_chunks", st.nr_served);
-	json_u64(j, "copies", nr[NS_COPY_KEPT]);
-	json_u64(j, "copies_cached", nr[NS_COPY_CACHED]);
-	json_u64(j, "kept_bytes", st.kept_bytes);
-	json_u64(j, "kept_chunks", st.nr_kept);
-	json_u64(j, "copies_taken", st.nr_copied);
-	add_protect(j, fs->protect);
-	add_stripes(j, fs->stripes);
+	json_u64(j, "remote_bytes", s->remote_bytes);
+	json_u64(j, "pinned_bytes", s->pinned_bytes);
+	json_u64(j, "fetched_bytes", f.fetched_bytes);
+	json_u64(j, "fetched_chunks", f.nr_fetched);
+	json_u64(j, "fetch_failures", f.nr_not_fetched);
+	json_u64(j, "served_bytes", f.served_bytes);
+	json_u64(j, "served_chunks", f.nr_served);
+	json_u64(j, "replicas", f.nr_replicas);
+	json_u64(j, "replicas_cached", f.nr_cached_replicas);
+	json_u64(j, "replica_bytes", f.kept_bytes);
+	json_u64(j, "replica_chunks", f.nr_kept);
+	json_u64(j, "replicas_received", f.nr_replicas_taken);
+	json_bool(j, "protects", f.protects);
+	json_u64(j, "sealed", f.nr_sealed);
+	json_u64(j, "sealed_protected", f.nr_protected);
+	json_u64(j, "protect_sent_bytes", f.sent_bytes);
+	json_u64(j, "protect_sent_chunks", f.nr_sent);
+	json_u64(j, "protect_errno", (uint64_t)-f.protect_error);
+	json_u64(j, "stripes", f.nr_stripes);
+	json_u64(j, "stripe_parity_bytes", f.stripe_parity_bytes);
+	json_u64(j, "stripe_covered_bytes", f.stripe_covered_bytes);
 	json_close(j);
 }
 
@@ -293,7 +272,7 @@ static void add_sums(struct json *j, const struct scrub_sums *s)
 	json_u64(j, "left", s->nr_left);
 }
 
-/* The last one that looked at everything, and one that has not yet. */
+/* The last complete scrub, and one that is not complete yet. */
 static void add_scrub(struct json *j, struct fs *fs)
 {
 	struct scrubber_status s;
@@ -318,7 +297,7 @@ static void add_scrub(struct json *j, struct fs *fs)
 	json_close(j);
 }
 
-/* By itself, that is. */
+/* Automatic recoding (compact=auto). */
 static void add_compaction(struct json *j, struct fs *fs)
 {
 	static const char *const states[] = {
@@ -342,7 +321,8 @@ static void add_paths(struct json *j, struct control *c, const struct engine_sta
 {
 	json_open(j, "paths");
 	json_bool(j, "pack_direct_io", s->direct_io);
-	json_bool(j, "write_direct_io", true);
+	json_bool(j, "write_direct_io", !c->paths.writeback);
+	json_bool(j, "writeback", c->paths.writeback);
 	json_bool(j, "write_without_capability_check", c->paths.killpriv);
 	json_bool(j, "parallel_directory_lookups", c->paths.parallel_dirs);
 	json_u64(j, "readahead_kib", c->readahead_kib);
@@ -420,7 +400,7 @@ static int file_stat(struct fs *fs, struct inode *i, struct buf *ret)
 	json_u64(&j, "mapped_bytes", info.mapped);
 	json_u64(&j, "extents", info.extents);
 	json_u64(&j, "frames", info.frames);
-	/* Places to read per MiB: 1 is a file written in one go. */
+	/* Reads needed per MiB: 1 for a file written in one go. */
 	json_ratio(&j, "fragmentation",
 		   info.mapped ? (double)info.frames * (double)MiB(1) / (double)round_up(info.mapped, MiB(1)) : 0);
 	json_bool(&j, "durable", info.durable);
@@ -453,7 +433,7 @@ static int fingerprint(struct fs *fs, struct inode *i, struct buf *ret)
 int control_xattr(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
 {
 	bool stat = strcmp(name, "user.ckptfs.stat") == 0;
-	struct ns_inode in = { .mode = S_IFDIR }; /* of those that are made up */
+	struct ns_inode in = { .mode = S_IFDIR }; /* for synthetic directories */
 	int r;
 
 	if (!stat && strcmp(name, "user.ckptfs.fingerprint") != 0)
@@ -518,7 +498,7 @@ void control_dump(struct fs *fs)
 	log_notice("state: dirty %" PRIu64 " of %" PRIu64 ", fingerprints %" PRIu64 " of %" PRIu64 ", index %" PRIu64,
 		   s.dirty_memory, s.dirty_limit, s.fptable_memory, s.fptable_limit, s.index_memory);
 	log_notice("state: commit %" PRIu64 ", oldest change not durable %" PRIu64 " ms old, damaged %" PRIu64
-		   ", healed %" PRIu64,
+		   ", repaired %" PRIu64,
 		   s.journal_number, s.unsynced_age_ns / 1000000, s.nr_damaged, s.nr_healed);
 	for (unsigned i = 0; c->names && i < CONTROL_REQUESTS; i++)
 		if (c->names[i] && c->request[i].nr > 0)

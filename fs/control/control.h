@@ -1,8 +1,8 @@
 /*
- * What the daemon tells about itself: figures for ckptfs-stat (as JSON in virtual extended attributes), the answer to
- * statfs(2), counts and latencies of requests, and a dump of it all to the log.
+ * Statistics of the daemon: figures for ckptfs-stat (JSON in virtual extended attributes), the reply to statfs(2),
+ * counts and latencies of requests, and a dump of all of these to the log.
  *
- * Keys of the JSON are an interface: they are added to and never change their meaning (schema_version).
+ * Keys of the JSON are an interface: keys may be added, but never change their meaning (schema_version).
  */
 #pragma once
 
@@ -16,10 +16,11 @@ struct fs;
 struct inode;
 struct options;
 
-/* What the kernel and the build made possible; shown, so that nothing falls back silently. */
+/* Features of the kernel and the build in use; shown, so that no fallback goes unnoticed. */
 struct control_paths {
-	bool killpriv; /* buffered writes need no look at file capabilities */
-	bool parallel_dirs; /* look-ups in one directory go on in parallel */
+	bool killpriv; /* buffered writes need no lookup of file capabilities */
+	bool writeback; /* the kernel gathers small writes */
+	bool parallel_dirs; /* lookups in one directory run in parallel */
 };
 
 #define CONTROL_REQUESTS 64 /* kinds of requests, by protocol number */
@@ -27,7 +28,7 @@ struct control_paths {
 int control_new(const struct options *o, struct control **ret);
 void control_free(struct control *c); /* NULL is fine */
 
-/* `names` by protocol number, CONTROL_REQUESTS long, NULL where there is none; borrowed. */
+/* `names` is indexed by protocol number, has CONTROL_REQUESTS entries, NULL for unused ones; borrowed. */
 void control_name_requests(struct control *c, const char *const *names);
 void control_set_paths(struct control *c, const struct control_paths *p);
 void control_count(struct control *c, unsigned request, uint64_t ns);

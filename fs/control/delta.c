@@ -1,4 +1,4 @@
-#include "fs/delta.h"
+#include "fs/control/delta.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -6,20 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/attr.h"
-#include "fs/file.h"
+#include "fs/posix/attr.h"
+#include "fs/posix/file.h"
+#include "fs/seal/freeze.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/namespace.h"
-#include "gpu/delta_format.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
+#include "fs/posix/permission.h"
+#include "gpu/format/delta_format.h"
 
 #define COPY_BYTES KiB(256)
-#define PATCHES_MAX 2048u /* 64 KiB of them: memory that is used again and again */
+#define WAIT_NS 20000000u /* between two checks whether the client is gone */
+#define PATCHES_MAX 2048u /* 64 KiB of them: memory that is reused */
 
-/* A version that bytes come from, open. */
+/* A version that bytes are copied from, open. */
 struct source {
 	uint32_t number;
 	struct inode *inode; /* pinned */
@@ -27,20 +32,22 @@ struct source {
 	uint64_t size;
 };
 
-/* A commit on its way. */
+/* A commit in progress. */
 struct making {
 	struct fs *fs;
 	struct file *f;
-	const struct who *who;
+	struct caller *caller;
 	struct delta_header header;
 	struct delta_tables tables;
 	uint8_t *table_bytes;
-	struct source *sources; /* by number */
+	struct making *next_counted; /* in fs.delta_counted */
+	uint64_t counted; /* bytes of tables, while in that list */
+	struct source *sources; /* sorted by number */
 	size_t nr_sources, room;
-	struct inode *inode; /* of the new version, NULL: not there yet; counted as looked up, too */
+	struct inode *inode; /* of the new version; NULL: not created yet; also has a lookup count */
 	struct content *content;
 	uint8_t *copy; /* COPY_BYTES; NULL: not needed yet */
-	struct content_patch *patches; /* PATCHES_MAX, collected for the engine */
+	struct content_patch *patches; /* PATCHES_MAX, gathered for the engine */
 	size_t nr_patches;
 };
 
@@ -51,40 +58,50 @@ static void name_of(uint32_t number, char ret[DELTA_NAME_LEN])
 
 /* --- staging --- */
 
-/* The inode of a version; 1/0/<0. */
-static int find_version(struct fs *fs, uint64_t dir, uint32_t number, struct ns_inode *ret)
+/* Inode of a version; 1/0/<0. */
+static int find_version(struct fs *fs, uint64_t dir, uint32_t number, struct ns_inode *ret) REQUIRES_SHARED(fs->names)
 {
 	char name[DELTA_NAME_LEN];
 	struct ns_dirent d;
 	int r;
 
 	name_of(number, name);
-	rwlock_lock_shared(&fs->names);
 	r = names_find(fs, dir, name, &d);
-	if (r > 0)
-		r = attr_load(fs, d.ino, ret);
-	rwlock_unlock_shared(&fs->names);
-	return r;
+	return r > 0 ? attr_load(fs, d.ino, ret) : r;
 }
 
-int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent)
+/* Could the version be created now? Checked again at the commit. */
+static int check_names(struct fs *fs, uint64_t dir, uint32_t number, uint32_t parent, struct caller *caller)
+	REQUIRES_SHARED(fs->names)
+{
+	struct ns_inode in;
+	int r = names_load_dir(fs, dir, NULL, &in);
+
+	if (r == 0)
+		r = permission_create(fs, caller, &in);
+	if (r < 0)
+		return r;
+	r = parent == DELTA_NO_PARENT ? 1 : find_version(fs, dir, parent, &in);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	r = find_version(fs, dir, number, &in);
+	return r > 0 ? -EEXIST : r;
+}
+
+int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent, struct caller *caller)
 {
 	int none = FILE_DELTA_NONE;
-	struct ns_inode in;
 	int r;
 
 	if ((f->flags & O_ACCMODE) == O_RDONLY)
 		return -EBADF;
 	if (f->dir == 0 || number <= parent)
 		return -EINVAL;
-	if (fs->read_only)
-		return -EROFS;
-	r = parent == DELTA_NO_PARENT ? 1 : find_version(fs, f->dir, parent, &in);
-	if (r <= 0)
-		return r < 0 ? r : -ENOENT;
-	r = find_version(fs, f->dir, number, &in);
-	if (r != 0)
-		return r < 0 ? r : -EEXIST;
+	rwlock_lock_shared(&fs->names);
+	r = check_names(fs, f->dir, number, parent, caller);
+	rwlock_unlock_shared(&fs->names);
+	if (r < 0)
+		return r;
 	if (!atomic_compare_exchange_strong(&f->delta, &none, FILE_DELTA_BUSY))
 		return -EALREADY;
 	f->delta_number = number;
@@ -93,7 +110,7 @@ int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent)
 	return 0;
 }
 
-/* From begun to busy: only one request at a time gets there. */
+/* From BEGUN to BUSY: only one request at a time succeeds. */
 static int take_stage(struct file *f)
 {
 	int state = FILE_DELTA_BEGUN;
@@ -140,13 +157,86 @@ static int read_header(struct making *m)
 	return st.size == delta_object_len(&m->header) ? 0 : -EBADMSG;
 }
 
+/* Limit on the tables of all commits of this user: ordinary users leave some memory for others. */
+static uint64_t tables_max(const struct making *m)
+{
+	uint64_t all = m->fs->delta_tables_max;
+
+	return permission_operator(m->caller->cred) ? all : all / 4 * 3;
+}
+
+/* The list is short: only a few commits run at a time (fs/long_requests.h). */
+static bool has_room(const struct fs *fs, const struct making *m, uint64_t len) REQUIRES(fs->delta_tables_lock)
+{
+	uint64_t all = len, own = len;
+
+	for (const struct making *at = fs->delta_counted; at; at = at->next_counted) {
+		all += at->counted;
+		own += at->caller->cred->uid == m->caller->cred->uid ? at->counted : 0;
+	}
+	return all <= fs->delta_tables_max && own <= tables_max(m);
+}
+
+/* Reserve memory. false: no room, even after a short wait. */
+static bool try_count(struct making *m, uint64_t len)
+{
+	struct fs *fs = m->fs;
+	bool fits;
+
+	mutex_lock(&fs->delta_tables_lock);
+	if (!has_room(fs, m, len))
+		cond_wait_for(&fs->delta_tables_freed, &fs->delta_tables_lock, WAIT_NS);
+	fits = has_room(fs, m, len);
+	if (fits) {
+		m->counted = len;
+		m->next_counted = fs->delta_counted;
+		fs->delta_counted = m;
+	}
+	mutex_unlock(&fs->delta_tables_lock);
+	return fits;
+}
+
+/* Reserve before anything is allocated: the memory for tables of all commits is bounded. */
+static int count_tables(struct making *m, uint64_t len)
+{
+	int r = 0;
+
+	while (r == 0 && !try_count(m, len))
+		r = cancel_check();
+	return r;
+}
+
+static void release_tables(struct making *m)
+{
+	struct fs *fs = m->fs;
+	struct making **at = &fs->delta_counted;
+
+	free(TAKE(m->table_bytes));
+	mutex_lock(&fs->delta_tables_lock);
+	while (*at && *at != m)
+		at = &(*at)->next_counted;
+	if (*at) {
+		*at = m->next_counted;
+		cond_broadcast(&fs->delta_tables_freed);
+	}
+	mutex_unlock(&fs->delta_tables_lock);
+}
+
 static int read_tables(struct making *m)
 {
-	uint64_t len = delta_tables_len(&m->header);
+	static struct log_limit said;
+	uint64_t len = delta_tables_len(&m->header), max = tables_max(m);
 	int r;
 
-	if (len > DELTA_TABLES_MAX)
+	if (len > max) {
+		log_limited(&said, LOG_LEVEL_ERROR,
+			    "delta object %06" PRIu32 ": %" PRIu64 " MiB of tables, %" PRIu64 " allowed by dirty=",
+			    m->header.number, len >> 20, max >> 20);
 		return -EFBIG;
+	}
+	r = count_tables(m, len);
+	if (r < 0)
+		return r;
 	m->table_bytes = malloc(len + 1);
 	if (!m->table_bytes)
 		return -ENOMEM;
@@ -154,17 +244,7 @@ static int read_tables(struct making *m)
 	return r < 0 ? r : delta_tables_decode(&m->header, m->table_bytes, len, &m->tables);
 }
 
-/* --- where bytes come from --- */
-
-/* The groups of a process are not told; whoever is not the owner reads what all, or his main group, may read. */
-static bool may_read(const struct who *who, const struct ns_inode *in)
-{
-	if (who->uid == 0)
-		return true;
-	if (who->uid == in->uid)
-		return in->mode & S_IRUSR;
-	return in->mode & (who->gid == in->gid ? S_IRGRP : S_IROTH);
-}
+/* --- sources of bytes --- */
 
 static void source_release(struct fs *fs, struct source *s)
 {
@@ -174,19 +254,30 @@ static void source_release(struct fs *fs, struct source *s)
 		names_put(fs, s->inode);
 }
 
+/* Checks permissions as open(2) for reading does. */
+static int find_source(struct making *m, uint32_t number, uint64_t *ret) REQUIRES_SHARED(m->fs->names)
+{
+	struct ns_inode in;
+	int r = find_version(m->fs, m->f->dir, number, &in);
+
+	if (r <= 0 || !S_ISREG(in.mode))
+		return r < 0 ? r : -ESTALE;
+	*ret = in.ino;
+	return permission_check(m->fs, m->caller, &in, R_OK);
+}
+
 static int source_open(struct making *m, uint32_t number, struct source *ret)
 {
 	struct source s = { .number = number };
 	struct ns_content st;
-	struct ns_inode in;
+	uint64_t ino;
 	int r;
 
-	r = find_version(m->fs, m->f->dir, number, &in);
-	if (r <= 0 || !S_ISREG(in.mode))
-		return r < 0 ? r : -ESTALE;
-	if (!may_read(m->who, &in))
-		return -EACCES;
-	r = inode_get(m->fs->inodes, in.ino, &s.inode);
+	rwlock_lock_shared(&m->fs->names);
+	r = find_source(m, number, &ino);
+	rwlock_unlock_shared(&m->fs->names);
+	if (r == 0)
+		r = inode_get(m->fs->inodes, ino, &s.inode);
 	if (r < 0)
 		return r;
 	r = inode_content_open(m->fs->inodes, s.inode, &s.content);
@@ -202,7 +293,7 @@ static int source_open(struct making *m, uint32_t number, struct source *ret)
 	return 0;
 }
 
-/* Borrowed until the next call that finds one. */
+/* *ret is borrowed until the next call. */
 static int source_of(struct making *m, uint32_t number, const struct source **ret)
 {
 	size_t low = 0, high = m->nr_sources;
@@ -221,16 +312,9 @@ static int source_of(struct making *m, uint32_t number, const struct source **re
 		*ret = &m->sources[low];
 		return 0;
 	}
-	if (m->nr_sources == m->room) {
-		size_t room = MAX(2 * m->room, (size_t)16);
-		struct source *more = reallocarray(m->sources, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		m->sources = more;
-		m->room = room;
-	}
-	r = source_open(m, number, &s);
+	r = list_grow(&m->sources, m->nr_sources, &m->room, sizeof(*m->sources));
+	if (r == 0)
+		r = source_open(m, number, &s);
 	if (r < 0)
 		return r;
 	memmove(m->sources + low + 1, m->sources + low, (m->nr_sources - low) * sizeof(s));
@@ -240,7 +324,7 @@ static int source_of(struct making *m, uint32_t number, const struct source **re
 	return 0;
 }
 
-/* All versions that the object refers to are there, may be read, and have the bytes. */
+/* Check that all versions that the object refers to exist, may be read, and are long enough. */
 static int check_sources(struct making *m)
 {
 	struct delta_iter it;
@@ -256,7 +340,7 @@ static int check_sources(struct making *m)
 	if (m->header.shifted_len == 0)
 		return 0;
 	it = delta_iter(&m->tables);
-	while ((r = delta_iter_next(&it, &g)) > 0) {
+	while ((r = cancel_check()) == 0 && (r = delta_iter_next(&it, &g)) > 0) {
 		uint64_t len = g.kind == DELTA_REPEATED ? MIN(g.len, (uint64_t)m->header.chunk_len) : g.len;
 
 		if (g.kind == DELTA_FIRST || g.kind == DELTA_LITERAL || g.version == m->header.number)
@@ -270,22 +354,15 @@ static int check_sources(struct making *m)
 	return r;
 }
 
-/* --- making the new version --- */
+/* --- creating the new version --- */
 
 static int make_file(struct making *m)
 {
-	struct names_new n;
-	struct ns_inode in;
+	struct names_new n = { .mode = S_IFREG, .like = m->f->inode->ino };
 	struct stat st;
-	struct who who;
 	int r;
 
-	r = attr_load(m->fs, m->f->inode->ino, &in);
-	if (r <= 0)
-		return r < 0 ? r : -ENOENT;
-	n = (struct names_new){ .mode = in.mode };
-	who = (struct who){ .uid = in.uid, .gid = in.gid };
-	r = names_make(m->fs, m->f->dir, NULL, &n, &who, &st);
+	r = names_make(m->fs, m->f->dir, NULL, &n, m->caller->cred, &st);
 	if (r < 0)
 		return r;
 	r = inode_get(m->fs->inodes, st.st_ino, &m->inode);
@@ -305,7 +382,7 @@ static int share(struct content *from, uint64_t from_off, struct content *to, ui
 		if (r < 0)
 			return r;
 		if (done == 0)
-			return -ESTALE; /* it was there a moment ago */
+			return -ESTALE; /* the source has been truncated meanwhile */
 		from_off += done;
 		to_off += done;
 		len -= done;
@@ -352,7 +429,12 @@ static int make_copy(struct making *m)
 	return m->copy ? 0 : -ENOMEM;
 }
 
-/* The same chunk again and again: written, since all its pages are one. */
+static bool is_zero(const uint8_t *p, size_t len)
+{
+	return p[0] == 0 && memcmp(p, p + 1, len - 1) == 0;
+}
+
+/* One chunk repeated: it is written, since all its pages deduplicate to one. */
 static int place_repeated(struct making *m, const struct delta_region *g, struct content *from)
 {
 	size_t chunk = m->header.chunk_len, have = (size_t)MIN(g->len, (uint64_t)chunk), room = COPY_BYTES;
@@ -364,10 +446,15 @@ static int place_repeated(struct making *m, const struct delta_region *g, struct
 	r = read_exactly(from, m->copy, have, g->src_off);
 	if (r < 0)
 		return r == -EBADMSG ? -ESTALE : r;
+	if (is_zero(m->copy, chunk))
+		return content_punch(m->content, g->off, g->len);
 	for (size_t i = chunk; i < room; i += chunk)
 		memcpy(m->copy + i, m->copy, chunk);
-	for (uint64_t done = 0; done < g->len && r == 0; done += room) /* room: whole chunks */
+	for (uint64_t done = 0; done < g->len && r == 0; done += room) { /* room is a multiple of the chunk */
 		r = content_write(m->content, m->copy, (size_t)MIN(g->len - done, (uint64_t)room), g->off + done);
+		if (r == 0)
+			r = cancel_check();
+	}
 	return r;
 }
 
@@ -395,8 +482,8 @@ static int place_region(struct making *m, const struct delta_region *g)
 }
 
 /*
- * Bytes of the payload stay where they are in the staging file, and are pointed to: whole pages as the pages they are
- * there. These first: what is shifted may come from first occurrences of this version, wherever they lie.
+ * Bytes of the payload stay where they are in the staging file's data, and are referred to: whole pages share the same
+ * chunks. These come first: shifted regions may copy from first occurrences in this version, wherever they are.
  */
 static int place_regions(struct making *m)
 {
@@ -409,7 +496,7 @@ static int place_regions(struct making *m)
 	for (int shifted = 0; shifted <= (m->header.shifted_len > 0) && r == 0; shifted++) {
 		struct delta_iter it = delta_iter(&m->tables);
 
-		while (r == 0 && (r = delta_iter_next(&it, &g)) > 0)
+		while (r == 0 && (r = cancel_check()) == 0 && (r = delta_iter_next(&it, &g)) > 0)
 			r = (g.kind == DELTA_SHIFTED || g.kind == DELTA_REPEATED) == shifted ? place_region(m, &g) : 0;
 		if (r == 0)
 			r = patches_flush(m);
@@ -417,33 +504,55 @@ static int place_regions(struct making *m)
 	return r < 0 ? r : content_flush(m->content);
 }
 
+/* Length of the hole from `off` up to `end`, in multiples of COPY_BYTES unless it reaches the end. */
+static int hole_after(struct content *c, uint64_t off, uint64_t end, uint64_t *ret)
+{
+	uint64_t data;
+	int r = off < end ? content_seek(c, off, SEEK_DATA, &data) : 0;
+
+	if (r < 0 && r != -ENXIO)
+		return r;
+	*ret = off >= end ? 0 : r == -ENXIO || data >= end ? end - off : round_down(data - off, COPY_BYTES);
+	return 0;
+}
+
 static int verify(struct making *m, const uint8_t key[LEAF_KEY_LEN])
 {
 	static struct log_limit said;
+	uint64_t end = m->header.content_len, hole;
 	struct content_hash hash;
 	struct leaf_key k;
 	int r = make_copy(m);
 
 	leaf_key_init(&k, key);
 	content_hash_init(&hash, &k, m->header.chunk_len);
-	for (uint64_t off = 0; off < m->header.content_len && r == 0; off += COPY_BYTES) {
-		size_t n = (size_t)MIN(m->header.content_len - off, COPY_BYTES);
+	for (uint64_t off = 0; off < end && r == 0; off += hole) {
+		size_t n = (size_t)MIN(end - off, COPY_BYTES);
 
-		r = read_exactly(m->content, m->copy, n, off);
+		hole = 0;
+		r = cancel_check();
 		if (r == 0)
-			content_hash_add(&hash, m->copy, n);
+			r = read_exactly(m->content, m->copy, n, off);
+		if (r < 0)
+			break;
+		content_hash_add(&hash, m->copy, n);
+		off += n;
+		if (is_zero(m->copy, n))
+			r = hole_after(m->content, off, end, &hole);
+		if (r == 0 && hole > 0)
+			content_hash_add_zeros(&hash, hole);
 	}
 	if (r < 0)
 		return r;
 	if (digest_equal(content_hash_finish(&hash, m->header.content_len), m->header.fingerprint))
 		return 0;
 	log_limited(&said, LOG_LEVEL_ERROR,
-		    "inode %" PRIu64 ": version %" PRIu32 " has another fingerprint than its delta says", m->f->dir,
+		    "inode %" PRIu64 ": version %" PRIu32 " does not match the fingerprint of its delta", m->f->dir,
 		    m->header.number);
 	return -EBADMSG;
 }
 
-/* After this the new version has its name or is gone. */
+/* The new version is removed unless it has got its name. */
 static void making_release(struct making *m)
 {
 	for (size_t i = 0; i < m->nr_sources; i++)
@@ -457,7 +566,7 @@ static void making_release(struct making *m)
 		names_forget(m->fs, &(struct names_forget){ ino, 1 }, 1);
 	}
 	free(m->sources);
-	free(m->table_bytes);
+	release_tables(m);
 	free(m->copy);
 	free(m->patches);
 }
@@ -470,7 +579,7 @@ static int make_version(struct making *m, const struct delta_commit *how, struct
 
 	r = content_flush(m->f->content);
 	if (r == 0 && how->sync)
-		engine_sync_ahead(m->fs->engine); /* the payload; what follows is work for this thread */
+		engine_sync_ahead(m->fs->engine); /* starts writing the payload while this thread continues */
 	if (r == 0)
 		r = read_header(m);
 	if (r == 0)
@@ -483,17 +592,20 @@ static int make_version(struct making *m, const struct delta_commit *how, struct
 		r = start_from_parent(m);
 	if (r == 0)
 		r = place_regions(m);
+	release_tables(m); /* other commits may wait for the memory */
 	if (r == 0 && how->verify)
 		r = verify(m, how->key);
 	if (r < 0)
 		return r;
 	name_of(m->header.number, made.name);
-	r = names_link(m->fs, m->inode->ino, made.dir, made.name, &st);
+	do
+		r = names_link(m->fs, m->inode->ino, made.dir, made.name, m->caller, &st);
+	while (r == -EINPROGRESS && (r = freezes_wait(m->fs->freezes, made.dir)) == 0);
 	if (r < 0)
 		return r;
 	made.ino = st.st_ino;
 	made.size = (uint64_t)st.st_size;
-	names_forget(m->fs, &(struct names_forget){ made.ino, 1 }, 1); /* the kernel has not asked for it */
+	names_forget(m->fs, &(struct names_forget){ made.ino, 1 }, 1); /* the kernel has not looked it up */
 	atomic_fetch_add(&m->fs->nr_deltas, 1);
 	atomic_fetch_add(&m->fs->delta_bytes, m->header.content_len);
 	atomic_fetch_add(&m->fs->delta_payload_bytes, m->header.payload_len);
@@ -501,7 +613,7 @@ static int make_version(struct making *m, const struct delta_commit *how, struct
 	return 0;
 }
 
-/* The version is there, and was told of; now what is known of it in memory is put in order. */
+/* Called after the reply: brings the in-memory state of the new version up to date. */
 void delta_tidy(struct fs *fs, const struct delta_made *made)
 {
 	struct content *c;
@@ -512,10 +624,10 @@ void delta_tidy(struct fs *fs, const struct delta_made *made)
 	content_close(c);
 }
 
-int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, const struct who *who,
+int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, struct caller *caller,
 		 struct delta_made *ret)
 {
-	struct making m = { .fs = fs, .f = f, .who = who };
+	struct making m = { .fs = fs, .f = f, .caller = caller };
 	int r = take_stage(f);
 
 	if (r < 0)

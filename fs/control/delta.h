@@ -1,44 +1,44 @@
 /*
- * Deltas: the next version of a lineage, from its parent and a delta object.
+ * Deltas: make the next version of a lineage from its parent and a delta object.
  *
- * A lineage is a directory, and its versions are the files 000001, 000002, ... in it, each complete and like any other
- * file. A producer makes a file without a name in that directory (O_TMPFILE), says which version it is to become
- * (delta_begin()), writes the object into it (gpu/delta_format.h), and commits. The staging file is the producer's:
- * when it goes, by close or because the process died, all that was written to it goes.
+ * A lineage is a directory; its versions are the files 000001, 000002, ... in it, each of them a complete, ordinary
+ * file. A producer creates an unnamed file in that directory (O_TMPFILE), declares which version it will become
+ * (delta_begin()), writes the object into it (gpu/format/delta_format.h), and commits. The staging file belongs to the
+ * producer: when it is closed, also because the process died, everything written to it is discarded.
  *
  * Committing. Only the order makes it safe:
  *   1. read the header and the tables, check them, find parent and sources      crash or error: nothing has changed
- *   2. a new file without a name: a clone of the parent, with the regions       crash: an orphan, removed at the next
- *      that the object names pointed elsewhere, or written                      mount; error: removed now
- *   3. compare its fingerprint with the object's, if asked for
+ *   2. a new unnamed file: a clone of the parent, with the regions that the     crash: an orphan, removed at the next
+ *      object lists mapped to other data, or written                            mount; error: removed now
+ *   3. compare its fingerprint with that of the object, if requested
  *   4. flush it, then give it its name, as link(2) does                         COMMIT POINT
- *   5. the caller syncs, if asked to; after an error the version is there as any file whose fsync failed
+ *   5. the caller syncs, if requested; after an error the version exists, like any file after a failed fsync
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gpu/leaf_hash.h"
+#include "gpu/format/leaf_hash.h"
 
+struct caller;
 struct file;
 struct fs;
-struct who;
 
-#define DELTA_NAME_LEN 11 /* of a version: ten digits at most, and a NUL */
+#define DELTA_NAME_LEN 11 /* of the name of a version: ten digits at most, and a NUL */
 
 /*
- * `f` becomes the staging file of version `number`, made from `parent` (0: from nothing). -EBADF: not open for writing;
- * -EINVAL: the directory it was made in is not known, or number is not above parent; -ENOENT: there is no
- * such parent; -EEXIST: there is such a version; -EALREADY: begun before.
+ * Make `f` the staging file of version `number` with parent `parent` (0: none). -EBADF: not open for writing; -EINVAL:
+ * the directory it was created in is unknown, or number is not above parent; -ENOENT: no such parent; -EEXIST: the
+ * version exists; -EALREADY: already begun; errors of permission_create() for this directory.
  */
-int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent);
-/* Not begun any more, and empty. -EINVAL: it was not begun. */
+int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent, struct caller *caller);
+/* Undo delta_begin(), and truncate the file. -EINVAL: not begun. */
 int delta_abort(struct file *f);
 
 struct delta_commit {
 	bool sync; /* the caller syncs afterwards */
-	bool verify; /* read all of the new version and compare it with the object's fingerprint */
+	bool verify; /* read all of the new version and compare it with the fingerprint of the object */
 	uint8_t key[LEAF_KEY_LEN]; /* of the lineage, for `verify` */
 };
 
@@ -48,13 +48,16 @@ struct delta_made {
 };
 
 /*
- * -EINVAL: not begun, or the object is for another version or parent; -EALREADY: committed before; -EBUSY: another
- * commit of it is under way; -EBADMSG: the object is damaged, lies, or does not give what its fingerprint says;
- * -EOPNOTSUPP: of a later version of the format; -ESTALE: the parent or another version that it refers to is gone or
- * shorter; -EACCES: `who` may not read one; -EFBIG: tables of more than DELTA_TABLES_MAX; -EEXIST: there is such a
- * version by now; -ENOENT: the directory is gone. After an error it may be written anew and tried again.
+ * -EINVAL: not begun, or the object is for another version or parent; -EALREADY: already committed; -EBUSY: another
+ * commit of it is running; -EBADMSG: the object is damaged or inconsistent, or the result does not match its
+ * fingerprint; -EOPNOTSUPP: of a later version of the format; -ESTALE: the parent or another version that it refers to
+ * is gone or shorter; -EACCES: the caller may not read one of them; -EFBIG: tables of more than DELTA_TABLES_MAX or
+ * half of `dirty`, or three quarters of that for an ordinary user; -EEXIST: the version exists by now; errors of
+ * permission_create(): the caller may not, or no longer, create a name in the directory. After an error the object may
+ * be written again and the commit retried. The version gets the owner, group, mode and extended attributes of the
+ * staging file.
  */
 #define DELTA_TABLES_MAX MiB(256)
-int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, const struct who *who,
+int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, struct caller *caller,
 		 struct delta_made *ret);
-void delta_tidy(struct fs *fs, const struct delta_made *made); /* after the answer: work that nobody waits for */
+void delta_tidy(struct fs *fs, const struct delta_made *made); /* after the reply: work that need not delay it */

@@ -1,4 +1,4 @@
-#include "fs/inquiry.h"
+#include "fs/control/inquiry.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -7,18 +7,21 @@
 
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/places.h"
 
 #define INQUIRIES_MAX 16u
+static const struct places places = { .all = INQUIRIES_MAX, .reserved = 4, .per_user = 4 };
 #define NAMES_MAX (1u << 20) /* directories and single names, 16 bytes each */
-#define PATIENCE_NS 30000000000u /* without a word from whoever asked */
+#define PATIENCE_NS 30000000000u /* without a request from the client */
 
 struct inquiry {
 	struct inquiries *all;
 	uint64_t number; /* 0: not in use */
-	uint64_t heard_ns; /* from whoever asked */
-	struct exclusive_name *names; /* its thread's, once it has one */
+	uint32_t uid; /* of the user that began it */
+	uint64_t heard_ns; /* last request from the client */
+	struct exclusive_name *names; /* owned by its thread once started */
 	size_t nr, size;
-	struct fp_domain owner; /* FP_OF_ALL: by names */
+	struct fp_domain owner; /* FP_OF_ALL: the names are used */
 	bool has_thread; /* to be joined */
 	bool stop;
 	pthread_t thread;
@@ -46,13 +49,13 @@ int inquiries_new(struct engine *e, struct inquiries **ret)
 	return 0;
 }
 
-/* It is not running. */
+/* It must not be running. */
 static void forget(struct inquiry *i)
 {
 	struct inquiries *all = i->all;
 
 	if (i->has_thread)
-		pthread_join(i->thread, NULL); /* it has ended, or is about to */
+		pthread_join(i->thread, NULL); /* it has ended, or is about to end */
 	free(i->names);
 	*i = (struct inquiry){ .all = all };
 }
@@ -108,8 +111,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* NULL: none. Who asks for it is heard. */
-static struct inquiry *find(struct inquiries *q, uint64_t number) REQUIRES(q->lock)
+/* NULL: none. Restarts the timeout. */
+static struct inquiry *find_inquiry(struct inquiries *q, uint64_t number) REQUIRES(q->lock)
 {
 	for (unsigned i = 0; i < INQUIRIES_MAX; i++)
 		if (number != 0 && q->v[i].number == number) {
@@ -119,20 +122,28 @@ static struct inquiry *find(struct inquiries *q, uint64_t number) REQUIRES(q->lo
 	return NULL;
 }
 
-static struct inquiry *find_free(struct inquiries *q) REQUIRES(q->lock)
+/* NULL: no room for this user. */
+static struct inquiry *find_free(struct inquiries *q, uint32_t uid, bool is_root) REQUIRES(q->lock)
 {
+	struct inquiry *found = NULL;
+	unsigned nr = 0, nr_own = 0;
+
 	for (unsigned i = 0; i < INQUIRIES_MAX; i++) {
 		struct inquiry *at = &q->v[i];
 
 		if (at->number != 0 && !at->status.running && is_forgotten(at))
 			forget(at);
-		if (at->number == 0)
-			return at;
+		if (at->number == 0) {
+			found = at;
+			continue;
+		}
+		nr++;
+		nr_own += at->uid == uid;
 	}
-	return NULL;
+	return places_has_room(&places, nr, nr_own, is_root) ? found : NULL;
 }
 
-int inquiry_begin(struct inquiries *q, uint64_t *ret)
+int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret)
 {
 	struct inquiry *i;
 	uint64_t number;
@@ -142,9 +153,10 @@ int inquiry_begin(struct inquiries *q, uint64_t *ret)
 			return -EIO;
 	while (number == 0);
 	mutex_lock(&q->lock);
-	i = find_free(q);
+	i = find_free(q, uid, is_root);
 	if (i) {
 		i->number = *ret = number;
+		i->uid = uid;
 		i->heard_ns = monotonic_ns();
 	}
 	mutex_unlock(&q->lock);
@@ -177,7 +189,7 @@ int inquiry_add(struct inquiries *q, uint64_t number, struct exclusive_name name
 	int r;
 
 	mutex_lock(&q->lock);
-	r = add_locked(find(q, number), name);
+	r = add_locked(find_inquiry(q, number), name);
 	mutex_unlock(&q->lock);
 	return r;
 }
@@ -188,7 +200,7 @@ int inquiry_add_owner(struct inquiries *q, uint64_t number, struct fp_domain own
 	int r = 0;
 
 	mutex_lock(&q->lock);
-	i = find(q, number);
+	i = find_inquiry(q, number);
 	if (!i || i->has_thread)
 		r = -ESTALE;
 	else if (i->nr > 0 || i->owner.kind != FP_OF_ALL)
@@ -206,7 +218,7 @@ static int start_locked(struct inquiry *i)
 	if (!i || i->has_thread)
 		return -ESTALE;
 	i->status.running = true;
-	/* it takes the lock only after a while, and we let go of it soon */
+	/* the new thread takes the lock only later, and the caller releases it soon */
 	r = pthread_create(&i->thread, NULL, run, i);
 	if (r != 0) {
 		i->status.running = false;
@@ -221,7 +233,7 @@ int inquiry_start(struct inquiries *q, uint64_t number)
 	int r;
 
 	mutex_lock(&q->lock);
-	r = start_locked(find(q, number));
+	r = start_locked(find_inquiry(q, number));
 	mutex_unlock(&q->lock);
 	return r;
 }
@@ -231,7 +243,7 @@ int inquiry_status(struct inquiries *q, uint64_t number, struct inquiry_status *
 	struct inquiry *i;
 
 	mutex_lock(&q->lock);
-	i = find(q, number);
+	i = find_inquiry(q, number);
 	if (i)
 		*ret = i->status;
 	mutex_unlock(&q->lock);
@@ -243,9 +255,9 @@ int inquiry_end(struct inquiries *q, uint64_t number)
 	struct inquiry *i;
 
 	mutex_lock(&q->lock);
-	i = find(q, number);
+	i = find_inquiry(q, number);
 	if (i && i->status.running)
-		i->stop = true; /* its place is free once it has heard of it */
+		i->stop = true; /* its slot is freed after the thread has seen this */
 	else if (i)
 		forget(i);
 	mutex_unlock(&q->lock);

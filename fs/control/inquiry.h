@@ -1,33 +1,33 @@
 /*
- * Questions that take long: what would deleting some names free? Begun, told which names, started, asked about and
- * ended by ioctl; each runs in a thread of its own. One that nobody asks about any more is given up, so whoever asked
- * may die.
+ * Long-running queries: how much space would deleting some names free? A query is begun, filled with names, started,
+ * polled and ended by ioctl; each runs in a thread of its own. A query that is not polled for some time is stopped, so
+ * the client may die.
  *
- * A question is known by a number that cannot be guessed: who has it has begun it.
+ * A query is identified by a number that cannot be guessed: knowing it proves having begun the query.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 struct inquiries;
 
 struct inquiry_status {
 	bool running;
-	int error; /* of one that has ended */
-	struct exclusive_report report; /* so far, or in the end */
+	int error; /* after it has ended */
+	struct exclusive_report report; /* so far, or final */
 };
 
 int inquiries_new(struct engine *e, struct inquiries **ret);
-void inquiries_free(struct inquiries *q); /* gives up what is running; NULL is fine */
+void inquiries_free(struct inquiries *q); /* stops running queries; NULL is fine */
 
-int inquiry_begin(struct inquiries *q, uint64_t *ret); /* -EBUSY: there are too many */
-/* All names of a directory (cookie 0), or one. -ESTALE: no such question, or it is started. -E2BIG: more than it can
- * hold. */
+/* -EBUSY: this user has too many queries, or all ordinary users together. */
+int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret);
+/* Add all names of a directory (cookie 0), or one. -ESTALE: no such query, or already started. -E2BIG: too many. */
 int inquiry_add(struct inquiries *q, uint64_t number, struct exclusive_name name);
-/* All files of a user or a group instead: of a question that has no names. */
+/* All files of a user or a group instead; for a query without names. */
 int inquiry_add_owner(struct inquiries *q, uint64_t number, struct fp_domain owner);
 int inquiry_start(struct inquiries *q, uint64_t number);
 int inquiry_status(struct inquiries *q, uint64_t number, struct inquiry_status *ret);

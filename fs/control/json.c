@@ -1,4 +1,4 @@
-#include "fs/json.h"
+#include "fs/control/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-static void add(struct json *j, const char *s)
+static void add_text(struct json *j, const char *s)
 {
 	buf_add(j->out, s, strlen(s));
 }
@@ -18,7 +18,7 @@ static void add_quoted(struct json *j, const char *s)
 	buf_add_u8(j->out, '"');
 	while (*s) {
 		s += json_char(s, c);
-		add(j, c);
+		add_text(j, c);
 	}
 	buf_add_u8(j->out, '"');
 }
@@ -53,7 +53,7 @@ void json_u64(struct json *j, const char *key, uint64_t v)
 
 	add_key(j, key);
 	snprintf(s, sizeof(s), "%" PRIu64, v);
-	add(j, s);
+	add_text(j, s);
 }
 
 void json_ratio(struct json *j, const char *key, double v)
@@ -62,13 +62,13 @@ void json_ratio(struct json *j, const char *key, double v)
 
 	add_key(j, key);
 	snprintf(s, sizeof(s), "%.3f", v);
-	add(j, s);
+	add_text(j, s);
 }
 
 void json_bool(struct json *j, const char *key, bool v)
 {
 	add_key(j, key);
-	add(j, v ? "true" : "false");
+	add_text(j, v ? "true" : "false");
 }
 
 void json_string(struct json *j, const char *key, const char *v)

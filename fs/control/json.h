@@ -1,4 +1,4 @@
-/* Writing JSON: keys in the order of the calls, commas kept by the writer. */
+/* Writes JSON: keys in the order of the calls; the writer inserts commas. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include "base/buf.h"
 
 struct json {
-	struct buf *out; /* borrowed; buf_error() tells at the end */
+	struct buf *out; /* borrowed; check buf_error() at the end */
 	bool comma;
 };
 

@@ -1,4 +1,4 @@
-#include "fs/metrics.h"
+#include "fs/control/metrics.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -16,16 +16,16 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "client/figures.h"
-#include "fs/control.h"
-#include "fs/metrics_address.h"
+#include "fs/control/control.h"
+#include "fs/control/metrics_address.h"
 
 #define BACKLOG 16
 #define CONNECTIONS_MAX 16u /* a scraper needs one */
 #define TIMEOUT_S 10u
-#define CONNECTION_MEMORY ((size_t)16384) /* for the request: an answer has memory of its own */
+#define CONNECTION_MEMORY ((size_t)16384) /* for the request: replies have memory of their own */
 
 struct metrics {
-	int fd; /* listening; the server's own once it runs, then -1 */
+	int fd; /* listening; -1 once the server owns it */
 	struct fs *fs;
 	struct MHD_Daemon *server;
 };
@@ -47,7 +47,7 @@ static int listen_at(const char *address, const struct addrinfo *ai, int *ret)
 
 	if (fd < 0)
 		return log_errno(-errno, "option metrics=%s", address);
-	/* Else a mount after an unmount finds the port taken by connections that are long closed. */
+	/* Else a mount soon after an unmount finds the port in use by connections that are already closed. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 	if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
 		if (errno == EADDRINUSE)
@@ -57,7 +57,7 @@ static int listen_at(const char *address, const struct addrinfo *ai, int *ret)
 		return log_errno(-errno, "option metrics=%s: cannot listen there", address);
 	}
 	if (!is_loopback(ai->ai_addr))
-		log_notice("metrics: whoever can reach %s can read them", address);
+		log_notice("metrics: readable by every process that can reach %s", address);
 	*ret = fd;
 	fd = -1;
 	return 0;
@@ -72,7 +72,7 @@ int metrics_listen(const char *address, struct metrics **ret)
 
 	r = metrics_address_parse(address, &a);
 	if (r < 0)
-		return r; /* options.c has refused it before */
+		return r; /* mount_options.c has already refused it */
 	r = getaddrinfo(a.host, a.port, &hints, &found);
 	if (r != 0) {
 		log_error("option metrics=%s: %s: %s", address, a.host, gai_strerror(r));
@@ -92,7 +92,7 @@ int metrics_listen(const char *address, struct metrics **ret)
 	return 0;
 }
 
-/* Allocated, for the response to free. */
+/* Allocated; the response frees it. */
 static int text_of(struct fs *fs, char **ret, size_t *ret_len)
 {
 	_cleanup_(buf_release) struct buf json = BUF_EMPTY;
@@ -151,8 +151,8 @@ static enum MHD_Result answer(void *userdata, struct MHD_Connection *c, const ch
 	size_t len;
 
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-		return reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "There is nothing but GET /metrics here.\n");
-	if (!*state) { /* the first call is made before the request is complete */
+		return reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "Only GET /metrics is served here.\n");
+	if (!*state) { /* the first call comes before the request is complete */
 		*state = &headers_seen;
 		return MHD_YES;
 	}
@@ -183,7 +183,7 @@ void metrics_stop(struct metrics *m)
 	if (!m)
 		return;
 	if (m->server)
-		MHD_stop_daemon(m->server); /* closes what it listens on */
+		MHD_stop_daemon(m->server); /* closes the listening socket */
 	closep(&m->fd);
 	free(m);
 }

@@ -1,4 +1,4 @@
-#include "fs/metrics_address.h"
+#include "fs/control/metrics_address.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ int metrics_address_parse(const char *s, struct metrics_address *ret)
 		if (end <= host || *end != ']')
 			return -EINVAL;
 	} else if (colon && memchr(s, ':', (size_t)(colon - s))) {
-		return -EINVAL; /* "::1:9100": where does the port begin? */
+		return -EINVAL; /* "::1:9100" is ambiguous */
 	}
 	if (colon)
 		r = take_host(host, (size_t)(end - host), &a);

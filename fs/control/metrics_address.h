@@ -1,4 +1,4 @@
-/* What `metrics=` may say: PORT on the loopback interface, HOST:PORT, or [IPV6]:PORT. Pure. */
+/* Parses the value of `metrics=`: PORT on the loopback interface, HOST:PORT, or [IPV6]:PORT. Pure. */
 #pragma once
 
 struct metrics_address {

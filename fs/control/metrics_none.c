@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/metrics.h"
+#include "fs/control/metrics.h"
 
 int metrics_listen(const char *address, _unused_ struct metrics **ret)
 {
@@ -13,7 +13,7 @@ int metrics_listen(const char *address, _unused_ struct metrics **ret)
 
 int metrics_start(_unused_ struct metrics *m, _unused_ struct fs *fs)
 {
-	return -EINVAL; /* metrics_listen() has given nothing to start */
+	return -EINVAL; /* metrics_listen() never succeeds */
 }
 
 void metrics_stop(_unused_ struct metrics *m)

@@ -3,31 +3,43 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/mutex.h"
 #include "base/util.h"
-#include "fs/ops/ops.h"
+#include "fs/posix/file.h"
 
-#define ANSWER_MAX 128 /* bytes of an ioctl's answer */
+#define STEP_NS 5000000
+#define ANSWER_MAX 128 /* bytes of an ioctl reply */
 
 struct job {
 	struct job *next;
-	fuse_req_t req; /* NULL: nobody waits for it */
-	uint64_t ino, off, len;
+	fuse_req_t req;
+	uint64_t ino, off, len; /* len 0: to the end */
+	size_t written; /* length of the write to reply to */
+	struct file *file; /* set for a write after which all pages are dropped */
+	uint32_t opens;
 	struct notify_growth growth;
-	char name[NOTIFY_NAME_MAX]; /* not empty: of directory `ino`, and nothing else has changed */
 	size_t out_len;
 	uint8_t out[ANSWER_MAX];
-	int r; /* of an ioctl */
 	bool is_ioctl;
+};
+
+enum thread_state {
+	THREAD_RUNS,
+	THREAD_IN_KERNEL,
+	THREAD_ABANDONED, /* in the kernel, or paused after returning from it */
+	THREAD_ENDED,
 };
 
 struct notify {
 	struct fuse_session *se; /* constant */
-	pthread_t thread;
+	struct notify_thread thread;
 
 	struct mutex lock; /* leaf */
 	struct cond work;
@@ -35,17 +47,49 @@ struct notify {
 	bool stop GUARDED_BY(lock);
 };
 
-/* An inode that the kernel has dropped has no pages: errors are of no interest. */
+void notify_thread_enter(struct notify_thread *t)
+{
+	atomic_store(&t->state, THREAD_IN_KERNEL);
+}
+
+void notify_thread_leave(struct notify_thread *t)
+{
+	int state = THREAD_IN_KERNEL;
+
+	if (!atomic_compare_exchange_strong(&t->state, &state, THREAD_RUNS))
+		for (;;)
+			pause(); /* until the process exits */
+}
+
+void notify_thread_end(struct notify_thread *t)
+{
+	atomic_store(&t->state, THREAD_ENDED);
+}
+
+bool notify_thread_join(struct notify_thread *t, int signal, uint64_t until_ns)
+{
+	while (atomic_load(&t->state) != THREAD_ENDED) {
+		int state = THREAD_IN_KERNEL;
+
+		if (monotonic_ns() >= until_ns && atomic_compare_exchange_strong(&t->state, &state, THREAD_ABANDONED))
+			return false;
+		if (signal != 0)
+			pthread_kill(t->thread, signal);
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+	}
+	pthread_join(t->thread, NULL);
+	return true;
+}
+
+/* Errors are ignored: an inode that the kernel has dropped has no pages. */
 static void drop(struct notify *n, const struct job *j)
 {
 	struct fuse_bufvec last = FUSE_BUFVEC_INIT(1);
 	uint8_t byte = j->growth.last;
 
-	if (j->name[0]) {
-		fuse_lowlevel_notify_inval_entry(n->se, j->ino, j->name, strlen(j->name));
-		return;
-	}
 	fuse_lowlevel_notify_inval_inode(n->se, j->ino, (off_t)j->off, (off_t)j->len);
+	if (j->file)
+		file_pages_dropped(j->file, j->opens);
 	if (j->growth.size == 0)
 		return;
 	last.buf[0].mem = &byte;
@@ -54,20 +98,14 @@ static void drop(struct notify *n, const struct job *j)
 
 static void answer(struct job *j)
 {
-	if (!j->req) {
-		free(j);
-		return;
-	}
-	if (j->r < 0)
-		ops_reply(j->req, j->r);
-	else if (j->is_ioctl)
+	if (j->is_ioctl)
 		fuse_reply_ioctl(j->req, 0, j->out, j->out_len);
 	else
-		fuse_reply_write(j->req, j->len);
+		fuse_reply_write(j->req, j->written);
 	free(j);
 }
 
-static struct job *take(struct notify *n)
+static struct job *take_job(struct notify *n)
 {
 	struct job *j;
 
@@ -89,10 +127,13 @@ static void *run(void *userdata)
 	struct notify *n = userdata;
 	struct job *j;
 
-	while ((j = take(n))) {
+	while ((j = take_job(n))) {
+		notify_thread_enter(&n->thread);
 		drop(n, j);
+		notify_thread_leave(&n->thread);
 		answer(j);
 	}
+	notify_thread_end(&n->thread);
 	return NULL;
 }
 
@@ -107,8 +148,10 @@ int notify_new(struct fuse_session *se, struct notify **ret)
 	n->last = &n->first;
 	mutex_init(&n->lock);
 	cond_init(&n->work);
-	r = pthread_create(&n->thread, NULL, run, n);
+	r = pthread_create(&n->thread.thread, NULL, run, n);
 	if (r != 0) {
+		cond_release(&n->work);
+		mutex_release(&n->lock);
 		free(n);
 		return -r;
 	}
@@ -116,7 +159,7 @@ int notify_new(struct fuse_session *se, struct notify **ret)
 	return 0;
 }
 
-void notify_stop(struct notify *n)
+bool notify_stop(struct notify *n, uint64_t until_ns)
 {
 	bool first;
 
@@ -125,28 +168,26 @@ void notify_stop(struct notify *n)
 	n->stop = true;
 	cond_signal(&n->work);
 	mutex_unlock(&n->lock);
-	if (first)
-		pthread_join(n->thread, NULL);
+	return !first || notify_thread_join(&n->thread, 0, until_ns);
 }
 
 void notify_free(struct notify *n)
 {
 	if (!n)
 		return;
-	notify_stop(n);
+	notify_stop(n, UINT64_MAX);
 	cond_release(&n->work);
 	mutex_release(&n->lock);
 	free(n);
 }
 
-static void add(struct notify *n, const struct job *job)
+static void add_job(struct notify *n, const struct job *job)
 {
 	struct job *j = malloc(sizeof(*j));
 	bool stopped;
 
 	if (!j) {
-		if (job->req)
-			fuse_reply_err(job->req, ENOMEM);
+		fuse_reply_err(job->req, ENOMEM);
 		return;
 	}
 	*j = *job;
@@ -159,31 +200,26 @@ static void add(struct notify *n, const struct job *job)
 	}
 	mutex_unlock(&n->lock);
 	if (stopped)
-		answer(j); /* the mount is going away, and its page cache with it */
+		answer(j); /* the mount is going away, with its page cache */
 }
 
-void notify_mode_changed(struct notify *n, uint64_t ino)
+void notify_attributes_changed(struct notify *n, uint64_t ino)
 {
 	fuse_lowlevel_notify_inval_inode(n->se, ino, -1, 0);
 }
 
-static void set_name(struct job *j, const char *name)
+void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len)
 {
-	assert(strlen(name) < sizeof(j->name));
-	strcpy(j->name, name);
+	if (len == 0)
+		fuse_reply_write(req, 0);
+	else
+		add_job(n, &(struct job){ .req = req, .ino = ino, .off = off, .len = len, .written = len });
 }
 
-void notify_drop_name(struct notify *n, uint64_t dir, const char *name)
+void notify_all_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, size_t len, struct file *f,
+				 uint32_t opens)
 {
-	struct job j = { .ino = dir };
-
-	set_name(&j, name);
-	add(n, &j);
-}
-
-void notify_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len)
-{
-	add(n, &(struct job){ .req = req, .ino = ino, .off = off, .len = len });
+	add_job(n, &(struct job){ .req = req, .ino = ino, .written = len, .file = f, .opens = opens });
 }
 
 static void set_answer(struct job *j, const void *out, size_t out_len)
@@ -200,15 +236,5 @@ void notify_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t ino, uin
 	struct job j = { .req = req, .ino = ino, .off = off, .len = len, .growth = growth, .is_ioctl = true };
 
 	set_answer(&j, out, out_len);
-	add(n, &j);
-}
-
-void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir, const char *name, int r,
-				  const void *out, size_t out_len)
-{
-	struct job j = { .req = req, .ino = dir, .r = r, .is_ioctl = true };
-
-	set_name(&j, name);
-	set_answer(&j, out, out_len);
-	add(n, &j);
+	add_job(n, &j);
 }

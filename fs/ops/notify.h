@@ -1,46 +1,70 @@
 /*
- * Telling the kernel to drop pages and names, from a thread of its own.
+ * Notifications that make the kernel drop pages, sent from a separate thread. Names: name_drops.h.
  *
- * Dropping a page waits for its lock, which is held while the page is being read or written through another request to
- * us, and dropping a name waits for that of its directory. If the threads that serve requests waited here, the last of
- * them could wait for a request that nobody serves. So such work is queued, and this thread answers the request when
- * the pages are gone; meanwhile the loop goes on.
- * Dropping attributes waits for nothing and may be done from anywhere.
+ * Dropping a page waits for its lock, which is held while another request to this daemon reads or writes the page. If
+ * all threads that serve requests waited here, they could wait for a request that no thread is left to serve. So this
+ * work is queued; the notification thread replies to the request once the pages are gone, and the loop continues
+ * meanwhile.
+ *
+ * A request that waits here must not occupy one of the kernel's background slots: the pages it waits for may be read by
+ * a background request that the kernel holds back until a slot is free.
+ *
+ * Dropping attributes does not block and may be done from any thread.
  */
 #pragma once
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <fuse_lowlevel.h>
 
+struct file;
 struct notify;
 
-int notify_new(struct fuse_session *se, struct notify **ret);
-/* Work queued so far is done first; what comes later is answered at once. Requests must still be served meanwhile. */
-void notify_stop(struct notify *n);
-void notify_free(struct notify *n); /* stopped, or NULL */
-
-/* Let the kernel ask for the attributes again, as it does not know that set-id bits went. Waits for nothing. */
-void notify_mode_changed(struct notify *n, uint64_t ino);
-
-/* Drop a name, and what lies below it, as far as nobody uses it: the kernel forgets these inodes. Waits for nothing. */
-void notify_drop_name(struct notify *n, uint64_t dir, const char *name);
-
-/* Drop the pages of [off, off+len), then answer the write of len bytes. */
-void notify_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len);
 /*
- * The same for an ioctl that has changed the range; *out (copied) is its answer. The kernel, which does not know that
- * the file has grown to `size`, is told by storing its `last` byte in the cache.
+ * A thread that sends notifications. In the kernel these wait for locks. The wait cannot be interrupted, and a user may
+ * hold such a lock for any time. A daemon that shuts down abandons the thread there: if the kernel does return, the
+ * thread stops and touches nothing that has been freed.
+ */
+struct notify_thread {
+	pthread_t thread;
+	_Atomic int state;
+};
+void notify_thread_enter(struct notify_thread *t); /* before a notification: entering the kernel */
+void notify_thread_leave(struct notify_thread *t);
+void notify_thread_end(struct notify_thread *t); /* the last call the thread makes */
+/*
+ * Send `signal`, unless 0, until the thread has ended. false: it is still in the kernel at `until_ns` and was
+ * abandoned.
+ */
+bool notify_thread_join(struct notify_thread *t, int signal, uint64_t until_ns);
+
+int notify_new(struct fuse_session *se, struct notify **ret);
+/*
+ * Completes the queued work; later requests are answered at once. Requests must still be served meanwhile. Returns as
+ * notify_thread_join().
+ */
+bool notify_stop(struct notify *n, uint64_t until_ns);
+void notify_free(struct notify *n); /* after notify_stop(), or NULL */
+
+/* Make the kernel fetch the attributes again because the mode or the number of blocks has changed. Does not block. */
+void notify_attributes_changed(struct notify *n, uint64_t ino);
+
+/* Drop the pages of [off, off+len), then reply to the write of len bytes. */
+void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len);
+/* Drop all pages, call file_pages_dropped(), then reply to the write of len bytes. */
+void notify_all_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, size_t len, struct file *f,
+				 uint32_t opens);
+/*
+ * The same for an ioctl that has changed the range; *out (copied) is its reply. If the file has grown to `size`, its
+ * `last` byte is stored in the page cache, which updates the kernel's i_size.
  */
 struct notify_growth {
-	uint64_t size; /* 0: it has not grown */
+	uint64_t size; /* 0: not grown */
 	uint8_t last;
 };
 void notify_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, uint64_t len,
 			     struct notify_growth growth, const void *out, size_t out_len);
-/* The same for one that has made a name: the kernel may remember that there was none, and what the directory was like.
- * `r` below 0 is the answer instead of *out. */
-#define NOTIFY_NAME_MAX 256
-void notify_name_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t dir, const char *name, int r,
-				  const void *out, size_t out_len);

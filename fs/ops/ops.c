@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fs/namespace.h"
-#include "store/engine/engine.h"
+#include "fs/fuse_loop.h"
+#include "fs/posix/namespace.h"
+#include "fs/posix/permission.h"
+#include "store/engine.h"
 
 #define MAX_BACKGROUND 64 /* read-ahead and asynchronous requests in flight */
 
-/* Locks are left out on purpose: the kernel then keeps them itself, and one kernel is all there is. */
+/* Locking is left out on purpose: the kernel then manages file locks itself, and there is only one kernel. */
 const struct fuse_lowlevel_ops ops_table = {
 	.init = op_init,
 	.lookup = op_lookup,
@@ -50,39 +52,62 @@ const struct fuse_lowlevel_ops ops_table = {
 };
 
 /*
- * Not among them: the writeback cache (data must reach us in the order and at the size it was written), automatic
- * invalidation (content changes only through this mount), splicing (one copy into an aligned buffer is cheaper), and
- * the first version of set-id handling, which leaves too much to us.
+ * Capabilities that are not requested:
+ *   - the write-back cache, unless the option is set: without it data arrives in the order and size it was written
+ *     (docs/decisions/fuse.md, "Write-back");
+ *   - automatic invalidation: content changes only through this mount;
+ *   - splicing: one copy into an aligned buffer is cheaper;
+ *   - the first version of set-id handling, which leaves too much to the daemon;
+ *   - asynchronous direct I/O, unless the mount is read-only: the kernel does not drop cached pages after an
+ *     asynchronous direct write, and the daemon cannot either (docs/decisions/fuse.md, "Page cache coherence");
+ *   - FUSE_CAP_ATOMIC_O_TRUNC: before an open that truncates, the kernel does not wait for mapped pages it is writing
+ *     back. They would arrive later and restore old bytes. Before a SETATTR it waits.
  */
 void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	static const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_EXPORT_SUPPORT |
+	static const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_EXPORT_SUPPORT |
 				       FUSE_CAP_DONT_MASK | FUSE_CAP_IOCTL_DIR | FUSE_CAP_READDIRPLUS |
-				       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
+				       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_PARALLEL_DIROPS |
 				       FUSE_CAP_POSIX_ACL | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA;
 
-	(void)userdata;
-	conn->want = conn->capable & wanted;
+	struct fs *fs = userdata;
+
+	if (fs->writeback && !(conn->capable & FUSE_CAP_WRITEBACK_CACHE)) {
+		log_warning("option writeback: ignored: the kernel has no write-back cache for FUSE");
+		fs->writeback = false;
+	}
+	conn->want = conn->capable & (wanted | (fs->read_only ? FUSE_CAP_ASYNC_DIO : 0) |
+				      (fs->writeback ? FUSE_CAP_WRITEBACK_CACHE : 0));
 	conn->max_write = ENGINE_BUFFER_SIZE;
 	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = MAX_BACKGROUND;
 }
 
-struct who ops_who(fuse_req_t req)
+struct cred ops_cred(fuse_req_t req)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 
-	return (struct who){ .uid = ctx->uid, .gid = ctx->gid, .umask = ctx->umask };
+	return (struct cred){ .uid = ctx->uid, .gid = ctx->gid, .umask = ctx->umask, .pid = ctx->pid };
+}
+
+bool ops_may_command(fuse_req_t req)
+{
+	struct cred cred = ops_cred(req);
+
+	return permission_operator(&cred);
 }
 
 int ops_errno(int r)
 {
-	return r == -EBADMSG ? EIO : -r;
+	return r == -EBADMSG ? EIO : r == -EINPROGRESS ? EBUSY : -r;
 }
 
 void ops_reply(fuse_req_t req, int r)
 {
-	fuse_reply_err(req, ops_errno(r));
+	if (r == -EINPROGRESS && loop_serve_again(fuse_req_interrupted(req)))
+		fuse_reply_none(req); /* only frees the request */
+	else
+		fuse_reply_err(req, ops_errno(r));
 }
 
 void ops_reply_ioctl(fuse_req_t req, int r, const void *arg, size_t len)
@@ -97,7 +122,12 @@ void ops_answer_error(int fd, uint64_t unique, int error)
 {
 	struct fuse_out_header header = { .len = sizeof(header), .error = -error, .unique = unique };
 
-	if (write(fd, &header, sizeof(header)) < 0 && errno != ENOENT) /* ENOENT: given up by the kernel */
+	if (error == EINPROGRESS) {
+		if (loop_serve_again(false))
+			return;
+		header.error = -EBUSY;
+	}
+	if (write(fd, &header, sizeof(header)) < 0 && errno != ENOENT) /* ENOENT: aborted by the kernel */
 		log_errno(-errno, "requests: cannot answer");
 }
 

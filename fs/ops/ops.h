@@ -1,6 +1,6 @@
 /*
- * Requests: each function decodes one, calls one function that knows no FUSE, and replies exactly once, last.
- * Nothing below this folder (and main.c and loop.c) knows a type of libfuse.
+ * FUSE requests: each function decodes one request, calls one function independent of FUSE, and replies exactly once,
+ * as its last action. Only this folder, main.c and fuse_loop.c use types of libfuse.
  */
 #pragma once
 
@@ -16,14 +16,14 @@ struct fuse_in_header;
 
 extern const struct fuse_lowlevel_ops ops_table;
 
-/* Requests that libfuse does not know: O_TMPFILE and statx(2), answered on `fd` itself. */
-#define OPS_STATX 52 /* FUSE_STATX, not in every header */
+/* Requests that libfuse does not support, O_TMPFILE and statx(2); the reply is written to `fd` directly. */
+#define OPS_STATX 52 /* FUSE_STATX, missing in some headers */
 void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t len);
 void ops_statx(struct fs *fs, int fd, const struct fuse_in_header *in);
 
 /* Shared by the files of this folder. */
 #define OPS_FOREVER \
-	1e9 /* seconds that names and attributes stay valid: nothing changes them but the kernel's own requests */
+	1e9 /* seconds that names and attributes stay valid: only requests of this kernel change them */
 
 static inline struct fs *fs_of(fuse_req_t req)
 {
@@ -35,25 +35,26 @@ static inline struct file *file_of(const struct fuse_file_info *fi)
 	return (struct file *)(uintptr_t)fi->fh;
 }
 
-/* Of an open file or directory, until it is closed for the last time: a number that no other one has meanwhile. */
+/* A number that identifies an open file or directory, unique until its last close. */
 static inline uint64_t ops_holder(const struct fuse_file_info *fi)
 {
 	return fi->fh;
 }
 
-struct who ops_who(fuse_req_t req);
-bool ops_in_group(fuse_req_t req, gid_t gid); /* is the caller a member, or root? */
-bool ops_may_command(fuse_req_t req); /* what concerns the store as a whole */
-/* 0: the caller may do this with the inode, R_OK, W_OK or X_OK. -EACCES, <0. */
-int ops_may(fuse_req_t req, uint64_t ino, unsigned want);
-/* 0 or a negative errno. Damage is what applications know as EIO. */
+struct cred ops_cred(fuse_req_t req);
+bool ops_may_command(fuse_req_t req); /* permission_operator() */
+/*
+ * `r` is 0 or a negative errno. Damage (-EBADMSG) is reported as EIO. After -EINPROGRESS (being sealed or unsealed) the
+ * request is served again afterwards, so it must not have changed anything before, or EBUSY is sent (fs/seal/freeze.h).
+ */
 void ops_reply(fuse_req_t req, int r);
-void ops_reply_ioctl(fuse_req_t req, int r, const void *arg, size_t len); /* the argument, as it is now, if r is 0 */
-int ops_errno(int r); /* as ops_reply() would send it, positive */
-void ops_answer_error(int fd, uint64_t unique, int error); /* positive; for requests that libfuse does not know */
-/* An entry counted as looked up; taken back if the kernel does not want it any more. */
+void ops_reply_ioctl(fuse_req_t req, int r, const void *arg, size_t len); /* if r is 0, replies with the argument */
+int ops_errno(int r); /* errno as ops_reply() sends it, positive */
+void ops_sync_all(fuse_req_t req, bool is_ioctl); /* replies when everything is durable; blocks no thread */
+void ops_answer_error(int fd, uint64_t unique, int error); /* positive; for requests that libfuse does not support */
+/* Reply with an entry counted as looked up; the look-up is undone if the kernel no longer wants the reply. */
 void ops_reply_entry(fuse_req_t req, int r, const struct stat *st);
-/* The same for a name that the kernel is to ask for again soon. */
+/* The same with a short timeout, after which the kernel looks the name up again. */
 #define OPS_VIEW_SECONDS 1.0
 void ops_reply_entry_for(fuse_req_t req, int r, const struct stat *st, double seconds);
 struct fuse_entry_param ops_entry(const struct stat *st);

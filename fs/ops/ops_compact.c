@@ -1,14 +1,14 @@
-/* Requests of ckptfs-compact, and about what it has done. */
+/* Requests of ckptfs-compact, and queries about its results. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/ioctl.h"
-#include "fs/aggregator.h"
-#include "fs/compactor.h"
-#include "fs/file.h"
-#include "fs/inode.h"
+#include "fs/background/autocompact.h"
+#include "fs/background/compactor.h"
+#include "fs/posix/file.h"
+#include "fs/posix/inode.h"
 #include "fs/ops/ops.h"
 
 #define BLOCK_MIN 4096u
@@ -60,7 +60,7 @@ static int command(fuse_req_t req, uint64_t holder, struct ckptfs_compact *arg)
 	}
 }
 
-static int tell(struct fs *fs, struct ckptfs_compact *arg)
+static int fill_status(struct fs *fs, struct ckptfs_compact *arg)
 {
 	struct compactor_status s;
 	int r = compactor_status(fs->compactor, arg->plan, &s);
@@ -79,6 +79,8 @@ static int tell(struct fs *fs, struct ckptfs_compact *arg)
 	arg->kept = s.report.sum.kept;
 	arg->known = s.report.sum.known;
 	arg->code_ns = s.report.sum.code_ns;
+	arg->freed = s.report.freed;
+	arg->written = s.report.written;
 	return 0;
 }
 
@@ -90,7 +92,7 @@ void ioctl_compact(fuse_req_t req, uint64_t holder, const void *in)
 	memcpy(&arg, in, sizeof(arg));
 	r = command(req, holder, &arg);
 	if (r == 0 && arg.command <= CKPTFS_COMPACT_STOP)
-		r = tell(fs_of(req), &arg);
+		r = fill_status(fs_of(req), &arg);
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 

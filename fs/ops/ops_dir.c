@@ -1,20 +1,20 @@
 /*
- * Directories. A cookie is an entry's place in an order that other changes do not disturb, so every call starts anew
- * after the last cookie given, keeps nothing in between, and neither skips nor repeats what stays.
+ * Directories. A cookie is the position of an entry in an order that other changes do not disturb. So every call starts
+ * after the last cookie returned, without state in between, and neither skips nor repeats entries that stay.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "fs/attr.h"
-#include "fs/inode.h"
-#include "fs/loop.h"
-#include "fs/namespace.h"
+#include "fs/posix/attr.h"
+#include "fs/posix/inode.h"
+#include "fs/fuse_loop.h"
+#include "fs/posix/namespace.h"
 #include "fs/ops/ops.h"
-#include "fs/view.h"
-#include "index/namespace.h"
-#include "store/engine/engine.h"
+#include "fs/cluster_hooks.h"
+#include "index/namespace_table.h"
+#include "store/engine.h"
 
 #define COOKIE_DOT 1
 #define COOKIE_DOTDOT 2
@@ -29,9 +29,10 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		ops_reply(req, r);
 		return;
 	}
-	attr_touch(fs, i);
+	if (!fs->nodiratime && !(fi->flags & O_NOATIME))
+		attr_touch(fs, i);
 	names_put(fs, i);
-	fi->fh = 2 * atomic_fetch_add(&fs->nr_opendirs, 1) + 1; /* no file's: those are addresses */
+	fi->fh = 2 * atomic_fetch_add(&fs->nr_opendirs, 1) + 1; /* odd, unlike a file's, which is an address */
 	fuse_reply_open(req, fi);
 }
 
@@ -42,7 +43,7 @@ void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fuse_reply_err(req, 0);
 }
 
-/* An answer being filled. */
+/* Reply being filled. */
 struct listing {
 	fuse_req_t req;
 	struct fs *fs;
@@ -52,7 +53,7 @@ struct listing {
 };
 
 /* 1 added, 0 no room left. */
-static int add(struct listing *l, const char *name, const struct stat *st, uint64_t cookie, bool counted)
+static int add_to_listing(struct listing *l, const char *name, const struct stat *st, uint64_t cookie, bool counted)
 {
 	size_t left = l->size - l->len, n;
 	struct fuse_entry_param e;
@@ -69,12 +70,14 @@ static int add(struct listing *l, const char *name, const struct stat *st, uint6
 	return 1;
 }
 
-/* With attributes an entry counts as looked up, unless it does not fit or is gone (then it has none). */
+/*
+ * With attributes an entry counts as looked up, unless it does not fit or has been removed (then it has no attributes).
+ */
 static int add_entry(struct listing *l, uint64_t dir, const struct ns_dirent *d)
 {
 	struct stat st = { .st_ino = d->ino, .st_mode = DTTOIF(d->type) };
 	bool counted = l->plus && names_enter(l->fs, dir, d, &st) == 0;
-	int r = add(l, d->name, &st, d->cookie, counted);
+	int r = add_to_listing(l, d->name, &st, d->cookie, counted);
 
 	if (r == 0 && counted)
 		names_forget(l->fs, &(struct names_forget){ st.st_ino, 1 }, 1);
@@ -88,19 +91,19 @@ static int add_dots(struct listing *l, const struct ns_inode *dir, uint64_t afte
 	int r = 1;
 
 	if (after < COOKIE_DOT)
-		r = add(l, ".", &dot, COOKIE_DOT, false);
+		r = add_to_listing(l, ".", &dot, COOKIE_DOT, false);
 	if (r > 0 && after < COOKIE_DOTDOT)
-		r = add(l, "..", &dotdot, COOKIE_DOTDOT, false);
+		r = add_to_listing(l, "..", &dotdot, COOKIE_DOTDOT, false);
 	return r;
 }
 
-/* One that is made up. The kernel looks up what it wants to know more of. */
+/* List a directory of the node directory view, without attributes: the kernel looks up those it needs. */
 static int list_view(struct listing *l, uint64_t ino, uint64_t after)
 {
-	struct ns_inode dir = { .ino = ino, .parent = view_parent(l->fs->view, ino) };
+	struct ns_inode dir = { .ino = ino };
 	_cleanup_(freep) struct ns_dirent *d = NULL;
 	size_t nr = 0;
-	int r = view_list(l->fs->view, ino, &d, &nr);
+	int r = l->fs->hooks ? l->fs->hooks->list(l->fs, ino, &dir.parent, &d, &nr) : -ENOENT;
 
 	if (r == 0)
 		r = add_dots(l, &dir, after);
@@ -108,7 +111,7 @@ static int list_view(struct listing *l, uint64_t ino, uint64_t after)
 		struct stat st = { .st_ino = d[i].ino, .st_mode = DTTOIF(d[i].type) };
 
 		if (d[i].cookie > after)
-			r = add(l, d[i].name, &st, d[i].cookie, false);
+			r = add_to_listing(l, d[i].name, &st, d[i].cookie, false);
 	}
 	return MIN(r, 0);
 }
@@ -166,5 +169,5 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	(void)ino;
 	(void)datasync;
 	(void)fi;
-	ops_reply(req, engine_sync(fs_of(req)->engine));
+	ops_sync_all(req, false);
 }

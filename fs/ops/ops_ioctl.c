@@ -8,27 +8,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cancel.h"
 #include "base/util.h"
-#include "fs/abandon.h"
-#include "fs/attr.h"
-#include "fs/collect.h"
-#include "fs/delta.h"
-#include "fs/file.h"
-#include "fs/inode.h"
-#include "fs/inquiry.h"
-#include "fs/loop.h"
+#include "fs/posix/attr.h"
+#include "fs/background/collect.h"
+#include "fs/cluster_hooks.h"
+#include "fs/control/delta.h"
+#include "fs/posix/file.h"
+#include "fs/seal/freeze.h"
+#include "fs/posix/inode.h"
+#include "fs/control/inquiry.h"
+#include "fs/fuse_loop.h"
 #include "fs/ops/notify.h"
 #include "fs/ops/ops.h"
-#include "fs/scrubber.h"
-#include "fs/protect.h"
-#include "fs/seal.h"
-#include "fs/view.h"
-#include "store/engine/engine.h"
+#include "fs/posix/permission.h"
+#include "fs/background/scrubber.h"
+#include "fs/seal/seal.h"
+#include "store/engine.h"
 
-/* Size and version first, in every argument. */
+/* Every argument starts with its size and version. */
 struct head {
 	uint32_t size, version;
 };
@@ -53,7 +55,7 @@ static void ioctl_handle(fuse_req_t req, struct file *f, const void *in)
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
-/* The kernel does not know that an ioctl has changed the file. */
+/* Size after an ioctl that may have extended the file, which the kernel does not notice by itself. */
 static struct notify_growth growth_since(struct file *f, const struct ns_content *before)
 {
 	struct notify_growth g = { 0 };
@@ -67,6 +69,8 @@ static struct notify_growth growth_since(struct file *f, const struct ns_content
 
 static void ioctl_clone(fuse_req_t req, struct file *f, const void *in)
 {
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
 	struct notify_growth growth;
 	struct ns_content before;
 	struct ckptfs_clone arg;
@@ -74,11 +78,13 @@ static void ioctl_clone(fuse_req_t req, struct file *f, const void *in)
 
 	memcpy(&arg, in, sizeof(arg));
 	content_stat(f->content, &before);
-	r = file_clone_handle(fs_of(req), arg.from, arg.from_off, f, arg.to_off, arg.len, loop_kills_setid(), &arg.done);
+	r = file_clone_handle(fs_of(req), arg.from, arg.from_off, f, arg.to_off, arg.len, &caller, &arg.done);
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
 	}
+	if (r > 0)
+		notify_attributes_changed(loop_notify(), f->inode->ino);
 	growth = growth_since(f, &before);
 	notify_then_reply_ioctl(loop_notify(), req, f->inode->ino, arg.to_off, arg.done, growth, &arg, sizeof(arg));
 }
@@ -100,13 +106,6 @@ static void ioctl_compare(fuse_req_t req, struct file *f, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
-static void ioctl_sync(fuse_req_t req)
-{
-	int r = engine_sync(fs_of(req)->engine);
-
-	ops_reply_ioctl(req, r, NULL, 0);
-}
-
 static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 {
 	struct content_info info;
@@ -114,7 +113,7 @@ static void ioctl_stat(fuse_req_t req, struct file *f, const void *in)
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	/* a fingerprint is for who reads */
+	/* a fingerprint requires read access */
 	r = (f->flags & O_ACCMODE) == O_WRONLY ? -EBADF : content_info(f->content, &info);
 	if (r < 0) {
 		ops_reply(req, r);
@@ -294,33 +293,51 @@ static void ioctl_scrub_hit(fuse_req_t req, const void *in)
 	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
 }
 
-/* All files of a directory, that is, if the caller may read them: what of a file is shared tells something of its
- * bytes. */
-static int check_all(fuse_req_t req, uint64_t dir)
+static int check_inode(struct fs *fs, struct caller *caller, uint64_t ino, unsigned want)
 {
-	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
-	struct ns_dirent d;
-	int r = ops_may_command(req) ? 0 : ns_readdir_open(fs_of(req)->db, dir, 0, &it);
+	struct ns_inode in;
+	int r;
 
-	while (it && r == 0 && (r = ns_readdir_next(it, &d)) > 0)
-		r = d.type == DT_REG ? ops_may(req, d.ino, R_OK) : 0;
+	if (permission_operator(caller->cred))
+		return 0;
+	rwlock_lock_shared(&fs->names);
+	r = attr_load(fs, ino, &in);
+	r = r > 0 ? permission_check(fs, caller, &in, want) : r < 0 ? r : -ENOENT;
+	rwlock_unlock_shared(&fs->names);
 	return r;
 }
 
-/* A name that is there, as its place in the directory; "": all of them. */
-static int find_name(fuse_req_t req, uint64_t dir, const char *name, struct exclusive_name *ret)
+/*
+ * The caller must be allowed to read every file of the directory: the shared part of a file reveals something about its
+ * bytes.
+ */
+static int check_all(struct fs *fs, struct caller *caller, uint64_t dir)
 {
-	struct fs *fs = fs_of(req);
-	struct ns_dirent d = { .cookie = 0 };
-	int r;
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+	struct ns_dirent d;
+	int r = permission_operator(caller->cred) ? 0 : ns_readdir_open(fs->db, dir, 0, &it);
 
+	while (it && r == 0 && (r = cancel_check()) == 0 && (r = ns_readdir_next(it, &d)) > 0)
+		r = d.type == DT_REG ? check_inode(fs, caller, d.ino, R_OK) : 0;
+	return r;
+}
+
+/* Find a name and return its position in the directory; "": all names. */
+static int find_name(struct fs *fs, struct caller *caller, uint64_t dir, const char *name,
+		     struct exclusive_name *ret)
+{
+	struct ns_dirent d = { .cookie = 0 };
+	int r = check_inode(fs, caller, dir, R_OK | X_OK); /* as for ls -l */
+
+	if (r < 0)
+		return r;
 	if (name[0] == '\0') {
-		r = check_all(req, dir);
+		r = check_all(fs, caller, dir);
 	} else {
 		rwlock_lock_shared(&fs->names);
 		r = ns_find(fs->db, fs->key, dir, name, &d);
 		rwlock_unlock_shared(&fs->names);
-		r = r == 0 ? -ENOENT : r < 0 || d.type != DT_REG ? MIN(r, 0) : ops_may(req, d.ino, R_OK);
+		r = r == 0 ? -ENOENT : r < 0 || d.type != DT_REG ? MIN(r, 0) : check_inode(fs, caller, d.ino, R_OK);
 	}
 	if (r == 0)
 		*ret = (struct exclusive_name){ dir, d.cookie };
@@ -329,27 +346,31 @@ static int find_name(fuse_req_t req, uint64_t dir, const char *name, struct excl
 
 static int exclusive_add(fuse_req_t req, uint64_t dir, const struct ckptfs_exclusive *arg)
 {
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
+	struct fs *fs = fs_of(req);
 	struct exclusive_name name;
 	int r;
 
 	if (strnlen(arg->name, sizeof(arg->name)) == sizeof(arg->name))
 		return -EINVAL;
-	r = ops_may(req, dir, R_OK | X_OK); /* as for ls -l */
-	if (r == 0)
-		r = find_name(req, dir, arg->name, &name);
-	return r < 0 ? r : inquiry_add(fs_of(req)->inquiries, arg->question, name);
+	r = find_name(fs, &caller, dir, arg->name, &name);
+	return r < 0 ? r : inquiry_add(fs->inquiries, arg->question, name);
 }
 
-static bool may_know_of(fuse_req_t req, enum fp_domain_kind kind, uint32_t id)
+static bool may_know_of(struct caller *caller, enum fp_domain_kind kind, uint32_t id)
 {
-	if (ops_may_command(req))
+	if (permission_operator(caller->cred))
 		return true;
-	return kind == FP_OF_USER ? fuse_req_ctx(req)->uid == id : ops_in_group(req, id);
+	return kind == FP_OF_USER ? caller->cred->uid == id : permission_in_group(caller, id);
 }
 
 static int exclusive_owner(fuse_req_t req, enum fp_domain_kind kind, const struct ckptfs_exclusive *arg)
 {
-	if (!may_know_of(req, kind, arg->id))
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
+
+	if (!may_know_of(&caller, kind, arg->id))
 		return -EPERM;
 	return inquiry_add_owner(fs_of(req)->inquiries, arg->question, (struct fp_domain){ kind, arg->id });
 }
@@ -386,7 +407,7 @@ static int exclusive_command(fuse_req_t req, uint64_t dir, struct ckptfs_exclusi
 
 	switch (arg->command) {
 	case CKPTFS_EXCLUSIVE_BEGIN:
-		return inquiry_begin(fs->inquiries, &arg->question);
+		return inquiry_begin(fs->inquiries, fuse_req_ctx(req)->uid, ops_may_command(req), &arg->question);
 	case CKPTFS_EXCLUSIVE_ADD:
 		return exclusive_add(req, dir, arg);
 	case CKPTFS_EXCLUSIVE_USER:
@@ -416,6 +437,8 @@ static void ioctl_exclusive(fuse_req_t req, fuse_ino_t dir, const void *in)
 
 static int owners_tell(fuse_req_t req, struct ckptfs_owners *arg)
 {
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
 	struct engine_owner v[CKPTFS_OWNERS_MAX];
 	enum fp_domain_kind kind = arg->kind;
 	size_t nr;
@@ -430,7 +453,7 @@ static int owners_tell(fuse_req_t req, struct ckptfs_owners *arg)
 	memset(arg->v, 0, sizeof(arg->v));
 	arg->nr = 0;
 	for (size_t i = 0; i < nr; i++)
-		if (may_know_of(req, kind, v[i].id))
+		if (may_know_of(&caller, kind, v[i].id))
 			arg->v[arg->nr++] = (struct ckptfs_owner){ v[i].id, 0, v[i].nr_files, v[i].size, v[i].mapped };
 	arg->more = nr == ARRAY_SIZE(v);
 	arg->from = nr > 0 ? (uint64_t)v[nr - 1].id + 1 : arg->from;
@@ -447,20 +470,58 @@ static void ioctl_owners(fuse_req_t req, const void *in)
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
+/* The reply to an ioctl that has created or removed a name, which the kernel may have cached. */
+struct name_reply {
+	struct loop_drop drop;
+	fuse_req_t req;
+	int r;
+	size_t len;
+	uint8_t arg[];
+};
+
+static void name_dropped(struct loop_drop *d, bool is_answered)
+{
+	struct name_reply *n = container_of(d, struct name_reply, drop);
+
+	if (is_answered)
+		fuse_reply_none(n->req); /* only frees it */
+	else
+		ops_reply_ioctl(n->req, n->r, n->arg, n->len);
+	free(n);
+}
+
+static void drop_name_then_reply(fuse_req_t req, uint64_t dir, const char *name, int r, const void *arg, size_t len)
+{
+	struct name_reply *n = malloc(sizeof(*n) + len);
+
+	if (n) {
+		*n = (struct name_reply){ .drop.done = name_dropped, .req = req, .r = r, .len = len };
+		if (len > 0)
+			memcpy(n->arg, arg, len);
+	}
+	if (n && loop_drop_name(&n->drop, dir, name) == 0)
+		return;
+	free(n);
+	ops_reply(req, -ENOMEM);
+}
+
 static void ioctl_delta_begin(fuse_req_t req, struct file *f, const void *in)
 {
 	struct ckptfs_delta_begin arg;
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
-	r = delta_begin(fs_of(req), f, arg.number, arg.parent);
+	r = delta_begin(fs_of(req), f, arg.number, arg.parent, &caller);
 	ops_reply_ioctl(req, r, NULL, 0);
 }
 
 static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 {
 	struct ckptfs_delta_commit arg;
-	struct who who = ops_who(req);
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
 	struct delta_commit how;
 	struct delta_made made;
 	struct fs *fs;
@@ -476,9 +537,12 @@ static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 		.verify = arg.flags & CKPTFS_DELTA_VERIFY,
 	};
 	memcpy(how.key, arg.key, sizeof(how.key));
-	r = delta_commit(fs_of(req), f, &how, &who, &made);
+	r = delta_commit(fs_of(req), f, &how, &caller, &made);
 	if (r < 0) {
-		/* Others say EIO where bytes of the store are damaged; here it is the caller's object. */
+		/*
+		 * Elsewhere -EBADMSG is damage in the store and becomes EIO; here the caller's delta object is
+		 * malformed.
+		 */
 		if (r == -EBADMSG)
 			fuse_reply_err(req, EBADMSG);
 		else
@@ -490,7 +554,7 @@ static void ioctl_delta_commit(fuse_req_t req, struct file *f, const void *in)
 	memset(arg.key, 0, sizeof(arg.key));
 	r = arg.flags & CKPTFS_DELTA_SYNC ? engine_sync(fs_of(req)->engine) : 0;
 	fs = fs_of(req);
-	notify_name_then_reply_ioctl(loop_notify(), req, made.dir, made.name, r, &arg, sizeof(arg));
+	drop_name_then_reply(req, made.dir, made.name, r, &arg, sizeof(arg));
 	delta_tidy(fs, &made);
 }
 
@@ -508,22 +572,37 @@ static void ioctl_delta_abort(fuse_req_t req, struct file *f)
 					NULL, 0);
 }
 
-/* Whoever has a made-up directory open may list it; who has a copy open knows of that alone. */
+/*
+ * Any caller with a directory of the node directory view open may list it. With a replica open, callers other than
+ * operators see only that replica.
+ */
 static int next_of_node(fuse_req_t req, uint64_t dir, uint64_t after, struct ckptfs_seal *arg, struct ns_seal *seal,
 			struct buf *path)
 {
-	struct view *v = fs_of(req)->view;
+	struct fs *fs = fs_of(req);
 	uint64_t own;
-	int r = ops_may_command(req) ? 0 : view_copied(v, dir, &own, &seal->sealed_ns);
+	int r;
 
+	if (!fs->hooks)
+		return -ENODATA;
+	r = ops_may_command(req) ? 0 : fs->hooks->replica_of(fs, dir, &own, &seal->sealed_ns);
 	if (r < 0 || (r > 0 && after >= own))
 		return MIN(r, 0);
-	return view_next_seal(v, dir, r > 0 ? own - 1 : after, &arg->inode, &seal->sealed_ns, path);
+	return fs->hooks->next_seal(fs, dir, r > 0 ? own - 1 : after, &arg->inode, &seal->sealed_ns, path);
+}
+
+/* Its sealed directories are on this node only. -ENODATA: not sealed */
+static int not_in_cluster(struct fs *fs, uint64_t dir)
+{
+	struct ns_seal seal;
+	int r = ns_get_seal(fs->db, dir, &seal);
+
+	return r < 0 ? r : r > 0 ? -EOPNOTSUPP : -ENODATA;
 }
 
 static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, struct buf *path)
 {
-	struct who who = ops_who(req);
+	struct cred cred = ops_cred(req);
 	struct fs *fs = fs_of(req);
 	uint64_t after = arg->inode;
 	struct ns_seal seal = { 0 };
@@ -537,15 +616,15 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	arg->inode = dir;
 	switch (arg->command) {
 	case CKPTFS_SEAL_SEAL:
-		r = seal_directory(fs, dir, &who, &seal, path);
+		r = seal_directory(fs, dir, &cred, &seal, path);
 		break;
 	case CKPTFS_SEAL_UNSEAL:
-		r = seal_undo(fs, dir, &who, path);
-		if (r == -EROFS && !fs->read_only)
-			r = abandon_copy(fs, dir, &who, path);
+		r = seal_undo(fs, dir, &cred, path);
+		if (r == -EROFS && !fs->read_only && fs->hooks)
+			r = fs->hooks->abandon(fs, dir, &cred, path);
 		break;
 	case CKPTFS_SEAL_NEXT:
-		r = seal_next(fs, after, who.uid, &arg->inode, &seal, path);
+		r = seal_next(fs, after, cred.uid, &arg->inode, &seal, path);
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
 	case CKPTFS_SEAL_OF_NODE:
@@ -554,18 +633,20 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
 	case CKPTFS_SEAL_CHECK:
-		r = view_copied(fs->view, dir, &arg->inode, &seal.sealed_ns);
+		r = fs->hooks ? fs->hooks->replica_of(fs, dir, &arg->inode, &seal.sealed_ns) : 0;
 		facts = r > 0 ? CKPTFS_SEAL_ELSEWHERE : 0;
-		r = r == 0 ? seal_check(fs, dir, who.uid, &seal, arg->root_now) : MIN(r, 0);
+		r = r == 0 ? seal_check(fs, dir, cred.uid, &seal, arg->root_now) : MIN(r, 0);
 		break;
 	case CKPTFS_SEAL_STATE:
-		r = protect_state(fs->protect, dir);
+		r = fs->hooks ? fs->hooks->protect_state(fs, dir) : not_in_cluster(fs, dir);
 		break;
 	case CKPTFS_SEAL_COLLECTED:
-		r = protect_collected(fs->protect, dir);
+		r = fs->hooks ? fs->hooks->gather_state(fs, dir) : not_in_cluster(fs, dir);
 		break;
 	case CKPTFS_SEAL_COPY:
-		r = ops_may_command(req) ? view_next_kept(fs->view, after, &arg->inode, path) : -EPERM;
+		r = !ops_may_command(req) ? -EPERM :
+		    fs->hooks		  ? fs->hooks->next_replica(fs, after, &arg->inode, path) :
+					    0;
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
 	default:
@@ -579,12 +660,31 @@ static int seal_command(fuse_req_t req, uint64_t dir, struct ckptfs_seal *arg, s
 	arg->uid = seal.uid;
 	arg->facts = facts | (seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0);
 	memcpy(arg->root, seal.root, sizeof(arg->root));
-	if (arg->command == CKPTFS_SEAL_NEXT && r == 0 && protect_state(fs->protect, arg->inode) == 0)
+	if (arg->command == CKPTFS_SEAL_NEXT && r == 0 && fs->hooks && fs->hooks->protect_state(fs, arg->inode) == 0)
 		arg->facts |= CKPTFS_SEAL_PROTECTED;
 	return r;
 }
 
-/* Also if it fails the argument is answered: it says over what. */
+/* The kernel has the removed name cached; notify it. */
+static void ioctl_seal_remove(fuse_req_t req, fuse_ino_t dir, const struct ckptfs_seal *arg)
+{
+	struct seal_removal how = { .sealed_ns = arg->sealed_ns, .owner = arg->uid };
+	struct cred cred = ops_cred(req);
+	struct seal_removed gone;
+	int r = -EINVAL;
+
+	gone.dir = 0;
+	if (arg->flags == 0)
+		r = view_is(dir) ? -EROFS : seal_remove(fs_of(req), dir, &cred, &how, &gone);
+	if (gone.dir == 0) {
+		ops_reply_ioctl(req, r, NULL, 0);
+		return;
+	}
+	notify_attributes_changed(loop_notify(), dir);
+	drop_name_then_reply(req, gone.dir, gone.name, r, NULL, 0);
+}
+
+/* The argument is returned on failure too: `path` is what the error is about. */
 static void ioctl_seal(fuse_req_t req, fuse_ino_t dir, const void *in)
 {
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
@@ -592,6 +692,10 @@ static void ioctl_seal(fuse_req_t req, fuse_ino_t dir, const void *in)
 	int r;
 
 	memcpy(&arg, in, sizeof(arg));
+	if (arg.command == CKPTFS_SEAL_REMOVE) {
+		ioctl_seal_remove(req, dir, &arg);
+		return;
+	}
 	r = seal_command(req, dir, &arg, &path);
 	memset(arg.path, 0, sizeof(arg.path));
 	if (path.len > 0)
@@ -602,38 +706,24 @@ static void ioctl_seal(fuse_req_t req, fuse_ino_t dir, const void *in)
 static int cluster_command(fuse_req_t req, struct ckptfs_cluster *arg)
 {
 	struct fs *fs = fs_of(req);
-	struct protect_status s;
-	int r = 0;
 
 	if (arg->flags != 0)
 		return -EINVAL;
 	if (!ops_may_command(req))
 		return -EPERM;
-	switch (arg->command) {
-	case CKPTFS_CLUSTER_STATUS:
-		break;
-	case CKPTFS_CLUSTER_HEAL:
-		r = protect_heal(fs->protect, &arg->number);
-		break;
-	case CKPTFS_CLUSTER_FORGET:
-		if (!memchr(arg->node, '\0', sizeof(arg->node)))
-			return -EINVAL;
-		r = protect_forget(fs->protect, arg->node);
-		break;
-	default:
+	if (arg->command != CKPTFS_CLUSTER_STATUS && arg->command != CKPTFS_CLUSTER_HEAL &&
+	    arg->command != CKPTFS_CLUSTER_FORGET)
 		return -EINVAL;
-	}
-	protect_status(fs->protect, &s);
-	arg->healed = s.nr_healed;
-	arg->sealed = s.nr_sealed;
-	arg->protected_dirs = s.nr_protected;
-	arg->copies = s.nr_copies;
-	arg->chunks = s.chunks;
-	arg->bytes = s.bytes;
-	arg->error = -s.error;
-	arg->is_busy = s.is_busy;
-	arg->flags = s.is_alone ? CKPTFS_CLUSTER_ALONE : 0;
-	return r;
+	if (arg->command == CKPTFS_CLUSTER_FORGET && !memchr(arg->node, '\0', sizeof(arg->node)))
+		return -EINVAL;
+	if (fs->hooks)
+		return fs->hooks->command(fs, arg);
+	if (arg->command != CKPTFS_CLUSTER_STATUS)
+		return -EOPNOTSUPP;
+	*arg = (struct ckptfs_cluster){
+		.size = arg->size, .version = arg->version, .command = arg->command, .flags = CKPTFS_CLUSTER_ALONE
+	};
+	return 0;
 }
 
 static void ioctl_cluster(fuse_req_t req, const void *in)
@@ -648,28 +738,51 @@ static void ioctl_cluster(fuse_req_t req, const void *in)
 
 static void ioctl_unprotected(fuse_req_t req, const void *in)
 {
-	struct protect_failure f;
+	struct fs *fs = fs_of(req);
 	struct ckptfs_unprotected arg;
 	int r = -EPERM;
 
 	memcpy(&arg, in, sizeof(arg));
 	if (ops_may_command(req))
-		r = protect_failed(fs_of(req)->protect, arg.number, &f) ? 0 : -ENOENT;
-	if (r == 0) {
-		arg.error = -f.error;
-		static_assert(sizeof(arg.node) == sizeof(f.node) && sizeof(arg.path) == sizeof(f.path), "as they are");
-		memcpy(arg.node, f.node, sizeof(arg.node));
-		memcpy(arg.path, f.path, sizeof(arg.path));
-	}
+		r = fs->hooks ? fs->hooks->unprotected(fs, &arg) : -ENOENT;
 	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
 
-/* As lsattr(1) shows it. */
+static int mount_command(fuse_req_t req, struct ckptfs_mount *arg)
+{
+	uint32_t known = arg->command == CKPTFS_MOUNT_FLAGS ? CKPTFS_MOUNT_READ_ONLY | CKPTFS_MOUNT_NOATIME : 0;
+	struct stat ns;
+
+	if (arg->command > CKPTFS_MOUNT_FLAGS || arg->flags & ~known)
+		return -EINVAL;
+	if (!ops_may_command(req))
+		return -EPERM;
+	if (stat("/proc/self/ns/mnt", &ns) < 0)
+		return -errno;
+	arg->mount_namespace = ns.st_ino;
+	if (arg->command == CKPTFS_MOUNT_FLAGS)
+		return fs_set_flags(fs_of(req), arg->flags & CKPTFS_MOUNT_READ_ONLY, arg->flags & CKPTFS_MOUNT_NOATIME);
+	fs_of(req)->end_when_detached = arg->command == CKPTFS_MOUNT_END;
+	return 0;
+}
+
+static void ioctl_mount(fuse_req_t req, const void *in)
+{
+	struct ckptfs_mount arg;
+	int r;
+
+	memcpy(&arg, in, sizeof(arg));
+	r = mount_command(req, &arg);
+	ops_reply_ioctl(req, r, &arg, sizeof(arg));
+}
+
+/* Flags as shown by lsattr(1). */
 static void ioctl_getflags(fuse_req_t req, fuse_ino_t ino)
 {
 	struct ns_inode in = { 0 };
 	int r = view_is(ino) ? 1 : attr_load(fs_of(req), ino, &in);
-	unsigned flags = r > 0 && in.flags & INODE_SEALED ? FS_IMMUTABLE_FL : 0;
+	bool is_sealed = in.flags & INODE_SEALED && !freezes_has(fs_of(req)->freezes, ino, NULL);
+	unsigned flags = r > 0 && is_sealed ? FS_IMMUTABLE_FL : 0;
 
 	if (r <= 0)
 		ops_reply(req, r < 0 ? r : -ENOENT);
@@ -701,20 +814,21 @@ static size_t argument_size(unsigned cmd)
 	case CKPTFS_IOC_COMPACT_RESULT:
 	case CKPTFS_IOC_OWNERS:
 	case CKPTFS_IOC_VARIABLE:
+	case CKPTFS_IOC_MOUNT:
 		return _IOC_SIZE(cmd);
 	default:
 		return 0;
 	}
 }
 
-/* Others are about one file. */
+/* All others refer to one file. */
 static bool is_for_directories(unsigned cmd)
 {
 	return cmd == CKPTFS_IOC_SYNC || cmd == CKPTFS_IOC_GC || cmd == CKPTFS_IOC_SCRUB ||
 	       cmd == CKPTFS_IOC_SCRUB_HIT || cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL ||
 	       cmd == CKPTFS_IOC_CLUSTER || cmd == CKPTFS_IOC_UNPROTECTED || cmd == CKPTFS_IOC_COMPACT ||
-	       cmd == CKPTFS_IOC_COMPACT_ADD || cmd == CKPTFS_IOC_COMPACT_RESULT ||
-	       cmd == CKPTFS_IOC_OWNERS || cmd == CKPTFS_IOC_VARIABLE;
+	       cmd == CKPTFS_IOC_COMPACT_ADD || cmd == CKPTFS_IOC_COMPACT_RESULT || cmd == CKPTFS_IOC_OWNERS ||
+	       cmd == CKPTFS_IOC_VARIABLE || cmd == CKPTFS_IOC_MOUNT;
 }
 
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
@@ -736,6 +850,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		r = -EISDIR;
 	if (r == 0 && !(flags & FUSE_IOCTL_DIR) && (cmd == CKPTFS_IOC_EXCLUSIVE || cmd == CKPTFS_IOC_SEAL))
 		r = -ENOTDIR;
+	if (r == 0 && !(flags & FUSE_IOCTL_DIR))
+		r = file_take_write_error(file_of(fi));
 	if (r < 0)
 		ops_reply(req, r);
 	else if (cmd == CKPTFS_IOC_HANDLE)
@@ -772,6 +888,8 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 		ioctl_owners(req, in);
 	else if (cmd == CKPTFS_IOC_VARIABLE)
 		ioctl_variable(req, in);
+	else if (cmd == CKPTFS_IOC_MOUNT)
+		ioctl_mount(req, in);
 	else if (cmd == CKPTFS_IOC_DELTA_BEGIN)
 		ioctl_delta_begin(req, file_of(fi), in);
 	else if (cmd == CKPTFS_IOC_DELTA_COMMIT)
@@ -779,5 +897,5 @@ void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fu
 	else if (cmd == CKPTFS_IOC_DELTA_ABORT)
 		ioctl_delta_abort(req, file_of(fi));
 	else
-		ioctl_sync(req);
+		ops_sync_all(req, true);
 }

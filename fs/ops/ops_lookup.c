@@ -1,9 +1,9 @@
 #include <errno.h>
 
-#include "fs/control.h"
-#include "fs/namespace.h"
+#include "fs/control/control.h"
+#include "fs/posix/namespace.h"
 #include "fs/ops/ops.h"
-#include "fs/view.h"
+#include "fs/cluster_hooks.h"
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
@@ -11,8 +11,8 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	int r = names_lookup(fs_of(req), parent, name, &st);
 
 	if (view_is(parent) || (r == 0 && view_is(st.st_ino)))
-		ops_reply_entry_for(req, r, &st, OPS_VIEW_SECONDS); /* other nodes change what is there */
-	else if (r == -ENOENT) /* the kernel may remember that there is no such name */
+		ops_reply_entry_for(req, r, &st, OPS_VIEW_SECONDS); /* other nodes change the view */
+	else if (r == -ENOENT) /* let the kernel cache that the name is absent */
 		fuse_reply_entry(req, &(struct fuse_entry_param){ .entry_timeout = OPS_FOREVER });
 	else
 		ops_reply_entry(req, r, &st);

@@ -1,17 +1,17 @@
 #include <sys/stat.h>
 
-#include "fs/autoseal.h"
-#include "fs/namespace.h"
+#include "fs/seal/autoseal.h"
+#include "fs/posix/namespace.h"
 #include "fs/ops/ops.h"
 
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct names_new *n)
 {
-	struct who who = ops_who(req);
+	struct cred cred = ops_cred(req);
 	struct stat st;
-	int r = names_make(fs_of(req), parent, name, n, &who, &st);
+	int r = names_make(fs_of(req), parent, name, n, &cred, &st);
 
 	if (r == 0 && !S_ISDIR(n->mode))
-		autoseal_made(fs_of(req)->autoseal, parent, name, &who);
+		autoseal_made(fs_of(req)->autoseal, parent, name, &cred);
 	ops_reply_entry(req, r, &st);
 }
 
@@ -32,12 +32,12 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
-	struct who who = ops_who(req);
+	struct cred cred = ops_cred(req);
 	struct stat st;
-	int r = names_link(fs_of(req), ino, parent, name, &st);
+	int r = names_link(fs_of(req), ino, parent, name, NULL, &st);
 
 	if (r == 0)
-		autoseal_made(fs_of(req)->autoseal, parent, name, &who);
+		autoseal_made(fs_of(req)->autoseal, parent, name, &cred);
 	ops_reply_entry(req, r, &st);
 }
 
@@ -53,10 +53,10 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 void op_rename(fuse_req_t req, fuse_ino_t from_dir, const char *from, fuse_ino_t to_dir, const char *to, unsigned flags)
 {
-	struct who who = ops_who(req);
+	struct cred cred = ops_cred(req);
 	int r = names_rename(fs_of(req), from_dir, from, to_dir, to, flags);
 
 	if (r == 0)
-		autoseal_renamed(fs_of(req)->autoseal, from, to_dir, to, &who);
+		autoseal_renamed(fs_of(req)->autoseal, from, to_dir, to, &cred);
 	ops_reply(req, r);
 }

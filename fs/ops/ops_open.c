@@ -5,13 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/autoseal.h"
-#include "fs/file.h"
-#include "fs/loop.h"
-#include "fs/namespace.h"
+#include "base/util.h"
+#include "fs/seal/autoseal.h"
+#include "fs/posix/file.h"
+#include "fs/fuse_loop.h"
+#include "fs/posix/namespace.h"
 #include "fs/ops/notify.h"
+#include "fs/posix/permission.h"
 
-/* The cache is kept in any case: even an open that goes around it must not empty it for the others. */
+/* The cache is always kept: an open that bypasses it must not empty it for other descriptors. */
 static void describe(const struct file *f, struct fuse_file_info *fi)
 {
 	fi->fh = (uintptr_t)f;
@@ -22,28 +24,24 @@ static void describe(const struct file *f, struct fuse_file_info *fi)
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fs *fs = fs_of(req);
-	bool mode_changed;
 	struct file *f;
-	int r;
+	int r = file_open(fs, ino, fi->flags, &f);
 
-	r = file_open(fs, ino, fi->flags, loop_kills_setid(), &mode_changed, &f);
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
 	}
-	if (mode_changed)
-		notify_mode_changed(loop_notify(), ino);
 	describe(f, fi);
 	if (fuse_reply_open(req, fi) < 0)
 		file_close(fs, f);
 }
 
-/* Make a file and open it; both undone if the second fails. `name` NULL: without a name. */
-static int create(struct fs *fs, uint64_t dir, const char *name, uint32_t mode, int flags, const struct who *who,
+/* Create a file and open it; if opening fails, remove it. `name` NULL: without a name. */
+static int create(struct fs *fs, uint64_t dir, const char *name, uint32_t mode, int flags, const struct cred *cred,
 		  struct stat *ret_st, struct file **ret)
 {
 	struct names_new n = { .mode = S_IFREG | (mode & 07777), .is_opened = file_is_for_writing(flags) };
-	int r = names_make(fs, dir, name, &n, who, ret_st);
+	int r = names_make(fs, dir, name, &n, cred, ret_st);
 
 	if (r < 0)
 		return r;
@@ -64,19 +62,19 @@ static void undo(struct fs *fs, struct file *f, uint64_t ino)
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
-	struct who who = ops_who(req);
+	struct cred cred = ops_cred(req);
 	struct fs *fs = fs_of(req);
 	struct fuse_entry_param e;
 	struct file *f;
 	struct stat st;
 	int r;
 
-	r = create(fs, parent, name, mode, fi->flags, &who, &st, &f);
+	r = create(fs, parent, name, mode, fi->flags, &cred, &st, &f);
 	if (r < 0) {
 		ops_reply(req, r);
 		return;
 	}
-	autoseal_made(fs->autoseal, parent, name, &who); /* once the file is closed */
+	autoseal_made(fs->autoseal, parent, name, &cred); /* sealed after the file is closed */
 	describe(f, fi);
 	e = ops_entry(&st);
 	if (fuse_reply_create(req, &e, fi) < 0)
@@ -133,15 +131,15 @@ void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t 
 	struct tmpfile_answer answer;
 	struct file *f;
 	struct stat st;
-	struct who who;
+	struct cred cred;
 	int r;
 
 	if (len < sizeof(*in) + sizeof(*arg)) {
 		ops_answer_error(fd, in->unique, EIO);
 		return;
 	}
-	who = (struct who){ .uid = in->uid, .gid = in->gid, .umask = arg->umask };
-	r = create(fs, in->nodeid, NULL, arg->mode, (int)arg->flags, &who, &st, &f);
+	cred = (struct cred){ .uid = in->uid, .gid = in->gid, .umask = arg->umask, .pid = (int32_t)in->pid };
+	r = create(fs, in->nodeid, NULL, arg->mode, (int)arg->flags, &cred, &st, &f);
 	if (r < 0) {
 		ops_answer_error(fd, in->unique, ops_errno(r));
 		return;
@@ -154,6 +152,7 @@ void ops_tmpfile(struct fs *fs, int fd, const struct fuse_in_header *in, size_t 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
+	file_take_write_error(file_of(fi)); /* the kernel reports it itself */
 	ops_reply(req, file_flush(fs_of(req), file_of(fi)));
 }
 

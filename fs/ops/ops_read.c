@@ -1,10 +1,10 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "fs/file.h"
-#include "fs/loop.h"
+#include "fs/posix/file.h"
+#include "fs/fuse_loop.h"
 #include "fs/ops/ops.h"
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {

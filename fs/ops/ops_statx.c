@@ -1,6 +1,6 @@
 /*
- * statx(2), for the time of birth: the kernel asks for it in a request of protocol 7.39, which libfuse and the kernel
- * headers of the day may not know yet. The bytes are therefore described here.
+ * statx(2), for the birth time: the kernel requests it with protocol 7.39, which libfuse and the kernel headers may not
+ * support yet. Hence the layout is defined here.
  */
 #include <assert.h>
 #include <linux/fuse.h>
@@ -8,9 +8,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "fs/attr.h"
-#include "fs/inode.h"
-#include "fs/namespace.h"
+#include "fs/posix/attr.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
 #include "fs/ops/ops.h"
 
 struct sx_time {
@@ -86,5 +86,5 @@ void ops_statx(struct fs *fs, int fd, const struct fuse_in_header *in)
 	}
 	answer = answer_of(in->unique, &st, birth);
 	n = write(fd, &answer, sizeof(answer));
-	(void)n; /* the kernel has given it up, or is going away */
+	(void)n; /* the kernel has aborted the request, or the mount is going away */
 }

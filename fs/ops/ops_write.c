@@ -2,34 +2,45 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "fs/file.h"
-#include "fs/inode.h"
-#include "fs/loop.h"
+#include "fs/posix/file.h"
+#include "fs/posix/inode.h"
+#include "fs/fuse_loop.h"
 #include "fs/ops/notify.h"
 #include "fs/ops/ops.h"
-#include "store/engine/engine.h"
+#include "fs/posix/permission.h"
+#include "store/engine.h"
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t off, struct fuse_file_info *fi)
 {
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
 	struct file_written done;
-	int r = file_write(fs_of(req), file_of(fi), loop_buffer(), p, len, (uint64_t)off, fi->flags, loop_kills_setid(),
-			   loop_later(), &done);
+	int r = file_write(fs_of(req), file_of(fi), loop_buffer(), p, len, (uint64_t)off, fi->flags,
+			   loop_kills_setid() ? &caller : NULL, loop_later(), &done);
 
 	if (r < 0) {
+		if (fs_of(req)->writeback) {
+			file_write_failed(file_of(fi), r);
+			notify_attributes_changed(loop_notify(), ino); /* the next write(2) then sends GETATTR */
+		}
 		ops_reply(req, r);
 		return;
 	}
 	if (done.mode_changed)
-		notify_mode_changed(loop_notify(), ino);
-	if (done.invalidate)
-		notify_then_reply_write(loop_notify(), req, ino, (uint64_t)off, len);
-	else
+		notify_attributes_changed(loop_notify(), ino);
+	if (done.stale == FILE_STALE_NONE)
 		fuse_reply_write(req, len);
+	else if (done.stale == FILE_STALE_RANGE)
+		notify_range_then_reply_write(loop_notify(), req, ino, (uint64_t)off, len);
+	else
+		notify_all_then_reply_write(loop_notify(), req, ino, len, file_of(fi), done.opens);
 }
 
 struct fsync {
 	struct file_sync sync;
 	fuse_req_t req;
+	struct notify *notify; /* NULL: the kernel's attributes are valid */
+	uint64_t ino;
 	struct loop_later later;
 };
 
@@ -37,6 +48,8 @@ static void fsync_done(struct file_sync *s, int r)
 {
 	struct fsync *f = container_of(s, struct fsync, sync);
 
+	if (f->notify)
+		notify_attributes_changed(f->notify, f->ino);
 	ops_reply(f->req, r);
 	loop_answered(&f->later);
 	free(f);
@@ -46,7 +59,6 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 {
 	struct fsync *f = calloc(1, sizeof(*f));
 
-	(void)ino;
 	(void)datasync;
 	if (!f) {
 		ops_reply(req, -ENOMEM);
@@ -54,27 +66,78 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	}
 	f->sync.done = fsync_done;
 	f->req = req;
+	f->ino = ino;
+	if (fs_of(req)->writeback) {
+		f->notify = loop_notify(); /* the kernel cached the number of blocks before write-back */
+		file_take_write_error(file_of(fi)); /* the kernel reports it itself */
+	}
 	loop_answer_later(&f->later);
-	file_sync_then(file_of(fi), &f->sync);
+	file_sync_then(fs_of(req), file_of(fi), &f->sync);
+}
+
+struct sync_all {
+	struct engine_waiter w;
+	fuse_req_t req;
+	struct loop_later later;
+	bool is_ioctl;
+	int error; /* error of data that was to be included */
+};
+
+static void sync_all_done(struct engine_waiter *w, int r)
+{
+	struct sync_all *s = container_of(w, struct sync_all, w);
+
+	r = s->error < 0 ? s->error : r;
+	if (s->is_ioctl)
+		ops_reply_ioctl(s->req, r, NULL, 0);
+	else
+		ops_reply(s->req, r);
+	loop_answered(&s->later);
+	free(s);
+}
+
+void ops_sync_all(fuse_req_t req, bool is_ioctl)
+{
+	struct sync_all *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		ops_reply(req, -ENOMEM);
+		return;
+	}
+	s->w.done = sync_all_done;
+	s->req = req;
+	s->is_ioctl = is_ioctl;
+	loop_answer_later(&s->later);
+	if (is_ioctl) /* fsync of a directory concerns names only */
+		s->error = file_flush_all(fs_of(req));
+	engine_sync_then(fs_of(req)->engine, &s->w);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)
 {
-	(void)ino;
-	ops_reply(req, file_allocate(fs_of(req), file_of(fi), mode, (uint64_t)off, (uint64_t)len, loop_kills_setid()));
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
+	int r = file_allocate(fs_of(req), file_of(fi), mode, (uint64_t)off, (uint64_t)len, &caller);
+
+	if (r > 0)
+		notify_attributes_changed(loop_notify(), ino);
+	ops_reply(req, MIN(r, 0));
 }
 
 void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, struct fuse_file_info *from,
 			fuse_ino_t to_ino, off_t to_off, struct fuse_file_info *to, size_t len, int flags)
 {
+	struct cred cred = ops_cred(req);
+	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
 	uint64_t done;
 	int r;
 
 	(void)from_ino;
-	(void)to_ino;
 	(void)flags;
-	r = file_clone(fs_of(req), file_of(from), (uint64_t)from_off, file_of(to), (uint64_t)to_off, len,
-		       loop_kills_setid(), &done);
+	r = file_copy_some(fs_of(req), file_of(from), (uint64_t)from_off, file_of(to), (uint64_t)to_off, len,
+			   &caller, &done);
+	if (r > 0)
+		notify_attributes_changed(loop_notify(), to_ino);
 	if (r < 0)
 		ops_reply(req, r);
 	else

@@ -1,4 +1,4 @@
-#include "fs/acl.h"
+#include "fs/posix/acl.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -38,7 +38,7 @@ static size_t nr_entries(size_t len)
 	return (len - sizeof(struct acl_header_bytes)) / sizeof(struct acl_entry_bytes);
 }
 
-/* Which tag may follow which: the objects come once and in this order, named entries after their object. */
+/* The order the kernel requires: each object entry once and in this order, named entries after their object. */
 static bool may_follow(unsigned before, unsigned tag)
 {
 	switch (tag) {
@@ -83,7 +83,7 @@ int acl_check(const void *p, size_t len)
 	return 0;
 }
 
-static struct acl_entry_bytes *find(const void *p, size_t len, unsigned tag)
+static struct acl_entry_bytes *find_entry(const void *p, size_t len, unsigned tag)
 {
 	struct acl_entry_bytes *e = entries(p);
 
@@ -93,22 +93,53 @@ static struct acl_entry_bytes *find(const void *p, size_t len, unsigned tag)
 	return NULL;
 }
 
-/* The entry that the mode's group bits stand for. */
+/* The entry that the group bits of the mode reflect. */
 static struct acl_entry_bytes *group_class(const void *p, size_t len)
 {
-	struct acl_entry_bytes *mask = find(p, len, ACL_MASK);
+	struct acl_entry_bytes *mask = find_entry(p, len, ACL_MASK);
 
-	return mask ? mask : find(p, len, ACL_GROUP_OBJ);
+	return mask ? mask : find_entry(p, len, ACL_GROUP_OBJ);
 }
 
 uint32_t acl_mode(const void *p, size_t len, bool *ret_mode_says_all)
 {
-	uint32_t user = le16_get(find(p, len, ACL_USER_OBJ)->perm);
+	uint32_t user = le16_get(find_entry(p, len, ACL_USER_OBJ)->perm);
 	uint32_t group = le16_get(group_class(p, len)->perm);
-	uint32_t other = le16_get(find(p, len, ACL_OTHER)->perm);
+	uint32_t other = le16_get(find_entry(p, len, ACL_OTHER)->perm);
 
 	*ret_mode_says_all = nr_entries(len) == 3;
 	return user << 6 | group << 3 | other;
+}
+
+/*
+ * As posix_acl_permission() in the kernel: the entry of the named user decides; else any group of the caller that
+ * grants; else, if none of the caller's groups is listed, the `other` entry. When group memberships are unknown, assume
+ * the worst case: a single membership, in a group that does not grant.
+ */
+bool acl_grants(const void *p, size_t len, uint32_t uid, uint32_t gid, acl_member_fn *is_member, void *userdata,
+		unsigned want)
+{
+	const struct acl_entry_bytes *e = entries(p), *mask = find_entry(p, len, ACL_MASK);
+	unsigned allowed = mask ? le16_get(mask->perm) : 7;
+	bool found = false, risky = false;
+
+	for (size_t i = 0; i < nr_entries(len); i++) {
+		unsigned tag = le16_get(e[i].tag);
+		uint32_t id = tag == ACL_GROUP_OBJ ? gid : le32_get(e[i].id);
+		bool grants = (le16_get(e[i].perm) & allowed & want) == want;
+		enum acl_member member;
+
+		if (tag == ACL_USER && id == uid)
+			return grants;
+		if (tag != ACL_GROUP_OBJ && tag != ACL_GROUP)
+			continue;
+		member = is_member(userdata, id);
+		if (member == ACL_MEMBER && grants)
+			return true;
+		found |= member == ACL_MEMBER;
+		risky |= member == ACL_MEMBER_UNKNOWN && !grants;
+	}
+	return !found && !risky && (le16_get(find_entry(p, len, ACL_OTHER)->perm) & want) == want;
 }
 
 static void set_perm(struct acl_entry_bytes *e, uint32_t perm)
@@ -118,9 +149,9 @@ static void set_perm(struct acl_entry_bytes *e, uint32_t perm)
 
 void acl_chmod(void *p, size_t len, uint32_t mode)
 {
-	set_perm(find(p, len, ACL_USER_OBJ), mode >> 6);
+	set_perm(find_entry(p, len, ACL_USER_OBJ), mode >> 6);
 	set_perm(group_class(p, len), mode >> 3);
-	set_perm(find(p, len, ACL_OTHER), mode);
+	set_perm(find_entry(p, len, ACL_OTHER), mode);
 }
 
 uint32_t acl_inherit(void *p, size_t len, uint32_t mode, bool *ret_mode_says_all)

@@ -1,20 +1,23 @@
-#include "fs/attr.h"
+#include "fs/posix/attr.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "fs/acl.h"
-#include "fs/attr_cache.h"
+#include "fs/posix/acl.h"
+#include "fs/posix/attr_cache.h"
+#include "fs/seal/freeze.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/view.h"
-#include "fs/xattr.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/permission.h"
+#include "fs/cluster_hooks.h"
+#include "fs/posix/xattr.h"
 
 #define NS_PER_S INT64_C(1000000000)
 #define DAY_NS (86400 * NS_PER_S)
-/* What stdio and cp take for their buffers: a request costs about as much as copying this much. */
+/* st_blksize, the buffer size of stdio and cp. Copying this much costs about as much as one request. */
 #define BLKSIZE 131072
 #define DIRECTORY_SIZE 4096
 
@@ -41,9 +44,18 @@ void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 	ns_inode_encode(in, &value);
 	engine_tx_put(tx, ns_key_inode(in->ino), value.data, value.len);
 	attr_cache_change(fs->attrs, in);
-	inodes_written(fs->inodes, in->ino); /* if the transaction fails a read time is lost, no more */
+	inodes_written(fs->inodes, in->ino); /* if the transaction fails, only a read time is lost */
 	if (S_ISREG(in->mode) && in->mode & (S_ISUID | S_ISGID))
 		inodes_set_privileged(fs->inodes, in->ino);
+}
+
+int attr_sealed(struct fs *fs, const struct ns_inode *in)
+{
+	if (in->flags & INODE_COPY)
+		return -EROFS;
+	if (freezes_has(fs->freezes, in->ino, NULL))
+		return -EINPROGRESS;
+	return in->flags & INODE_SEALED ? -EPERM : 0;
 }
 
 int attr_write_begin(struct fs *fs, struct inode *i, struct ns_inode *ret)
@@ -54,7 +66,7 @@ int attr_write_begin(struct fs *fs, struct inode *i, struct ns_inode *ret)
 	rwlock_lock_shared(&fs->names);
 	r = attr_load(fs, i->ino, &in);
 	if (r > 0)
-		r = attr_sealed(&in);
+		r = attr_sealed(fs, &in);
 	else if (r == 0)
 		r = -ENOENT;
 	if (r == 0)
@@ -138,7 +150,7 @@ int attr_stat(struct fs *fs, struct inode *i, struct stat *ret)
 	int r;
 
 	if (view_is(i->ino))
-		return view_stat(fs->view, i->ino, ret);
+		return fs->hooks ? fs->hooks->stat(fs, i->ino, ret) : -ENOENT;
 	r = attr_load(fs, i->ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
@@ -152,7 +164,7 @@ int attr_birth(struct fs *fs, uint64_t ino, struct timespec *ret)
 	int r;
 
 	if (view_is(ino)) {
-		r = view_stat(fs->view, ino, &st);
+		r = fs->hooks ? fs->hooks->stat(fs, ino, &st) : -ENOENT;
 		*ret = r < 0 ? *ret : st.st_ctim;
 		return r;
 	}
@@ -168,14 +180,19 @@ bool attr_privileged(const struct ns_inode *in)
 	return S_ISREG(in->mode) && (in->mode & (S_ISUID | S_ISGID) || in->flags & INODE_HAS_XATTRS);
 }
 
-static void drop_setid(struct ns_inode *in)
+/* As setattr_should_drop_suidgid() in the kernel: group members keep a set-gid bit without group execute. */
+static void drop_setid(struct ns_inode *in, struct caller *caller)
 {
 	in->mode &= ~(uint32_t)S_ISUID;
-	if (in->mode & S_IXGRP) /* else the bit stands for mandatory locking and is nobody's privilege */
+	if (in->mode & S_ISGID && (in->mode & S_IXGRP || !(permission_in_group(caller, in->gid) ||
+							   permission_capable(caller, CAP_FSETID))))
 		in->mode &= ~(uint32_t)S_ISGID;
 }
 
-/* Truncate, and set the content's mtime. A file that was never written to has its mtime in the record alone. */
+/*
+ * Truncate, and set the times of the content. The mtime of a file that was never written is in the record only. With
+ * fs.writeback, times missing from the request equal those the kernel sent last.
+ */
 static int change_content(struct fs *fs, struct inode *i, const struct attr_change *change)
 {
 	struct content *c;
@@ -195,7 +212,9 @@ static int change_content(struct fs *fs, struct inode *i, const struct attr_chan
 		r = change->size > INT64_MAX ? -EFBIG : content_truncate(c, change->size);
 	content_stat(c, &now);
 	if (r == 0 && change->what & ATTR_MTIME && now.mtime_ns != 0)
-		r = content_set_mtime(c, change->mtime_ns);
+		r = content_set_times(c, change->mtime_ns, change->ctime_ns);
+	else if (r == 0 && fs->writeback) /* use the mtime the record gets next, unless the content has its own */
+		r = content_restore_times(c, change->what & ATTR_MTIME ? change->mtime_ns : in.mtime_ns, in.ctime_ns);
 	inode_content_close(fs->inodes, i);
 	attr_write_end(fs, i);
 	return r;
@@ -203,24 +222,24 @@ static int change_content(struct fs *fs, struct inode *i, const struct attr_chan
 
 static void apply_change(struct ns_inode *in, const struct attr_change *c)
 {
+	if ((c->what == 0 || c->what & (ATTR_UID | ATTR_GID)) && !S_ISDIR(in->mode))
+		drop_setid(in, c->caller); /* checked against the old group */
 	if (c->what & ATTR_UID)
 		in->uid = c->uid;
 	if (c->what & ATTR_GID)
 		in->gid = c->gid;
-	if ((c->what == 0 || c->what & (ATTR_UID | ATTR_GID)) && !S_ISDIR(in->mode))
-		drop_setid(in);
 	if (c->what & ATTR_MODE)
 		in->mode = (in->mode & S_IFMT) | (c->mode & 07777);
 	if (c->what & ATTR_SIZE && c->kill_setid)
-		drop_setid(in);
+		drop_setid(in, c->caller);
 	if (c->what & ATTR_ATIME)
 		in->atime_ns = c->atime_ns;
 	if (c->what & ATTR_MTIME)
 		in->mtime_ns = c->mtime_ns;
-	in->ctime_ns = (int64_t)now_ns();
+	in->ctime_ns = c->ctime_ns;
 }
 
-/* Read, change and write the record. */
+/* Read, modify and write the record. */
 static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *c, struct ns_inode *ret)
 	REQUIRES(fs->names)
 {
@@ -231,7 +250,7 @@ static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	r = attr_sealed(&in);
+	r = attr_sealed(fs, &in);
 	if (r < 0)
 		return r;
 	apply_change(&in, c);
@@ -261,11 +280,11 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 	r = attr_load(fs, i->ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	if (S_ISREG(in.mode) && c->what & (ATTR_SIZE | ATTR_MTIME)) {
+	if (S_ISREG(in.mode) && (fs->writeback || c->what & (ATTR_SIZE | ATTR_MTIME))) {
 		r = change_content(fs, i, c);
 		if (r < 0)
 			return r;
-		if (c->what == ATTR_SIZE && !attr_privileged(&in)) { /* the content's own ctime has changed */
+		if (c->what == ATTR_SIZE && !attr_privileged(&in)) { /* truncation has updated the content's ctime */
 			r = fs->sync ? engine_sync(fs->engine) : 0;
 			return r < 0 ? r : attr_stat(fs, i, ret);
 		}
@@ -278,7 +297,7 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 	return r < 0 ? r : stat_of(fs, &in, ret);
 }
 
-static int drop_privileges(struct fs *fs, struct inode *i, bool kill_setid) REQUIRES(fs->names)
+static int drop_privileges(struct fs *fs, struct inode *i, struct caller *caller) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct ns_inode in, before;
@@ -288,24 +307,26 @@ static int drop_privileges(struct fs *fs, struct inode *i, bool kill_setid) REQU
 	if (r <= 0)
 		return r;
 	in = before;
-	if (kill_setid)
-		drop_setid(&in);
+	if (caller && !permission_capable(caller, CAP_FSETID))
+		drop_setid(&in, caller);
 	if (in.flags & INODE_HAS_XATTRS)
 		xattr_drop_capabilities(&tx, i->ino);
 	i->privileged = false;
-	attr_store(fs, &tx, &in); /* sets it again if there still are set-id bits */
+	attr_store(fs, &tx, &in); /* sets it again if set-id bits remain */
 	r = fs_apply(fs, &tx);
 	return r < 0 ? r : in.mode != before.mode;
 }
 
-int attr_drop_privileges(struct fs *fs, struct inode *i, bool kill_setid)
+int attr_drop_privileges(struct fs *fs, struct inode *i, struct caller *caller)
 {
 	int r;
 
 	if (!i->privileged)
 		return 0;
+	if (caller)
+		permission_capable(caller, CAP_FSETID); /* reads /proc, so do it before taking a lock */
 	rwlock_lock(&fs->names);
-	r = drop_privileges(fs, i, kill_setid);
+	r = drop_privileges(fs, i, caller);
 	rwlock_unlock(&fs->names);
 	return r;
 }
@@ -315,7 +336,7 @@ static bool out_of_date(int64_t atime_ns, int64_t mtime_ns, int64_t ctime_ns, in
 	return atime_ns <= mtime_ns || atime_ns <= ctime_ns || now - atime_ns >= DAY_NS;
 }
 
-/* Nothing here is decided under a lock: a race makes a read time a moment older or newer. */
+/* Decides without a lock: a race only makes a read time slightly older or newer. */
 void attr_touch(struct fs *fs, struct inode *i)
 {
 	int64_t now = (int64_t)now_ns();
@@ -345,7 +366,7 @@ int attr_readlink(struct fs *fs, struct inode *i, struct buf *ret)
 	int r;
 
 	if (view_is(i->ino))
-		return view_readlink(fs->view, i->ino, ret);
+		return fs->hooks ? fs->hooks->readlink(fs, i->ino, ret) : -ENOENT;
 	r = ns_get_symlink(fs->db, i->ino, ret);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;

@@ -1,18 +1,18 @@
-#include "fs/attr_cache.h"
+#include "fs/posix/attr_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mutex.h"
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 #define NR_SETS 2048u /* power of two; about 1 MiB in all */
 #define NR_WAYS 4u
 
 struct slot {
 	struct ns_inode in; /* ino 0: empty */
-	uint64_t used; /* the cache's clock at the last use */
+	uint64_t used; /* value of `clock` at the last use */
 };
 
 struct attr_cache {
@@ -40,7 +40,7 @@ void attr_cache_free(struct attr_cache *c)
 	free(c);
 }
 
-static struct slot *find(struct attr_cache *c, uint64_t ino) REQUIRES(c->lock)
+static struct slot *find_slot(struct attr_cache *c, uint64_t ino) REQUIRES(c->lock)
 {
 	struct slot *set = c->slot[ino & (NR_SETS - 1)];
 
@@ -52,7 +52,7 @@ static struct slot *find(struct attr_cache *c, uint64_t ino) REQUIRES(c->lock)
 
 static void put(struct attr_cache *c, const struct ns_inode *in) REQUIRES(c->lock)
 {
-	struct slot *set = c->slot[in->ino & (NR_SETS - 1)], *to = find(c, in->ino);
+	struct slot *set = c->slot[in->ino & (NR_SETS - 1)], *to = find_slot(c, in->ino);
 
 	for (unsigned i = 0; i < NR_WAYS && !to; i++)
 		if (set[i].in.ino == 0)
@@ -71,7 +71,7 @@ bool attr_cache_get(struct attr_cache *c, uint64_t ino, struct ns_inode *ret, ui
 	struct slot *s;
 
 	mutex_lock(&c->lock);
-	s = find(c, ino);
+	s = find_slot(c, ino);
 	if (s) {
 		*ret = s->in;
 		s->used = ++c->clock;
@@ -103,7 +103,7 @@ void attr_cache_drop(struct attr_cache *c, uint64_t ino)
 
 	mutex_lock(&c->lock);
 	c->changes++;
-	s = find(c, ino);
+	s = find_slot(c, ino);
 	if (s)
 		s->in.ino = 0;
 	mutex_unlock(&c->lock);

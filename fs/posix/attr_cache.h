@@ -1,9 +1,10 @@
 /*
- * Records of inodes lately used, in bounded memory: a directory that files are made in, and a file between creation,
- * stat and removal, are asked for over and over.
+ * Cache of recently used inode records, in bounded memory. A directory in which files are created, and a file between
+ * creation, stat and removal, are looked up over and over.
  *
- * Every change of a record passes through here, so an entry is never older than the view. A reader that fills an
- * entry in must not overtake a change: it shows the ticket it got before it read, which any change makes void.
+ * Every change of a record updates the cache, so an entry is never older than the view. A reader that fills an entry
+ * must not overwrite a concurrent change: it passes the ticket it got before reading, and any change in between
+ * invalidates the ticket.
  */
 #pragma once
 
@@ -20,4 +21,4 @@ bool attr_cache_get(struct attr_cache *c, uint64_t ino, struct ns_inode *ret, ui
 void attr_cache_fill(struct attr_cache *c, const struct ns_inode *in, uint64_t ticket);
 void attr_cache_change(struct attr_cache *c, const struct ns_inode *in);
 void attr_cache_drop(struct attr_cache *c, uint64_t ino);
-void attr_cache_clear(struct attr_cache *c); /* after changes that did not happen */
+void attr_cache_clear(struct attr_cache *c); /* after a transaction that failed */

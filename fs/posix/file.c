@@ -1,4 +1,4 @@
-#include "fs/file.h"
+#include "fs/posix/file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,35 +8,36 @@
 #include <sys/random.h>
 
 #include "base/util.h"
-#include "fs/attr.h"
+#include "fs/posix/attr.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/namespace.h"
-#include "fs/series.h"
-#include "fs/xattr.h"
-#include "store/engine/engine.h"
-
-static bool writable(int flags)
-{
-	return (flags & O_ACCMODE) != O_RDONLY;
-}
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
+#include "fs/posix/series.h"
+#include "fs/posix/xattr.h"
+#include "store/engine.h"
 
 static void file_free(struct fs *fs, struct file *f)
 {
-	if (f->content)
-		inode_content_close(fs->inodes, f->inode);
 	if (f->counts)
 		attr_write_end(fs, f->inode);
+	if (f->content) {
+		if (f->counts && !inodes_has_writers(fs->inodes, f->inode->ino)) {
+			content_allocate_end(f->content);
+			f->inode->write_error = 0; /* the kernel has reported it to close(2) */
+		}
+		inode_content_close(fs->inodes, f->inode);
+	}
 	names_put(fs, f->inode);
+	mutex_release(&f->champion_lock);
 	free(f);
 }
 
 bool file_is_for_writing(int flags)
 {
-	return writable(flags) || flags & O_TRUNC;
+	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
-/* Takes the pin of `i`, and one writer if the flags are for writing, also if it fails. */
+/* Consumes the pin of `i`, and one writer if the flags are for writing, also on failure. */
 static int new_file(struct fs *fs, struct inode *i, int flags, bool has_xattrs, struct file **ret)
 {
 	struct file *f = calloc(1, sizeof(*f));
@@ -48,8 +49,9 @@ static int new_file(struct fs *fs, struct inode *i, int flags, bool has_xattrs, 
 		names_put(fs, i);
 		return -ENOMEM;
 	}
+	mutex_init(&f->champion_lock);
 	f->flags = flags;
-	f->direct = (flags & O_ACCMODE) == O_WRONLY;
+	f->direct = (flags & O_ACCMODE) == O_WRONLY && !fs->writeback;
 	f->counts = file_is_for_writing(flags);
 	f->inode = i;
 	r = inode_content_open(fs->inodes, i, &f->content);
@@ -58,7 +60,8 @@ static int new_file(struct fs *fs, struct inode *i, int flags, bool has_xattrs, 
 		return r;
 	}
 	f->errors_seen = content_errors(f->content);
-	if (writable(flags) && has_xattrs)
+	f->write_errors_seen = i->nr_write_errors;
+	if (file_is_for_writing(flags) && has_xattrs)
 		r = xattr_apply_settings(fs, i->ino, f->content);
 	if (r < 0) {
 		file_free(fs, f);
@@ -68,33 +71,94 @@ static int new_file(struct fs *fs, struct inode *i, int flags, bool has_xattrs, 
 	return 0;
 }
 
-/* From here on it counts as open. Files that write around the page cache want to know of those that use it. */
-static void count_open(struct file *f, int by)
+/* The order matters, see stale_pages(). */
+static void count_open(struct file *f)
+{
+	if (f->direct)
+		return;
+	f->inode->nr_cached++;
+	f->inode->cached_opens++;
+}
+
+static void count_close(struct file *f)
 {
 	if (!f->direct)
-		f->inode->nr_cached += (uint32_t)by;
+		f->inode->nr_cached--;
 }
 
-/* A change without bytes of its own, for which no write brings O_SYNC along. */
-static int changed(struct fs *fs, const struct file *f)
+/*
+ * Call after a write has taken effect. Opens not counted in `opens` read content from here on only. If none of the
+ * counted ones is still open, all pages they cached are already in the page cache. One drop of all pages is therefore
+ * sufficient until the next such open.
+ */
+static enum file_stale stale_pages(const struct file *f, uint32_t *ret_opens)
 {
-	return fs->sync || f->flags & (O_SYNC | O_DSYNC) ? engine_sync(fs->engine) : 0;
+	struct inode *i = f->inode;
+
+	*ret_opens = i->cached_opens;
+	if (!f->direct)
+		return FILE_STALE_NONE;
+	if (i->nr_cached > 0)
+		return FILE_STALE_RANGE;
+	return *ret_opens == i->dropped_opens ? FILE_STALE_NONE : FILE_STALE_ALL;
 }
 
-/* As open(2) with O_TRUNC. 1: the mode has changed too. */
-static int empty(struct fs *fs, struct file *f, bool kill_setid)
+void file_write_failed(struct file *f, int r)
 {
-	int r = content_truncate(f->content, 0), mode_changed = 0;
+	f->inode->write_error = r;
+	f->inode->last_write_error = r;
+	f->inode->nr_write_errors++;
+}
 
-	if (r == 0)
-		r = mode_changed = attr_drop_privileges(fs, f->inode, kill_setid);
-	if (r >= 0 && fs->sync)
+int file_take_write_error(struct file *f)
+{
+	return atomic_exchange(&f->inode->write_error, 0);
+}
+
+int file_take_next_write_error(struct file *f)
+{
+	uint32_t nr = f->inode->nr_write_errors;
+
+	if (!file_is_for_writing(f->flags) || atomic_exchange(&f->write_errors_seen, nr) == nr)
+		return 0;
+	return f->inode->last_write_error;
+}
+
+void file_pages_dropped(struct file *f, uint32_t opens)
+{
+	f->inode->dropped_opens = opens;
+}
+
+/*
+ * With fs.writeback the kernel owns the times. It sends them before FLUSH, FSYNC and RELEASE unless they equal those it
+ * sent last; then the times set by the daemon must be replaced by the recorded ones. Data may also arrive after the
+ * times that belong to it.
+ */
+static int settle_times(struct fs *fs, struct file *f)
+{
+	struct ns_inode in;
+	int r;
+
+	if (!fs->writeback || !f->counts)
+		return 0;
+	r = attr_load(fs, f->inode->ino, &in);
+	return r <= 0 ? r : content_restore_times(f->content, in.mtime_ns, in.ctime_ns);
+}
+
+/* After a change that carries no data, so no write handles O_SYNC. 1: the mode has changed too. */
+static int finish_change(struct fs *fs, struct file *f, struct caller *caller)
+{
+	int mode_changed, r;
+
+	f->wrote = true;
+	r = mode_changed = attr_drop_privileges(fs, f->inode, caller);
+	if (r >= 0 && (fs->sync || f->flags & (O_SYNC | O_DSYNC)))
 		r = engine_sync(fs->engine);
 	return r < 0 ? r : mode_changed;
 }
 
-/* The record, and who writes counts. */
-static int begin(struct fs *fs, struct inode *i, int flags, struct ns_inode *ret)
+/* Load the record, and count a writer if the flags are for writing. */
+static int begin_open(struct fs *fs, struct inode *i, int flags, struct ns_inode *ret)
 {
 	bool writes = file_is_for_writing(flags);
 	int r = writes ? attr_write_begin(fs, i, ret) : attr_load(fs, i->ino, ret);
@@ -105,10 +169,10 @@ static int begin(struct fs *fs, struct inode *i, int flags, struct ns_inode *ret
 		return MIN(r, 0);
 	if (writes)
 		attr_write_end(fs, i);
-	return -EINVAL; /* the kernel opens the others itself */
+	return -EINVAL; /* the kernel opens other types itself */
 }
 
-int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret_mode_changed, struct file **ret)
+int file_open(struct fs *fs, uint64_t ino, int flags, struct file **ret)
 {
 	struct ns_inode in;
 	struct inode *i;
@@ -118,7 +182,7 @@ int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret
 	r = inode_get(fs->inodes, ino, &i);
 	if (r < 0)
 		return r;
-	r = begin(fs, i, flags, &in);
+	r = begin_open(fs, i, flags, &in);
 	if (r < 0) {
 		names_put(fs, i);
 		return r;
@@ -128,14 +192,7 @@ int file_open(struct fs *fs, uint64_t ino, int flags, bool kill_setid, bool *ret
 		return r;
 	if (attr_privileged(&in))
 		f->inode->privileged = true;
-	if (flags & O_TRUNC && !fs->read_only)
-		r = empty(fs, f, kill_setid);
-	if (r < 0) {
-		file_free(fs, f);
-		return r;
-	}
-	*ret_mode_changed = r > 0;
-	count_open(f, 1);
+	count_open(f);
 	*ret = f;
 	return 0;
 }
@@ -158,7 +215,7 @@ int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct f
 	if (r < 0)
 		return r;
 	f->dir = dir;
-	count_open(f, 1);
+	count_open(f);
 	*ret = f;
 	return 0;
 }
@@ -177,52 +234,76 @@ static void forget_handle(struct fs *fs, struct file *f)
 void file_close(struct fs *fs, struct file *f)
 {
 	if (f->wrote)
-		content_flush(f->content); /* for stat() by name; close(2) has had its answer from file_flush() */
+		content_flush(f->content); /* for stat() by name; file_flush() has reported errors to close(2) */
+	settle_times(fs, f);
 	if (f->champion_chosen)
 		content_set_champions(f->content, NULL, 0);
 	if (f->handle != 0)
 		forget_handle(fs, f);
-	count_open(f, -1);
+	count_close(f);
 	file_free(fs, f);
 }
 
-/* Once per open file, at its first write, if it starts from nothing. */
+/* Only if the file is empty. */
 static void choose_champions(struct fs *fs, struct file *f)
 {
 	uint64_t inos[SERIES_MAX];
 	struct ns_content c;
 
-	if (atomic_exchange(&f->champion_chosen, true))
-		return;
 	content_stat(f->content, &c);
 	if (c.size > 0)
-		return; /* what is being overwritten is compared with first */
+		return; /* overwritten bytes are compared first */
 	content_set_champions(f->content, inos, series_champions(fs, f->inode->ino, f->dir, inos));
 }
 
-int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       int flags, bool kill_setid, struct job **later, struct file_written *ret)
+/*
+ * Once per open file. Several first writes may arrive concurrently, especially with a write-back cache; all of them
+ * wait until the previous versions (champions) are chosen.
+ */
+static void ensure_champions(struct fs *fs, struct file *f)
 {
-	bool privileged = f->inode->privileged; /* once: see below */
+	if (f->champion_chosen)
+		return;
+	mutex_lock(&f->champion_lock);
+	if (!f->champion_chosen) {
+		choose_champions(fs, f);
+		f->champion_chosen = true;
+	}
+	mutex_unlock(&f->champion_lock);
+}
+
+static int file_sync(struct file *f)
+{
+	uint64_t seen = f->errors_seen;
+	int r = content_sync(f->content, &seen);
+
+	f->errors_seen = seen;
+	return r;
+}
+
+int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
+	       int flags, struct caller *caller, struct job **later, struct file_written *ret)
+{
+	bool privileged = f->inode->privileged; /* read once, see below */
 	int r;
 
 	*later = NULL;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
-	if (!f->champion_chosen)
-		choose_champions(fs, f);
+	ensure_champions(fs, f);
 	r = b ? content_write_buffer(f->content, b, p, len, off, later) : content_write(f->content, p, len, off);
 	if (r < 0)
 		return r;
 	if (*later && flags & (O_SYNC | O_DSYNC))
-		job_run(TAKE(*later)); /* it is waited for below */
+		job_run(TAKE(*later)); /* file_sync() below waits for it */
 	else if (privileged)
-		job_queue(TAKE(*later)); /* what follows waits, perhaps for somebody who waits for it */
+		job_queue(TAKE(*later)); /* the call below blocks, possibly on a thread that waits for this job */
 	f->wrote = true;
-	r = privileged ? attr_drop_privileges(fs, f->inode, kill_setid) : 0;
+	r = privileged ? attr_drop_privileges(fs, f->inode, caller) : 0;
 	if (r < 0)
 		return r;
-	*ret = (struct file_written){ .invalidate = f->direct && f->inode->nr_cached > 0, .mode_changed = r > 0 };
+	ret->mode_changed = r > 0;
+	ret->stale = stale_pages(f, &ret->opens);
 	return flags & (O_SYNC | O_DSYNC) ? file_sync(f) : 0;
 }
 
@@ -230,18 +311,9 @@ ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t o
 {
 	ssize_t n = content_read(f->content, p, len, off);
 
-	if (n > 0)
+	if (n > 0 && !(f->flags & O_NOATIME))
 		attr_touch(fs, f->inode);
 	return n;
-}
-
-int file_sync(struct file *f)
-{
-	uint64_t seen = f->errors_seen;
-	int r = content_sync(f->content, &seen);
-
-	f->errors_seen = seen;
-	return r;
 }
 
 static void synced(struct engine_waiter *w, int r)
@@ -252,19 +324,75 @@ static void synced(struct engine_waiter *w, int r)
 	s->done(s, r);
 }
 
-void file_sync_then(struct file *f, struct file_sync *s)
+void file_sync_then(struct fs *fs, struct file *f, struct file_sync *s)
 {
+	int r = settle_times(fs, f);
+
+	if (r < 0) {
+		s->done(s, r);
+		return;
+	}
 	s->w.done = synced;
 	s->f = f;
 	s->seen = f->errors_seen;
 	content_sync_then(f->content, &s->seen, &s->w);
 }
 
+/* Small writes are buffered for more bytes of the same file and are not in the log yet. */
+static int flush_inode(struct fs *fs, uint64_t ino)
+{
+	struct inode *i = inode_find(fs->inodes, ino);
+	struct content *c;
+	int r;
+
+	if (!i)
+		return 0; /* closed meanwhile, which flushed it */
+	r = inode_content_open(fs->inodes, i, &c);
+	if (r == 0) {
+		r = content_flush(c);
+		inode_content_close(fs->inodes, i);
+	}
+	if (r == 0)
+		r = atomic_exchange(&i->write_error, 0);
+	names_put(fs, i);
+	return r;
+}
+
+int file_flush_all(struct fs *fs)
+{
+	uint64_t *inos;
+	size_t nr;
+	int r;
+
+	r = inodes_with_writers(fs->inodes, &inos, &nr);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < nr; i++) {
+		int flushed = flush_inode(fs, inos[i]);
+
+		r = r < 0 ? r : flushed;
+	}
+	free(inos);
+	return r;
+}
+
 int file_flush(struct fs *fs, struct file *f)
 {
+	int r;
+
 	if (f->wrote)
-		series_closed(fs, f->inode->ino); /* here, as close(2) waits for this: what is written next finds it */
-	return writable(f->flags) ? content_flush(f->content) : 0;
+		series_closed(fs, f->inode->ino); /* close(2) waits for FLUSH, so the next write finds this version */
+	if (!file_is_for_writing(f->flags))
+		return 0;
+	r = content_flush(f->content);
+	return r < 0 ? r : settle_times(fs, f);
+}
+
+bool file_is_large(struct fs *fs, uint64_t ino)
+{
+	struct ns_content c;
+
+	return content_peek(fs->engine, ino, &c) == 0 && c.size > GiB(1);
 }
 
 static int allocate(struct content *c, int mode, uint64_t off, uint64_t len)
@@ -285,24 +413,22 @@ static int allocate(struct content *c, int mode, uint64_t off, uint64_t len)
 	}
 }
 
-int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, bool kill_setid)
+int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, struct caller *caller)
 {
 	int r;
 
-	if (!writable(f->flags))
+	if (!file_is_for_writing(f->flags))
 		return -EBADF;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
 	r = allocate(f->content, mode, off, len);
-	if (r < 0)
-		return r;
-	f->wrote = true;
-	r = attr_drop_privileges(fs, f->inode, kill_setid);
-	return r < 0 ? r : changed(fs, f);
+	return r < 0 ? r : finish_change(fs, f, caller);
 }
 
-/* Chunks of a copy of another node's directory may be with that node alone, and for as long as it has them: a file of
- * this one must not refer to them. Whoever copies bytes, as the kernel does when it hears this, has them stored. */
+/*
+ * Chunks of a replica may be stored on the owning node alone, and only for as long as that node keeps them, so a local
+ * file must not refer to them. On -EXDEV the kernel copies the bytes instead, which stores them here.
+ */
 static int may_share(struct fs *fs, const struct inode *from)
 {
 	struct ns_inode in;
@@ -311,12 +437,15 @@ static int may_share(struct fs *fs, const struct inode *from)
 	return r <= 0 ? MIN(r, 0) : in.flags & INODE_COPY ? -EXDEV : 0;
 }
 
+typedef int clone_fn(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		     uint64_t *ret);
+
 static int share(struct fs *fs, struct inode *from, struct content *content, uint64_t from_off, struct file *to,
-		 uint64_t to_off, uint64_t len, bool kill_setid, uint64_t *ret)
+		 uint64_t to_off, uint64_t len, struct caller *caller, clone_fn *clone, uint64_t *ret)
 {
 	int r;
 
-	if (!writable(to->flags))
+	if (!file_is_for_writing(to->flags))
 		return -EBADF;
 	if (from_off > INT64_MAX - len || to_off > INT64_MAX - len)
 		return -EFBIG;
@@ -325,18 +454,14 @@ static int share(struct fs *fs, struct inode *from, struct content *content, uin
 	r = may_share(fs, from);
 	if (r < 0)
 		return r;
-	r = content_clone(content, from_off, to->content, to_off, len, ret);
-	if (r < 0)
-		return r;
-	to->wrote = true;
-	r = attr_drop_privileges(fs, to->inode, kill_setid);
-	return r < 0 ? r : changed(fs, to);
+	r = clone(content, from_off, to->content, to_off, len, ret);
+	return r < 0 ? r : finish_change(fs, to, caller);
 }
 
-int file_clone(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
-	       bool kill_setid, uint64_t *ret)
+int file_copy_some(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
+		   struct caller *caller, uint64_t *ret)
 {
-	return share(fs, from->inode, from->content, from_off, to, to_off, len, kill_setid, ret);
+	return share(fs, from->inode, from->content, from_off, to, to_off, len, caller, content_clone_some, ret);
 }
 
 int file_handle(struct fs *fs, struct file *f, uint64_t *ret)
@@ -359,7 +484,7 @@ int file_handle(struct fs *fs, struct file *f, uint64_t *ret)
 	return *ret != 0 ? 0 : -EIO;
 }
 
-/* Pin the inode, for the file may be closed meanwhile. */
+/* Pins the inode, because the file may be closed meanwhile. */
 static struct inode *inode_of_handle(struct fs *fs, uint64_t handle)
 {
 	struct inode *i = NULL;
@@ -372,8 +497,18 @@ static struct inode *inode_of_handle(struct fs *fs, uint64_t handle)
 	return i;
 }
 
+uint64_t file_of_handle(struct fs *fs, uint64_t handle)
+{
+	struct inode *i = inode_of_handle(fs, handle);
+	uint64_t ino = i ? i->ino : 0;
+
+	if (i)
+		names_put(fs, i);
+	return ino;
+}
+
 int file_clone_handle(struct fs *fs, uint64_t handle, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
-		      bool kill_setid, uint64_t *ret)
+		      struct caller *caller, uint64_t *ret)
 {
 	struct inode *from = inode_of_handle(fs, handle);
 	struct ns_content c;
@@ -387,14 +522,13 @@ int file_clone_handle(struct fs *fs, uint64_t handle, uint64_t from_off, struct 
 		content_stat(content, &c);
 		if (len == 0)
 			len = c.size > from_off ? c.size - from_off : 0;
-		r = share(fs, from, content, from_off, to, to_off, len, kill_setid, ret);
+		r = share(fs, from, content, from_off, to, to_off, len, caller, content_clone, ret);
+		content_keep_times(to->content); /* the kernel sends no times for an ioctl */
 		inode_content_close(fs->inodes, from);
 	}
 	names_put(fs, from);
 	return r;
 }
-
-#define COMPARE_MAX GiB(1) /* then the thread is free for somebody else */
 
 int file_compare_handle(struct fs *fs, struct file *f, uint64_t handle, uint64_t off, uint64_t len,
 			struct content_sameness *ret)
@@ -412,7 +546,7 @@ int file_compare_handle(struct fs *fs, struct file *f, uint64_t handle, uint64_t
 		return -ESTALE;
 	r = inode_content_open(fs->inodes, with, &content);
 	if (r == 0) {
-		r = content_compare(f->content, content, off, off + MIN(len, COMPARE_MAX), ret);
+		r = content_compare(f->content, content, off, off + len, ret);
 		inode_content_close(fs->inodes, with);
 	}
 	names_put(fs, with);

@@ -1,7 +1,9 @@
 /*
- * The end of inodes. One without a name goes, with all a store holds of it, when the kernel has forgotten it and nobody
- * works with it; a read time kept in memory is written then. If that fails or the daemon dies first, the mark of the
- * orphan is still there and the next mount removes it.
+ * Removal of inodes. An inode without a name is removed, with everything the store holds of it, once the kernel has
+ * forgotten it and no request or open file refers to it. A read time kept in memory is written at the same moment.
+ *
+ * If that fails or the daemon crashes first, the orphan mark remains and the reaper or the next mount removes the inode.
+ * An orphan directory that still has entries, and a large file, are left to the reaper: erasing them takes long.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -9,12 +11,13 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/attr.h"
-#include "fs/attr_cache.h"
+#include "fs/posix/attr.h"
+#include "fs/posix/attr_cache.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/namespace.h"
-#include "fs/xattr.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
+#include "fs/posix/xattr.h"
+#include "fs/seal/reaper.h"
 
 int names_erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 {
@@ -27,7 +30,18 @@ int names_erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 	return xattr_drop_all(fs, tx, in);
 }
 
-/* The end of an inode that nobody refers to any more. */
+int names_is_large(struct fs *fs, const struct ns_inode *in)
+{
+	return S_ISREG(in->mode) ? content_takes_steps(fs->engine, in->ino) : 0;
+}
+
+/* 1/0/<0: is it removed by the reaper? */
+static int is_for_reaper(struct fs *fs, const struct ns_inode *in)
+{
+	return S_ISDIR(in->mode) ? ns_has_entries(fs->db, in->ino) : names_is_large(fs, in);
+}
+
+/* Finish an inode without remaining references. */
 static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest)
 {
 	struct ns_inode in;
@@ -36,6 +50,11 @@ static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *
 	if (r <= 0)
 		return r;
 	if (rest->orphan) {
+		r = is_for_reaper(fs, &in);
+		if (r > 0)
+			reaper_wake_for_file(fs->reaper);
+		if (r != 0)
+			return MIN(r, 0);
 		engine_tx_del(tx, ns_key_orphan(rest->ino));
 		return names_erase(fs, tx, &in);
 	}
@@ -53,9 +72,9 @@ static int finish_idle(struct fs *fs, const uint64_t *ino, size_t n) REQUIRES(fs
 	int r = 0;
 
 	for (size_t k = 0; k < n && r == 0; k++)
-		if (inodes_take_idle(fs->inodes, ino[k], &rest))
+		if (inodes_take_idle(fs->inodes, ino[k], &rest) && !fs->read_only)
 			r = finish(fs, &tx, &rest);
-	return r < 0 ? r : fs_apply(fs, &tx);
+	return r < 0 || tx.records.len == 0 ? r : fs_apply(fs, &tx);
 }
 
 void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
@@ -74,7 +93,7 @@ void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
 	r = finish_idle(fs, idle, nr);
 	rwlock_unlock(&fs->names);
 	if (r < 0)
-		log_warning("forgetting inodes: %s; what has no name goes at the next mount", strerror(-r));
+		log_warning("inodes: cannot forget them: %s; the next mount removes unnamed ones", strerror(-r));
 }
 
 void names_put(struct fs *fs, struct inode *i)
@@ -91,21 +110,26 @@ void names_put(struct fs *fs, struct inode *i)
 int names_clear_orphans(struct fs *fs)
 {
 	uint64_t ino = 0, nr = 0;
+	struct ns_inode in;
 	int r;
 
 	while ((r = ns_next_orphan(fs->db, ino, &ino)) > 0) {
 		_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 
+		r = attr_load(fs, ino, &in);
+		if (r > 0 && is_for_reaper(fs, &in) > 0)
+			continue;
 		engine_tx_del(&tx, ns_key_orphan(ino));
-		r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true });
+		if (r > 0)
+			r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true });
 		if (r == 0)
 			r = fs_apply(fs, &tx);
 		if (r < 0)
-			return log_errno(r, "inode %" PRIu64 ": without a name, cannot be removed", ino);
+			return log_errno(r, "inode %" PRIu64 ": unnamed, cannot remove", ino);
 		nr++;
 	}
 	if (nr > 0)
-		log_info("store: removed %" PRIu64 " files that were open without a name", nr);
+		log_info("store: removed %" PRIu64 " unnamed files that were open", nr);
 	return r;
 }
 
@@ -115,6 +139,7 @@ int names_finish_all(struct fs *fs)
 	struct inode_rest rest;
 	int r = 0;
 
+	rwlock_lock(&fs->names); /* against the reaper: there are no requests any more */
 	while (inodes_take_any(fs->inodes, &rest)) {
 		if (r < 0 || fs->read_only)
 			continue;
@@ -123,5 +148,8 @@ int names_finish_all(struct fs *fs)
 		if (r == 0 && tx.records.len > MiB(1))
 			r = fs_apply(fs, &tx);
 	}
-	return r < 0 || fs->read_only ? r : fs_apply(fs, &tx);
+	if (r == 0 && !fs->read_only)
+		r = fs_apply(fs, &tx);
+	rwlock_unlock(&fs->names);
+	return r;
 }

@@ -1,4 +1,4 @@
-#include "fs/inode.h"
+#include "fs/posix/inode.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #include "base/mutex.h"
 #include "base/util.h"
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 #define FIRST_SIZE 1024u /* power of two */
 
@@ -14,7 +14,7 @@ struct inodes {
 	struct engine *engine; /* constant */
 	struct mutex lock; /* inside fs.names; nothing inside it */
 	struct inode **chain GUARDED_BY(lock);
-	size_t size GUARDED_BY(lock); /* of chain: a power of two, at least half the entries */
+	size_t size GUARDED_BY(lock); /* of chain: a power of two, at least half of `nr` */
 	size_t nr GUARDED_BY(lock);
 };
 
@@ -60,13 +60,13 @@ uint64_t inodes_count(struct inodes *t)
 	return nr;
 }
 
-/* Numbers are given in order, so their low bits spread well. */
+/* Inode numbers are assigned in order, so their low bits are well distributed. */
 static struct inode **bucket(struct inode **chain, size_t size, uint64_t ino)
 {
 	return &chain[ino & (size - 1)];
 }
 
-static struct inode *find(struct inodes *t, uint64_t ino) REQUIRES(t->lock)
+static struct inode *find_inode(struct inodes *t, uint64_t ino) REQUIRES(t->lock)
 {
 	struct inode *i;
 
@@ -84,7 +84,7 @@ static void grow(struct inodes *t) REQUIRES(t->lock)
 
 	assert(mutex_held(&t->lock));
 	if (!chain)
-		return; /* longer chains then */
+		return; /* keep the longer chains */
 	for (size_t b = 0; b < t->size; b++)
 		for (struct inode *i = t->chain[b], *next; i; i = next) {
 			struct inode **to = bucket(chain, size, i->ino);
@@ -98,7 +98,7 @@ static void grow(struct inodes *t) REQUIRES(t->lock)
 	t->size = size;
 }
 
-static struct inode *add(struct inodes *t, uint64_t ino) REQUIRES(t->lock)
+static struct inode *add_inode(struct inodes *t, uint64_t ino) REQUIRES(t->lock)
 {
 	struct inode *i = calloc(1, sizeof(*i));
 	struct inode **to;
@@ -133,9 +133,9 @@ static int get(struct inodes *t, uint64_t ino, uint64_t lookups, struct inode **
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (!i)
-		i = add(t, ino);
+		i = add_inode(t, ino);
 	if (i) {
 		i->pins++;
 		i->nlookup += lookups;
@@ -162,14 +162,14 @@ struct inode *inode_find(struct inodes *t, uint64_t ino)
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (i)
 		i->pins++;
 	mutex_unlock(&t->lock);
 	return i;
 }
 
-/* Frees an idle entry with nothing left to do; true: there is something. */
+/* Free an idle entry. true: it has unfinished work and was kept. */
 static bool settle(struct inodes *t, struct inode *i) REQUIRES(t->lock)
 {
 	assert(mutex_held(&t->lock));
@@ -201,7 +201,7 @@ bool inode_forget(struct inodes *t, uint64_t ino, uint64_t n)
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (i) {
 		i->nlookup -= MIN(n, i->nlookup);
 		rest = settle(t, i);
@@ -216,7 +216,7 @@ bool inodes_atime(struct inodes *t, uint64_t ino, int64_t *ret_ns)
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (i && i->atime_dirty) {
 		*ret_ns = i->atime_ns;
 		dirty = true;
@@ -230,7 +230,7 @@ void inodes_written(struct inodes *t, uint64_t ino)
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (i) {
 		i->atime_dirty = false;
 		i->atime_ns = 0;
@@ -238,12 +238,22 @@ void inodes_written(struct inodes *t, uint64_t ino)
 	mutex_unlock(&t->lock);
 }
 
+bool inodes_has(struct inodes *t, uint64_t ino)
+{
+	bool has;
+
+	mutex_lock(&t->lock);
+	has = find_inode(t, ino) != NULL;
+	mutex_unlock(&t->lock);
+	return has;
+}
+
 bool inodes_set_orphan(struct inodes *t, uint64_t ino, bool orphan)
 {
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (i)
 		i->orphan = orphan;
 	mutex_unlock(&t->lock);
@@ -255,7 +265,7 @@ void inodes_set_privileged(struct inodes *t, uint64_t ino)
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (i)
 		i->privileged = true;
 	mutex_unlock(&t->lock);
@@ -275,10 +285,44 @@ bool inodes_has_writers(struct inodes *t, uint64_t ino)
 	bool has;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	has = i && i->nr_writers > 0;
 	mutex_unlock(&t->lock);
 	return has;
+}
+
+static size_t list_writers(struct inodes *t, uint64_t *inos) REQUIRES(t->lock)
+{
+	size_t nr = 0;
+
+	for (size_t b = 0; b < t->size; b++) {
+		for (const struct inode *i = t->chain[b]; i; i = i->next) {
+			if (i->nr_writers == 0)
+				continue;
+			if (inos)
+				inos[nr] = i->ino;
+			nr++;
+		}
+	}
+	return nr;
+}
+
+int inodes_with_writers(struct inodes *t, uint64_t **ret, size_t *ret_nr)
+{
+	uint64_t *inos;
+	size_t nr;
+
+	mutex_lock(&t->lock);
+	nr = list_writers(t, NULL);
+	inos = malloc(MAX(nr, 1u) * sizeof(*inos));
+	if (inos)
+		list_writers(t, inos);
+	mutex_unlock(&t->lock);
+	if (!inos)
+		return -ENOMEM;
+	*ret = inos;
+	*ret_nr = nr;
+	return 0;
 }
 
 static struct inode_rest rest_of(const struct inode *i)
@@ -292,7 +336,7 @@ bool inodes_take_idle(struct inodes *t, uint64_t ino, struct inode_rest *ret)
 	struct inode *i;
 
 	mutex_lock(&t->lock);
-	i = find(t, ino);
+	i = find_inode(t, ino);
 	if (i && i->pins == 0 && i->nlookup == 0) {
 		*ret = rest_of(i);
 		erase(t, i);
@@ -308,14 +352,14 @@ bool inodes_take_any(struct inodes *t, struct inode_rest *ret)
 	bool found = false;
 
 	mutex_lock(&t->lock);
-	/* Emptied chains are cut off at the end, so that taking all costs one pass. */
+	/* Cut off empty chains at the end, so that taking all entries costs one pass. */
 	while (t->nr > 0 && !t->chain[t->size - 1])
 		t->size--;
 	if (t->nr > 0) {
 		struct inode *i = t->chain[t->size - 1];
 
 		*ret = rest_of(i);
-		open = i->content; /* a file that was open when the daemon was told to end */
+		open = i->content; /* the file was still open when the daemon was stopped */
 		t->chain[t->size - 1] = i->next;
 		t->nr--;
 		free(i);
@@ -335,14 +379,14 @@ int inode_content_open(struct inodes *t, struct inode *i, struct content **ret)
 		*ret = c;
 		return 0;
 	}
-	r = content_open(t->engine, i->ino, &c); /* may read, so not under the lock */
+	r = content_open(t->engine, i->ino, &c); /* may read from disk, so not under the lock */
 	if (r < 0)
 		return r;
 	mutex_lock(&t->lock);
 	if (i->nr_content++ == 0)
 		i->content = c;
 	else
-		extra = c; /* another thread was faster; it is the same object, counted twice */
+		extra = c; /* another thread was faster; both point to the same object, counted twice */
 	*ret = i->content;
 	mutex_unlock(&t->lock);
 	content_close(extra);

@@ -1,4 +1,4 @@
-#include "fs/namespace.h"
+#include "fs/posix/namespace.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,12 +9,14 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/attr.h"
+#include "fs/posix/attr.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/series.h"
-#include "fs/view.h"
-#include "fs/xattr.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/permission.h"
+#include "fs/posix/series.h"
+#include "fs/cluster_hooks.h"
+#include "fs/seal/reaper.h"
+#include "fs/posix/xattr.h"
 
 #define NLINK_MAX (UINT32_MAX / 2)
 
@@ -31,9 +33,9 @@ static int load_any_dir(struct fs *fs, uint64_t dir, struct ns_inode *ret)
 
 int names_load_dir(struct fs *fs, uint64_t dir, const char *name, struct ns_inode *ret)
 {
-	int r = view_has(fs->view, dir, name) ? -EROFS : load_any_dir(fs, dir, ret);
+	int r = fs_is_in_view(fs, dir, name) ? -EROFS : load_any_dir(fs, dir, ret);
 
-	return r == 0 ? attr_sealed(ret) : r;
+	return r == 0 ? attr_sealed(fs, ret) : r;
 }
 
 int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret)
@@ -64,7 +66,7 @@ int names_note_hash(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, u
 
 	if (!ns_cookie_shared(cookie) || fs->shared_hash)
 		return 0;
-	fs->shared_hash = true; /* even if the transaction fails: it only makes look-ups slower */
+	fs->shared_hash = true; /* even if the transaction fails: the flag only makes look-ups slower */
 	if (dir->ino == NS_ROOT_INO) {
 		dir->flags |= INODE_SHARED_HASH;
 		return 0;
@@ -79,11 +81,17 @@ int names_note_hash(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, u
 
 int names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now)
 {
+	int r;
+
 	in->nlink = S_ISDIR(in->mode) ? 0 : in->nlink - 1;
 	in->ctime_ns = now;
 	if (in->nlink == 0) {
-		if (!inodes_set_orphan(fs->inodes, in->ino, true))
-			return names_erase(fs, tx, in);
+		if (!inodes_set_orphan(fs->inodes, in->ino, true)) {
+			r = names_is_large(fs, in);
+			if (r <= 0)
+				return r < 0 ? r : names_erase(fs, tx, in);
+			reaper_wake_for_file(fs->reaper);
+		}
 		engine_tx_put(tx, ns_key_orphan(in->ino), NULL, 0);
 	}
 	attr_store(fs, tx, in);
@@ -112,7 +120,7 @@ int names_settle(struct fs *fs, uint64_t ino)
 	return r;
 }
 
-/* Count a look-up and describe what was found. The name tells the series, which open() is not told. */
+/* Count a look-up and stat the inode. The name determines the series; open() does not carry a name. */
 static int enter(struct fs *fs, uint64_t dir, const char *name, uint64_t ino, struct stat *ret)
 {
 	struct inode *i;
@@ -122,11 +130,13 @@ static int enter(struct fs *fs, uint64_t dir, const char *name, uint64_t ino, st
 	if (r < 0)
 		return r;
 	r = attr_stat(fs, i, ret);
+	if (r == 0 && ret->st_nlink == 0 && !i->orphan)
+		r = -ENOENT; /* by its number; nothing referred to it any more, so it is being erased */
 	if (r < 0)
-		inode_forget(fs->inodes, ino, 1); /* pinned, so nothing is left to do yet */
+		inode_forget(fs->inodes, ino, 1); /* still pinned, so there is no work left yet */
 	else if (name)
 		series_named(fs, ino, S_ISDIR(ret->st_mode), dir, name);
-	inode_put(fs->inodes, i); /* looked up or, having failed, of no consequence */
+	inode_put(fs->inodes, i); /* the look-up keeps the entry; after a failure nothing is left to do */
 	return r;
 }
 
@@ -151,7 +161,7 @@ static int lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *re
 int names_lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret)
 {
 	uint64_t ino = 0;
-	int r = view_has(fs->view, dir, name) ? view_lookup(fs->view, dir, name, &ino) : 0;
+	int r = fs_is_in_view(fs, dir, name) ? fs->hooks->lookup(fs, dir, name, &ino) : 0;
 
 	if (r < 0)
 		return r;
@@ -171,15 +181,15 @@ int names_enter(struct fs *fs, uint64_t dir, const struct ns_dirent *d, struct s
 	return r;
 }
 
-static struct ns_inode new_inode(uint64_t ino, const struct names_new *n, const struct who *who,
+static struct ns_inode new_inode(uint64_t ino, const struct names_new *n, const struct cred *cred,
 				 const struct ns_inode *dir, int64_t now)
 {
 	struct ns_inode in = {
 		.ino = ino,
 		.mode = n->mode,
 		.nlink = S_ISDIR(n->mode) ? 2 : 1,
-		.uid = who->uid,
-		.gid = who->gid,
+		.uid = cred->uid,
+		.gid = cred->gid,
 		.rdev = n->rdev,
 		.atime_ns = now,
 		.mtime_ns = now,
@@ -202,7 +212,7 @@ static uint8_t type_of(uint32_t mode)
 	return (uint8_t)IFTODT(mode);
 }
 
-/* The directory side of a new name. */
+/* Add the directory entry of a new name. */
 static int add_entry(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, struct ns_dirent *d, const char *name,
 		     const struct ns_inode *in, int64_t now)
 {
@@ -220,8 +230,21 @@ static int add_entry(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, 
 	return 0;
 }
 
+static int copy_attributes(struct fs *fs, struct engine_tx *tx, uint64_t from, struct ns_inode *in) REQUIRES(fs->names)
+{
+	struct ns_inode like;
+	int r = attr_load(fs, from, &like);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	in->uid = like.uid;
+	in->gid = like.gid;
+	in->mode = like.mode;
+	return xattr_copy_all(fs, tx, &like, in);
+}
+
 static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino, const struct names_new *n,
-		const struct who *who, struct ns_inode *ret) REQUIRES(fs->names)
+		const struct cred *cred, struct ns_inode *ret) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	int64_t now = (int64_t)now_ns();
@@ -239,8 +262,8 @@ static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino,
 		if (S_ISDIR(n->mode) && dir.nlink >= NLINK_MAX)
 			return -EMLINK;
 	}
-	in = new_inode(ino, n, who, &dir, now);
-	r = xattr_inherit(fs, &tx, &dir, who->umask, &in);
+	in = new_inode(ino, n, cred, &dir, now);
+	r = n->like ? copy_attributes(fs, &tx, n->like, &in) : xattr_inherit(fs, &tx, &dir, cred->umask, &in);
 	if (r < 0)
 		return r;
 	if (name) {
@@ -260,7 +283,7 @@ static int make(struct fs *fs, uint64_t dir_ino, const char *name, uint64_t ino,
 	return r;
 }
 
-int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct who *who,
+int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct cred *cred,
 	       struct stat *ret)
 {
 	struct inode *i;
@@ -281,12 +304,12 @@ int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names
 	if (n->is_opened)
 		inode_count_writer(fs->inodes, i, 1);
 	rwlock_lock(&fs->names);
-	r = make(fs, dir, name, ino, n, who, &in);
+	r = make(fs, dir, name, ino, n, cred, &in);
 	rwlock_unlock(&fs->names);
 	if (r == 0)
 		attr_fill(&in, n->target ? strlen(n->target) : 0, ret);
 	else
-		inode_forget(fs->inodes, ino, 1); /* pinned still */
+		inode_forget(fs->inodes, ino, 1); /* still pinned */
 	r = apply_and_sync(fs, r);
 	if (r < 0 && n->is_opened)
 		inode_count_writer(fs->inodes, i, -1);
@@ -294,7 +317,8 @@ int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names
 	return r;
 }
 
-static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *name) REQUIRES(fs->names)
+static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *name, struct caller *caller)
+	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	int64_t now = (int64_t)now_ns();
@@ -303,13 +327,16 @@ static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *n
 	int r;
 
 	r = names_load_dir(fs, dir_ino, name, &dir);
+	if (r == 0 && caller)
+		r = permission_create(fs, caller, &dir);
 	if (r < 0)
 		return r;
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	if (S_ISDIR(in.mode) || in.flags & INODE_SEALED)
-		return attr_sealed(&in) == -EROFS ? -EROFS : -EPERM;
+	r = attr_sealed(fs, &in);
+	if (r < 0 || S_ISDIR(in.mode))
+		return r < 0 ? r : -EPERM;
 	if (in.nlink >= NLINK_MAX)
 		return -EMLINK;
 	r = names_find(fs, dir_ino, name, &d);
@@ -327,14 +354,14 @@ static int link_one(struct fs *fs, uint64_t ino, uint64_t dir_ino, const char *n
 	return r;
 }
 
-int names_link(struct fs *fs, uint64_t ino, uint64_t dir, const char *name, struct stat *ret)
+int names_link(struct fs *fs, uint64_t ino, uint64_t dir, const char *name, struct caller *caller, struct stat *ret)
 {
 	int r = names_settle(fs, ino);
 
 	if (r < 0)
 		return r;
 	rwlock_lock(&fs->names);
-	r = link_one(fs, ino, dir, name);
+	r = link_one(fs, ino, dir, name, caller);
 	if (r == 0)
 		r = enter(fs, dir, name, ino, ret);
 	rwlock_unlock(&fs->names);
@@ -361,7 +388,7 @@ static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool wa
 		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d.ino);
 	if (S_ISDIR(in.mode) != want_dir)
 		return want_dir ? -ENOTDIR : -EISDIR;
-	r = attr_sealed(&in);
+	r = attr_sealed(fs, &in);
 	if (r < 0)
 		return r;
 	if (want_dir) {
@@ -430,7 +457,7 @@ int names_open_root(struct fs *fs)
 	if (r < 0)
 		return r;
 	if (r == 0)
-		return fs->read_only ? log_errno(-EROFS, "store: never mounted for writing, so it has no root") :
+		return fs->read_only ? log_errno(-EROFS, "store: has no root: it was never mounted for writing") :
 				       make_root(fs);
 	fs->shared_hash = root.flags & INODE_SHARED_HASH;
 	return 0;

@@ -1,71 +1,82 @@
 /*
- * Names: every change is one decision under fs.names and one engine transaction, so after a crash it has happened or
- * it has not. What has lost its last name but is still referred to is marked as an orphan in the same
- * transaction; it goes when the kernel forgets it, or at the next mount.
+ * Names. Every change is decided under fs.names and applied as one engine transaction, so it is atomic across a crash.
+ * An inode that loses its last name while still referenced, or a large file, is marked as an orphan in the same
+ * transaction; it is removed when the kernel forgets it, by the reaper, or at the next mount.
  *
- * The kernel has checked permissions (default_permissions); what is checked here is what must hold for the
- * store to stay sound.
+ * The kernel has checked permissions (default_permissions, see permission.c). The checks here protect the consistency
+ * of the store.
  *
- * Functions that give a `struct stat` count one look-up of the kernel's for that inode.
+ * Functions that return a `struct stat` count one kernel look-up of that inode.
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
+struct caller;
 struct engine_tx;
 struct fs;
 struct inode;
-struct who;
+struct cred;
 
-/* "." and ".." are understood too. -ENOENT: absent. */
+/* Handles "." and ".." too. -ENOENT: absent. */
 int names_lookup(struct fs *fs, uint64_t dir, const char *name, struct stat *ret);
-/* The same for an entry just read from `dir`, which the kernel keeps from changing meanwhile. */
+/* The same for an entry just read from `dir`; the kernel locks the directory against changes meanwhile. */
 int names_enter(struct fs *fs, uint64_t dir, const struct ns_dirent *d, struct stat *ret);
 
 struct names_new {
-	uint32_t mode; /* with type */
+	uint32_t mode; /* including the file type */
 	uint64_t rdev;
-	const char *target; /* symbolic links */
-	bool is_opened; /* for writing, by whoever makes it: counted as a writer from the start */
+	const char *target; /* of a symbolic link */
+	uint64_t like; /* 0, or an inode to copy owner, group, mode and extended attributes from */
+	bool is_opened; /* for writing, by its creator: counted as a writer from the start */
 };
-/* Make an inode of any type; `name` NULL: without a name (O_TMPFILE). */
-int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct who *who,
+/* Create an inode of any type; `name` NULL: without a name (O_TMPFILE). */
+int names_make(struct fs *fs, uint64_t dir, const char *name, const struct names_new *n, const struct cred *cred,
 	       struct stat *ret);
-int names_link(struct fs *fs, uint64_t ino, uint64_t dir, const char *name, struct stat *ret);
+/* `caller`: checked with permission_create() when the name is created; NULL: the kernel has checked. */
+int names_link(struct fs *fs, uint64_t ino, uint64_t dir, const char *name, struct caller *caller, struct stat *ret);
 int names_unlink(struct fs *fs, uint64_t dir, const char *name);
 int names_rmdir(struct fs *fs, uint64_t dir, const char *name);
 /* `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE. */
 int names_rename(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to, unsigned flags);
 
-/* What the kernel no longer refers to: up to NAMES_FORGET_MAX inodes and counts, and one that a request has done
- * with. */
+/*
+ * Drop references: up to NAMES_FORGET_MAX inodes that the kernel forgets, each with a count; or the pin of one request.
+ */
 #define NAMES_FORGET_MAX 64
 struct names_forget {
 	uint64_t ino, nlookup;
 };
 void names_forget(struct fs *fs, const struct names_forget *f, size_t n);
 void names_put(struct fs *fs, struct inode *i); /* NULL is fine; not under fs.names */
-/* At mount: remove orphans of a crash. At unmount: write all read times. */
+/* At mount: remove orphans left by a crash. At unmount: write all read times. */
 int names_clear_orphans(struct fs *fs);
 int names_finish_all(struct fs *fs);
-int names_open_root(struct fs *fs); /* makes it in a new store */
+int names_open_root(struct fs *fs); /* creates it in a new store */
 
-/* Parts shared with rename.c. Under fs.names, exclusive. */
-/* For a change of `name` in it, or of none. -ENOENT: removed; -EPERM: sealed; -EROFS: leads to, or is of, another
- * node's */
+/* Shared with rename.c. Call under fs.names, exclusive. */
+/*
+ * Load a directory for a change of the entry `name`, or of none. -ENOENT: removed; -EROFS: part of a replica or of the
+ * node directory view; else as attr_sealed().
+ */
 int names_load_dir(struct fs *fs, uint64_t dir, const char *name, struct ns_inode *ret);
-int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret); /* 1/0/<0, checks the length */
+int names_find(struct fs *fs, uint64_t dir, const char *name, struct ns_dirent *ret); /* 1/0/<0; checks the length */
 void names_put_entry(struct engine_tx *tx, uint64_t dir, const struct ns_dirent *d, const char *name);
-/* To be called for a name that is added at `cookie`: a shared hash is remembered in the root's record. `dir`: a
- * record that is stored afterwards, the root's if it is among those. */
+/*
+ * Call for a name added at `cookie`: a shared hash is recorded in the root's record. `dir` is a record that the caller
+ * stores afterwards; it must be the root's if the root is among those.
+ */
 int names_note_hash(struct fs *fs, struct engine_tx *tx, struct ns_inode *dir, uint64_t cookie);
-/* One name less: the record, or when none is left an orphan or nothing. Changes *in. */
+/* Remove one name: store the record; without names left, mark an orphan or erase the inode. Changes *in. */
 int names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now);
-/* Everything the store holds of an inode. */
+/* 1/0/<0: does its content take long to erase? Then fs/seal/reaper.c does that, outside of fs.names. */
+int names_is_large(struct fs *fs, const struct ns_inode *in);
+/* Delete everything the store holds of an inode. */
 int names_erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
-/* Wait until data written to `ino` cannot be overtaken by a change of its name. Not under fs.names. */
+/* Wait until a change of the name cannot overtake data written to `ino`. Not under fs.names. */
 int names_settle(struct fs *fs, uint64_t ino);

@@ -1,8 +1,8 @@
 /*
- * rename(2), the change that touches most: up to two directories, two inodes and two entries, in one transaction.
+ * rename(2), the largest namespace change: up to two directories, two inodes and two entries in one transaction.
  *
- * The kernel holds its own rename lock and has refused to move a directory below itself. Data written to the file
- * that moves is waited for first: the new name must not be seen, after a crash, without the data it names.
+ * The kernel holds its own rename lock and has refused to move a directory below itself. Data written to the file that
+ * moves is flushed first: after a crash the new name must not exist without its data.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,23 +12,23 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/attr.h"
+#include "fs/posix/attr.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/namespace.h"
-#include "fs/series.h"
-#include "fs/view.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
+#include "fs/posix/series.h"
+#include "fs/cluster_hooks.h"
 
 /* One side of a rename. */
 struct side {
 	const char *name;
-	struct ns_dirent d; /* if absent, only its cookie counts */
-	struct ns_inode in; /* what the name stands for */
+	struct ns_dirent d; /* if absent, only the cookie is valid */
+	struct ns_inode in; /* the inode it refers to */
 	bool present;
 };
 
 struct move {
-	struct ns_inode dir[2]; /* from, to; the same directory is kept in [0] only */
+	struct ns_inode dir[2]; /* from, to; for one directory only [0] is used */
 	struct ns_inode *from_dir, *to_dir;
 	struct side from, to;
 	int64_t now;
@@ -55,7 +55,7 @@ static int load(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_
 {
 	int r;
 
-	r = view_has(fs->view, to_dir, to) ? -EROFS : names_load_dir(fs, from_dir, from, &m->dir[0]);
+	r = fs_is_in_view(fs, to_dir, to) ? -EROFS : names_load_dir(fs, from_dir, from, &m->dir[0]);
 	if (r < 0)
 		return r;
 	m->from_dir = m->to_dir = &m->dir[0];
@@ -95,7 +95,7 @@ static int check(struct fs *fs, const struct move *m, unsigned flags)
 	return flags & RENAME_NOREPLACE ? -EEXIST : check_replace(fs, m);
 }
 
-/* A directory that changes its parent changes the link counts of both. */
+/* A directory that changes its parent changes the link counts of both parents. */
 static void reparent(struct ns_inode *in, struct ns_inode *from, struct ns_inode *to)
 {
 	if (!S_ISDIR(in->mode) || from == to)
@@ -105,7 +105,7 @@ static void reparent(struct ns_inode *in, struct ns_inode *from, struct ns_inode
 	to->nlink++;
 }
 
-/* Let a side's entry name what the other side named. */
+/* Point the entry of side `s` at `in`. */
 static void put_side(struct engine_tx *tx, uint64_t dir, const struct side *s, const struct ns_inode *in)
 {
 	struct ns_dirent d = s->d;
@@ -180,17 +180,22 @@ static int rename_locked(struct fs *fs, uint64_t from_dir, const char *from, uin
 	r = load(fs, from_dir, from, to_dir, to, &m);
 	if (r == 0)
 		r = check(fs, &m, flags);
-	if (r == 0 && (m.from.in.flags | (m.to.present ? m.to.in.flags : 0)) & INODE_SEALED)
-		r = -EPERM;
+	if (r < 0)
+		return r;
+	r = attr_sealed(fs, &m.from.in);
+	if (r == 0 && m.to.present)
+		r = attr_sealed(fs, &m.to.in);
 	if (r < 0)
 		return r;
 	if (m.to.present && m.from.in.ino == m.to.in.ino)
-		return 0; /* two names of one file: POSIX leaves both */
+		return 0; /* two names of one file: POSIX requires that both stay */
 	*ret_ino = m.from.in.ino;
 	return apply(fs, &m, flags);
 }
 
-/* The inode that is to move, for the wait before the lock; it may have changed by then, and then so has its data. */
+/*
+ * The inode to move, flushed before the lock is taken. The name may refer to another inode, with other data, by then.
+ */
 static uint64_t source(struct fs *fs, uint64_t dir, const char *name)
 {
 	struct ns_dirent d;

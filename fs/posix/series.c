@@ -1,4 +1,4 @@
-#include "fs/series.h"
+#include "fs/posix/series.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/fs.h"
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 #define NR_SETS 4096u /* power of two */
 #define NR_WAYS 4u
@@ -21,18 +21,18 @@
 
 enum { LAST_NUMBER, IN_DIR_SERIES, ALL_NUMBERS, FIRST_NUMBER, ALL_BUT_LAST };
 
-/* A key of its own for "this directory has been looked through". */
+/* Name hashed to mark a directory as scanned. */
 #define SCANNED ""
 
 struct slot {
-	uint64_t key, ino, used; /* used: the table's clock at the last use */
+	uint64_t key, ino, used; /* used: value of `clock` at the last use */
 };
 
 struct series_keys {
 	uint64_t key[SERIES_MAX];
 };
 
-/* What the name of an inode said. */
+/* Series derived from the name of an inode. */
 struct named {
 	uint64_t ino;
 	struct series_keys keys;
@@ -40,7 +40,7 @@ struct named {
 
 struct series {
 	struct mutex lock; /* leaf */
-	struct named files[NR_NAMED_FILES] GUARDED_BY(lock); /* by inode number; the last one stays */
+	struct named files[NR_NAMED_FILES] GUARDED_BY(lock); /* indexed by inode number; the latest wins */
 	struct named dirs[NR_NAMED_DIRS] GUARDED_BY(lock);
 	uint64_t clock GUARDED_BY(lock);
 	struct slot slot[NR_SETS][NR_WAYS] GUARDED_BY(lock);
@@ -65,7 +65,7 @@ void series_free(struct series *s)
 	free(s);
 }
 
-/* Length without the suffixes that writers use until a file is complete. */
+/* Length of the name without temporary suffixes. */
 static size_t stem_length(const char *name)
 {
 	static const char *const suffixes[] = { ".tmp", ".part", ".new" };
@@ -85,12 +85,12 @@ static bool is_digit(const char *name, size_t i)
 	return isdigit((unsigned char)name[i]);
 }
 
-/* Hash of `scope` and the name without some of its numbers: the `from`th up to before the `to`th. Never 0. */
+/* Hash of `scope` and the name, with the numbers from index `from` up to, not including, `to` replaced. Never 0. */
 static uint64_t hash(const struct fs *fs, uint64_t scope, const char *name, unsigned from, unsigned to)
 {
 	uint8_t bytes[8 + NS_NAME_MAX + 1];
 	size_t stem = MIN(stem_length(name), (size_t)NS_NAME_MAX), n = 8;
-	unsigned number = 0; /* how many have ended */
+	unsigned number = 0; /* numbers completed so far */
 	uint64_t h;
 
 	be64_put(bytes, scope);
@@ -117,7 +117,7 @@ static unsigned nr_numbers(const char *name)
 	return n;
 }
 
-/* The likeliest first. `dir_series`: of the directory, which varies in its last number, 0: not known. */
+/* The most likely first. `dir_series`: series of the directory by its last number, 0: unknown. */
 static struct series_keys keys_of(const struct fs *fs, uint64_t dir, uint64_t dir_series, const char *name)
 {
 	unsigned n = nr_numbers(name);
@@ -141,7 +141,7 @@ static struct series_keys file_keys(struct series *s, uint64_t ino)
 	return n.ino == ino ? n.keys : (struct series_keys){ 0 };
 }
 
-/* 0: not known. */
+/* 0: unknown. */
 static uint64_t dir_series(struct series *s, uint64_t ino)
 {
 	struct named n;
@@ -162,7 +162,7 @@ void series_named(struct fs *fs, uint64_t ino, bool is_dir, uint64_t dir, const 
 	mutex_unlock(&s->lock);
 }
 
-static struct slot *find(struct series *s, uint64_t key) REQUIRES(s->lock)
+static struct slot *find_slot(struct series *s, uint64_t key) REQUIRES(s->lock)
 {
 	struct slot *set = s->slot[key & (NR_SETS - 1)];
 
@@ -172,11 +172,11 @@ static struct slot *find(struct series *s, uint64_t key) REQUIRES(s->lock)
 	return NULL;
 }
 
-/* Its slot, or that of whatever was not used longest. */
+/* The slot of `key`, or else the least recently used one. */
 static struct slot *claim(struct series *s, uint64_t key) REQUIRES(s->lock)
 {
 	struct slot *set = s->slot[key & (NR_SETS - 1)], *oldest = &set[0];
-	struct slot *found = find(s, key);
+	struct slot *found = find_slot(s, key);
 
 	if (found)
 		return found;
@@ -199,7 +199,7 @@ static uint64_t get(struct series *s, uint64_t key)
 	uint64_t ino = 0;
 
 	mutex_lock(&s->lock);
-	slot = find(s, key);
+	slot = find_slot(s, key);
 	if (slot) {
 		slot->used = ++s->clock;
 		ino = slot->ino;
@@ -242,7 +242,7 @@ static bool is_newer(struct fs *fs, const struct ns_content *c, uint64_t than)
 	return than == 0 || content_peek(fs->engine, than, &other) < 0 || other.mtime_ns < c->mtime_ns;
 }
 
-/* Fill in each series of the directory that is not known, with its file of the latest mtime. */
+/* For each series without a more recent entry, record the file with the latest mtime. */
 static void scan(struct fs *fs, uint64_t dir, uint64_t series)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
@@ -263,7 +263,7 @@ static void scan(struct fs *fs, uint64_t dir, uint64_t series)
 	}
 }
 
-/* The directory made last among those beside `dir` that are of its series, 0: none. */
+/* The most recently created sibling of `dir` in the same series, 0: none. */
 static uint64_t sibling(struct fs *fs, uint64_t dir, uint64_t series)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;

@@ -1,8 +1,10 @@
-#include "fs/xattr.h"
+#include "fs/posix/xattr.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <linux/limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -10,13 +12,14 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "client/keep.h"
-#include "fs/acl.h"
-#include "fs/attr.h"
-#include "fs/control.h"
+#include "client/retention.h"
+#include "fs/posix/acl.h"
+#include "fs/posix/attr.h"
+#include "fs/control/control.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/view.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/permission.h"
+#include "fs/cluster_hooks.h"
 
 #define CAPABILITY_NAME "security.capability"
 #define OURS "user.ckptfs."
@@ -49,7 +52,7 @@ static const struct {
 	const char *name;
 	bool (*is_valid)(const char *p, size_t len);
 	const char *values;
-	bool stays; /* with the directory, and is not inherited */
+	bool stays; /* is not inherited */
 } settings[] = {
 	{ CHUNKING_NAME, is_chunking, "page, cdc or auto", false },
 	{ COMPRESS_NAME, is_compress, "none, lz4, zstd, zstd:1 to zstd:19 or auto", false },
@@ -84,7 +87,7 @@ int xattr_check_name(const char *name)
 	return dot[1] ? 0 : -EINVAL;
 }
 
-/* May a name under user.ckptfs. be changed? `p` NULL: removed. */
+/* May this attribute below user.ckptfs. be changed? `p` NULL: removed. */
 static int check_setting(const char *name, const void *p, size_t len)
 {
 	static struct log_limit said;
@@ -100,12 +103,36 @@ static int check_setting(const char *name, const void *p, size_t len)
 	return -EPERM;
 }
 
+/* The retention rule, or the uid of its author in decimal. */
+static int get_rule(struct fs *fs, uint64_t ino, bool is_author, struct buf *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r = ns_get_xattr(fs->db, ino, KEEP_XATTR, &value);
+	char text[16];
+	uint32_t uid;
+	size_t len;
+	bool known;
+
+	if (r <= 0)
+		return r < 0 ? r : -ENODATA;
+	len = keep_stored_decode(value.data, value.len, &known, &uid);
+	if (!is_author)
+		buf_add(ret, value.data, len);
+	else if (known)
+		buf_add(ret, text, (size_t)snprintf(text, sizeof(text), "%" PRIu32, uid));
+	else
+		return -ENODATA;
+	return buf_error(ret);
+}
+
 int xattr_get(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
 {
 	int r = xattr_check_name(name);
 
 	if (r < 0)
 		return r;
+	if (strcmp(name, KEEP_XATTR) == 0 || strcmp(name, KEEP_AUTHOR_XATTR) == 0)
+		return get_rule(fs, i->ino, strcmp(name, KEEP_AUTHOR_XATTR) == 0, ret);
 	if (starts_with(name, OURS)) {
 		r = control_xattr(fs, i, name, ret);
 		if (r != 0)
@@ -117,7 +144,7 @@ int xattr_get(struct fs *fs, struct inode *i, const char *name, struct buf *ret)
 	return buf_error(ret);
 }
 
-/* Names one after the other, each with its NUL. NULL at the end. */
+/* Iterate over NUL-terminated names. NULL at the end. */
 static const char *next_name(const struct buf *all, size_t *at)
 {
 	const char *name = (const char *)all->data;
@@ -129,7 +156,7 @@ static const char *next_name(const struct buf *all, size_t *at)
 	return name;
 }
 
-int xattr_list(struct fs *fs, struct inode *i, bool privileged, struct buf *ret)
+int xattr_list(struct fs *fs, struct inode *i, struct caller *caller, struct buf *ret)
 {
 	_cleanup_(buf_release) struct buf all = BUF_EMPTY;
 	const char *name;
@@ -139,12 +166,12 @@ int xattr_list(struct fs *fs, struct inode *i, bool privileged, struct buf *ret)
 	if (r < 0)
 		return r;
 	for (size_t at = 0; (name = next_name(&all, &at));)
-		if (privileged || !starts_with(name, "trusted."))
+		if (!starts_with(name, "trusted.") || permission_capable(caller, CAP_SYS_ADMIN))
 			buf_add(ret, name, strlen(name) + 1);
 	return buf_error(ret);
 }
 
-/* XATTR_CREATE, XATTR_REPLACE. */
+/* Check XATTR_CREATE and XATTR_REPLACE. */
 static int check_presence(struct fs *fs, uint64_t ino, const char *name, int flags)
 {
 	_cleanup_(buf_release) struct buf old = BUF_EMPTY;
@@ -160,7 +187,7 @@ static int check_presence(struct fs *fs, uint64_t ino, const char *name, int fla
 	return r == 0 && flags & XATTR_REPLACE ? -ENODATA : 0;
 }
 
-/* An access ACL changes the mode, and is not kept where the mode says it all: then *drop. */
+/* An access ACL changes the mode. It is not stored if the mode is equivalent: then *drop. */
 static int set_acl(struct ns_inode *in, const char *name, const void *p, size_t len, bool kill_setgid, bool *drop)
 {
 	int r = acl_check(p, len);
@@ -175,10 +202,18 @@ static int set_acl(struct ns_inode *in, const char *name, const void *p, size_t 
 	return 0;
 }
 
-static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
-	REQUIRES(fs->names)
+/* Only the owner and root may set retention rules: ckptfs-gc, run by root, acts on them. */
+static int check_author(const struct ns_inode *in, const char *name, uint32_t uid)
+{
+	return strcmp(name, KEEP_XATTR) != 0 || uid == 0 || uid == in->uid ? 0 : -EPERM;
+}
+
+static int set(struct fs *fs, uint64_t ino, uint32_t uid, const char *name, const void *p, size_t len, int flags,
+	       bool kill_setgid) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	_cleanup_(buf_release) struct buf rule = BUF_EMPTY;
+	uint8_t author[KEEP_AUTHOR_LEN];
 	struct ns_inode in;
 	bool drop = false;
 	int r;
@@ -186,12 +221,24 @@ static int set(struct fs *fs, uint64_t ino, const char *name, const void *p, siz
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	r = attr_sealed(&in);
+	r = attr_sealed(fs, &in);
 	if (r < 0)
 		return r;
-	r = check_presence(fs, ino, name, flags);
+	r = check_author(&in, name, uid);
+	if (r == 0)
+		r = check_presence(fs, ino, name, flags);
 	if (r < 0)
 		return r;
+	if (strcmp(name, KEEP_XATTR) == 0) {
+		keep_author_encode(uid, author);
+		buf_add(&rule, p, len);
+		buf_add(&rule, author, sizeof(author));
+		r = buf_error(&rule);
+		if (r < 0)
+			return r;
+		p = rule.data;
+		len = rule.len;
+	}
 	if (is_acl(name)) {
 		r = set_acl(&in, name, p, len, kill_setgid, &drop);
 		if (r < 0)
@@ -231,7 +278,7 @@ int xattr_apply_settings(struct fs *fs, uint64_t ino, struct content *c)
 	return 0;
 }
 
-/* A setting of a file that is open counts at once. */
+/* A setting takes effect at once, also for open files. */
 static int apply_now(struct fs *fs, struct inode *i, const char *name)
 {
 	struct content *c = starts_with(name, OURS) ? inode_content(fs->inodes, i) : NULL;
@@ -244,7 +291,8 @@ static int apply_now(struct fs *fs, struct inode *i, const char *name)
 	return r;
 }
 
-int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, size_t len, int flags, bool kill_setgid)
+int xattr_set(struct fs *fs, struct inode *i, uint32_t uid, const char *name, const void *p, size_t len, int flags,
+	      bool kill_setgid)
 {
 	int r = view_is(i->ino) ? -EROFS : xattr_check_name(name);
 
@@ -253,7 +301,7 @@ int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, s
 	if (r < 0)
 		return r;
 	rwlock_lock(&fs->names);
-	r = set(fs, i->ino, name, p, len, flags, kill_setgid);
+	r = set(fs, i->ino, uid, name, p, len, flags, kill_setgid);
 	rwlock_unlock(&fs->names);
 	if (r == 0 && strcmp(name, CAPABILITY_NAME) == 0)
 		i->privileged = true;
@@ -264,7 +312,7 @@ int xattr_set(struct fs *fs, struct inode *i, const char *name, const void *p, s
 	return r;
 }
 
-static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs->names)
+static int remove_one(struct fs *fs, uint64_t ino, uint32_t uid, const char *name) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct ns_inode in;
@@ -272,11 +320,13 @@ static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs
 
 	r = check_presence(fs, ino, name, XATTR_REPLACE);
 	if (r < 0)
-		return r == -ENODATA && is_acl(name) ? 0 : r; /* no ACL to remove is no error */
+		return r == -ENODATA && is_acl(name) ? 0 : r; /* removing an absent ACL is no error */
 	r = attr_load(fs, ino, &in);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	r = attr_sealed(&in);
+	r = attr_sealed(fs, &in);
+	if (r == 0)
+		r = check_author(&in, name, uid);
 	if (r < 0)
 		return r;
 	engine_tx_del(&tx, ns_key_xattr(ino, name));
@@ -285,7 +335,7 @@ static int remove_one(struct fs *fs, uint64_t ino, const char *name) REQUIRES(fs
 	return fs_apply(fs, &tx);
 }
 
-int xattr_remove(struct fs *fs, struct inode *i, const char *name)
+int xattr_remove(struct fs *fs, struct inode *i, uint32_t uid, const char *name)
 {
 	int r = view_is(i->ino) ? -EROFS : xattr_check_name(name);
 
@@ -294,7 +344,7 @@ int xattr_remove(struct fs *fs, struct inode *i, const char *name)
 	if (r < 0)
 		return r;
 	rwlock_lock(&fs->names);
-	r = remove_one(fs, i->ino, name);
+	r = remove_one(fs, i->ino, uid, name);
 	rwlock_unlock(&fs->names);
 	if (r == 0)
 		r = apply_now(fs, i, name);
@@ -345,7 +395,25 @@ static void put(struct engine_tx *tx, struct ns_inode *in, const char *name, con
 	in->flags |= INODE_HAS_XATTRS | (S_ISDIR(in->mode) && is_bequeathed(name) ? INODE_BEQUEATHS : 0);
 }
 
-/* 1: there was a default list and it has taken the place of the umask. */
+int xattr_copy_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *from, struct ns_inode *in)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY;
+	const char *name;
+	int r = from->flags & INODE_HAS_XATTRS ? ns_list_xattrs(fs->db, from->ino, &all) : 0;
+
+	for (size_t at = 0; r >= 0 && (name = next_name(&all, &at));) {
+		_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+		if (strcmp(name, CAPABILITY_NAME) == 0)
+			continue;
+		r = ns_get_xattr(fs->db, from->ino, name, &value);
+		if (r > 0)
+			put(tx, in, name, &value);
+	}
+	return MIN(r, 0);
+}
+
+/* 1: a default list was inherited; it replaces the umask. */
 static int inherit_acl(struct fs *fs, struct engine_tx *tx, const struct ns_inode *dir, struct ns_inode *in)
 {
 	_cleanup_(buf_release) struct buf acl = BUF_EMPTY;

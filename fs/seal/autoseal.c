@@ -1,31 +1,43 @@
-#include "fs/autoseal.h"
+/*
+ * The thread seals one directory at a time and does not wait for one with files open for writing: that is tried again
+ * later. Among the directories that are due it takes one of the least recently served user, so that many
+ * directories of one user, or large ones, delay another user by one attempt.
+ */
+#include "fs/seal/autoseal.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/buf.h"
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/fs.h"
-#include "fs/seal.h"
+#include "fs/places.h"
+#include "fs/seal/seal.h"
 
 #define RENAME "rename"
 #define WAITING_MAX 1024u
-#define FIRST_DELAY_NS UINT64_C(100000000) /* then twice as long, ... */
+static const struct places places = { .all = WAITING_MAX, .reserved = 256, .per_user = 256 };
+/* Doubled after each attempt. The kernel reports the last close() of a file a little after it has returned. */
+#define FIRST_DELAY_NS UINT64_C(20000000)
 #define LAST_DELAY_NS UINT64_C(10000000000)
-#define PATIENCE_NS UINT64_C(600000000000) /* with somebody who writes */
+#define END_NS UINT64_C(5000000000) /* time limit for pending seals at shutdown */
+#define PATIENCE_NS UINT64_C(600000000000) /* give up if files stay open for writing this long */
 
 struct waiting {
 	uint64_t dir;
-	struct who who;
+	struct cred cred;
 	uint64_t due_ns, delay_ns, until_ns;
+	uint64_t turn; /* the last attempt for this user; the same in all entries of a user */
 };
 
 struct autoseal {
@@ -33,11 +45,13 @@ struct autoseal {
 	char *list;
 	pthread_t thread;
 
-	struct mutex lock; /* leaf; not held while something is sealed */
+	struct mutex lock; /* leaf; not held while sealing */
 	struct cond changed;
-	struct waiting waiting[WAITING_MAX] GUARDED_BY(lock); /* in no order */
+	struct waiting waiting[WAITING_MAX] GUARDED_BY(lock); /* unordered */
 	size_t nr GUARDED_BY(lock);
+	uint64_t turn GUARDED_BY(lock); /* number of attempts so far */
 	bool stop GUARDED_BY(lock);
+	_Atomic uint64_t end_ns; /* shutdown deadline; 0: not shutting down */
 };
 
 /* --- conventions --- */
@@ -97,58 +111,102 @@ bool autoseal_is_temporary(const char *name)
 
 /* --- the thread --- */
 
-static void add(struct autoseal *a, uint64_t dir, const struct who *who)
+/* A user without directories here comes after all waiting users. */
+static uint64_t turn_of(struct autoseal *a, uint32_t uid) REQUIRES(a->lock)
 {
+	for (size_t i = 0; i < a->nr; i++)
+		if (a->waiting[i].cred.uid == uid)
+			return a->waiting[i].turn;
+	return a->turn;
+}
+
+static void add_waiting(struct autoseal *a, uint64_t dir, const struct cred *cred)
+{
+	static struct log_limit limit;
 	uint64_t now = monotonic_ns();
+	unsigned nr_own = 0;
+	uint64_t turn;
 	bool is_full;
 	size_t i = 0;
 
 	mutex_lock(&a->lock);
-	while (i < a->nr && a->waiting[i].dir != dir)
-		i++;
-	is_full = i == WAITING_MAX;
+	turn = turn_of(a, cred->uid);
+	for (; i < a->nr && a->waiting[i].dir != dir; i++)
+		nr_own += a->waiting[i].cred.uid == cred->uid;
+	is_full = i == a->nr && !places_has_room(&places, (unsigned)a->nr, nr_own, cred->uid == 0);
 	if (!is_full) {
-		a->waiting[i] = (struct waiting){ dir, *who, now, FIRST_DELAY_NS, now + PATIENCE_NS };
+		a->waiting[i] = (struct waiting){ dir, *cred, now, FIRST_DELAY_NS, now + PATIENCE_NS, turn };
+		a->waiting[i].cred.pid = PID_ANSWERED; /* another process may have the pid by then */
 		a->nr = MAX(a->nr, i + 1);
 		cond_signal(&a->changed);
 	}
 	mutex_unlock(&a->lock);
 	if (is_full)
-		log_warning("directory %" PRIu64 ": not sealed by itself: too many wait for it", dir);
+		log_limited(&limit, LOG_LEVEL_WARNING,
+			    "directory %" PRIu64 ": not sealed by itself: too many wait for it", dir);
 }
 
-/* 1: one that is due, 0: to stop, and nothing is left. When it is to stop, all are due. */
-static int take(struct autoseal *a, struct waiting *ret)
+/* The next one to seal, WAITING_MAX: none is due. When stopping, all are due. */
+static size_t next_due(struct autoseal *a, uint64_t now) REQUIRES(a->lock)
+{
+	size_t best = WAITING_MAX;
+
+	for (size_t i = 0; i < a->nr; i++) {
+		const struct waiting *w = &a->waiting[i], *b = best < WAITING_MAX ? &a->waiting[best] : NULL;
+
+		if ((w->due_ns <= now || a->stop) &&
+		    (!b || w->turn < b->turn || (w->turn == b->turn && w->due_ns < b->due_ns)))
+			best = i;
+	}
+	return best;
+}
+
+static void take_at(struct autoseal *a, size_t i, struct waiting *ret) REQUIRES(a->lock)
+{
+	*ret = a->waiting[i];
+	a->waiting[i] = a->waiting[--a->nr];
+	ret->turn = ++a->turn;
+	for (i = 0; i < a->nr; i++)
+		if (a->waiting[i].cred.uid == ret->cred.uid)
+			a->waiting[i].turn = a->turn;
+}
+
+static void wait_until_due(struct autoseal *a, uint64_t now) REQUIRES(a->lock)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (size_t i = 0; i < a->nr; i++)
+		next = MIN(next, a->waiting[i].due_ns);
+	if (a->nr > 0)
+		cond_wait_for(&a->changed, &a->lock, next - now);
+	else
+		cond_wait(&a->changed, &a->lock);
+}
+
+/* 1: a directory that is due; 0: stopping, and none is left. */
+static int take_due(struct autoseal *a, struct waiting *ret)
 {
 	int r = -EAGAIN;
 
 	mutex_lock(&a->lock);
 	while (r == -EAGAIN) {
-		uint64_t now = monotonic_ns(), next = UINT64_MAX;
-		size_t first = 0;
+		uint64_t now = monotonic_ns();
+		size_t i = next_due(a, now);
 
-		for (size_t i = 0; i < a->nr; i++)
-			if (a->waiting[i].due_ns < next) {
-				next = a->waiting[i].due_ns;
-				first = i;
-			}
-		if (a->nr > 0 && (next <= now || a->stop)) {
-			*ret = a->waiting[first];
-			a->waiting[first] = a->waiting[--a->nr];
+		if (i < WAITING_MAX) {
+			take_at(a, i, ret);
 			r = 1;
 		} else if (a->stop) {
 			r = 0;
-		} else if (a->nr > 0) {
-			cond_wait_for(&a->changed, &a->lock, next - now);
 		} else {
-			cond_wait(&a->changed, &a->lock);
+			wait_until_due(a, now);
 		}
 	}
 	mutex_unlock(&a->lock);
 	return r;
 }
 
-/* Somebody writes to it: again a little later. false: he has done so for too long. */
+/* A file in it is open for writing: retry later. false: it has been so for too long. */
 static bool put_back(struct autoseal *a, struct waiting *w)
 {
 	bool waits;
@@ -166,24 +224,37 @@ static bool put_back(struct autoseal *a, struct waiting *w)
 
 static void seal(struct autoseal *a, struct waiting *w)
 {
+	static struct log_limit limit; /* any user can create markers in directories of others */
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 	struct ns_seal seal;
-	int r = seal_directory(a->fs, w->dir, &w->who, &seal, &culprit);
+	int r = seal_directory_now(a->fs, w->dir, &w->cred, &seal, &culprit);
 
-	if (r == 0 || r == -EALREADY || r == -ENOENT || r == -ECANCELED || (r == -EBUSY && put_back(a, w)))
+	if (r == 0 || r == -EALREADY || r == -ENOENT || (r == -EBUSY && put_back(a, w)))
 		return;
-	log_errno(r, "directory %" PRIu64 ": not sealed by itself%s%.*s", w->dir, culprit.len > 0 ? ", because of " : "",
-		  (int)MIN(culprit.len, (size_t)200), culprit.len > 0 ? (const char *)culprit.data : "");
+	log_limited(&limit, LOG_LEVEL_ERROR, "directory %" PRIu64 ": not sealed by itself%s%.*s: %s", w->dir,
+		    culprit.len > 0 ? ", because of " : "", (int)MIN(culprit.len, (size_t)200),
+		    culprit.len > 0 ? (const char *)culprit.data : "", strerror(-r));
+}
+
+static bool is_too_late(void *userdata)
+{
+	struct autoseal *a = userdata;
+	uint64_t end = atomic_load(&a->end_ns);
+
+	return end != 0 && monotonic_ns() >= end;
 }
 
 static void *work(void *userdata)
 {
 	struct autoseal *a = userdata;
+	struct cancel cancel = { is_too_late, a };
 	struct waiting w;
 
 	pthread_setname_np(pthread_self(), "ckptfs-sealer");
-	while (take(a, &w) > 0)
+	cancel_set(&cancel);
+	while (take_due(a, &w) > 0)
 		seal(a, &w);
+	cancel_set(NULL);
 	return NULL;
 }
 
@@ -200,6 +271,8 @@ int autoseal_new(struct fs *fs, const char *list, struct autoseal **ret)
 	cond_init(&a->changed);
 	r = a->list ? -pthread_create(&a->thread, NULL, work, a) : -ENOMEM;
 	if (r < 0) {
+		mutex_release(&a->lock);
+		cond_release(&a->changed);
 		free(a->list);
 		free(a);
 		return r;
@@ -214,6 +287,7 @@ void autoseal_free(struct autoseal *a)
 		return;
 	mutex_lock(&a->lock);
 	a->stop = true;
+	atomic_store(&a->end_ns, monotonic_ns() + END_NS);
 	cond_signal(&a->changed);
 	mutex_unlock(&a->lock);
 	pthread_join(a->thread, NULL);
@@ -223,15 +297,15 @@ void autoseal_free(struct autoseal *a)
 	free(a);
 }
 
-/* --- what has happened --- */
+/* --- events --- */
 
-void autoseal_made(struct autoseal *a, uint64_t dir, const char *name, const struct who *who)
+void autoseal_made(struct autoseal *a, uint64_t dir, const char *name, const struct cred *cred)
 {
 	if (a && strcmp(name, RENAME) != 0 && is_in(a->list, name))
-		add(a, dir, who);
+		add_waiting(a, dir, cred);
 }
 
-void autoseal_renamed(struct autoseal *a, const char *from, uint64_t dir, const char *to, const struct who *who)
+void autoseal_renamed(struct autoseal *a, const char *from, uint64_t dir, const char *to, const struct cred *cred)
 {
 	struct ns_dirent d;
 	int r;
@@ -244,7 +318,7 @@ void autoseal_renamed(struct autoseal *a, const char *from, uint64_t dir, const 
 	if (r <= 0)
 		return;
 	if (d.type != DT_DIR)
-		autoseal_made(a, dir, to, who);
+		autoseal_made(a, dir, to, cred);
 	else if (is_in(a->list, RENAME) && autoseal_is_temporary(from) && !autoseal_is_temporary(to))
-		add(a, d.ino, who);
+		add_waiting(a, d.ino, cred);
 }

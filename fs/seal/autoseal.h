@@ -1,12 +1,13 @@
 /*
- * Sealing by itself: what programs do anyway when a checkpoint is complete is taken for the order to seal it.
+ * Automatic sealing (autoseal=): the steps by which programs complete a checkpoint trigger its seal.
  *
- *   rename   a directory gets a name that is not temporary instead of one that is: "tmp", "temp", "partial", "incomplete"
- *            or "inprogress" is a word of it, perhaps with digits behind it (step.tmp, tmp-checkpoint-500, 7.tmp123)
+ *   rename   a directory is renamed from a temporary name to one that is not. A name is temporary if "tmp", "temp",
+ *            "partial", "incomplete" or "inprogress" is a word of it, optionally followed by digits
+ *            (step.tmp, tmp-checkpoint-500, 7.tmp123)
  *   a name   a file of that name, such as commit_success.txt, appears in a directory
  *
- * The seal follows in a thread of its own: what is seen is answered at once. It waits for those who are writing to what
- * is to be sealed. Whoever has been told nothing of it may look (ckptfs-stat --epochs); a crash before it leaves the
+ * The triggering request is answered at once; a separate thread seals. It waits while files in the directory are open
+ * for writing. Programs are not notified; `ckptfs-stat --epochs` lists the seals. A crash before the seal leaves the
  * directory unsealed.
  */
 #pragma once
@@ -16,17 +17,20 @@
 
 struct autoseal;
 struct fs;
-struct who;
+struct cred;
 
-/* A list as after autoseal=, with colons between. -EINVAL: not one: "", "a::b", "a/b". */
+/* Check the value of autoseal=, separated by colons. -EINVAL for "", "a::b" or "a/b". */
 int autoseal_check(const char *list);
 bool autoseal_is_temporary(const char *name);
 
-/* Has a thread that seals in `fs`, which it borrows until it is freed. */
+/* Starts a thread that seals in `fs`, which is borrowed until autoseal_free(). */
 int autoseal_new(struct fs *fs, const char *list, struct autoseal **ret);
-/* Seals what waits, unless somebody still writes to it. NULL is fine, as below: nothing seals by itself. */
+/*
+ * Seals pending directories, except those with files open for writing. NULL is fine here and below: no automatic
+ * sealing.
+ */
 void autoseal_free(struct autoseal *a);
 
-/* What has happened, by whom. Returns at once, without an error: what cannot be sealed is logged. */
-void autoseal_made(struct autoseal *a, uint64_t dir, const char *name, const struct who *who);
-void autoseal_renamed(struct autoseal *a, const char *from, uint64_t dir, const char *to, const struct who *who);
+/* Report an event and the user that caused it. Return at once and without an error; failed seals are logged. */
+void autoseal_made(struct autoseal *a, uint64_t dir, const char *name, const struct cred *cred);
+void autoseal_renamed(struct autoseal *a, const char *from, uint64_t dir, const char *to, const struct cred *cred);

@@ -1,9 +1,10 @@
 /*
- * Directories are found first, each before those in it, and then digested from the last to the first: what is in a
- * directory has its digest by then, and no depth takes a stack. Those in one directory come one behind the other, in
- * the order in which its names are listed, which is the same both times as nothing changes.
+ * All directories are listed first, parents before children, and digested from the last to the first. The
+ * subdirectories of a directory then already have their digests, and no recursion is needed. Subdirectories of one
+ * directory are adjacent in the list, in the order in which its names are read; that order is the same in both passes
+ * because nothing changes.
  */
-#include "fs/seal_root.h"
+#include "fs/seal/seal_root.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,17 +13,17 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/cancel.h"
 #include "base/util.h"
-#include "fs/attr.h"
+#include "fs/posix/attr.h"
 #include "fs/fs.h"
-#include "fs/seal.h"
-#include "store/engine/cluster.h"
+#include "fs/seal/seal.h"
 
 #define PIECES_AT_ONCE 256u
 
 struct directory {
 	uint64_t ino;
-	size_t first; /* of those in it */
+	size_t first; /* index of its first subdirectory */
 	struct sha256_digest digest;
 };
 
@@ -30,9 +31,9 @@ struct rooting {
 	struct fs *fs;
 	struct directory *dirs;
 	size_t nr_dirs, room;
-	struct buf names; /* digests of one directory's */
+	struct buf names; /* digests of the names in one directory */
 	struct buf scratch;
-	struct cluster_piece pieces[PIECES_AT_ONCE];
+	struct content_piece pieces[PIECES_AT_ONCE];
 };
 
 static void rooting_free(struct rooting **t)
@@ -45,7 +46,7 @@ static void rooting_free(struct rooting **t)
 	free(*t);
 }
 
-static void begin(struct sha256 *h, const char *what)
+static void begin_digest(struct sha256 *h, const char *what)
 {
 	sha256_init(h);
 	sha256_add(h, what, strlen(what) + 1);
@@ -53,7 +54,7 @@ static void begin(struct sha256 *h, const char *what)
 
 /* --- content --- */
 
-static void add_piece(struct sha256 *h, const struct cluster_piece *p)
+static void add_piece(struct sha256 *h, const struct content_piece *p)
 {
 	uint8_t fp[FP_LEN];
 
@@ -66,8 +67,8 @@ static void add_piece(struct sha256 *h, const struct cluster_piece *p)
 	sha256_add(h, fp, sizeof(fp));
 }
 
-/* A hole, or a part of a chunk, may be told in two pieces, and another time in one. */
-static bool goes_on(const struct cluster_piece *a, const struct cluster_piece *b)
+/* A hole, or a part of a chunk, may be returned as one piece or as two adjacent ones. */
+static bool goes_on(const struct content_piece *a, const struct content_piece *b)
 {
 	return a->chunk_len == b->chunk_len && fp_equal(a->fp, b->fp) &&
 	       (a->chunk_len == 0 || a->from + a->len == b->from);
@@ -75,13 +76,13 @@ static bool goes_on(const struct cluster_piece *a, const struct cluster_piece *b
 
 static int add_pieces(struct rooting *t, struct content *c, struct sha256 *h)
 {
-	struct cluster_piece last = { 0 };
+	struct content_piece last = { 0 };
 	uint64_t off = 0;
 	int nr;
 
-	while ((nr = engine_cluster_pieces(c, off, t->pieces, PIECES_AT_ONCE)) > 0)
+	while ((nr = cancel_check()) == 0 && (nr = content_pieces(c, off, t->pieces, PIECES_AT_ONCE)) > 0)
 		for (int i = 0; i < nr; i++) {
-			const struct cluster_piece *p = &t->pieces[i];
+			const struct content_piece *p = &t->pieces[i];
 
 			off += p->len;
 			if (last.len > 0 && goes_on(&last, p)) {
@@ -103,7 +104,7 @@ static int digest_content(struct rooting *t, uint64_t ino, struct sha256_digest 
 
 	if (r < 0)
 		return r;
-	begin(&h, "ckptfs content");
+	begin_digest(&h, "ckptfs content");
 	sha256_add(&h, t->fs->key->veil, sizeof(t->fs->key->veil));
 	r = add_pieces(t, c, &h);
 	content_close(c);
@@ -120,7 +121,7 @@ static int digest_target(struct rooting *t, uint64_t ino, struct sha256_digest *
 	r = ns_get_symlink(t->fs->db, ino, &t->scratch);
 	if (r <= 0)
 		return r < 0 ? r : -ESTALE;
-	begin(&h, "ckptfs target");
+	begin_digest(&h, "ckptfs target");
 	sha256_add(&h, t->scratch.data, t->scratch.len);
 	*ret = sha256_finish(&h);
 	return 0;
@@ -148,7 +149,7 @@ static int add_xattrs(struct rooting *t, const struct ns_inode *in, struct sha25
 	return MIN(r, 0);
 }
 
-/* `held`: what a directory has in it; else NULL. */
+/* `held`: digest of the entries of a directory; else NULL. */
 static int digest_inode(struct rooting *t, const struct ns_inode *in, const struct sha256_digest *held,
 			struct sha256_digest *ret)
 {
@@ -167,11 +168,11 @@ static int digest_inode(struct rooting *t, const struct ns_inode *in, const stru
 		r = content_peek(t->fs->engine, in->ino, &c);
 	if (r < 0)
 		return r;
-	begin(&h, "ckptfs inode");
+	begin_digest(&h, "ckptfs inode");
 	sha256_add_le32(&h, in->mode);
 	sha256_add_le32(&h, in->uid);
 	sha256_add_le32(&h, in->gid);
-	sha256_add_le64(&h, (uint64_t)(c.mtime_ns ? c.mtime_ns : in->mtime_ns));
+	sha256_add_le64(&h, (uint64_t)attr_mtime(in, &c));
 	sha256_add_le64(&h, in->rdev);
 	sha256_add_le64(&h, c.size);
 	sha256_add(&h, inner.b, sizeof(inner.b));
@@ -200,7 +201,7 @@ static int add_name(struct rooting *t, const struct ns_dirent *d, size_t *next)
 	r = digest_inode(t, &in, held, &digest);
 	if (r < 0)
 		return r;
-	begin(&h, "ckptfs name");
+	begin_digest(&h, "ckptfs name");
 	sha256_add_le32(&h, d->name_len);
 	sha256_add(&h, d->name, d->name_len);
 	sha256_add(&h, digest.b, sizeof(digest.b));
@@ -214,7 +215,7 @@ static int compare_digests(const void *a, const void *b)
 	return memcmp(a, b, SHA256_LEN);
 }
 
-/* Names are in no order that would mean anything: their digests are sorted. */
+/* The order of names carries no meaning, so their digests are sorted. */
 static int digest_names(struct rooting *t, struct directory *dir)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
@@ -224,13 +225,13 @@ static int digest_names(struct rooting *t, struct directory *dir)
 	int r = ns_readdir_open(t->fs->db, dir->ino, 0, &it);
 
 	buf_clear(&t->names);
-	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0)
+	while (r >= 0 && (r = cancel_check()) == 0 && (r = ns_readdir_next(it, &d)) > 0)
 		r = add_name(t, &d, &next);
 	if (r < 0)
 		return r;
 	if (t->names.len > 0)
 		qsort(t->names.data, t->names.len / SHA256_LEN, SHA256_LEN, compare_digests);
-	begin(&h, "ckptfs directory");
+	begin_digest(&h, "ckptfs directory");
 	sha256_add(&h, t->names.data, t->names.len);
 	dir->digest = sha256_finish(&h);
 	return 0;
@@ -265,7 +266,7 @@ static int find_directories(struct rooting *t, uint64_t top)
 
 		t->dirs[i].first = t->nr_dirs;
 		r = ns_readdir_open(t->fs->db, t->dirs[i].ino, 0, &it);
-		while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0)
+		while (r >= 0 && (r = cancel_check()) == 0 && (r = ns_readdir_next(it, &d)) > 0)
 			r = d.type == DT_DIR ? add_directory(t, d.ino) : 0;
 	}
 	return r;

@@ -1,10 +1,10 @@
 /*
  * The root of a sealed directory: one SHA-256 over all names below it, their attributes and their content, as a Merkle
- * tree (docs/format.md, section 5). Two directories of equal roots are equal.
+ * tree (docs/format.md, section 5). Two directories with equal roots are equal.
  *
- * Content goes in as the fingerprints of its chunks, so nothing is read but recipes and tables. Hence the root is the
- * store's own, or of all stores that have the same cluster's key, and content that was cut in another way has another
- * one. Fingerprints are not to be seen in it.
+ * Content is included as the fingerprints of its chunks, so only recipes and tables are read. Hence a root is
+ * comparable only within a store, or among stores that share a cluster key, and the same content cut into other chunks
+ * has another root. Fingerprints cannot be derived from it.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 struct fs;
 
 /*
- * Of a directory in which nothing changes, since it is sealed; else -ESTALE, or something without a meaning. Takes no
- * lock for longer than a look-up; memory for 48 bytes per directory and 32 per name of one directory.
+ * Root of a directory that cannot change because it is sealed; else -ESTALE or a meaningless digest. Takes no lock for
+ * longer than a look-up. Memory: 48 bytes per directory and 32 per name of one directory.
  */
 int seal_root(struct fs *fs, uint64_t dir, struct sha256_digest *ret);

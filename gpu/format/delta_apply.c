@@ -1,10 +1,10 @@
-#include "gpu/delta_apply.h"
+#include "gpu/format/delta_apply.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_format.h"
+#include "gpu/format/delta_format.h"
 
 struct source {
 	const struct delta_tables *t;

@@ -1,4 +1,4 @@
-#include "gpu/delta_encode.h"
+#include "gpu/format/delta_encode.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* From runs of chunks to the tables of a delta object, each in the smallest of the encodings allowed. Pure. */
+/* Encodes runs of chunks as the tables of a delta object, each in the smallest allowed encoding. Pure functions. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/delta_format.h"
+#include "gpu/format/delta_format.h"
 
 struct buf;
 
@@ -16,7 +16,7 @@ struct delta_span {
 	uint64_t off, len;
 };
 
-/* What an object names. Borrows all. Sorted, disjoint, and as long as they go: neighbours that can be joined are. */
+/* The content of the tables. Borrows all. Sorted, disjoint and maximal: adjacent runs are joined where possible. */
 struct delta_plan {
 	const struct delta_run *first;
 	const struct delta_shift *shifted;
@@ -25,5 +25,5 @@ struct delta_plan {
 	unsigned first_as, shifted_as; /* sets of encodings; where they are equally small runs, nodes, list, bitmap */
 };
 
-/* Appends the tables, and sets what `h`, which has chunk_len and content_len, says of them. Failure: buf_error(). */
+/* Appends the tables and sets their fields in `h`; chunk_len and content_len must be set. Failure: buf_error(). */
 void delta_tables_encode(struct delta_header *h, const struct delta_plan *plan, struct buf *ret);

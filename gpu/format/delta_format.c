@@ -1,4 +1,4 @@
-#include "gpu/delta_format.h"
+#include "gpu/format/delta_format.h"
 
 #include <errno.h>
 #include <string.h>
@@ -166,7 +166,7 @@ static uint64_t nr_first_entries(const struct delta_tables *t)
 	return t->header.first_len / sizeof(struct le32);
 }
 
-/* As few entries as will do: runs do not touch, and of two siblings the parent is named instead. */
+/* Entries must be minimal: runs do not touch, and two siblings are replaced by their parent. */
 static bool first_entry_needed(const struct delta_tables *t, uint64_t i, const struct delta_run *run, uint64_t end)
 {
 	const struct le32 *nodes = (const struct le32 *)t->first;
@@ -209,7 +209,7 @@ static int first_read(const struct delta_tables *t, uint64_t *at, uint64_t end, 
 	if (*at > 0 && !first_entry_needed(t, *at, &run, end))
 		return -EBADMSG;
 	(*at)++;
-	ret->chunk = run.chunk; /* one by one, as they were written: as a whole they would have to be waited for */
+	ret->chunk = run.chunk; /* separate stores, like the ones to `run`: a wide load of `run` would stall on them */
 	ret->count = run.count;
 	return 1;
 }
@@ -232,8 +232,8 @@ static uint64_t first_search(const struct delta_tables *t, uint32_t chunk)
 }
 
 /*
- * Are all these chunks in FIRST? In runs that do not touch one look tells, in a list two, and of nodes without siblings
- * at most two per level lie side by side; the bits of a bitmap are counted against chunks that SHIFTED may name once.
+ * Are all these chunks in FIRST? Runs do not touch, so one entry decides; in a list two entries; of nodes without
+ * siblings at most two per level are adjacent. The bits of a bitmap are amortised: SHIFTED lists each chunk once.
  */
 static bool first_covers(const struct delta_tables *t, uint32_t chunk, uint32_t count)
 {
@@ -448,7 +448,7 @@ struct delta_iter delta_iter(const struct delta_tables *t)
 	it.first.rest_off = t->header.pages_len;
 	it.first.r = first_read(t, &it.first.at, 0, &it.first.next);
 	it.shifted.r = shifted_read(t, &it.shifted.at, 0, &it.shifted.next);
-	it.literals.payload_off = t->header.payload_len - literals_sum(t); /* nonsense if the tables lie, but no harm */
+	it.literals.payload_off = t->header.payload_len - literals_sum(t); /* wrong, but harmless, if the tables are invalid */
 	for (size_t i = 0; i < ARRAY_SIZE(next_of); i++)
 		it.heads[i].r = next_of[i](&it, &it.heads[i].region);
 	return it;

@@ -1,23 +1,23 @@
 /*
- * The bytes of a delta object: what a producer (a process with a GPU) hands to the filesystem to make the next version
- * of a lineage. docs/format.md ("Delta objects") changes with this.
+ * The format of a delta object, from which the filesystem creates the next version of a lineage. The producer is a
+ * process with a GPU. docs/format.md ("Delta objects") changes with this.
  *
  *   header     256 bytes
  *   payload    whole pages of first occurrences, if there are any from byte 4096 of the object on; then the rest of them;
  *              then literals; each in ascending order
- *   tables     FIRST, SHIFTED, LITERALS: what of the content comes from where
+ *   tables     FIRST, SHIFTED, LITERALS: sources of the content
  *
- * So a page of the content that is new as a whole is a page of the object, too: a file that the object is written to
- * has it as any other file would, and the new version needs no copy of it.
+ * A page of the content that is entirely new is also a page of the object: the staging file stores it like any other
+ * file would, and the new version can share it.
  *
- * FIRST names chunks whose bytes are in the payload, SHIFTED chunks that some version has at another place, LITERALS
- * bytes (not chunks) that are in the payload. All else is equal to the parent at the same place, and zeros behind the
- * parent's end. Each table has the encoding that was the smallest, and is sorted by where its entries lie in the
- * content; nothing is named twice.
+ * FIRST lists chunks with bytes in the payload, SHIFTED chunks that some version has at another place, LITERALS byte
+ * ranges (not chunks) that are in the payload. All else equals the parent at the same place, and is zero behind the
+ * parent's end. Each table has the smallest encoding and is sorted by the place in the content; no place is listed
+ * twice.
  *
- * All decoders are pure functions of (bytes, length) that trust nothing: -EBADMSG for damaged bytes and tables that
- * lie, -EOPNOTSUPP for intact bytes of a later version. They allocate nothing, and their work is linear in the bytes
- * given (times the logarithm of their number).
+ * All decoders are pure functions of (bytes, length) that trust nothing: -EBADMSG for damaged bytes and inconsistent
+ * tables, -EOPNOTSUPP for intact bytes of a later version. They allocate nothing, and take time linear in the number of
+ * bytes (times its logarithm).
  */
 #pragma once
 
@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #include "base/le.h"
-#include "gpu/leaf_hash.h"
+#include "gpu/format/leaf_hash.h"
 
 #define DELTA_MAGIC "ckptDELT"
 #define DELTA_VERSION 1u
@@ -38,13 +38,13 @@
 #define DELTA_PAGE 4096u
 
 /*
- * How chunks are named. The nodes are those of a complete binary tree over the chunks, filled up to a power of two:
- * the root is 1, the children of k are 2k and 2k + 1. A node names all chunks below it.
+ * Encodings of sets of chunks. Nodes are those of a complete binary tree over the chunks, padded to a power of two: the
+ * root is 1, the children of k are 2k and 2k + 1. A node stands for all chunks below it.
  */
 enum delta_encoding {
 	DELTA_BITMAP = 1, /* a bit for each chunk of the content; FIRST only */
 	DELTA_LIST = 2, /* chunks, one by one */
-	DELTA_NODES = 3, /* nodes, as few as will do */
+	DELTA_NODES = 3, /* nodes, as few as possible */
 	DELTA_RUNS = 4, /* first chunk and count */
 };
 
@@ -134,7 +134,7 @@ int delta_header_decode(const void *p, size_t len, struct delta_header *ret);
 struct delta_tables {
 	struct delta_header header;
 	const uint8_t *first, *shifted, *literals;
-	uint64_t nr_chunks; /* delta_nr_chunks(), a division that every entry asks for */
+	uint64_t nr_chunks; /* delta_nr_chunks(), cached because it is a division */
 };
 
 /* `p`: the tables alone, delta_tables_len() bytes from delta_tables_off() of the object on. */
@@ -157,7 +157,7 @@ struct delta_region {
 	uint64_t src_off;
 };
 
-/* Of each table the entry that comes next has been read, to see whether it goes on where the one before it ends. */
+/* Holds the next entry of each table, read ahead to join it with the one before. */
 struct delta_run {
 	uint32_t chunk, count;
 };
@@ -190,15 +190,15 @@ struct delta_iter {
 };
 
 /*
- * Regions in ascending order, those of neighbouring entries joined: runs that delta_encode.h has encoded come back as
- * they were, whatever the encoding; but a stretch of first occurrences as up to three, since its whole pages lie in
- * another part of the payload than what is before and behind them. Borrows `t`; nothing to release. 1: a region; 0: the
- * end; -EBADMSG: never, if the tables have been decoded.
+ * Regions in ascending order; adjacent entries are joined, so runs encoded by delta_encode.h are returned unchanged,
+ * whatever the encoding. A run of first occurrences may be returned as up to three regions, because its whole pages are
+ * in another part of the payload than the bytes before and behind them. Borrows `t`; nothing to release. 1: a region;
+ * 0: the end; -EBADMSG: never for decoded tables.
  */
 struct delta_iter delta_iter(const struct delta_tables *t);
 int delta_iter_next(struct delta_iter *it, struct delta_region *ret);
 
-/* Adds `next`, which begins behind `run`, to it if one entry can say both. */
+/* Appends `next`, which begins behind `run`, to it if one entry can represent both. */
 bool delta_shift_join(struct delta_shift *run, const struct delta_shift *next);
 /* Levels of the tree below the root. */
 unsigned delta_tree_height(uint64_t nr_chunks);

@@ -10,23 +10,25 @@
  *   6. encode        gather the bytes of first occurrences, whole pages first, and write each table in the smallest
  *                    encoding
  *
- * Which source: the oldest version that has the chunk and in it the lowest place, so that the result does not depend
- * on the order in which threads get there. If the newest version still has it at that place, it can be called the
- * newest version's, too. A run goes on as long as one name will do for all of it: over chunks that came with different
- * versions and stayed, and over chunks that came with one version and are gone. Where both will do it is the newest
- * version's, since older ones are more likely to be deleted.
+ * The source of a shifted duplicate is the oldest version with the chunk, at its lowest place there, so that the result
+ * does not depend on the order of threads. If the newest version still has the chunk at that place, it is an
+ * alternative source. A run continues as long as one source serves all of it: chunks that came with different versions
+ * and are still there, or chunks that came with one version and were overwritten. If both sources serve, the newest
+ * version is used, since older ones are more likely to be deleted.
  *
  * The table has leaves only, though the method is a tree's. The paper enters a node when both its children are first
- * occurrences. Then each chunk below it is in the table, at that very place; wherever the node is found again, so are
- * all its chunks, one beside the other, and a run says so. docs/decisions/016-runs-for-nodes.md has more.
+ * occurrences. Then each chunk below it is in the table, at the same place; wherever the node is found again, so are
+ * all its chunks, adjacent to each other, and a run represents them (docs/decisions/gpu-deltas.md, "Runs and a table of
+ * leaves").
  *
- * A short last chunk is equal to the parent's or sent, nothing else: it is worth less than an entry, and no source has
- * to be read past its end.
+ * A short last chunk either equals the parent's or is sent: an entry would cost more, and no source must be read past
+ * its end.
  *
- * On a GPU every step is one thread per chunk but the last of 5. Step 4 there: enter all, the lowest place wins, then
- * look up again. Step 5: between two places where both names break, which are few, a stretch is taken as a whole.
+ * On a GPU every step has one thread per chunk, except the end of step 5. Step 4 there enters all, the lowest place
+ * wins, and then looks up again. Step 5 handles the stretch between two places where both sources break, which are few,
+ * as a whole.
  */
-#include "gpu/delta_record.h"
+#include "gpu/format/delta_record.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -37,7 +39,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "gpu/delta_table.h"
+#include "gpu/format/delta_table.h"
 
 struct version {
 	uint32_t number; /* 0: there is none */
@@ -233,7 +235,7 @@ static int compare_version(struct delta_record *rec, struct work *w)
 	return buf_error(&w->changes);
 }
 
-/* Names a chunk as shifted, unless the bytes are wanted, at hand and differ: then it was a collision. */
+/* Makes a chunk a shifted duplicate, unless bytes are compared, available and differ: then the digests collide. */
 static void set_source(const struct delta_record *rec, const struct work *w, struct change *c, uint32_t version,
 		       uint32_t src)
 {
@@ -268,8 +270,8 @@ static void look_up(struct delta_record *rec, struct work *w)
 }
 
 /*
- * Step 4. Room is given by rank among the unknown ones, equal ones counted each, so that it does not depend on which
- * of them is entered first.
+ * Step 4. Table room is assigned by rank among the unknown chunks, counting duplicates, so that it does not depend on
+ * the order of entering.
  */
 static int enter(struct delta_record *rec, struct work *w)
 {
@@ -337,7 +339,7 @@ static void add_shift(const struct delta_record *rec, struct work *w, struct del
 	buf_add(&w->shifted, &run, sizeof(run));
 }
 
-/* Step 5: runs as long as they go, which is as few as possible, since a part of a run is one. */
+/* Step 5: the longest runs, greedily, which gives the fewest, since any part of a run is a run. */
 static int join(const struct delta_record *rec, struct work *w)
 {
 	const struct change *changes = (const struct change *)w->changes.data;
@@ -400,7 +402,7 @@ static void gather(const struct work *w, const struct delta_plan *plan, bool pag
 	}
 }
 
-/* Step 6. The header is written last, when all it tells is known. */
+/* Step 6. The header is written last, when its fields are known. */
 static int encode(struct work *w, struct buf *ret)
 {
 	const struct delta_plan plan = {

@@ -1,9 +1,8 @@
 /*
- * Deltas on the CPU: the same algorithm as on a GPU and the same objects, for tests to compare with and for machines
- * without one.
+ * Deltas on the CPU: the same algorithm and objects as on a GPU, for tests and for machines without one.
  *
- * A record is what a process keeps of a lineage: the digests of its newest version, and a table of the chunks it has
- * met so far and where. A checkpoint is two steps, since committing it to the filesystem may fail in between:
+ * A record is the state that a process keeps for a lineage: the digests of its newest version, and a table of all known
+ * chunks and their places. A checkpoint has two steps, since committing it to the filesystem may fail in between:
  *
  *        take ──▶ pending ──▶ commit: the newest version, which the next one is compared with
  *                       └───▶ abandon: as if it had never been taken
@@ -17,9 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/delta_encode.h"
-#include "gpu/delta_format.h"
-#include "gpu/leaf_hash.h"
+#include "gpu/format/delta_encode.h"
+#include "gpu/format/delta_format.h"
+#include "gpu/format/leaf_hash.h"
 
 struct buf;
 struct delta_record;
@@ -36,10 +35,9 @@ struct delta_record_params {
 	uint8_t lineage[DELTA_LINEAGE_LEN];
 	uint32_t chunk_len;
 	/*
-	 * Bytes that the table may take, some 41 per chunk remembered. When a version has more chunks that are not
-	 * known (equal ones counted each) than there is room for, the first of them are entered and the others are
-	 * not. When less room is left by a version, once it is committed, than it has taken, or would have, entries go
-	 * that it does not have at their place. Deltas get larger then, never wrong.
+	 * Maximum bytes of the table, about 41 per chunk. If a version has more unknown chunks (counting duplicates)
+	 * than fit, only the first of them are entered. If a committed version leaves less room than it has taken, or
+	 * would have, entries that it does not have at their place are dropped. Deltas get larger then, never wrong.
 	 */
 	uint64_t table_limit;
 };
@@ -47,10 +45,6 @@ struct delta_record_params {
 /* -EINVAL: chunk_len is none. Copies `params`. */
 int delta_record_new(const struct delta_record_params *params, struct delta_record **ret);
 void delta_record_free(struct delta_record *rec); /* NULL is fine */
-static inline void delta_record_freep(struct delta_record **rec)
-{
-	delta_record_free(*rec);
-}
 
 struct delta_take {
 	enum delta_method method;
@@ -74,7 +68,7 @@ int delta_record_take(struct delta_record *rec, const void *data, size_t len, co
 void delta_record_commit(struct delta_record *rec); /* what is pending */
 void delta_record_abandon(struct delta_record *rec); /* what is pending, if anything */
 /*
- * This version is being deleted: from now on nothing refers to it. If it was the newest, the next object has no parent.
- * Not while one is pending. Goes through the table.
+ * Removes a version that is being deleted from the record. If it was the newest, the next object has no parent. Not
+ * while one is pending. Scans the table.
  */
 void delta_record_forget(struct delta_record *rec, uint32_t number);

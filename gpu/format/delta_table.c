@@ -1,4 +1,4 @@
-#include "gpu/delta_table.h"
+#include "gpu/format/delta_table.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ void delta_table_release(struct delta_table *t)
 	*t = (struct delta_table){ 0 };
 }
 
-/* The slot that a digest belongs to. Digests are keyed: nobody can choose where they fall. */
+/* The home slot of a digest. Digests are keyed, so content cannot be chosen to make them collide. */
 static uint64_t home_of(const struct delta_table *t, struct digest d)
 {
 	return (uint64_t)(((unsigned __int128)d.lo * t->nr_slots) >> 64);
@@ -115,7 +115,7 @@ static void slot_clear(struct delta_table *t, uint64_t hole)
 	t->nr_used--;
 }
 
-/* What moves up comes to the slot being looked at or to one behind it, or was looked at before it wrapped around. */
+/* slot_clear() moves entries to the current slot or behind it, or entries that were visited before wrapping around. */
 void delta_table_sweep(struct delta_table *t, delta_keep_fn *keep, void *userdata)
 {
 	for (uint64_t i = 0; i < t->nr_slots; i++)

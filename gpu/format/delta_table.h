@@ -1,6 +1,6 @@
 /*
- * The hash table of a record: from the digest of a chunk to a version that has such a chunk, and where. An entry is a
- * fact about a file that never changes, so it holds as long as the file is there.
+ * The hash table of a record: maps the digest of a chunk to a version with such a chunk, and its place. Versions never
+ * change, so an entry is valid as long as the file exists.
  *
  * Grows by doubling as far as the limit allows, which counts the old table beside the new one while it grows. One
  * thread.
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gpu/leaf_hash.h"
+#include "gpu/format/leaf_hash.h"
 
 struct delta_entry {
 	struct digest digest;
@@ -33,6 +33,7 @@ const struct delta_entry *delta_table_find(const struct delta_table *t, struct d
 uint64_t delta_table_room(const struct delta_table *t);
 /* The digest must not be there, and there must be room. */
 int delta_table_enter(struct delta_table *t, struct digest d, uint32_t version, uint32_t chunk);
-/* Drops every entry of which `keep` says so. It may change the entry's version; a change may be shown to it again. */
+/* Drops the entries for which `keep` returns false. It may change the entry's version, and may see a changed entry
+ * again. */
 typedef bool delta_keep_fn(void *userdata, struct delta_entry *e);
 void delta_table_sweep(struct delta_table *t, delta_keep_fn *keep, void *userdata);

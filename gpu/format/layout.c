@@ -1,11 +1,11 @@
-#include "gpu/layout.h"
+#include "gpu/format/layout.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_format.h"
+#include "gpu/format/delta_format.h"
 
 #define LEN_MAX (UINT64_C(1) << 62)
 #define NOWHERE UINT64_MAX
@@ -72,8 +72,8 @@ static int add_place(struct layout *l, struct layout_want *want, uint64_t off)
 }
 
 /*
- * Those that stay: known, wanted, and the next one that is still wanted is not in the way, whether it stays itself or
- * not.
+ * Keeps the places of buffers that existed before and do not reach the next buffer that exists still, whether that one
+ * keeps its place or not.
  */
 static int keep_places(const struct layout *old, struct layout_want **sorted, size_t nr, struct layout *l)
 {

@@ -1,7 +1,7 @@
 /*
- * Where each buffer lies in the file. What is not changed should stay where it is: then it is equal to the parent at
- * its place, and costs nothing. So a buffer keeps its place while it fits there, one that grows beyond it moves, new
- * ones fill gaps, and only then the file grows. Pure.
+ * Places of buffers in the file. Unchanged bytes should keep their place: then they equal the parent there and cost
+ * nothing. So a buffer keeps its place while it fits, moves when it outgrows it, new buffers fill gaps first, and only
+ * then the file grows. Pure functions.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct layout_want {
 
 void layout_release(struct layout *l); /* leaves LAYOUT_EMPTY */
 /*
- * Places for all of these and no others; `ret_end` is where they end, a multiple of DELTA_PAGE. -EINVAL: a name twice;
- * -EFBIG: more than fits into a file; -ENOMEM. After an error nothing has changed.
+ * Places exactly these buffers; `ret_end` is where they end, a multiple of DELTA_PAGE. -EINVAL: duplicate name; -EFBIG:
+ * more than fits into a file; -ENOMEM. After an error nothing has changed.
  */
 int layout_arrange(struct layout *l, struct layout_want *wants, size_t nr, uint64_t *ret_end);

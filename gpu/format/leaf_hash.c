@@ -1,4 +1,4 @@
-#include "gpu/leaf_hash.h"
+#include "gpu/format/leaf_hash.h"
 
 #include <assert.h>
 #include <string.h>
@@ -124,6 +124,31 @@ void content_hash_add(struct content_hash *c, const void *p, size_t len)
 
 	for (size_t off = 0; off < len; off += c->chunk_len)
 		add_digest(c, 0, leaf_hash(c->key, bytes + off, MIN(len - off, (size_t)c->chunk_len), c->chunk_len));
+}
+
+/* Equal chunks have equal group digests on every level, so one digest stands for a whole subtree of zeros. */
+void content_hash_add_zeros(struct content_hash *c, uint64_t len)
+{
+	struct digest zeros[CONTENT_HASH_LEVELS - 1], group[LEAF_GROUP];
+	uint64_t left = chunks_of(len, c->chunk_len);
+
+	for (size_t level = 0; level < ARRAY_SIZE(zeros); level++) {
+		zeros[level] = level == 0 ? leaf_hash(c->key, NULL, 0, c->chunk_len) :
+					    leaf_hash_group(c->key, group, LEAF_GROUP);
+		for (size_t i = 0; i < LEAF_GROUP; i++)
+			group[i] = zeros[level];
+	}
+	while (left > 0) {
+		uint64_t nr = 1; /* chunks under one digest of the level */
+		size_t level = 0;
+
+		while (level + 1 < ARRAY_SIZE(zeros) && c->levels[level].nr == 0 && nr <= left / LEAF_GROUP) {
+			nr *= LEAF_GROUP;
+			level++;
+		}
+		add_digest(c, level, zeros[level]);
+		left -= nr;
+	}
 }
 
 void content_hash_add_signature(struct content_hash *c, struct digest signature)

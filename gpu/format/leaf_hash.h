@@ -2,19 +2,19 @@
  * Digests of a lineage's content: 128-bit keyed hashes of its chunks, of groups of chunks, and of all of it.
  *
  * The content is cut into chunks of one length, a power of two from 32 to 4096; a short last chunk is hashed as if
- * zeros filled it up. All is XXH3-128 with secrets made from the lineage's key, 32 random bytes, so that nobody can
- * prepare collisions who does not know it. Chunks and groups have secrets of their own: what a chunk holds never passes
- * for a group of digests.
+ * padded with zeros. All hashes are XXH3-128 with secrets derived from the lineage's key, 32 random bytes: without the
+ * key collisions cannot be prepared. Chunks and groups have different secrets, so that the content of a chunk cannot
+ * pass for a group of digests.
  *
  *   leaf         of a chunk; of one longer than 128 bytes, of the digests of its slices of 128 bytes
  *   signature    of the 32 leaves of a group, 16 bytes each; zeros stand for those behind the last
  *   fingerprint  signatures are grouped by 32 again, and so on, until one digest is left; it is hashed with the length
  *                of the content and of its chunks
  *
- * One signature says whether any of 32 chunks has changed, and the fingerprint comes out of the pass that hashes
- * anyway; whoever has the bytes of the file and the key can compute it again. It is made of the leaves, so it tells
- * nothing of two chunks whose leaves collide. docs/format.md ("Delta objects") has it to the byte,
- * docs/decisions/015-leaf-hash.md why it is XXH3, and why in slices.
+ * One signature shows whether any of 32 chunks has changed, and the fingerprint is a by-product of the hashing. It can
+ * be recomputed from the bytes of the file and the key. It is derived from the leaves, so it does not distinguish
+ * chunks with colliding leaves. docs/format.md ("Delta objects") specifies it, docs/decisions/fingerprints.md, "Digests
+ * of delta chunks", explains the choice of XXH3 and of slices.
  */
 #pragma once
 
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/xxh3.h"
+#include "gpu/format/xxh3.h"
 
 #define CHUNK_LEN_MIN 32u
 #define CHUNK_LEN_MAX 4096u
@@ -76,6 +76,8 @@ struct content_hash {
 void content_hash_init(struct content_hash *c, const struct leaf_key *k, uint32_t chunk_len);
 /* Bytes, from the first to the last, in pieces of whole chunks; only the last piece may end with a short one. */
 void content_hash_add(struct content_hash *c, const void *p, size_t len);
+/* `len` zeros: whole chunks, unless they are the last bytes. Costs at most a few hundred hashes for any length. */
+void content_hash_add_zeros(struct content_hash *c, uint64_t len);
 /* Or signatures instead, from the first to the last. */
 void content_hash_add_signature(struct content_hash *c, struct digest signature);
 /* `content_len`: of all that was added. Ends it. */

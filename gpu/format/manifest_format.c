@@ -1,11 +1,11 @@
-#include "gpu/manifest_format.h"
+#include "gpu/format/manifest_format.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "gpu/delta_format.h"
+#include "gpu/format/delta_format.h"
 
 static const uint8_t zeros[8];
 

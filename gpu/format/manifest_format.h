@@ -1,6 +1,6 @@
 /*
- * The manifest of a version: which buffers are in the file, and where. It is the end of the file, so that a file with
- * one buffer begins with its bytes and those who do not know of manifests can read it. docs/format.md ("Versions of a
+ * The manifest of a version: the buffers in the file, and their places. It is at the end of the file, so that a file
+ * with one buffer starts with its bytes, for readers without support for manifests. docs/format.md ("Versions of a
  * lineage") changes with this.
  *
  *   buffers    each at a multiple of DELTA_PAGE, zeros between them
@@ -20,7 +20,7 @@
 #define MANIFEST_VERSION 1u
 #define MANIFEST_INCOMPAT_KNOWN 0u
 #define MANIFEST_NAME_MAX 4095u
-#define MANIFEST_LEN_MAX (UINT64_C(1) << 30) /* of all entries: nobody has more to say */
+#define MANIFEST_LEN_MAX (UINT64_C(1) << 30) /* of all entries: far more than needed */
 
 /* Followed by name and info, and zeros up to a multiple of 8. */
 struct manifest_entry_disk {
@@ -60,7 +60,7 @@ struct manifest_footer {
  * fit. */
 int manifest_footer_decode(const void *p, size_t len, uint64_t file_len, struct manifest_footer *ret);
 
-/* Entries, all of which have been checked. Borrows them. -EBADMSG: they are damaged or lie. */
+/* Iterates over entries, after checking all of them. Borrows them. -EBADMSG: damaged or inconsistent. */
 struct manifest_iter {
 	struct cursor cursor;
 	uint64_t nr;

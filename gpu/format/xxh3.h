@@ -1,8 +1,7 @@
 /*
- * XXH3-128 of the few lengths that deltas hash, in plain C, so that the same lines compile for the host and for a
- * device: multiples of 16 from 32 to 128 bytes (one pair of products per 32 bytes), and multiples of 64 from 256 on
- * (stripes). On the host libxxhash computes the same, with vector instructions (leaf_hash.c); tests hold the two
- * together.
+ * XXH3-128 for the few lengths that deltas hash, in plain C that compiles for the host and for a device: multiples of
+ * 16 from 32 to 128 bytes (one pair of products per 32 bytes), and multiples of 64 from 256 on (stripes). On the host
+ * libxxhash computes the same with vector instructions (leaf_hash.c); tests compare the two.
  *
  * Input and key are 64-bit words of this machine, as a little-endian one reads them from bytes: on a device they are in
  * registers or in constant memory when they come here. A few parts of the secret are read at odd places, which struct

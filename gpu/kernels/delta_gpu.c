@@ -1,5 +1,5 @@
-/* The record, and taking a version: what is asked for, the memory it takes, and what the kernels are told. */
-#include "gpu/delta_gpu.h"
+/* The record, and taking a version: checks of arguments, memory, and arguments of the kernels. */
+#include "gpu/kernels/delta_gpu.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "gpu/delta_gpu_record.h"
+#include "gpu/kernels/delta_gpu_record.h"
 
 static_assert(GPU_PAGE == DELTA_PAGE && GPU_GROUP == LEAF_GROUP, "the kernels know them by other names");
 static_assert(sizeof(struct gpu_shift) == 12 && sizeof(struct digest) == 16, "as the header says");
@@ -97,7 +97,7 @@ static int find_device(struct delta_gpu *g)
 	int nr = 0, r;
 
 	if (cudaGetDeviceCount(&nr) != cudaSuccess || nr == 0 || cudaGetDevice(&g->device) != cudaSuccess) {
-		cudaGetLastError(); /* not for the application to find */
+		cudaGetLastError(); /* clears the error, so that the application does not see it */
 		return -ENODEV;
 	}
 	r = cuda_errno(gpu_prepare(g->params.chunk_len, g->shapes, &g->blocks), "kernels");

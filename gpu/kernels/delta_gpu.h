@@ -1,14 +1,14 @@
 /*
- * Deltas of device memory, made on the GPU: the same algorithm as delta_record.h, and the same objects, byte for byte.
- * kernels.h tells how.
+ * Deltas of device memory, computed on the GPU: the same algorithm as delta_record.h, and the same objects, byte for
+ * byte. kernels.h describes the steps.
  *
  *        take ──▶ finish ──▶ commit: the newest version, which the next one is compared with
  *           └────────┴─────▶ abandon: as if it had never been taken
  *
- * A record belongs to one thread at a time and to the device that is current when it is made. Calls wait for the GPU by
- * looking again and again, for a millisecond or so: who has better to do calls from a thread of its own. The kernels'
- * blocks wait for each other, too, with one on each multiprocessor: they never get to the end beside kernels of the
- * application that fill the device and wait for the take.
+ * A record belongs to one thread at a time, and to the device that is current when it is created. Calls busy-wait for
+ * the GPU, for about a millisecond: use a separate thread if that matters. The blocks of the kernels wait for each
+ * other, with one on each multiprocessor: they deadlock with kernels of the application that fill the device and wait
+ * for the take.
  *
  * Device memory, for n chunks of content: 17.9 bytes each for the newest version; for the tenth of them that may change
  * at a time, the chunks themselves and some 55 bytes each; and the table. If more change: 16 bytes per chunk more,
@@ -20,8 +20,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "gpu/delta_format.h"
-#include "gpu/delta_record.h"
+#include "gpu/format/delta_format.h"
+#include "gpu/format/delta_record.h"
 
 struct delta_gpu;
 

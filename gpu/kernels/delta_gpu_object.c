@@ -2,7 +2,7 @@
  * The object that a take ends with. Its tables are made on the device once all chunks have been labelled; then it is
  * put together of parts that lie where the device has written them.
  */
-#include "gpu/delta_gpu_record.h"
+#include "gpu/kernels/delta_gpu_record.h"
 
 #include <assert.h>
 #include <errno.h>

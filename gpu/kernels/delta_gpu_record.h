@@ -8,10 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gpu/delta_gpu.h"
-#include "gpu/gpu_room.h"
-#include "gpu/kernels.h"
-#include "gpu/pinned.h"
+#include "gpu/kernels/delta_gpu.h"
+#include "gpu/kernels/gpu_room.h"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/pinned.h"
 
 enum stream { HASH_0, HASH_1, TOP, REST, COPY, NR_STREAMS };
 
@@ -66,7 +66,7 @@ struct delta_gpu {
 	struct iovec *parts;
 };
 
-#define SPIN_CHECK 4096 /* looks between two questions whether the device still works */
+#define SPIN_CHECK 4096 /* polls between two checks of the device for errors */
 
 int delta_gpu_wait(struct delta_gpu *g, enum stream stream);
 /* For a flag of the report, which something on that stream sets to the number of the attempt. */

@@ -18,7 +18,7 @@
  * committed; payload goes through the two halves of the staging memory in turns, or, where a segment is all new, to the
  * host as it is.
  */
-#include "gpu/delta_gpu_record.h"
+#include "gpu/kernels/delta_gpu_record.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -183,7 +183,7 @@ static int launch_rest(struct delta_gpu *g, uint32_t nr)
 
 	e = follow_hashed(g, REST, nr);
 	if (e == cudaSuccess && g->whole && nr >= 2)
-		e = cudaStreamWaitEvent(stream, g->copied[nr - 2], 0); /* whose half it takes over */
+		e = cudaStreamWaitEvent(stream, g->copied[nr - 2], 0); /* the previous user of this half */
 	if (e == cudaSuccess)
 		e = gpu_segment(&g->take, &g->segments[nr], g->blocks, stream);
 	if (e == cudaSuccess)
@@ -237,7 +237,7 @@ static int copy_guessed(struct delta_gpu *g, uint32_t nr)
 	return pinned_copy(&g->rest, staged_at(g, nr), g->guessed_len, g->streams[COPY]);
 }
 
-/* The payload of a segment whose sizes are known. If all of it is new, gpu_segment() has left it where it is. */
+/* The payload of a segment, once its sizes are known. If all of it is new, gpu_segment() has not moved it. */
 static int copy_segment(struct delta_gpu *g, uint32_t nr)
 {
 	struct gpu_totals before = totals_before(g, nr), upto = g->report->upto[nr];

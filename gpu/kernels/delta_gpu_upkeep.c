@@ -1,5 +1,5 @@
 /* What is kept between versions: digests and the table, when one is committed, abandoned or forgotten. */
-#include "gpu/delta_gpu_record.h"
+#include "gpu/kernels/delta_gpu_record.h"
 
 #include <assert.h>
 
@@ -68,8 +68,8 @@ int delta_gpu_drop_entered(struct delta_gpu *g)
 	return r;
 }
 
-/* Nothing is known any more. */
-static void lose(struct delta_gpu *g)
+/* Clears the record after a failure. */
+static void record_clear(struct delta_gpu *g)
 {
 	delta_gpu_drain(g);
 	gpu_room_release(&g->room);
@@ -151,7 +151,7 @@ int delta_gpu_commit(struct delta_gpu *g)
 	if (r == 0)
 		r = delta_gpu_clean(g);
 	if (r < 0)
-		lose(g);
+		record_clear(g);
 	return r;
 }
 
@@ -170,7 +170,7 @@ void delta_gpu_abandon(struct delta_gpu *g)
 	cudaSetDevice(g->device);
 	delta_gpu_drain(g);
 	if (g->pending.nr_chunks > 0 && delta_gpu_drop_entered(g) < 0) {
-		lose(g);
+		record_clear(g);
 		return;
 	}
 	gpu_room_drop_whole_log(&g->room);
@@ -201,7 +201,7 @@ int delta_gpu_forget(struct delta_gpu *g, uint32_t number)
 		r = read_kept(g, &kept);
 	g->is_clean = false;
 	if (r < 0) {
-		lose(g);
+		record_clear(g);
 		return r;
 	}
 	g->nr_dropped += g->nr_entries - kept;

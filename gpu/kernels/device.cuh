@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "gpu/kernels.h"
+#include "gpu/kernels/kernels.h"
 
 #define WARP 32u
 #define ALL_LANES 0xffffffffu

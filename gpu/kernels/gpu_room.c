@@ -1,10 +1,10 @@
-#include "gpu/gpu_room.h"
+#include "gpu/kernels/gpu_room.h"
 
 #include <stddef.h>
 #include <sys/uio.h>
 
 #include "base/util.h"
-#include "gpu/pinned.h"
+#include "gpu/kernels/pinned.h"
 
 #define ARRAYS_MAX 24
 

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "gpu/kernels.h"
+#include "gpu/kernels/kernels.h"
 
 struct gpu_room {
 	uint64_t nr_chunks; /* that there is room for */

@@ -7,14 +7,14 @@
  *     and make what others ask for wait longer;
  *   - tiles are handed out in ascending order over the whole grid, without an atomic;
  *   - what is known of the version before is one signature per group, which travels with the tile. Digests are read
- *     only where it differs, and written only where they do. Nobody waits for them: they are loaded beside the next
- *     tile of the stage, and compared when that has come.
+ *     only where it differs, and written only where they do. They cause no wait: they are loaded together with the next
+ *     tile of the stage, and compared when that has arrived.
  */
 #include <cuda_pipeline_primitives.h>
 #include <cuda_runtime_api.h>
 
-#include "gpu/device.cuh"
-#include "gpu/kernels.h"
+#include "gpu/kernels/device.cuh"
+#include "gpu/kernels/kernels.h"
 
 #define HASH_STAGES 2
 #define HASH_BLOCK (GPU_HASH_WARPS * WARP) /* threads */

@@ -5,8 +5,8 @@
  *
  *   list     a block's part of the changed chunks, which are in ascending order; all parts are as long
  *   enter    looks each up in the table, enters unknown ones, the lowest place wins
- *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. If none is
- *            equal to another of this version, `enter` has told all that, and nobody has to wait for it
+ *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. Skipped,
+ *            with its wait, if no chunk equals another of this version: `enter` has found all that is needed
  *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list. Most often all
  *            is new, and none in whole pages: warps that have nothing to look up have done it meanwhile
  *
@@ -22,8 +22,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "gpu/kernels.h"
-#include "gpu/table.cuh"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/table.cuh"
 
 /* What registers four blocks of the hashing leave on each quarter of a multiprocessor. */
 #if CUDART_VERSION >= 12040
@@ -129,8 +129,8 @@ static __device__ void list_cell(const struct gpu_take &t, uint64_t group, const
 	}
 }
 
-/* A block has the cells whose first changed chunk is in its part: it may begin later, and end later, by less than a
- * cell. */
+/* A cell belongs to the block with the cell's first changed chunk in its part: so the block may begin later, and end
+ * later, by less than a cell. */
 static __device__ void list_changes(const struct gpu_take &t, const struct gpu_segment &s, struct part part,
 				    struct span span, struct changes *c)
 {
@@ -313,7 +313,7 @@ static __device__ bool in_whole_page(const struct gpu_take &t, uint32_t chunk)
 	return true;
 }
 
-/* The same, by entries in shared memory: nobody has to wait for the bitmap. */
+/* The same, by entries in shared memory, without a wait for the bitmap. */
 static __device__ bool in_listed_page(const struct gpu_take &t, const struct changes &c, uint32_t i)
 {
 	uint32_t per_page = GPU_PAGE / t.chunk_len, chunk = c.entries[i].chunk, first = i - chunk % per_page;

@@ -11,10 +11,10 @@
  */
 #include <cuda_runtime_api.h>
 
-#include "gpu/device.cuh"
-#include "gpu/kernels.h"
+#include "gpu/kernels/device.cuh"
+#include "gpu/kernels/kernels.h"
 
-/* enum delta_encoding and enum delta_method, whose headers are not for CUDA; delta_gpu_object.c compares them. */
+/* enum delta_encoding and enum delta_method; their headers do not compile as CUDA. delta_gpu_object.c compares them. */
 #define AS_BITMAP 1u
 #define AS_LIST 2u
 #define AS_NODES 3u

@@ -1,8 +1,8 @@
 /* The digests of the newest version and the table, between checkpoints. */
 #include <cuda_runtime_api.h>
 
-#include "gpu/kernels.h"
-#include "gpu/table.cuh"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/table.cuh"
 
 /* If it is this chunk that has been entered. */
 static __device__ void put_key(const struct gpu_take &t, struct digest d, uint32_t chunk)

@@ -1,13 +1,13 @@
 /*
- * What the host's side of deltas on a GPU (delta_gpu*.c) and the kernels (*.cu) share. C on one side and CUDA's C++ on
- * the other, so only plain types.
+ * The interface between the host side of deltas on a GPU (delta_gpu*.c) and the kernels (*.cu). It is C on one side and
+ * CUDA C++ on the other, so it has plain types only.
  *
  * Content is a row of buffers in device memory, each from a multiple of GPU_TILE on, with zeros between them. It is
- * taken in segments of whole units: gpu_hash() makes digests and signatures, and finds out which chunks are not the
- * parent's; gpu_segment() looks those up in the table and gathers the bytes of first occurrences. A later segment runs
- * after an earlier one, so what is lower in the content is settled before what is higher looks at it: the result does
- * not depend on the number of segments, nor on the order in which threads get there. When all are done, the tables are
- * made of the bitmap of first occurrences and of the list of shifted duplicates, and written straight to host memory.
+ * taken in segments of whole units: gpu_hash() computes digests and signatures, and finds the chunks that differ from
+ * the parent; gpu_segment() looks those up in the table and gathers the bytes of first occurrences. Segments run in
+ * order, so lower content is final before higher content refers to it: the result depends neither on the number of
+ * segments nor on the order of threads. In the end the tables are built from the bitmap of first occurrences and the
+ * list of shifted duplicates, and written directly to host memory.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "gpu/crc_parts.h"
-#include "gpu/xxh3.h"
+#include "gpu/format/crc_parts.h"
+#include "gpu/format/xxh3.h"
 
 #define GPU_TILE 4096u /* bytes that a warp loads at once */
 #define GPU_GROUP 32u /* chunks: LEAF_GROUP */
@@ -88,7 +88,7 @@ struct gpu_counts {
 	uint32_t guessed[GPU_SEGMENTS_MAX]; /* blocks that have gathered before they know what is new */
 	uint32_t tabled; /* blocks that have written their part of the tables */
 	uint32_t unknown[GPU_SEGMENTS_MAX]; /* per segment */
-	uint32_t flags[GPU_SEGMENTS_MAX]; /* what a block of a segment has to tell the others */
+	uint32_t flags[GPU_SEGMENTS_MAX]; /* set by a block of a segment for the others */
 	uint64_t entered, reclaimed; /* slots; the second: of dropped ones */
 	uint64_t kept; /* by a sweep */
 	struct gpu_totals before[GPU_SEGMENTS_MAX + 1];

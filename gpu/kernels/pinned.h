@@ -1,6 +1,6 @@
 /*
- * Page-locked host memory that grows in slabs: where copies from a device arrive. Bytes are appended in order, and come
- * out as a list of parts. Slabs stay for the next time: locking pages takes far longer than copying to them.
+ * Page-locked host memory that grows in slabs, as target of copies from a device. Bytes are appended in order, and
+ * returned as a list of parts. Slabs are reused: locking pages takes far longer than copying to them.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ struct pinned {
 int cuda_errno(cudaError_t e, const char *what);
 
 void pinned_release(struct pinned *p); /* leaves it empty */
-/* Appends bytes of device memory, once the stream comes to it. */
+/* Appends bytes of device memory, in the order of the stream. */
 int pinned_copy(struct pinned *p, const void *device, uint64_t len, cudaStream_t stream);
 int pinned_zeros(struct pinned *p, uint64_t len);
 /* How many parts the first `len` bytes have, at most `room` of which are written to `ret`. */

@@ -2,22 +2,23 @@
  * The table of all digests of the record, on the device.
  *
  * Slots are in buckets of 16. A digest goes into the bucket that it points to, or if that is full into the next one; a
- * byte of it, its tag, is kept apart, so that one load tells where in a bucket it can be, and whether the search is over:
- * at the first bucket that has an empty slot. Probing one slot after the other, the longest of thousands of searches
- * takes a hundred dependent loads, and all wait for that one.
+ * byte of it, its tag, is kept apart, so that one load tells where in a bucket it can be, and whether the search is
+ * over: at the first bucket that has an empty slot. Probing one slot after the other, the longest of thousands of
+ * searches takes a hundred dependent loads, and all wait for that one.
  *
- * A slot is taken by one compare-and-swap of its value, (version, chunk); its tag is written afterwards, its key when the
- * version is committed, unless that is a whole one. Nobody reads the key of a slot that the version being taken has
- * entered: that value says which chunk it is, and the log has its digest since before. So 64 bits are swapped where 128 are
+ * A slot is taken by one compare-and-swap of its value, (version, chunk); its tag is written afterwards, its key when
+ * the version is committed, unless that is a whole one. The key of a slot entered by the version being taken is never
+ * read: the value identifies the chunk, and the log already has its digest. So 64 bits are swapped where 128 are
  * compared, and no thread waits for another. Of equal chunks the lowest wins by an atomic minimum.
  *
  * A thread looks for its digest among older entries; if it is not there, it takes the first slot that is empty or was
  * dropped, from the bucket on where it has seen one or an entry of this version with its tag. Slots are only filled
- * meanwhile: two threads with the same digest come to the same slot, or the second finds what the first has entered. A tag may be too old: then the swap fails, and says what is there now.
+ * meanwhile: two threads with the same digest come to the same slot, or the second finds what the first has entered. A
+ * tag may be too old: then the swap fails, and says what is there now.
  */
 #pragma once
 
-#include "gpu/device.cuh"
+#include "gpu/kernels/device.cuh"
 
 static __device__ __forceinline__ uint32_t version_of(uint64_t value)
 {
@@ -74,8 +75,8 @@ static __device__ __forceinline__ uint64_t value_at(const struct gpu_table &tabl
 }
 
 /*
- * From where a chunk that no older version has may be entered: no bucket before has room, or an entry of this version that
- * may be the same. `tags` are as they were some time ago, and `own` are such entries then.
+ * From where a chunk that no older version has may be entered: no bucket before has room, or an entry of this version
+ * that may be the same. `tags` are as they were some time ago, and `own` are such entries then.
  */
 struct vacancy {
 	uint64_t bucket;
@@ -119,8 +120,8 @@ static __device__ __forceinline__ bool look_into(const struct gpu_take &t, struc
 }
 
 /*
- * The value of an entry of an older version; 0: there is none, and `ret` is set, if there is room. Two buckets are looked
- * at together if one access has the tags of both.
+ * The value of an entry of an older version; 0: there is none, and `ret` is set, if there is room. Two buckets are
+ * looked at together if one access has the tags of both.
  */
 static __device__ uint64_t find_older(const struct gpu_take &t, struct digest d, struct vacancy *ret)
 {

@@ -1,13 +1,13 @@
 /*
- * The library's handle. A checkpoint is taken by the thread that asks for it and completed by a thread of the handle:
+ * The library's handle. A checkpoint is taken by the calling thread and completed by a thread of the handle:
  *
  *   caller   arrange, take ──▶ job                            (buffers may be overwritten)
- *   thread                      finish, write, commit ──▶ done  (LINEAGE/NNNNNN is there)
+ *   thread                      finish, write, commit ──▶ done  (LINEAGE/NNNNNN exists)
  *
- * There is one job at a time, and while there is one the producer and the lineage are the thread's; else they are those
- * of whoever holds `call`. A crash at any moment leaves what the mount's commit leaves: the version, or nothing.
+ * There is one job at a time. While there is one, the producer and the lineage belong to the thread, else to the holder
+ * of `call`. A crash at any time leaves the version complete or absent: the mount's commit is atomic.
  */
-#include "gpu/ckptfs_gpu.h"
+#include "gpu/lib/ckptfs_gpu.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,11 +25,11 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "gpu/layout.h"
-#include "gpu/lineage.h"
-#include "gpu/manifest_format.h"
-#include "gpu/producer.h"
-#include "gpu/version.h"
+#include "gpu/format/layout.h"
+#include "gpu/lib/lineage.h"
+#include "gpu/format/manifest_format.h"
+#include "gpu/lib/producer.h"
+#include "gpu/lib/version.h"
 
 #define CHUNK_SIZE 128u
 #define FLAGS_KNOWN (CKPTFS_GPU_DURABLE | CKPTFS_GPU_VERIFY | CKPTFS_GPU_COMPARE | CKPTFS_GPU_REQUIRE)
@@ -44,14 +44,14 @@ struct job {
 struct ckptfs_gpu {
 	char *dir; /* constant, as the next ones */
 	struct ckptfs_gpu_options options;
-	uint8_t key[LEAF_KEY_LEN], id[DELTA_LINEAGE_LEN]; /* random: a record ends with its handle */
+	uint8_t key[LEAF_KEY_LEN], id[DELTA_LINEAGE_LEN]; /* random: a record lives as long as its handle */
 	int event_fd;
 	pthread_t thread;
 	bool has_thread;
 
-	struct mutex call; /* held by a call from beginning to end; outside `lock` */
-	struct lineage *lineage; /* these: of `call`, or of the job */
-	struct producer *producer; /* NULL: nothing is known of any version */
+	struct mutex call; /* held for the duration of a call; taken before `lock` */
+	struct lineage *lineage; /* this and the next: guarded by `call`, or owned by the job */
+	struct producer *producer; /* NULL: there is no record of any version */
 	uint32_t last_number; /* that became a file */
 	struct layout layout GUARDED_BY(call);
 
@@ -59,7 +59,7 @@ struct ckptfs_gpu {
 	struct cond changed;
 	struct job job GUARDED_BY(lock);
 	bool stop GUARDED_BY(lock);
-	int error GUARDED_BY(lock); /* the first that nobody has been told */
+	int error GUARDED_BY(lock); /* the first one not yet reported */
 	struct ckptfs_gpu_stats stats GUARDED_BY(lock);
 };
 
@@ -78,8 +78,8 @@ static void producer_drop(struct ckptfs_gpu *g)
 
 /* --- the thread --- */
 
-/* From what was taken to a file. */
-static int complete(struct ckptfs_gpu *g, const struct job *job, struct ckptfs_gpu_stats *ret)
+/* Turns a taken version into a file. */
+static int complete_job(struct ckptfs_gpu *g, const struct job *job, struct ckptfs_gpu_stats *ret)
 {
 	const struct producer_ops *ops = g->producer->ops;
 	struct lineage_commit commit = {
@@ -101,7 +101,7 @@ static int complete(struct ckptfs_gpu *g, const struct job *job, struct ckptfs_g
 	}
 	if (r < 0) {
 		ops->abandon(g->producer);
-		/* What the record says of earlier versions is not what the mount has, or can read. */
+		/* The record does not match the versions on the mount, or these cannot be read. */
 		if (r == -ENOENT || r == -ESTALE || r == -EBADMSG || r == -EIO)
 			producer_drop(g);
 		return r;
@@ -119,14 +119,14 @@ static int complete(struct ckptfs_gpu *g, const struct job *job, struct ckptfs_g
 		.write_ns = commit.write_ns,
 		.commit_ns = commit.commit_ns,
 	};
-	/* The version is there, whatever becomes of the record. */
+	/* The version exists now, even if the record cannot be updated. */
 	if (ops->commit(g->producer) < 0)
-		log_warning("lineage %s: the record is lost, the next checkpoint will be a complete one", g->dir);
+		log_warning("lineage %s: record lost, the next checkpoint will copy everything", g->dir);
 	ops->memory(g->producer, &ret->gpu_bytes, &ret->gpu_bytes_max);
 	return 0;
 }
 
-static void *run(void *arg)
+static void *job_thread(void *arg)
 {
 	struct ckptfs_gpu *g = arg;
 
@@ -142,7 +142,7 @@ static void *run(void *arg)
 			break;
 		job = g->job;
 		mutex_unlock(&g->lock);
-		r = complete(g, &job, &stats);
+		r = complete_job(g, &job, &stats);
 		if (job.done)
 			job.done(job.arg, job.number, r);
 		mutex_lock(&g->lock);
@@ -153,18 +153,18 @@ static void *run(void *arg)
 		g->job = (struct job){ 0 };
 		cond_broadcast(&g->changed);
 		if (eventfd_write(g->event_fd, 1) < 0)
-			log_warning("lineage %s: event: %s", g->dir, strerror(errno));
+			log_warning("lineage %s: cannot signal the eventfd: %s", g->dir, strerror(errno));
 	}
 	mutex_unlock(&g->lock);
 	return NULL;
 }
 
-/* A callback would wait for its own end. */
+/* A callback would wait for itself. */
 static int refuse_callback(const struct ckptfs_gpu *g)
 {
 	if (!g->has_thread || !pthread_equal(g->thread, pthread_self()))
 		return 0;
-	return log_errno(-EDEADLK, "lineage %s: called from a callback of its own", g->dir);
+	return log_errno(-EDEADLK, "lineage %s: called from its own callback", g->dir);
 }
 
 static void wait_idle(struct ckptfs_gpu *g)
@@ -175,9 +175,9 @@ static void wait_idle(struct ckptfs_gpu *g)
 	mutex_unlock(&g->lock);
 }
 
-/* A call begins. Then lineage and producer are the caller's, until it gives the thread a job. false: *ret says why
- * not. */
-static bool enter(struct ckptfs_gpu *g, int *ret) TRY_ACQUIRE(true, g->call)
+/* Starts a call: lineage and producer belong to the caller until it passes a job to the thread. false: *ret is the
+ * error. */
+static bool call_enter(struct ckptfs_gpu *g, int *ret) TRY_ACQUIRE(true, g->call)
 {
 	*ret = refuse_callback(g);
 	if (*ret < 0)
@@ -200,23 +200,23 @@ static int set_options(struct ckptfs_gpu *g, const struct ckptfs_gpu_options *op
 	*o = (struct ckptfs_gpu_options){ .flags = CKPTFS_GPU_DURABLE };
 	if (options) {
 		if (options->size != sizeof(*options))
-			return log_errno(-EINVAL, "lineage %s: options of %zu bytes, not %zu", g->dir, options->size,
-					 sizeof(*options));
+			return log_errno(-EINVAL, "lineage %s: size of options is %zu, must be %zu", g->dir,
+					 options->size, sizeof(*options));
 		*o = *options;
 	}
 	if (o->chunk_size == 0)
 		o->chunk_size = CHUNK_SIZE;
 	if (o->method >= ARRAY_SIZE(methods))
-		return log_errno(-EINVAL, "lineage %s: there is no method %" PRIu32, g->dir, o->method);
+		return log_errno(-EINVAL, "lineage %s: unknown method %" PRIu32, g->dir, o->method);
 	if ((o->flags & ~FLAGS_KNOWN) != 0 || o->reserved != 0)
 		return log_errno(-EINVAL, "lineage %s: unknown flags %#" PRIx32, g->dir, o->flags & ~FLAGS_KNOWN);
 	if (!chunk_len_valid(o->chunk_size))
-		return log_errno(-EINVAL, "lineage %s: chunks of %" PRIu32 " bytes, not a power of two from %u to %u",
+		return log_errno(-EINVAL, "lineage %s: chunk size is %" PRIu32 ", must be a power of two from %u to %u",
 				 g->dir, o->chunk_size, CHUNK_LEN_MIN, CHUNK_LEN_MAX);
 	return 0;
 }
 
-/* The application's signals are not for it. */
+/* The application's signals must not be delivered to the thread. */
 static int start_thread(struct ckptfs_gpu *g)
 {
 	sigset_t all, before;
@@ -224,13 +224,13 @@ static int start_thread(struct ckptfs_gpu *g)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&g->thread, NULL, run, g);
+	r = -pthread_create(&g->thread, NULL, job_thread, g);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	g->has_thread = r == 0;
-	return r < 0 ? log_errno(r, "lineage %s: thread", g->dir) : 0;
+	return r < 0 ? log_errno(r, "lineage %s: cannot start a thread", g->dir) : 0;
 }
 
-static int start(struct ckptfs_gpu *g, const char *dir, const struct ckptfs_gpu_options *options)
+static int handle_init(struct ckptfs_gpu *g, const char *dir, const struct ckptfs_gpu_options *options)
 {
 	int r;
 
@@ -241,10 +241,10 @@ static int start(struct ckptfs_gpu *g, const char *dir, const struct ckptfs_gpu_
 	if (r < 0)
 		return r;
 	if (getrandom(g->key, sizeof(g->key), 0) != sizeof(g->key) || getrandom(g->id, sizeof(g->id), 0) != sizeof(g->id))
-		return log_errno(-errno, "lineage %s: no random key", dir);
+		return log_errno(-errno, "lineage %s: cannot get a random key", dir);
 	g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (g->event_fd < 0)
-		return log_errno(-errno, "lineage %s: event", dir);
+		return log_errno(-errno, "lineage %s: cannot create an eventfd", dir);
 	r = lineage_open(dir, &g->lineage);
 	if (r < 0)
 		return r;
@@ -262,7 +262,7 @@ int ckptfs_gpu_open(const char *dir, const struct ckptfs_gpu_options *options, s
 	mutex_init(&g->call);
 	mutex_init(&g->lock);
 	cond_init(&g->changed);
-	r = start(g, dir, options);
+	r = handle_init(g, dir, options);
 	if (r < 0) {
 		ckptfs_gpu_close(g);
 		return r;
@@ -285,7 +285,7 @@ int ckptfs_gpu_close(struct ckptfs_gpu *g)
 	cond_broadcast(&g->changed);
 	mutex_unlock(&g->lock);
 	if (g->has_thread)
-		pthread_join(g->thread, NULL); /* does its job first */
+		pthread_join(g->thread, NULL); /* it completes its job first */
 	r = g->error;
 	producer_drop(g);
 	lineage_close(g->lineage);
@@ -302,8 +302,8 @@ int ckptfs_gpu_close(struct ckptfs_gpu *g)
 
 /* --- a checkpoint --- */
 
-/* The file that this becomes: buffers by offset, and behind them the manifest. */
-struct picture {
+/* The layout of the new file: buffers by offset, and behind them the manifest. */
+struct file_plan {
 	struct layout_want *wants;
 	struct delta_buffer *buffers;
 	size_t nr_buffers;
@@ -311,7 +311,7 @@ struct picture {
 	uint64_t len;
 };
 
-static void picture_release(struct picture *p)
+static void file_plan_release(struct file_plan *p)
 {
 	free(p->wants);
 	free(p->buffers);
@@ -325,10 +325,10 @@ static int check_buffers(const struct ckptfs_gpu *g, const struct ckptfs_gpu_buf
 		size_t name_len = b->name ? strnlen(b->name, MANIFEST_NAME_MAX + 1) : 0;
 
 		if (name_len == 0 || name_len > MANIFEST_NAME_MAX)
-			return log_errno(-EINVAL, "lineage %s: buffer %zu has no name of 1 to %u bytes", g->dir, i,
+			return log_errno(-EINVAL, "lineage %s: buffer %zu: the name must have 1 to %u bytes", g->dir, i,
 					 MANIFEST_NAME_MAX);
 		if ((!b->p && b->len > 0) || (!b->info && b->info_len > 0))
-			return log_errno(-EINVAL, "lineage %s: buffer %s: NULL", g->dir, b->name);
+			return log_errno(-EINVAL, "lineage %s: buffer %s: pointer is NULL", g->dir, b->name);
 		if (b->info_len > MANIFEST_LEN_MAX)
 			return log_errno(-EINVAL, "lineage %s: buffer %s: %zu bytes of info", g->dir, b->name,
 					 b->info_len);
@@ -343,7 +343,7 @@ static int by_off(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-static int make_manifest(const struct ckptfs_gpu_buffer *buffers, size_t nr, struct picture *p)
+static int make_manifest(const struct ckptfs_gpu_buffer *buffers, size_t nr, struct file_plan *p)
 {
 	for (size_t i = 0; i < nr; i++)
 		manifest_add(&p->manifest, &(struct manifest_entry){
@@ -360,7 +360,7 @@ static int make_manifest(const struct ckptfs_gpu_buffer *buffers, size_t nr, str
 	return buf_error(&p->manifest);
 }
 
-static int arrange(struct ckptfs_gpu *g, const struct ckptfs_gpu_buffer *buffers, size_t nr, struct picture *p)
+static int arrange(struct ckptfs_gpu *g, const struct ckptfs_gpu_buffer *buffers, size_t nr, struct file_plan *p)
 	REQUIRES(g->call)
 {
 	int r;
@@ -373,16 +373,15 @@ static int arrange(struct ckptfs_gpu *g, const struct ckptfs_gpu_buffer *buffers
 		p->wants[i] = (struct layout_want){ .name = buffers[i].name, .len = buffers[i].len };
 	r = layout_arrange(&g->layout, p->wants, nr, &p->len);
 	if (r < 0)
-		return log_errno(r, "lineage %s: buffers cannot be arranged%s", g->dir,
-				 r == -EINVAL ? ": a name is there twice" : "");
+		return log_errno(r, "lineage %s: cannot place the buffers%s", g->dir,
+				 r == -EINVAL ? ": duplicate name" : "");
 	r = make_manifest(buffers, nr, p);
 	if (r < 0)
-		return log_errno(r, "lineage %s: manifest", g->dir);
+		return log_errno(r, "lineage %s: cannot encode the manifest", g->dir);
 	for (size_t i = 0; i < nr; i++)
 		if (buffers[i].len > 0)
-			p->buffers[p->nr_buffers++] = (struct delta_buffer){
-				.p = buffers[i].p, .len = buffers[i].len, .off = p->wants[i].off
-			};
+			p->buffers[p->nr_buffers++] =
+				(struct delta_buffer){ .p = buffers[i].p, .len = buffers[i].len, .off = p->wants[i].off };
 	qsort(p->buffers, p->nr_buffers, sizeof(*p->buffers), by_off);
 	p->buffers[p->nr_buffers++] =
 		(struct delta_buffer){ .p = p->manifest.data, .len = p->manifest.len, .off = p->len };
@@ -398,7 +397,7 @@ static int find_device(const struct ckptfs_gpu *g, const struct ckptfs_gpu_buffe
 		int d = buffers[i].len > 0 ? gpu_device_of(buffers[i].p) : PRODUCER_CPU;
 
 		if (d != PRODUCER_CPU && device != PRODUCER_CPU && d != device)
-			return log_errno(-EINVAL, "lineage %s: buffers of GPU %d and of GPU %d; make a lineage for each",
+			return log_errno(-EINVAL, "lineage %s: buffers of GPU %d and of GPU %d: use a lineage for each",
 					 g->dir, device, d);
 		device = MAX(device, d);
 	}
@@ -406,7 +405,7 @@ static int find_device(const struct ckptfs_gpu *g, const struct ckptfs_gpu_buffe
 	return 0;
 }
 
-/* What goes to the CPU is said loudly. */
+/* Warns that the CPU is used, or refuses it. */
 static int check_cpu(const struct ckptfs_gpu *g)
 {
 	const char *why = gpu_missing();
@@ -414,14 +413,14 @@ static int check_cpu(const struct ckptfs_gpu *g)
 	if (g->options.flags & CKPTFS_GPU_REQUIRE)
 		return log_errno(-ENODEV, "lineage %s: %s", g->dir, why ? why : "no buffer is in GPU memory");
 	if (why)
-		log_warning("lineage %s: no GPU: %s; changes are found on the CPU, which is slow and keeps a copy of all content",
+		log_warning("lineage %s: no GPU: %s: changes are detected on the CPU, which is slow and keeps a copy of all content",
 			    g->dir, why);
 	else
-		log_warning("lineage %s: no buffer is in GPU memory: changes are found on the CPU", g->dir);
+		log_warning("lineage %s: no buffer is in GPU memory: changes are detected on the CPU", g->dir);
 	return 0;
 }
 
-/* A producer for where the buffers are. A new one knows nothing of what has been before. */
+/* A producer for the device of the buffers. A new one has no record of earlier versions. */
 static int ensure_producer(struct ckptfs_gpu *g, int device, uint64_t content_len) REQUIRES(g->call)
 {
 	struct delta_record_params params = {
@@ -445,7 +444,7 @@ static int ensure_producer(struct ckptfs_gpu *g, int device, uint64_t content_le
 					producer_new_gpu(device, &params, &g->producer);
 }
 
-/* The record may refer to no version that somebody has deleted. */
+/* Removes deleted versions from the record: deltas must not refer to them. */
 static int forget_lost(struct ckptfs_gpu *g) REQUIRES(g->call)
 {
 	_cleanup_(freep) uint32_t *lost = NULL;
@@ -460,10 +459,10 @@ static int forget_lost(struct ckptfs_gpu *g) REQUIRES(g->call)
 	return r;
 }
 
-static int take(struct ckptfs_gpu *g, uint32_t number, const struct ckptfs_gpu_buffer *buffers, size_t nr, void *stream)
-	REQUIRES(g->call)
+static int take_version(struct ckptfs_gpu *g, uint32_t number, const struct ckptfs_gpu_buffer *buffers, size_t nr,
+			void *stream) REQUIRES(g->call)
 {
-	_cleanup_(picture_release) struct picture p = { 0 };
+	_cleanup_(file_plan_release) struct file_plan p = { 0 };
 	struct delta_take t = {
 		.method = methods[g->options.method],
 		.number = number,
@@ -475,11 +474,11 @@ static int take(struct ckptfs_gpu *g, uint32_t number, const struct ckptfs_gpu_b
 	if (r < 0)
 		return r;
 	if (number <= g->last_number)
-		return log_errno(-EINVAL, "lineage %s: version %" PRIu32 " after %" PRIu32, g->dir, number,
+		return log_errno(-EINVAL, "lineage %s: version %" PRIu32 " is not above %" PRIu32, g->dir, number,
 				 g->last_number);
 	r = lineage_has(g->lineage, number);
 	if (r != 0)
-		return r < 0 ? r : log_errno(-EEXIST, "lineage %s: version %" PRIu32, g->dir, number);
+		return r < 0 ? r : log_errno(-EEXIST, "lineage %s: version %" PRIu32 " exists", g->dir, number);
 	r = find_device(g, buffers, nr, &device);
 	if (r == 0)
 		r = forget_lost(g);
@@ -496,9 +495,9 @@ int ckptfs_gpu_checkpoint(struct ckptfs_gpu *g, uint32_t number, const struct ck
 	uint64_t start = monotonic_ns();
 	int r;
 
-	if (!enter(g, &r))
+	if (!call_enter(g, &r))
 		return r;
-	r = take(g, number, buffers, nr, stream);
+	r = take_version(g, number, buffers, nr, stream);
 	if (r == 0) {
 		mutex_lock(&g->lock);
 		g->job = (struct job){ .number = number, .done = done, .arg = arg, .take_ns = monotonic_ns() - start };
@@ -548,7 +547,7 @@ int ckptfs_gpu_restore(struct ckptfs_gpu *g, uint32_t number, const struct ckptf
 {
 	int r;
 
-	if (!enter(g, &r))
+	if (!call_enter(g, &r))
 		return r;
 	r = check_buffers(g, buffers, nr);
 	if (r == 0)
@@ -561,7 +560,7 @@ int ckptfs_gpu_version_read(struct ckptfs_gpu *g, uint32_t number, struct ckptfs
 {
 	int r;
 
-	if (!enter(g, &r))
+	if (!call_enter(g, &r))
 		return r;
 	r = version_read(g->lineage, number, ret);
 	mutex_unlock(&g->call);
@@ -572,7 +571,7 @@ int ckptfs_gpu_versions(struct ckptfs_gpu *g, uint32_t **ret, size_t *ret_nr)
 {
 	int r;
 
-	if (!enter(g, &r))
+	if (!call_enter(g, &r))
 		return r;
 	r = lineage_versions(g->lineage, ret, ret_nr);
 	mutex_unlock(&g->call);
@@ -583,7 +582,7 @@ int ckptfs_gpu_delete(struct ckptfs_gpu *g, uint32_t number)
 {
 	int r;
 
-	if (!enter(g, &r))
+	if (!call_enter(g, &r))
 		return r;
 	r = lineage_delete(g->lineage, number);
 	mutex_unlock(&g->call);
@@ -596,22 +595,22 @@ const char *ckptfs_gpu_strerror(int error)
 		int error;
 		const char *text;
 	} texts[] = {
-		{ ENOTTY, "not a directory of a ckptfs mount: mount one with mount.ckptfs, or give a path below it" },
-		{ ENODEV, "no GPU that can be used" },
-		{ EEXIST, "there is a version of this number: choose a higher one, or delete it" },
-		{ ENOENT,
-		  "there is no such version, no such buffer in it, or no directory to make the lineage in: see stderr" },
+		{ ENOTTY, "not a directory of a ckptfs mount: mount one with mount.ckptfs, or use a path below one" },
+		{ ENODEV, "no usable GPU" },
+		{ EEXIST, "a version with this number exists: choose a higher number, or delete it" },
+		{ ENOENT, "no such version, no such buffer in it, or no parent directory for the lineage: see stderr" },
 		{ ERANGE, "the buffer has another length in that version" },
-		{ ESTALE, "a version was deleted while a checkpoint was made from it: the next one will be complete" },
-		{ EBADMSG, "damaged: the file is no version, or does not have what the GPU had" },
-		{ ENOSPC, "no space is left: delete old versions and run ckptfs-gc --delete" },
+		{ ESTALE, "a version was deleted while a checkpoint referred to it: the next one will copy everything" },
+		{ EBADMSG, "the file is damaged, not a version, or differs from the GPU's content" },
+		{ ENOSPC, "no space left: delete old versions and run ckptfs-gc --delete" },
+		{ EDQUOT, "quota of the store's filesystem exceeded: delete old versions and run ckptfs-gc --delete" },
 		{ EROFS, "the mount is read-only" },
-		{ ENOTCONN, "the mount's daemon is not there: mount it again, and this handle goes on" },
-		{ ECONNABORTED, "the mount's daemon has ended meanwhile: mount it again, and this handle goes on" },
+		{ ENOTCONN, "the mount's daemon is not running: mount again, and this handle continues" },
+		{ ECONNABORTED, "the mount's daemon has ended meanwhile: mount again, and this handle continues" },
 		{ EDEADLK, "called from a callback, which would wait for itself" },
 		{ ENOMEM, "not enough host or GPU memory: lower table_limit, or use larger chunks" },
 		{ EIO, "the GPU or the disk has failed: see stderr, and the mount's log" },
-		{ EINVAL, "an argument that cannot be: see stderr" },
+		{ EINVAL, "invalid argument: see stderr" },
 	};
 
 	error = error < 0 ? -error : error;

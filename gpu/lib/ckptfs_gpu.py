@@ -1,4 +1,4 @@
-"""Checkpoints of arrays, on a GPU or not, into a ckptfs mount.
+"""Checkpoints of arrays, in GPU or host memory, into a ckptfs mount.
 
     import ckptfs_gpu
 
@@ -8,15 +8,15 @@
         ...
         lineage.save(step, {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
 
-What has changed since the last save is found on the GPU and only that is moved and stored, yet each step is a complete
-file, LINEAGE/NNNNNN. One lineage per GPU and process.
+Changes since the last save are detected on the GPU and only they are copied and stored; nevertheless each step is a
+complete file, LINEAGE/NNNNNN. Use one lineage per GPU and process.
 
 A state is arrays in dicts, lists and tuples, with numbers, strings, booleans and None among them. Arrays are PyTorch
 tensors, CuPy and NumPy arrays, bytes, whatever has __cuda_array_interface__, __array_interface__ or the buffer protocol, and
 Memory(pointer, length).
 
-Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, where the linker finds it or CKPTFS_GPU_LIBRARY says, and no
-package but those your arrays come from.
+Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, found by the linker or named by CKPTFS_GPU_LIBRARY, and only
+those packages that the arrays come from.
 """
 import atexit
 import contextlib
@@ -34,7 +34,7 @@ __all__ = ["Lineage", "Memory", "TREE", "LIST", "BASIC", "FULL"]
 
 TREE, LIST, BASIC, FULL = range(4)
 _DURABLE, _VERIFY, _COMPARE, _REQUIRE = 1, 2, 4, 8
-_STRUCTURE = "~"  # the buffer that has none, but says how the others belong together; no path is called so
+_STRUCTURE = "~"  # an empty buffer with a description of the tree as info; no path has this name
 _STEP_MAX = 2**32 - 1
 
 
@@ -95,11 +95,11 @@ class Memory:
         self.pointer, self.length, self.owner = pointer, length, owner
 
 
-# --- arrays: each kind says where its bytes are, what to remember, and how to make one anew
+# --- arrays: for each kind, its bytes, the info to store, and how to create one
 
 
 class _Array:
-    """An array's bytes, contiguous: (pointer, length), what is remembered of it, and whoever keeps them alive."""
+    """An array's contiguous bytes (pointer, length), its info, and the object that keeps them alive."""
 
     def __init__(self, pointer, length, info, owner, stream=None):
         self.pointer, self.length, self.info, self.owner, self.stream = pointer, length, info, owner, stream
@@ -142,7 +142,7 @@ def _strides_contiguous(strides, shape, itemsize):
 
 def _check_typestr(typestr):
     if typestr[1] not in "biufcmMSU":
-        raise TypeError(f"has elements of type {typestr}, which are no plain numbers")
+        raise TypeError(f"has elements of type {typestr}, which are not plain numbers")
 
 
 def _of_cuda_interface(x, writable):
@@ -200,7 +200,7 @@ def _of_bytes(view, writable):
 
 
 def _array_of(x, writable=False):
-    """The array that x is; None: it is none."""
+    """x as an array; None: it is not an array."""
     if isinstance(x, Memory):
         return _Array(x.pointer, x.length, {"type": "bytes"}, x)
     if _is_torch(x):
@@ -222,7 +222,7 @@ def _numpy_like(info):
 
 
 def _new_array(info, length, device):
-    """Memory for an array that was saved: on `device`, or where it was if there is such a place."""
+    """Memory for a saved array: on `device`, or on its original device if that exists."""
     if info["type"] == "torch":
         import torch
         if device is None:
@@ -291,8 +291,8 @@ def _build(node, array_of):
 
 
 def _fill(wanted, saved, fill, make):
-    """The state that `wanted` tells, with what was saved at its places: fill(name, saved name) for its arrays, make(saved
-    name) where it has none."""
+    """The tree `wanted` with the saved content: fill(name, saved name) for its arrays, make(saved name) where it has
+    none."""
     (kind, value), = wanted.items()
     (saved_kind, there), = saved.items() if saved else [(None, None)]
     if kind == "a":
@@ -314,7 +314,7 @@ def _same_kind(a, b):
 
 
 def _info_of(info):
-    """What is remembered of an array; a program in another language remembers what it likes."""
+    """The info of an array; programs in other languages may store any."""
     try:
         described = json.loads(info)
     except ValueError:
@@ -323,7 +323,7 @@ def _info_of(info):
 
 
 def _buffers(arrays, infos):
-    """The C array of buffers for arrays by name, with whatever must stay alive as long."""
+    """The C array of buffers for arrays by name, and the objects that must live as long."""
     buffers = (_Buffer * len(arrays))()
     alive = []
     for b, (name, array), info in zip(buffers, arrays.items(), infos):
@@ -335,16 +335,16 @@ def _buffers(arrays, infos):
 
 
 def _stream_of(arrays):
-    """The one that orders these arrays; they can have but one."""
+    """The stream that orders these arrays; they must have the same."""
     streams = {a.stream for a in arrays.values() if a.stream is not None}
     if len(streams) > 1:
-        raise ValueError("arrays are ordered by different CUDA streams: synchronize them and say stream=0")
+        raise ValueError("arrays are ordered by different CUDA streams: synchronize them and pass stream=0")
     return streams.pop() if streams else None
 
 
 class _Callbacks:
-    """Whom to tell of saves. Knows nothing of its Lineage, and drops nothing on the library's thread: what ends there cannot
-    wait for that thread."""
+    """Callbacks of saves. Holds no reference to its Lineage, and frees nothing on the library's thread: a destructor that
+    runs there cannot wait for that thread."""
 
     def __init__(self, path):
         self.path, self.waiting, self.called, self.keys = path, {}, [], itertools.count(1)
@@ -383,19 +383,19 @@ _lineages = weakref.WeakSet()
 
 @atexit.register
 def _close_all():
-    """While callbacks can still be called."""
+    """Runs while callbacks can still be called."""
     for lineage in list(_lineages):
-        with contextlib.suppress(OSError):  # the library has said it
+        with contextlib.suppress(OSError):  # the library has logged it
             lineage.close()
 
 
 class Lineage:
-    """A directory of a ckptfs mount whose files are the versions of a state. Made if it is not there; its parent has to be.
+    """A directory of a ckptfs mount with the versions of a state as files. Created if it is missing; its parent must exist.
 
-    `durable`: a step is complete when it is on disk, not when it is a file. `verify`: the mount reads each file and
-    compares it with the fingerprint that the GPU has computed. `compare`: bytes, not digests alone, of chunks that equal one of the
-    same step. `require_gpu`: an error rather than doing it on the CPU. `table_limit`: bytes of GPU memory for
-    remembering chunks; None: as many as all chunks of the first step take.
+    `durable`: a step is complete when it is durable, not already when it is visible. `verify`: the mount reads each file and
+    compares it with the fingerprint computed by the GPU. `compare`: compare bytes, not only digests, of chunks that equal one of the
+    same step. `require_gpu`: raise an error instead of using the CPU. `table_limit`: bytes of GPU memory for the table of known
+    chunks; None: as many as all chunks of the first step need.
     """
 
     def __init__(self, path, method=TREE, chunk_size=128, table_limit=None, durable=True, verify=False, compare=False,
@@ -422,9 +422,9 @@ class Lineage:
 
     @contextlib.contextmanager
     def _open(self):
-        """The handle, which is not closed as long."""
+        """The handle, which is not closed during the block."""
         if self._pid != os.getpid():
-            raise ValueError(f"lineage {self.path} is of process {self._pid}; open it anew after fork()")
+            raise ValueError(f"lineage {self.path} belongs to process {self._pid}; open it again after fork()")
         with self._unused:
             if self._handle is None:
                 raise ValueError(f"lineage {self.path} is closed")
@@ -444,7 +444,7 @@ class Lineage:
         try:
             self.close()
         except OSError:
-            if kind is None:  # else the first error is the one to be told
+            if kind is None:  # otherwise the first error is the one to raise
                 raise
 
     def __del__(self):
@@ -452,7 +452,7 @@ class Lineage:
             _lib.ckptfs_gpu_close(self._handle)
 
     def close(self):
-        """Waits for what is under way, also by other threads; raises what wait() would."""
+        """Waits for all calls and saves in progress; raises what wait() would."""
         if self._pid != os.getpid():
             return  # there is no thread to wait for after fork()
         if self._callbacks.thread == threading.get_ident():
@@ -466,8 +466,8 @@ class Lineage:
     def save(self, step, tensors, stream=None, callback=None):
         """Takes `tensors` as version `step`, 1 or more and higher than the last.
 
-        When it returns they may be overwritten; wait() says when the file is there, or callback(step, error) is called from
-        another thread, with None or an OSError; it may not call this lineage. `stream`: the CUDA stream that orders the
+        On return they may be overwritten. wait() returns when the file exists; or callback(step, error) is called then from
+        another thread, with None or an OSError; it must not call this lineage. `stream`: the CUDA stream that orders the
         arrays, if it is not the current one.
         """
         step = _number_of(step)
@@ -493,7 +493,7 @@ class Lineage:
         self._check(r)
 
     def wait(self):
-        """Waits until all that was saved is there; raises the first error since the last call."""
+        """Waits until all saves are complete; raises the first error since the last call."""
         with self._open() as handle:
             called = self._callbacks.take_called()
             r = _lib.ckptfs_gpu_wait(handle)
@@ -508,10 +508,10 @@ class Lineage:
     def load(self, step, into=None, device=None, stream=None):
         """The state of a step.
 
-        `into`: a state whose arrays are to be overwritten instead of making new ones, of the same shape and dtype; it may be a
-        part of what was saved. `device`: where PyTorch tensors (and with "cpu" CuPy arrays, which become NumPy's) are to be made; None: where they were.
-        Numbers, strings and None come from the step either way; bytes come back as a bytearray, a NumPy scalar as an array
-        without dimensions.
+        `into`: a state with arrays of the same shape and dtype to overwrite, instead of creating new ones; it may be a part of
+        what was saved. `device`: the device of new PyTorch tensors (with "cpu" CuPy arrays become NumPy arrays); None: their
+        original one. Numbers, strings and None come from the step either way; bytes are returned as a bytearray, a NumPy scalar as
+        an array without dimensions.
         """
         step = _number_of(step)
         structure, saved = self._describe(step)
@@ -548,7 +548,7 @@ class Lineage:
         return state
 
     def _describe(self, step):
-        """How a step's arrays belong together (None: it is by a program in another language), and (length, info) of each."""
+        """The tree of a step's arrays (None: written by a program in another language), and (length, info) of each."""
         version = ctypes.POINTER(_Version)()
         with self._open() as handle:
             self._check(_lib.ckptfs_gpu_version_read(handle, step, ctypes.byref(version)))
@@ -566,7 +566,7 @@ class Lineage:
         return structure, saved
 
     def steps(self):
-        """The steps that are there, ascending."""
+        """All existing steps, ascending."""
         numbers, nr = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_size_t()
         with self._open() as handle:
             self._check(_lib.ckptfs_gpu_versions(handle, ctypes.byref(numbers), ctypes.byref(nr)))
@@ -576,12 +576,12 @@ class Lineage:
             _free(numbers)
 
     def delete(self, step):
-        """Deletes a step; the others do not need it."""
+        """Deletes a step; the others do not depend on it."""
         with self._open() as handle:
             self._check(_lib.ckptfs_gpu_delete(handle, _number_of(step)))
 
     def stats(self):
-        """Of the last save that was completed: a dict with the fields of struct ckptfs_gpu_stats."""
+        """Statistics of the last completed save: a dict with the fields of struct ckptfs_gpu_stats."""
         s = _Stats(size=ctypes.sizeof(_Stats))
         with self._open() as handle:
             self._check(_lib.ckptfs_gpu_stats(handle, ctypes.byref(s)))

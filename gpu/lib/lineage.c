@@ -1,4 +1,4 @@
-#include "gpu/lineage.h"
+#include "gpu/lib/lineage.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,9 +20,9 @@
 
 #define PARTS_MAX ((size_t)64) /* per write */
 #define NAME_LEN 16 /* at least six digits, and a NUL */
-#define VERSION_MODE 0444 /* nobody changes a version by accident: later ones may be made from it */
+#define VERSION_MODE 0444 /* read-only: later versions may refer to it */
 
-/* A version as it was when it was committed: whoever has changed one has changed its size or its time. */
+/* A version as it was when it was committed: a change shows in its size or time. */
 struct version {
 	uint32_t number;
 	uint64_t inode, size;
@@ -45,7 +45,7 @@ static void name_of(uint32_t number, char ret[NAME_LEN])
 	snprintf(ret, NAME_LEN, "%06" PRIu32, number);
 }
 
-/* Whether that is the name of a version: as name_of() makes it, and no other way. */
+/* Parses the name of a version, exactly as written by name_of(). */
 static int number_of(const char *name, uint32_t *ret)
 {
 	char again[NAME_LEN], *end;
@@ -62,7 +62,7 @@ static int number_of(const char *name, uint32_t *ret)
 	return strcmp(again, name) == 0;
 }
 
-/* A file without a name, to write an object to. */
+/* Creates an unnamed staging file. */
 static int stage_open(const struct lineage *l)
 {
 	int fd = openat(l->dirfd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, VERSION_MODE);
@@ -70,7 +70,7 @@ static int stage_open(const struct lineage *l)
 
 	if (fd >= 0)
 		return fd;
-	/* a kernel that knows no such files on FUSE says so in these ways */
+	/* errors of kernels without O_TMPFILE on FUSE */
 	if (errno != EOPNOTSUPP && errno != EISDIR)
 		return log_errno(-errno, "lineage %s: cannot make a file", l->path);
 	snprintf(name, sizeof(name), ".delta.%d.%p", getpid(), (const void *)l);
@@ -93,7 +93,7 @@ static int stage_begin(int fd, uint32_t number, uint32_t parent)
 	return ioctl(fd, CKPTFS_IOC_DELTA_BEGIN, &begin) < 0 ? -errno : 0;
 }
 
-/* A mount that makes versions knows the request, and that a directory is not where it belongs. */
+/* A ckptfs mount supports the request but refuses it on a directory; other filesystems return another error. */
 static int open_dir(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
@@ -104,7 +104,7 @@ static int open_dir(const char *path)
 	if (r == -EISDIR)
 		return fd;
 	closep(&fd);
-	return log_errno(r < 0 ? r : -ENOTTY, "lineage %s: deltas cannot be committed here", path);
+	return log_errno(r < 0 ? r : -ENOTTY, "lineage %s: the filesystem does not support deltas", path);
 }
 
 int lineage_open(const char *dir, struct lineage **ret)
@@ -127,9 +127,9 @@ int lineage_open(const char *dir, struct lineage **ret)
 	l->path = realpath(dir, NULL);
 	if (!l->path)
 		return log_errno(-errno, "lineage %s: cannot open", dir);
-	/* Who only wants to restore need not be allowed more. */
+	/* Restoring needs read permission only. */
 	if (faccessat(l->dirfd, ".", W_OK, AT_EACCESS) < 0)
-		log_warning("lineage %s: versions can be read but not made: %s", dir, strerror(errno));
+		log_warning("lineage %s: read-only: %s", dir, strerror(errno));
 	*ret = TAKE(l);
 	return 0;
 }
@@ -146,7 +146,7 @@ int lineage_reconnect(struct lineage *l)
 		return -ENOTCONN;
 	closep(&l->dirfd);
 	l->dirfd = fd;
-	log_notice("lineage %s: mounted anew", l->path);
+	log_notice("lineage %s: reopened after a remount", l->path);
 	return 0;
 }
 
@@ -160,15 +160,17 @@ void lineage_close(struct lineage *l)
 	free(l);
 }
 
-/* The version of this number as it is now: 1/0/<0. */
-static int look(const struct lineage *l, uint32_t number, struct version *ret)
+/* The current state of a version: 1/0/<0. */
+static int version_stat(const struct lineage *l, uint32_t number, struct version *ret)
 {
 	char name[NAME_LEN];
 	struct stat st;
 
 	name_of(number, name);
 	if (fstatat(l->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : log_errno(-errno, "lineage %s: version %" PRIu32, l->path, number);
+		return errno == ENOENT ?
+			       0 :
+			       log_errno(-errno, "lineage %s: version %" PRIu32 ": cannot stat", l->path, number);
 	*ret = (struct version){ number, st.st_ino, (uint64_t)st.st_size, st.st_mtim };
 	return 1;
 }
@@ -215,7 +217,7 @@ int lineage_commit(struct lineage *l, struct lineage_commit *c)
 
 	if (fd < 0)
 		return fd;
-	/* Room for it first: once it is committed nothing may fail any more. */
+	/* Allocate the entry first: nothing may fail after the commit. */
 	r = add_version(&l->made, (struct version){ 0 });
 	if (r < 0)
 		return r;
@@ -229,12 +231,13 @@ int lineage_commit(struct lineage *l, struct lineage_commit *c)
 		r = -errno;
 	explicit_bzero(commit.key, sizeof(commit.key));
 	if (r < 0)
-		return log_errno(r, "lineage %s: version %" PRIu32 " not made", l->path, c->header->number);
+		return log_errno(r, "lineage %s: version %" PRIu32 ": cannot commit", l->path, c->header->number);
 	c->write_ns = written - start;
 	c->commit_ns = monotonic_ns() - written;
-	if (look(l, c->header->number, &version) > 0 && version.inode == commit.inode && version.size == commit.file_size)
+	if (version_stat(l, c->header->number, &version) > 0 && version.inode == commit.inode &&
+	    version.size == commit.file_size)
 		l->made.p[l->made.nr++] = version;
-	else /* it is gone already, and is told as lost */
+	else /* deleted already: lineage_lost() will report it */
 		l->made.p[l->made.nr++] = (struct version){ .number = c->header->number };
 	return 0;
 }
@@ -284,7 +287,7 @@ int lineage_has(const struct lineage *l, uint32_t number)
 {
 	struct version version = { 0 };
 
-	return look(l, number, &version);
+	return version_stat(l, number, &version);
 }
 
 int lineage_versions(const struct lineage *l, uint32_t **ret, size_t *ret_nr)
@@ -312,7 +315,7 @@ int lineage_delete(struct lineage *l, uint32_t number)
 
 	name_of(number, name);
 	if (unlinkat(l->dirfd, name, 0) < 0)
-		return log_errno(-errno, "lineage %s: version %" PRIu32 " not deleted", l->path, number);
+		return log_errno(-errno, "lineage %s: version %" PRIu32 ": cannot delete", l->path, number);
 	return 0;
 }
 
@@ -332,8 +335,8 @@ int lineage_lost(struct lineage *l, uint32_t **ret, size_t *ret_nr)
 	for (size_t i = 0; i < l->made.nr; i++) {
 		struct version now = { 0 };
 
-		/* What cannot be looked at is not to be relied on either. */
-		if (look(l, l->made.p[i].number, &now) > 0 && same(&now, &l->made.p[i]))
+		/* A version that cannot be examined counts as lost, too. */
+		if (version_stat(l, l->made.p[i].number, &now) > 0 && same(&now, &l->made.p[i]))
 			l->made.p[kept++] = l->made.p[i];
 		else
 			lost[nr++] = l->made.p[i].number;
@@ -351,12 +354,12 @@ int lineage_open_version(const struct lineage *l, uint32_t number)
 	int fd, r;
 
 	name_of(number, name);
-	/* nobody may ever open the other end of a FIFO */
+	/* O_NONBLOCK: opening a FIFO would block */
 	fd = openat(l->dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		r = log_errno(-errno, "lineage %s: version %" PRIu32, l->path, number);
 	else if (!S_ISREG(st.st_mode))
-		r = log_errno(-EBADMSG, "lineage %s: version %" PRIu32 " is no file", l->path, number);
+		r = log_errno(-EBADMSG, "lineage %s: version %" PRIu32 ": not a regular file", l->path, number);
 	else
 		return fd;
 	closep(&fd);

@@ -1,7 +1,6 @@
 /*
- * A lineage as its producer sees it: a directory of a mount, with a file per version. Objects are committed here, and
- * it is noticed which of those versions that a record may refer to somebody has deleted. Belongs to one thread at a
- * time.
+ * The producer's view of a lineage: a directory of a mount, with a file per version. Commits objects, and detects
+ * deleted versions that the record may refer to. Belongs to one thread at a time.
  */
 #pragma once
 
@@ -9,11 +8,11 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "gpu/delta_format.h"
+#include "gpu/format/delta_format.h"
 
 struct lineage;
 
-/* Makes the directory if it is not there; says if it cannot be written to. -ENOTTY: not on a ckptfs mount; errors of
+/* Creates the directory if it is missing; warns if it is not writable. -ENOTTY: not on a ckptfs mount; errors of
  * open(2). */
 int lineage_open(const char *dir, struct lineage **ret);
 void lineage_close(struct lineage *l); /* NULL is fine */
@@ -23,8 +22,8 @@ static inline void lineage_closep(struct lineage **l)
 }
 
 /*
- * A daemon that was started anew serves the same versions: then the directory is opened again. -ENOTCONN: it was not. A
- * round trip to the daemon.
+ * Opens the directory again if the daemon was restarted, which serves the same versions. -ENOTCONN: it was not
+ * restarted. Costs a round trip to the daemon.
  */
 int lineage_reconnect(struct lineage *l);
 
@@ -40,14 +39,14 @@ struct lineage_commit {
 /* Errors of the ioctls (client/ioctl.h), and of write(2). */
 int lineage_commit(struct lineage *l, struct lineage_commit *c);
 
-/* Whether there is such a version: 1/0/<0. */
+/* Does the version exist? 1/0/<0. */
 int lineage_has(const struct lineage *l, uint32_t number);
 /* Ascending, in memory that the caller frees. */
 int lineage_versions(const struct lineage *l, uint32_t **ret, size_t *ret_nr);
 int lineage_delete(struct lineage *l, uint32_t number);
 /*
- * Versions that were committed here and are not there any more, or not as they were, each told once; in memory that the
- * caller frees. A stat(2) for each.
+ * Versions committed through this handle that were deleted or changed since, each reported once; the caller frees the
+ * array. Costs a stat(2) for each version.
  */
 int lineage_lost(struct lineage *l, uint32_t **ret, size_t *ret_nr);
 

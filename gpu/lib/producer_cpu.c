@@ -1,17 +1,17 @@
-/* Content is copied when it is taken, and looked at when the caller has gone on. */
+/* Copies the content when it is taken, and compares it later, while the caller continues. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "gpu/producer.h"
+#include "gpu/lib/producer.h"
 
 struct cpu {
 	struct producer producer;
 	struct delta_record *record;
 	uint8_t *content;
 	size_t len, room;
-	struct delta_take take; /* its literals are nobody's */
+	struct delta_take take; /* without literals */
 	struct buf object;
 	struct iovec part;
 };

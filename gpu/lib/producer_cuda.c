@@ -1,15 +1,15 @@
 /*
- * The GPU's producer. Buffers of the host are gathered in page-locked memory and copied to the device in one go, on the
- * application's stream, so that from there on all of a checkpoint is on the device. The current device of the calling
- * thread stays what it was.
+ * The GPU's producer. Host buffers are gathered in page-locked memory and copied to the device at once, on the
+ * application's stream, so that all of a checkpoint is on the device then. The current device of the calling thread is
+ * restored.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/lineage.h"
-#include "gpu/pinned.h"
-#include "gpu/producer.h"
+#include "gpu/lib/lineage.h"
+#include "gpu/kernels/pinned.h"
+#include "gpu/lib/producer.h"
 
 #define HOST_ALIGN 256u /* of buffers of the host, on the device: as cudaMalloc() does */
 #define READ_BYTES MiB(16) /* at a time */
@@ -23,7 +23,7 @@ const char *gpu_missing(void)
 		cudaGetLastError();
 		return cudaGetErrorString(e);
 	}
-	return nr > 0 ? NULL : "there is none";
+	return nr > 0 ? NULL : "no device found";
 }
 
 int gpu_device_of(const void *p)
@@ -87,7 +87,7 @@ static int ensure_room(struct gpu *g, uint64_t len)
 	return r;
 }
 
-/* Buffers of the host come to lie in the order they have. Of a buffer the device is asked once. */
+/* Host buffers are gathered in their order. The device of each buffer is queried once. */
 static int gather(struct gpu *g, const struct delta_buffer *buffers, size_t nr, void *stream)
 {
 	uint64_t len = 0, at = 0;

@@ -1,8 +1,8 @@
-/* Built without CUDA: there is no GPU, and all memory is the host's. */
+/* Built without CUDA: there is no GPU, and all memory is host memory. */
 #include <errno.h>
 
 #include "base/util.h"
-#include "gpu/producer.h"
+#include "gpu/lib/producer.h"
 
 const char *gpu_missing(void)
 {

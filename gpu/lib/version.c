@@ -1,4 +1,4 @@
-#include "gpu/version.h"
+#include "gpu/lib/version.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "gpu/ckptfs_gpu.h"
-#include "gpu/lineage.h"
-#include "gpu/manifest_format.h"
-#include "gpu/producer.h"
+#include "gpu/lib/ckptfs_gpu.h"
+#include "gpu/lib/lineage.h"
+#include "gpu/format/manifest_format.h"
+#include "gpu/lib/producer.h"
 
 struct version {
 	struct ckptfs_gpu_version public;
@@ -95,7 +95,7 @@ static int read_manifest(int fd, struct ckptfs_gpu_version **ret)
 	r = lineage_read(fd, entries, len, footer.off);
 	if (r == 0)
 		r = manifest_decode(&footer, entries, len, &it);
-	/* An entry is longer than the NUL that its name gets. */
+	/* An encoded entry has more than the one byte of overhead that the NUL of its name needs. */
 	return r < 0 ? r : version_new(it, len, ret);
 }
 
@@ -108,7 +108,7 @@ static int open_version(const struct lineage *l, uint32_t number, struct ckptfs_
 	r = read_manifest(fd, ret);
 	if (r < 0) {
 		closep(&fd);
-		return log_errno(r, "version %" PRIu32 ": no manifest at its end", number);
+		return log_errno(r, "version %" PRIu32 ": no valid manifest", number);
 	}
 	return fd;
 }
@@ -148,7 +148,7 @@ static int sort_entries(const struct ckptfs_gpu_version *v, struct entry **ret)
 	return 0;
 }
 
-/* Where the file has each of the buffers; all are known to be there before the first is overwritten. */
+/* Finds the offset of each buffer. All are checked before the first is overwritten. */
 static int find_all(const struct ckptfs_gpu_version *v, uint32_t number, const struct ckptfs_gpu_buffer *buffers,
 		    size_t nr, uint64_t **ret)
 {
@@ -164,7 +164,7 @@ static int find_all(const struct ckptfs_gpu_version *v, uint32_t number, const s
 
 		e = bsearch(&key, entries, v->nr, sizeof(*entries), by_name);
 		if (!e)
-			return log_errno(-ENOENT, "version %" PRIu32 ": buffer %s", number, buffers[i].name);
+			return log_errno(-ENOENT, "version %" PRIu32 ": no buffer %s", number, buffers[i].name);
 		if (e->len != buffers[i].len)
 			return log_errno(-ERANGE, "version %" PRIu32 ": buffer %s has %" PRIu64 " bytes, not %" PRIu64,
 					 number, buffers[i].name, e->len, buffers[i].len);

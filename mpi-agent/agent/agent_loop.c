@@ -1,4 +1,4 @@
-#include "mpi-agent/loop.h"
+#include "mpi-agent/agent/agent_loop.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,34 +12,34 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/arena.h"
-#include "mpi-agent/collects.h"
-#include "mpi-agent/fetches.h"
-#include "mpi-agent/lookups.h"
-#include "mpi-agent/mpi_errno.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/relays.h"
-#include "mpi-agent/rounds.h"
-#include "mpi-agent/serve.h"
-#include "mpi-agent/status.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/wire/arena.h"
+#include "mpi-agent/agent/collects.h"
+#include "mpi-agent/agent/fetches.h"
+#include "mpi-agent/agent/lookups.h"
+#include "mpi-agent/agent/mpi_errno.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/relays.h"
+#include "mpi-agent/agent/rounds.h"
+#include "mpi-agent/agent/serve.h"
+#include "mpi-agent/agent/status.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 
-#define EAGER_TURNS 4u /* without anything to do, before the first nap, if somebody reads a file; ... */
-#define EAGER_MOVING 8u /* while messages are on their way: there the other end is at it, too, in pieces */
-#define DEAF_TURNS 3u /* while messages are on their way, without a look at the daemon's socket */
+#define EAGER_TURNS 4u /* idle turns before the first nap while a file is being read; ... */
+#define EAGER_MOVING 8u /* while messages are in transit: the other end sends them in pieces, too */
+#define DEAF_TURNS 3u /* turns without polling the daemon's socket while messages are in transit */
 #define NAP_MIN_NS 100000u
 #define NAP_MIN_MOVING_NS 20000u /* while bytes of files move */
-#define NAP_MIN_ALONE_NS 1000000u /* nobody is likely to wait for anything */
-#define NAP_PART 8u /* of the time that nothing has happened: a nap makes no wait longer by more, ... */
-#define NAP_PART_ALONE 1u /* and by as much again where nobody waits */
-#define NAP_FETCHING_NS 100000u /* somebody reads a file */
-#define READING_NS UINT64_C(50000000) /* since another node has asked for chunks: it likely asks for more */
-#define RELAYING_NS UINT64_C(1000000000) /* since a daemon has wanted something of another one: likely there is more */
-#define NAP_HINTING_NS 100000u /* a hint is on its way, in several steps: whoever asks before it is there misses it */
-#define MESSAGES_MAX 64u /* of one source, before others are heard */
+#define NAP_MIN_ALONE_NS 1000000u /* no wait is likely */
+#define NAP_PART 8u /* of the idle time so far: bounds by how much a nap prolongs a wait, ... */
+#define NAP_PART_ALONE 1u /* the same where no wait is likely */
+#define NAP_FETCHING_NS 100000u /* while a file is being read */
+#define READING_NS UINT64_C(50000000) /* after a request for chunks of another node: more are likely */
+#define RELAYING_NS UINT64_C(1000000000) /* after a request between daemons: more are likely */
+#define NAP_HINTING_NS 100000u /* while a hint is in transit, in several steps: earlier queries miss it */
+#define MESSAGES_MAX 64u /* of one source, before others are handled */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
-#define LAST_ROUND_NS UINT64_C(1000000000) /* for words that are on their way when the world ends */
+#define LAST_ROUND_NS UINT64_C(1000000000) /* for messages in transit when the agents end */
 #define NODES_SHOWN 1000u
 
 enum state { RUNNING, WINDING_UP, LEAVING, OVER };
@@ -59,7 +59,7 @@ struct loop {
 	enum state state;
 	int error; /* why it ends: 0, or what went wrong here */
 	uint64_t until_ns; /* of what follows RUNNING */
-	uint64_t end_ns; /* when it ends, as another node has said so, if a round does not before; 0: nobody has */
+	uint64_t end_ns; /* when to end after END of another node, if no round ends before; 0: no END received */
 	MPI_Request leaving;
 
 	uint64_t turn_ns; /* when this turn began */
@@ -82,7 +82,7 @@ void loop_interrupt(int signal)
 
 /* --- the end of the world --- */
 
-static void let_go(struct loop *l)
+static void disconnect_daemon(struct loop *l)
 {
 	l->until_ns = l->turn_ns + l->waits->end_ns;
 	l->state = WINDING_UP;
@@ -99,26 +99,26 @@ static int end_world(struct loop *l, int error)
 	if (l->state != RUNNING)
 		return 0;
 	l->error = error;
-	let_go(l);
+	disconnect_daemon(l);
 	for (uint32_t to = 0; r == 0 && to < l->w->nr; to++)
 		if (to != l->w->rank)
 			r = peers_send(l->peers, to, PEER_END, 0, NULL, 0);
 	return r;
 }
 
-static void hear_end(struct loop *l, uint32_t from)
+static void handle_end(struct loop *l, uint32_t from)
 {
 	if (l->state != RUNNING)
 		return;
-	log_notice("node %s (rank %" PRIu32 ") ends this world", l->w->nodes[from].name, from);
+	log_notice("node %s (rank %" PRIu32 "): ends all agents", l->w->nodes[from].name, from);
 	l->end_ns = l->end_ns ?: l->turn_ns + LAST_ROUND_NS;
 }
 
-/* A daemon may hear how a round has ended of which all have said their last word: who ends the world has heard it. */
+/* The daemon may still receive the end of a round that is complete: the node that sent END has received it. */
 static void follow_end(struct loop *l)
 {
 	if (l->state == RUNNING && l->end_ns > 0 && (!rounds_gathering(l->rounds) || l->turn_ns >= l->end_ns))
-		let_go(l);
+		disconnect_daemon(l);
 }
 
 static int wind_up(struct loop *l)
@@ -135,13 +135,13 @@ static int wind_up(struct loop *l)
 			l->state = OVER;
 	}
 	if (r == 0 && l->state != OVER && l->state != RUNNING && l->turn_ns >= l->until_ns)
-		r = log_errno(-ETIMEDOUT, "not all nodes leave this world");
+		r = log_errno(-ETIMEDOUT, "not all nodes have ended in time");
 	return r;
 }
 
 /* --- the daemon --- */
 
-static int hear_daemon(struct loop *l, const struct link_header *h, const void *body)
+static int handle_daemon_message(struct loop *l, const struct link_header *h, const void *body)
 {
 	switch (h->type) {
 	case LINK_WANT:
@@ -183,13 +183,13 @@ static int hear_daemon(struct loop *l, const struct link_header *h, const void *
 	}
 }
 
-/* An error of the daemon's is the end of this world, and none of ours. */
+/* An error of the daemon ends all agents, but is not an error of this one. */
 static int lose_daemon(struct loop *l, int r, const struct link_header *h)
 {
 	if (r == -EBADMSG)
-		log_error("daemon: says what cannot be right (message %d of %" PRIu32 " bytes)", (int)h->type, h->len);
+		log_error("daemon: malformed message (type %d, %" PRIu32 " bytes)", (int)h->type, h->len);
 	else if (r == -ECONNRESET || r == -EPIPE)
-		log_notice("daemon: has ended (unmounted?), and so does this world");
+		log_notice("daemon: has ended (unmounted?): ending all agents");
 	else
 		log_errno(r, "daemon");
 	return end_world(l, r == -ECONNRESET || r == -EPIPE ? 0 : r);
@@ -205,7 +205,7 @@ static int attend_daemon(struct loop *l)
 	r = l->daemon_has_said ? link_read(l->daemon) : 0;
 	while (r >= 0 && (r = link_next(l->daemon, &h, &body)) > 0) {
 		any = 1;
-		r = hear_daemon(l, &h, body);
+		r = handle_daemon_message(l, &h, body);
 		if (r == -EIO || r == -ENOMEM)
 			return r; /* not the daemon's fault */
 	}
@@ -216,7 +216,7 @@ static int attend_daemon(struct loop *l)
 
 /* --- the other agents --- */
 
-static int hear_peer(struct loop *l, const struct peer_header *h, struct message *message)
+static int handle_peer_message(struct loop *l, const struct peer_header *h, struct message *message)
 {
 	const uint8_t *body = message->data + sizeof(struct peer_header_wire);
 	size_t len = message->len - sizeof(struct peer_header_wire);
@@ -241,7 +241,7 @@ static int hear_peer(struct loop *l, const struct peer_header *h, struct message
 	case PEER_ALIVE:
 		return 0;
 	case PEER_END:
-		hear_end(l, h->from);
+		handle_end(l, h->from);
 		return 0;
 	case PEER_COLLECT:
 		l->relayed_ns = l->turn_ns;
@@ -297,10 +297,10 @@ static int attend_peers(struct loop *l)
 		any = 1;
 		if (h.from == rank_before(l->w))
 			l->heard_ns = l->turn_ns;
-		r = hear_peer(l, &h, &message);
+		r = handle_peer_message(l, &h, &message);
 		if (r == -EBADMSG) {
 			log_warning("node %s (rank %" PRIu32
-				    "): what it says (message %d) cannot be right, and is ignored",
+				    "): ignored a malformed message (type %d)",
 				    l->w->nodes[h.from].name, h.from, (int)h.type);
 			r = 0;
 		}
@@ -308,7 +308,7 @@ static int attend_peers(struct loop *l)
 	return r < 0 ? r : any;
 }
 
-/* A node that says nothing for long is dead, or cannot be reached: in a ring everybody is heard by one other. */
+/* A node that sends nothing for long is dead, or unreachable. In a ring, each node watches its predecessor. */
 static int keep_alive(struct loop *l)
 {
 	uint32_t next = (l->w->rank + 1) % l->w->nr;
@@ -321,7 +321,7 @@ static int keep_alive(struct loop *l)
 		r = peers_send(l->peers, next, PEER_ALIVE, 0, NULL, 0);
 	}
 	if (r == 0 && l->turn_ns - l->heard_ns >= l->waits->stall_ns) {
-		log_error("node %s (rank %" PRIu32 "): has not been heard of for %" PRIu64 " s; this world ends",
+		log_error("node %s (rank %" PRIu32 "): no message for %" PRIu64 " s: ending all agents",
 			  l->w->nodes[rank_before(l->w)].name, rank_before(l->w), l->waits->stall_ns / 1000000000);
 		r = end_world(l, -ETIMEDOUT);
 	}
@@ -340,25 +340,25 @@ static void print_status(const struct loop *l, FILE *to)
 
 	fprintf(to, "Node:     %s, number %" PRIu32 " of %" PRIu32 ", for %" PRIu64 " s\n",
 		l->w->nodes[l->w->rank].name, l->w->rank, l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
-	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer of the daemon, %" PRIu64 " failed\n",
+	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer from the daemon, %" PRIu64 " failed\n",
 		rounds->nr, rounds->unanswered, rounds->failed);
-	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s until all have\n",
+	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s waiting for the others\n",
 		(double)rounds->offering_ns / 1e9, (double)rounds->reducing_ns / 1e9, (double)rounds->storing_ns / 1e9,
 		(double)rounds->gathering_ns / 1e9);
 	fprintf(to,
-		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " that were offered here\n",
+		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " offered here\n",
 		rounds->popular, rounds->popular_last, rounds->shared, rounds->offered);
-	fprintf(to, "Known:    %" PRIu64 " pages; %" PRIu64 " that were offered here needed no round\n", rounds->known,
+	fprintf(to, "Known:    %" PRIu64 " pages; %" PRIu64 " offered here needed no round\n", rounds->known,
 		rounds->remembered);
 	fprintf(to,
-		"Looked up: %" PRIu64 " pages, %" PRIu64 " found; %" PRIu64 " lent to others; %" PRIu64 " told, %" PRIu64 " known\n",
+		"Looked up: %" PRIu64 " pages, %" PRIu64 " found; %" PRIu64 " pinned for peers; %" PRIu64 " announced, %" PRIu64 " known\n",
 		lookups->asked, lookups->found, lookups->lent, lookups->told, lookups->known);
-	fprintf(to, "Collected: %" PRIu64 " times together\n", collects_nr(l->collects));
+	fprintf(to, "Collected: %" PRIu64 " times jointly\n", collects_nr(l->collects));
 	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
 		fetched->chunks, fetched->missing);
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,
 		served->chunks, served->missing);
-	fprintf(to, "Kept:     %s in %" PRIu64 " chunks, and %" PRIu64 " directories, for others\n",
+	fprintf(to, "Replicas: %s in %" PRIu64 " chunks, and %" PRIu64 " directories, received from peers\n",
 		human_size(kept->kept_bytes).s, kept->kept_chunks, kept->copies);
 	for (uint32_t i = 0; i < MIN(l->w->nr, NODES_SHOWN); i++)
 		fprintf(to, "  %" PRIu32 " %s, host %" PRIu32 "\n", i, l->w->nodes[i].name, l->w->hosts[i]);
@@ -366,7 +366,7 @@ static void print_status(const struct loop *l, FILE *to)
 		fprintf(to, "  and %" PRIu32 " more\n", l->w->nr - NODES_SHOWN);
 }
 
-static void tell_status(const struct loop *l)
+static void send_status(const struct loop *l)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -383,7 +383,7 @@ static void tell_status(const struct loop *l)
 /* --- a turn --- */
 
 /* For what comes by MPI: the daemon's socket wakes this agent. */
-static bool somebody_waits(const struct loop *l)
+static bool is_waiting_for_peers(const struct loop *l)
 {
 	return peers_streaming(l->peers) || fetches_waiting(l->fetches) || rounds_are_urgent(l->rounds);
 }
@@ -394,15 +394,15 @@ static bool chunks_move(const struct loop *l)
 	return peers_streaming(l->peers) || fetches_waiting(l->fetches) || l->turn_ns - l->asked_ns < READING_NS;
 }
 
-/* By all that is known. */
-static bool nobody_waits(const struct loop *l)
+/* Round back-off, and no recent request between daemons: no wait is likely. */
+static bool is_backed_off(const struct loop *l)
 {
 	return rounds_are_alone(l->rounds) && l->turn_ns - l->relayed_ns >= RELAYING_NS;
 }
 
 static uint64_t nap_ns(const struct loop *l)
 {
-	bool moves = chunks_move(l), is_alone = nobody_waits(l);
+	bool moves = chunks_move(l), is_alone = is_backed_off(l);
 	uint64_t quiet_ns = l->turn_ns - l->busy_ns, nap;
 	uint64_t min = moves ? NAP_MIN_MOVING_NS : is_alone ? NAP_MIN_ALONE_NS : NAP_MIN_NS;
 	uint64_t max = peers_streaming(l->peers) || fetches_waiting(l->fetches) ? NAP_FETCHING_NS :
@@ -412,7 +412,7 @@ static uint64_t nap_ns(const struct loop *l)
 		max = MIN(max, min > NAP_HINTING_NS ? min : NAP_HINTING_NS);
 	if (l->idle_turns < (!moves ? 1 : peers_moving(l->peers) ? EAGER_MOVING : EAGER_TURNS))
 		return 0;
-	nap = MAX(quiet_ns / (moves || somebody_waits(l) ? NAP_PART : NAP_PART_ALONE), min);
+	nap = MAX(quiet_ns / (moves || is_waiting_for_peers(l) ? NAP_PART : NAP_PART_ALONE), min);
 	return MIN(nap, max);
 }
 
@@ -435,7 +435,7 @@ static void nap(struct loop *l)
 		fds[0].revents = fds[1].revents = 0;
 	l->daemon_has_said = fds[0].revents & (POLLIN | POLLHUP | POLLERR);
 	if (fds[1].revents)
-		tell_status(l);
+		send_status(l);
 }
 
 /* 1: something has happened */
@@ -472,7 +472,7 @@ static int turn(struct loop *l)
 		l->heard_ns = now; /* it is this node that was not there */
 	l->turn_ns = now;
 	if (interrupted && l->state == RUNNING) {
-		log_notice("signal %d: this world ends", (int)interrupted);
+		log_notice("signal %d: ending all agents", (int)interrupted);
 		r = end_world(l, 0);
 	}
 	if (r >= 0 && l->daemon->fd >= 0) {
@@ -498,7 +498,7 @@ static int turn(struct loop *l)
 	if (r >= 0)
 		r = wind_up(l);
 	l->idle_turns = any ? 0 : l->idle_turns + 1;
-	if (any_of_peers > 0 || (any && somebody_waits(l)))
+	if (any_of_peers > 0 || (any && is_waiting_for_peers(l)))
 		l->busy_ns = l->turn_ns;
 	return r < 0 ? r : 0;
 }

@@ -1,4 +1,4 @@
-#include "mpi-agent/collects.h"
+#include "mpi-agent/agent/collects.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,18 +9,18 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/rounds.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/rounds.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 
-#define BITS_PER_CHUNK 16u /* one chunk in 1700 stays for nothing */
+#define BITS_PER_CHUNK 16u /* one chunk in 1700 stays pinned without need */
 #define WINDOWS_MAX (1u << 20) /* 7e13 chunks */
 
 /*
- * NONE: nothing is under way here. WAITING: a step has come, and a round has not ended yet. DOING: daemon and those
- * behind this node are at it. BETWEEN, rank 0: a round has its turn.
+ * NONE: no collection. WAITING: a step has arrived, and a round has not ended yet. DOING: the daemon and the children
+ * of this node are executing it. BETWEEN, rank 0: a round may run.
  */
 enum state { NONE, WAITING, DOING, BETWEEN };
 
@@ -32,7 +32,7 @@ struct collects {
 	struct rounds *rounds;
 
 	enum state state;
-	bool is_wanted, is_ending; /* rank 0: another one; none any more */
+	bool is_wanted, is_ending; /* rank 0: another collection is requested; the agents are ending */
 	uint64_t nr, number; /* that have ended; of this one, or the last */
 	uint64_t until_ns;
 
@@ -187,8 +187,8 @@ static int start_step(struct collects *c, uint64_t number, const struct link_ste
 	return send_down(c, PEER_STEP, &body, &c->nr_children);
 }
 
-/* What nobody waits for any more is forgotten. */
-static void stop(struct collects *c)
+/* Drops the collection in progress. */
+static void drop_collection(struct collects *c)
 {
 	c->state = NONE;
 	buf_release(&c->step_filter);
@@ -197,7 +197,7 @@ static void stop(struct collects *c)
 	rounds_hold(c->rounds, false);
 }
 
-static int tell_collected(struct collects *c, const struct link_done *d)
+static int send_collected(struct collects *c, const struct link_done *d)
 {
 	_cleanup_(buf_release) struct buf body = BUF_EMPTY;
 	uint32_t nr;
@@ -205,12 +205,12 @@ static int tell_collected(struct collects *c, const struct link_done *d)
 	link_encode_done_body(d, &body);
 	if (c->daemon->fd >= 0)
 		link_encode_done(LINK_COLLECTED, c->number, d, &c->daemon->out);
-	stop(c);
+	drop_collection(c);
 	c->nr++;
 	return send_down(c, PEER_COLLECTED, &body, &nr);
 }
 
-static int tell_parent(struct collects *c)
+static int send_to_parent(struct collects *c)
 {
 	_cleanup_(buf_release) struct buf body = BUF_EMPTY;
 	int r;
@@ -233,20 +233,20 @@ static int tell_parent(struct collects *c)
 
 /* --- rank 0: one step after the other --- */
 
-static int end(struct collects *c, int error)
+static int end_collection(struct collects *c, int error)
 {
 	if (error < 0 && c->all.error == 0)
 		c->all.error = error;
 	if (c->all.missing[0] != '\0')
-		log_notice("collection %" PRIu64 ": node %s is away, and nothing that it may refer to is given up",
+		log_notice("collection %" PRIu64 ": node %s is not connected: chunks that it may refer to stay pinned",
 			   c->number, c->all.missing);
 	else if (c->all.error < 0)
-		log_errno(c->all.error, "collection %" PRIu64 " has ended early", c->number);
-	return tell_collected(c, &c->all);
+		log_errno(c->all.error, "collection %" PRIu64 ": ended early", c->number);
+	return send_collected(c, &c->all);
 }
 
 /* As many windows as it takes for all to fit. */
-static void plan(struct collects *c, uint64_t nr_referred)
+static void plan_windows(struct collects *c, uint64_t nr_referred)
 {
 	uint64_t bytes = nr_referred <= UINT64_MAX / BITS_PER_CHUNK ? nr_referred * BITS_PER_CHUNK / 8 : UINT64_MAX / 8;
 	uint64_t len = LINK_FILTER_MIN, nr;
@@ -286,18 +286,18 @@ static int next_step(struct collects *c)
 	c->all.dropped_bytes += c->sum.dropped_bytes;
 	memcpy(c->all.missing, c->sum.missing, sizeof(c->all.missing));
 	if (c->sum.error < 0 || c->sum.missing[0] != '\0')
-		return end(c, c->sum.error);
+		return end_collection(c, c->sum.error);
 	switch (s.kind) {
 	case LINK_PREPARE:
 		c->all.nr_referred = c->sum.nr_referred;
-		plan(c, c->sum.nr_referred);
+		plan_windows(c, c->sum.nr_referred);
 		return start_between(c);
 	case LINK_MARK:
 		s.kind = LINK_UNLEND;
 		s.filter = c->filter.data;
 		return start_step(c, c->number, &s);
 	case LINK_UNLEND:
-		return ++c->window < c->nr_windows ? start_between(c) : end(c, 0);
+		return ++c->window < c->nr_windows ? start_between(c) : end_collection(c, 0);
 	}
 	return -EIO;
 }
@@ -310,14 +310,14 @@ static int finish_between(struct collects *c)
 	return start_window(c);
 }
 
-static int begin(struct collects *c)
+static int start_collection(struct collects *c)
 {
 	c->is_wanted = false;
 	c->all = (struct link_done){ 0 };
 	return start_step(c, c->number + 1, &(struct link_step){ .kind = LINK_PREPARE });
 }
 
-/* --- what is said --- */
+/* --- messages --- */
 
 int collects_want(struct collects *c)
 {
@@ -335,7 +335,7 @@ int collects_peer_want(struct collects *c)
 	return 0;
 }
 
-/* Of the step that this node is at? What is late is no error. */
+/* An answer to the current step? Late ones are not an error. */
 static bool is_answer(const struct collects *c, uint64_t number, const struct link_done *d)
 {
 	return c->state == DOING && number == c->number && d->kind == c->step.kind && d->window == c->step.window;
@@ -384,13 +384,13 @@ int collects_peer_collected(struct collects *c, uint32_t from, uint64_t number, 
 	if (c->w->rank == 0 || from != parent_of(c->w->rank) || number != c->number ||
 	    link_decode_done(body, len, &d) < 0 || d.kind != 0)
 		return -EBADMSG;
-	return tell_collected(c, &d);
+	return send_collected(c, &d);
 }
 
 void collects_end(struct collects *c)
 {
 	c->is_ending = true;
-	stop(c);
+	drop_collection(c);
 }
 
 /* --- again and again --- */
@@ -399,7 +399,7 @@ static int finish_step(struct collects *c)
 {
 	if (!c->is_daemon_done || c->nr_done < c->nr_children)
 		return 0;
-	return c->w->rank == 0 ? next_step(c) : tell_parent(c);
+	return c->w->rank == 0 ? next_step(c) : send_to_parent(c);
 }
 
 int collects_progress(struct collects *c, uint64_t now_ns)
@@ -412,7 +412,7 @@ int collects_progress(struct collects *c, uint64_t now_ns)
 	switch (c->state) {
 	case NONE:
 		if (c->is_wanted)
-			r = begin(c);
+			r = start_collection(c);
 		break;
 	case WAITING:
 		if (!is_window(&c->step) || rounds_idle(c->rounds))
@@ -428,7 +428,7 @@ int collects_progress(struct collects *c, uint64_t now_ns)
 		break;
 	}
 	if (r == 0 && c->w->rank == 0 && (c->state == WAITING || c->state == DOING) && now_ns >= c->until_ns)
-		r = end(c, -ETIMEDOUT);
+		r = end_collection(c, -ETIMEDOUT);
 	return r < 0 ? r : c->state != before;
 }
 

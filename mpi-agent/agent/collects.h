@@ -1,25 +1,25 @@
 /*
- * Collecting together, as one node sees it: which chunks that nodes have lent does no other refer to any more? A
- * sequence of steps, each of them down a tree from rank 0 to all daemons, and what they answer, united on its way,
- * back:
+ * Garbage collection of pinned chunks by all nodes, as one node sees it: finds the pinned chunks that no other node
+ * refers to any more. A sequence of steps; each goes down a tree from rank 0 to all daemons, and their answers are
+ * merged on the way back:
  *
  *   PREPARE ─▶ MARK, UNLEND ─▶ MARK, UNLEND ─▶ ... ─▶ COLLECTED
  *              window 0        window 1
  *
- * PREPARE: each daemon collects what is its own to collect, and tells whether all nodes are here that it knows of. If
- * one is not, that was it: nobody knows what it refers to. MARK: each tells what it refers to in a filter; these are
- * united (or). UNLEND: all hear of the result, and give up what is not in it.
+ * PREPARE: each daemon collects its local garbage, and reports whether all nodes that it has registered are connected.
+ * If one is not, the collection ends: the chunks that it refers to are not known. MARK: each sends a filter of the
+ * chunks that it refers to; the filters are united (or). UNLEND: all receive the result, and unpin what is not in it.
  *
- * While a window is under way no round is (rounds_hold()), and what earlier ones have made popular is forgotten at its
- * beginning: what a daemon comes to refer to, it has marked, or it comes later and was stored for it then. Between
- * windows a round that is wanted has its turn.
+ * No round runs during a window (rounds_hold()), and the results of earlier rounds are dropped at its start: a daemon
+ * has marked what it refers to, or refers to it later, after it was stored for it. Between windows a pending round is
+ * run.
  *
- * Whatever is missing (an answer, a node, the time) is the end of it: what has not been given up stays lent, and no
- * more is asked for. A daemon that hears UNLEND late does no harm: it gives up what all had said they do not refer to,
- * of what it had then (store/engine/together.c).
+ * A missing answer or node, or a timeout, ends the collection: chunks not unpinned so far stay pinned. A daemon that
+ * receives UNLEND late does no harm: it unpins chunks that it had then and that no node referred to
+ * (store/remote/cluster_gc.c).
  *
- * Memory: a filter of LINK_FILTER_MAX, those of neighbours in the tree on their way, and nothing that grows with what
- * is stored: that is what windows are for.
+ * Memory: a filter of LINK_FILTER_MAX, and those of neighbours in the tree in transit; windows keep it independent of
+ * the size of the stores.
  */
 #pragma once
 
@@ -38,17 +38,17 @@ int collects_new(const struct world *w, struct peers *p, struct link *daemon, co
 		 struct rounds *rounds, struct collects **ret);
 void collects_free(struct collects *c); /* NULL is fine */
 
-/* What the daemon says. -EBADMSG: what cannot be; -ENOMEM, -EIO: the end. */
+/* Messages of the daemon. -EBADMSG: malformed; -ENOMEM, -EIO: fatal. */
 int collects_want(struct collects *c);
 int collects_done(struct collects *c, uint64_t number, const void *body, size_t len);
-/* What other nodes say. */
+/* Messages of other nodes. */
 int collects_peer_want(struct collects *c);
 int collects_peer_step(struct collects *c, uint32_t from, uint64_t number, const void *body, size_t len);
 int collects_peer_done(struct collects *c, uint32_t from, uint64_t number, const void *body, size_t len);
 int collects_peer_collected(struct collects *c, uint32_t from, uint64_t number, const void *body, size_t len);
-/* This world ends: what is under way is given up. */
+/* The agents are ending: abandons the collection in progress. */
 void collects_end(struct collects *c);
 
-/* Called again and again. 1: something has happened; 0; -ENOMEM, -EIO: this cannot go on. */
+/* Called repeatedly. 1: made progress; 0; -ENOMEM, -EIO: fatal. */
 int collects_progress(struct collects *c, uint64_t now_ns);
 uint64_t collects_nr(const struct collects *c); /* that have ended here */

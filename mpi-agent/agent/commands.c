@@ -1,4 +1,4 @@
-#include "mpi-agent/commands.h"
+#include "mpi-agent/agent/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
 
@@ -35,11 +36,11 @@ static int ask(int fd, const char *mount, enum ckptfs_cluster_command command, s
 	case EPERM:
 		return log_errno(-errno, "%s: only root and the user of the mount may do that", mount);
 	case ENOENT:
-		log_error("node %s: nobody here has met it; see ckptfs-gc --delete for the name of one that is missing",
+		log_error("node %s: unknown; ckptfs-gc --delete prints the name of a missing node",
 			  c->node);
 		return -ENOENT;
 	case EBUSY:
-		log_error("node %s: takes part, and is not to be forgotten", c->node);
+		log_error("node %s: takes part; only a lost node can be forgotten", c->node);
 		return -EBUSY;
 	default:
 		return log_errno(-errno, "%s", mount);
@@ -53,8 +54,8 @@ static int open_mount(const char *mount)
 	return fd < 0 ? log_errno(-errno, "%s", mount) : fd;
 }
 
-/* What could not be protected, by name. 1: it is lost; <0: there is something that may do better. */
-static int tell_unprotected(int fd, const char *mount, int error)
+/* Logs the directories that could not be replicated. 1: parts are lost; <0: a later attempt may succeed. */
+static int log_unprotected(int fd, const char *mount, int error)
 {
 	struct ckptfs_unprotected u = { .size = sizeof(u), .version = CKPTFS_IOC_VERSION };
 	bool all_lost = true;
@@ -63,21 +64,21 @@ static int tell_unprotected(int fd, const char *mount, int error)
 		all_lost &= u.error == EIO;
 		log_error("%s of node %s: %s", u.path, u.node,
 			  u.error == EIO ?
-				  "parts of it are with no node that takes part, it cannot be restored; what is left can be read" :
-			  u.error == EHOSTUNREACH ? "no node that takes part is on another host" :
+				  "no connected node has some of its chunks: it cannot be restored; the rest can be read" :
+			  u.error == EHOSTUNREACH ? "no connected node is on another host" :
 						    strerror(u.error));
 	}
 	if (u.number > 0 && all_lost)
 		return 1;
 	if (error == EHOSTUNREACH) {
-		log_error("%s: not all could be healed, as no node that takes part is on another host; it is tried again when one does",
+		log_error("%s: not all could be re-replicated: no connected node is on another host; retried when one connects",
 			  mount);
 		return -error;
 	}
-	return log_errno(-error, "%s: not all could be healed, and it is tried again", mount);
+	return log_errno(-error, "%s: not all could be re-replicated; retrying", mount);
 }
 
-int command_heal(const char *mount)
+int command_repair(const char *mount)
 {
 	_cleanup_(closep) int fd = open_mount(mount);
 	struct ckptfs_cluster before = { 0 }, c = { 0 };
@@ -90,15 +91,15 @@ int command_heal(const char *mount)
 		r = ask(fd, mount, CKPTFS_CLUSTER_STATUS, &c);
 		if (r == 0 && c.healed < number && c.flags & CKPTFS_CLUSTER_ALONE)
 			return log_errno(-ENOTCONN,
-					 "%s: the agents have ended before all was healed; it goes on with the next ones",
+					 "%s: the agents ended before everything was re-replicated; it continues when they run again",
 					 mount);
 	}
 	if (r < 0)
 		return r;
-	printf("%s: another node has %" PRIu64 " of %" PRIu64 " sealed directories, and %" PRIu64
-	       " of lost nodes that are here; %s were sent\n",
+	text_printf(stdout, "%s: %" PRIu64 " of %" PRIu64 " sealed directories are replicated, and %" PRIu64
+	       " replicas of lost nodes; sent %s\n",
 	       mount, c.protected_dirs, c.sealed, c.copies - before.copies, human_size(c.bytes - before.bytes).s);
-	return c.error != 0 ? tell_unprotected(fd, mount, c.error) : 0;
+	return c.error != 0 ? log_unprotected(fd, mount, c.error) : 0;
 }
 
 int command_forget(const char *mount, const char *node)
@@ -110,12 +111,12 @@ int command_forget(const char *mount, const char *node)
 	if (fd < 0)
 		return fd;
 	if (strlen(node) >= sizeof(c.node)) {
-		log_error("node %s: no node has so long a name", node);
+		log_error("node %s: the name is too long", node);
 		return -EINVAL;
 	}
 	memcpy(c.node, node, strlen(node));
 	r = ask(fd, mount, CKPTFS_CLUSTER_FORGET, &c);
 	if (r == 0)
-		printf("%s: node %s is forgotten\n", mount, node);
+		text_printf(stdout, "%s: node %s is forgotten\n", mount, node);
 	return r;
 }

@@ -1,4 +1,4 @@
-#include "mpi-agent/connect.h"
+#include "mpi-agent/agent/connect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/arena.h"
+#include "mpi-agent/wire/arena.h"
 
 #define SOCKET_NAME "agent.sock"
 
@@ -138,7 +138,7 @@ int socket_find(const char *mount, const char *socket, struct socket_path *ret)
 	return 0;
 }
 
-/* --- the first words --- */
+/* --- handshake --- */
 
 /* A path that is too long for an address is gone through by its directory. */
 static int connect_through(const char *path, int fd)
@@ -164,28 +164,28 @@ static int connect_through(const char *path, int fd)
 	return connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 ? -errno : 0;
 }
 
-static int refused(const char *path, int r)
+static int log_refused(const char *path, int r)
 {
 	if (r == -ECONNREFUSED)
 		log_error("%s: no daemon listens there: is the store mounted?", path);
 	else if (r == -EACCES)
 		log_error("%s: belongs to another user: the agent runs as the user of the mount", path);
 	else if (r == -EBUSY)
-		log_error("%s: another agent is connected: end it first, or leave it be; ckptfs-agent --status tells of it", path);
+		log_error("%s: another agent is connected: end it first; ckptfs-agent --status shows it", path);
 	else if (r == -ECONNRESET)
-		log_error("%s: the daemon has hung up", path);
+		log_error("%s: the daemon has closed the connection", path);
 	else if (r == -ETIMEDOUT)
 		log_error("%s: the daemon does not answer", path);
 	else if (r == -EOPNOTSUPP)
-		log_error("%s: the daemon is of another version", path);
+		log_error("%s: the daemon has another version", path);
 	else if (r == -EBADMSG)
-		log_error("%s: who listens there is no ckptfs, or sends garbage", path);
+		log_error("%s: peer does not speak the ckptfs protocol", path);
 	else
 		log_error("%s: %s", path, strerror(-r));
 	return r;
 }
 
-/* A daemon that has none to share does not look at ours. */
+/* A daemon without an arena does not use ours either. */
 static int look_at_memory(struct link *l, struct arenas *shared)
 {
 	int fd = l->passed;
@@ -204,7 +204,7 @@ static int greet(struct link *l, uint64_t until_ns, struct link_welcome *ret)
 	int r, sent;
 
 	link_encode_hello(&l->out);
-	sent = link_flush(l, until_ns); /* one that is sent away may be so before it speaks */
+	sent = link_flush(l, until_ns); /* the daemon may refuse the connection before HELLO is sent */
 	r = link_receive(l, until_ns, &h, &body);
 	if (r < 0)
 		return sent < 0 && r != -EBADMSG ? sent : r;
@@ -231,7 +231,7 @@ int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct arena
 		r = look_at_memory(&l, shared);
 	if (r < 0) {
 		link_release(&l);
-		return refused(at->path, r == -EPIPE ? -ECONNRESET : r);
+		return log_refused(at->path, r == -EPIPE ? -ECONNRESET : r);
 	}
 	*ret = l;
 	return 0;

@@ -1,4 +1,4 @@
-#include "mpi-agent/fetches.h"
+#include "mpi-agent/agent/fetches.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,11 +9,11 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/arena.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/wire/arena.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 
 #define FETCH_BYTES_MAX \
 	((uint64_t)64 << 20) /* of fetches that are asked for at once; one alone may be as large as it is */
@@ -21,12 +21,12 @@
 #define ASK_BYTES_MAX (2u << 20) /* so that reading there, the network and this node are busy at the same time */
 #define ASKS_MAX 4u /* of one node at once: the time it has is for these, and not for all that wait */
 #define UNSENT_MAX ((size_t)32 << 20) /* that the daemon has not read yet */
-#define NOBODY UINT32_MAX
+#define NO_NODE UINT32_MAX
 
 /* A chunk on its way. */
 struct item {
-	uint32_t candidate; /* who is to be asked next: owners, then all others; then likewise those who are late */
-	uint32_t rank; /* who that is; NOBODY: there is none left */
+	uint32_t candidate; /* next to be asked: owners, then all others; then likewise the unresponsive ones */
+	uint32_t rank; /* of the candidate; NO_NODE: none is left */
 	uint32_t owners[LINK_OWNERS_MAX], nr_owners; /* ranks */
 	bool is_asked; /* and not answered yet */
 };
@@ -40,8 +40,8 @@ struct fetch {
 	uint32_t nr, nr_open; /* of all, those that are not there and may come */
 	uint64_t bytes;
 	bool is_started;
-	bool has_unasked; /* some that somebody is to be asked for */
-	bool *late; /* by rank: who was when it started */
+	bool has_unasked; /* some chunks can be requested now */
+	bool *late; /* by rank: unresponsive when the fetch started */
 	struct message *messages;
 	uint32_t nr_messages;
 	struct fetch *next;
@@ -65,13 +65,13 @@ struct fetches {
 	const struct waits *waits;
 	struct fetches_figures figures;
 	struct fetch *first, **end; /* as they came */
-	struct fetch *given; /* to the daemon, which has not taken it yet */
+	struct fetch *given; /* answers in the arena that the daemon has not taken yet */
 	uint32_t nr;
 	uint64_t started_bytes;
 	struct ask *asks;
 	uint8_t *nr_asks; /* of these, by rank */
 	bool *late; /* by rank: it, or its daemon, has not answered in time, and given nothing since */
-	bool may_ask; /* more than the last time somebody looked */
+	bool may_ask; /* more than at the last fetches_progress() */
 	uint64_t number; /* of the last ask */
 };
 
@@ -153,7 +153,7 @@ void fetches_free(struct fetches *fs)
 	free(fs);
 }
 
-/* --- whom to ask --- */
+/* --- candidates --- */
 
 static bool is_owner(const struct item *it, uint32_t rank, uint32_t nr)
 {
@@ -164,14 +164,14 @@ static bool is_owner(const struct item *it, uint32_t rank, uint32_t nr)
 }
 
 /*
- * Candidates are the owners, and then all ranks from the one behind this node on; nobody twice, and not this node. Who
- * was late when the fetch started comes behind all others: each request would wait for it, one behind the other.
+ * Candidates are the owners, and then all ranks from the one after this node on; each once, without this node. Nodes
+ * that were unresponsive when the fetch started come last: otherwise each request would wait for them.
  */
-static void look_for_candidate(const struct world *w, const bool *late, struct item *it)
+static void find_candidate(const struct world *w, const bool *late, struct item *it)
 {
 	uint32_t nr = it->nr_owners + w->nr;
 
-	for (it->rank = NOBODY; it->rank == NOBODY && it->candidate < 2 * nr; it->candidate++) {
+	for (it->rank = NO_NODE; it->rank == NO_NODE && it->candidate < 2 * nr; it->candidate++) {
 		uint32_t at = it->candidate % nr;
 		bool among_owners = at < it->nr_owners;
 		uint32_t rank = among_owners ? it->owners[at] :
@@ -183,14 +183,14 @@ static void look_for_candidate(const struct world *w, const bool *late, struct i
 	}
 }
 
-/* It did not come: on to the next, if there is one. */
+/* Not received: moves on to the next candidate, if there is one. */
 static void next_candidate(const struct world *w, struct fetch *f, uint32_t i)
 {
 	struct item *it = &f->items[i];
 
 	it->is_asked = false;
-	look_for_candidate(w, f->late, it);
-	if (it->rank == NOBODY)
+	find_candidate(w, f->late, it);
+	if (it->rank == NO_NODE)
 		f->nr_open--;
 	else
 		f->has_unasked = true;
@@ -248,7 +248,7 @@ static int send_ask(struct fetches *fs, const struct ask *a)
 }
 
 /* As many of those for `rank`, from `first` on, as go into one message. */
-static int ask(struct fetches *fs, struct fetch *f, uint32_t first, uint64_t now_ns)
+static int ask_node(struct fetches *fs, struct fetch *f, uint32_t first, uint64_t now_ns)
 {
 	struct ask *a = calloc(1, sizeof(*a));
 	uint64_t bytes = 0;
@@ -290,10 +290,10 @@ static int ask_all(struct fetches *fs, struct fetch *f, uint64_t now_ns)
 	for (uint32_t i = 0; r == 0 && i < f->nr; i++) {
 		const struct item *it = &f->items[i];
 
-		if (f->chunks[i] || it->is_asked || it->rank == NOBODY)
+		if (f->chunks[i] || it->is_asked || it->rank == NO_NODE)
 			continue;
 		if (fs->nr_asks[it->rank] < ASKS_MAX)
-			r = ask(fs, f, i, now_ns);
+			r = ask_node(fs, f, i, now_ns);
 		else
 			has_unasked = true;
 	}
@@ -311,8 +311,8 @@ static struct ask *take_ask(struct fetches *fs, uint64_t number, uint32_t rank)
 	return NULL;
 }
 
-/* Chunks stay where they came. */
-static int keep(struct fetch *f, struct message *message)
+/* Keeps the message: its chunks are not copied. */
+static int keep_message(struct fetch *f, struct message *message)
 {
 	struct message *more = realloc(f->messages, (f->nr_messages + 1) * sizeof(*more));
 
@@ -337,7 +337,7 @@ static int take_chunks(struct fetches *fs, const struct ask *a, struct message *
 		wants[i] = f->wants[a->which[i]];
 	r = link_decode_chunks(body, message->len - sizeof(struct peer_header_wire), wants, a->nr, chunks);
 	if (r == 0)
-		r = keep(f, message);
+		r = keep_message(f, message);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < a->nr; i++) {
@@ -349,7 +349,7 @@ static int take_chunks(struct fetches *fs, const struct ask *a, struct message *
 	return 0;
 }
 
-/* What has not come is asked of the next. */
+/* Missing chunks are requested from the next candidate. */
 static void finish_ask(struct fetches *fs, struct ask *a)
 {
 	for (uint32_t i = 0; i < a->nr; i++)
@@ -358,7 +358,7 @@ static void finish_ask(struct fetches *fs, struct ask *a)
 	ask_free(a);
 }
 
-/* An agent whose daemon says nothing answers with nothing, shortly before it is too late (serve.c). */
+/* An agent with an unresponsive daemon answers without chunks, shortly before the timeout (serve.c). */
 static bool is_for_silent_daemon(const struct fetches *fs, const struct ask *a, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < a->nr; i++)
@@ -391,7 +391,7 @@ int fetches_fetch(struct fetches *fs, uint64_t number, const void *body, size_t 
 	if (r < 0)
 		return r;
 	if (fs->nr >= FETCHES_MAX) {
-		log_warning("%u requests for chunks wait: another one is answered with nothing", FETCHES_MAX);
+		log_warning("%u requests for chunks are queued: refused another one", FETCHES_MAX);
 		f->nr_open = 0;
 	}
 	*fs->end = f;
@@ -419,8 +419,8 @@ static bool lies_in_arena(const struct fetch *f)
 	return f->nr_messages > 0;
 }
 
-/* The daemon has it, or is told where it lies: then it stays. */
-static void hand_over(struct fetches *fs, struct fetch *f)
+/* Frees it after its bytes were sent; keeps it if only its places were sent. */
+static void finish_fetch(struct fetches *fs, struct fetch *f)
 {
 	if (lies_in_arena(f)) {
 		link_encode_places(f->number, arena_data(fs->arena), f->chunks, f->nr, &fs->daemon->out);
@@ -460,7 +460,7 @@ static void answer(struct fetches *fs, struct fetch **at)
 	if (fs->end == &f->next)
 		fs->end = at;
 	fs->nr--;
-	hand_over(fs, f);
+	finish_fetch(fs, f);
 }
 
 static bool may_start(const struct fetches *fs, const struct fetch *f)
@@ -489,7 +489,7 @@ static bool give_up_asks(struct fetches *fs, uint64_t now_ns)
 	return any;
 }
 
-static void start(struct fetches *fs, struct fetch *f)
+static void start_fetch(struct fetches *fs, struct fetch *f)
 {
 	f->is_started = true;
 	fs->started_bytes += f->bytes;
@@ -511,7 +511,7 @@ int fetches_progress(struct fetches *fs, uint64_t now_ns)
 		if (!f->is_started && !may_start(fs, f) && now_ns < f->until_ns)
 			break; /* those behind it wait, too: first come, first served */
 		if (!f->is_started) {
-			start(fs, f);
+			start_fetch(fs, f);
 			may_ask = true;
 		}
 		if (f->nr_open == 0 || now_ns >= f->until_ns) {

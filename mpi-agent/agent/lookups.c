@@ -1,4 +1,4 @@
-#include "mpi-agent/lookups.h"
+#include "mpi-agent/agent/lookups.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "mpi-agent/homes.h"
-#include "mpi-agent/known.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/popular/homes.h"
+#include "mpi-agent/popular/known.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 
 #define LENDS_MAX 1024u /* of others, with the daemon at once */
 
@@ -32,10 +32,10 @@ struct piece {
 /* LEND of another node, with the daemon. */
 struct lend {
 	uint64_t number; /* for the daemon */
-	uint32_t from; /* who wants it, ... */
+	uint32_t from; /* the requesting node, ... */
 	uint64_t peer_number; /* and calls it so */
 	uint32_t nr;
-	uint64_t until_ns; /* then it is no use to anybody */
+	uint64_t until_ns; /* the request has timed out then */
 	struct lend *next;
 };
 
@@ -158,46 +158,46 @@ static void sort_by_home(const struct lookups *ls, const struct fp *pages, const
 	from[0] = 0;
 }
 
-static void tell_daemon_twice(struct lookups *ls, uint64_t nr)
+static void send_shared(struct lookups *ls, uint64_t nr)
 {
 	if (ls->daemon->fd >= 0)
 		link_encode_plain(LINK_SHARED, nr, &ls->daemon->out);
 }
 
-static int tell_twice(struct lookups *ls, uint32_t node, uint64_t nr)
+static int send_twice(struct lookups *ls, uint32_t node, uint64_t nr)
 {
 	if (node != ls->w->rank)
 		return peers_send(ls->peers, node, PEER_TWICE, nr, NULL, 0);
-	tell_daemon_twice(ls, nr);
+	send_shared(ls, nr);
 	return 0;
 }
 
 /* If it is more than a few of what node n has told, or this one. */
-static int tell_if_twice(struct lookups *ls, const struct homes_noted *noted, uint32_t n)
+static int send_twice_if_many(struct lookups *ls, const struct homes_noted *noted, uint32_t n)
 {
 	uint32_t nr = n == noted->node ? noted->nr_twice : noted->twice[n];
 
-	return nr > 0 && nr >= noted->nr / LOOKUPS_TWICE_PART ? tell_twice(ls, n, nr) : 0;
+	return nr > 0 && nr >= noted->nr / LOOKUPS_TWICE_PART ? send_twice(ls, n, nr) : 0;
 }
 
 /* All that waits to be. */
-static int note(struct lookups *ls)
+static int note_all(struct lookups *ls)
 {
 	struct homes_noted noted;
 	int r = 0;
 
 	while (r == 0 && homes_note(ls->homes, ls->now, &noted) > 0)
 		for (uint32_t n = 0; n < ls->w->nr && noted.nr_twice > 0 && r == 0; n++)
-			r = tell_if_twice(ls, &noted, n);
+			r = send_twice_if_many(ls, &noted, n);
 	return r;
 }
 
 int lookups_note(struct lookups *ls, uint64_t now_ns)
 {
-	return homes_due(ls->homes, now_ns) ? note(ls) : 0;
+	return homes_due(ls->homes, now_ns) ? note_all(ls) : 0;
 }
 
-static int tell(struct lookups *ls, uint32_t home, uint64_t round, const uint8_t *fps, size_t len)
+static int announce_to(struct lookups *ls, uint32_t home, uint64_t round, const uint8_t *fps, size_t len)
 {
 	if (home == ls->w->rank)
 		return homes_tell(ls->homes, home, fps, len, monotonic_ns());
@@ -218,7 +218,7 @@ int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uin
 	for (uint32_t i = 0; i < nr; i++)
 		fp_encode(pages[order[i]], fps[i]);
 	for (uint32_t h = 0; h < ls->w->nr && r == 0; h++)
-		r = tell(ls, h, round, fps[from[h]], (from[h + 1] - from[h]) * sizeof(*fps));
+		r = announce_to(ls, h, round, fps[from[h]], (from[h + 1] - from[h]) * sizeof(*fps));
 	ls->figures.told += nr;
 	return r;
 }
@@ -276,7 +276,7 @@ static int ask_here(struct lookups *ls)
 	return r;
 }
 
-static int ask(struct lookups *ls, uint32_t home)
+static int ask_home(struct lookups *ls, uint32_t home)
 {
 	uint32_t first = ls->from[home], nr = ls->from[home + 1] - first;
 	_cleanup_(freep) struct fp *pages = calloc(MAX(nr, 1u), sizeof(*pages));
@@ -292,13 +292,13 @@ static int ask(struct lookups *ls, uint32_t home)
 
 static int start_finding(struct lookups *ls)
 {
-	int r = note(ls);
+	int r = note_all(ls);
 
 	if (r == 0)
 		r = ask_here(ls);
 	for (uint32_t h = 0; h < ls->w->nr && r == 0; h++)
 		if (h != ls->w->rank && ls->from[h + 1] > ls->from[h])
-			r = ask(ls, h);
+			r = ask_home(ls, h);
 	return r;
 }
 
@@ -328,7 +328,7 @@ int lookups_begin(struct lookups *ls, uint64_t round, const struct fp *pages, st
 	return start_finding(ls);
 }
 
-static int hear_found(struct lookups *ls, uint32_t home, uint64_t round, const void *body, size_t len)
+static int handle_found(struct lookups *ls, uint32_t home, uint64_t round, const void *body, size_t len)
 {
 	_cleanup_(freep) struct link_owners *owners = NULL;
 	uint32_t nr;
@@ -396,7 +396,7 @@ static int start_lending(struct lookups *ls)
 	return r;
 }
 
-static int hear_lent(struct lookups *ls, uint32_t node, uint64_t number, const void *body, size_t len)
+static int handle_lent(struct lookups *ls, uint32_t node, uint64_t number, const void *body, size_t len)
 {
 	const uint8_t *lent;
 
@@ -434,7 +434,7 @@ int lookups_progress(struct lookups *ls, uint64_t now_ns)
 
 /* --- for other nodes --- */
 
-static int hear_ask(struct lookups *ls, uint32_t from, uint64_t round, const void *body, size_t len)
+static int handle_ask(struct lookups *ls, uint32_t from, uint64_t round, const void *body, size_t len)
 {
 	_cleanup_(freep) struct link_owners *owners = NULL;
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -449,7 +449,7 @@ static int hear_ask(struct lookups *ls, uint32_t from, uint64_t round, const voi
 	owners = calloc(MAX(nr, 1u), sizeof(*owners));
 	if (!owners)
 		return -ENOMEM;
-	r = note(ls);
+	r = note_all(ls);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < nr; i++) {
@@ -464,7 +464,7 @@ static int hear_ask(struct lookups *ls, uint32_t from, uint64_t round, const voi
 	return send_body(ls, from, PEER_FOUND, round, &b);
 }
 
-static int hear_tell(struct lookups *ls, uint32_t from, const void *body, size_t len)
+static int handle_tell(struct lookups *ls, uint32_t from, const void *body, size_t len)
 {
 	uint64_t now_ns = monotonic_ns();
 	int r = len > (size_t)LOOKUPS_MAX * FP_LEN ? -EBADMSG : homes_tell(ls->homes, from, body, len, now_ns);
@@ -472,7 +472,7 @@ static int hear_tell(struct lookups *ls, uint32_t from, const void *body, size_t
 	return r < 0 ? r : lookups_note(ls, now_ns); /* if it is too much to wait */
 }
 
-/* What the daemon does not answer is forgotten: who asked has gone on. */
+/* Drops requests that the daemon has not answered in time: the requesting node has continued without. */
 static void drop_late(struct lookups *ls)
 {
 	uint64_t now = monotonic_ns();
@@ -490,7 +490,7 @@ static void drop_late(struct lookups *ls)
 	}
 }
 
-static int hear_lend(struct lookups *ls, uint32_t from, uint64_t number, const void *body, size_t len)
+static int handle_lend(struct lookups *ls, uint32_t from, uint64_t number, const void *body, size_t len)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
 	struct lend *l;
@@ -544,18 +544,18 @@ int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *bo
 {
 	switch (h->type) {
 	case PEER_ASK:
-		return hear_ask(ls, h->from, h->number, body, len);
+		return handle_ask(ls, h->from, h->number, body, len);
 	case PEER_FOUND:
-		return hear_found(ls, h->from, h->number, body, len);
+		return handle_found(ls, h->from, h->number, body, len);
 	case PEER_TELL:
-		return hear_tell(ls, h->from, body, len);
+		return handle_tell(ls, h->from, body, len);
 	case PEER_TWICE:
-		tell_daemon_twice(ls, h->number);
+		send_shared(ls, h->number);
 		return 0;
 	case PEER_LEND:
-		return hear_lend(ls, h->from, h->number, body, len);
+		return handle_lend(ls, h->from, h->number, body, len);
 	case PEER_LENT:
-		return hear_lent(ls, h->from, h->number, body, len);
+		return handle_lent(ls, h->from, h->number, body, len);
 	default:
 		return -EBADMSG;
 	}

@@ -2,16 +2,16 @@
  * Single duplicates: pages that one node alone has stored in an earlier round, and that another one offers now. Each
  * page has a *home*, a node that follows from its fingerprint.
  *
- *   after a round     TELL: what this node has stored, and no other, to the homes of these pages, which remember it as far as memory goes
- *   in the next       ASK ──▶ home ──▶ FOUND      who may have the pages that nothing is known of here
- *                     LEND ─▶ holder ─▶ LENT      its daemon looks, and notes, durably, that others rely on it
+ *   after a round     TELL: announces pages that only this node has stored to their homes, which cache it
+ *   in the next       ASK ──▶ home ──▶ FOUND      nodes that may have the pages unknown here
+ *                     LEND ─▶ holder ─▶ LENT      its daemon durably pins the pages that it has
  *
- * A home that is told of a page by two nodes says so to both (TWICE), if it is more than a few: they store the same,
- * and would better find that out in a round.
+ * A home that receives more than a few pages from two nodes informs both (TWICE): they store the same data, which a
+ * round would deduplicate.
  *
- * Only what LENT says counts: that a home remembers is a hint. A node that does not answer in time, or has it no
- * longer: the page is as if nobody had it. What is lent, and by then not wanted any more, stays lent: space, not bytes.
- * One look-up is under way at a time, of LOOKUPS_MAX pages at most.
+ * Only LENT counts: the cache of a home is a hint. If a node does not answer in time, or does not have the page any
+ * more, the page counts as not found. Pages that were pinned in vain stay pinned, which costs space only. One lookup is
+ * in progress at a time, of at most LOOKUPS_MAX pages.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ struct waits;
 struct world;
 
 #define LOOKUPS_MAX (1u << 18) /* 4 MiB of fingerprints, and as much of answers */
-#define LOOKUPS_TWICE_PART 256u /* of what a node tells, less than one page of so many is not worth a word */
+#define LOOKUPS_TWICE_PART 256u /* TWICE is sent if at least one page in so many announced ones is shared */
 
 struct lookups_figures {
 	uint64_t asked; /* pages that homes were asked about */
@@ -54,10 +54,10 @@ int lookups_progress(struct lookups *ls, uint64_t now_ns); /* 1: no more is to c
 void lookups_stop(struct lookups *ls);
 /* This node has these: pages, in any order. */
 int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr);
-/* What other nodes have told, if nobody is likely to be kept from anything by that (homes.h). -ENOMEM, -EIO */
+/* Notes announcements of other nodes when that is unlikely to delay anything (homes.h). -ENOMEM, -EIO */
 int lookups_note(struct lookups *ls, uint64_t now_ns);
 
-/* What other nodes say: ASK, FOUND, TELL, TWICE, LEND, LENT. -EBADMSG: what cannot be. */
+/* Messages of other nodes: ASK, FOUND, TELL, TWICE, LEND, LENT. -EBADMSG: malformed. */
 int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *body, size_t len);
 /* The daemon's LENT. */
 int lookups_lent(struct lookups *ls, uint64_t number, const void *body, size_t len);

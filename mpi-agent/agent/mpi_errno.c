@@ -1,4 +1,4 @@
-#include "mpi-agent/mpi_errno.h"
+#include "mpi-agent/agent/mpi_errno.h"
 
 #include <errno.h>
 #include <mpi.h>

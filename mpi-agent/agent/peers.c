@@ -1,4 +1,4 @@
-#include "mpi-agent/peers.h"
+#include "mpi-agent/agent/peers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/arena.h"
-#include "mpi-agent/mpi_errno.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/wire/arena.h"
+#include "mpi-agent/agent/mpi_errno.h"
+#include "mpi-agent/agent/world.h"
 
 #define PAGE ((size_t)4096)
 #define STREAM_MIN ((size_t)65536) /* MPI brings it in pieces, of 32 KiB or so */
@@ -22,7 +22,7 @@ struct outgoing {
 	size_t len; /* with it */
 	enum peer_lane lane;
 	bool is_sent;
-	peers_sent_fn *sent; /* whom to tell; NULL: nobody */
+	peers_sent_fn *sent; /* callback; NULL: none */
 	void *userdata;
 	uint64_t id;
 	struct outgoing *next;
@@ -208,7 +208,7 @@ int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint6
 
 	if (!o || make_room_to_send(p) < 0)
 		return -ENOMEM;
-	d = peer_seal(&p->w->message_key, &h, body, len);
+	d = peer_header_encode(&p->w->message_key, &h, body, len);
 	buf_add(&o->bytes, &d, sizeof(d));
 	o->len = sizeof(d) + len;
 	o->sent = sent;
@@ -319,7 +319,7 @@ static int make_room(struct peers *p, enum peer_lane lane, size_t len, struct me
 }
 
 /* Of that lane, or of any (NR_PEER_LANES). 1: MPI brings one more; 0: there is none */
-static int find(struct peers *p, enum peer_lane lane)
+static int find_message(struct peers *p, enum peer_lane lane)
 {
 	struct incoming *in = &p->in[p->nr_in];
 	MPI_Message message;
@@ -334,13 +334,13 @@ static int find(struct peers *p, enum peer_lane lane)
 	if (r < 0 || !is_there)
 		return r;
 	if (status.MPI_TAG < 0 || status.MPI_TAG >= NR_PEER_LANES)
-		return log_errno(-EIO, "rank %d sends a message of no kind", status.MPI_SOURCE);
+		return log_errno(-EIO, "rank %d: message of unknown type", status.MPI_SOURCE);
 	lane = (enum peer_lane)status.MPI_TAG;
 	r = mpi_errno(MPI_Get_count(&status, MPI_BYTE, &len), "length of a message");
 	if (r < 0)
 		return r;
 	if (len < 0 || (size_t)len > sizeof(struct peer_header_wire) + PEER_BODY_MAX)
-		return log_errno(-EIO, "rank %d sends a message of %d bytes, which is more than there are",
+		return log_errno(-EIO, "rank %d: message of %d bytes: too long",
 				 status.MPI_SOURCE, len);
 	*in = (struct incoming){ .from = (uint32_t)status.MPI_SOURCE, .lane = lane };
 	r = make_room(p, lane, (size_t)len, &in->message);
@@ -366,7 +366,7 @@ static void remove_incoming(struct peers *p, size_t i, struct incoming *ret)
 	memmove(&p->in[i], &p->in[i + 1], (p->nr_in - i) * sizeof(p->in[0]));
 }
 
-static int check(const struct peers *p, const struct incoming *in, struct peer_header *ret)
+static int check_message(const struct peers *p, const struct incoming *in, struct peer_header *ret)
 {
 	int r = peer_decode(&p->w->message_key, in->message.data, in->message.len, ret);
 
@@ -374,7 +374,7 @@ static int check(const struct peers *p, const struct incoming *in, struct peer_h
 		       peer_lane(ret->type) != in->lane))
 		r = -EBADMSG;
 	if (r < 0)
-		log_warning("node %s (rank %" PRIu32 "): a message of %zu bytes is not what it should be, and ignored",
+		log_warning("node %s (rank %" PRIu32 "): ignored an invalid message of %zu bytes",
 			    p->w->nodes[in->from].name, in->from, in->message.len);
 	return r;
 }
@@ -413,10 +413,10 @@ static int find_any(struct peers *p, unsigned held)
 	int r = 0, any = 0;
 
 	if (held == 0)
-		return find(p, NR_PEER_LANES);
+		return find_message(p, NR_PEER_LANES);
 	for (enum peer_lane lane = 0; r >= 0 && lane < NR_PEER_LANES; lane++)
 		if (!(held >> lane & 1)) {
-			r = find(p, lane);
+			r = find_message(p, lane);
 			any |= r > 0;
 		}
 	return r < 0 ? r : any;
@@ -428,15 +428,15 @@ int peers_next(struct peers *p, unsigned held, struct peer_header *ret, struct m
 	int r;
 
 	r = find_any(p, held);
-	/* MPI may bring what one node asks before what another has told, though that was sent before the round began in
-	 * which it is asked: a home would not know of it. */
+	/* MPI may deliver a lookup of one node before an announcement of another that was sent before the round of the
+	 * lookup started: the home would miss it. */
 	if (r > 0)
-		while ((r = find(p, PEER_LANE_HINTS)) > 0)
+		while ((r = find_message(p, PEER_LANE_HINTS)) > 0)
 			;
 	if (r < 0)
 		return r;
 	while ((r = take_whole(p, &in)) > 0) {
-		if (check(p, &in, ret) == 0) {
+		if (check_message(p, &in, ret) == 0) {
 			message_move(ret_message, &in.message);
 			return 1;
 		}

@@ -1,6 +1,6 @@
 /*
- * Messages of peer_format.h over MPI, to and from any node, none of which blocks. A message that is not what it should
- * be is dropped, and told. What is sent is kept until MPI has it; whoever sends much looks at peers_unsent() first.
+ * Messages of peer_format.h over MPI, to and from any node. Nothing blocks. Invalid messages are dropped and logged.
+ * Sent messages are kept until MPI has them; senders of much data check peers_unsent() first.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "mpi-agent/peer_format.h"
+#include "mpi-agent/wire/peer_format.h"
 
 struct arena;
 struct peers;
@@ -39,7 +39,7 @@ typedef void peers_sent_fn(void *userdata, uint64_t id);
 int peers_send_borrowed(struct peers *p, uint32_t to, enum peer_type type, uint64_t number, const void *body,
 			size_t len, peers_sent_fn *sent, void *userdata, uint64_t id);
 size_t peers_unsent(const struct peers *p); /* bytes */
-/* Messages are, which MPI moves only when it is called, and somebody may wait for one; or hints, which nobody does. */
+/* Messages are in transit, which MPI moves only when it is called; hints, which are not urgent, do not count. */
 bool peers_moving(const struct peers *p);
 bool peers_streaming(const struct peers *p); /* so much that it takes many pieces */
 bool peers_hinting(const struct peers *p);
@@ -47,7 +47,7 @@ int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 
 /*
  * The next message that has come whole. 1/0/-EIO, -ENOMEM. The body is behind the header in `ret_message`, which the
- * caller releases. `held`: bits of lanes of which no more is to come for now; it waits with whoever sent it.
+ * caller releases. `held`: bits of lanes that are paused; their messages stay with the sender.
  */
 int peers_next(struct peers *p, unsigned held, struct peer_header *ret, struct message *ret_message);
 /* How many of that lane MPI is about to bring: peers_next() will, whatever is held. */

@@ -1,4 +1,4 @@
-#include "mpi-agent/relays.h"
+#include "mpi-agent/agent/relays.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -7,10 +7,10 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 
 #define QUESTIONS_MAX 64u /* of each direction: with the longest answers, 64 MiB; more are answered with -EBUSY */
 #define RELAYS_MAX 16u /* others than questions of other nodes, with the daemon at once or about to be, ... */
@@ -32,7 +32,7 @@ static const struct kind {
 struct relay {
 	const struct kind *kind;
 	uint64_t number; /* as this agent calls it, ... */
-	uint64_t asked_number; /* and who wants it */
+	uint64_t asked_number; /* and the requesting side */
 	uint32_t rank; /* the other node */
 	uint32_t nr; /* PUT: of chunks, ... */
 	uint64_t put_chunks, put_bytes; /* and of those that came with it */
@@ -170,7 +170,7 @@ static const struct kind *kind_of_peer(enum peer_type type, bool is_answer)
 	return NULL;
 }
 
-/* To the node it is for; in its place it gets who wants it, which a question does without. */
+/* Sends it to the target node; the id of the target is replaced by that of this node, except in a query. */
 static int send_on(struct relays *rs, const struct relay *y, const void *body, size_t len)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -201,7 +201,7 @@ static int look_at_ours(struct relay *y, const void *body, size_t len)
 }
 
 /* Why it cannot be passed on; 0: it can. */
-static int refuse(const struct relays *rs, struct relay *y, const void *body)
+static int check_target(const struct relays *rs, struct relay *y, const void *body)
 {
 	if (world_find(rs->w, body, &y->rank) <= 0 || y->rank == rs->w->rank)
 		return -EHOSTUNREACH;
@@ -218,7 +218,7 @@ int relays_request(struct relays *rs, const struct link_header *h, const void *b
 	*y = (struct relay){ .kind = kind_of_link(h->type, false), .asked_number = h->number };
 	assert(y->kind);
 	r = look_at_ours(y, body, h->len);
-	why = r == 0 ? refuse(rs, y, body) : 0;
+	why = r == 0 ? check_target(rs, y, body) : 0;
 	if (why < 0) {
 		r = encode_error(y, h->number, why, &rs->daemon->out);
 		free(y);
@@ -238,7 +238,7 @@ int relays_request(struct relays *rs, const struct link_header *h, const void *b
 	return 0;
 }
 
-static struct relay **find(struct relay **at, uint64_t number)
+static struct relay **find_relay(struct relay **at, uint64_t number)
 {
 	while (*at && (*at)->number != number)
 		at = &(*at)->next;
@@ -261,7 +261,7 @@ static void remove_ours(struct relays *rs, struct relay **at)
 
 int relays_peer_answer(struct relays *rs, const struct peer_header *h, const void *body, size_t len)
 {
-	struct relay **at = find(&rs->ours, h->number), *y = *at;
+	struct relay **at = find_relay(&rs->ours, h->number), *y = *at;
 	int r, error;
 
 	if (!y)
@@ -292,7 +292,7 @@ static bool is_sender(const struct relays *rs, uint32_t from, const void *body)
 	return memcmp(body, rs->w->nodes[from].store_id, ID_LEN) == 0;
 }
 
-/* To a node whose request comes to nothing here. */
+/* Answers a request of another node with an error. */
 static int send_error(struct relays *rs, const struct relay *y, int error)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -349,7 +349,7 @@ static void remove_theirs(struct relays *rs, struct relay **at)
 
 int relays_answer(struct relays *rs, const struct link_header *h, const void *body)
 {
-	struct relay **at = find(&rs->theirs, h->number), *y = *at;
+	struct relay **at = find_relay(&rs->theirs, h->number), *y = *at;
 	int r, error;
 
 	if (!y)

@@ -1,12 +1,12 @@
 /*
- * What daemons of different nodes want of each other: PUT, COPY, DROP and QUERY go from this node's daemon to the agent
- * of the node they are for, which has its own daemon do it; the answer comes back the same way. Whatever is asked for
- * is answered, once and in bounded time: with an error if that node does not take part, or does not answer in time, by
- * the agent there, or else by the one here.
+ * Relays requests between daemons of different nodes: PUT, COPY, DROP and QUERY of this node's daemon are sent to the
+ * agent of the target node, which passes them to its daemon; the answer comes back the same way. Every request is
+ * answered once, in bounded time: with an error if the node is not connected or does not answer in time, by the agent
+ * there, or else by the one here.
  *
- * Of what other nodes want, some is with the daemon at once; the rest waits where it came from (peers.h). Questions do
- * not wait: more than some at once are answered with -EBUSY. Bodies of other nodes are looked at before the daemon gets
- * them: what cannot be right is that node's fault, and not a reason for the daemon to hang up.
+ * A limited number of requests of other nodes is passed to the daemon at once; the rest stays with the sender
+ * (peers.h). Queries are not queued: excess ones are answered with -EBUSY. Bodies of other nodes are checked before
+ * they are passed on: a malformed one is an error of that node, and no reason for the daemon to close the connection.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mpi-agent/peer_format.h"
+#include "mpi-agent/wire/peer_format.h"
 
 struct link;
 struct peers;
@@ -23,8 +23,8 @@ struct waits;
 struct world;
 
 struct relays_figures {
-	uint64_t kept_chunks, kept_bytes; /* sent here by others, and durable */
-	uint64_t copies; /* directories of others, made here */
+	uint64_t kept_chunks, kept_bytes; /* replica chunks received, and durable */
+	uint64_t copies; /* replicas created */
 };
 
 /* Borrows all of these. */

@@ -1,4 +1,4 @@
-#include "mpi-agent/rounds.h"
+#include "mpi-agent/agent/rounds.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,36 +8,37 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/known.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/lookups.h"
-#include "mpi-agent/mpi_errno.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/reduce.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/popular/known.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/lookups.h"
+#include "mpi-agent/agent/mpi_errno.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/popular/reduce.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 
 #define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
 
-#define NAP_NS UINT64_C(1000000) /* somebody waits for this round */
+#define NAP_NS UINT64_C(1000000) /* a daemon waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
-#define NAP_NOBODY_NS UINT64_C(16000000) /* the last ones have found nothing in common: the next is not for long */
+#define NAP_NOBODY_NS UINT64_C(16000000) /* back-off: the next round will not start soon */
 #define NAP_LONG_NS UINT64_C(20000000)
-#define NAP_LONG_PART 200u /* of a time without messages: who comes then waits for half of it, per node on the way */
-#define NAP_ALONE_NS UINT64_C(4000000) /* nobody waits for this round, or for the end of it */
+#define NAP_LONG_PART 200u /* of the idle time: the next request waits for half of the nap, per node on its way */
+#define NAP_ALONE_NS UINT64_C(4000000) /* no daemon waits for this round, or its end */
 #define ALONE_ROUNDS 2u /* that have found nothing in common: likely the next ones do not either; ... */
 #define ALONE_APART_NS UINT64_C(500000000) /* of those of one checkpoint, one counts */
-/* It is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has stored. */
+/* It is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has
+ * stored. */
 #define NAP_STORING_NS UINT64_C(20000000)
 
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
 
-/* What each node says at the end. */
+/* The message of each node at the end of a round. */
 struct end_wire {
 	struct le64 round;
 	struct le32 rank;
 	uint8_t has_stored;
-	uint8_t seal[SEAL_LEN]; /* of all before it */
+	uint8_t mac[MAC_LEN]; /* of all before it */
 };
 
 struct rounds {
@@ -56,10 +57,10 @@ struct rounds {
 	uint64_t since_ns; /* that it is in this state */
 
 	bool has_offered, has_stored; /* the daemon, in time */
-	bool is_awaited; /* by daemons that want to hear the end of it: something is in common */
-	unsigned nr_alone; /* rounds in a row that were about something, and nobody wanted to, ... */
-	uint64_t alone_ns; /* and when the last was */
-	/* to hear what was decided, here: others may have heard that this node is to store something */
+	bool is_awaited; /* daemons wait for its end: nodes have pages in common */
+	unsigned nr_alone; /* successive rounds with pages, but none in common, ... */
+	uint64_t alone_ns; /* and the time of the last */
+	/* the decision could not be sent to the daemon; other nodes may expect this node to store pages */
 	bool has_failed;
 	struct fp *pages; /* of the offer */
 	uint32_t nr_pages;
@@ -68,7 +69,7 @@ struct rounds {
 	bool lookup; /* use them */
 	struct fp *untold; /* pages that the daemon has stored without a round, in any order */
 	uint32_t nr_untold;
-	struct holders *had; /* of each page: who is known to have it, durable and lent */
+	struct holders *had; /* of each page: nodes that are known to have it, durable and pinned */
 	struct fp *entered; /* pages that enter the reduction, ... */
 	uint32_t *entered_index, nr_entered; /* and which these are */
 	struct merge_conf conf;
@@ -102,8 +103,8 @@ int rounds_new(const struct world *w, struct peers *p, struct link *daemon, cons
 	return 0;
 }
 
-/* All of this round. */
-static void drop(struct rounds *rs)
+/* Frees the state of this round. */
+static void drop_round(struct rounds *rs)
 {
 	if (rs->lookups)
 		lookups_stop(rs->lookups);
@@ -122,7 +123,7 @@ void rounds_free(struct rounds *rs)
 {
 	if (!rs)
 		return;
-	drop(rs);
+	drop_round(rs);
 	free(rs->untold);
 	known_free(rs->remembered);
 	lookups_free(rs->lookups);
@@ -167,11 +168,11 @@ static uint64_t enter_state(struct rounds *rs, enum state state)
 	return now_ns;
 }
 
-static int tell_untold(struct rounds *rs);
+static int announce_untold(struct rounds *rs);
 
 static int start_offering(struct rounds *rs, uint64_t number)
 {
-	int r = tell_untold(rs);
+	int r = announce_untold(rs);
 
 	if (r < 0)
 		return r;
@@ -231,7 +232,7 @@ static void remember(struct rounds *rs, struct fp fp, const struct holders *h)
 	known_set(rs->remembered, fp, h, (uint32_t)rs->number);
 }
 
-/* The page as this node would bring it, with those who have it. */
+/* The page as an entry of this node, with the nodes that have it. */
 static struct popular popular_of(const struct rounds *rs, uint32_t i)
 {
 	const struct holders *h = &rs->had[i];
@@ -248,8 +249,8 @@ static bool is_had(const struct popular *p, uint32_t nr_owners)
 	return p->nr_owners == nr_owners && p->has == (1u << nr_owners) - 1;
 }
 
-/* What this node need not ask anybody about does not enter. */
-static int enter(struct rounds *rs)
+/* Pages that enough nodes are known to have do not enter the reduction. */
+static int enter_pages(struct rounds *rs)
 {
 	rs->entered = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*rs->entered));
 	rs->entered_index = calloc(MAX(rs->nr_pages, UINT32_C(1)), sizeof(*rs->entered_index));
@@ -287,8 +288,8 @@ static void remember_found(struct rounds *rs)
 			remember(rs, rs->pages[i], &rs->had[i]);
 }
 
-/* What this node stores, and nobody else, as far as it knows. */
-static int tell_alone(struct rounds *rs)
+/* Announces the pages that only this node stores, as far as it knows. */
+static int announce_alone(struct rounds *rs)
 {
 	_cleanup_(freep) struct fp *alone = calloc(MAX(rs->nr_entered, UINT32_C(1)), sizeof(*alone));
 	const struct popular_set *s = &rs->result;
@@ -329,8 +330,8 @@ static void warn_daemon(struct rounds *rs, const struct fp *pages, uint32_t nr)
 		link_encode_plain(LINK_SHARED, nr_settled, &rs->daemon->out);
 }
 
-/* What was stored without a round. */
-static int tell_untold(struct rounds *rs)
+/* Announces pages that were stored without a round. */
+static int announce_untold(struct rounds *rs)
 {
 	_cleanup_(freep) struct fp *pages = TAKE(rs->untold);
 	uint32_t nr = rs->nr_untold;
@@ -378,7 +379,7 @@ static int start_reducing(struct rounds *rs)
 
 	lookups_stop(rs->lookups); /* if not all have answered */
 	remember_found(rs);
-	r = enter(rs);
+	r = enter_pages(rs);
 	if (r < 0)
 		return r;
 	rs->until_ns = enter_state(rs, REDUCING) + rs->waits->offer_ns + rs->waits->stall_ns;
@@ -404,8 +405,8 @@ static struct link_owners owners_of(uint32_t index, const struct popular *p)
 	return o;
 }
 
-/* What of the offer is on other nodes, too. What entered is for the result to decide, and for nobody else: others have
- * the same. */
+/* The pages of the offer that are on other nodes, too. For pages that entered the reduction only its result counts,
+ * because it is the same on all nodes. */
 static uint32_t decide(const struct rounds *rs, struct link_owners *ret)
 {
 	const struct popular_set *s = &rs->result;
@@ -473,7 +474,7 @@ static int finish_reducing(struct rounds *rs)
 		return r;
 	reduction_free(TAKE(rs->reduction));
 	if (r < 0) {
-		log_errno(r, "round %" PRIu64 ": decides nothing", rs->number);
+		log_errno(r, "round %" PRIu64 ": no decision", rs->number);
 		rs->figures.failed++;
 		rs->has_failed = true;
 	} else {
@@ -493,9 +494,9 @@ static int finish_reducing(struct rounds *rs)
 
 /* --- the end --- */
 
-static void seal_end(const struct rounds *rs, struct end_wire *e)
+static void mac_end(const struct rounds *rs, struct end_wire *e)
 {
-	seal_make(&rs->w->stored_key, e, offsetof(struct end_wire, seal), e->seal);
+	mac_compute(&rs->w->stored_key, e, offsetof(struct end_wire, mac), e->mac);
 }
 
 static int start_gathering(struct rounds *rs)
@@ -503,18 +504,18 @@ static int start_gathering(struct rounds *rs)
 	rs->end = (struct end_wire){ .round = le64_put(rs->number),
 				     .rank = le32_put(rs->w->rank),
 				     .has_stored = rs->has_stored && !rs->has_failed };
-	seal_end(rs, &rs->end);
+	mac_end(rs, &rs->end);
 	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
 	rs->until_ns = enter_state(rs, GATHERING) + rs->waits->stored_ns + rs->waits->stall_ns;
-	if (rs->has_stored && rs->lookup) { /* before the round ends: in the next one somebody may ask */
-		int r = tell_alone(rs);
+	if (rs->has_stored && rs->lookup) { /* before the round ends: the next one may look them up */
+		int r = announce_alone(rs);
 
 		if (r < 0)
 			return r;
 	}
 	return mpi_errno(MPI_Iallgather(&rs->end, sizeof(rs->end), MPI_BYTE, rs->ends, sizeof(rs->end), MPI_BYTE,
 					rs->w->rounds, &rs->request),
-			 "who has stored");
+			 "gathering of STORED");
 }
 
 static bool says_stored(const struct rounds *rs, uint32_t rank)
@@ -522,17 +523,17 @@ static bool says_stored(const struct rounds *rs, uint32_t rank)
 	const struct end_wire *e = &rs->ends[rank];
 
 	return le64_get(e->round) == rs->number && le32_get(e->rank) == rank && e->has_stored == 1 &&
-	       seal_is_right(&rs->w->stored_key, e, offsetof(struct end_wire, seal), e->seal);
+	       mac_is_valid(&rs->w->stored_key, e, offsetof(struct end_wire, mac), e->mac);
 }
 
 /* Of one that is over without this node. */
-static int tell_unsettled(struct rounds *rs, uint64_t number)
+static int send_unsettled(struct rounds *rs, uint64_t number)
 {
-	_cleanup_(freep) uint8_t *nobody = calloc(rs->w->nr, 1);
+	_cleanup_(freep) uint8_t *none_stored = calloc(rs->w->nr, 1);
 
-	if (!nobody)
+	if (!none_stored)
 		return -ENOMEM;
-	link_encode_settled(number, nobody, rs->w->nr, &rs->daemon->out);
+	link_encode_settled(number, none_stored, rs->w->nr, &rs->daemon->out);
 	return 0;
 }
 
@@ -555,7 +556,7 @@ static void remember_settled(struct rounds *rs)
 
 static int finish_gathering(struct rounds *rs)
 {
-	int is_done, r = mpi_errno(MPI_Test(&rs->request, &is_done, MPI_STATUS_IGNORE), "who has stored");
+	int is_done, r = mpi_errno(MPI_Test(&rs->request, &is_done, MPI_STATUS_IGNORE), "gathering of STORED");
 
 	if (r < 0 || !is_done)
 		return r;
@@ -564,7 +565,7 @@ static int finish_gathering(struct rounds *rs)
 	if (has_daemon(rs) && rs->has_offered)
 		link_encode_settled(rs->number, rs->stored, rs->w->nr, &rs->daemon->out);
 	remember_settled(rs);
-	drop(rs);
+	drop_round(rs);
 	rs->figures.nr++;
 	enter_state(rs, IDLE);
 	return r < 0 ? r : 1;
@@ -578,7 +579,7 @@ int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t le
 
 	if (number == 0 || number > rs->number)
 		return -EBADMSG;
-	if (rs->state != OFFERING || number != rs->number) { /* late: nobody has any of it, as far as it goes */
+	if (rs->state != OFFERING || number != rs->number) { /* late: answer that no other node has any of it */
 		link_encode_decision(number, NULL, 0, &rs->daemon->out);
 		return 0;
 	}
@@ -600,13 +601,13 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 		return start_gathering(rs);
 	}
 	if (rs->state == IDLE || rs->state == HELD || number != rs->number || !rs->has_offered)
-		return tell_unsettled(rs, number);
+		return send_unsettled(rs, number);
 	return rs->state == GATHERING ?
 		       0 :
 		       -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
 }
 
-/* Where homes are told nothing nobody would find out that several nodes store the same. */
+/* Without announcements to homes, it would not be detected that several nodes store the same pages. */
 int rounds_tell(struct rounds *rs, const void *body, size_t len)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
@@ -620,7 +621,7 @@ int rounds_tell(struct rounds *rs, const void *body, size_t len)
 		return 0;
 	}
 	r = add_untold(rs, pages, nr);
-	return r == 0 && rs->state == OFFERING ? tell_untold(rs) : r; /* somebody may ask in this round */
+	return r == 0 && rs->state == OFFERING ? announce_untold(rs) : r; /* lookups of this round may need them */
 }
 
 int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len)
@@ -649,9 +650,9 @@ static int start_next(struct rounds *rs)
 	return start_offering(rs, rs->number + 1);
 }
 
-static int give_up(const struct rounds *rs)
+static int round_timed_out(const struct rounds *rs)
 {
-	return log_errno(-ETIMEDOUT, "round %" PRIu64 ": not all nodes take part", rs->number);
+	return log_errno(-ETIMEDOUT, "round %" PRIu64 ": not all nodes respond", rs->number);
 }
 
 int rounds_progress(struct rounds *rs, uint64_t now_ns)
@@ -662,7 +663,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 
 	switch (rs->state) {
 	case IDLE:
-		r = tell_untold(rs);
+		r = announce_untold(rs);
 		if (r == 0)
 			r = lookups_note(rs->lookups, now_ns);
 		if (r == 0)
@@ -680,7 +681,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 	case REDUCING:
 		r = finish_reducing(rs);
 		if (r == 0 && is_late)
-			return give_up(rs);
+			return round_timed_out(rs);
 		break;
 	case STORING:
 		if (is_late || !has_daemon(rs) || !rs->has_offered)
@@ -689,7 +690,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 	case GATHERING:
 		r = finish_gathering(rs);
 		if (r == 0 && is_late)
-			return give_up(rs);
+			return round_timed_out(rs);
 		break;
 	case HELD:
 		break;
@@ -721,7 +722,7 @@ bool rounds_wanted(const struct rounds *rs)
 	return rs->is_wanted && !rs->is_ending;
 }
 
-/* Likely there is nothing in common, and whoever offers so much has not come to the end of it: alone.h of the engine. */
+/* Nothing in common is likely, and a large offer is only a part of a checkpoint in progress: round_backoff.h of the engine. */
 static bool is_probe(const struct rounds *rs)
 {
 	return rs->nr_alone == ALONE_ROUNDS && rs->nr_pages >= SAMPLE_MAX;

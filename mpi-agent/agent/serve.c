@@ -1,13 +1,13 @@
-#include "mpi-agent/serve.h"
+#include "mpi-agent/agent/serve.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "mpi-agent/arena.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/waits.h"
+#include "mpi-agent/wire/arena.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/waits.h"
 
 #define GETS_MAX 16u /* with the daemon at once, ... */
 #define GET_BYTES_MAX ((uint64_t)32 << 20) /* with so many bytes; one alone may have more */
@@ -16,8 +16,8 @@
 
 struct get {
 	uint64_t number; /* for the daemon */
-	uint32_t from; /* who wants it, ... */
-	uint64_t peer_number; /* and calls it so */
+	uint32_t from; /* the requesting node, ... */
+	uint64_t peer_number; /* and its number of the request */
 	uint64_t until_ns;
 	struct link_want *wants;
 	uint32_t nr;
@@ -76,7 +76,7 @@ bool serve_has_room(const struct serve *s)
 	return s->nr < GETS_MAX && s->bytes < GET_BYTES_MAX && peers_unsent(s->peers) < UNSENT_MAX;
 }
 
-static void tell_taken(struct serve *s)
+static void send_taken(struct serve *s)
 {
 	buf_add(&s->daemon->out, s->taken.data, s->taken.len);
 	s->daemon->out.failed |= buf_error(&s->taken) < 0;
@@ -101,7 +101,7 @@ int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body,
 	g->until_ns = monotonic_ns() + s->waits->ask_ns / 4 * 3; /* before it is too late there */
 	for (uint32_t i = 0; i < g->nr; i++)
 		g->bytes += g->wants[i].len;
-	tell_taken(s);
+	send_taken(s);
 	link_encode_get(g->number, g->wants, g->nr, &s->daemon->out);
 	g->next = s->gets;
 	s->gets = g;
@@ -120,7 +120,7 @@ static void remove_get(struct serve *s, struct get **at)
 	get_free(g);
 }
 
-/* The daemon may use that memory again. A message of its own would wake it. */
+/* The daemon may reuse that memory. A separate message would wake it. */
 static void give_back(void *userdata, uint64_t number)
 {
 	struct serve *s = userdata;
@@ -203,7 +203,7 @@ int serve_progress(struct serve *s, uint64_t now_ns)
 	int done = 0;
 
 	if (s->taken.len > 0 && now_ns >= s->taken_ns)
-		tell_taken(s);
+		send_taken(s);
 	while (*at) {
 		int r;
 

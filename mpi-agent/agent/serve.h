@@ -1,7 +1,7 @@
 /*
- * Chunks of this node that others want: their GETs go to the daemon, and what it has back to them. A GET that the
- * daemon does not answer in time is answered with nothing, so that whoever wants it asks elsewhere. Some are with the
- * daemon at once; the others wait where they came from (peers.h).
+ * Serves chunks of this node to others: passes their GETs to the daemon, and its answers back. A GET that the daemon
+ * does not answer in time is answered without chunks, so that the requesting node asks another one. A limited number is
+ * passed to the daemon at once; the others stay with the sender (peers.h).
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "mpi-agent/status.h"
+#include "mpi-agent/agent/status.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,14 +26,14 @@ static socklen_t address_of(const struct socket_path *at, struct sockaddr_un *re
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* A name without a file has no permissions: both ends look who the other one is. Root may look at everybody's. */
+/* Abstract sockets have no permissions: both ends check the credentials of the other. Root may query every agent. */
 static bool is_trusted(int fd, bool is_asking)
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
-	       (who.uid == geteuid() || who.uid == 0 || (is_asking && geteuid() == 0));
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+	       (peer.uid == geteuid() || peer.uid == 0 || (is_asking && geteuid() == 0));
 }
 
 int status_listen(const struct socket_path *at)
@@ -43,7 +43,7 @@ int status_listen(const struct socket_path *at)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0 || bind(fd, (const struct sockaddr *)&address, len) < 0 || listen(fd, 8) < 0) {
-		int r = log_errno(-errno, "ckptfs-agent --status will not work");
+		int r = log_errno(-errno, "ckptfs-agent --status: not available");
 
 		closep(&fd);
 		return r;

@@ -1,5 +1,4 @@
-/* How long an agent waits for what. From the environment, so that tests need not: CKPTFS_AGENT_OFFER_MS and so on
- * (ckptfs-agent(1)). */
+/* Timeouts of an agent. Tests link others (tests/cluster/agent_waits.c). */
 #pragma once
 
 #include <stdint.h>
@@ -21,5 +20,4 @@ struct waits {
 	uint64_t end_ns; /* for all to leave together */
 };
 
-/* -EINVAL: told. */
-int waits_read(struct waits *ret);
+const struct waits *waits_of_agent(void);

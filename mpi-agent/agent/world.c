@@ -1,4 +1,4 @@
-#include "mpi-agent/world.h"
+#include "mpi-agent/agent/world.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,14 +7,14 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/card.h"
-#include "mpi-agent/mpi_errno.h"
+#include "mpi-agent/wire/card.h"
+#include "mpi-agent/agent/mpi_errno.h"
 
-/* Pages of a round: 64 GiB of them, and messages of 600 MB, whose length MPI has in an int. */
+/* Pages of a round: 64 GiB of them, and messages of 600 MB; MPI limits the length to an int. */
 #define POPULAR_EVER (UINT64_C(1) << 24)
 
 struct proof_wire {
-	uint8_t transcript[SEAL_DIGEST_LEN];
+	uint8_t transcript[MAC_DIGEST_LEN];
 	struct le32 rank;
 };
 
@@ -64,7 +64,7 @@ static int own_card(const struct link_welcome *w, int error, struct card *ret)
 		memcpy(c.name, w->name, sizeof(c.name));
 	}
 	*ret = c;
-	return seal_random(ret->nonce, sizeof(ret->nonce));
+	return mac_random(ret->nonce, sizeof(ret->nonce));
 }
 
 static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card **ret)
@@ -79,8 +79,8 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 		r = card_decode(&all[i], &cards[i]);
 		if (r < 0) {
 			log_error("rank %" PRIu32 ": %s", i,
-				  r == -EOPNOTSUPP ? "its agent is of another version" :
-						     "its agent says what cannot be right");
+				  r == -EOPNOTSUPP ? "its agent has another version" :
+						     "its agent sent a malformed message");
 			return -EINVAL;
 		}
 	}
@@ -95,25 +95,25 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 /* --- proofs --- */
 
 struct proof {
-	struct seal_key key; /* for nothing else */
-	struct proof_wire of; /* `rank` is that of whoever proves */
+	struct mac_key key; /* for nothing else */
+	struct proof_wire of; /* `rank` is that of the proving node */
 };
 
-static struct proof proof_of(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN])
+static struct proof proof_of(const struct mac_key *key, const uint8_t transcript[MAC_DIGEST_LEN])
 {
-	struct proof p = { .key = seal_derive(key, "ckptfs proof", NULL, 0) };
+	struct proof p = { .key = mac_key_derive(key, "ckptfs proof", NULL, 0) };
 
 	memcpy(p.of.transcript, transcript, sizeof(p.of.transcript));
 	return p;
 }
 
-/* If not all keys are the same, everybody meets one that is not his. */
-static int compare_proofs(struct proof *p, const struct card *cards, const uint8_t (*proofs)[SEAL_LEN], uint32_t rank,
+/* If not all keys are equal, every node finds one that differs from its own. */
+static int compare_proofs(struct proof *p, const struct card *cards, const uint8_t (*proofs)[MAC_LEN], uint32_t rank,
 			  uint32_t nr)
 {
 	for (uint32_t i = 0; i < nr; i++) {
 		p->of.rank = le32_put(i);
-		if (seal_is_right(&p->key, &p->of, sizeof(p->of), proofs[i]))
+		if (mac_is_valid(&p->key, &p->of, sizeof(p->of), proofs[i]))
 			continue;
 		log_error("node %s on %s (rank %" PRIu32
 			  ") does not have the key (cluster=) of node %s on %s (rank %" PRIu32 ")",
@@ -123,19 +123,19 @@ static int compare_proofs(struct proof *p, const struct card *cards, const uint8
 	return 0;
 }
 
-static int prove(const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN], const struct card *cards,
+static int prove(const struct mac_key *key, const uint8_t transcript[MAC_DIGEST_LEN], const struct card *cards,
 		 uint32_t rank, uint32_t nr)
 {
-	_cleanup_(freep) uint8_t (*proofs)[SEAL_LEN] = calloc(nr, sizeof(*proofs));
+	_cleanup_(freep) uint8_t (*proofs)[MAC_LEN] = calloc(nr, sizeof(*proofs));
 	struct proof p = proof_of(key, transcript);
-	uint8_t own[SEAL_LEN];
+	uint8_t own[MAC_LEN];
 	int r;
 
 	if (!proofs)
 		return -ENOMEM;
 	p.of.rank = le32_put(rank);
-	seal_make(&p.key, &p.of, sizeof(p.of), own);
-	r = mpi_errno(MPI_Allgather(own, SEAL_LEN, MPI_BYTE, proofs, SEAL_LEN, MPI_BYTE, MPI_COMM_WORLD), "proofs");
+	mac_compute(&p.key, &p.of, sizeof(p.of), own);
+	r = mpi_errno(MPI_Allgather(own, MAC_LEN, MPI_BYTE, proofs, MAC_LEN, MPI_BYTE, MPI_COMM_WORLD), "proofs");
 	return r < 0 ? r : compare_proofs(&p, cards, proofs, rank, nr);
 }
 
@@ -169,27 +169,27 @@ static int take_cards(struct world *w, const struct card *cards)
 	return 0;
 }
 
-static void make_keys(struct world *w, const struct seal_key *key, const uint8_t transcript[SEAL_DIGEST_LEN])
+static void make_keys(struct world *w, const struct mac_key *key, const uint8_t transcript[MAC_DIGEST_LEN])
 {
-	w->message_key = seal_derive(key, "ckptfs messages", transcript, SEAL_DIGEST_LEN);
-	w->set_key = seal_derive(key, "ckptfs sets", transcript, SEAL_DIGEST_LEN);
-	w->stored_key = seal_derive(key, "ckptfs stored", transcript, SEAL_DIGEST_LEN);
+	w->message_key = mac_key_derive(key, "ckptfs messages", transcript, MAC_DIGEST_LEN);
+	w->set_key = mac_key_derive(key, "ckptfs sets", transcript, MAC_DIGEST_LEN);
+	w->stored_key = mac_key_derive(key, "ckptfs stored", transcript, MAC_DIGEST_LEN);
 }
 
 static int enter_with(struct world *w, const struct link_welcome *welcome, const struct card_wire *all)
 {
 	_cleanup_(freep) struct card *cards = NULL;
-	uint8_t transcript[SEAL_DIGEST_LEN];
-	struct seal_key key;
+	uint8_t transcript[MAC_DIGEST_LEN];
+	struct mac_key key;
 	int r;
 
 	r = look_at_cards(all, w->nr, &cards);
 	if (r < 0)
 		return r;
-	assert(welcome); /* who has no daemon has said so */
-	static_assert(SEAL_KEY_LEN == LINK_KEY_LEN, "one is made of the other");
+	assert(welcome); /* a node without a daemon has sent an error in its card */
+	static_assert(MAC_KEY_LEN == LINK_KEY_LEN, "one is made of the other");
 	memcpy(key.b, welcome->proof_key, sizeof(key.b));
-	seal_digest(all, w->nr * sizeof(*all), transcript);
+	mac_digest(all, w->nr * sizeof(*all), transcript);
 	r = prove(&key, transcript, cards, w->rank, w->nr);
 	if (r < 0)
 		return r;

@@ -1,17 +1,17 @@
 /*
- * Who takes part. Collective: all ranks of MPI_COMM_WORLD enter together, or none does.
+ * The session of all agents of a cluster. Collective: all ranks of MPI_COMM_WORLD enter together, or none does.
  *
- * Every node shows a card with a fresh random number, and then a proof, made with the cluster's key, that it has seen
- * the cards of all. Who has another key, or was shown other cards, cannot make it. The keys of this world are made of
- * the same: messages of an earlier one are nothing in it. The cluster's key itself stays where it is.
+ * Every node sends a card with a fresh nonce, and then a proof, a MAC with the cluster's key over the cards of all
+ * nodes. A node with another key, or that has received other cards, cannot compute it. The session keys are derived
+ * from the same: messages of an earlier session are not valid in this one. The cluster's key itself is never sent.
  */
 #pragma once
 
 #include <mpi.h>
 #include <stdint.h>
 
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/seal.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/wire/mac.h"
 
 struct world {
 	uint32_t rank, nr;
@@ -21,7 +21,7 @@ struct world {
 	uint32_t *by_store; /* ranks */
 	uint32_t replicas;
 	uint64_t popular_max; /* the least of all */
-	struct seal_key message_key, set_key, stored_key;
+	struct mac_key message_key, set_key, stored_key;
 };
 
 /* The name that a node's host goes by: CKPTFS_AGENT_HOST, or what MPI says. */

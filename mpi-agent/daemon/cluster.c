@@ -1,4 +1,4 @@
-#include "fs/cluster.h"
+#include "mpi-agent/daemon/cluster.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,25 +9,25 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/answers.h"
+#include "mpi-agent/daemon/nodes/answers.h"
 #include "fs/fs.h"
-#include "fs/keeper.h"
-#include "fs/options.h"
-#include "fs/protect.h"
-#include "fs/stripes.h"
-#include "fs/view.h"
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/service.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine.h"
+#include "mpi-agent/daemon/replica/replica_receive.h"
+#include "fs/mount_options.h"
+#include "mpi-agent/daemon/replica/protect.h"
+#include "mpi-agent/daemon/parity/stripes.h"
+#include "mpi-agent/daemon/nodes/node_view.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/daemon/service.h"
+#include "store/remote/cluster_calls.h"
+#include "store/engine.h"
 
-#define POPULAR_MIN (1u << 17) /* 5 MiB in the agent: what is pending on all nodes together is more than on one */
+#define POPULAR_MIN (1u << 17) /* 5 MiB in the agent: all nodes together have more pending than one */
 
 struct cluster {
 	struct service *service;
-	struct engine *engine; /* NULL: not started */
-	struct fs *fs; /* likewise */
-	struct answers *answers; /* likewise */
+	struct engine *engine; /* NULL: not started, as for the two below */
+	struct fs *fs;
+	struct answers *answers;
 	char name[CLUSTER_NAME_LEN];
 };
 
@@ -50,7 +50,7 @@ const struct cluster_calls *cluster_engine_calls(struct cluster *c)
 	return service_calls(c->service);
 }
 
-/* --- what the service wants of the engine --- */
+/* --- callbacks of the service to the engine --- */
 
 static bool pending(void *userdata)
 {
@@ -59,7 +59,7 @@ static bool pending(void *userdata)
 
 static void commit(void *userdata)
 {
-	/* logged where it fails, and tried again by the next commit */
+	/* logs its failures; the next commit retries */
 	engine_cluster_round(((struct cluster *)userdata)->engine);
 }
 
@@ -92,7 +92,7 @@ static int answer(void *userdata, const void *question, size_t len, struct buf *
 	return answers_give(((struct cluster *)userdata)->answers, question, len, ret);
 }
 
-/* --- what others want to be kept --- */
+/* --- requests of other nodes to store something --- */
 
 static int keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
 		uint8_t *kept)
@@ -155,7 +155,7 @@ static void met(void *userdata)
 	struct cluster *c = userdata;
 	uint32_t nr = 0, self;
 
-	service_nodes(c->service, &nodes, &nr, &self); /* without memory: nobody, which costs space */
+	service_nodes(c->service, &nodes, &nr, &self); /* on ENOMEM: none, which costs space */
 	engine_cluster_present(c->engine, nodes, nr);
 	if (nr == 0)
 		return;
@@ -163,9 +163,9 @@ static void met(void *userdata)
 	protect_wake(c->fs->protect);
 }
 
-/* --- collecting together --- */
+/* --- garbage collection by all nodes --- */
 
-#define MOVE_BELOW 25 /* percent, as ckptfs-gc has it */
+#define MOVE_BELOW 25 /* percent, as in ckptfs-gc */
 
 static bool gc_goes_on(void *userdata, const struct gc_report *so_far)
 {
@@ -173,7 +173,7 @@ static bool gc_goes_on(void *userdata, const struct gc_report *so_far)
 	return !service_stopping(((struct cluster *)userdata)->service);
 }
 
-/* What somebody else collects right now is as good. */
+/* A collection already running here (-EBUSY) serves the purpose. */
 static int collect_here(struct cluster *c)
 {
 	const struct gc_conf conf = { .delete = true, .move_below = MOVE_BELOW, .step = gc_goes_on, .userdata = c };
@@ -189,7 +189,7 @@ static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t
 	struct cluster_node missing;
 	int r = 0;
 
-	if (!is_ours) { /* else ckptfs-gc has, just now */
+	if (!is_ours) { /* otherwise ckptfs-gc has just done so */
 		view_trim(c->fs->view);
 		r = collect_here(c);
 	}
@@ -241,7 +241,7 @@ static void collected(void *userdata, bool free_too)
 
 	engine_cluster_collected(c->engine);
 	if (free_too)
-		collect_here(c); /* logged where it fails, and done by the next one */
+		collect_here(c); /* logs its failures; the next collection retries */
 }
 
 int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret)
@@ -260,10 +260,12 @@ int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *us
 	return 0;
 }
 
-/* --- who this is --- */
+/* --- identity and start --- */
 
-/* The host for people, and a part of the id: there may be several stores on a host, and a store may come to another
- * one. */
+/*
+ * The host name for readability, and a part of the id: a host may have several stores, and a store may move to another
+ * host.
+ */
 static void node_name(const struct cluster_identity *id, char ret[LINK_NAME_LEN])
 {
 	char host[48] = "";
@@ -305,7 +307,7 @@ static int await_agent(struct cluster *c, const struct cluster_identity *id, con
 	if (o->agent)
 		return service_start(c->service, o->agent, &welcome, &calls);
 	if (asprintf(&path, "%s/agent.sock", store) < 0) {
-		path = NULL; /* it may be anything */
+		path = NULL; /* undefined after a failure */
 		return -ENOMEM;
 	}
 	return service_start(c->service, path, &welcome, &calls);
@@ -328,7 +330,7 @@ int cluster_start(struct cluster *c, struct fs *fs, const char *store, const str
 				store);
 		if (!o->agent)
 			return 0;
-		log_error("option agent=%s: store %s was made without cluster=, so no other store knows its fingerprints",
+		log_error("option agent=%s: store %s was made without cluster=, so it has no agent",
 			  o->agent, store);
 		return -EINVAL;
 	}
@@ -339,9 +341,9 @@ int cluster_start(struct cluster *c, struct fs *fs, const char *store, const str
 	c->fs = fs;
 	r = await_agent(c, &id, store, o);
 	if (r < 0 && !o->agent && r != -ENOMEM) {
-		log_warning("store %s: no agent can come; what is on other nodes cannot be read. agent= names another place",
+		log_warning("store %s: no agent can connect, so remote chunks cannot be read; agent= sets another socket",
 			    store);
-		return 0; /* a store on a disk that cannot be written, for instance */
+		return 0; /* for instance, a store on a read-only disk */
 	}
 	return r;
 }

@@ -1,4 +1,4 @@
-#include "mpi-agent/listen.h"
+#include "mpi-agent/daemon/listen.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #define BACKLOG 4
 
-/* The directory of a path, opened, and what comes after it. */
+/* Open the directory of a path, and return the name after it. */
 static int split(const char *path, int *ret_dir, char *ret_name, size_t size)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -34,7 +34,10 @@ static int split(const char *path, int *ret_dir, char *ret_name, size_t size)
 	return 0;
 }
 
-/* An address has room for no more than 107 bytes, and a store may be anywhere: then by its directory's descriptor. */
+/*
+ * A socket address holds at most 107 bytes. For a longer path, address the socket through a descriptor of its
+ * directory.
+ */
 static int address(const char *path, int dir, const char *name, struct sockaddr_un *ret)
 {
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -73,7 +76,7 @@ int listener_connect(const char *path)
 	return r < 0 ? r : connect_at(path, dir, name);
 }
 
-/* What is there already: removed if nobody listens to it. */
+/* Removes an existing socket if no daemon listens on it. */
 static int take_over(struct listener *l, const char *path)
 {
 	struct stat st;
@@ -82,19 +85,19 @@ static int take_over(struct listener *l, const char *path)
 	if (fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : log_errno(-errno, "agent socket %s", path);
 	if (!S_ISSOCK(st.st_mode))
-		return log_errno(-EEXIST, "agent socket %s: is there, and is no socket", path);
+		return log_errno(-EEXIST, "agent socket %s: exists, and is not a socket", path);
 	r = connect_at(path, l->dir, l->name);
 	if (r >= 0)
 		close(r);
 	if (r != -ECONNREFUSED)
 		return log_errno(-EADDRINUSE, "agent socket %s: another daemon listens there", path);
 	if (unlinkat(l->dir, l->name, 0) < 0)
-		return log_errno(-errno, "agent socket %s: left by a daemon that is gone, cannot be removed", path);
-	log_info("agent socket %s: left by a daemon that is gone, taken over", path);
+		return log_errno(-errno, "agent socket %s: cannot remove the socket of a dead daemon", path);
+	log_info("agent socket %s: replaced the socket of a dead daemon", path);
 	return 0;
 }
 
-/* Nobody can connect before it listens, so it has its mode in time. */
+/* No process can connect before listen(2), so the mode is set in time. */
 static int bind_and_listen(struct listener *l, const char *path)
 {
 	struct sockaddr_un a;
@@ -108,12 +111,12 @@ static int bind_and_listen(struct listener *l, const char *path)
 	if (r < 0)
 		return log_errno(r, "agent socket %s", path);
 	if (bind(l->fd, (const struct sockaddr *)&a, sizeof(a)) < 0)
-		return log_errno(-errno, "agent socket %s: cannot be made", path);
+		return log_errno(-errno, "agent socket %s: cannot create", path);
 	if (fchmodat(l->dir, l->name, 0600, 0) < 0 || fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    listen(l->fd, BACKLOG) < 0) {
 		r = -errno;
 		unlinkat(l->dir, l->name, 0);
-		return log_errno(r, "agent socket %s: cannot be listened on", path);
+		return log_errno(r, "agent socket %s: cannot listen", path);
 	}
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
@@ -127,13 +130,13 @@ int listener_open(struct listener *ret, const char *path)
 
 	r = split(path, &l.dir, l.name, sizeof(l.name));
 	if (r < 0)
-		return log_errno(r, "agent socket %s: cannot be there", path);
+		return log_errno(r, "agent socket %s: cannot open its directory", path);
 	l.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l.fd < 0)
 		r = log_errno(-errno, "agent socket");
-	/* Of two who find the same left-over, one would remove what the other has made of it. */
+	/* Two daemons that find the same stale socket must not remove each other's. */
 	if (r == 0 && flock(l.dir, LOCK_EX) < 0)
-		r = log_errno(-errno, "agent socket %s: its directory cannot be locked", path);
+		r = log_errno(-errno, "agent socket %s: cannot lock its directory", path);
 	if (r == 0) {
 		r = bind_and_listen(&l, path);
 		flock(l.dir, LOCK_UN);

@@ -1,6 +1,6 @@
 /*
- * A socket of the filesystem that one daemon listens on, and only its user can open. A name that a dead daemon left is
- * taken over; that of a living one is not. Paths may be longer than a socket's address has room for.
+ * A listening socket in the filesystem that only its user can open. A socket left by a dead daemon is replaced; that of
+ * a running daemon is not. Paths may be longer than a socket address.
  */
 #pragma once
 
@@ -8,19 +8,18 @@
 #include <sys/types.h>
 
 struct listener {
-	int fd; /* that accepts, without waiting; -1: none */
-	int dir; /* that it is in */
+	int fd; /* for accept(), non-blocking; -1: none */
+	int dir; /* directory of the socket */
 	char name[256];
-	dev_t dev; /* of the name, to know it again */
+	dev_t dev; /* identify the socket file */
 	ino_t ino;
 };
 
 #define LISTENER_NONE ((struct listener){ .fd = -1, .dir = -1 })
 
-/* The directory must be there. Logged: -EADDRINUSE somebody listens there, -EEXIST it is something else than a
- * socket. */
+/* The directory must exist. Logs: -EADDRINUSE: another daemon listens there; -EEXIST: not a socket. */
 int listener_open(struct listener *l, const char *path);
-/* And remove its name, unless it is another's by now. Of LISTENER_NONE, too. */
+/* Close, and remove the socket unless another one has replaced it. LISTENER_NONE is fine. */
 void listener_close(struct listener *l);
-/* The other side of `path`: a descriptor, or -ECONNREFUSED and the like. Not logged. */
+/* Connect to `path`: a descriptor, or -ECONNREFUSED and the like. Not logged. */
 int listener_connect(const char *path);

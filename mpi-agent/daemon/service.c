@@ -1,4 +1,4 @@
-#include "mpi-agent/service.h"
+#include "mpi-agent/daemon/service.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,18 +12,18 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/service_internal.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/daemon/service_internal.h"
 
 #define ROUND_NS (UINT64_C(20) * 1000000000)
 #define BEGIN_NS (UINT64_C(2) * 1000000000)
 #define FETCH_NS (UINT64_C(20) * 1000000000)
 #define TELL_NS UINT64_C(250000000)
-#define READ_STEP ((size_t)1 << 18) /* received at once */
-#define SPARE_MIN ((size_t)64 << 10) /* shorter ones the allocator keeps by itself */
+#define READ_STEP ((size_t)1 << 18) /* bytes received at once */
+#define SPARE_MIN ((size_t)64 << 10) /* the allocator reuses shorter ones itself */
 #define SPARE_MAX ((size_t)4 << 20) /* longer ones are rare */
 
-/* --- messages on their way out --- */
+/* --- outgoing messages --- */
 
 void service_wake(struct service *s)
 {
@@ -118,7 +118,7 @@ static void out_remove(struct service *s) REQUIRES(s->lock)
 	free(o);
 }
 
-/* As much of the first as goes. 0, -EAGAIN, -ENOTCONN */
+/* Send as much of the first message as possible. 0, -EAGAIN, -ENOTCONN */
 static int send_first(struct service *s) REQUIRES(s->lock)
 {
 	struct service_out *o = s->out;
@@ -140,8 +140,8 @@ static int send_first(struct service *s) REQUIRES(s->lock)
 	return 0;
 }
 
-/* Whoever finds nobody at it sends all that there is, what others put there meanwhile as well. 0; -EAGAIN: some is
- * left; -ENOTCONN. */
+/* If no other thread is sending, sends all queued messages, including those added meanwhile. 0; -EAGAIN: some are left;
+ * -ENOTCONN. */
 static int send_out(struct service *s)
 {
 	int r = 0;
@@ -161,30 +161,30 @@ static int send_out(struct service *s)
 void service_flush(struct service *s)
 {
 	if (send_out(s) < 0)
-		service_wake(s); /* the rest, and what is wrong, is for the thread that has the socket */
+		service_wake(s); /* the thread that owns the socket sends the rest and handles errors */
 }
 
 /* --- the agent --- */
 
-/* The one that is there, as the thread that has the socket sees it. */
+/* The connected agent, as seen by the thread that owns the socket. */
 struct connection {
 	struct service *s;
 	int fd; /* -1: none */
 	uint64_t agent;
 	uint64_t since_ns;
-	bool is_welcome; /* it has said HELLO */
-	bool has_told; /* NODES */
+	bool is_welcome; /* HELLO was received */
+	bool has_told; /* NODES was received */
 	uint8_t head[sizeof(struct link_header_wire)];
-	size_t head_len; /* so much of it has come */
+	size_t head_len; /* bytes of it received */
 	struct link_header header;
 	struct buf body;
-	int passed; /* a descriptor that came; -1: none */
-	int leaving; /* another, who was sent away last; -1: none */
+	int passed; /* a received descriptor; -1: none */
+	int leaving; /* socket of the agent refused last; -1: none */
 };
 
 void service_hang_up(struct service *s, uint64_t agent, const char *what)
 {
-	log_warning("agent: says %s that cannot be right; the connection ends", what);
+	log_warning("agent: malformed message (%s); closing the connection", what);
 	mutex_lock(&s->lock);
 	if (s->agent == agent) {
 		s->hang_up = true;
@@ -235,36 +235,38 @@ static void disconnect(struct connection *c)
 		s->store.met(s->store.userdata);
 }
 
-/* Why a caller is sent away; 0: it is not. */
+/* Error to refuse a connection with; 0: accepted. */
 static int may_connect(struct connection *c, int fd)
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
-		return log_errno(-errno, "agent: nobody knows whose it is");
-	if (who.uid != geteuid() && who.uid != 0) {
-		log_warning("agent: process %d of user %u sent away, this is a store of user %u", (int)who.pid, who.uid,
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+		return log_errno(-errno, "agent: cannot get peer credentials");
+	if (peer.uid != geteuid() && peer.uid != 0) {
+		log_warning("agent: process %d of user %u refused, this is a store of user %u", (int)peer.pid, peer.uid,
 			    geteuid());
 		return -EACCES;
 	}
 	if (c->fd >= 0) {
-		log_warning("agent: process %d sent away, another agent is there", (int)who.pid);
+		log_warning("agent: process %d refused, another agent is connected", (int)peer.pid);
 		return -EBUSY;
 	}
-	log_info("agent: process %d is there", (int)who.pid);
+	log_info("agent: process %d connected", (int)peer.pid);
 	return 0;
 }
 
-/* It has just come, so there is room for as little. It may be about to say HELLO, and would get no further if this end
- * were closed: it stays open until the next one comes. */
+/*
+ * Refuse a new connection. The short message fits into the empty socket buffer. The agent may be about to send HELLO
+ * and would get an error instead if this end were closed: it stays open until the next connection.
+ */
 static void send_away(struct connection *c, int fd, int why)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 	link_encode_plain(LINK_REFUSED, (uint64_t)-why, &b);
 	if (buf_error(&b) == 0 && send(fd, b.data, b.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		log_debug("agent: cannot be told why it is sent away");
+		log_debug("agent: cannot send the reason of the refusal");
 	shutdown(fd, SHUT_WR);
 	closep(&c->leaving);
 	c->leaving = fd;
@@ -290,9 +292,9 @@ static void take_caller(struct connection *c)
 	mutex_unlock(&s->lock);
 }
 
-/* --- what it says --- */
+/* --- messages from the agent --- */
 
-/* Both ends have some, or none: then everything goes through the socket. */
+/* Both ends share memory, or neither does; then all data goes through the socket. */
 static int share_memory(struct connection *c, struct arenas *ret)
 {
 	int fd = c->passed, r;
@@ -307,7 +309,7 @@ static int share_memory(struct connection *c, struct arenas *ret)
 	return r;
 }
 
-/* Before anything that is told to lie there. */
+/* Sent before any message that refers to shared memory. */
 static int send_welcome(struct connection *c, struct buf *b)
 {
 	struct service *s = c->s;
@@ -320,7 +322,7 @@ static int send_welcome(struct connection *c, struct buf *b)
 	s->shared = shared;
 	r = service_send(s, c->agent, b);
 	if (r == 0 && shared.own)
-		s->out->passes = arena_get(shared.own); /* it is the first */
+		s->out->passes = arena_get(shared.own); /* the first message */
 	mutex_unlock(&s->lock);
 	return r;
 }
@@ -332,7 +334,7 @@ static int take_hello(struct connection *c)
 	int r = link_decode_hello(c->body.data, c->body.len);
 
 	if (r == -EOPNOTSUPP)
-		return log_errno(r, "agent: is of another version than this daemon");
+		return log_errno(r, "agent: protocol version differs from this daemon's");
 	if (r < 0)
 		return r;
 	link_encode_welcome(&s->welcome, &b);
@@ -372,7 +374,7 @@ static int take_nodes(struct connection *c)
 	if (r < 0)
 		return r;
 	if (memcmp(in[self].store_id, s->welcome.store_id, sizeof(s->welcome.store_id)) != 0)
-		return log_errno(-EBADMSG, "agent: takes another store, of node %s, for this one", in[self].name);
+		return log_errno(-EBADMSG, "agent: expects the store of node %s", in[self].name);
 	r = nodes_of(in, nr, &nodes, &hosts);
 	if (r < 0)
 		return r;
@@ -446,9 +448,9 @@ static int take_message(struct connection *c)
 	}
 }
 
-/* --- to and fro --- */
+/* --- input and output --- */
 
-/* Receive up to `len` bytes. Their number; -EAGAIN: none now; -ENOTCONN: none any more. */
+/* Receive up to `len` bytes. Their number; -EAGAIN: none now; -ENOTCONN: disconnected. */
 static ssize_t receive(struct connection *c, void *p, size_t len)
 {
 	ssize_t n = TEMP_FAILURE_RETRY(link_recv(c->fd, p, len, &c->passed));
@@ -489,7 +491,7 @@ static int receive_body(struct connection *c)
 	return 0;
 }
 
-/* Everything that has come by now, but not for ever: there are others to attend to. */
+/* Receive what is available, up to a limit: other events must be handled too. */
 static int receive_some(struct connection *c)
 {
 	int r = 0;
@@ -499,7 +501,7 @@ static int receive_some(struct connection *c)
 		if (r < 0 || c->head_len < sizeof(c->head) || c->body.len < c->header.len)
 			continue;
 		r = take_message(c);
-		buf_release(&c->body); /* unless somebody has taken it */
+		buf_release(&c->body); /* empty if it was taken */
 		c->head_len = 0;
 	}
 	return r == -EAGAIN ? 0 : r;
@@ -516,14 +518,14 @@ static int attend(struct connection *c, int events)
 	if (r == -EAGAIN)
 		r = 0;
 	if (r == 0 && !c->is_welcome && monotonic_ns() - c->since_ns >= c->s->limits.round_ns)
-		r = log_errno(-ETIMEDOUT, "agent: has not said who it is");
+		r = log_errno(-ETIMEDOUT, "agent: no handshake");
 	if (r == -EBADMSG)
-		log_warning("agent: says what cannot be right (message %d of %" PRIu32 " bytes); the connection ends",
+		log_warning("agent: malformed message (type %d, %" PRIu32 " bytes); closing the connection",
 			    (int)c->header.type, c->header.len);
 	return r;
 }
 
-/* How long to wait for something to happen; -1: as long as it takes. */
+/* Time to wait in poll(); -1: unlimited. */
 static int poll_ms(struct connection *c, uint64_t until_ns)
 {
 	uint64_t now = monotonic_ns();
@@ -535,7 +537,7 @@ static int poll_ms(struct connection *c, uint64_t until_ns)
 	return until_ns <= now ? 0 : (int)MIN((until_ns - now) / 1000000 + 1, UINT64_C(1000000));
 }
 
-/* Until something happens, and see to it. false: it is to end. */
+/* Wait for an event and handle it. false: stopping. */
 static bool turn(struct connection *c)
 {
 	struct service *s = c->s;
@@ -567,7 +569,7 @@ static bool turn(struct connection *c)
 	if (fds[0].revents)
 		n = read(s->wake_fd, &count, sizeof(count));
 	if (c->fd >= 0 && attend(c, fds[2].revents) < 0) {
-		log_info("agent: is gone");
+		log_info("agent: disconnected");
 		disconnect(c);
 	}
 	if (fds[1].revents)
@@ -575,7 +577,7 @@ static bool turn(struct connection *c)
 	return true;
 }
 
-static void *run(void *userdata)
+static void *io_thread(void *userdata)
 {
 	struct connection c = { .s = userdata, .fd = -1, .passed = -1, .leaving = -1 };
 
@@ -586,7 +588,7 @@ static void *run(void *userdata)
 	return NULL;
 }
 
-/* --- its life --- */
+/* --- construction --- */
 
 int service_new(const struct service_limits *limits, struct service **ret)
 {
@@ -635,7 +637,7 @@ const struct cluster_calls *service_calls(struct service *s)
 	return &s->calls;
 }
 
-/* Whoever waits for anything sees that it is to end. */
+/* Wake all waiting threads when stopping. */
 static void wake_all(struct service *s) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
@@ -648,13 +650,13 @@ static void wake_all(struct service *s) REQUIRES(s->lock)
 		cond_broadcast(&rq->done);
 }
 
-/* All, or none. */
+/* All or none. */
 static int start_threads(struct service *s)
 {
 	const struct {
 		pthread_t *thread;
 		void *(*run)(void *);
-	} threads[] = { { &s->io, run },
+	} threads[] = { { &s->io, io_thread },
 			{ &s->server, service_server },
 			{ &s->committer, service_committer },
 			{ &s->collector, service_collector },
@@ -706,7 +708,7 @@ void service_stop(struct service *s)
 	s->stopping = true;
 	wake_all(s);
 	mutex_unlock(&s->lock);
-	pthread_join(s->io, NULL); /* first: when it has ended nobody is there, and nobody waits */
+	pthread_join(s->io, NULL); /* first: then no agent is connected, and no thread waits for one */
 	pthread_join(s->server, NULL);
 	pthread_join(s->committer, NULL);
 	pthread_join(s->collector, NULL);

@@ -1,8 +1,8 @@
 /*
- * What was stored without a round, for other nodes to find (TELL). Nobody waits for it: the agent is told when that has
- * been answered; a while later if nobody is likely to look for it, so that it does not take the processors from nodes
- * that still write; at the latest when a round begins in which somebody may ask for it. Until then it is here: an agent
- * that dies takes nothing of it along, and the next one is told.
+ * Announces pages that were stored without a round (TELL), so that other nodes can find them. It is not urgent: it is
+ * sent after the commit was acknowledged; somewhat later if no lookup is likely, so as not to take CPU time from nodes
+ * that are still writing; and at the latest when a round starts, which may look them up. Until then the pages are kept
+ * here, so that an agent that dies loses none of them.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #include "base/fp.h"
 #include "base/util.h"
-#include "mpi-agent/service_internal.h"
+#include "mpi-agent/daemon/service_internal.h"
 
-/* What finds no room, or no memory, is not told: that costs space. */
+/* Drops what exceeds the limit or memory: not announcing costs space only. */
 static void keep(struct service *s, const struct fp *fps, size_t nr) REQUIRES(s->lock)
 {
 	size_t more = MIN(nr, (size_t)LINK_TELL_MAX - s->nr_untold);
@@ -64,6 +64,6 @@ uint64_t service_tell_later(struct service *s, uint64_t now_ns)
 	assert(mutex_held(&s->lock));
 	if (s->tell_ns != 0 && now_ns >= s->tell_ns)
 		service_tell(s);
-	/* one that is not there yet is told when it comes */
+	/* without an agent, sent when one connects */
 	return s->tell_ns > now_ns ? s->tell_ns : UINT64_MAX;
 }

@@ -1,8 +1,8 @@
 /*
- * Collecting together (collects.h), between the agent, which comes with one step after the other, and the store. A
- * thread takes them, as each lasts as long as the disk does. One that comes while another is under way takes the place
- * of what waits: the agent has given that up. When the collection is over, or the agent is gone, the store hears of it,
- * once.
+ * Collection by all nodes (collects.h), between the agent, which sends one step after the other, and the store. A
+ * thread executes them, as each takes as long as the disk. A step that arrives while another is executed replaces a
+ * waiting one, which the agent has abandoned. When the collection has ended, or the agent has disconnected, the
+ * store is notified once.
  */
 #include <assert.h>
 #include <errno.h>
@@ -11,15 +11,15 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/service_internal.h"
+#include "mpi-agent/daemon/service_internal.h"
 
-#define LOOK_NS (UINT64_C(100) * 1000000) /* whether whoever waits still wants to */
+#define LOOK_NS (UINT64_C(100) * 1000000) /* between two calls of goes_on() */
 
 struct service_step {
 	uint64_t number, agent;
 	struct buf body; /* step.filter points into it */
 	struct link_step step;
-	bool is_ours; /* somebody here has asked for it */
+	bool is_ours; /* requested by this node */
 	struct cluster_node *nodes;
 	uint32_t nr_nodes;
 };
@@ -55,7 +55,7 @@ int service_step(struct service *s, uint64_t number, struct buf *body)
 		memcpy(t->nodes, s->nodes, s->nr_nodes * sizeof(*t->nodes));
 		t->nr_nodes = s->nr_nodes;
 		before = s->step;
-		s->step = t; /* the other thread's from here on */
+		s->step = t; /* owned by the collector thread from here on */
 		cond_broadcast(&s->changed);
 	} else {
 		before = t;
@@ -66,7 +66,7 @@ int service_step(struct service *s, uint64_t number, struct buf *body)
 	return r;
 }
 
-/* What is under way does not come to an end, as far as this node knows. */
+/* The current collection is over for this node. */
 void service_leave_collection(struct service *s)
 {
 	assert(mutex_held(&s->lock));
@@ -84,7 +84,7 @@ int service_collected(struct service *s, const void *body, size_t len)
 		return -EBADMSG;
 	mutex_lock(&s->lock);
 	service_leave_collection(s);
-	s->free_too = s->nr_collecting == 0; /* else who has asked for it does */
+	s->free_too = s->nr_collecting == 0; /* otherwise the requesting thread does */
 	s->collected = d;
 	s->nr_collected++;
 	mutex_unlock(&s->lock);
@@ -115,13 +115,13 @@ static void take_step(struct service *s, struct service_step *t, uint64_t *dropp
 	r = service_send(s, t->agent, &b);
 	mutex_unlock(&s->lock);
 	if (r < 0)
-		log_debug("agent: is gone, and does not hear of a step");
+		log_debug("agent: disconnected during a collection");
 }
 
 void *service_collector(void *userdata)
 {
 	struct service *s = userdata;
-	uint64_t dropped = 0; /* here, in this collection */
+	uint64_t dropped = 0; /* unpinned here in this collection */
 
 	mutex_lock(&s->lock);
 	while (!s->stopping) {

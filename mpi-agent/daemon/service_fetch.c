@@ -1,4 +1,4 @@
-/* Chunks from other nodes, and for them. */
+/* Fetching chunks from other nodes, and serving chunks to them. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -7,17 +7,17 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/service_internal.h"
+#include "mpi-agent/daemon/service_internal.h"
 
-#define IN_FLIGHT 2u /* messages of one caller: the next is on its way while this one is copied */
-#define GETS_BYTES_MAX ((size_t)2 << 20) /* of GET messages that wait: 100,000 chunks */
+#define IN_FLIGHT 2u /* messages per caller: the next one is transferred while this one is copied */
+#define GETS_BYTES_MAX ((size_t)2 << 20) /* queued GET messages: 100,000 chunks */
 #define CHUNK_MAX (1u << 20)
-#define TAKEN_NS UINT64_C(5000000) /* until the agent hears of memory that is not needed any more */
-#define PAGE ((size_t)4096) /* what direct I/O wants memory to begin at */
+#define TAKEN_NS UINT64_C(5000000) /* delay of the notice that shared memory is free */
+#define PAGE ((size_t)4096) /* alignment for direct I/O */
 
 /* --- from other nodes --- */
 
-/* A part of what somebody wants, in one message. */
+/* A part of a caller's wants, sent in one message. */
 struct slice {
 	struct service_request rq;
 	size_t from, nr;
@@ -28,7 +28,7 @@ static bool is_askable(const struct cluster_want *w)
 	return w->len >= 1 && w->len <= CHUNK_MAX && w->nr_owners <= CLUSTER_OWNERS_MAX;
 }
 
-/* As many as one message holds. Those that cannot be asked for end it, and are left out. */
+/* As many as fit into one message. Ends before a want that cannot be requested, which is skipped. */
 static struct slice slice_of(const struct cluster_want *wants, size_t from, size_t nr)
 {
 	struct slice sl = { .rq.answered_by = LINK_CHUNKS, .from = from };
@@ -48,7 +48,7 @@ static int by_id(const void *a, const void *b)
 	return memcmp(a, b, CLUSTER_ID_LEN);
 }
 
-/* Most chunks have those of the one before: what was added last is not added again. */
+/* Most chunks have the same owners as the previous one: do not add recent ones again. */
 static bool is_among_last(const uint8_t (*ids)[CLUSTER_ID_LEN], uint32_t nr, const uint8_t *id)
 {
 	for (uint32_t i = 1; i <= MIN(nr, CLUSTER_OWNERS_MAX); i++)
@@ -57,7 +57,7 @@ static bool is_among_last(const uint8_t (*ids)[CLUSTER_ID_LEN], uint32_t nr, con
 	return false;
 }
 
-/* All owners of some wants, each once, in order. The caller frees them. */
+/* All owners of the wants, each once, sorted. The caller frees them. */
 static int owners_of(const struct cluster_want *wants, size_t nr, uint8_t (**ret)[CLUSTER_ID_LEN], uint32_t *ret_nr)
 {
 	uint8_t(*ids)[CLUSTER_ID_LEN] = malloc(MAX(nr * CLUSTER_OWNERS_MAX, (size_t)1) * sizeof(*ids));
@@ -134,7 +134,7 @@ static int ask(struct service *s, uint64_t agent, const struct cluster_want *wan
 	return service_request_send(s, agent, &sl->rq, &b);
 }
 
-/* For want of memory they are not told, and the agent has less of it. */
+/* On ENOMEM the notice is dropped, and the agent loses that memory. */
 static int put_taken(struct service *s) REQUIRES(s->lock)
 {
 	int r;
@@ -146,7 +146,7 @@ static int put_taken(struct service *s) REQUIRES(s->lock)
 	return r;
 }
 
-/* Both at once. */
+/* Send both in one message. */
 static int put_behind_taken(struct service *s, uint64_t agent, struct buf *message) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
@@ -156,7 +156,7 @@ static int put_behind_taken(struct service *s, uint64_t agent, struct buf *messa
 	return put_taken(s);
 }
 
-/* A message of its own would wake the agent: it waits for the next one, or for a while. */
+/* A separate message would wake the agent, so the notice is sent with the next one, or after a delay. */
 static void tell_taken(struct service *s, uint64_t agent, uint64_t number) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
@@ -174,7 +174,7 @@ uint64_t service_tell_taken(struct service *s, uint64_t now_ns)
 	assert(mutex_held(&s->lock));
 	if (s->taken_ns == 0)
 		return UINT64_MAX;
-	if (now_ns >= s->taken_ns) { /* behind some more comes, likely: then nobody has to wake this thread */
+	if (now_ns >= s->taken_ns) { /* keep the timer: more are likely to follow, and need not wake this thread */
 		s->taken_ns = s->taken.len > 0 ? now_ns + TAKEN_NS : 0;
 		if (s->taken.len > 0)
 			put_taken(s);
@@ -227,8 +227,7 @@ int service_request_await(struct service *s, struct service_request *rq, uint64_
 	return r;
 }
 
-/* Where they are, in what was sent or in memory that the agent shares, which may change yet: who fetches compares what
- * was copied. */
+/* Finds the chunks in the message, or in the agent's arena, which may still change: the caller verifies its copy. */
 static int decode_answer(const struct service_request *rq, const struct link_want *wants, uint32_t nr, const void **chunks)
 {
 	return rq->lies_in ? link_decode_places(rq->answer.data, rq->answer.len, wants, nr, arena_data(rq->lies_in),
@@ -270,7 +269,7 @@ static int copy_chunks(struct service *s, uint64_t agent, const struct slice *sl
 	return 0;
 }
 
-/* What is in flight, oldest first. */
+/* Requests in flight, oldest first. */
 struct flight {
 	struct slice slices[IN_FLIGHT];
 	unsigned first, nr;
@@ -294,7 +293,7 @@ static int launch(struct service *s, uint64_t agent, const struct cluster_want *
 	return r;
 }
 
-/* The first error ends it, but what has been asked for is waited for no longer than that takes. */
+/* Stops at the first error; requests in flight are then collected without waiting. */
 static int fetch_all(struct service *s, uint64_t agent, struct cluster_want *wants, size_t nr)
 {
 	struct flight f = { 0 };
@@ -343,7 +342,7 @@ int service_fetch_whole(void *userdata, struct cluster_want *wants, size_t nr)
 	s->stats.nr_not_fetched += nr - nr_got;
 	mutex_unlock(&s->lock);
 	if (r == -ETIMEDOUT)
-		log_warning("agent: chunks of other nodes have not come within %" PRIu64 " ms",
+		log_warning("agent: no chunks from other nodes within %" PRIu64 " ms",
 			    s->limits.fetch_ns / 1000000);
 	return nr_got > 0 ? 0 : r == -ENOMEM ? -ENOTCONN : r;
 }
@@ -362,7 +361,7 @@ int service_fetch(void *userdata, struct cluster_want *wants, size_t nr)
 	int r = service_fetch_whole(s, wants, nr);
 
 	if (r == 0 && s->store.rebuild && !have_all(wants, nr))
-		s->store.rebuild(s->store.userdata, wants, nr); /* what has come is there in any case */
+		s->store.rebuild(s->store.userdata, wants, nr); /* an error is ignored: what was fetched is valid */
 	return r;
 }
 
@@ -380,7 +379,7 @@ void service_answered(struct service *s, enum link_type type, uint64_t number, s
 			rq->lies_in = arena_get(s->shared.theirs);
 		rq->is_done = true;
 		cond_broadcast(&rq->done);
-	} else if (type == LINK_PLACES) { /* it is late, and nobody waits for it any more */
+	} else if (type == LINK_PLACES) { /* late: no thread waits for it any more */
 		tell_taken(s, s->agent, number);
 	}
 	mutex_unlock(&s->lock);
@@ -407,7 +406,7 @@ void service_get_free(struct service_get *g)
 	free(g);
 }
 
-/* false: it would be more bytes than `max` in all. */
+/* false: the queue would exceed `max` bytes. */
 static bool service_queue_put(struct service *s, struct service_queue *q, size_t max, struct service_get *g)
 {
 	bool has_room;
@@ -473,7 +472,10 @@ static size_t bytes_of(const struct link_want *wants, uint32_t nr)
 	return bytes;
 }
 
-/* Into `bytes`, those that are here one behind the other. -EXDEV: not all are, and with `rebuilds` it may do better. */
+/*
+ * Read the chunks that are here into `bytes`, one after the other. -EXDEV: some are missing, and `rebuilds` may provide
+ * them.
+ */
 static int read_chunks(struct service *s, const struct link_want *wants, uint32_t nr, bool rebuilds, uint8_t *bytes,
 		       bool *is_here, size_t *ret)
 {
@@ -497,7 +499,7 @@ static int read_chunks(struct service *s, const struct link_want *wants, uint32_
 	if (s->store.rebuild && !have_all(v, nr)) {
 		if (!rebuilds)
 			return -EXDEV;
-		s->store.rebuild(s->store.userdata, v, nr); /* without it there is less */
+		s->store.rebuild(s->store.userdata, v, nr); /* on failure fewer chunks are served */
 	}
 	for (uint32_t i = 0; i < nr; i++) {
 		is_here[i] = v[i].got;
@@ -516,7 +518,7 @@ static int read_chunks(struct service *s, const struct link_want *wants, uint32_
 	return 0;
 }
 
-/* To a GET that cannot be attended to: nothing is here. Somebody else may have it. */
+/* Answer a GET that cannot be processed with no chunks, so that the requester asks another node. */
 static int answer_none(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr)
 {
 	_cleanup_(freep) const void **chunks = calloc(MAX(nr, 1u), sizeof(*chunks));
@@ -532,7 +534,7 @@ static int answer_none(struct service *s, const struct service_get *g, const str
 	return r;
 }
 
-/* Chunks begin at a page: they are read from the disk to where they are sent from. */
+/* Chunks start at a page boundary: they are read from the disk into the message itself. */
 static int encode_answer(struct service *s, const struct service_get *g, const struct link_want *wants, uint32_t nr,
 			 bool rebuilds, struct buf *b, size_t *ret_from)
 {
@@ -553,8 +555,10 @@ static int encode_answer(struct service *s, const struct service_get *g, const s
 	return 0;
 }
 
-/* Some memory that the agent looks at, for chunks and, in the page before them, the bytes that tell which are there.
- * NULL: there is none for them. */
+/*
+ * Allocate memory shared with the agent: for chunks and, in the page before them, a byte per chunk that says if it is
+ * present. NULL: none available.
+ */
 static struct service_given *given_new(struct service *s, uint64_t agent, size_t bytes, struct arena **ret_arena)
 {
 	struct service_given *g = bytes >= ARENA_MIN ? calloc(1, sizeof(*g)) : NULL;
@@ -572,7 +576,7 @@ static struct service_given *given_new(struct service *s, uint64_t agent, size_t
 	return g;
 }
 
-/* It is not used any more; the arena is gone if its agent is. */
+/* Free it; if the agent has disconnected, the arena no longer exists. */
 static void given_free(struct service *s, struct service_given *g, const struct arena *arena) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
@@ -608,7 +612,7 @@ void service_drop_given(struct service *s)
 	}
 }
 
-/* From where they are read to. */
+/* Send the location of the chunks in shared memory. */
 static int send_there(struct service *s, const struct service_get *get, struct service_given *g, struct arena *arena,
 		      uint32_t nr, size_t bytes)
 {
@@ -618,7 +622,7 @@ static int send_there(struct service *s, const struct service_get *get, struct s
 	g->number = get->number;
 	link_encode_there(get->number, (uint64_t)(g->slot + PAGE - nr - arena_data(arena)), (uint32_t)(nr + bytes), &b);
 	mutex_lock(&s->lock);
-	r = service_put(s, get->agent, &b, 0); /* -ENOTCONN: it is another's arena now */
+	r = service_put(s, get->agent, &b, 0); /* -ENOTCONN: the arena belongs to another agent now */
 	if (r == 0) {
 		g->next = s->given;
 		s->given = g;
@@ -630,7 +634,7 @@ static int send_there(struct service *s, const struct service_get *get, struct s
 	return r;
 }
 
-/* 1; 0: there is no room for them */
+/* 1: answered; 0: no room in shared memory */
 static int answer_there(struct service *s, const struct service_get *get, const struct link_want *wants, uint32_t nr,
 			bool rebuilds)
 {
@@ -686,7 +690,7 @@ static int serve_get(struct service *s, const struct service_get *g, enum servic
 	return way == TOO_MUCH ? answer_none(s, g, wants, nr) : answer_get(s, g, wants, nr, way == REBUILD);
 }
 
-/* What cannot be noted is not lent. */
+/* A chunk that cannot be recorded as pinned is reported as not pinned. */
 static int serve_lend(struct service *s, const struct service_get *g, bool is_too_much)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -716,7 +720,7 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 	return r;
 }
 
-/* Takes it. */
+/* Frees `g` or queues it again. */
 static void serve(struct service *s, struct service_get *g, enum service_way way)
 {
 	int r = g->type == LINK_LEND ? serve_lend(s, g, way == TOO_MUCH) : serve_get(s, g, way);
@@ -738,7 +742,7 @@ void service_get(struct service *s, enum link_type type, uint64_t number, struct
 	struct service_get *g;
 
 	if (service_queue_add(s, &s->gets, GETS_BYTES_MAX, type, number, body, &g) || !g)
-		return; /* without memory: who asked will ask another in time */
+		return; /* ENOMEM: the requesting node will time out and ask another */
 	serve(s, g, TOO_MUCH);
 }
 

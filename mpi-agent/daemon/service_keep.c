@@ -1,7 +1,6 @@
 /*
- * What nodes keep for each other: calls to the daemons of others, and a thread that does what they want here. Each of
- * these lasts as long as the disk does, and making a copy comes to a commit, perhaps with a round; so it is nobody
- * else's thread.
+ * Replicas: requests to the daemons of other nodes, and a thread that executes theirs. Each takes as long as the disk,
+ * and creating a replica includes a commit, perhaps with a round; so it has its own thread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -10,12 +9,12 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/service_internal.h"
+#include "mpi-agent/daemon/service_internal.h"
 
-#define KEEPS_BYTES_MAX ((size_t)64 << 20) /* that wait; the agent lets half of it come */
-#define LOOK_NS (UINT64_C(100) * 1000000) /* whether whoever waits still wants to */
+#define KEEPS_BYTES_MAX ((size_t)64 << 20) /* queued; the agent sends up to half of it */
+#define LOOK_NS (UINT64_C(100) * 1000000) /* between two calls of goes_on() */
 
-/* --- of others --- */
+/* --- requests to other nodes --- */
 
 struct service_call {
 	struct service *s;
@@ -92,7 +91,7 @@ void service_call_free(struct service_call *c)
 	free(c);
 }
 
-/* --- who takes part --- */
+/* --- connected nodes --- */
 
 int service_world(struct service *s, struct service_world *ret)
 {
@@ -133,7 +132,7 @@ bool service_world_find(const struct service_world *w, const uint8_t *id, uint32
 	return false;
 }
 
-/* --- for others --- */
+/* --- requests of other nodes --- */
 
 static int answer(struct service *s, const struct service_get *g, struct buf *b)
 {
@@ -228,7 +227,7 @@ static int do_drop(struct service *s, const struct service_get *g, int error)
 	return answer(s, g, &b);
 }
 
-/* `error`: nothing is to be done, and why. */
+/* `error`: do nothing and return it to the requester. */
 static void attend_to(struct service *s, const struct service_get *g, int error)
 {
 	int r = g->type == LINK_PUT  ? do_put(s, g, error) :
@@ -246,7 +245,7 @@ void service_keep(struct service *s, enum link_type type, uint64_t number, struc
 	struct service_get *g;
 
 	if (service_queue_add(s, &s->keeps, KEEPS_BYTES_MAX, type, number, body, &g) || !g)
-		return; /* without memory: the agent says so in time */
+		return; /* on ENOMEM no answer: the agent reports a timeout */
 	attend_to(s, g, -EBUSY);
 	service_get_free(g);
 }

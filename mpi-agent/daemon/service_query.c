@@ -1,4 +1,4 @@
-/* Questions to daemons of other nodes, and theirs. What they are about is between the daemons. */
+/* Queries to daemons of other nodes, and answers to theirs. Their content is opaque here. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -6,11 +6,11 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/service_internal.h"
+#include "mpi-agent/daemon/service_internal.h"
 
-#define QUESTIONS_MAX 64u /* that wait; who asks then hears that it is too much */
+#define QUESTIONS_MAX 64u /* queued; more are refused with -EBUSY */
 
-/* --- ours --- */
+/* --- own queries --- */
 
 static int read_answer(struct service *s, uint64_t agent, const struct buf *answer, struct buf *ret)
 {
@@ -69,7 +69,7 @@ int service_nodes(struct service *s, struct cluster_node **ret, uint32_t *ret_nr
 	return 0;
 }
 
-/* --- theirs --- */
+/* --- queries of others --- */
 
 static void question_free(struct service_get *q)
 {

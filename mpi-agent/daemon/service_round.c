@@ -1,5 +1,7 @@
-/* A round between the engine, which comes with a commit, and the agent, which comes with those of all nodes. The states
- * are in service_internal.h. */
+/*
+ * A round between the engine, which calls decide() in a commit, and the agent, which runs it with all nodes. The states
+ * are described in service_internal.h.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -8,10 +10,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/service_internal.h"
+#include "mpi-agent/daemon/service_internal.h"
 
-#define QUIET_NS UINT64_C(50000000) /* without a new page: the program has paused */
-#define WRITERS_PART 4u /* of the time that a round waits for this node, for programs to do so */
+#define QUIET_NS UINT64_C(50000000) /* no new page for this long: the program has paused */
+#define WRITERS_PART 4u /* part of the time a round waits for this node that is granted to writers */
 
 static bool is_there(struct service *s) REQUIRES(s->lock)
 {
@@ -39,7 +41,7 @@ static void enter(struct service *s, enum service_state state) REQUIRES(s->lock)
 
 /* --- decide() --- */
 
-/* A round as it was when this node came to it. */
+/* The round that a decide() call takes part in. */
 struct taken {
 	uint64_t agent, round, serial;
 	struct cluster_decision d; /* without owners */
@@ -57,7 +59,7 @@ static int copy_nodes(struct service *s, struct cluster_decision *ret) REQUIRES(
 	return 0;
 }
 
-/* Wait for a round to begin, and ask for one if need be. */
+/* Wait for a round to begin, and request one if needed. */
 static int await_begin(struct service *s, uint64_t until_ns) REQUIRES(s->lock)
 {
 	uint64_t agent = s->agent;
@@ -69,7 +71,7 @@ static int await_begin(struct service *s, uint64_t until_ns) REQUIRES(s->lock)
 		if (!is_there(s) || s->agent != agent)
 			r = -ENOTCONN;
 		else if (s->is_silent)
-			r = -ETIMEDOUT; /* somebody else has found out meanwhile */
+			r = -ETIMEDOUT; /* another thread has detected it meanwhile */
 		if (r < 0 || s->state == SERVICE_BEGUN)
 			break;
 		if (!s->is_wanted && service_send_plain(s, LINK_WANT, 0) == 0)
@@ -105,7 +107,7 @@ static int take_round(struct service *s, uint64_t until_ns, struct taken *ret)
 	return r;
 }
 
-/* Who waits for it, if anybody does, has this from it. */
+/* Passes the answer to the waiting thread, if there is one. */
 static void wake_waiter(struct service *s, int r, struct buf *answer) REQUIRES(s->lock)
 {
 	struct service_waiter *w = TAKE(s->waiter);
@@ -125,8 +127,10 @@ void service_end_round(struct service *s, int r)
 	enter(s, SERVICE_NONE);
 }
 
-/* Until the round, which is in state OFFERED or STORED, goes on. If it does not, it ends up in `left`, and goes on
- * without this node. */
+/*
+ * Wait until a round in state OFFERED or STORED continues. On timeout it enters state `left` and continues without this
+ * node.
+ */
 static int await_answer(struct service *s, enum service_state left, uint64_t until_ns, struct buf *ret) REQUIRES(s->lock)
 {
 	struct service_waiter w = { .answer = BUF_EMPTY };
@@ -183,7 +187,7 @@ static int decision_of(const struct buf *in, size_t nr_offered, struct cluster_d
 	return 0;
 }
 
-/* What went wrong is known by its end: here it is counted, and those who wait for this node hear of it. */
+/* Counts a failed round, and answers the nodes that wait for this one. */
 static int decide_failed(struct service *s, const struct taken *t, int r)
 {
 	if (r == -EBADMSG)
@@ -213,7 +217,7 @@ int service_decide(void *userdata, const struct fp *pages, size_t nr, struct clu
 	int r;
 
 	if (nr > LINK_LEN_MAX / FP_LEN)
-		return -ECANCELED; /* more than a message holds, and than memory was meant for */
+		return -ECANCELED; /* exceeds a message and the memory intended for it */
 	if (!service_is_there(s))
 		return -ENOTCONN;
 	r = take_round(s, until_ns, &t);
@@ -231,8 +235,8 @@ int service_decide(void *userdata, const struct fp *pages, size_t nr, struct clu
 
 /* --- settle() --- */
 
-/* ret NULL: nobody wants to hear the end. */
-static int tell_stored(struct service *s, uint64_t serial, int stored, uint64_t until_ns, uint64_t *ret_agent,
+/* ret NULL: does not wait for the end of the round. */
+static int send_stored(struct service *s, uint64_t serial, int stored, uint64_t until_ns, uint64_t *ret_agent,
 		       struct buf *ret)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -278,7 +282,7 @@ int service_settle(void *userdata, const struct cluster_decision *d, int stored,
 	uint64_t agent;
 	int r;
 
-	r = tell_stored(s, d->round, stored, monotonic_ns() + s->limits.round_ns, &agent, has_stored ? &answer : NULL);
+	r = send_stored(s, d->round, stored, monotonic_ns() + s->limits.round_ns, &agent, has_stored ? &answer : NULL);
 	if (r == 0 && has_stored)
 		r = settled_of(s, agent, d, &answer, has_stored);
 	mutex_lock(&s->lock);
@@ -294,7 +298,7 @@ int service_settle(void *userdata, const struct cluster_decision *d, int stored,
 	return r == -ENOMEM ? -ECANCELED : r;
 }
 
-/* --- what the agent says of rounds --- */
+/* --- messages of the agent about rounds --- */
 
 void service_begin(struct service *s, uint64_t round)
 {
@@ -308,7 +312,7 @@ void service_begin(struct service *s, uint64_t round)
 	s->begun_ns = monotonic_ns();
 	s->is_wanted = s->is_silent = false;
 	s->look_ns = 0;
-	service_tell(s); /* before anything is offered: others may come with the same */
+	service_tell(s); /* before anything is offered: other nodes may offer the same */
 	enter(s, SERVICE_BEGUN);
 	is_awaited = s->nr_deciding > 0;
 	mutex_unlock(&s->lock);
@@ -317,17 +321,17 @@ void service_begin(struct service *s, uint64_t round)
 	pending = s->store.pending(s->store.userdata);
 	mutex_lock(&s->lock);
 	if (pending) {
-		s->look_ns = 1; /* service_await_writers() goes on */
+		s->look_ns = 1; /* check at once in service_await_writers() */
 	} else if (s->serial == serial && s->nr_deciding == 0) {
-		s->begun_ns = 0; /* it has waited long enough */
+		s->begun_ns = 0; /* waited long enough */
 	}
 	mutex_unlock(&s->lock);
 }
 
 /*
- * What is pending here is for this round; but if nodes are likely to have the same, and a program is still writing it,
- * those who have it already would store all that this node does not offer yet. So it goes on until the program pauses,
- * or comes to decide() by itself.
+ * Deferred data is offered in this round. But if nodes are likely to have the same data, and a program is still writing
+ * it here, the others would store all that this node does not offer yet. So the round is delayed until the program
+ * pauses, or a commit calls decide().
  */
 uint64_t service_await_writers(struct service *s, uint64_t now_ns)
 {
@@ -370,7 +374,7 @@ uint64_t service_begin_alone(struct service *s, uint64_t now_ns)
 	return UINT64_MAX;
 }
 
-/* Nobody here waits for what was decided; but others wait for this node. */
+/* No thread here waits for the decision, but other nodes wait for this one. */
 static void answer_alone(struct service *s, uint64_t round) REQUIRES(s->lock)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -385,7 +389,7 @@ void service_answer(struct service *s, enum link_type type, uint64_t round, stru
 {
 	mutex_lock(&s->lock);
 	if (round != s->round) {
-		log_debug("agent: speaks of round %" PRIu64 ", which is over", round);
+		log_debug("agent: message about round %" PRIu64 ", which is over", round);
 	} else if (type == LINK_DECISION && (s->state == SERVICE_EMPTY || s->state == SERVICE_LEFT)) {
 		answer_alone(s, round);
 	} else if (type == LINK_DECISION && s->state == SERVICE_OFFERED && s->waiter) {
@@ -410,8 +414,8 @@ void service_want(void *userdata)
 	mutex_unlock(&s->lock);
 }
 
-/* A commit for the round that had begun has not come to it: what was pending somebody else had taken to the one before.
- * Nobody else will come. */
+/* A commit for this round did not call decide(): the deferred data was already offered in the round before. No other
+ * call will follow. */
 static void end_waiting(struct service *s, uint64_t serial) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
@@ -421,7 +425,7 @@ static void end_waiting(struct service *s, uint64_t serial) REQUIRES(s->lock)
 	service_begin_alone(s, monotonic_ns());
 }
 
-/* A commit takes as long as the disk does, and comes to decide() on its way: not for the thread that has the socket. */
+/* A commit takes as long as the disk and calls decide(), so the thread that owns the socket must not run it. */
 void *service_committer(void *userdata)
 {
 	struct service *s = userdata;

@@ -1,4 +1,4 @@
-#include "mpi-agent/homes.h"
+#include "mpi-agent/popular/homes.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "mpi-agent/known.h"
+#include "mpi-agent/popular/known.h"
 
-#define QUIET_NS UINT64_C(1000000000) /* more than nodes that write together are apart */
-#define LATE_NS UINT64_C(10000000000) /* after which they are noted, though somebody always tells */
-#define AHEAD 8u /* pages whose places are on their way from memory while one is noted */
+#define QUIET_NS UINT64_C(1000000000) /* longer than the skew of nodes that write together */
+#define LATE_NS UINT64_C(10000000000) /* after which announcements are noted even if more keep arriving */
+#define AHEAD 8u /* pages prefetched while one is noted */
 
 struct told {
 	struct told *next;

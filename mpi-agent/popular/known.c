@@ -1,4 +1,4 @@
-#include "mpi-agent/known.h"
+#include "mpi-agent/popular/known.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -104,7 +104,7 @@ static struct entry *bucket_of(const struct known *k, struct fp fp)
 	return k->nr_buckets == 0 ? NULL : k->buckets[(size_t)((unsigned __int128)fp.lo * k->nr_buckets >> 64)];
 }
 
-static struct entry *find(const struct known *k, struct fp fp)
+static struct entry *find_entry(const struct known *k, struct fp fp)
 {
 	struct entry *e = k->nr == 0 ? NULL : bucket_of(k, fp);
 
@@ -166,7 +166,7 @@ static struct entry *place_for(struct known *k, struct fp fp)
 
 bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret)
 {
-	struct entry *e = find(k, fp);
+	struct entry *e = find_entry(k, fp);
 
 	if (!e)
 		return false;
@@ -177,7 +177,7 @@ bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret
 }
 
 /* e: where it is, or NULL */
-static void set(struct known *k, struct entry *e, struct fp fp, const struct holders *h, uint32_t now)
+static void set_entry(struct known *k, struct entry *e, struct fp fp, const struct holders *h, uint32_t now)
 {
 	assert(h->nr > 0 && h->nr <= OWNERS_MAX);
 	if (!e)
@@ -190,7 +190,7 @@ static void set(struct known *k, struct entry *e, struct fp fp, const struct hol
 
 void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t now)
 {
-	set(k, find(k, fp), fp, h, now);
+	set_entry(k, find_entry(k, fp), fp, h, now);
 }
 
 void known_expect(const struct known *k, struct fp fp)
@@ -203,7 +203,7 @@ void known_expect(const struct known *k, struct fp fp)
 
 struct holders known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now)
 {
-	struct entry *e = find(k, fp);
+	struct entry *e = find_entry(k, fp);
 	struct holders before = { 0 }, h;
 
 	if (e) {
@@ -213,6 +213,6 @@ struct holders known_add(struct known *k, struct fp fp, uint16_t node, uint32_t 
 	}
 	h = before;
 	if (holders_add(&h, node))
-		set(k, e, fp, &h, now);
+		set_entry(k, e, fp, &h, now);
 	return before;
 }

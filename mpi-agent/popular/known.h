@@ -1,7 +1,7 @@
 /*
- * Which nodes have which pages, as far as memory goes: a table of bounded size, in which a page has one of eight
- * places. It grows with what is known; if it may not, and all are taken, what has not been asked for for longest goes:
- * forgetting costs space on some disk, and no more. One thread.
+ * A cache of which nodes have which pages: a table of bounded size, in which a page has one of eight places. It grows
+ * with its content; at its maximum the least recently used page of a full bucket is evicted, which only costs disk
+ * space. One thread.
  */
 #pragma once
 
@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 #include "base/fp.h"
-#include "mpi-agent/merge.h"
+#include "mpi-agent/popular/popular_merge.h"
 
 struct known;
 
-/* Nodes, ascending, each once; none: nobody knows. */
+/* Nodes, ascending, each once; none: unknown. */
 struct holders {
 	uint32_t nr;
 	uint16_t nodes[OWNERS_MAX];
@@ -34,5 +34,5 @@ bool known_find(struct known *k, struct fp fp, uint32_t now, struct holders *ret
 void known_set(struct known *k, struct fp fp, const struct holders *h, uint32_t now); /* these, whatever was known */
 /* one more, if there is room; those that it had before */
 struct holders known_add(struct known *k, struct fp fp, uint16_t node, uint32_t now);
-/* it is about to be asked for, or set: its place may come from memory meanwhile */
+/* prefetches the place of a page that is about to be looked up, or set */
 void known_expect(const struct known *k, struct fp fp);

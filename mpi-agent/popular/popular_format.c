@@ -1,4 +1,4 @@
-#include "mpi-agent/popular_format.h"
+#include "mpi-agent/popular/popular_format.h"
 
 #include <errno.h>
 #include <stdlib.h>

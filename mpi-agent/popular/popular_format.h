@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/le.h"
-#include "mpi-agent/merge.h"
+#include "mpi-agent/popular/popular_merge.h"
 
 #define POPULAR_MAGIC "ckptPOPU"
 #define POPULAR_VERSION 2u

@@ -1,4 +1,4 @@
-#include "mpi-agent/merge.h"
+#include "mpi-agent/popular/popular_merge.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -69,7 +69,7 @@ int popular_of_node(const struct merge_conf *conf, uint32_t node, const struct f
 
 /* --- merging --- */
 
-/* Who has it already need not store it. */
+/* Owners that have it already need not store it, so they have no load. */
 static void add_load(uint32_t *load, const struct popular *p)
 {
 	for (uint32_t i = 0; i < p->nr_owners; i++)

@@ -11,13 +11,13 @@
  *   - a set has at most `max` pages, and none that is left out has a higher count than one that is in it. Of equally
  *     frequent ones those with the lowest fingerprints stay, on all nodes alike: what is cut off first is a part of all
  *     pages, chosen by chance, and not a part of the popular ones on one node and another part on the next.
- * A page may be on some node already, durable, and for others to refer to: who offers it says who *has* it. Such a node
- * stays an owner, before any that would have to store it, and is no load. It counts as one that holds the page; if one
- * half of a merge knows of it and the other half has lost it among its holders, it counts twice.
+ * A page may already be stored durably on some node, for others to refer to: an offer lists the nodes that *have* it.
+ * Such a node stays an owner, before any that would have to store the page, and adds no load. It counts as a holder of
+ * the page; if one half of a merge lists it and the other half has dropped it from its holders, it counts twice.
  *
- * What does not: the same owners for another order of merging (so one result is made, and sent to all), and that loads
- * are as even as they could be. Pages without a choice are counted first, and then each goes to the least loaded of
- * those who have it; the choices of a merge do not know of those in other branches.
+ * Not guaranteed: the same owners for another order of merging (so one result is computed, and sent to all), and
+ * optimally even loads. Pages without a choice are counted first, and then each goes to its least loaded holder; the
+ * choices of a merge do not consider those in other branches.
  */
 #pragma once
 

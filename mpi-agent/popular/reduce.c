@@ -3,15 +3,15 @@
  * elements with our operation in a tree of its choice. Its result is of one tree, and another rank's tree would give
  * other owners: hence not MPI_Iallreduce(), which may reduce on several ranks, but one result that is broadcast.
  *
- * The operation is called by MPI without anything of ours, cannot fail, and may be given any sets: what it needs is in
- * a variable of the thread, and a merge that fails becomes a set that says so. In front of each set is its seal: who is
- * not of this world cannot have sets of his merged.
+ * MPI calls the operation without context, it cannot fail, and it may get any sets: its context is in a thread-local
+ * variable, and a failed merge becomes a set with an error. Each set is preceded by its MAC: sets of a process without
+ * the session key are not merged.
  *
- *           all have memory            all is merged at rank 0         everybody has it
+ *           all have memory            all is merged at rank 0         all nodes have it
  *   SIZES ────────────────────▶ MERGE ────────────────────────▶ RESULT ──────────────────▶ DONE
- *     └─ or nobody goes on
+ *     └─ otherwise the round ends on all nodes
  */
-#include "mpi-agent/reduce.h"
+#include "mpi-agent/popular/reduce.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,16 +19,16 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "mpi-agent/mpi_errno.h"
-#include "mpi-agent/popular_format.h"
-#include "mpi-agent/seal.h"
+#include "mpi-agent/agent/mpi_errno.h"
+#include "mpi-agent/popular/popular_format.h"
+#include "mpi-agent/wire/mac.h"
 
 enum state { SIZES, MERGE, RESULT, DONE };
 
 struct reduction {
 	MPI_Comm comm;
 	const struct merge_conf *conf;
-	struct seal_key key;
+	struct mac_key key;
 	struct reduce_cost cost;
 	const struct popular_set *own;
 
@@ -50,21 +50,21 @@ static void encode_element(const struct reduction *red, const struct popular_set
 	size_t len = popular_encoded_len(red->conf, s ? s->nr : 0);
 
 	if (s)
-		popular_encode(red->conf, s, ret + SEAL_LEN);
+		popular_encode(red->conf, s, ret + MAC_LEN);
 	else
-		popular_encode_error(red->conf, error, ret + SEAL_LEN);
-	seal_make(&red->key, ret + SEAL_LEN, len, ret);
+		popular_encode_error(red->conf, error, ret + MAC_LEN);
+	mac_compute(&red->key, ret + MAC_LEN, len, ret);
 }
 
 static int decode_element(const struct reduction *red, const uint8_t *p, struct popular_set *ret)
 {
 	_cleanup_(popular_set_release) struct popular_set s = { 0 };
-	int r = popular_decode(red->conf, p + SEAL_LEN, red->len - SEAL_LEN, &s);
+	int r = popular_decode(red->conf, p + MAC_LEN, red->len - MAC_LEN, &s);
 
 	if (r < 0)
 		return r;
-	/* How much is sealed is known now. */
-	if (!seal_is_right(&red->key, p + SEAL_LEN, popular_encoded_len(red->conf, s.nr), p))
+	/* The number of bytes that the MAC covers is known now. */
+	if (!mac_is_valid(&red->key, p + MAC_LEN, popular_encoded_len(red->conf, s.nr), p))
 		return -EBADMSG;
 	*ret = s;
 	s = (struct popular_set){ 0 };
@@ -102,7 +102,7 @@ static void merge_operation(void *in, void *inout, int *nr, MPI_Datatype *type)
 
 static size_t element_len(const struct merge_conf *conf, uint64_t nr)
 {
-	return SEAL_LEN + popular_encoded_len(conf, MIN(nr, (uint64_t)conf->max));
+	return MAC_LEN + popular_encoded_len(conf, MIN(nr, (uint64_t)conf->max));
 }
 
 /* With room for the most there can be before it is known how much there is, so that all hear of both at once; what is
@@ -164,7 +164,7 @@ static int step(struct reduction *red)
 	}
 }
 
-int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
+int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct mac_key *key,
 		    const struct popular_set *own, struct reduction **ret)
 {
 	struct reduction *red = calloc(1, sizeof(*red));
@@ -222,23 +222,4 @@ void reduction_free(struct reduction *red)
 	free(red->element);
 	reducing = NULL;
 	free(red);
-}
-
-int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
-		   const struct popular_set *own, struct popular_set *ret, struct reduce_cost *cost)
-{
-	struct reduction *red;
-	int r = reduction_begin(comm, conf, key, own, &red);
-
-	if (r < 0)
-		return r;
-	while (r == 0 && red->state != DONE) {
-		r = mpi_errno(MPI_Wait(&red->request, MPI_STATUS_IGNORE), "round");
-		if (r == 0)
-			r = step(red);
-	}
-	if (r == 0)
-		r = reduction_result(red, ret, cost);
-	reduction_free(red);
-	return r;
 }

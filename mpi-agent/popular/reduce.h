@@ -1,12 +1,12 @@
-/* The reduction of merge.h over all nodes of a round. Collective: every rank of `comm` begins it, with the same conf
+/* The reduction of popular_merge.h over all nodes of a round. Collective: every rank of `comm` begins it, with the same conf
  * and key, one after the other. */
 #pragma once
 
 #include <mpi.h>
 
-#include "mpi-agent/merge.h"
+#include "mpi-agent/popular/popular_merge.h"
 
-struct seal_key;
+struct mac_key;
 
 /* What a rank has sent and done, exactly: times are noisy. */
 struct reduce_cost {
@@ -21,17 +21,13 @@ struct reduction;
 
 /*
  * `conf` and `own` are borrowed until it is freed. A rank that cannot begin (-ENOMEM, -EIO) leaves the others waiting:
- * its world is to end. What fails later on one rank (-ENOMEM; -EBADMSG: not sealed with the key; -EIO: MPI has failed)
+ * its world is to end. What fails later on one rank (-ENOMEM; -EBADMSG: wrong MAC; -EIO: MPI has failed)
  * fails on all, if MPI still works. log2(ranks) messages up, and as many down.
  */
-int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
+int reduction_begin(MPI_Comm comm, const struct merge_conf *conf, const struct mac_key *key,
 		    const struct popular_set *own, struct reduction **ret);
 enum { REDUCTION_WAITS, REDUCTION_DONE, REDUCTION_GOES_ON /* a step further */ };
 int reduction_test(struct reduction *red); /* One of these; -EIO is the end of MPI here. */
 /* Once it is done: the result is the same on all ranks. */
 int reduction_result(struct reduction *red, struct popular_set *ret, struct reduce_cost *cost);
 void reduction_free(struct reduction *red); /* done, or failed; NULL is fine */
-
-/* All of it, waiting. */
-int popular_reduce(MPI_Comm comm, const struct merge_conf *conf, const struct seal_key *key,
-		   const struct popular_set *own, struct popular_set *ret, struct reduce_cost *cost);

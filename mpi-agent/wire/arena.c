@@ -1,4 +1,4 @@
-#include "mpi-agent/arena.h"
+#include "mpi-agent/wire/arena.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ struct arena {
 	size_t nr_huge; /* large pages, from the first on, that it was made of, if the kernel had them */
 	int fd; /* of this end's; else -1 */
 	atomic_uint refs;
-	bool *is_used; /* by unit; NULL: it is the other's */
+	bool *is_used; /* by unit; NULL: it is the other end's */
 };
 
 static int arena_alloc(size_t len, struct arena **ret)
@@ -87,7 +87,7 @@ int arena_new(size_t len, struct arena **ret)
 	if (r == 0)
 		r = make(a);
 	if (r < 0)
-		return log_errno(r, "memory that daemon and agent share");
+		return log_errno(r, "cannot create memory shared by daemon and agent");
 	*ret = TAKE(a);
 	return 0;
 }
@@ -154,8 +154,8 @@ static size_t units_of(size_t len)
 	return (len + UNIT - 1) / UNIT;
 }
 
-/* Memory that is used for the first time comes in large pages, if there are any: for a GiB from the disk the kernel then
- * pins 512 instead of 262,144. It makes them only of what has a page already. */
+/* Memory that is used for the first time comes in large pages, if there are any: for a GiB from the disk the kernel
+ * then pins 512 instead of 262,144. It makes them only of what has a page already. */
 static void make_huge(struct arena *a, size_t end)
 {
 	for (; a->nr_huge * HUGE < end && (a->nr_huge + 1) * HUGE <= a->len; a->nr_huge++) {

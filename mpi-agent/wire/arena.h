@@ -1,16 +1,15 @@
 /*
- * Memory that a daemon and its agent both see, so that long answers need not go through their socket.
+ * Shared memory between a daemon and its agent, so that long answers need not be copied through their socket.
  *
- * Each end has one of its own, in which it alone writes and says what is in use, and gives the other a descriptor of it
- * with its first message. Where an answer lies is told over the socket (PLACES, THERE), and so is that it is not needed
- * any more (TAKEN). Nothing in the memory says how it is used, so nobody has to believe it, and an end that dies leaves
- * nothing to be mended: its arena goes with it.
+ * Each end has an arena that it alone writes to and allocates from, and passes a descriptor of it with its first
+ * message. The place of an answer is sent over the socket (PLACES, THERE), and so is that it is not needed any more
+ * (TAKEN). There is no metadata in the memory, so none has to be trusted, and an end that dies leaves nothing to
+ * repair: its arena is freed with it.
  *
- * The file can neither shrink nor grow, and nobody but its owner can map it for writing (seals of memfd_create(2)): who
- * looks at the other's cannot be made to fault. What is there may change while it is looked at; who has to rely on
- * bytes copies them first.
+ * The file can neither shrink nor grow, and only its owner can map it for writing (seals of memfd_create(2)): a reader
+ * cannot be made to fault. The content may change while it is read: copy bytes before relying on them.
  *
- * References may be got and put by any thread. What is in use belongs to one thread, or a lock of its owner's.
+ * References may be taken and dropped by any thread. Allocation belongs to one thread, or to a lock of the owner.
  */
 #pragma once
 
@@ -28,9 +27,9 @@ struct arenas {
 	struct arena *own, *theirs; /* NULL: none */
 };
 
-/* One of this end's. Logs why not. */
+/* Creates an arena of this end. Logs failures. */
 int arena_new(size_t len, struct arena **ret);
-/* The other end's, to look at. Takes fd. -EBADMSG: it is none that can be looked at safely. */
+/* Maps the other end's arena read-only. Takes fd. -EBADMSG: it cannot be read safely. */
 int arena_open(int fd, struct arena **ret);
 struct arena *arena_get(struct arena *a);
 void arena_put(struct arena *a); /* NULL is fine */
@@ -42,7 +41,6 @@ size_t arena_len(const struct arena *a);
 /* --- of this end's --- */
 
 int arena_fd(const struct arena *a); /* borrowed */
-/* Some that is not in use, and begins at a page: always the first there is, so that the same memory comes again soon.
- * NULL: there is none, now. */
+/* Allocates page-aligned memory: the first that is free, so that the same memory is reused soon. NULL: none is free. */
 uint8_t *arena_take(struct arena *a, size_t len);
 void arena_give_back(struct arena *a, const uint8_t *p, size_t len); /* as it was taken */

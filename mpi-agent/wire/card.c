@@ -1,4 +1,4 @@
-#include "mpi-agent/card.h"
+#include "mpi-agent/wire/card.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,7 +74,7 @@ int card_decode(const struct card_wire *d, struct card *ret)
 	return 0;
 }
 
-/* --- do they go together? --- */
+/* --- compatibility --- */
 
 static int by_store(const void *a, const void *b, void *userdata)
 {
@@ -108,8 +108,8 @@ static uint32_t *ranks_by(const struct card *cards, uint32_t nr, order_fn *order
 	return ranks;
 }
 
-#define WHO "node %s on %s (rank %" PRIu32 ")"
-#define WHO_IS(cards, i) (cards)[i].name, (cards)[i].host, i
+#define NODE_FMT "node %s on %s (rank %" PRIu32 ")"
+#define NODE_ARGS(cards, i) (cards)[i].name, (cards)[i].host, i
 
 /* What all have to have in common, compared with rank 0. */
 static int differs(const struct card *cards, uint32_t i, struct card_quarrel *ret)
@@ -124,17 +124,17 @@ static int differs(const struct card *cards, uint32_t i, struct card_quarrel *re
 
 	if (cards[i].hash != cards[0].hash) {
 		snprintf(ret->why, sizeof(ret->why),
-			 WHO " differs from " WHO " in the kind of fingerprints (hash=): %s, not %s", WHO_IS(cards, i),
-			 WHO_IS(cards, UINT32_C(0)), fp_kind_name((enum fp_kind)cards[i].hash),
+			 NODE_FMT " differs from " NODE_FMT " in the kind of fingerprints (hash=): %s, not %s",
+			 NODE_ARGS(cards, i), NODE_ARGS(cards, UINT32_C(0)), fp_kind_name((enum fp_kind)cards[i].hash),
 			 fp_kind_name((enum fp_kind)cards[0].hash));
 		return -EINVAL;
 	}
 	for (size_t k = 0; k < ARRAY_SIZE(figures); k++) {
 		if (figures[k].here == figures[k].there)
 			continue;
-		snprintf(ret->why, sizeof(ret->why), WHO " differs from " WHO " in %s: %" PRIu32 ", not %" PRIu32,
-			 WHO_IS(cards, i), WHO_IS(cards, UINT32_C(0)), figures[k].what, figures[k].here,
-			 figures[k].there);
+		snprintf(ret->why, sizeof(ret->why),
+			 NODE_FMT " differs from " NODE_FMT " in %s: %" PRIu32 ", not %" PRIu32, NODE_ARGS(cards, i),
+			 NODE_ARGS(cards, UINT32_C(0)), figures[k].what, figures[k].here, figures[k].there);
 		return -EINVAL;
 	}
 	return 0;
@@ -157,8 +157,9 @@ int cards_agree(const struct card *cards, uint32_t nr, struct card_quarrel *ret)
 		if (memcmp(cards[ranks[i - 1]].store_id, cards[ranks[i]].store_id, sizeof(cards->store_id)) != 0)
 			continue;
 		snprintf(ret->why, sizeof(ret->why),
-			 WHO " and " WHO " have the same store id: one store is a copy of the other, or both are one",
-			 WHO_IS(cards, ranks[i - 1]), WHO_IS(cards, ranks[i]));
+			 NODE_FMT " and " NODE_FMT
+				  " have the same store id: one store is a copy of the other, or both are one",
+			 NODE_ARGS(cards, ranks[i - 1]), NODE_ARGS(cards, ranks[i]));
 		return -EINVAL;
 	}
 	for (uint32_t i = 1; i < nr; i++)

@@ -1,6 +1,6 @@
 /*
- * What nodes show each other before anything else, and whether they go together. docs/format.md ("Between nodes")
- * changes with this. Pure; decoding trusts nothing: -EBADMSG, and -EOPNOTSUPP for another version.
+ * The first message between nodes, and the check whether they can form a cluster. docs/format.md ("Between nodes")
+ * changes with this. Pure functions; decoding trusts nothing: -EBADMSG, and -EOPNOTSUPP for another version.
  */
 #pragma once
 
@@ -9,14 +9,14 @@
 #include <stdint.h>
 
 #include "base/le.h"
-#include "mpi-agent/link_format.h"
+#include "mpi-agent/wire/link_format.h"
 
-#define CARD_VERSION 11u /* with all that follows it: seals, messages, sets */
+#define CARD_VERSION 11u /* of the whole protocol between nodes: MACs, messages, sets */
 #define CARD_NONCE_LEN 32u
 
 struct card_wire {
 	struct le32 version;
-	struct le32 error; /* an errno: this one has no daemon to speak for, and nothing else is said; 0: it has */
+	struct le32 error; /* an errno: this node has no daemon, and the other fields are not set; 0: it has one */
 	struct le32 hash, incompat, replicas; /* as in WELCOME */
 	struct le32 reserved;
 	struct le64 popular_max;
@@ -38,7 +38,7 @@ struct card {
 void card_encode(const struct card *c, struct card_wire *ret);
 int card_decode(const struct card_wire *d, struct card *ret);
 
-/* Why these cannot be one cluster, naming the nodes. */
+/* Why these nodes cannot form a cluster, with their names. */
 struct card_quarrel {
 	char why[4 * LINK_NAME_LEN + 256];
 };

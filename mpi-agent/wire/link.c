@@ -1,4 +1,4 @@
-#include "mpi-agent/link.h"
+#include "mpi-agent/wire/link.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include "base/util.h"
 
 #define READ_LEN ((size_t)256 << 10) /* at least, with one call */
-#define READS_MAX 16 /* of link_read(): others want to be heard, too */
+#define READS_MAX 16 /* of link_read(), for fairness to other sources */
 #define KEPT_MAX ((size_t)4 << 20) /* memory of a buffer that has nothing in it: for some messages of chunks, new memory being dear */
 #define NS_PER_MS UINT64_C(1000000)
 

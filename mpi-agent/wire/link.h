@@ -1,10 +1,9 @@
 /*
- * Messages of link_format.h over a stream socket, for both ends. Nothing here blocks unless it says so, and a peer that
- * is gone is an error, never a signal. What is received and what is sent have nothing in common: one thread may do the
- * one while another does the other.
+ * Messages of link_format.h over a stream socket, for both ends. Functions do not block unless documented, and a closed
+ * connection is an error, never a signal. Receiving and sending share no state: different threads may do them.
  *
- * Whoever has other things to wait for polls `fd`: link_read() and then link_next() until it has none, link_write()
- * while link_unsent().
+ * In an event loop poll `fd`: call link_read() and then link_next() until it returns none, and link_write() while
+ * link_unsent().
  */
 #pragma once
 
@@ -13,7 +12,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
-#include "mpi-agent/link_format.h"
+#include "mpi-agent/wire/link_format.h"
 
 struct link {
 	int fd;
@@ -21,7 +20,7 @@ struct link {
 	int passed; /* the last that came, until it is taken; -1: none */
 	struct buf in; /* whole messages, perhaps, and the beginning of another one */
 	size_t in_at; /* behind the message that was given out last */
-	struct buf out; /* encoders add to this; whoever lets others add holds a lock of his own */
+	struct buf out; /* encoders append to this; with several threads, under the caller's lock */
 	size_t out_at; /* behind what is sent */
 };
 

@@ -1,4 +1,4 @@
-#include "mpi-agent/link_format.h"
+#include "mpi-agent/wire/link_format.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/link_format_internal.h"
+#include "mpi-agent/wire/link_format_internal.h"
 
 /* --- encoding --- */
 
@@ -563,7 +563,7 @@ int link_decode_get(const void *p, size_t len, struct link_want **ret, uint32_t 
 	return 0;
 }
 
-/* All is looked at before anything is said: chunks[] is as it was if there is an error. */
+/* Checks everything first: on error chunks[] is unchanged. */
 int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks)
 {
 	struct cursor c = cursor_of(p, len);

@@ -1,38 +1,38 @@
 /*
- * What a daemon and the agent of its node tell each other, over a socket that only their user can open. Each message is
+ * The protocol between a daemon and the agent of its node, over a socket that only their user can open. Each message is
  * a header and `len` bytes. docs/format.md ("Between daemon and agent") changes with this.
  *
  *   agent                daemon
- *   HELLO          ───▶  ◀─── WELCOME          who is there: the agent goes if it cannot go on with that
- *   NODES          ───▶                        everybody who takes part, from now on
- *                        ◀─── WANT             a round, soon: somebody waits for it, or much is pending
+ *   HELLO          ───▶  ◀─── WELCOME          handshake: identity and parameters of the store
+ *   NODES          ───▶                        all connected nodes, from now on
+ *                        ◀─── WANT             requests a round soon: a thread waits for it, or much is deferred
  *   BEGIN          ───▶  ◀─── OFFER            of round `number`: pages that this node is about to store
- *   DECISION       ───▶  ◀─── STORED           those that others have, too, and who stores each; what it is to store is durable
- *   SETTLED        ───▶                        who has done so
- *                        ◀─── TELL             pages that are stored here, of which no round was: others may ask for them
- *   SHARED         ───▶                        others have told the same: rounds would pay
+ *   DECISION       ───▶  ◀─── STORED           pages that others have, too, and their owners; this node's part is durable
+ *   SETTLED        ───▶                        the nodes that have stored their part
+ *                        ◀─── TELL             announces pages that were stored here without a round
+ *   SHARED         ───▶                        other nodes have announced the same pages: rounds would pay
  *                        ◀─── FETCH            chunks that are on other nodes
  *   CHUNKS, PLACES ───▶
  *   GET            ───▶  ◀─── CHUNKS, THERE    chunks that another node wants
- *   TAKEN          ───▶  ◀─── TAKEN            what PLACES, or THERE, has told of is not needed any more
- *   LEND           ───▶  ◀─── LENT             chunks that another node wants to refer to
- *                        ◀─── WANT_COLLECT     that all nodes collect together (collects.h)
+ *   TAKEN          ───▶  ◀─── TAKEN            the memory of PLACES, or THERE, is not needed any more
+ *   LEND           ───▶  ◀─── LENT             pins chunks that another node wants to refer to
+ *                        ◀─── WANT_COLLECT     requests a collection by all nodes (collects.h)
  *   STEP           ───▶  ◀─── DONE             one step of that
  *   COLLECTED      ───▶                        how it has ended
- *                        ◀─── QUERY            a question for the daemon of another node, which agents carry and do not read
- *   QUESTION       ───▶  ◀─── ANSWER           what the daemon of another node asks
+ *                        ◀─── QUERY            a query for the daemon of another node, opaque to agents
+ *   QUESTION       ───▶  ◀─── ANSWER           a query of the daemon of another node
  *   ANSWER         ───▶                        of the other daemon
- *                        ◀─── PUT              chunks that another node is to have for this one
+ *                        ◀─── PUT              sends chunks of a replica to another node
  *   KEPT           ───▶
- *                        ◀─── COPY, DROP       a sealed directory that another node is to have, or not any more
+ *                        ◀─── COPY, DROP       creates, or drops, the replica of a sealed directory on another node
  *   COPIED, DROPPED ──▶
- *   PUT, COPY, DROP ──▶                        what another node wants of this one,
+ *   PUT, COPY, DROP ──▶                        the same requests from another node,
  *                        ◀─── KEPT, ...        and the answer
- *                        ◀─── REFUSED          instead of WELCOME, and the end of it
+ *                        ◀─── REFUSED          instead of WELCOME; the connection ends
  *
- * `number` of an answer is that of what it answers; those of the daemon's requests (FETCH, PUT, COPY, DROP, QUERY),
- * GET, LEND, QUESTION and what other nodes want to be kept count apart. A daemon that does not hear of a round it takes
- * part in goes on without it, and so does an agent: what is late is thrown away by its number.
+ * `number` of an answer is that of its request; the daemon's requests (FETCH, PUT, COPY, DROP, QUERY), GET, LEND,
+ * QUESTION and the requests of other nodes are numbered separately. A daemon that receives no more messages of a round
+ * continues without it, and so does an agent: late messages are dropped by their number.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
  */
@@ -115,8 +115,8 @@ struct link_welcome_wire {
 	struct le32 incompat; /* bits of the superblock: the same on all nodes */
 	struct le32 replicas;
 	struct le64 popular_max; /* pages that a round may be about: what the memory is for */
-	uint8_t store_id[16]; /* what a node is known by */
-	uint8_t proof_key[LINK_KEY_LEN]; /* made of the cluster's key: nodes prove to each other that they have it */
+	uint8_t store_id[16]; /* identifies the node */
+	uint8_t proof_key[LINK_KEY_LEN]; /* derived from the cluster's key, for the proof that nodes have the same */
 	uint8_t name[LINK_NAME_LEN]; /* for people and paths; zeros behind it, one at least */
 };
 static_assert(sizeof(struct link_welcome_wire) == 136, "on the wire");
@@ -131,15 +131,15 @@ static_assert(sizeof(struct link_node_wire) == 84, "on the wire");
 
 /* OFFER: fingerprints of FP_LEN bytes, ascending, each once. */
 
-/* TELL: like OFFER, in any order, at most LINK_TELL_MAX. SHARED: nothing follows; `number` says of how many another
- * node was told, too. */
+/* TELL: like OFFER, in any order, at most LINK_TELL_MAX. SHARED: nothing follows; `number`: how many of them another
+ * node has announced, too. */
 
 /* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too, or has
  * already. */
 struct link_owners_wire {
 	struct le32 index; /* in the offer */
 	uint8_t nr; /* 1 to LINK_OWNERS_MAX */
-	uint8_t has; /* bit i: owners[i] has it already, durable and lent, whatever becomes of this round there */
+	uint8_t has; /* bit i: owners[i] has it already, durable and pinned, however this round ends there */
 	uint8_t reserved[2];
 	struct le16 owners[LINK_OWNERS_MAX]; /* numbers in NODES, ascending; zeros behind them */
 };
@@ -174,12 +174,12 @@ struct link_done_wire {
 };
 static_assert(sizeof(struct link_done_wire) == 120, "on the wire");
 
-/* REFUSED: nothing follows; `number` is an errno. EBUSY: another agent is there; EACCES: the store is another
- * user's. */
+/* REFUSED: nothing follows; `number` is an errno. EBUSY: another agent is connected; EACCES: the store belongs to
+ * another user. */
 
 /* STORED: le32, an errno or 0. */
-/* SETTLED: a byte for each of NODES: 1, it has stored what it was to; 0, it has not, or nobody knows. 0 of the one that
- * hears it: the round was over without it, and nothing of its decision holds. */
+/* SETTLED: a byte for each of NODES: 1: it has stored its part; 0: it has not, or that is unknown. 0 for the receiver:
+ * the round ended without it, and its decision is void. */
 
 /* GET: entries. */
 struct link_want_wire {
@@ -188,7 +188,7 @@ struct link_want_wire {
 	struct le32 len; /* of the chunk: 1 to 1 MiB */
 };
 static_assert(sizeof(struct link_want_wire) == 20, "on the wire");
-#define LINK_AS_IS 0x80u /* whoever has it need not compare it */
+#define LINK_AS_IS 0x80u /* the sender need not verify it */
 
 /* FETCH: le32 number of nodes, le32 number of chunks, store ids of the nodes, and for each chunk: */
 struct link_fetch_wire {
@@ -201,13 +201,12 @@ static_assert(sizeof(struct link_fetch_wire) == 28, "on the wire");
 /* CHUNKS: for each that was asked for a byte, 1: it is here; then the bytes of these, one behind the other. */
 
 /*
- * HELLO and WELCOME may come with a descriptor (SCM_RIGHTS) of memory (arena.h) in which whoever sends it has answers
- * lie.
+ * HELLO and WELCOME may carry a descriptor (SCM_RIGHTS) of an arena (arena.h) in which the sender places answers.
  *
  * PLACES: in place of CHUNKS, for each chunk that was asked for an le64, where in the agent's memory it lies; 0: it is
  * not there.
  * THERE: in place of CHUNKS, where in the daemon's memory that body lies.
- * TAKEN: nothing follows; `number` is that of one of these, whose memory may be used again.
+ * TAKEN: nothing follows; `number` is that of one of these: its memory may be reused.
  */
 struct link_there_wire {
 	struct le64 off;
@@ -218,11 +217,11 @@ static_assert(sizeof(struct link_there_wire) == 12, "on the wire");
 /* LEND: like OFFER, at most LINK_CHUNKS_MAX. LENT: a byte for each of these, 1: it is here, durable, and lent from now
  * on. */
 
-/* QUERY: the store id of who is asked (16), and the question, up to LINK_QUESTION_MAX bytes. QUESTION: that alone. */
+/* QUERY: the store id of the node (16), and the query, up to LINK_QUESTION_MAX bytes. QUESTION: the query alone. */
 /* ANSWER: le32, an errno or 0; without one, up to LINK_ANSWER_MAX bytes. */
 /*
- * PUT, COPY and DROP begin with a store id (16): of the node that is to do it, where the daemon says it; of the node
- * that wants it done, where the agent does.
+ * PUT, COPY and DROP begin with a store id (16): of the target node when sent by the daemon, of the requesting node
+ * when sent by the agent.
  *
  * PUT: le32 number of chunks, at most LINK_CHUNKS_MAX; entries as of GET; for each a byte, 1: its bytes follow; these,
  * one behind the other.
@@ -231,8 +230,7 @@ static_assert(sizeof(struct link_there_wire) == 12, "on the wire");
 enum link_kept {
 	LINK_NOT_KEPT, /* it was not sent, and is not here */
 	LINK_IS_HERE, /* durable, and lent from now on */
-	/* not here, but this node refers to it, and knows another than the one that asks to have it, who takes part
-	 * now */
+	/* not here, but this node refers to it, and a connected node other than the requesting one has it */
 	LINK_WITH_OTHERS,
 };
 
@@ -300,7 +298,7 @@ struct link_owners {
 struct link_want {
 	struct fp fp;
 	uint32_t len;
-	uint32_t nr_owners : 31, as_is : 1; /* as_is: whoever has it need not compare it */
+	uint32_t nr_owners : 31, as_is : 1; /* as_is: the sender need not verify it */
 	uint16_t owners[LINK_OWNERS_MAX];
 };
 
@@ -350,7 +348,7 @@ struct link_put {
 
 struct buf;
 
-/* Encoders add a whole message, header included, to `ret` (buf_error() tells of want of memory). */
+/* Encoders append a whole message, including its header, to `ret` (check buf_error()). */
 void link_encode_hello(struct buf *ret);
 void link_encode_welcome(const struct link_welcome *w, struct buf *ret);
 void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret);
@@ -367,7 +365,7 @@ void link_encode_get(uint64_t number, const struct link_want *wants, uint32_t nr
 /* chunks[i]: its bytes; NULL: it is not here. */
 void link_encode_chunks(uint64_t number, const struct link_want *wants, const void *const *chunks, uint32_t nr,
 			struct buf *ret);
-/* The same for whoever has them one behind the other: what stands before them, of LINK_CHUNKS_HEAD(nr) bytes. */
+/* The same for contiguous chunks: only the LINK_CHUNKS_HEAD(nr) bytes in front of them. */
 #define LINK_CHUNKS_HEAD(nr) (sizeof(struct link_header_wire) + (nr))
 void link_put_chunks_head(uint64_t number, const bool *is_here, uint32_t nr, size_t bytes, uint8_t *ret);
 
@@ -392,7 +390,7 @@ void link_encode_put(uint64_t number, const uint8_t node[16], const struct link_
 void link_encode_kept(uint64_t number, int error, const uint8_t *kept, uint32_t nr, struct buf *ret);
 void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *ret);
 void link_encode_drop(uint64_t number, const struct link_drop *d, struct buf *ret);
-/* With what follows, as somebody else has encoded it. */
+/* With an encoded body. */
 void link_encode_body(enum link_type type, uint64_t number, const void *body, size_t len, struct buf *ret);
 void link_encode_error(enum link_type type, uint64_t number, int error, struct buf *ret); /* COPIED, DROPPED */
 

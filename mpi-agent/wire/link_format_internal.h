@@ -1,7 +1,7 @@
 /* What link_format.c and link_keep_format.c share. */
 #pragma once
 
-#include "mpi-agent/link_format.h"
+#include "mpi-agent/wire/link_format.h"
 
 struct buf;
 

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/link_format_internal.h"
+#include "mpi-agent/wire/link_format_internal.h"
 
 #define ID_LEN ((size_t)16)
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "base/buf.h"
-#include "mpi-agent/link_format_internal.h"
+#include "mpi-agent/wire/link_format_internal.h"
 
 void link_encode_places(uint64_t number, const void *base, const void *const *chunks, uint32_t nr, struct buf *ret)
 {

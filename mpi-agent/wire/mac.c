@@ -1,4 +1,4 @@
-#include "mpi-agent/seal.h"
+#include "mpi-agent/wire/mac.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,28 +16,28 @@
 #include "base/le.h"
 #include "base/log.h"
 
-static struct seal_key hmac(const struct seal_key *key, const void *p, size_t len)
+static struct mac_key hmac(const struct mac_key *key, const void *p, size_t len)
 {
-	struct seal_key ret;
+	struct mac_key ret;
 
-	/* It fails for want of memory alone; zeros would be a key that everybody knows. */
-	if (!HMAC(EVP_sha256(), key->b, SEAL_KEY_LEN, p, len, ret.b, NULL)) {
+	/* It fails for lack of memory only; zeros would be a known key. */
+	if (!HMAC(EVP_sha256(), key->b, MAC_KEY_LEN, p, len, ret.b, NULL)) {
 		log_error("HMAC: out of memory");
 		memset(ret.b, 0, sizeof(ret.b));
-		seal_random(ret.b, sizeof(ret.b));
+		mac_random(ret.b, sizeof(ret.b));
 	}
 	return ret;
 }
 
-#define MACS_KEPT 6u /* an agent has keys for messages, sets and words of who has stored; and others for those that are long */
+#define MACS_KEPT 6u /* keys for messages, sets and STORED, each also for long messages */
 
-/* HMAC with one key, ready to be used: to make it takes five times as long as a seal. */
-struct mac {
-	struct seal_key of;
+/* HMAC initialised with a key: the initialisation takes five times as long as a MAC. */
+struct mac_context {
+	struct mac_key of;
 	EVP_MAC_CTX *context; /* NULL: none */
 };
 
-static EVP_MAC_CTX *context_new(const struct seal_key *key)
+static EVP_MAC_CTX *context_new(const struct mac_key *key)
 {
 	OSSL_PARAM digest[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char[]){ "SHA256" }, 0),
 				OSSL_PARAM_construct_end() };
@@ -51,10 +51,10 @@ static EVP_MAC_CTX *context_new(const struct seal_key *key)
 	return NULL;
 }
 
-/* Those of the last keys of this thread. */
-static EVP_MAC_CTX *context_of(const struct seal_key *key)
+/* A cache of the last keys of this thread. */
+static EVP_MAC_CTX *context_of(const struct mac_key *key)
 {
-	static _Thread_local struct mac last[MACS_KEPT];
+	static _Thread_local struct mac_context last[MACS_KEPT];
 	static _Thread_local unsigned next;
 
 	for (unsigned i = 0; i < MACS_KEPT; i++)
@@ -62,15 +62,15 @@ static EVP_MAC_CTX *context_of(const struct seal_key *key)
 			return EVP_MAC_init(last[i].context, NULL, 0, NULL) ? last[i].context : NULL;
 	next = (next + 1) % MACS_KEPT;
 	EVP_MAC_CTX_free(last[next].context);
-	last[next] = (struct mac){ .of = *key, .context = context_new(key) };
+	last[next] = (struct mac_context){ .of = *key, .context = context_new(key) };
 	return last[next].context;
 }
 
-/* As hmac(), with a key that comes again and again. */
-static struct seal_key hmac_again(const struct seal_key *key, const void *p, size_t len)
+/* hmac() with a frequently used key. */
+static struct mac_key hmac_cached(const struct mac_key *key, const void *p, size_t len)
 {
 	EVP_MAC_CTX *context = context_of(key);
-	struct seal_key ret;
+	struct mac_key ret;
 	size_t ret_len;
 
 	if (!context || !EVP_MAC_update(context, p, len) || !EVP_MAC_final(context, ret.b, &ret_len, sizeof(ret.b)))
@@ -78,33 +78,33 @@ static struct seal_key hmac_again(const struct seal_key *key, const void *p, siz
 	return ret;
 }
 
-struct seal_key seal_derive(const struct seal_key *from, const char *purpose, const void *p, size_t len)
+struct mac_key mac_key_derive(const struct mac_key *from, const char *purpose, const void *p, size_t len)
 {
-	struct seal_key for_purpose = hmac(from, purpose, strlen(purpose));
+	struct mac_key for_purpose = hmac(from, purpose, strlen(purpose));
 
 	return hmac(&for_purpose, len > 0 ? p : "", len);
 }
 
 #define KEYS_KEPT 3u
 
-/* What seals long messages with a key: made of it, which takes as long as hashing 200 KiB. */
+/* What MACs long messages with a key: made of it, which takes as long as hashing 200 KiB. */
 struct long_keys {
-	struct seal_key of, sealing;
+	struct mac_key of, outer;
 	struct fp_key hash;
 	bool is_there;
 };
 
-static void make_long_keys(const struct seal_key *key, struct long_keys *ret)
+static void make_long_keys(const struct mac_key *key, struct long_keys *ret)
 {
-	struct seal_key hash = seal_derive(key, "ckptfs hash", NULL, 0);
+	struct mac_key hash = mac_key_derive(key, "ckptfs hash", NULL, 0);
 
-	static_assert(SEAL_KEY_LEN == FP_KEY_LEN, "one is made of the other");
-	*ret = (struct long_keys){ .of = *key, .sealing = seal_derive(key, "ckptfs long", NULL, 0), .is_there = true };
+	static_assert(MAC_KEY_LEN == FP_KEY_LEN, "one is made of the other");
+	*ret = (struct long_keys){ .of = *key, .outer = mac_key_derive(key, "ckptfs long", NULL, 0), .is_there = true };
 	fp_key_init(&ret->hash, FP_CLMUL, hash.b);
 }
 
 /* Those of the last ones: an agent has messages and sets, each with a key of its own. */
-static const struct long_keys *long_keys(const struct seal_key *key)
+static const struct long_keys *long_keys(const struct mac_key *key)
 {
 	static _Thread_local struct long_keys last[KEYS_KEPT];
 	static _Thread_local unsigned next;
@@ -118,61 +118,61 @@ static const struct long_keys *long_keys(const struct seal_key *key)
 }
 
 /* What is long is there as its hash and length. */
-static struct seal_key seal_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len)
+static struct mac_key mac_of(const struct mac_key *key, const void *head, size_t head_len, const void *p, size_t len)
 {
-	uint8_t bytes[SEAL_HEAD_MAX + SEAL_LONG];
+	uint8_t bytes[MAC_HEAD_MAX + MAC_LONG];
 
-	assert(head_len <= SEAL_HEAD_MAX);
+	assert(head_len <= MAC_HEAD_MAX);
 	if (head_len > 0)
 		memcpy(bytes, head, head_len);
-	if (len >= SEAL_LONG) {
+	if (len >= MAC_LONG) {
 		const struct long_keys *keys = long_keys(key);
 		struct le64 length = le64_put(len);
 
 		fp_encode(fp_of(&keys->hash, p, len), bytes + head_len);
 		memcpy(bytes + head_len + FP_LEN, &length, sizeof(length));
-		return hmac_again(&keys->sealing, bytes, head_len + FP_LEN + sizeof(length));
+		return hmac_cached(&keys->outer, bytes, head_len + FP_LEN + sizeof(length));
 	}
 	if (head_len == 0)
-		return hmac_again(key, len > 0 ? p : "", len);
+		return hmac_cached(key, len > 0 ? p : "", len);
 	if (len > 0)
 		memcpy(bytes + head_len, p, len);
-	return hmac_again(key, bytes, head_len + len);
+	return hmac_cached(key, bytes, head_len + len);
 }
 
-void seal_make_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len,
-		  uint8_t ret[SEAL_LEN])
+void mac_compute_of(const struct mac_key *key, const void *head, size_t head_len, const void *p, size_t len,
+		  uint8_t ret[MAC_LEN])
 {
-	struct seal_key whole = seal_of(key, head, head_len, p, len);
+	struct mac_key whole = mac_of(key, head, head_len, p, len);
 
-	memcpy(ret, whole.b, SEAL_LEN);
+	memcpy(ret, whole.b, MAC_LEN);
 }
 
-void seal_make(const struct seal_key *key, const void *p, size_t len, uint8_t ret[SEAL_LEN])
+void mac_compute(const struct mac_key *key, const void *p, size_t len, uint8_t ret[MAC_LEN])
 {
-	seal_make_of(key, NULL, 0, p, len, ret);
+	mac_compute_of(key, NULL, 0, p, len, ret);
 }
 
-bool seal_is_right_of(const struct seal_key *key, const void *head, size_t head_len, const void *p, size_t len,
-		      const uint8_t seal[SEAL_LEN])
+bool mac_is_valid_of(const struct mac_key *key, const void *head, size_t head_len, const void *p, size_t len,
+		      const uint8_t mac[MAC_LEN])
 {
-	uint8_t expected[SEAL_LEN];
+	uint8_t expected[MAC_LEN];
 
-	seal_make_of(key, head, head_len, p, len, expected);
-	return CRYPTO_memcmp(expected, seal, SEAL_LEN) == 0;
+	mac_compute_of(key, head, head_len, p, len, expected);
+	return CRYPTO_memcmp(expected, mac, MAC_LEN) == 0;
 }
 
-bool seal_is_right(const struct seal_key *key, const void *p, size_t len, const uint8_t seal[SEAL_LEN])
+bool mac_is_valid(const struct mac_key *key, const void *p, size_t len, const uint8_t mac[MAC_LEN])
 {
-	return seal_is_right_of(key, NULL, 0, p, len, seal);
+	return mac_is_valid_of(key, NULL, 0, p, len, mac);
 }
 
-void seal_digest(const void *p, size_t len, uint8_t ret[SEAL_DIGEST_LEN])
+void mac_digest(const void *p, size_t len, uint8_t ret[MAC_DIGEST_LEN])
 {
 	SHA256(p, len, ret);
 }
 
-int seal_random(void *p, size_t len)
+int mac_random(void *p, size_t len)
 {
 	uint8_t *at = p;
 

@@ -1,11 +1,12 @@
-#include "mpi-agent/peer_format.h"
+#include "mpi-agent/wire/peer_format.h"
 
 #include <errno.h>
 #include <stdbool.h>
 
 #include "base/buf.h"
 
-struct peer_header_wire peer_seal(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len)
+struct peer_header_wire peer_header_encode(const struct mac_key *key, const struct peer_header *h, const void *body,
+					   size_t len)
 {
 	struct peer_header_wire d = {
 		.type = le32_put((uint32_t)h->type),
@@ -17,13 +18,13 @@ struct peer_header_wire peer_seal(const struct seal_key *key, const struct peer_
 	};
 
 	assert(len <= PEER_BODY_MAX);
-	seal_make_of(key, d.seal + SEAL_LEN, sizeof(d) - SEAL_LEN, body, len, d.seal);
+	mac_compute_of(key, d.mac + MAC_LEN, sizeof(d) - MAC_LEN, body, len, d.mac);
 	return d;
 }
 
-void peer_encode(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret)
+void peer_encode(const struct mac_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret)
 {
-	struct peer_header_wire d = peer_seal(key, h, body, len);
+	struct peer_header_wire d = peer_header_encode(key, h, body, len);
 
 	buf_reserve(ret, sizeof(d) + len);
 	buf_add(ret, &d, sizeof(d));
@@ -42,7 +43,7 @@ static bool has_body(enum peer_type type)
 	       (type >= PEER_ASK && type != PEER_COLLECT && type != PEER_TWICE);
 }
 
-int peer_decode(const struct seal_key *key, const void *p, size_t len, struct peer_header *ret)
+int peer_decode(const struct mac_key *key, const void *p, size_t len, struct peer_header *ret)
 {
 	const struct peer_header_wire *d = p;
 	struct peer_header h;
@@ -59,7 +60,7 @@ int peer_decode(const struct seal_key *key, const void *p, size_t len, struct pe
 		.number = le64_get(d->number),
 	};
 	if (!is_type(h.type) || le32_get(d->len) != body || (body > 0 && !has_body(h.type)) ||
-	    !seal_is_right_of(key, d->seal + SEAL_LEN, sizeof(*d) - SEAL_LEN, d + 1, body, d->seal))
+	    !mac_is_valid_of(key, d->mac + MAC_LEN, sizeof(*d) - MAC_LEN, d + 1, body, d->mac))
 		return -EBADMSG;
 	*ret = h;
 	return 0;

@@ -1,31 +1,30 @@
 /*
- * What agents of different nodes tell each other, besides the collective part of a round (reduce.h). docs/format.md
+ * Messages between agents of different nodes, besides the collective part of a round (reduce.h). docs/format.md
  * ("Between nodes") changes with this.
  *
- *   WANT     to rank 0: a daemon wants a round, `number` being the last one that had begun there
- *   BEGIN    round `number` begins; from rank 0 and on, in a tree
+ *   WANT     to rank 0: a daemon requests a round; `number` is the last one that has started there
+ *   BEGIN    starts round `number`; from rank 0, down a tree
  *   GET      chunks that the receiver may have (body as that of LINK_GET)
  *   CHUNKS   the answer (body as that of LINK_CHUNKS)
- *   ALIVE    to the next rank, now and then: silence means death
- *   END      this world ends; the receiver has no need to say so, too
- *   ASK      who has these pages? (body as that of LINK_OFFER)
- *   FOUND    the answer: those that somebody is said to have (body as that of LINK_DECISION)
- *   TELL     the sender has these (body as that of LINK_TELL)
- *   TWICE    of what the receiver has told, another node has told `number` pages, too
+ *   ALIVE    to the next rank, periodically: a silent node counts as dead
+ *   END      all agents end; the receiver need not send it, too
+ *   ASK      looks up pages (body as that of LINK_OFFER)
+ *   FOUND    the answer: pages that some node may have (body as that of LINK_DECISION)
+ *   TELL     announces pages of the sender (body as that of LINK_TELL)
+ *   TWICE    another node has announced `number` of the pages that the receiver has announced
  *   LEND     for the receiver's daemon (body as that of LINK_LEND)
  *   LENT     the answer (body as that of LINK_LENT)
- *   COLLECT  to rank 0: a daemon wants all nodes to collect together
+ *   COLLECT  to rank 0: a daemon requests a collection by all nodes
  *   STEP     of collection `number` (body as that of LINK_STEP); from rank 0 and on, in the tree of BEGIN
  *   DONE     it is done there and behind it (body as that of LINK_DONE); back to rank 0 in that tree
  *   COLLECTED   the end of it (body as that of LINK_COLLECTED), like STEP
  *   PUT, COPY, DROP   for the receiver's daemon (bodies as those of LINK_PUT and so on, with the sender's store id)
  *   KEPT, COPIED, DROPPED   the answers (bodies likewise)
  *   QUESTION for the receiver's daemon (body as that of LINK_QUESTION)
- *   ANSWER   what that says, or why it does not (body as that of LINK_ANSWER)
+ *   ANSWER   its answer, or an error (body as that of LINK_ANSWER)
  *
- * Each is sealed with a key of this world (world.h), and has the number of the messages before it from that node and of
- * its kind: what is not from where it says, not for this node, of another world, changed, or here a second time is no
- * message.
+ * Each message has a MAC with a session key (world.h), and a sequence number per sender and lane: messages that are
+ * forged, changed, replayed, misdirected or of another session are rejected.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
  */
@@ -36,8 +35,8 @@
 #include <stdint.h>
 
 #include "base/le.h"
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/seal.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/wire/mac.h"
 
 /* Chunks, and a byte for each. */
 #define PEER_BODY_MAX (LINK_BYTES_MAX + LINK_CHUNKS_MAX)
@@ -70,7 +69,7 @@ enum peer_type {
 };
 
 struct peer_header_wire {
-	uint8_t seal[SEAL_LEN]; /* of all that follows */
+	uint8_t mac[MAC_LEN]; /* MAC of all that follows */
 	struct le32 type;
 	struct le32 from, to; /* ranks */
 	struct le32 len; /* of the body */
@@ -86,10 +85,10 @@ struct peer_header {
 };
 
 /*
- * What the receiver's daemon has to work for is apart: a node that has enough of that to do does not take more for now,
- * and hears all else. What it is to keep takes as long as its disk, or a commit, for which it may have to read what
- * others have: so that is apart from what others read (GETS), which is never behind it. So is what nobody waits for,
- * and may be long on its way: both ends have better things to do.
+ * Requests that need work of the receiver's daemon have separate lanes: a busy node stops receiving them, but not other
+ * messages. Storing replicas takes as long as the disk, or a commit, which may have to read from other nodes: so it is
+ * separate from reads of other nodes (GETS), which never queue behind it. Hints are separate because they are not
+ * urgent.
  */
 enum peer_lane { PEER_LANE_ANSWERS, PEER_LANE_GETS, PEER_LANE_HINTS, PEER_LANE_KEEPS, NR_PEER_LANES };
 
@@ -112,8 +111,9 @@ static inline enum peer_lane peer_lane(enum peer_type type)
 struct buf;
 
 /* The header of a message with that body, which is to follow it. */
-struct peer_header_wire peer_seal(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len);
+struct peer_header_wire peer_header_encode(const struct mac_key *key, const struct peer_header *h, const void *body,
+					   size_t len);
 /* Adds a whole message to `ret`. */
-void peer_encode(const struct seal_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret);
+void peer_encode(const struct mac_key *key, const struct peer_header *h, const void *body, size_t len, struct buf *ret);
 /* The body is what follows the header. */
-int peer_decode(const struct seal_key *key, const void *p, size_t len, struct peer_header *ret);
+int peer_decode(const struct mac_key *key, const void *p, size_t len, struct peer_header *ret);

@@ -1,21 +1,21 @@
 /*
- * The order of things:
+ * Order of the check:
  *
- *   1. superblock: without the key nothing can be read
- *   2. the index is opened: for which commit does it stand?
- *   3. journal: which commit is the last, where do the packs end? A damaged one is made anew from the index, if its
- *      view is sound (6), and looked at again: what it has kept of later commits counts in all that follows
- *   4. headers of packs: without them a mount cannot go on
- *   5. an index that is missing, unusable or older than the journal goes back is made anew; commits that it has not
- *      seen are applied to it, as a mount does
- *   6. the view; if it is wrong the index is made anew, once, and looked at again
- *   7. packs: tables, data, hints; recipes against them; damaged chunks are healed
+ *   1. superblock: without its key nothing can be read
+ *   2. open the index, and read the commit that it represents
+ *   3. journal: find the last commit and the end of the packs. A damaged journal is rebuilt from the index, if the view
+ *      is sound (6), and checked again: later commits that it has kept count in all that follows
+ *   4. headers of packs: a mount cannot continue without them
+ *   5. an index that is missing, unusable, or older than the start of the journal is rebuilt; commits missing from it
+ *      are applied, as a mount does
+ *   6. the view; if it is wrong the index is rebuilt, once, and checked again
+ *   7. packs: tables, data, hints; recipes against them; damaged chunks are repaired
  *
- * Nothing is changed before what it is made from has been checked, and each change is as safe against a crash as
- * those of a mount: a check that is cut short leaves a store that is no worse.
- * While the journal is damaged nobody knows where the packs end, so until it is mended they are not written to.
+ * Nothing is changed before its source has been checked, and each change is as crash-safe as those of a mount: an
+ * interrupted check leaves a store that is no worse.
+ * While the journal is damaged the end of the packs is unknown, so packs are not written until it is repaired.
  */
-#include "store/engine/check.h"
+#include "store/check/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,11 +29,12 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "index/db.h"
-#include "store/engine/check_internal.h"
-#include "store/engine/engine.h"
+#include "store/check/check_internal.h"
+#include "store/engine.h"
 #include "store/pack/pack.h"
+#include "store/remote_hooks.h"
 
-#define DIRTY_BYTES MiB(64) /* of the engine, where it is used to mend */
+#define DIRTY_BYTES MiB(64) /* for the engine, where it is used for repairs */
 
 const char *check_area_name(enum check_area area)
 {
@@ -79,9 +80,11 @@ bool check_will_rebuild(const struct check *k)
 
 static int open_dirs(struct check *k)
 {
-	struct engine_conf conf = { .read_only = true }; /* so that nothing is created */
+	struct engine_conf conf = { .read_only = true }; /* creates nothing */
 	int r = store_dirs_open(k->path, &conf, &k->dirs);
 
+	if (r == 0 && k->conf->mend)
+		r = remote_check_repair(k->path, &k->dirs.sb);
 	if (r == 0)
 		fp_key_init(&k->key, k->dirs.sb.hash, k->dirs.sb.secret);
 	return r;
@@ -98,7 +101,7 @@ static int write_copy(struct check *k, const void *good, unsigned i)
 	return r < 0 ? r : io_sync(fd);
 }
 
-/* One of them is good: store_dirs_open() has read it. */
+/* One of them is intact: store_dirs_open() has read it. */
 static int check_copies(struct check *k)
 {
 	uint8_t copies[2][SUPERBLOCK_SIZE] = { 0 };
@@ -128,7 +131,7 @@ static int check_copies(struct check *k)
 	return 0;
 }
 
-/* 1: go on; 0: told, and nothing more can be done. */
+/* 1: continue; 0: reported, and nothing more can be checked. */
 static int check_superblock(struct check *k)
 {
 	int r = open_dirs(k);
@@ -136,7 +139,7 @@ static int check_superblock(struct check *k)
 	if (r == -EBADMSG) {
 		check_found(
 			k, CHECK_SUPERBLOCK, false,
-			"superblock: both copies are damaged; with them the key is lost, without which no chunk can be recognised");
+			"superblock: both copies are damaged, and the key of all fingerprints is lost with them");
 		return 0;
 	}
 	if (r < 0)
@@ -192,11 +195,11 @@ static int check_headers_first(struct check *k)
 
 	if (r == 0)
 		r = check_headers(k);
-	packs_close(TAKE(k->packs)); /* it remembers what has been mended since */
+	packs_close(TAKE(k->packs)); /* drops cached headers, which have been repaired since */
 	return r;
 }
 
-/* --- mending with the engine --- */
+/* --- repairs by the engine --- */
 
 static struct engine_conf engine_conf_of(const struct check *k)
 {
@@ -211,7 +214,7 @@ static void close_all(struct check *k)
 	store_dirs_release(&k->dirs);
 }
 
-/* After something else has worked on the store. */
+/* After other code has worked on the store. */
 static int open_again(struct check *k)
 {
 	int r = open_dirs(k);
@@ -248,7 +251,7 @@ static int rebuild(struct check *k)
 	return 0;
 }
 
-/* What a mount does first: then the index stands for the last commit. */
+/* Does what a mount does first: then the index represents the last commit. */
 static int apply_journal(struct check *k)
 {
 	struct engine_conf conf = engine_conf_of(k);
@@ -312,7 +315,7 @@ static int prove_packs(struct check *k)
 	int r;
 
 	if (!k->has_marks)
-		return 0; /* there are none, or where they end is told nowhere */
+		return 0; /* there are none, or their end is unknown */
 	r = open_packs(k, !k->conf->mend || k->journal_bad);
 	if (r == 0)
 		r = check_packs(k);
@@ -322,7 +325,7 @@ static int prove_packs(struct check *k)
 	return 0;
 }
 
-/* Step 3, if it is damaged. 1: it was made anew, from a view that is not the last one any more; 0: it was not. */
+/* Step 3 for a damaged journal. 1: rebuilt from the view, which must be checked again; 0: not rebuilt. */
 static int mend_journal(struct check *k)
 {
 	int r = prove_view(k);

@@ -1,5 +1,5 @@
-/* Who refers to what, against the recipes: all that they refer to must be known. What is known and not so any more
- * does no harm. */
+/* Checks back-references against the recipes: every reference of a recipe must be in the table. Stale entries do no
+ * harm. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,10 +7,10 @@
 
 #include "index/db.h"
 #include "index/index_format.h"
-#include "index/referrers.h"
-#include "store/engine/check_internal.h"
-#include "store/engine/referrers.h"
-#include "store/engine/stack.h"
+#include "index/backref_table.h"
+#include "store/check/check_internal.h"
+#include "store/gc/backrefs.h"
+#include "store/file/layer_stack.h"
 
 #define ENTRIES_PER_STEP 4096u
 
@@ -31,7 +31,7 @@ static int each_by_itself(struct check *k)
 	return r;
 }
 
-/* How many of those that a recipe needs are not there. */
+/* Counts the references of a recipe that are missing in the table. */
 static int look_for(struct check *k, uint64_t ino, uint64_t segment, const struct frames_set *set, uint64_t *nr_missing)
 {
 	int r = 0;
@@ -46,12 +46,12 @@ static int look_for(struct check *k, uint64_t ino, uint64_t segment, const struc
 		struct ns_key key = referrer_key(&ref);
 
 		r = db_get(k->db, DB_VIEW, key.b, key.len, NULL);
-		*nr_missing += r == 0 && !check_is_removed(k, ref.pack); /* those go with their pack */
+		*nr_missing += r == 0 && !check_is_removed(k, ref.pack); /* entries are dropped with their pack */
 	}
 	return MIN(r, 0);
 }
 
-/* Recipes that do not decode have been told of. */
+/* Recipes that do not decode have been reported before. */
 static int check_recipe(struct check *k, const void *key, size_t key_len, const void *value, size_t len,
 			uint64_t *nr_missing)
 {
@@ -83,7 +83,7 @@ int check_referrers(struct check *k)
 
 	r = each_by_itself(k);
 	if (r < 0 || k->meta.referrers != k->meta.commit)
-		return r; /* not complete, and nobody takes it for that: a mount makes it when it needs it */
+		return r; /* incomplete and marked as such: a mount builds it when needed */
 	r = db_iter_new(k->db, NULL, &prefix, 1, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		r = check_recipe(k, key, key_len, value, value_len, &nr_missing);
@@ -93,7 +93,7 @@ int check_referrers(struct check *k)
 	if (r < 0 || nr_missing == 0)
 		return r;
 	snprintf(text, sizeof(text),
-		 "index: %" PRIu64 " references of recipes are missing in the table of who refers to what", nr_missing);
+		 "index: %" PRIu64 " references of recipes are missing in the back-reference table", nr_missing);
 	check_found_in_view(k, CHECK_INDEX, text);
 	return 0;
 }

@@ -1,11 +1,11 @@
-/* Recipes against what the packs of a window have: one pass over all of them. */
+/* Checks recipes against the packs of a window: one pass over all recipes. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/check_internal.h"
-#include "store/engine/stack.h"
+#include "store/check/check_internal.h"
+#include "store/file/layer_stack.h"
 
 #define RECIPES_PER_STEP 1024u
 
@@ -31,7 +31,7 @@ static enum hit_why why_of(enum extent_state s)
 	}
 }
 
-/* Is it judged in this window? */
+/* Is it to be reported in this window? */
 static bool concerns(const struct scan *s, const struct extent *x, enum extent_state state)
 {
 	switch (state) {
@@ -45,7 +45,7 @@ static bool concerns(const struct scan *s, const struct extent *x, enum extent_s
 	}
 }
 
-/* The index may refer to what was collected after the commit that it stands for. */
+/* The index may refer to chunks that were freed after the commit it represents. */
 static bool was_collected_later(const struct check *k, struct addr a)
 {
 	uint32_t frame, in;
@@ -54,7 +54,7 @@ static bool was_collected_later(const struct check *k, struct addr a)
 	       (check_place(a.off, &frame, &in) && check_tail_of(k, a.pack, frame));
 }
 
-/* The part of an extent that overlaps a place. */
+/* Adds the part of an extent that overlaps [off, off+len) of its pack. */
 static int add_overlap(struct scan *s, uint64_t ino, uint64_t base, const struct extent *x, uint32_t off, uint32_t len,
 		       enum hit_why why)
 {
@@ -100,7 +100,7 @@ static size_t first_gone(const struct check_window *w, struct addr a)
 	return lo;
 }
 
-/* An extent whose chunks are there: are they damaged, or collected? */
+/* Are the chunks of an extent in an existing frame damaged or freed? */
 static int check_chunks(struct scan *s, uint64_t ino, uint64_t base, const struct extent *x)
 {
 	struct check_window *w = s->w;
@@ -160,7 +160,7 @@ static int check_recipe(struct scan *s, const void *key, size_t key_len, const v
 	int r = 0;
 
 	if (recipe_key_decode(key, key_len, &ino, &segment) < 0)
-		return 0; /* told by check_view() */
+		return 0; /* reported by check_view() */
 	r = recipe_read(s->k->db, NULL, value, len, &x, &nr);
 	if (r < 0)
 		return r == -EBADMSG ? 0 : r;

@@ -1,11 +1,11 @@
 /*
- * Hints: can every chunk that RocksDB should know be found by its fingerprint?
+ * Checks hints: can every chunk that should be in RocksDB be found by its fingerprint?
  *
- * Looking each of them up would cost an access anywhere in the index for every page of the store. Instead all hints
- * are read once, in their own order, for each window of packs: what the tables of a frame have and what hints say lies
- * there are summed up, each as a hash of key and place, and compared. Equal sums are equal sets, but for a chance of
- * 2^-64. Only frames that differ, with chunks stored twice or hints left over from what was collected, are looked at
- * chunk by chunk.
+ * Looking each chunk up would cost a random access in the index for every page of the store. Instead all hints are read
+ * once, in key order, for each window of packs. For each frame, the chunks in its table and the hints that lead to it
+ * are summed up, each as a hash of key and place, and the sums are compared. Equal sums mean equal sets, except with a
+ * probability of 2^-64. Only frames that differ, because of chunks stored twice or hints left over from a collection,
+ * are checked chunk by chunk.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,11 +14,11 @@
 
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/check_internal.h"
+#include "store/check/check_internal.h"
 #include "store/pack/pack.h"
 
 #define SCAN_HINTS 65536u
-#define MISSING_MAX (1u << 20) /* that are put back; more: a new index is simpler */
+#define MISSING_MAX (1u << 20) /* hints put back, at most; beyond this a rebuild is simpler */
 
 static bool is_absorbed(const struct check *k, uint32_t pack, uint32_t frame)
 {
@@ -40,7 +40,7 @@ static uint64_t hash(uint64_t key, struct addr a)
 	return h ^ h >> 31;
 }
 
-/* What RocksDB should say of a chunk. */
+/* The hint that RocksDB should have for a chunk. */
 static struct addr hint_to(const struct pack_frame_rec *rec, uint32_t i)
 {
 	return (struct addr){ .pack = rec->pack, .off = pack_hint(rec->first, pack_rec_number(rec, i)) * PACK_BLOCK };
@@ -57,7 +57,7 @@ void check_hints_expect(struct check *k, struct check_window *w, const struct pa
 			*sum += hash(fingerprint_key(rec->fps[i]), hint_to(rec, i));
 }
 
-/* Takes every hint off the sum of the frame that it leads to. */
+/* Subtracts every hint from the sum of the frame that it leads to. */
 static int scan(struct check *k, struct check_window *w)
 {
 	_cleanup_(freep) struct fingerprint_hint *v = malloc(SCAN_HINTS * sizeof(*v));
@@ -85,7 +85,7 @@ static int scan(struct check *k, struct check_window *w)
 	return r;
 }
 
-/* Does the hint lead to the chunk, to an equal one, or to one that shares its key, which is as good as can be? */
+/* Does the hint lead to the chunk, to an equal one, or to one that shares its key? No hint can do better. */
 static int hint_is_good(struct check *k, struct addr hint, struct addr own, struct fp fp)
 {
 	struct addr start;
@@ -129,7 +129,7 @@ static int check_frame(struct check *k, const struct pack_frame_rec *rec, struct
 	r = fingerprints_find(k->db, rec->fps, rec->nr_chunks, hints);
 	for (uint32_t i = 0; r >= 0 && i < rec->nr_chunks; i++) {
 		if (fp_is_none(rec->fps[i]) || pack_rec_away(rec, i))
-			continue; /* of what is elsewhere it may be known, or not */
+			continue; /* remote chunks may have a hint or not */
 		r = hint_is_good(k, hints[i], hint_to(rec, i), rec->fps[i]);
 		if (r == 0)
 			r = add_missing(h, rec->fps[i], hint_to(rec, i));
@@ -172,7 +172,7 @@ int check_hints_compare(struct check *k, struct check_window *w, struct check_hi
 	return r;
 }
 
-/* Missing hints cost space, no data: what they lead to would be stored again. */
+/* Missing hints cost space, not data: their chunks would be stored again. */
 int check_hints_mend(struct check *k, struct check_hints *h)
 {
 	struct db_conf conf = { .cache = k->conf->cache / 4 };

@@ -1,6 +1,6 @@
 /*
- * Files that miss bytes, by name. Recipes know inodes only: hits are collected, and their names found together, by one
- * pass over all names.
+ * Reports files with missing bytes by name. Recipes have inode numbers only, so hits are gathered, and one pass over
+ * all names finds the names of many.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/engine/check_internal.h"
-#include "store/engine/name_walk.h"
+#include "store/check/check_internal.h"
+#include "store/gc/name_walk.h"
 
 #define HITS_MAX 4096u
 
@@ -41,15 +41,15 @@ int hits_add(struct check *k, struct hits *h, const struct hit *hit)
 	return r;
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static const char *why_text(enum hit_why why)
 {
 	switch (why) {
 	case HIT_NOWHERE:
-		return "they are said to lie where no data can be, in";
+		return "the recipe has an invalid address in";
 	case HIT_NEVER_WRITTEN:
-		return "they are said to lie where nothing was ever written, in";
+		return "the recipe refers to unwritten space in";
 	case HIT_MISSING:
 		return "there is no data in";
 	case HIT_TABLE:
@@ -57,20 +57,20 @@ static const char *why_text(enum hit_why why)
 	case HIT_CHUNK:
 		return "the data is damaged in";
 	case HIT_COLLECTED:
-		return "the data has been collected in";
+		return "the data was freed in";
 	}
 	return "";
 }
 
-static void tell(struct check *k, const struct hit *hit, const char *path)
+static void report_hit(struct check *k, const struct hit *hit, const char *path)
 {
 	struct check_finding f = { .area = CHECK_DATA, .path = path, .off = hit->off, .len = hit->len };
-	char text[256], who[64] = "";
+	char text[256], inode[64] = "";
 
 	if (!path)
-		snprintf(who, sizeof(who), "inode %" PRIu64 ", which has no name: ", hit->ino);
+		snprintf(inode, sizeof(inode), "inode %" PRIu64 ", which has no name: ", hit->ino);
 	snprintf(text, sizeof(text),
-		 "%sbytes %" PRIu64 " to %" PRIu64 " cannot be read: %s pack %" PRIu32 " offset %" PRIu32, who,
+		 "%sbytes %" PRIu64 " to %" PRIu64 " cannot be read: %s pack %" PRIu32 " offset %" PRIu32, inode,
 		 hit->off, hit->off + hit->len - 1, why_text(hit->why), hit->addr.pack, hit->addr.off);
 	f.text = text;
 	check_tell(k, &f);
@@ -94,7 +94,7 @@ static size_t first_of(const struct hits *h, uint64_t ino)
 static void tell_file(struct check *k, const struct hits *h, uint64_t ino, const char *path)
 {
 	for (size_t i = first_of(h, ino); i < h->nr && h->v[i].ino == ino; i++)
-		tell(k, &h->v[i], path);
+		report_hit(k, &h->v[i], path);
 }
 
 static bool is_hit(const struct hits *h, uint64_t ino)
@@ -104,7 +104,7 @@ static bool is_hit(const struct hits *h, uint64_t ino)
 	return i < h->nr && h->v[i].ino == ino;
 }
 
-/* All names that lead to hit files; a file with several is told under each. */
+/* Reports the hits under all names; a file with several names is reported under each. */
 static int tell_names(struct check *k, const struct hits *h, bool *told)
 {
 	_cleanup_(name_walk_release) struct name_walk w;
@@ -137,7 +137,7 @@ int hits_tell(struct check *k, struct hits *h)
 		k->res.lost_bytes += h->v[i].len;
 		h->last_ino = h->v[i].ino;
 		if (!told[first_of(h, h->v[i].ino)])
-			tell(k, &h->v[i], NULL);
+			report_hit(k, &h->v[i], NULL);
 	}
 	h->nr = 0;
 	return 0;

@@ -1,4 +1,4 @@
-/* Opening the index, which may be damaged in ways that RocksDB does not survive; and its own notes. */
+/* Opens the index, which may be damaged in ways that crash RocksDB, and reads its 'M' records. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +14,10 @@
 #include "base/log.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/check_internal.h"
+#include "store/check/check_internal.h"
 
 #define PROBE_KEYS 65536u
-#define PROBE_EACH 64u /* look-ups: so many that every block of a filter is read */
+#define PROBE_EACH 64u /* look up every 64th key: enough to read every block of a filter */
 
 static int get_meta(struct check *k, const char *name, struct buf *ret)
 {
@@ -71,7 +71,7 @@ static int read_meta(struct check *k)
 	return r;
 }
 
-/* All of it, in every way it will be asked. */
+/* Reads the whole index through every kind of access used later. */
 static void read_all(struct db *db)
 {
 	_cleanup_(freep) uint64_t *keys = malloc(PROBE_KEYS * sizeof(*keys));
@@ -97,7 +97,7 @@ static void read_all(struct db *db)
 	}
 }
 
-/* Has this process no thread but ours, so that a child of it can do anything? RocksDB's never end. */
+/* Has this process no other thread, so that a forked child may do anything? Threads of RocksDB never end. */
 static bool is_single_threaded(void)
 {
 	DIR *d = opendir("/proc/self/task");
@@ -112,9 +112,9 @@ static bool is_single_threaded(void)
 }
 
 /*
- * RocksDB aborts over some kinds of damage instead of telling. So all of the index is first read by a child, where
- * that hurts nobody. true: it lives, whatever it found; or it cannot be tried, after an index has been opened here
- * before.
+ * RocksDB aborts on some kinds of damage instead of returning an error. So a child process reads the whole index first,
+ * where an abort does no harm. true: the child survives, whatever it finds; or this cannot be tried, because an index
+ * has been opened in this process before.
  */
 static bool survives_reading(const char *dir, const struct db_conf *conf)
 {
@@ -154,7 +154,7 @@ int check_index_open(struct check *k)
 		return -ENOMEM;
 	memset(&k->meta, 0, sizeof(k->meta));
 	if (!survives_reading(dir, &conf)) {
-		log_error("index %s: so damaged that RocksDB dies of reading it", dir);
+		log_error("index %s: damaged; RocksDB crashes when reading it", dir);
 		return 0;
 	}
 	r = db_open(dir, &conf, &k->db);
@@ -162,6 +162,6 @@ int check_index_open(struct check *k)
 		r = read_meta(k);
 	if (!check_index_unusable(r))
 		return r;
-	db_close(TAKE(k->db)); /* what to do about it depends on the journal */
+	db_close(TAKE(k->db)); /* the repair depends on the journal */
 	return 0;
 }

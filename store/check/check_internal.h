@@ -1,20 +1,20 @@
 /*
- * What the files of check share. Nobody else includes this.
+ * Shared by check*.c only.
  *
- *   check.c         the order of things; superblock; which mending when
- *   check_index.c   opening the index
- *   check_rules.c   what must hold, as pure functions
- *   check_journal.c every group and record; beginning the journal anew
- *   check_view.c    every entry, every inode: sorted passes over the view
- *   check_referrers.c who refers to what, as the recipes say
- *   check_layers.c  every layer, and the one below it
- *   check_names.c   every name against every inode
- *   check_packs.c   headers, tables, chunks
- *   check_shares.c  what is shared with other nodes
- *   check_hints.c   is every chunk found by its fingerprint?
- *   check_window.c  some packs at a time: healing, and telling what is left
- *   check_extents.c recipes against what the packs have
- *   check_hits.c    files that miss bytes: their names
+ *   check.c          order of the steps; superblock; which repair when
+ *   check_index.c    opening the index
+ *   check_rules.c    invariants, as pure functions
+ *   check_journal.c  every group and record; rebuilding the journal
+ *   check_view.c     every entry, every inode: sorted passes over the view
+ *   check_backrefs.c back-references against the recipes
+ *   check_layers.c   every layer, and the one below it
+ *   check_names.c    every name against every inode
+ *   check_packs.c    headers, tables, chunks
+ *   check_pins.c     chunks shared with other nodes
+ *   check_hints.c    is every chunk found by its fingerprint?
+ *   check_window.c   some packs at a time: repairing chunks, and reporting what is left
+ *   check_extents.c  recipes against the contents of the packs
+ *   check_hits.c     names of files with missing bytes
  */
 #pragma once
 
@@ -22,12 +22,12 @@
 #include "base/util.h"
 #include "index/freed.h"
 #include "index/recipes.h"
-#include "index/shares.h"
-#include "store/engine/check.h"
-#include "store/engine/check_rules.h"
-#include "store/engine/layer_set.h"
-#include "store/engine/record_format.h"
-#include "store/engine/superblock.h"
+#include "index/pin_table.h"
+#include "store/check/check.h"
+#include "store/check/check_rules.h"
+#include "store/file/layer_set.h"
+#include "store/log/record_format.h"
+#include "store/superblock.h"
 #include "store/pack/pack.h"
 
 struct db;
@@ -35,14 +35,14 @@ struct fingerprint_entry;
 struct journal;
 struct packs;
 
-/* What commits that the index has not seen have collected: the index may still refer to it. In order of place. */
+/* Chunks freed by commits that are not in the index, which may still refer to them. Sorted by place. */
 struct tail_frame {
 	uint32_t pack, frame; /* frame UINT32_MAX: the whole pack */
 	struct freed_frame freed;
-	size_t number; /* the later one of the same frame counts */
+	size_t number; /* order in the journal: the last one of a frame counts */
 };
 
-/* What they say of chunks that are away. */
+/* Remote chunks according to these commits. */
 struct tail_share {
 	uint32_t pack, frame;
 	uint64_t away[SHARE_WORDS];
@@ -57,25 +57,25 @@ struct check {
 	struct store_dirs dirs;
 	struct fp_key key;
 
-	struct db *db; /* open for reading; NULL: missing or unusable */
+	struct db *db; /* opened read-only; NULL: missing or unusable */
 	struct {
 		uint64_t commit, logical, next_number, referrers, layers;
 		struct pack_marks marks, absorbed;
-	} meta; /* the index's own notes */
-	char db_why[CHECK_TEXT]; /* there is none to go by, if this is known better than "missing or unusable" */
+	} meta; /* 'M' records of the index */
+	char db_why[CHECK_TEXT]; /* why there is no index, if more is known than "missing or unusable" */
 	bool rebuilt;
-	uint64_t nr_view; /* findings that a new index may mend */
+	uint64_t nr_view; /* findings that a rebuilt index may repair */
 
-	struct journal *journal; /* open for reading; NULL: it cannot be */
+	struct journal *journal; /* opened read-only; NULL: cannot be opened */
 	bool journal_bad;
 	char journal_why[8][CHECK_TEXT];
 	unsigned nr_journal_why;
 	uint64_t last; /* its last group */
-	uint32_t *removed; /* packs that were collected, in order */
+	uint32_t *removed; /* removed packs, sorted */
 	size_t nr_removed, size_removed;
 	struct tail_frame *tail;
 	size_t nr_tail, size_tail;
-	struct freed_totals tail_totals; /* of all that is gone, as the last of these commits has them */
+	struct freed_totals tail_totals; /* totals of freed chunks in the last of these commits */
 	bool has_tail_totals;
 	struct tail_share *shares;
 	size_t nr_shares, size_shares;
@@ -86,7 +86,7 @@ struct check {
 };
 
 /* check.c */
-/* Findings. Those of index, names, contents and fingerprints are mended by a new index where one will be made. */
+/* Findings in index, names, contents and fingerprints count as repaired if the index will be rebuilt. */
 void check_found(struct check *k, enum check_area area, bool mended, const char *fmt, ...) _printf_(4, 5);
 void check_tell(struct check *k, const struct check_finding *f);
 bool check_will_rebuild(const struct check *k);
@@ -94,31 +94,31 @@ int check_step(struct check *k, const char *what, uint64_t done, uint64_t all, b
 
 /* check_index.c */
 int check_index_open(struct check *k); /* k->db and k->meta; no db: missing or unusable */
-bool check_index_unusable(int r); /* is it an error that says so? */
+bool check_index_unusable(int r); /* does this error mean so? */
 
 /* check_journal.c */
 int check_journal(struct check *k);
 void check_journal_close(struct check *k);
-int check_mend_journal(struct check *k); /* what is to be said of a damaged one, and done. 1: it is made anew */
-int check_mend_counts(struct check *k, const struct pack_counts *counts); /* a commit that says so; the last step */
+int check_mend_journal(struct check *k); /* reports a damaged journal and repairs it if allowed. 1: rebuilt */
+int check_mend_counts(struct check *k, const struct pack_counts *counts); /* appends a commit; the last step */
 bool check_is_removed(const struct check *k, uint32_t pack);
-/* NULL: nothing of it. */
+/* NULL: nothing of the frame was freed. */
 const struct tail_frame *check_tail_of(const struct check *k, uint32_t pack, uint32_t frame);
 
-/* check_shares.c */
+/* check_pins.c */
 int check_shares_add(struct check *k, uint32_t pack, uint32_t frame, const void *value, size_t len);
 void check_shares_sort(struct check *k);
 void check_shares_release(struct check *k);
-/* 1/0 it shares nothing/<0 */
+/* 1: found; 0: the frame has no shared chunks; <0 */
 int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away[SHARE_WORDS], bool *ret_settled);
 
 /* check_view.c */
 int check_view(struct check *k);
 void check_found_in_view(struct check *k, enum check_area area, const char *text);
-/* 1: right */
+/* 1: valid */
 int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const void *value, size_t value_len);
 
-/* check_referrers.c */
+/* check_backrefs.c */
 int check_referrers(struct check *k);
 
 /* check_layers.c */
@@ -131,12 +131,12 @@ int check_names(struct check *k);
 int check_headers(struct check *k);
 int check_packs(struct check *k);
 
-/* check_extents.c: one round over all recipes for the packs of a window. */
+/* check_extents.c: one pass over all recipes for the packs of a window. */
 struct bad_chunk {
 	struct fp fp;
 	uint32_t pack, off, len;
 	bool healed, used;
-	struct addr from; /* healed from */
+	struct addr from; /* source of the repair */
 };
 struct bad_frame {
 	uint32_t pack, frame;
@@ -147,30 +147,31 @@ struct gone_chunks {
 };
 struct check_window {
 	struct frame_map map;
-	bool is_first; /* also judge what lies in no pack at all */
-	struct bad_chunk *bad; /* all in order of place */
+	bool is_first; /* also check addresses that are in no pack at all */
+	struct bad_chunk *bad; /* sorted by place, like the next two */
 	struct bad_frame *frames; /* without a table */
 	struct gone_chunks *gone;
 	size_t nr_bad, size_bad, nr_frames, size_frames, nr_gone, size_gone;
 };
 int check_extents(struct check *k, struct check_window *w);
 
-/* check_window.c. In order of place. */
+/* check_window.c. Add in order of place. */
 int check_window_add_chunk(struct check_window *w, struct addr a, uint32_t len, struct fp fp);
 int check_window_add_frame(struct check_window *w, uint32_t pack, uint32_t frame);
 int check_window_add_gone(struct check_window *w, struct addr a, uint32_t len);
 void check_window_release(struct check_window *w);
-/* Heal, compare, tell, and begin anew. `buf` has room for a chunk; *uncounted: there are chunks nobody could count. */
+/* Repairs, compares with all recipes, reports, and resets. `buf` holds a chunk; *uncounted: some chunks could not be
+ * counted. */
 int check_window_close(struct check *k, struct check_window *w, uint8_t *buf, bool *uncounted);
 
 /* check_hints.c */
 struct check_hints {
-	struct fingerprint_entry *missing; /* as many as can be put back */
+	struct fingerprint_entry *missing; /* up to a limit, for repair */
 	size_t nr, size;
-	uint64_t nr_missing; /* all of them */
+	uint64_t nr_missing; /* all of them, beyond the limit too */
 };
-void check_hints_expect(struct check *k, struct check_window *w, const struct pack_frame_rec *rec); /* one by one ... */
-int check_hints_compare(struct check *k, struct check_window *w, struct check_hints *h); /* then all of the window */
+void check_hints_expect(struct check *k, struct check_window *w, const struct pack_frame_rec *rec); /* per frame, */
+int check_hints_compare(struct check *k, struct check_window *w, struct check_hints *h); /* then the whole window */
 int check_hints_mend(struct check *k, struct check_hints *h);
 
 /* check_hits.c */
@@ -187,6 +188,6 @@ struct hits {
 };
 int hits_init(struct hits *h);
 void hits_release(struct hits *h);
-/* In order of inode and offset; neighbours become one. When there are many, they are told and forgotten. */
+/* Sorted by inode and offset; adjacent hits are merged. When there are many, they are reported and dropped. */
 int hits_add(struct check *k, struct hits *h, const struct hit *hit);
 int hits_tell(struct check *k, struct hits *h);

@@ -1,10 +1,10 @@
 /*
- * The journal: every group that counts, every record in it, without applying any.
+ * Checks the journal: every group in use, and every record in it, without applying any.
  *
- * On the way is remembered what only the journal knows: which packs have been collected, and what of it the index has
- * not seen yet; the index as of its own commit may still refer to that, rightly.
+ * The pass also gathers what only the journal has: removed packs, and chunks freed by commits that are not in the
+ * index. The index represents an earlier commit and may rightly still refer to those.
  *
- * A damaged journal is made anew from the index, if that is sound, which is known when it has been looked at.
+ * A damaged journal is rebuilt from the index, if that is sound, which is known only after the view has been checked.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,10 +16,10 @@
 #include "base/buf.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/check_internal.h"
-#include "store/engine/engine_internal.h"
+#include "store/check/check_internal.h"
+#include "store/engine_internal.h"
 #include "store/journal/journal.h"
-#include "store/journal/journal_mend.h"
+#include "store/journal/journal_repair.h"
 
 void check_journal_close(struct check *k)
 {
@@ -33,7 +33,7 @@ void check_journal_close(struct check *k)
 	k->last = 0;
 }
 
-/* Told later, when it is known what can be done about it. */
+/* Reported later, when it is known whether it can be repaired. */
 static void _printf_(2, 3) journal_is_bad(struct check *k, const char *fmt, ...)
 {
 	va_list ap;
@@ -46,7 +46,7 @@ static void _printf_(2, 3) journal_is_bad(struct check *k, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* --- what has been collected --- */
+/* --- freed chunks --- */
 
 static bool is_damage(int r)
 {
@@ -73,7 +73,7 @@ static int add_tail(struct check *k, uint32_t pack, uint32_t frame, const void *
 	struct tail_frame t = { .pack = pack, .frame = frame, .number = k->nr_tail };
 
 	if (frame != UINT32_MAX && freed_frame_decode(value, len, &t.freed) < 0)
-		return 0; /* told already */
+		return 0; /* reported already */
 	if (k->nr_tail == k->size_tail) {
 		size_t size = MAX(2 * k->size_tail, (size_t)64);
 		struct tail_frame *more = reallocarray(k->tail, size, sizeof(*more));
@@ -89,7 +89,7 @@ static int add_tail(struct check *k, uint32_t pack, uint32_t frame, const void *
 
 static void set_tail_totals(struct check *k, const void *value, size_t len)
 {
-	if (freed_totals_decode(value, len, &k->tail_totals) == 0) /* else it was told already */
+	if (freed_totals_decode(value, len, &k->tail_totals) == 0) /* else reported already */
 		k->has_tail_totals = true;
 }
 
@@ -117,7 +117,7 @@ static int compare_tail(const void *a, const void *b)
 	return r ? r : (x->number > y->number) - (x->number < y->number);
 }
 
-/* In order, and of each place the last. */
+/* Sorts, and keeps the last entry of each place. */
 static void sort_collected(struct check *k)
 {
 	size_t n = 0;
@@ -146,7 +146,7 @@ const struct tail_frame *check_tail_of(const struct check *k, uint32_t pack, uin
 	return k->nr_tail > 0 ? bsearch(&t, k->tail, k->nr_tail, sizeof(t), compare_places) : NULL;
 }
 
-/* Packs that are gone as the index has it. What it cannot tell it is asked again when all of it is looked at. */
+/* Adds the removed packs listed in the index. Unreadable entries are reported when the view is checked. */
 static int load_removed(struct check *k)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -240,7 +240,7 @@ static const char *check_record(struct check *k, const struct group *g, uint8_t 
 	if ((type == RECORD_MARKS) != (g->nr == 0 && g->is_first_part))
 		return "it does not begin with marks";
 	if (g->is_snapshot && type != RECORD_MARKS && type != RECORD_PUT)
-		return "it is a snapshot with changes in it";
+		return "it is a snapshot that contains changes";
 	switch (type) {
 	case RECORD_MARKS:
 		return record_marks(k, p, len);
@@ -248,7 +248,7 @@ static const char *check_record(struct check *k, const struct group *g, uint8_t 
 		return record_put(k, g, p, len, r);
 	case RECORD_DEL:
 	case RECORD_DEL_PREFIX:
-		return len > 0 && check_table_is_known(*(const uint8_t *)p) ? NULL : "a removal is of no table";
+		return len > 0 && check_table_is_known(*(const uint8_t *)p) ? NULL : "a removal names an unknown table";
 	case RECORD_DROP:
 		return record_drop(p, len);
 	case RECORD_REPLACE:
@@ -257,11 +257,11 @@ static const char *check_record(struct check *k, const struct group *g, uint8_t 
 	case RECORD_CLONE:
 		return clone_decode(p, len, &cl) < 0 ? "a clone does not decode" : NULL;
 	default:
-		return "there is a record of no known type";
+		return "a record has an unknown type";
 	}
 }
 
-/* Its checksums hold: what does not make sense was written so. */
+/* The checksums are valid: a malformed record was written so. */
 static int check_group(struct check *k, struct group *g, const void *records, size_t len)
 {
 	struct journal_iter it = journal_iter(records, len);
@@ -313,7 +313,7 @@ static int read_groups(struct check *k)
 	return r;
 }
 
-/* Can a mount apply what the index has not seen? */
+/* Can a mount apply the commits that are not in the index? */
 static int check_reach(struct check *k)
 {
 	_cleanup_(journal_reader_freep) struct journal_reader *reader = NULL;
@@ -354,7 +354,7 @@ int check_journal(struct check *k)
 	}
 	if (r == 0 && k->journal)
 		r = check_reach(k);
-	if (r == 0 && k->journal_bad && k->db) { /* all that is left to go by */
+	if (r == 0 && k->journal_bad && k->db) { /* the index is the only source left */
 		k->marks = k->meta.marks;
 		k->has_marks = k->meta.commit > 0;
 		r = load_removed(k);
@@ -385,9 +385,9 @@ int check_mend_counts(struct check *k, const struct pack_counts *counts)
 	return r < 0 ? r : journal_append(k->journal, group.data, group.len);
 }
 
-/* --- a new journal --- */
+/* --- rebuilding --- */
 
-/* 1: made; 0: that would lose commits, which is not allowed; <0. What became of it is said in `text`. */
+/* 1: rebuilt; 0: would lose commits, which is not allowed; <0. `text` describes the outcome. */
 static int remake(struct check *k, char text[CHECK_TEXT])
 {
 	struct journal_conf conf = { 0 };

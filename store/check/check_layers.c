@@ -1,7 +1,7 @@
 /*
- * Layers of the view: each by itself, and that what it lies on is there. Whether recipes have theirs is found where
- * recipes are read. A layer that no recipe needs does no harm: it is what deleting a file leaves until the next
- * collection (gc_layers.c); they are counted.
+ * Checks layers of the view: each by itself, and that the layer below it exists. Whether recipes have their layers is
+ * checked where recipes are read. A layer that no recipe needs does no harm: deleting a file leaves it until the next
+ * collection (gc_layers.c). Such layers are counted.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,11 +10,11 @@
 
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/check_internal.h"
+#include "store/check/check_internal.h"
 
 #define ENTRIES_PER_STEP 4096u
 
-static void tell(struct check *k, uint64_t layer, const char *what)
+static void report_layer(struct check *k, uint64_t layer, const char *what)
 {
 	char text[CHECK_TEXT];
 
@@ -35,7 +35,7 @@ static int check_below(struct check *k, uint64_t layer, const void *value, size_
 	key = layer_key(below);
 	r = db_get(k->db, DB_VIEW, key.b, key.len, NULL);
 	if (r == 0)
-		tell(k, layer, "the one that it lies on is not there");
+		report_layer(k, layer, "its base is missing");
 	return MIN(r, 0);
 }
 
@@ -55,7 +55,7 @@ int check_layers(struct check *k, const struct layer_set *in_use)
 			continue;
 		layer_key_decode(key, key_len, &layer);
 		if (layer >= k->meta.layers)
-			tell(k, layer, "has a number that was never given out");
+			report_layer(k, layer, "has a number that was never issued");
 		k->res.nr_unused_layers += !layer_set_has(in_use, layer);
 		r = check_below(k, layer, value, value_len);
 		if (r == 0 && ++k->res.nr_layers % ENTRIES_PER_STEP == 0)

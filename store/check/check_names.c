@@ -1,16 +1,17 @@
 /*
- * Every name against every inode. Names point anywhere: they are counted for a window of inodes at a time, as many as
- * memory allows, with a pass over all names for each window.
+ * Checks every name against every inode. Names refer to arbitrary inodes, so they are counted for a window of inodes at
+ * a time, as large as memory allows, with a pass over all names for each window.
  *
- * One tree: every directory has one name, in the directory that it says is its parent. Then going upwards ends at the
- * root or in a circle, and in a circle one parent has a number that is not below its child's. Only from those, the ones
- * that were moved, is the way upwards followed.
+ * Directories form one tree: every directory has one name, in the directory that it records as its parent. So going
+ * upwards ends at the root or in a cycle, and in a cycle one parent has a number that is not below its child's. The way
+ * upwards is followed only from such directories, which are those that were moved.
  *
- * What lies in a sealed directory is marked as sealed; a directory that is marked lies in one, or is noted as one.
- * Other names of a sealed file may be anywhere.
+ * Everything in a sealed directory is marked as sealed. A directory that is marked lies in a sealed one or has a seal
+ * record. Other names of a sealed file may be anywhere. In a tree that is being removed (fs/seal/reaper.c) a file that
+ * has lost one of its names is no longer marked.
  *
- * A copy of what another node has sealed is a tree of its own: its top is noted, lies in itself and has no name.
- * Nothing lies in two trees.
+ * A replica of a directory sealed on another node is a tree of its own: its top has a replica record, is its own parent
+ * and has no name. Nothing lies in two trees.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,16 +24,17 @@
 #include "base/le.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/check_internal.h"
+#include "store/check/check_internal.h"
 
 #define ENTRIES_PER_STEP 4096u
 #define WINDOW_MIN 1024u
+#define DEPTH_MAX (1u << 18) /* a sealed directory has no more entries below it */
 
 struct named {
 	uint64_t ino, parent;
 	uint32_t nlink, nr_names;
 	uint8_t type; /* DT_* */
-	bool is_sealed, is_copy, is_top; /* is_top: of a copy */
+	bool is_sealed, is_copy, is_top; /* is_top: top of a replica */
 };
 
 struct names {
@@ -40,9 +42,9 @@ struct names {
 	struct db_iter *inodes;
 	struct named *v;
 	size_t nr, max;
-	uint64_t first, last; /* inodes of the window; the last window goes on for ever */
+	uint64_t first, last; /* inodes of the window; the last window is open-ended */
 	bool at_end;
-	uint64_t dir; /* whose names are looked at, and whether it is sealed */
+	uint64_t dir; /* the current directory, and its flags */
 	bool is_dir_sealed, is_dir_copy;
 };
 
@@ -57,7 +59,7 @@ static void _printf_(2, 3) found_name(struct check *k, const char *fmt, ...)
 	check_found_in_view(k, CHECK_NAMES, text);
 }
 
-/* Of a copy. What is not noted as one and lies in itself is told as a circle. */
+/* Top of a replica. A directory that is its own parent without a replica record is reported as a cycle. */
 static bool is_top(struct check *k, const struct ns_inode *in)
 {
 	struct ns_copy c;
@@ -66,7 +68,7 @@ static bool is_top(struct check *k, const struct ns_inode *in)
 	       ns_get_copy(k->db, in->ino, &c) > 0;
 }
 
-/* Upwards from a directory: does the way end? Brent's search for a circle. */
+/* Does the way up from a directory end? Brent's cycle detection. */
 static int check_way_up(struct check *k, const struct ns_inode *from)
 {
 	struct ns_inode in = *from;
@@ -76,7 +78,7 @@ static int check_way_up(struct check *k, const struct ns_inode *from)
 	while (r > 0 && in.ino != NS_ROOT_INO && !is_top(k, &in)) {
 		r = ns_get_inode(k->db, in.parent, &in);
 		if (r > 0 && in.ino == mark) {
-			found_name(k, "directory %" PRIu64 ": lies below itself", from->ino);
+			found_name(k, "directory %" PRIu64 ": contains itself", from->ino);
 			return 0;
 		}
 		if (++steps == limit) {
@@ -84,10 +86,10 @@ static int check_way_up(struct check *k, const struct ns_inode *from)
 			limit *= 2;
 		}
 	}
-	return r == -EBADMSG ? 0 : MIN(r, 0); /* a way that breaks off is told by the name that is missing */
+	return r == -EBADMSG ? 0 : MIN(r, 0); /* a broken way up is reported as a missing name */
 }
 
-/* The next inodes, as many as the window takes. */
+/* Reads the next inodes, as many as fit the window. */
 static int fill_window(struct names *n)
 {
 	const void *key, *value;
@@ -127,7 +129,8 @@ static int compare_inos(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Names come sorted by directory: once for each. One that does not exist, or does not decode, is told elsewhere. */
+/* Reads the flags of a directory; names are sorted by directory, so once for each. A directory that is missing or does
+ * not decode is reported elsewhere. */
 static int look_at_dir(struct names *n, uint64_t dir)
 {
 	struct ns_inode in;
@@ -142,19 +145,42 @@ static int look_at_dir(struct names *n, uint64_t dir)
 	return r == -EBADMSG ? 0 : MIN(r, 0);
 }
 
+/*
+ * May a sealed directory have entries that are not sealed? It may if it belongs to a tree that was being sealed or
+ * unsealed when the store was last in use (fs/seal/seal.c) or, with `has_removed`, to a removed tree that is being
+ * deleted (fs/seal/reaper.c). The top of the latter has no links, or is gone already.
+ */
+static bool is_partly_sealed(struct check *k, uint64_t dir, bool has_removed)
+{
+	struct ns_inode in;
+	struct ns_seal seal;
+	int r = ns_get_inode(k->db, dir, &in);
+
+	for (unsigned depth = 0; r > 0 && depth < DEPTH_MAX; depth++) {
+		if (in.nlink == 0)
+			return has_removed;
+		if (ns_get_seal(k->db, in.ino, &seal) > 0)
+			return seal.unfinished;
+		if (!(in.flags & INODE_SEALED) || in.ino == NS_ROOT_INO)
+			return false;
+		r = ns_get_inode(k->db, in.parent, &in);
+	}
+	return r == 0 && has_removed;
+}
+
 static void check_seal(struct names *n, uint64_t dir, const struct ns_dirent *d, const struct named *in)
 {
 	struct ns_seal seal;
 
-	if (n->is_dir_sealed && !in->is_sealed)
-		found_name(n->k, "name '%.100s' in directory %" PRIu64 ": that is sealed, but inode %" PRIu64 " is not",
+	if (n->is_dir_sealed && !in->is_sealed && !is_partly_sealed(n->k, dir, in->type != DT_DIR))
+		found_name(n->k, "name '%.100s' in directory %" PRIu64 ": the directory is sealed, but inode %" PRIu64 " is not",
 			   d->name, dir, d->ino);
 	if (!n->is_dir_sealed && in->is_sealed && in->type == DT_DIR && ns_get_seal(n->k->db, d->ino, &seal) == 0)
 		found_name(n->k, "inode %" PRIu64 ": is marked as sealed, but in no directory that is", d->ino);
 	if (n->is_dir_copy != in->is_copy)
 		found_name(n->k,
-			   "name '%.100s' in directory %" PRIu64 ": only one of that and inode %" PRIu64
-			   " belongs to a copy",
+			   "name '%.100s' in directory %" PRIu64 ": only one of the directory and inode %" PRIu64
+			   " belongs to a replica",
 			   d->name, dir, d->ino);
 }
 
@@ -172,7 +198,7 @@ static void check_name(struct names *n, uint64_t dir, const struct ns_dirent *d)
 	check_seal(n, dir, d, in);
 	if (d->type != in->type)
 		found_name(n->k,
-			   "name '%.100s' in directory %" PRIu64 ": says type %u, but inode %" PRIu64 " is of type %u",
+			   "name '%.100s' in directory %" PRIu64 ": has type %u, but inode %" PRIu64 " is of type %u",
 			   d->name, dir, d->type, d->ino, in->type);
 	if (in->type == DT_DIR && in->parent != dir)
 		found_name(n->k, "name '%.100s' in directory %" PRIu64 ": directory %" PRIu64 " says it lies in %" PRIu64,

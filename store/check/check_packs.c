@@ -1,9 +1,8 @@
 /*
- * The packs: headers, then frame by frame tables, chunks, hints, and which recipes want what is not there.
+ * Checks the packs: headers, then frame by frame tables, chunks, hints, and recipes that refer to missing data.
  *
- * Frames come in order. What is learned of them is collected for a window of packs, as many as memory allows; then
- * chunks that are damaged are healed, if they are stored a second time somewhere, and all recipes are compared with
- * the window.
+ * Frames are read in order. The results are gathered for a window of packs, as large as memory allows. Then damaged
+ * chunks are repaired from second copies, if there are any, and all recipes are compared with the window.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,9 +12,9 @@
 
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/check_internal.h"
+#include "store/check/check_internal.h"
 #include "store/pack/pack.h"
-#include "store/pack/pack_mend.h"
+#include "store/pack/repair/pack_repair.h"
 
 #define BAD_MAX 65536u /* soft: a window ends with a pack */
 
@@ -23,10 +22,10 @@ struct packs_check {
 	struct check *k;
 	struct pack_frame_rec *rec;
 	struct pack_salvage *salvage;
-	uint8_t *buf; /* for a whole frame */
+	uint8_t *buf; /* holds a whole frame */
 	struct check_window w;
-	uint32_t last_pack; /* known to the window */
-	struct pack_counts counts; /* of what is there; chunks that are gone do not count */
+	uint32_t last_pack; /* last pack in the window */
+	struct pack_counts counts; /* of existing chunks; freed chunks do not count */
 	bool uncounted; /* some table could not be read */
 	struct check_hints hints;
 };
@@ -35,12 +34,12 @@ struct packs_check {
 
 static const char *header_why(int r)
 {
-	return r == -EBADMSG ? "is damaged" : r == -EOPNOTSUPP ? "was made by another version" : "cannot be read";
+	return r == -EBADMSG ? "is damaged" : r == -EOPNOTSUPP ? "has another version" : "cannot be read";
 }
 
 /*
- * The bytes of the streams do not differ, but what has been absorbed is told for each: of a pack that no stream is at,
- * say the one that is less far, and at worst fingerprints are read once more.
+ * Data is the same in all streams, but absorption is recorded per stream. For a pack that no stream is writing, this
+ * returns the stream with the lower absorbed mark: at worst fingerprints are read once more.
  */
 static enum pack_stream stream_of(const struct check *k, uint32_t pack)
 {
@@ -85,7 +84,7 @@ int check_headers(struct check *k)
 
 /* --- tables and chunks --- */
 
-/* Is it here? */
+/* Is the chunk stored here? */
 static bool is_read(const struct pack_frame_rec *rec, uint32_t i)
 {
 	return !fp_is_none(rec->fps[i]) && !pack_rec_away(rec, i);
@@ -112,7 +111,7 @@ static int count_chunks(struct packs_check *c)
 		if (fp_is_none(rec->fps[i])) {
 			r = check_window_add_gone(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i));
 			if (settled || !share_bit(away, i))
-				continue; /* else it was never there, and is counted all the same */
+				continue; /* else it was never written, but is counted in the marks */
 		}
 		c->counts.nr_chunks++;
 		c->counts.chunk_bytes += pack_rec_len(rec, i);
@@ -120,7 +119,7 @@ static int count_chunks(struct packs_check *c)
 	return MIN(r, 0);
 }
 
-/* The whole frame at once; if that fails, chunk by chunk. */
+/* Reads the whole frame at once; if that fails, chunk by chunk. */
 static int read_chunks(struct packs_check *c)
 {
 	const struct pack_frame_rec *rec = c->rec;
@@ -144,7 +143,7 @@ static int read_chunks(struct packs_check *c)
 	return 0;
 }
 
-/* Hints may prove what is left of a damaged table does not. */
+/* Hints may confirm fingerprints of a damaged table that the data does not confirm. */
 static int prove_by_hints(struct check *k, struct pack_salvage *s)
 {
 	struct addr hints[PACK_FRAME_BLOCKS];
@@ -163,7 +162,7 @@ static int prove_by_hints(struct check *k, struct pack_salvage *s)
 	return r;
 }
 
-/* The frame once more, now that its table is right: chunks that are gone are told apart. */
+/* Reads the frame again after its table was repaired; freed chunks are known then. */
 static int read_again(struct packs_check *c)
 {
 	struct pack_iter it = pack_iter(c->k->packs, c->rec->pack, c->rec->frame);
@@ -172,7 +171,7 @@ static int read_again(struct packs_check *c)
 	return pack_iter_next(&it, c->rec) > 0 && c->rec->frame == frame && !c->rec->damaged;
 }
 
-/* 1: written anew, and c->rec is as if it had never been damaged; 0: cannot be; <0. */
+/* 1: repaired, and c->rec is as if it had never been damaged; 0: cannot be repaired; <0. */
 static int mend_table(struct packs_check *c)
 {
 	struct pack_frame_rec *rec = c->rec;
@@ -192,7 +191,7 @@ static int mend_table(struct packs_check *c)
 			continue;
 		nr++;
 		nr_unproved += !s->proved[i];
-		if (!s->proved[i] && !c->k->conf->read_data) /* which would find it */
+		if (!s->proved[i] && !c->k->conf->read_data) /* read_chunks() would find it */
 			r = check_window_add_chunk(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i), rec->fps[i]);
 		if (r < 0)
 			return r;
@@ -204,7 +203,7 @@ static int mend_table(struct packs_check *c)
 	return 1;
 }
 
-/* 1: there is a table to go by. */
+/* 1: the frame has a usable table. */
 static int check_table(struct packs_check *c)
 {
 	const struct pack_frame_rec *rec = c->rec;
@@ -245,7 +244,7 @@ static int end_window(struct packs_check *c)
 	return r < 0 ? r : check_window_close(c->k, &c->w, c->buf, &c->uncounted);
 }
 
-/* The window knows of every pack up to this one. A full window ends before it. */
+/* Adds all packs up to this one to the window. A full window is ended before. */
 static int enter_pack(struct packs_check *c, uint32_t pack)
 {
 	uint64_t limit = c->k->conf->cache / 8;
@@ -294,11 +293,11 @@ static int go_through_frames(struct packs_check *c)
 	return r < 0 ? r : end_window(c);
 }
 
-/* --- sums --- */
+/* --- totals --- */
 
 /*
- * What of the stored bytes belongs to so many of the chunks', as nobody knows what the lost ones took. Fewer stay
- * fewer: that they are tells the packs that there are compressed frames.
+ * Estimates the stored bytes of these chunk bytes in proportion, since the stored size of lost chunks is unknown. If
+ * less is stored than the chunks hold, the result must keep that: packs take it as a sign of compressed frames.
  */
 static uint64_t share_of_stored(const struct pack_counts *all, uint64_t chunk_bytes)
 {
@@ -322,9 +321,9 @@ static int check_counts(struct packs_check *c)
 	c->k->res.nr_chunks = c->counts.nr_chunks;
 	c->k->res.chunk_bytes = c->counts.chunk_bytes;
 	/*
-	 * What is lost is told: then sums say nothing. Else they tell of tables that have become zeros, as those are of
-	 * frames that are gone, though only commits that the index has not seen refer to them: their recipes are
-	 * compared with nothing.
+	 * If something is lost it has been reported, and totals say nothing. Otherwise they reveal tables that have
+	 * become zeros: these look like freed frames, and only commits that are not in the index refer to them, so
+	 * their recipes have not been compared.
 	 */
 	if (c->uncounted || !c->k->db || c->k->journal_bad)
 		return 0;

@@ -1,9 +1,9 @@
-/* What is shared with other nodes: what commits that the index has not seen say of it, else the index. */
+/* Chunks shared with other nodes: from commits that are not in the index, else from the index. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/engine/check_internal.h"
+#include "store/check/check_internal.h"
 
 int check_shares_add(struct check *k, uint32_t pack, uint32_t frame, const void *value, size_t len)
 {
@@ -13,7 +13,7 @@ int check_shares_add(struct check *k, uint32_t pack, uint32_t frame, const void 
 	if (!f)
 		return -ENOMEM;
 	if (share_frame_decode(value, len, f) < 0)
-		return 0; /* told already */
+		return 0; /* reported already */
 	memcpy(t.away, f->away, sizeof(t.away));
 	t.settled = f->settled;
 	if (k->nr_shares == k->size_shares) {

@@ -1,4 +1,4 @@
-#include "store/engine/check_rules.h"
+#include "store/check/check_rules.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,12 +14,12 @@
 #include "index/guards.h"
 #include "index/index_format.h"
 #include "index/recipes.h"
-#include "index/referrers.h"
-#include "index/shares.h"
-#include "store/engine/record_format.h"
+#include "index/backref_table.h"
+#include "index/pin_table.h"
+#include "store/log/record_format.h"
 
-#define NUMBER_KEY_LEN 9 /* letter and inode */
-#define PAIR_KEY_LEN 17 /* and another number */
+#define NUMBER_KEY_LEN 9 /* table letter and inode */
+#define PAIR_KEY_LEN 17 /* and a second number */
 
 /* --- one entry --- */
 
@@ -68,14 +68,14 @@ static const char *entry_symlink(const struct entry *e)
 {
 	if (e->k_len != NUMBER_KEY_LEN)
 		return "its key has the wrong length";
-	return e->v_len == 0 || memchr(e->v, 0, e->v_len) ? "its target is none" : NULL;
+	return e->v_len == 0 || memchr(e->v, 0, e->v_len) ? "its target is invalid" : NULL;
 }
 
 static const char *entry_xattr(const struct entry *e)
 {
 	size_t len = e->k_len - MIN(e->k_len, (size_t)NUMBER_KEY_LEN);
 
-	return len == 0 || len > NS_NAME_MAX || memchr(e->k + NUMBER_KEY_LEN, 0, len) ? "its name is none" : NULL;
+	return len == 0 || len > NS_NAME_MAX || memchr(e->k + NUMBER_KEY_LEN, 0, len) ? "its name is invalid" : NULL;
 }
 
 static const char *entry_orphan(const struct entry *e)
@@ -91,7 +91,7 @@ static const char *entry_seal(const struct entry *e)
 
 	if (e->k_len != NUMBER_KEY_LEN)
 		return "its key has the wrong length";
-	return ns_seal_decode(e->v, e->v_len, &s) < 0 ? "the note of its seal does not decode" : NULL;
+	return ns_seal_decode(e->v, e->v_len, &s) < 0 ? "the record of its seal does not decode" : NULL;
 }
 
 static const char *entry_copy(const struct entry *e)
@@ -100,7 +100,7 @@ static const char *entry_copy(const struct entry *e)
 
 	if (e->k_len != NUMBER_KEY_LEN)
 		return "its key has the wrong length";
-	return ns_copy_decode(e->v, e->v_len, &c) < 0 ? "the note of whose copy it is does not decode" : NULL;
+	return ns_copy_decode(e->v, e->v_len, &c) < 0 ? "the record of the replica does not decode" : NULL;
 }
 
 static const char *entry_recipe(const struct entry *e)
@@ -128,7 +128,7 @@ static const char *entry_layer(const struct entry *e)
 		return "its extents do not decode";
 	if (nr == 0)
 		return "it is empty";
-	return below >= layer ? "it lies on a later layer" : NULL;
+	return below >= layer ? "its base is a later layer" : NULL;
 }
 
 static const char *entry_freed(const struct entry *e)
@@ -146,7 +146,7 @@ static const char *entry_freed(const struct entry *e)
 		r = freed_pack_decode(e->v, e->v_len);
 	else
 		r = freed_frame_decode(e->v, e->v_len, &gone);
-	return r < 0 ? "what has been collected does not decode" : NULL;
+	return r < 0 ? "the record of freed chunks does not decode" : NULL;
 }
 
 static const char *entry_share(const struct entry *e)
@@ -165,7 +165,7 @@ static const char *entry_share(const struct entry *e)
 		r = share_totals_decode(e->v, e->v_len, &totals);
 	else
 		r = share_node_decode(e->v, e->v_len, &node);
-	return r < 0 ? "what is shared with other nodes does not decode" : NULL;
+	return r < 0 ? "the record of pinned and remote chunks does not decode" : NULL;
 }
 
 static const char *entry_referrer(const struct entry *e)
@@ -191,17 +191,17 @@ static const char *entry_meta(const struct entry *e)
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
 		if (len == strlen(marks[i]) && memcmp(name, marks[i], len) == 0)
 			return marks_decode(e->v, e->v_len, &m) < 0 ? "its marks do not decode" : NULL;
-	return NULL; /* notes of the engine that may come and go */
+	return NULL; /* optional records of the engine */
 }
 
-/* Of a directory that may be gone: the other node has not been told yet. */
+/* The directory may be deleted already: the record stays until the other node has been notified. */
 static const char *entry_guard(const struct entry *e)
 {
 	struct guard g;
 
 	if (e->k_len != NUMBER_KEY_LEN)
 		return "its key has the wrong length";
-	return guard_decode(e->v, e->v_len, &g) < 0 ? "the note of who has a copy of it does not decode" : NULL;
+	return guard_decode(e->v, e->v_len, &g) < 0 ? "the record of its replicas does not decode" : NULL;
 }
 
 static const struct {
@@ -261,9 +261,9 @@ static void check_unknown(const struct inode_facts *f, struct check_problems *p)
 	if (f->is_orphan)
 		problem(p, false, "is to be removed, but does not exist");
 	if (f->has_seal)
-		problem(p, false, "is noted as sealed, but does not exist");
+		problem(p, false, "has a seal record, but does not exist");
 	if (f->has_copy)
-		problem(p, false, "is noted as a copy, but does not exist");
+		problem(p, false, "has a replica record, but does not exist");
 }
 
 static void check_directory(const struct inode_facts *f, struct check_problems *p)
@@ -273,7 +273,7 @@ static void check_directory(const struct inode_facts *f, struct check_problems *
 			problem(p, false, "has %" PRIu64 " names in it but is no directory", f->nr_entries);
 		return;
 	}
-	if (f->in.nlink == 0 && f->nr_entries > 0)
+	if (f->in.nlink == 0 && f->nr_entries > 0 && !(f->in.flags & INODE_SEALED)) /* sealed: see fs/seal/reaper.c */
 		problem(p, false, "is removed but has %" PRIu64 " names in it", f->nr_entries);
 	if (f->in.nlink > 0 && f->in.nlink != 2 + f->nr_subdirs)
 		problem(p, false, "has a link count of %" PRIu32 ", but %" PRIu64 " directories in it", f->in.nlink,
@@ -306,7 +306,7 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret)
 		return;
 	}
 	if (f->ino == 0 || f->ino >= f->next_number)
-		problem(ret, false, "has a number that was never given out");
+		problem(ret, false, "has a number that was never issued");
 	if (f->ino == NS_ROOT_INO && (!S_ISDIR(f->in.mode) || f->in.parent != NS_ROOT_INO || f->in.nlink < 2))
 		problem(ret, false, "is the root, but not a directory in itself");
 	if (f->is_orphan != (f->in.nlink == 0))
@@ -318,13 +318,13 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret)
 	if (f->nr_xattrs > 0 && !(f->in.flags & INODE_HAS_XATTRS))
 		problem(ret, false, "has extended attributes, but does not say so");
 	if (f->has_seal && !(S_ISDIR(f->in.mode) && f->in.flags & INODE_SEALED))
-		problem(ret, false, "is noted as a sealed directory, but is none");
+		problem(ret, false, "has a seal record, but is not a directory");
 	if (f->ino == NS_ROOT_INO && f->in.flags & INODE_SEALED && !f->has_seal)
 		problem(ret, false, "is marked as sealed, but in no directory that is");
 	if (f->has_copy && !(S_ISDIR(f->in.mode) && f->in.flags & INODE_COPY && f->in.parent == f->ino))
-		problem(ret, false, "is noted as a copy, but not a directory in itself that is one");
+		problem(ret, false, "has a replica record, but is not the top of a replica");
 	if (f->in.flags & INODE_COPY && !(f->in.flags & INODE_SEALED))
-		problem(ret, false, "lies in a copy, but is not sealed");
+		problem(ret, false, "belongs to a replica, but is not sealed");
 	check_directory(f, ret);
 	check_bytes(f, ret);
 }

@@ -1,7 +1,7 @@
 /*
- * The view: every entry by itself, then all entries of each inode together.
+ * Checks the view: every entry by itself, then all entries of each inode together.
  *
- * The tables are sorted by inode, so one pass over all of them side by side has everything about an inode at once and
+ * The tables are sorted by inode, so a parallel pass over all of them has everything about one inode at a time, and
  * nothing else in memory.
  */
 #include <dirent.h>
@@ -17,8 +17,8 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "index/index_format.h"
-#include "store/engine/check_internal.h"
-#include "store/engine/stack.h"
+#include "store/check/check_internal.h"
+#include "store/file/layer_stack.h"
 
 #define ENTRIES_PER_STEP 4096u
 #define HINTS_PER_STEP 65536u
@@ -57,7 +57,7 @@ int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const
 	return 0;
 }
 
-/* The tables that are not about inodes. */
+/* For tables that are not keyed by inode. */
 static int check_small_table(struct check *k, uint8_t table)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -70,7 +70,7 @@ static int check_small_table(struct check *k, uint8_t table)
 	return r;
 }
 
-/* The first key of each letter tells whether there is a table that should not be. */
+/* Finds unknown tables by the first key of each letter. */
 static int check_letters(struct check *k)
 {
 	for (unsigned letter = 0; letter <= UINT8_MAX; letter++) {
@@ -101,13 +101,13 @@ static const uint8_t letters[NR_TABLES] = {
 	VIEW_INODE, VIEW_CONTENT, VIEW_DIRENT, VIEW_SYMLINK, VIEW_ORPHAN, VIEW_SEAL, VIEW_COPY, VIEW_RECIPE, VIEW_XATTR,
 };
 
-/* One table, at its next entry that is right by itself. */
+/* One table, positioned at its next valid entry. */
 struct table_at {
 	struct db_iter *it;
 	const uint8_t *key;
 	const void *value;
 	size_t key_len, value_len;
-	uint64_t ino; /* of the key; UINT64_MAX with at_end */
+	uint64_t ino; /* of the key; UINT64_MAX if at_end */
 	bool at_end;
 };
 
@@ -120,10 +120,10 @@ struct names_of_hash {
 struct inodes {
 	struct check *k;
 	struct table_at t[NR_TABLES];
-	struct names_of_hash same; /* last ones met in a directory */
+	struct names_of_hash same; /* the last ones in the current directory */
 	struct inode_facts root;
 	uint64_t nr_entries, logical;
-	struct layer_set layers; /* that recipes need */
+	struct layer_set layers; /* layers that recipes need */
 };
 
 static int advance(struct inodes *s, struct table_at *t)
@@ -144,7 +144,7 @@ static int advance(struct inodes *s, struct table_at *t)
 	return ++s->nr_entries % ENTRIES_PER_STEP == 0 ? check_step(s->k, "names", s->nr_entries, 0, false) : 0;
 }
 
-/* Two entries of one name: the second is never found. */
+/* Two entries with the same name: lookups never find the second. */
 static void check_same_name(struct inodes *s, uint64_t dir, const struct ns_dirent *d)
 {
 	uint64_t hash = d->cookie & ~(uint64_t)(NS_COOKIES_PER_HASH - 1);
@@ -231,7 +231,7 @@ static int gather_recipe(struct inodes *s, const struct table_at *t, struct inod
 	return r;
 }
 
-/* One entry, right by itself, into the facts of its inode. */
+/* Adds one valid entry to the facts of its inode. */
 static int gather(struct inodes *s, unsigned table, struct inode_facts *f)
 {
 	const struct table_at *t = &s->t[table];
@@ -324,7 +324,7 @@ static int go_through_inodes(struct inodes *s)
 	int r;
 
 	r = ns_get_inode(s->k->db, NS_ROOT_INO, &s->root.in);
-	if (r < 0 && r != -EBADMSG) /* that one is met again below */
+	if (r < 0 && r != -EBADMSG) /* a damaged one is reported below */
 		return r;
 	s->root.has_inode = r > 0;
 	r = 0;
@@ -368,7 +368,7 @@ static int check_inodes(struct check *k)
 
 /* --- hints --- */
 
-/* Can all of them be read? What they say is compared with the packs later. */
+/* Can all of them be read? Their values are compared with the packs later. */
 static int read_hints(struct check *k)
 {
 	_cleanup_(freep) uint64_t *keys = malloc(HINTS_PER_STEP * sizeof(*keys));

@@ -1,19 +1,19 @@
 /*
- * What was learned of the packs of a window, and its end: chunks that are damaged are healed if they are stored a
- * second time somewhere, all recipes are compared with the window, and what is left is told.
+ * Gathers the results for the packs of a window. At its end damaged chunks are repaired from second copies, if there
+ * are any, all recipes are compared with the window, and the rest is reported.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "store/engine/check_internal.h"
+#include "store/check/check_internal.h"
 #include "store/pack/pack.h"
-#include "store/pack/pack_mend.h"
+#include "store/pack/repair/pack_repair.h"
 
 struct closing {
 	struct check *k;
 	struct check_window *w;
-	uint8_t *buf; /* for a chunk */
+	uint8_t *buf; /* holds a chunk */
 	bool *uncounted;
 };
 
@@ -82,7 +82,7 @@ static int compare_fps(const void *a, const void *b)
 	return x->lo < y->lo ? -1 : x->lo > y->lo;
 }
 
-/* A chunk of the same bytes elsewhere: read it, which checks it, and write it over the damaged one. */
+/* Reads the same chunk from another place, which verifies it, and overwrites the damaged one. */
 static void heal_from(struct closing *c, struct bad_chunk *b, struct addr a)
 {
 	struct addr to = { .pack = b->pack, .off = b->off };
@@ -93,7 +93,7 @@ static void heal_from(struct closing *c, struct bad_chunk *b, struct addr a)
 	b->from = a;
 }
 
-/* All tables once more, for second copies of what is damaged. */
+/* Reads all tables once more to find second copies of damaged chunks. */
 static int heal(struct closing *c)
 {
 	_cleanup_(freep) struct by_fp *sorted = calloc(MAX(c->w->nr_bad, (size_t)1), sizeof(*sorted));
@@ -133,21 +133,21 @@ static void tell_bad(struct closing *c)
 		if (b->healed)
 			check_found(c->k, CHECK_DATA, true,
 				    "pack %" PRIu32 " offset %" PRIu32 ": a chunk of %" PRIu32
-				    " bytes is damaged; healed from pack %" PRIu32 " offset %" PRIu32,
+				    " bytes is damaged; repaired from pack %" PRIu32 " offset %" PRIu32,
 				    b->pack, b->off, b->len, b->from.pack, b->from.off);
 		else
 			check_found(c->k, CHECK_DATA, false,
 				    "pack %" PRIu32 " offset %" PRIu32 ": a chunk of %" PRIu32 " bytes is damaged%s%s",
 				    b->pack, b->off, b->len, c->k->conf->mend ? "; there is no second copy" : "",
-				    !c->k->db ? "; without an index nobody knows which files use it" :
+				    !c->k->db ? "; which files use it is unknown without an index" :
 				    b->used   ? "" :
 						"; no file uses it");
 }
 
-/* A frame whose table cannot be mended: one that nobody uses is given up, so that no new data is compared with it. */
+/* Frames with tables that cannot be repaired. An unused frame is wiped, so that no new data is compared with it. */
 static void tell_bad_frames(struct closing *c)
 {
-	/* Who uses what is known if the index is sound and up to date. */
+	/* References are known only if the index is sound and up to date. */
 	bool knows = c->k->db && !c->k->journal_bad && c->k->nr_view == 0 && c->k->res.unapplied == 0;
 
 	for (const struct bad_frame *b = c->w->frames; b < c->w->frames + c->w->nr_frames; b++) {
@@ -158,10 +158,10 @@ static void tell_bad_frames(struct closing *c)
 		check_found(c->k, CHECK_PACKS, wiped,
 			    "pack %" PRIu32 " frame %" PRIu32 ": the table of fingerprints is damaged; %s", b->pack,
 			    b->frame,
-			    wiped	     ? "no file uses the frame, it is given up" :
+			    wiped	     ? "no file uses the frame; dropped" :
 			    unused	     ? "no file uses the frame" :
 			    c->k->conf->mend ? "its chunks, up to 1 MiB, are lost" :
-					       "its chunks, up to 1 MiB, cannot be read; -p may mend it");
+					       "its chunks, up to 1 MiB, cannot be read; -p may repair it");
 	}
 }
 

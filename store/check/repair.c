@@ -1,10 +1,10 @@
 /*
- * Healing what cannot be written over. A damaged chunk that was compressed together with others has no place of its
- * own. When its bytes are written again they are stored anew, like any new chunk (dedup.c); here the two places are
- * remembered, and the background thread points all files from the old one to the new.
+ * Repairs chunks that cannot be overwritten. A damaged chunk that was compressed together with others has no place of
+ * its own. When its bytes are written again they are stored like a new chunk (dedup.c). This module keeps both places,
+ * and the background thread repoints all files from the old place to the new one.
  *
- * Memory is bounded: what does not fit is noted when it is written the next time. A crash forgets the list: the files
- * that shared the damaged chunk still do, and writing it again heals them.
+ * Memory is bounded: a chunk that does not fit is recorded when it is written the next time. A crash loses the list:
+ * the files that share the damaged chunk still do, and writing it again repairs them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/repoint.h"
+#include "store/engine_internal.h"
+#include "store/gc/repoint.h"
 
-#define HEAL_MAX 4096u /* chunks: 16 MiB of pages between two ticks of the background thread, 28 bytes each */
+#define HEAL_MAX 4096u /* chunks: 16 MiB of pages between two ticks of the background thread, 24 bytes each */
 
 void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to)
 {
@@ -34,7 +34,7 @@ void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr 
 	mutex_unlock(&e->heal.lock);
 	if (is_first_too_many)
 		log_warning("pack %" PRIu32 " offset %" PRIu32
-			    ": too many chunks to heal at once; write its content once more",
+			    ": too many chunks to repair at once; write its content again",
 			    m.pack, m.off);
 }
 
@@ -47,8 +47,7 @@ static int compare(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Is the same chunk still at both places, and intact at the new one? It may have been collected since, or be damaged
- * too. */
+/* Is the same chunk still at both places, and intact at the new one? It may have been freed or damaged since. */
 static bool is_good(struct engine *e, const struct move *m, uint8_t *bytes)
 {
 	struct addr old = { .pack = m->pack, .off = m->off }, start;
@@ -62,7 +61,7 @@ static bool is_good(struct engine *e, const struct move *m, uint8_t *bytes)
 	return !fp_is_none(fp) && fp_equal(fp, old_fp) && packs_read(e->packs, m->to, len, bytes) == 0;
 }
 
-/* In order, each once, and only what is good. */
+/* Sorts, removes duplicates, and keeps only usable moves. */
 static size_t tidy(struct engine *e, struct move *m, size_t nr, uint8_t *bytes)
 {
 	size_t n = 0;
@@ -121,7 +120,7 @@ int heal_tend(struct engine *e)
 	mutex_lock(&e->heal.lock);
 	nr = e->heal.nr;
 	mutex_unlock(&e->heal.lock);
-	if (nr == 0 || !mutex_trylock(&e->gc.lock)) /* a collection is running: later */
+	if (nr == 0 || !mutex_trylock(&e->gc.lock)) /* a collection is running: retry later */
 		return 0;
 	r = heal_noted(e);
 	mutex_unlock(&e->gc.lock);
@@ -134,7 +133,7 @@ int heal_now(struct engine *e)
 
 	if (atomic_load(&e->gc.running))
 		return 0;
-	mutex_lock(&e->gc.lock); /* the background thread may be at some of it; the rest is ours */
+	mutex_lock(&e->gc.lock); /* waits for the background thread, which may be processing part of the list */
 	r = heal_noted(e);
 	mutex_unlock(&e->gc.lock);
 	return r;

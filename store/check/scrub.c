@@ -1,21 +1,21 @@
 /*
- * Looking for damage before somebody needs what is damaged, while everybody goes on.
+ * Scrub: finds damage before the damaged data is needed, concurrent with all other work.
  *
- *   1. frame by frame, in order of packs: read all of it, compare every chunk (store/pack/pack_scrub.c). A table that
- *      is damaged is mended at once, if its content is known otherwise
- *   2. if chunks are damaged: go through all tables for second copies of them, and mend them from there (scrub_mend.c)
- *   3. if something is left: go through all recipes for files that refer to it (scrub_hits.c)
+ *   1. read all packs frame by frame and verify every chunk (store/pack/repair/pack_scrub.c). A damaged table is
+ *      repaired at once, if its content is known from elsewhere
+ *   2. if chunks are damaged: read all tables to find second copies, and repair the chunks from them (scrub_repair.c)
+ *   3. if damage is left: read all recipes to find the files that refer to it (scrub_hits.c)
  *
- * Nobody waits for a scrub but the collector, for one frame: a frame is looked at inside `users`, as by any reader, so
- * that what it says to be there is not given back before it has been compared. Chunks that are gone are known from the
- * table that is read in there; packs that are removed meanwhile are passed over. What comes after the beginning is the
- * next scrub's.
+ * Only the collector waits for a scrub, and for one frame at most: a frame is read inside `users`, as by any reader, so
+ * that its chunks are not freed before they have been verified. Freed chunks are known from the table, which is read
+ * inside `users`, too; packs removed meanwhile are skipped. Frames committed after the start are left to the next
+ * scrub.
  *
- * Where it is remembered now and then, as a note in the log. Not past the first damage that has not come to steps 2
- * and 3: a crash or a stop before them leaves it to the next scrub to meet it again. A store without the note, as
- * after a rebuild, begins anew.
+ * The position is recorded in the log now and then. It never passes the first damage that has not been through steps 2
+ * and 3: after a crash or stop before them the next scrub finds that damage again. A store without the record, as after
+ * a rebuild, starts from the beginning.
  */
-#include "store/engine/scrub.h"
+#include "store/check/scrub.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 #include "base/util.h"
 #include "index/db.h"
 
-#define SAVE_NS (10 * 1000 * 1000 * 1000ull) /* so much is done again after a crash */
+#define SAVE_NS (10 * 1000 * 1000 * 1000ull) /* a crash repeats at most so much work */
 
 bool scrub_goes_on(struct scrub *s)
 {
@@ -46,7 +46,7 @@ void scrub_pace(struct scrub *s, uint64_t bytes)
 	io_rate_wait_while(s->rate, bytes, goes_on, s);
 }
 
-/* --- what is remembered --- */
+/* --- position --- */
 
 int scrub_load(struct engine *e)
 {
@@ -58,7 +58,7 @@ int scrub_load(struct engine *e)
 	if (r <= 0)
 		return r;
 	if (scrub_state_decode(value.data, value.len, &st) < 0) {
-		log_warning("index: the note about scrubbing cannot be read; the next scrub begins anew");
+		log_warning("index: cannot read the scrub record; the next scrub starts from the beginning");
 		return 0;
 	}
 	e->scrub.state = st;
@@ -72,7 +72,7 @@ void engine_scrub_state(struct engine *e, struct scrub_state *ret)
 	mutex_unlock(&e->scrub.lock);
 }
 
-/* Without it, as on a full disk, the next mount does some of it again. */
+/* If this fails, as on a full disk, the next mount repeats some work. */
 static void save(struct scrub *s, const struct scrub_state *st)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
@@ -83,7 +83,7 @@ static void save(struct scrub *s, const struct scrub_state *st)
 	mutex_lock(&e->scrub.lock);
 	e->scrub.state = *st;
 	mutex_unlock(&e->scrub.lock);
-	if (e->conf.read_only)
+	if (e->read_only)
 		return;
 	scrub_state_encode(st, &value);
 	engine_tx_put(&tx, ns_key_meta("scrub"), value.data, value.len);
@@ -91,7 +91,7 @@ static void save(struct scrub *s, const struct scrub_state *st)
 		engine_tx_apply(e, &tx);
 }
 
-/* As far as nothing is left to be done. */
+/* The state up to which no work is pending. */
 static const struct scrub_state *safe_state(const struct scrub *s)
 {
 	return s->nr_bad > 0 ? &s->before_bad : &s->state;
@@ -194,7 +194,7 @@ int scrub_nr_frames(struct scrub *s, uint32_t pack, uint32_t *ret)
 	return MIN(r, 0);
 }
 
-/* 1: go on with its frames; 0: there are none. */
+/* 1: continue with its frames; 0: there are none. */
 static int scrub_header(struct scrub *s, uint32_t pack)
 {
 	struct bad b = { .pack = pack, .kind = BAD_HEADER, .used = true };
@@ -249,13 +249,13 @@ static int scrub_packs(struct scrub *s)
 	return MIN(r, 0);
 }
 
-/* --- all of it --- */
+/* --- entry point --- */
 
 static bool is_mended(struct scrub *s, const struct bad *b)
 {
 	struct addr a = { .pack = b->pack, .off = b->off };
 
-	/* Perhaps by somebody who has written its content meanwhile. */
+	/* A program may have written its content meanwhile. */
 	return b->kind == BAD_CHUNK && (!packs_is_damaged(s->e->packs, a) || packs_is_replaced(s->e->packs, a));
 }
 
@@ -293,7 +293,7 @@ static void finish(struct scrub *s)
 			  " files miss bytes",
 			  rep->nr_damaged + rep->nr_tables, rep->nr_left, rep->nr_files);
 	else if (rep->nr_damaged + rep->nr_tables > 0)
-		log_notice("scrub: %" PRIu64 " damaged places were found, none is left that a file refers to",
+		log_notice("scrub: %" PRIu64 " damaged places were found, no file refers to those left",
 			   rep->nr_damaged + rep->nr_tables);
 	st = rep->is_named ? s->state : *safe_state(s);
 	if (rep->complete && rep->is_named)
@@ -307,7 +307,7 @@ static int scrub(struct scrub *s)
 
 	s->deadline_ns = 0;
 	s->timed_out = false;
-	if (r == 0 && !s->stopped && s->nr_bad > 0 && !s->e->conf.read_only)
+	if (r == 0 && !s->stopped && s->nr_bad > 0 && !s->e->read_only)
 		r = scrub_mend_chunks(s);
 	find_mended(s);
 	if (r == 0 && !s->stopped)
@@ -319,7 +319,7 @@ static int scrub(struct scrub *s)
 	return r;
 }
 
-static void begin(struct scrub *s)
+static void begin_scrub(struct scrub *s)
 {
 	struct engine_stats st;
 
@@ -335,7 +335,7 @@ static void begin(struct scrub *s)
 		s->state.round = (struct scrub_sums){ 0 };
 	}
 	s->report->round_bytes = s->state.round.bytes;
-	save(s, &s->state); /* if it begins anew, so do those after a crash */
+	save(s, &s->state); /* a restarted round stays restarted after a crash */
 	if (s->conf->budget_ns > 0)
 		s->deadline_ns = monotonic_ns() + s->conf->budget_ns;
 }
@@ -353,7 +353,7 @@ int engine_scrub(struct engine *e, const struct scrub_conf *conf, struct scrub_r
 		return -EBUSY;
 	r = io_rate_new(conf->rate, &s.rate);
 	if (r == 0) {
-		begin(&s);
+		begin_scrub(&s);
 		r = scrub(&s);
 	}
 	io_rate_free(s.rate);

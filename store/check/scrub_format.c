@@ -1,8 +1,8 @@
-/* Bytes of the note about scrubbing, 'M' "scrub" in the view. docs/format.md changes with this. */
+/* Encoding of the scrub record, 'M' "scrub" in the view. docs/format.md changes with this. */
 #include <errno.h>
 
 #include "base/buf.h"
-#include "store/engine/scrub.h"
+#include "store/check/scrub.h"
 
 #define SCRUB_VERSION 1u
 

@@ -1,6 +1,6 @@
 /*
- * The files that a scrub's findings hit: one pass over all recipes, of one state of the view, and one over all names.
- * Memory is bounded: so many places are kept for their names, more are only counted.
+ * Finds the files affected by the findings of a scrub: one pass over all recipes of a snapshot of the view, and one
+ * over all names. Memory is bounded: up to HITS_MAX ranges are kept to be named, more are only counted.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/name_walk.h"
-#include "store/engine/scrub.h"
-#include "store/engine/stack.h"
+#include "store/gc/name_walk.h"
+#include "store/check/scrub.h"
+#include "store/file/layer_stack.h"
 
 #define HITS_MAX 4096u
 #define ENTRIES_PER_STEP 1024u
@@ -21,7 +21,7 @@ struct hit {
 
 struct hits {
 	struct scrub *s;
-	struct hit *v; /* in order of inode and offset */
+	struct hit *v; /* sorted by inode and offset */
 	bool *told;
 	size_t nr;
 	uint64_t last_ino, nr_seen;
@@ -45,7 +45,7 @@ static uint64_t bad_end(const struct bad *b)
 	return (uint64_t)b->off + b->len;
 }
 
-/* The first one that ends behind `a`. */
+/* The first damaged place that ends after `a`. */
 static size_t first_bad(const struct scrub *s, struct addr a)
 {
 	size_t lo = 0, hi = s->nr_bad;
@@ -93,7 +93,7 @@ static int look_at_recipe(struct hits *h, const struct db_snapshot *state, const
 	return r;
 }
 
-/* Of all files, as of one moment. */
+/* Reads the recipes of all files, as of one moment. */
 static int look_at_recipes(struct hits *h)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -138,7 +138,7 @@ static size_t first_hit(const struct hits *h, uint64_t ino)
 	return lo;
 }
 
-static void tell(struct hits *h, size_t i, const char *path)
+static void report_hit(struct hits *h, size_t i, const char *path)
 {
 	const struct scrub_conf *conf = h->s->conf;
 
@@ -147,7 +147,7 @@ static void tell(struct hits *h, size_t i, const char *path)
 		conf->hit(conf->userdata, path, h->v[i].ino, h->v[i].off, h->v[i].len);
 }
 
-/* A file with several names is told under each. */
+/* A file with several names is reported under each. */
 static int tell_names(struct hits *h)
 {
 	_cleanup_(name_walk_release) struct name_walk w;
@@ -162,11 +162,11 @@ static int tell_names(struct hits *h)
 			continue;
 		r = name_walk_path(&w);
 		for (; r == 0 && i < h->nr && h->v[i].ino == w.ino; i++)
-			tell(h, i, (const char *)w.path.data);
+			report_hit(h, i, (const char *)w.path.data);
 	}
 	for (size_t i = 0; r >= 0 && !h->s->stopped && i < h->nr; i++)
 		if (!h->told[i])
-			tell(h, i, NULL);
+			report_hit(h, i, NULL);
 	return MIN(r, 0);
 }
 

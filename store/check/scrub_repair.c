@@ -1,24 +1,23 @@
 /*
- * Mending what a scrub has found, where the content is known a second time: headers, tables, chunks that are stored
- * twice.
+ * Repairs damage found by a scrub where the content is known from elsewhere: headers, tables, chunks stored twice.
  *
- * Chunks are written over inside `users`, and not if the collector wants them: what it gives back is not filled again.
- * A chunk that was compressed together with others is replaced instead (heal.c). Headers and tables are written over
- * with the collector locked out.
+ * Chunks are overwritten inside `users`, and only if they are not gc-pending: freed space is not filled again. A chunk
+ * that was compressed together with others is replaced instead (repair.c). Headers and tables are overwritten with the
+ * collector locked out.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/scrub.h"
-#include "store/pack/pack_mend.h"
+#include "store/check/scrub.h"
+#include "store/pack/repair/pack_repair.h"
 
 /* --- headers and tables --- */
 
 static int mend_header(struct scrub *s, uint32_t pack)
 {
 	enum pack_stream stream;
-	int r = packs_stream_of(s->e->packs, pack, &stream); /* as it was when the file was opened */
+	int r = packs_stream_of(s->e->packs, pack, &stream); /* as read when the file was opened */
 
 	for (unsigned i = 0; r <= 0 && i < PACK_NR_STREAMS; i++)
 		if (s->marks.stream[i].pack == pack) {
@@ -48,12 +47,12 @@ static int mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
 	return r > 0 && packs_mend_table(p, salvage) == 0;
 }
 
-/* While a collection is running they are left to the next scrub. */
+/* While a collection is running, headers and tables are left to the next scrub. */
 int scrub_mend_header(struct scrub *s, uint32_t pack)
 {
 	int r = 0;
 
-	if (!s->e->conf.read_only && mutex_trylock(&s->e->gc.lock)) {
+	if (!s->e->read_only && mutex_trylock(&s->e->gc.lock)) {
 		r = mend_header(s, pack);
 		mutex_unlock(&s->e->gc.lock);
 	}
@@ -64,7 +63,7 @@ int scrub_mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
 {
 	int r = 0;
 
-	if (!s->e->conf.read_only && mutex_trylock(&s->e->gc.lock)) {
+	if (!s->e->read_only && mutex_trylock(&s->e->gc.lock)) {
 		r = mend_table(s, pack, frame);
 		mutex_unlock(&s->e->gc.lock);
 	}
@@ -75,11 +74,11 @@ int scrub_mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
 
 struct search {
 	struct scrub *s;
-	struct bad **by_fp; /* chunks */
+	struct bad **by_fp; /* chunks, sorted by fingerprint */
 	size_t nr, nr_mended;
 	bool any_noted;
 	struct pack_frame_rec rec;
-	uint8_t *buf; /* for a chunk */
+	uint8_t *buf; /* holds a chunk */
 };
 
 static int compare_fps(struct fp a, struct fp b)
@@ -109,7 +108,7 @@ static size_t first_of(const struct search *q, struct fp fp)
 	return lo;
 }
 
-/* The same bytes are to be at `from`: reading them checks them. */
+/* `from` should have the same bytes: reading verifies them. */
 static void mend_from(struct search *q, struct bad *b, struct addr from)
 {
 	struct addr to = { .pack = b->pack, .off = b->off };
@@ -141,7 +140,7 @@ static int look_at_table(struct search *q, uint32_t pack, uint32_t frame)
 				mend_from(q, q->by_fp[k], pack_rec_addr(rec, i));
 	epoch_leave(&q->s->e->users, ticket);
 	scrub_pace(q->s, PACK_BLOCK);
-	return r == -ENOMEM ? r : 0; /* what cannot be read has been told */
+	return r == -ENOMEM ? r : 0; /* unreadable tables have been reported */
 }
 
 static int look_at_tables(struct search *q)
@@ -180,6 +179,6 @@ int scrub_mend_chunks(struct scrub *s)
 	qsort(by_fp, q->nr, sizeof(*by_fp), compare);
 	r = look_at_tables(q);
 	if (r == 0 && q->any_noted)
-		heal_now(s->e); /* what it fails to replace stays damaged, and is told */
+		heal_now(s->e); /* chunks that it fails to replace stay damaged and are reported */
 	return r;
 }

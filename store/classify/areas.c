@@ -48,7 +48,7 @@ struct area *areas_find(const struct areas *as, uint64_t address)
 {
 	size_t lo = 0, hi = as->nr;
 
-	while (lo < hi) { /* the last that starts there or before */
+	while (lo < hi) { /* find the last one that starts at or before the address */
 		size_t mid = lo + (hi - lo) / 2;
 
 		if (as->area[mid].start <= address)

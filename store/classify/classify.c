@@ -15,11 +15,12 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/noatime.h"
 #include "store/classify/typed_format.h"
 
 #define PIECE 65536 /* bytes read at once */
 
-/* Without an environment: nothing in it is for a process that trusts nobody. */
+/* With an empty environment: the helper needs nothing from it. */
 static int start(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
 {
 	char *names = (char *)(conf->names ? conf->names : "");
@@ -47,7 +48,7 @@ static int start(const struct classify_conf *conf, int fd, int dir, const char *
 	return r ? log_errno(-r, "%s: cannot be started", conf->helper) : 0;
 }
 
-/* Until there is something to read, or the process that a descriptor stands for has ended: 0, -ETIMEDOUT. */
+/* Wait until there is something to read, or the process of a pidfd has ended: 0, -ETIMEDOUT. */
 static int wait_for(int fd, uint64_t end_ns)
 {
 	for (;;) {
@@ -64,7 +65,7 @@ static int wait_for(int fd, uint64_t end_ns)
 	}
 }
 
-/* All it says until it closes the pipe: 0; -ETIMEDOUT, -EMSGSIZE, ... */
+/* Read everything until the helper closes the pipe: 0; -ETIMEDOUT, -EMSGSIZE, ... */
 static int listen_to(int in, uint64_t end_ns, struct buf *ret)
 {
 	while (ret->len <= TYPED_BYTES_MAX) {
@@ -86,7 +87,7 @@ static int listen_to(int in, uint64_t end_ns, struct buf *ret)
 	return -EMSGSIZE;
 }
 
-/* Who has closed the pipe need not have ended: 0, -ETIMEDOUT, ... It is not reaped, so its number stays its own. */
+/* The helper may run on after it has closed the pipe: 0, -ETIMEDOUT, ... It is not reaped, so its pid is not reused. */
 static int wait_for_end(pid_t pid, uint64_t end_ns)
 {
 	_cleanup_(closep) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -94,7 +95,7 @@ static int wait_for_end(pid_t pid, uint64_t end_ns)
 	return fd < 0 ? log_errno(-errno, "classifier: no descriptor of process %d", (int)pid) : wait_for(fd, end_ns);
 }
 
-/* How it ended, if not well. */
+/* Reap the helper, and describe how it ended if it failed. */
 static bool ended_well(pid_t pid, char *ret_reason, size_t room)
 {
 	int status;
@@ -127,8 +128,7 @@ static int understand(const uint8_t *p, size_t len, uint64_t size, struct typed 
 	return 0;
 }
 
-/* The directory of a file that is known by its path, and its name there; -1: it cannot be opened, and nothing beside it
- * is looked at. */
+/* Open the directory of a path, and return the name in it; -1: no access, so files beside it are not used. */
 static int open_directory(const char *path, const char **ret_name)
 {
 	_cleanup_(freep) char *dir = NULL;
@@ -136,7 +136,7 @@ static int open_directory(const char *path, const char **ret_name)
 
 	*ret_name = slash ? slash + 1 : path;
 	dir = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
-	return dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	return dir ? openat_noatime(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
 int classify_file(const struct classify_conf *conf, int fd, const char *path, struct typed *ret, char *ret_reason,

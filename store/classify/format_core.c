@@ -1,8 +1,8 @@
 /*
- * ELF core files, of the kernel and of gdb: a segment for each mapping, and notes. NT_FILE says which mappings are of
- * files; the registers of threads and the vector that the program was started with say which are stacks, and where its
- * own file lies. Nothing says which mapping is the heap: it is what has no file and begins not farther behind the
- * program than the kernel puts it.
+ * ELF core files, of the kernel and of gdb: a segment for each mapping, and notes. NT_FILE lists the mappings of files.
+ * The registers of threads and the auxiliary vector of the program show which mappings are stacks, and where its own
+ * file is mapped. The heap is not indicated: it is the mapping without a file that begins behind the program, no
+ * farther than the kernel places it.
  */
 #include <elf.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "store/classify/formats.h"
 
 #define HEAP_WITHIN (GiB(1) + MiB(32)) /* of the end of the program's data: arch_randomize_brk() */
-#define STATUS_REGISTERS 112 /* where they begin in NT_PRSTATUS, of 64 bits */
+#define STATUS_REGISTERS 112 /* offset of the registers in NT_PRSTATUS, 64-bit */
 #define THREADS_MAX 65536u
 
 struct core {
@@ -22,7 +22,7 @@ struct core {
 	uint64_t len;
 	uint16_t machine;
 	struct areas files; /* of NT_FILE */
-	/* addresses in the program's file, in the vdso, on the first stack; 0: not told */
+	/* addresses in the program's file, in the vdso, on the first stack; 0: unknown */
 	uint64_t program, vdso, started_on;
 	uint64_t *stack;
 	size_t nr_stacks, room_stacks;
@@ -150,7 +150,7 @@ static int read_segments(struct core *c, struct areas *as)
 
 	if (get16(c->p + 54) != sizeof(Elf64_Phdr))
 		return -EBADMSG;
-	if (nr == PN_XNUM) { /* then the first section's header says how many */
+	if (nr == PN_XNUM) { /* then the header of the first section has the number */
 		if (!within(c, sections, sizeof(Elf64_Shdr)))
 			return -EBADMSG;
 		nr = get32(c->p + sections + 44);
@@ -174,7 +174,7 @@ static int read_segments(struct core *c, struct areas *as)
 	return 0;
 }
 
-/* What has no file, behind the program's: bss if it begins where that ends, unless there is nothing else. */
+/* The mapping without a file behind the program's file: bss if it begins where that ends, unless it is the only one. */
 static void find_heap(struct areas *as, const struct area *program)
 {
 	struct area *bss = NULL;

@@ -14,7 +14,7 @@
 #define MM_MAGIC 0x57492820u
 #define FILES_MAGIC 0x56303138u
 
-/* What an area of memory is, in mm-PID.img. */
+/* Flags of a memory area in mm-PID.img. */
 enum area_status {
 	AREA_STACK = 1 << 1,
 	AREA_VSYSCALL = 1 << 2,
@@ -30,7 +30,7 @@ enum area_status {
 
 enum pages_flag { IN_PARENT = 1, PRESENT = 4 };
 
-/* The messages of a file, each with its length before it. */
+/* Open a file of messages, each preceded by its length. */
 static int open_file(const struct companion *c, uint32_t magic, struct protobuf *ret)
 {
 	const struct le32 *d = (const struct le32 *)c->p;
@@ -93,7 +93,7 @@ static int read_run(struct protobuf m, struct run *ret)
 		case 1:
 			ret->address = f.value;
 			break;
-		case 2: /* 32 bits; version 4 has 5 as well, of 64 */
+		case 2: /* 32 bits; version 4 also has field 5, of 64 bits */
 		case 5:
 			ret->nr_pages = f.value;
 			break;
@@ -108,7 +108,7 @@ static int read_run(struct protobuf m, struct run *ret)
 	return r;
 }
 
-/* Whose pages they are: that pagemap whose first message has the number in the name of the pages' file. */
+/* A pagemap belongs to a file of pages if its first message has the number in the name of that file. */
 static bool is_pagemap_of(const struct companion *c, uint64_t id)
 {
 	struct protobuf file, m;
@@ -122,7 +122,7 @@ static bool is_pagemap_of(const struct companion *c, uint64_t id)
 	return false;
 }
 
-static const struct companion *find(const struct companion *beside, size_t nr, const char *name)
+static const struct companion *find_companion(const struct companion *beside, size_t nr, const char *name)
 {
 	for (size_t i = 0; i < nr; i++)
 		if (strcmp(beside[i].name, name) == 0)
@@ -155,7 +155,7 @@ static int file_name(struct protobuf m, uint64_t id, struct area *ret)
 	return r;
 }
 
-/* The name of a file by its number, in files.img; none if it is not there. */
+/* Look up the name of a file by its number in files.img; no name if it is not there. */
 static int find_name(const struct companion *files, uint64_t id, struct area *ret)
 {
 	struct protobuf file, m;
@@ -235,15 +235,14 @@ static int read_memory(const struct companion *mm, const struct companion *files
 	if (r < 0)
 		return r;
 	areas_sort(ret);
-	stack = areas_find(ret, started_on); /* areas are not always marked */
+	stack = areas_find(ret, started_on); /* areas are not always flagged */
 	if (stack && stack->kind == SEGMENT_NONE && stack->name_len == 0)
 		stack->kind = SEGMENT_STACK;
 	areas_name_kinds(ret, program.name, program.name_len);
 	return 0;
 }
 
-/* A run of pages may go from one area into the next; what is in none is shared memory, which has a pagemap of its
- * own. */
+/* A run of pages may cross areas. Pages in no area are shared memory, which has a pagemap of its own. */
 static int add_run(const struct areas *memory, uint64_t address, uint64_t off, uint64_t len, struct areas *ret)
 {
 	while (len > 0) {
@@ -267,7 +266,7 @@ static int add_run(const struct areas *memory, uint64_t address, uint64_t off, u
 	return 0;
 }
 
-/* How many pages there are, and thereby how large one is: CRIU does not say. */
+/* Derive the page size from the number of pages: CRIU does not store it. */
 static int page_size(struct protobuf file, uint64_t len, uint64_t *ret)
 {
 	uint64_t nr = 0;
@@ -297,7 +296,7 @@ static int read_pages(const struct companion *map, uint64_t len, const struct ar
 
 	r = open_file(map, PAGEMAP_MAGIC, &file);
 	if (r == 0)
-		r = next_message(&file, &m); /* the head */
+		r = next_message(&file, &m); /* the head message */
 	if (r < 0)
 		return r;
 	r = page_size(file, len, &page);
@@ -327,9 +326,9 @@ int format_criu(const char *name, uint64_t len, const struct companion *beside, 
 	if (!map)
 		return 0;
 	snprintf(mm_name, sizeof(mm_name), "mm-%s", map->name + strlen("pagemap-"));
-	mm = find(beside, nr, mm_name);
+	mm = find_companion(beside, nr, mm_name);
 	if (mm)
-		r = read_memory(mm, find(beside, nr, "files.img"), &memory);
+		r = read_memory(mm, find_companion(beside, nr, "files.img"), &memory);
 	if (r == 0)
 		r = read_pages(map, len, &memory, &pages);
 	if (r == 0)

@@ -1,6 +1,6 @@
 /*
- * Images of CRIU. pages-N.img has nothing but pages; which they are stands in files beside it: in pagemap-PID.img their
- * addresses, in mm-PID.img what was mapped there, in files.img the names of files. Pure.
+ * Images of CRIU. pages-N.img contains nothing but pages. Files beside it describe them: pagemap-PID.img has their
+ * addresses, mm-PID.img the mappings, files.img the names of files. Pure.
  */
 #pragma once
 
@@ -15,9 +15,9 @@ struct companion {
 	uint64_t len;
 };
 
-/* Is it a file of pages, going by its name? And does what is in this one matter to it? */
+/* Is it a file of pages, by its name? Is it a file that describes pages? */
 bool criu_is_pages(const char *name);
 bool criu_is_companion(const char *name);
 
-/* A file of pages of this name and size: as in formats.h. 0: none beside it tells of its pages. */
+/* Classify a file of pages of this name and size, as in formats.h. 0: no file beside it describes its pages. */
 int format_criu(const char *name, uint64_t len, const struct companion *beside, size_t nr, struct typed *ret);

@@ -1,7 +1,7 @@
 /*
- * Images of DMTCP 3 and 4 that are not compressed: one or two headers, then a header of 4096 bytes for each area of
- * /proc/self/maps, most of them followed by its bytes. Of a file's mapping as many bytes follow as the file has there,
- * so what comes behind may begin anywhere.
+ * Uncompressed images of DMTCP 3 and 4: one or two headers, then a header of 4096 bytes for each area of
+ * /proc/self/maps, usually followed by its bytes. A mapping of a file is followed by as many bytes as the file has
+ * there, so the next header may begin at any offset.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define NAME_ROOM 1024u
 #define SIGNATURE_3 "DMTCP_CHECKPOINT_IMAGE_v2.0\n"
 #define SIGNATURE_4 "DMTCP_CHECKPOINT_IMAGE_v4.0\n"
-#define MEMORY_SIGNATURE "MTCP_HEADER_v2.2\n" /* of version 3, in a block of its own behind as many as the first header takes */
+#define MEMORY_SIGNATURE "MTCP_HEADER_v2.2\n" /* version 3: in a block of its own after the first header */
 #define HEADER_BLOCKS_MAX 256u
 
 enum property { ZERO_PAGES = 1, PARENT = 2, CHILD = 4, PROPERTIES_KNOWN = 7 };
@@ -31,7 +31,7 @@ static bool begins(const uint8_t *p, const char *text)
 	return memcmp(p, text, strlen(text)) == 0;
 }
 
-/* Where areas begin; 0: it is not told. */
+/* Offset of the first area; 0: not found. */
 static uint64_t first_area(const uint8_t *p, uint64_t len)
 {
 	if (begins(p, SIGNATURE_4))
@@ -58,8 +58,7 @@ static void set_kind(struct area *a, const char *name, size_t len)
 	}
 }
 
-/* The area whose header is at `at`: 1, 0 it is the last, which is none, -EBADMSG. One without addresses is nothing
- * either. */
+/* Read the area header at `at`: 1; 0: it is the terminator; -EBADMSG. An area without addresses is ignored, too. */
 static int read_area(const uint8_t *p, uint64_t len, uint64_t at, struct area *ret)
 {
 	const struct area_disk *d = (const struct area_disk *)(p + at);
@@ -74,20 +73,20 @@ static int read_area(const uint8_t *p, uint64_t len, uint64_t at, struct area *r
 		return 0;
 	if (ret->end - ret->start != size || ret->end < ret->start || (properties & ~(uint64_t)PROPERTIES_KNOWN))
 		return -EBADMSG;
-	/* -1: of no file */
+	/* -1: no file */
 	bytes = (int64_t)le64_get(d->file_bytes) > 0 && !(properties & CHILD) ? le64_get(d->file_bytes) : size;
 	if (bytes > size)
 		return -EBADMSG;
 	ret->len = properties & (ZERO_PAGES | PARENT) ? 0 : bytes;
 	if (properties & PARENT)
-		ret->end = ret->start; /* its children have it all */
+		ret->end = ret->start; /* its children cover all of it */
 	if (ret->len > len - ret->off)
 		return -EBADMSG;
 	set_kind(ret, (const char *)d->name, strnlen((const char *)d->name, NAME_ROOM));
 	return 1;
 }
 
-/* Mappings of the program's file come first in its address space, in all that the kernel starts. */
+/* The kernel places the mappings of the program's file first in the address space. */
 static const struct area *program_of(const struct areas *as)
 {
 	static const struct area none = { 0 };

@@ -1,9 +1,9 @@
 /*
- * HDF5 and netCDF-4: the library is given the file as an image in memory, and asked for each dataset's type, layout and
- * where its bytes are. None of them is read. Data that a filter has changed is left alone, as are datasets in object
- * headers and other files.
+ * HDF5 and netCDF-4: the library gets the file as an image in memory, and is asked for the type, the layout and the
+ * address of each dataset. Their data is not read. Data changed by a filter is left alone, as are datasets stored in
+ * object headers and in other files.
  */
-#define H5_USE_18_API 1 /* what later versions have under the same names */
+#define H5_USE_18_API 1 /* the API that later versions offer under the same names */
 #include <errno.h>
 #include <hdf5.h>
 #include <hdf5_hl.h>
@@ -43,7 +43,7 @@ static int set_float(struct typed_array *a, hid_t type, size_t size, bool big_en
 
 static int set_type(struct typed_array *a, hid_t type, unsigned depth);
 
-/* A compound of two floats of the same kind, one behind the other: a complex number. */
+/* A compound of two adjacent floats of the same type: a complex number. */
 static int set_complex(struct typed_array *a, hid_t type)
 {
 	hid_t one = H5Tget_member_type(type, 0), two = H5Tget_member_type(type, 1);
@@ -74,7 +74,7 @@ static int set_type(struct typed_array *a, hid_t type, unsigned depth)
 		return typed_array_set_type(a, H5Tget_sign(type) == H5T_SGN_NONE ? 'u' : 'i', size, big_endian);
 	case H5T_FLOAT:
 		return set_float(a, type, size, big_endian);
-	case H5T_ENUM: /* as bool is */
+	case H5T_ENUM: /* such as bool */
 		super = H5Tget_super(type);
 		r = depth == 0 ? set_type(a, super, 1) : -EOPNOTSUPP;
 		H5Tclose(super);
@@ -109,11 +109,11 @@ static int add_contiguous(struct visit *v, hid_t set, hid_t list, const char *na
 	haddr_t at = H5Dget_offset(set);
 
 	if (H5Pget_external_count(list) != 0 || at == HADDR_UNDEF || H5Dget_storage_size(set) == 0)
-		return 0; /* its bytes are in other files, or nowhere yet */
+		return 0; /* its bytes are in other files, or not allocated yet */
 	return typed_add_array(v->to, name, strlen(name), a, at, H5Dget_storage_size(set));
 }
 
-/* One chunk behind the other, the last coordinate first; those that were never written are not in the file. */
+/* Add the chunks one by one, last coordinate fastest. Chunks that were never written are not in the file. */
 static int add_chunks(struct visit *v, hid_t set, const struct typed_array *whole, const hsize_t *chunk)
 {
 	hsize_t at[H5S_MAX_RANK] = { 0 }, size;
@@ -154,7 +154,7 @@ static int add_chunked(struct visit *v, hid_t set, hid_t list, const char *name,
 	hsize_t chunk[H5S_MAX_RANK];
 	int r;
 
-	/* Versions of the library differ in whether the address of a chunk counts the user block. */
+	/* Versions of the library differ in whether the address of a chunk includes the user block. */
 	if (H5Pget_nfilters(list) != 0 || v->user_block > 0)
 		return 0;
 	if (H5Pget_chunk(list, H5S_MAX_RANK, chunk) != (int)a->nr_dims || a->nr_dims == 0)
@@ -224,7 +224,7 @@ int format_hdf5(const uint8_t *p, uint64_t len, struct typed *ret)
 
 	if (!format_hdf5_is(p, len))
 		return 0;
-	/* Read-only and not copied: the library leaves the image as it is. */
+	/* Read-only and not copied: the library does not modify the image. */
 	file = H5LTopen_file_image((void *)p, (size_t)len, H5LT_FILE_IMAGE_DONT_COPY | H5LT_FILE_IMAGE_DONT_RELEASE);
 	if (file < 0)
 		return -EBADMSG;

@@ -3,7 +3,7 @@
 #include "store/classify/format_hdf5.h"
 
 #define MAGIC "\211HDF\r\n\032\n"
-#define BEHIND_MAX (UINT64_C(1) << 20) /* of a block that is the user's, before it */
+#define BEHIND_MAX (UINT64_C(1) << 20) /* maximum size of a user block before the magic */
 
 /* At the start, or behind a user block of 512, 1024, 2048, ... bytes. */
 bool format_hdf5_is(const uint8_t *p, uint64_t len)

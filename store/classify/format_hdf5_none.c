@@ -1,4 +1,4 @@
-/* In place of format_hdf5.c where there is no library: it says so. */
+/* Replaces format_hdf5.c in a build without the library: returns -EOPNOTSUPP. */
 #include <errno.h>
 
 #include "store/classify/format_hdf5.h"

@@ -1,6 +1,6 @@
 /*
  * netCDF classic: CDF-1, CDF-2 (64-bit offsets) and CDF-5 (64-bit numbers). Everything is big-endian. Header: number of
- * records, dimensions, attributes, variables. The records of all variables that have a record dimension take turns.
+ * records, dimensions, attributes, variables. The records of all variables with a record dimension are interleaved.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { TAG_DIMENSION = 10, TAG_VARIABLE = 11, TAG_ATTRIBUTE = 12 };
 #define DIMENSIONS_MAX 4096u
-#define VARIABLES_MAX 4096u /* with records: each has an extent per record */
+#define VARIABLES_MAX 4096u /* with records: each has one extent per record */
 
 struct reader {
 	const uint8_t *p;
@@ -21,13 +21,13 @@ struct reader {
 };
 
 struct variable {
-	uint64_t name, name_len; /* where it stands */
+	uint64_t name, name_len; /* offset and length in the file */
 	struct typed_array array;
-	bool record, known; /* of a type of ours */
-	uint64_t bytes, begin; /* of one record, or all */
+	bool record, known; /* known: the type is supported */
+	uint64_t bytes, begin; /* bytes of one record, or of all */
 };
 
-static uint64_t take(struct reader *r, unsigned bytes)
+static uint64_t take_number(struct reader *r, unsigned bytes)
 {
 	uint64_t n;
 
@@ -40,10 +40,10 @@ static uint64_t take(struct reader *r, unsigned bytes)
 	return n;
 }
 
-/* Counts are 32 bits but in CDF-5. */
+/* Counts are 32 bits, in CDF-5 64. */
 static uint64_t take_count(struct reader *r)
 {
-	return take(r, r->version == 5 ? 8 : 4);
+	return take_number(r, r->version == 5 ? 8 : 4);
 }
 
 static void skip(struct reader *r, uint64_t bytes)
@@ -63,16 +63,16 @@ static unsigned type_bytes(uint64_t type)
 
 static int set_type(struct typed_array *a, uint64_t type)
 {
-	/* byte, text, short, int, float, double; from 7 on those of CDF-5 */
+	/* byte, text, short, int, float, double; from 7 on the types of CDF-5 */
 	static const char kinds[] = "?i?iiffuuuiu";
 
 	return type < sizeof(kinds) - 1 ? typed_array_set_type(a, kinds[type], type_bytes(type), true) : -EOPNOTSUPP;
 }
 
-/* The tag and number of a list. An absent one is two zeros. */
+/* Tag and number of elements of a list. An absent list is two zeros. */
 static uint64_t take_list(struct reader *r, uint64_t tag)
 {
-	uint64_t is = take(r, 4), nr = take_count(r);
+	uint64_t is = take_number(r, 4), nr = take_count(r);
 
 	if ((is != tag || nr == 0) && (is != 0 || nr != 0))
 		r->bad = true;
@@ -87,7 +87,7 @@ static void skip_attributes(struct reader *r)
 		uint64_t bytes;
 
 		skip(r, take_count(r));
-		bytes = type_bytes(take(r, 4));
+		bytes = type_bytes(take_number(r, 4));
 		if (bytes == 0 || __builtin_mul_overflow(bytes, take_count(r), &bytes))
 			r->bad = true;
 		skip(r, bytes);
@@ -118,9 +118,9 @@ static void take_variable(struct reader *r, const uint64_t *dims, uint64_t nr_di
 			v->array.dim[v->array.nr_dims++] = dims[id];
 	}
 	skip_attributes(r);
-	type = take(r, 4);
-	(void)take_count(r); /* its size, which is known, and wrong for large ones */
-	v->begin = take(r, r->version == 1 ? 4 : 8);
+	type = take_number(r, 4);
+	(void)take_count(r); /* its size, which is redundant, and wrong for large variables */
+	v->begin = take_number(r, r->version == 1 ? 4 : 8);
 	each = type_bytes(type);
 	v->known = set_type(&v->array, type) == 0;
 	v->bytes = each;
@@ -138,7 +138,7 @@ static int add_variable(const struct reader *r, const struct variable *v, uint64
 	uint64_t off;
 	int e;
 
-	if (v->record && a.nr_dims < TYPED_DIMS_MAX) { /* the first dimension, for the class only */
+	if (v->record && a.nr_dims < TYPED_DIMS_MAX) { /* the first dimension matters for the class only */
 		memmove(a.dim + 1, a.dim, a.nr_dims * sizeof(*a.dim));
 		a.dim[0] = nr_records;
 		a.nr_dims++;
@@ -191,7 +191,7 @@ static int parse(struct reader *r, struct typed *ret)
 		return -EBADMSG;
 	for (uint64_t i = 0; i < nr_vars && e == 0; i++) {
 		if (nr_record_vars == 1 && vars[i].record)
-			record_bytes = vars[i].bytes; /* alone, records are not padded */
+			record_bytes = vars[i].bytes; /* a single record variable is not padded */
 		if (vars[i].known)
 			e = add_variable(r, &vars[i], nr_records, record_bytes, ret);
 	}

@@ -1,4 +1,4 @@
-/* numpy's .npy: magic, version, length of the header, the header as a Python dictionary of three, the array. */
+/* numpy's .npy: magic, version, length of the header, the header as a Python dictionary with three keys, the array. */
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void skip_blanks(struct text *t)
 		t->p++;
 }
 
-static bool take(struct text *t, const char *word)
+static bool take_word(struct text *t, const char *word)
 {
 	size_t n = strlen(word);
 
@@ -42,33 +42,33 @@ static int take_number(struct text *t, uint64_t *ret)
 	return t->p > from ? 0 : -EBADMSG;
 }
 
-/* '<f8'. A structured type is a list, and none of ours. */
+/* '<f8'. A structured type is a list, and not supported. */
 static int take_type(struct text *t, struct typed_array *a)
 {
 	char order, kind;
 	uint64_t bytes;
 
-	if (!take(t, "'"))
+	if (!take_word(t, "'"))
 		return -EOPNOTSUPP;
 	if (t->end - t->p < 3)
 		return -EBADMSG;
 	order = *t->p++;
 	kind = *t->p++;
-	if (!strchr("<>|=", order) || take_number(t, &bytes) < 0 || !take(t, "'"))
+	if (!strchr("<>|=", order) || take_number(t, &bytes) < 0 || !take_word(t, "'"))
 		return -EOPNOTSUPP;
 	return typed_array_set_type(a, kind, bytes, order == '>');
 }
 
 static int take_shape(struct text *t, struct typed_array *a)
 {
-	if (!take(t, "("))
+	if (!take_word(t, "("))
 		return -EBADMSG;
-	while (!take(t, ")")) {
+	while (!take_word(t, ")")) {
 		if (a->nr_dims == TYPED_DIMS_MAX || take_number(t, &a->dim[a->nr_dims]) < 0)
 			return -EBADMSG;
 		a->nr_dims++;
-		if (!take(t, ",")) {
-			if (!take(t, ")"))
+		if (!take_word(t, ",")) {
+			if (!take_word(t, ")"))
 				return -EBADMSG;
 			break;
 		}
@@ -81,17 +81,17 @@ static int parse_header(struct text t, struct typed_array *a, bool *ret_fortran)
 	unsigned seen = 0;
 	int r = 0;
 
-	if (!take(&t, "{"))
+	if (!take_word(&t, "{"))
 		return -EBADMSG;
-	while (!take(&t, "}")) {
-		if (take(&t, "'descr':")) {
+	while (!take_word(&t, "}")) {
+		if (take_word(&t, "'descr':")) {
 			r = take_type(&t, a);
 			seen |= 1;
-		} else if (take(&t, "'fortran_order':")) {
-			*ret_fortran = take(&t, "True");
-			r = *ret_fortran || take(&t, "False") ? 0 : -EBADMSG;
+		} else if (take_word(&t, "'fortran_order':")) {
+			*ret_fortran = take_word(&t, "True");
+			r = *ret_fortran || take_word(&t, "False") ? 0 : -EBADMSG;
 			seen |= 2;
-		} else if (take(&t, "'shape':")) {
+		} else if (take_word(&t, "'shape':")) {
 			r = a->nr_dims > 0 ? -EBADMSG : take_shape(&t, a);
 			seen |= 4;
 		} else {
@@ -99,7 +99,7 @@ static int parse_header(struct text t, struct typed_array *a, bool *ret_fortran)
 		}
 		if (r < 0)
 			return r;
-		(void)take(&t, ",");
+		(void)take_word(&t, ",");
 	}
 	return seen == 7 ? 0 : -EBADMSG;
 }
@@ -132,7 +132,7 @@ int npy_add(const uint8_t *p, uint64_t off, uint64_t len, const char *name, size
 		return -EBADMSG;
 	r = parse_header((struct text){ (const char *)p + at, (const char *)p + at + header }, &a, &fortran);
 	if (r == -EOPNOTSUPP)
-		return 1; /* objects, texts and the like are plain */
+		return 1; /* objects, texts and the like are untyped */
 	if (r < 0)
 		return r;
 	if (fortran)

@@ -1,4 +1,4 @@
-/* safetensors: length of the header (8, little-endian), the header as JSON, the tensors. */
+/* safetensors: length of the header (8 bytes, little-endian), the header as JSON, the tensors. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,13 +7,13 @@
 #include "store/classify/formats.h"
 #include "store/classify/json_pull.h"
 
-#define HEADER_MAX MiB(100) /* as its own readers have it */
+#define HEADER_MAX MiB(100) /* the limit of the reference implementation */
 
 struct tensor {
 	struct typed_array array;
-	bool known; /* its type is one of ours */
+	bool known; /* its type is supported */
 	uint64_t offset[2];
-	unsigned seen; /* a bit for each of dtype, shape, data_offsets */
+	unsigned seen; /* bit mask of dtype, shape, data_offsets */
 };
 
 static void set_type(struct tensor *t, const struct json_pull *j)
@@ -31,7 +31,7 @@ static void set_type(struct tensor *t, const struct json_pull *j)
 			t->known = typed_array_set_type(&t->array, types[i].kind, types[i].bytes, false) == 0;
 }
 
-/* [n, n, ...]: how many, at most `max`. */
+/* [n, n, ...]: returns their number, at most `max`. */
 static int numbers(struct json_pull *j, uint64_t *ret, unsigned max)
 {
 	enum json_token token = json_pull(j);
@@ -57,7 +57,7 @@ static bool is(const struct json_pull *j, const char *word)
 	return j->len == strlen(word) && memcmp(j->text, word, j->len) == 0;
 }
 
-/* A name has been pulled; its value is next. */
+/* The name of a member has been read; its value is next. */
 static int field(struct json_pull *j, struct tensor *t)
 {
 	bool dtype = is(j, "dtype"), shape = is(j, "shape"), offsets = is(j, "data_offsets");
@@ -82,7 +82,7 @@ static int field(struct json_pull *j, struct tensor *t)
 	return json_skip(j, json_pull(j));
 }
 
-/* Behind a member of an object: the name of the next one, or the end. */
+/* After a member of an object: the name of the next one, or the end. */
 static enum json_token next_member(struct json_pull *j)
 {
 	enum json_token token = json_pull(j);
@@ -150,7 +150,7 @@ int format_safetensors(const uint8_t *p, uint64_t len, struct typed *ret)
 	if (len < 10)
 		return 0;
 	n = le64_get(*(const struct le64 *)p);
-	/* It has no magic: what begins so is taken as one. */
+	/* The format has no magic: a file that begins like this is assumed to be one. */
 	if (n < 2 || n > HEADER_MAX || n > len - 8 || p[8] != '{' || memchr(p + 8, 0, n))
 		return 0;
 	j = (struct json_pull){ .p = (const char *)p + 8, .end = (const char *)p + 8 + n };

@@ -1,7 +1,7 @@
 /*
- * Archives of arrays: numpy's .npz, each entry an .npy, and what torch.save() writes: PREFIX/data.pkl, a pickle with
- * tensors, and PREFIX/data/KEY, the storages behind them. Of a tensor that is all of its storage the shape is known;
- * else the storage is a variable by the name of the first tensor in it.
+ * Archives of arrays: numpy's .npz, each entry an .npy; and the output of torch.save(): PREFIX/data.pkl, a pickle with
+ * tensors, and PREFIX/data/KEY, their storages. If a tensor covers its whole storage, the shape is known; else the
+ * storage becomes a variable with the name of the first tensor in it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,13 +20,13 @@ struct storage {
 	const char *key; /* behind "data/" */
 	size_t key_len;
 	uint64_t off, len;
-	bool done; /* has been added */
+	bool done; /* already added */
 };
 
 struct torch {
 	struct typed *to;
 	struct pickle pickle;
-	struct storage *storage; /* by key */
+	struct storage *storage; /* sorted by key */
 	size_t nr;
 };
 
@@ -60,7 +60,7 @@ static int set_type(struct typed_array *a, const struct pickle_node *class)
 	return -EOPNOTSUPP;
 }
 
-/* The tensor's sizes, if it is all of the storage; else the storage has one dimension. */
+/* Use the sizes of the tensor if it covers the whole storage; else the storage has one dimension. */
 static void set_shape(const struct torch *t, const struct pickle_node *tensor, uint64_t nr, struct typed_array *a)
 {
 	const struct pickle_node *offset = pickle_child(&t->pickle, tensor, 1),
@@ -113,7 +113,7 @@ static int add_tensor(struct torch *t, const struct pickle_node *tensor, const c
 	return typed_add_array(t->to, path, path_len, &a, s->off, s->len);
 }
 
-/* A name behind a path of `len` bytes: the new length. */
+/* Append a name to a path of `len` bytes. Returns the new length. */
 static size_t add_name(char path[PATH_ROOM], size_t len, const struct pickle_node *name, unsigned number)
 {
 	int n;

@@ -1,7 +1,7 @@
 /*
- * Files that say what is in them, format by format. Each is a pure function of all bytes of a file that trusts none of
- * them: 1 it is of this format and its variables have been added, 0 it is not, -EBADMSG it lies about itself, -E2BIG it
- * has more than we look at, -ENOMEM. With an error `ret` has some of them: throw it away.
+ * Self-describing file formats. Each function is a pure function of all bytes of a file and trusts none of them. 1: the
+ * file has this format, and its variables have been added; 0: it has not; -EBADMSG: it is inconsistent; -E2BIG: it
+ * exceeds our limits; -ENOMEM. After an error `ret` is incomplete: discard it.
  */
 #pragma once
 
@@ -12,12 +12,12 @@ int format_safetensors(const uint8_t *p, uint64_t len, struct typed *ret);
 int format_npy(const uint8_t *p, uint64_t len, struct typed *ret);
 int format_zip(const uint8_t *p, uint64_t len, struct typed *ret); /* npz, torch */
 
-/* Images of processes: their segments, by kind. */
+/* Process images: their segments, by kind. */
 int format_core(const uint8_t *p, uint64_t len, struct typed *ret);
 int format_dmtcp(const uint8_t *p, uint64_t len, struct typed *ret);
 
-/* An .npy that lies at `off` of the file p, and has `len` bytes; its variable gets this name. */
+/* Add an .npy of `len` bytes at `off` of the file p as a variable of this name. */
 int npy_add(const uint8_t *p, uint64_t off, uint64_t len, const char *name, size_t name_len, struct typed *ret);
 
-/* All of these in turn; and whether they overlap. */
+/* Try all of these in turn, and check that extents do not overlap. */
 int format_any(const uint8_t *p, uint64_t len, struct typed *ret);

@@ -7,7 +7,7 @@
 static enum json_token bad(struct json_pull *j)
 {
 	j->p = j->end;
-	j->text = NULL; /* and json_pull() goes on to say so */
+	j->text = NULL; /* makes json_pull() return JSON_BAD again */
 	return JSON_BAD;
 }
 
@@ -55,7 +55,7 @@ enum json_token json_pull(struct json_pull *j)
 	return run(j, "0123456789+-.eE", JSON_NUMBER);
 }
 
-/* Commas and colons are not looked at: nothing of it is used. */
+/* Commas and colons are not checked: the value is not used. */
 int json_skip(struct json_pull *j, enum json_token first)
 {
 	size_t depth = 0;

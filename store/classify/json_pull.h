@@ -1,6 +1,6 @@
 /*
- * JSON, one token after the other, without a tree. Trusts nothing. Whoever pulls knows which token may follow; what is
- * no JSON at all is JSON_BAD, for ever.
+ * A JSON tokenizer without a tree. Trusts nothing. The caller checks which token may follow; malformed input is
+ * JSON_BAD, from then on always.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ enum json_token {
 	JSON_ARRAY_END, /* ] */
 	JSON_COLON,
 	JSON_COMMA,
-	JSON_STRING, /* text, len: without quotes, escapes as they stand */
+	JSON_STRING, /* text, len: without quotes, escapes not decoded */
 	JSON_NUMBER, /* text, len */
 	JSON_WORD /* true, false, null */
 };
@@ -28,7 +28,7 @@ struct json_pull {
 };
 
 enum json_token json_pull(struct json_pull *j);
-/* Over the rest of the value that begins with this token: 0, -EBADMSG. */
+/* Skip the rest of the value that begins with this token: 0, -EBADMSG. */
 int json_skip(struct json_pull *j, enum json_token first);
 /* A JSON_NUMBER that is an integer without a sign: 0, -EBADMSG. */
 int json_number(const struct json_pull *j, uint64_t *ret);

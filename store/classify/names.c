@@ -11,7 +11,7 @@
 
 #include "base/util.h"
 
-#define NR_GROUPS 10 /* all, and \1 to \9 */
+#define NR_GROUPS 10 /* the whole match, and \1 to \9 */
 #define DIGIT "[0-9]"
 #define BLANKS " \t\r"
 
@@ -51,7 +51,7 @@ static int refuse(const struct line *l, const char *fmt, ...)
 	return -EINVAL;
 }
 
-/* The end of [...] that begins at p, or NULL. In it nothing is special but ], and that not as the first one. */
+/* The end of [...] that begins at p, or NULL. Only ] is special in it, and not as the first character. */
 static const char *bracket_end(const char *p)
 {
 	p += p[1] == '^' ? 2 : 1;
@@ -67,14 +67,14 @@ static const char *bracket_end(const char *p)
 	return *p ? p : NULL;
 }
 
-/* How many parts an expression has once repetitions are written out, as regcomp() does it. */
+/* Number of parts of an expression with repetitions expanded as regcomp() does. */
 struct parts {
-	uint64_t all, last; /* last: of what a repetition would be of */
-	uint64_t before[NAMES_EXPRESSION_MAX]; /* groups that are open: parts before each */
+	uint64_t all, last; /* last: of the part that a repetition applies to */
+	uint64_t before[NAMES_EXPRESSION_MAX]; /* open groups: number of parts before each */
 	unsigned nr_open;
 };
 
-/* {2} or {2,5}: the larger number counts. */
+/* {2} or {2,5}: the larger number. */
 static unsigned long repeats_of(const char *p)
 {
 	unsigned long most = 0;
@@ -92,7 +92,7 @@ static unsigned long repeats_of(const char *p)
 	return MIN(most, (unsigned long)NAMES_COMPILED_MAX + 1);
 }
 
-/* The part that begins at p. What does not go together is for regcomp() to refuse. */
+/* Count the part that begins at p. Malformed expressions are left to regcomp(). */
 static void count_part(struct parts *n, const char *p)
 {
 	uint64_t more;
@@ -109,8 +109,8 @@ static void count_part(struct parts *n, const char *p)
 		n->all++;
 		n->last++;
 		break;
-	case '+': /* once, and any times */
-	case '{': /* as often, and if there is no end any times */
+	case '+': /* once, then any number of times */
+	case '{': /* so many times and, if unbounded, any number of times */
 		more = *p == '+' ? n->last : n->last * repeats_of(p);
 		n->all += more;
 		n->last += more;
@@ -121,7 +121,7 @@ static void count_part(struct parts *n, const char *p)
 	}
 }
 
-/* As POSIX has it, in `ret`, which has room for it if every \d becomes longer. */
+/* Translate to POSIX syntax in `ret`, which has room even if every \d is expanded. */
 static int translate(const struct line *l, const char *p, char *ret)
 {
 	struct parts parts = { 0 };
@@ -148,7 +148,7 @@ static int translate(const struct line *l, const char *p, char *ret)
 				return refuse(l, "[ without ]");
 		} else if (*p == '{') {
 			end += strcspn(p, "}");
-			end -= !*end; /* none: regcomp() tells */
+			end -= !*end; /* none: regcomp() reports it */
 		}
 		ret = mempcpy(ret, p, (size_t)(end + 1 - p));
 		p = end + 1;
@@ -157,7 +157,7 @@ static int translate(const struct line *l, const char *p, char *ret)
 	return 0;
 }
 
-/* Groups that the replacement asks for are in the expression. */
+/* Check that the groups used by the replacement exist in the expression. */
 static int check_replacement(const struct line *l, const struct rule *rule)
 {
 	for (const char *p = rule->replacement; *p; p++)
@@ -193,7 +193,7 @@ static int add_rule(struct names *n, const struct line *l, const char *expressio
 		regerror(r, &rule->expression, error, sizeof(error));
 		return refuse(l, "%s: %s", expression, error);
 	}
-	n->nr++; /* from here on names_free() releases it */
+	n->nr++; /* names_free() releases it from here on */
 	rule->replacement = strdup(replacement);
 	return rule->replacement ? check_replacement(l, rule) : -ENOMEM;
 }
@@ -247,7 +247,7 @@ void names_free(struct names *n)
 	free(n);
 }
 
-/* The groups are of `name`. */
+/* `group`: matches in `name`. */
 static int replace(const struct rule *rule, const char *name, const regmatch_t group[NR_GROUPS], char *ret, size_t room,
 		   size_t *ret_len)
 {
@@ -260,7 +260,7 @@ static int replace(const struct rule *rule, const char *name, const regmatch_t g
 		if (*p == '\\' && *++p != '\\') {
 			const regmatch_t *g = &group[*p - '0'];
 
-			/* one in an alternative that did not match is empty */
+			/* a group in an alternative that did not match is empty */
 			from = g->rm_so >= 0 ? name + g->rm_so : name;
 			n = g->rm_so >= 0 ? (size_t)(g->rm_eo - g->rm_so) : 0;
 		}
@@ -275,7 +275,7 @@ static int replace(const struct rule *rule, const char *name, const regmatch_t g
 
 int names_map(const struct names *n, const char *name, size_t len, char *ret, size_t room, size_t *ret_len)
 {
-	char text[NAMES_NAME_MAX + 1]; /* with an end to it */
+	char text[NAMES_NAME_MAX + 1]; /* zero-terminated */
 
 	if (len > NAMES_NAME_MAX)
 		return -E2BIG;
@@ -287,8 +287,8 @@ int names_map(const struct names *n, const char *name, size_t len, char *ret, si
 
 		if (r == REG_ESPACE)
 			return -ENOMEM;
-		/* Of all matches regexec() finds the leftmost, and of these the longest: the whole name, if that is
-		 * one. */
+		/* regexec() returns the leftmost match, and the longest one that begins there: the whole name, if that
+		 * matches. */
 		if (r == 0 && group[0].rm_so == 0 && (size_t)group[0].rm_eo == len)
 			return replace(&n->rule[i], text, group, ret, room, ret_len);
 	}

@@ -35,7 +35,7 @@ void pickle_release(struct pickle *p)
 	*p = (struct pickle){ 0 };
 }
 
-/* A new node on the stack. */
+/* Push a new node on the stack. */
 static int push(struct machine *m, struct pickle_node node)
 {
 	if (m->to->nr == NODES_MAX || m->nr_stack == STACK_MAX)
@@ -73,8 +73,8 @@ static uint64_t number(const uint8_t *p, unsigned bytes)
 	return n;
 }
 
-/* A number of so many bytes. */
-static int take(struct machine *m, unsigned bytes, uint64_t *ret)
+/* Read a number of so many bytes. */
+static int take_number(struct machine *m, unsigned bytes, uint64_t *ret)
 {
 	if ((size_t)(m->end - m->p) < bytes)
 		return -EBADMSG;
@@ -83,18 +83,18 @@ static int take(struct machine *m, unsigned bytes, uint64_t *ret)
 	return 0;
 }
 
-/* A text of which so many bytes say how long it is. */
+/* Push a text that is preceded by its length in so many bytes. */
 static int push_text(struct machine *m, unsigned bytes, enum pickle_kind kind)
 {
 	uint64_t len;
 
-	if (take(m, bytes, &len) < 0 || len > (uint64_t)(m->end - m->p))
+	if (take_number(m, bytes, &len) < 0 || len > (uint64_t)(m->end - m->p))
 		return -EBADMSG;
 	m->p += len;
 	return push(m, (struct pickle_node){ .kind = kind, .text = (const char *)m->p - len, .len = (size_t)len });
 }
 
-/* Two lines: module and name. They become one text with a newline between. */
+/* Two lines: module and name. They become one text with a newline in between. */
 static int push_global(struct machine *m)
 {
 	const uint8_t *from = m->p, *nl;
@@ -114,7 +114,7 @@ static struct pickle_node *top(struct machine *m)
 	return m->nr_stack > 0 ? &m->to->node[m->stack[m->nr_stack - 1]] : NULL;
 }
 
-/* A node is the child of one parent: what is in the memo is copied, with the children it has so far. */
+/* A node has one parent: nodes from the memo are copied, with the children they have so far. */
 static void append(struct machine *m, uint32_t parent, uint32_t child)
 {
 	struct pickle_node *p = &m->to->node[parent];
@@ -126,7 +126,7 @@ static void append(struct machine *m, uint32_t parent, uint32_t child)
 	p->last = child;
 }
 
-/* The place on the stack behind the last mark; -1: there is none. */
+/* Index on the stack behind the last mark; -1: there is none. */
 static int64_t behind_mark(const struct machine *m)
 {
 	for (uint32_t i = m->nr_stack; i > 0; i--)
@@ -135,7 +135,7 @@ static int64_t behind_mark(const struct machine *m)
 	return -1;
 }
 
-/* All from there on the stack become children of `parent`, and leave it. */
+/* Move all nodes from there on the stack to the children of `parent`. */
 static void adopt(struct machine *m, uint32_t parent, uint32_t from)
 {
 	for (uint32_t i = from; i < m->nr_stack; i++)
@@ -143,7 +143,7 @@ static void adopt(struct machine *m, uint32_t parent, uint32_t from)
 	m->nr_stack = from;
 }
 
-/* A new node whose children are the last on the stack: `nr` of them, or with -1 all behind a mark. */
+/* Push a new node with the last `nr` nodes of the stack as children, or with -1 all nodes behind a mark. */
 static int gather(struct machine *m, enum pickle_kind kind, int nr)
 {
 	int64_t from = nr < 0 ? behind_mark(m) : (int64_t)m->nr_stack - nr;
@@ -157,7 +157,7 @@ static int gather(struct machine *m, enum pickle_kind kind, int nr)
 	r = push_kind(m, kind);
 	if (r < 0)
 		return r;
-	m->nr_stack--; /* it is above them */
+	m->nr_stack--; /* it is on top of its children */
 	uint32_t parent = m->stack[m->nr_stack];
 
 	adopt(m, parent, (uint32_t)from);
@@ -166,7 +166,7 @@ static int gather(struct machine *m, enum pickle_kind kind, int nr)
 	return 0;
 }
 
-/* The last `nr` (-1: all behind a mark) go into what is below them: a dictionary or list, else nowhere. */
+/* Move the last `nr` nodes (-1: all behind a mark) into the node below them: a dictionary or list, else drop them. */
 static int extend(struct machine *m, int nr, enum pickle_kind kind)
 {
 	int64_t from = nr < 0 ? behind_mark(m) : (int64_t)m->nr_stack - nr;
@@ -215,7 +215,7 @@ static int memo_get(struct machine *m, uint64_t at)
 		return -EBADMSG;
 	copy = m->to->node[m->memo[at]];
 	copy.next = 0;
-	/* Containers would share children, of which each has one place: a second mention is a thing without content. */
+	/* A copy of a container would share its children, which have one parent: it becomes a node without content. */
 	if (copy.kind == PICKLE_LIST || copy.kind == PICKLE_DICT)
 		copy = (struct pickle_node){ .kind = PICKLE_THING };
 	return push(m, copy);
@@ -228,7 +228,7 @@ static bool ends_with(const struct pickle_node *n, const char *word)
 	return n && n->kind == PICKLE_GLOBAL && n->len >= len && memcmp(n->text + n->len - len, word, len) == 0;
 }
 
-/* What a function makes of its arguments, both on the stack. */
+/* Replace a function and its arguments on the stack by the result. */
 static int reduce(struct machine *m)
 {
 	struct pickle_node *f, *arguments, made = { .kind = PICKLE_THING };
@@ -244,7 +244,7 @@ static int reduce(struct machine *m)
 		made = *arguments;
 		made.kind = PICKLE_TENSOR;
 	} else if (arguments->kind == PICKLE_LIST && ends_with(f, "\n_rebuild_parameter") && arguments->first > 0) {
-		made = m->to->node[arguments->first]; /* the tensor in it */
+		made = m->to->node[arguments->first]; /* the tensor it contains */
 	} else if (ends_with(f, "\nOrderedDict")) {
 		made.kind = PICKLE_DICT;
 	}
@@ -253,7 +253,7 @@ static int reduce(struct machine *m)
 	return push(m, made);
 }
 
-/* The tuple on top is who a storage is. */
+/* The tuple on top identifies a storage. */
 static int persistent(struct machine *m)
 {
 	struct pickle_node *id = top(m);
@@ -268,7 +268,7 @@ static int push_long(struct machine *m)
 {
 	uint64_t len, n;
 
-	if (take(m, 1, &len) < 0 || len > (uint64_t)(m->end - m->p))
+	if (take_number(m, 1, &len) < 0 || len > (uint64_t)(m->end - m->p))
 		return -EBADMSG;
 	n = number(m->p, (unsigned)MIN(len, UINT64_C(8)));
 	if (len > 0 && len < 8 && (m->p[len - 1] & 0x80)) /* negative */
@@ -299,21 +299,21 @@ static int skip(struct machine *m, unsigned bytes)
 {
 	uint64_t n;
 
-	return take(m, bytes, &n);
+	return take_number(m, bytes, &n);
 }
 
 static int memo_numbered(struct machine *m, unsigned bytes, int (*what)(struct machine *, uint64_t))
 {
 	uint64_t at;
 
-	return take(m, bytes, &at) < 0 ? -EBADMSG : what(m, at);
+	return take_number(m, bytes, &at) < 0 ? -EBADMSG : what(m, at);
 }
 
 static int push_fixed(struct machine *m, unsigned bytes)
 {
 	uint64_t n;
 
-	if (take(m, bytes, &n) < 0)
+	if (take_number(m, bytes, &n) < 0)
 		return -EBADMSG;
 	return push_int(m, bytes == 4 ? (int64_t)(int32_t)n : (int64_t)n);
 }
@@ -323,7 +323,7 @@ static int push_float(struct machine *m)
 	return skip(m, 8) < 0 ? -EBADMSG : push_kind(m, PICKLE_THING);
 }
 
-/* BUILD: state for an object below it, which has none here. */
+/* BUILD: sets the state of the object below it, which is ignored. */
 static int build(struct machine *m)
 {
 	return m->nr_stack < 2 ? -EBADMSG : pop(m);
@@ -338,7 +338,7 @@ static int newobj(struct machine *m)
 	return r;
 }
 
-/* 1: goes on, 0: that was the end. */
+/* 1: continue, 0: the end. */
 static int step(struct machine *m)
 {
 	int r;

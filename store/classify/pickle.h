@@ -1,7 +1,7 @@
 /*
- * The part of Python's pickle that torch.save() writes, as a tree: dictionaries, lists, tuples, texts, numbers, tensors
- * and the storages behind them. Nothing is executed: a class is a name here, and an object that is none of these is a
- * thing without content. Trusts nothing: -EBADMSG, -E2BIG, -ENOMEM.
+ * Parses the subset of Python's pickle format that torch.save() writes into a tree: dictionaries, lists, tuples, texts,
+ * numbers, tensors and their storages. Nothing is executed: a class is only a name, and any other object is a node
+ * without content. Trusts nothing: -EBADMSG, -E2BIG, -ENOMEM.
  */
 #pragma once
 
@@ -14,9 +14,9 @@ enum pickle_kind {
 	PICKLE_INT,
 	PICKLE_TEXT,
 	PICKLE_GLOBAL, /* text: "module name" */
-	PICKLE_LIST, /* tuples too; children in turn */
+	PICKLE_LIST, /* tuples too; children in order */
 	PICKLE_DICT, /* children: key, value, key, value */
-	PICKLE_STORAGE, /* of a persistent id: children as of its tuple */
+	PICKLE_STORAGE, /* from a persistent id: children are those of its tuple */
 	PICKLE_TENSOR /* children: arguments of its rebuild function, the storage first */
 };
 
@@ -25,11 +25,11 @@ struct pickle_node {
 	int64_t number;
 	const char *text; /* in the pickle */
 	size_t len;
-	uint32_t first, last, next; /* children, and the next child of the same parent; 0: none */
+	uint32_t first, last, next; /* children, and the next sibling; 0: none */
 };
 
 struct pickle {
-	struct pickle_node *node; /* 0 is none */
+	struct pickle_node *node; /* index 0 is unused */
 	uint32_t nr, root;
 };
 

@@ -1,4 +1,4 @@
-/* Messages of Protocol Buffers, field by field: as much as images of CRIU need. Pure; nothing is allocated. */
+/* Parses messages of Protocol Buffers field by field, as far as images of CRIU need it. Pure; allocates nothing. */
 #pragma once
 
 #include <stdint.h>
@@ -9,10 +9,10 @@ struct protobuf {
 
 struct protobuf_field {
 	uint32_t number;
-	uint64_t value; /* of an integer; of bytes 0 */
-	const uint8_t *bytes; /* of a text or message, in the message; NULL of integers */
+	uint64_t value; /* of an integer; 0 for bytes */
+	const uint8_t *bytes; /* of a text or message, in the message; NULL for integers */
 	uint64_t len;
 };
 
-/* The next field: 1, 0 there is none, -EBADMSG. */
+/* The next field: 1; 0: no more; -EBADMSG. */
 int protobuf_next(struct protobuf *m, struct protobuf_field *ret);

@@ -21,21 +21,21 @@
 
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define RETURN(what) BPF_STMT(BPF_RET | BPF_K, (what))
-/* Go on behind the next line if it is this one. */
+/* If the number matches, return ALLOW; else skip that line. */
 #define ALLOW(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 1), RETURN(SECCOMP_RET_ALLOW)
 
 /*
- * What libc and libhdf5 need of a process that computes. Files can be used that are open: the user's, read-only, and
- * the pipe. Memory can be mapped, but not from a file: there is none to open. Everything else fails as if not
- * permitted. abort() needs no signal to be sent: it ends with an instruction that none can go on from; who may send one
- * may send it to other processes, too.
+ * The system calls that libc and libhdf5 need for computing. Open files can be used: the user's file, read-only, and
+ * the pipe. Memory can be mapped, but not from a new file, since none can be opened. Everything else fails with EPERM.
+ * abort() does not need to send a signal, as it falls back to an illegal instruction; permission to send signals would
+ * include sending them to other processes.
  */
 static struct sock_filter filter[] = {
 	LOAD(arch),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0),
 	RETURN(SECCOMP_RET_KILL_PROCESS),
 	LOAD(nr),
-#ifdef __x86_64__ /* the same numbers with a bit are those of x32 */
+#ifdef __x86_64__ /* the same numbers with this bit set are those of x32 */
 	BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
 	RETURN(SECCOMP_RET_KILL_PROCESS),
 #endif
@@ -54,8 +54,8 @@ static struct sock_filter filter[] = {
 	ALLOW(__NR_gettid),
 	ALLOW(__NR_rt_sigprocmask),
 	ALLOW(__NR_rt_sigreturn),
-	ALLOW(__NR_sigaltstack), /* AddressSanitizer, when a process ends */
-	ALLOW(__NR_getcwd), /* libhdf5 asks where it is, and opens nothing there */
+	ALLOW(__NR_sigaltstack), /* for AddressSanitizer at exit */
+	ALLOW(__NR_getcwd), /* libhdf5 asks for the working directory, but opens nothing there */
 	ALLOW(__NR_clock_gettime),
 	ALLOW(__NR_getrandom),
 	ALLOW(__NR_exit),
@@ -70,7 +70,7 @@ static int limit(int what, uint64_t most)
 	return setrlimit((__rlimit_resource_t)what, &l) < 0 ? -errno : 0;
 }
 
-/* AddressSanitizer maps terabytes that it does not use. */
+/* AddressSanitizer maps terabytes of memory without using them. */
 #if defined(__SANITIZE_ADDRESS__)
 #define MEMORY_LIMITED 0
 #elif defined(__has_feature)

@@ -1,10 +1,10 @@
 /*
- * A process that restricts itself for good: it may use what it has open and its memory up to a limit, for some seconds,
- * and nothing else. No file can be opened, no socket, no process made.
+ * Restricts the calling process permanently: it may use its open files, and its memory up to a limit, for some seconds,
+ * and nothing else. It can open no file or socket, and create no process.
  */
 #pragma once
 
 #include <stdint.h>
 
-/* 0 or a negative errno: then do not go on. */
+/* 0 or a negative errno: then do not continue. */
 int sandbox_enter(uint64_t memory_bytes, unsigned cpu_seconds);

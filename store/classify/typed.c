@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "store/classify/names.h"
 
-#define NAME_MAX_BYTES (TYPED_KEY_MAX - 32) /* type and class come behind it */
+#define NAME_MAX_BYTES (TYPED_KEY_MAX - 32) /* type and class follow it */
 
 void typed_release(struct typed *t)
 {
@@ -83,29 +83,13 @@ static struct coding_shape shape_of(const struct typed_array *a)
 	return s;
 }
 
-/* Twice the room when it is full. */
-static int grow(void **list, size_t nr, size_t *room, size_t size)
-{
-	size_t more = MAX(2 * *room, (size_t)16);
-	void *p;
-
-	if (nr < *room)
-		return 0;
-	p = reallocarray(*list, more, size);
-	if (!p)
-		return -ENOMEM;
-	*list = p;
-	*room = more;
-	return 0;
-}
-
-/* Takes the key: 1, or after freeing it -E2BIG, -ENOMEM. */
+/* Takes ownership of the key: 1, or -E2BIG, -ENOMEM after freeing it. */
 static int add_keyed(struct typed *t, char *key, enum segment_kind kind, struct coding_shape shape)
 {
 	int r = t->nr_variables == TYPED_VARIABLES_MAX ? -E2BIG : 0;
 
 	if (r == 0)
-		r = grow((void **)&t->variable, t->nr_variables, &t->room_variables, sizeof(*t->variable));
+		r = list_grow(&t->variable, t->nr_variables, &t->room_variables, sizeof(*t->variable));
 	if (r < 0) {
 		free(key);
 		return r;
@@ -159,7 +143,7 @@ int typed_add_extent(struct typed *t, uint64_t off, uint64_t len)
 		return 0;
 	if (t->nr_extents == TYPED_EXTENTS_MAX)
 		return -E2BIG;
-	if (grow((void **)&t->extent, t->nr_extents, &t->room_extents, sizeof(*t->extent)) < 0)
+	if (list_grow(&t->extent, t->nr_extents, &t->room_extents, sizeof(*t->extent)) < 0)
 		return -ENOMEM;
 	t->extent[t->nr_extents++] = (struct typed_extent){ (uint32_t)(t->nr_variables - 1), off, len };
 	return 0;
@@ -201,7 +185,7 @@ int typed_check(const struct typed *t)
 	return 0;
 }
 
-/* Extents are of one variable after the other, so both lists are gone through once, and what is kept moves up. */
+/* Extents are grouped by variable, so both lists are traversed once and compacted in place. */
 void typed_drop_small(struct typed *t, uint64_t least)
 {
 	size_t from = 0, nr_variables = 0, nr_extents = 0;

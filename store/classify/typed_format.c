@@ -78,7 +78,7 @@ struct reader {
 	const uint8_t *p, *end;
 };
 
-static const void *take(struct reader *r, size_t bytes)
+static const void *take_bytes(struct reader *r, size_t bytes)
 {
 	if ((size_t)(r->end - r->p) < bytes)
 		return NULL;
@@ -88,8 +88,8 @@ static const void *take(struct reader *r, size_t bytes)
 
 static int take_variable(struct reader *r, struct typed_variable *v)
 {
-	const struct typed_variable_disk *d = take(r, sizeof(*d));
-	const char *key = d ? take(r, le16_get(d->key_len)) : NULL;
+	const struct typed_variable_disk *d = take_bytes(r, sizeof(*d));
+	const char *key = d ? take_bytes(r, le16_get(d->key_len)) : NULL;
 
 	if (!key || le16_get(d->key_len) > TYPED_KEY_MAX || memchr(key, 0, le16_get(d->key_len)))
 		return -EBADMSG;
@@ -105,10 +105,10 @@ static int take_variable(struct reader *r, struct typed_variable *v)
 	return v->key ? 0 : -ENOMEM;
 }
 
-/* Extents are of one variable after the other. */
+/* Extents are grouped by variable. */
 static int take_extent(struct reader *r, struct typed *t)
 {
-	const struct typed_extent_disk *d = take(r, sizeof(*d));
+	const struct typed_extent_disk *d = take_bytes(r, sizeof(*d));
 	struct typed_extent e;
 
 	if (!d || le32_get(d->reserved) != 0)
@@ -159,13 +159,13 @@ int typed_decode(const void *p, size_t len, uint64_t size, struct typed *ret, ch
 	const char *reason;
 	int e;
 
-	if (!take(&r, sizeof(*d)) || memcmp(d->magic, TYPED_MAGIC, 4) != 0 || le32_get(d->version) != TYPED_VERSION)
+	if (!take_bytes(&r, sizeof(*d)) || memcmp(d->magic, TYPED_MAGIC, 4) != 0 || le32_get(d->version) != TYPED_VERSION)
 		return -EBADMSG;
 	if (crc_of(d, len) != le32_get(d->crc) || le64_get(d->size) != size || le16_get(d->reserved) != 0)
 		return -EBADMSG;
 	nr_variables = le32_get(d->nr_variables);
 	nr_extents = le32_get(d->nr_extents);
-	reason = take(&r, d->reason_len);
+	reason = take_bytes(&r, d->reason_len);
 	if (!reason || d->reason_len > TYPED_REASON_MAX || (d->reason_len > 0) > (d->verdict == TYPED_REFUSED))
 		return -EBADMSG;
 	if (nr_variables > TYPED_VARIABLES_MAX || nr_extents > TYPED_EXTENTS_MAX || d->verdict < TYPED_KNOWN ||

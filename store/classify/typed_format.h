@@ -1,7 +1,7 @@
 /*
- * What a classifier says of a file, as bytes on a pipe. The classifier reads users' files and may have been taken over
- * by one, so nothing of this is trusted: types, lengths, extents in the file and not over one another. docs/format.md
- * section 13 changes with this.
+ * Wire format of the classifier's result. The classifier reads users' files and may have been compromised by one, so
+ * nothing is trusted: types and lengths are checked, and that extents are within the file and do not overlap.
+ * docs/format.md section 13 changes with this.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct typed_head_disk {
 	struct le32 version;
 	struct le64 size;
 	struct le32 nr_variables, nr_extents;
-	uint8_t verdict, reason_len; /* the reason follows; only of what was refused */
+	uint8_t verdict, reason_len; /* the reason follows; only with TYPED_REFUSED */
 	struct le16 reserved;
 	struct le32 crc; /* of all bytes behind it, then of those before it */
 };
@@ -40,7 +40,7 @@ struct typed_extent_disk {
 };
 static_assert(sizeof(struct typed_extent_disk) == 24, "on the wire");
 
-/* The caller frees *ret. Of what is unknown or refused `t` counts only by its size. -ENOMEM, -E2BIG. */
+/* The caller frees *ret. If the verdict is unknown or refused, only the size of `t` is used. -ENOMEM, -E2BIG. */
 int typed_encode(const struct typed *t, enum typed_verdict verdict, const char *reason, uint8_t **ret, size_t *ret_len);
-/* Of a file of this size: the verdict, with variables only if it is TYPED_KNOWN. -EBADMSG, -ENOMEM. */
+/* Decode the result for a file of this size: the verdict; variables only with TYPED_KNOWN. -EBADMSG, -ENOMEM. */
 int typed_decode(const void *p, size_t len, uint64_t size, struct typed *ret, char ret_reason[TYPED_REASON_MAX + 1]);

@@ -53,7 +53,7 @@ static int find_end(const struct zip_iter *it, uint64_t *ret)
 	return -EBADMSG;
 }
 
-/* Where numbers are too large for the old end, a locator before it says where the new one is. */
+/* If numbers are too large for the old end record, a locator before it points to the zip64 end record. */
 static int find_directory(struct zip_iter *it, uint64_t end)
 {
 	uint64_t bytes = get(it->p + end + 12, 4), at64;
@@ -90,7 +90,7 @@ int zip_open(const uint8_t *p, uint64_t len, struct zip_iter *ret)
 	return r;
 }
 
-/* Numbers that are all ones are in the extra field 1, in this order, 8 bytes each. */
+/* Numbers that are all ones are in extra field 1, in this order, 8 bytes each. */
 static int extra64(const uint8_t *extra, size_t len, uint64_t *numbers[3])
 {
 	size_t at = 0;

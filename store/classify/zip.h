@@ -1,4 +1,4 @@
-/* The entries of a zip archive that lie in it as they are, by its central directory. Pure; trusts nothing. */
+/* Iterates over the entries of a zip archive by its central directory. Pure; trusts nothing. */
 #pragma once
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 struct zip_entry {
 	const char *name; /* in the file */
 	size_t name_len;
-	uint64_t off, len; /* of its bytes; len 0 if they are not as they are: compressed, or encrypted */
+	uint64_t off, len; /* of its bytes; len 0 if they are compressed or encrypted */
 };
 
 struct zip_iter {
@@ -15,7 +15,7 @@ struct zip_iter {
 	uint64_t len, at, end, nr_left;
 };
 
-/* 1 it is an archive, 0 it is none, -EBADMSG. */
+/* 1: an archive; 0: not an archive; -EBADMSG. */
 int zip_open(const uint8_t *p, uint64_t len, struct zip_iter *ret);
 /* 1/0/-EBADMSG */
 int zip_next(struct zip_iter *it, struct zip_entry *ret);

@@ -1,4 +1,4 @@
-#include "store/code/code.h"
+#include "store/codec/code.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,11 +6,12 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "store/code/code_entropy.h"
-#include "store/code/code_levels.h"
-#include "store/code/code_steps.h"
+#include "store/codec/code_columns.h"
+#include "store/codec/code_entropy.h"
+#include "store/codec/code_levels.h"
+#include "store/codec/code_steps.h"
 
-/* Two arrays that the steps go to and fro between, and the base's elements, or levels. */
+/* Two arrays that the steps alternate between, and the elements, or levels, of the base. */
 struct code_work {
 	uint8_t *array[2], *base;
 	struct code_fpc_tables *fpc;
@@ -47,7 +48,7 @@ void code_work_free(struct code_work *w)
 	free(w);
 }
 
-/* Whole elements behind the lead, from element `at` on, as many as `nr`; what there is not is zeros. */
+/* Load nr whole elements behind the lead, from element `at` on; missing ones are zeros. */
 static void load(const struct code_header *h, const void *p, size_t len, size_t at, uint8_t *ret, size_t nr)
 {
 	size_t from = h->lead + at * h->type.width, have = len > from ? MIN(len - from, nr * h->type.width) : 0;
@@ -60,13 +61,13 @@ static void load(const struct code_header *h, const void *p, size_t len, size_t 
 	code_map_in(ret, nr, h->type.width, h->map);
 }
 
-/* Of what of the base is used. */
+/* Checksum of the bytes of the base that are used. */
 static uint32_t base_crc(const struct code_header *h, const void *base, size_t base_len)
 {
 	return h->base == CODE_BASE_NONE ? 0 : crc32c(base, MIN(base_len, (size_t)h->plain_len));
 }
 
-/* The steps up to where bytes are split: from array[0] to the returned one. `which` is for FPC. */
+/* The steps before splitting: from array[0] to the returned array. `which` is for FPC. */
 static uint8_t *predict(struct code_work *w, const struct code_header *h, size_t nr, uint8_t *which)
 {
 	uint8_t *from = w->array[0], *to = w->array[1];
@@ -110,7 +111,7 @@ static void predict_back(struct code_work *w, const struct code_header *h, uint8
 	}
 }
 
-/* The levels of the base, from its plain bytes; zeros if there is none. They are where its elements would be. */
+/* Levels of the base, from its plain bytes; zeros if there is none. They are stored in place of its elements. */
 static uint16_t *base_levels(struct code_work *w, const struct code_header *h, const void *base, size_t base_len)
 {
 	uint16_t *levels = (uint16_t *)w->base;
@@ -130,7 +131,7 @@ static uint32_t levels_crc(const struct code_header *h, const uint16_t *levels)
 	return h->base == CODE_BASE_NONE ? 0 : crc32c(levels, code_nr_elements(h) * sizeof(*levels));
 }
 
-/* What is in no element, from where it lies in the block to behind the sections of elements. */
+/* Copy the bytes outside whole elements behind the sections of elements. */
 static void add_rest(const struct code_header *h, const uint8_t *p, uint8_t *ret)
 {
 	size_t behind = h->lead + code_nr_elements(h) * h->type.width;
@@ -139,7 +140,7 @@ static void add_rest(const struct code_header *h, const uint8_t *p, uint8_t *ret
 	memcpy(ret + h->lead, p + behind, h->plain_len - behind);
 }
 
-/* As transform(), of a block by levels: its header tells of which base. */
+/* Like transform(), for a block by levels; sets the checksum of the base in its header. */
 static uint8_t *transform_levels(struct code_work *w, struct code_header *h, const uint8_t *p, size_t len,
 				 const void *base, size_t base_len)
 {
@@ -159,7 +160,18 @@ static uint8_t *transform_levels(struct code_work *w, struct code_header *h, con
 	return w->array[1];
 }
 
-/* All steps but the last; returns the array with the sections one behind the other. */
+/* Like transform(), for records. */
+static uint8_t *transform_columns(struct code_work *w, const struct code_header *h, const uint8_t *p, size_t len,
+				  const void *base, size_t base_len)
+{
+	size_t rest = len % h->stride[0];
+
+	code_columns_split(h, p, base, base_len, w->array[0], w->array[1]);
+	memcpy(w->array[1] + code_columns_bytes(h), p + len - rest, rest);
+	return w->array[1];
+}
+
+/* All steps but the last. Returns the array with the consecutive sections. */
 static uint8_t *transform(struct code_work *w, struct code_header *h, const uint8_t *p, size_t len, const void *base,
 			  size_t base_len)
 {
@@ -168,7 +180,8 @@ static uint8_t *transform(struct code_work *w, struct code_header *h, const uint
 
 	if (h->split == CODE_SPLIT_LEVELS)
 		return transform_levels(w, h, p, len, base, base_len);
-
+	if (h->split == CODE_SPLIT_COLUMNS)
+		return transform_columns(w, h, p, len, base, base_len);
 	load(h, p, len, 0, w->array[0], nr);
 	if (h->base != CODE_BASE_NONE) {
 		load(h, base, base_len, 0, w->base, nr);
@@ -194,7 +207,7 @@ static uint8_t *transform(struct code_work *w, struct code_header *h, const uint
 	return to;
 }
 
-/* How a section is stored behind `ret`, and its word of the table. Returns its bytes; -ENOMEM. */
+/* Store a section at `ret`, and its word in the table. Returns its stored length; -ENOMEM. */
 static int section_in(struct code_work *w, const struct coder_spec *spec, const uint8_t *p, uint32_t len, uint8_t *ret,
 		      struct le32 *ret_word)
 {
@@ -219,12 +232,12 @@ static int section_in(struct code_work *w, const struct coder_spec *spec, const 
 	return n;
 }
 
-/* Stored bytes of all sections, fewer than `room_len`; 0: not fewer; -ENOMEM. */
+/* Store all sections in fewer than `room_len` bytes. Returns the length; 0: not fewer; -ENOMEM. */
 static int sections_in(struct code_work *w, const struct coder_spec *spec, const struct code_header *h,
 		       const uint8_t *a, uint8_t *ret, size_t room_len)
 {
-	/* The base is not needed any more. Its room is that of one section, or of all: they are no longer than the
-	 * plain bytes and what CODE_ROOM has besides. */
+	/* The base is not needed any more. Its memory is large enough for one section or all: together they are no
+	 * longer than the plain bytes and the extra of CODE_ROOM. */
 	uint8_t *room = w->base;
 	uint32_t len[CODE_NR_SECTIONS_MAX];
 	struct le32 words[CODE_NR_SECTIONS_MAX];
@@ -246,7 +259,7 @@ static int sections_in(struct code_work *w, const struct coder_spec *spec, const
 	return (int)all;
 }
 
-/* Bytes that no step changes: they lie behind the header, without sections. */
+/* A block without any step: its bytes follow the header, without sections. */
 static bool is_plain(const struct code_header *h)
 {
 	return h->type.class == CODE_BYTES && h->base == CODE_BASE_NONE && h->predict == CODE_PREDICT_NONE &&
@@ -289,7 +302,7 @@ int code_encode(struct code_work *w, const struct coder_spec *spec, const void *
 	return (int)sizeof(*d) + n;
 }
 
-/* Where a section's bytes are: in the block, if they are stored as they are, else at `room`, which has `len`. */
+/* Locate the bytes of a section: in the block if stored uncompressed, else decompressed at `room`, which has `len`. */
 static int section_out(struct code_work *w, const struct code_header *h, uint32_t word, const uint8_t *p, size_t left,
 		       uint8_t *room, uint32_t len, const uint8_t **ret)
 {
@@ -314,7 +327,7 @@ static int section_out(struct code_work *w, const struct code_header *h, uint32_
 	}
 }
 
-/* How many there are. */
+/* Returns the number of sections. */
 static int sections_out(struct code_work *w, const struct code_header *h, const uint8_t *p,
 			const uint8_t *ret[CODE_NR_SECTIONS_MAX])
 {
@@ -342,7 +355,7 @@ static int sections_out(struct code_work *w, const struct code_header *h, const 
 	return left == 0 ? (int)nr : -EBADMSG;
 }
 
-/* n elements from `at` on, out of the sections that they are split into. */
+/* Join n elements from `at` on from their sections. */
 static void join(struct code_work *w, const struct code_header *h, const uint8_t *const sections[], size_t at,
 		 uint8_t *ret, size_t n)
 {
@@ -355,7 +368,7 @@ static void join(struct code_work *w, const struct code_header *h, const uint8_t
 			planes[b] = sections[b] + at;
 		code_bytes_out(planes, ret, n, width);
 		break;
-	case CODE_SPLIT_BITS: /* one behind the other */
+	case CODE_SPLIT_BITS: /* needs consecutive planes */
 		for (unsigned b = 0; b < width; b++)
 			memmove(w->array[0] + b * round_up(n, 8), sections[b], round_up(n, 8));
 		code_bits_out(w->array[0], ret, n, width);
@@ -365,10 +378,10 @@ static void join(struct code_work *w, const struct code_header *h, const uint8_t
 	}
 }
 
-/* Elements that go through all steps before the next ones: so that they stay in the first cache. */
+/* Elements that go through all steps before the next ones, so that they stay in the L1 cache. */
 #define STRIP 2048u
 
-/* `to`: where the block's elements are wanted, perhaps not as elements are aligned. */
+/* `to`: where the elements are wanted, perhaps unaligned. */
 static void elements_out(struct code_work *w, const struct code_header *h, const uint8_t *const sections[],
 			 const uint8_t *rest, const void *base, size_t base_len, uint8_t *to)
 {
@@ -397,13 +410,28 @@ static void elements_out(struct code_work *w, const struct code_header *h, const
 	}
 }
 
-/* What is in no element, from behind the sections of elements. */
+/* Copy the bytes outside whole elements from behind the sections of elements. */
 static void rest_out(const struct code_header *h, const uint8_t *rest, uint8_t *ret)
 {
 	size_t behind = h->lead + code_nr_elements(h) * h->type.width;
 
 	memcpy(ret, rest, h->lead);
 	memcpy(ret + behind, rest + h->lead, h->plain_len - behind);
+}
+
+/* Join records, and copy the bytes behind the last whole one. */
+static int columns_out(const struct code_header *h, const uint8_t *const sections[], const void *base, size_t base_len,
+		       uint8_t *ret)
+{
+	size_t rest = h->plain_len % h->stride[0];
+	int r;
+
+	r = code_columns_join(sections, h, base, base_len, ret);
+	if (r < 0)
+		return r;
+	if (rest > 0)
+		memcpy(ret + h->plain_len - rest, sections[1 + h->stride[0]], rest);
+	return (int)h->plain_len;
 }
 
 static int decode_steps(struct code_work *w, const struct code_header *h, const uint8_t *stored, const void *base,
@@ -414,14 +442,16 @@ static int decode_steps(struct code_work *w, const struct code_header *h, const 
 
 	if (nr < 0)
 		return nr;
-	rest = sections[nr - 1]; /* if there is any: of FPC which table was right comes first */
+	if (h->split == CODE_SPLIT_COLUMNS)
+		return columns_out(h, sections, base, base_len, ret);
+	rest = sections[nr - 1]; /* if any; with FPC the bits of its tables come first */
 	elements_out(w, h, sections, rest, base, base_len, ret + h->lead);
 	rest_out(h, rest + (h->predict == CODE_PREDICT_FPC ? (code_nr_elements(h) + 7) / 8 : 0), ret);
 	return (int)h->plain_len;
 }
 
-/* Sections of a block by levels, as far as levels are in them. Its fields are in `ret`, the sections' words in
- * ret_words. Bytes up to the end of them; -EBADMSG: they are not all there, or it is no such block. */
+/* Find the sections of a block by levels that contain levels. Sets its fields in `ret` and the words of the sections in
+ * ret_words. Returns the end of these sections; -EBADMSG: they are incomplete, or it is not such a block. */
 static int levels_sections(const void *p, size_t len, struct code_header *ret,
 			   uint32_t ret_words[CODE_LEVELS_NR_SECTIONS])
 {
@@ -454,7 +484,7 @@ size_t code_levels_end(const void *p, size_t len)
 	return end < 0 ? 0 : (size_t)end;
 }
 
-/* As base_levels(), from the first stored bytes of its block; NULL: it is damaged, or has other elements. */
+/* Like base_levels(), from the first stored bytes of its block; NULL: damaged, or its elements differ. */
 static uint16_t *block_levels(struct code_work *w, const struct code_header *h, const void *block, size_t len)
 {
 	uint32_t words[CODE_LEVELS_NR_SECTIONS], lens[CODE_NR_SECTIONS_MAX];
@@ -498,7 +528,7 @@ static int decode_levels(struct code_work *w, const struct code_header *h, const
 	return (int)h->plain_len;
 }
 
-/* Of a block whose bytes have room. */
+/* Decode the header and check that the plain bytes fit into `room`. */
 static int take_header(const void *p, size_t len, size_t room, struct code_header *ret)
 {
 	int r = code_header_decode(p, len, ret);

@@ -1,4 +1,4 @@
-#include "store/code/code_choice.h"
+#include "store/codec/code_choice.h"
 
 #include <assert.h>
 #include <string.h>
@@ -6,11 +6,11 @@
 #include "base/util.h"
 
 #define NEARLY 1.01 /* times the smallest: as good, if it is faster */
-#define STOPPED_PAYING 1.10 /* times what was promised */
-#define TOO_DEAR 1.5 /* times the budget: one slow block is none */
+#define STOPPED_PAYING 1.10 /* times the ratio of the trial */
+#define TOO_DEAR 1.5 /* times the budget: a single slow block does not count */
 #define SETTLED 8 /* blocks before it is judged */
-#define MANY 4096 /* blocks, 1 GiB of whole ones: others may pay more by now */
-#define LATELY (1.0 / 8) /* weight of the newest block in what is known of late */
+#define MANY 4096 /* blocks, 1 GiB of full ones: another candidate may be better by now */
+#define LATELY (1.0 / 8) /* weight of the newest block in the running average */
 #define TRIALS (1.0 / 4) /* of the budget */
 #define ROUNDS 4
 

@@ -1,16 +1,16 @@
 /*
- * Which of several ways to code a variable: found by trying, remembered, found anew when it stops paying. Pure: who
- * codes tells what came of it, in bytes and nanoseconds.
+ * Chooses one of several ways to code a variable: by trying them, remembering the result, and trying again when it
+ * stops paying. Pure: the caller reports the results in bytes and nanoseconds.
  *
- *	TRYING ── every candidate told ──▶ CHOSEN ── this was one of the first ROUNDS on other blocks, ──▶ TRYING
- *	                                              or blocks get larger than promised, or dearer,
- *	                                              or MANY have passed; and trials have been cheap enough
+ *	TRYING ── all candidates reported ──▶ CHOSEN ── one of the first ROUNDS, each on another block,   ──▶ TRYING
+ *	                                                 or blocks get larger than in the trial, or slower,
+ *	                                                 or MANY have passed; and trials have been cheap enough
  *
- * One block is not a variable: the first rounds are added up, each is on another block.
+ * One block is not representative: the results of the first rounds, each on another block, are added up.
  *
- * Of all that are within the budget the smallest is chosen, and the fastest of those that are nearly as small. If none
- * is, the fastest. Trials themselves get a quarter of the budget: a variable that changes its nature all the time is
- * not tried all the time.
+ * Among the candidates within the budget the smallest is chosen, or the fastest of those that are nearly as small. If
+ * none is within the budget, the fastest is chosen. Trials may use a quarter of the budget, so that a variable that
+ * keeps changing is not tried all the time.
  */
 #pragma once
 
@@ -26,24 +26,24 @@ struct code_trial {
 
 struct code_choice {
 	unsigned nr, trying; /* trying == nr: chosen */
-	unsigned chosen, nr_rounds; /* rounds that `trial` is the sum of */
+	unsigned chosen, nr_rounds; /* number of rounds summed up in `trial` */
 	double budget; /* ns per byte, which is CPU seconds per GB */
 	struct code_trial trial[CODE_CANDIDATES_MAX];
 
-	/* of the chosen one: coded / plain in the trial, and lately; ns per byte lately */
+	/* of the chosen one: coded / plain in the trial, and recently; ns per byte recently */
 	double promised, ratio, cost;
 	uint64_t nr_blocks; /* since it was chosen */
-	uint64_t plain, trial_ns; /* of all blocks, and of all trials */
+	uint64_t plain, trial_ns; /* totals of all blocks, and of all trials */
 	unsigned nr_trials;
 };
 
-/* 1 to CODE_CANDIDATES_MAX candidates; budget <= 0: none. */
+/* 1 to CODE_CANDIDATES_MAX candidates; budget <= 0: unlimited. */
 void code_choice_init(struct code_choice *c, unsigned nr, double budget);
-/* Is the next block, or a part of it, to be tried with all candidates? */
+/* Should the next block, or a part of it, be tried with all candidates? */
 bool code_choice_trying(const struct code_choice *c);
-/* Which candidate is next: one after the other while trying, then the chosen one. */
+/* Next candidate: each in turn while trying, then the chosen one. */
 unsigned code_choice_next(const struct code_choice *c);
-/* What came of code_choice_next(). */
+/* Report the result of code_choice_next(). */
 void code_choice_tell(struct code_choice *c, uint64_t plain, uint64_t coded, uint64_t ns);
 /* Try all again. */
 void code_choice_again(struct code_choice *c);

@@ -1,4 +1,4 @@
-#include "store/code/code_entropy.h"
+#include "store/codec/code_entropy.h"
 
 #include <errno.h>
 #include <lz4.h>
@@ -9,15 +9,15 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/code/code.h"
+#include "store/codec/code.h"
 
 struct code_entropy_work {
-	ZSTD_CCtx *in, *symbols; /* the latter looks for no matches */
+	ZSTD_CCtx *in, *symbols; /* the latter does not search for matches */
 	ZSTD_DCtx *out;
 };
 
-/* A match must be long and found in a table of hardly any entries, in steps that pass over all of a section. Levels
- * below 0 would store literals as they are. */
+/* Effectively disables matches: they must be long, are found in a table of hardly any entries, and the search steps
+ * over a whole section. Levels below 0 would disable them too, but store literals uncompressed. */
 static bool look_for_no_matches(ZSTD_CCtx *c)
 {
 	static const struct {

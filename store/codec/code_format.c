@@ -1,12 +1,12 @@
-#include "store/code/code_format.h"
+#include "store/codec/code_format.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "store/code/match.h"
-#include "store/code/twin.h"
+#include "store/codec/match.h"
+#include "store/codec/twin.h"
 
 #define TYPE_BIG_ENDIAN 0x80u
 #define FPC_WIDTH 8
@@ -15,7 +15,7 @@
 static bool type_valid(struct code_type t)
 {
 	static const uint8_t widths[NR_CODE_CLASSES] = {
-		/* a bit for each width */
+		/* bit mask of widths */
 		[CODE_BYTES] = 1,	  [CODE_INT] = 1 | 2 | 4 | 8, [CODE_UINT] = 1 | 2 | 4 | 8,
 		[CODE_FLOAT] = 2 | 4 | 8, [CODE_BFLOAT] = 2,
 	};
@@ -50,8 +50,17 @@ static bool levels_valid(const struct code_header *h)
 	       h->stride[0] <= CODE_LEVEL_BITS_MAX && h->stride[1] == 0 && h->stride[2] == 0;
 }
 
+static bool columns_valid(const struct code_header *h)
+{
+	return h->type.class == CODE_BYTES && (h->base == CODE_BASE_NONE || h->base == CODE_BASE_SUB) &&
+	       h->predict == CODE_PREDICT_NONE && !h->zigzag && h->stride[0] >= CODE_RECORD_MIN &&
+	       h->stride[0] <= CODE_RECORD_MAX && h->stride[1] == 0 && h->stride[2] == 0;
+}
+
 static bool strides_valid(const struct code_header *h)
 {
+	if (h->split == CODE_SPLIT_COLUMNS)
+		return columns_valid(h);
 	if (h->split == CODE_SPLIT_LEVELS)
 		return levels_valid(h);
 	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
@@ -81,7 +90,7 @@ bool code_steps_valid(const struct code_header *h)
 	       strides_valid(h) && h->lead < h->type.width;
 }
 
-/* The block of what is left has steps, this one has none. */
+/* The inner block with the left-over elements has steps; the outer one has none. */
 static bool matched_valid(const struct code_header *h)
 {
 	return type_valid(h->type) && h->type.width == MATCH_WIDTH && h->map == CODE_MAP_NONE &&
@@ -98,9 +107,11 @@ static uint32_t crc_of(const struct code_header_disk *d, const void *stored, siz
 static uint8_t version_of(const struct code_header *h)
 {
 	if (h->base == CODE_BASE_MATCHED)
-		return CODE_VERSION_MATCHED;
+		return h->near ? CODE_VERSION_NEAR : CODE_VERSION_MATCHED;
 	if (h->split == CODE_SPLIT_LEVELS)
 		return CODE_VERSION_LEVELS;
+	if (h->split == CODE_SPLIT_COLUMNS)
+		return CODE_VERSION_COLUMNS;
 	return h->base_place > 0 ? CODE_VERSION_PLACED : h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION;
 }
 
@@ -132,7 +143,7 @@ static int place_decode(struct code_header *h, const void *stored)
 	if (h->base == CODE_BASE_NONE || h->stored_len < sizeof(*place))
 		return -EBADMSG;
 	h->base_place = le32_get(*place);
-	if (h->base_place == 0 && h->split == CODE_SPLIT_LEVELS)
+	if (h->base_place == 0 && code_split_has_place(h->split))
 		return 0;
 	if (!code_place_valid(h->base_place))
 		return -EBADMSG;
@@ -153,7 +164,7 @@ int code_header_decode_fields(const void *p, size_t len, struct code_header *ret
 
 	if (len < sizeof(*d) || memcmp(d->magic, CODE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
-	if (d->version < CODE_VERSION || d->version > CODE_VERSION_LEVELS)
+	if (d->version < CODE_VERSION || d->version > CODE_VERSION_NEAR)
 		return -EOPNOTSUPP;
 	h = (struct code_header){
 		.map = d->map,
@@ -166,14 +177,16 @@ int code_header_decode_fields(const void *p, size_t len, struct code_header *ret
 		.plain_len = le32_get(d->plain_len),
 		.stored_len = le32_get(d->stored_len),
 		.base_crc = le32_get(d->base_crc),
+		.near = d->version == CODE_VERSION_NEAR,
 	};
 	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
 		h.stride[i] = le32_get(d->stride[i]);
 	has_lead = d->version == CODE_VERSION_LEAD;
 	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag != (h.zigzag | h.lead << LEAD_SHIFT) ||
-	    !(d->version == CODE_VERSION_MATCHED ? matched_valid(&h) : code_steps_valid(&h)))
+	    !(code_version_matched(d->version) ? matched_valid(&h) : code_steps_valid(&h)))
 		return -EBADMSG;
-	if ((d->version == CODE_VERSION_LEVELS) != (h.split == CODE_SPLIT_LEVELS))
+	if ((d->version == CODE_VERSION_LEVELS) != (h.split == CODE_SPLIT_LEVELS) ||
+	    (d->version == CODE_VERSION_COLUMNS) != (h.split == CODE_SPLIT_COLUMNS))
 		return -EBADMSG;
 	if ((d->version <= CODE_VERSION_LEAD && has_lead != (h.lead > 0)) || h.lead > h.plain_len)
 		return -EBADMSG;
@@ -195,7 +208,7 @@ int code_header_decode_unsummed(const void *p, size_t len, struct code_header *r
 		return r;
 	if (h.stored_len != len - sizeof(*d))
 		return -EBADMSG;
-	is_placed = d->version == CODE_VERSION_LEVELS ? h.base != CODE_BASE_NONE : d->version >= CODE_VERSION_PLACED;
+	is_placed = code_split_has_place(h.split) ? h.base != CODE_BASE_NONE : d->version >= CODE_VERSION_PLACED;
 	if (is_placed && place_decode(&h, d + 1) < 0)
 		return -EBADMSG;
 	if (h.base == CODE_BASE_NONE && h.base_crc != 0)
@@ -233,14 +246,18 @@ unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SEC
 		while (n < h->type.width + 1)
 			ret_len[n++] = nr;
 		ret_len[n++] = (15 - h->stride[0]) * bits;
-		ret_len[n++] = bits; /* signs: of some variables all are the same */
+		ret_len[n++] = bits; /* signs: constant in some variables */
+	} else if (h->split == CODE_SPLIT_COLUMNS) {
+		ret_len[n++] = h->stride[0];
+		while (n < 1 + h->stride[0])
+			ret_len[n++] = nr / h->stride[0];
+		over = nr % h->stride[0];
 	} else if (h->split == CODE_SPLIT_NONE)
 		ret_len[n++] = nr * h->type.width;
 	else
 		while (n < h->type.width)
 			ret_len[n++] = plane;
-	/* which of the two tables was right, a bit each, and the bytes that are no whole element, before and behind
-	 * them */
+	/* one bit per element for the table that was right, and the bytes before and behind the whole elements */
 	if (h->predict == CODE_PREDICT_FPC)
 		over += (nr + 7) / 8;
 	if (over > 0)

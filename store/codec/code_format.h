@@ -1,7 +1,7 @@
 /*
- * A coded block: up to 256 KiB of one variable's bytes, told by its type how they become small. It stands for itself:
- * what it takes to decode it is in its header, but for the bytes of its base, where it has one. docs/format.md section
- * 12 changes with this.
+ * A coded block: up to 256 KiB of one variable, compressed with knowledge of its type. It is self-contained: everything
+ * needed to decode it is in its header, except for the bytes of its base, if it has one. docs/format.md section 12
+ * changes with this.
  */
 #pragma once
 
@@ -15,68 +15,71 @@
 #define CODE_MAGIC "ckcb"
 #define CODE_VERSION 1
 #define CODE_VERSION_LEAD 2 /* with a lead: older versions refuse it */
-#define CODE_VERSION_PLACED 3 /* with the place of its base, perhaps with a lead, too: likewise */
-#define CODE_VERSION_MATCHED 4 /* with runs that other blocks have (match.h): likewise */
+#define CODE_VERSION_PLACED 3 /* with the place of its base, perhaps also with a lead: likewise */
+#define CODE_VERSION_MATCHED 4 /* with runs copied from other blocks (match.h): likewise */
 #define CODE_VERSION_LEVELS 5 /* split by levels, perhaps with a lead or a base: likewise */
-#define CODE_LEAD_MAX 7u
+#define CODE_VERSION_COLUMNS 6 /* records split into columns, perhaps with a base: likewise */
+#define CODE_VERSION_NEAR 7 /* as 4, with runs that differ from their source: likewise */
 #define CODE_PLAIN_MAX (256u * 1024)
 #define CODE_NR_STRIDES 3
-#define CODE_NR_SECTIONS_MAX 12 /* a plane for each byte of the widest element, three more by levels, and what is left over */
+#define CODE_RECORD_MIN 2u /* bytes of a record that is split into columns */
+#define CODE_RECORD_MAX 256u
+#define CODE_NR_SECTIONS_MAX (CODE_RECORD_MAX + 2) /* columns, how each is stored, the remainder */
 #define CODE_LEVEL_BITS_MIN 9u
 #define CODE_LEVEL_BITS_MAX 14u
-#define CODE_LEVEL_RUN 512u /* elements that have a first level of their own */
+#define CODE_LEVEL_RUN 512u /* elements that share a first level */
 
 enum code_class { CODE_BYTES, CODE_INT, CODE_UINT, CODE_FLOAT, CODE_BFLOAT, NR_CODE_CLASSES };
 
-/* What an element is. Bytes have the width 1 and no order. */
+/* Element type. Bytes have width 1 and no byte order. */
 struct code_type {
 	enum code_class class;
 	unsigned width; /* 1, 2, 4, 8 */
 	bool big_endian;
 };
 
-/* The steps of coding, in this order; those of decoding are the same backwards. */
+/* The steps of coding, in this order; decoding reverses them. */
 enum code_map {
 	CODE_MAP_NONE,
-	CODE_MAP_ORDERED, /* floats as integers in the same order: neighbours have near numbers, across zero too */
-	CODE_MAP_ROTATED, /* the sign below the mantissa: the exponent has the first byte for itself */
+	CODE_MAP_ORDERED, /* floats as integers of the same order: close values have close integers, across zero too */
+	CODE_MAP_ROTATED, /* the sign below the mantissa: the exponent alone fills the first byte */
 	NR_CODE_MAPS
 };
 enum code_base {
 	CODE_BASE_NONE,
 	CODE_BASE_XOR,
 	CODE_BASE_SUB,
-	CODE_BASE_MATCHED, /* no step: version 4, by store/code/match.h */
+	CODE_BASE_MATCHED, /* not a step: versions 4 and 7, by store/codec/match.h */
 	NR_CODE_BASES
 };
 /*
- * Where the base is, for whoever keeps blocks side by side (store/pack): bytes from where their plain bytes begin, all
- * of them before those of this block, and how they become the base. In one word, how << 28 | offset; 0: it is not told.
+ * Where the base is, if blocks are stored side by side (store/pack): an offset in their common plain bytes, entirely
+ * before this block, and how those bytes become the base. Encoded in one word, how << 28 | offset; 0: not given.
  */
 enum code_place {
 	CODE_PLACE_NONE,
-	CODE_PLACE_SAME, /* as they are */
-	/* floats of 32 bits, rounded to elements of this block (store/code/twin.h) behind its lead */
+	CODE_PLACE_SAME, /* unchanged */
+	/* 32-bit floats, rounded to elements of this block (store/codec/twin.h) behind its lead */
 	CODE_PLACE_ROUNDED_LE,
 	CODE_PLACE_ROUNDED_BE,
-	/* instead of an offset a bit for each part of MATCH_PART bytes that is named (store/code/match.h) */
+	/* instead of an offset: a bit mask of the parts of MATCH_PART bytes that it refers to (store/codec/match.h) */
 	CODE_PLACE_MATCHED,
-	/* floats of 16 bits, widened to elements of this block (twin.h, too) behind its lead: bfloat16, and IEEE's */
+	/* 16-bit floats, widened to elements of this block (also twin.h) behind its lead: bfloat16 and IEEE */
 	CODE_PLACE_WIDENED_BFLOAT_LE,
 	CODE_PLACE_WIDENED_BFLOAT_BE,
 	CODE_PLACE_WIDENED_FLOAT_LE,
 	CODE_PLACE_WIDENED_FLOAT_BE,
-	/* as they are, of a block by levels that has no base: it takes no more than those, which are the first bytes of
-	 * that block (code_levels_end()) */
+	/* unchanged, and the base is a block by levels without a base: only its levels are used, which are the first
+	 * bytes of that block (code_levels_end()) */
 	CODE_PLACE_LEVELS,
 	NR_CODE_PLACES
 };
 #define CODE_PLACE_SHIFT 28
 #define CODE_PLACE_OFF_MAX ((1u << 20) - 1)
-#define CODE_PLACE_PARTS_MAX ((1u << 15) - 1) /* none names the last one of 16 */
-/* MATCHED: runs are of what is left in the parts that are named, which is found without decoding what these name */
+#define CODE_PLACE_PARTS_MAX ((1u << 15) - 1) /* no part can refer to the last of 16 */
+/* MATCHED: runs copy only left-over elements of the parts referred to, which are found without decoding their runs */
 #define CODE_PLACE_LEFT (1u << 16)
-/* LEVELS: between offset and how, how many stored bytes of that block it takes, in units */
+/* LEVELS: between offset and how: number of stored bytes of the base's block that are needed, in units */
 #define CODE_PLACE_UNIT 256u
 #define CODE_PLACE_UNITS_SHIFT 20
 static inline uint32_t code_place(enum code_place how, uint32_t off)
@@ -93,7 +96,7 @@ static inline uint32_t code_place_off(uint32_t place)
 
 	return place & ((1u << (is_levels ? CODE_PLACE_UNITS_SHIFT : CODE_PLACE_SHIFT)) - 1);
 }
-/* Of LEVELS: stored bytes of a block, from its first one on, of as many as it has. */
+/* LEVELS: place for a base at `off` of which the first `stored` stored bytes are needed. */
 static inline uint32_t code_place_levels(uint32_t off, uint32_t stored)
 {
 	uint32_t units = (stored + CODE_PLACE_UNIT - 1) / CODE_PLACE_UNIT;
@@ -105,7 +108,7 @@ static inline uint32_t code_place_stored(uint32_t place)
 {
 	return (place >> CODE_PLACE_UNITS_SHIFT & 0xff) * CODE_PLACE_UNIT;
 }
-/* Of MATCHED: a bit for each part that is named. */
+/* MATCHED: bit mask of the parts referred to. */
 static inline uint32_t code_place_parts(uint32_t place)
 {
 	return code_place_off(place) & ~CODE_PLACE_LEFT;
@@ -131,7 +134,7 @@ static inline bool code_place_is_widened(enum code_place how)
 {
 	return how >= CODE_PLACE_WIDENED_BFLOAT_LE && how <= CODE_PLACE_WIDENED_FLOAT_BE;
 }
-/* Of what lies there, rounded or widened. */
+/* Element type of the bytes at a rounded or widened place. */
 static inline struct code_type code_place_type(enum code_place how)
 {
 	bool is_bfloat = how == CODE_PLACE_WIDENED_BFLOAT_LE || how == CODE_PLACE_WIDENED_BFLOAT_BE;
@@ -141,14 +144,14 @@ static inline struct code_type code_place_type(enum code_place how)
 				   .big_endian = how == CODE_PLACE_ROUNDED_BE || how == CODE_PLACE_WIDENED_BFLOAT_BE ||
 						 how == CODE_PLACE_WIDENED_FLOAT_BE };
 }
-/* Bytes there that the base of a block of so many is made of; not of one that is matched. */
+/* Number of bytes at the place that form the base of a block of `len` bytes; not for MATCHED. */
 static inline uint32_t code_place_len(uint32_t place, uint32_t len)
 {
 	enum code_place how = code_place_how(place);
 
 	return code_place_is_rounded(how) ? 2 * len : code_place_is_widened(how) ? len / 2 : len;
 }
-/* The other way round, of a type that can be widened. */
+/* The reverse, for a type that can be widened. */
 static inline enum code_place code_place_widened(struct code_type narrow)
 {
 	return (narrow.class == CODE_BFLOAT ? CODE_PLACE_WIDENED_BFLOAT_LE : CODE_PLACE_WIDENED_FLOAT_LE) +
@@ -157,18 +160,25 @@ static inline enum code_place code_place_widened(struct code_type narrow)
 enum code_predict {
 	CODE_PREDICT_NONE,
 	CODE_PREDICT_XOR, /* with the element stride[0] before */
-	CODE_PREDICT_DELTA, /* for each stride in turn: minus the element that far before. Row and plane make it a Lorenzo
-			     * predictor of two and three dimensions */
-	CODE_PREDICT_FPC, /* the better of two tables of contexts, of doubles */
+	CODE_PREDICT_DELTA, /* for each stride in turn: minus the element that far before. With row and plane strides
+			     * this is a Lorenzo predictor in two and three dimensions */
+	CODE_PREDICT_FPC, /* doubles: the better prediction of two context tables */
 	NR_CODE_PREDICTS
 };
 /*
- * LEVELS: of floats that are rotated. The highest stride[0] bits of an element, its exponent and a few of the mantissa,
- * are its level. Stored of it is how far it is above that of the base and above the first one of its run: as most
- * elements of a run are less than 256 levels apart, the low 8 bits of that are a plane that tells nearly all there is to
- * tell, and those over are hardly ever set. The rest is noise, and stored as it is.
+ * LEVELS: for rotated floats. The highest stride[0] bits of an element, its exponent and a few bits of the mantissa,
+ * are its level. A level is stored as its difference to the level of the base and to the first level of its run. Since
+ * most elements of a run are less than 256 levels apart, the low 8 bits of the difference form a plane with nearly all
+ * of the information, and the bits above them are hardly ever set. The rest of the element is noise, stored unchanged.
  */
-enum code_split { CODE_SPLIT_NONE, CODE_SPLIT_BYTES, CODE_SPLIT_BITS, CODE_SPLIT_LEVELS, NR_CODE_SPLITS };
+enum code_split {
+	CODE_SPLIT_NONE,
+	CODE_SPLIT_BYTES,
+	CODE_SPLIT_BITS,
+	CODE_SPLIT_LEVELS,
+	CODE_SPLIT_COLUMNS, /* of bytes: records of stride[0] bytes (code_columns.h) */
+	NR_CODE_SPLITS
+};
 enum code_entropy { CODE_ENTROPY_NONE, CODE_ENTROPY_LZ4, CODE_ENTROPY_ZSTD, NR_CODE_ENTROPIES };
 
 struct code_header {
@@ -176,14 +186,15 @@ struct code_header {
 	enum code_map map;
 	enum code_base base;
 	enum code_predict predict;
-	bool zigzag; /* small numbers of either sign become small ones without */
+	bool zigzag; /* map small signed numbers to small unsigned ones */
 	enum code_split split;
 	enum code_entropy entropy;
-	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none. Split by levels: see there */
-	uint32_t lead; /* bytes before the first whole element: less than one has */
-	uint32_t plain_len, stored_len; /* stored: behind the header */
-	uint32_t base_crc; /* of as many bytes of the base as were used, or its levels; MATCHED: of the plain bytes */
-	uint32_t base_place; /* stored before everything else; 0: not told */
+	uint32_t stride[CODE_NR_STRIDES]; /* in elements; 0: none. LEVELS, COLUMNS: see there */
+	uint32_t lead; /* bytes before the first whole element: less than the element width */
+	uint32_t plain_len, stored_len; /* stored_len: without the header */
+	uint32_t base_crc; /* of the bytes of the base that were used, or of its levels; MATCHED: of the plain bytes */
+	uint32_t base_place; /* stored before everything else; 0: not given */
+	bool near; /* MATCHED: each run has a kind (match_runs.h) */
 };
 
 struct code_header_disk {
@@ -194,44 +205,54 @@ struct code_header_disk {
 	struct le32 plain_len, stored_len;
 	struct le32 stride[CODE_NR_STRIDES];
 	struct le32 base_crc;
-	struct le32 crc; /* of the bytes before it, then of those behind it */
+	struct le32 crc; /* of all bytes before it, then of those behind it */
 };
 static_assert(sizeof(struct code_header_disk) == 40 && offsetof(struct code_header_disk, crc) == 36, "on disk");
 
-/* Before each section's bytes. */
+/* Precedes the bytes of each section. */
 enum code_section_kind { CODE_SECTION_RAW, CODE_SECTION_CODED, CODE_SECTION_CONSTANT };
 #define CODE_SECTION_LEN(word) ((word)&0x3fffffffu)
 #define CODE_SECTION_KIND(word) ((word) >> 30)
 
-/* A type as one byte, and back: 0, -EBADMSG. */
+/* Encode a type as one byte, and decode it: 0, -EBADMSG. */
 uint8_t code_type_encode(struct code_type type);
 int code_type_decode(uint8_t byte, struct code_type *ret);
-/* Do these steps go together? Lengths and sums are not looked at. */
+/* Is this combination of steps valid? Lengths and checksums are ignored. */
 bool code_steps_valid(const struct code_header *h);
-/* `stored` are the h->stored_len bytes behind it, which begin with the place of the base, if it has one. */
+/* `stored`: the h->stored_len bytes behind the header, which begin with the place of the base, if any. */
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret);
-/* Of a whole block, header and stored bytes: nothing behind it. -EBADMSG, -EOPNOTSUPP (a later version). */
+/* Decode the header of a whole block with nothing behind it. -EBADMSG, -EOPNOTSUPP (a later version). */
 int code_header_decode(const void *p, size_t len, struct code_header *ret);
-/* The same without a look at its sum: for whoever needs its base before it is decoded, which looks at that. */
+/* The same without verifying the checksum, to find the base before decoding, which verifies it. */
 int code_header_decode_unsummed(const void *p, size_t len, struct code_header *ret);
-/* The fields alone, of a block of which not all is there: its sum is not looked at, nor the place of its base. */
+/* The fields alone, of an incomplete block: neither the checksum nor the place of the base is read. */
 int code_header_decode_fields(const void *p, size_t len, struct code_header *ret);
-/* Bytes before the sections: the place of the base. */
+/* Does a block of this version have runs (match.h)? */
+static inline bool code_version_matched(uint8_t version)
+{
+	return version == CODE_VERSION_MATCHED || version == CODE_VERSION_NEAR;
+}
+/* Does a block with this split always store the place of its base, even if 0? Others indicate it by version. */
+static inline bool code_split_has_place(enum code_split split)
+{
+	return split == CODE_SPLIT_LEVELS || split == CODE_SPLIT_COLUMNS;
+}
+/* Bytes before the sections: for the place of the base. */
 static inline size_t code_place_room(const struct code_header *h)
 {
-	bool has_base = h->split == CODE_SPLIT_LEVELS && h->base != CODE_BASE_NONE;
+	bool has_base = code_split_has_place(h->split) && h->base != CODE_BASE_NONE;
 
 	return h->base_place > 0 || has_base ? sizeof(struct le32) : 0;
 }
-/* Whole elements of a block. */
+/* Number of whole elements of a block. */
 static inline uint32_t code_nr_elements(const struct code_header *h)
 {
 	return (h->plain_len - h->lead) / h->type.width;
 }
-/* Runs of so many elements. */
+/* Number of runs for `nr` elements. */
 static inline uint32_t code_level_runs(size_t nr)
 {
 	return (uint32_t)((nr + CODE_LEVEL_RUN - 1) / CODE_LEVEL_RUN);
 }
-/* The lengths of the sections that the steps make, and how many. */
+/* Lengths of the sections that the steps produce, and their number. */
 unsigned code_sections(const struct code_header *h, uint32_t ret_len[CODE_NR_SECTIONS_MAX]);

@@ -1,16 +1,16 @@
-#include "store/code/code_levels.h"
+#include "store/codec/code_levels.h"
 
 #include <string.h>
 
 #include "base/util.h"
-#include "store/code/code_steps.h"
+#include "store/codec/code_steps.h"
 
-#define WINDOW 256u /* levels that 8 bits tell */
+#define WINDOW 256u /* levels that 8 bits can represent */
 
-/* Where sections begin. */
+/* Offsets and lengths of the sections. */
 struct sections {
 	size_t firsts, over; /* bytes of the first two */
-	size_t planes, low; /* those of bytes; and the lowest bytes, if they were one */
+	size_t planes, low; /* offsets of the byte planes, and of the lowest bytes as if they were one plane */
 	size_t left; /* bytes of the last two together */
 };
 
@@ -33,7 +33,7 @@ size_t code_levels_bytes(const struct code_header *h)
 	return s.low + s.left;
 }
 
-/* The level that those 256 begin with which most elements have. */
+/* First level of the window of 256 that contains most elements. */
 static uint32_t find_window(const uint16_t *levels, const uint16_t *base, size_t nr, unsigned bits, uint32_t *counts)
 {
 	uint32_t all = 1u << bits, mask = all - 1, within = 0, most, best = 0;
@@ -44,7 +44,7 @@ static uint32_t find_window(const uint16_t *levels, const uint16_t *base, size_t
 	for (uint32_t i = 0; i < WINDOW; i++)
 		within += counts[i];
 	most = within;
-	for (uint32_t first = 1; first < all; first++) { /* the one before goes, and one comes in */
+	for (uint32_t first = 1; first < all; first++) { /* slide the window by one level */
 		within += counts[(first + WINDOW - 1) & mask] - counts[first - 1];
 		if (within > most) {
 			most = within;
@@ -54,7 +54,7 @@ static uint32_t find_window(const uint16_t *levels, const uint16_t *base, size_t
 	return best;
 }
 
-/* So that the mean of a run, of what is in the window, is in the middle of its own. */
+/* Choose the first level so that the mean of the run's levels in the window is in the middle of its own window. */
 static uint32_t first_of_run(const uint16_t *levels, const uint16_t *base, size_t nr, uint32_t window, uint32_t mask)
 {
 	uint32_t sum = 0, n = 0;
@@ -85,7 +85,7 @@ void code_levels_split(void *a, const uint16_t *base, const struct code_header *
 	size_t nr = code_nr_elements(h);
 	struct sections s = sections_of(h);
 	const struct le16 *firsts = (const struct le16 *)ret;
-	uint8_t *bits = a; /* planes of bits of the lowest bytes, the highest first: those that are left, then over */
+	uint8_t *bits = a; /* bit planes of the lowest bytes, highest first: remaining bits, then `over` */
 
 	for (size_t at = 0; at < nr; at += CODE_LEVEL_RUN)
 		code_levels_in((uint8_t *)a + at * h->type.width, base + at, MIN(nr - at, (size_t)CODE_LEVEL_RUN),
@@ -96,8 +96,8 @@ void code_levels_split(void *a, const uint16_t *base, const struct code_header *
 	memcpy(ret + s.low, bits, s.left);
 }
 
-/* The lowest bytes of a run of n elements, from element `at` on, as code_levels_in() leaves them. Only what is over of
- * levels, if the others are not there. */
+/* Lowest bytes of a run of n elements, from element `at` on, as code_levels_in() leaves them. Without the other
+ * sections: only the bits of `over`. */
 static void lowest_bytes(const uint8_t *const sections[], const struct code_header *h, size_t at, size_t n,
 			 bool has_others, uint8_t ret[CODE_LEVEL_RUN])
 {
@@ -152,7 +152,7 @@ static void levels_of_run(const uint8_t *restrict low, const uint8_t *restrict o
 void code_levels_get(const uint8_t *const sections[], const struct code_header *h, uint16_t *ret, size_t nr)
 {
 	const struct le16 *firsts = (const struct le16 *)sections[0];
-	bool is_over = !is_zero(sections[1], sections_of(h).over); /* hardly ever */
+	bool is_over = !is_zero(sections[1], sections_of(h).over); /* rare */
 	uint8_t over[CODE_LEVEL_RUN] = { 0 };
 
 	for (size_t at = 0, n; at < nr; at += n) {

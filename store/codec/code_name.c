@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "store/code/code.h"
+#include "store/codec/code.h"
 
-static void add(struct code_name *to, const char *fmt, ...) _printf_(2, 3);
+static void add_step(struct code_name *to, const char *fmt, ...) _printf_(2, 3);
 
-static void add(struct code_name *to, const char *fmt, ...)
+static void add_step(struct code_name *to, const char *fmt, ...)
 {
 	size_t n = strlen(to->s);
 	va_list args;
@@ -27,43 +27,45 @@ static void add_predict(struct code_name *to, const struct code_header *h)
 	if (h->predict == CODE_PREDICT_NONE)
 		return;
 	if (h->stride[0] <= 1 && h->stride[1] == 0)
-		add(to, "%s", names[h->predict]);
+		add_step(to, "%s", names[h->predict]);
 	else if (h->stride[1] == 0)
-		add(to, "%s(%" PRIu32 ")", names[h->predict], h->stride[0]);
+		add_step(to, "%s(%" PRIu32 ")", names[h->predict], h->stride[0]);
 	else if (h->stride[2] == 0)
-		add(to, "%s(%" PRIu32 ",%" PRIu32 ")", names[h->predict], h->stride[0], h->stride[1]);
+		add_step(to, "%s(%" PRIu32 ",%" PRIu32 ")", names[h->predict], h->stride[0], h->stride[1]);
 	else
-		add(to, "%s(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", names[h->predict], h->stride[0], h->stride[1],
-		    h->stride[2]);
+		add_step(to, "%s(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", names[h->predict], h->stride[0], h->stride[1],
+			 h->stride[2]);
 }
 
 struct code_name code_name(const struct coder_spec *spec)
 {
 	static const char *const maps[] = { "", "ordered", "rotated" }, *const bases[] = { "", "xor-base", "sub-base",
 											   "matched" };
-	static const char *const splits[] = { "", "bytes", "bits", "levels" };
+	static const char *const splits[] = { "", "bytes", "bits", "levels", "columns" };
 	const struct code_header *h = &spec->steps;
 	struct code_name name = { "" };
 
 	if (h->base == CODE_BASE_MATCHED)
-		add(&name, "%s", bases[h->base]);
+		add_step(&name, "%s", bases[h->base]);
 	if (h->map != CODE_MAP_NONE && h->split != CODE_SPLIT_LEVELS)
-		add(&name, "%s", maps[h->map]);
+		add_step(&name, "%s", maps[h->map]);
 	if (h->base != CODE_BASE_NONE && h->base != CODE_BASE_MATCHED)
-		add(&name, "%s", bases[h->base]);
+		add_step(&name, "%s", bases[h->base]);
 	add_predict(&name, h);
 	if (h->zigzag)
-		add(&name, "zigzag");
-	if (h->split != CODE_SPLIT_NONE)
-		add(&name, "%s", splits[h->split]);
+		add_step(&name, "zigzag");
+	if (h->split == CODE_SPLIT_COLUMNS)
+		add_step(&name, "%s(%" PRIu32 ")", splits[h->split], h->stride[0]);
+	else if (h->split != CODE_SPLIT_NONE)
+		add_step(&name, "%s", splits[h->split]);
 	if (h->entropy == CODE_ENTROPY_ZSTD && spec->level == CODE_LEVEL_SYMBOLS)
-		add(&name, "huffman");
+		add_step(&name, "huffman");
 	else if (h->entropy == CODE_ENTROPY_ZSTD)
-		add(&name, "zstd:%d", spec->level);
+		add_step(&name, "zstd:%d", spec->level);
 	else if (h->entropy == CODE_ENTROPY_LZ4)
-		add(&name, "lz4");
+		add_step(&name, "lz4");
 	else
-		add(&name, "stored");
+		add_step(&name, "stored");
 	return name;
 }
 

@@ -1,4 +1,4 @@
-#include "store/code/code_steps.h"
+#include "store/codec/code_steps.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are loaded as
 
 #define FAR 16 /* elements */
 
-/* The upper half of each 2 * `bits` of one word for the lower half of the other. */
+/* Exchange the upper half of each 2 * `bits` of one word with the lower half of the other. */
 static void exchange(uint64_t *one, uint64_t *other, unsigned bits, uint64_t low)
 {
 	uint64_t t = (*one >> bits ^ *other) & low;
@@ -17,7 +17,7 @@ static void exchange(uint64_t *one, uint64_t *other, unsigned bits, uint64_t low
 	*one ^= t << bits;
 }
 
-/* Byte j of a[i] becomes byte i of a[j], of eight words. No loops: compilers leave them as they are. */
+/* Byte j of a[i] becomes byte i of a[j], of eight words. Unrolled by hand: compilers do not unroll the loops. */
 static void transpose_bytes(uint64_t a[8])
 {
 	exchange(&a[0], &a[4], 32, 0x00000000ffffffff);
@@ -34,7 +34,7 @@ static void transpose_bytes(uint64_t a[8])
 	exchange(&a[6], &a[7], 8, 0x00ff00ff00ff00ff);
 }
 
-/* Elements of eight planes, as far as they are eight at a time: how many. */
+/* Join eight planes, eight elements at a time. Returns the number of elements done. */
 static size_t eight_bytes_out(const uint8_t *const planes[], uint64_t *ret, size_t nr)
 {
 	size_t i = 0;
@@ -50,7 +50,7 @@ static size_t eight_bytes_out(const uint8_t *const planes[], uint64_t *ret, size
 	return i;
 }
 
-/* The same of four planes, sixteen at a time. Of a loop that says it compilers make shifts of words, not of bytes. */
+/* Four planes, sixteen elements at a time. From a plain loop compilers make shifts of words, not of bytes. */
 static size_t four_bytes_out(const uint8_t *const planes[], uint32_t *ret, size_t nr)
 {
 	size_t i = 0;
@@ -96,7 +96,7 @@ static uint64_t transpose(uint64_t x)
 	return x ^ t ^ t << 28;
 }
 
-/* Bytes of eight planes of bits, 64 at a time: how many of `bits` bytes of each plane they are of. */
+/* Join eight bit planes, 64 elements at a time. Returns the number of bytes of each plane done. */
 static size_t eight_bits_out(const uint8_t *planes, uint8_t *ret, size_t bits, size_t nr)
 {
 	size_t i = 0;
@@ -118,25 +118,25 @@ static size_t eight_bits_out(const uint8_t *planes, uint8_t *ret, size_t bits, s
 #define SWORD int8_t
 #define BITS 8
 #define NAME(f) f##_8
-#include "store/code/code_words.h"
+#include "store/codec/code_words.h"
 
 #define WORD uint16_t
 #define SWORD int16_t
 #define BITS 16
 #define NAME(f) f##_16
-#include "store/code/code_words.h"
+#include "store/codec/code_words.h"
 
 #define WORD uint32_t
 #define SWORD int32_t
 #define BITS 32
 #define NAME(f) f##_32
-#include "store/code/code_words.h"
+#include "store/codec/code_words.h"
 
 #define WORD uint64_t
 #define SWORD int64_t
 #define BITS 64
 #define NAME(f) f##_64
-#include "store/code/code_words.h"
+#include "store/codec/code_words.h"
 
 #define FOR_WIDTH(width, f, ...)             \
 	do {                                 \
@@ -249,7 +249,7 @@ void code_bytes_out(const uint8_t *const planes[], void *ret, size_t nr, unsigne
 
 void code_bits_in(const void *a, uint8_t *ret, size_t nr, unsigned width)
 {
-	size_t bits = (nr + 7) / 8; /* bytes of a plane of bits */
+	size_t bits = (nr + 7) / 8; /* bytes of a bit plane */
 	const uint8_t *p = a;
 
 	for (unsigned b = 0; b < width; b++, ret += 8 * bits)
@@ -286,8 +286,8 @@ void code_bits_out(const uint8_t *planes, void *ret, size_t nr, unsigned width)
 }
 
 /*
- * After Burtscher and Ratanaworabhan, FPC (2009): a table of what came after the last values, one of what came after
- * the last differences. Where they pack the bytes that are not zero, planes do the same here for all elements together.
+ * After Burtscher and Ratanaworabhan, FPC (2009): one table predicts the value from the last values, the other from the
+ * last differences. FPC packs the non-zero bytes of each element; here byte planes do this for all elements together.
  */
 struct fpc {
 	struct code_fpc_tables *t;

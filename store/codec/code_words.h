@@ -1,4 +1,4 @@
-/* The steps for elements of one width: included by code_steps.c for each, with WORD, SWORD, BITS and NAME(). */
+/* The steps for elements of one width. Included by code_steps.c once per width, with WORD, SWORD, BITS and NAME(). */
 
 static void NAME(swap)(WORD *restrict a, size_t nr)
 {
@@ -83,7 +83,7 @@ static void NAME(delta_in)(const WORD *restrict a, WORD *restrict ret, size_t nr
 		ret[i] = (WORD)(a[i] - a[i - stride]);
 }
 
-/* Where elements are far from those they depend on, many are done at once. */
+/* If elements are far from those they depend on, many are processed at once. */
 static void NAME(xor_out)(WORD *a, size_t nr, size_t stride)
 {
 	WORD last = 0;
@@ -91,7 +91,7 @@ static void NAME(xor_out)(WORD *a, size_t nr, size_t stride)
 	if (stride >= FAR)
 		for (size_t row = stride; row < nr; row += stride)
 			NAME(exclusive)(a + row, a + row - stride, MIN(stride, nr - row));
-	else if (stride == 1) /* the last one stays in a register */
+	else if (stride == 1) /* the previous one stays in a register */
 		for (size_t i = 0; i < nr; i++)
 			a[i] = last ^= a[i];
 	else
@@ -121,7 +121,7 @@ static void NAME(bytes_in)(const WORD *restrict a, uint8_t *restrict ret, size_t
 			ret[b * nr + i] = (uint8_t)(a[i] >> (BITS - 8 - 8 * b));
 }
 
-/* A level's low 8 bits on top, then the rest as it is, then what is over these 8. */
+/* Layout after levels_in(): low 8 bits of the level, then the rest of the element, then the high bits of the level. */
 static void NAME(levels_of)(const WORD *restrict a, uint16_t *restrict ret, size_t nr, unsigned bits)
 {
 	for (size_t i = 0; i < nr; i++)

@@ -1,24 +1,27 @@
-#include "store/code/coding.h"
+#include "store/codec/coding.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "store/codec/code_columns.h"
 
-#define SAMPLE (64u * 1024) /* of a block, from its middle: enough to tell, a quarter of the time */
+#define SAMPLE (64u * 1024) /* of a block, from its middle: enough to decide, in a quarter of the time */
+
+#define LEVEL_BYTES 3 /* of zstd, for untyped bytes */
 
 struct candidates {
 	struct coder_spec *spec;
 	unsigned nr;
 };
 
-static void add(struct candidates *to, struct code_header steps, int level)
+static void add_candidate(struct candidates *to, struct code_header steps, int level)
 {
 	assert(to->nr < CODE_CANDIDATES_MAX && code_steps_valid(&steps));
 	to->spec[to->nr++] = (struct coder_spec){ .steps = steps, .level = level };
 }
 
-/* Strides of the shape, as far as a block has more than one of them. */
+/* Use the strides of the shape that occur more than once in a block. */
 static void set_strides(struct code_header *h, const struct coding_shape *s)
 {
 	uint32_t most = CODE_PLAIN_MAX / s->type.width / 2;
@@ -32,7 +35,7 @@ static void set_strides(struct code_header *h, const struct coding_shape *s)
 		h->stride[n++] = s->plane;
 }
 
-/* Differences along one axis, and along all there are: far neighbours help some fields and hurt others. */
+/* Differences along one axis, and along all axes: far neighbours help some fields and hurt others. */
 static void add_deltas(struct candidates *to, const struct coding_shape *s, struct code_header h)
 {
 	struct code_header one = h;
@@ -40,34 +43,34 @@ static void add_deltas(struct candidates *to, const struct coding_shape *s, stru
 	one.predict = CODE_PREDICT_DELTA;
 	one.zigzag = h.zigzag = true;
 	one.stride[0] = MAX(s->parts, 1u);
-	add(to, one, 1);
+	add_candidate(to, one, 1);
 	set_strides(&h, s);
 	if (h.stride[1] == 0)
 		return;
-	add(to, h, 1);
+	add_candidate(to, h, 1);
 	if (h.stride[2] > 0) {
 		h.stride[2] = 0;
-		add(to, h, 1);
+		add_candidate(to, h, 1);
 	}
 }
 
 static void add_base(struct candidates *to, const struct coding_shape *s, struct code_header h, bool is_float)
 {
 	h.base = CODE_BASE_XOR;
-	add(to, h, 1);
+	add_candidate(to, h, 1);
 	h.base = CODE_BASE_SUB;
 	h.zigzag = true;
-	/* Of what was rounded the sign stays: without the map it is as small, and faster. */
+	/* A rounded value keeps its sign: without the map the result is as small, and faster. */
 	if (is_float && s->type.width == 4)
-		add(to, h, CODE_LEVEL_SYMBOLS);
+		add_candidate(to, h, CODE_LEVEL_SYMBOLS);
 	h.map = is_float ? CODE_MAP_ORDERED : CODE_MAP_NONE;
-	add(to, h, 1);
+	add_candidate(to, h, 1);
 	set_strides(&h, s);
-	add(to, h, 1);
+	add_candidate(to, h, 1);
 }
 
-/* Exponent and three bits of the mantissa: more of them hardly tell more of an element, and 256 levels would be too few
- * for exponents as they are. */
+/* Exponent and three bits of the mantissa: more bits hardly carry more information, and 256 levels would be too few for
+ * the exponents. */
 struct coder_spec coding_by_levels(struct code_type type)
 {
 	unsigned exponent = type.class == CODE_BFLOAT ? 8 : type.width == 2 ? 5 : type.width == 4 ? 8 : 11;
@@ -80,45 +83,60 @@ struct coder_spec coding_by_levels(struct code_type type)
 				    .level = CODE_LEVEL_SYMBOLS };
 }
 
+/* For untyped bytes: records, if there are any (for_records()). */
+static void add_columns(struct candidates *to, enum code_base base)
+{
+	struct code_header h = { .type = { CODE_BYTES, 1, false },
+				 .base = base,
+				 .split = CODE_SPLIT_COLUMNS,
+				 .entropy = CODE_ENTROPY_ZSTD,
+				 .stride = { CODE_RECORD_MIN } };
+
+	add_candidate(to, h, 1);
+	add_candidate(to, h, CODE_LEVEL_SYMBOLS);
+}
+
 unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct coder_spec ret[CODE_CANDIDATES_MAX])
 {
 	struct code_header bytes = { .type = { CODE_BYTES, 1, false } }, h = { .type = s->type };
 	bool is_float = s->type.class == CODE_FLOAT || s->type.class == CODE_BFLOAT;
 	struct candidates to = { .spec = ret };
 
-	add(&to, bytes, 0);
+	add_candidate(&to, bytes, 0);
 	bytes.entropy = CODE_ENTROPY_LZ4;
-	add(&to, bytes, 0);
+	add_candidate(&to, bytes, 0);
 	bytes.entropy = CODE_ENTROPY_ZSTD;
-	/* Of bytes of all kinds samples cannot tell: level 1 is as good on some of them, and far worse on others. */
+	/* For untyped bytes samples are not representative: level 1 is as good on some data and far worse on other. */
 	if (s->type.class != CODE_BYTES)
-		add(&to, bytes, 1);
-	add(&to, bytes, 3);
+		add_candidate(&to, bytes, 1);
+	add_candidate(&to, bytes, LEVEL_BYTES);
 	h.entropy = CODE_ENTROPY_ZSTD;
 	h.split = CODE_SPLIT_BYTES;
 	if (with_base)
 		add_base(&to, s, h, is_float);
-	if (s->type.width == 1 && s->type.class == CODE_BYTES)
+	if (s->type.width == 1)
+		add_columns(&to, with_base ? CODE_BASE_SUB : CODE_BASE_NONE);
+	if (s->type.class == CODE_BYTES)
 		return to.nr;
-	add(&to, h, 1);
-	add(&to, h, 3);
+	add_candidate(&to, h, 1);
+	add_candidate(&to, h, 3);
 	if (is_float) {
-		add(&to, h, CODE_LEVEL_SYMBOLS);
+		add_candidate(&to, h, CODE_LEVEL_SYMBOLS);
 		h.map = CODE_MAP_ROTATED;
-		add(&to, h, 1);
-		add(&to, h, CODE_LEVEL_SYMBOLS);
-		add(&to, coding_by_levels(s->type).steps, CODE_LEVEL_SYMBOLS);
+		add_candidate(&to, h, 1);
+		add_candidate(&to, h, CODE_LEVEL_SYMBOLS);
+		add_candidate(&to, coding_by_levels(s->type).steps, CODE_LEVEL_SYMBOLS);
 		h.map = CODE_MAP_NONE;
 		h.predict = CODE_PREDICT_XOR;
 		h.stride[0] = MAX(s->parts, 1u);
-		add(&to, h, 1);
+		add_candidate(&to, h, 1);
 		h.stride[0] = 0;
 		h.predict = CODE_PREDICT_FPC;
 		if (s->type.width == 8)
-			add(&to, h, 1);
+			add_candidate(&to, h, 1);
 		h.predict = CODE_PREDICT_NONE;
 		h.split = CODE_SPLIT_BITS;
-		add(&to, h, 1);
+		add_candidate(&to, h, 1);
 		h.split = CODE_SPLIT_BYTES;
 		h.map = CODE_MAP_ORDERED;
 	}
@@ -144,12 +162,26 @@ void coding_release(struct coding *c)
 	c->room = NULL;
 }
 
+/* Columns with the record length of this block or, without records, plain bytes. `way` keeps the last record length. */
+static struct coder_spec for_records(struct coder_spec *way, const uint8_t *p, size_t len)
+{
+	uint32_t record = code_columns_find_record(p, len);
+
+	if (record == 0)
+		return (struct coder_spec){ .steps = { .type = way->steps.type, .entropy = CODE_ENTROPY_ZSTD },
+					    .level = LEVEL_BYTES };
+	way->steps.stride[0] = record;
+	return *way;
+}
+
 static int try_one(struct coding *c, const uint8_t *p, size_t len, const uint8_t *base, size_t base_len, void *ret)
 {
-	struct coder_spec spec = c->spec[code_choice_next(&c->choice)];
+	struct coder_spec *way = &c->spec[code_choice_next(&c->choice)], spec = *way;
 	uint64_t from = c->cpu_ns();
 	int n;
 
+	if (spec.steps.split == CODE_SPLIT_COLUMNS)
+		spec = for_records(way, p, len);
 	spec.steps.lead = c->lead % spec.steps.type.width;
 	spec.steps.base_place = spec.steps.base == CODE_BASE_NONE ? 0 : c->base_place;
 	n = code_encode(c->work, &spec, p, len, base, base_len, ret);
@@ -166,7 +198,7 @@ int coding_block(struct coding *c, const void *p, size_t len, const void *base, 
 	const uint8_t *b = base_len > at ? (const uint8_t *)base + at : base;
 	int n;
 
-	/* What was found on a few bytes says little of many. */
+	/* A result from a few bytes does not hold for many. */
 	if (c->sampled > 0 && sample > 4 * c->sampled)
 		code_choice_again(&c->choice);
 	if (code_choice_trying(&c->choice))

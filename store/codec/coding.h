@@ -1,19 +1,19 @@
 /*
- * Coding a variable block by block in the way that pays (code_choice.h). Belongs to one thread.
+ * Codes a variable block by block in the way that pays (code_choice.h). Belongs to one thread.
  */
 #pragma once
 
-#include "store/code/code.h"
-#include "store/code/code_choice.h"
+#include "store/codec/code.h"
+#include "store/codec/code_choice.h"
 
-/* What is known of a variable. */
+/* Known properties of a variable. */
 struct coding_shape {
 	struct code_type type;
-	uint32_t parts; /* of an element that lie side by side: 2 of complex numbers, 0 or 1 else */
+	uint32_t parts; /* of an element that lie side by side: 2 for complex numbers, else 0 or 1 */
 	uint32_t row, plane; /* elements from one row, or plane, to the next; 0: unknown, or there is none */
 };
 
-/* What is worth a try for it: how many. */
+/* Candidates worth a try for this shape. Returns their number. */
 unsigned coding_candidates(const struct coding_shape *shape, bool with_base, struct coder_spec ret[CODE_CANDIDATES_MAX]);
 
 /* Floats by levels, without a base. */
@@ -25,17 +25,17 @@ struct coding {
 	unsigned nr;
 	struct coder_spec spec[CODE_CANDIDATES_MAX];
 	struct code_choice choice;
-	size_t sampled; /* bytes that the last trial was of */
+	size_t sampled; /* bytes used in the last trial */
 	uint8_t *room; /* for trials */
-	uint32_t lead; /* of the blocks that come, as in code_format.h: whoever codes sets it; 0 at first */
-	uint32_t base_place; /* likewise, where a base is used */
+	uint32_t lead; /* of the following blocks, as in code_format.h; set by the caller, initially 0 */
+	uint32_t base_place; /* likewise, if a base is used */
 };
 
 /* The work is borrowed. cpu_ns: NULL for the thread's own time. -ENOMEM. */
 int coding_init(struct coding *c, struct code_work *work, const struct coding_shape *shape, bool with_base,
 		double budget, uint64_t (*cpu_ns)(void));
 void coding_release(struct coding *c);
-/* As code_encode(), in the way that pays; it may try all others on a part of the block before. */
+/* Like code_encode(), in the way that pays; may first try all candidates on a part of the block. */
 int coding_block(struct coding *c, const void *p, size_t len, const void *base, size_t base_len, void *ret);
-/* The way that was chosen last; of one that was never used the first. */
+/* The way chosen last; the first candidate before any use. */
 const struct coder_spec *coding_chosen(const struct coding *c);

@@ -1,19 +1,26 @@
-#include "store/code/match.h"
+#include "store/codec/match.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/code/match_runs.h"
+#include "store/codec/match_runs.h"
 
 #define HASH_BITS 17u
 #define NONE UINT32_MAX
-#define TRIES 4 /* earlier elements with the same hash that are looked at */
-#define GUESS_STEP 8u /* of so many elements one is looked at */
-/* Of so many elements of a part one must be in another part for that to be named: decoding it costs time. */
+#define TRIES 4 /* earlier elements with the same hash that are compared */
+#define GUESS_STEP 8u /* one in so many elements is examined */
+/* One in so many elements of a part must occur in another part to refer to it: decoding that part costs time. */
 #define NAMED_MIN 100u
+#define SIGN (UINT64_C(1) << 63)
+#define NEAR_BITS 12u /* lowest bits that are ignored when searching for an element */
+/* Approximate costs in bits: of a left-over element, of a run, and of a run with a distance that is not recent. */
+#define ELEMENT_BITS 52u
+#define RUN_BITS 14
+#define FAR_BITS 20
+#define EQUAL_MIN 16u /* elements after which an equal run ends at the first one that differs */
 
-/* In which parts elements of one part are: of those with the same answer how many. */
+/* Number of elements of a part that occur in the same set of other parts. */
 struct where {
 	uint16_t parts, nr;
 };
@@ -21,18 +28,20 @@ struct where {
 struct match {
 	const uint8_t *frame; /* borrowed */
 	uint32_t len, lead[MATCH_PARTS];
-	/* elements by number, the last one with its hash first: what is left of the parts that were taken, and all of
-	 * the one that is looked at */
+	bool big_endian;
+	/* hash chains of element numbers, most recent first: the left-over elements of the parts taken, and all
+	 * elements of the current part */
 	uint32_t head[1u << HASH_BITS], before[MATCH_PARTS * MATCH_ELEMENTS];
 	uint64_t left[MATCH_PARTS * MATCH_ELEMENTS / 64]; /* a bit for each element */
 
-	/* of the part that is looked at */
-	uint32_t names; /* bit q: it may name part q; itself, too */
+	/* of the current part */
+	uint32_t hash_of[MATCH_ELEMENTS];
+	uint32_t names; /* bit q: it may refer to part q; includes itself */
 	struct where where[MATCH_ELEMENTS];
 	uint32_t nr_where;
-	/* where[] of a set of parts, one more than its number; 0 but while a part is looked at */
+	/* index + 1 in where[] by set of parts; all 0 except while a part is examined */
 	uint16_t slot[1u << MATCH_PARTS];
-	struct match_runs runs; /* of the part that was taken */
+	struct match_runs runs; /* of the part taken last */
 	uint8_t rest[MATCH_PART];
 };
 
@@ -55,20 +64,11 @@ void match_free(struct match *m)
 	free(m);
 }
 
-static uint64_t load(const uint8_t *p)
-{
-	uint64_t x;
-
-	memcpy(&x, p, sizeof(x));
-	return x;
-}
-
 uint32_t match_guess_lead(const uint8_t *p, uint32_t len)
 {
 	uint32_t same[MATCH_WIDTH] = { 0 }, best = MATCH_WIDTH - 1;
 
-	/* The highest bytes of neighbours are the same more often than any others: signs and exponents. Zeros tell
-	 * nothing. */
+	/* The highest bytes of neighbours are equal most often: signs and exponents. Zeros are not significant. */
 	for (uint32_t at = 0; at + 2 * MATCH_WIDTH <= len; at += GUESS_STEP * MATCH_WIDTH)
 		for (uint32_t i = 0; i < MATCH_WIDTH; i++)
 			same[i] += p[at + i] == p[at + MATCH_WIDTH + i] && p[at + i] != 0;
@@ -78,7 +78,7 @@ uint32_t match_guess_lead(const uint8_t *p, uint32_t len)
 	return (best + 1) % MATCH_WIDTH;
 }
 
-/* Elements have numbers: MATCH_ELEMENTS for each part, whether it has as many or not. */
+/* Elements are numbered with MATCH_ELEMENTS per part, whether the part has as many or not. */
 static uint32_t place_of(const struct match *m, uint32_t element)
 {
 	return element / MATCH_ELEMENTS * MATCH_PART + m->lead[element / MATCH_ELEMENTS] +
@@ -95,10 +95,35 @@ static uint32_t nr_elements(const struct match *m, uint32_t part)
 	return (part_len(m, part) - m->lead[part]) / MATCH_WIDTH;
 }
 
+static uint64_t load(const struct match *m, uint32_t place)
+{
+	return match_load(m->frame + place, m->big_endian);
+}
+
+/*
+ * Elements that are near each other have the same key, except for a few at its edges. Floats are compared without their
+ * sign and lowest bits. A value with the exponent of 0 or infinity may be an integer, and must be equal.
+ */
+static uint64_t key_of(uint64_t x)
+{
+	uint64_t exponent = x >> 52 & 0x7ff;
+
+	return exponent == 0 || exponent == 0x7ff ? x : ((x & ~SIGN) + (UINT64_C(1) << (NEAR_BITS - 1))) >> NEAR_BITS;
+}
+
 static uint32_t hash(uint64_t x)
 {
+	x = key_of(x);
 	x ^= x >> 29;
 	return (uint32_t)(x * 0x9e3779b97f4a7c15 >> (64 - HASH_BITS));
+}
+
+/* Difference of x to its source, with the sign in the lowest bit. */
+static uint64_t difference(uint64_t x, uint64_t source)
+{
+	uint64_t d = x - source;
+
+	return d << 1 ^ (uint64_t)((int64_t)d >> 63);
 }
 
 static bool is_left(const struct match *m, uint32_t element)
@@ -106,23 +131,27 @@ static bool is_left(const struct match *m, uint32_t element)
 	return m->left[element / 64] >> element % 64 & 1;
 }
 
-/* Where it is found from now on. */
+/* Add an element to the hash table. */
 static void enter(struct match *m, uint32_t element)
 {
-	uint32_t *head = &m->head[hash(load(m->frame + place_of(m, element)))];
+	uint32_t *head = &m->head[m->hash_of[element % MATCH_ELEMENTS]];
 
 	m->before[element] = *head;
 	*head = element;
 }
 
-/* Which parts have an element, as far as they are found with a few tries. */
+/* Parts that contain an element, as far as a few tries find them; 0 if its own part contains it, too. */
 static uint32_t parts_with(const struct match *m, uint32_t element, uint64_t x)
 {
 	uint32_t parts = 0, at = m->before[element];
 
-	for (int i = 0; i < TRIES && at != NONE; i++, at = m->before[at])
-		if (load(m->frame + place_of(m, at)) == x)
-			parts |= 1u << at / MATCH_ELEMENTS;
+	for (int i = 0; i < TRIES && at != NONE; i++, at = m->before[at]) {
+		if (key_of(load(m, place_of(m, at))) != key_of(x))
+			continue;
+		if (at / MATCH_ELEMENTS == element / MATCH_ELEMENTS)
+			return 0;
+		parts |= 1u << at / MATCH_ELEMENTS;
+	}
 	return parts;
 }
 
@@ -137,28 +166,29 @@ static void count(struct match *m, uint32_t parts)
 	m->where[*slot - 1].nr++;
 }
 
-/* Enters the elements of a part, and counts those that other parts have and it has not further ahead. */
+/* Add the elements of a part to the hash table; count those that occur in other parts but not earlier in this one. */
 static void look_at(struct match *m, uint32_t part)
 {
 	uint32_t first = part * MATCH_ELEMENTS, nr = nr_elements(m, part);
 
 	m->nr_where = 0;
 	for (uint32_t e = first; e < first + nr; e++) {
-		uint64_t x = load(m->frame + place_of(m, e));
+		uint64_t x = load(m, place_of(m, e));
 		uint32_t parts;
 
+		m->hash_of[e - first] = hash(x);
 		enter(m, e);
-		if (x == 0) /* where others are does not matter */
+		if (x == 0) /* zeros are everywhere */
 			continue;
 		parts = parts_with(m, e, x);
-		if (parts > 0 && !(parts >> part & 1))
+		if (parts > 0)
 			count(m, parts);
 	}
 	for (uint32_t i = 0; i < m->nr_where; i++)
 		m->slot[m->where[i].parts] = 0;
 }
 
-/* Elements of a part that are in another one, and in none that it names already. */
+/* Number of elements that occur in part `part`, and in none of `names`. */
 static uint32_t found_in(const struct match *m, uint32_t part, uint32_t names)
 {
 	uint32_t nr = 0;
@@ -171,7 +201,7 @@ static uint32_t found_in(const struct match *m, uint32_t part, uint32_t names)
 	return nr;
 }
 
-/* Those that have most of what the ones before do not have. */
+/* Choose the parts that contribute most elements that those chosen before do not have. */
 static uint32_t choose_names(const struct match *m, uint32_t part)
 {
 	uint32_t names = 1u << part;
@@ -192,22 +222,23 @@ static uint32_t choose_names(const struct match *m, uint32_t part)
 	return names;
 }
 
-uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const uint32_t *leads)
+uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const uint32_t *leads, bool big_endian)
 {
 	uint32_t nr_parts = (len + MATCH_PART - 1) / MATCH_PART, found = 0;
 
 	assert(nr_parts <= MATCH_PARTS);
 	m->frame = frame;
 	m->len = len;
+	m->big_endian = big_endian;
 	memset(m->head, 0xff, sizeof(m->head));
 	memset(m->left, 0, sizeof(m->left));
 	for (uint32_t i = 0; i < nr_parts; i++) {
 		m->lead[i] = leads[i] < part_len(m, i) ? leads[i] : 0;
 		for (uint32_t e = i * MATCH_ELEMENTS; e < i * MATCH_ELEMENTS + nr_elements(m, i); e++) {
-			uint64_t x = load(m->frame + place_of(m, e));
+			uint64_t x = load(m, place_of(m, e));
 			uint32_t *head = &m->head[hash(x)];
 
-			found += *head != NONE && load(m->frame + place_of(m, *head)) == x;
+			found += *head != NONE && key_of(load(m, place_of(m, *head))) == key_of(x);
 			*head = e;
 		}
 	}
@@ -215,7 +246,7 @@ uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const u
 	return found;
 }
 
-/* Is what begins there an element that is left? Parts may have other leads. */
+/* Does a left-over element begin there? Parts may have different leads. */
 static bool left_at(const struct match *m, uint32_t place)
 {
 	uint32_t part = place / MATCH_PART, in = place % MATCH_PART - m->lead[part];
@@ -223,51 +254,104 @@ static bool left_at(const struct match *m, uint32_t place)
 	return in % MATCH_WIDTH == 0 && in < MATCH_PART && is_left(m, part * MATCH_ELEMENTS + in / MATCH_WIDTH);
 }
 
-/* Only what is left of it is found by other parts. */
+/* Restrict the hash table to the left-over elements of the part. */
 static void leave(struct match *m, uint32_t part)
 {
 	uint32_t first = part * MATCH_ELEMENTS, end = first + nr_elements(m, part);
 
 	for (uint32_t e = end; e-- > first;)
-		m->head[hash(load(m->frame + place_of(m, e)))] = m->before[e];
+		m->head[m->hash_of[e - first]] = m->before[e];
 	for (uint32_t e = first; e < end; e++)
 		if (is_left(m, e))
 			enter(m, e);
 }
 
-/* How many elements from `e` on are the same at `from`, which has to be in one part that may be named. */
-static uint32_t run_at(const struct match *m, uint32_t e, uint32_t end, uint32_t from)
-{
-	uint32_t at = place_of(m, e), part = e / MATCH_ELEMENTS, source = from / MATCH_PART, nr = 0;
-	uint32_t source_end = source == part ? UINT32_MAX : (source + 1) * MATCH_PART; /* the part's own may overlap */
+/* A possible run, and the approximate number of bits it saves. */
+struct candidate {
+	struct match_run run;
+	int32_t saved;
+};
 
-	if (!(m->names >> source & 1) || from + MATCH_WIDTH > at)
-		return 0;
-	while (e + nr < end && from + (nr + 1) * MATCH_WIDTH <= source_end &&
-	       (source == part || left_at(m, from + nr * MATCH_WIDTH)) &&
-	       load(m->frame + at + nr * MATCH_WIDTH) == load(m->frame + from + nr * MATCH_WIDTH))
-		nr++;
-	return nr;
+/* Is there an element that may be referred to, and is decoded before the one at `at`? */
+static bool is_source(const struct match *m, uint32_t at, uint32_t from)
+{
+	uint32_t part = at / MATCH_PART, source = from / MATCH_PART;
+
+	if (source == part)
+		return from + MATCH_WIDTH <= at;
+	return from % MATCH_PART + MATCH_WIDTH <= MATCH_PART && left_at(m, from);
 }
 
-/* The longest run, and how far before it lies: as far as the last one, if that is hardly shorter. */
-static uint32_t best_run(const struct match *m, uint32_t e, uint32_t end, uint32_t *ret_distance)
+/* The run from element `e` on with its source beginning at `from`. */
+static struct candidate run_at(const struct match *m, uint32_t e, uint32_t end, uint32_t from, bool backwards)
 {
-	uint32_t at = place_of(m, e), last = m->runs.last, most = 0, nr, other = m->before[e];
+	uint32_t at = place_of(m, e), source = from / MATCH_PART, nr = 0, bits = 0,
+		 first = source * MATCH_PART + m->lead[source];
+	uint64_t negated = (load(m, at) ^ load(m, from)) & SIGN;
+	bool near = false;
 
-	if (last > 0 && last <= at) {
-		most = run_at(m, e, end, at - last);
-		*ret_distance = last;
-		most += most > 0;
+	for (; e + nr < end; nr++) {
+		uint32_t to = at + nr * MATCH_WIDTH, p = backwards ? from - nr * MATCH_WIDTH : from + nr * MATCH_WIDTH;
+		uint64_t d;
+
+		if (p / MATCH_PART != source || (backwards && p < first) || !is_source(m, to, p))
+			break;
+		d = difference(load(m, to), load(m, p) ^ negated);
+		if (d > MATCH_NEAR_MAX || (d > 0 && !near && nr >= EQUAL_MIN))
+			break;
+		near = near || d > 0;
+		bits += d > 0 ? 64 - (uint32_t)__builtin_clzll(d) : 0;
 	}
-	for (int i = 0; i < TRIES && other != NONE; i++, other = m->before[other]) {
-		nr = run_at(m, e, end, place_of(m, other));
-		if (nr > most) {
-			most = nr;
-			*ret_distance = at - place_of(m, other);
-		}
+	return (struct candidate){
+		.run = { .nr = nr,
+			 .distance = at - from,
+			 .kind = (backwards ? MATCH_KIND_BACKWARDS : 0) | (negated ? MATCH_KIND_NEGATED : 0) |
+				 (near ? MATCH_KIND_NEAR : 0) },
+		.saved = (int32_t)(nr * (ELEMENT_BITS - (near ? 1 : 0))) - (int32_t)bits -
+			 (match_runs_is_recent(&m->runs, at - from) ? RUN_BITS : RUN_BITS + FAR_BITS),
+	};
+}
+
+/* Consider both directions; replaces *best if one is better. */
+static void consider(const struct match *m, uint32_t e, uint32_t end, uint32_t from, struct candidate *best)
+{
+	uint32_t at = place_of(m, e);
+
+	if (from >= at || !(m->names >> from / MATCH_PART & 1) ||
+	    difference(load(m, at) & ~SIGN, load(m, from) & ~SIGN) > MATCH_NEAR_MAX)
+		return;
+	for (unsigned backwards = 0; backwards < 2; backwards++) {
+		struct candidate c = run_at(m, e, end, from, backwards);
+
+		if (c.run.nr > 0 && c.saved > best->saved)
+			*best = c;
 	}
-	return most > 0 && *ret_distance == last ? run_at(m, e, end, at - last) : most;
+}
+
+/* The run from element `e` on that saves most; nr is 0 if none saves anything. */
+static struct match_run best_run(const struct match *m, uint32_t e, uint32_t end)
+{
+	uint32_t at = place_of(m, e), other = m->before[e];
+	struct candidate best = { .saved = 0 };
+
+	for (unsigned i = 0; i < MATCH_NR_RECENT; i++)
+		if (m->runs.recent[i] > 0 && m->runs.recent[i] <= at)
+			consider(m, e, end, at - m->runs.recent[i], &best);
+	for (int i = 0; i < TRIES && other != NONE; i++, other = m->before[other])
+		consider(m, e, end, place_of(m, other), &best);
+	return best.run;
+}
+
+static void add_run(struct match *m, uint32_t e, const struct match_run *run)
+{
+	uint32_t at = place_of(m, e), from = at - run->distance, source = from / MATCH_PART;
+	uint64_t negated = run->kind & MATCH_KIND_NEGATED ? SIGN : 0;
+
+	match_runs_add(&m->runs, run, source == at / MATCH_PART ? 0 : 1u << source);
+	for (uint32_t i = 0; i < run->nr && run->kind & MATCH_KIND_NEAR; i++, at += MATCH_WIDTH) {
+		match_runs_add_difference(&m->runs, (uint32_t)difference(load(m, at), load(m, from) ^ negated));
+		from = run->kind & MATCH_KIND_BACKWARDS ? from - MATCH_WIDTH : from + MATCH_WIDTH;
+	}
 }
 
 const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
@@ -280,12 +364,12 @@ const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
 	m->names = choose_names(m, part);
 	match_runs_start(&m->runs, p, tail, rest);
 	memcpy(m->rest, p, rest);
-	for (uint32_t e = first, nr, distance = 0; e < end; e += nr) {
-		nr = best_run(m, e, end, &distance);
-		if (nr > 0) {
-			uint32_t from = place_of(m, e) - distance;
+	for (uint32_t e = first, nr; e < end; e += nr) {
+		struct match_run run = best_run(m, e, end);
 
-			match_runs_add(&m->runs, nr, distance, from / MATCH_PART == part ? 0 : 1u << from / MATCH_PART);
+		if (run.nr > 0) {
+			add_run(m, e, &run);
+			nr = run.nr;
 			continue;
 		}
 		nr = 1;

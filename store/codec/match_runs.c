@@ -1,4 +1,4 @@
-#include "store/code/match_runs.h"
+#include "store/codec/match_runs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,13 +6,11 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "store/code/code_entropy.h"
+#include "store/codec/code_entropy.h"
 
 #define LEVEL 3 /* of zstd: streams are short */
-#define MORE 255u /* and the next byte is added */
+#define MORE 255u /* the next byte is added to this one */
 #define FAR_BASE (256u - MATCH_NR_RECENT)
-
-enum { LEFT, LENGTHS, DISTANCES };
 
 int match_runs_init(struct match_runs *r)
 {
@@ -39,7 +37,7 @@ void match_runs_start(struct match_runs *r, const uint8_t *plain, uint32_t plain
 	r->plain = plain;
 	r->plain_len = plain_len;
 	r->lead = lead;
-	r->skipped = r->parts = r->last = 0;
+	r->skipped = r->parts = r->kinds = 0;
 	memset(r->recent, 0, sizeof(r->recent));
 	memset(r->len, 0, sizeof(r->len));
 }
@@ -61,7 +59,7 @@ static void put_number(struct match_runs *r, unsigned stream, uint32_t n)
 	put(r, stream, n);
 }
 
-/* To the front, from where it was or, of a new one, from behind the last. */
+/* Move a distance to the front, from its old position or, if new, from behind the last. */
 static void make_recent(uint32_t recent[MATCH_NR_RECENT], unsigned from, uint32_t distance)
 {
 	for (unsigned i = MIN(from, MATCH_NR_RECENT - 1); i > 0; i--)
@@ -69,33 +67,53 @@ static void make_recent(uint32_t recent[MATCH_NR_RECENT], unsigned from, uint32_
 	recent[0] = distance;
 }
 
-static void put_distance(struct match_runs *r, uint32_t distance)
+static unsigned find_recent(const struct match_runs *r, uint32_t distance)
 {
 	unsigned i = 0;
 
 	while (i < MATCH_NR_RECENT && r->recent[i] != distance)
 		i++;
+	return i;
+}
+
+bool match_runs_is_recent(const struct match_runs *r, uint32_t distance)
+{
+	return find_recent(r, distance) < MATCH_NR_RECENT;
+}
+
+static void put_distance(struct match_runs *r, uint32_t distance)
+{
+	unsigned i = find_recent(r, distance);
+
 	if (i < MATCH_NR_RECENT) {
-		put(r, DISTANCES, i);
+		put(r, MATCH_DISTANCES, i);
 	} else {
-		put(r, DISTANCES, MATCH_NR_RECENT + distance % FAR_BASE);
-		put(r, DISTANCES, distance / FAR_BASE & 0xff);
-		put(r, DISTANCES, distance / FAR_BASE >> 8);
+		put(r, MATCH_DISTANCES, MATCH_NR_RECENT + distance % FAR_BASE);
+		put(r, MATCH_DISTANCES, distance / FAR_BASE & 0xff);
+		put(r, MATCH_DISTANCES, distance / FAR_BASE >> 8);
 	}
 	make_recent(r->recent, i, distance);
-	r->last = distance;
 }
 
-void match_runs_add(struct match_runs *r, uint32_t nr, uint32_t distance, uint32_t parts)
+void match_runs_add(struct match_runs *r, const struct match_run *run, uint32_t parts)
 {
-	put_number(r, LEFT, r->skipped);
-	put_number(r, LENGTHS, nr - 1);
-	put_distance(r, distance);
+	put_number(r, MATCH_LEFT, r->skipped);
+	put_number(r, MATCH_LENGTHS, run->nr - 1);
+	put_distance(r, run->distance);
+	put(r, MATCH_KINDS, run->kind);
 	r->skipped = 0;
 	r->parts |= parts;
+	r->kinds |= run->kind;
 }
 
-/* A stream, as sections are stored: its bytes, and its words. */
+void match_runs_add_difference(struct match_runs *r, uint32_t difference)
+{
+	assert(difference <= MATCH_NEAR_MAX);
+	put(r, MATCH_LOW, difference & 0xff);
+	put(r, MATCH_HIGH, difference >> 8);
+}
+
+/* Store a stream like a section. Returns its stored length, and sets its words. */
 static int stream_in(struct match_runs *r, unsigned i, uint8_t *ret, struct match_disk *d)
 {
 	enum code_section_kind kind = CODE_SECTION_CODED;
@@ -126,12 +144,13 @@ int match_runs_encode(struct match_runs *r, struct code_type type, const void *r
 		.plain_len = r->plain_len,
 		.base_crc = crc32c(r->plain, r->plain_len),
 		.base_place = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | r->parts),
+		.near = r->kinds > 0,
 	};
-	uint32_t all = sizeof(*header) + sizeof(*d);
+	uint32_t all = (uint32_t)sizeof(*header) + match_disk_len(h.near);
 	int n;
 
-	for (unsigned i = 0; i < MATCH_NR_STREAMS; i++) {
-		if (all + r->len[i] >= r->plain_len) /* what does not get shorter has room */
+	for (unsigned i = 0; i < match_nr_streams(h.near); i++) {
+		if (all + r->len[i] >= r->plain_len) /* ensures room for a stream that does not shrink */
 			return 0;
 		n = stream_in(r, i, (uint8_t *)ret + all, d);
 		if (n < 0)
@@ -149,7 +168,7 @@ int match_runs_encode(struct match_runs *r, struct code_type type, const void *r
 	return (int)all;
 }
 
-/* Elements of a part. */
+/* A range of elements of a part. */
 struct run {
 	uint16_t at, nr;
 };
@@ -161,7 +180,7 @@ struct match_out {
 	uint32_t recent[MATCH_NR_RECENT];
 	uint8_t rest[MATCH_PART];
 	uint32_t rest_len;
-	/* of the part whose elements that are left have been placed */
+	/* of the part that match_place_left() was called for */
 	struct code_header header;
 	struct run run[MATCH_ELEMENTS];
 	uint32_t nr_runs;
@@ -188,11 +207,12 @@ void match_out_free(struct match_out *o)
 	free(o);
 }
 
-/* One of the streams behind `d`, whose stored bytes are those of the block. */
+/* Decode one of the streams behind `d`; stored_len is that of the block. */
 static int stream_out(struct match_out *o, const struct match_disk *d, uint32_t stored_len, unsigned stream)
 {
-	uint32_t word = le32_get(d->stream[stream].word), n = CODE_SECTION_LEN(word), left = stored_len - sizeof(*d);
-	const uint8_t *p = (const uint8_t *)(d + 1);
+	uint32_t word = le32_get(d->stream[stream].word), n = CODE_SECTION_LEN(word),
+		 first = match_disk_len(o->header.near), left = stored_len - first;
+	const uint8_t *p = (const uint8_t *)d + first;
 
 	for (unsigned i = 0; i < stream; i++) {
 		uint32_t before = CODE_SECTION_LEN(le32_get(d->stream[i].word));
@@ -219,14 +239,14 @@ static int stream_out(struct match_out *o, const struct match_disk *d, uint32_t 
 	}
 }
 
-/* The block of what is left, behind the streams: by itself, and not one with runs again. */
+/* Decode the block of left-over elements behind the streams. It must not have a base or runs itself. */
 static int rest_out(struct match_out *o, struct code_work *w, const struct match_disk *d, uint32_t stored_len)
 {
 	const struct code_header_disk *rest;
-	size_t before = sizeof(*d);
+	size_t before = match_disk_len(o->header.near);
 	int n;
 
-	for (unsigned i = 0; i < MATCH_NR_STREAMS; i++)
+	for (unsigned i = 0; i < match_nr_streams(o->header.near); i++)
 		before += CODE_SECTION_LEN(le32_get(d->stream[i].word));
 	rest = (const struct code_header_disk *)((const uint8_t *)d + before);
 	if (before + sizeof(*rest) > stored_len || rest->base != CODE_BASE_NONE)
@@ -238,13 +258,13 @@ static int rest_out(struct match_out *o, struct code_work *w, const struct match
 	return 0;
 }
 
-/* The next byte; none is left: -EBADMSG. */
+/* The next byte; -EBADMSG at the end. */
 static int get(struct match_out *o, unsigned stream)
 {
 	return o->at[stream] < o->len[stream] ? o->stream[stream][o->at[stream]++] : -EBADMSG;
 }
 
-/* No more than `most`. */
+/* A number of at most `most`. */
 static int get_number(struct match_out *o, unsigned stream, uint32_t most)
 {
 	uint32_t n = 0;
@@ -261,7 +281,7 @@ static int get_number(struct match_out *o, unsigned stream, uint32_t most)
 
 static int get_distance(struct match_out *o)
 {
-	int byte = get(o, DISTANCES), low, high;
+	int byte = get(o, MATCH_DISTANCES), low, high;
 	uint32_t distance;
 
 	if (byte < 0)
@@ -269,8 +289,8 @@ static int get_distance(struct match_out *o)
 	if (byte < (int)MATCH_NR_RECENT) {
 		distance = o->recent[byte];
 	} else {
-		low = get(o, DISTANCES);
-		high = get(o, DISTANCES);
+		low = get(o, MATCH_DISTANCES);
+		high = get(o, MATCH_DISTANCES);
 		if (low < 0 || high < 0)
 			return -EBADMSG;
 		distance = ((uint32_t)high << 8 | (uint32_t)low) * FAR_BASE + (uint32_t)byte - MATCH_NR_RECENT;
@@ -279,7 +299,7 @@ static int get_distance(struct match_out *o)
 	return (int)distance;
 }
 
-/* One by one: most runs are short, and what was just put there may go on. */
+/* One by one: most runs are short, and a run may overlap its own source. */
 static void copy_elements(uint8_t *to, const uint8_t *from, uint32_t nr)
 {
 	for (uint32_t i = 0; i < nr; i++) {
@@ -290,7 +310,7 @@ static void copy_elements(uint8_t *to, const uint8_t *from, uint32_t nr)
 	}
 }
 
-/* What is left goes to its place, and where the runs are is noted. */
+/* Put the left-over elements in their place, and record where the runs are. */
 static int place_elements(struct match_out *o, uint8_t *ret)
 {
 	const struct code_header *h = &o->header;
@@ -300,8 +320,8 @@ static int place_elements(struct match_out *o, uint8_t *ret)
 	if (o->rest_len < h->lead + tail)
 		return -EBADMSG;
 	memcpy(ret, o->rest, h->lead);
-	while (o->at[LEFT] < o->len[LEFT]) {
-		int left = get_number(o, LEFT, nr - at), length = get_number(o, LENGTHS, nr - at);
+	while (o->at[MATCH_LEFT] < o->len[MATCH_LEFT]) {
+		int left = get_number(o, MATCH_LEFT, nr - at), length = get_number(o, MATCH_LENGTHS, nr - at);
 		uint32_t end = at + (uint32_t)left + (uint32_t)length + 1;
 
 		if (left < 0 || length < 0 || end > nr || (uint32_t)left * MATCH_WIDTH > o->rest_len - tail - from)
@@ -312,8 +332,8 @@ static int place_elements(struct match_out *o, uint8_t *ret)
 		o->run[o->nr_runs++] = (struct run){ (uint16_t)at, (uint16_t)(length + 1) };
 		at = end;
 	}
-	/* and those behind the last one */
-	if (o->at[LENGTHS] != o->len[LENGTHS] || o->rest_len - from != (nr - at) * MATCH_WIDTH + tail)
+	/* and the elements behind the last run */
+	if (o->at[MATCH_LENGTHS] != o->len[MATCH_LENGTHS] || o->rest_len - from != (nr - at) * MATCH_WIDTH + tail)
 		return -EBADMSG;
 	memcpy(ret + h->lead + (size_t)at * MATCH_WIDTH, o->rest + from, o->rest_len - from);
 	return 0;
@@ -328,13 +348,13 @@ int match_place_left(struct match_out *o, struct code_work *w, const void *p, si
 	r = code_header_decode(p, len, h);
 	if (r < 0)
 		return r;
-	if (h->base != CODE_BASE_MATCHED || h->stored_len < sizeof(*d))
+	if (h->base != CODE_BASE_MATCHED || h->stored_len < match_disk_len(h->near))
 		return -EBADMSG;
 	if (h->plain_len > room)
 		return -ENOBUFS;
-	r = stream_out(o, d, h->stored_len, LEFT);
+	r = stream_out(o, d, h->stored_len, MATCH_LEFT);
 	if (r == 0)
-		r = stream_out(o, d, h->stored_len, LENGTHS);
+		r = stream_out(o, d, h->stored_len, MATCH_LENGTHS);
 	if (r == 0)
 		r = rest_out(o, w, d, h->stored_len);
 	if (r == 0)
@@ -342,28 +362,77 @@ int match_place_left(struct match_out *o, struct code_work *w, const void *p, si
 	return r < 0 ? r : (int)h->plain_len;
 }
 
-/* What is being put together. */
+/* The part being filled. */
 struct filling {
 	uint8_t *const *before;
-	uint32_t part, parts; /* its number, and those that it names */
+	uint32_t part, parts; /* its number, and the parts it refers to */
 	uint8_t *ret;
 };
 
-/* A run that begins at byte `at` of the part, and whose elements also begin `distance` bytes before that. */
-static int copy_run(const struct filling *f, uint32_t at, uint32_t nr, uint32_t distance)
+/* The next difference, decoded from its form with the sign in the lowest bit; false: no more. */
+static bool get_difference(struct match_out *o, uint64_t *ret)
 {
-	uint32_t place = f->part * MATCH_PART + at, from = place - distance, source = from / MATCH_PART,
-		 in = from % MATCH_PART;
+	int low = get(o, MATCH_LOW), high = get(o, MATCH_HIGH);
+	uint64_t difference = (uint64_t)high << 8 | (uint64_t)low;
 
-	if (distance > place || distance < MATCH_WIDTH)
-		return -EBADMSG;
-	if (source == f->part) {
-		copy_elements(f->ret + at, f->ret + in, nr);
-		return 0;
+	*ret = difference >> 1 ^ -(difference & 1);
+	return low >= 0 && high >= 0;
+}
+
+/* For any kind but 0: element by element, as a run may overlap its own source. */
+static int make_elements(struct match_out *o, uint8_t *to, const uint8_t *from, const struct match_run *run)
+{
+	uint64_t negated = run->kind & MATCH_KIND_NEGATED ? UINT64_C(1) << 63 : 0, difference = 0, x;
+	ptrdiff_t step = run->kind & MATCH_KIND_BACKWARDS ? -(ptrdiff_t)MATCH_WIDTH : (ptrdiff_t)MATCH_WIDTH;
+	bool big_endian = o->header.type.big_endian;
+
+	for (uint32_t i = 0; i < run->nr; i++, to += MATCH_WIDTH) {
+		if (run->kind & MATCH_KIND_NEAR && !get_difference(o, &difference))
+			return -EBADMSG;
+		x = (match_load(from + i * step, big_endian) ^ negated) + difference;
+		match_store(to, x, big_endian);
 	}
-	if (!(f->parts >> source & 1) || !f->before[source] || nr * MATCH_WIDTH > MATCH_PART - in)
+	return 0;
+}
+
+/* Fill in a run that begins at byte `at` of the part. */
+static int copy_run(struct match_out *o, const struct filling *f, uint32_t at, const struct match_run *run)
+{
+	uint32_t place = f->part * MATCH_PART + at, from = place - run->distance, source = from / MATCH_PART,
+		 in = from % MATCH_PART, len = run->nr * MATCH_WIDTH;
+	bool backwards = run->kind & MATCH_KIND_BACKWARDS;
+	const uint8_t *p = f->ret;
+
+	if (run->distance > place || run->distance < MATCH_WIDTH || (backwards && len - MATCH_WIDTH > in))
 		return -EBADMSG;
-	copy_elements(f->ret + at, f->before[source] + in, nr);
+	if (source != f->part) {
+		p = f->before[source];
+		if (!(f->parts >> source & 1) || !p || (backwards ? MATCH_WIDTH : len) > MATCH_PART - in)
+			return -EBADMSG;
+	}
+	if (run->kind > 0)
+		return make_elements(o, f->ret + at, p + in, run);
+	copy_elements(f->ret + at, p + in, run->nr);
+	return 0;
+}
+
+/* Decode the streams that describe runs; equal runs have no kinds. */
+static int run_streams_out(struct match_out *o, const struct match_disk *d, uint32_t stored_len)
+{
+	int r = 0;
+
+	for (unsigned i = MATCH_DISTANCES; i < match_nr_streams(o->header.near) && r == 0; i++)
+		r = stream_out(o, d, stored_len, i);
+	return r;
+}
+
+static int get_run(struct match_out *o, uint32_t nr, struct match_run *ret)
+{
+	int distance = get_distance(o), kind = o->header.near ? get(o, MATCH_KINDS) : 0;
+
+	if (distance < 0 || kind < 0 || kind > (int)MATCH_KIND_MAX)
+		return -EBADMSG;
+	*ret = (struct match_run){ .nr = nr, .distance = (uint32_t)distance, .kind = (unsigned)kind };
 	return 0;
 }
 
@@ -372,21 +441,21 @@ int match_place_runs(struct match_out *o, const void *p, uint8_t *const before[]
 	const struct match_disk *d = (const struct match_disk *)((const uint8_t *)p + sizeof(struct code_header_disk));
 	const struct code_header *h = &o->header;
 	struct filling f = { .before = before, .part = nr_before, .parts = code_place_parts(h->base_place), .ret = ret };
+	struct match_run run;
 	int r;
 
 	if (nr_before >= MATCH_PARTS || f.parts >> nr_before > 0)
 		return -EBADMSG;
-	r = stream_out(o, d, h->stored_len, DISTANCES);
+	r = run_streams_out(o, d, h->stored_len);
 	memset(o->recent, 0, sizeof(o->recent));
 	for (uint32_t i = 0; i < o->nr_runs && r == 0; i++) {
-		int distance = get_distance(o);
-
-		r = distance < 0 ? distance :
-				   copy_run(&f, h->lead + o->run[i].at * MATCH_WIDTH, o->run[i].nr, (uint32_t)distance);
+		r = get_run(o, o->run[i].nr, &run);
+		if (r == 0)
+			r = copy_run(o, &f, h->lead + o->run[i].at * MATCH_WIDTH, &run);
 	}
-	if (r < 0)
-		return r;
-	return o->at[DISTANCES] == o->len[DISTANCES] ? 0 : -EBADMSG;
+	for (unsigned i = MATCH_DISTANCES; i < match_nr_streams(h->near) && r == 0; i++)
+		r = o->at[i] == o->len[i] ? 0 : -EBADMSG;
+	return r;
 }
 
 int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t len, uint8_t *const before[],

@@ -1,4 +1,4 @@
-#include "store/code/matching.h"
+#include "store/codec/matching.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,11 +6,11 @@
 
 #include "base/util.h"
 
-#define PAYS_PERCENT 97u /* of what it is without, or less: decoding needs other parts */
+#define PAYS_PERCENT 97u /* of the size without it, or less: decoding needs other parts */
 #define AGAIN 16u /* frames */
 #define WAIT_MAX 256u
-#define TRIED_MIN (4u * MATCH_PART) /* bytes that tell */
-#define REPEATED_MIN 32u /* one of so many elements at least, or it is not worth a try */
+#define TRIED_MIN (4u * MATCH_PART) /* bytes that are significant */
+#define REPEATED_MIN 32u /* one in so many elements must repeat to be worth a try */
 
 int matching_init(struct matching *m, struct code_work *work, const struct coding_shape *shape, double budget,
 		  uint64_t (*cpu_ns)(void))
@@ -21,7 +21,7 @@ int matching_init(struct matching *m, struct code_work *work, const struct codin
 	*m = (struct matching){ .type = shape->type, .guess = shape->type.class == CODE_BYTES, .budget = budget, .last_wait = 1 };
 	if (m->guess)
 		m->type = elements.type = (struct code_type){ CODE_FLOAT, MATCH_WIDTH, false };
-	elements.row = elements.plane = 0; /* rows have gaps */
+	elements.row = elements.plane = 0; /* the left-over rows have gaps */
 	if (m->type.width != MATCH_WIDTH)
 		return 0;
 	r = coding_init(&m->rest, work, &elements, false, budget, cpu_ns);
@@ -68,7 +68,7 @@ void matching_tell(struct matching *m, uint64_t plain, uint64_t alone, uint64_t 
 	memset(&m->tried, 0, sizeof(m->tried));
 }
 
-/* One part that was taken: its bytes, and where its base is. */
+/* Code one part that was taken. Returns its length, and its base. */
 static int code_part(struct matching *m, const uint8_t *p, uint32_t len, uint32_t lead, const uint8_t *rest,
 		     uint32_t rest_len, uint8_t *ret, uint32_t *ret_base)
 {
@@ -79,7 +79,7 @@ static int code_part(struct matching *m, const uint8_t *p, uint32_t len, uint32_
 	n = coding_block(&m->rest, rest, rest_len, NULL, 0, m->room);
 	if (n < 0)
 		return n;
-	if (rest_len == len) /* it has nothing that repeats */
+	if (rest_len == len) /* nothing repeats */
 		memcpy(ret, m->room, (size_t)n);
 	else
 		n = match_encode(m->match, m->type, m->room, (uint32_t)n, ret, ret_base);
@@ -103,7 +103,7 @@ int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const
 		guessed[at / MATCH_PART] = match_guess_lead(frame + at, MIN(MATCH_PART, len - at));
 	if (m->guess)
 		leads = guessed;
-	if (match_look(m->match, frame, len, leads) < len / MATCH_WIDTH / REPEATED_MIN)
+	if (match_look(m->match, frame, len, leads, m->type.big_endian) < len / MATCH_WIDTH / REPEATED_MIN)
 		return 0;
 	for (uint32_t at = 0, part = 0; at < len; at += MATCH_PART, part++) {
 		const uint8_t *rest = match_take(m->match, part, &rest_len);

@@ -1,4 +1,4 @@
-#include "store/code/merge.h"
+#include "store/codec/merge.h"
 
 #include "base/util.h"
 

@@ -1,6 +1,6 @@
 /*
- * The order in which the bytes of several parts, the same variable of several ranks, are put one behind the other:
- * whole, or in blocks that take turns. What lies near in place then lies near in the merged bytes. Pure.
+ * The order in which the bytes of several parts, the same variable of several ranks, are concatenated: as whole parts,
+ * or in blocks taken in turn. Data that is spatially close is then close in the merged bytes. Pure.
  */
 #pragma once
 
@@ -12,11 +12,11 @@ struct merge_part {
 };
 
 struct merge {
-	struct merge_part *part; /* borrowed; done is ours, 0 at first */
+	struct merge_part *part; /* borrowed; `done` is ours, initially 0 */
 	size_t nr;
 	uint64_t block; /* 0: whole parts */
-	size_t at; /* whose turn it is */
-	uint64_t turn; /* bytes of it so far */
+	size_t at; /* current part */
+	uint64_t turn; /* bytes taken in its current turn */
 };
 
 /* The next piece of at most `max` bytes: 1 with its part, its offset there and its length, 0 at the end. */

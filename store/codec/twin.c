@@ -1,4 +1,4 @@
-#include "store/code/twin.h"
+#include "store/codec/twin.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #define NAN_BFLOAT 0x7fc0u
 #define INFINITY_16 0x7c00u
 #define QUIET_16 0x0200u
-/* The least that becomes infinity, and the least that becomes a number with a full mantissa. */
+/* The least value that becomes infinity, and the least that becomes a normal number. */
 #define OVERFLOW_16 0x477ff000u
 #define NORMAL_16 0x38800000u
 #define REBIAS ((127u - 15u) << 23)
@@ -23,7 +23,7 @@ bool twin_type_wide(struct code_type t)
 	return t.width == 4 && t.class == CODE_FLOAT;
 }
 
-/* Without the lowest `bits`, rounded. What is carried goes into the exponent, where it belongs. */
+/* Drop the lowest `bits`, rounding. A carry goes into the exponent, where it belongs. */
 static uint32_t shift_rounded(uint32_t x, unsigned bits)
 {
 	return (x + ((1u << (bits - 1)) - 1) + (x >> bits & 1)) >> bits;
@@ -44,7 +44,7 @@ static uint16_t to_half(uint32_t x)
 		return (uint16_t)(sign | INFINITY_16);
 	if (a >= NORMAL_16)
 		return (uint16_t)(sign | shift_rounded(a - REBIAS, 13));
-	/* A denormal: the leading one is written out, and moves to the right with the exponent. */
+	/* A denormal: the implicit leading one becomes explicit, and moves right with the exponent. */
 	shift = 126 - (a >> 23);
 	return (uint16_t)(sign | (shift > 24 ? 0 : shift_rounded((a & 0x7fffffu) | 0x800000u, shift)));
 }
@@ -79,12 +79,12 @@ static uint32_t from_half(uint16_t x)
 		return sign | ((a << 13) + REBIAS);
 	if (a == 0)
 		return sign;
-	/* A denormal: its leading one becomes the one that is not written. */
+	/* A denormal: its leading one becomes implicit. */
 	shift = (uint32_t)__builtin_clz(a) - 21;
 	return sign | (((a << shift & 0x3ffu) << 13) + REBIAS + (1u << 23) - (shift << 23));
 }
 
-/* What nearly all of it is: a loop that becomes vector code. */
+/* The common case: a loop that compilers vectorise. */
 static void widen_bfloats_le(const uint8_t *from, size_t nr, uint8_t *to)
 {
 	for (size_t i = 0; i < nr; i++) {

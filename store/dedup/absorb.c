@@ -1,10 +1,10 @@
 /*
- * Fingerprints from memory into RocksDB, in bulk.
+ * Absorbing fingerprints from memory into RocksDB, in bulk.
  *
- * New ones collect in `recent`. When it is full it becomes `frozen`, still asked by everyone, and is ingested as one
- * sorted file. From then on they are `kept`: found sooner than in RocksDB, and given up for whoever needs the memory.
- * What has been absorbed is told by the marks of the last commit at the time of freezing: everything
- * before them was in the table. A crash before the marks are written: those frames' tables are read once more.
+ * New fingerprints collect in `recent`. When it is full it becomes `frozen`, which is still searched, and is ingested
+ * as one sorted file. After that they stay in `kept`, where they are found faster than in RocksDB, until their memory
+ * is needed. The marks of the last commit before freezing record what has been absorbed: everything before them was in
+ * the table. Crash before these marks are written: the tables of those frames are read once more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,15 +13,17 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
 #define QUIET_NS (1000 * 1000 * 1000ull)
-#define QUIET_PART 64 /* of a full table, worth the work when nobody is in the way */
+#define QUIET_PART 64 /* fraction of a full table worth ingesting while writers are idle */
+/* key bits that select a part: the table is read once per part, and twice the size of a part is in memory */
+#define PART_BITS 4
 
 /*
- * Ingesting costs CPU that a burst of checkpoints wants for itself, so it waits for a quiet moment while memory
- * allows: half of the cache, as many as the largest power of two of slots takes at 7/8. With 256 MiB that is 18 GiB of
- * new pages.
+ * Ingesting costs CPU time that a burst of checkpoints needs, so it waits for a quiet moment while memory allows: half
+ * of the cache, rounded down to a power of two of slots. A table doubles at 7/8, and writers continue until the
+ * background thread checks again, so it counts as full at 3/4. With 256 MiB of cache that is 12 GiB of new pages.
  */
 static size_t entries_max(const struct engine *e)
 {
@@ -31,10 +33,10 @@ static size_t entries_max(const struct engine *e)
 		return e->conf.ingest_entries;
 	while (2 * slots * sizeof(struct fptable_slot) <= e->conf.cache / 2)
 		slots *= 2;
-	return slots / 8 * 7;
+	return slots / 4 * 3;
 }
 
-/* Nothing new for a while? Of the background thread, which looks often. */
+/* Nothing new for a while? Called often, by the background thread. */
 static bool is_quiet(struct engine *e) REQUIRES(e->append_lock)
 {
 	uint64_t now = monotonic_ns();
@@ -49,7 +51,7 @@ static bool has_enough(struct engine *e) REQUIRES(e->append_lock)
 {
 	size_t max = entries_max(e);
 
-	if (e->recent.nr >= max || e->frozen.nr > 0) /* frozen and still there: it failed before */
+	if (e->recent.nr >= max || e->frozen.nr > 0) /* still frozen: ingesting it failed before */
 		return true;
 	return is_quiet(e) && e->recent.nr >= MAX(max / QUIET_PART, (size_t)1);
 }
@@ -82,24 +84,55 @@ static int put_absorbed(struct engine *e, const struct pack_marks *marks)
 	return db_batch_apply(batch);
 }
 
+static unsigned part_of(const struct fptable_slot *s)
+{
+	return (unsigned)(fingerprint_key(fptable_slot_fp(s)) >> (64 - PART_BITS));
+}
+
+static size_t largest_part(const struct fptable *t)
+{
+	size_t nr[1u << PART_BITS] = { 0 }, max = 0;
+
+	for (const struct fptable_slot *s = t->slots; s < t->slots + t->size; s++)
+		if (s->pack)
+			max = MAX(max, ++nr[part_of(s)]);
+	return max;
+}
+
+static size_t collect_part(const struct fptable *t, unsigned part, struct fingerprint_entry *ret)
+{
+	size_t n = 0;
+
+	for (const struct fptable_slot *s = t->slots; s < t->slots + t->size; s++)
+		if (s->pack && part_of(s) == part) {
+			uint32_t block = pack_hint((struct addr){ .pack = s->pack, .off = s->off }, s->number);
+
+			ret[n++] = (struct fingerprint_entry){ fptable_slot_fp(s), s->pack, block };
+		}
+	return n;
+}
+
+/* Ingest in key order, one part after the other: sorting a copy of the whole table would need twice its memory
+ * again. */
 static int ingest(struct engine *e, const struct fptable *t)
 {
-	_cleanup_(freep) struct fingerprint_entry *entries = malloc(MAX(t->nr, (size_t)1) * sizeof(*entries));
-	size_t n = 0;
+	_cleanup_(freep) struct fingerprint_entry *entries = malloc(largest_part(t) * sizeof(*entries));
+	_cleanup_(db_ingestion_freep) struct db_ingestion *in = NULL;
+	int r;
 
 	if (!entries)
 		return -ENOMEM;
-	for (const struct fptable_slot *s = t->slots; s < t->slots + t->size; s++)
-		if (s->pack) {
-			uint32_t block = pack_hint((struct addr){ .pack = s->pack, .off = s->off }, s->number);
+	r = db_ingestion_new(e->db, &in);
+	for (unsigned part = 0; part < 1u << PART_BITS && r == 0; part++) {
+		size_t n = collect_part(t, part, entries);
 
-			entries[n++] = (struct fingerprint_entry){ fptable_slot_fp(s), s->pack, block };
-		}
-	filter_add(e, entries, n);
-	return fingerprints_ingest(e->db, entries, n);
+		filter_add(e, entries, n);
+		r = fingerprints_add(in, entries, n);
+	}
+	return r < 0 ? r : db_ingestion_commit(in);
 }
 
-/* `recent` becomes `frozen`, unless there is a frozen one that could not be ingested before. */
+/* Turn `recent` into `frozen`, unless a frozen table is left that could not be ingested. */
 static int freeze(struct engine *e)
 {
 	struct fptable fresh;
@@ -111,7 +144,7 @@ static int freeze(struct engine *e)
 	mutex_unlock(&e->log.lock);
 	mutex_lock(&e->append_lock);
 	if (e->moving.on)
-		marks = e->moving.marks; /* a store is being opened, and what lies behind is not in the table */
+		marks = e->moving.marks; /* opening a store: chunks beyond these marks are not in the table */
 	if (e->frozen.nr == 0 && e->recent.nr > 0)
 		r = fptable_init(&fresh, 0);
 	if (r == 0 && e->frozen.nr == 0) {
@@ -119,7 +152,7 @@ static int freeze(struct engine *e)
 			e->frozen = e->recent;
 			e->recent = fresh;
 		}
-		e->frozen_marks = marks; /* also when there was nothing: then all has been absorbed */
+		e->frozen_marks = marks; /* even if the table was empty: then everything has been absorbed */
 	}
 	mutex_unlock(&e->append_lock);
 	return r;
@@ -139,8 +172,7 @@ static int add_all(struct fptable *t, const struct fptable *from)
 	return r;
 }
 
-/* Frozen and kept ones together, or if these are too many the frozen ones. Neither changes meanwhile: we have
- * absorb_lock. */
+/* Merge frozen and kept, or take only frozen if both are too many. absorb_lock keeps both unchanged. */
 static struct fptable to_keep(struct engine *e, const struct fptable *frozen, const struct fptable *kept)
 {
 	size_t max = entries_max(e) / 2;
@@ -163,7 +195,8 @@ static bool is_moving(struct engine *e)
 	return on;
 }
 
-/* One thread at a time. `frozen` is not changed while it is ingested, so it is read without the lock. 0: not now. */
+/* One thread at a time. `frozen` does not change while it is ingested, so it is read without append_lock. 0: not
+ * now. */
 static int freeze_and_ingest(struct engine *e, bool loading)
 {
 	struct fptable kept;
@@ -192,7 +225,7 @@ static int freeze_and_ingest(struct engine *e, bool loading)
 	return r < 0 ? r : 1;
 }
 
-/* New ones need the memory. While some are being absorbed the kept ones are read: then later. */
+/* Free `kept` when new entries need the memory. Not during an absorption, which reads it: then later. */
 static void give_up_kept(struct engine *e) REQUIRES(e->append_lock)
 {
 	if (e->kept.nr == 0 || e->recent.nr < entries_max(e) / 2 || !mutex_trylock(&e->absorb_lock))
@@ -217,13 +250,14 @@ int absorb_loaded(struct engine *e)
 
 void absorb_share_memory(struct engine *e)
 {
-	uint64_t used, spare, segments = atomic_load(&e->segment_memory), borrowed = 0;
+	uint64_t needed, spare, segments = atomic_load(&e->segment_memory), borrowed = 0;
 
+	/* Until the next call `recent` may double while the old one still exists, or be frozen and get a successor. */
 	mutex_lock(&e->append_lock);
-	used = fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fptable_memory(&e->kept) +
-	       fingerprint_filter_bytes(&e->filter.in_use) + fingerprint_filter_bytes(&e->filter.next);
+	needed = 3 * fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fptable_memory(&e->kept) +
+		 fingerprint_filter_bytes(&e->filter.in_use) + fingerprint_filter_bytes(&e->filter.next);
 	mutex_unlock(&e->append_lock);
-	spare = e->conf.cache / 16 * 9 - MIN(used, e->conf.cache / 16 * 9);
+	spare = e->conf.cache / 16 * 9 - MIN(needed, e->conf.cache / 16 * 9);
 	atomic_store(&e->segment_limit, e->conf.cache / 8 + spare / 2);
 	if (segments > e->conf.cache / 8)
 		borrowed = MIN(segments - e->conf.cache / 8, spare / 2);
@@ -238,11 +272,11 @@ int absorb_throttle(struct engine *e)
 	assert(mutex_held(&e->append_lock));
 	give_up_kept(e);
 	while (e->recent.nr >= max && e->frozen.nr > 0) {
-		r = db_stopped(e->db); /* then it is never ingested */
+		r = db_stopped(e->db); /* then it would never be ingested */
 		if (r < 0)
 			return r;
 		if (!cond_wait_for(&e->filling_cond, &e->append_lock, 1000 * 1000 * 1000))
-			break; /* the disk may be full: memory is bounded by what it still takes */
+			break; /* the disk may be full: memory is bounded by what the disk still accepts */
 	}
 	return 0;
 }
@@ -254,7 +288,7 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 	return pack < m->pack || (pack == m->pack && frame < m->nr_frames);
 }
 
-/* Memory knows another place of this one. If that is elsewhere and this is here, this is the one to be found. */
+/* Memory has another address for this chunk. If that one is remote and this one is local, use this one. */
 static void load_again(struct engine *e, struct fptable_slot *s, struct addr a, uint8_t number) REQUIRES(e->append_lock)
 {
 	if (packs_is_away(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 ||
@@ -298,7 +332,7 @@ static bool is_full(struct engine *e)
 	return full;
 }
 
-/* Frames that RocksDB has not seen: those behind the marks of a move that was cut short, or all others. */
+/* Load frames that RocksDB has not absorbed: those beyond the marks of an interrupted move, or all others. */
 static int load_frames(struct engine *e, const struct pack_marks *absorbed, bool may_be_copies, struct pack_frame_rec *rec)
 {
 	uint32_t from = UINT32_MAX;
@@ -320,15 +354,16 @@ static int load_frames(struct engine *e, const struct pack_marks *absorbed, bool
 			continue;
 		r = load_frame(e, rec, may_be_copies);
 		if (r == 0 && !may_be_copies && is_full(e))
-			r = freeze_and_ingest(e, true); /* its marks are told when all is loaded and more is absorbed */
+			/* its marks are recorded when all is loaded and more is absorbed */
+			r = freeze_and_ingest(e, true);
 		if (r < 0)
 			return r;
 	}
 	return r;
 }
 
-/* Copies come last, and wait in memory until what they are copies of has been given up (moving.c). With a store that is
- * only read, or whose index is being rebuilt, that is for the next mount. */
+/* Copies come last and stay in memory until the originals have been released (moves.c). For a store opened read-only,
+ * or during an index rebuild, that is left to the next mount. */
 int absorb_load(struct engine *e)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
@@ -345,7 +380,7 @@ int absorb_load(struct engine *e)
 	if (r < 0)
 		return r;
 	r = load_frames(e, &absorbed, false, rec);
-	if (r == 0 && e->moving.on && !e->conf.read_only)
+	if (r == 0 && e->moving.on && !e->read_only)
 		r = load_frames(e, &absorbed, true, rec);
 	return r;
 }

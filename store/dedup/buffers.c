@@ -1,18 +1,19 @@
 /*
- * The bounded memory that carries data (`dirty`). Whoever wants a buffer while all are in use first helps: it pushes
- * the oldest staged bytes on, which frees their buffer; when nothing is staged the rest is with workers and comes
- * back by itself. Called with no lock held.
+ * The bounded pool of data buffers (`dirty`). A caller that finds all buffers in use first flushes the oldest staged
+ * data, which frees its buffer. If nothing is staged, the workers hold the rest and return it when done. Called with no
+ * lock held.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
-#define BUFFERS_MIN 24 /* the request loop and the workers hold some at any time */
+#define BUFFERS_MIN 24 /* the request loop and the workers always hold some */
 #define BUFFER_BYTES (ENGINE_BUFFER_FRONT + ENGINE_BUFFER_SIZE + 4096)
-/* Made many at a time, of huge pages where the system has them: the kernel copies every request into them page by
+/* Allocated many at a time, from huge pages if the system has them: the kernel copies every request into them page by
  * page. */
 #define HUGE_PAGE MiB(2)
 #define SLAB_BYTES MiB(16)
@@ -63,7 +64,7 @@ static struct buffer_slab *slab_new(void)
 		munmap(mem, before);
 	s->mem = mem + before;
 	munmap(s->mem + SLAB_BYTES, HUGE_PAGE - before);
-	madvise(s->mem, SLAB_BYTES, MADV_HUGEPAGE); /* where there are none, it is slower */
+	madvise(s->mem, SLAB_BYTES, MADV_HUGEPAGE); /* without huge pages it is only slower */
 	for (unsigned i = 0; i < SLAB_BUFFERS; i++)
 		s->buffers[i].data = s->mem + i * BUFFER_BYTES + ENGINE_BUFFER_FRONT;
 	return s;
@@ -73,7 +74,7 @@ static void put_locked(struct engine *e, struct engine_buffer *b) REQUIRES(e->bu
 {
 	b->next = e->buffers.free;
 	e->buffers.nr_free++;
-	e->buffers.free = b; /* the one used last is taken first: it is in the caches */
+	e->buffers.free = b; /* reuse the most recently used one: it is in the CPU caches */
 	cond_signal(&e->buffers.free_cond);
 }
 
@@ -112,13 +113,18 @@ int buffer_try(struct engine *e, struct engine_buffer **ret)
 	mutex_unlock(&e->buffers.lock);
 	if (nr_new > 0) {
 		r = add_slab(e, nr_new);
-		return r < 0 ? r : buffer_try(e, ret); /* others may have been quicker */
+		return r < 0 ? r : buffer_try(e, ret); /* other threads may have taken them all */
 	}
 	if (!b)
 		return 0;
 	b->next = NULL;
 	*ret = b;
 	return 1;
+}
+
+unsigned engine_nr_buffers(const struct engine *e)
+{
+	return (unsigned)MIN(e->buffers.max, (uint64_t)UINT_MAX);
 }
 
 int engine_buffer_get(struct engine *e, struct engine_buffer **ret)
@@ -129,7 +135,7 @@ int engine_buffer_get(struct engine *e, struct engine_buffer **ret)
 		if (stages_flush_oldest(e))
 			continue;
 		mutex_lock(&e->buffers.lock);
-		if (!e->buffers.free) /* new stages can appear while we sleep: look again now and then */
+		if (!e->buffers.free) /* new stages can appear while we sleep: check again now and then */
 			cond_wait_for(&e->buffers.free_cond, &e->buffers.lock, 10 * 1000 * 1000);
 		mutex_unlock(&e->buffers.lock);
 	}

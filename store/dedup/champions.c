@@ -1,16 +1,17 @@
 /*
- * Champions: the few files whose bytes at the same offset are likely those that come.
+ * Champions: the few files likely to hold the same bytes at the same offsets as the data being written, usually
+ * previous versions.
  *
- * Which of them is right shows only in the data: `ckpt-3.0042` may resemble `ckpt-3.0041` or `ckpt-2.0042`. So each job
- * asks them in turn until one knows more than half of it, and that one is asked first by the next job. One that has
- * never known anything is asked only now and then: a look at it may cost a read of a table from the disk.
+ * Only the data shows which of them is right: `ckpt-3.0042` may resemble `ckpt-3.0041` or `ckpt-2.0042`. Each job tries
+ * them in turn until one matches more than half of it; that one comes first for the next job. A champion that has never
+ * matched is tried only now and then, because a lookup may read a pack table from disk.
  */
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/shifted.h"
+#include "store/engine_internal.h"
+#include "store/dedup/shifted.h"
 
-#define USELESS_MAX 8u /* times that it knew nothing, and never anything before */
-#define RETRY_EACH 16u /* jobs, from then on */
+#define USELESS_MAX 8u /* jobs without a match before it is tried less often */
+#define RETRY_EACH 16u /* from then on, try every so many jobs */
 
 void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
 {
@@ -20,7 +21,7 @@ void content_set_champions(struct content *c, const uint64_t *inos, unsigned n)
 	for (unsigned i = 0; i < n && nr < CHAMPIONS_MAX; i++) {
 		now[nr] = (struct champion){ 0 };
 		if (inos[i] == c->ino || content_open(c->e, inos[i], &now[nr].c) < 0)
-			continue; /* without it we only look longer */
+			continue; /* without it, lookups only take longer */
 		atomic_fetch_add(&now[nr++].c->nr_challengers, 1);
 	}
 	mutex_lock(&c->lock);
@@ -52,7 +53,7 @@ unsigned champions_get(struct content *c, bool even_useless, struct content **re
 		if (content_same_domain(c, ret[i]) > 0)
 			ret[same++] = ret[i];
 		else
-			content_close(ret[i]); /* its bytes must not be compared with: shifted.c would share them */
+			content_close(ret[i]); /* another domain: shifted.c would share its bytes */
 	return same;
 }
 

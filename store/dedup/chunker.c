@@ -1,11 +1,11 @@
-#include "store/engine/chunker.h"
+#include "store/dedup/chunker.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "base/util.h"
 
-/* A run of zeros that is long enough has two of these places in it, whatever it begins at. */
+/* Every sufficiently long run of zeros contains two multiples of this, wherever it starts. */
 #define LOOK_EACH (CHUNKER_ZEROS_MIN / 2)
 
 static bool is_zero_word(const uint8_t *p)
@@ -16,7 +16,7 @@ static bool is_zero_word(const uint8_t *p)
 	return w == 0;
 }
 
-/* Zeros from `at` on. */
+/* Number of zeros starting at `at`. */
 static uint32_t zeros_from(const uint8_t *p, uint32_t at, uint32_t len)
 {
 	uint32_t end = at;
@@ -28,7 +28,8 @@ static uint32_t zeros_from(const uint8_t *p, uint32_t at, uint32_t len)
 	return end - at;
 }
 
-/* The first long run of zeros that begins before `before`: where, and in *ret how long; `before` if there is none. */
+/* Find the first long run of zeros that starts before `before`. Returns its start, and its length in *ret; `before` if
+ * there is none. */
 static uint32_t find_zeros(const uint8_t *p, uint32_t from, uint32_t before, uint32_t len, uint32_t *ret)
 {
 	for (uint32_t at = from; at + LOOK_EACH <= len && at < before + LOOK_EACH; at += LOOK_EACH) {
@@ -58,7 +59,7 @@ size_t chunker_cut(const struct cdc *c, const uint8_t *p, uint32_t len, bool is_
 		if (cut < end) {
 			if (cut > at)
 				ret_ends[nr++] = cut;
-			if (cut + zeros == len && !is_all) { /* perhaps it goes on */
+			if (cut + zeros == len && !is_all) { /* the run may continue in the next call */
 				if (zeros > CHUNKER_ZEROS_MIN)
 					ret_ends[nr++] = len - CHUNKER_ZEROS_MIN;
 				break;

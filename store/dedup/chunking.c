@@ -1,10 +1,10 @@
-/* Whether new data is cut into pages or by content: what the settings say. */
+/* Chunking options: pages or content-defined chunks for new data. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/conf.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
 static const char *const names[] = {
 	[CHUNKING_PAGE] = "page",

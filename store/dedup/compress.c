@@ -1,15 +1,15 @@
-/* How new data is compressed: what the setting says, and whether there is time for it. */
+/* Compression of new data: the options, and for compress=auto whether there is time for it. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
-/* In spare time: how long a frame waits for others before it is compressed. A file of a MiB is synced or closed sooner
- * than that, and the next frame of a larger one is there. */
+/* In spare time, a frame waits this long for other work before it is compressed. A file of 1 MiB is synced or closed
+ * sooner, and the next frame of a larger one arrives sooner. */
 #define GRACE_NS (1000 * 1000ull)
-#define LEVEL_MAX 19 /* more would need memory that nobody has counted, and gains nothing on 64 KiB */
+#define LEVEL_MAX 19 /* higher levels need memory that is not accounted for, and gain nothing on 64 KiB */
 
 static const char *const names[] = {
 	[COMPRESS_NONE] = "none",
@@ -76,7 +76,7 @@ static uint64_t busy_ns(const struct engine *e, uint64_t now_ns) REQUIRES(e->pac
 	return e->pace.busy_ns + (e->pace.nr_jobs + e->pace.nr_waiters > 0 ? now_ns - e->pace.since_ns : 0);
 }
 
-/* The clock is looked at under the lock: it must not seem to go back. */
+/* Read the clock under the lock, so that it never appears to go back. */
 static void count(struct engine *e, unsigned *what, int more)
 {
 	uint64_t now;
@@ -121,16 +121,14 @@ static bool memory_is_short(struct engine *e)
 	return is_short;
 }
 
-/*
- * Somebody waits: for a job or a commit, or soon for memory; or for a processor. Who writes at full speed keeps two of
- * them busy, the kernel's copies included, so with more jobs than half of the processors there is none to spare.
- */
+/* Something waits for a job or a commit, will soon wait for memory, or needs a processor. A writer at full speed keeps
+ * two processors busy, including the kernel's copies; with more jobs than half of the processors none is left. */
 static bool is_behind(const struct engine *e, bool is_short) REQUIRES(e->pace.lock)
 {
 	return is_short || e->pace.nr_waiters > 0 || e->pace.nr_jobs > e->pace.nr_spare;
 }
 
-/* Nobody has come to wait while we did. */
+/* Wait for a grace period. True: nothing started to wait meanwhile. */
 static bool stays_calm(struct engine *e) REQUIRES(e->pace.lock)
 {
 	uint64_t now = monotonic_ns(), end = now + GRACE_NS;

@@ -1,4 +1,4 @@
-#include "store/engine/pace.h"
+#include "store/dedup/compress_pace.h"
 
 #include "base/util.h"
 
@@ -6,7 +6,7 @@ static void end_of_trial(struct pace *p)
 {
 	bool better = p->rate[1] * 100 >= p->rate[0] * (100 - PACE_SLOWER_PERCENT);
 
-	if (better == p->compresses) /* the trial has shown something new */
+	if (better == p->compresses) /* the trial has changed the result */
 		p->interval = better ? PACE_COMPRESSED : PACE_PLAIN;
 	else
 		p->interval = MIN(2 * p->interval, better ? PACE_COMPRESSED_MAX : PACE_PLAIN_MAX);
@@ -39,7 +39,7 @@ static void set_calm(struct pace *p, uint64_t busy_ns)
 static void set_busy(struct pace *p, uint64_t busy_ns)
 {
 	if (p->calm)
-		p->start_ns += busy_ns - p->calm_ns; /* what was done in spare time tells nothing */
+		p->start_ns += busy_ns - p->calm_ns; /* work done in spare time is not timed */
 	p->calm = false;
 }
 

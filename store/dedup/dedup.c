@@ -1,19 +1,19 @@
 /*
- * New or known: what a job does with its chunks: pages or, cut by content (chunker.h), of varied lengths.
+ * Deduplication of a job's chunks: pages or, chunked by content (chunker.h), of variable length.
  *
  *   chunk ─ all zero ─────────────────────────────▶ hole
  *     │ fingerprint
- *     ├─ same as the champion's at this offset? ──▶ champion   (a comparison with the pack's table, no look-up)
- *     ├─ same as what lies behind the last match? ▶ successor  (likewise: neighbours stay neighbours)
- *     ├─ in memory: stored lately? ───────────────▶ memory
- *     ├─ in RocksDB? ─────────────────────────────▶ indexed    (unless the filter says no; one by one, after some
+ *     ├─ same as the champion's at this offset? ──▶ champion   (compared with the pack's table, no lookup)
+ *     ├─ same as the chunk after the last match? ─▶ successor  (likewise: neighbours stay neighbours)
+ *     ├─ in memory: stored recently? ─────────────▶ memory
+ *     ├─ in RocksDB? ─────────────────────────────▶ indexed    (unless the filter excludes it; one by one, after some
  *     │                                                        misses the rest in one batch)
- *     ├─ auto, and moved in the champion? ────────▶ shifted    (shifted.c; to the byte: what is left of its pages
- *     │                                                        is cut and goes through all this once more)
+ *     ├─ auto, and moved in the champion? ────────▶ shifted    (shifted.c; byte-exact: the rest of its pages is
+ *     │                                                        chunked and goes through all steps again)
  *     └─ no: append ──────────────────────────────▶ fresh
  *
- * Every answer is an address whose full fingerprint has been compared in the pack's own table. What is new is appended
- * by dedup_append.c, and what is shared may still be on its way there: it is waited for.
+ * Every match is an address at which the pack's own table has the full fingerprint. dedup_append.c appends new chunks.
+ * A shared chunk may still be in flight: the job waits until it is written.
  */
 #include <errno.h>
 #include <sched.h>
@@ -22,11 +22,11 @@
 
 #include "base/util.h"
 #include "index/fingerprints.h"
-#include "store/engine/dedup.h"
-#include "store/engine/engine_internal.h"
+#include "store/dedup/dedup.h"
+#include "store/engine_internal.h"
 
-#define TRIES_MAX 100u /* to share a chunk whose writing failed, as its owner is about to forget it */
-#define MISSES_MAX 4u /* in a row, then the rest is asked for at once */
+#define TRIES_MAX 100u /* attempts to share a chunk after a failed write, until its writer removes the entry */
+#define MISSES_MAX 4u /* consecutive misses before the rest is looked up in one batch */
 
 static bool is_zero(const uint8_t *p, size_t len)
 {
@@ -34,11 +34,11 @@ static bool is_zero(const uint8_t *p, size_t len)
 
 	memcpy(w, p, MIN(len, sizeof(w)));
 	if (w[0] | w[1])
-		return false; /* most pages show it at once */
+		return false; /* most pages are decided here */
 	return len <= 8 || memcmp(p, p + 8, len - 8) == 0;
 }
 
-/* Fingerprint runs of pages that are unknown. */
+/* Fingerprint runs of unknown chunks. */
 static void fingerprint(struct batch *b)
 {
 	for (unsigned i = 0; i < b->n; i++) {
@@ -64,15 +64,15 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
 		return true;
 	stored = aligned_alloc(PACK_BLOCK, round_up(batch_len(b, i), PACK_BLOCK));
 	if (!stored || packs_read(b->e->packs, a, batch_len(b, i), stored) < 0)
-		return packs_is_damaged(b->e->packs, a); /* the caller heals it */
+		return packs_is_damaged(b->e->packs, a); /* the caller repairs it */
 	if (memcmp(stored, batch_chunk(b, i), batch_len(b, i)) == 0)
 		return true;
 	atomic_fetch_add_explicit(&b->e->count.verified_different, batch_len(b, i), memory_order_relaxed);
 	return false;
 }
 
-/* What lies at `a` is intact, or is now. Where it cannot be written over we look for another copy, and store one if
- * there is none; heal.c then points all who share the damaged one there. */
+/* Make sure that the chunk at `a` is intact, repairing it if necessary. If it cannot be overwritten, the caller looks
+ * for another copy or stores one; repair.c then redirects all files that share the damaged one. */
 static bool make_good(struct batch *b, unsigned i, struct addr a)
 {
 	int r = packs_is_damaged(b->e->packs, a) ? packs_heal(b->e->packs, a, batch_chunk(b, i), batch_len(b, i)) : 0;
@@ -88,10 +88,10 @@ static bool make_good(struct batch *b, unsigned i, struct addr a)
 	return r == 0;
 }
 
-/* Page i is what lies at `a`. */
+/* Chunk i is stored at `a`: use it if it may be shared. */
 static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
-	if (freed_condemned(b->e, a) || !shares_is_sure(b->e, a, &b->look))
+	if (freed_condemned(b->e, a) || !batch_may_refer(b, a))
 		return false;
 	if (!same_bytes(b, i, a)) {
 		b->alone[i] = true;
@@ -104,7 +104,7 @@ static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
 	return true;
 }
 
-/* Does the hint lead to it? Then *ret is where it lies. */
+/* Does the hint lead to chunk i? Then *ret is its address. */
 static bool matches(struct batch *b, unsigned i, struct addr hint, struct addr *ret)
 {
 	uint32_t len;
@@ -113,14 +113,14 @@ static bool matches(struct batch *b, unsigned i, struct addr hint, struct addr *
 	return packs_find(b->e->packs, hint, ret, &len, &fp) > 0 && len == batch_len(b, i) && fp_equal(fp, b->fps[i]);
 }
 
-/* Where chunk k is, if chunk i is at `a` and they are neighbours there as they are here. */
+/* Expected address of chunk k if chunk i is at `a` and the two are as far apart there as here. */
 static struct addr after(const struct batch *b, struct addr a, unsigned i, unsigned k)
 {
 	a.off += b->at[k] - b->at[i];
 	return a;
 }
 
-/* How many of the addresses from i on lie side by side in one frame, as one table look-up can answer. */
+/* Number of addresses from i on that are adjacent in one frame, so that a single table lookup covers them. */
 static unsigned run_length(const struct batch *b, const struct addr *a, unsigned i)
 {
 	unsigned n = 1;
@@ -130,7 +130,7 @@ static unsigned run_length(const struct batch *b, const struct addr *a, unsigned
 	return n;
 }
 
-/* The same for varied lengths: a chunk is where it should be if one of its length begins there. */
+/* compare_with() for variable lengths: a chunk matches if one of the same length starts at its address. */
 static void compare_varied(struct batch *b, const struct addr *a, enum cause cause)
 {
 	struct pack_chunk there[PAGES_MAX];
@@ -141,13 +141,13 @@ static void compare_varied(struct batch *b, const struct addr *a, enum cause cau
 		n = 1;
 		if (addr_is_none(a[i]))
 			continue;
-		if (was_there) /* else likely none of them is */
+		if (was_there) /* otherwise probably none of them is */
 			n = run_length(b, a, i);
 		told = packs_chunks(b->e->packs, a[i], b->at[i + n] - b->at[i], n, there);
 		was_there = told > 0;
 		for (unsigned k = 0; k < n; k++) {
 			if (told <= (int)k || there[k].off != a[i + k].off || there[k].len != batch_len(b, i + k)) {
-				n = k + 1; /* from here on they are cut in other places: look again */
+				n = k + 1; /* boundaries differ from here on: look up again */
 				break;
 			}
 			if (b->cause[i + k] == UNKNOWN && fp_equal(there[k].fp, b->fps[i + k]))
@@ -196,10 +196,10 @@ static void ask_file(struct batch *b, struct content *c)
 	struct addr a[PAGES_MAX];
 
 	if (content_addresses(c, b->off, b->at, b->n, a) == 0)
-		compare_with(b, a, CHAMPION); /* without it we only look longer */
+		compare_with(b, a, CHAMPION); /* without it, lookups only take longer */
 }
 
-/* The file's own old bytes, then its champions' until one knows most. */
+/* Try the file's own old bytes, then its champions until one matches most. */
 static void ask_champions(struct batch *b)
 {
 	struct content *champions[CHAMPIONS_MAX];
@@ -218,7 +218,7 @@ static void ask_champions(struct batch *b)
 	}
 }
 
-/* Each look is a cache miss: let them all be on their way before the first one waits. */
+/* Each lookup is a cache miss: prefetch them all before the first one stalls. */
 static void prefetch(const struct engine *e, struct fp fp) REQUIRES(e->append_lock)
 {
 	fptable_prefetch(&e->recent, fp);
@@ -228,7 +228,7 @@ static void prefetch(const struct engine *e, struct fp fp) REQUIRES(e->append_lo
 		__builtin_prefetch(fingerprint_filter_block(&e->filter.in_use, fingerprint_key(fp)));
 }
 
-/* Page i has been found: what follows in its frame is likely what follows in the file, but for pages that changed. */
+/* Chunk i has been found: the chunks that follow in its frame probably follow in the file too, except changed ones. */
 static void ask_neighbours(struct batch *b, unsigned i)
 {
 	struct addr a[PAGES_MAX];
@@ -267,7 +267,7 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 	}
 }
 
-/* All still unknown from `from` on, in one batched look-up. */
+/* Look up all chunks still unknown from `from` on in one batch. */
 static int ask_index_all(struct batch *b, unsigned from)
 {
 	struct fp fps[PAGES_MAX];
@@ -294,7 +294,7 @@ static int ask_index_all(struct batch *b, unsigned from)
 	return 0;
 }
 
-/* One hit is often followed by its neighbours, which cost no further look-up; several misses by more of them. */
+/* A hit is often followed by its neighbours, which need no further lookup; several misses are followed by more. */
 static int ask_index(struct batch *b)
 {
 	unsigned misses = 0;
@@ -318,13 +318,13 @@ static int ask_index(struct batch *b)
 }
 
 /*
- * Whose bytes we share may still be on their way. 1: all there, 0: one failed and is unknown again. Its owner takes it
- * out of the table of recent ones; if that one has been frozen meanwhile it stays, so after some tries we store our
- * own.
+ * A shared chunk may still be in flight. 1: all are written, 0: a write failed and its chunk is unknown again. The job
+ * that failed removes its entry from `recent`. If that table has been frozen meanwhile the entry stays, so after some
+ * tries this job stores its own copy.
  */
 static int wait_for_shared(struct batch *b, unsigned nr_tries)
 {
-	struct addr there = ADDR_NONE; /* the last one waited for, with all of its frame */
+	struct addr there = ADDR_NONE; /* the last address waited for; covers its whole frame */
 	int all = 1;
 
 	for (unsigned i = 0; i < b->n; i++) {
@@ -342,7 +342,7 @@ static int wait_for_shared(struct batch *b, unsigned nr_tries)
 		all = 0;
 	}
 	if (!all)
-		sched_yield(); /* the owner is about to take it out of the table */
+		sched_yield(); /* give the failed job time to remove its entry */
 	return all;
 }
 
@@ -352,7 +352,7 @@ static void count(struct batch *b)
 	_Atomic uint64_t *const counter[] = {
 		[ZERO] = &k->zero,     [CHAMPION] = &k->champion, [SUCCESSOR] = &k->successor,
 		[MEMORY] = &k->memory, [INDEXED] = &k->indexed,	  [FRESH] = &k->fresh,
-	}; /* SHIFTED ones are counted to the byte */
+	}; /* take_shifted() counts SHIFTED, by bytes */
 	uint64_t bytes[FRESH + 1] = { 0 };
 
 	for (unsigned i = 0; i < b->n; i++)
@@ -370,7 +370,7 @@ static void note_damaged(struct batch *b)
 			heal_note(b->e, b->damaged[i], batch_len(b, i), b->addr[i]);
 }
 
-/* Of the first `len` bytes, which begin at `base` of the job. */
+/* Extents of the first `len` bytes, which start at `base` of the job. */
 static int extents_of(struct batch *b, uint32_t base, uint32_t len, struct extent_list *ret)
 {
 	int r = 0;

@@ -1,15 +1,16 @@
-/* What the files share that decide whether a job's chunks are new or known: dedup.c tells how. */
+/* Shared by the files that decide whether the chunks of a job are new or known; see dedup.c. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
+#include "store/remote_hooks.h"
 
 #define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
 
-/* CLAIMED: new, and this job is about to append it; FRESH: it has. SHIFTED: some of it is elsewhere, and it is no
- * chunk. */
+/* CLAIMED: new, and this job is about to append it; FRESH: appended. SHIFTED: part of it was found at another offset,
+ * so it is not stored as a chunk. */
 enum cause { UNKNOWN, ZERO, CHAMPION, SUCCESSOR, MEMORY, INDEXED, SHIFTED, CLAIMED, FRESH };
 
 struct batch {
@@ -17,20 +18,20 @@ struct batch {
 	struct content *c;
 	const uint8_t *data;
 	uint64_t off;
-	uint32_t page; /* of all; PACK_VARIED: they differ */
+	uint32_t page; /* chunk size; PACK_VARIED: variable */
 	struct pack_compression compression;
-	struct fp tweak; /* of the domain they are stored for */
+	struct fp tweak; /* of the domain that they are stored in */
 	unsigned n;
-	uint32_t at[PAGES_MAX + 1]; /* where each begins in data, and where the last one ends */
+	uint32_t at[PAGES_MAX + 1]; /* start of each chunk in data, and the end of the last one */
 	struct fp fps[PAGES_MAX];
 	struct addr addr[PAGES_MAX];
 	uint8_t cause[PAGES_MAX];
-	bool absent[PAGES_MAX]; /* from RocksDB, for sure */
-	bool alone[PAGES_MAX]; /* must not be shared: its twin has other bytes, or cannot be healed */
-	struct addr refused[PAGES_MAX]; /* what memory has, and must not be shared */
-	struct shares_look look;
+	bool absent[PAGES_MAX]; /* not in RocksDB, according to the filter */
+	bool alone[PAGES_MAX]; /* must not be shared: the known copy has different bytes, or cannot be repaired */
+	struct addr refused[PAGES_MAX]; /* address known in memory that must not be shared */
+	struct remote_look look; /* of batch_may_refer() */
 	bool any_damaged;
-	struct addr damaged[PAGES_MAX]; /* a copy that is known to be damaged; if any is */
+	struct addr damaged[PAGES_MAX]; /* address of a copy known to be damaged; valid if any_damaged */
 };
 
 static inline const uint8_t *batch_chunk(const struct batch *b, unsigned i)
@@ -43,22 +44,28 @@ static inline uint32_t batch_len(const struct batch *b, unsigned i)
 	return b->at[i + 1] - b->at[i];
 }
 
-/* All are unknown that are not zero. n and at[] have been set. */
+/* May new data refer to the chunk at `a`? Its bytes may be on another node, which may be lost. */
+static inline bool batch_may_refer(struct batch *b, struct addr a)
+{
+	return !b->e->remote || b->e->remote->chunk_is_usable(b->e, a, &b->look);
+}
+
+/* Reset: all chunks are UNKNOWN except zeros. n and at[] must be set. */
 void batch_clear(struct batch *b);
-/* The cheap questions, for those that are unknown. */
+/* The cheap lookups for unknown chunks. */
 void batch_begin(struct batch *b);
-/* The dear ones, but nothing is stored yet. */
+/* The expensive lookups; nothing is stored yet. */
 int batch_look(struct batch *b);
-/* All the rest: the bytes at `base` of a job, `len` of them, become extents. */
+/* All the rest: turn `len` bytes, which start at `base` of the job, into extents. */
 int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_list *ret);
-/* All of it, for a job that is cut by content. */
+/* The whole process for a job chunked by content. */
 int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *ret);
 
 /* dedup_append.c */
-/* Where memory has it, if it may be shared. */
+/* The address in memory's tables, if it may be shared. */
 struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->append_lock);
-/* 1: appended; 0: fingerprints moved into RocksDB since it was asked, in another generation, so ask again; <0. */
+/* 1: appended; 0: fingerprints were absorbed into RocksDB since `generation`, so look up again; <0. */
 int batch_append(struct batch *b, uint64_t generation);
 
-/* dedup_shifted.c: the same for pages that may have moved */
+/* dedup_shifted.c: the same with a search for moved bytes */
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret);

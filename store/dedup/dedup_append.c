@@ -1,26 +1,26 @@
 /*
- * What is new gets a place in a pack, and is written.
+ * Appending new chunks to packs.
  *
- * To be exact when several writers bring the same new page at once, the last look into memory and the reservation of
- * the place happen under one lock (append_lock); RocksDB needs no second look unless fingerprints moved into it
- * meanwhile (absorb_generation).
+ * When several writers bring the same new page at once, it must be stored exactly once. The last lookup in memory and
+ * the reservation of the address therefore happen under one lock (append_lock). RocksDB needs no second lookup unless
+ * fingerprints were absorbed into it meanwhile (absorb_generation).
  *
- * A place given out before its bytes are written may be shared at once. Whoever shares waits for the write before its
- * recipe says so; if the write failed, it begins again. Crash: nothing in the log points at a frame that was not
- * written.
+ * An address can be shared as soon as it is reserved, before the bytes are written. A job that shares it waits for the
+ * write before its recipe refers to it; if the write failed, the job starts again. Crash: nothing in the log refers to
+ * a frame that was not written.
  *
- * Many new pages make a frame of their own, written from the job's memory; few are copied into the small frame that all
- * jobs share and that is written when it is full or at a commit. The small frame is in our hands: sharing needs no
- * wait. Chunks of varied lengths go to such a frame in any case: they lie anywhere in memory, and disks want whole
- * blocks.
+ * Many new pages get a frame of their own, written directly from the job's memory. A few are copied into the small
+ * frame that all jobs share; it is written when it is full or at a commit. Its bytes are in memory, so sharing them
+ * needs no wait. Chunks of variable length always go into such a frame: they are not aligned in memory, and disks want
+ * whole blocks.
  */
 #include <errno.h>
 
 #include "base/util.h"
-#include "store/engine/dedup.h"
-#include "store/engine/engine_internal.h"
+#include "store/dedup/dedup.h"
+#include "store/engine_internal.h"
 
-#define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a frame of their own: its table costs 0.5 % */
+#define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a separate frame: its table costs 0.5 % */
 
 struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 {
@@ -37,10 +37,10 @@ struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 	return freed_condemned(e, a) ? ADDR_NONE : a;
 }
 
-/* A place in memory's table for a page of this very job: its offset is the index of the page. */
+/* Entry in memory's table for a page of this job; its offset is the index of the page. */
 #define PLACEHOLDER FPTABLE_PLACEHOLDER
 
-/* What memory may have there is condemned, damaged, not sure or was refused, or it would have been found. */
+/* An existing entry is gc-pending, damaged, not usable or was refused, or it would have been found. */
 static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(e->append_lock)
 {
 	struct addr a = { .pack = PLACEHOLDER, .off = i };
@@ -64,16 +64,16 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 		if (b->cause[i] != UNKNOWN)
 			continue;
 		a = b->alone[i] ? ADDR_NONE : batch_find_in_memory(e, b->fps[i]);
-		/* what is not sure, and came since it was asked for, costs a look into the index with the lock held: seldom */
+		/* an entry added since the lookup that is not usable costs an index lookup under the lock: rare */
 		if (addr_is_none(a) || addr_equal(a, b->refused[i]) || packs_is_damaged(e->packs, a) ||
-		    (a.pack != PLACEHOLDER && !shares_is_sure(e, a, &b->look))) {
+		    (a.pack != PLACEHOLDER && !batch_may_refer(b, a))) {
 			r = b->alone[i] ? 0 : claim_page(e, b->fps[i], i);
 			if (r < 0)
 				return r;
 			b->cause[i] = CLAIMED;
 			nr++;
 		} else {
-			b->addr[i] = a; /* maybe a placeholder: resolved below */
+			b->addr[i] = a; /* PLACEHOLDER: claimed earlier in this batch, place_all() sets it */
 			b->cause[i] = MEMORY;
 		}
 	}
@@ -107,13 +107,13 @@ static void place(struct engine *e, struct batch *b, unsigned i, struct pack_fra
 	}
 }
 
-/* Whose the first chunk in it is. */
+/* Tweak of the first chunk in the shared frame. */
 static struct fp *shared_tweak(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
 {
 	return b->page ? &e->small_tweak : &e->varied_tweak;
 }
 
-/* The shared frame that takes a chunk like this. */
+/* The shared frame for chunks like these. */
 static struct pack_frame **shared_frame(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
 {
 	return b->page ? &e->small : &e->varied;
@@ -125,8 +125,10 @@ static int small_frame(struct engine *e, const struct batch *b, unsigned i, stru
 	struct pack_frame **f = shared_frame(e, b);
 
 	if (*f && !pack_frame_takes(*f, batch_len(b, i))) {
-		struct pack_frame *now = collective_holds(e) ? collective_hold(e, TAKE(*f)) : TAKE(*f);
+		struct pack_frame *now = TAKE(*f);
 
+		if (e->remote)
+			now = e->remote->defer(e, now);
 		if (now) {
 			full[(*nr_full)++] = now;
 			e->nr_filling++;
@@ -138,8 +140,8 @@ static int small_frame(struct engine *e, const struct batch *b, unsigned i, stru
 	return packs_frame_open(e->packs, PACK_SMALL, b->page, f);
 }
 
-/* A frame of its own is compressed as the file is to be; a shared one as anyone wants who is in it, unless they are of
- * several domains: how well bytes compress together tells how much alike they are. */
+/* A separate frame is compressed as its file requests. A shared frame is compressed if any file in it requests it,
+ * unless it holds several domains: how well bytes compress together reveals how similar they are. */
 static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *bulk) REQUIRES(e->append_lock)
 {
 	struct pack_frame *shared = *shared_frame(e, b);
@@ -152,14 +154,14 @@ static void set_compression(struct engine *e, const struct batch *b, struct pack
 		pack_frame_set_compression(shared, b->compression);
 }
 
-/* Give every claimed page its place. *bulk is the job's own frame, `full` are small frames that are to be written
- * now. */
+/* Assign an address to every claimed chunk. *bulk is the job's own frame; `full` are small frames to be written now. */
 static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack_frame **bulk, struct pack_frame **full,
 		     unsigned *nr_full) REQUIRES(e->append_lock)
 {
+	bool is_deferring = e->remote && e->remote->is_deferring(e);
 	int r = 0;
 
-	if (b->page && nr * (uint64_t)b->page >= BULK_MIN && !collective_holds(e))
+	if (b->page && nr * (uint64_t)b->page >= BULK_MIN && !is_deferring)
 		r = packs_frame_open(e->packs, PACK_BULK, b->page, bulk);
 	else if (nr > 0 && e->nr_unwritten >= NR_UNWRITTEN_MAX)
 		r = e->unwritten_error;
@@ -179,7 +181,7 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 	return r;
 }
 
-/* A small frame that cannot be written now stays in memory, readable, and is tried again at the next commit. */
+/* A small frame that cannot be written stays in memory, readable, and is retried at the next commit. */
 static void write_small(struct engine *e, struct pack_frame *f)
 {
 	int r = packs_frame_write(e->packs, f);
@@ -194,7 +196,7 @@ static void write_small(struct engine *e, struct pack_frame *f)
 	mutex_unlock(&e->append_lock);
 }
 
-/* Room for another small frame, if there is any. What the disk refused it may take by now: one of it is tried again. */
+/* Wait for room for another small frame. The disk may accept by now what it refused before: retry one such frame. */
 static void wait_for_room(struct engine *e) REQUIRES(e->append_lock)
 {
 	bool tried = false;
@@ -231,19 +233,12 @@ static int write_bulk(struct batch *b, struct pack_frame *f)
 	return r;
 }
 
-static void note_written(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
-{
-	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] == CLAIMED)
-			alone_wrote(&e->alone, b->fps[i]);
-}
-
 int batch_append(struct batch *b, uint64_t generation)
 {
-	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of 1 MiB at most fill one up, and perhaps another */
+	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of at most 1 MiB in all fill one, and perhaps another */
 	struct engine *e = b->e;
 	unsigned nr, nr_full = 0;
-	bool wants_round, lets_go;
+	bool begun = false, wants_round = false;
 	int r;
 
 	mutex_lock(&e->append_lock);
@@ -253,21 +248,18 @@ int batch_append(struct batch *b, uint64_t generation)
 		mutex_unlock(&e->append_lock);
 		return r;
 	}
-	lets_go = collective_lets_go(e); /* before the last frame that is held is full */
+	if (e->remote)
+		begun = e->remote->append_begin(e);
 	r = claim(e, b, &nr);
 	if (r == 0)
 		r = place_all(e, b, nr, &bulk, full, &nr_full);
 	if (r < 0)
 		unclaim(e, b);
-	else if (lets_go)
-		note_written(e, b);
-	else if (e->conf.cluster_calls && nr > 0)
-		e->held_ns = monotonic_ns();
-	wants_round = e->wants_round;
-	e->wants_round = false;
+	if (e->remote)
+		wants_round = e->remote->append_end(e, begun, r < 0 ? NULL : b);
 	mutex_unlock(&e->append_lock);
 	if (wants_round)
-		collective_want(e);
+		e->remote->request_round(e);
 	for (unsigned i = 0; i < nr_full; i++)
 		write_small(e, full[i]);
 	if (r < 0) {
@@ -285,49 +277,38 @@ int batch_append(struct batch *b, uint64_t generation)
 	return 1;
 }
 
-/* All small frames there are, in memory of the caller's. */
+/* Take all small frames, in an array that the caller frees; it has room for the deferred ones. */
 static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(e->append_lock)
 {
-	size_t nr = 0, max = e->nr_unwritten + e->nr_held + 2;
-	_cleanup_(freep) struct pack_frame **frames = calloc(max, sizeof(*frames));
+	int nr_deferred = e->remote ? e->remote->sync_room(e, e->nr_unwritten + 2) : 0;
+	_cleanup_(freep) struct pack_frame **frames = NULL;
+	size_t nr = 0;
 
-	if (!frames || !collective_make_room(e, e->nr_unwritten + 2))
+	if (nr_deferred < 0)
+		return nr_deferred;
+	frames = calloc(e->nr_unwritten + 2 + (size_t)nr_deferred, sizeof(*frames));
+	if (!frames)
 		return -ENOMEM;
 	while (e->nr_unwritten > 0)
 		frames[nr++] = e->unwritten[--e->nr_unwritten];
-	for (size_t i = 0; i < e->nr_held; i++)
-		frames[nr++] = e->held[i];
-	e->nr_held = 0;
-	e->is_round_due = false;
 	if (e->small)
 		frames[nr++] = TAKE(e->small);
 	if (e->varied)
 		frames[nr++] = TAKE(e->varied);
-	collective_arrive(e);
 	*ret = TAKE(frames);
 	*ret_nr = nr;
 	return 0;
 }
 
-/* Of a cluster: those that could not be written are held. */
-static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
-{
-	int r = collective_sync(e, frames, nr, ret);
-
-	mutex_lock(&e->append_lock);
-	collective_put_back(e, frames, nr);
-	mutex_unlock(&e->append_lock);
-	return r;
-}
-
 /*
- * Called by a commit: every chunk the log refers to is written, then durable. The sync's point is set under the lock
- * that frames are opened with, when no small frame is open: each frame before it is with a thread that is writing it.
+ * Called by a commit: write every chunk that the log refers to, then make them durable. The sync point is set under
+ * append_lock, under which frames are opened, when no small frame is open: every frame before it is being written by
+ * some thread.
  */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 {
 	_cleanup_(freep) struct pack_frame **frames = NULL;
-	bool in_round;
+	bool is_remote = false;
 	size_t nr = 0;
 	int r;
 
@@ -337,17 +318,15 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 		mutex_unlock(&e->append_lock);
 		return r;
 	}
-	in_round = e->conf.cluster_calls || e->unsettled;
-	if (in_round)
-		e->nr_taken += nr;
-	else
+	if (e->remote)
+		is_remote = e->remote->sync_begin(e, frames, &nr);
+	if (!is_remote)
 		e->nr_filling += (unsigned)nr;
-	e->is_offering = in_round && nr > 0;
 	packs_sync_begin(e->packs);
 	mutex_unlock(&e->append_lock);
-	if (in_round)
-		return sync_in_round(e, frames, nr, ret);
+	if (is_remote)
+		return e->remote->sync_frames(e, frames, nr, ret);
 	for (size_t i = 0; i < nr; i++)
 		write_small(e, frames[i]);
-	return packs_sync_end(e->packs, ret); /* a frame that cannot be written makes it fail */
+	return packs_sync_end(e->packs, ret); /* fails if a frame could not be written */
 }

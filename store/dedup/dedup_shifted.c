@@ -1,31 +1,32 @@
 /*
- * Pages of which some bytes are a champion's, at another place (shifted.c).
+ * Pages of which some bytes occur in a champion at another offset (shifted.c).
  *
  *   pages    | known |  unknown  |  unknown  |  unknown  |  unknown  |
  *   found            |    |~~~~~~~~~~~|  |~~~~~|         |           |
  *   becomes  | known |rest|  found    |re|found|  rest   |  a page   |
  *
- * What is found becomes extents as it is. What is left of its pages is cut by content, and new or known like all that
- * is.
+ * Found bytes become extents as they are. The rest of their pages is chunked by content and deduplicated like any other
+ * chunk.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine/chunker.h"
-#include "store/engine/dedup.h"
-#include "store/engine/shifted.h"
+#include "store/dedup/chunker.h"
+#include "store/dedup/dedup.h"
+#include "store/dedup/shifted.h"
 
-#define SHIFTED_MIN KiB(16) /* bytes of unknown pages in a row: what has moved has many */
+#define SHIFTED_MIN KiB(16) /* minimum run of unknown pages in bytes: moved data comes in long runs */
 
-/* It is to be stored. One that is damaged where it lies is stored even if it is elsewhere too: so it heals. */
+/* The chunk has to be stored. One with a damaged copy is stored even if found at another offset, which repairs the
+ * copy. */
 static bool is_unknown(const struct batch *b, unsigned i)
 {
 	return b->cause[i] == UNKNOWN && !(b->any_damaged && !addr_is_none(b->damaged[i]));
 }
 
-/* Unknown pages in a row, without what is behind the job's last byte. */
+/* Runs of unknown pages, up to the last byte of the job. */
 static unsigned unknown_runs(const struct batch *b, uint32_t len, struct shift_range *ret)
 {
 	unsigned nr = 0;
@@ -39,7 +40,7 @@ static unsigned unknown_runs(const struct batch *b, uint32_t len, struct shift_r
 	return nr;
 }
 
-/* 1: some pages are no longer unknown, but SHIFTED, and *ret says where their bytes are that were found. */
+/* 1: some pages are SHIFTED instead of UNKNOWN, and *ret has the extents of the bytes found. */
 static int take_shifted(struct batch *b, const struct job *j, struct shifted **ret)
 {
 	struct shift_range runs[PAGES_MAX];
@@ -56,8 +57,7 @@ static int take_shifted(struct batch *b, const struct job *j, struct shifted **r
 	return r;
 }
 
-/* What is cheaper first: fingerprints and look-ups or, where the job before had moved, comparing with what was
- * moved. */
+/* Do the cheaper step first: fingerprints and lookups or, if the previous job had moved bytes, comparing with those. */
 static int ask(struct batch *b, const struct job *j, struct shifted **ret)
 {
 	struct shift_range runs[PAGES_MAX];
@@ -73,7 +73,7 @@ static int ask(struct batch *b, const struct job *j, struct shifted **ret)
 	return r < 0 ? r : take_shifted(b, j, ret);
 }
 
-/* Bytes of the job as chunks of their own. */
+/* Store bytes of the job as separate chunks. */
 static int store_piece(struct batch *b, const struct job *j, uint32_t start, uint32_t end, struct extent_list *ret)
 {
 	uint32_t cuts[CHUNKER_ENDS_MAX];
@@ -89,7 +89,7 @@ static int store_piece(struct batch *b, const struct job *j, uint32_t start, uin
 	return r;
 }
 
-/* What was not found of pages of which some was. */
+/* Store the parts of SHIFTED pages that were not found. */
 static int store_rests(const struct batch *b, const struct job *j, const struct shifted *s, struct extent_list *ret)
 {
 	_cleanup_(freep) struct batch *rest = malloc(sizeof(*rest));
@@ -118,7 +118,7 @@ static int store_rests(const struct batch *b, const struct job *j, const struct 
 	return r;
 }
 
-/* All in the order of the file. */
+/* Merge all lists in file order. */
 static int merge(const struct extent_list *from, unsigned nr, struct extent_list *ret)
 {
 	size_t at[3] = { 0 };

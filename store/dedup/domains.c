@@ -1,17 +1,17 @@
 /*
- * Domains: whose chunks are shared with whose (docs/decisions/044-domains.md).
+ * Deduplication domains: groups of files that share chunks (docs/decisions/fingerprints.md, "Deduplication domains").
  *
- * A store is made with one (all share), one per group or one per user. New bytes are fingerprinted in the domain of
- * whoever owns the file at that moment, so none of the questions of dedup.c finds what others have stored. Clones,
- * patches and the search for bytes that have moved share without asking for fingerprints: they ask here. Bytes stay in
- * the domain they were written in when the file gets another owner.
+ * A store is created with a single domain, one per group, or one per user. New bytes are fingerprinted in the domain of
+ * the file's owner at that moment, so no lookup in dedup.c finds chunks of another domain. Clones, patches and the
+ * search for moved bytes share without looking up fingerprints, so they check the domain here. When a file changes its
+ * owner, existing bytes stay in the domain they were written in.
  */
 #include <errno.h>
 
-#include "index/namespace.h"
-#include "store/engine/engine_internal.h"
+#include "index/namespace_table.h"
+#include "store/engine_internal.h"
 
-#define NOBODY UINT32_MAX /* no user and no group has this number: (uid_t)-1 */
+#define NO_OWNER UINT32_MAX /* not a valid user or group id: (uid_t)-1 */
 
 static int domain_of(struct content *c, struct fp_domain *ret)
 {
@@ -22,7 +22,7 @@ static int domain_of(struct content *c, struct fp_domain *ret)
 	if (r < 0)
 		return r;
 	if (d.kind != FP_OF_ALL)
-		d.id = r == 0 ? NOBODY : d.kind == FP_OF_USER ? in.uid : in.gid;
+		d.id = r == 0 ? NO_OWNER : d.kind == FP_OF_USER ? in.uid : in.gid;
 	*ret = d;
 	return 0;
 }

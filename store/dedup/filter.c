@@ -1,13 +1,13 @@
 /*
- * Absent for sure: a filter in memory over the keys that RocksDB holds, so that new pages need no look-up there.
+ * An in-memory filter over the keys in RocksDB, so that most new pages need no lookup there.
  *
- * It is made when it would have helped (after many look-ups in vain), by the background thread, in small steps through
- * the index, and anew with twice the room when it has become too small. While it is made, and afterwards, every key on
- * its way into RocksDB is added first. Keys that left RocksDB stay in it: they cost a look-up.
+ * The background thread builds it once enough lookups have failed, scanning the index in small steps, and rebuilds it
+ * with twice the room when it becomes too small. During and after the build, every key is added to the filter before it
+ * enters RocksDB. Keys removed from RocksDB stay in the filter and cost a lookup each.
  *
  *   wanted ─ scan some keys per tick ─▶ all scanned: in use ─ too full, and memory for a larger one ─▶ wanted
  *
- * Lost with the process: an answer of the index never depends on it having been there.
+ * The filter is lost when the process ends: lookup results never depend on it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,15 +16,15 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
-#define IN_VAIN_MIN 65536 /* look-ups since the mount that a filter would have saved */
-#define SCAN_KEYS 16384u /* per look into RocksDB */
+#define IN_VAIN_MIN 65536 /* failed lookups since the mount that a filter would have saved */
+#define SCAN_KEYS 16384u /* per scan of RocksDB */
 #define SCAN_NS (50 * 1000000ull) /* per tick */
-#define ADD_AT_ONCE 64 /* keys per hold of the lock, which writers want */
+#define ADD_AT_ONCE 64 /* keys per hold of the lock, for which writers contend */
 #define BLOCK_BITS_MIN 12u /* 256 KiB */
-#define KEYS_PER_BLOCK_GOOD 51u /* 10 bits each */
-#define KEYS_PER_BLOCK_MAX 102u /* 5 bits each: worse is not worth the memory */
+#define KEYS_PER_BLOCK_GOOD 51u /* 10 bits per key */
+#define KEYS_PER_BLOCK_MAX 102u /* 5 bits per key: worse is not worth the memory */
 
 static unsigned block_bits_for(uint64_t nr, unsigned keys_per_block)
 {
@@ -52,7 +52,8 @@ static uint64_t nr_keys(struct engine *e)
 	return s.fingerprints_nr;
 }
 
-/* How large a filter should be made now; 0: none. Twice the room it needs, as far as there is memory. */
+/* Size of the filter to build now, as bits of its number of blocks; 0: none. Twice the room needed, as memory
+ * allows. */
 static unsigned wanted_bits(struct engine *e)
 {
 	uint64_t nr = nr_keys(e), in_vain_min = e->conf.ingest_entries ? e->conf.ingest_entries : IN_VAIN_MIN;
@@ -93,7 +94,7 @@ static void finish(struct engine *e)
 	fingerprint_filter_release(&old);
 }
 
-/* 1: all keys are in, 0: there is more. */
+/* 1: all keys are in, 0: more remain. */
 static int scan(struct engine *e)
 {
 	_cleanup_(freep) uint64_t *keys = calloc(SCAN_KEYS, sizeof(*keys));
@@ -107,11 +108,11 @@ static int scan(struct engine *e)
 		r = fingerprints_scan(e->db, e->filter.scan_from, keys, SCAN_KEYS, &n);
 		if (r < 0)
 			return r;
-		/* `next` is written by this thread alone, and by nobody read yet. */
+		/* Only this thread writes `next`, and no thread reads it yet. */
 		for (size_t i = 0; i < n; i++)
 			fingerprint_filter_add(&e->filter.next, keys[i]);
 		if (n == SCAN_KEYS)
-			e->filter.scan_from = keys[n - 1]; /* once more: there may be no next number */
+			e->filter.scan_from = keys[n - 1]; /* that key again: there may be no next number */
 	}
 	return n < SCAN_KEYS;
 }

@@ -1,4 +1,4 @@
-#include "store/engine/fptable.h"
+#include "store/dedup/fptable.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t numbe
 	return 0;
 }
 
-/* Close the gap so that probes need no tombstones: move back whoever would no longer be found. */
+/* Close the gap so that probing needs no tombstones: move back entries that it would otherwise hide. */
 void fptable_remove(struct fptable *t, struct fp fp)
 {
 	struct fptable_slot *s = fptable_find(t, fp);

@@ -1,8 +1,8 @@
 /*
- * Fingerprints in memory: open addressing, 24 bytes a slot, at most 7/8 full.
+ * In-memory fingerprint table: open addressing, 24 bytes per slot, at most 7/8 full.
  *
- * Holds what RocksDB has not absorbed yet. Full fingerprints, so a hit needs no second look.
- * No lock inside: guarded by the engine's append lock.
+ * Holds the fingerprints that RocksDB has not absorbed yet, in full, so that a hit needs no further check. No lock
+ * inside: guarded by the engine's append lock.
  */
 #pragma once
 
@@ -14,8 +14,8 @@
 #include "base/fp.h"
 
 struct fptable_slot {
-	uint64_t lo, hi : 56; /* of the fingerprint */
-	uint64_t number : 8; /* of the chunk in its frame, as pack_hint() wants it */
+	uint64_t lo, hi : 56; /* the fingerprint */
+	uint64_t number : 8; /* chunk number in its frame, for pack_hint() */
 	uint32_t pack; /* 0: free */
 	uint32_t off;
 };
@@ -31,7 +31,7 @@ struct fptable {
 	size_t nr, size; /* used, slots (power of two) */
 };
 
-int fptable_init(struct fptable *t, size_t entries); /* room for that many before it grows */
+int fptable_init(struct fptable *t, size_t entries); /* capacity before it grows */
 void fptable_release(struct fptable *t);
 /* The slot of fp, or NULL. Valid until the next insert or remove. */
 struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp);
@@ -39,5 +39,5 @@ void fptable_prefetch(const struct fptable *t, struct fp fp);
 /* fp must be absent. Grows as needed; -ENOMEM leaves the table as it was. */
 int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number);
 void fptable_remove(struct fptable *t, struct fp fp); /* absent is fine */
-#define FPTABLE_PLACEHOLDER UINT32_MAX /* no pack: whoever put it there is about to say where */
+#define FPTABLE_PLACEHOLDER UINT32_MAX /* not a pack: the job that inserted the entry has not set the address yet */
 size_t fptable_memory(const struct fptable *t);

@@ -1,4 +1,4 @@
-#include "store/engine/grid.h"
+#include "store/dedup/grid.h"
 
 #include <assert.h>
 #include <elf.h>
@@ -8,8 +8,8 @@
 #include "base/le.h"
 #include "base/util.h"
 
-#define MEMORY_PAGE 4096u /* the smallest that memory has */
-#define ENTRIES_MAX 8u /* of a core file's table before the first one with memory: notes, and little else */
+#define MEMORY_PAGE 4096u /* the smallest page size of memory */
+#define ENTRIES_MAX 8u /* program headers before the first one with memory: notes and little else */
 #define IMAGE_MAX ((uint64_t)INT64_MAX)
 
 /* --- core files --- */
@@ -37,7 +37,7 @@ static bool is_core(const struct elf_disk *d)
 	       le16_get(d->entry_size) == sizeof(struct entry_disk);
 }
 
-/* Where memory begins, by the table that stands at the ELF header's end; 0: these are no such bytes. */
+/* Offset of the first memory, from the program headers behind the ELF header; 0: not program headers. */
 static uint64_t first_memory(const uint8_t *p, size_t len)
 {
 	for (unsigned i = 0; i < ENTRIES_MAX && (i + 1) * sizeof(struct entry_disk) <= len; i++) {
@@ -64,12 +64,12 @@ static void core_begins(struct grid *g, const uint8_t *table, size_t len)
 		*g = (struct grid){ .format = GRID_CORE, .next = off };
 }
 
-/* --- images of DMTCP: headers of 4096 bytes, then one for each area, most of them followed by its bytes --- */
+/* --- DMTCP images: headers of 4096 bytes, then one per area, mostly followed by the area's bytes --- */
 
 #define BLOCK 4096u
 #define SIGNATURE_3 "DMTCP_CHECKPOINT_IMAGE_v2.0\n"
 #define SIGNATURE_4 "DMTCP_CHECKPOINT_IMAGE_v4.0\n"
-#define MEMORY_SIGNATURE "MTCP_HEADER_v2.2\n" /* of version 3: the last block before areas */
+#define MEMORY_SIGNATURE "MTCP_HEADER_v2.2\n" /* version 3: the last block before the areas */
 #define HEADERS_END (256 * (uint64_t)BLOCK)
 
 enum property { ZERO_PAGES = 1, PARENT = 2, CHILD = 4, PROPERTIES_KNOWN = 7 };
@@ -84,7 +84,7 @@ static bool begins(const uint8_t *p, size_t len, const char *text)
 	return len >= strlen(text) && memcmp(p, text, strlen(text)) == 0;
 }
 
-/* How many bytes of the image the area takes whose header stands here; 0: it is none, or the last. */
+/* Image bytes taken by the area with this header; 0: not a header, or the last one. */
 static uint64_t area_bytes(const struct area_disk *d)
 {
 	uint64_t size = le64_get(d->size), bytes = le64_get(d->file_bytes), properties = le64_get(d->properties);
@@ -96,12 +96,12 @@ static uint64_t area_bytes(const struct area_disk *d)
 		return 0;
 	if (properties & (ZERO_PAGES | PARENT))
 		return BLOCK;
-	if ((int64_t)bytes <= 0 || (properties & CHILD)) /* of no file */
+	if ((int64_t)bytes <= 0 || (properties & CHILD)) /* not file-backed */
 		bytes = size;
 	return bytes <= size ? BLOCK + bytes : 0;
 }
 
-/* The pages that end at `next` go on behind it if none of them is short. */
+/* The page grid that ends at `next` continues there, unless its last page is short. */
 static void goes_on(struct grid *g, uint64_t bytes, uint32_t page)
 {
 	if ((g->next - g->from) % page != 0)
@@ -120,7 +120,7 @@ static void dmtcp_follow(struct grid *g, const uint8_t *p, size_t len, uint32_t 
 	memcpy(g->head + g->nr_head, p, len);
 	g->nr_head += (uint32_t)len;
 	if (g->nr_head < GRID_HEAD)
-		return; /* the rest comes with the next bytes */
+		return; /* the rest of the header comes with the next bytes */
 	g->nr_head = 0;
 	if (g->format == GRID_DMTCP_AREAS) {
 		goes_on(g, area_bytes((const struct area_disk *)g->head), page);
@@ -131,7 +131,7 @@ static void dmtcp_follow(struct grid *g, const uint8_t *p, size_t len, uint32_t 
 	goes_on(g, g->next < HEADERS_END ? BLOCK : 0, page);
 }
 
-/* --- */
+/* --- both formats --- */
 
 static void file_begins(struct grid *g, const uint8_t *p, size_t len)
 {

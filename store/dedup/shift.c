@@ -1,13 +1,13 @@
-#include "store/engine/shift.h"
+#include "store/dedup/shift.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "base/util.h"
 
-#define ANCHOR 32u /* bytes before a cut; that is where a cut comes from */
-#define STEPS_MAX 64u /* past so many taken slots it is the same bytes again and again */
-#define TRIES_MAX 8u /* anchors with the same bytes, of which one is the best */
+#define ANCHOR 32u /* bytes before a boundary, which determine it */
+#define STEPS_MAX 64u /* longer probe sequences mean that the same bytes repeat */
+#define TRIES_MAX 8u /* anchors with the same bytes to compare, at most */
 
 void shift_init(struct shift *s, const struct cdc *cdc, const uint8_t *p)
 {
@@ -18,7 +18,7 @@ void shift_init(struct shift *s, const struct cdc *cdc, const uint8_t *p)
 	s->nr_bytes = 0;
 }
 
-/* Of the anchor before `end`; never 0. */
+/* Hash of the anchor before `end`; never 0. */
 static uint64_t hash_of(const uint8_t *end)
 {
 	uint64_t w[ANCHOR / 8], h = 0;
@@ -58,11 +58,11 @@ static void cut_range(struct shift *s, uint32_t start, uint32_t end)
 		for (slot = slot_of(s->p + at); s->slots[slot] != 0 && nr_steps < STEPS_MAX; nr_steps++)
 			slot = (slot + 1) % SHIFT_SLOTS;
 		if (s->slots[slot] == 0)
-			s->slots[slot] = at; /* chunks have 256 bytes or more: half of them stay free */
+			s->slots[slot] = at; /* chunks have at least 256 bytes: half of the slots stay free */
 	}
 }
 
-/* What is still wanted: where most is found as supposed, little is cut. */
+/* Chunk what is still wanted. If most was found at the expected offset, that is little. */
 static void cut(struct shift *s)
 {
 	if (s->is_cut)
@@ -84,7 +84,7 @@ static uint32_t equal_forward(const uint8_t *a, const uint8_t *b, uint32_t max)
 	return n;
 }
 
-/* Before a and b. */
+/* Length of the equal bytes before a and b. */
 static uint32_t equal_backward(const uint8_t *a, const uint8_t *b, uint32_t max)
 {
 	uint32_t n = 0;
@@ -96,8 +96,7 @@ static uint32_t equal_backward(const uint8_t *a, const uint8_t *b, uint32_t max)
 	return n;
 }
 
-/* What is wanted, without a part of its i-th range. What is left of that, and is too short to be found, is no
- * longer. */
+/* Remove a part of the i-th wanted range. Remainders too short for a match are no longer wanted. */
 static void take_out(struct shift *s, unsigned i, uint32_t start, uint32_t end)
 {
 	struct shift_range parts[2] = { { s->want[i].start, start }, { end, s->want[i].end } };
@@ -109,7 +108,7 @@ static void take_out(struct shift *s, unsigned i, uint32_t start, uint32_t end)
 			s->nr_bytes += parts[k].end - parts[k].start;
 			parts[nr++] = parts[k];
 		}
-	assert(s->nr_want + nr <= SHIFT_WANT_MAX); /* each match adds one at most */
+	assert(s->nr_want + nr <= SHIFT_WANT_MAX); /* a match adds at most one */
 	memmove(s->want + i + nr, s->want + i + 1, (s->nr_want - i - 1) * sizeof(*s->want));
 	memcpy(s->want + i, parts, nr * sizeof(*parts));
 	s->nr_want += nr - 1;
@@ -121,7 +120,7 @@ struct old {
 	uint64_t base;
 };
 
-/* New bytes around `at`, in the i-th range wanted, are compared with old ones around `from`. True: they match. */
+/* Compare new data around `at`, in the i-th wanted range, with old data around `from`. True: they match. */
 static bool try_match(struct shift *s, unsigned i, uint32_t at, const struct old *o, uint32_t from)
 {
 	struct shift_range w = s->want[i];
@@ -138,7 +137,7 @@ static bool try_match(struct shift *s, unsigned i, uint32_t at, const struct old
 	return true;
 }
 
-/* The range that has the bytes before `at`; nr_want: none. */
+/* Index of the wanted range with the byte before `at`; nr_want: none. */
 static unsigned range_at(const struct shift *s, uint32_t at)
 {
 	unsigned low = 0, high = s->nr_want;
@@ -161,7 +160,8 @@ const struct shift_range *shift_wants(const struct shift *s, uint32_t at)
 	return i < s->nr_want ? &s->want[i] : NULL;
 }
 
-/* Both ends of each range, where they are supposed: a range may have no cut in it. Backwards, as ranges go away. */
+/* Try both ends of each range at the expected offset: a range may contain no boundary. Backwards, because ranges are
+ * removed. */
 static void look_where_supposed(struct shift *s, const struct old *o, int64_t delta)
 {
 	for (unsigned i = s->nr_want; i-- > 0;) {
@@ -175,7 +175,7 @@ static void look_where_supposed(struct shift *s, const struct old *o, int64_t de
 	}
 }
 
-/* The old bytes before `from` are an anchor: 0 nothing wanted is there, else where in the old bytes the match ends. */
+/* The old data before `from` is an anchor. Returns the end of the match in the old data; 0: no match. */
 static uint32_t look_at_anchor(struct shift *s, const struct old *o, uint32_t from)
 {
 	unsigned nr_tries = 0;
@@ -218,7 +218,7 @@ unsigned shift_look(struct shift *s, const uint8_t *old, uint32_t len, uint64_t 
 
 /* --- maps --- */
 
-/* Anchors of so many bytes, not exactly. */
+/* Approximate number of anchors in `len` bytes. */
 static uint64_t expected(const struct cdc *cdc, uint64_t len)
 {
 	return len / cdc->params.avg + 1;
@@ -241,7 +241,7 @@ void shift_map_init(struct shift_map *m, uint64_t nr_slots, const struct cdc *cd
 		m->mask = 2 * m->mask + 1;
 }
 
-/* By other bits than those that decide whether it is left out. */
+/* Uses other bits than those that decide whether an anchor is left out. */
 static uint64_t map_slot_of(const struct shift_map *m, uint64_t hash)
 {
 	return hash >> 24 & (m->nr_slots - 1);
@@ -255,7 +255,7 @@ static void map_put(struct shift_map *m, uint64_t hash, uint64_t end)
 		return;
 	for (unsigned i = 0; m->slots[slot].hash != 0; i++) {
 		if (m->slots[slot].hash == hash || i == STEPS_MAX)
-			return; /* the first one will do */
+			return; /* keep the first one */
 		slot = (slot + 1) & (m->nr_slots - 1);
 	}
 	m->slots[slot] = (struct shift_map_slot){ hash, end };
@@ -272,7 +272,7 @@ void shift_map_add(struct shift_map *m, const struct cdc *cdc, const uint8_t *p,
 	}
 }
 
-/* 0: it is not there. */
+/* 0: not found. */
 static uint64_t map_get(const struct shift_map *m, uint64_t hash)
 {
 	uint64_t slot = map_slot_of(m, hash);

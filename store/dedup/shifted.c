@@ -1,67 +1,69 @@
 /*
- * Bytes that have moved, for files that are cut as it pays (chunking=auto).
+ * Moved bytes, for files with chunking=auto.
  *
- * Such a file is cut into pages. Where pages are in none of the places asked (dedup.c), the champions' bytes are read
- * and searched (shift.h). What is there is referred to where it lies: extents may begin and end anywhere, as those of
- * clones do. So nothing need be stored again when a series begins to move, and it does not matter how its files were
- * cut before.
+ * Such a file is chunked into pages. For pages that no other lookup finds (dedup.c), the champions' bytes are read and
+ * searched (shift.h). Bytes that are found are referred to where they are stored: extents may begin and end anywhere,
+ * as those of clones do. So nothing has to be stored again when the data of a series of files starts to move, and it
+ * does not matter how earlier files were chunked.
  *
- * Where to look: as far from the place in this file as the last match was. If that is in vain, the champion is mapped:
- * what stands at its cuts, and where; from then on it costs no reading to see that nothing is there. A large one is
- * mapped by samples, and as a whole bit by bit: first behind the place where bytes were no longer found, since what
- * was put in or taken out ends there; then more, the more bytes were looked for in vain and the more others were found.
+ * Where to search: first at the same distance as the last match. If that fails, the champion is mapped, that is, its
+ * anchors and their offsets are collected; after that no reading is needed to see that nothing matches. A large
+ * champion is mapped by samples, and completely only step by step. Mapping starts at the place where bytes were no
+ * longer found, because an insertion or deletion ends there. It covers more the more bytes were searched for without
+ * success and the more other bytes were found.
  *
- * The addresses are copied from the champion's recipe, under its lock, and the bytes at them are read, and compared. As
- * with clones, that is enough for the collector (gc.c): it is done inside e->users, and in the log before that ends. A
- * map is a hint: the champion may have changed since.
+ * The addresses are copied from the champion's recipe, under its lock, and the bytes at these addresses are read and
+ * compared. As with clones, that is sufficient for the collector (gc.c): it happens inside e->users, and the addresses
+ * are in the log before that ends. A map is a hint, because the champion may have changed since.
  *
- * Memory: 1.3 MiB for each job that is searched for, and the maps, which are kept while somebody is being written whose
- * champion it is.
+ * Memory: 1.3 MiB per job in a search, plus the maps, which are kept while a file is being written that has the mapped
+ * file as a champion.
  */
-#include "store/engine/shifted.h"
+#include "store/dedup/shifted.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
+#include "store/remote_hooks.h"
 
-#define AROUND ((uint32_t)KiB(64)) /* before and behind the place: what is put in or taken out is seldom more */
+#define AROUND ((uint32_t)KiB(64)) /* before and after the expected place: insertions and deletions are seldom larger */
 #define WINDOW_MAX ((uint32_t)MiB(1) + 2 * AROUND)
-#define PLACES_MAX 8u /* of a job, each of which may cost a window of reading */
-#define AGAIN_AFTER 8u /* times in vain */
+#define PLACES_MAX 8u /* per job, each of which may cost reading a window */
+#define AGAIN_AFTER 8u /* unsuccessful jobs */
 #define AGAIN_EACH 32u
-#define MAP_MIN KiB(64) /* bytes that are not where the last ones were: worth a map */
-#define MAP_WHOLE MiB(32) /* one that is not larger is mapped at once, if it has known anything */
+#define MAP_MIN KiB(64) /* bytes not at the expected distance that make a map worthwhile */
+#define MAP_WHOLE MiB(32) /* a champion up to this size is mapped at once if it has ever matched */
 #define MAP_STEP MiB(1)
 #define MAP_SAMPLE KiB(64) /* of each step */
-#define MAP_FIRST MiB(4) /* is mapped as a whole in any case, and so much of it by one job at most */
+#define MAP_FIRST MiB(4) /* always mapped completely; also the limit for one job */
 #define MAP_SLOTS (UINT64_C(1) << 17) /* 2 MiB */
-#define MAPS_PART 16u /* of `cache` is for all maps together at most; then there are no more */
-#define LIKELY 2u /* champions that are searched even if they have never known anything */
-#define FOUND_MIN 4u /* jobs with bytes that have moved: the file consists of such */
+#define MAPS_PART 16u /* fraction of `cache` for all maps together; beyond that no maps are made */
+#define LIKELY 2u /* champions searched even if they have never matched */
+#define FOUND_MIN 4u /* jobs with moved bytes after which the file counts as moved */
 
 struct shifted_map {
-	uint64_t nr_steps, nr_whole; /* of the champion; mapped as a whole */
-	uint64_t *whole; /* a bit for each step */
+	uint64_t nr_steps, nr_whole; /* steps of the champion; of these, mapped completely */
+	uint64_t *whole; /* one bit per step */
 	struct shift_map anchors;
 };
 
 struct search {
 	struct content *c;
 	const struct job *j;
-	struct shift_hint hint; /* as it was */
+	struct shift_hint hint; /* copy from the start of the search */
 	struct shift shift;
-	struct extent_list window; /* the recipe of what is in `bytes` */
-	struct extent_list parts; /* of all matches, in the order they were found */
-	uint64_t at, from; /* ends of the match that is furthest on in the job; 0: none */
-	int error; /* a match has not all its parts: none must be used */
-	struct shares_look look;
+	struct extent_list window; /* the recipe of `bytes` */
+	struct extent_list parts; /* extents of all matches, in the order found */
+	uint64_t at, from; /* ends of the match furthest into the job, in file and champion; 0: none */
+	int error; /* a match lacks some of its extents: use none */
+	struct remote_look look;
 	uint8_t bytes[WINDOW_MAX];
 };
 
-/* It is large, and needed again and again. */
+/* Search memory is large and needed often, so it is reused. */
 static struct search *search_take(struct engine *e)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(e->searches); i++) {
@@ -131,32 +133,33 @@ static int add_parts(struct search *s, const struct shift_match *m, uint64_t bas
 	return r;
 }
 
-/* May new data rely on all chunks of it? */
-static bool is_sure(struct search *s, const struct extent *x)
+/* May new data refer to all chunks of it? */
+static bool is_usable(struct search *s, const struct extent *x)
 {
-	struct packs *packs = s->c->e->packs;
+	struct engine *e = s->c->e;
 	struct pack_chunk_info info;
 	struct addr a = x->addr;
 
 	for (; a.off < x->addr.off + x->len; a.off = info.start.off + info.len)
-		if (!shares_is_sure(s->c->e, a, &s->look) || packs_chunk_info(packs, a, &info) <= 0)
+		if (!e->remote->chunk_is_usable(e, a, &s->look) || packs_chunk_info(e->packs, a, &info) <= 0)
 			return false;
 	return true;
 }
 
-/* What is not to be found is a hole. */
-static void leave_out_unsure(struct search *s)
+/* Extents that must not be referred to become holes. */
+static void leave_out_unusable(struct search *s)
 {
 	size_t nr = 0;
 
 	for (size_t i = 0; i < s->window.nr; i++)
-		if (is_sure(s, &s->window.x[i]))
+		if (is_usable(s, &s->window.x[i]))
 			s->window.x[nr++] = s->window.x[i];
 	s->window.nr = nr;
 }
 
 static int window_read(struct search *s, struct content *champion, uint64_t start, uint64_t *end)
 {
+	const struct remote_hooks *remote = s->c->e->remote;
 	int r;
 
 	s->window.nr = 0;
@@ -164,13 +167,13 @@ static int window_read(struct search *s, struct content *champion, uint64_t star
 	*end = MIN(*end, champion->logged.size);
 	r = start < *end ? content_extents(champion, start, *end - start, &s->window) : 0;
 	mutex_unlock(&champion->lock);
-	if (r == 0 && shares_any_unsure(s->c->e))
-		leave_out_unsure(s);
+	if (r == 0 && remote && remote->any_unusable(s->c->e))
+		leave_out_unusable(s);
 	return r < 0 || start >= *end ? MIN(r, 0) :
 					extents_read(champion, &s->window, s->bytes, (size_t)(*end - start), start);
 }
 
-/* In these bytes of the champion. How many matches, or <0. */
+/* Search this range of the champion. Returns the number of matches or <0. */
 static int look(struct search *s, struct content *champion, uint64_t start, uint64_t end, int64_t delta)
 {
 	unsigned before = s->shift.nr_matches;
@@ -197,7 +200,7 @@ static uint64_t plus(uint64_t at, int64_t delta)
 	return delta < 0 && at < (uint64_t)-delta ? 0 : at + (uint64_t)delta;
 }
 
-/* All bytes wanted from `first` to before `last`, as far from here as `delta` says. */
+/* Search for all wanted bytes in [first, last), at distance `delta`. */
 static int look_around(struct search *s, struct content *champion, uint32_t first, uint32_t last, int64_t delta)
 {
 	uint64_t start = plus(plus(s->j->off + first, delta), -(int64_t)AROUND);
@@ -236,7 +239,7 @@ static struct shifted_map *map_new(struct engine *e, uint64_t size)
 	shift_map_init(&m->anchors, nr, &e->cdc, size);
 	if (m->whole && atomic_fetch_add(&e->map_memory, map_bytes(m)) + map_bytes(m) <= e->conf.cache / MAPS_PART)
 		return m;
-	if (m->whole) /* there are too many: without it less is found */
+	if (m->whole) /* too many maps: without this one, less is found */
 		atomic_fetch_sub(&e->map_memory, map_bytes(m));
 	free(m->whole);
 	free(m);
@@ -269,7 +272,7 @@ static int map_begin(struct search *s, struct content *champion) REQUIRES(champi
 	return r;
 }
 
-/* How many steps may be mapped as a whole by now: reading them should pay. */
+/* Number of steps that may be mapped completely by now, such that reading them is likely to pay off. */
 static uint64_t map_allowed(const struct search *s, const struct content *champion) REQUIRES(champion->map_lock)
 {
 	const struct shifted_map *m = champion->map;
@@ -284,7 +287,7 @@ static uint64_t map_allowed(const struct search *s, const struct content *champi
 	return MIN((MAP_FIRST + bytes) / MAP_STEP, m->nr_whole + MAP_FIRST / MAP_STEP);
 }
 
-/* As a whole, from a place on. */
+/* Map more steps completely, starting at `from`. */
 static int map_more(struct search *s, struct content *champion, uint64_t from) REQUIRES(champion->map_lock)
 {
 	struct shifted_map *m = champion->map;
@@ -308,9 +311,9 @@ static unsigned find_in_map(struct search *s, struct content *champion, uint64_t
 {
 	unsigned nr = 0;
 
-	mutex_lock(&champion->map_lock); /* across reading: those who wait here would read it too */
+	mutex_lock(&champion->map_lock); /* held while reading: other threads that wait here would read the same */
 	if (!champion->map && s->shift.nr_bytes >= MAP_MIN)
-		map_begin(s, champion); /* an error: as far as it came */
+		map_begin(s, champion); /* on error, use what has been mapped */
 	if (champion->map) {
 		if (s->shift.nr_bytes >= MAP_MIN)
 			map_more(s, champion, from);
@@ -322,7 +325,7 @@ static unsigned find_in_map(struct search *s, struct content *champion, uint64_t
 
 /* --- searching --- */
 
-/* Where this job's first wanted byte would be, if nothing had been put in or taken out. */
+/* Expected offset of this job's first wanted byte in the champion, without insertions or deletions. */
 static uint64_t lost_at(const struct search *s, const struct content *champion)
 {
 	const struct shift_range *w = &s->shift.want[0];
@@ -348,7 +351,7 @@ static int search_mapped(struct search *s, struct content *champion)
 	return MIN(r, 0);
 }
 
-/* How many matches. */
+/* Returns the number of matches. */
 static int search(struct search *s, struct content *champion)
 {
 	struct shift *sh = &s->shift;
@@ -378,7 +381,7 @@ static int by_off(const void *a, const void *b)
 	return (x->off > y->off) - (x->off < y->off);
 }
 
-/* Of the runs those of which enough was found. */
+/* Accept the runs of which enough was found. */
 static int accept(struct search *s, const struct shift_range *runs, unsigned nr, struct shifted *ret)
 {
 	struct shift_match *m = s->shift.matches, *end = m + s->shift.nr_matches;
@@ -444,7 +447,7 @@ static struct search *search_new(struct content *c, const struct job *j, const s
 	return s;
 }
 
-/* Their champions in turn, until one has most. The inode of the first that has any; 0: none. */
+/* Search the champions in turn until one has most. Returns the inode of the first with a match; 0: none. */
 static uint64_t search_all(struct search *s, struct content **champions, unsigned nr)
 {
 	uint64_t all = s->shift.nr_bytes, ino = 0;
@@ -452,7 +455,7 @@ static uint64_t search_all(struct search *s, struct content **champions, unsigne
 	for (unsigned i = 0; i < nr && s->error == 0 && s->shift.nr_bytes > all / 2; i++) {
 		if (i >= LIKELY && !champion_is_useful(s->c, champions[i]))
 			continue;
-		/* one that cannot be read costs no more than not finding it */
+		/* a champion that cannot be read counts as one without a match */
 		if (search(s, champions[i]) > 0 && ino == 0) {
 			ino = champions[i]->ino;
 			champion_knew(s->c, champions[i], 1, 1);

@@ -1,27 +1,25 @@
 #pragma once
 
-#include "store/engine/segment.h"
-#include "store/engine/shift.h"
+#include "store/file/segment.h"
+#include "store/dedup/shift.h"
 
 struct content;
 struct engine;
 struct job;
 
-/* Bytes of a job that are some of a champion's. */
+/* Bytes of a job that also occur in a champion. */
 struct shifted {
-	struct extent_list extents; /* relative to the job, in order; where the champion has a hole, none */
-	struct shift_range found[SHIFT_MATCHES_MAX]; /* the bytes, in order */
+	struct extent_list extents; /* relative to the job, in order; none where the champion has a hole */
+	struct shift_range found[SHIFT_MATCHES_MAX]; /* the ranges found, in order */
 	unsigned nr_found;
 };
 void shifted_free(struct shifted *s); /* NULL is fine */
 
-/*
- * Look for the bytes of a job that are in none of the places asked before, anywhere in the champions.
- * 1: some are there, *ret is the caller's; 0: none; <0. Inside e->users.
- */
+/* Search the champions, at any offset, for the runs of the job that the other lookups did not find. 1: some were found,
+ * *ret is the caller's; 0: none; <0. Call inside e->users. */
 int shifted_find(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr,
 		 struct shifted **ret);
-/* Those before it had bytes that have moved: look for that first. */
+/* Previous jobs had moved bytes: search for these first. */
 bool shifted_is_likely(struct content *c);
-void shifted_unmap(struct content *c); /* if nobody has it as a champion any more */
-void shifted_release(struct engine *e); /* memory that is kept for the next job */
+void shifted_unmap(struct content *c); /* unless it is still a champion of some file */
+void shifted_release(struct engine *e); /* frees search memory kept for the next job */

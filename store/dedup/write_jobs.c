@@ -1,17 +1,17 @@
 /*
  * Data on its way from write() into the log.
  *
- *   submitted (has its place in the file's order) -> run (cut, fingerprinted, stored: any worker, any order)
+ *   submitted (has its place in the file's order) -> run (chunked, fingerprinted, stored: any worker, any order)
  *     -> done -> drained into recipe and log, strictly in the file's order
  *
- * Drained in order, a file in the log is always what it was at one moment. A job that failed is left out and its error
- * kept for the next flush: like a page that could not be written back.
+ * Because jobs drain in order, the logged state of a file is always that of a single moment. A failed job is skipped,
+ * and its error is kept for the next flush, as for a page that could not be written back.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len)
 {
@@ -87,7 +87,7 @@ static void drain_one(struct content *c, struct job *j) REQUIRES(c->lock)
 		content_failed(c, r);
 }
 
-/* Those that wait for no other job. */
+/* Remove the waiters that wait for no further job. */
 static struct engine_waiter *flushed(struct content *c) REQUIRES(c->lock)
 {
 	struct engine_waiter **p = &c->waiters, *list = NULL, *w;
@@ -111,6 +111,7 @@ void job_run(struct job *j)
 	struct job *drained = NULL, *next;
 	struct engine_waiter *waiters, *w;
 
+	space_spend(c);
 	j->ticket = epoch_enter(&e->users);
 	j->error = dedup_store(e, j, &j->extents);
 	rwlock_lock_shared(&e->view_lock);

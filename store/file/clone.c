@@ -1,28 +1,29 @@
 /*
  * Clones: a range of one file gets the extents of a range of another.
  *
- * One record of the log says so for up to 64 MiB, however many extents there are: "what the other file has there at
- * this place of the log". For that to be what the recipe in memory gets, both files are locked from looking at the one
- * until the record is in the log, and what can fail is done before. Where that cannot be had, because the other file is
- * gone or some of its extents are being moved elsewhere (repoint.c), or this one is being written, extents are told one
- * by one.
+ * One log record covers up to 64 MiB, whatever the number of extents: it stands for the extents that the source has at
+ * this point of the log. For the recipe in memory to get the same ones, both files are locked from reading the source
+ * until the record is in the log, and everything that can fail is done before. If that is impossible, because the
+ * source is gone, or some of its extents are being moved (repoint.c), or the target is being written, the extents are
+ * logged individually.
  *
- * In memory, whole segments that go to the same place of a file that had nothing there are shared, not copied
- * (layer.h). Not so while a collection wants to hear of each extent that enters the log.
+ * In memory, whole segments are shared instead of copied (layer.h) if they go to the same offset of a file that has
+ * nothing there. This is not done during a collection, which has to see each extent that enters the log.
  *
- * From the first look at an extent until it is in the log nothing may be freed (e->users).
+ * From the first look at an extent until it is in the log, nothing may be freed (e->users).
  */
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/cancel.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/repoint.h"
+#include "store/engine_internal.h"
+#include "store/gc/repoint.h"
 
-/* What goes into one segment of the file. */
+/* The part that goes into one segment of the target. */
 struct piece {
 	uint64_t off, len;
-	struct segment *shared; /* all of it; NULL: */
+	struct segment *shared; /* the whole segment; NULL: `l` */
 	struct extent_list l; /* relative to off */
 };
 
@@ -44,7 +45,7 @@ static void pieces_release(struct engine *e, struct pieces *ps)
 	}
 }
 
-/* Segments as they are, or extents? */
+/* Share the segment, rather than copy its extents? */
 static bool shares(const struct content *from, const struct content *to, const struct clone *cl, const struct piece *p)
 {
 	const struct engine *e = to->e;
@@ -53,6 +54,17 @@ static bool shares(const struct content *from, const struct content *to, const s
 	return cl->off == cl->from_off && p->off % SEGMENT_SIZE == 0 && whole && !to->in_view &&
 	       !segment_tree_find(&to->segments, p->off / SEGMENT_SIZE) && !e->repointed.m &&
 	       !atomic_load(&e->gc.window);
+}
+
+/* The piece at `done` is a hole: extend it over the hole that follows. */
+static int extend_hole(struct content *from, const struct clone *cl, uint64_t done, struct piece *p) REQUIRES(from->lock)
+{
+	uint64_t begin = cl->from_off + done, end;
+	int r = content_hole_end(from, begin + p->len, cl->from_off + cl->len, &end);
+
+	if (r == 0)
+		p->len = end - begin;
+	return r;
 }
 
 static int pieces_collect(struct content *from, const struct content *to, const struct clone *cl, struct pieces *ps)
@@ -70,6 +82,8 @@ static int pieces_collect(struct content *from, const struct content *to, const 
 			r = segment_shared(from, p->off / SEGMENT_SIZE, &p->shared);
 		else
 			r = content_extents(from, cl->from_off + done, p->len, &p->l);
+		if (r >= 0 && !p->shared && p->l.nr == 0)
+			r = extend_hole(from, cl, done, p);
 		done += p->len;
 	}
 	return MIN(r, 0);
@@ -105,7 +119,7 @@ static int pieces_apply(struct content *to, const struct clone *cl, struct piece
 	return r;
 }
 
-/* Is any of it on its way elsewhere? Then the log must say where to. */
+/* Is any extent being moved? Then the log must contain the new address. */
 static int pieces_moved(struct engine *e, const struct pieces *ps)
 {
 	struct extent_list moved = { 0 };
@@ -117,7 +131,7 @@ static int pieces_moved(struct engine *e, const struct pieces *ps)
 	return r;
 }
 
-/* Both are locked. 0: not this way. */
+/* Both are locked. 0: not possible. */
 static int clone_locked(struct content *from, struct content *to, struct clone *cl, struct pieces *ps)
 	REQUIRES(from->lock, to->lock)
 {
@@ -127,19 +141,20 @@ static int clone_locked(struct content *from, struct content *to, struct clone *
 
 	if (from->dropped)
 		return 0;
-	r = content_catch_up(to, SIZE_MAX); /* so that all its segments are there to be seen */
+	r = content_catch_up(to, SIZE_MAX); /* so that all of its segments are visible */
 	if (r == 0)
 		r = pieces_collect(from, to, cl, ps);
 	if (r == 0)
 		r = pieces_moved(to->e, ps);
 	if (r != 0)
 		return MIN(r, 0);
-	if (to->in_view) { /* then it is in one segment */
+	if (to->in_view) { /* then the range is within one segment */
 		r = content_segment(to, cl->off / SEGMENT_SIZE, true, &s);
 		if (r < 0)
 			return r;
 	}
 	cl->size = MAX(to->logged.size, cl->off + cl->len);
+	content_note_times(to);
 	cl->mtime_ns = cl->ctime_ns = (int64_t)now_ns();
 	clone_encode(cl, &rec);
 	r = log_append(to->e, RECORD_CLONE, &rec, &to->log_end);
@@ -150,7 +165,7 @@ static int clone_locked(struct content *from, struct content *to, struct clone *
 	return r < 0 ? r : 1;
 }
 
-/* Both, by their numbers, with all in the recipes that was written before; false: more is being written to `to`. */
+/* Lock both, in order of their numbers, with earlier writes in the recipes. False: `to` is being written again. */
 static bool lock_both(struct content *from, struct content *to) NO_THREAD_SAFETY_ANALYSIS
 {
 	struct content *first = from->ino < to->ino ? from : to, *second = first == from ? to : from;
@@ -170,9 +185,9 @@ static void unlock_both(struct content *from, struct content *to) NO_THREAD_SAFE
 	content_unlock_quiet(to);
 }
 
-/* 1, 0: not this way, or what went wrong. */
+/* 1; 0: not possible; <0. */
 static int clone_once(struct content *from, struct content *to, struct clone *cl,
-		      struct pieces *ps) NO_THREAD_SAFETY_ANALYSIS /* the two may be one */
+		      struct pieces *ps) NO_THREAD_SAFETY_ANALYSIS /* the two may be the same file */
 {
 	int r = 0;
 
@@ -186,7 +201,7 @@ static int clone_once(struct content *from, struct content *to, struct clone *cl
 	return r;
 }
 
-/* Extent by extent, in one record: at most 1 MiB. */
+/* Log the extents individually, in one record: at most 1 MiB. */
 static int copy_once(struct content *from, struct content *to, struct clone *cl)
 {
 	struct extent_list l = { 0 };
@@ -205,9 +220,33 @@ static int copy_once(struct content *from, struct content *to, struct clone *cl)
 	return r;
 }
 
-#define CLONES_MAX 256u /* 16 GiB */
+/* If `from` has a hole longer than a segment, log it as one record; *ret is its length, or 0. */
+static int clone_hole(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		      uint64_t *ret)
+{
+	static const struct extent_list nothing = { 0 };
+	uint64_t end = from_off;
+	int r;
 
-/* All of it at once: 1. 0: not this way. */
+	*ret = 0;
+	if (len <= SEGMENT_SIZE)
+		return 0;
+	content_lock_quiet(from);
+	r = content_hole_end(from, from_off, from_off + len, &end);
+	content_unlock_quiet(from);
+	if (r < 0 || end == from_off)
+		return r;
+	content_lock_quiet(to);
+	r = content_set_extents(to, to_off, end - from_off, &nothing);
+	content_unlock_quiet(to);
+	*ret = end - from_off;
+	return r;
+}
+
+#define CLONES_MAX 256u /* 16 GiB */
+#define SOME_NS 20000000u
+
+/* Clone the whole file at once: 1. 0: not possible. */
 static int clone_all(struct content *from, struct content *to, uint64_t len) NO_THREAD_SAFETY_ANALYSIS /* see lock_both() */
 {
 	struct clone cl[CLONES_MAX];
@@ -236,8 +275,9 @@ static int clone_all(struct content *from, struct content *to, uint64_t len) NO_
 	return r;
 }
 
-int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
-		  uint64_t *ret)
+/* At least one step of up to 64 MiB; none begins after `until_ns`. */
+static int clone_until(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		       uint64_t until_ns, uint64_t *ret)
 {
 	struct pieces *ps;
 	uint64_t done = 0;
@@ -250,7 +290,7 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 		return -EFBIG;
 	if (from == to && from_off < to_off + len && to_off < from_off + len)
 		return -EINVAL;
-	if (to->e->conf.read_only)
+	if (to->e->read_only)
 		return -EROFS;
 	r = content_may_share(from, to);
 	if (r < 0)
@@ -268,7 +308,7 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
 		return -ENOMEM;
-	while (done < len && r >= 0) {
+	while (done < len && r >= 0 && (done == 0 || monotonic_ns() < until_ns)) {
 		struct clone cl = {
 			.ino = to->ino,
 			.off = to_off + done,
@@ -277,12 +317,21 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 			.from_off = from_off + done,
 		};
 		unsigned ticket;
+		uint64_t hole = 0;
 
-		r = log_admit_growth(to->e, RECORD_BYTES * (cl.len / SEGMENT_SIZE + 1));
+		r = cancel_check();
+		if (r == 0)
+			r = log_admit_growth(to->e, RECORD_BYTES * (cl.len / SEGMENT_SIZE + 1));
 		if (r == 0)
 			r = view_admit_growth(to->e);
+		if (r == 0)
+			r = clone_hole(from, cl.from_off, to, cl.off, len - done, &hole);
 		if (r < 0)
 			break;
+		if (hole > 0) {
+			done += hole;
+			continue;
+		}
 		ticket = epoch_enter(&to->e->users);
 		r = clone_once(from, to, &cl, ps);
 		if (r == 0)
@@ -296,6 +345,18 @@ int content_clone(struct content *from, uint64_t from_off, struct content *to, u
 		return r;
 	*ret = done;
 	return 0;
+}
+
+int content_clone(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		  uint64_t *ret)
+{
+	return clone_until(from, from_off, to, to_off, len, UINT64_MAX, ret);
+}
+
+int content_clone_some(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
+		       uint64_t *ret)
+{
+	return clone_until(from, from_off, to, to_off, len, monotonic_ns() + SOME_NS, ret);
 }
 
 int content_clone_again(struct content *from, struct content *to, const struct clone *cl) NO_THREAD_SAFETY_ANALYSIS

@@ -1,19 +1,22 @@
 /*
- * Where two files have the same bytes, as far as recipes tell: stretches that both have from one place, and holes of
- * both. What lies in two places may be equal all the same; whoever wants to know reads it.
+ * Where two files have the same bytes, as far as recipes show: ranges stored at the same place, and holes of both.
+ * Ranges stored at different places may still be equal; the caller has to read them to find out.
  *
- * An address never changes its meaning, so the extents of the two need not be of one moment, and no two locks are held
- * at once.
+ * The meaning of an address never changes, so the extents of the two files need not be from the same moment, and no two
+ * locks are held at once.
  */
 #include <errno.h>
 
+#include "base/cancel.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
-/* One file's extents of a window, and how far it has been gone through. */
+#define COMPARE_WINDOWS 1024u /* windows with data per call: 1 GiB, to bound its duration */
+
+/* One file's extents in a window, with the current position. */
 struct side {
 	struct extent_list l;
-	size_t i; /* the first one that ends behind `at` */
+	size_t i; /* the first extent that ends after `at` */
 };
 
 static int side_load(struct side *s, struct content *c, uint64_t off, uint64_t len)
@@ -28,7 +31,7 @@ static int side_load(struct side *s, struct content *c, uint64_t off, uint64_t l
 	return r;
 }
 
-/* What is at `at`, ADDR_NONE: a hole; it goes on up to *ret_end. */
+/* The address at `at`, or ADDR_NONE for a hole; it extends up to *ret_end. */
 static struct addr side_at(struct side *s, uint32_t at, uint32_t len, uint32_t *ret_end)
 {
 	const struct extent *x;
@@ -47,7 +50,7 @@ static struct addr side_at(struct side *s, uint32_t at, uint32_t len, uint32_t *
 	return a;
 }
 
-/* Of one window: true once the second end is found. */
+/* Compare one window. True once both ends are found. */
 static bool compare_window(struct side *a, struct side *b, uint64_t off, uint32_t len, struct content_sameness *ret)
 {
 	uint32_t end_a, end_b;
@@ -67,22 +70,47 @@ static bool compare_window(struct side *a, struct side *b, uint64_t off, uint32_
 	return false;
 }
 
+/* Both have a hole at `at`: find its end. */
+static int common_hole(struct content *a, struct content *b, uint64_t at, uint64_t end, uint64_t *ret)
+{
+	struct content *both[] = { a, b };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(both) && r == 0; i++) {
+		content_lock_quiet(both[i]);
+		r = content_hole_end(both[i], at, end, &end);
+		content_unlock_quiet(both[i]);
+	}
+	if (r == 0)
+		*ret = end;
+	return r;
+}
+
 int content_compare(struct content *a, struct content *b, uint64_t off, uint64_t end, struct content_sameness *ret)
 {
 	unsigned ticket = epoch_enter(&a->e->users);
 	struct content_sameness found = { off, off };
 	struct side x = { 0 }, y = { 0 };
+	unsigned nr_windows = 0;
 	int r = 0;
 
-	for (uint64_t at = off; at < end && r == 0;) {
+	for (uint64_t at = off; at < end && nr_windows < COMPARE_WINDOWS && r == 0;) {
 		uint32_t len = (uint32_t)MIN(end - at, (uint64_t)SEGMENT_SIZE);
 
-		r = side_load(&x, a, at, len);
+		r = cancel_check();
+		if (r == 0)
+			r = side_load(&x, a, at, len);
 		if (r == 0)
 			r = side_load(&y, b, at, len);
 		if (r == 0 && compare_window(&x, &y, at, len, &found))
 			break;
 		at += len;
+		if (r == 0 && x.l.nr == 0 && y.l.nr == 0) {
+			r = common_hole(a, b, at, end, &at);
+			found.equal_end = found.differ_end = at;
+		} else {
+			nr_windows++;
+		}
 	}
 	extent_list_release(&x.l);
 	extent_list_release(&y.l);

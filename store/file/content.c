@@ -1,9 +1,9 @@
 /*
- * One file's bytes: the object, and its recipe in memory. How it gets into the view: write_back.c.
+ * One file's bytes: the object, and its recipe in memory. write_back.c writes it to the view.
  *
- * A content lives as long as anyone refers to it: an opener, a job, its stage, or the list of dirty ones, which
- * view.c empties. Two states side by side: `live`, what applications see, and `logged`, what the log says; the recipe
- * is of the logged state. They meet when nothing is staged and no job is under way.
+ * A content is reference-counted: by openers, jobs, its stage, and the list of dirty contents, which view.c empties. It
+ * has two states: `live`, as seen by applications, and `logged`, as recorded in the log. The recipe belongs to the
+ * logged state. Both are equal when nothing is staged and no job is in flight.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/repoint.h"
-#include "store/engine/run.h"
-#include "store/engine/shifted.h"
-#include "store/engine/stack.h"
+#include "store/engine_internal.h"
+#include "store/gc/repoint.h"
+#include "store/file/layer_run.h"
+#include "store/dedup/shifted.h"
+#include "store/file/layer_stack.h"
 #include "store/journal/journal.h"
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
@@ -78,8 +78,8 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	return c;
 }
 
-/* What the view gets of a segment that shares: about as many bytes for each extent of the highest layer, which is new
- * or there already. Those below are its source's. */
+/* Approximate bytes written to the view per extent of the top layer, which may be new or already there. The layers
+ * below belong to the source. */
 #define EXTENT_IN_VIEW 8u
 
 void segment_count(struct engine *e, struct segment *s)
@@ -95,7 +95,7 @@ void segment_count(struct engine *e, struct segment *s)
 	s->waiting = waiting;
 }
 
-/* It is in no tree. */
+/* s must not be in a tree. */
 void segment_free(struct engine *e, struct segment *s)
 {
 	atomic_fetch_sub(&e->segment_memory, s->counted);
@@ -127,7 +127,15 @@ void content_forget_run(struct content *c)
 	c->run = NULL;
 }
 
-/* Free all segments, or only those the view has too. */
+static void remove_segment(struct content *c, struct segment *s)
+{
+	segment_tree_remove(&c->segments, s);
+	c->nr_segments--;
+	c->nr_clean -= !s->dirty;
+	segment_free(c->e, s);
+}
+
+/* Free all segments, or only those equal to the view. */
 static void segments_free(struct content *c, bool only_clean)
 {
 	struct segment *s, *next;
@@ -135,17 +143,15 @@ static void segments_free(struct content *c, bool only_clean)
 	content_forget_run(c);
 	for (s = segment_tree_from(&c->segments, 0); s; s = next) {
 		next = segment_tree_from(&c->segments, s->number + 1);
-		if (only_clean && s->dirty)
-			continue;
-		segment_tree_remove(&c->segments, s);
-		c->nr_segments--;
-		c->nr_clean -= !s->dirty;
-		segment_free(c->e, s);
+		if (!only_clean || !s->dirty)
+			remove_segment(c, s);
 	}
 }
 
 static void content_free(struct content *c)
 {
+	space_release(c);
+	space_take_back(c->e, c->spent);
 	content_forget_later(c);
 	segments_free(c, false);
 	shifted_unmap(c);
@@ -155,7 +161,7 @@ static void content_free(struct content *c)
 	free(c);
 }
 
-/* Find it or put `fresh` into the table. Either way the result is referenced. */
+/* Find the content or insert `fresh`. The result is referenced either way. */
 static struct content *find_or_add(struct engine *e, struct content *fresh)
 {
 	struct content *c;
@@ -178,7 +184,7 @@ int content_open(struct engine *e, uint64_t ino, struct content **ret)
 
 	if (!fresh)
 		return -ENOMEM;
-	mutex_lock(&fresh->lock); /* whoever finds it in the table waits until it is loaded */
+	mutex_lock(&fresh->lock); /* a thread that finds it in the table waits until it is loaded */
 	c = find_or_add(e, fresh);
 	if (c == fresh) {
 		r = ns_get_content(e->db, ino, &fresh->logged);
@@ -223,7 +229,7 @@ void content_close(struct content *c)
 
 /* --- segments --- */
 
-/* 1, 0: a hole, <0. */
+/* 1/0/<0; 0: a hole. */
 static int read_recipe(struct content *c, uint64_t number, struct stack *ret) REQUIRES(c->lock)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
@@ -258,8 +264,7 @@ int content_segment_as_it_is(struct content *c, uint64_t number, bool make, stru
 		return r;
 	if (r == 0 && !make)
 		return 0;
-	/* Only where it finds some: all are looked at for it, and those that are dirty may be too many by
-	 * themselves. */
+	/* Only if enough can be freed: it visits all segments, and the dirty ones alone may exceed the limit. */
 	if (atomic_load(&c->e->segment_memory) > atomic_load(&c->e->segment_limit) && c->nr_clean > c->nr_segments / 8)
 		segments_free(c, true);
 	s = segment_new(c->e, number);
@@ -292,33 +297,39 @@ int content_segment(struct content *c, uint64_t number, bool make, struct segmen
 	return q < 0 ? q : r;
 }
 
-/* The first segment >= from with data, cached or in the view. 1/0/<0. */
+/*
+ * The first segment >= from with data, in memory or in the view. 1/0/<0. Segments emptied in memory are skipped there,
+ * with one look-up in the view for a row of them.
+ */
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 {
-	uint64_t best = UINT64_MAX, n;
-	struct segment *s;
+	bool in_view = c->in_view && !c->dropped, is_known = false;
+	uint64_t n = 0; /* first one >= from in the view, if is_known */
 	int r = content_catch_up(c, SIZE_MAX);
 
-	if (r < 0)
-		return r;
-	for (s = segment_tree_from(&c->segments, from); s && segment_is_empty(s);)
-		s = segment_tree_from(&c->segments, s->number + 1);
-	if (s)
-		best = s->number;
-	while (best > from && c->in_view && !c->dropped && (r = recipe_next(c->e->db, c->ino, from, &n)) != 0) {
-		if (r < 0)
-			return r;
-		if (n >= best)
-			break;
-		s = segment_tree_find(&c->segments, n);
-		if (!s || !segment_is_empty(s)) {
-			best = n;
-			break;
+	while (r >= 0) {
+		struct segment *s = segment_tree_from(&c->segments, from);
+
+		if (s && s->number == from) {
+			if (!segment_is_empty(s)) {
+				*ret = from;
+				return 1;
+			}
+			from++;
+			continue;
 		}
-		from = n + 1; /* emptied in memory */
+		if (!is_known || n < from) {
+			r = in_view ? recipe_next(c->e->db, c->ino, from, &n) : 0;
+			n = r > 0 ? n : UINT64_MAX;
+			is_known = true;
+		}
+		if (r >= 0 && (!s || n < s->number)) {
+			*ret = n;
+			return n != UINT64_MAX;
+		}
+		from = s ? s->number : from;
 	}
-	*ret = best;
-	return best != UINT64_MAX;
+	return r;
 }
 
 /* --- changing the logged state --- */
@@ -357,14 +368,14 @@ static void content_mark_dirty(struct content *c)
 	mutex_unlock(&e->contents_lock);
 }
 
-/* It came and went between two flushes: the view need not hear of it. */
+/* Created and dropped between two flushes: nothing to write to the view. */
 static void content_unmark_dirty(struct content *c)
 {
 	struct engine *e = c->e;
 	bool listed;
 
 	mutex_lock(&e->contents_lock);
-	listed = c->dirty_at != NULL; /* else someone is about to write it back, and finds nothing to write */
+	listed = c->dirty_at != NULL; /* else it is about to be written back, and there will be nothing to write */
 	if (listed)
 		dirty_remove(e, c);
 	mutex_unlock(&e->contents_lock);
@@ -374,7 +385,7 @@ static void content_unmark_dirty(struct content *c)
 	content_close(c); /* the list's reference */
 }
 
-/* Before the first change since the view has got it. */
+/* Record the frames of the version in the view, before the first change to it. */
 static int note_filed(struct content *c, struct segment *s) REQUIRES(c->lock)
 {
 	int r = settle(c, s);
@@ -382,7 +393,7 @@ static int note_filed(struct content *c, struct segment *s) REQUIRES(c->lock)
 	return r < 0 ? r : frames_set_of(s->x, s->nr, &s->filed);
 }
 
-/* `keeps`: what lies between the extents stays. */
+/* `keeps`: bytes between the extents stay. */
 static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct extent *x,
 			      size_t nr, bool keeps) REQUIRES(c->lock)
 {
@@ -414,11 +425,11 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 	return 0;
 }
 
-/* Extents of [off, off+len) that fall into one segment, moved to offsets relative to their part of it. */
+/* Replace the part of the range that falls into one segment, with extents relative to that part. */
 static int replace_part(struct content *c, uint64_t number, uint32_t off, uint32_t len, const struct replace *rp)
 	REQUIRES(c->lock)
 {
-	uint64_t part = number * SEGMENT_SIZE + off - rp->off; /* where this part starts in the range */
+	uint64_t part = number * SEGMENT_SIZE + off - rp->off; /* start of this part in the range */
 	struct extent_list l = { 0 };
 	int r = 0;
 
@@ -440,7 +451,7 @@ static int replace_part(struct content *c, uint64_t number, uint32_t off, uint32
 	return r;
 }
 
-/* A hole over many segments: visit only those that exist. */
+/* Punch a hole over many segments: visit only those that exist. */
 static int punch_segments(struct content *c, uint64_t off, uint64_t end) REQUIRES(c->lock)
 {
 	uint64_t n = off / SEGMENT_SIZE;
@@ -495,7 +506,7 @@ int content_apply(struct content *c, const struct replace *rp)
 	return r;
 }
 
-/* Load what the change touches first: then nothing but memory can fail after it is in the log. */
+/* Load the affected segments first: once the change is in the log, only lack of memory can make it fail. */
 static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock)
 {
 	struct segment *s;
@@ -533,8 +544,8 @@ static int log_as_they_are(struct content *c, const struct replace *rp, size_t n
 	return r;
 }
 
-/* Where some are to refer to other places than they say, or to segments that were loaded and may go again if many
- * are. */
+/* For extents that have to be redirected, or a file in the view: loaded segments may be evicted again if there are
+ * many. */
 static int log_one_by_one(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
 	int r = 0;
@@ -603,6 +614,27 @@ int content_add_layers(struct content *c, uint64_t number, struct layer *l)
 	return 0;
 }
 
+void content_unmap(struct content *c, uint64_t bytes)
+{
+	assert(mutex_held(&c->lock));
+	bytes = MIN(bytes, c->logged.mapped); /* a damaged recipe may have said otherwise */
+	c->logged.mapped -= bytes;
+	atomic_fetch_sub(&c->e->logical, (int64_t)bytes);
+}
+
+void content_free_segments(struct content *c, uint64_t from, uint64_t to)
+{
+	struct segment *s, *next;
+
+	assert(mutex_held(&c->lock));
+	content_forget_run(c);
+	for (s = segment_tree_from(&c->segments, from); s && s->number < to; s = next) {
+		next = segment_tree_from(&c->segments, s->number + 1);
+		content_unmap(c, s->layers && !s->x ? s->layers->mapped : segment_mapped(s));
+		remove_segment(c, s);
+	}
+}
+
 void content_forget(struct content *c)
 {
 	assert(mutex_held(&c->lock));
@@ -625,7 +657,7 @@ static bool is_warm(const struct engine *e, const struct content *c) REQUIRES(e-
 	return false;
 }
 
-/* In the place of the version that it was made from: what is made next is made from this one. */
+/* Replaces the version that it was made from: the next version will be made from this one. */
 void content_keep_warm(struct content *c)
 {
 	struct engine *e = c->e;
@@ -671,7 +703,7 @@ static void free_clean_segments(struct engine *e, bool of_warm_ones)
 		mutex_lock(&e->contents_lock);
 		for (struct content *c = e->contents[i]; c; c = c->next)
 			if ((of_warm_ones || !is_warm(e, c)) &&
-			    mutex_trylock(&c->lock)) { /* the order is the other way round: only if it is free */
+			    mutex_trylock(&c->lock)) { /* reverse lock order: only if it is free */
 				segments_free(c, true);
 				mutex_unlock(&c->lock);
 			}
@@ -679,7 +711,7 @@ static void free_clean_segments(struct engine *e, bool of_warm_ones)
 	}
 }
 
-/* Those that versions are made from come last: each would be read again with the next one. */
+/* Warm contents come last: the next version would read them again. */
 void contents_trim(struct engine *e, uint64_t limit)
 {
 	if (atomic_load(&e->segment_memory) <= limit)

@@ -1,6 +1,6 @@
 /*
- * Giving bytes out: recipe -> extents -> verified reads from packs. What is still staged or on its way is first made
- * part of the recipe; then the lock is let go and the packs are read.
+ * Reading: recipe -> extents -> verified reads from packs. Staged data and jobs that overlap the range first become
+ * part of the recipe; the packs are then read without the lock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
 struct pieces {
 	struct pack_piece *p;
@@ -38,7 +38,7 @@ static int pieces_add(struct pieces *ps, struct addr a, uint32_t len, void *buf)
 	return 0;
 }
 
-/* [off, off+len) of one segment: holes are zeroed here, the rest becomes pieces. */
+/* Collect [off, off+len) of one segment: zero the holes, turn the rest into pieces. */
 static int collect_segment(struct content *c, uint64_t number, uint32_t off, uint32_t len, uint8_t *to,
 			   struct pieces *ps) REQUIRES(c->lock)
 {
@@ -80,12 +80,12 @@ static int collect(struct content *c, uint8_t *to, size_t len, uint64_t off, str
 	return 0;
 }
 
-/* What came of reading bytes from `off` on. */
+/* Log and convert the result of reading from `off` on. */
 static int read_result(const struct content *c, uint64_t off, int r)
 {
-	if (r < 0) /* packs has named pack and offset; here is the file */
+	if (r < 0) /* packs has logged pack and offset; this adds the file */
 		log_error("inode %" PRIu64 ": bytes from %" PRIu64 " on cannot be read", c->ino, off);
-	return r == -EBADMSG || r == -EINVAL ? -EIO : r; /* a recipe that leads nowhere is damage, too */
+	return r == -EBADMSG || r == -EINVAL ? -EIO : r; /* a recipe with an invalid address is damage, too */
 }
 
 int content_read_logged(struct content *c, void *p, size_t len, uint64_t off)
@@ -123,7 +123,7 @@ int extents_read(struct content *c, const struct extent_list *l, void *p, size_t
 static void settle_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock)
 {
 	while (c->stage && c->stage_base + c->stage_start < off + len && off < c->stage_base + c->stage_end)
-		stage_flush(c, NULL); /* an error stays for the next flush; the bytes are gone */
+		stage_flush(c, NULL); /* the data is lost; the next flush reports the error */
 	jobs_wait_range(c, off, len);
 }
 
@@ -157,7 +157,7 @@ ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 
 void engine_read_ahead(struct engine *e)
 {
-	unsigned ticket = epoch_enter(&e->users); /* tables that are read now say what is gone */
+	unsigned ticket = epoch_enter(&e->users); /* tables read from now on list what has been freed */
 
 	packs_read_ahead(e->packs);
 	epoch_leave(&e->users, ticket);
@@ -171,7 +171,7 @@ void content_stat(struct content *c, struct ns_content *ret)
 	*ret = c->live;
 	ret->mapped = c->logged.mapped;
 	for (struct job *j = c->jobs; j; j = j->next_in_file)
-		ret->mapped += j->len; /* at most: some may be zeros or overwrite */
+		ret->mapped += j->len; /* an upper bound: some may be zeros or overwrite */
 	if (c->stage)
 		ret->mapped += c->stage_end - c->stage_start;
 	mutex_unlock(&c->lock);
@@ -209,7 +209,7 @@ int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsig
 
 		ret[i] = ADDR_NONE;
 		if (here >= c->logged.size)
-			continue; /* nothing to look for */
+			continue; /* nothing there */
 		if (here / SEGMENT_SIZE != loaded) {
 			loaded = here / SEGMENT_SIZE;
 			r = content_segment(c, loaded, false, &s);

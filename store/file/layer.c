@@ -1,11 +1,11 @@
-#include "store/engine/layer.h"
+#include "store/file/layer.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/segment.h"
+#include "store/file/segment.h"
 
 static uint64_t bytes_of(const struct layer *l)
 {
@@ -21,7 +21,7 @@ static struct layer *layer_alloc(size_t nr_own, _Atomic uint64_t *memory)
 	return l;
 }
 
-/* What it has in common with the one that it is laid on. */
+/* Stack l on `below`. */
 static void put_on(struct layer *l, struct layer *below)
 {
 	l->below = below;
@@ -82,7 +82,7 @@ int layer_as_read(struct layer *below, struct extent_list *list, _Atomic uint64_
 	return 0;
 }
 
-/* Chance, but the same again for the same extents. */
+/* Pseudo-random, but deterministic for the same extents. */
 static unsigned dice(const struct extent *x, unsigned depth)
 {
 	uint64_t h = ((uint64_t)x->addr.off << 32 | x->off) + depth;
@@ -92,13 +92,14 @@ static unsigned dice(const struct extent *x, unsigned depth)
 	return (unsigned)(h >> 60); /* 0 to 15 */
 }
 
-/* Less than 8/16 to 23/16 as many? Of equal ones, so that they cannot pile up, every second is taken in. */
+/* Fewer than 8/16 to 23/16 as many? Of layers of equal size every second one is absorbed, so that they cannot pile
+ * up. */
 static bool is_small(const struct layer *below, size_t nr, const struct extent *x)
 {
 	return 16 * (size_t)below->nr < nr * (8 + dice(x, below->depth));
 }
 
-/* With those below that are small. */
+/* Merge with the small layers below. */
 static int layer_merged(struct layer *below, uint32_t off, const struct extent *x, size_t nr, struct layer **ret)
 {
 	struct extent_list all = { 0 }, more = { 0 };

@@ -1,10 +1,10 @@
-#include "store/engine/run.h"
+#include "store/file/layer_run.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/segment.h"
+#include "store/file/segment.h"
 
 int run_new(const struct segment_tree *t, size_t nr, struct run **ret)
 {

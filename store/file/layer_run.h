@@ -1,6 +1,6 @@
 /*
- * All segments of a file as the layers that they are, for whoever clones the whole file: one reference, however many
- * segments there are. It does not change, and counts its references; the file forgets it with the next change.
+ * The top layers of all segments of a file, as one reference-counted object. Cloning the whole file takes one
+ * reference, however many segments there are. A run is immutable; the file drops its own with the next change.
  */
 #pragma once
 
@@ -14,11 +14,11 @@ struct segment_tree;
 struct run {
 	_Atomic unsigned refs;
 	uint64_t mapped; /* bytes */
-	size_t nr; /* segments, from 0 on */
+	size_t nr; /* segments, starting at 0 */
 	struct layer *v[]; /* referenced */
 };
 
-/* Of `nr` segments, from 0 on: 1. 0: not all are there, or some do not share what they have. -ENOMEM */
+/* Build a run of segments 0 to nr - 1: 1. 0: some are missing, or do not share their extents. -ENOMEM */
 int run_new(const struct segment_tree *t, size_t nr, struct run **ret);
 struct run *run_get(struct run *r);
 void run_put(struct run *r); /* NULL is fine */

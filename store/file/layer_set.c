@@ -1,4 +1,4 @@
-#include "store/engine/layer_set.h"
+#include "store/file/layer_set.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define SIZE_FIRST 256u
 
-/* Where the word is, or would be. There is a free one. */
+/* The slot of the word, or the free slot for it. There is always a free one. */
 static struct layer_word *word_at(const struct layer_set *s, uint64_t number)
 {
 	size_t i = (size_t)(number * 0x9e3779b97f4a7c15u >> 20) & (s->size - 1);

@@ -1,5 +1,5 @@
-/* A set of numbers: of layers, or of places. Those of a file were given one after the other, so it is kept in words of
- * 64: some 20 bytes for as many. All zeros is an empty one. */
+/* A set of numbers, of layers or of locations. Those of one file are mostly consecutive, so they are kept in words of
+ * 64 bits: some 20 bytes for 64 numbers. All zeros is an empty set. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,10 +8,10 @@
 
 struct layer_set {
 	struct layer_word {
-		uint64_t number; /* / 64, and 1 more; 0: free */
+		uint64_t number; /* 1 + number / 64; 0: free */
 		uint64_t bits;
 	} *v;
-	size_t nr, size; /* words in use; of all, a power of two */
+	size_t nr, size; /* words in use; slots, a power of two */
 };
 
 int layer_set_add(struct layer_set *s, uint64_t layer); /* -ENOMEM */

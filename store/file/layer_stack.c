@@ -1,4 +1,4 @@
-#include "store/engine/stack.h"
+#include "store/file/layer_stack.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -7,9 +7,9 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/segment.h"
+#include "store/file/segment.h"
 
-/* One part, and the layer that it names. */
+/* Decode one part, and the number of the layer that it names. */
 static int add_part(struct stack *s, uint64_t layer, const void *value, size_t len, uint64_t *ret_below)
 {
 	struct stack_part *p = &s->v[s->nr];
@@ -106,7 +106,7 @@ int stack_into_segment(struct stack *s, struct segment *to)
 		struct extent_list l = { .x = p->x, .nr = p->nr, .size = p->nr };
 
 		if (p->nr == 0 && i == 0)
-			break; /* a recipe that has nothing of its own */
+			break; /* a recipe without extents of its own */
 		if (p->nr == 0)
 			r = -EBADMSG;
 		else

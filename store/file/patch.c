@@ -1,28 +1,28 @@
 /*
- * Sharing many small ranges at once: what a delta says of a file, some hundred ranges per MiB. The ranges of one
- * segment of the file are one record of the log and one change of the segment, however many they are, and the records
- * of many segments enter the log together.
+ * Sharing many small ranges at once, as a delta does with some hundred ranges per MiB. All ranges of one segment become
+ * a single log record and a single change of the segment, and the records of many segments enter the log together.
  *
- * First the extents that the ranges have in their sources, then, under the lock of the file, the records, which say
- * nothing of what lies between them. From the first to the last of these nothing that was found may be freed
- * (e->users).
+ * The extents of the ranges are collected from their sources first. Then, under the file's lock, the records are
+ * logged; they leave the bytes between the extents unchanged. From the first step to the last, nothing that was found
+ * may be freed (e->users).
  */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/cancel.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
-/* Extents of a stretch of one source, since ranges that follow each other often lie side by side there. */
+/* Cached extents of a part of one source, because consecutive ranges are often adjacent there. */
 struct stretch {
 	struct content *from;
 	uint64_t off, len;
 	struct extent_list l; /* relative to off */
-	size_t at; /* the first that may matter to the range that comes next */
+	size_t at; /* the first extent that may matter for the next range */
 };
 
-/* Some more than is asked for, if it is little, and much if they come one after the other. */
+/* Loads somewhat more than needed, and a whole segment's length if accesses are sequential. */
 static int stretch_load(struct stretch *s, const struct content_patch *p)
 {
 	bool goes_on = s->from == p->from && p->from_off >= s->off && p->from_off - s->off <= s->len;
@@ -43,21 +43,21 @@ static int stretch_load(struct stretch *s, const struct content_patch *p)
 
 /* Ranges of one segment, and their extents. */
 struct part {
-	uint64_t off, len; /* from the first to the last */
-	uint64_t asked, got; /* bytes of the ranges, and of them in extents */
-	size_t first, nr; /* these of the batch, relative to off */
+	uint64_t off, len; /* from the first to the last range */
+	uint64_t asked, got; /* bytes of the ranges, and bytes of these in extents */
+	size_t first, nr; /* index and number in the batch; offsets relative to off */
 };
 
-#define PATCHES_MAX 512u /* in the log at once */
+#define PATCHES_MAX 512u /* records logged at once */
 struct batch {
 	struct part parts[PATCHES_MAX];
 	size_t nr;
-	struct extent_list x; /* of all parts, one after the other */
+	struct extent_list x; /* of all parts, concatenated */
 	struct replace replaces[PATCHES_MAX];
 };
 
-/* `len` bytes of x from `skip` on, at `off` of the part. Where they go each field is written once, and by itself: an
- * address that is put together and then copied as a whole costs more than all the rest. */
+/* Add `len` bytes of x, starting at `skip`, at `off` of the part. Each field is stored directly, once: building an
+ * address and copying it as a whole costs more than all the rest. */
 static int add_extent(struct batch *b, struct part *p, const struct extent *x, uint32_t skip, uint32_t off, uint32_t len)
 {
 	struct extent *to = b->x.x + b->x.nr;
@@ -85,7 +85,7 @@ static int add_extent(struct batch *b, struct part *p, const struct extent *x, u
 	return 0;
 }
 
-/* The range's extents, at `off` of the part. */
+/* Add the range's extents at `off` of the part. */
 static int add_patch(struct batch *b, struct part *p, const struct content_patch *range, uint32_t off, struct stretch *s)
 {
 	uint64_t begin, end;
@@ -113,7 +113,7 @@ static int add_patch(struct batch *b, struct part *p, const struct content_patch
 	return 0;
 }
 
-/* Where the extents leave bytes of the ranges out, there are holes. */
+/* Bytes of the ranges without extents are holes. */
 static bool has_holes(const struct part *p)
 {
 	return p->got < p->asked;
@@ -128,7 +128,8 @@ static int part_add(struct batch *b, struct part *p, const struct content_patch 
 	return add_patch(b, p, range, (uint32_t)(range->off - p->off), s);
 }
 
-/* The ranges of a segment as one part; or, since one record cannot tell holes from what stays, each as one. */
+/* Add the ranges of a segment as one part. With holes, add each as its own part: a record cannot tell holes from bytes
+ * that stay. */
 static int add_segment(struct batch *b, const struct content_patch *ranges, size_t nr, struct stretch *s)
 {
 	struct part *p = &b->parts[b->nr];
@@ -190,7 +191,7 @@ static int log_parts(struct content *to, struct batch *b) REQUIRES(to->lock)
 	return MIN(r, 0);
 }
 
-/* All that can be in the log at once. */
+/* Log one batch. */
 static int patch_some(struct content *to, const struct content_patch *ranges, size_t nr, struct batch *b)
 {
 	unsigned ticket = epoch_enter(&to->e->users);
@@ -211,9 +212,9 @@ static int patch_some(struct content *to, const struct content_patch *ranges, si
 	return r;
 }
 
-#define EXTENT_BYTES 16u /* about as much as a range takes in the log, with what it leaves of its surroundings */
+#define EXTENT_BYTES 16u /* approximate log bytes per range, including the rest of its neighbourhood */
 
-/* From *done bytes of range *at on: a range that goes on in the next segment is cut in two. */
+/* Take ranges starting at *done bytes into range *at, split at segment boundaries. */
 static size_t cut_some(const struct content_patch *p, size_t nr, size_t *at, uint64_t *done, struct content_patch *ret)
 {
 	size_t n = 0;
@@ -234,11 +235,33 @@ static size_t cut_some(const struct content_patch *p, size_t nr, size_t *at, uin
 	return n;
 }
 
+/* If range `p` shares a long hole at `done`, log it as one record; *ret is its length, or 0. */
+static int patch_hole(struct content *to, const struct content_patch *p, uint64_t done, uint64_t *ret)
+{
+	static const struct extent_list nothing = { 0 };
+	uint64_t from = p->from_off + done, end = from;
+	int r;
+
+	*ret = 0;
+	if (p->len - done <= SEGMENT_SIZE)
+		return 0;
+	content_lock_quiet(p->from);
+	r = content_hole_end(p->from, from, p->from_off + p->len, &end);
+	content_unlock_quiet(p->from);
+	if (r < 0 || end == from)
+		return r;
+	content_lock_quiet(to);
+	r = content_set_extents(to, p->off + done, end - from, &nothing);
+	content_unlock_quiet(to);
+	*ret = end - from;
+	return r;
+}
+
 int content_patch(struct content *to, const struct content_patch *p, size_t nr)
 {
 	_cleanup_(freep) struct content_patch *ranges = malloc(PATCHES_MAX * sizeof(*ranges));
 	_cleanup_(freep) struct batch *b = malloc(sizeof(*b));
-	uint64_t done = 0;
+	uint64_t done = 0, hole = 0;
 	size_t at = 0;
 	int r = ranges && b ? 0 : -ENOMEM;
 
@@ -249,11 +272,23 @@ int content_patch(struct content *to, const struct content_patch *p, size_t nr)
 	}
 	if (nr > 0 && p[nr - 1].off + p[nr - 1].len > CONTENT_MAX_SIZE)
 		r = -EFBIG;
-	if (to->e->conf.read_only)
+	if (to->e->read_only)
 		r = -EROFS;
 	while (at < nr && r == 0) {
-		size_t n = cut_some(p, nr, &at, &done, ranges);
+		size_t n;
 
+		r = cancel_check();
+		if (r == 0)
+			r = patch_hole(to, &p[at], done, &hole);
+		if (r < 0)
+			break;
+		done += hole;
+		if (done == p[at].len) {
+			done = 0;
+			at++;
+			continue;
+		}
+		n = cut_some(p, nr, &at, &done, ranges);
 		r = log_admit_growth(to->e, n * EXTENT_BYTES);
 		if (r == 0)
 			r = view_admit_growth(to->e);

@@ -1,38 +1,38 @@
 /*
- * Changes of a file that are in the log, and that its segments get later.
+ * Changes of a file that are in the log but not yet in its segments.
  *
- * Whoever commits a version waits for the log to be durable, and not for what memory makes of it. So the clone of a
- * whole file (run.h) and the many small changes of a patch enter the log, and then wait at the file. They are brought
- * into the segments when the commit has been answered, or by whoever looks at a segment before that: the recipe of the
- * logged state is the segments and what waits. Whoever changes segments otherwise does this first, so that it all comes
- * in the order of the log.
+ * A commit of a new version has to wait for the log to become durable, but not for updates in memory. The clone of a
+ * whole file (layer_run.h) and the many small changes of a patch are therefore logged and then queued at the file. They
+ * are applied to the segments after the commit has been answered, or earlier by the first access to a segment: the
+ * recipe of the logged state consists of the segments and the queue. Any other change of segments applies the queue
+ * first, so that everything takes effect in log order.
  *
- *   log ──▶ waiting at the file ─ after the answer; or the next who looks; or writing into the view ─▶ segments
+ *   log ──▶ queued at the file ─ after the reply; or the next access; or writing into the view ─▶ segments
  *
- * Nothing is lost with it: a crash, a file that is dropped, and the log is all there is. Sizes and times are not late,
- * and how many bytes are mapped only where there are holes, so that content_stat() does not wait for the others. It can
- * fail for want of memory, and is then tried again by the next.
+ * Nothing can get lost: after a crash, or when the file is dropped, only the log counts. Sizes and times are updated at
+ * once. The number of mapped bytes is late only if there are holes, so that content_stat() usually need not wait.
+ * Applying can fail for lack of memory; the next access tries again.
  *
- * The lock of the file is enough to do it: what the log says does not change. To let changes wait takes view_lock,
- * shared, as any change of the log. They refer to what they say since they are in the log.
+ * Applying needs the file's lock only, because what the log says does not change. Queueing needs view_lock, shared,
+ * like every change of the log. Queued changes count as references as soon as they are in the log.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/run.h"
+#include "store/engine_internal.h"
+#include "store/file/layer_run.h"
 #include "store/journal/journal.h"
 
-#define AT_ONCE 64u /* while the file is locked, and nobody waits for it */
+#define AT_ONCE 64u /* changes applied per hold of the file's lock in the background */
 
-/* Some that came together: segments of another file, or patches. */
+/* Changes queued together: segments of another file, or patches. */
 struct later {
 	struct later *next;
 	size_t nr, done;
 	struct run *run; /* NULL: patches */
-	size_t bytes; /* that are counted for it: in memory, and waiting for the view */
-	struct extent *x; /* all their extents */
+	size_t bytes; /* accounted for it: in memory, and to be written to the view */
+	struct extent *x; /* the extents of all patches */
 	struct replace rp[];
 };
 
@@ -65,13 +65,13 @@ static void later_add(struct content *c, struct later *l)
 	content_forget_run(c);
 }
 
-/* May they wait? Not what has to be told to somebody as it comes, or what needs segments that must be read first. */
+/* May changes be queued? Not if they have to be redirected (repoint.c), or need segments that must be read first. */
 static bool can_wait(const struct content *c)
 {
 	return !c->in_view && !c->dropped && !c->e->repointed.m;
 }
 
-#define EXTENT_BYTES 12u /* in a record, about */
+#define EXTENT_BYTES 12u /* approximate size in a record */
 
 static int encode(const struct replace *rp, size_t nr, struct buf *ret)
 {
@@ -122,7 +122,7 @@ int content_log_later(struct content *c, const struct replace *rp, size_t nr, st
 	return 1;
 }
 
-/* It has nothing yet, and nobody wants to hear of each extent. */
+/* It is empty, and no collection has to mark each extent. */
 static bool can_get_all(const struct content *to)
 {
 	return can_wait(to) && to->nr_segments == 0 && !to->later && to->logged.size == 0 &&
@@ -158,6 +158,7 @@ int content_clone_later(struct content *from, struct content *to, const struct c
 	later_add(to, l);
 	to->logged.mapped += l->run->mapped;
 	atomic_fetch_add(&to->e->logical, (int64_t)l->run->mapped);
+	content_note_times(to);
 	content_is_changed(to, &last);
 	to->live = to->logged;
 	return 1;
@@ -177,7 +178,7 @@ int content_catch_up(struct content *c, size_t max)
 
 	assert(mutex_held(&c->lock));
 	while (r == 0 && max > 0 && (l = c->later)) {
-		c->later = NULL; /* who looks at segments now is us */
+		c->later = NULL; /* the accesses below must not apply the queue again */
 		for (; r == 0 && max > 0 && l->done < l->nr; max--) {
 			r = catch_up_with(c, l);
 			l->done += r == 0;
@@ -201,13 +202,13 @@ void content_forget_later(struct content *c)
 	}
 }
 
-/* So that the next version can be made of it with one reference. */
+/* Build the run, so that the next version can be cloned with one reference. */
 static void make_run(struct content *c) REQUIRES(c->lock)
 {
 	uint64_t nr = (c->logged.size + SEGMENT_SIZE - 1) / SEGMENT_SIZE;
 
 	if (!c->run && !c->dropped && c->nr_segments == nr)
-		(void)run_new(&c->segments, (size_t)nr, &c->run); /* what is not there is not used */
+		(void)run_new(&c->segments, (size_t)nr, &c->run); /* without it, clones are slower */
 }
 
 void content_catch_up_all(struct content *c)

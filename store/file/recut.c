@@ -1,33 +1,33 @@
 /*
- * The stage of a file that is cut by content.
+ * The stage of a file chunked by content.
  *
  *    0        FRONT                                    ROOM       1 MiB
  *    |  ...prefix| bytes that were written ...          | old bytes behind them |
  *
- * It begins with a chunk: where a write changes a chunk from the middle on, what stands before is read back in front of
- * it; at the end of the file that is the last chunk, whose end was only where the file ended. When the stage is full,
- * all whole chunks in it are sent on as a job, and what the bytes do not tell yet is the beginning of the next stage:
- * so cuts of data that comes in order depend on the data alone. When it is sent on for another reason it is cut to its
- * end, and if old bytes follow, over those until a cut is one that the file has already. So a change anywhere costs the
- * chunks near it.
+ * The stage starts at a chunk boundary. If a write changes a chunk from the middle, the bytes before it are read back
+ * in front of it; at the end of the file these are the last chunk, which ended only because the file did. When the
+ * stage is full, all whole chunks are submitted as a job. The remaining bytes do not determine their boundaries yet and
+ * start the next stage, so the boundaries of sequential data depend on the data alone. When the stage is flushed for
+ * another reason, it is chunked to its end and, if old bytes follow, beyond it until a boundary coincides with an
+ * existing one. A change anywhere thus costs only the chunks near it.
  *
- * Nothing but the stage changes the bytes it was begun with: all who do send it on first.
+ * Only the stage changes the bytes it was started from: all other changes flush it first.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine/chunker.h"
-#include "store/engine/engine_internal.h"
+#include "store/dedup/chunker.h"
+#include "store/engine_internal.h"
 
 #define FRONT RECUT_FRONT
-#define BACK ((uint32_t)KiB(192)) /* cuts from different starts meet after 1.1 chunks on average */
+#define BACK ((uint32_t)KiB(192)) /* boundaries from different starting points coincide after 1.1 chunks on average */
 #define ROOM ((uint32_t)ENGINE_BUFFER_SIZE - BACK)
 
-/* --- the chunks that a file has --- */
+/* --- existing chunks of the file --- */
 
-/* The extent at a byte, in bytes of the file. 1/0 a hole/<0. */
+/* The extent that contains a byte, with its start as a file offset. 1/0 a hole/<0. */
 static int extent_at(struct content *c, uint64_t at, uint64_t *ret_start, struct addr *ret) REQUIRES(c->lock)
 {
 	uint32_t in = (uint32_t)(at % SEGMENT_SIZE);
@@ -46,8 +46,8 @@ static int extent_at(struct content *c, uint64_t at, uint64_t *ret_start, struct
 	return 1;
 }
 
-/* Where the chunk begins that a byte is of, or the part of it that the file has; in a hole, and where nothing can be
- * told, the byte itself. A chunk may go through several extents: they end with their segment. */
+/* Start of the chunk that contains a byte, or of the part of it in this file; in a hole, or if it cannot be determined,
+ * the byte itself. A chunk may span several extents because extents end with their segment. */
 static uint64_t chunk_start(struct content *c, uint64_t at) REQUIRES(c->lock)
 {
 	struct addr a, chunk, before;
@@ -96,16 +96,16 @@ void recut_begin(struct content *c, struct engine_buffer *b, uint64_t off)
 		start = chunk_start(c, off);
 	else if (off > 0 && off == c->logged.size)
 		start = chunk_start(c, off - 1);
-	/* What cannot be read, or is a page too large, stays as it is, up to here. */
+	/* If the prefix cannot be read, or belongs to a page too large for FRONT, it stays as it is. */
 	if (off - start > FRONT ||
 	    (start < off && content_read_logged(c, b->data + FRONT - (off - start), off - start, start) < 0))
 		start = off;
-	c->stage_base = off - FRONT; /* may be below 0: only sums with a place in the buffer mean something */
+	c->stage_base = off - FRONT; /* may wrap below 0: only sums with an offset in the buffer are meaningful */
 	c->stage_start = FRONT - (uint32_t)(off - start);
 	c->stage_end = FRONT;
 }
 
-/* NULL: no memory, and all is as it was. */
+/* NULL: no memory, nothing changed. */
 static struct job *new_job(struct content *c, const uint32_t *cuts, size_t nr)
 {
 	_cleanup_(freep) uint32_t *own = malloc(nr * sizeof(*cuts));
@@ -127,7 +127,7 @@ struct job *recut_advance(struct content *c, struct engine_buffer *b)
 	size_t nr = chunker_cut(&c->e->cdc, c->stage->data + c->stage_start, len, false, cuts);
 	struct job *j;
 
-	assert(mutex_held(&c->lock) && nr > 0); /* it is full, and longer than any chunk */
+	assert(mutex_held(&c->lock) && nr > 0); /* the stage is full, and longer than any chunk */
 	end = c->stage_start + cuts[nr - 1];
 	j = new_job(c, cuts, nr);
 	if (!j)
@@ -140,7 +140,7 @@ struct job *recut_advance(struct content *c, struct engine_buffer *b)
 	return j;
 }
 
-/* Old bytes that are there to be cut anew behind the stage, `max` at most. */
+/* Number of old bytes behind the stage that can be chunked anew, at most `max`. */
 static uint32_t old_behind(const struct content *c, uint32_t max)
 {
 	uint64_t end = c->stage_base + c->stage_end;
@@ -156,7 +156,7 @@ void recut_wait(struct content *c)
 	jobs_wait_range(c, start, BACK);
 }
 
-/* How many of the cuts there are up to the first one that the file has too, behind what is new; 0: there is none. */
+/* Number of boundaries up to the first one behind the new bytes that the file already has; 0: none. */
 static size_t meet(struct content *c, const uint32_t *cuts, size_t nr) REQUIRES(c->lock)
 {
 	uint32_t fresh = c->stage_end - c->stage_start;
@@ -180,7 +180,7 @@ struct job *recut_finish(struct content *c)
 
 		if (more > old && content_read_logged(c, c->stage->data + c->stage_end + old, more - old,
 						      c->stage_base + c->stage_end + old) < 0)
-			more = old; /* it stays as it is, from there on */
+			more = old; /* leave the bytes from there on as they are */
 		nr = chunker_cut(&c->e->cdc, p, fresh + more, more == old, cuts);
 		end = more == old ? nr : meet(c, cuts, nr);
 		old = more;

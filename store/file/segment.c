@@ -1,4 +1,4 @@
-#include "store/engine/segment.h"
+#include "store/file/segment.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine/stack.h"
+#include "store/file/layer_stack.h"
 #include "store/pack/pack.h"
 
 bool extent_continues(const struct extent *x, uint32_t off, struct addr next)
@@ -77,7 +77,7 @@ static int add_part(struct extent_list *l, const struct extent *x, uint32_t from
 	return part.len > 0 ? extent_list_add(l, part.off, part.len, part.addr) : 0;
 }
 
-/* There is room for it. */
+/* Append; the caller has reserved room. */
 static inline void put(struct extent_list *l, const struct extent *x)
 {
 	if (l->nr > 0 && extent_continues(&l->x[l->nr - 1], x->off, x->addr))
@@ -86,8 +86,8 @@ static inline void put(struct extent_list *l, const struct extent *x)
 		l->x[l->nr++] = *x;
 }
 
-/* What lies before `end` of the extents from *at on, but for what lies before `begin`. Most are seen whole: millions
- * are, when a version is written into the view. */
+/* Append the parts of the extents from *at on that lie in [begin, end). Most are taken whole, and there are millions
+ * when a version is written to the view. */
 static void put_between(struct extent_list *l, const struct extent *x, size_t nr, size_t *at, uint32_t begin, uint32_t end)
 {
 	for (; *at < nr && x[*at].off < end; (*at)++) {
@@ -102,7 +102,7 @@ static void put_between(struct extent_list *l, const struct extent *x, size_t nr
 		if (part.len > 0)
 			put(l, &part);
 		if (goes_on)
-			break; /* what is left of it comes behind the next upper one, if anything */
+			break; /* its remainder comes after the next upper extent, if any is visible */
 	}
 }
 
@@ -113,7 +113,7 @@ int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const stru
 	size_t at = 0;
 	int r;
 
-	r = extent_list_reserve(ret, nr_lower + 2 * nr_upper); /* each may cut one in two */
+	r = extent_list_reserve(ret, nr_lower + 2 * nr_upper); /* each may split one in two */
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < nr_upper; i++) {
@@ -125,7 +125,7 @@ int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const stru
 	return 0;
 }
 
-/* Halves of about the same size: each extent is looked at as often as the number of lists can be halved. */
+/* Merge recursively in halves: each extent is visited as often as the number of lists can be halved. */
 static int merge_halves(const struct extent_span *spans, size_t nr, struct extent_list *ret)
 {
 	struct extent_list lower = { 0 }, upper = { 0 };
@@ -146,7 +146,7 @@ static int merge_halves(const struct extent_span *spans, size_t nr, struct exten
 	return r;
 }
 
-/* The lowest is most of it, and so comes last. */
+/* The lowest list has most extents, so it is merged last. */
 int extent_list_merge(const struct extent_span *spans, size_t nr, struct extent_list *ret)
 {
 	struct extent_list rest = { 0 };
@@ -196,7 +196,7 @@ uint64_t segment_mapped(const struct segment *s)
 	return mapped(s->x, s->nr);
 }
 
-/* Those of the one layer are its own. */
+/* With a single layer, x belongs to that layer. */
 static void release_list(struct segment *s)
 {
 	if (s->size > 0 || !s->layers)
@@ -218,7 +218,7 @@ void segment_release(struct segment *s)
 	frames_set_release(&s->filed);
 }
 
-/* Takes the list over. */
+/* Takes the list. */
 static void set_extents(struct segment *s, struct extent_list *l)
 {
 	release_extents(s);
@@ -279,7 +279,7 @@ int segment_share(struct segment *from, struct segment *to)
 	return 0;
 }
 
-/* These instead of those from `from` up to before `to`. */
+/* Replace extents [from, to) by the list. */
 static int splice(struct segment *s, size_t from, size_t to, struct extent_list *l)
 {
 	size_t all = s->nr - (to - from) + l->nr;
@@ -289,7 +289,7 @@ static int splice(struct segment *s, size_t from, size_t to, struct extent_list 
 		return 0;
 	}
 	if (s->layers && s->size > 0) {
-		layer_put(TAKE(s->layers)); /* what was merged stays */
+		layer_put(TAKE(s->layers)); /* keep the merged extents */
 	} else if (s->layers) {
 		struct extent_list own = { 0 };
 		int r = extent_list_append(&own, s->x, s->nr, 0);
@@ -323,7 +323,7 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	int r;
 
 	assert((uint64_t)off + len <= SEGMENT_SIZE && (s->x || !s->layers));
-	/* Those that overlap, and one on either side that the new ones may continue. */
+	/* The overlapping extents, and one on either side that new ones may merge with. */
 	from = segment_find(s, off);
 	from -= from > 0;
 	to = segment_find(s, off + len);
@@ -343,8 +343,8 @@ int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct 
 	return r;
 }
 
-/* Above each other, what has to be merged by whoever wants all of them; the view has up to STACK_MAX. By themselves
- * there are hardly ten: layer_on(). */
+/* Maximum depth, since all layers must be merged to get all extents; the view allows STACK_MAX. Usually layer_on()
+ * keeps it below ten. */
 #define LAYERS_MAX 48u
 static_assert(LAYERS_MAX + 2 < STACK_MAX, "what is in memory can be written, and read again");
 
@@ -359,7 +359,7 @@ static int add_layer(struct segment *s, uint32_t off, const struct extent *x, si
 	return 0;
 }
 
-/* Extents relative to `off` as ones of the segment. */
+/* Extents relative to `off`, converted to offsets in the segment. */
 static int moved_by(uint32_t off, const struct extent *x, size_t nr, struct extent_list *ret)
 {
 	int r = extent_list_reserve(ret, nr);
@@ -402,7 +402,7 @@ int segment_patch(struct segment *s, uint32_t off, const struct extent *x, size_
 
 /* --- the tree --- */
 
-/* Who stands above: the bits of its address, mixed, so that nobody who chooses offsets can make a long branch. */
+/* Priority in the treap: the hashed address, so that no choice of offsets can produce a long branch. */
 static uint64_t rank_of(const struct segment *s)
 {
 	uint64_t h = (uint64_t)(uintptr_t)s;
@@ -439,7 +439,7 @@ void segment_tree_add(struct segment_tree *t, struct segment *s)
 
 	while (*at && rank_of(*at) >= rank_of(s))
 		at = s->number < (*at)->number ? &(*at)->lower : &(*at)->higher;
-	rest = *at; /* all of it goes below, to the one side or the other */
+	rest = *at; /* the whole subtree goes below, split by number */
 	*at = s;
 	while (rest) {
 		if (rest->number < s->number) {

@@ -1,9 +1,9 @@
 /*
- * One segment (1 MiB) of a file's recipe in memory: extents in order of offset, no two overlapping, no two that could
- * be one. Pure: no I/O, no lock.
+ * One segment (1 MiB) of a file's recipe in memory: extents sorted by offset, not overlapping, and merged where
+ * possible. Pure: no I/O, no lock.
  *
- * A segment has its extents for itself, or shares them with segments of other files as layers (layer.h). Whoever looks
- * at x of one that may share has it settled first: then all its extents are there.
+ * A segment owns its extents, or shares them with segments of other files as layers (layer.h). A segment that may share
+ * must be settled before x is used: then x holds all extents.
  */
 #pragma once
 
@@ -12,72 +12,70 @@
 #include <stdint.h>
 
 #include "index/recipes.h"
-#include "store/engine/layer.h"
-#include "store/engine/referrers.h"
+#include "store/file/layer.h"
+#include "store/gc/backrefs.h"
 
 struct segment {
 	uint64_t number; /* file offset / SEGMENT_SIZE */
-	struct extent *x; /* NULL, where there are layers: to be settled */
-	/* size 0, where there are layers: x is that of the one layer; else x is all of them, merged */
+	struct extent *x; /* NULL with layers: not settled */
+	/* with layers, size 0: x belongs to the only layer; else x is all layers merged */
 	uint32_t nr, size;
-	struct layer *layers; /* the highest; NULL: nothing is shared */
-	_Atomic uint64_t *memory; /* where layers are counted */
-	size_t counted, waiting; /* bytes that content.c has counted for it: in memory; that the view is to get */
+	struct layer *layers; /* the top one; NULL: nothing is shared */
+	_Atomic uint64_t *memory; /* accounts layers */
+	size_t counted, waiting; /* bytes accounted by content.c: in memory; to be written to the view */
 	bool dirty;	      /* differs from the view */
-	struct frames_set filed; /* while it does: what the view has refers to these */
+	struct frames_set filed; /* while dirty: the frames that the view's version refers to */
 	struct segment *lower, *higher; /* in the tree of its file */
 };
 
-/* Does nothing refer to it? */
+/* True if it has no extents. */
 static inline bool segment_is_empty(const struct segment *s)
 {
 	return s->nr == 0 && !s->layers;
 }
 int segment_settle(struct segment *s); /* -ENOMEM */
-/* `to`, which is empty, gets the extents of `from`, which is not: by reference, however many. -ENOMEM */
+/* Let `to`, which is empty, share the extents of `from`, which is not; by reference, whatever their number. -ENOMEM */
 int segment_share(struct segment *from, struct segment *to);
-void segment_put_layers(struct segment *s, struct layer *l); /* of one that is empty; takes them */
-void segment_release(struct segment *s); /* all it has */
-/* Set [off, off+len) of a settled segment to `nr` extents given relative to `off`; what they leave out becomes a hole.
- * *ret_mapped is by how many mapped bytes the segment grew. -ENOMEM leaves it as it was. */
+void segment_put_layers(struct segment *s, struct layer *l); /* s must be empty; takes the layers */
+void segment_release(struct segment *s); /* frees all it holds */
+/* Set [off, off+len) of a settled segment to `nr` extents relative to `off`; uncovered parts become holes. *ret_mapped
+ * is the change in mapped bytes. -ENOMEM: unchanged. */
 int segment_replace(struct segment *s, uint32_t off, uint32_t len, const struct extent *x, size_t nr,
 		    int64_t *ret_mapped);
-/* The same for what the extents cover only: what lies between them stays. A segment that shares need not be settled: if
- * it can be, they are laid over what it shares. */
+/* The same, but bytes between the extents stay as they are. A sharing segment need not be settled: if possible, the
+ * extents become a new layer. */
 int segment_patch(struct segment *s, uint32_t off, const struct extent *x, size_t nr, int64_t *ret_mapped);
 /* Index of the first extent that ends after `off`; s->nr if none. */
 size_t segment_find(const struct segment *s, uint32_t off);
 uint64_t segment_mapped(const struct segment *s);
 
-/*
- * The segments of a file that are in memory, by number: a tree that chance keeps flat, as where a segment happens to
- * lie in memory says which stands above which. It owns nothing; all steps are some 2 log n.
- */
+/* The segments of a file in memory, by number: a treap with priorities taken from the segments' addresses. It owns
+ * nothing; operations take some 2 log n steps. */
 struct segment_tree {
 	struct segment *top; /* NULL: none */
 };
 struct segment *segment_tree_find(const struct segment_tree *t, uint64_t number); /* NULL: not there */
-struct segment *segment_tree_from(const struct segment_tree *t, uint64_t number); /* the first from there on, or NULL */
-void segment_tree_add(struct segment_tree *t, struct segment *s); /* its number must not be there */
+/* the first with at least this number, or NULL */
+struct segment *segment_tree_from(const struct segment_tree *t, uint64_t number);
+void segment_tree_add(struct segment_tree *t, struct segment *s); /* its number must not exist yet */
 void segment_tree_remove(struct segment_tree *t, struct segment *s);
 
-/* Is what lies at `next`, and `off` of the segment, one with `x`? Only inside one frame: between frames lies a
- * table. */
+/* Does address `next`, at `off` of the segment, continue `x`? Only within a frame: a table lies between frames. */
 bool extent_continues(const struct extent *x, uint32_t off, struct addr next);
 
-/* An extent list under construction: appends and merges neighbours that lie side by side in one frame. */
+/* An extent list under construction: appends, and merges extents adjacent in one frame. */
 struct extent_list {
 	struct extent *x;
 	size_t nr, size;
 };
-int extent_list_reserve(struct extent_list *l, size_t nr); /* more that can be added without -ENOMEM */
+int extent_list_reserve(struct extent_list *l, size_t nr); /* makes room to add `nr` more without -ENOMEM */
 int extent_list_add(struct extent_list *l, uint32_t off, uint32_t len, struct addr a);
-/* Those of a segment, where none could be one with its neighbour, `shift` bytes further. */
+/* Append extents of a segment, which are already merged, shifted by `shift` bytes. */
 int extent_list_append(struct extent_list *l, const struct extent *x, size_t nr, int64_t shift);
-/* The upper ones, and where they are not what can be seen of the lower ones, in an empty list. */
+/* The upper extents and the visible parts of the lower ones, in an empty list. */
 int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const struct extent *upper, size_t nr_upper,
 			 struct extent_list *ret);
-/* The same of at least one list, the lowest first. */
+/* The same for one or more lists, lowest first. */
 struct extent_span {
 	const struct extent *x;
 	size_t nr;

@@ -1,26 +1,25 @@
 /*
- * Taking bytes in.
+ * Writing: from write() to jobs.
  *
  * A large aligned write becomes a job as it is, without a copy. Everything else is copied into the file's stage: a
- * buffer for one MiB of pages with one contiguous range of fresh bytes. Bytes next to or over that range join it; a
- * write elsewhere, a full buffer, a read of it, a flush, the timer or want of memory sends the stage on as a job. Where
- * pages begin is told by grid.h; a stage has those of one part of the file.
+ * buffer for 1 MiB of pages with one contiguous range of new bytes. Bytes adjacent to or overlapping this range join
+ * it. A write elsewhere, a full buffer, a read of the range, a flush, the timer, or memory pressure turns the stage
+ * into a job. grid.h determines page boundaries; a stage lies within one part of the grid.
  *
- * That is so for files of pages. One that is cut by content has a stage of another kind, for one contiguous range
- * anywhere: recut.c.
+ * Files chunked by content have another kind of stage, for one contiguous range anywhere: recut.c.
  *
- * A job consists of whole pages. Where the range ends inside a page that had bytes before, those are read first, after
- * the jobs that may still change them; all this under the file's lock, so the order of writes is the order of jobs.
+ * A job consists of whole pages. If the range ends inside a page with existing bytes, those are read first, after
+ * waiting for the jobs that may still change them. All this happens under the file's lock, so jobs are in write order.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
 #define TAKE_MIN KiB(64)   /* a smaller write is not worth a whole buffer */
-#define INLINE_MAX KiB(64) /* a smaller job is done sooner here than handed to a worker */
+#define INLINE_MAX KiB(64) /* a smaller job takes less time here than handing it to a worker */
 
 static void staged_unlink(struct content *c) REQUIRES(c->e->contents_lock)
 {
@@ -54,7 +53,7 @@ static void stage_begin(struct content *c, struct engine_buffer *b, uint64_t off
 	mutex_unlock(&e->contents_lock);
 }
 
-/* Bytes of the file that it may have. */
+/* Size of the stage, limited by its part of the grid. */
 static uint32_t stage_room(const struct content *c) REQUIRES(c->lock)
 {
 	uint64_t start, end;
@@ -63,7 +62,7 @@ static uint32_t stage_room(const struct content *c) REQUIRES(c->lock)
 	return (uint32_t)MIN((uint64_t)ENGINE_BUFFER_SIZE, end - c->stage_base);
 }
 
-/* The reference that the stage held passes to the caller. */
+/* Passes the stage's reference to the caller. */
 static struct engine_buffer *stage_end(struct content *c)
 {
 	struct engine_buffer *b = TAKE(c->stage);
@@ -74,7 +73,8 @@ static struct engine_buffer *stage_end(struct content *c)
 	return b;
 }
 
-/* Complete the first and last page of the stage with what the file had there. 0 only with nothing else in the way. */
+/* Complete the first and last page of the stage with the file's old bytes. No job may be changing them
+ * (stage_wait()). */
 static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end) REQUIRES(c->lock)
 {
 	uint32_t page = (uint32_t)c->e->conf.page, start = c->stage_start, end = c->stage_end;
@@ -100,14 +100,14 @@ static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end)
 	return 0;
 }
 
-/* Before any wait: whoever we wait for may wait for it. */
+/* Queue the job before any wait: the thread we wait for may depend on it. */
 static void put_off(struct job **later)
 {
 	if (later)
 		job_queue(TAKE(*later));
 }
 
-/* Wait for jobs that may still change the old bytes that the stage is completed with. */
+/* Wait for jobs that may still change the old bytes that complete the stage. */
 static void stage_wait(struct content *c) REQUIRES(c->lock)
 {
 	uint32_t page = (uint32_t)c->e->conf.page;
@@ -124,7 +124,7 @@ static void stage_wait(struct content *c) REQUIRES(c->lock)
 		jobs_wait_range(c, tail, page);
 }
 
-/* The stage as a job, which has its buffer. */
+/* Turn the stage into a job, which takes its buffer. */
 static int stage_job(struct content *c, struct job **ret) REQUIRES(c->lock)
 {
 	uint32_t start = 0, end = 0;
@@ -147,7 +147,7 @@ int stage_flush(struct content *c, struct job **later)
 
 	assert(mutex_held(&c->lock));
 	put_off(later);
-	/* Waiting lets go of the lock: look again afterwards, others may have flushed or added. */
+	/* Waiting drops the lock: check again afterwards, since other threads may have flushed or added data. */
 	while (c->stage) {
 		uint64_t seen = c->nr_finished;
 
@@ -159,7 +159,7 @@ int stage_flush(struct content *c, struct job **later)
 		return 0;
 	r = stage_job(c, &j);
 	b = stage_end(c);
-	if (r < 0) { /* these bytes are lost: say so at the next flush */
+	if (r < 0) { /* this data is lost: the next flush reports it */
 		content_failed(c, r);
 		engine_buffer_put(c->e, b);
 		content_close(c);
@@ -176,7 +176,7 @@ int stage_flush(struct content *c, struct job **later)
 		job_run(j);
 		mutex_lock(&c->lock);
 	}
-	content_close(c); /* the stage's reference; the caller has one */
+	content_close(c); /* the stage's reference; the caller has its own */
 	return 0;
 }
 
@@ -192,7 +192,7 @@ bool stages_flush_oldest(struct engine *e)
 	if (!c)
 		return false;
 	mutex_lock(&c->lock);
-	stage_flush(c, NULL); /* its error waits in the content */
+	stage_flush(c, NULL); /* the next flush reports an error */
 	mutex_unlock(&c->lock);
 	content_close(c);
 	return true;
@@ -202,7 +202,7 @@ int stages_flush_all(struct engine *e)
 {
 	size_t most = 0;
 
-	/* Those staged by now, not those that keep coming. */
+	/* Those staged now, not those that keep arriving. */
 	mutex_lock(&e->contents_lock);
 	for (struct content *c = e->staged_first; c; c = c->next_staged)
 		most++;
@@ -212,13 +212,14 @@ int stages_flush_all(struct engine *e)
 	return 0;
 }
 
-static void live_written(struct content *c, uint64_t end)
+static void live_written(struct content *c, uint64_t end) REQUIRES(c->lock)
 {
 	c->live.size = MAX(c->live.size, end);
+	content_note_times(c);
 	c->live.mtime_ns = c->live.ctime_ns = (int64_t)now_ns();
 }
 
-/* How many of the bytes from off on. */
+/* Number of bytes at off that the stage accepts. */
 static size_t stage_takes(const struct content *c, uint64_t off, size_t len) REQUIRES(c->lock)
 {
 	uint64_t at = off - c->stage_base;
@@ -233,14 +234,14 @@ static size_t stage_takes(const struct content *c, uint64_t off, size_t len) REQ
 	return at > c->stage_end || at + len < c->stage_start ? 0 : len;
 }
 
-/* What comes may say where pages begin. */
+/* New data may determine page boundaries. */
 static void follow(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
 {
 	if (!c->by_content)
 		grid_follow(&c->grid, p, len, off, c->live.size, (uint32_t)c->e->conf.page);
 }
 
-static void stage_add(struct content *c, const void *p, size_t len, uint64_t off)
+static void stage_add(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
 {
 	uint32_t at = (uint32_t)(off - c->stage_base);
 
@@ -251,7 +252,7 @@ static void stage_add(struct content *c, const void *p, size_t len, uint64_t off
 	c->stage_time_ns = c->live.mtime_ns;
 }
 
-/* A full stage that is cut by content goes on in *b. */
+/* Continue a full stage chunked by content in *b. */
 static int stage_advance(struct content *c, struct engine_buffer **b, struct job **later) REQUIRES(c->lock)
 {
 	struct job *j = recut_advance(c, *b);
@@ -268,7 +269,7 @@ static int stage_advance(struct content *c, struct engine_buffer **b, struct job
 	return 0;
 }
 
-/* Begin one, unless others must be waited for, which lets go of the lock: then look again. */
+/* Start a stage. If jobs have to be waited for first, which drops the lock, do nothing: the caller checks again. */
 static void stage_try_begin(struct content *c, struct engine_buffer **b, uint64_t off, struct job **later)
 	REQUIRES(c->lock)
 {
@@ -295,8 +296,7 @@ static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job
 	return MIN(r, 0);
 }
 
-/* The first bytes, as many as a stage takes; how many in *ret. Called and returns with the lock held, may let go of it
- * in between. */
+/* Stage the first bytes, as many as fit; *ret is their number. May drop and retake the lock. */
 static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **later, size_t *ret)
 	REQUIRES(c->lock)
 {
@@ -309,7 +309,7 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 		bool goes_on = c->stage && c->stage_is_cut && recut_is_full(c, off);
 
 		if (c->stage && !goes_on)
-			stage_flush(c, later); /* an error is not this write's: it waits for the next flush */
+			stage_flush(c, later); /* not an error of this write: the next flush reports it */
 		else if (!b)
 			r = buffer_wait(c, &b, later);
 		else if (goes_on)
@@ -317,7 +317,7 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 		else
 			stage_try_begin(c, &b, off, later);
 	}
-	engine_buffer_put(c->e, b); /* another writer's stage took the bytes */
+	engine_buffer_put(c->e, b); /* unused: another writer's stage took the bytes */
 	if (r < 0)
 		return r;
 	stage_add(c, p, n, off);
@@ -329,11 +329,11 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 
 static int write_check(struct content *c, size_t len, uint64_t off)
 {
-	if (c->e->conf.read_only)
+	if (c->e->read_only)
 		return -EROFS;
 	if (off != CONTENT_APPEND && (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off))
 		return -EFBIG;
-	return space_wait(c->e, len);
+	return space_admit_write(c, off, len);
 }
 
 static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **later)
@@ -365,7 +365,7 @@ int content_write(struct content *c, const void *p, size_t len, uint64_t off)
 	return write_copy(c, p, len, off, NULL);
 }
 
-/* The whole pages of a request become a job as they are; what is left of a last page joins the stage. */
+/* Number of bytes, in whole pages, that can become a job as they are; a partial last page joins the stage. */
 static uint32_t takeable(struct content *c, const struct engine_buffer *b, const uint8_t *p, size_t len, uint64_t off)
 {
 	uint64_t page = c->e->conf.page, start, end;
@@ -395,7 +395,7 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	r = write_check(c, len, off);
 	if (r < 0)
 		return r;
-	/* a copy: the buffer is the job's, and may be back with the kernel before the tail is staged */
+	/* a copy: the job owns the buffer, which may be reused by the kernel before the tail is staged */
 	if (len > whole) {
 		tail = malloc(len - whole);
 		if (!tail)
@@ -407,7 +407,7 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 		return -ENOMEM;
 	mutex_lock(&c->lock);
 	while (c->stage)
-		stage_flush(c, NULL); /* it was written earlier; an error is not this write's */
+		stage_flush(c, NULL); /* earlier data; not an error of this write */
 	live_written(c, off + whole);
 	j->time_ns = c->live.mtime_ns;
 	job_submit(c, j);
@@ -431,7 +431,7 @@ int content_flush(struct content *c)
 
 	mutex_lock(&c->lock);
 	while (c->stage)
-		stage_flush(c, NULL); /* an error is told below */
+		stage_flush(c, NULL); /* errors are reported below */
 	upto = c->nr_submitted;
 	while (c->nr_finished < upto)
 		jobs_wait(c);
@@ -451,12 +451,12 @@ uint64_t content_errors(struct content *c)
 	uint64_t n;
 
 	mutex_lock(&c->lock);
-	n = c->nr_errors_told; /* what nobody has heard of yet, a new opener may */
+	n = c->nr_errors_told; /* an error not reported yet is also reported to a new opener */
 	mutex_unlock(&c->lock);
 	return n;
 }
 
-/* What an opener has not heard of yet, if it is its turn. */
+/* The error to report to this opener, if it has not been reported to it yet. */
 static int tell_error(struct content *c, uint64_t *seen)
 {
 	int r = 0;
@@ -486,7 +486,7 @@ void content_flushed(struct engine_waiter *w)
 	struct engine *e = c->e;
 	int r = tell_error(c, w->seen);
 
-	compress_wait_ends(e); /* for jobs; for the commit it is counted there */
+	compress_wait_ends(e); /* for jobs; waiting for the commit is counted separately */
 	content_close(c);
 	if (r < 0)
 		w->done(w, r);
@@ -503,7 +503,7 @@ void content_sync_then(struct content *c, uint64_t *seen, struct engine_waiter *
 	compress_wait_begins(c->e);
 	mutex_lock(&c->lock);
 	while (c->stage)
-		stage_flush(c, NULL); /* an error is told by content_flushed() */
+		stage_flush(c, NULL); /* content_flushed() reports errors */
 	w->target = c->nr_submitted;
 	flushed = c->nr_finished >= w->target;
 	if (!flushed) {
@@ -515,7 +515,7 @@ void content_sync_then(struct content *c, uint64_t *seen, struct engine_waiter *
 		content_flushed(w);
 }
 
-void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* leaves with both held */
+void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* returns with both held */
 {
 	struct engine *e = c->e;
 
@@ -528,7 +528,7 @@ void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* leaves w
 				jobs_wait(c);
 		}
 		mutex_unlock(&c->lock);
-		/* A job needs view_lock to finish, so it is taken only now, and then all looked at again. */
+		/* A job needs view_lock to finish, so take it only now and check everything again. */
 		rwlock_lock_shared(&e->view_lock);
 		mutex_lock(&c->lock);
 		if (!c->stage && !c->jobs)

@@ -1,4 +1,4 @@
-#include "store/engine/referrers.h"
+#include "store/gc/backrefs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/stack.h"
+#include "store/engine_internal.h"
+#include "store/file/layer_stack.h"
 
 #define ENTRIES_AT_ONCE 4096u /* while changes are locked out: a few milliseconds */
 
@@ -41,7 +41,7 @@ static_assert(FRAMES_MET == 1 << 5, "frames_set_of() takes 5 bits");
 
 int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
 {
-	frames_id met[FRAMES_MET] = { 0 }, id_of_group; /* where versions alternate, few are met again and again */
+	frames_id met[FRAMES_MET] = { 0 }, id_of_group; /* where versions alternate, few groups recur */
 	bool sorted = true;
 	size_t n = 0, last = 0;
 	uint32_t off;
@@ -60,7 +60,7 @@ int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
 
 		if (!frame_of_extent(&x[i], &id, &off))
 			continue;
-		id_of_group = frames_id_of(id); /* never 0: no pack is */
+		id_of_group = frames_id_of(id); /* never 0: packs start at 1 */
 		slot = id_of_group * 0x9e3779b97f4a7c15u >> 59; /* 5 bits: FRAMES_MET */
 		if (met[slot] == id_of_group)
 			continue;
@@ -96,7 +96,7 @@ void frames_set_release(struct frames_set *s)
 	*s = (struct frames_set){ 0 };
 }
 
-/* --- with each recipe --- */
+/* --- references of one recipe --- */
 
 static int compare_pairs(const void *a, const void *b)
 {
@@ -107,7 +107,7 @@ static int compare_pairs(const void *a, const void *b)
 	return (x->segments > y->segments) - (x->segments < y->segments);
 }
 
-/* Sorted, each once. */
+/* Sorts and removes duplicates. */
 static void condense(struct referrers *r)
 {
 	size_t n = 0;
@@ -122,7 +122,7 @@ static void condense(struct referrers *r)
 
 static int make_room(struct referrers *r)
 {
-	condense(r); /* neighbours have mostly the same */
+	condense(r); /* neighbouring segments mostly have the same references */
 	if (2 * r->nr >= r->size) {
 		size_t size = MAX(2 * r->size, (size_t)64);
 		struct referrer_pair *v = reallocarray(r->v, size, sizeof(*v));
@@ -140,7 +140,7 @@ static bool frames_set_has(const struct frames_set *s, frames_id id)
 	return s->nr > 0 && bsearch(&id, s->v, s->nr, sizeof(id), compare_ids);
 }
 
-/* Extents of a file lie in few groups, in any order: most are one of those met last. */
+/* Extents of a file lie in few groups, in any order: most were seen recently. */
 static bool met_lately(struct referrers *r, struct referrer_pair p)
 {
 	struct referrer_pair *met = &r->met[(p.frames * 0x9e3779b97f4a7c15u) >> 58]; /* 6 bits: REFERRERS_MET */
@@ -212,7 +212,7 @@ static struct ns_key key_of(const struct referrers *r, struct referrer_pair p)
 	return referrer_key(&ref);
 }
 
-static void empty(struct referrers *r)
+static void clear_referrers(struct referrers *r)
 {
 	r->nr = 0;
 	memset(r->met, 0, sizeof(r->met));
@@ -226,7 +226,7 @@ void referrers_put(struct referrers *r, struct db_batch *batch)
 
 		db_batch_put(batch, key.b, key.len, "", 0);
 	}
-	empty(r);
+	clear_referrers(r);
 }
 
 void referrers_del(struct referrers *r, struct db_batch *batch)
@@ -237,7 +237,7 @@ void referrers_del(struct referrers *r, struct db_batch *batch)
 
 		db_batch_del(batch, key.b, key.len);
 	}
-	empty(r);
+	clear_referrers(r);
 }
 
 void referrers_release(struct referrers *r)
@@ -256,7 +256,7 @@ bool referrers_is_stale(void *engine, const void *key, size_t key_len, const voi
 	return referrer_key_decode(key, key_len, &ref) == 0 && packs_is_removed(e->packs, ref.pack);
 }
 
-/* --- all of them --- */
+/* --- building the table --- */
 
 struct build {
 	struct engine *e;
@@ -266,7 +266,7 @@ struct build {
 	uint64_t nr_recipes;
 };
 
-/* 1: there may be more. Changes are locked out. */
+/* 1: there may be more. The caller holds view_lock. */
 static int clear_some(struct build *b)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -285,7 +285,7 @@ static int clear_some(struct build *b)
 	return r < 0 ? r : n == ENTRIES_AT_ONCE;
 }
 
-/* 1: there may be more. Changes are locked out. */
+/* 1: there may be more. The caller holds view_lock. */
 static int add_some(struct build *b)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -307,7 +307,7 @@ static int add_some(struct build *b)
 			r = referrers_add_recipe(&b->refs, b->e->db, segment, value, value_len);
 		if (r < 0)
 			return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");
-		n += 1 + value_len / 16; /* about as many entries */
+		n += 1 + value_len / 16; /* estimated number of entries */
 		b->nr_recipes++;
 		b->ino = segment == UINT64_MAX ? ino + 1 : ino;
 		b->segment = segment + 1;
@@ -359,13 +359,13 @@ int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_r
 	if (!atomic_load(&e->referrers.complete)) {
 		r = db_batch_new(e->db, &b.batch);
 		if (r == 0)
-			r = clear_all(&b); /* what an earlier attempt has left may be stale */
+			r = clear_all(&b); /* entries of an earlier attempt may be stale */
 		if (r == 0)
 			r = add_all(&b, step, userdata);
 		db_batch_free(b.batch);
 		referrers_release(&b.refs);
 		if (r == 0)
-			log_notice("store %s: who refers to what is known now, from %" PRIu64 " recipes", e->path,
+			log_notice("store %s: back-reference table built from %" PRIu64 " recipes", e->path,
 				   b.nr_recipes);
 	}
 	mutex_unlock(&e->referrers.lock);

@@ -1,22 +1,22 @@
 /*
- * What deleting some files would free: the chunks that their recipes refer to and no other recipe does.
+ * Computes the space that deleting some files would free: the chunks that only their recipes refer to.
  *
- *   1. lock changes out for a moment, put the dirty recipes into the view, pin that state: the moment that is answered
- *      for
- *   2. which files? (exclusive_set.c)
- *   3. which frames do their recipes lie in? As many as a window takes, in order
+ *   1. lock changes out for a moment, write the dirty recipes to the view, and take a snapshot: the answer is for this
+ *      moment
+ *   2. list the files (exclusive_set.c)
+ *   3. list the frames that their recipes refer to: as many as a window takes, sorted
  *   4. mark the chunks that the files refer to
- *   5. who else refers to these frames (index/referrers.h)? Read those recipes, and mark what they refer to
- *   6. what is marked by the files alone is exclusive; on with the next window at 3
+ *   5. look up the back-references of these frames (index/backref_table.h), read those recipes and mark their chunks
+ *   6. chunks marked by the files alone are exclusive; continue with the next window at 3
  *
- * Step 5 asks for a few referrers of each group of frames at a time, and for no more once all that the files have in
- * it is known to be shared: of a frame that a thousand checkpoints share, a few recipes are read and not a thousand.
+ * Step 5 reads a few back-references of each group of frames at a time, and stops once all chunks of the files in the
+ * group are known to be shared: for a frame that a thousand checkpoints share, it reads a few recipes, not a thousand.
  *
- * Nothing here changes anything but for step 1, so there is nothing for a crash to leave. The packs are not pinned: a
- * collection may meanwhile give up what was deleted after step 1. That shows, and the question is asked again, of a
+ * Only step 1 changes anything, so a crash leaves nothing behind. The packs are not part of the snapshot: a collection
+ * may meanwhile free chunks that were deleted after step 1. This is detected, and the computation is repeated for a
  * later moment.
  */
-#include "store/engine/exclusive.h"
+#include "store/gc/exclusive.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,21 +26,21 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/gc_window.h"
-#include "store/engine/marked.h"
-#include "store/engine/owners.h"
-#include "store/engine/referrers.h"
-#include "store/engine/stack.h"
+#include "store/engine_internal.h"
+#include "store/gc/gc_window.h"
+#include "store/gc/exclusive_marks.h"
+#include "store/gc/owners.h"
+#include "store/gc/backrefs.h"
+#include "store/file/layer_stack.h"
 
 #define WINDOW_BYTES MiB(16)
 #define IDS_MAX (256u * 1024) /* 2 MiB */
-#define PLACES_MAX (16u * 1024) /* read in one go, in order */
-#define REFERRERS_FIRST 4u /* of each group of frames, then four times as many, ... */
+#define PLACES_MAX (16u * 1024) /* sorted and read in one pass */
+#define REFERRERS_FIRST 4u /* per group of frames, then four times as many, ... */
 #define RECIPES_PER_STEP 256u
 #define TRIES 5u
 
-/* REFERRER_SEGMENTS of a file. */
+/* REFERRER_SEGMENTS consecutive segments of a file. */
 struct place {
 	uint64_t ino, segments;
 };
@@ -50,9 +50,9 @@ struct question {
 	const struct exclusive_conf *conf;
 	struct exclusive_report report;
 	struct db_snapshot *state;
-	struct db_iter *it; /* all of that state */
+	struct db_iter *it; /* over the whole snapshot */
 	struct exclusive_set set;
-	frame_id from, end; /* of the window: before `from` all is counted, from `end` on nothing is looked at yet */
+	frame_id from, end; /* of the window: frames before `from` are counted, frames from `end` on not examined yet */
 	struct {
 		frame_id *v;
 		size_t nr;
@@ -62,7 +62,7 @@ struct question {
 	struct place *places;
 	size_t nr_places;
 	struct pack_frame_rec *rec;
-	bool collected; /* something that was there in that state is not any more */
+	bool collected; /* something in the snapshot has been freed since */
 };
 
 static int step(struct question *q)
@@ -126,7 +126,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorted, each once. If that leaves too many, the later ones are for another window. */
+/* Sorts and removes duplicates. If too many are left, the later ones are for another window. */
 static void condense_ids(struct question *q)
 {
 	size_t n = 0;
@@ -243,7 +243,7 @@ static int mark_others(struct question *q, frame_id id, uint32_t off, uint32_t l
 	return 0;
 }
 
-/* What is gone is not there to be freed, and not shared. */
+/* Freed chunks are neither exclusive nor shared. */
 static void leave_out_gone(struct question *q)
 {
 	for (struct marked *m = q->frames; m < q->frames + q->nr_frames; m++) {
@@ -298,7 +298,7 @@ static int read_places(struct question *q)
 	return r;
 }
 
-/* Up to `max` more that may refer to the group of a frame and are none of ours. */
+/* Adds up to `max` more places of other files that may refer to the group of a frame. */
 static int find_referrers(struct question *q, struct marked *m, unsigned max)
 {
 	frames_id id = frames_id_of(m->id);
@@ -314,7 +314,7 @@ static int find_referrers(struct question *q, struct marked *m, unsigned max)
 			break;
 		r = referrer_key_decode(key, key_len, &ref);
 		if (r < 0)
-			return log_errno(r, "index: its table of who refers to what is damaged: run fsck.ckptfs");
+			return log_errno(r, "index: the back-reference table is damaged: run fsck.ckptfs");
 		if (frame_id_of(ref.pack, ref.frames) != id)
 			break;
 		if (!exclusive_set_has(&q->set, ref.ino)) {
@@ -338,7 +338,7 @@ static struct marked *group_end(const struct question *q, struct marked *m)
 	return m;
 }
 
-/* Is there more to be known of any frame of the group? */
+/* Is the result of any frame of the group still open? */
 static bool is_open(const struct marked *group, const struct marked *end)
 {
 	for (const struct marked *m = group; m < end; m++)
@@ -347,7 +347,7 @@ static bool is_open(const struct marked *group, const struct marked *end)
 	return false;
 }
 
-/* Once those that were found have been read. true: there is more to be known of the group. */
+/* Called when the places found have been read. true: the result of the group is still open. */
 static bool decide(struct question *q, struct marked *group, const struct marked *end)
 {
 	bool more = false;
@@ -362,7 +362,7 @@ static bool decide(struct question *q, struct marked *group, const struct marked
 	return more;
 }
 
-/* One round over all groups of frames. 1: there is more to be known. */
+/* One pass over all groups of frames. 1: some are still open. */
 static int ask_some(struct question *q, unsigned max)
 {
 	struct marked *all = q->frames + q->nr_frames, *end;
@@ -399,24 +399,7 @@ static int ask_others(struct question *q)
 
 /* --- step 6 --- */
 
-/* What a piece of the plain bytes takes as it is stored. */
-static uint64_t stored_bytes(const struct pack_frame_rec *rec, uint32_t from, uint32_t to)
-{
-	uint32_t plain = pack_rec_start(rec, rec->nr_chunks);
-	uint64_t sum = 0;
-
-	if (!rec->compressed)
-		return to - from;
-	for (uint32_t part = from / PACK_PART_BYTES; part * PACK_PART_BYTES < to; part++) {
-		uint32_t start = part * PACK_PART_BYTES, end = MIN(start + PACK_PART_BYTES, plain);
-		uint64_t stored = rec->part_end[part] - (part > 0 ? rec->part_end[part - 1] : 0);
-
-		sum += stored * (MIN(end, to) - MAX(start, from)) / (end - start);
-	}
-	return sum;
-}
-
-/* Chunks that are neighbours are taken together, so that a part of which all is freed counts as what it takes. */
+/* Counts adjacent chunks together, so that a compressed part that is freed as a whole counts with its full size. */
 static int count_stored(struct question *q, const struct marked *m, const struct gc_bits *chunks)
 {
 	uint32_t n;
@@ -431,7 +414,7 @@ static int count_stored(struct question *q, const struct marked *m, const struct
 			;
 		if (n > 0)
 			q->report.exclusive_stored +=
-				stored_bytes(q->rec, pack_rec_start(q->rec, i), pack_rec_start(q->rec, i + n));
+				pack_rec_stored(q->rec, pack_rec_start(q->rec, i), pack_rec_start(q->rec, i + n));
 		else
 			n = 1;
 	}
@@ -455,7 +438,7 @@ static int count_frame(struct question *q, const struct marked *m)
 	return gc_count(&free_ones) > 0 ? count_stored(q, m, &free_ones) : 0;
 }
 
-/* --- the whole --- */
+/* --- entry point --- */
 
 static int answer_window(struct question *q)
 {
@@ -475,7 +458,7 @@ static int answer_window(struct question *q)
 	return r;
 }
 
-/* Step 1. What is referred to lies in frames that have been written by the time this returns. */
+/* Step 1. On return all frames that the snapshot refers to are written. */
 static int pin(struct question *q)
 {
 	struct engine *e = q->e;
@@ -486,7 +469,7 @@ static int pin(struct question *q)
 	if (r == 0)
 		r = db_snapshot_new(e->db, &q->state);
 	rwlock_unlock(&e->view_lock);
-	if (r == 0 && !e->conf.read_only)
+	if (r == 0 && !e->read_only)
 		r = engine_sync(e);
 	return r < 0 ? r : db_iter_new(e->db, q->state, NULL, 0, NULL, 0, &q->it);
 }

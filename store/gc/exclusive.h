@@ -1,20 +1,20 @@
-/* What the files of exclusive share. Nobody else includes this. */
+/* Shared by exclusive*.c only. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 struct db_iter;
 
-/* The files that would be gone. */
+/* The files to be deleted. */
 struct exclusive_set {
 	uint64_t *inos; /* sorted */
 	size_t nr;
 };
-/* `it` goes through the whole view, of one state; `inodes` through its inodes. Counts them in *report. */
+/* `it` iterates over the whole view of one snapshot, `inodes` over its inodes. Counts the files in *report. */
 int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct exclusive_conf *conf,
 		       struct exclusive_set *ret, struct exclusive_report *report);
 bool exclusive_set_has(const struct exclusive_set *s, uint64_t ino);

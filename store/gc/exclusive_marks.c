@@ -1,4 +1,4 @@
-#include "store/engine/marked.h"
+#include "store/gc/exclusive_marks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ uint32_t marked_chunk_len(const struct marked *m, uint32_t chunk)
 	return end_of(m, chunk) - (chunk > 0 ? end_of(m, chunk - 1) : 0);
 }
 
-/* The first chunk that ends behind `off`. */
+/* The first chunk that ends after `off`. */
 static uint32_t chunk_at(const struct marked *m, uint32_t off)
 {
 	uint32_t low = 0, high = m->nr_chunks;

@@ -1,5 +1,5 @@
-/* Names into files: a file is gone when its last name is. */
-#include "store/engine/exclusive.h"
+/* Maps names to files: a file is deleted with its last name. */
+#include "store/gc/exclusive.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/owners.h"
+#include "store/gc/owners.h"
 
 #define NAMES_PER_STEP 4096u
 
@@ -28,7 +28,7 @@ struct search {
 	size_t nr, size;
 };
 
-static int add(struct search *s, const struct found *f)
+static int add_found(struct search *s, const struct found *f)
 {
 	if (s->nr == s->size) {
 		size_t size = MAX(2 * s->size, (size_t)256);
@@ -61,7 +61,7 @@ static int add_names(struct search *s, const struct exclusive_name *n)
 		if (r < 0)
 			return log_errno(r, "index: a name is damaged: run fsck.ckptfs");
 		if (d.type == DT_REG)
-			r = add(s, &(struct found){ d.ino, n->dir, d.cookie });
+			r = add_found(s, &(struct found){ d.ino, n->dir, d.cookie });
 		if (r < 0)
 			return r;
 	}
@@ -79,7 +79,7 @@ static int compare(const void *a, const void *b)
 	return (x->cookie > y->cookie) - (x->cookie < y->cookie);
 }
 
-/* 1: the value of this very key. */
+/* 1: found the value of exactly this key. */
 static int get(struct db_iter *it, struct ns_key want, const void **ret, size_t *ret_len)
 {
 	const void *key;
@@ -125,7 +125,7 @@ static int count_content(struct search *s, uint64_t ino)
 	return 0;
 }
 
-/* Those whose names are all here, each once. */
+/* Lists the inodes that have all their names in the set, each once. */
 static int choose(struct search *s, uint64_t *inos, size_t *ret_nr)
 {
 	uint32_t nr_links = 0;
@@ -154,19 +154,19 @@ static int choose(struct search *s, uint64_t *inos, size_t *ret_nr)
 	return 0;
 }
 
-/* All of an owner, with a name or without. */
+/* Lists all files of an owner, with or without a name. */
 static int choose_owned(struct search *s, struct db_iter *inodes, uint64_t **ret, size_t *ret_nr)
 {
 	struct ns_inode in;
 	int r = 0;
 
 	while (r == 0 && (r = owners_next(inodes, &in)) > 0)
-		r = owner_has(&s->conf->owner, &in) ? add(s, &(struct found){ .ino = in.ino }) : 0;
+		r = owner_has(&s->conf->owner, &in) ? add_found(s, &(struct found){ .ino = in.ino }) : 0;
 	*ret = r == 0 && s->nr > 0 ? calloc(s->nr, sizeof(**ret)) : NULL;
 	if (r == 0 && s->nr > 0 && !*ret)
 		r = -ENOMEM;
 	for (size_t i = 0; i < s->nr && r == 0; i++) {
-		(*ret)[i] = s->found[i].ino; /* they came in order */
+		(*ret)[i] = s->found[i].ino; /* sorted already */
 		r = count_content(s, s->found[i].ino);
 	}
 	*ret_nr = s->nr;

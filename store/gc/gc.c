@@ -1,29 +1,29 @@
 /*
- * Collecting what nobody refers to any more, while everybody goes on.
+ * Garbage collection of unreferenced chunks, concurrent with all other work.
  *
- * The danger is sharing: a writer may find a chunk that nobody refers to just as it is being given back. Chunks are
- * found through hints from everywhere (champions, neighbours, memory, RocksDB), so the promise is kept at two places
- * that all of them pass: taking a chunk asks whether it is condemned, and whatever enters the log marks what it refers
- * to.
+ * The danger is sharing: a writer may find an unreferenced chunk just as it is being freed. Chunks are found through
+ * hints from many sources (champions, neighbours, memory, RocksDB), so the collector relies on two points that all
+ * paths pass: a writer that is about to share a chunk checks whether it is gc-pending (`condemned`), and every
+ * reference that enters the log is marked.
  *
  *   1. open a window over some packs, with all changes locked out for a moment: from here on every new reference is
- *      marked in the window as it enters the log; pin the state of the view
- *   2. mark what the recipes of that state refer to
- *   3. condemn what is not marked: from here on nobody takes it
- *   4. wait until everyone who may have taken it before is in the log, and every reader who may have met it is done
- *      (epoch_wait); pardon what has been marked meanwhile. What is still condemned is dead: no recipe has it, nobody
- *      is about to refer to it, and nobody can find it
- *      A pack of which nothing is left gets no more frames
- *   5. put into the log what is gone ('F', index/freed.h), and commit      COMMIT POINT
- *      crash before: nothing happened. The log is in order: with it every deletion that made it dead is durable
- *   6. forget it: the hints in memory, the tables in memory; now tables say so themselves. Close the window. What
- *      others have stored again because of 3, and was not given up, is stored once (gc_twins.c, which also tells of
- *      crashes)
- *   7. give the space back: punch, unlink    crash before or meanwhile: done at the next mount or collection
+ *      marked in the window as it enters the log; take a snapshot of the view
+ *   2. mark what the recipes of the snapshot refer to
+ *   3. make the unmarked chunks gc-pending: from here on no writer shares them
+ *   4. wait until all writers that may have shared one before are in the log, and all readers that may have found one
+ *      are done (epoch_wait); clear the gc-pending state of chunks marked meanwhile. The remaining ones are dead: no
+ *      recipe refers to them, no writer is about to, and no lookup returns them
+ *      A pack without live chunks gets no more frames
+ *   5. record the freed chunks in the log ('F', index/freed.h), and commit      COMMIT POINT
+ *      crash before: nothing happened. The log is ordered, so every deletion that made them dead is durable with it
+ *   6. drop the hints and the frame tables in memory; tables read from now on have the freed chunks. Close the window.
+ *      Chunks that writers stored again because of 3, but that were not freed, are merged (gc_twins.c, which also
+ *      covers crashes)
+ *   7. return the space: punch, unlink    crash before or meanwhile: done at the next mount or collection
  *
- * Reading the tables again in step 6 must see step 5, hence its own wait: gc_sweep.c.
+ * Tables read again in step 6 must include step 5, hence a separate wait: gc_sweep.c.
  */
-#include "store/engine/gc.h"
+#include "store/gc/gc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@
 #include "index/freed.h"
 #include "store/journal/journal.h"
 
-#define STALE_PART 8 /* of what is stored, gone since: then the index is compacted */
+#define STALE_PART 8 /* the index is compacted if more than 1/8 of the stored chunks were freed */
 
 bool gc_goes_on(struct gc *g)
 {
@@ -85,7 +85,7 @@ int gc_collect_packs(struct gc *g, const uint32_t *packs, size_t nr)
 	return r;
 }
 
-/* What has been looked at before is looked at again: it counts once. */
+/* Packs collected a second time are counted once. */
 static void count_once(struct gc_report *r, const struct gc_report *before)
 {
 	r->nr_packs = before->nr_packs;
@@ -96,7 +96,7 @@ static void count_once(struct gc_report *r, const struct gc_report *before)
 	r->dead_chunks = before->dead_chunks;
 }
 
-/* What was found to be sparse is moved together; then those packs are collected once more, and are gone. */
+/* Moves the live chunks of sparse packs together; a second collection then removes these packs. */
 static int move_sparse(struct gc *g)
 {
 	_cleanup_(freep) struct sparse *sparse = TAKE(g->sparse);
@@ -115,24 +115,24 @@ static int move_sparse(struct gc *g)
 		size_t nr_moved = gc_fitting(sparse, nr);
 
 		if (nr_moved == 0)
-			break; /* too large for memory: left as it is */
+			break; /* too many chunks for the memory limit: left as it is */
 		for (size_t i = 0; i < nr_moved; i++)
 			packs[i] = sparse[i].pack;
 		r = gc_move(g, packs, nr_moved);
-		if (r == -ENOSPC)
-			return 0; /* what could be punched has been; there is no room to move the rest */
+		if (io_is_full(r))
+			return 0; /* dead chunks have been punched; there is no space to move the live ones */
 		if (r == 0)
 			r = gc_collect_packs(g, packs, nr_moved);
 		nr -= nr_moved;
 		memmove(sparse, sparse + nr_moved, nr * sizeof(*sparse));
-		free(TAKE(g->sparse)); /* of what was just moved */
+		free(TAKE(g->sparse)); /* result of the second collection */
 		g->nr_sparse = 0;
 	}
 	count_once(g->report, &before);
 	return r;
 }
 
-/* 1: go on at *ret_next; 0: that was all. */
+/* 1: continue at *ret_next; 0: done. */
 static int collect_window(struct gc *g, uint32_t from, uint32_t *ret_next)
 {
 	_cleanup_(freep) uint32_t *packs = NULL;
@@ -140,7 +140,7 @@ static int collect_window(struct gc *g, uint32_t from, uint32_t *ret_next)
 	size_t nr;
 	int r;
 
-	r = g->e->conf.read_only ? 0 : engine_sync(g->e); /* only frames that are committed are looked at */
+	r = g->e->read_only ? 0 : engine_sync(g->e); /* only committed frames are examined */
 	if (r == 0)
 		r = gc_choose_packs(g, from, &packs, &nr, &next);
 	if (r < 0 || nr == 0)
@@ -155,7 +155,7 @@ static int collect_window(struct gc *g, uint32_t from, uint32_t *ret_next)
 	return r < 0 ? r : 1;
 }
 
-/* Where the next collection goes on; 0: at the beginning. */
+/* Stores where the next collection continues; 0: at the first pack. */
 static int remember_place(struct engine *e, uint32_t next_pack)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
@@ -163,11 +163,11 @@ static int remember_place(struct engine *e, uint32_t next_pack)
 
 	freed_so_far(e, &totals);
 	totals.next_pack = next_pack;
-	return freed_apply(e, &tx, &totals);
+	return freed_apply(e, &tx, &totals, NULL, 0);
 }
 
-/* The index and the journal shrink with what they were about: hints to packs that are gone, names and recipes that were
- * deleted. Much work, so only when much of it is stale. */
+/* Shrinks the index and the journal: drops hints to removed packs, and deleted names and recipes. Expensive, so only
+ * when much of it is stale. */
 static int tidy(struct engine *e)
 {
 	int r;
@@ -188,7 +188,7 @@ static bool is_stale(const struct gc *g)
 	return g->report->freed_chunks > s.stored_chunks / STALE_PART;
 }
 
-/* All packs from *next on; complete or not. */
+/* Collects all packs from *next on, possibly not to the end. */
 static int collect_from(struct gc *g, uint32_t *next)
 {
 	int r;
@@ -200,8 +200,8 @@ static int collect_from(struct gc *g, uint32_t *next)
 	return MIN(r, 0);
 }
 
-/* After what is garbage has gone, so that there is room; then the places that the newest files have left are
- * garbage. */
+/* Runs after garbage has been freed, so that there is space. The old places of the newest files are garbage afterwards,
+ * hence the second collection. */
 static int place(struct gc *g, uint32_t *next)
 {
 	struct gc_report before = *g->report;
@@ -230,7 +230,7 @@ static int collect(struct gc *g)
 	if (r < 0 || !g->conf->delete)
 		return r;
 	if (is_stale(g))
-		journal_shrink(e->journal); /* what comes next is the first of it */
+		journal_shrink(e->journal); /* before the records that follow */
 	r = remember_place(e, g->report->complete ? 0 : next);
 	return r == 0 && is_stale(g) ? tidy(e) : r;
 }
@@ -242,7 +242,7 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 	struct pack_stats ps;
 	int r;
 
-	if (conf->delete && e->conf.read_only)
+	if (conf->delete && e->read_only)
 		return -EROFS;
 	if (atomic_exchange(&e->gc.running, true))
 		return -EBUSY;

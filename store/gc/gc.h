@@ -1,30 +1,30 @@
 /*
- * The collector's own: what gc*.c share, and what the paths of data ask it.
+ * Internals of the collector, shared by gc*.c.
  */
 #pragma once
 
-#include "store/engine/engine_internal.h"
-#include "store/engine/gc_window.h"
-#include "store/engine/layer_set.h"
+#include "store/engine_internal.h"
+#include "store/gc/gc_window.h"
+#include "store/file/layer_set.h"
 
 struct db_snapshot;
 struct stack;
 
-/* A frame that has chunks to give back. */
+/* A frame with chunks to free. */
 struct doomed {
 	uint32_t pack, frame, chunk_len, nr_chunks;
 	size_t at; /* its number in the window */
-	struct gc_bits gone; /* chunks given back before */
-	struct gc_bits fresh; /* and those that are now, ... */
-	struct gc_bits blocks, starts; /* all blocks that they touch, those that they begin in, */
-	uint32_t bytes; /* and how long they are */
-	bool with_pack; /* the whole pack goes */
+	struct gc_bits gone; /* chunks freed before */
+	struct gc_bits fresh; /* chunks freed now: */
+	struct gc_bits blocks, starts; /* all blocks that they touch, the blocks that they begin in, */
+	uint32_t bytes; /* and their total length */
+	bool with_pack; /* the whole pack is removed */
 };
 
-/* A pack of which little is live. */
+/* A pack with few live chunks. */
 struct sparse {
 	uint32_t pack;
-	size_t nr_live; /* chunks at most */
+	size_t nr_live; /* upper bound, chunks */
 };
 
 struct gc {
@@ -34,56 +34,56 @@ struct gc {
 	uint64_t deadline_ns;
 	struct io_rate *rate;
 	bool stopped; /* by the caller or the clock */
-	uint32_t end_pack; /* later ones came since the beginning */
+	uint32_t end_pack; /* packs from here on were started after the collection */
 	struct gc_window *w;
-	struct db_snapshot *state; /* of the view when the window was opened */
+	struct db_snapshot *state; /* the view when the window was opened */
 	struct doomed *doomed;
 	size_t nr_doomed, size_doomed;
-	struct sparse *sparse; /* room for as many as there are packs in the window */
+	struct sparse *sparse; /* as many slots as packs in the window */
 	size_t nr_sparse;
 	struct {
-		bool wanted, done; /* this time; for this collection */
-		uint64_t end; /* numbers from here on were given since the state was pinned */
-		struct layer_set live; /* that recipes need */
+		bool wanted, done; /* in this window; in this collection */
+		uint64_t end; /* layer numbers from here on were assigned after the snapshot */
+		struct layer_set live; /* layers that recipes need */
 	} layers;
 };
 
-bool gc_goes_on(struct gc *g); /* call it often */
-void gc_pace(struct gc *g, uint64_t bytes); /* to be read or written: waits as the rate says, not past the end */
+bool gc_goes_on(struct gc *g); /* false: stop soon. Call it often */
+void gc_pace(struct gc *g, uint64_t bytes); /* before reading or writing: waits for the rate limit, not past the end */
 
 /* gc.c */
-/* The view as it is now: recipes that were changed before this are read from RocksDB. */
+/* Writes the view back, so that RocksDB has all recipe changes made before this call. */
 int gc_write_back(struct engine *e);
-/* As many as a window takes, in order of their numbers; what is dead in them is given back. What was moved before is
- * committed. -ECANCELED: stopped before anything was decided. */
+/* Frees the dead chunks of these packs: as many as a window takes, sorted. Earlier moves are committed. -ECANCELED:
+ * stopped before anything was decided. */
 int gc_collect_packs(struct gc *g, const uint32_t *packs, size_t nr);
 
 /* gc_mark.c */
-/* Committed packs from `from` on that are there, as many as a window takes; caller frees. *ret_next: the first one not
- * looked at. */
+/* Lists existing packs with committed frames from `from` on, as many as a window takes; caller frees. *ret_next: the
+ * first pack not examined. */
 int gc_choose_packs(struct gc *g, uint32_t from, uint32_t **ret, size_t *ret_nr, uint32_t *ret_next);
 int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr);
-void gc_window_shut(struct gc *g); /* nobody else looks at it any more */
+void gc_window_shut(struct gc *g); /* no other thread uses it afterwards */
 void gc_window_close(struct gc *g);
 int gc_mark(struct gc *g);
 
-/* gc_layers.c: once for each collection */
-void gc_layers_begin(struct gc *g); /* when the state is being pinned */
-int gc_layers_note(struct gc *g, const struct stack *s); /* of each recipe */
-int gc_layers_sweep(struct gc *g); /* with the state still pinned */
+/* gc_layers.c: once per collection */
+void gc_layers_begin(struct gc *g); /* when the snapshot is taken */
+int gc_layers_note(struct gc *g, const struct stack *s); /* for each recipe */
+int gc_layers_sweep(struct gc *g); /* before the snapshot is freed */
 
 /* gc_sweep.c */
 int gc_find_dead(struct gc *g);
 int gc_sweep(struct gc *g);
 
 /* gc_twins.c */
-/* Between moving_begin() and the end of it, with the window shut: what was stored again because it was condemned, and
- * was not given up after all, is stored once. */
+/* Between moving_begin() and its end, with the window shut: merges chunks that were stored again while they were
+ * gc-pending, but not freed in the end. */
 int gc_merge_twins(struct gc *g);
 
 /* gc_place.c */
 int gc_place(struct gc *g);
 
 /* gc_move.c */
-size_t gc_fitting(const struct sparse *sparse, size_t nr); /* how many of the first can be moved in one go */
-int gc_move(struct gc *g, const uint32_t *packs, size_t nr); /* in order of their numbers */
+size_t gc_fitting(const struct sparse *sparse, size_t nr); /* how many from the first on can be moved at once */
+int gc_move(struct gc *g, const uint32_t *packs, size_t nr); /* packs sorted by number */

@@ -1,4 +1,4 @@
-#include "store/engine/gc_copy.h"
+#include "store/gc/gc_copy.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,8 +28,8 @@ static int end_moving(struct gc_copy *c)
 }
 
 /*
- * What has been copied is pointed to even if something failed behind it: memory leads to the copies by now, and once
- * these had been collected nothing would lead to what they are copies of.
+ * Copies made so far are repointed to even after a later failure: the in-memory table already leads to the copies, and
+ * once these were collected, nothing would lead to the originals.
  */
 void gc_copy_release(struct gc_copy *c)
 {
@@ -39,13 +39,13 @@ void gc_copy_release(struct gc_copy *c)
 	free(c->buffer);
 }
 
-/* Whoever finds the chunk finds the new place from now on. */
+/* From now on lookups in memory return the new place. */
 static void remember(struct engine *e, struct gc_chunk *chunk, struct addr to, uint8_t number) REQUIRES(e->append_lock)
 {
 	struct fptable_slot *s = fptable_find(&e->recent, chunk->fp);
 
 	if (!s) {
-		/* without memory it would be stored again, no more */
+		/* on ENOMEM the chunk may be stored twice */
 		fptable_insert(&e->recent, chunk->fp, to, number);
 	} else if (s->pack == chunk->from.pack && s->off == chunk->from.off) {
 		chunk->replaced = true;
@@ -56,7 +56,7 @@ static void remember(struct engine *e, struct gc_chunk *chunk, struct addr to, u
 	}
 }
 
-/* There is no new place after all. */
+/* Undoes remember(): the copy was not written. */
 static void take_back(struct engine *e, const struct gc_chunk *chunk, struct addr to) REQUIRES(e->append_lock)
 {
 	struct fptable_slot *s = fptable_find(&e->recent, chunk->fp);
@@ -65,11 +65,11 @@ static void take_back(struct engine *e, const struct gc_chunk *chunk, struct add
 		return;
 	fptable_remove(&e->recent, chunk->fp);
 	if (chunk->replaced)
-		/* there is room: one has just left */
+		/* cannot fail: a slot was just freed */
 		fptable_insert(&e->recent, chunk->fp, chunk->from, chunk->number);
 }
 
-/* All at once or, where one of them is damaged, one by one; those are left out. */
+/* Reads all chunks at once or, if one is damaged, one by one; damaged chunks are left out. */
 static int read_chunks(struct gc_copy *c)
 {
 	struct pack_piece pieces[PACK_FRAME_BLOCKS];
@@ -99,8 +99,8 @@ static int read_chunks(struct gc_copy *c)
 	return 0;
 }
 
-/* The chunks of the next frame, put into it. Memory knows them before the frame can be committed: what it does not
- * know by then counts as absorbed (absorb.c). */
+/* Fills the next frame. The in-memory table gets the new places before the frame can be committed: chunks missing from
+ * it by then count as absorbed (absorb.c). */
 static void fill_frame(struct gc_copy *c, struct pack_frame *f)
 {
 	struct engine *e = c->g->e;
@@ -119,7 +119,7 @@ static void fill_frame(struct gc_copy *c, struct pack_frame *f)
 	mutex_unlock(&e->append_lock);
 }
 
-/* The first frame is about to be written: from here on there may be copies. */
+/* Called before the first frame is written: from here on there may be copies. */
 static int begin_moving(struct gc_copy *c)
 {
 	int r = c->moving ? 0 : moving_begin(c->g->e);
@@ -138,7 +138,7 @@ bool gc_copy_is_mixed(const struct gc_copy *c)
 		return false;
 	for (unsigned i = 0; i < c->nr_next; at += c->next[i++].len) {
 		if (!fp_domain_of(&e->key, c->next[i].fp, fp_of(&e->key, c->buffer + at, c->next[i].len), &d))
-			return true; /* it has just been read, and compared: never */
+			return true; /* cannot happen: the data was just read and verified */
 		if (i == 0)
 			first = d;
 		if (d.kind != first.kind || d.id != first.id)
@@ -147,8 +147,33 @@ bool gc_copy_is_mixed(const struct gc_copy *c)
 	return false;
 }
 
-/* It is open no longer than it takes to write it: commits wait for it. On failure these chunks were never copied.
- * `stored`: as it was coded; NULL: it was not. */
+/* Chunks that were compressed are compressed again, at least with their old codec. */
+static void keep_compressed(const struct gc_copy *c, struct pack_frame *f)
+{
+	enum pack_codec was = c->next[0].codec;
+
+	if (compress_for_pack(c->g->e->conf.compress).kind == PACK_COMPRESS_ZSTD)
+		return;
+	if (was == PACK_CODEC_ZSTD || was == PACK_CODEC_LZ4)
+		pack_frame_set_compression(f, (struct pack_compression){ .kind = was == PACK_CODEC_ZSTD ?
+											 PACK_COMPRESS_ZSTD :
+											 PACK_COMPRESS_LZ4 });
+}
+
+/* Adds the size of the frame that begins at `first`. */
+static int count_written(struct gc_copy *c, struct addr first)
+{
+	static const struct gc_bits none;
+	struct pack_frame_rec rec;
+	int r = packs_frame_rec(c->g->e->packs, first.pack, pack_frame_of(first), &rec);
+
+	if (r > 0 && !rec.damaged)
+		c->disk_bytes += pack_rec_disk(&rec, none.w);
+	return MIN(r, 0);
+}
+
+/* The frame is open only while it is written, since commits wait for it. On failure its chunks count as not copied.
+ * `stored`: coded data; NULL: not coded. */
 static int write_frame(struct gc_copy *c, const uint8_t *stored, const struct pack_parts *parts)
 {
 	struct engine *e = c->g->e;
@@ -164,6 +189,8 @@ static int write_frame(struct gc_copy *c, const uint8_t *stored, const struct pa
 		return r;
 	if (gc_copy_is_mixed(c))
 		pack_frame_set_uncompressed(f);
+	else
+		keep_compressed(c, f);
 	fill_frame(c, f);
 	r = stored ? packs_frame_write_coded(e->packs, f, stored, parts) : packs_frame_write(e->packs, f);
 	if (r < 0) {
@@ -176,7 +203,13 @@ static int write_frame(struct gc_copy *c, const uint8_t *stored, const struct pa
 	}
 	c->nr += c->nr_next;
 	c->copied += c->used;
-	return 0;
+	return count_written(c, c->m[c->nr - c->nr_next].to);
+}
+
+void gc_copy_drop(struct gc_copy *c)
+{
+	c->nr_next = 0;
+	c->used = 0;
 }
 
 int gc_copy_flush(struct gc_copy *c)
@@ -192,23 +225,29 @@ int gc_copy_flush(struct gc_copy *c)
 	}
 	if (is_written)
 		r = write_frame(c, r == GC_CODED ? stored : NULL, &parts);
-	c->nr_next = 0;
-	c->used = 0;
+	gc_copy_drop(c);
 	return MIN(r, 0);
 }
 
-int gc_copy_add(struct gc_copy *c, struct addr from, uint32_t len, uint32_t chunk_len, struct fp fp)
+/* Would both be stored with the same codec? */
+static bool go_together(const struct gc_copy *c, const struct gc_chunk *a, const struct gc_chunk *b)
+{
+	return c->code || a->codec == b->codec || compress_for_pack(c->g->e->conf.compress).kind == PACK_COMPRESS_ZSTD;
+}
+
+int gc_copy_add(struct gc_copy *c, uint32_t chunk_len, const struct gc_chunk *chunk)
 {
 	unsigned max = chunk_len == PACK_VARIED ? PACK_VARIED_MAX : PACK_FRAME_BLOCKS;
 	int r = 0;
 
-	if (c->nr_next > 0 && (c->chunk_len != chunk_len || c->nr_next == max || len > PACK_FRAME_BYTES - c->used))
+	if (c->nr_next > 0 && (c->chunk_len != chunk_len || c->nr_next == max ||
+			       chunk->len > PACK_FRAME_BYTES - c->used || !go_together(c, &c->next[0], chunk)))
 		r = gc_copy_flush(c);
 	if (r < 0)
 		return r;
 	c->chunk_len = chunk_len;
-	c->next[c->nr_next++] = (struct gc_chunk){ .from = from, .len = len, .fp = fp };
-	c->used += len;
+	c->next[c->nr_next++] = *chunk;
+	c->used += chunk->len;
 	return 0;
 }
 

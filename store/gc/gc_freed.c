@@ -1,5 +1,4 @@
-/* What has been collected, and what is about to be, as those must know it who write and read. gc.c tells the
- * protocol. */
+/* Freed and gc-pending chunks, as the read and write paths look them up. gc.c describes the protocol. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +7,11 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/gc_window.h"
+#include "store/engine_internal.h"
+#include "store/gc/gc_window.h"
+#include "store/remote_hooks.h"
 
-static int add(uint32_t **ids, size_t *nr, size_t *size, uint32_t pack)
+static int add_pack(uint32_t **ids, size_t *nr, size_t *size, uint32_t pack)
 {
 	if (*nr == *size) {
 		size_t more = MAX(2 * *size, (size_t)64);
@@ -38,15 +38,15 @@ int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr)
 
 	r = freed_get_totals(e->db, &e->gc.totals);
 	if (r <= 0)
-		return r; /* without totals nothing was ever collected */
+		return r; /* no totals: nothing was ever freed */
 	atomic_store(&e->gc.any, true);
 	r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		r = freed_key_decode(key, key_len, &pack, &frame);
 		if (r < 0)
-			return log_errno(r, "index: an entry about what is gone is damaged");
+			return log_errno(r, "index: an entry of freed chunks is damaged");
 		if (pack != 0 && frame == UINT32_MAX)
-			r = add(&removed, &nr, &size, pack);
+			r = add_pack(&removed, &nr, &size, pack);
 	}
 	if (r < 0)
 		return r;
@@ -61,14 +61,14 @@ int freed_fate(void *engine, uint32_t pack, uint32_t frame, struct pack_fate *re
 	struct freed_frame f;
 	int r, shared;
 
-	r = shared = shares_fate(e, pack, frame, ret);
+	r = shared = e->remote ? e->remote->fate(e, pack, frame, ret) : 0;
 	if (r < 0 || !atomic_load(&e->gc.any))
 		return r;
 	r = freed_get(e->db, pack, frame, &f);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
 		ret->gone[i] |= f.gone[i];
 	if (r == 0) {
-		/* That a pack is gone takes the place of what was gone of it, a while before it is removed. */
+		/* The record of a removed pack replaces those of its frames, some time before the pack is unlinked. */
 		r = freed_get_pack(e->db, pack);
 		for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
 			ret->gone[i] = UINT64_MAX;
@@ -111,31 +111,19 @@ static void put_totals(struct engine_tx *tx, const struct freed_totals *t)
 	engine_tx_put(tx, freed_key_totals(), value.data, value.len);
 }
 
-static int totals_are(struct engine *e, const struct freed_totals *t)
+int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct remote_freed *shared,
+		size_t nr)
 {
+	int r;
+
+	put_totals(tx, t);
+	r = shared ? e->remote->free_chunks(e, tx, shared, nr) : engine_tx_apply(e, tx);
+	if (r < 0)
+		return r;
 	mutex_lock(&e->gc.totals_lock);
 	e->gc.totals = *t;
 	mutex_unlock(&e->gc.totals_lock);
 	return 0;
-}
-
-int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t)
-{
-	int r;
-
-	put_totals(tx, t);
-	r = engine_tx_apply(e, tx);
-	return r < 0 ? r : totals_are(e, t);
-}
-
-int freed_give_up(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct shares_gone *gone,
-		  size_t nr)
-{
-	int r;
-
-	put_totals(tx, t);
-	r = shares_give_up(e, tx, gone, nr);
-	return r < 0 ? r : totals_are(e, t);
 }
 
 bool freed_condemned(struct engine *e, struct addr a)

@@ -1,20 +1,21 @@
 /*
- * Layers that no recipe needs any more go from the view.
+ * Deletes layers that no recipe needs any more from the view.
  *
- * While the recipes of a pinned state are read for their marks, the layers below them are noted. What of that state was
- * not noted, and has a number that had been given by then, nobody can name again: a recipe that is made later names new
- * layers, or those of a segment in memory. And what is in memory was in that state, too: when it was pinned changes
- * were locked out and all that was dirty had been written, so that every segment in memory was as its recipe was.
+ * While the recipes of the snapshot are read for marking, the layers below them are collected in a set. A layer of the
+ * snapshot that is not in this set, and that has a number assigned before the snapshot, cannot be referred to again: a
+ * later recipe refers to new layers, or to those of a segment in memory. Segments in memory are covered by the
+ * snapshot: when it was taken, changes were locked out and everything dirty had been written, so every segment in
+ * memory was equal to its recipe.
  *
- * No record of the journal tells of it. A crash before the view is written out leaves the layers there, for the next
- * collection; after it they are gone, with a state whose recipes do not name them.
+ * The journal has no record of this. A crash before the view is flushed leaves the layers for the next collection.
+ * After the flush they are gone, in a state without recipes that refer to them.
  */
 #include <errno.h>
 
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/gc.h"
-#include "store/engine/stack.h"
+#include "store/gc/gc.h"
+#include "store/file/layer_stack.h"
 
 #define LAYERS_AT_ONCE 4096u /* deleted in one batch */
 
@@ -35,7 +36,7 @@ int gc_layers_note(struct gc *g, const struct stack *s)
 	return r;
 }
 
-/* 1: go on. */
+/* 1: continue. */
 static int delete_some(struct gc *g, struct db_iter *it, struct db_batch *batch)
 {
 	size_t key_len, value_len, n = 0;
@@ -46,7 +47,7 @@ static int delete_some(struct gc *g, struct db_iter *it, struct db_batch *batch)
 	while (n < LAYERS_AT_ONCE && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		if (layer_key_decode(key, key_len, &layer) < 0 || layer >= g->layers.end ||
 		    layer_set_has(&g->layers.live, layer))
-			continue; /* what is no key of one is the checker's */
+			continue; /* malformed keys are left to the checker */
 		db_batch_del(batch, key, key_len);
 		n++;
 	}

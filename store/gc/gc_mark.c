@@ -1,4 +1,4 @@
-/* Opening a window of the collector, and marking what the recipes refer to. gc.c tells why in this order. */
+/* Opens a window of the collector and marks what the recipes refer to. gc.c gives the reasons for the order. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -6,10 +6,11 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/gc.h"
-#include "store/engine/stack.h"
+#include "store/gc/gc.h"
+#include "store/file/layer_stack.h"
+#include "store/remote_hooks.h"
 
-#define FRAMES_MAX (128u * 1024) /* of a window: 72 bytes each here and at most 168 more in gc_sweep.c, for 1 MiB */
+#define FRAMES_MAX (128u * 1024) /* per window: per frame (1 MiB) 73 bytes here and up to 160 more in gc_sweep.c */
 #define RECIPES_PER_STEP 4096u
 
 static struct pack_marks committed_marks(struct engine *e)
@@ -22,7 +23,7 @@ static struct pack_marks committed_marks(struct engine *e)
 	return m;
 }
 
-/* Frames of a pack that are committed; none of what comes later is looked at. */
+/* Counts the committed frames of a pack; later frames are not examined. */
 static int look_at_pack(struct engine *e, const struct pack_marks *marks, uint32_t pack, struct gc_pack *ret)
 {
 	struct gc_pack p = { .pack = pack, .is_full = true };
@@ -121,7 +122,7 @@ void gc_window_shut(struct gc *g)
 	rwlock_lock(&e->view_lock);
 	atomic_store(&e->gc.window, NULL);
 	rwlock_unlock(&e->view_lock);
-	epoch_wait(&e->users); /* whoever looks whether something is condemned is inside */
+	epoch_wait(&e->users); /* threads that check for gc-pending chunks are inside the epoch */
 }
 
 void gc_window_close(struct gc *g)
@@ -152,7 +153,7 @@ static int mark_value(struct gc *g, const void *value, size_t len)
 	return r;
 }
 
-/* An unreadable recipe ends the collection: what it refers to is not known. */
+/* An unreadable recipe ends the collection, since its references are unknown. */
 int gc_mark(struct gc *g)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -161,7 +162,7 @@ int gc_mark(struct gc *g)
 	size_t key_len, value_len;
 	int r;
 
-	r = shares_mark_lent(g->e, g->state, g->w);
+	r = g->e->remote ? g->e->remote->mark_pinned(g->e, g->state, g->w) : 0;
 	if (r == 0)
 		r = db_iter_new(g->e->db, g->state, &prefix, 1, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {

@@ -1,35 +1,30 @@
 /*
- * Emptying packs of which little is left: what is live is stored once more elsewhere, recipes are pointed there, and
- * the next window finds the old pack dead and removes it. No address is ever given a second meaning.
+ * Empties packs with few live chunks: the live chunks are copied, recipes are repointed, and the next window finds the
+ * old pack dead and removes it. Addresses are never reused.
  *
- *   1. copy the live chunks into new frames, checked on the way; memory knows the new places before the old ones
- *   2. point the recipes there and give up the old places (moving.c, which also tells what a crash leaves)
+ *   1. copy the live chunks into new frames, verifying them; from then on lookups in memory return the new places
+ *   2. repoint the recipes and free the old places (moves.c, which also describes crashes)
  */
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/io.h"
 #include "base/util.h"
-#include "store/engine/gc_recode.h"
+#include "store/recode/recode_gc.h"
 
-#define MOVES_MAX (128u * 1024) /* chunks at a time: 28 bytes each, 512 MiB of pages */
+#define MOVES_MAX (128u * 1024) /* chunks at a time: 24 bytes each, 512 MiB of pages */
 
 static int copy_pack(struct gc_copy *c, struct gc_recode *rc, uint32_t pack, struct pack_frame_rec *rec)
 {
+	static const struct gc_bits all = { { UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX } };
 	struct pack_iter it = pack_iter(c->g->e->packs, pack, 0);
 	int r;
 
 	it.end_pack = pack + 1;
 	while ((r = pack_iter_next(&it, rec)) > 0) {
-		r = gc_recode_switch(rc, c, rec->coded, rec->based);
+		r = rec->damaged ? 0 : gc_recode_add(rc, c, rec, &all);
 		if (r < 0)
 			return r;
-		for (uint32_t i = 0; i < rec->nr_chunks && !rec->damaged; i++) {
-			if (fp_is_none(rec->fps[i]) || gc_copy_nr(c) == c->max)
-				continue; /* gone; or stays where it is */
-			r = gc_copy_add(c, pack_rec_addr(rec, i), pack_rec_len(rec, i), rec->chunk_len, rec->fps[i]);
-			if (r < 0)
-				return r;
-		}
 	}
 	return r;
 }
@@ -52,7 +47,7 @@ int gc_move(struct gc *g, const uint32_t *packs, size_t nr)
 
 	for (size_t i = 0; i < nr && r == 0; i++)
 		r = copy_pack(&c, &rc, packs[i], rec);
-	if (r == 0 || r == -ENOSPC) { /* there is no room for more: the rest stays where it is */
+	if (r == 0 || io_is_full(r)) { /* no space left: the rest stays where it is */
 		int q = gc_copy_repoint(&c);
 
 		r = r < 0 ? r : q;

@@ -1,35 +1,37 @@
 /*
- * Placing the newest files. What changes from step to step is stored where the step is, so a file of a long series is
- * read from as many places as it has ancestors, and the newest, which a restart reads, is the worst off. Here what of
- * it lies scattered is stored once more in the order it is read, and all who share it are pointed there: the older
- * files pay.
+ * Defragments the newest files. Data that changes from step to step is stored with its step, so a file of a long series
+ * is read from as many places as it has ancestors, and the newest file, which a restart reads, is the most scattered.
+ * Here its scattered chunks are copied in the order of reading, and all files that share them are repointed to the
+ * copies: the older files pay.
  *
- * From the newest file on: frames that hold much of some MiB of it are taken; what lies in them stays. If it is
- * scattered, its chunks in all other frames move, and the frames they move to are taken too. A file most of which lies
- * in taken frames is an older version of one before it, or a copy: it stays as it is, and all its frames are taken, so
- * that its own older versions are known as well, however little they share with the newest.
+ * Files are processed from the newest on. Frames that hold a large part of some MiB of the file are taken, and chunks
+ * in them stay. If the file is scattered, its chunks in all other frames move, and the frames they move to are taken,
+ * too. A file that lies mostly in taken frames is an older version, or a copy, of an earlier one. It stays as it is,
+ * and all its frames are taken, so that its own older versions are recognized as well, however little they share with
+ * the newest.
  *
- * Copies and recipes as in gc_move.c, and so are crashes. The collection that follows gives the space of the old
- * copies back.
+ * Copying, repointing and crashes are as in gc_move.c. The collection that follows frees the old places.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/gc_copy.h"
-#include "store/engine/stack.h"
+#include "store/gc/gc_copy.h"
+#include "store/file/layer_stack.h"
+#include "store/remote_hooks.h"
 
-#define PLACES_MAX 4u /* frames that a MiB of a file may lie in on average before it is worth work */
-#define PLACES_LEFT 2u /* and those that a MiB may lie in afterwards */
-#define MUCH (SEGMENT_SIZE / 4) /* of a MiB in one frame: it stays there */
-#define SOME (SEGMENT_SIZE / 16) /* likewise, of a file that is not scattered */
-#define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 28 bytes each and 8 for finding them */
+#define PLACES_MAX 4u /* average frames per MiB of a file; beyond this it is scattered */
+#define PLACES_LEFT 2u /* a MiB in no more frames than this is not moved */
+#define MUCH (SEGMENT_SIZE / 4) /* of a MiB in one frame: stays there */
+#define SOME (SEGMENT_SIZE / 16) /* likewise, for a file that is not scattered */
+#define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 24 bytes each, and 8 in `moved` */
 #define FILES_MAX (64u * 1024) /* the newest; 32 bytes each */
 #define TAKEN_MAX (1024u * 1024) /* frames, 16 bytes each: 1 TiB of the newest */
-#define EXTENTS_MAX 1024u /* different frames of a segment that are told apart: more is scattered in any case */
+#define EXTENTS_MAX 1024u /* distinct frames counted per segment: beyond this it is scattered anyway */
 
 struct file {
 	int64_t mtime_ns;
@@ -39,15 +41,15 @@ struct file {
 struct place {
 	struct gc *g;
 	struct gc_copy copy;
-	uint32_t *moved; /* open addressing: 1 + number of a move since the last repoint */
-	size_t nr_noted; /* moves that are in it */
+	uint32_t *moved; /* open addressing: 1 + index of a move since the last repoint */
+	size_t nr_noted; /* moves that are in `moved` */
 	uint64_t *taken; /* open addressing: frames, 0: free */
 	size_t nr_taken, taken_size;
 };
 
 #define MOVED_SLOTS (2 * (size_t)MOVES_MAX)
 
-/* --- which frames are taken, which chunks have moved --- */
+/* --- taken frames and moved chunks --- */
 
 static uint64_t frame_of(struct addr a)
 {
@@ -74,7 +76,7 @@ static bool is_taken(const struct place *p, uint64_t frame)
 	return *taken_slot(p, frame) != 0;
 }
 
-static void take(struct place *p, uint64_t frame)
+static void take_frame(struct place *p, uint64_t frame)
 {
 	uint64_t *slot = taken_slot(p, frame);
 
@@ -97,11 +99,11 @@ static size_t moved_slot(const struct place *p, struct addr a)
 	return i;
 }
 
-/* --- what a segment lies in --- */
+/* --- frames of a segment --- */
 
 struct part {
 	uint64_t frame;
-	uint32_t bytes; /* of the segment */
+	uint32_t bytes; /* of the segment in this frame */
 };
 
 struct parts {
@@ -138,7 +140,7 @@ static void look_at(const struct place *p, const struct extent *x, size_t nr, st
 
 /* --- moving --- */
 
-/* Files repeat themselves, too. */
+/* A file may contain the same chunk more than once. */
 static bool has_moved(const struct place *p, struct addr a)
 {
 	const struct gc_copy *c = &p->copy;
@@ -149,30 +151,32 @@ static bool has_moved(const struct place *p, struct addr a)
 	return p->moved[moved_slot(p, a)] != 0;
 }
 
-/* Those whose frame has been written meanwhile. */
+/* Adds the moves of frames written since the last call. */
 static void note_moves(struct place *p)
 {
 	for (; p->nr_noted < p->copy.nr; p->nr_noted++) {
 		const struct move *m = &p->copy.m[p->nr_noted];
 
 		p->moved[moved_slot(p, (struct addr){ .pack = m->pack, .off = m->off })] = (uint32_t)p->nr_noted + 1;
-		take(p, frame_of(m->to));
+		take_frame(p, frame_of(m->to));
 	}
 }
 
-static int move_chunk(struct place *p, struct addr start, uint32_t len, struct fp fp)
+static int move_chunk(struct place *p, const struct pack_chunk_info *info)
 {
-	bool pages = start.off % PACK_BLOCK == 0 && len % PACK_BLOCK == 0; /* cut by content: once in 16 million */
+	struct gc_chunk chunk = { .from = info->start, .len = info->len, .fp = info->fp, .codec = info->codec };
+	/* chunks cut by content are aligned by chance: once in 16 million */
+	bool pages = info->start.off % PACK_BLOCK == 0 && info->len % PACK_BLOCK == 0;
 	int r;
 
-	if (has_moved(p, start) || gc_copy_nr(&p->copy) == p->copy.max)
+	if (has_moved(p, info->start) || gc_copy_nr(&p->copy) == p->copy.max)
 		return 0;
-	r = gc_copy_add(&p->copy, start, len, pages ? len : PACK_VARIED, fp);
+	r = gc_copy_add(&p->copy, pages ? info->len : PACK_VARIED, &chunk);
 	note_moves(p);
 	return r;
 }
 
-/* Files do not share frames. */
+/* Files do not share frames, so each file ends one. */
 static int end_frame(struct place *p)
 {
 	int r = gc_copy_flush(&p->copy);
@@ -181,7 +185,7 @@ static int end_frame(struct place *p)
 	return r;
 }
 
-/* Every chunk of the extent, in the order of the file. */
+/* Moves the chunks of an extent in file order. */
 static int move_extent(struct place *p, const struct extent *x)
 {
 	struct addr a = x->addr;
@@ -189,14 +193,14 @@ static int move_extent(struct place *p, const struct extent *x)
 	struct pack_chunk_info c;
 	int r = 0;
 
-	if (shares_has_pack(p->g->e, a.pack))
-		return 0; /* other nodes know it by where it is */
+	if (p->g->e->remote && p->g->e->remote->has_pack(p->g->e, a.pack))
+		return 0; /* peers refer to chunks of this pack by their place */
 	while (a.off < end && r == 0) {
 		r = packs_chunk_info(p->g->e->packs, a, &c);
 		if (r <= 0)
-			return r == -EBADMSG ? 0 : r; /* damaged or gone since: it stays */
-		/* What is coded lies among its like, and would be larger elsewhere. */
-		r = fp_is_none(c.fp) || c.is_coded ? 0 : move_chunk(p, c.start, c.len, c.fp);
+			return r == -EBADMSG ? 0 : r; /* damaged, or freed since: it stays */
+		/* Coded chunks lie with similar ones and would be larger elsewhere. */
+		r = fp_is_none(c.fp) || c.codec == PACK_CODEC_CODED ? 0 : move_chunk(p, &c);
 		a.off = c.start.off + c.len;
 	}
 	return r;
@@ -211,13 +215,13 @@ static bool is_scattered(const struct share *s)
 	return s->nr_places > PLACES_MAX * s->nr_segments;
 }
 
-/* Than a file that was looked at before, most of which it shares; or a copy of it. */
+/* An older version or a copy of a file processed before, with which it shares most of its data. */
 static bool is_older(const struct share *s)
 {
 	return s->taken_bytes > s->bytes / 2;
 }
 
-/* What is done with each segment of a file. */
+/* Called for each segment of a file. */
 typedef int segment_fn(struct place *p, const struct extent *x, size_t nr, const struct parts *ps, struct share *share);
 
 static int add_share(_unused_ struct place *p, _unused_ const struct extent *x, _unused_ size_t nr,
@@ -237,7 +241,7 @@ static int take_frames(struct place *p, _unused_ const struct extent *x, _unused
 
 	for (unsigned i = 0; i < ps->nr; i++)
 		if (ps->v[i].bytes >= least)
-			take(p, ps->v[i].frame);
+			take_frame(p, ps->v[i].frame);
 	return 0;
 }
 
@@ -309,7 +313,7 @@ static int place_file(struct place *p, uint64_t ino)
 		if (r == 0 && gc_copy_nr(&p->copy) < p->copy.max)
 			break;
 		if (r == 0)
-			r = repoint_moved(p); /* there was no room for all: again for the rest */
+			r = repoint_moved(p); /* not all chunks fit: repeat for the rest */
 		if (p->copy.copied == before)
 			break;
 	} while (r == 0 && gc_goes_on(p->g));
@@ -329,8 +333,7 @@ static int newest_first(const void *a, const void *b)
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
-/* The newest files that have any data: of twice as many the newer half is kept whenever there is no room for
- * another. */
+/* Lists the newest files with data: whenever the array of 2 * FILES_MAX is full, its newer half is kept. */
 static int newest_files(struct engine *e, struct file *ret, size_t *ret_nr)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -387,10 +390,10 @@ int gc_place(struct gc *g)
 		r = newest_files(g->e, files, &nr);
 	for (size_t i = 0; i < nr && r == 0 && p.nr_taken < TAKEN_MAX && gc_goes_on(g); i++)
 		r = place_file(&p, files[i].ino);
-	if (r == 0 || r == -ENOSPC) {
+	if (r == 0 || io_is_full(r)) {
 		int q = repoint_moved(&p);
 
 		r = r < 0 ? r : q;
 	}
-	return r == -ENOSPC ? 0 : r; /* there is no room to place more */
+	return io_is_full(r) ? 0 : r; /* no space to place more */
 }

@@ -1,10 +1,10 @@
 /*
- * From what is not marked to space on the disk: steps 3 to 7 of gc.c.
+ * From unmarked chunks to free space on disk: steps 3 to 7 of gc.c.
  *
- * A table in memory that was read before step 5 does not say yet that chunks of it are gone. It is forgotten after step
- * 5; but whoever had read it before may put it back a moment later. So all who were at it are waited for, and it is
- * forgotten once more; and those who have looked at it meanwhile are waited for as well before the window, which
- * refuses what is condemned, is closed. (tests/protocol/gc.pml finds what happens without any of these.)
+ * A frame table that was read into memory before step 5 does not have the freed chunks. It is dropped after step 5, but
+ * a thread that had read it before may put it back a moment later. So the sweep waits for all such threads and drops
+ * the table once more. It then also waits for the threads that have used the table meanwhile, before it closes the
+ * window, which refuses gc-pending chunks. (tests/protocol/gc.pml shows what goes wrong without any of these.)
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/freed.h"
-#include "store/engine/gc.h"
+#include "store/gc/gc.h"
+#include "store/remote_hooks.h"
 
 #define FRAMES_PER_TX 512u
 
@@ -65,6 +66,17 @@ static uint32_t bytes_of(const struct pack_frame_rec *rec, const struct gc_bits 
 	return n;
 }
 
+/* Stored size of these chunks, with their share of the frame table. */
+static uint64_t stored_of(const struct pack_frame_rec *rec, const struct gc_bits *chunks)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (gc_bit(chunks, i))
+			n += pack_rec_stored(rec, pack_rec_start(rec, i), rec->ends[i]) + PACK_BLOCK / PACK_FRAME_BLOCKS;
+	return n;
+}
+
 static void set_fresh(struct doomed *d, const struct pack_frame_rec *rec, struct gc_bits fresh)
 {
 	d->fresh = fresh;
@@ -88,7 +100,7 @@ static int add_doomed(struct gc *g, const struct doomed *d)
 	return 0;
 }
 
-/* 1: some of its chunks were given up before, but the disk may not know yet. */
+/* 1: some of its chunks were freed before, but may not have been punched yet. */
 static int is_unpunched(struct engine *e, const struct doomed *d)
 {
 	struct freed_frame f;
@@ -100,7 +112,7 @@ static int is_unpunched(struct engine *e, const struct doomed *d)
 	return r <= 0 ? r : !f.punched;
 }
 
-/* A round is at it, which decides what becomes of it. */
+/* Keeps all chunks of the frame: a round has not settled it yet. */
 static void leave_alone(struct gc *g, const struct pack_frame_rec *rec)
 {
 	struct extent x = { .len = pack_rec_start(rec, rec->nr_chunks), .addr = rec->first };
@@ -121,8 +133,8 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 	int r;
 
 	if (rec->damaged)
-		return 0; /* what it holds is not known: fsck's business */
-	r = shares_is_settling(g->e, rec->pack, rec->frame);
+		return 0; /* contents unknown: left to fsck */
+	r = g->e->remote ? g->e->remote->is_settling(g->e, rec->pack, rec->frame) : 0;
 	if (r != 0) {
 		leave_alone(g, rec);
 		return MIN(r, 0);
@@ -135,6 +147,8 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 	live = live_chunks(g, d.at, rec);
 	set_fresh(&d, rec, and_not(and_not(all, &d.gone), &live));
 	live = and_not(live, &d.gone);
+	p->disk_bytes += pack_rec_disk(rec, d.fresh.w);
+	p->live_stored += stored_of(rec, &live);
 	g->report->live_chunks += gc_count(&live);
 	g->report->live_bytes += bytes_of(rec, &live);
 	g->report->dead_bytes += d.bytes;
@@ -180,10 +194,10 @@ int gc_find_dead(struct gc *g)
 static void condemn(struct gc *g)
 {
 	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
-		gc_window_set_condemned(g->w, d->at, &d->starts); /* what is shared is asked for by where it begins */
+		gc_window_set_condemned(g->w, d->at, &d->starts); /* sharing checks the block where a chunk begins */
 }
 
-/* Where its chunks end is read once more: it is wanted of few frames. What cannot be read is pardoned. */
+/* Reads the chunk ends again, as few frames need them. If they cannot be read, all chunks of the frame are kept. */
 static void pardon_frame(struct gc *g, struct doomed *d)
 {
 	struct pack_frame_rec rec;
@@ -223,7 +237,8 @@ static bool is_dead(const struct gc *g, const struct gc_pack *p)
 	return p->is_full && nr_live_blocks(g, p) == 0;
 }
 
-/* What copying a pack elsewhere would copy. The frames of `*d` on are in order; those of the pack are passed over. */
+/* Chunks to copy if the pack is moved. *d points to the first frame of the pack (frames are sorted), and is advanced
+ * past them. */
 static size_t nr_kept(const struct gc *g, const struct gc_pack *p, const struct doomed **d)
 {
 	uint64_t n = p->nr_chunks;
@@ -231,6 +246,17 @@ static size_t nr_kept(const struct gc *g, const struct gc_pack *p, const struct 
 	for (; *d < g->doomed + g->nr_doomed && (*d)->pack == p->pack; (*d)++)
 		n -= gc_count(&(*d)->fresh);
 	return n;
+}
+
+/* Would storing the live chunks again save enough space? For compressed packs this includes the pack being written, as
+ * nothing else returns that space. */
+static bool is_wasteful(struct gc *g, struct gc_pack *p)
+{
+	/* margin of one part, so that small chunks, which fill no blocks, are not moved again and again */
+	if ((p->live_stored + PACK_PART_BYTES) * 100 >= p->disk_bytes * g->conf->move_below)
+		return false;
+	p->is_full = p->is_full || packs_end(g->e->packs, p->pack, p->nr_frames);
+	return p->is_full;
 }
 
 static int list_sparse(struct gc *g)
@@ -241,18 +267,21 @@ static int list_sparse(struct gc *g)
 	if (!g->sparse)
 		return -ENOMEM;
 	for (size_t i = 0; i < g->w->nr_packs; i++) {
-		const struct gc_pack *p = &g->w->packs[i];
+		struct gc_pack *p = &g->w->packs[i];
 		uint64_t n = nr_live_blocks(g, p);
 		size_t kept = nr_kept(g, p, &d);
+		bool is_sparse = p->is_full && n * 100 < p->nr_blocks * g->conf->move_below;
 
-		if (p->is_full && n > 0 && n * 100 < p->nr_blocks * g->conf->move_below && !shares_has_pack(g->e, p->pack))
+		if (n == 0 || (g->e->remote && g->e->remote->has_pack(g->e, p->pack)))
+			continue;
+		if (is_sparse || is_wasteful(g, p))
 			g->sparse[g->nr_sparse++] = (struct sparse){ .pack = p->pack, .nr_live = kept };
 	}
 	return 0;
 }
 
-/* A pack of which nothing is left gets no more, so that it can go. Else a store that was emptied would keep the hints
- * to all that was in its last packs. */
+/* Ends packs without live chunks, so that they can be removed. Otherwise an emptied store would keep the hints to all
+ * chunks of its last packs. */
 static void end_dead_packs(struct gc *g)
 {
 	for (size_t i = 0; i < g->w->nr_packs; i++) {
@@ -294,7 +323,6 @@ static void put_pack(struct engine_tx *tx, uint32_t pack)
 	freed_pack_encode(&value);
 	tx->records.failed |= buf_error(&value) < 0;
 	engine_tx_del_prefix(tx, freed_key_pack(pack));
-	engine_tx_del_prefix(tx, share_key_pack(pack));
 	engine_tx_put(tx, freed_key_pack(pack), value.data, value.len);
 }
 
@@ -304,22 +332,23 @@ static void count_gone(struct freed_totals *t, const struct doomed *d)
 	t->bytes += d->bytes;
 }
 
-/* What other nodes have of it, or have from here, is told where that is noted. */
-static int apply(struct gc *g, struct engine_tx *tx, const struct freed_totals *totals, const struct shares_gone *gone,
-		 size_t nr)
+static bool is_shared(const struct gc *g)
 {
-	return atomic_load(&g->e->shares.any) ? freed_give_up(g->e, tx, totals, gone, nr) : freed_apply(g->e, tx, totals);
+	return g->e->remote && g->e->remote->any(g->e);
 }
 
 static int log_frames(struct gc *g, const struct doomed *from, const struct doomed *end)
 {
-	_cleanup_(freep) struct shares_gone *shared = calloc((size_t)(end - from), sizeof(*shared));
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(freep) struct remote_freed *shared = NULL;
 	struct freed_totals totals;
 	size_t nr = 0;
 
-	if (!shared)
-		return -ENOMEM;
+	if (is_shared(g)) {
+		shared = calloc((size_t)(end - from), sizeof(*shared));
+		if (!shared)
+			return -ENOMEM;
+	}
 	freed_so_far(g->e, &totals);
 	for (const struct doomed *d = from; d < end; d++)
 		if (!d->with_pack && gc_count(&d->fresh) > 0) {
@@ -327,37 +356,45 @@ static int log_frames(struct gc *g, const struct doomed *from, const struct doom
 
 			put_frame(&tx, d, false);
 			count_gone(&totals, d);
-			shared[nr] = (struct shares_gone){ .pack = d->pack, .frame = d->frame };
-			memcpy(shared[nr++].gone, gone.w, sizeof(gone.w));
+			if (shared) {
+				shared[nr] = (struct remote_freed){ .pack = d->pack, .frame = d->frame };
+				memcpy(shared[nr].gone, gone.w, sizeof(gone.w));
+			}
+			nr++;
 		}
-	return nr > 0 ? apply(g, &tx, &totals, shared, nr) : 0;
+	return nr > 0 ? freed_apply(g->e, &tx, &totals, shared, nr) : 0;
 }
 
 static int log_packs(struct gc *g)
 {
-	_cleanup_(freep) struct shares_gone *shared = calloc(MAX(g->w->nr_packs, (size_t)1), sizeof(*shared));
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(freep) struct remote_freed *shared = NULL;
 	struct freed_totals totals;
 	size_t nr = 0;
 
-	if (!shared)
-		return -ENOMEM;
+	if (is_shared(g)) {
+		shared = calloc(MAX(g->w->nr_packs, (size_t)1), sizeof(*shared));
+		if (!shared)
+			return -ENOMEM;
+	}
 	freed_so_far(g->e, &totals);
 	for (size_t i = 0; i < g->w->nr_packs; i++)
 		if (is_dead(g, &g->w->packs[i])) {
 			put_pack(&tx, g->w->packs[i].pack);
-			shared[nr++] = (struct shares_gone){ .pack = g->w->packs[i].pack, .frame = UINT32_MAX };
+			if (shared)
+				shared[nr] = (struct remote_freed){ .pack = g->w->packs[i].pack, .frame = UINT32_MAX };
+			nr++;
 		}
 	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
 		if (d->with_pack)
 			count_gone(&totals, d);
-	return nr > 0 ? apply(g, &tx, &totals, shared, nr) : 0;
+	return nr > 0 ? freed_apply(g->e, &tx, &totals, shared, nr) : 0;
 }
 
 static int log_what_is_gone(struct gc *g)
 {
-	/* What changes notes goes beside the log, which must have the deletions first. */
-	int r = atomic_load(&g->e->shares.any) ? engine_sync(g->e) : 0;
+	/* Pin records are written beside the log, so the log must have the deletions first. */
+	int r = is_shared(g) ? engine_sync(g->e) : 0;
 
 	atomic_store(&g->e->gc.any, true);
 	for (size_t i = 0, n; i < g->nr_doomed && r == 0; i += n) {
@@ -380,8 +417,8 @@ static int compare_doomed(const void *a, const void *b)
 	return x->frame < y->frame ? -1 : x->frame > y->frame;
 }
 
-/* Does it lead to a chunk that goes? One of varied length may begin in the same block as another that goes, and then it
- * must stay: perhaps RocksDB does not know it yet. */
+/* Does the slot lead to a chunk that is freed? A chunk of varied length may begin in the same block as a freed one; its
+ * slot must stay, as RocksDB may not have it yet. */
 static bool is_doomed(const struct gc *g, const struct fptable_slot *s)
 {
 	struct addr a = { .pack = s->pack, .off = s->off };
@@ -389,7 +426,7 @@ static bool is_doomed(const struct gc *g, const struct fptable_slot *s)
 
 	if (s->pack == 0 || !gc_window_condemned(g->w, a))
 		return false;
-	d = bsearch(&key, g->doomed, g->nr_doomed, sizeof(*d), compare_doomed); /* they were found in order */
+	d = bsearch(&key, g->doomed, g->nr_doomed, sizeof(*d), compare_doomed); /* sorted already */
 	return !d || d->chunk_len != PACK_VARIED || gc_bit(&d->fresh, s->number);
 }
 
@@ -398,7 +435,7 @@ static void forget_in(const struct gc *g, _unused_ struct engine *e, struct fpta
 	assert(mutex_held(&e->append_lock));
 	for (size_t i = 0; i < t->size;) {
 		if (is_doomed(g, &t->slots[i]))
-			fptable_remove(t, fptable_slot_fp(&t->slots[i])); /* another may have moved here: look again */
+			fptable_remove(t, fptable_slot_fp(&t->slots[i])); /* may move another slot here: check again */
 		else
 			i++;
 	}
@@ -408,7 +445,7 @@ static void forget_hints(struct gc *g)
 {
 	struct engine *e = g->e;
 
-	mutex_lock(&e->absorb_lock); /* nobody reads `frozen` and `kept` without the other lock now */
+	mutex_lock(&e->absorb_lock); /* excludes readers of `frozen` and `kept` that do not take append_lock */
 	mutex_lock(&e->append_lock);
 	forget_in(g, e, &e->recent);
 	forget_in(g, e, &e->frozen);
@@ -448,6 +485,8 @@ static int punch_some(struct gc *g, const struct doomed *from, const struct doom
 		if (d->with_pack || gc_count(&gone) == 0)
 			continue;
 		r = packs_punch(g->e->packs, d->pack, d->frame, d->chunk_len, d->nr_chunks, gone.w);
+		if (reserve_helps(g->e, r)) /* at a quota, btrfs refuses even to free blocks */
+			r = packs_punch(g->e->packs, d->pack, d->frame, d->chunk_len, d->nr_chunks, gone.w);
 		if (r == 0)
 			put_frame(&tx, d, true);
 	}
@@ -489,7 +528,7 @@ static int give_up(struct gc *g)
 		count_freed(g);
 		r = remove_packs(g);
 	}
-	forget_hints(g); /* also if that failed: the log has it, or a part, and will commit it when it can */
+	forget_hints(g); /* even on failure: the log has all or part of it, and will commit it when it can */
 	for (unsigned i = 0; i < 2; i++) {
 		forget_tables(g);
 		epoch_wait(&e->users);

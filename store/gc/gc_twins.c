@@ -1,17 +1,19 @@
 /*
- * Chunks that a collection has doubled. Whoever finds a condemned chunk stores its bytes again. If then the chunk is
- * pardoned, or was only refused because it shares a block with one that goes, there are two of it, both with users. As
- * with moves (moving.c) that must not last: the older one is taken for moved to the newer one, which memory knows.
+ * Merges chunks that a collection has caused to be stored twice. A writer that finds a gc-pending chunk stores its
+ * bytes again. If the chunk is then kept, or was refused only because it shares a block with a freed one, there are two
+ * copies, both in use. As with moves (moves.c) this must not last: the older one is treated as moved to the newer one,
+ * which is in the in-memory table.
  *
- * It is all between the note of a move and its end, so a mount does the same after a crash. Frames of which nothing was
- * refused have no twins, and those that have are few: each is looked at once more.
+ * All of this happens between the move record and its end, so a mount does the same after a crash. Frames without a
+ * refusal have no twins. The others are few, and each is examined once more.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/gc.h"
-#include "store/engine/repoint.h"
+#include "store/gc/gc.h"
+#include "store/gc/repoint.h"
+#include "store/remote_hooks.h"
 
 struct twins {
 	struct engine *e;
@@ -34,8 +36,8 @@ static int add_twin(struct twins *t, struct addr a, uint32_t len, struct addr to
 	return 1;
 }
 
-/* Where memory has it; nowhere: then it was to be stored again and that failed, and memory knows this one as it did
- * before. */
+/* Finds the other place in the in-memory table. If there is none, storing the chunk again has failed, and the table
+ * gets this place back. */
 static int find_twin(struct engine *e, const struct pack_frame_rec *rec, uint32_t i, struct addr *ret)
 {
 	const struct fptable_slot *s;
@@ -66,7 +68,7 @@ static int look_at_frame(struct twins *t, const struct pack_frame_rec *rec, stru
 		else
 			r = add_twin(t, a, pack_rec_len(rec, i), twin);
 		if (r > 0)
-			gc_set_bit(&d->gone, i); /* when all is done: it is punched with the others */
+			gc_set_bit(&d->gone, i); /* punched together with the others */
 	}
 	return r;
 }
@@ -79,7 +81,9 @@ int gc_merge_twins(struct gc *g)
 	int r = rec ? 0 : -ENOMEM;
 
 	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed && r >= 0; d++) {
-		if (d->with_pack || !atomic_load(&g->w->refused[d->at]) || shares_has_pack(g->e, d->pack))
+		if (d->with_pack || !atomic_load(&g->w->refused[d->at]))
+			continue;
+		if (g->e->remote && g->e->remote->has_pack(g->e, d->pack))
 			continue;
 		r = packs_frame_rec(g->e->packs, d->pack, d->frame, rec);
 		if (r > 0 && !rec->damaged)

@@ -1,4 +1,4 @@
-#include "store/engine/gc_window.h"
+#include "store/gc/gc_window.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static const struct gc_pack *find_pack(const struct gc_window *w, uint32_t pack)
 	return low < w->nr_packs && w->packs[low].pack == pack ? &w->packs[low] : NULL;
 }
 
-/* The frame of an address among those of the window, and its block; false: it is none of ours. */
+/* The number of the frame in the window, and the block in it; false: the address is outside the window. */
 static bool place_of(const struct gc_window *w, struct addr a, size_t *ret_frame, uint32_t *ret_block)
 {
 	uint32_t block = a.off / PACK_BLOCK, frame, in;
@@ -109,7 +109,7 @@ void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr)
 	}
 }
 
-/* NULL: there are too many already. */
+/* NULL: too many frames have one already. */
 static struct gc_edges *edges_of(struct gc_window *w, size_t frame)
 {
 	if (!w->edges[frame] && w->nr_edges < EDGES_MAX) {
@@ -119,12 +119,12 @@ static struct gc_edges *edges_of(struct gc_window *w, size_t frame)
 	return w->edges[frame];
 }
 
-/* Bytes [from, to) of the frame's data. */
+/* Marks bytes [from, to) of the frame's data. */
 static void mark_bytes(struct gc_window *w, size_t frame, uint32_t from, uint32_t to)
 {
 	uint32_t first = from / PACK_BLOCK, end = (to + PACK_BLOCK - 1) / PACK_BLOCK, tail = from % PACK_BLOCK,
 		 head = to % PACK_BLOCK;
-	bool is_inside = tail && head && first + 1 == end; /* of one block: neither its beginning nor its end */
+	bool is_inside = tail && head && first + 1 == end; /* touches neither start nor end of its block */
 	struct gc_edges *edges = (tail || head) && !is_inside ? edges_of(w, frame) : NULL;
 
 	if (edges && tail) {
@@ -175,11 +175,6 @@ void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_
 {
 	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
 		atomic_store(&w->condemned[frame * PACK_GONE_WORDS + i], blocks->w[i]);
-}
-
-void gc_window_pardon(struct gc_window *w, size_t frame)
-{
-	gc_window_set_condemned(w, frame, &(struct gc_bits){ 0 });
 }
 
 static struct gc_bits whole_blocks(const struct gc_window *w, size_t frame)

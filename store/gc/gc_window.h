@@ -1,19 +1,19 @@
 /*
- * What the collector knows of the packs that it is at: two bits per block. Bounded memory, whatever the store holds: a
- * large store is collected window by window.
+ * State of the packs being collected: two bits per block. Memory is bounded, whatever the size of the store: a large
+ * store is collected window by window.
  *
- *   live       somebody refers to it, or did so since the window was opened; never unset
- *   condemned  a chunk begins in it that is about to be given back: must not be shared any more
+ *   live       referred to now or since the window was opened; never cleared
+ *   condemned  gc-pending: a chunk begins in it that is about to be freed and must not be shared any more
  *
- * Chunks of varied lengths share blocks, so what the recipes refer to is marked to the byte, by the collector: of a
- * block that an extent ends or begins in, how much of it. That is kept only for frames that need it, within bounds;
- * past them, and for what others mark meanwhile, the whole block counts, and a dead chunk beside a live one stays for
- * once.
+ * Chunks of varied lengths share blocks, so the collector marks references of recipes with byte precision: for a block
+ * that an extent begins or ends in, how much of it. This is kept only for frames that need it, within bounds. Beyond
+ * them, and for marks of other threads, the whole block counts, and a dead chunk beside a live one stays until the next
+ * collection.
  *
- * What begins in a condemned block is refused to whoever wants to share it, its live neighbours as well. So it is kept
- * of which frames anything was: there may be chunks that were stored again and are there twice (gc_twins.c).
+ * Chunks that begin in a gc-pending block are refused to writers that want to share them, including live neighbours. So
+ * the window records which frames had a refusal: chunks of these may have been stored twice (gc_twins.c).
  *
- * Bits are set from any thread without a lock. The order in which others see them is the collector's business (gc.c).
+ * Any thread sets bits without a lock. The collector ensures the order in which other threads see them (gc.c).
  */
 #pragma once
 
@@ -32,24 +32,26 @@ struct gc_bits {
 
 struct gc_pack {
 	uint32_t pack, nr_frames;
-	bool is_full; /* nothing more is added to it */
-	size_t first; /* of its frames among those of the window */
-	uint64_t nr_blocks; /* of chunks, those included that are gone; counted by the collector */
-	uint64_t nr_chunks; /* without those that were gone before; likewise */
+	bool is_full; /* gets no more frames */
+	size_t first; /* number of its first frame in the window */
+	uint64_t nr_blocks; /* of chunks, including freed ones; counted by the collector */
+	uint64_t nr_chunks; /* without those freed before; likewise */
+	uint64_t disk_bytes; /* its size once dead chunks have been punched, */
+	uint64_t live_stored; /* and if its live chunks were stored again; likewise */
 };
 
-/* Of each block of a frame, how many bytes of its beginning and of its end are live, if not all of it is. */
+/* For each block of a frame that is not live as a whole: the live bytes at its start and at its end. */
 struct gc_edges {
 	uint16_t head[PACK_FRAME_BLOCKS], tail[PACK_FRAME_BLOCKS];
 };
 
 struct gc_window {
-	struct gc_pack *packs; /* in order of their numbers */
+	struct gc_pack *packs; /* sorted by number */
 	size_t nr_packs, nr_frames;
 	_Atomic uint64_t *live, *condemned; /* PACK_GONE_WORDS per frame */
-	/* by frame: somebody wanted to share a condemned chunk of it, or its neighbour in a block */
+	/* by frame: a writer wanted to share a gc-pending chunk of it, or its neighbour in a block */
 	_Atomic bool *refused;
-	struct gc_edges **edges; /* by frame, NULL: none. The collector's own */
+	struct gc_edges **edges; /* by frame, NULL: none. Used by the collector only */
 	size_t nr_edges;
 };
 
@@ -58,17 +60,16 @@ int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret
 void gc_window_free(struct gc_window *w); /* NULL is fine */
 
 void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr);
-void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr); /* the collector: to the byte */
+void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr); /* collector only: by byte */
 bool gc_window_condemned(const struct gc_window *w, struct addr a);
-bool gc_window_refuses(struct gc_window *w, struct addr a); /* is it condemned? It was wanted */
+bool gc_window_refuses(struct gc_window *w, struct addr a); /* the same for a writer: records the refusal */
 void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks);
-void gc_window_pardon(struct gc_window *w, size_t frame);
-/* Blocks of which anything is. */
+/* Blocks that are live, in whole or in part. */
 struct gc_bits gc_window_live(const struct gc_window *w, size_t frame);
-/* Chunks, which end at `ends`, of which anything is. */
+/* Chunks, ending at `ends`, with any live byte. */
 struct gc_bits gc_window_live_chunks(const struct gc_window *w, size_t frame, const uint32_t *ends, uint32_t nr_chunks);
 
-/* Blocks of a frame that some chunks touch, and those that they begin in. */
+/* Blocks of a frame that the chunks touch, and blocks that they begin in. */
 struct gc_bits gc_blocks_of_chunks(const struct gc_bits *chunks, const uint32_t *ends, uint32_t nr_chunks);
 struct gc_bits gc_starts_of_chunks(const struct gc_bits *chunks, const uint32_t *ends, uint32_t nr_chunks);
 

@@ -1,25 +1,25 @@
 /*
- * Moves that were cut short, brought to an end.
+ * Completes moves of chunks, including those interrupted by a crash.
  *
- * While chunks are moved there are two copies of each, and a fingerprint leads to one of them. Once that has been
- * collected nothing leads to the other: its bytes would be stored again. So no chunk is in two places when a move has
- * ended, or been finished:
+ * While chunks are moved there are two copies of each, and a fingerprint leads to one of them. Once that copy has been
+ * collected, nothing leads to the other, and its bytes would be stored again. So no chunk is in two places when a move
+ * has ended or has been completed later:
  *
- *   1. note in the log that from these marks on there may be copies, and commit: a copy that is there after a crash is
- *      there with the note. (The marks of a commit may be ahead of its end of the log.)
- *   2. copy (gc_copy.c); nothing is absorbed meanwhile, RocksDB goes on knowing the old places
- *   3. point all files to the copies, and whatever enters the log (repoint.c)
- *   4. wait for all who may have met an old place, to share or to read it; nobody refers to one now
- *   5. what other nodes rely on at an old place is lent at the new one (shares_carry.c), after a commit of 3
- *   6. give the old places up (vacate.c), take the note out of the log, and commit: memory has forgotten the old
- *      places, so what is absorbed from now on must not lead to copies that a crash takes back
- *   7. forget the tables that still name the old places; until then whoever finds one through them is pointed on by 3
+ *   1. record in the log that there may be copies after these pack marks, and commit: a copy that survives a crash
+ *      survives with the record. (The marks of a commit may be ahead of its end of the log.)
+ *   2. copy (gc_copy.c); nothing is absorbed meanwhile, so RocksDB keeps the old places
+ *   3. repoint all files to the copies, and everything that enters the log (repoint.c)
+ *   4. wait for all threads that may have found an old place, to share or to read it; then nothing refers to one
+ *   5. pin at the new place what is pinned for other nodes at an old one (pins_carry.c), after a commit of 3
+ *   6. free the old places (moves_release.c), delete the record from the log, and commit: memory has dropped the old
+ *      places, so entries absorbed from now on must not lead to copies that a crash would undo
+ *   7. drop the frame tables that still list the old places; until then 3 redirects every reference found through them
  *
- * A mount that finds the note looks up all chunks behind the marks (absorb.c). One that is known at another place is a
- * copy of that, and 3 to 7 are done for it. Before that none of them is absorbed and nothing is collected.
+ * A mount that finds the record looks up all chunks after the marks (absorb.c). A chunk that is known at another place
+ * is a copy, and 3 to 7 are done for it. Until then none of them is absorbed and nothing is collected.
  *
- * Where something fails the moves are forgotten, never kept for later: the copies that nobody refers to may be
- * collected at any time from then on, and must not be pointed to any more.
+ * On failure the moves are dropped, never kept for later: unreferenced copies may be collected at any time from then
+ * on, and must not be referred to any more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,8 +28,9 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/repoint.h"
+#include "store/engine_internal.h"
+#include "store/gc/repoint.h"
+#include "store/remote_hooks.h"
 
 static int put_note(struct engine *e, const struct pack_marks *marks)
 {
@@ -60,9 +61,9 @@ int moving_begin(struct engine *e)
 	int r;
 
 	mutex_lock(&e->log.lock);
-	marks = e->log.marks; /* of the last commit: copies come behind them */
+	marks = e->log.marks; /* of the last commit: copies are written after them */
 	mutex_unlock(&e->log.lock);
-	mutex_lock(&e->absorb_lock); /* none is under way */
+	mutex_lock(&e->absorb_lock); /* no absorption is in progress */
 	set_moving(e, true);
 	mutex_unlock(&e->absorb_lock);
 	r = put_note(e, &marks);
@@ -86,8 +87,8 @@ int moving_end(struct engine *e)
 
 void moving_give_up(struct engine *e)
 {
-	log_warning("store %s: moves could not be finished: some chunks may be stored again", e->path);
-	put_note(e, NULL); /* if it stays, the next mount finishes what is still there */
+	log_warning("store %s: cannot finish moving chunks: some may be stored twice", e->path);
+	put_note(e, NULL); /* if it stays, the next mount completes the remaining moves */
 	set_moving(e, false);
 }
 
@@ -106,7 +107,7 @@ int moving_load(struct engine *e)
 	return 0;
 }
 
-/* Where else a chunk is, if it is there: the first that was loaded, or what RocksDB knows. */
+/* Finds another place of a chunk: the first one loaded, or the one in RocksDB. */
 static int find_other(struct engine *e, struct fp fp, struct addr a, struct addr *ret)
 {
 	const struct fptable_slot *s = fptable_find(&e->recent, fp);
@@ -120,7 +121,7 @@ static int find_other(struct engine *e, struct fp fp, struct addr a, struct addr
 		if (r == 0 && !addr_is_none(*ret))
 			r = packs_find(e->packs, *ret, ret, &len, &found);
 		if (r < 0)
-			return r == -EBADMSG ? 0 : r; /* damaged: nothing leads there */
+			return r == -EBADMSG ? 0 : r; /* damaged: not usable */
 		if (r == 0 || !fp_equal(found, fp))
 			return 0;
 	}
@@ -153,11 +154,11 @@ int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len)
 		return r;
 	r = add_move(e, other, len, a);
 	if (r == 0)
-		fptable_remove(&e->recent, fp); /* leads to the copy from now on */
+		fptable_remove(&e->recent, fp); /* the caller inserts the copy */
 	return r;
 }
 
-/* Of a chunk that was moved twice all go to the last copy. */
+/* If a chunk was moved twice, all moves lead to the last copy. */
 static void follow_copies(struct move *m, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++) {
@@ -179,7 +180,7 @@ int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_to
 	r = repoint(e, m, nr);
 	if (r == 0) {
 		epoch_wait(&e->users);
-		r = shares_carry(e, m, nr);
+		r = e->remote ? e->remote->carry(e, m, nr) : 0;
 		if (r >= 0)
 			r = vacate(e, m, nr, r > 0, ret);
 		if (r == 0)
@@ -188,8 +189,9 @@ int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_to
 			r = engine_sync(e);
 		if (r == 0)
 			set_moving(e, false);
-		vacate_forget_tables(e, m, nr); /* whatever became of it: some may be in the log as gone */
-		shares_carried(e);
+		vacate_forget_tables(e, m, nr); /* even on failure: the log may have some as freed */
+		if (e->remote)
+			e->remote->moved(e);
 	}
 	repoint_end(e);
 	return r;
@@ -206,7 +208,7 @@ void moving_finish(struct engine *e)
 	if (r < 0)
 		moving_give_up(e);
 	else if (e->moving.nr > 0)
-		log_info("store %s: %zu moves that were cut short are finished", e->path, e->moving.nr);
+		log_info("store %s: finished %zu interrupted moves", e->path, e->moving.nr);
 	free(TAKE(e->moving.m));
 	e->moving.nr = e->moving.size = 0;
 }

@@ -1,12 +1,13 @@
 /*
- * Giving up the places that chunks have moved from (moving.c). All files refer to the new ones and nobody is about to
- * refer to an old one, so these are dead by name: no window, no marks. That matters where chunks are of varied
- * lengths, since a collection marks blocks and may keep a dead chunk beside a live one. Kept, it would be there twice:
- * found by nobody once the other copy is collected, and found by its neighbours for all that.
+ * Frees the places that chunks have moved from (moves.c). All files refer to the new places, and no writer is about to
+ * refer to an old one, so the old ones are known to be dead without a window and marks. This matters for chunks of
+ * varied lengths: a collection marks blocks and may keep a dead chunk beside a live one. If it were kept, there would
+ * be two copies: lookups by fingerprint would not find it once the other copy is collected, but lookups through its
+ * neighbours would.
  *
- * Like a collection: into the log what is gone ('F'), and the caller commits that; then memory forgets it. In a store
- * that shares chunks with other nodes it goes beside the log, with what was noted of these chunks. The space is punched
- * out by the next collection, which sees that nobody has.
+ * As in a collection, the log records the freed chunks ('F'), and the caller commits; then memory drops them. In a
+ * store that shares chunks with other nodes, the records are written beside the log, together with the pin records of
+ * these chunks. The next collection punches the space, as the records say that this was not done.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +15,9 @@
 
 #include "base/util.h"
 #include "index/freed.h"
-#include "store/engine/gc.h"
-#include "store/engine/repoint.h"
+#include "store/gc/gc.h"
+#include "store/gc/repoint.h"
+#include "store/remote_hooks.h"
 
 #define FRAMES_PER_TX 512u
 
@@ -24,7 +26,7 @@ static uint32_t frame_of(const struct move *m)
 	return (m->off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
 }
 
-/* How many of the sorted moves are from the frame of the first. */
+/* Number of sorted moves from the same frame as the first. */
 static size_t same_frame(const struct move *m, size_t nr)
 {
 	size_t n = 1;
@@ -42,14 +44,14 @@ static void forget_in(struct fptable *t, struct fp fp, struct addr a)
 		fptable_remove(t, fp);
 }
 
-/* Those of a frame's chunks that have moved. Memory knows the new places sooner; the old ones must not come to light
- * again. */
+/* Marks the moved chunks of a frame as freed. The in-memory table has the new places already; old ones must not become
+ * visible again. */
 static void take_out(struct engine *e, const struct move *m, size_t nr, const struct pack_frame_rec *rec,
 		     struct freed_frame *f, struct freed_totals *ret)
 {
 	uint32_t i = 0;
 
-	mutex_lock(&e->absorb_lock); /* nobody reads `frozen` and `kept` without the other lock now */
+	mutex_lock(&e->absorb_lock); /* excludes readers of `frozen` and `kept` that do not take append_lock */
 	mutex_lock(&e->append_lock);
 	for (size_t k = 0; k < nr; k++) {
 		struct addr a = { .pack = m[k].pack, .off = m[k].off };
@@ -69,14 +71,14 @@ static void take_out(struct engine *e, const struct move *m, size_t nr, const st
 	mutex_unlock(&e->absorb_lock);
 }
 
-/* `nr` moves from one frame. What cannot be read stays: damage is fsck's business. */
+/* `nr` moves from one frame. If its table cannot be read, the chunks stay: damage is left to fsck. */
 static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struct pack_frame_rec *rec,
-			struct engine_tx *tx, struct shares_gone *gone, struct freed_totals *ret)
+			struct engine_tx *tx, struct remote_freed *gone, struct freed_totals *ret)
 {
 	struct freed_frame f = { 0 };
 	int r;
 
-	*gone = (struct shares_gone){ .pack = m->pack, .frame = frame_of(m) };
+	*gone = (struct remote_freed){ .pack = m->pack, .frame = frame_of(m) };
 	r = packs_frame_rec(e->packs, m->pack, frame_of(m), rec);
 	if (r <= 0 || rec->damaged)
 		return r == -ENOMEM ? r : 0;
@@ -90,12 +92,12 @@ static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struc
 	return 0;
 }
 
-/* Frames up to the bound of a transaction; *done is how many moves they were. */
+/* Frames up to the limit of one transaction; *done: the number of their moves. */
 static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct pack_frame_rec *rec,
 		       size_t *done, struct freed_totals *ret)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-	_cleanup_(freep) struct shares_gone *shared = calloc(FRAMES_PER_TX, sizeof(*shared));
+	_cleanup_(freep) struct remote_freed *shared = calloc(FRAMES_PER_TX, sizeof(*shared));
 	struct freed_totals totals, some = { 0 };
 	size_t n, frames = 0;
 	int r = shared ? 0 : -ENOMEM;
@@ -110,7 +112,7 @@ static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool i
 	freed_so_far(e, &totals);
 	totals.nr_chunks += some.nr_chunks;
 	totals.bytes += some.bytes;
-	r = is_shared ? freed_give_up(e, &tx, &totals, shared, frames) : freed_apply(e, &tx, &totals);
+	r = freed_apply(e, &tx, &totals, is_shared ? shared : NULL, frames);
 	if (r < 0)
 		return r;
 	ret->nr_chunks += some.nr_chunks;
@@ -129,7 +131,7 @@ int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, st
 	return r;
 }
 
-/* As in gc_sweep.c: whoever has read a table before what is gone was in the log may put it back a moment later. */
+/* Twice, as in gc_sweep.c: a thread that read a table before the chunks were freed in the log may put it back. */
 void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr)
 {
 	for (unsigned round = 0; round < 2; round++) {

@@ -1,4 +1,4 @@
-#include "store/engine/name_walk.h"
+#include "store/gc/name_walk.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "index/namespace.h"
-#include "store/engine/check_rules.h"
+#include "index/namespace_table.h"
+#include "store/check/check_rules.h"
 
 #define DEPTH_MAX 2048u
 
@@ -72,7 +72,7 @@ static void prepend(struct buf *path, const char *name, size_t len)
 	buf_move(path, &longer);
 }
 
-/* Where a mount shows a copy (fs/view.h). 1/0/<0: `top` is none. */
+/* Prepends the path that a mount shows for a replica (mpi-agent/daemon/nodes/node_view.h). 1; 0: `top` is none; <0 */
 static int prepend_copy(struct name_walk *w, uint64_t top)
 {
 	struct ns_copy c;
@@ -87,7 +87,7 @@ static int prepend_copy(struct name_walk *w, uint64_t top)
 	return 1;
 }
 
-/* w->dir_path of this directory, with a slash at its end; "" for the root. */
+/* Sets w->dir_path to the path of this directory, with a trailing slash; "" for the root. */
 static int find_dir_path(struct name_walk *w, uint64_t dir)
 {
 	struct ns_inode in = { 0 };
@@ -98,7 +98,7 @@ static int find_dir_path(struct name_walk *w, uint64_t dir)
 	for (unsigned depth = 0; dir != NS_ROOT_INO && r > 0; depth++) {
 		r = depth < DEPTH_MAX ? ns_get_inode(w->db, dir, &in) : 0;
 		if (r == -EBADMSG)
-			r = 0; /* told elsewhere */
+			r = 0; /* reported elsewhere */
 		if (r > 0 && in.parent == dir) {
 			r = prepend_copy(w, dir);
 			if (r > 0)

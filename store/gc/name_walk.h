@@ -1,7 +1,6 @@
 /*
- * All names of a store, with their paths: for telling which files something is about, when only inodes are known. The
- * path above a name is found upwards, directory by directory, and only if asked for; names come sorted by directory,
- * so it is done once for each.
+ * Iterates over all names of a store with their paths, to name the files concerned when only inodes are known. The path
+ * of a directory is built upwards, and only on request; names are sorted by directory, so this is done once for each.
  *
  *	while ((r = name_walk_next(&w)) > 0)
  *		if (is_wanted(w.ino) && (r = name_walk_path(&w)) == 0)
@@ -19,7 +18,7 @@ struct db_iter;
 
 struct name_walk {
 	uint64_t ino; /* of the current name */
-	struct buf path; /* of it, from the root without a slash, with its NUL, after name_walk_path() */
+	struct buf path; /* valid after name_walk_path(): from the root, no leading slash, NUL-terminated */
 
 	struct db *db;
 	const struct fp_key *key;
@@ -27,12 +26,12 @@ struct name_walk {
 	const void *dirent, *value; /* the current entry */
 	size_t value_len;
 	struct buf dir_path;
-	uint64_t dir; /* that it is of */
+	uint64_t dir; /* directory of dir_path */
 };
 
 /* borrows both; release it even if this fails */
 int name_walk_open(struct db *db, const struct fp_key *key, struct name_walk *ret);
 void name_walk_release(struct name_walk *w);
-int name_walk_next(struct name_walk *w); /* 1/0/<0; damaged entries are passed over */
-/* 0/<0. What is not connected to the root begins with "?/". */
+int name_walk_next(struct name_walk *w); /* 1/0/<0; skips damaged entries */
+/* 0/<0. Paths not connected to the root begin with "?/". */
 int name_walk_path(struct name_walk *w);

@@ -1,15 +1,16 @@
-/* Whose files there are: sums over all inodes, by user or by group. */
+/* Sums over all inodes by user or group. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cancel.h"
 #include "base/le.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/owners.h"
+#include "store/engine_internal.h"
+#include "store/gc/owners.h"
 
 bool owner_has(const struct fp_domain *owner, const struct ns_inode *in)
 {
@@ -35,7 +36,7 @@ int owners_next(struct db_iter *it, struct ns_inode *ret)
 	return r < 0 ? log_errno(r, "index: an inode is damaged: run fsck.ckptfs") : 1;
 }
 
-/* Its place, made if need be; NULL: behind the last of those that there is room for. */
+/* Finds the entry of an owner, or inserts it; NULL: it sorts after the last one that fits. */
 static struct engine_owner *place_of(uint32_t id, struct engine_owner *v, size_t max, size_t *nr)
 {
 	size_t low = 0, high = *nr;
@@ -66,7 +67,7 @@ int engine_owners(struct engine *e, enum fp_domain_kind kind, uint64_t from, str
 	size_t nr = 0;
 	int r = owners_iter_new(e->db, NULL, &it);
 
-	while (r == 0 && (r = owners_next(it, &in)) > 0) {
+	while (r == 0 && (r = cancel_check()) == 0 && (r = owners_next(it, &in)) > 0) {
 		uint32_t id = kind == FP_OF_USER ? in.uid : in.gid;
 		struct engine_owner *o = S_ISREG(in.mode) && id >= from ? place_of(id, v, max, &nr) : NULL;
 		struct ns_content c;

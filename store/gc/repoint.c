@@ -1,27 +1,27 @@
 /*
- * Pointing recipes to where chunks have been stored once more: because their pack is to go (gc_move.c), or because the
- * old copy is damaged (heal.c).
+ * Repoints recipes to copies of chunks: because the old pack is to be removed (gc_move.c), or because the old copy is
+ * damaged (repair.c).
  *
- * In each recipe that refers to the old places the new ones are put: a record of the log like any other write, but for
- * the times, which stay. The frames are durable before the record (commit.c). Recipes are found through a pinned state
- * of the view. Whoever has met an old place before, or shares what is not re-pointed yet, is late: so from that state
- * on, until repoint_end(), whatever enters the log is re-pointed on its way.
+ * In each recipe that refers to old places these are replaced by the new ones. It is a record of the log like any other
+ * write, except that the file times stay. The frames are durable before the record (commit.c). Recipes are found
+ * through a snapshot of the view. A thread may have found an old place before it, or share a recipe that is not
+ * repointed yet. So from the snapshot on, until repoint_end(), references are redirected as they enter the log.
  *
- * Changes are locked out while some segments are re-pointed. That is what makes it safe against a file that is deleted
- * at the same time: under the lock it is either there or not. No collection runs meanwhile: it could give a new place
- * back before anyone refers to it.
+ * Changes are locked out while a few segments are repointed. This makes it safe against concurrent deletion of a file:
+ * under the lock the file either exists or does not. No collection runs meanwhile: it could free a new place before
+ * anything refers to it.
  */
-#include "store/engine/repoint.h"
+#include "store/gc/repoint.h"
 
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/stack.h"
+#include "store/engine_internal.h"
+#include "store/file/layer_stack.h"
 
-#define SEGMENTS_AT_ONCE 32u /* re-pointed while changes are locked out: well below a millisecond each */
+#define SEGMENTS_AT_ONCE 32u /* repointed while changes are locked out: well below a millisecond each */
 
 struct moves {
 	struct engine *e;
@@ -65,7 +65,7 @@ static bool extent_moved(const struct moves *ms, const struct extent *x)
 	struct addr a = x->addr;
 
 	if (a.pack < ms->m[0].pack || a.pack > ms->m[ms->nr - 1].pack)
-		return false; /* most are elsewhere */
+		return false; /* most are in other packs */
 	return move_of(ms->m, ms->nr, a, a.off + x->len) != NULL;
 }
 
@@ -155,7 +155,7 @@ static int repoint_segment(const struct moves *ms, struct content *c, uint64_t n
 	return r;
 }
 
-/* Is it still there? Changes are locked out. */
+/* Does the file still exist? Changes are locked out. */
 static int is_there(struct content *c) REQUIRES(c->lock)
 {
 	struct ns_content content;
@@ -176,7 +176,7 @@ static int repoint_places(const struct moves *ms, const struct place *places, un
 	struct segment *s;
 	int r = 0;
 
-	for (unsigned i = 0; i < nr; i++) { /* into memory, while nobody has to wait for it */
+	for (unsigned i = 0; i < nr; i++) { /* load them before changes are locked out */
 		mutex_lock(&places[i].c->lock);
 		content_segment(places[i].c, places[i].number, false, &s);
 		mutex_unlock(&places[i].c->lock);
@@ -194,7 +194,7 @@ static int repoint_places(const struct moves *ms, const struct place *places, un
 	return MIN(r, 0);
 }
 
-/* Is any of it in a pack that was moved? */
+/* Does the recipe refer to a moved chunk? */
 static int wants_repoint(const struct moves *ms, const struct db_snapshot *state, const void *value, size_t len)
 {
 	_cleanup_(freep) struct extent *x = NULL;

@@ -1,21 +1,22 @@
 /*
- * The journal: the ordered record of every committed change, and with the packs the truth of the store.
+ * The journal: the ordered log of every committed change. Together with the packs it is the authoritative state of the
+ * store.
  *
- * It is a sequence of groups, one per commit, numbered from 1 without gaps. A group is written with one write,
- * carries its number, its length and a checksum over all of it, and is there whole or not at all. What a group
- * holds is a sequence of records (type, bytes); the journal does not know what they mean.
+ * It is a sequence of groups, one per commit, numbered from 1 without gaps. A group is written with one write and
+ * carries its number, its length and a checksum over all of it, so it is either complete or absent. A group consists of
+ * records (type, bytes), which the journal does not interpret.
  *
  * Files: journal/<first number, 16 hex digits>.log, preallocated and zero-filled so that an append changes no file
- * metadata and fdatasync is one flush; journal/<number>.snap, the live state as of that commit, after which all
- * that came before can go; journal/spare, a segment ahead, so that a full disk does not keep deletions out.
+ * metadata and fdatasync is one flush; journal/<number>.snap, the live state as of that commit, which replaces
+ * everything before it; journal/spare, a segment allocated in advance, so that deletions are possible on a full disk.
  *
- * Crash order of an append: write the group, fdatasync, acknowledged. A group torn by a crash fails its checksum
- * and, being the last, is not there. A group that fails its checksum and is followed by a valid one of a later
- * number is damage and not a torn tail: -EBADMSG.
- * Crash order of a snapshot: write a .tmp, fsync, rename, fsync directory, unlink what it replaces: a stray .tmp is
- * removed on open; older files that survive are ignored and removed.
+ * Crash order of an append: write the group, fdatasync, acknowledge. A group torn by a crash fails its checksum and, as
+ * the last group, is ignored. A group that fails its checksum and is followed by a valid group with a later number is
+ * damage and not a torn tail: -EBADMSG.
+ * Crash order of a snapshot: write a .tmp, fsync, rename, fsync the directory, unlink the files it replaces. A stray
+ * .tmp is removed on open; older files that survive are ignored and removed.
  *
- * Thread rule: append from one thread at a time; a snapshot may be written by another at the same time.
+ * Thread rule: append from one thread at a time; another thread may write a snapshot at the same time.
  */
 #pragma once
 
@@ -30,12 +31,12 @@ struct journal_snapshot;
 
 struct journal_conf {
 	uint8_t store_id[16];
-	uint64_t segment_bytes; /* of a .log file; 0: 16 MiB; the first ones of a journal are smaller, from 1 MiB on */
+	uint64_t segment_bytes; /* of a .log file; 0: 16 MiB; the first files of a journal are smaller, from 1 MiB on */
 	bool read_only;
-	bool spare_by_caller; /* the caller calls journal_prepare() after appends; else journal_append() does */
+	bool spare_by_caller; /* the caller calls journal_prepare(); else open and append do */
 };
 
-/* `dirfd` is journal/ itself (kept until close, not closed). Finds the end and cuts a torn tail off. */
+/* `dirfd` is journal/ itself, used until journal_close() and not closed. Finds the end and cuts off a torn tail. */
 int journal_open(int dirfd, const struct journal_conf *conf, struct journal **ret);
 void journal_close(struct journal *j); /* NULL is fine */
 
@@ -43,25 +44,24 @@ uint64_t journal_last(const struct journal *j);	   /* number of the last group, 
 uint64_t journal_snapshot_number(const struct journal *j); /* newest snapshot, 0: none */
 uint64_t journal_bytes_since_snapshot(const struct journal *j);
 
-/* A record is added to a buffer of the caller's; several make up a group. */
+/* Add a record to a buffer of the caller; several records form a group. */
 void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t len);
-/* Append records as group journal_last() + 1 and make it durable. On an error (ENOSPC, EIO) nothing has been
- * appended and the same call may be tried again; if it is not, the next opening may find the group, whole. */
+/* Append records as group journal_last() + 1 and make it durable. On an error (ENOSPC, EIO) nothing has been appended,
+ * and the same call may be retried; if it is not, the next open may still find the complete group. */
 int journal_append(struct journal *j, const void *records, size_t len);
-/* The same without trying to compress them, for whoever has no time. */
+/* The same without compression, for callers that have no time. */
 int journal_append_as_is(struct journal *j, const void *records, size_t len);
-/* Have the next segment ready, for a full disk and so that no append waits for it. Writes and syncs a whole segment
- * once per segment, else costs nothing. From any thread. An error has been logged, and is tried again after some more
- * appends. */
+/* Allocate the next segment in advance, for a full disk and so that no append waits for it. Writes and syncs a whole
+ * segment once per segment; otherwise free. From any thread. Errors are logged, and retried after some appends. */
 int journal_prepare(struct journal *j);
 
-/* Begin anew with small segments: the next group starts one of the first size, and what is kept ahead goes. For a
- * store that has become small again; the segments before go with the next snapshot. */
+/* Start again with small segments: the next group starts a segment of the first size, and the spare is removed. For a
+ * store that has become small again; the older segments are removed with the next snapshot. */
 void journal_shrink(struct journal *j);
 
-/* Groups after number `after`, oldest first (`after` 0: everything the journal still has, the snapshot first, as a
- * group whose number is the snapshot's; it comes in several parts of bounded size with the same number). -ENOENT:
- * groups after `after` were dropped in favour of a newer snapshot; start from 0. */
+/* Read groups after number `after`, oldest first. `after` 0: everything in the journal, beginning with the snapshot,
+ * which is returned in several parts of bounded size that all have the number of the snapshot. -ENOENT: groups after
+ * `after` have been replaced by a newer snapshot; start from 0. */
 int journal_read(struct journal *j, uint64_t after, struct journal_reader **ret);
 /* 1: a group, borrowed until the next call; 0: end; -EBADMSG: damage; -ENOENT: a snapshot committed since
  * journal_read() has replaced what comes next. */
@@ -79,8 +79,8 @@ struct journal_iter {
 struct journal_iter journal_iter(const void *records, size_t len);
 int journal_iter_next(struct journal_iter *it, uint8_t *type, const void **p, size_t *len);
 
-/* Write the live state as of group `number`, piece by piece, then drop what it replaces. One at a time (-EBUSY);
- * `number` is above the newest snapshot's and not above journal_last() (-EINVAL). */
+/* Write the live state as of group `number`, piece by piece, then remove the files it replaces. One snapshot at a time
+ * (-EBUSY); `number` is above that of the newest snapshot and not above journal_last() (-EINVAL). */
 int journal_snapshot_new(struct journal *j, uint64_t number, struct journal_snapshot **ret);
 int journal_snapshot_add(struct journal_snapshot *s, uint8_t type, const void *p, size_t len);
 int journal_snapshot_commit(struct journal_snapshot *s); /* frees s either way */

@@ -1,15 +1,16 @@
 /*
- * Appending a group: one write into the zero-filled space of the current segment, one fdatasync, acknowledged.
- * A crash before the sync leaves a torn group, which is not there, or a whole one, which nobody was promised.
+ * Appending a group: one write into the zero-filled space of the current segment, one fdatasync, acknowledge. A crash
+ * before the sync leaves a torn group, which is ignored, or a complete group that was never acknowledged.
  *
- * When the write fails, the segment is as good as before, but bytes of the failed group may be in it. They are zeroed,
- * and the zeros synced, before the next attempt: a shorter group must not be followed by the rest of a longer one.
+ * If the write fails, the segment is still usable, but may contain bytes of the failed group. They are zeroed, and the
+ * zeros synced, before the next attempt: a shorter group must not be followed by the rest of a longer one.
  *
- * When the sync fails, nothing can be said about what was written since the last sync that worked: the kernel may
- * have marked the pages clean, and a second fdatasync would succeed without writing them. So the segment is given up.
- * Its groups before this one are durable; this one is written again, from memory, into a new segment that starts
- * with its number and so hides whatever the old segment holds in its place. Should that fail too, the error is the
- * caller's, and every later attempt begins with a new segment.
+ * If the sync fails, the state of everything written since the last successful sync is unknown: the kernel may have
+ * marked the pages clean, and a second fdatasync would succeed without writing them. So the segment is abandoned. Its
+ * groups before this one are durable. This group is written again, from memory, into a new segment that starts with its
+ * number and so hides whatever the old segment holds in its place. If that fails too, the caller gets the error, and
+ * every later attempt starts a new segment. The same applies if a sync of another file fails between the write and the
+ * sync of a group: the drive may have dropped the group with it (base/io.h).
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,12 +22,12 @@
 #include "store/journal/journal.h"
 #include "store/journal/journal_internal.h"
 
-/* The message names the group that is being appended. */
-static int sync_or_give_up(struct journal *j, uint64_t number)
+/* Sync everything written after `failures` was read. `number` is for the message: the group being appended. */
+static int sync_or_give_up(struct journal *j, uint64_t number, uint64_t failures)
 {
 	int r;
 
-	r = io_sync(j->fd);
+	r = io_sync_since(j->fd, failures);
 	if (r < 0) {
 		log_errno(r, "journal: group %" PRIu64 ": cannot sync, segment given up", number);
 		closep(&j->fd);
@@ -37,6 +38,7 @@ static int sync_or_give_up(struct journal *j, uint64_t number)
 
 static int clear_stale(struct journal *j, uint64_t number)
 {
+	uint64_t failures = io_sync_failures();
 	int r;
 
 	if (j->stale_end <= j->off)
@@ -44,26 +46,28 @@ static int clear_stale(struct journal *j, uint64_t number)
 	r = journal_zero(j->fd, j->off, j->stale_end);
 	if (r < 0)
 		return log_errno(r, "journal: group %" PRIu64 ": cannot clear a failed write", number);
-	r = sync_or_give_up(j, number);
+	r = sync_or_give_up(j, number, failures);
 	if (r < 0)
 		return r;
 	j->stale_end = 0;
 	return 0;
 }
 
-/* Into the current segment, which has room. If the segment had to be given up, j->fd is -1. */
+/* Write the group into the current segment, which has room. If the segment had to be abandoned, j->fd is -1. */
 static int put(struct journal *j, struct journal_group *g, const void *payload, size_t len)
 {
+	uint64_t failures;
 	int r;
 
 	r = clear_stale(j, g->number);
 	if (r < 0)
 		return r;
+	failures = io_sync_failures();
 	j->stale_end = j->off + journal_group_bytes(len);
 	r = journal_group_write(j->fd, j->off, g, payload, len);
 	if (r < 0)
 		return log_errno(r, "journal: group %" PRIu64 ": cannot write %zu bytes", g->number, len);
-	return sync_or_give_up(j, g->number);
+	return sync_or_give_up(j, g->number, failures);
 }
 
 /* The group is durable. */
@@ -99,7 +103,7 @@ static int append(struct journal *j, const void *records, size_t len, bool compr
 	bytes = journal_group_bytes(len);
 	if (j->fd < 0 || bytes > j->size - j->off || journal_shrink_wanted(j)) {
 		r = journal_segment_start(j, g.number, bytes);
-		if (r < 0 && (j->fd < 0 || bytes > j->size - j->off)) /* else the large one will do */
+		if (r < 0 && (j->fd < 0 || bytes > j->size - j->off)) /* else continue in the large segment */
 			return r;
 	}
 	r = put(j, &g, payload, len);
@@ -112,7 +116,7 @@ static int append(struct journal *j, const void *records, size_t len, bool compr
 		return r;
 	advance(j, g.number, bytes);
 	if (!j->spare_by_caller)
-		(void)journal_prepare(j); /* this group is durable whatever becomes of it */
+		(void)journal_prepare(j); /* this group is durable even if it fails */
 	return 0;
 }
 

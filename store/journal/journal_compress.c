@@ -1,8 +1,8 @@
 /*
- * Compressing the records of a group. Recipes are most of what a store holds beside its chunks and their fingerprints.
- * Where files change page by page, a commit of them is many extents, one like the other, that shrink to a quarter at
- * this level and to two fifths at level 1; files written in one go have few, whatever the level. A group that would not
- * save a block, as those of small files and single fsyncs, is left alone and costs nothing.
+ * Compresses the records of a group. Apart from chunks and fingerprints, most of a store is recipes. Where files change
+ * page by page, a commit contains many similar extents, which shrink to a quarter at this level and to two fifths at
+ * level 1. Files written in one go have few extents, whatever the level. A group that would not save a block, like
+ * those of small files and single fsyncs, is not compressed and costs nothing.
  */
 #include <string.h>
 #include <zstd.h>
@@ -11,7 +11,7 @@
 
 #define LEVEL 3
 #define LEAST_BYTES 2048u /* less hardly saves a block */
-#define KEPT_BYTES MiB(1) /* of working memory from one group to the next */
+#define KEPT_BYTES MiB(1) /* working memory kept from one group to the next */
 
 void journal_coder_release(struct journal_coder *c)
 {
@@ -20,7 +20,7 @@ void journal_coder_release(struct journal_coder *c)
 	*c = (struct journal_coder){ 0 };
 }
 
-/* Memory that is not there is no error: the group is written as it is. */
+/* Lack of memory is not an error: the group is written uncompressed. */
 static bool reserve(struct journal_coder *c, size_t room)
 {
 	if (!c->zstd)
@@ -36,7 +36,7 @@ static bool reserve(struct journal_coder *c, size_t room)
 size_t journal_compress(struct journal_coder *c, struct journal_group *g, const void *records, size_t len,
 			const void **ret)
 {
-	size_t room = len - MIN(len, (size_t)JOURNAL_BLOCK), n; /* more would not save a block */
+	size_t room = len - MIN(len, (size_t)JOURNAL_BLOCK), n; /* a longer result would not save a block */
 
 	*ret = records;
 	if (c->room > KEPT_BYTES)

@@ -44,7 +44,7 @@ int journal_file_decode(const void *p, size_t len, struct journal_file *ret)
 	return 0;
 }
 
-/* Zeros that follow a payload on disk: less than a block. */
+/* Number of zeros after a payload on disk: less than a block. */
 static size_t padding(uint64_t payload_len)
 {
 	return journal_group_bytes(payload_len) - sizeof(struct journal_group_disk) - payload_len;
@@ -129,7 +129,7 @@ int journal_payload_decompress(const struct journal_group *g, const void *payloa
 	return ZSTD_isError(n) || n != g->records_len ? -EBADMSG : 0;
 }
 
-/* A record is its type, its length as a varint, its bytes. */
+/* A record is its type, its length as a varint, and its bytes. */
 void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t len)
 {
 	buf_add_u8(group, type);

@@ -1,10 +1,10 @@
 /*
  * The bytes of the journal's files. docs/format.md, "Journal", changes with this.
  *
- * Every file is a header block of 512 bytes and then groups, each a multiple of 512 bytes: a header, a payload, zeros.
- * Both checksums of a group are in its header, and the header's covers the payload's, so a group is accepted whole,
- * zeros included, or not at all. All decoders are pure functions of (bytes, length) and trust nothing: -EBADMSG for
- * damaged bytes, -EOPNOTSUPP for intact bytes of a later version.
+ * Every file is a header block of 512 bytes followed by groups, each a multiple of 512 bytes: a header, a payload,
+ * zeros. Both checksums of a group are in its header, and that of the header covers that of the payload, so a group is
+ * accepted completely, padding included, or not at all. All decoders are pure functions of (bytes, length) and trust
+ * nothing: -EBADMSG for damaged bytes, -EOPNOTSUPP for intact bytes of a later version.
  */
 #pragma once
 
@@ -16,8 +16,8 @@
 #include "base/le.h"
 #include "base/util.h"
 
-#define JOURNAL_BLOCK 512u		/* what a disk writes whole; groups start at multiples of it */
-#define JOURNAL_PAYLOAD_MAX MiB(256)	/* a longer one is damage, not a commit */
+#define JOURNAL_BLOCK 512u		/* written atomically by a disk; groups start at multiples of it */
+#define JOURNAL_PAYLOAD_MAX MiB(256)	/* a longer payload is damage, not a commit */
 #define JOURNAL_VERSION 1u
 #define JOURNAL_ID_LEN 16
 
@@ -30,7 +30,7 @@ struct journal_file_disk {
 	uint8_t magic[8];
 	struct le32 version, compat, incompat, reserved;
 	uint8_t store_id[JOURNAL_ID_LEN];
-	struct le64 number; /* .log: of the first group; .snap: of the last commit it holds */
+	struct le64 number; /* .log: first group; .snap: last commit included */
 	uint8_t zero[460];
 	struct le32 crc32c; /* over all bytes before it */
 };
@@ -39,7 +39,7 @@ static_assert(sizeof(struct journal_file_disk) == JOURNAL_BLOCK && offsetof(stru
 
 enum journal_group_flags {
 	JOURNAL_GROUP_SNAPSHOT = 1 << 0, /* part of a snapshot and not a commit */
-	JOURNAL_GROUP_LAST = 1 << 1,	 /* its last part */
+	JOURNAL_GROUP_LAST = 1 << 1,	 /* the last part of the snapshot */
 	JOURNAL_GROUP_ZSTD = 1 << 2,	 /* the payload is one zstd frame */
 };
 
@@ -49,9 +49,9 @@ struct journal_group_disk {
 	struct le64 number;
 	uint8_t store_id[JOURNAL_ID_LEN];
 	struct le32 part;	 /* snapshot: from 0, without gaps; commit: 0 */
-	struct le32 payload_len; /* bytes of records, or of the frame that they are compressed to */
+	struct le32 payload_len; /* bytes of records, or of the zstd frame */
 	struct le64 nr_records;	 /* snapshot: records in this part and all before it; commit: 0 */
-	struct le32 records_len; /* compressed: bytes of records, more than payload_len; else not looked at */
+	struct le32 records_len; /* compressed: bytes of records, more than payload_len; else ignored */
 	struct le32 reserved;
 	struct le32 payload_crc32c; /* over the payload and the zeros after it */
 	struct le32 crc32c;	    /* over all bytes before it */
@@ -75,7 +75,7 @@ struct journal_group {
 	uint16_t flags;
 	uint32_t part;
 	uint32_t payload_len; /* on disk */
-	uint32_t records_len; /* the same, if it is not compressed */
+	uint32_t records_len; /* equal to payload_len if uncompressed */
 	uint64_t nr_records;
 	uint32_t payload_crc;
 };
@@ -86,12 +86,12 @@ static inline uint64_t journal_group_bytes(uint64_t payload_len)
 	return round_up(sizeof(struct journal_group_disk) + payload_len, JOURNAL_BLOCK);
 }
 
-/* The header for `payload`; fills in what it tells of it, but records_len of a compressed one. The caller writes zeros
- * after the payload. */
+/* Encode the header for `payload` and set the payload fields of `g`, except records_len of a compressed payload. The
+ * caller writes zeros after the payload. */
 void journal_group_encode(struct journal_group *g, const void *payload, size_t len, struct journal_group_disk *ret);
 /* The header alone: 64 bytes are enough. */
 int journal_group_header_decode(const void *p, size_t len, struct journal_group *ret);
 /* The whole group; the payload is borrowed from `p`. -EBADMSG also if `len` does not hold all of it. */
 int journal_group_decode(const void *p, size_t len, struct journal_group *ret, const void **ret_payload);
-/* The records of a compressed payload: g->records_len bytes. -EBADMSG: it is no frame of so many. */
+/* Decompress a payload to g->records_len bytes of records. -EBADMSG: not a frame of that length. */
 int journal_payload_decompress(const struct journal_group *g, const void *payload, void *ret);

@@ -1,19 +1,20 @@
 /*
- * Opening: which files count, and where the journal ends.
+ * Opening: selects the relevant files and finds the end of the journal.
  *
- * Names decide first. The newest snapshot S counts; of the segments those from the one that may hold group S + 1 on.
- * Everything older is covered by the snapshot and is removed unread (a crash may have left any part of it), as are
- * temporaries. Before anything is removed the directory is synced: what was found must stay.
+ * Files are selected by name: the newest snapshot S, and the segments from the one that may contain group S + 1 on.
+ * Older files are covered by the snapshot and are removed unread (a crash may have left any of them), as are
+ * temporaries. The directory is synced before anything is removed, so that the selected files are durable.
  *
- * A segment ends where the next one begins: what it holds from that number on was given up (journal_append.c). So only
- * the last segment has an end to be found. There, groups are read until one is not intact. Appending syncs one group
- * before the next is written, so a crash can tear only the last one: if a later group follows, this is damage and not
- * a torn tail, and nothing is changed. A torn tail is zeroed, so that it can never be taken for part of a later group.
+ * A segment ends where the next one begins: its groups from that number on were abandoned (journal_append.c). So only
+ * the end of the last segment has to be found. Its groups are read until one is not intact. Append syncs one group
+ * before writing the next, so a crash can tear only the last one. If a later group follows, this is damage and not a
+ * torn tail, and nothing is changed. A torn tail is zeroed, so that it can never be taken for part of a later group.
  *
- * The last group found is written again and synced: the process that appended it may have died before the sync or
- * after one that failed, and then it is in the page cache and not on disk. Nothing may be built on it before it is.
+ * The last group found is rewritten and synced: the process that appended it may have died before the sync, or after a
+ * sync that failed, and then the group is in the page cache but not on disk. Nothing may depend on it before it is
+ * durable.
  *
- * Older segments are not read here. Their damage is found by whoever reads them.
+ * Older segments are not read here. Damage in them is found when they are read.
  */
 #include "store/journal/journal.h"
 
@@ -39,9 +40,9 @@ struct numbers {
 	size_t nr, room;
 };
 
-/* What the directory holds. Other names are not ours and stay. */
+/* Files of the directory. Unknown names are left alone. */
 struct listing {
-	struct numbers logs, snaps; /* in order */
+	struct numbers logs, snaps; /* sorted */
 	bool temporary[ARRAY_SIZE(temporaries)];
 	bool spare;
 };
@@ -142,7 +143,7 @@ static void remove_stray(struct journal *j, const char *name)
 		log_warning("journal %s: cannot remove, left for the next mount: %s", name, strerror(-r));
 }
 
-/* The newest snapshot counts. */
+/* The newest snapshot is used. */
 static int find_snapshot(struct journal *j, const struct numbers *snaps)
 {
 	_cleanup_(journal_window_release) struct journal_window w = JOURNAL_WINDOW_NONE;
@@ -160,7 +161,7 @@ static int find_snapshot(struct journal *j, const struct numbers *snaps)
 	return 0;
 }
 
-/* Fills j->segments with those from the one that may hold the first group after the snapshot on. */
+/* Fill j->segments with the segments from the one that may contain the first group after the snapshot on. */
 static int find_segments(struct journal *j, const struct numbers *logs, size_t *ret_covered)
 {
 	size_t from = logs->nr;
@@ -188,19 +189,19 @@ static int find_segments(struct journal *j, const struct numbers *logs, size_t *
 			.end = i + 1 < logs->nr ? w.size : JOURNAL_BLOCK,
 		};
 		if (i + 1 < logs->nr)
-			j->appended += w.size - JOURNAL_BLOCK; /* at most: it may hold groups before the snapshot */
+			j->appended += w.size - JOURNAL_BLOCK; /* an upper bound: includes groups before the snapshot */
 	}
 	*ret_covered = from;
 	return 0;
 }
 
-/* Where the last segment ends, and what follows. */
+/* End of the last segment, and what follows it. */
 struct tail {
 	uint64_t last_off;	/* of the last intact group, 0: none */
-	uint64_t nonzero_end;	/* end of the bytes after it that are not zero, or 0 */
+	uint64_t nonzero_end;	/* end of the non-zero bytes after it, or 0 */
 };
 
-/* Walks the intact groups of the last segment. */
+/* Find the last intact group of the last segment. */
 static int walk_groups(struct journal *j, struct journal_window *w, struct journal_segment *s, struct tail *t)
 {
 	for (;;) {
@@ -228,7 +229,7 @@ static bool is_zero(const uint8_t *p, size_t len)
 	return p[0] == 0 && memcmp(p, p + 1, len - 1) == 0;
 }
 
-/* Looks at everything after the last intact group: an intact header of a later group there means damage before it. */
+/* Check everything after the last intact group: an intact header of a later group there means damage before it. */
 static int check_tail(struct journal *j, struct journal_window *w, const struct journal_segment *s, struct tail *t)
 {
 	struct journal_group g;
@@ -236,7 +237,7 @@ static int check_tail(struct journal *j, struct journal_window *w, const struct 
 	const uint8_t *p;
 	int r;
 
-	/* What a torn group with a good header says is its own cannot be a later group. */
+	/* Bytes that a torn group with an intact header claims as its own cannot be a later group. */
 	r = journal_window_header(w, j, s->end, &g);
 	if (r < 0)
 		return r;
@@ -264,7 +265,7 @@ static int check_tail(struct journal *j, struct journal_window *w, const struct 
 	return 0;
 }
 
-/* Makes the end of the last segment durable: its last group written again, what follows zeroed. */
+/* Make the end of the last segment durable: rewrite its last group, zero what follows. */
 static int settle_tail(struct journal *j, struct journal_window *w, const struct journal_segment *s,
 		       const struct tail *t)
 {
@@ -319,7 +320,7 @@ static int find_end(struct journal *j)
 			return r;
 	}
 	if (j->last < j->snapshot_number) {
-		/* Damage to groups that the snapshot has: harmless, but their numbers are taken. */
+		/* Damage to groups that the snapshot covers: harmless, but their numbers are in use. */
 		log_warning("journal %s: ends with group %" PRIu64 " before snapshot %" PRIu64 ": going on from there",
 			    w.name.s, s->last, journal_snapshot_number(j));
 		j->last = j->snapshot_number;
@@ -329,7 +330,7 @@ static int find_end(struct journal *j)
 	return 0;
 }
 
-/* The directory's files that no longer count. */
+/* Remove the files that are no longer relevant. */
 static void remove_strays(struct journal *j, const struct listing *l, size_t nr_covered)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(temporaries); i++)
@@ -347,7 +348,7 @@ static int find_spare(struct journal *j)
 
 	if (fstatat(j->dirfd, SPARE_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return log_errno(-errno, "journal %s: cannot stat", SPARE_NAME);
-	if ((uint64_t)st.st_size >= MIN_SEGMENT_BYTES) { /* else not of ours; replaced by a new one */
+	if ((uint64_t)st.st_size >= MIN_SEGMENT_BYTES) { /* else not made by us; replaced by a new one */
 		j->spare = SPARE_READY;
 		j->spare_bytes = (uint64_t)st.st_size;
 	}
@@ -413,8 +414,8 @@ int journal_open(int dirfd, const struct journal_conf *conf, struct journal **re
 			if (r < 0)
 				return r;
 		}
-		if (j->spare == SPARE_NONE) /* without one a full disk keeps deletions out, but all else works */
-			(void)journal_prepare(j);
+		if (j->spare == SPARE_NONE && !j->spare_by_caller)
+			(void)journal_prepare(j); /* without a spare, only deletions on a full disk are affected */
 	}
 	*ret = TAKE(j);
 	return 0;

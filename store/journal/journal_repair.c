@@ -1,4 +1,4 @@
-#include "store/journal/journal_mend.h"
+#include "store/journal/journal_repair.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,11 +16,11 @@
 #define SEGMENT_MIN MiB(1)
 
 struct journal_remake {
-	struct journal *journal; /* knows of no files: only what writing a snapshot needs */
-	struct journal_snapshot *snapshot; /* NULL: committed or given up */
+	struct journal *journal; /* with no files: only what writing a snapshot needs */
+	struct journal_snapshot *snapshot; /* NULL: committed or aborted */
 	uint64_t number;
 	int fd; /* NEW_TMP_NAME */
-	uint64_t off; /* where the next group goes */
+	uint64_t off; /* of the next group */
 };
 
 static void remake_free(struct journal_remake *m)
@@ -38,7 +38,7 @@ static void remake_freep(struct journal_remake **m)
 	remake_free(*m);
 }
 
-/* --- which files there are --- */
+/* --- existing files --- */
 
 struct segments {
 	uint64_t *first;
@@ -106,7 +106,7 @@ static int segments_list(int dirfd, struct segments *ret)
 
 /* --- the groups to keep --- */
 
-/* A segment as it is; its header block may be damaged, so nothing is asked of it. */
+/* Open a segment without checking its header block, which may be damaged. */
 static int window_open(struct journal_window *w, int dirfd, uint64_t first)
 {
 	struct stat st;
@@ -133,8 +133,8 @@ static int keep_group(struct journal_remake *m, const struct journal_group *g, c
 }
 
 /*
- * Goes through one segment and keeps the groups from *next on that stand one behind the other, up to before `end`,
- * where the next segment begins. What is damaged is passed over block by block.
+ * Copy the consecutive groups from *next on of one segment, up to but not including `end`, where the next segment
+ * begins. Damaged bytes are skipped block by block.
  */
 static int keep_of_segment(struct journal_remake *m, uint64_t first, uint64_t end, uint64_t *next, uint64_t *lost)
 {
@@ -185,7 +185,7 @@ static int keep_groups(struct journal_remake *m, uint64_t *ret_last, uint64_t *r
 	return r;
 }
 
-/* Its header block is written last, by finish_segment(). */
+/* The header block is written last, by finish_segment(). */
 static int begin_segment(struct journal_remake *m)
 {
 	m->fd = io_open(m->journal->dirfd, NEW_TMP_NAME, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -236,7 +236,7 @@ static int finish_segment(struct journal_remake *m)
 	memcpy(header.store_id, m->journal->store_id, sizeof(header.store_id));
 	journal_file_encode(&header, &disk);
 	r = journal_zero(m->fd, m->off,
-			 MAX(m->off, SEGMENT_MIN)); /* as all segments are, so that appends change no metadata */
+			 MAX(m->off, SEGMENT_MIN)); /* preallocated like all segments: appends change no metadata */
 	if (r == 0)
 		r = io_pwrite(m->fd, &disk, sizeof(disk), 0);
 	if (r == 0)

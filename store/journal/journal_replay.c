@@ -1,8 +1,8 @@
 /*
- * Reading the journal back: the snapshot's parts, then the groups after it, one at a time in a bounded buffer.
+ * Reading the journal back: the parts of the snapshot, then the groups after it, one at a time in a bounded buffer.
  *
- * A reader sees the journal as it was when the reader was made: groups appended later are not read, and a snapshot
- * committed meanwhile either leaves the reader's files alone or unlinks them. While there is a reader no file is
+ * A reader sees the journal as it was when the reader was created: groups appended later are not read. A snapshot
+ * committed meanwhile either leaves the reader's files alone or unlinks them. While a reader exists, no file is
  * overwritten to become the spare.
  */
 #include "store/journal/journal.h"
@@ -17,17 +17,17 @@
 
 struct journal_reader {
 	struct journal *journal;
-	uint64_t next;	   /* number of the first group not yet given */
-	uint64_t snapshot; /* being read, 0: none, or all of it was given */
+	uint64_t next;	   /* number of the first group not yet returned */
+	uint64_t snapshot; /* being read; 0: none, or completely returned */
 	uint32_t next_part;
-	uint64_t nr_records; /* of the parts given so far */
+	uint64_t nr_records; /* in the parts returned so far */
 	struct journal_segment *segments;
-	size_t nr_segments, segment; /* the one `window` reads, or will when the snapshot is through */
+	size_t nr_segments, segment; /* current one, or the first one after the snapshot */
 	struct journal_window window;
-	uint64_t off; /* in it */
+	uint64_t off; /* in `window` */
 };
 
-/* Snapshot and segments as they are at one moment. */
+/* Copy the snapshot number and the segments under one lock. */
 static int capture(struct journal *j, struct journal_reader *rd, uint64_t after)
 {
 	struct journal_segment *segments;
@@ -44,7 +44,7 @@ static int capture(struct journal *j, struct journal_reader *rd, uint64_t after)
 	return segments ? 0 : -ENOMEM;
 }
 
-/* Opens the snapshot at once: its name may be gone soon. */
+/* Open the snapshot now: it may be unlinked soon. */
 static int reader_start(struct journal *j, struct journal_reader *rd, uint64_t after)
 {
 	int r;
@@ -121,7 +121,7 @@ static bool part_fits(const struct journal_reader *rd, const struct journal_grou
 	       g->nr_records == nr && it.p == it.end;
 }
 
-/* The next part. The last one says so, and ends the file. */
+/* Read the next part. The last part is marked, and ends the file. */
 static int next_part(struct journal_reader *rd, struct journal_group *g, const void **records)
 {
 	int r;
@@ -142,7 +142,7 @@ static int next_part(struct journal_reader *rd, struct journal_group *g, const v
 	return 1;
 }
 
-/* Be in the segment that holds group rd->next. 1, or 0: there is no such group. */
+/* Open the segment that holds group rd->next. 1, or 0: there is no such group. */
 static int enter_segment(struct journal_reader *rd)
 {
 	const struct journal_segment *s;

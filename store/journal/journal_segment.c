@@ -1,25 +1,27 @@
 /*
- * Segments come, and go when a snapshot covers them.
+ * Creating segments, and removing them when a snapshot covers them.
  *
- * A segment is born zero-filled: a temporary is written full of zeros and synced, so that an append later changes no
- * metadata and can fail for want of space only here. One such file is kept ahead under the name "spare": on a full
- * disk a whole segment of deletions still finds its place.
+ * A segment is created zero-filled: a temporary is filled with zeros and synced, so that a later append changes no
+ * metadata and lack of space can only fail this step. One such file is kept in advance under the name "spare": on a
+ * full disk there is still room for a whole segment of deletions. On btrfs copy-on-write is disabled for it, which
+ * would otherwise allocate new blocks for every append; groups have checksums of their own. After a snapshot of the
+ * subvolume btrfs still copies each block once: the reserve is for this (store/space.c).
  *
  * Starting segment N. Only the order makes it safe:
  *   1. header block into the zero-filled file, sync  crash: a spare with a header, which the next start overwrites
  *   2. rename to N.log                                crash: an empty last segment, or the rename did not happen
- *   3. forget the old segment
+ *   3. close the old segment
  *   4. sync the directory                             only now may a group in it be acknowledged
- * Step 3 comes before 4 because 4 can fail: N.log may or may not be there after a crash, and if it is, it hides
- * whatever the older segment holds from N on, so nothing may be acknowledged there any more. The next attempt renames
- * a fresh file over N.log.
+ * Step 3 comes before 4 because 4 can fail. N.log may or may not exist after a crash, and if it does, it hides whatever
+ * the older segment holds from N on, so nothing may be acknowledged there any more. The next attempt renames a fresh
+ * file over N.log.
  *
- * A dropped segment becomes the spare if there is none: renamed to spare.tmp, zeroed, synced, renamed to spare. Crash:
- * a stray temporary, removed on open; should the first rename be lost, a file that the snapshot covers, removed unread.
+ * A removed segment becomes the spare if there is none: rename to spare.tmp, zero, sync, rename to spare. Crash: a
+ * stray temporary, removed on open; if the first rename is lost, a file that the snapshot covers, removed unread.
  *
- * On closing, all but a few of the zeros ahead are cut off, of the current segment and of the spare: stores that nobody
- * uses are small. Crash: they are there or not, and nobody reads them. A longer spare then takes the place of the short
- * one by a rename, in the background. Crash: one of them.
+ * On close, most of the preallocated zeros of the current segment and of the spare are cut off, so that unused stores
+ * are small. Crash: the zeros are there or not, and are never read. Later a longer spare replaces the short one by a
+ * rename, in the background. Crash: one of them exists.
  */
 #include <assert.h>
 #include <errno.h>
@@ -34,10 +36,10 @@
 #include "store/journal/journal_internal.h"
 
 #define FIRST_SEGMENT_BYTES MiB(1) /* of a new journal; each next one is twice as large, so a small store stays small */
-#define CLOSED_AHEAD_BYTES KiB(128) /* zeros left at the end, and in the spare, of a journal that is closed */
+#define CLOSED_AHEAD_BYTES KiB(128) /* zeros left at the end and in the spare when the journal is closed */
 #define LEAST_SEGMENT_BYTES KiB(256) /* on a full disk */
 #define ZERO_BYTES (1u << 20)
-#define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to get a spare on a full disk */
+#define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to make a spare on a full disk */
 
 static const uint8_t zeros[ZERO_BYTES];
 
@@ -101,7 +103,7 @@ int journal_segments_reserve(struct journal *j)
 	return r;
 }
 
-/* Of the segment after the current one. */
+/* Size of the segment after the current one. */
 static uint64_t next_bytes(struct journal *j) REQUIRES(j->lock)
 {
 	uint64_t bytes = FIRST_SEGMENT_BYTES;
@@ -112,18 +114,20 @@ static uint64_t next_bytes(struct journal *j) REQUIRES(j->lock)
 	return MIN(bytes, j->segment_bytes);
 }
 
-/* A zero-filled, synced file under a temporary name. Leaves nothing behind on failure. */
+/* Create a zero-filled, synced file under a temporary name. Leaves nothing behind on failure. */
 static int create_zeroed(struct journal *j, const char *name, uint64_t bytes)
 {
+	uint64_t failures = io_sync_failures();
 	_cleanup_(closep) int fd = -1;
 	int r;
 
 	fd = io_open(j->dirfd, name, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	if (fd < 0)
 		return log_errno(fd, "journal %s: cannot create", name);
+	io_disable_cow(fd);
 	r = journal_zero(fd, 0, bytes);
 	if (r == 0)
-		r = io_sync(fd);
+		r = io_sync_since(fd, failures);
 	if (r < 0) {
 		(void)io_unlink(j->dirfd, name); /* else removed on open */
 		return log_errno(r, "journal %s: cannot fill with %" PRIu64 " zeros", name, bytes);
@@ -131,7 +135,7 @@ static int create_zeroed(struct journal *j, const char *name, uint64_t bytes)
 	return 0;
 }
 
-/* Own the spare if it has `need` bytes. */
+/* Take ownership of the spare if it has `need` bytes. */
 static bool spare_take(struct journal *j, uint64_t need, uint64_t *ret_bytes)
 {
 	bool taken;
@@ -155,8 +159,8 @@ static void spare_set(struct journal *j, enum journal_spare spare, uint64_t byte
 	mutex_unlock(&j->lock);
 }
 
-/* Own the spare's files to make one, if there is none, or a small one of a journal that was closed (*ret_old bytes),
- * and the last attempt is not too recent. */
+/* Take ownership of the spare's files to make a new one, if there is none, or only a short one left by a close
+ * (*ret_old bytes), and the last attempt is not too recent. */
 static bool spare_wanted(struct journal *j, uint64_t *ret_bytes, uint64_t *ret_old)
 {
 	bool wanted;
@@ -185,7 +189,7 @@ void journal_shrink(struct journal *j)
 	j->shrink = true;
 	mutex_unlock(&j->lock);
 	if (!spare_take(j, 0, &bytes))
-		return; /* none, or somebody is at it: then it is one more segment that is larger */
+		return; /* none, or in use by another thread: then one more segment is large */
 	if (io_unlink(j->dirfd, SPARE_NAME) < 0)
 		log_warning("journal %s: cannot be removed", SPARE_NAME);
 	spare_set(j, SPARE_NONE, 0);
@@ -237,7 +241,7 @@ void journal_segment_trim(struct journal *j)
 		log_warning("journal: cannot be trimmed, stays larger than it need be: %s", strerror(-r));
 }
 
-/* The new segment takes the place of an older one of the same first group, if that got no group. */
+/* The new segment replaces one with the same first number, which has no groups. */
 static void segments_add(struct journal *j, uint64_t number, uint64_t bytes)
 {
 	struct journal_segment *s;
@@ -254,14 +258,15 @@ static void segments_add(struct journal *j, uint64_t number, uint64_t bytes)
 	mutex_unlock(&j->lock);
 }
 
-/* Steps 1 to 4 of the opening comment for the zero-filled file `name`. On failure *ret_usable tells
- * whether the file is as good as before. */
+/* Steps 1 to 4 of the opening comment for the zero-filled file `name`. On failure *ret_usable tells whether the file
+ * can still be used. */
 static int start_in(struct journal *j, const char *name, uint64_t number, bool *ret_usable)
 {
 	struct journal_file header = { .kind = JOURNAL_LOG, .number = number };
 	struct journal_name log = journal_log_name(number);
 	_cleanup_(closep) int fd = -1;
 	struct journal_file_disk disk;
+	uint64_t failures;
 	int r;
 
 	*ret_usable = false;
@@ -270,12 +275,13 @@ static int start_in(struct journal *j, const char *name, uint64_t number, bool *
 		return log_errno(fd, "journal %s: cannot open", name);
 	memcpy(header.store_id, j->store_id, sizeof(header.store_id));
 	journal_file_encode(&header, &disk);
+	failures = io_sync_failures();
 	r = io_pwrite(fd, &disk, sizeof(disk), 0);
 	if (r < 0) {
-		*ret_usable = true; /* nothing but the header block was touched */
+		*ret_usable = true; /* only the header block was touched */
 		return log_errno(r, "journal %s: cannot write", name);
 	}
-	r = io_sync(fd);
+	r = io_sync_since(fd, failures);
 	if (r < 0)
 		return log_errno(r, "journal %s: cannot sync", name);
 	r = io_rename(j->dirfd, name, j->dirfd, log.s);
@@ -308,7 +314,7 @@ int journal_segment_start(struct journal *j, uint64_t number, uint64_t group_byt
 		bytes = MAX(next_bytes(j), need);
 		mutex_unlock(&j->lock);
 		r = create_zeroed(j, NEW_TMP_NAME, bytes);
-		if (r == -ENOSPC && bytes > MAX(LEAST_SEGMENT_BYTES, need)) {
+		if (io_is_full(r) && bytes > MAX(LEAST_SEGMENT_BYTES, need)) {
 			bytes = MAX(LEAST_SEGMENT_BYTES, need);
 			r = create_zeroed(j, NEW_TMP_NAME, bytes);
 		}
@@ -329,9 +335,10 @@ int journal_segment_start(struct journal *j, uint64_t number, uint64_t group_byt
 	return 0;
 }
 
-/* Turn a dropped segment into the spare, which the caller owns. */
+/* Turn a removed segment into the spare, which the caller owns. */
 static void recycle(struct journal *j, const char *name, uint64_t bytes)
 {
+	uint64_t failures = io_sync_failures();
 	_cleanup_(closep) int fd = -1;
 	int r;
 
@@ -340,7 +347,7 @@ static void recycle(struct journal *j, const char *name, uint64_t bytes)
 		fd = io_open(j->dirfd, SPARE_TMP_NAME, O_RDWR, 0);
 		r = fd < 0 ? fd : journal_zero(fd, 0, bytes);
 		if (r == 0)
-			r = io_sync(fd);
+			r = io_sync_since(fd, failures);
 		if (r == 0)
 			r = io_rename(j->dirfd, SPARE_TMP_NAME, j->dirfd, SPARE_NAME);
 		if (r < 0)
@@ -351,7 +358,7 @@ static void recycle(struct journal *j, const char *name, uint64_t bytes)
 	spare_set(j, r < 0 ? SPARE_NONE : SPARE_READY, bytes);
 }
 
-/* Take the oldest segment off the list if it ends at or below `number`. The current one always stays. */
+/* Take the oldest segment off the list if no group of it is above `number`. The current segment always stays. */
 static bool segments_shift(struct journal *j, uint64_t number, struct journal_segment *ret, bool *ret_recycle)
 {
 	bool covered;

@@ -1,9 +1,9 @@
 /*
- * Writing a snapshot, while groups are appended by another thread. Only the order makes it safe:
+ * Writing a snapshot while another thread appends groups. Only the order makes it safe:
  *   1. parts to snap.tmp, sync              crash: a stray temporary, removed on open
  *   2. rename, sync the directory           COMMIT POINT: the groups it covers are not needed any more
- *   3. drop older segments and snapshots    crash: they are covered, and removed unread on open
- * A sync that fails fails the snapshot: what it would have replaced is all still there.
+ *   3. remove older segments and snapshots  crash: they are covered, and removed unread on open
+ * A failed sync fails the snapshot: everything that it would have replaced still exists.
  */
 #include "store/journal/journal.h"
 
@@ -16,20 +16,21 @@
 #include "base/log.h"
 #include "store/journal/journal_internal.h"
 
-#define PART_BYTES MiB(1) /* a reader holds one part in memory; only a single larger record makes a larger one */
+#define PART_BYTES MiB(1) /* a reader holds one part in memory; only a single larger record exceeds it */
 #define RECORD_HEAD_MAX 11 /* type and varint length */
 
 struct journal_snapshot {
 	struct journal *journal;
 	uint64_t number;
-	uint64_t mark; /* journal's `appended` when it was begun */
+	uint64_t mark; /* journal's `appended` at the beginning */
+	uint64_t sync_failures; /* io_sync_failures() at the beginning */
 	int fd;
 	uint64_t off;
 	struct buf part;
 	uint32_t nr_parts;
 	uint64_t nr_records;
 	struct journal_coder coder;
-	int error; /* the first; what follows fails with it */
+	int error; /* the first one; all further calls fail with it */
 };
 
 static void snapshot_freep(struct journal_snapshot **s)
@@ -96,6 +97,7 @@ int journal_snapshot_new(struct journal *j, uint64_t number, struct journal_snap
 	s->number = number;
 	s->fd = -1;
 	s->mark = j->appended;
+	s->sync_failures = io_sync_failures();
 	r = write_header(s);
 	if (r < 0) {
 		(void)io_unlink(j->dirfd, SNAP_TMP_NAME);
@@ -105,7 +107,7 @@ int journal_snapshot_new(struct journal *j, uint64_t number, struct journal_snap
 	return 0;
 }
 
-/* Write the collected records out as the next part. */
+/* Write the gathered records as the next part. */
 static int write_part(struct journal_snapshot *s, bool last)
 {
 	struct journal_group g = {
@@ -152,7 +154,7 @@ static int make_durable(struct journal_snapshot *s)
 	r = write_part(s, true);
 	if (r < 0)
 		return r;
-	r = io_sync(s->fd);
+	r = io_sync_since(s->fd, s->sync_failures);
 	if (r < 0)
 		return log_errno(r, "journal %s: cannot sync", SNAP_TMP_NAME);
 	r = io_rename(dirfd, SNAP_TMP_NAME, dirfd, name.s);
@@ -160,10 +162,10 @@ static int make_durable(struct journal_snapshot *s)
 		return log_errno(r, "journal %s: cannot rename to %s", SNAP_TMP_NAME, name.s);
 	r = io_sync_dir(dirfd);
 	if (r < 0) {
-		(void)io_unlink(dirfd, name.s); /* there or not: all that it covers is */
+		(void)io_unlink(dirfd, name.s); /* whether it exists or not, everything that it covers does */
 		return log_errno(r, "journal %s: cannot sync the directory", name.s);
 	}
-	(void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_DONTNEED); /* read again only by a rebuild */
+	(void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_DONTNEED); /* only read again by a rebuild */
 	return 0;
 }
 
@@ -180,7 +182,7 @@ int journal_snapshot_commit(struct journal_snapshot *snapshot)
 		(void)io_unlink(j->dirfd, SNAP_TMP_NAME);
 		return r;
 	}
-	mutex_lock(&j->lock); /* a reader takes number and segments together */
+	mutex_lock(&j->lock); /* a reader copies number and segments together */
 	j->snapshot_number = s->number;
 	j->snapshot_bytes = s->off;
 	j->snapshot_mark = s->mark;

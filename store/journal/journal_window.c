@@ -1,4 +1,4 @@
-/* Reading the journal's files: one buffer per file, at least 1 MiB so that small groups cost no system call each. */
+/* Reads the journal's files: one buffer per file of at least 1 MiB, so that small groups share system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -133,7 +133,7 @@ int journal_window_group(struct journal_window *w, const struct journal *j, uint
 	r = journal_window_header(w, j, off, &g);
 	if (r <= 0)
 		return r;
-	bytes = journal_group_bytes(g.payload_len); /* checked against the file's size before memory is taken for it */
+	bytes = journal_group_bytes(g.payload_len); /* checked against the file size before memory is allocated */
 	r = journal_window_get(w, off, (size_t)bytes, &p);
 	if (r == 0)
 		r = journal_group_decode(p, (size_t)bytes, &g, ret_payload);

@@ -1,33 +1,35 @@
 /*
- * The commit point. Only the order makes it safe:
- *   1. note the end of the log             later changes wait for the next commit
- *   2. write the frames it refers to       crash: bytes nobody refers to, cut off at the next mount
- *   3. sync the packs                      (also frames of other writers: a chunk we share may be theirs)
- *   4. append the log up to that end       COMMIT POINT: before it nothing of this, after it all
+ * The commit. Only the order makes it safe:
+ *   1. read the end of the log              later changes belong to the next commit
+ *   2. write the frames it refers to        crash: unreferenced bytes, truncated at the next mount
+ *   3. sync the packs                       (also frames of other writers: a shared chunk may be theirs)
+ *   4. append the log up to that end        COMMIT POINT: nothing of it before, all of it after
  *      to the journal, with the packs' marks, and sync it
- *   5. take it off the log, acknowledge    the view already has it in memory; view.c writes it out later
- *      and then tell other nodes
- * A step that fails leaves the log as it was: nothing is lost, the caller gets the errno, whoever else waits tries
- * again. Where a failed sync may have dropped pages behind our back, packs and journal themselves refuse to go on as
- * if nothing had happened.
+ *   5. remove it from the log, acknowledge  the view has it in memory already; view.c writes it out later
+ *      and then announce it to other nodes
+ * A failed step leaves the log as it was: nothing is lost, one waiter gets the errno, and the commit is retried for the
+ * others. A failed sync may have lost data written before it, so packs and journal write that data again first, or
+ * refuse to continue (store/pack/pack_rewrite.c, store/journal/journal_append.c).
  *
- * Steps 1 to 3 of one commit run beside steps 4 and 5 of the one before; if several have done 1 to 3 before the next 4,
- * that one covers them all. Everyone who wants durability is a waiter in the list and shares the commits (group
- * commit). Up to two of those who came to wait lead: each takes the half that is due and that nobody is at, and goes
- * when it has what it came for and the other is left, or nobody waits. The rest need not be there at all: a leader
- * tells them. So an fsync costs no thread more than its own (64 KiB appended and synced by 4 processes on 2
- * processors: 23 context switches each when all waited for every half, and waking an idle processor was what took the
- * time).
+ * Steps 1 to 3 of one commit run concurrently with steps 4 and 5 of the previous one. If steps 1 to 3 ran several times
+ * before the next step 4, that one covers them all. Every request for durability is a waiter in the list, and waiters
+ * share commits (group commit). Up to two of the waiting threads are leaders. A leader runs the half that is due and
+ * not already running. It leaves once its own request is done and another leader remains, or no waiters are left. The
+ * other threads need not wait at all: a leader calls their completion. An fsync thus involves no thread but its own.
+ * (64 KiB appended and synced by 4 processes on 2 processors: 23 context switches each when all threads waited for
+ * every half; waking idle processors took most of the time.)
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 #include "store/journal/journal.h"
+#include "store/remote_hooks.h"
 
-/* Half a commit has failed: the first who waits for it hears of it, the others have it tried again. */
+/* Half of a commit has failed: takes out the first waiter it was for, which gets the error. For the others it is
+ * retried. */
 static struct engine_waiter *failed(struct engine *e, uint64_t from) REQUIRES(e->log.lock)
 {
 	struct engine_waiter **p = &e->log.waiters, *w;
@@ -44,7 +46,7 @@ static struct engine_waiter *failed(struct engine *e, uint64_t from) REQUIRES(e-
 	return w;
 }
 
-/* Takes those out of the list that have what they wait for. */
+/* Takes completed waiters off the list. */
 static struct engine_waiter *satisfied(struct engine *e) REQUIRES(e->log.lock)
 {
 	struct engine_waiter *first = e->log.waiters, **p = &first;
@@ -58,7 +60,7 @@ static struct engine_waiter *satisfied(struct engine *e) REQUIRES(e->log.lock)
 	return first;
 }
 
-static void tell(struct engine *e, struct engine_waiter *w, int r) REQUIRES(e->log.lock)
+static void complete_waiters(struct engine *e, struct engine_waiter *w, int r) REQUIRES(e->log.lock)
 {
 	struct engine_waiter *next;
 
@@ -74,7 +76,7 @@ static void tell(struct engine *e, struct engine_waiter *w, int r) REQUIRES(e->l
 	mutex_lock(&e->log.lock);
 }
 
-/* Steps 1 to 3. The lock is let go while the disk works. */
+/* Steps 1 to 3. The lock is dropped during I/O. */
 static void sync_packs(struct engine *e) REQUIRES(e->log.lock)
 {
 	uint64_t end = e->log.end, start_ns = monotonic_ns();
@@ -84,23 +86,23 @@ static void sync_packs(struct engine *e) REQUIRES(e->log.lock)
 	e->log.syncing_packs = true;
 	mutex_unlock(&e->log.lock);
 	r = dedup_sync_frames(e, &marks);
-	if (r == -ENOSPC && reserve_release(e))
+	if (reserve_helps(e, r))
 		r = dedup_sync_frames(e, &marks);
-	if (r == 0)
-		collective_committed(e);
+	if (r == 0 && e->remote)
+		e->remote->committed(e);
 	mutex_lock(&e->log.lock);
 	e->log.syncing_packs = false;
-	cond_broadcast(&e->log.leader_cond); /* commit_frames() may wait for it */
+	cond_broadcast(&e->log.leader_cond); /* commit_frames() may be waiting for it */
 	if (r < 0) {
 		e->log.last_error = r;
-		tell(e, failed(e, e->log.packed.end), r);
+		complete_waiters(e, failed(e, e->log.packed.end), r);
 		return;
 	}
-	/* Not yet a commit: what the last one failed with stands. */
+	/* Not a commit yet: last_error stays as it is. */
 	e->log.packed = (struct packed){ .end = end, .since_ns = start_ns, .marks = marks };
 }
 
-/* `len` bytes of the log and the marks as one group of the journal. */
+/* Encode `len` bytes of the log and the marks as one journal group. */
 static int encode(const struct buf *log, size_t len, const struct pack_marks *marks, struct buf *ret)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
@@ -111,19 +113,19 @@ static int encode(const struct buf *log, size_t len, const struct pack_marks *ma
 	return buf_error(&rec) < 0 ? -ENOMEM : buf_error(ret);
 }
 
-#define LOG_KEPT MiB(2) /* of memory, for what comes next */
+#define LOG_KEPT MiB(2) /* memory kept for the next records */
 
 static void take_off(struct buf *log, size_t len)
 {
 	log->len -= len;
 	memmove(log->data, log->data + len, log->len);
 	if (log->len == 0 && log->size > LOG_KEPT)
-		buf_release(log); /* a burst's memory goes back */
+		buf_release(log); /* free memory after a burst */
 }
 
-#define SOON_BYTES MiB(1) /* of a group: 5 ms to compress, and less than that to write as they are on most disks */
+#define SOON_BYTES MiB(1) /* group size: 5 ms to compress; most disks write it uncompressed in less time */
 
-/* Is anybody in a hurry for what comes up to here in the log? */
+/* Is a waiter up to this point of the log urgent? */
 static bool is_urgent(struct engine *e, uint64_t end) REQUIRES(e->log.lock)
 {
 	for (const struct engine_waiter *w = e->log.waiters; w && w->target <= end; w = w->next)
@@ -139,7 +141,7 @@ static int append_group(struct engine *e, const struct buf *group, bool urgent)
 	return journal_append(e->journal, group->data, group->len);
 }
 
-/* Steps 4 and 5, likewise. */
+/* Steps 4 and 5. The lock is dropped during I/O. */
 static void append(struct engine *e) REQUIRES(e->log.lock)
 {
 	_cleanup_(buf_release) struct buf group = BUF_EMPTY;
@@ -153,27 +155,29 @@ static void append(struct engine *e) REQUIRES(e->log.lock)
 	if (r == 0) {
 		mutex_unlock(&e->log.lock);
 		r = append_group(e, &group, urgent);
-		if (r == -ENOSPC && reserve_release(e))
+		if (reserve_helps(e, r))
 			r = append_group(e, &group, urgent);
 		mutex_lock(&e->log.lock);
 	}
 	e->log.appending = false;
-	cond_broadcast(&e->log.leader_cond); /* commit_notes() may wait for it */
+	cond_broadcast(&e->log.leader_cond); /* commit_notes() may be waiting for it */
 	e->log.last_error = r;
 	if (r < 0) {
-		tell(e, failed(e, e->log.committed), r);
+		complete_waiters(e, failed(e, e->log.committed), r);
 		return;
 	}
 	take_off(&e->log.pending, len);
-	e->log.oldest_ns = packed.since_ns; /* what is left came since */
+	e->log.oldest_ns = packed.since_ns; /* the remaining records arrived since */
 	e->log.committed = packed.end;
 	e->log.marks = packed.marks;
 	atomic_fetch_add_explicit(&e->count.nr_commits, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->count.commit_ns_sum, monotonic_ns() - packed.since_ns, memory_order_relaxed);
-	tell(e, satisfied(e), 0);
-	mutex_unlock(&e->log.lock);
-	collective_tell(e); /* nobody who has waited waits for that */
-	mutex_lock(&e->log.lock);
+	complete_waiters(e, satisfied(e), 0);
+	if (e->remote) {
+		mutex_unlock(&e->log.lock);
+		e->remote->announce(e);
+		mutex_lock(&e->log.lock);
+	}
 }
 
 int commit_frames(struct engine *e, struct pack_marks *ret)
@@ -186,11 +190,11 @@ int commit_frames(struct engine *e, struct pack_marks *ret)
 	e->log.syncing_packs = true;
 	mutex_unlock(&e->log.lock);
 	r = dedup_sync_frames(e, ret);
-	if (r == -ENOSPC && reserve_release(e))
+	if (reserve_helps(e, r))
 		r = dedup_sync_frames(e, ret);
 	mutex_lock(&e->log.lock);
 	e->log.syncing_packs = false;
-	if (r == 0) /* no more of the log refers to them than before */
+	if (r == 0) /* the log refers to no more of them than before */
 		e->log.packed.marks = *ret;
 	cond_broadcast(&e->log.leader_cond);
 	mutex_unlock(&e->log.lock);
@@ -204,7 +208,7 @@ void commit_durable(struct engine *e, struct pack_marks *ret)
 	mutex_unlock(&e->log.lock);
 }
 
-/* Beside the log: between two groups of it. */
+/* Written beside the log, between two of its groups. */
 int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records)
 {
 	_cleanup_(buf_release) struct buf group = BUF_EMPTY;
@@ -222,13 +226,13 @@ int commit_notes(struct engine *e, const struct pack_marks *marks, const struct 
 	r = encode(records, records->len, &with, &group);
 	if (r == 0)
 		r = append_group(e, &group, true);
-	if (r == -ENOSPC && reserve_release(e))
+	if (reserve_helps(e, r))
 		r = append_group(e, &group, true);
 	mutex_lock(&e->log.lock);
 	e->log.appending = false;
 	if (r == 0)
 		e->log.marks = with;
-	if (r == 0 && marks) /* a commit that is half done must not go back behind them */
+	if (r == 0 && marks) /* a commit between its halves must not go back behind them */
 		e->log.packed.marks = with;
 	cond_broadcast(&e->log.leader_cond);
 	mutex_unlock(&e->log.lock);
@@ -259,14 +263,14 @@ static bool is_waiting(struct engine *e, const struct engine_waiter *w) REQUIRES
 	return i;
 }
 
-/* `w` may be gone when this returns. */
+/* `w` may be invalid when this returns. */
 static void lead(struct engine *e, const struct engine_waiter *w) REQUIRES(e->log.lock)
 {
 	e->log.nr_leaders++;
 	while (e->log.waiters && (is_waiting(e, w) || e->log.nr_leaders == 1)) {
 		if (wants_append(e)) {
 			if (wants_packs(e))
-				cond_signal(&e->log.leader_cond); /* for the other */
+				cond_signal(&e->log.leader_cond); /* for the other leader */
 			append(e);
 		} else if (wants_packs(e)) {
 			sync_packs(e);
@@ -288,7 +292,7 @@ static void sync_then(struct engine *e, struct engine_waiter *w, bool patient)
 	w->target = e->log.end;
 	w->next = NULL;
 	if (e->log.committed >= w->target) {
-		tell(e, w, 0);
+		complete_waiters(e, w, 0);
 	} else {
 		*e->log.waiters_end = w;
 		e->log.waiters_end = &w->next;
@@ -305,7 +309,7 @@ void commit_begin(struct engine *e)
 	mutex_lock(&e->log.lock);
 	if (!e->log.syncing_packs) {
 		sync_packs(e);
-		cond_broadcast(&e->log.leader_cond); /* who came meanwhile and found nothing to do */
+		cond_broadcast(&e->log.leader_cond); /* wakes leaders that arrived meanwhile and found nothing to do */
 	}
 	mutex_unlock(&e->log.lock);
 }

@@ -1,4 +1,4 @@
-#include "store/engine/record_format.h"
+#include "store/log/record_format.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bool is_range(uint64_t off, uint64_t len)
 	return off <= CONTENT_MAX_SIZE && len <= CONTENT_MAX_SIZE - off;
 }
 
-/* A patch has extents, from its first byte to its last, or there would be several ways to say the same. */
+/* A patch must have extents that start and end with its range, so that each change has a single encoding. */
 static bool extents_fit(const struct replace *rp)
 {
 	uint64_t end = rp->nr > 0 ? (uint64_t)rp->x[rp->nr - 1].off + rp->x[rp->nr - 1].len : 0;
@@ -125,7 +125,7 @@ int marks_decode(const void *p, size_t len, struct pack_marks *ret)
 	m.counts.nr_frames = cursor_varint(&c);
 	m.counts.nr_chunks = cursor_varint(&c);
 	m.counts.chunk_bytes = cursor_varint(&c);
-	/* before there were codecs */
+	/* absent before there were codecs */
 	m.counts.stored_bytes = cursor_left(&c) > 0 ? cursor_varint(&c) : m.counts.chunk_bytes;
 	if (!cursor_done(&c) || m.next_pack == 0)
 		return -EBADMSG;

@@ -1,19 +1,19 @@
 /*
- * What the records of a journal group say. docs/format.md changes with this.
+ * Records of a journal group. docs/format.md changes with this.
  *
  *   RECORD_MARKS       pack marks as of this commit; first record of every group
- *   RECORD_PUT         varint key length, key, value           a key of the view
- *   RECORD_DEL         key
- *   RECORD_DEL_PREFIX  prefix                                  all keys that start with it
- *   RECORD_DROP        varint inode                            its bytes, recipe and size are gone
+ *   RECORD_PUT         varint key length, key, value           set a key of the view
+ *   RECORD_DEL         key                                     delete a key
+ *   RECORD_DEL_PREFIX  prefix                                  delete all keys with this prefix
+ *   RECORD_DROP        varint inode                            delete its bytes, recipe and size
  *   RECORD_REPLACE     struct replace                          a range of a file has new extents
- *   RECORD_PATCH       struct replace                          the same, but between them the range stays as it is
+ *   RECORD_PATCH       struct replace                          the same, but bytes between the extents stay
  *   RECORD_CLONE       struct clone                            a range of a file has the extents of another range
  *
- * A replace can say everything there is to say about bytes: a write (extents), a hole (none), a change of size or times
- * (an empty range). Ranges with extents are at most 1 MiB long, and none ends beyond CONTENT_MAX_SIZE. The other two
- * say less of files that have much in common. A clone means what the other range has at this place of the log: records
- * are applied in order, each once.
+ * A replace can express every change of bytes: a write (extents), a hole (none), a change of size or times (an empty
+ * range). Ranges with extents are at most 1 MiB long, and no range ends beyond CONTENT_MAX_SIZE. The other two are more
+ * compact for files that have much in common. A clone stands for the extents that the other range has at this point of
+ * the log: records are applied in order, each exactly once.
  */
 #pragma once
 
@@ -37,30 +37,31 @@ enum record_type {
 	RECORD_CLONE = 8,
 };
 
-/* far above any disk, and sums of offsets and lengths stay far from overflow */
+/* far above any disk; sums of offsets and lengths stay far from overflow */
 #define CONTENT_MAX_SIZE ((uint64_t)1 << 60)
 
 struct replace {
 	uint64_t ino;
-	uint64_t size; /* of the file afterwards */
+	uint64_t size; /* new size of the file */
 	int64_t mtime_ns, ctime_ns;
 	uint64_t off, len;
 	struct extent *x; /* offsets relative to off */
 	size_t nr;
-	bool keeps; /* a patch, of one segment: the first extent begins and the last ends with it, and the rest stays */
+	/* a patch of one segment: the first extent starts and the last ends with the range; bytes between them stay */
+	bool keeps;
 };
 
-#define CLONE_MAX (64u << 20) /* bytes of one record: what is locked meanwhile is not locked for long */
+#define CLONE_MAX (64u << 20) /* bytes of one record; bounds how long the files are locked */
 
 struct clone {
 	uint64_t ino;
-	uint64_t size; /* of the file afterwards */
+	uint64_t size; /* new size of the file */
 	int64_t mtime_ns, ctime_ns;
 	uint64_t off, len;
-	uint64_t from, from_off; /* an inode, or the same one, and where in it */
+	uint64_t from, from_off; /* source inode, possibly the same file, and the offset in it */
 };
 
-/* Which of the two is for whoever writes the type down. */
+/* The caller records the type: RECORD_REPLACE or RECORD_PATCH. */
 void replace_encode(const struct replace *rp, struct buf *ret);
 /* `type` is RECORD_REPLACE or RECORD_PATCH. Allocates ret->x (caller frees). -EBADMSG. */
 int replace_decode(enum record_type type, const void *p, size_t len, struct replace *ret);

@@ -1,9 +1,10 @@
 /*
- * Opening after whatever happened, and rebuilding the index.
+ * Recovery at open, and rebuilding the index.
  *
- * The view on disk is the state at a commit N that it names. Groups of the journal after N are applied to it, in order,
- * through the same code that made them. The last group's marks say where the packs end; what lies behind belongs to no
- * commit. Nothing here changes packs or journal, so a crash during recovery is a crash before it.
+ * The view on disk is the state at a commit N recorded in it. The journal groups after N are applied in order, by the
+ * same code that applied them first. The marks of the last group give the ends of the packs; bytes beyond them belong
+ * to no commit. Recovery changes neither packs nor journal, so a crash during recovery is the same as a crash before
+ * it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 #include "store/journal/journal.h"
 
 #define REPLAY_FLUSH_BYTES MiB(64)
@@ -29,7 +30,7 @@ struct replay {
 	uint64_t number; /* of the last group applied */
 };
 
-/* A size in a snapshot counts towards the total; later changes count themselves. */
+/* A size in a snapshot counts towards the total; later changes update it themselves. */
 static void count_snapshot_put(struct engine *e, const void *p, size_t len)
 {
 	struct cursor c = cursor_of(p, len);
@@ -51,7 +52,7 @@ static int replay_group(struct replay *rp, uint64_t number, bool is_snapshot, co
 
 	while ((r = journal_iter_next(&it, &type, &p, &n)) > 0) {
 		if (type == RECORD_DEL_PREFIX || type == RECORD_DROP)
-			r = db_batch_apply(rp->batch); /* they look at what is in the view */
+			r = db_batch_apply(rp->batch); /* these read the view */
 		if (r >= 0)
 			r = type == RECORD_MARKS ? marks_decode(p, n, &rp->marks) :
 						   log_apply_record(rp->e, type, p, n, rp->batch);
@@ -67,8 +68,8 @@ static int replay_group(struct replay *rp, uint64_t number, bool is_snapshot, co
 }
 
 /*
- * Bound memory during a long replay: everything so far into the view, as of this group. Inside a snapshot the view is
- * no state yet and claims none: a crash there begins again, putting the same entries once more.
+ * Bound memory during a long replay: write everything so far to the view, as of this group. Inside a snapshot the view
+ * is not a consistent state and records no position: after a crash, replay starts over and puts the same entries again.
  */
 static int replay_flush(struct replay *rp, bool in_snapshot)
 {
@@ -190,7 +191,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 				 "store %s: it was not unmounted, and its disk is read-only: mount it once where it can be written, or a copy of it",
 				 e->path);
 	atomic_store(&e->logical, (int64_t)logical);
-	/* 0: a new view, whose recipes all come through us */
+	/* 0: a new view, and all of its recipes pass through here */
 	atomic_store(&e->referrers.complete, referrers == position);
 	rp.number = position;
 	r = replay_all(&rp, position);

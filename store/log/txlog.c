@@ -1,25 +1,27 @@
 /*
- * The one ordered log. A change is appended and applied to the view's memtable under one lock, so the view always is
- * what the log says; it reaches disk only through view.c, at a commit.
+ * The single ordered log. A change is appended and applied to the view's memtable under one lock, so the view always
+ * matches the log. It reaches the disk only through view.c, at a commit.
  */
 #include <errno.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "base/le.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 #include "store/journal/journal.h"
 
-#define PENDING_MAX MiB(32) /* past this whoever adds to the log commits first */
-/* If that fails the log grows on, and then takes no more: it must fit into one group of the journal. Small changes are
- * taken longer, so that files can be deleted. */
+#define PENDING_MAX MiB(32) /* beyond this, a writer commits after adding to the log */
+/* If commits fail, the log keeps growing up to these limits, because it must fit into one journal group. The limit for
+ * small changes is higher, so that files can still be deleted. */
 #define PENDING_REFUSED MiB(64)
 #define PENDING_REFUSED_SMALL MiB(128)
 #define SMALL_CHANGE KiB(4)
-/* What may wait for a commit while the disk is full: it must fit into the reserve, with all the deletions after it. */
+/* Log bytes that may wait for a commit on a full disk: they must fit into the reserve, with all deletions after
+ * them. */
 #define PENDING_WHEN_FULL KiB(64)
 
 void engine_tx_put(struct engine_tx *tx, struct ns_key key, const void *value, size_t len)
@@ -57,10 +59,8 @@ void engine_tx_release(struct engine_tx *tx)
 	buf_release(&tx->records);
 }
 
-/*
- * Key by key: a range tombstone would be one entry, but every get in RocksDB then walks all of them (measured on a
- * loaded machine: after 20,000 unlinks an unlink took 11 ms on average).
- */
+/* Key by key: a range tombstone would be a single entry, but every get in RocksDB then visits all of them (measured on
+ * a loaded machine: after 20,000 unlinks an unlink took 11 ms on average). */
 static int batch_del_prefix(struct engine *e, struct db_batch *batch, const void *prefix, size_t len)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -76,7 +76,8 @@ static int batch_del_prefix(struct engine *e, struct db_batch *batch, const void
 	return r;
 }
 
-/* Which a snapshot has before the recipes that name them: with all of the batch so far in the view they can be read. */
+/* Add the back-references of a recipe. In a snapshot layers precede the recipes that name them; with the batch so far
+ * applied to the view they can be read. */
 static int refer(struct engine *e, uint64_t ino, uint64_t segment, const void *recipe, size_t len, struct db_batch *batch)
 {
 	_cleanup_(referrers_release) struct referrers refs = { .ino = ino };
@@ -85,7 +86,7 @@ static int refer(struct engine *e, uint64_t ino, uint64_t segment, const void *r
 	if (r == 0)
 		r = referrers_add_recipe(&refs, e->db, segment, recipe, len);
 	referrers_put(&refs, batch);
-	return r == -EBADMSG ? 0 : r; /* one that does not decode is told of when it is used */
+	return r == -EBADMSG ? 0 : r; /* a recipe that does not decode is reported when it is used */
 }
 
 static void take_layers_note(struct engine *e, const void *key, size_t key_len, const void *value, size_t len)
@@ -113,13 +114,13 @@ static int apply_put(struct engine *e, const void *p, size_t len, struct db_batc
 		return -EBADMSG;
 	db_batch_put(batch, key, (size_t)key_len, c.p, cursor_left(&c));
 	take_layers_note(e, key, (size_t)key_len, c.p, cursor_left(&c));
-	/* Recipes come so in a snapshot only. */
+	/* Recipes appear as puts in snapshots only. */
 	if (recipe_key_decode(key, (size_t)key_len, &ino, &segment) == 0)
 		return refer(e, ino, segment, c.p, cursor_left(&c), batch);
 	return 0;
 }
 
-/* All recipes of an inode, and the notes of what they refer to. */
+/* Delete all recipes of an inode and their back-references. */
 static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
 {
 	_cleanup_(referrers_release) struct referrers refs = { .ino = ino };
@@ -137,7 +138,7 @@ static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
 		if (r == 0)
 			r = referrers_add_recipe(&refs, e->db, segment, value, value_len);
 		if (r == -EBADMSG)
-			r = 0; /* a damaged file can be deleted too; entries that stay do no harm */
+			r = 0; /* a damaged file can be deleted too; left-over entries are harmless */
 	}
 	referrers_del(&refs, batch);
 	return r;
@@ -151,14 +152,14 @@ static int drop_from_view(struct engine *e, uint64_t ino, struct db_batch *batch
 	return drop_recipes(e, ino, batch);
 }
 
-/* What fails has not happened, and comes again: so the file is forgotten, and its bytes are taken off the total, last,
- * here and below. */
+/* A failed drop must have no effect, because it is retried. Dropping the content and subtracting its bytes from the
+ * total therefore come last, here and below. */
 static int drop_open(struct content *c, uint64_t ino, struct db_batch *batch)
 {
 	int r = 0;
 
 	mutex_lock(&c->lock);
-	if (c->in_view) /* else it came and went between two flushes */
+	if (c->in_view) /* else it was created and dropped between two flushes */
 		r = drop_from_view(c->e, ino, batch);
 	if (r == 0)
 		content_forget(c);
@@ -234,7 +235,7 @@ int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, 
 {
 	switch (type) {
 	case RECORD_MARKS:
-		return 0; /* whoever reads the journal looks at it */
+		return 0; /* handled by the readers of the journal */
 	case RECORD_PUT:
 		return apply_put(e, p, len, batch);
 	case RECORD_DEL:
@@ -272,7 +273,7 @@ static int apply_all(struct engine *e, const struct buf *records, struct db_batc
 	return r;
 }
 
-/* Behind the lock because of the order: what is appended later is applied later. */
+/* Called under the lock, so that the order of appending is the order of applying. */
 static int append_locked(struct engine *e, const void *records, size_t len, uint64_t *ret_end)
 {
 	assert(mutex_held(&e->log.lock));
@@ -286,7 +287,7 @@ static int append_locked(struct engine *e, const void *records, size_t len, uint
 	return 0;
 }
 
-/* Is there room in the log? What commits fail with, if not. */
+/* Is there room in the log? If not, returns the error of the last commit. */
 static int admit(struct engine *e, size_t len)
 {
 	size_t max = len <= SMALL_CHANGE ? PENDING_REFUSED_SMALL : PENDING_REFUSED;
@@ -298,10 +299,8 @@ static int admit(struct engine *e, size_t len)
 	return r;
 }
 
-/*
- * Is there room on the disk for this and all that waits? Else it is committed at once, while there is a reserve: what
- * waits on a full disk waits for ever, and every deletion behind it.
- */
+/* Is there room on the disk for this change and all pending ones? If not, pending ones are committed at once while
+ * there is a reserve: on a full disk they would otherwise wait forever, and every later deletion with them. */
 int log_admit_growth(struct engine *e, size_t len)
 {
 	size_t waiting;
@@ -310,15 +309,31 @@ int log_admit_growth(struct engine *e, size_t len)
 	mutex_lock(&e->log.lock);
 	waiting = e->log.pending.len;
 	mutex_unlock(&e->log.lock);
-	r = space_check(e, 2 * (waiting + len)); /* in the journal, and in the index */
-	if (r != -ENOSPC)
+	r = space_check(e, 2 * (waiting + len)); /* once in the journal, once in the index */
+	if (!io_is_full(r))
 		return r;
 	if (waiting + len > PENDING_WHEN_FULL) {
-		r = engine_sync(e);
-		if (r < 0)
-			return r;
+		int q = engine_sync(e);
+
+		if (q < 0)
+			return q;
 	}
-	return atomic_load(&e->has_reserve) ? 0 : -ENOSPC;
+	return reserve_is_there(e) ? 0 : r;
+}
+
+/* Change the view and append to the log, or do neither. */
+static int append_with_batch(struct engine *e, const struct buf *records, struct db_batch *batch, uint64_t *ret_end)
+{
+	int r;
+
+	mutex_lock(&e->log.lock);
+	r = buf_reserve(&e->log.pending, records->len); /* so that appending cannot fail */
+	if (r == 0)
+		r = db_batch_apply(batch);
+	if (r == 0)
+		r = append_locked(e, records->data, records->len, ret_end);
+	mutex_unlock(&e->log.lock);
+	return r;
 }
 
 int engine_tx_apply(struct engine *e, struct engine_tx *tx)
@@ -327,7 +342,7 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	uint64_t end;
 	int r;
 
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
 	r = buf_error(&tx->records);
 	if (r == 0)
@@ -340,19 +355,23 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	if (r < 0)
 		return r;
 	rwlock_lock_shared(&e->view_lock);
-	r = apply_all(e, &tx->records, batch); /* into the batch; only a drop changes anything yet */
-	if (r == 0) {
-		mutex_lock(&e->log.lock);
-		r = db_batch_apply(batch);
-		if (r == 0)
-			r = append_locked(e, tx->records.data, tx->records.len, &end);
-		mutex_unlock(&e->log.lock);
-	}
+	r = apply_all(e, &tx->records, batch); /* into the batch; only a drop has an effect yet */
+	if (r == 0)
+		r = append_with_batch(e, &tx->records, batch, &end);
 	rwlock_unlock_shared(&e->view_lock);
 	buf_clear(&tx->records);
 	if (r == 0)
 		log_throttle(e);
 	return r;
+}
+
+int log_append_with_batch(struct engine *e, const struct buf *records, struct db_batch *batch, uint64_t *ret_end)
+{
+	int r = buf_error(records);
+
+	if (r == 0)
+		r = admit(e, records->len);
+	return r < 0 ? r : append_with_batch(e, records, batch, ret_end);
 }
 
 int log_append_records(struct engine *e, const struct buf *records, uint64_t *ret_end)
@@ -386,12 +405,13 @@ void log_throttle(struct engine *e)
 	full = e->log.pending.len > PENDING_MAX && !e->log.last_error;
 	mutex_unlock(&e->log.lock);
 	if (full)
-		engine_sync(e); /* its error stays for whoever asks for durability */
+		engine_sync(e); /* errors are kept for callers that request durability */
 }
 
-#define NUMBERS_AT_ONCE 4096 /* reserved in the log together: a crash skips the rest of them */
+#define NUMBERS_AT_ONCE 4096 /* reserved in the log together; a crash skips the unused ones */
 
-/* Before any number of the next lot is used its end is in the log, so no crash can give a number twice. */
+/* The end of the next batch is in the log before any of its numbers is used, so no number is issued twice after a
+ * crash. */
 static int reserve_numbers(struct engine *e) REQUIRES(e->log.lock)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
@@ -424,7 +444,7 @@ int engine_new_number(struct engine *e, uint64_t *ret)
 {
 	int r = 0;
 
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
 	rwlock_lock_shared(&e->view_lock);
 	mutex_lock(&e->log.lock);

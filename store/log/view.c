@@ -1,41 +1,43 @@
 /*
- * Writing the view out. RocksDB has no log of its own here; what it has on disk is the state at one commit.
+ * Writing the view out. RocksDB runs without a log of its own here; its state on disk is that of one commit.
  *
- *   1. put the dirty segments and sizes into the view's memtable, and commit, while changes go on
- *   2. lock all changes out
- *   3. put what is dirty again into the view, commit what is left of the log: the view is now the state at commit N;
- *      put N and the marks into it as well
- *   4. cut the memtable, let changes in again
- *   5. RocksDB writes it, atomically: crash before: the old view and a longer replay; after: the new one
- *   6. if the journal has grown: snapshot of the view as of N into the journal, then what came before N can go
- * Changes wait for steps 2 to 4: a commit of what came in since step 1, and memory work.
+ *   1. put dirty segments and sizes into the view's memtable, and commit, while changes continue
+ *   2. lock out all changes
+ *   3. put what is dirty again into the view and commit the rest of the log: the view is now the state at commit N;
+ *      add N and the marks to it
+ *   4. cut the memtable, allow changes again
+ *   5. RocksDB writes it atomically. Crash before: the old view and a longer replay; after: the new view
+ *   6. if the journal has grown: write a snapshot of the view at N into the journal; what came before N can be removed
+ * Changes are blocked during steps 2 to 4: a commit of what arrived since step 1, and work in memory.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/io.h"
 #include "base/le.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 #include "store/journal/journal.h"
+#include "store/remote_hooks.h"
 
 #define VIEW_FLUSH_BYTES MiB(32)
 #define SNAPSHOT_BYTES MiB(64)
 #define BATCH_CONTENTS 256 /* contents per batch: bounds its memory */
-#define AHEAD_BYTES MiB(2) /* of recipes that are written while changes wait: some milliseconds; and ... */
-#define AHEAD_ROUNDS 4 /* ... as often it is tried to have less than that */
-#define CHANGING_NS (50 * 1000 * 1000) /* what changed since is likely to change on */
+#define AHEAD_BYTES MiB(2) /* recipe bytes that may be written while changes are blocked: some milliseconds; and ... */
+#define AHEAD_ROUNDS 4 /* ... attempts to get below that */
+#define CHANGING_NS (50 * 1000 * 1000) /* a file changed more recently than this is likely to change again */
 
 static uint64_t limit_of(const struct engine *e)
 {
 	return e->conf.view_flush_bytes ? e->conf.view_flush_bytes : VIEW_FLUSH_BYTES;
 }
 
-/* Bytes in memory that the next flush writes. */
+/* Bytes in memory that the next flush will write. */
 static uint64_t waiting(struct engine *e)
 {
 	return db_view_unflushed(e->db) + atomic_load(&e->dirty_segment_memory);
@@ -52,7 +54,7 @@ bool view_wants_snapshot(struct engine *e)
 	struct journal_stats st;
 
 	journal_stats(e->journal, &st);
-	/* Not before as much was added as the snapshot itself weighs: each byte is rewritten twice at most. */
+	/* Only after the journal has grown by the size of a snapshot: each byte is rewritten at most twice. */
 	return journal_bytes_since_snapshot(e->journal) > MAX(limit, st.snapshot_bytes);
 }
 
@@ -99,10 +101,8 @@ static void put_back_dirty(struct engine *e, struct content *c)
 	mutex_unlock(&e->contents_lock);
 }
 
-/*
- * All dirty contents into the view's memtable. Changes are locked out, or nobody else is there yet; readers are not: a
- * content stays dirty and in memory until the view has it.
- */
+/* Put all dirty contents into the view's memtable. Changes are locked out, or no other thread runs yet. Readers are not
+ * locked out: a content stays dirty and in memory until the view has it. */
 int view_write_back(struct engine *e)
 {
 	_cleanup_(view_batch_release) struct view_batch batch;
@@ -133,7 +133,7 @@ int view_write_back(struct engine *e)
 	return r;
 }
 
-/* Who waits for a lock is woken when it is let go, and does not get it if it is taken again at once. */
+/* A thread waiting for a lock is woken on release, but does not get the lock if it is retaken at once. */
 static void give_way(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 1000 }, NULL);
@@ -144,7 +144,7 @@ static void wait_for_changes(void)
 	nanosleep(&(struct timespec){ .tv_nsec = CHANGING_NS }, NULL);
 }
 
-/* All of it, in slices between which others get at the file; view_lock is held, shared. 1: some of it is dirty
+/* Write back the whole file in slices, dropping its lock in between; view_lock is held shared. 1: some of it is dirty
  * again. */
 static int write_back_in_slices(struct content *c, struct view_batch *batch)
 {
@@ -165,7 +165,7 @@ static int write_back_in_slices(struct content *c, struct view_batch *batch)
 	return MIN(r, 1);
 }
 
-/* A file that is being made would be dirty again at once, and slow to change where the view has it already. */
+/* A file still being created would be dirty again at once, and is slower to change once the view has it. */
 static bool is_changing(struct content *c)
 {
 	int64_t since;
@@ -176,7 +176,8 @@ static bool is_changing(struct content *c)
 	return since >= 0 && since < CHANGING_NS;
 }
 
-/* The one that has been dirty longest. Whoever locks changes out finds it in the list or written. */
+/* Write back the content that has been dirty longest. A thread that locks out changes finds it on the list or
+ * written. */
 static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_SHARED(e->view_lock)
 {
 	struct content *c;
@@ -193,9 +194,9 @@ static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_S
 }
 
 /*
- * What is dirty now, one by one, while changes go on: nothing of the view reaches disk before it is cut, so it does no
- * harm that it is of several moments until then. What changes meanwhile is dirty again, and left for the next time, or
- * for the cut.
+ * Write back what is dirty now, one content after the other, while changes continue. Nothing of the view reaches the
+ * disk before it is cut, so until then it may mix several moments. Contents changed meanwhile are dirty again and left
+ * for the next time, or for the cut.
  */
 static int write_back_ahead(struct engine *e)
 {
@@ -237,12 +238,12 @@ int view_write_state(struct db *db, const struct db_snapshot *state, const struc
 	if (r == 0)
 		r = db_iter_new(db, state, NULL, 0, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		/* Of the engine's own entries only these are part of the state; the others tell about the view. */
+		/* Of the engine's own entries only these belong to the state; the others describe the view. */
 		if (*(const uint8_t *)key == VIEW_META && !is_meta(key, key_len, "next_number") &&
 		    !is_meta(key, key_len, MOVING_NOTE) && !is_meta(key, key_len, LAYERS_NOTE))
 			continue;
 		if (*(const uint8_t *)key == VIEW_REFERRER)
-			continue; /* made from the recipes again */
+			continue; /* rebuilt from the recipes */
 		buf_clear(&rec);
 		buf_add_varint(&rec, key_len);
 		buf_add(&rec, key, key_len);
@@ -270,11 +271,23 @@ static int write_snapshot(struct engine *e, uint64_t number, const struct pack_m
 	return journal_snapshot_commit(s);
 }
 
-/* Steps 1 to 4. *ret_state pins the view as of *ret_number if asked for. */
+/* The view on disk is the state at this commit. */
+static bool is_on_disk(struct engine *e, uint64_t number)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key key = ns_key_meta("commit");
+	struct le64 n = le64_put(number);
+
+	return db_view_is_flushed(e->db) && db_get(e->db, DB_VIEW, key.b, key.len, &value) > 0 &&
+	       value.len == sizeof(n) && memcmp(value.data, &n, sizeof(n)) == 0;
+}
+
+/* Steps 1 to 4. *ret_state pins the view at *ret_number if a snapshot is requested. */
 static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pack_marks *ret_marks,
 	       struct db_snapshot **ret_state)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
+	bool clean = false; /* nothing to write */
 	int r;
 
 	r = db_batch_new(e->db, &batch);
@@ -286,30 +299,34 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 		r = write_back_ahead(e);
 	}
 	if (r == 0)
-		r = engine_sync(e); /* most of it, while changes still go on */
+		r = engine_sync(e); /* commits most of it while changes still continue */
 	if (r < 0)
 		return r;
 	rwlock_lock(&e->view_lock);
-	atomic_store(&e->shares.paused, true);
+	if (e->remote)
+		e->remote->cut_begin(e);
 	r = view_write_back(e);
 	if (r == 0)
 		r = engine_sync(e);
-	mutex_lock(&e->shares.lock); /* what it says of them is of the same commit */
+	if (e->remote)
+		e->remote->cut_lock(e);
 	if (r == 0) {
 		mutex_lock(&e->log.lock);
 		*ret_number = journal_last(e->journal);
 		*ret_marks = e->log.marks;
 		mutex_unlock(&e->log.lock);
-		r = view_put_position(batch, e, *ret_number, ret_marks);
+		clean = is_on_disk(e, *ret_number);
 	}
-	if (r == 0)
+	if (r == 0 && !clean)
+		r = view_put_position(batch, e, *ret_number, ret_marks);
+	if (r == 0 && !clean)
 		r = db_batch_apply(batch);
 	if (r == 0 && snapshot)
 		r = db_snapshot_new(e->db, ret_state);
-	if (r == 0)
+	if (r == 0 && !clean)
 		r = db_view_flush_start(e->db);
-	mutex_unlock(&e->shares.lock);
-	atomic_store(&e->shares.paused, false);
+	if (e->remote)
+		e->remote->cut_end(e);
 	rwlock_unlock(&e->view_lock);
 	return r;
 }
@@ -318,14 +335,14 @@ int view_flush(struct engine *e, bool snapshot)
 {
 	struct db_snapshot *state = NULL;
 	struct pack_marks marks;
-	uint64_t number;
+	uint64_t number = 0;
 	int r;
 
 	mutex_lock(&e->flush_lock);
 	r = cut(e, snapshot, &number, &marks, &state);
 	if (r == 0)
 		r = db_view_flush_wait(e->db);
-	/* else there is one of just this state */
+	/* otherwise there is a snapshot of this very state */
 	if (r == 0 && snapshot && number > journal_snapshot_number(e->journal))
 		r = write_snapshot(e, number, &marks, state);
 	if (state)
@@ -336,12 +353,22 @@ int view_flush(struct engine *e, bool snapshot)
 	return r;
 }
 
+static bool is_much(struct engine *e)
+{
+	return waiting(e) > 3 * limit_of(e);
+}
+
+int view_bound_memory(struct engine *e)
+{
+	return is_much(e) ? view_flush(e, false) : 0;
+}
+
 int view_admit_growth(struct engine *e)
 {
-	bool much = waiting(e) > 3 * limit_of(e);
+	bool much = is_much(e);
 	int r = much ? 0 : space_check(e, waiting(e));
 
-	if (!much && r != -ENOSPC)
+	if (!much && !io_is_full(r))
 		return r;
 	r = view_flush(e, false);
 	return r < 0 ? r : space_check(e, waiting(e));

@@ -1,31 +1,31 @@
 /*
- * A file's dirty segments into the view.
+ * Writing a file's dirty segments to the view.
  *
- * A segment that shares its extents refers to the layers that it shares, which are in the view by numbers of their own
- * (index/recipes.h). A layer is put there for the first segment that needs it, those below it first, with the next
- * number; from then on others name it. What little lies above a layer that is there, or above none, is put into the
- * recipe itself: small files and small changes need no layers.
+ * A segment that shares its extents refers to shared layers, which are stored in the view under their own numbers
+ * (index/recipes.h). A layer is stored for the first segment that needs it, after the layers below it, under the next
+ * number; later segments name that number. The few extents above a stored layer, or above none, go into the recipe
+ * itself: small files and small changes need no layers.
  *
- * Layers are in no record of the journal: like recipes they are made from its records, and are in its snapshots as the
- * view has them. A layer enters the view in the batch of the recipe that needs it, or in one before it, and of the
- * view only whole states at a commit reach the disk (view.c): so after a crash all layers that recipes name are there,
- * and the number to go on with ('M' layers) is that of the same state. A batch that could not be applied was never
- * there: its layers lose their numbers, and get others when they are tried again.
+ * The journal has no records for layers: like recipes, layers are derived from its records, and its snapshots contain
+ * them as they are in the view. A layer enters the view in the same batch as the recipe that needs it, or in an earlier
+ * one, and only complete states at a commit reach the disk (view.c). After a crash, therefore, all layers that recipes
+ * name exist, and the next number ('M' layers) belongs to the same state. A batch that could not be applied has no
+ * effect: its layers lose their numbers and get new ones on the next attempt.
  *
- * Who writes is alone: view_lock is held exclusively, or it is, shared, with flush_lock.
+ * There is a single writer at a time: it holds view_lock exclusively, or view_lock shared together with flush_lock.
  *
- * What is said of who refers to what (referrers.h) may be too much: of each layer all that it lies in, whether it is
- * seen or not. Nobody has to merge anything for it.
+ * Back-references (backrefs.h) may be too broad: they include every layer of a segment, whether visible or not. So
+ * nothing has to be merged to compute them.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
-#define SLICE_BYTES KiB(64) /* of recipes put into the view while the file is locked: half a millisecond */
-#define OWN_MAX 64u /* extents in a recipe that could be a layer instead: they are written again with each version */
+#define SLICE_BYTES KiB(64) /* recipe bytes put into the view per hold of the file's lock: half a millisecond */
+#define OWN_MAX 64u /* extents kept in a recipe instead of a layer: they are rewritten with each version */
 
 /* --- batches --- */
 
@@ -63,7 +63,7 @@ void view_batch_release(struct view_batch *b)
 	*b = (struct view_batch){ 0 };
 }
 
-/* It has the next number, unless the batch fails. */
+/* Give it the next number; taken back if the batch fails. */
 static int number_layer(struct engine *e, struct view_batch *b, struct layer *l)
 {
 	if (b->nr == b->size) {
@@ -82,14 +82,14 @@ static int number_layer(struct engine *e, struct view_batch *b, struct layer *l)
 
 /* --- segments --- */
 
-/* What a write-back needs for one segment after the other. */
+/* State of a write-back across segments. */
 struct writer {
 	struct engine *e;
 	struct view_batch *batch;
-	struct referrers refs; /* of the file */
+	struct referrers refs; /* back-references of the file */
 	struct extent_list merged;
 	struct buf value;
-	size_t bytes; /* of recipes and layers */
+	size_t bytes; /* of recipes and layers so far */
 };
 
 static void writer_release(struct writer *w)
@@ -111,7 +111,7 @@ static void put_extents(struct writer *w, struct ns_key key, uint64_t layer, con
 	w->bytes += key.len + w->value.len;
 }
 
-/* Those from `top` on down that are not in the view yet, at least one. */
+/* Store the `nr` layers from `top` down that are not in the view yet, at least one. */
 static int put_layers(struct writer *w, struct layer *top, unsigned nr)
 {
 	_cleanup_(freep) struct layer **layers = reallocarray(NULL, nr, sizeof(struct layer *));
@@ -193,7 +193,7 @@ static void put_size(struct content *c, struct writer *w) REQUIRES(c->lock)
 	db_batch_put(w->batch->db, key.b, key.len, w->value.data, w->value.len);
 }
 
-/* Those that are dirty from *at on, until it is enough; 1: there are more, from *at on. */
+/* Write dirty segments from *at on until `enough` bytes; 1: more remain, from *at on. */
 static int write_back_from(struct content *c, uint64_t *at, size_t enough, struct writer *w) REQUIRES(c->lock)
 {
 	int r = content_catch_up(c, SIZE_MAX);
@@ -225,7 +225,7 @@ int content_write_back(struct content *c, struct view_batch *batch)
 	return r;
 }
 
-/* The view has those from `from` up to before `to`. */
+/* Segments [from, to) are in the view. */
 static void written_back(struct content *c, uint64_t from, uint64_t to) REQUIRES(c->lock)
 {
 	struct segment *s = segment_tree_from(&c->segments, from);
@@ -247,7 +247,8 @@ void content_written_back(struct content *c)
 	c->dirty = false;
 }
 
-/* Between two slices the file may change or go; what changes behind us stays dirty, and so does the file. */
+/* Between two slices the file may change or be dropped. Segments changed behind *at stay dirty, and so does the
+ * file. */
 int content_write_back_slice(struct content *c, struct view_batch *batch, uint64_t *at)
 {
 	struct writer w = { .e = c->e, .batch = batch, .refs.ino = c->ino };

@@ -5,8 +5,8 @@
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
 
-#define LEN_MIN PACK_PART_BYTES /* of a stretch: who reads less reads here and there */
-#define NEAR PACK_PART_BYTES /* pages that are shared with others, and are not where their neighbours are */
+#define LEN_MIN PACK_PART_BYTES /* of a stretch: shorter reads are random access */
+#define NEAR PACK_PART_BYTES /* tolerated gap: shared pages are stored apart from their neighbours */
 
 void pack_ahead_init(struct pack_ahead *a)
 {
@@ -129,9 +129,9 @@ void pack_ahead_done(struct pack_ahead *a)
 	mutex_unlock(&a->lock);
 }
 
-/* --- fulfilling a wish --- */
+/* --- decoding a wish --- */
 
-/* Parts that overlap [in, end) and have a chunk that is here, a bit each. */
+/* Parts (bit mask) that overlap [in, end) and have a local chunk. */
 static uint32_t parts_here(const struct shape *s, uint32_t in, uint32_t end)
 {
 	uint32_t parts = 0;
@@ -148,7 +148,7 @@ static uint32_t parts_here(const struct shape *s, uint32_t in, uint32_t end)
 	return parts;
 }
 
-/* `stored`: what has been read with the table, `have` bytes of it. */
+/* `stored`: `have` bytes that were read with the table. */
 static void hold_parts(struct packs *p, struct pack_file *file, uint32_t frame, const struct shape *s, uint32_t parts,
 		       struct pack_buffer *stored, uint32_t have)
 {
@@ -169,14 +169,14 @@ static void hold_parts(struct packs *p, struct pack_file *file, uint32_t frame, 
 	pr.spare = buffer->data;
 	for (uint32_t i = 0; i < PACK_PARTS; i++)
 		pr.to[i] = parts >> i & 1 ? buffer->data + i * PACK_PART_BYTES : NULL;
-	(void)packs_read_parts(&pr); /* whoever wants them meets the same, and tells it */
+	(void)packs_read_parts(&pr); /* the reader will fail in the same way and report it */
 	if ((pr.held.whole | pr.held.left) != 0)
 		pack_buffer_put_held(&p->buffers, buffer, &pr.held);
 	else
 		pack_buffer_put(&p->buffers, buffer);
 }
 
-/* Bytes [in, end) of a frame. `v`: its table, NULL: it is not in memory. */
+/* Bytes [in, end) of a frame. `v`: its table; NULL: not in memory. */
 static void read_frame_ahead(struct packs *p, struct pack_file *file, uint32_t frame, uint32_t in, uint32_t end,
 			     const struct table_view *v)
 {

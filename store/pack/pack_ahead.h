@@ -1,17 +1,19 @@
 /*
- * Decoding what is likely read next, while whoever has read the last of it is busy with that.
+ * Decode ahead: decodes the data that will probably be read next, while the reader is busy with the data it has got.
  *
- * Within a file the kernel reads ahead; which file is next it does not know. But files that were coded together lie one
- * behind the other, and are restored in the same order. So trails are kept of what was read of compressed frames, a few:
- * where a file has ended that began where another one ended, the next one is likely read next, and as much as of this
- * one becomes a wish. packs_read_ahead() fulfils it: it decodes into a buffer that holds parts for whoever comes for
- * them (pack_buffers.h). Who comes before that takes the wish back and reads for himself, or waits for who is at it.
+ * The kernel reads ahead within a file, but cannot predict the next file. Files that were coded together are stored one
+ * after the other and are usually restored in that order. This module therefore keeps a few trails of consecutive reads
+ * from compressed frames. When a file ends that began where another file had ended, the following file is probably read
+ * next: a stretch as long as the last one is queued as a wish. packs_read_ahead() takes wishes from the queue and
+ * decodes them into a buffer that caches decoded parts (pack_buffers.h). A reader that arrives first cancels the wish
+ * and reads by itself, or waits while its frame is being decoded.
  *
- * While others read nothing is wished: they may be at it already, and there is no processor to spare. More trails than
- * there are buffers for are none: each is forgotten before it is gone on with, so nothing is decoded in vain.
+ * No wishes are queued while there are other readers: they may be decoding the same data, and no processor is idle.
+ * There are no more trails than buffers can serve: with more concurrent readers than that, each trail is replaced
+ * before it continues, so nothing is decoded in vain.
  *
- * Nobody gives out what is decoded so without comparing it. What cannot be decoded is not held: who reads it meets that
- * himself, and tells it.
+ * Data decoded ahead is still verified before it is returned to a reader. Parts that cannot be decoded are not cached:
+ * the reader fails on them in the same way and reports it.
  *
  * Thread rule: any thread.
  */
@@ -24,30 +26,30 @@
 #include "base/mutex.h"
 #include "store/pack/pack_buffers.h"
 
-#define PACK_AHEAD_NR (PACK_HELD_MIN / 2) /* trails: each may need two frames that are held */
+#define PACK_AHEAD_NR (PACK_HELD_MIN / 2) /* trails: each may need two cached frames */
 
-/* Plain bytes [from, to) of a pack, as if all of its frames were full. */
+/* Plain bytes [from, to) of a pack, with offsets as if all of its frames were full. */
 struct pack_stretch {
 	uint32_t pack;
 	uint64_t from, to;
 };
 
-/* What was read one behind the other. */
+/* A sequence of consecutive reads. */
 struct pack_trail {
 	struct pack_stretch last;
-	uint64_t next; /* where what follows begins: a frame may not be full */
-	unsigned nr_files; /* that ended in it */
+	uint64_t next; /* start of the data that follows; not last.to if the frame is not full */
+	unsigned nr_files; /* that ended in the sequence */
 };
 
 struct pack_ahead {
-	_Atomic unsigned nr_readers; /* who are in packs_read_of_file() */
-	_Atomic unsigned nr_open; /* wishes, and what somebody is at: with none nobody has to look */
+	_Atomic unsigned nr_readers; /* in packs_read_of_file() */
+	_Atomic unsigned nr_open; /* queued wishes, plus one in progress; 0: readers need not take the lock */
 	struct mutex lock; /* leaf */
 	struct cond done;
-	struct pack_trail trails[PACK_AHEAD_NR] GUARDED_BY(lock); /* the last one first */
-	struct pack_stretch wishes[PACK_AHEAD_NR] GUARDED_BY(lock); /* the oldest first */
+	struct pack_trail trails[PACK_AHEAD_NR] GUARDED_BY(lock); /* most recent first */
+	struct pack_stretch wishes[PACK_AHEAD_NR] GUARDED_BY(lock); /* oldest first */
 	unsigned nr_trails GUARDED_BY(lock), nr_wishes GUARDED_BY(lock);
-	bool busy GUARDED_BY(lock); /* somebody fulfils one: of this frame */
+	bool busy GUARDED_BY(lock); /* a wish is being decoded, in this frame: */
 	uint32_t pack GUARDED_BY(lock), frame GUARDED_BY(lock);
 };
 
@@ -59,10 +61,10 @@ static inline uint64_t pack_stretch_at(uint32_t frame, uint32_t in)
 	return (uint64_t)frame * PACK_FRAME_BYTES + in;
 }
 bool pack_trail_goes_on(const struct pack_trail *t, const struct pack_stretch *s);
-/* So far one of nr_readers has come. What is new goes on with a trail, or begins one. */
+/* Record the progress of one reader: it extends a trail or starts a new one. */
 void pack_ahead_read(struct pack_ahead *a, const struct pack_trail *t);
-/* It is going to be read, within a frame: nobody else is at that frame when this returns. */
+/* Call before reading this range of a frame. Cancels wishes in it, and waits while the frame is being decoded. */
 void pack_ahead_claim(struct pack_ahead *a, const struct pack_stretch *s);
-/* The next frame of a wish, to be said done. */
+/* Take the next frame of a wish; pack_ahead_done() ends it. */
 bool pack_ahead_take(struct pack_ahead *a, struct pack_stretch *ret);
 void pack_ahead_done(struct pack_ahead *a);

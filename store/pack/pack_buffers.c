@@ -65,7 +65,7 @@ static struct pack_buffer *pop_at(struct pack_buffers *bs, struct pack_buffer **
 	return b;
 }
 
-/* The one that holds parts of this frame; NULL: there is none. */
+/* The buffer that caches parts of this frame, or NULL. */
 static struct pack_buffer *pop_held(struct pack_buffers *bs, uint32_t pack, uint32_t frame) REQUIRES(bs->lock)
 {
 	struct pack_buffer **at = &bs->held;
@@ -111,7 +111,7 @@ struct pack_buffer *pack_buffer_get(struct pack_buffers *bs)
 	return b ? b : aligned_alloc(PACK_BLOCK, sizeof(*b));
 }
 
-/* `held_too`: with those that hold something, if there are enough that are free. */
+/* `held_too`: keep it among the caching buffers if there are enough free ones. */
 static void put(struct pack_buffers *bs, struct pack_buffer *b, bool held_too)
 {
 	if (!b)
@@ -121,7 +121,7 @@ static void put(struct pack_buffers *bs, struct pack_buffer *b, bool held_too)
 		push(&bs->free, &bs->nr_free, b);
 		b = NULL;
 	} else if (held_too && bs->nr_held < bs->max_held) {
-		b->held = (struct pack_held){ .pack = 0 }; /* there is no such pack */
+		b->held = (struct pack_held){ .pack = 0 }; /* no pack has this number */
 		push_held(bs, b);
 		b = NULL;
 	}
@@ -155,7 +155,7 @@ void pack_buffer_put_held(struct pack_buffers *bs, struct pack_buffer *b, const 
 	struct pack_buffer *was;
 
 	mutex_lock(&bs->lock);
-	was = pop_held(bs, held->pack, held->frame); /* of another reader: this one is as good */
+	was = pop_held(bs, held->pack, held->frame); /* put by another reader: `b` is as good */
 	b->held = *held;
 	if (was)
 		b->held.given = MIN(held->given + was->held.given, held->plain_len);

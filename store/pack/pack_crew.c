@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/util.h"
 
-/* On the stack of who asks; listed while more may take part. */
+/* On the caller's stack; listed while it wants more helpers. */
 struct pack_crew_work {
 	struct pack_crew_work *next;
 	void (*work)(void *userdata);
@@ -65,7 +65,7 @@ static void start(struct pack_crew *c) REQUIRES(c->lock)
 	for (; (long)c->nr < nr; c->nr++) {
 		int r = pthread_create(&c->thread[c->nr], NULL, help, c);
 
-		if (r != 0) { /* what is there has to do */
+		if (r != 0) { /* continue with the threads there are */
 			log_warning("packs: %u threads that help to decode, and no more: %s", c->nr, strerror(r));
 			return;
 		}

@@ -14,7 +14,7 @@
 #include "store/pack/pack_format.h"
 
 #define NR_BUCKETS 256u
-#define NR_OPEN_MAX 256u /* beyond those in use; a quarter of the usual limit of a process */
+#define NR_OPEN_MAX 256u /* unused open files; a quarter of the usual limit of a process */
 
 struct pack_files {
 	/* constant */
@@ -70,7 +70,7 @@ void pack_files_free(struct pack_files *fs)
 	free(fs);
 }
 
-static struct pack_file *find(struct pack_files *fs, uint32_t pack) REQUIRES(fs->lock)
+static struct pack_file *find_file(struct pack_files *fs, uint32_t pack) REQUIRES(fs->lock)
 {
 	struct pack_file *f = fs->buckets[pack % NR_BUCKETS];
 
@@ -97,7 +97,7 @@ static void bucket_remove(struct pack_files *fs, struct pack_file *f) REQUIRES(f
 	*at = f->next_in_bucket;
 }
 
-/* Takes the least recently used file out when there are too many; the caller closes it without the lock. */
+/* Takes the least recently used file out if there are too many; the caller closes it after unlocking. */
 static struct pack_file *unref(struct pack_files *fs, struct pack_file *f) REQUIRES(fs->lock)
 {
 	struct pack_file *old;
@@ -118,13 +118,13 @@ static struct pack_file *unref(struct pack_files *fs, struct pack_file *f) REQUI
 	return old;
 }
 
-/* Takes f, with one reference, or gives the one that another thread has added in the meantime. */
-static struct pack_file *add(struct pack_files *fs, struct pack_file *f)
+/* Adds f with one reference; if another thread has added the pack meanwhile, frees f and returns that one. */
+static struct pack_file *add_file(struct pack_files *fs, struct pack_file *f)
 {
 	struct pack_file *there;
 
 	mutex_lock(&fs->lock);
-	there = find(fs, f->pack);
+	there = find_file(fs, f->pack);
 	if (there) {
 		ref(fs, there);
 	} else {
@@ -164,7 +164,7 @@ void pack_files_forget(struct pack_files *fs, uint32_t pack)
 	struct pack_file *f, *unused = NULL;
 
 	mutex_lock(&fs->lock);
-	f = find(fs, pack);
+	f = find_file(fs, pack);
 	if (f) {
 		ref(fs, f);
 		bucket_remove(fs, f);
@@ -189,10 +189,8 @@ static int file_open(struct pack_files *fs, uint32_t pack, int flags, struct pac
 	if (!f)
 		return -ENOMEM;
 	f->pack = pack;
-	f->direct = true;
 	f->fd = io_open(fs->dirfd, name.s, flags | O_DIRECT, 0600);
-	if (f->fd == -EINVAL) { /* how a filesystem says that it has no O_DIRECT */
-		f->direct = false;
+	if (f->fd == -EINVAL) { /* the filesystem does not support O_DIRECT */
 		f->fd = io_open(fs->dirfd, name.s, flags, 0600);
 		if (f->fd >= 0 && !atomic_exchange(&fs->buffered, true))
 			log_notice("pack %" PRIu32 ": filesystem has no direct I/O, packs go through the page cache",
@@ -206,7 +204,7 @@ static int file_open(struct pack_files *fs, uint32_t pack, int flags, struct pac
 	return 0;
 }
 
-/* A damaged header costs nothing but what it says: tables name their own pack and version. */
+/* A damaged header loses nothing but its own contents: tables carry their pack and version. */
 static int file_check_header(struct pack_files *fs, struct pack_file *f)
 {
 	_Alignas(PACK_BLOCK) uint8_t block[PACK_BLOCK];
@@ -234,7 +232,7 @@ int pack_files_get(struct pack_files *fs, uint32_t pack, struct pack_file **ret)
 	int r;
 
 	mutex_lock(&fs->lock);
-	there = find(fs, pack);
+	there = find_file(fs, pack);
 	if (there)
 		ref(fs, there);
 	mutex_unlock(&fs->lock);
@@ -254,11 +252,11 @@ int pack_files_get(struct pack_files *fs, uint32_t pack, struct pack_file **ret)
 	r = file_check_header(fs, f);
 	if (r < 0)
 		return r;
-	*ret = add(fs, TAKE(f));
+	*ret = add_file(fs, TAKE(f));
 	return 1;
 }
 
-static int file_write_header(struct pack_files *fs, const struct pack_file *f)
+int pack_file_write_header(struct pack_files *fs, const struct pack_file *f)
 {
 	_Alignas(PACK_BLOCK) struct pack_header_disk block;
 	struct pack_header h = {
@@ -284,12 +282,12 @@ int pack_files_create(struct pack_files *fs, uint32_t pack, enum pack_stream str
 	if (r < 0)
 		return r;
 	f->stream = stream;
-	r = file_write_header(fs, f);
+	r = pack_file_write_header(fs, f);
 	if (r < 0) {
-		io_unlink(fs->dirfd, pack_name(pack).s); /* else the next pack_files_create() empties it */
+		io_unlink(fs->dirfd, pack_name(pack).s); /* if this fails, the next pack_files_create() truncates it */
 		return log_errno(r, "pack %" PRIu32 ": cannot write header", pack);
 	}
-	*ret = add(fs, TAKE(f));
+	*ret = add_file(fs, TAKE(f));
 	assert((*ret)->nr_refs == 1);
 	return 0;
 }

@@ -7,7 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "store/code/code_format.h"
+#include "store/codec/code_format.h"
 
 static uint32_t header_crc(const struct pack_header_disk *d)
 {
@@ -124,7 +124,7 @@ uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32
 	return parts;
 }
 
-/* Bases come before what is coded against them: so one pass from the last to the first finds all. */
+/* A base always precedes the parts coded against it, so one pass from the last part to the first finds them all. */
 uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts)
 {
 	for (uint32_t i = pack_nr_parts(plain_len); i-- > 0;)
@@ -135,7 +135,7 @@ uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32
 
 uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_t parts, uint32_t *ret_left)
 {
-	uint32_t left = 0; /* parts of which so much is wanted, and perhaps more */
+	uint32_t left = 0; /* parts whose left-over bytes, at least, are needed */
 
 	*ret_left = 0;
 	for (uint32_t i = pack_nr_parts(plain_len); i-- > 0;) {
@@ -208,7 +208,7 @@ bool pack_block_is_zero(const void *block)
 	return is_zero(block, PACK_BLOCK);
 }
 
-/* Levels are those of a whole part that has no base itself: a later version may know of others. */
+/* The base must be a whole part without a base of its own; a later version may allow others. */
 static bool levels_known(const uint32_t *bases, uint32_t part)
 {
 	uint32_t off = code_place_off(bases[part]);
@@ -216,7 +216,7 @@ static bool levels_known(const uint32_t *bases, uint32_t part)
 	return off % PACK_PART_BYTES == 0 && (off >= part * PACK_PART_BYTES || bases[off / PACK_PART_BYTES] == 0);
 }
 
-/* Only coded frames have them, of bytes before the part. */
+/* Only coded frames have bases, which lie before the part. */
 static int bases_decode(const struct pack_table_disk *d, uint32_t nr, uint32_t ret[PACK_PARTS])
 {
 	for (uint32_t i = 0; i < nr; i++) {
@@ -252,7 +252,7 @@ static int coding_decode(const struct pack_table_disk *d, uint32_t plain_len, st
 	return bases_decode(d, d->codec == PACK_CODEC_CODED ? nr : 0, ret->base);
 }
 
-/* Bytes of all chunks, of one length; 0: cannot be. */
+/* Total bytes of chunks of one length; 0: invalid. */
 static uint32_t equal_total(const struct pack_table_disk *d, uint32_t nr_chunks)
 {
 	uint32_t chunk_len = le32_get(d->chunk_len);
@@ -264,7 +264,7 @@ static uint32_t equal_total(const struct pack_table_disk *d, uint32_t nr_chunks)
 	return nr_chunks * chunk_len;
 }
 
-/* The same of chunks of any lengths. */
+/* The same for chunks of arbitrary lengths. */
 static uint32_t varied_total(const struct pack_table_disk *d, uint32_t nr_chunks)
 {
 	uint32_t total = 0;

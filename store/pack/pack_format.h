@@ -4,13 +4,13 @@
  *   block 0            struct pack_header_disk
  *   block 1 + f * 257  struct pack_table_disk of frame f, then up to 256 blocks of chunk bytes, or a hole
  *
- * Chunks are of one length, a multiple of blocks, or of any lengths (cut by content), then one directly behind the
- * other. The chunk bytes of a frame are stored as they are or, with a codec, in parts of 64 KiB that are compressed
- * or coded one by one and stand one behind the other; zeros fill up the last block. A part that did not get smaller is
- * stored as it is.
+ * Chunks have one length, a multiple of the block size, or arbitrary lengths (content-defined) and then follow each
+ * other without gaps. The chunk bytes of a frame are stored unchanged or, with a codec, in parts of 64 KiB that are
+ * compressed or coded separately and stored back to back; the last block is padded with zeros. A part that does not
+ * shrink is stored unchanged.
  *
- * The seal of a table is keyed with the store's secret: bytes that a user wrote never pass for a table, so
- * a table may be looked for at its place without knowing whether one was ever written there.
+ * The seal (a MAC) of a table is keyed with the store's secret: user data can never pass for a table. A reader may
+ * therefore look for a table at its place without knowing whether one was ever written there.
  */
 #pragma once
 
@@ -59,8 +59,6 @@ enum pack_table_kind {
 	PACK_TABLE_EQUAL = 1, /* chunks of one length, side by side */
 	PACK_TABLE_VARIED = 2, /* chunks of any lengths, side by side */
 };
-/* CODED: each part is a coded block (store/code) of what its bytes are known to be. */
-enum pack_codec { PACK_CODEC_NONE = 0, PACK_CODEC_LZ4 = 1, PACK_CODEC_ZSTD = 2, PACK_CODEC_CODED = 3, NR_PACK_CODECS };
 
 struct pack_varied_disk {
 	uint8_t fp[FP_LEN];
@@ -77,7 +75,7 @@ struct pack_table_disk {
 	struct le32 pack, frame;
 	struct le32 chunk_len, nr_chunks; /* chunk_len: 0 if they differ */
 	struct le32 stored_len; /* bytes of data that follow */
-	struct le32 part_end[PACK_PARTS]; /* in the stored bytes; without a codec, and those not used, zero */
+	struct le32 part_end[PACK_PARTS]; /* in the stored bytes; zero without a codec and for unused parts */
 	struct le32 base[PACK_PARTS]; /* coded blocks: a code_place(), or zero */
 	uint8_t reserved[84];
 	union { /* those not used are zero */
@@ -119,31 +117,30 @@ static inline uint32_t pack_part_start(const struct pack_coding *c, uint32_t par
 	return part == 0 ? 0 : c->part_end[part - 1];
 }
 
-/* Stored bytes of a frame, without what fills up the last block. */
+/* Stored bytes of a frame, without padding. */
 static inline uint32_t pack_stored_len(const struct pack_coding *c, uint32_t plain_len)
 {
 	return c->codec == PACK_CODEC_NONE ? plain_len : pack_part_start(c, pack_nr_parts(plain_len));
 }
 
-/* How many bytes of the frame a part of so many may need as its base. */
+/* How many bytes of the frame a part of `len` bytes may need as its base. */
 uint32_t pack_base_len(uint32_t place, uint32_t part, uint32_t len);
-/* These parts, a bit each, and all that it takes to decode them. */
+/* The given parts (bit mask) and all parts needed to decode them. */
 uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts);
-/* The same, to decode them now. *ret_left: those of which it takes no more than what is left in them (CODE_PLACE_LEFT),
- * without what they name themselves. */
+/* The same, for decoding now. *ret_left: parts of which only the left-over bytes are needed (CODE_PLACE_LEFT), without
+ * the runs that they refer to. */
 uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_t parts, uint32_t *ret_left);
-/* Those that the base of one part is in. */
+/* The parts that contain the base of one part. */
 uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32_t part);
 bool pack_has_bases(const struct pack_coding *c);
-/* Does it take no more than the first stored bytes of the part that its base is (CODE_PLACE_LEVELS)? Then that is not
- * decoded for it. */
+/* Does it need only the first stored bytes of its base (CODE_PLACE_LEVELS)? Then the base need not be decoded. */
 bool pack_is_by_levels(const struct pack_coding *c, uint32_t part);
-/* Where these end, among the stored bytes of the frame. */
+/* Where those bytes end, in the stored bytes of the frame. */
 uint32_t pack_levels_end(const struct pack_coding *c, uint32_t part);
 
-/* How the plain bytes of a frame are cut. Borrows `ends`. */
+/* How the plain bytes of a frame are divided into chunks. Borrows `ends`. */
 struct pack_cuts {
-	uint32_t chunk_len; /* of all; 0: they differ */
+	uint32_t chunk_len; /* of all chunks; 0: they differ */
 	uint32_t nr_chunks;
 	const uint32_t *ends; /* if they differ: where each ends */
 };
@@ -163,7 +160,7 @@ static inline uint32_t pack_cut_len(const struct pack_cuts *c, uint32_t i)
 	return pack_cut_end(c, i) - pack_cut_start(c, i);
 }
 
-/* All plain bytes. */
+/* Sum of all chunk lengths. */
 static inline uint32_t pack_cut_total(const struct pack_cuts *c)
 {
 	return pack_cut_start(c, c->nr_chunks);
@@ -187,7 +184,7 @@ struct pack_table {
 	uint32_t ends[PACK_VARIED_MAX]; /* if they differ */
 	struct pack_coding coding;
 	struct fp fps[PACK_FRAME_BLOCKS]; /* the first nr_chunks */
-	uint64_t away[PACK_GONE_WORDS]; /* not on disk: chunks whose bytes are elsewhere */
+	uint64_t away[PACK_GONE_WORDS]; /* remote chunks; not part of the table on disk */
 };
 
 static inline struct pack_cuts pack_table_cuts(const struct pack_table *t)
@@ -196,20 +193,20 @@ static inline struct pack_cuts pack_table_cuts(const struct pack_table *t)
 }
 
 void pack_header_encode(const struct pack_header *h, struct pack_header_disk *ret);
-/* -EBADMSG: not a header or damaged; -EOPNOTSUPP: intact, of a version or with features not known here. */
+/* -EBADMSG: not a header, or damaged; -EOPNOTSUPP: intact, but of an unknown version or with unknown features. */
 int pack_header_decode(const void *p, size_t len, struct pack_header *ret);
 
-/* Number and lengths of chunks as pack_frame_add() allows them. Every part takes 1 byte to as many as it has. */
+/* Number and lengths of chunks as pack_frame_add() allows. Each part is stored in 1 byte to its plain length. */
 void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		       struct pack_table_disk *ret);
-/* -EBADMSG: no table of this pack and frame, or damaged; -EOPNOTSUPP: intact, of a kind not known here. */
+/* -EBADMSG: no table of this pack and frame, or damaged; -EOPNOTSUPP: intact, but of an unknown kind. */
 int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint32_t pack, uint32_t frame,
 		      struct pack_table *ret);
 uint64_t pack_table_seal(const struct pack_table_disk *d, const struct fp_key *key);
 
 bool pack_block_is_zero(const void *block); /* PACK_BLOCK bytes */
 
-/* Chunks of a frame at most. */
+/* Maximum number of chunks in a frame. */
 static inline uint32_t pack_nr_chunks_max(uint32_t chunk_len)
 {
 	return chunk_len ? PACK_FRAME_BYTES / chunk_len : PACK_VARIED_MAX;
@@ -220,7 +217,7 @@ static inline bool pack_chunk_len_valid(uint32_t chunk_len)
 	return chunk_len > 0 && chunk_len <= PACK_FRAME_BYTES && chunk_len % PACK_BLOCK == 0;
 }
 
-/* Where the table of a frame is in the file, and where its data. */
+/* File offset of a frame's table, and of its data. */
 static inline uint32_t pack_table_off(uint32_t frame)
 {
 	return (1 + frame * PACK_FRAME_STRIDE) * PACK_BLOCK;
@@ -231,7 +228,7 @@ static inline uint32_t pack_data_off(uint32_t frame)
 	return pack_table_off(frame) + PACK_BLOCK;
 }
 
-/* The frame that an offset lies in, and how far into its data; false: it points at a header, a table or too far. */
+/* Frame that an offset lies in, and the offset in its data; false: it points to a header or table, or too far. */
 static inline bool pack_place_of(uint32_t off, uint32_t *ret_frame, uint32_t *ret_in)
 {
 	uint32_t block = off / PACK_BLOCK;

@@ -1,11 +1,12 @@
 /*
- * Giving space back to the disk.
+ * Freeing disk space.
  *
- * Nothing here needs an order or a sync: by the caller's word nobody refers to these bytes, now or after a crash, so it
- * does not matter whether the disk still has them. A crash in between leaves space to be given back once more.
+ * No order and no sync is needed here: the caller guarantees that nothing refers to these bytes, now or after a crash,
+ * so it does not matter whether they are still on disk. After a crash half-way the space is freed once more.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/io.h"
@@ -27,28 +28,7 @@ static uint32_t run_of_gone(const uint64_t *gone, uint32_t from, uint32_t nr_chu
 	return n;
 }
 
-/* Whole blocks only: a chunk of varied length may share those at its ends with its neighbours. */
-static int punch_chunks(struct pack_file *file, uint32_t frame, const struct pack_cuts *cuts, const uint64_t *gone)
-{
-	uint32_t n;
-	int r = 0;
-
-	for (uint32_t i = 0; i < cuts->nr_chunks && r >= 0; i += n + 1) {
-		uint64_t from, to;
-
-		n = run_of_gone(gone, i, cuts->nr_chunks);
-		if (n == 0)
-			continue;
-		from = round_up(pack_cut_start(cuts, i), PACK_BLOCK);
-		to = pack_cut_end(cuts, i + n - 1);
-		to = i + n == cuts->nr_chunks ? round_up(to, PACK_BLOCK) : round_down(to, PACK_BLOCK);
-		if (from < to)
-			r = io_punch(file->fd, pack_data_off(frame) + from, to - from);
-	}
-	return r;
-}
-
-/* Has any frame ever been compressed? Else no table need be read. */
+/* Has any frame ever been compressed? If not, no table need be read. */
 static bool has_compressed(struct packs *p)
 {
 	bool has;
@@ -59,52 +39,97 @@ static bool has_compressed(struct packs *p)
 	return has;
 }
 
-static bool is_part_gone(const struct pack_table *t, uint32_t part, const uint64_t *gone)
+static bool is_part_gone(const struct pack_cuts *cuts, uint32_t part, const uint64_t *gone)
 {
-	struct pack_cuts cuts = pack_table_cuts(t);
-	uint32_t start = part * PACK_PART_BYTES, end = start + pack_part_len(pack_cut_total(&cuts), part);
+	uint32_t start = part * PACK_PART_BYTES, end = start + pack_part_len(pack_cut_total(cuts), part);
 
-	for (uint32_t i = pack_cut_at(&cuts, start); i < t->nr_chunks && pack_cut_start(&cuts, i) < end; i++)
+	for (uint32_t i = pack_cut_at(cuts, start); i < cuts->nr_chunks && pack_cut_start(cuts, i) < end; i++)
 		if (!is_gone(gone, i))
 			return false;
 	return true;
 }
 
-/* Parts that nobody needs any more: nothing is left of them, nor of what is coded against them. */
-static uint32_t unneeded_parts(const struct pack_table *t, uint32_t plain_len, const uint64_t *gone)
+/* Parts (bit mask) that hold a remaining chunk, and the parts they are coded against. */
+static uint32_t needed_parts(const struct pack_cuts *cuts, const struct pack_coding *coding, const uint64_t *gone)
 {
-	uint32_t left = 0;
+	uint32_t plain_len = pack_cut_total(cuts), left = 0;
 
 	for (uint32_t i = 0; i < pack_nr_parts(plain_len); i++)
-		left |= is_part_gone(t, i, gone) ? 0 : 1u << i;
-	return ~pack_with_bases(&t->coding, plain_len, left);
+		left |= is_part_gone(cuts, i, gone) ? 0 : 1u << i;
+	return pack_with_bases(coding, plain_len, left);
 }
 
-/* Of what was compressed together only that can go of which nothing is left, in whole blocks. */
-static int punch_parts(struct pack_file *file, uint32_t frame, const struct pack_table *t, const uint64_t *gone)
+/* Mark the blocks that contain bytes [from, to). */
+static void set_blocks(uint32_t from, uint32_t to, bool *ret)
+{
+	for (uint32_t b = from / PACK_BLOCK; b * PACK_BLOCK < to; b++)
+		ret[b] = true;
+}
+
+/* Blocks of the data needed for the remaining chunks. Chunks of varied lengths share blocks, and so do parts. */
+static void needed_blocks(const struct pack_cuts *cuts, const struct pack_coding *coding, const uint64_t *gone,
+			  bool ret[PACK_FRAME_BLOCKS])
+{
+	uint32_t plain_len = pack_cut_total(cuts), parts;
+
+	memset(ret, 0, PACK_FRAME_BLOCKS * sizeof(*ret));
+	if (coding->codec == PACK_CODEC_NONE) {
+		for (uint32_t i = 0; i < cuts->nr_chunks; i++)
+			if (!is_gone(gone, i))
+				set_blocks(pack_cut_start(cuts, i), pack_cut_end(cuts, i), ret);
+		return;
+	}
+	parts = needed_parts(cuts, coding, gone);
+	for (uint32_t i = 0; i < pack_nr_parts(plain_len); i++)
+		if (parts >> i & 1)
+			set_blocks(pack_part_start(coding, i), coding->part_end[i], ret);
+}
+
+static int punch_blocks(struct pack_file *file, uint32_t frame, const struct pack_table *t, const uint64_t *gone)
 {
 	struct pack_cuts cuts = pack_table_cuts(t);
-	uint32_t nr = pack_nr_parts(pack_cut_total(&cuts)), end,
-		 unneeded = unneeded_parts(t, pack_cut_total(&cuts), gone);
+	uint32_t nr = (uint32_t)round_up(pack_stored_len(&t->coding, pack_cut_total(&cuts)), PACK_BLOCK) / PACK_BLOCK;
+	bool needed[PACK_FRAME_BLOCKS];
 	int r = 0;
 
-	for (uint32_t i = 0; i < nr && r >= 0; i = end + 1) {
-		uint64_t from, to;
-
-		for (end = i; end < nr && unneeded >> end & 1;)
+	needed_blocks(&cuts, &t->coding, gone, needed);
+	for (uint32_t i = 0, end; i < nr && r >= 0; i = end + 1) {
+		for (end = i; end < nr && !needed[end];)
 			end++;
-		if (end == i)
-			continue;
-		from = round_up(pack_part_start(&t->coding, i), PACK_BLOCK);
-		to = t->coding.part_end[end - 1];
-		to = end == nr ? round_up(to, PACK_BLOCK) : round_down(to, PACK_BLOCK);
-		if (from < to)
-			r = io_punch(file->fd, pack_data_off(frame) + from, to - from);
+		if (end > i)
+			r = io_punch(file->fd, pack_data_off(frame) + (uint64_t)i * PACK_BLOCK,
+				     (uint64_t)(end - i) * PACK_BLOCK);
 	}
 	return r;
 }
 
-/* Its table, as far as it is needed: lengths of chunks and how they are compressed. 1/0 there is none/<0. */
+uint32_t pack_rec_disk(const struct pack_frame_rec *rec, const uint64_t gone[PACK_GONE_WORDS])
+{
+	struct pack_cuts cuts = { PACK_VARIED, rec->nr_chunks, rec->ends };
+	struct pack_coding coding = { .codec = rec->codec };
+	uint64_t unneeded[PACK_GONE_WORDS], here[PACK_GONE_WORDS] = { 0 };
+	bool needed[PACK_FRAME_BLOCKS];
+	uint32_t nr_blocks = 1;
+
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		here[i / 64] |= (uint64_t)!fp_is_none(rec->fps[i]) << i % 64;
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++) {
+		unneeded[i] = ~here[i] | gone[i];
+		here[i] &= ~gone[i];
+	}
+	if ((here[0] | here[1] | here[2] | here[3]) == 0)
+		return 0;
+	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
+		unneeded[i] |= rec->away[i];
+	memcpy(coding.part_end, rec->part_end, sizeof(coding.part_end));
+	memcpy(coding.base, rec->base, sizeof(coding.base));
+	needed_blocks(&cuts, &coding, unneeded, needed);
+	for (uint32_t i = 0; i < PACK_FRAME_BLOCKS; i++)
+		nr_blocks += needed[i];
+	return nr_blocks * PACK_BLOCK;
+}
+
+/* Load the table if it is needed: for the lengths of chunks, or how they are compressed. 1/0 there is none/<0. */
 static int table_for(struct packs *p, struct pack_file *file, uint32_t frame, bool all, struct pack_table *t)
 {
 	uint32_t chunk_len = t->chunk_len, nr_chunks = t->nr_chunks;
@@ -116,7 +141,7 @@ static int table_for(struct packs *p, struct pack_file *file, uint32_t frame, bo
 	return r > 0 && (t->chunk_len != chunk_len || t->nr_chunks != nr_chunks) ? -EINVAL : r;
 }
 
-/* What is gone is not damaged any more. */
+/* Chunks that are gone no longer count as damaged. */
 static void forget_damage(struct packs *p, uint32_t pack, uint32_t frame, const struct pack_cuts *cuts,
 			  const uint64_t *gone)
 {
@@ -129,15 +154,19 @@ static void forget_damage(struct packs *p, uint32_t pack, uint32_t frame, const 
 		}
 }
 
-static void count_again(struct packs *p, struct pack_file *file)
+static uint64_t disk_bytes(const struct pack_file *file)
 {
 	struct stat st;
 
-	if (fstat(file->fd, &st) < 0)
-		return;
+	return fstat(file->fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * 512;
+}
+
+static void count_freed(struct packs *p, struct pack_file *file, uint64_t before, uint64_t now)
+{
 	mutex_lock(&p->lock);
-	packs_count_disk(p, file, (uint64_t)st.st_blocks * 512);
+	packs_count_disk(p, file, now);
 	mutex_unlock(&p->lock);
+	p->freed_bytes += before - MIN(before, now);
 }
 
 static int punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
@@ -146,6 +175,7 @@ static int punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_
 	struct pack_table t = { .chunk_len = chunk_len, .nr_chunks = nr_chunks };
 	struct pack_cuts cuts;
 	struct pack_file *file;
+	uint64_t before;
 	int r;
 
 	if (p->conf.read_only)
@@ -158,15 +188,15 @@ static int punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_
 		return r;
 	r = table_for(p, file, frame, all, &t);
 	cuts = pack_table_cuts(&t);
+	before = disk_bytes(file);
 	if (r > 0 && all)
 		r = io_punch(file->fd, pack_table_off(frame), PACK_BLOCK + round_up(pack_cut_total(&cuts), PACK_BLOCK));
 	else if (r > 0)
-		r = t.coding.codec == PACK_CODEC_NONE ? punch_chunks(file, frame, &cuts, gone) :
-							punch_parts(file, frame, &t, gone);
+		r = punch_blocks(file, frame, &t, gone);
 	if (r < 0) {
 		log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot give space back", pack, frame);
 	} else {
-		count_again(p, file);
+		count_freed(p, file, before, disk_bytes(file));
 		forget_damage(p, pack, frame, &cuts, gone);
 	}
 	pack_file_put(p->files, file);
@@ -187,7 +217,7 @@ int packs_empty(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_l
 
 bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames)
 {
-	bool ended = false; /* also of one that was ended otherwise: it may have got more before */
+	bool ended = false; /* stays false if the stream has moved on: the pack may have got more frames before */
 
 	mutex_lock(&p->lock);
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++) {
@@ -206,6 +236,7 @@ bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames)
 int packs_remove(struct packs *p, uint32_t pack)
 {
 	struct pack_file *file;
+	uint64_t before;
 	int r;
 
 	if (p->conf.read_only)
@@ -214,13 +245,12 @@ int packs_remove(struct packs *p, uint32_t pack)
 	if (r <= 0)
 		return r;
 	pack_places_add(&p->removed, pack, 0);
+	before = disk_bytes(file);
 	r = io_unlink(p->dirfd, pack_name(pack).s);
 	if (r < 0 && r != -ENOENT) {
 		log_errno(r, "pack %" PRIu32 ": cannot remove; the next mount will", pack);
 	} else {
-		mutex_lock(&p->lock);
-		packs_count_disk(p, file, 0);
-		mutex_unlock(&p->lock);
+		count_freed(p, file, before, 0);
 		p->nr_packs--;
 		r = 0;
 	}

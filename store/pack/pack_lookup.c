@@ -1,4 +1,4 @@
-/* Finding the chunk at an address: tables from memory or disk, and healing what they tell is damaged. */
+/* Looks up the chunk at an address, with tables from memory or disk; repairs damaged chunks in place. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -6,10 +6,10 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/code/code.h"
+#include "store/codec/code.h"
 #include "store/pack/packs_impl.h"
 
-/* wanted of a frame that is likely compressed, to read it with its table */
+/* minimum range of a probably compressed frame that is worth reading together with the table */
 #define AHEAD_MIN (PACK_FRAME_BYTES / 4)
 
 int packs_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_fate *ret)
@@ -18,7 +18,7 @@ int packs_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_fate 
 	return p->conf.fate ? p->conf.fate(p->conf.userdata, pack, frame, ret) : 0;
 }
 
-/* What is gone has no fingerprint: nobody shares it, and reading it is an error. */
+/* Clear the fingerprints of chunks that are gone: they are never shared, and reading them is an error. */
 static int tell_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
 {
 	struct pack_fate fate;
@@ -33,7 +33,7 @@ static int tell_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack
 	return 1;
 }
 
-/* What a whole frame would take that is compressed as well as this one; 0: it is not. */
+/* Size of a full frame that compresses like this one; 0: this one is uncompressed. */
 static uint32_t stored_of_whole(const struct pack_table *t)
 {
 	struct pack_cuts cuts = pack_table_cuts(t);
@@ -72,7 +72,7 @@ int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, st
 
 	io_rate_wait(p->conf.read_rate, sizeof(block));
 	n = io_pread(file->fd, block, sizeof(block), pack_table_off(frame));
-	if (n == -EINVAL) /* the file ends inside the block, and direct I/O cannot read on from there */
+	if (n == -EINVAL) /* the file ends inside the block, and direct I/O cannot continue there */
 		n = 1;
 	if (n < 0)
 		return log_errno((int)n, "pack %" PRIu32 " frame %" PRIu32 ": cannot read table", file->pack, frame);
@@ -80,15 +80,16 @@ int packs_load_table(struct packs *p, struct pack_file *file, uint32_t frame, st
 	return packs_check_table(p, file->pack, frame, block, (size_t)n, ret);
 }
 
-/* Where a byte of the frame is likely stored, behind the table. */
+/* Probable stored offset of a plain byte, behind the table. */
 static uint64_t likely_place(uint32_t likely_stored, uint32_t in)
 {
 	return (uint64_t)likely_stored * in / PACK_FRAME_BYTES;
 }
 
 /*
- * 1: the table, and with it likely [in, end), *ret_have bytes behind it; 0: go the slow way; <0: damaged. Not what comes
- * before and behind it: a file is read by requests that end anywhere in a frame, and the next one reads on from there.
+ * 1: the table, and with it probably the stored bytes of [in, end), *ret_have bytes; 0: read the table alone; <0:
+ * damaged. Does not read beyond `end`: requests for a file end anywhere in a frame, and the next request continues from
+ * there.
  */
 static int read_with_table(struct packs *p, struct pack_file *file, uint32_t frame, uint32_t in, uint32_t end,
 			   struct pack_buffer **ret_stored, uint32_t *ret_have, struct pack_table *ret)
@@ -126,7 +127,7 @@ int packs_find_table(struct packs *p, struct pack_file *file, uint32_t frame, ui
 	return r;
 }
 
-/* A table from disk into memory, and into the view as pack_tables_get() would have it. */
+/* Read a table from disk, cache it, and fill the view as pack_tables_get() would. */
 static int find_on_disk(struct packs *p, uint32_t pack, uint32_t frame, struct table_view *ret)
 {
 	struct pack_table table;
@@ -155,7 +156,7 @@ static int find_on_disk(struct packs *p, uint32_t pack, uint32_t frame, struct t
 	return 1;
 }
 
-/* Table of the frame that holds `len` bytes from a. 1, 0: there are no chunks, <0. The view has no frame in it. */
+/* Table of the frame that holds `len` bytes from `a`. 1, 0: no chunks there, <0. The view does not pin a frame. */
 static int find_table(struct packs *p, struct addr a, uint32_t len, uint32_t *ret_frame, uint32_t *ret_in,
 		      struct table_view *ret)
 {
@@ -212,7 +213,7 @@ int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struc
 	return (int)i;
 }
 
-/* The frame that holds `a`, and which of its chunks does. */
+/* Frame that holds `a`, and the number of the chunk in it. */
 static int find_chunk(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret, struct table_view *ret_view)
 {
 	struct pack_cuts cuts;
@@ -243,20 +244,26 @@ int packs_chunk_at(struct packs *p, struct addr a, struct addr *ret_start, uint3
 	return 1;
 }
 
-/* What [from, to) of the plain bytes take. */
-static uint32_t stored_share(const struct table_view *v, uint32_t plain_len, uint32_t from, uint32_t to)
+/* Stored size of plain bytes [from, to). */
+static uint32_t stored_share(enum pack_codec codec, const uint32_t part_end[PACK_PARTS], uint32_t plain_len,
+			     uint32_t from, uint32_t to)
 {
 	uint64_t stored = 0;
 
-	if (v->coding.codec == PACK_CODEC_NONE)
+	if (codec == PACK_CODEC_NONE)
 		return to - from;
 	for (uint32_t i = from / PACK_PART_BYTES; i * PACK_PART_BYTES < to; i++) {
 		uint32_t start = i * PACK_PART_BYTES, len = pack_part_len(plain_len, i);
-		uint64_t part = v->coding.part_end[i] - pack_part_start(&v->coding, i);
+		uint64_t part = part_end[i] - (i > 0 ? part_end[i - 1] : 0);
 
 		stored += part * (MIN(to, start + len) - MAX(from, start)) / len;
 	}
 	return (uint32_t)stored;
+}
+
+uint32_t pack_rec_stored(const struct pack_frame_rec *rec, uint32_t from, uint32_t to)
+{
+	return stored_share(rec->codec, rec->part_end, pack_rec_start(rec, rec->nr_chunks), from, to);
 }
 
 int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret)
@@ -275,8 +282,9 @@ int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret
 		.len = pack_cut_len(&cuts, i),
 		.chunk_len = cuts.chunk_len,
 		.fp = v.fps[i],
-		.stored = stored_share(&v, pack_cut_total(&cuts), pack_cut_start(&cuts, i), pack_cut_end(&cuts, i)),
-		.is_coded = v.coding.codec == PACK_CODEC_CODED,
+		.stored = stored_share(v.coding.codec, v.coding.part_end, pack_cut_total(&cuts),
+				       pack_cut_start(&cuts, i), pack_cut_end(&cuts, i)),
+		.codec = v.coding.codec,
 		.is_away = pack_is_away(v.away, i),
 		.is_based = pack_has_bases(&v.coding),
 	};
@@ -300,7 +308,7 @@ int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32
 	if (in % (v.chunk_len ? v.chunk_len : PACK_BLOCK) != 0 || i >= v.nr_chunks)
 		return 0;
 	hint.off = pack_data_off(frame) + pack_cut_start(&cuts, i);
-	if (v.chunk_len == PACK_VARIED) /* only fingerprints around the hint were copied, and the chunk is elsewhere */
+	if (v.chunk_len == PACK_VARIED) /* only fingerprints around the hint were copied; the chunk lies elsewhere */
 		return packs_chunk_at(p, hint, ret_start, ret_len, ret_fp);
 	*ret_start = hint;
 	*ret_len = v.chunk_len;
@@ -328,7 +336,7 @@ int packs_is_away(struct packs *p, struct addr a)
 	return packs_away_number(p, a, &frame, &number);
 }
 
-/* A block at the edge of a chunk has bytes of its neighbours too: they are written again as they are. */
+/* The first and last block of a chunk may also hold bytes of its neighbours, which are rewritten unchanged. */
 static int read_edge(struct pack_file *file, uint64_t off, uint8_t *ret)
 {
 	ssize_t n = io_pread(file->fd, ret, PACK_BLOCK, off);
@@ -336,11 +344,12 @@ static int read_edge(struct pack_file *file, uint64_t off, uint8_t *ret)
 	return n == (ssize_t)PACK_BLOCK ? 0 : n < 0 ? (int)n : -EBADMSG;
 }
 
-/* Direct I/O wants aligned memory and whole blocks; the caller's may be anything. */
+/* Direct I/O needs aligned memory and whole blocks; the caller's buffer may be unaligned. */
 static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, const void *data, uint32_t len)
 {
 	uint32_t from = (uint32_t)round_down(off, PACK_BLOCK), to = (uint32_t)round_up((uint64_t)off + len, PACK_BLOCK);
 	struct pack_buffer *b = pack_buffer_get(&p->buffers);
+	uint64_t failures = io_sync_failures();
 	int r = 0;
 
 	if (!b)
@@ -358,14 +367,14 @@ static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, co
 	mutex_unlock(&p->heal_lock);
 	pack_buffer_put(&p->buffers, b);
 	if (r >= 0)
-		r = io_sync(file->fd);
+		r = io_sync_since(file->fd, failures);
 	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot heal chunk", file->pack, off);
 	p->written_bytes += len;
 	return 0;
 }
 
-/* Stored bytes [from, to) of a frame's data, from whole blocks. */
+/* Read stored bytes [from, to) of a frame's data, in whole blocks, and decode the block header. */
 static int read_stored(struct packs *p, struct addr a, uint32_t frame, uint32_t from, uint32_t to, struct code_header *ret)
 {
 	uint32_t off = (uint32_t)round_down(from, PACK_BLOCK), len = (uint32_t)round_up(to, PACK_BLOCK) - off;
@@ -411,7 +420,7 @@ int packs_block_header(struct packs *p, struct addr a, struct code_header *ret, 
 	return 1;
 }
 
-/* Of one that is written. */
+/* The frame must be written already. */
 static int is_compressed(struct packs *p, struct addr a)
 {
 	struct table_view v;

@@ -18,7 +18,7 @@ void pack_places_release(struct pack_places *s)
 
 static uint64_t place_key(uint32_t pack, uint32_t off)
 {
-	return (uint64_t)pack << 32 | off; /* packs count from 1, so it is never 0 */
+	return (uint64_t)pack << 32 | off; /* never 0: packs are numbered from 1 */
 }
 
 static size_t home(const struct pack_places *s, uint64_t key)
@@ -26,7 +26,7 @@ static size_t home(const struct pack_places *s, uint64_t key)
 	return (key * 0x9e3779b97f4a7c15 >> 32) & (s->nr_slots - 1);
 }
 
-/* The slot that holds key, or the free one where it belongs. */
+/* Slot that holds the key, or the free slot where it belongs. */
 static size_t slot_of(struct pack_places *s, uint64_t key) REQUIRES(s->lock)
 {
 	size_t i = home(s, key);
@@ -69,7 +69,7 @@ bool pack_places_add(struct pack_places *s, uint32_t pack, uint32_t off)
 	return is_new;
 }
 
-/* Close the gap: whatever follows and would no longer be found moves into it. */
+/* Close the gap: move following keys that could no longer be found into it. */
 static void empty_slot(struct pack_places *s, size_t gap) REQUIRES(s->lock)
 {
 	size_t mask = s->nr_slots - 1;

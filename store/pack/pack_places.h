@@ -1,6 +1,6 @@
 /*
- * A set of places (pack, offset) that are damaged. Empty in the life of almost every store, and then a look-up is one
- * load. Thread rule: any thread.
+ * A set of damaged places (pack, offset). It is empty in the life of almost every store, and then a lookup is one load.
+ * Thread rule: any thread.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct pack_places {
 void pack_places_init(struct pack_places *s);
 void pack_places_release(struct pack_places *s);
 
-/* true: it was not there. Without memory it is not remembered, and true each time. */
+/* true: it was not in the set. Without memory it is not recorded, and the result is always true. */
 bool pack_places_add(struct pack_places *s, uint32_t pack, uint32_t off);
 bool pack_places_remove(struct pack_places *s, uint32_t pack, uint32_t off); /* true: it was there */
 bool pack_places_has_slow(struct pack_places *s, uint32_t pack, uint32_t off);

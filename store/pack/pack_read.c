@@ -1,26 +1,26 @@
 /*
  * Reading chunks.
  *
- * All that a request wants from one frame becomes one plan: for each wanted chunk the memory it is read into, whole,
- * since only a whole chunk can be checked. That is the caller's own memory where it is aligned and covers the chunk,
- * else a buffer of ours from which the wanted part is copied when the chunk has proved intact. Chunks with small gaps
- * between them are one vectored read, the gaps going nowhere: scattered pages of an often changed file would otherwise
- * be a disk access each.
+ * Everything that a request wants from one frame becomes one plan. It holds, for each wanted chunk, the memory that the
+ * whole chunk is read into: only a whole chunk can be verified. That is the caller's own memory where it is aligned and
+ * covers the chunk, else one of our buffers, from which the wanted range is copied after the chunk has been verified.
+ * Chunks with small gaps between them are read with one vectored read that discards the gaps. Otherwise each of the
+ * scattered pages of a frequently changed file would be a disk access.
  *
- * Chunks of varied lengths begin anywhere in a block: whole blocks are read to the buffer, at the place they have in
- * the frame.
+ * Chunks of varied lengths begin anywhere in a block: whole blocks are read into the buffer, at their offset in the
+ * frame.
  *
- * Of a compressed frame the parts that hold wanted chunks are read and decompressed, whole: to the caller's memory
- * where a part is wanted whole, else to the buffer. So are those that they are coded against, and compared like any
- * others if they are whole. What is in the buffer then stays there until that is used for something else: the next read
- * of the frame need not decode it again, and compares what it gives out as ever.
+ * In a compressed frame the parts that hold wanted chunks are read and decompressed as a whole: into the caller's
+ * memory if all of a part is wanted, else into the buffer. The parts that they are coded against are decoded too, and
+ * verified like any other if they are decoded completely. The buffer then caches its decoded parts until it is reused:
+ * the next read of the frame need not decode them again, and still verifies the chunks it returns.
  *
- * A table that is not in memory is read with the data in the same request, by guessing that its chunks are as long as
- * those met last, or its frame compressed to as much. A wrong guess, or any trouble, falls back to reading the table
- * first.
+ * A table that is not in memory is read together with the data in one request. The reader guesses that the chunks are
+ * as long as those of the table decoded last, or that the frame compresses to the same size. After a wrong guess or any
+ * error the table is read first.
  *
- * Frames of one request are read side by side by several threads where they are likely compressed: of small files that
- * have a piece in each of many frames there is too little in a frame to share.
+ * The frames of one request are read in parallel by several threads if they are probably compressed: a request for
+ * small files with a piece in each of many frames has too little work within one frame to parallelise.
  */
 #include <assert.h>
 #include <errno.h>
@@ -33,9 +33,9 @@
 #include "store/pack/packs_impl.h"
 
 #define NR_WANTS_ON_STACK 64
-#define FRAMES_AT_ONCE 16u /* of a request that several threads read */
+#define FRAMES_AT_ONCE 16u /* of a request that is read by several threads */
 
-/* A piece of a request, by its frame. */
+/* A piece of a request, located by frame. */
 struct want {
 	uint32_t pack, frame;
 	uint32_t in, len; /* bytes of the frame's data */
@@ -46,20 +46,20 @@ struct plan {
 	struct packs *packs;
 	struct pack_file *file;
 	struct pack_buffer *buffer;
-	struct pack_held held; /* in the buffer */
-	struct pack_buffer *stored; /* of a compressed frame, as on disk; NULL: not needed so far */
+	struct pack_held held; /* decoded parts in `buffer` */
+	struct pack_buffer *stored; /* bytes of a compressed frame as on disk; NULL: not needed so far */
 	uint32_t have; /* bytes in `stored` */
-	bool is_bad; /* a part of it cannot be decompressed */
+	bool is_bad; /* one of the parts cannot be decompressed */
 	const struct want *wants; /* all of one frame, ordered by `in` */
 	size_t nr_wants;
-	uint32_t end; /* of what is wanted */
-	uint32_t compressed; /* bytes of a compressed frame; 0: it is not */
-	bool as_is; /* what is read is not compared */
+	uint32_t end; /* of the wanted ranges */
+	uint32_t compressed; /* plain bytes of a compressed frame; 0: uncompressed */
+	bool as_is; /* do not verify */
 
-	struct pack_cuts cuts; /* without their number, if that is a guess */
+	struct pack_cuts cuts; /* nr_chunks is not set if they are guessed */
 	uint32_t ends[PACK_VARIED_MAX]; /* of `cuts` */
-	uint8_t *where[PACK_FRAME_BLOCKS]; /* by number of the chunk; NULL: not wanted */
-	uint64_t away[PACK_GONE_WORDS]; /* chunks that are not read here */
+	uint8_t *where[PACK_FRAME_BLOCKS]; /* by chunk number; NULL: not wanted */
+	uint64_t away[PACK_GONE_WORDS]; /* remote chunks, which are not read from the pack */
 };
 
 static bool is_read(const struct plan *pl, uint32_t i)
@@ -85,13 +85,13 @@ static void plan_set_cuts(struct plan *pl, const struct pack_cuts *cuts)
 		memcpy(pl->ends, cuts->ends, cuts->nr_chunks * sizeof(*pl->ends));
 }
 
-/* Numbers of the chunks that a plan can have. */
+/* Upper bound on the chunk numbers of a plan. */
 static uint32_t nr_planned(const struct plan *pl)
 {
 	return pl->cuts.chunk_len ? PACK_FRAME_BYTES / pl->cuts.chunk_len : pl->cuts.nr_chunks;
 }
 
-/* Where chunk i begins in the memory of w: outside of it if it is not wanted from its beginning. */
+/* Where chunk i would begin in the memory of w: outside it if only the end of the chunk is wanted. */
 static uint8_t *chunk_in_want(const struct want *w, uint32_t i, uint32_t chunk_len)
 {
 	return w->buf + ((ptrdiff_t)i * chunk_len - (ptrdiff_t)w->in);
@@ -145,7 +145,7 @@ static int request_run(struct plan *pl, struct request *q)
 	io_rate_wait(pl->packs->conf.read_rate, len);
 	n = io_preadv(pl->file->fd, q->iov, q->n, q->off);
 	q->n = 0;
-	if (n == -EINVAL) /* the file ends inside a block, and direct I/O cannot read on from there */
+	if (n == -EINVAL) /* the file ends inside a block, and direct I/O cannot continue there */
 		return -EBADMSG;
 	if (n < 0)
 		return (int)n;
@@ -153,7 +153,7 @@ static int request_run(struct plan *pl, struct request *q)
 	return (uint64_t)n < len ? -EBADMSG : 0;
 }
 
-/* The same for chunks of varied lengths: to the buffer, gaps too. */
+/* Like plan_read(), for chunks of varied lengths: reads whole blocks into the buffer, including the gaps. */
 static int plan_read_blocks(struct plan *pl, uint32_t skip_max)
 {
 	uint32_t frame = pl->wants->frame;
@@ -182,7 +182,7 @@ static int plan_read_blocks(struct plan *pl, uint32_t skip_max)
 	return request_run(pl, &q);
 }
 
-/* Read what is planned, passing over gaps of up to skip_max. Does not log. */
+/* Read the planned chunks, reading over gaps of up to skip_max. Does not log. */
 static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 {
 	uint32_t chunk_len = pl->cuts.chunk_len;
@@ -213,7 +213,7 @@ static int plan_read(struct plan *pl, bool with_table, uint32_t skip_max)
 	return request_run(pl, &q);
 }
 
-/* Compare every chunk of the plan with its fingerprint, if that is wanted; what is damaged is told and remembered. */
+/* Compare every chunk of the plan with its fingerprint, unless as_is. Damage is logged and recorded. */
 static int plan_verify(struct plan *pl, const struct fp *fps)
 {
 	struct packs *p = pl->packs;
@@ -233,7 +233,7 @@ static int plan_verify(struct plan *pl, const struct fp *fps)
 	return r;
 }
 
-/* Copy to the caller what was not read straight to where it belongs. */
+/* Copy ranges that were not read directly into the caller's memory. */
 static void plan_deliver(struct plan *pl)
 {
 	for (const struct want *w = pl->wants; w < pl->wants + pl->nr_wants; w++)
@@ -250,7 +250,7 @@ static void plan_deliver(struct plan *pl)
 		pl->held.given = MIN(pl->held.given + w->len, pl->held.plain_len);
 }
 
-/* 1: read and checked, together with the table; 0: nothing said, go the slow way; <0: damaged. */
+/* 1: read and verified, together with the table; 0: nothing logged, read the table first; <0: damaged. */
 static int read_by_guess(struct plan *pl)
 {
 	uint32_t guess = atomic_load_explicit(&pl->packs->likely_chunk_len, memory_order_relaxed);
@@ -259,7 +259,7 @@ static int read_by_guess(struct plan *pl)
 	int r;
 
 	if (guess == PACK_VARIED || pl->wants->in / guess * guess > PACK_SKIP_BYTES ||
-	    atomic_load_explicit(&pl->packs->likely_away, memory_order_relaxed)) /* there is nothing to read with the table */
+	    atomic_load_explicit(&pl->packs->likely_away, memory_order_relaxed)) /* the data is probably remote */
 		return 0;
 	if ((pl->end - 1) / guess >= PACK_FRAME_BYTES / guess)
 		return 0;
@@ -285,7 +285,7 @@ static bool holds_part(const struct want *w, uint32_t part, uint32_t plain_len)
 	return start >= w->in && start + pack_part_len(plain_len, part) <= w->in + w->len;
 }
 
-/* Has it anything that is not elsewhere? */
+/* Has the part any local chunk? */
 static bool is_part_here(const struct shape *s, uint32_t part)
 {
 	uint32_t start = part * PACK_PART_BYTES;
@@ -297,7 +297,7 @@ static bool is_part_here(const struct shape *s, uint32_t part)
 	return false;
 }
 
-/* Parts of which all that is wanted is elsewhere are not read: the disk may have forgotten them. */
+/* Parts with only remote wanted chunks are not read: their blocks may be holes. */
 static void plan_parts(struct plan *pl, const struct shape *s, struct part_read *pr)
 {
 	bool is_chunk_in_one = s->cuts.chunk_len && PACK_PART_BYTES % s->cuts.chunk_len == 0;
@@ -321,7 +321,7 @@ static void plan_parts(struct plan *pl, const struct shape *s, struct part_read 
 		}
 }
 
-/* What lies in a part that cannot be decompressed is damaged, asked for or not. */
+/* All chunks in a part that cannot be decompressed are damaged, whether wanted or not. */
 static void part_is_bad(struct plan *pl, uint32_t part)
 {
 	uint32_t pack = pl->file->pack, frame = pl->wants->frame, first, nr = 0;
@@ -341,7 +341,7 @@ static void part_is_bad(struct plan *pl, uint32_t part)
 			  pack, pack_data_off(frame) + pack_cut_start(&cuts, first), nr);
 }
 
-/* Does it lie in these parts? */
+/* Does chunk i lie in these parts completely? */
 static bool lies_in(const struct pack_cuts *cuts, uint32_t i, uint32_t parts)
 {
 	for (uint32_t k = pack_cut_start(cuts, i) / PACK_PART_BYTES; k * PACK_PART_BYTES < pack_cut_end(cuts, i); k++)
@@ -350,8 +350,8 @@ static bool lies_in(const struct pack_cuts *cuts, uint32_t i, uint32_t parts)
 	return true;
 }
 
-/* What was read only because others are coded against it. Those know their base by its checksum: here damage is found
- * where it is. */
+/* Verify parts that were decoded only as bases. The parts coded against them check their base by its checksum; here the
+ * damage is attributed to the chunk that has it. */
 static void verify_bases(const struct plan *pl, const struct shape *s, uint32_t bases)
 {
 	struct packs *p = pl->packs;
@@ -404,7 +404,7 @@ static int read_compressed(struct plan *pl, const struct shape *s)
 
 /* --- with a table --- */
 
-/* What is wanted of the frame, and elsewhere. Whoever fetches it has compared it. */
+/* Fetch the wanted chunks that are remote. conf.fetch() has verified them. */
 static int plan_fetch(struct plan *pl, const struct shape *s)
 {
 	struct packs *p = pl->packs;
@@ -438,7 +438,7 @@ static int read_by_shape(struct plan *pl, const struct shape *s)
 	} else {
 		plan_make(pl, s->cuts);
 		r = s->cuts.chunk_len ? plan_read(pl, false, PACK_SKIP_BYTES) : plan_read_blocks(pl, PACK_SKIP_BYTES);
-		if (r == -EIO) /* perhaps of a chunk that nobody asked for */
+			if (r == -EIO) /* perhaps in a gap between the wanted chunks */
 			r = s->cuts.chunk_len ? plan_read(pl, false, 0) : plan_read_blocks(pl, 0);
 	}
 	if (r < 0)
@@ -470,7 +470,7 @@ static int read_without_table(struct plan *pl)
 	return read_by_shape(pl, &(struct shape){ pack_table_cuts(&table), &table.coding, table.fps, table.away });
 }
 
-/* From a frame that is not written yet. */
+/* Read from a frame that is not written yet. */
 static int read_from_memory(struct plan *pl, const struct table_view *v)
 {
 	struct pack_cuts cuts = table_view_cuts(v);
@@ -485,7 +485,7 @@ static int read_from_memory(struct plan *pl, const struct table_view *v)
 	return 0;
 }
 
-/* `v`: the table is in memory; NULL: it is not. */
+/* `v`: the table; NULL: it is not in memory. */
 static int read_from_disk(struct plan *pl, const struct table_view *v)
 {
 	struct packs *p = pl->packs;
@@ -522,7 +522,7 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	return MIN(r, 0);
 }
 
-/* > 0: bytes of the frame, which is compressed; 0: it is not; <0. */
+/* > 0: the frame is compressed, with so many plain bytes; 0: it is uncompressed; <0. */
 static int read_frame(struct packs *p, const struct want *wants, size_t nr, bool as_is)
 {
 	struct plan pl = { .packs = p,
@@ -574,7 +574,7 @@ static int compare_wants(const void *a, const void *b)
 	return x->in < y->in ? -1 : x->in > y->in;
 }
 
-/* Of a compressed frame with so many bytes. `t`: as far as the reader has come. */
+/* Extend trail `t` of the reader by wants of a compressed frame of plain_len bytes. */
 static void go_on(struct packs *p, const struct want *first, const struct want *last, uint32_t plain_len,
 		  struct pack_trail *t)
 {
@@ -588,24 +588,24 @@ static void go_on(struct packs *p, const struct want *first, const struct want *
 		pack_ahead_read(&p->ahead, t);
 		t->last = s;
 	}
-	/* the end of a file need not be that of a chunk */
+	/* a file need not end at the end of a chunk */
 	t->next = round_up(end, PACK_BLOCK) < plain_len ? s.to : pack_stretch_at(last->frame + 1, 0);
 }
 
-/* All wants of a frame, and what comes of them (read_frame()). */
+/* All wants of a frame, and the result of read_frame(). */
 struct frame_read {
 	const struct want *wants;
 	size_t nr;
 	int r;
 };
 
-/* Frames that several threads read. */
+/* Frames that several threads read in parallel. */
 struct frames_read {
 	struct packs *packs;
 	struct frame_read frames[FRAMES_AT_ONCE];
 	unsigned nr;
 	bool as_is;
-	_Atomic unsigned next; /* that nobody has */
+	_Atomic unsigned next; /* first frame not taken by a thread */
 };
 
 static void read_some(void *userdata)
@@ -617,7 +617,7 @@ static void read_some(void *userdata)
 		fr->frames[i].r = read_frame(fr->packs, fr->frames[i].wants, fr->frames[i].nr, fr->as_is);
 }
 
-/* As many as there are, or as fit. The first want that is none of theirs. */
+/* Take frames until there are no more or `fr` is full. Returns the first want that is not taken. */
 static const struct want *take_frames(struct frames_read *fr, const struct want *w, const struct want *end)
 {
 	while (w < end && fr->nr < FRAMES_AT_ONCE) {
@@ -637,7 +637,7 @@ static int read_wants(struct packs *p, struct want *wants, size_t nr, bool as_is
 	qsort(wants, nr, sizeof(*wants), compare_wants);
 	while (next < wants + nr) {
 		struct frames_read fr = { .packs = p, .as_is = as_is };
-		bool are_coded = atomic_load_explicit(&p->likely_stored, memory_order_relaxed) != 0; /* likely */
+		bool are_coded = atomic_load_explicit(&p->likely_stored, memory_order_relaxed) != 0; /* probably */
 
 		next = take_frames(&fr, next, wants + nr);
 		pack_crew_run(&p->crew, are_coded ? fr.nr - 1 : 0, read_some, &fr);

@@ -1,7 +1,18 @@
 /*
- * Making frames durable: take the marks as they are at the beginning; wait for all frames below them; wipe what is left
- * to wipe; fdatasync the packs written to since; fsync the directory if it got new packs. Then the marks are true. A
- * crash before that leaves bytes after the last marks that were told, which the next mount cuts off.
+ * Making frames durable.
+ *
+ *   1. take the marks as they are now
+ *   2. wait for all frames below them to be written
+ *   3. wipe the places of abandoned frames that are not wiped yet
+ *   4. fdatasync the packs written to since the last sync
+ *   5. fsync the directory if packs were created
+ *
+ * Then the marks are valid. A crash before that leaves bytes after the last committed marks, which the next mount cuts
+ * off.
+ *
+ * A failed sync anywhere in the process may lose all data that is not durable yet (base/io.h), also in files whose own
+ * fdatasync succeeds. After a failure everything since the last marks is therefore rewritten (pack_rewrite.c) before
+ * the packs are synced; and the marks are valid only if no sync has failed meanwhile.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,7 +32,7 @@ static int wait_for_frames(struct packs *p, uint64_t number) REQUIRES(p->lock)
 
 		if (!f || f->number > number)
 			return 0;
-		/* One that is not tried again is about to go, and whoever wrote it is told. */
+		/* A failed bulk frame is not retried and leaves the list soon; its writer has got the error. */
 		for (; f && f->number <= number; f = f->next)
 			if (f->error < 0 && f->abandoned == 0 && f->stream != PACK_BULK)
 				return f->error;
@@ -29,7 +40,7 @@ static int wait_for_frames(struct packs *p, uint64_t number) REQUIRES(p->lock)
 	}
 }
 
-/* Only one sync runs, and nobody else takes from the list: its head stays what it is without the lock. */
+/* Only one sync runs, and only a sync removes entries: the head stays on the list while the lock is dropped. */
 static int wipe_unclean(struct packs *p) REQUIRES(p->lock)
 {
 	struct pack_frame *f, **at = &p->unclean;
@@ -38,14 +49,14 @@ static int wipe_unclean(struct packs *p) REQUIRES(p->lock)
 	assert(mutex_held(&p->lock));
 	while ((f = *at)) {
 		mutex_unlock(&p->lock);
-		r = packs_frame_wipe(f);
+		r = packs_frame_wipe(f->file, f->frame);
 		mutex_lock(&p->lock);
 		if (r < 0) {
 			result = r;
 			at = &f->next;
 			continue;
 		}
-		while (*at != f) /* others were put in front of it meanwhile */
+		while (*at != f) /* others were added in front of it meanwhile */
 			at = &(*at)->next;
 		*at = f->next;
 		packs_set_dirty(p, f->file);
@@ -59,28 +70,19 @@ static int sync_file(struct packs *p, struct pack_file *file)
 	struct stat st;
 	int r;
 
-	if (file->sync_error < 0)
-		return file->sync_error;
 	r = io_sync(file->fd);
-	if (r < 0) {
-		/*
-		 * What went through the page cache is gone when writing it back failed, and the next fdatasync would
-		 * say nothing of it. What was written directly is on the disk; only its flush needs repeating.
-		 */
-		if (!file->direct)
-			file->sync_error = r;
+	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 ": cannot sync", file->pack);
-	}
 	if (fstat(file->fd, &st) == 0) {
 		mutex_lock(&p->lock);
-		if (!file->dirty) /* else a frame written since is counted, and may be in here or not */
+		if (!file->dirty) /* else a frame written since is already counted, and may be in st_blocks or not */
 			packs_count_disk(p, file, (uint64_t)st.st_blocks * 512);
 		mutex_unlock(&p->lock);
 	}
 	return 0;
 }
 
-/* Sync the files of the dirty list, which is the caller's now; those that fail are dirty again. */
+/* Sync the files of the dirty list, which the caller owns now; those that fail become dirty again. */
 static int sync_files(struct packs *p, struct pack_file *list)
 {
 	int r, result = 0;
@@ -118,7 +120,7 @@ static struct pack_marks marks_now(struct packs *p) REQUIRES(p->lock)
 	return m;
 }
 
-/* From here on `sync_number` says which frames this sync is about. */
+/* Sets `sync_number`: this sync covers the frames up to it. */
 static void start_sync(struct packs *p) REQUIRES(p->lock)
 {
 	assert(mutex_held(&p->lock));
@@ -131,13 +133,31 @@ static void start_sync(struct packs *p) REQUIRES(p->lock)
 	p->counts.stored_bytes += p->later.stored_bytes;
 	p->later = (struct pack_counts){ 0 };
 	p->sync_number = p->last_number;
+	p->sync_failures = io_sync_failures();
 	p->sync_marks = marks_now(p);
+}
+
+/* Drops the lock during disk I/O. */
+static int sync_dirty(struct packs *p) REQUIRES(p->lock)
+{
+	struct pack_file *dirty = TAKE(p->dirty);
+	bool dir_dirty;
+	int r;
+
+	dir_dirty = p->dir_dirty;
+	p->dir_dirty = false;
+	mutex_unlock(&p->lock);
+	r = sync_files(p, dirty);
+	if (r >= 0 && dir_dirty)
+		r = sync_dir(p);
+	mutex_lock(&p->lock);
+	p->dir_dirty |= r < 0 && dir_dirty;
+	return r;
 }
 
 static int run_sync(struct packs *p, struct pack_marks *ret) REQUIRES(p->lock)
 {
-	struct pack_file *dirty;
-	bool dir_dirty;
+	uint64_t failures, rewritten_at = p->synced_failures;
 	int r;
 
 	assert(mutex_held(&p->lock));
@@ -147,19 +167,19 @@ static int run_sync(struct packs *p, struct pack_marks *ret) REQUIRES(p->lock)
 	r = wipe_unclean(p);
 	if (r < 0)
 		return r;
-	p->sync_marks.counts = p->counts; /* now with all frames that were waited for */
-	dirty = TAKE(p->dirty);
-	dir_dirty = p->dir_dirty;
-	p->dir_dirty = false;
-	mutex_unlock(&p->lock);
-	r = sync_files(p, dirty);
-	if (r >= 0 && dir_dirty)
-		r = sync_dir(p);
-	mutex_lock(&p->lock);
-	p->dir_dirty |= r < 0 && dir_dirty;
-	if (r >= 0)
-		*ret = p->sync_marks;
-	return r;
+	p->sync_marks.counts = p->counts; /* includes all frames that were waited for */
+	do {
+		failures = io_sync_failures();
+		r = failures == rewritten_at ? p->lost : packs_rewrite_unsynced(p);
+		if (r >= 0)
+			r = sync_dirty(p);
+		if (r < 0)
+			return r;
+		rewritten_at = failures;
+	} while (io_sync_failures() != failures);
+	packs_unsynced_done(p);
+	*ret = p->sync_marks;
+	return 0;
 }
 
 void packs_sync_begin(struct packs *p)
@@ -182,12 +202,6 @@ int packs_sync_end(struct packs *p, struct pack_marks *ret)
 	cond_broadcast(&p->changed);
 	mutex_unlock(&p->lock);
 	return r;
-}
-
-int packs_sync(struct packs *p, struct pack_marks *ret)
-{
-	packs_sync_begin(p);
-	return packs_sync_end(p, ret);
 }
 
 void packs_forget_unsynced(struct packs *p)

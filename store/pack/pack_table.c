@@ -12,26 +12,26 @@
 #define FIRST_BUCKETS 64u
 
 struct table {
-	uint32_t pack, frame, chunk_len; /* constant once it is in a shard */
+	uint32_t pack, frame, chunk_len; /* constant once in a shard */
 	unsigned nr_max;
-	_Atomic uint32_t nr_chunks; /* grows while pinned: stored after the fingerprint it counts */
+	_Atomic uint32_t nr_chunks; /* grows while pinned: stored after the fingerprint that it counts */
 
 	/* guarded by the shard's lock */
 	struct table *next_in_bucket;
 	struct table *prev, *next; /* the clock; only cached ones are on it */
 	struct pack_frame *pinned_by;
-	unsigned nr_users; /* of pinned_by */
+	unsigned nr_users; /* readers of pinned_by */
 	int error; /* < 0: lost */
-	bool used; /* since the hand passed */
-	struct pack_coding coding; /* once it is written */
+	bool used; /* since the clock hand passed */
+	struct pack_coding coding; /* valid once written */
 	uint64_t away[PACK_GONE_WORDS];
 
-	struct fp fps[]; /* nr_max; behind them, if chunks differ, as many uint32_t: where each ends */
+	struct fp fps[]; /* nr_max; if chunk lengths differ, followed by nr_max uint32_t: where each chunk ends */
 };
 
 struct shard {
 	struct mutex lock; /* leaf */
-	struct cond no_user; /* of a table that is about to be unpinned */
+	struct cond no_user; /* a table that is being unpinned has no readers any more */
 	struct table **buckets GUARDED_BY(lock); /* a power of two of them, at least as many as tables */
 	size_t nr_buckets GUARDED_BY(lock), nr_tables GUARDED_BY(lock);
 	struct table *hand GUARDED_BY(lock); /* NULL: nothing is cached */
@@ -127,7 +127,7 @@ static struct table *shard_find(struct shard *s, uint32_t pack, uint32_t frame) 
 	return t;
 }
 
-/* Without memory the chains just get longer. */
+/* Without memory the chains just grow longer. */
 static void shard_grow(struct shard *s) REQUIRES(s->lock)
 {
 	size_t nr_old = s->nr_buckets;
@@ -173,7 +173,7 @@ static void shard_remove(struct shard *s, struct table *t) REQUIRES(s->lock)
 	s->memory -= table_bytes(t->chunk_len, t->nr_max);
 }
 
-/* New ones come right behind the hand, so it reaches them last. */
+/* New tables are inserted right behind the hand, which reaches them last. */
 static void clock_add(struct shard *s, struct table *t) REQUIRES(s->lock)
 {
 	if (!s->hand) {
@@ -237,7 +237,7 @@ void pack_tables_pin(struct pack_tables *ts, struct table *t, uint32_t pack, uin
 	t->frame = frame;
 	t->pinned_by = f;
 	mutex_lock(&s->lock);
-	assert(!shard_find(s, pack, frame)); /* places are given once */
+	assert(!shard_find(s, pack, frame)); /* places are never reused */
 	shard_add(s, t);
 	shard_evict(s, ts->shard_limit, NULL);
 	mutex_unlock(&s->lock);
@@ -301,7 +301,7 @@ void pack_tables_written(struct pack_tables *ts, struct table *t, const struct p
 	struct shard *s = shard_of(ts, t->pack, t->frame);
 
 	mutex_lock(&s->lock);
-	t->coding = *coding; /* first: unpinning may let go of the lock */
+	t->coding = *coding; /* first: unpinning may drop the lock */
 	memcpy(t->away, away, sizeof(t->away));
 	unpin(s, t);
 	clock_add(s, t);
@@ -316,9 +316,9 @@ void pack_tables_lost(struct pack_tables *ts, struct table *t, int error)
 
 	assert(error < 0);
 	mutex_lock(&s->lock);
-	t->error = error; /* first: unpinning may let go of the lock */
+	t->error = error; /* first: unpinning may drop the lock */
 	unpin(s, t);
-	/* Its fingerprints stand for nothing; only the place is remembered. */
+	/* Its fingerprints are void; only the place is kept. */
 	shard_remove(s, t);
 	t->nr_max = 0;
 	atomic_store_explicit(&t->nr_chunks, 0, memory_order_relaxed);
@@ -343,7 +343,7 @@ static void view_fill(const struct table *t, uint32_t from, uint32_t len, struct
 	struct pack_cuts cuts = table_cuts(t);
 	uint32_t first = pack_cut_at(&cuts, from), end = len > 0 ? pack_cut_at(&cuts, from + len - 1) + 1 : 0;
 
-	if (pack_has_bases(&t->coding)) { /* what it is coded against is compared, too */
+	if (pack_has_bases(&t->coding)) { /* chunks of bases are verified, too */
 		first = 0;
 		end = cuts.nr_chunks;
 	}

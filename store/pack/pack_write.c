@@ -5,10 +5,10 @@
  *                          │                   └────▶ failed ──packs_frame_write──▶ ...
  *                          └──packs_frame_abandon──▶ lost  ◀──packs_frame_abandon──┘
  *
- * A place (pack, frame) is given once and never again in a mount, whatever becomes of the frame: its addresses may have
- * been handed out. A lost frame leaves a place where no table decodes: never written, or wiped. Wiping matters because
- * a write that fails half-way may have left an intact table in front of bytes that are not there. As long as wiping
- * fails no marks are told that cover the place, so a later mount either cuts it off or finds it wiped.
+ * A place (pack, frame) is given out once per mount, whatever becomes of the frame: its addresses may have been handed
+ * out. A lost frame leaves a place where no table decodes: never written, or wiped. Wiping matters because a write that
+ * fails half-way may have left an intact table in front of missing bytes. While wiping fails, no sync returns marks
+ * that cover the place, so a later mount either cuts it off or finds it wiped.
  */
 #include <assert.h>
 #include <errno.h>
@@ -114,12 +114,13 @@ static int stream_start_pack(struct packs *p, enum pack_stream s) REQUIRES(p->lo
 	p->nr_packs++;
 	p->dir_dirty = true;
 	packs_set_dirty(p, file);
+	packs_unsynced_add(p, UNSYNCED_HEADER, pack, 0, p->last_number + 1, 0);
 	packs_count_disk(p, file, PACK_BLOCK);
 	pack_file_put(p->files, old);
 	return 0;
 }
 
-/* Gives f the next place of its stream. */
+/* Assign the next place of its stream to f. */
 static int frame_place(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
 {
 	struct stream *st = &p->streams[f->stream];
@@ -231,16 +232,17 @@ const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i)
 	return f->buffer->data + pack_cut_start(&cuts, i);
 }
 
-void packs_frame_encode(const struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret)
+void packs_frame_encode(struct pack_frame *f, const struct pack_coding *coding, struct pack_table_disk *ret)
 {
 	struct pack_table table;
 
 	table_copy(f->table, &table);
 	table.coding = *coding;
 	pack_table_encode(&table, f->packs->conf.key, f->file->pack, f->frame, ret);
+	f->seal = le64_get(ret->seal);
 }
 
-/* The bytes stand in our memory as they will on disk, but for what fills up the last block. */
+/* Our buffer has the layout of the disk, except for the padding of the last block. */
 static int write_varied(struct pack_frame *f, uint32_t plain_len)
 {
 	static const struct pack_coding none;
@@ -289,12 +291,13 @@ void packs_frame_count(struct packs *p, struct pack_frame *f, const struct pack_
 	counts->nr_frames++;
 	counts->nr_chunks += nr_chunks;
 	counts->chunk_bytes += bytes;
-	/* less only where compressed, or elsewhere */
+	/* less only where compressed or remote */
 	counts->stored_bytes += coding->codec == PACK_CODEC_NONE ? MIN(bytes, on_disk) : on_disk;
 	if (st->file == f->file)
 		st->data_bytes += on_disk;
 	packs_count_disk(p, f->file, f->file->disk_bytes + PACK_BLOCK + on_disk);
 	packs_set_dirty(p, f->file);
+	packs_unsynced_add(p, UNSYNCED_FRAME, f->file->pack, f->frame, f->number, f->seal);
 	list_remove(p, f);
 	f->written = true;
 	cond_broadcast(&p->changed);
@@ -334,7 +337,7 @@ static void finish_empty(struct packs *p, struct pack_frame *f)
 	packs_frame_free(f);
 }
 
-/* One that has chunks is about to be written, perhaps again. */
+/* A frame with chunks is about to be written, perhaps again. */
 static void begin_write(struct packs *p, struct pack_frame *f)
 {
 	mutex_lock(&p->lock);
@@ -342,7 +345,7 @@ static void begin_write(struct packs *p, struct pack_frame *f)
 	mutex_unlock(&p->lock);
 }
 
-/* As `compressed` has it or, if that is NULL, as it is. */
+/* Write the contents of `compressed` or, if NULL, the frame uncompressed. */
 static int write_frame(struct packs *p, struct pack_frame *f, const struct pack_coding *coding,
 		       struct pack_buffer *compressed)
 {
@@ -394,24 +397,24 @@ int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *s
 	return write_frame(p, f, &coding, b);
 }
 
-int packs_frame_wipe(struct pack_frame *f)
+int packs_frame_wipe(struct pack_file *file, uint32_t frame)
 {
 	_Alignas(PACK_BLOCK) uint8_t block[PACK_BLOCK];
-	uint64_t off = pack_table_off(f->frame);
+	uint64_t off = pack_table_off(frame);
 	ssize_t n;
 	int r;
 
-	n = io_pread(f->file->fd, block, sizeof(block), off);
+	n = io_pread(file->fd, block, sizeof(block), off);
 	if (n == 0 || (n == sizeof(block) && pack_block_is_zero(block)))
 		return 0;
-	r = io_punch(f->file->fd, off, PACK_BLOCK * PACK_FRAME_STRIDE); /* gives the space back as well */
+	r = io_punch(file->fd, off, PACK_BLOCK * PACK_FRAME_STRIDE); /* frees the space as well */
 	if (r < 0) {
 		memset(block, 0, sizeof(block));
-		r = io_pwrite(f->file->fd, block, sizeof(block), off);
+		r = io_pwrite(file->fd, block, sizeof(block), off);
 	}
 	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot wipe what a failed write left",
-				 f->file->pack, f->frame);
+				 file->pack, frame);
 	return 0;
 }
 
@@ -423,7 +426,7 @@ void packs_frame_abandon(struct packs *p, struct pack_frame *f)
 		finish_empty(p, f);
 		return;
 	}
-	r = f->tried ? packs_frame_wipe(f) : 0;
+	r = f->tried ? packs_frame_wipe(f->file, f->frame) : 0;
 
 	mutex_lock(&p->lock);
 	error = f->abandoned = f->error < 0 ? f->error : -EIO;
@@ -432,11 +435,13 @@ void packs_frame_abandon(struct packs *p, struct pack_frame *f)
 	pack_tables_lost(p->tables, f->table, error);
 	f->table = NULL;
 
-	/* Only now: as long as the frame is on the list no sync passes it, and afterwards a sync may free it. */
+	/* Last: while the frame is on the list no sync passes it; afterwards a sync may free it. */
 	mutex_lock(&p->lock);
 	list_remove(p, f);
-	if (f->tried)
+	if (f->tried) {
 		packs_set_dirty(p, f->file);
+		packs_unsynced_add(p, UNSYNCED_WIPED, f->file->pack, f->frame, f->number, 0);
+	}
 	if (r < 0) {
 		f->next = p->unclean;
 		p->unclean = f;
@@ -460,7 +465,7 @@ int packs_wait(struct packs *p, struct addr a)
 	if (!v.frame)
 		return v.error;
 	mutex_lock(&p->lock);
-	/* A small frame is memory of ours until it is written: nobody need wait for it. */
+	/* A small frame is in our own memory until it is written: no need to wait. */
 	while (v.frame->stream == PACK_BULK && !v.frame->written && v.frame->error == 0 && v.frame->abandoned == 0)
 		cond_wait(&p->changed, &p->lock);
 	if (v.frame->written || v.frame->stream == PACK_SMALL)

@@ -1,13 +1,13 @@
 /*
- * Opening and closing the packs of a store, and going through them.
+ * Opening, closing and iterating over the packs of a store.
  *
- * Opening with marks brings the directory to the state of the marks: packs that came later are removed, and in the
- * pack that a stream is at everything after the marked frames is cut. Nothing committed refers to either. It may be
- * repeated: a crash half-way leaves less to do. New packs reuse the numbers of the removed ones, and their header is
- * written before anything else.
+ * Opening with marks restores the directory to the state of the marks: later packs are removed, and in the current pack
+ * of each stream everything after the marked frames is cut off. No committed data refers to either. This is idempotent:
+ * a crash half-way leaves less to do. New packs reuse the numbers of removed later packs; their header is written
+ * before anything else.
  *
- * A pack that should be there and is not, or whose header is damaged, does not keep the store from opening: all other
- * chunks read as before (and those behind a damaged header too), and its stream goes on in a new pack.
+ * A missing pack or a damaged header does not keep the store from opening: all other chunks remain readable (also those
+ * behind a damaged header), and the stream continues in a new pack.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -58,7 +58,7 @@ static int scan_entry(struct packs *p, const char *name, uint32_t pack, const st
 	return 0;
 }
 
-/* Counts what is there and removes what came after the marks. */
+/* Count the existing packs and remove those that came after the marks. */
 static int scan_directory(struct packs *p, const struct pack_marks *marks)
 {
 	_cleanup_(closedirp) DIR *dir = NULL;
@@ -105,12 +105,12 @@ static int cut_file(struct packs *p, struct pack_file *file, uint32_t nr_frames)
 	data_bytes = (uint64_t)s.st_blocks * 512;
 	p->disk_bytes += data_bytes - file->disk_bytes;
 	file->disk_bytes = data_bytes;
-	/* Nobody has counted its chunks; what the file takes is near enough to tell when it is full. */
+	/* Its chunks have not been counted; the size of the file is accurate enough to decide when it is full. */
 	st->data_bytes = data_bytes - MIN(data_bytes, (uint64_t)(1 + nr_frames) * PACK_BLOCK);
 	return 0;
 }
 
-/* Where a stream goes on. */
+/* Open the current pack of a stream to continue it. */
 static int open_stream(struct packs *p, enum pack_stream s)
 {
 	struct stream *st = &p->streams[s];
@@ -177,6 +177,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	mutex_init(&p->heal_lock);
 	mutex_init(&p->lock);
 	cond_init(&p->changed);
+	p->synced_failures = io_sync_failures();
 	take_marks(p, marks);
 	for (size_t i = 0; i < conf->nr_removed; i++)
 		pack_places_add(&p->removed, conf->removed[i], 0);
@@ -205,6 +206,7 @@ void packs_close(struct packs *p)
 		return;
 	assert(!p->first); /* every frame has been written or abandoned */
 	packs_forget_unsynced(p);
+	free(p->unsynced);
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
 		pack_file_put(p->files, p->streams[s].file);
 	pack_tables_free(p->tables);
@@ -229,7 +231,7 @@ int packs_file_get(struct packs *p, uint32_t pack, struct pack_file **ret)
 	if (pack_places_has(&p->removed, pack, 0))
 		return 0;
 	r = pack_files_get(p->files, pack, ret);
-	if (r == 0 && pack_places_has(&p->removed, pack, 0)) /* just now */
+	if (r == 0 && pack_places_has(&p->removed, pack, 0)) /* removed meanwhile */
 		return 0;
 	if (r == 0 && pack_places_add(&p->damaged, pack, 0))
 		log_error("pack %" PRIu32 ": file is missing", pack);
@@ -282,7 +284,7 @@ struct pack_iter pack_iter(struct packs *p, uint32_t pack, uint32_t frame)
 	return it;
 }
 
-/* The frames to look at: as many as were opened, and no further than the file goes. */
+/* Number of frames to look at: as many as were opened, limited by the size of the file. */
 static uint32_t nr_frames_there(struct packs *p, struct pack_file *file)
 {
 	uint32_t n = packs_nr_frames(p, file->pack);
@@ -325,8 +327,7 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 	ret->chunk_len = t ? t->chunk_len : 0;
 	ret->nr_chunks = t ? t->nr_chunks : 0;
 	ret->damaged = !t;
-	ret->compressed = t && t->coding.codec != PACK_CODEC_NONE;
-	ret->coded = t && t->coding.codec == PACK_CODEC_CODED;
+	ret->codec = t ? t->coding.codec : PACK_CODEC_NONE;
 	ret->based = t && pack_has_bases(&t->coding);
 	if (t) {
 		memcpy(ret->part_end, t->coding.part_end, sizeof(ret->part_end));
@@ -341,7 +342,7 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 	}
 }
 
-/* Written, and still in memory: partly. */
+/* Written and still in memory: partly written, not settled yet. */
 static bool is_written(struct packs *p, const struct pack_frame *f)
 {
 	bool written;
@@ -392,7 +393,7 @@ int packs_frame_rec(struct packs *p, uint32_t pack, uint32_t frame, struct pack_
 	return r;
 }
 
-/* The rest of the current pack. 0: nothing more in it. */
+/* Next frame of the current pack. 0: no more in it. */
 static int next_in_pack(struct pack_iter *it, struct pack_frame_rec *ret)
 {
 	struct packs *p = it->packs;
@@ -432,11 +433,6 @@ bool packs_is_damaged(struct packs *p, struct addr chunk)
 	       pack_places_has(&p->replaced, chunk.pack, chunk.off);
 }
 
-void packs_set_damaged(struct packs *p, struct addr chunk)
-{
-	pack_places_add(&p->damaged, chunk.pack, chunk.off);
-}
-
 bool packs_is_replaced(struct packs *p, struct addr chunk)
 {
 	return pack_places_has(&p->replaced, chunk.pack, chunk.off);
@@ -470,6 +466,7 @@ void packs_stats(struct packs *p, struct pack_stats *ret)
 		.nr_healed = p->nr_healed,
 		.read_bytes = p->read_bytes,
 		.written_bytes = p->written_bytes,
+		.freed_bytes = p->freed_bytes,
 		.compressed_bytes = p->compressed_bytes,
 		.compressed_to = p->compressed_to,
 		.unshrinkable_bytes = p->unshrinkable_bytes,

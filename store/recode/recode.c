@@ -1,24 +1,26 @@
 /*
- * Storing variables side by side, coded by what they are.
+ * Recoding: stores variables contiguously, coded by their type.
  *
- * Variable by variable, in the order of compact_walk.c, chunks are gathered into frames. A frame is coded part by part
- * in the way that pays for the variable (store/code/coding.h); if it takes 5 % less than its chunks did it is written,
- * else nothing of it moves. The rest is that of any move: gc_copy.c copies, and moving.c tells the order that makes it
- * safe:
+ * The chunks of each variable, in the order of recode_walk.c, are gathered into frames. A frame is coded part by part
+ * with the coding chosen for the variable (store/codec/coding.h). If it takes less space than its chunks will free
+ * (recode_code.c), it is written; otherwise none of its chunks moves. Chunks that would keep space allocated beside
+ * those that moved move along, and if nothing is saved in total, all moves are reversed (recode_rest.c). The rest is
+ * like any move: gc_copy.c copies, and moves.c gives the order that makes it safe:
  *
- *   1. the note in the log, before the first frame             crash: nothing has happened
- *   2. frames, for up to MOVES_MAX chunks                      crash: the next mount finds copies behind the note, and does 3
- *   3. recipes, old places given up, the note taken out        crash: likewise, from whichever step it was
- *   4. the space of the old places                             crash: the next collection gives it back
+ *   1. the move record in the log, before the first frame      crash: nothing has happened
+ *   2. frames, for up to MOVES_MAX chunks, and the chunks      crash: the next mount finds copies after the record, and
+ *      that move along                                         does 3
+ *   3. repoint recipes, free old places, delete the record     crash: likewise, from any step of it
+ *   4. punch the old places                                    crash: the next collection does it
  *
- * Where elements begin differs from chunk to chunk, but hardly from one to the next: in a file they lie side by side.
- * So a part has one lead, that of the chunk at its start. Where another phase follows in the part, it is coded badly,
- * and no byte is lost.
+ * The phase of elements differs between chunks, but rarely between adjacent ones, since they are adjacent in a file. So
+ * a part has one lead, that of the chunk at its start. If the phase changes within a part, it is coded less well, but
+ * still losslessly.
  *
- * Memory: a frame and its coded twin, the moves, what has been seen, and of each file that has the variable a segment's
- * recipe.
+ * Memory: a frame and its coded form, the moves, the set of chunks seen, and one segment's recipe for each file of the
+ * variable.
  */
-#include "store/engine/compact_job.h"
+#include "store/recode/recode_job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,13 +30,17 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/variables.h"
+#include "index/db.h"
+#include "store/recode/variables.h"
+#include "store/remote_hooks.h"
 
-#define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 28 bytes each */
+#define MOVES_MAX (1024u * 1024) /* chunks between two passes over all recipes: 24 bytes each */
+#define REST_MAX (256u * 1024) /* chunks that move along with them */
 #define SWEPT_AT_ONCE 32u /* packs: as many frames as a window of the collector takes */
 #define YIELD_NS (20 * 1000 * 1000)
+#define INDEX_PART 16 /* the index may grow by this fraction of what packs shrink by; else it is merged */
 
-/* A number for the set: dense where chunks are pages. */
+/* Key for the set of chunks seen: dense if chunks are pages. */
 static uint64_t place_of(struct addr a)
 {
 	uint64_t place = (uint64_t)a.pack << 32 | a.off;
@@ -64,7 +70,7 @@ static bool step(void *userdata, const struct gc_report *so_far)
 	return !c->conf->step || c->conf->step(c->conf->userdata, &report);
 }
 
-/* Until nobody who writes waits. */
+/* Sleeps while writers wait, or memory or processors are short. */
 void compact_yield(struct compact *c)
 {
 	while (c->conf->yields && compress_is_disturbed(c->g.e) && gc_goes_on(&c->g))
@@ -80,25 +86,20 @@ static int note_packs_left(struct compact *c)
 
 		if (c->nr_left > 0 && c->left[c->nr_left - 1] == pack)
 			continue;
-		if (c->nr_left == c->size_left) {
-			size_t size = MAX(2 * c->size_left, (size_t)256);
-			uint32_t *more = reallocarray(c->left, size, sizeof(*more));
-
-			if (!more)
-				return -ENOMEM;
-			c->left = more;
-			c->size_left = size;
-		}
+		if (list_grow(&c->left, c->nr_left, &c->size_left, sizeof(*c->left)) < 0)
+			return -ENOMEM;
 		c->left[c->nr_left++] = pack;
 	}
 	return 0;
 }
 
-/* What has been copied becomes what files refer to. */
+/* Repoints files to the copies made so far. */
 int compact_repoint(struct compact *c, struct compact_walk *w)
 {
 	int r = gc_copy_flush(&c->copy);
 
+	if (r == 0 && c->copy.nr > 0)
+		r = compact_take_rest(c);
 	if (r == 0)
 		r = note_packs_left(c);
 	if (r == 0)
@@ -110,45 +111,50 @@ int compact_repoint(struct compact *c, struct compact_walk *w)
 	return r;
 }
 
-/* It stays as it is. */
-void compact_leave(struct compact *c, const struct pack_chunk_info *info)
+bool compact_is_full(const struct compact *c)
 {
-	*(info->is_coded ? &c->result->known : &c->result->kept) += c->is_sample ? 0 : info->len;
+	return gc_copy_nr(&c->copy) + PACK_FRAME_BLOCKS > MOVES_MAX;
 }
 
-/* Of what a round is at it is not known yet what becomes of it. */
+/* Counts a chunk that stays as it is. */
+void compact_leave(struct compact *c, const struct pack_chunk_info *info)
+{
+	*(info->codec == PACK_CODEC_CODED ? &c->result->known : &c->result->kept) += c->is_sample ? 0 : info->len;
+}
+
+/* Chunks of a round that is not settled must not move: their fate is not decided yet. */
 bool compact_may_move(const struct compact *c, const struct pack_chunk_info *info)
 {
-	return shares_is_settling(c->g.e, info->start.pack, pack_frame_of(info->start)) == 0;
+	struct engine *e = c->g.e;
+
+	return !e->remote || e->remote->is_settling(e, info->start.pack, pack_frame_of(info->start)) == 0;
 }
 
 int compact_move(struct compact *c, const struct compact_chunk *chunk)
 {
 	const struct pack_chunk_info *info = &chunk->info;
-	int r;
 
-	r = gc_copy_add(&c->copy, info->start, info->len, info->chunk_len, info->fp);
-	if (r == 0) {
-		struct gc_chunk *last = &c->copy.next[c->copy.nr_next - 1];
-
-		last->phase = chunk->phase;
-		last->stored = info->stored;
-	}
-	return r;
+	return gc_copy_add(&c->copy, info->chunk_len,
+			   &(struct gc_chunk){ .from = info->start,
+					       .len = info->len,
+					       .fp = info->fp,
+					       .codec = info->codec,
+					       .phase = chunk->phase,
+					       .stored = info->stored });
 }
 
 static int add_chunk(struct compact *c, const struct compact_chunk *chunk)
 {
 	const struct pack_chunk_info *info = &chunk->info;
 
-	if (info->is_coded || !compact_may_move(c, info)) {
+	if (info->codec == PACK_CODEC_CODED || !compact_may_move(c, info)) {
 		compact_leave(c, info);
 		return 0;
 	}
 	return compact_move(c, chunk);
 }
 
-/* 1: for the first time. */
+/* 1: seen for the first time. */
 int compact_set_seen(struct compact *c, struct addr a)
 {
 	uint64_t place = place_of(a);
@@ -174,7 +180,7 @@ void compact_begin_sample(struct compact *c)
 	memset(c->of_version, 0, sizeof(c->of_version));
 }
 
-/* How much smaller it would be: stored bytes for each 1000 of a sample, coded in this order. */
+/* Codes a sample in this order. *ret: coded bytes per 1000. */
 static int try_order(struct compact *c, const struct compact_variable *v, uint64_t block, uint64_t *ret)
 {
 	_cleanup_(compact_walk_release) struct compact_walk w = { 0 };
@@ -199,7 +205,7 @@ static int try_order(struct compact *c, const struct compact_variable *v, uint64
 	return MIN(r, 0);
 }
 
-/* Which order, and coding that has begun to learn. The block to take turns with, or 0, is *ret. */
+/* Chooses the order, and starts c->coding. *ret: bytes after which parts alternate, or 0. */
 int compact_choose_order(struct compact *c, const struct compact_variable *v, uint64_t *ret)
 {
 	bool has_one_file = v->nr_extents == 0 || v->extent[0].file == v->extent[v->nr_extents - 1].file;
@@ -227,7 +233,7 @@ int compact_choose_order(struct compact *c, const struct compact_variable *v, ui
 	return r;
 }
 
-/* What repeats does so within a file, most of all: one that has room in a frame is not cut in two. */
+/* Data repeats mostly within a file, so a file that fits one frame is not split across two. */
 static int keep_together(struct compact *c, const struct compact_walk *w)
 {
 	uint64_t len = w->merge_part[w->in - w->part].len;
@@ -254,7 +260,7 @@ static int code_chunks(struct compact *c, const struct compact_variable *v, uint
 		in = w.in;
 		if (r == 0)
 			r = add_chunk(c, &chunk);
-		if (r == 0 && gc_copy_nr(&c->copy) == c->copy.max)
+		if (r == 0 && compact_is_full(c))
 			r = compact_repoint(c, &w);
 	}
 	return r < 0 ? r : gc_copy_flush(&c->copy); /* variables do not share frames */
@@ -288,7 +294,7 @@ int compact_one(struct compact *c, size_t i)
 	return r;
 }
 
-/* --- all of them --- */
+/* --- all variables --- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -301,12 +307,12 @@ static int sweep_packs(struct gc *g, const uint32_t *packs, size_t nr)
 {
 	int r = gc_collect_packs(g, packs, nr);
 
-	free(TAKE(g->sparse)); /* no more is moved */
+	free(TAKE(g->sparse)); /* sparse packs are not moved here */
 	g->nr_sparse = 0;
 	return r;
 }
 
-/* The space of what has moved. */
+/* Returns the space of moved chunks. */
 static int sweep_left(struct compact *c)
 {
 	size_t nr = 0;
@@ -320,36 +326,65 @@ static int sweep_left(struct compact *c)
 			c->left[nr++] = c->left[i];
 	for (size_t i = 0; i < nr && r == 0 && gc_goes_on(&c->g); i += SWEPT_AT_ONCE)
 		r = sweep_packs(&c->g, c->left + i, MIN(nr - i, (size_t)SWEPT_AT_ONCE));
-	return r == -ECANCELED ? 0 : r; /* stopped: the next collection does it */
+	return r == -ECANCELED ? 0 : r; /* stopped: left to the next collection */
+}
+
+/* New recipes lie beside the old ones in the index until it is merged. That costs a pass over all of it, so it is done
+ * only if the store would save little or grow otherwise. */
+static int shrink_index(struct compact *c, uint64_t allocated_before)
+{
+	struct engine *e = c->g.e;
+	struct pack_stats ps;
+	int64_t grown;
+	int r;
+
+	if (c->copy.disk_bytes == 0)
+		return 0;
+	r = view_flush(e, view_wants_snapshot(e));
+	packs_stats(e->packs, &ps);
+	grown = (int64_t)(db_allocated(e->db) - allocated_before);
+	if (r < 0 || grown <= 0 ||
+	    grown * INDEX_PART < (int64_t)(ps.freed_bytes - c->freed_before) - (int64_t)c->copy.disk_bytes)
+		return io_is_full(r) ? 0 : r;
+	r = db_compact(e->db, DB_VIEW);
+	if (r == 0)
+		r = db_compact(e->db, DB_FINGERPRINTS);
+	return io_is_full(r) ? 0 : r;
 }
 
 static int compact_all(struct compact *c)
 {
+	uint64_t index_before = db_allocated(c->g.e->db);
 	_cleanup_(freep) bool *follows = NULL;
 	struct engine *e = c->g.e;
 	size_t i = 0;
-	int r = e->conf.read_only ? 0 : engine_sync(e), q;
+	int r = e->read_only ? 0 : engine_sync(e), q;
 
-	if (r == 0 && !e->conf.read_only)
+	memset(c->conf->result, 0, c->conf->nr_variables * sizeof(*c->conf->result));
+	if (r == 0 && !e->read_only)
 		r = gc_write_back(e);
 	if (r == 0)
 		r = compact_find_chains(c, &follows);
 	for (; i < c->conf->nr_variables && r == 0 && gc_goes_on(&c->g); i++)
 		r = follows[i] ? 0 : compact_chain(c, i);
 	c->report.complete = r == 0 && i == c->conf->nr_variables && !c->g.stopped;
-	if (c->conf->dry_run || (r < 0 && r != -ENOSPC))
+	if (c->conf->dry_run || (r < 0 && !io_is_full(r)))
 		return r;
-	q = compact_repoint(c, NULL); /* also of what was stopped, or had no more room */
+	if (r < 0)
+		gc_copy_drop(&c->copy); /* the coding of their variable has been released */
+	q = compact_repoint(c, NULL); /* even if stopped or out of space */
 	if (q == 0)
 		q = variables_remember(e, c->conf);
 	if (q == 0)
 		q = sweep_left(c);
+	if (q == 0)
+		q = shrink_index(c, index_before);
 	return r < 0 ? r : q;
 }
 
 static int compact_init(struct compact *c)
 {
-	int r = gc_copy_init(&c->copy, &c->g, MOVES_MAX);
+	int r = gc_copy_init(&c->copy, &c->g, MOVES_MAX + REST_MAX);
 
 	c->copy.code = compact_code_frame;
 	c->copy.userdata = c;
@@ -382,11 +417,12 @@ static void compact_release(struct compact *c)
 int engine_compact(struct engine *e, const struct compact_conf *conf, struct compact_report *ret)
 {
 	struct compact c = { .conf = conf };
+	struct pack_stats ps;
 	int r;
 
 	if (conf->chain > COMPACT_CHAIN_MAX)
 		return -EINVAL;
-	if (!conf->dry_run && e->conf.read_only)
+	if (!conf->dry_run && e->read_only)
 		return -EROFS;
 	if (atomic_exchange(&e->gc.running, true))
 		return -EBUSY;
@@ -395,9 +431,14 @@ int engine_compact(struct engine *e, const struct compact_conf *conf, struct com
 	if (conf->budget_ns > 0)
 		c.g.deadline_ns = monotonic_ns() + conf->budget_ns;
 	mutex_lock(&e->gc.lock);
+	packs_stats(e->packs, &ps);
+	c.freed_before = ps.freed_bytes;
 	r = compact_init(&c);
 	if (r == 0)
 		r = compact_all(&c);
+	packs_stats(e->packs, &ps);
+	c.report.freed = ps.freed_bytes - c.freed_before;
+	c.report.written = c.copy.disk_bytes;
 	compact_release(&c);
 	mutex_unlock(&e->gc.lock);
 	atomic_store(&e->gc.running, false);

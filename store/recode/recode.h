@@ -1,24 +1,24 @@
 /*
- * The chunks of a variable, one after the other in the order in which its parts, one for each file, are merged. For
- * compact.c alone. Belongs to one thread.
+ * Iterates over the chunks of a variable in the order in which its parts, one per file, are merged. Used by recode*.c
+ * only. Belongs to one thread.
  */
 #pragma once
 
-#include "store/code/merge.h"
-#include "store/engine/engine.h"
+#include "store/codec/merge.h"
+#include "store/engine.h"
 #include "store/pack/pack.h"
 
 struct extent;
 
-/* What a file has of the variable. */
+/* The part of the variable that is in one file. */
 struct compact_part {
 	uint64_t ino;
-	const struct compact_extent *extent; /* borrowed; one behind the other in the variable */
+	const struct compact_extent *extent; /* borrowed; contiguous in the variable */
 	size_t nr_extents;
-	size_t at; /* the walk is in this extent, */
-	uint64_t begin; /* which begins here in the variable */
-	/* The segment of the recipe that was looked at last. */
-	uint64_t segment; /* and 1 more; 0: none */
+	size_t at; /* index of the current extent, */
+	uint64_t begin; /* and its offset in the variable's part */
+	/* The segment of the recipe that was loaded last. */
+	uint64_t segment; /* plus 1; 0: none */
 	struct extent *x;
 	size_t nr_x;
 };
@@ -29,31 +29,31 @@ struct compact_walk {
 	struct merge_part *merge_part;
 	struct merge merge;
 	uint64_t bytes; /* of the variable */
-	/* The piece of a part whose turn it is: bytes of the variable that are left of it, and those of the file that
-	 * are walked through. */
+	/* The current piece of the current part: the range of the part that is left, and the range of the file being
+	 * walked. */
 	struct compact_part *in;
 	uint64_t left, left_end;
 	uint64_t begin, off, end;
-	uint64_t origin; /* of the file: an element begins here */
-	uint64_t at, next_at; /* bytes of all parts, as merged, before these and behind them */
+	uint64_t origin; /* file offset at which an element begins */
+	uint64_t at, next_at; /* offset of this piece and of the next one in the merged parts */
 };
 
-/* A chunk that belongs to the variable: the one that has the byte in the middle of it. */
+/* A chunk of the variable: a chunk belongs to it if its middle byte does. */
 struct compact_chunk {
 	struct pack_chunk_info info;
 	uint32_t phase; /* bytes from its start to the first element that begins in it, modulo 8 */
-	int64_t at; /* its first byte, among those of all parts as they are merged; it may be before them */
+	int64_t at; /* offset of its first byte in the merged parts; may be negative */
 };
 
-/* block: bytes of parts that take turns; 0: one whole part behind the other. -ENOMEM. */
+/* block: bytes after which parts alternate; 0: whole parts one after another. -ENOMEM. */
 int compact_walk_init(struct compact_walk *w, struct engine *e, const struct compact_variable *v, const uint64_t *inos,
 		      uint64_t block);
-void compact_walk_release(struct compact_walk *w); /* of zeros, too */
-/* 1/0/<0. Chunks of other nodes, gone or damaged ones are passed over; what files refer to twice comes twice. */
+void compact_walk_release(struct compact_walk *w); /* zeros are fine */
+/* 1/0/<0. Skips chunks of other nodes and freed or damaged ones; one that files refer to twice comes twice. */
 int compact_walk_next(struct compact_walk *w, struct compact_chunk *ret);
-/* Recipes may have changed. */
+/* Drops cached recipes, which may have changed. */
 void compact_walk_forget(struct compact_walk *w);
-/* Have they as many parts, with as many bytes each? Then what is at the same place in both belongs together. */
+/* Have they the same number of parts, of the same sizes? Then data at the same offset belongs together. */
 bool compact_same_parts(const struct compact_variable *a, const struct compact_variable *b);
-/* As many parts, and in each half as many bytes? */
+/* The same number of parts, each of half the size? */
 bool compact_half_parts(const struct compact_variable *half, const struct compact_variable *whole);

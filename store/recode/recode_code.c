@@ -1,26 +1,67 @@
-/* A frame of a compaction, part by part: each by itself or against another version, in the way that pays. */
+/* Codes a frame part by part: each by itself or against another version, whichever is smaller. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/code/twin.h"
-#include "store/engine/compact_job.h"
+#include "store/codec/twin.h"
+#include "store/recode/recode_job.h"
 
-/* The bytes before the first element of each part, and what all chunks take now. */
-static uint64_t find_leads(const struct gc_copy *copy, uint32_t ret[PACK_PARTS])
+/* A frame may take this percentage of the uncompressed space that its chunks free. Compressed chunks, which readers
+ * must decode anyway, move for any gain. */
+#define PAYS_PLAIN 95u
+
+/* The bytes before the first element of each part. */
+static void find_leads(const struct gc_copy *copy, uint32_t ret[PACK_PARTS])
 {
 	uint32_t at = 0, part = 0;
-	uint64_t before = 0;
 
-	for (unsigned i = 0; i < copy->nr_next; at += copy->next[i++].len) {
-		before += copy->next[i].stored;
+	for (unsigned i = 0; i < copy->nr_next; at += copy->next[i++].len)
 		for (; part * PACK_PART_BYTES < at + copy->next[i].len; part++)
 			ret[part] = (copy->next[i].phase - (part * PACK_PART_BYTES - at)) % 8;
-	}
-	return before;
 }
 
-/* Of a sample: what it would be by itself. */
+/* Are both adjacent in their old place? */
+static bool are_neighbours(const struct gc_chunk *a, const struct gc_chunk *b)
+{
+	return a->from.pack == b->from.pack && a->from.off + a->len == b->from.off;
+}
+
+/*
+ * Computes the space that the chunks of the first `len` bytes free by moving (*ret_before). Returns the space that a
+ * frame may take to be worth it.
+ *
+ * Uncompressed chunks free the whole blocks of each run of neighbours. The rest of a compressed frame moves as well if
+ * it would keep more disk space allocated (recode_rest.c), so its chunks free their share, including that of the table.
+ * If this is an overestimate, since the rest stays, recode_rest.c detects that nothing is saved. A margin here would
+ * reject frames that gain up to 2 %, and data that was compressed when written would end up larger than other data.
+ */
+static uint64_t find_freed(const struct gc_copy *copy, uint32_t len, uint64_t *ret_before)
+{
+	uint64_t plain = 0, compressed = 0;
+	uint32_t at = 0;
+
+	for (unsigned i = 0, n; i < copy->nr_next && at < len; i += n) {
+		const struct gc_chunk *k = &copy->next[i];
+		uint64_t stored = 0, end = 0;
+
+		for (n = 0; i + n < copy->nr_next && at < len && (n == 0 || are_neighbours(&k[n - 1], &k[n])); n++) {
+			stored += k[n].stored;
+			end = (uint64_t)k[n].from.off + k[n].len;
+			at += k[n].len;
+		}
+		if (k->codec == PACK_CODEC_NONE) {
+			uint64_t from = round_up(k->from.off, PACK_BLOCK), to = round_down(end, PACK_BLOCK);
+
+			plain += to > from ? to - from : 0;
+			continue;
+		}
+		compressed += stored + (end - k->from.off) * PACK_BLOCK / PACK_FRAME_BYTES;
+	}
+	*ret_before = plain + compressed;
+	return plain * PAYS_PLAIN / 100 + compressed;
+}
+
+/* In a sample: the size of a part coded by itself. */
 static int try_alone(struct compact *c, const uint8_t *p, uint32_t len, uint32_t lead, uint8_t *room)
 {
 	int n;
@@ -30,7 +71,7 @@ static int try_alone(struct compact *c, const uint8_t *p, uint32_t len, uint32_t
 	return n < 0 ? n : (int)MIN((uint32_t)n, len);
 }
 
-/* `alone`: as it would be by itself; 0: it is. */
+/* `alone`: size if coded by itself; 0: it is. */
 static void count_sample(struct compact *c, uint32_t off, uint32_t len, uint32_t coded, uint32_t alone)
 {
 	uint32_t version = c->back > 0 ? off / c->back : 0;
@@ -41,7 +82,8 @@ static void count_sample(struct compact *c, uint32_t off, uint32_t len, uint32_t
 	s->alone += alone > 0 ? alone : coded;
 }
 
-/* What a coded block has, or the part as it is; and where its base is, if it has come to have one. */
+/* Returns the size of the coded block, or of the plain part if that is not larger; sets *ret_base if the block uses a
+ * base. */
 static int settle(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t *ret, uint32_t *ret_base)
 {
 	struct code_header h;
@@ -51,11 +93,11 @@ static int settle(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t 
 		return (int)len;
 	}
 	if (n >= 0 && has_base && code_header_decode(ret, (size_t)n, &h) == 0)
-		*ret_base = h.base_place; /* it may not have paid */
+		*ret_base = h.base_place; /* 0 if the base did not pay off */
 	return n;
 }
 
-/* A part of what others of this frame, which come before it, were rounded from. */
+/* Codes a part of wide elements against their rounded ones, which are earlier in the frame. */
 static int code_widened(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead,
 			uint8_t *ret, uint32_t *ret_base)
 {
@@ -69,7 +111,7 @@ static int code_widened(struct compact *c, const uint8_t *frame, uint32_t off, u
 	from = version * t->narrow_row + (t->before + in + lead) / 2;
 	coding->lead = lead;
 	coding->base_place = code_place(code_place_widened(t->narrow), from);
-	base_len = MIN(code_place_len(coding->base_place, len), off - from); /* as store/pack will have it */
+	base_len = MIN(code_place_len(coding->base_place, len), off - from); /* as store/pack reads it */
 	base_len = twin_base(code_place_widened(t->narrow), t->wide, lead, frame + from, base_len, len, c->base);
 	n = coding_block(coding, frame + off, len, c->base, base_len, ret);
 	return settle(frame + off, len, n, true, ret, ret_base);
@@ -83,9 +125,9 @@ static struct coding *coding_at(struct compact *c, uint32_t off, bool has_base)
 }
 
 /*
- * How far before it the base of a part is; 0: it has none. Each version is coded against the one before it in the frame,
- * but those behind the fourth against the third: so whoever reads a page decodes 256 KiB at most. Where wide ones are
- * coded against these, they are one more.
+ * Distance from a part back to its base; 0: none. Each version is coded against the one before it in the frame, but
+ * those after the fourth against the third: so reading a page decodes 256 KiB at most. If wide elements are coded
+ * against these, they add one more, so the limit is one lower.
  */
 static uint32_t base_distance(const struct compact *c, uint32_t off)
 {
@@ -95,22 +137,21 @@ static uint32_t base_distance(const struct compact *c, uint32_t off)
 }
 static_assert(4 * PACK_PART_BYTES == KiB(256), "a part, and a third version, with the two that it needs");
 
-/* The levels of the newest version, as those of a part that is coded against them, and stands in the same place: where
- * they are, or 0, if it has none. */
+/* Place of the levels of the newest version at the same position in the row, to code a part against; 0: none. */
 static uint32_t place_of_levels(const struct compact *c, uint32_t off, uint32_t lead, const struct pack_parts *done)
 {
 	uint32_t newest = off % c->back, part = newest / PACK_PART_BYTES, start = part > 0 ? done->end[part - 1] : 0;
 	size_t len = done->end[part] - start;
 	struct code_header h;
 
-	if (off < c->back || len == PACK_PART_BYTES) /* as it is, and perhaps made to look like a block */
+	if (off < c->back || len == PACK_PART_BYTES) /* a plain part could be crafted to look like a block */
 		return 0;
 	if (code_header_decode(c->stored + start, len, &h) < 0 || h.split != CODE_SPLIT_LEVELS || h.lead != lead)
 		return 0;
 	return code_place_levels(newest, (uint32_t)code_levels_end(c->stored + start, len));
 }
 
-/* A part of a row by levels: of the newest version, or against the levels of that. */
+/* Codes a part of a row by levels: of the newest version, or against the levels of the newest. */
 static int code_by_levels(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead,
 			  const struct pack_parts *done, uint8_t *ret, uint32_t *ret_base)
 {
@@ -132,7 +173,7 @@ static int code_by_levels(struct compact *c, const uint8_t *frame, uint32_t off,
 	return n;
 }
 
-/* One part, to `ret`: its bytes, and where its base is. */
+/* Codes one part into `ret`. Returns its size; *ret_base: the place of its base. */
 static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint32_t len, uint32_t lead, uint8_t *ret,
 		     uint32_t *ret_base)
 {
@@ -153,12 +194,12 @@ static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint
 	return n;
 }
 
-/* Bytes of all parts, which are in c->stored; <0 */
+/* Codes all parts into c->stored. Returns their size; <0 */
 static int code_parts(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret)
 {
 	uint32_t at = 0;
 
-	if (copy->nr_next != c->nr_row) /* one is damaged, and left out: the others do not lie as they should */
+	if (copy->nr_next != c->nr_row) /* a damaged chunk was left out, so the layout of the row does not hold */
 		c->back = c->twins.narrow_len = 0;
 	for (uint32_t off = 0, i = 0; off < copy->used; off += PACK_PART_BYTES, i++) {
 		bool is_wide = c->twins.narrow_len > 0 && off >= c->twins.narrow_len;
@@ -180,7 +221,7 @@ static int code_parts(struct compact *c, const struct gc_copy *copy, const uint3
 	return (int)at;
 }
 
-/* The frame as it is to be stored, of two ways: bytes of all parts; <0. *ret_matched: without what repeats in it, in
+/* Codes the frame in the better of two ways. Returns the size of all parts; <0. *ret_matched: with repeats removed, in
  * c->matched; else in c->stored. */
 static int code_frame(struct compact *c, const struct gc_copy *copy, const uint32_t *leads, struct pack_parts *ret,
 		      bool *ret_matched)
@@ -214,17 +255,7 @@ static int code_frame(struct compact *c, const struct gc_copy *copy, const uint3
 	return matched;
 }
 
-static uint64_t stored_before(const struct gc_copy *copy, uint32_t off)
-{
-	uint64_t stored = 0;
-	uint32_t at = 0;
-
-	for (unsigned i = 0; i < copy->nr_next && at < off; at += copy->next[i++].len)
-		stored += copy->next[i].stored;
-	return stored;
-}
-
-/* So much of a frame is one of two variables'. */
+/* Adds the share of one of two variables in a frame. */
 static void count(struct compact_result *res, bool is_coded, const struct compact_result *share,
 		  struct coder_spec coder, bool has_base)
 {
@@ -235,11 +266,11 @@ static void count(struct compact_result *res, bool is_coded, const struct compac
 	res->coded += share->coded;
 	res->before += share->before;
 	res->after += share->after;
-	if (has_base || res->coder.steps.base == CODE_BASE_NONE) /* not that of what was left over */
+	if (has_base || res->coder.steps.base == CODE_BASE_NONE) /* do not replace it by that of leftovers */
 		res->coder = coder;
 }
 
-/* The way of the variable that frames are of. */
+/* The coding of the variable that the frame belongs to. */
 static struct coder_spec chosen(const struct compact *c, bool is_matched)
 {
 	if (is_matched)
@@ -260,13 +291,13 @@ int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t
 	struct compact *c = userdata;
 	struct compact_result all, narrow = { 0 };
 	uint32_t leads[PACK_PARTS], narrow_len;
-	uint64_t from, before;
+	uint64_t from, pays;
 	bool is_worth_it, is_matched;
 	int n;
 
 	compact_yield(c);
 	from = thread_cpu_ns();
-	before = find_leads(copy, leads);
+	find_leads(copy, leads);
 	n = code_frame(c, copy, leads, ret, &is_matched);
 	if (n < 0)
 		return n;
@@ -276,16 +307,15 @@ int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t
 		return GC_STAYS;
 	}
 	c->result->code_ns += thread_cpu_ns() - from;
-	/* with the tables: that of this frame, and what the chunks had of theirs */
-	all = (struct compact_result){ .coded = copy->used,
-				       .before = before + copy->used / PACK_FRAME_BLOCKS,
-				       .after = round_up((uint64_t)n, PACK_BLOCK) + PACK_BLOCK };
-	is_worth_it = pack_is_worth_it(all.after, all.before) && !gc_copy_is_mixed(copy);
+	/* including its table: the tables of the frames that chunks leave may stay */
+	all = (struct compact_result){ .coded = copy->used, .after = round_up((uint64_t)n, PACK_BLOCK) + PACK_BLOCK };
+	pays = find_freed(copy, copy->used, &all.before);
+	is_worth_it = all.after <= pays && !gc_copy_is_mixed(copy);
 	narrow_len = c->twins.narrow_len;
 	if (narrow_len > 0) {
 		narrow = (struct compact_result){ .coded = narrow_len,
-						  .before = stored_before(copy, narrow_len),
 						  .after = ret->end[narrow_len / PACK_PART_BYTES - 1] };
+		find_freed(copy, narrow_len, &narrow.before);
 		count(c->narrow_result, is_worth_it, &narrow,
 		      *coding_chosen(c->back > 0 ? &c->twin_coding->against : &c->twin_coding->narrow), c->back > 0);
 	}

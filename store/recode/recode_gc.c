@@ -1,15 +1,15 @@
-#include "store/engine/gc_recode.h"
+#include "store/recode/recode_gc.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/code/code.h"
-#include "store/code/twin.h"
+#include "store/codec/code.h"
+#include "store/codec/twin.h"
 
-#define LEVEL 1 /* of types */
-#define LEVEL_BYTES 3 /* as coding.c has it */
+#define LEVEL 1 /* of typed data */
+#define LEVEL_BYTES 3 /* as in coding.c */
 
 void gc_recode_release(struct gc_recode *r)
 {
@@ -20,7 +20,7 @@ void gc_recode_release(struct gc_recode *r)
 	*r = (struct gc_recode){ 0 };
 }
 
-/* How much further the base is of what begins `at` bytes into a block, and has another lead. */
+/* How far the base moves for a part that begins `at` bytes into a block and has another lead. */
 static uint32_t base_further(const struct code_header *h, uint32_t at, uint32_t lead)
 {
 	enum code_place how = code_place_how(h->base_place);
@@ -32,7 +32,7 @@ static uint32_t base_further(const struct code_header *h, uint32_t at, uint32_t 
 	return (at + lead - h->lead) / h->type.width * code_place_type(how).width;
 }
 
-/* How the chunk was coded, for a part that begins `in` bytes into it. 1/0 it was not/<0 */
+/* The coder of the chunk, for a part that begins `in` bytes into it. 1; 0: it was not coded; <0 */
 static int spec_of(const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in, struct coder_spec *ret)
 {
 	struct addr a = chunk->from;
@@ -51,7 +51,7 @@ static int spec_of(const struct gc_copy *c, const struct gc_chunk *chunk, uint32
 	return 1;
 }
 
-/* Where what lay there in the chunk's old frame lies in the new one; UINT32_MAX: nowhere. */
+/* Maps an offset in the chunk's old frame to the new frame; UINT32_MAX: not there. */
 static uint32_t new_place(const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t old)
 {
 	uint32_t first = chunk->from.off - pack_in_frame(chunk->from), begin = 0;
@@ -66,12 +66,13 @@ static uint32_t new_place(const struct gc_copy *c, const struct gc_chunk *chunk,
 	return UINT32_MAX;
 }
 
-/* As it was before, but by itself: differences to a base say nothing without it. */
+/* The same coder without a base: steps for differences are useless without one. */
 static struct coder_spec alone(const struct coder_spec *with_base)
 {
 	struct coder_spec spec = { .level = with_base->level };
 
-	if (with_base->steps.split == CODE_SPLIT_LEVELS) { /* of the base it took no more than those */
+	/* these use only levels of the base, or some columns of records */
+	if (with_base->steps.split == CODE_SPLIT_LEVELS || with_base->steps.split == CODE_SPLIT_COLUMNS) {
 		spec = *with_base;
 		spec.steps.base = CODE_BASE_NONE;
 		spec.steps.base_place = 0;
@@ -84,15 +85,14 @@ static struct coder_spec alone(const struct coder_spec *with_base)
 	return spec;
 }
 
-/* Where the levels are that it is to be coded against: those of a part of the new frame, if one begins there that has been
- * coded like it; else 0. */
+/* Place of the levels to code against: those of a part of the new frame that begins there, coded alike; else 0. */
 static uint32_t place_of_levels(const struct gc_recode *rc, const struct code_header *like, uint32_t place,
 				const struct pack_parts *done)
 {
 	uint32_t part = place / PACK_PART_BYTES, start = part > 0 ? done->end[part - 1] : 0, len = done->end[part] - start;
 	struct code_header h;
 
-	if (len == PACK_PART_BYTES) /* as it is, and perhaps made to look like a block */
+	if (len == PACK_PART_BYTES) /* a plain part could be crafted to look like a block */
 		return 0;
 	if (place % PACK_PART_BYTES != 0 || code_header_decode(rc->stored + start, len, &h) < 0 ||
 	    h.split != CODE_SPLIT_LEVELS || h.base != CODE_BASE_NONE || h.lead != like->lead ||
@@ -101,8 +101,8 @@ static uint32_t place_of_levels(const struct gc_recode *rc, const struct code_he
 	return code_place_levels(place, (uint32_t)code_levels_end(rc->stored + start, len));
 }
 
-/* Against the same bytes as before, if they have come along to an earlier part. Its bytes; 0: they have not, or it does
- * not get smaller. */
+/* Codes against the same base as before, if it was copied into an earlier part. Returns the size; 0: it was not, or the
+ * part does not get smaller. */
 static int code_against(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk,
 			struct coder_spec *spec, uint32_t off, uint32_t len, const struct pack_parts *done, uint8_t *ret)
 {
@@ -117,7 +117,7 @@ static int code_against(struct gc_recode *rc, const struct gc_copy *c, const str
 							    code_place(how, place);
 	if (spec->steps.base_place == 0)
 		return 0;
-	base_len = MIN(code_place_len(spec->steps.base_place, len), off - place); /* as store/pack will have it */
+	base_len = MIN(code_place_len(spec->steps.base_place, len), off - place); /* as store/pack reads it */
 	if (how != CODE_PLACE_SAME && how != CODE_PLACE_LEVELS) {
 		base_len = twin_base(how, spec->steps.type, spec->steps.lead, base, base_len, len, rc->base);
 		base = rc->base;
@@ -126,7 +126,7 @@ static int code_against(struct gc_recode *rc, const struct gc_copy *c, const str
 	return n >= (int)len ? 0 : n;
 }
 
-/* A block does not tell its level: where Huffman's code alone may have been smaller it may be so again. */
+/* A block does not record its level: where Huffman coding alone may have been smaller, it is tried again. */
 static int code_alone(struct gc_recode *rc, struct coder_spec spec, const uint8_t *p, uint32_t len, uint8_t *ret)
 {
 	const struct code_header *h = &spec.steps;
@@ -145,7 +145,7 @@ static int code_alone(struct gc_recode *rc, struct coder_spec spec, const uint8_
 	return symbols;
 }
 
-/* One part, `in` bytes into the chunk. */
+/* Codes one part, which begins `in` bytes into the chunk. */
 static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct gc_chunk *chunk, uint32_t in,
 		     uint32_t off, uint32_t len, const struct pack_parts *done, uint8_t *ret, uint32_t *ret_base)
 {
@@ -171,7 +171,7 @@ static int code_part(struct gc_recode *rc, const struct gc_copy *c, const struct
 	return n;
 }
 
-/* The chunk that has this byte of the next frame, and where it begins there. */
+/* The chunk at this offset of the next frame, and its start there. */
 static const struct gc_chunk *chunk_at(const struct gc_copy *c, uint32_t off, uint32_t *ret_begin)
 {
 	unsigned i = 0;
@@ -182,7 +182,7 @@ static const struct gc_chunk *chunk_at(const struct gc_copy *c, uint32_t off, ui
 	return &c->next[i];
 }
 
-/* Was what repeats taken out of any part? 1, and where the elements of each begin/0/<0 */
+/* Were repeats removed from any part? 1, with the lead of each part; 0; <0 */
 static int was_matched(const struct gc_copy *c, uint32_t ret_leads[PACK_PARTS], struct code_type *ret_type)
 {
 	int matched = 0;
@@ -203,7 +203,7 @@ static int was_matched(const struct gc_copy *c, uint32_t ret_leads[PACK_PARTS], 
 	return matched;
 }
 
-/* Bytes of all parts; 0: it is no such frame, or nothing repeats any more. */
+/* Returns the size of all parts; 0: repeats were not removed from this frame, or there are none any more. */
 static int recode_matched(struct gc_recode *rc, const struct gc_copy *c, struct pack_parts *ret)
 {
 	struct coding_shape shape = { 0 };
@@ -213,7 +213,7 @@ static int recode_matched(struct gc_recode *rc, const struct gc_copy *c, struct 
 
 	if (r <= 0)
 		return r;
-	if (!rc->matching.match) { /* of another type the next frame is coded a little worse */
+	if (!rc->matching.match) { /* reused for all frames: one of another type is coded slightly worse */
 		r = matching_init(&rc->matching, rc->work, &shape, 0, NULL);
 		if (r < 0)
 			return r;
@@ -257,10 +257,12 @@ static int recode_frame(void *userdata, const struct gc_copy *c, const uint8_t *
 	return pack_is_worth_it(round_up((uint64_t)n, PACK_BLOCK), c->used) ? GC_CODED : GC_PLAIN;
 }
 
-int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool based)
+/* Prepares for adding chunks of this frame. */
+static int switch_to(struct gc_recode *r, struct gc_copy *c, const struct pack_frame_rec *rec)
 {
-	/* a frame for a frame, so that bases come along */
-	bool flush = coded != (c->code != NULL) || based || r->based;
+	bool coded = rec->codec == PACK_CODEC_CODED;
+	/* one frame per old frame, so that bases are copied with their parts */
+	bool flush = coded != (c->code != NULL) || rec->based || r->based;
 	int q;
 
 	if (coded && !r->work)
@@ -272,8 +274,22 @@ int gc_recode_switch(struct gc_recode *r, struct gc_copy *c, bool coded, bool ba
 	if (coded && (!r->work || !r->stored || !r->base))
 		return -ENOMEM;
 	q = flush ? gc_copy_flush(c) : 0;
-	r->based = based;
+	r->based = rec->based;
 	c->code = coded ? recode_frame : NULL;
 	c->userdata = r;
+	return q;
+}
+
+int gc_recode_add(struct gc_recode *r, struct gc_copy *c, const struct pack_frame_rec *rec, const struct gc_bits *chunks)
+{
+	int q = switch_to(r, c, rec);
+
+	for (uint32_t i = 0; i < rec->nr_chunks && q == 0; i++)
+		if (gc_bit(chunks, i) && !fp_is_none(rec->fps[i]) && gc_copy_nr(c) < c->max)
+			q = gc_copy_add(c, rec->chunk_len,
+					&(struct gc_chunk){ .from = pack_rec_addr(rec, i),
+							    .len = pack_rec_len(rec, i),
+							    .fp = rec->fps[i],
+							    .codec = rec->codec });
 	return q;
 }

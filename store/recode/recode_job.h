@@ -1,35 +1,35 @@
 /*
- * A compaction that is under way: what compact*.c share. compact.c tells the order that makes it safe.
+ * State of a recoding run, shared by recode*.c. recode.c gives the order that makes it safe.
  */
 #pragma once
 
-#include "store/code/matching.h"
-#include "store/engine/compact_steps.h"
-#include "store/engine/gc_copy.h"
+#include "store/codec/matching.h"
+#include "store/recode/recode_steps.h"
+#include "store/gc/gc_copy.h"
 
-#define COMPACT_SAMPLE MiB(4) /* of a variable, to find out which way it is smaller */
+#define COMPACT_SAMPLE MiB(4) /* of a variable, to choose the smaller coding */
 
-/* Where in a frame the elements lie that others in it were rounded to. */
+/* Layout of a frame that holds rounded (narrow) elements together with the (wide) elements they were rounded from. */
 struct compact_twins {
 	uint32_t narrow_len; /* bytes of all narrow versions; wide ones follow. 0: there are none */
-	uint32_t wide_row, narrow_row; /* of each version */
+	uint32_t wide_row, narrow_row; /* bytes of each version */
 	uint32_t before; /* bytes that a wide version would have before it, if it began where the narrow one does */
 	struct code_type wide, narrow;
 };
 
-/* The ways that pay for frames with both. */
+/* Codings for frames with both. */
 struct compact_twin_coding {
-	struct coding narrow, against; /* the narrow one by itself, and against another version */
-	struct coding widened; /* the wide one against the narrow one */
+	struct coding narrow, against; /* narrow: by itself, and against another version */
+	struct coding widened; /* wide, against the narrow one */
 };
 
-/* What a version has in a sample: plain, coded with the others, and by itself. By levels: what is read of it for others,
- * in whole blocks. */
+/* Sizes of one version in a sample: plain, coded with the others, and coded by itself. levels: bytes of it, in whole
+ * blocks, that are read to decode others by levels. */
 struct compact_sample {
 	uint64_t plain, coded, alone, levels;
 };
 
-struct compact_narrow; /* compact_narrow.c */
+struct compact_narrow; /* recode_narrow.c */
 
 struct compact {
 	const struct compact_conf *conf;
@@ -38,76 +38,82 @@ struct compact {
 	struct gc_report gc_report;
 	struct compact_report report;
 	struct gc_copy copy;
+	uint64_t freed_before; /* pack bytes freed since the mount, when this compaction began */
+	uint64_t disk_repointed; /* size of the new frames that files refer to by now */
 	struct layer_set seen; /* chunks, by place_of() */
 	uint32_t *left; /* packs that chunks have moved from */
 	size_t nr_left, size_left;
-	uint8_t *stored; /* a frame as coded, and room for a block that is larger than its part */
-	uint8_t *matched; /* likewise, without what repeats in it */
+	uint8_t *stored; /* a coded frame, and room for a block that is larger than its part */
+	uint8_t *matched; /* likewise, with repeats removed */
 	struct code_work *work;
 
-	/* By variable, 1 more than a number; 0: none. */
-	size_t *next; /* that of the step after it */
-	size_t *narrow_of; /* that was rounded from it */
+	/* By variable: 1 + number of another; 0: none. */
+	size_t *next; /* the next step */
+	size_t *narrow_of; /* the variable that was rounded from it */
 
 	/* The variable that is being coded. */
 	struct coding coding, against; /* by itself, and against another version */
-	struct matching matching; /* by itself, without what repeats; of zeros where parts lie in rows */
-	uint8_t *base; /* of what is coded against what it was rounded to: a part */
+	struct matching matching; /* by itself, with repeats removed; zeros while parts lie in rows */
+	uint8_t *base; /* for coding against rounded elements: one part */
 	struct compact_result *result, *narrow_result;
 	bool is_sample;
-	uint64_t sampled, sample_coded; /* plain bytes, and as they would be */
+	uint64_t sampled, sample_coded; /* bytes, plain and coded */
 	struct compact_sample of_version[STEPS_MAX]; /* of rows, the newest first */
-	unsigned nr_together; /* steps that are coded one against the other, */
-	unsigned nr_most; /* of as many as can be */
-	unsigned nr_even; /* steps of each group, if all groups are to have about as many, */
-	unsigned nr_took; /* and those that were coded; the others come with the next ones */
-	bool by_levels; /* all others against the levels of the newest, */
-	struct coder_spec levels; /* in this way */
+	unsigned nr_together; /* steps that are coded against one another, */
+	unsigned nr_most; /* and the largest number possible */
+	unsigned nr_even; /* steps per group if all groups have about the same size, */
+	unsigned nr_took; /* and steps coded; the others join the next group */
+	bool by_levels; /* all others are coded against the levels of the newest, */
+	struct coder_spec levels; /* with this coder */
 	/* The row that becomes the next frame. */
-	uint32_t back; /* bytes from a version to the next, if they are coded against one another; else 0 */
+	uint32_t back; /* bytes from one version to the next, if they are coded against one another; else 0 */
 	unsigned nr_row; /* chunks */
-	struct compact_steps *steps; /* that rows are of */
-	struct compact_narrow *narrow; /* what comes along with them; NULL: nothing does */
+	struct compact_steps *steps; /* source of the rows */
+	struct compact_narrow *narrow; /* variable that is stored along with them; NULL: none */
 	struct compact_twins twins;
-	struct compact_twin_coding *twin_coding; /* for those; borrowed from `narrow` */
+	struct compact_twin_coding *twin_coding; /* for `twins`; borrowed from `narrow` */
 };
 
-/* compact_code.c: a gc_code */
+/* recode_code.c: a gc_code */
 int compact_code_frame(void *userdata, const struct gc_copy *copy, const uint8_t **ret_stored, struct pack_parts *ret);
 
-/* compact.c */
+/* recode.c */
 void compact_add_up(struct compact_result *sum, const struct compact_result *r);
-void compact_yield(struct compact *c); /* until nobody who writes waits */
-/* What has been copied becomes what files refer to. `w`: walks on, or NULL. */
+void compact_yield(struct compact *c); /* sleeps while writers wait, or memory or processors are short */
+/* Repoints files to the copies made so far. `w`: iterator still in use, or NULL. */
 int compact_repoint(struct compact *c, struct compact_walk *w);
+bool compact_is_full(const struct compact *c); /* repoint before the next frame */
 bool compact_may_move(const struct compact *c, const struct pack_chunk_info *info);
-void compact_leave(struct compact *c, const struct pack_chunk_info *info); /* it stays as it is */
+void compact_leave(struct compact *c, const struct pack_chunk_info *info); /* counts it as unchanged */
 int compact_move(struct compact *c, const struct compact_chunk *chunk); /* with the next frame */
 int compact_set_seen(struct compact *c, struct addr a); /* 1: for the first time; <0 */
 void compact_begin_sample(struct compact *c);
-/* Which order, and coding that has begun to learn. The block to take turns with, or 0, is *ret. */
+/* Chooses the order, and starts c->coding. *ret: bytes after which parts alternate, or 0. */
 int compact_choose_order(struct compact *c, const struct compact_variable *v, uint64_t *ret);
 int compact_code_variable(struct compact *c, const struct compact_variable *v, uint64_t block);
-int compact_one(struct compact *c, size_t number); /* a variable by itself */
+int compact_one(struct compact *c, size_t number); /* recodes a variable by itself */
 
-/* compact_narrow.c: variables that come along with those that they were rounded from */
+/* recode_rest.c: also moves chunks that would keep space allocated in the frames that others leave */
+int compact_take_rest(struct compact *c);
+
+/* recode_narrow.c: variables stored along with those that they were rounded from */
 int compact_narrow_new(struct compact *c, const struct compact_variable *const *v, const struct compact_variable *wide,
 		       unsigned nr, uint64_t block, struct compact_narrow **ret);
 void compact_narrow_free(struct compact_narrow *n); /* NULL is fine */
 void compact_narrow_forget(struct compact_narrow *n); /* recipes may have changed; NULL is fine */
-/* Does what is left of the narrow ones begin behind this byte of the wide one? */
+/* Does the rest of the narrow variable begin after this byte of the wide one? */
 bool compact_narrow_is_behind(const struct compact_narrow *n, int64_t wide_at);
-/* To go with a row, if all is there that belongs to it: 1, and c->twins tells how, or 0. */
+/* Takes the narrow pages of a row, if all of them are there: 1, with the layout in c->twins, or 0. */
 int compact_narrow_take(struct compact *c, const struct step_row *row, unsigned nr_versions);
-int compact_narrow_move(struct compact *c, unsigned nr_versions); /* what was taken, before the row */
-int compact_narrow_rest(struct compact *c); /* all that is left */
+int compact_narrow_move(struct compact *c, unsigned nr_versions); /* moves the pages taken, before the row */
+int compact_narrow_rest(struct compact *c); /* moves all that is left */
 
-/* compact_together.c */
+/* recode_together.c */
 int compact_emit_row(void *compact, const struct step_row *row, unsigned nr_versions);
-/* What may be coded of a place, the newest first, and of which step each is: how many; <0. */
+/* The versions of a place that may be coded, the newest first, and the step of each. Returns their number; <0. */
 int compact_take_versions(struct compact *c, const struct compact_place *place, unsigned nr_steps,
 			  const struct compact_chunk **ret, unsigned *ret_step);
-/* Which variables are steps of which; caller frees *ret_follows: those that are not the first. */
+/* Finds the variables that are steps of others; caller frees *ret_follows: those that are not the first. */
 int compact_find_chains(struct compact *c, bool **ret_follows);
-/* A variable, and all that are later steps of it. */
+/* Recodes a variable and all its later steps. */
 int compact_chain(struct compact *c, size_t first);

@@ -1,30 +1,30 @@
 /*
- * Variables that were rounded from others: 16-bit weights beside the 32-bit ones that training goes on with. Of those
- * the bits alone are stored that were rounded off (store/code/twin.h), if both are in one frame: half as many pages of
- * the narrow one come before a row of the wide one.
+ * Recodes variables together with those that they were rounded from: 16-bit weights beside the 32-bit ones that
+ * training continues with. If both are in one frame, only the bits that were rounded off are stored of the wide ones
+ * (store/codec/twin.h). A row of the wide variable is preceded by half as many pages of the narrow one.
  *
- * A row has the narrow page that its first wide element was rounded to, and as many behind it as it takes. Where both
- * begin at other places of a page, the last of the wide elements have theirs in a page of the next row: these are coded
- * as if nothing were known of them. Pages that have no row to go with go by themselves, and so does a wide one that
- * begins before all narrow ones that are left: the first of a variable, so that what comes behind it fits.
+ * A row gets the narrow page that its first wide element was rounded to, and as many following pages as it needs. If
+ * both variables begin at different offsets of a page, the last wide elements have their rounded ones in a page of the
+ * next row: these are coded as if they had none. Narrow pages without a row are stored by themselves. So is a wide page
+ * that begins before all remaining narrow ones: the first of a variable, so that the pages after it match.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/compact_job.h"
+#include "store/recode/recode_job.h"
 
 struct compact_narrow {
 	struct compact_steps steps;
 	unsigned nr_steps;
 	struct compact_place place; /* the next one, */
 	bool has; /* if there is one */
-	struct step_rows rows; /* by themselves */
-	struct coding coding, against; /* of those */
-	struct compact_twin_coding twins; /* of what comes along, and what it comes with */
-	bool is_apart; /* one of these rows is on its way */
-	struct step_row row; /* that comes along */
-	int64_t first; /* where it begins in the narrow variable */
+	struct step_rows rows; /* pages stored by themselves */
+	struct coding coding, against; /* for those */
+	struct compact_twin_coding twins; /* for frames with both variables */
+	bool is_apart; /* a row stored by itself is being emitted */
+	struct step_row row; /* narrow row for the current wide row */
+	int64_t first; /* its offset in the narrow variable */
 	struct code_type type, wide;
 };
 
@@ -36,7 +36,7 @@ static void swap(struct coding *a, struct coding *b)
 	*b = was;
 }
 
-/* What is done with the narrow ones is theirs. */
+/* Swaps result and codings, so that work on the narrow variable is counted and learned as its own. */
 static void change_sides(struct compact *c)
 {
 	struct compact_result *was = c->result;
@@ -47,7 +47,7 @@ static void change_sides(struct compact *c)
 	swap(&c->against, &c->narrow->against);
 }
 
-/* Nothing comes along with those that go by themselves. */
+/* Rows stored by themselves have no narrow row in turn. */
 static int emit_row(void *userdata, const struct step_row *row, unsigned nr_versions)
 {
 	struct compact *c = userdata;
@@ -61,7 +61,7 @@ static int emit_row(void *userdata, const struct step_row *row, unsigned nr_vers
 	return r;
 }
 
-/* Where the next place is in the narrow variable. */
+/* Offset of the next place in the narrow variable. */
 static int64_t next_at(const struct compact_narrow *n)
 {
 	for (unsigned i = 0; i < n->nr_steps; i++)
@@ -135,7 +135,7 @@ void compact_narrow_forget(struct compact_narrow *n)
 		compact_steps_forget(&n->steps);
 }
 
-/* What a place has of them; whoever takes it counts them as narrow ones. */
+/* Takes the versions of the next place, counted for the narrow variable. */
 static int take_versions(struct compact *c, const struct compact_chunk **ret, unsigned *ret_step)
 {
 	int r;
@@ -146,7 +146,7 @@ static int take_versions(struct compact *c, const struct compact_chunk **ret, un
 	return r;
 }
 
-/* The next place goes by itself. */
+/* Stores the next place by itself. */
 static int pass_on(struct compact *c)
 {
 	struct compact_narrow *n = c->narrow;
@@ -159,7 +159,7 @@ static int pass_on(struct compact *c)
 	return r < 0 ? r : advance(n);
 }
 
-/* What was to come along goes by itself: not all of it is there. */
+/* Stores an incomplete narrow row by itself. */
 static int give_up_row(struct compact *c, unsigned nr_versions)
 {
 	struct compact_narrow *n = c->narrow;
@@ -178,7 +178,7 @@ static int give_up_row(struct compact *c, unsigned nr_versions)
 	return r;
 }
 
-/* The next place to the row that comes along: 1; 0: it does not fit, and goes by itself. */
+/* Adds the next place to the narrow row, or stores it by itself if it does not fit. 0/<0 */
 static int add_place(struct compact *c, unsigned nr_versions, uint32_t chunk_len)
 {
 	struct compact_narrow *n = c->narrow;
@@ -203,7 +203,7 @@ static int add_place(struct compact *c, unsigned nr_versions, uint32_t chunk_len
 	return advance(n);
 }
 
-/* Do its pages lie side by side in the variable? */
+/* Are its pages contiguous in the variable? */
 static bool is_whole(const struct step_row *row)
 {
 	for (uint32_t i = 1; i < row->nr; i++)

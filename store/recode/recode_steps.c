@@ -1,4 +1,4 @@
-#include "store/engine/compact_steps.h"
+#include "store/recode/recode_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,9 +10,27 @@
 static int advance(struct compact_steps *s, unsigned step)
 {
 	int r = compact_walk_next(&s->walk[step], &s->next[step]);
+	int64_t place = s->next[step].at;
 
 	s->has[step] = r > 0;
-	return MIN(r, 0);
+	if (r <= 0)
+		return r;
+	for (unsigned i = step; i + 1 < s->nr; i++)
+		place = compact_align_place(&s->align[i], place);
+	s->is_apart[step] = place < s->place[step];
+	s->place[step] = MAX(s->place[step], place);
+	return 0;
+}
+
+/* Bytes of unknown type may have moved; elements of arrays have not. */
+static int align_steps(struct compact_steps *s, struct engine *e, const struct compact_variable *const *v,
+		       const uint64_t *inos, uint64_t block)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i + 1 < s->nr && v[i]->shape.type.width == 1 && r == 0; i++)
+		r = compact_align_init(&s->align[i], e, v[i], v[i + 1], inos, block);
+	return r;
 }
 
 int compact_steps_init(struct compact_steps *s, struct engine *e, const struct compact_variable *const *v, unsigned nr,
@@ -22,8 +40,12 @@ int compact_steps_init(struct compact_steps *s, struct engine *e, const struct c
 
 	assert(nr <= STEPS_MAX);
 	*s = (struct compact_steps){ 0 };
-	for (; s->nr < nr && r == 0; s->nr++)
+	for (; s->nr < nr && r == 0; s->nr++) {
 		r = compact_walk_init(&s->walk[s->nr], e, v[s->nr], inos, block);
+		s->place[s->nr] = INT64_MIN;
+	}
+	if (r == 0)
+		r = align_steps(s, e, v, inos, block);
 	for (unsigned i = 0; i < nr && r == 0; i++)
 		r = advance(s, i);
 	return r;
@@ -31,25 +53,30 @@ int compact_steps_init(struct compact_steps *s, struct engine *e, const struct c
 
 void compact_steps_release(struct compact_steps *s)
 {
-	while (s->nr > 0)
+	while (s->nr > 0) {
 		compact_walk_release(&s->walk[--s->nr]);
+		compact_align_release(&s->align[s->nr]);
+	}
 }
 
 int compact_steps_next(struct compact_steps *s, struct compact_place *ret)
 {
 	int64_t at = INT64_MAX;
+	unsigned apart = s->nr;
 	int r = 0;
 
-	/* those that were told last */
+	/* those returned by the last call */
 	for (unsigned i = 0; i < s->nr && r == 0; i++)
 		if (s->told[i])
 			r = advance(s, i);
 	if (r < 0)
 		return r;
-	for (unsigned i = 0; i < s->nr; i++)
-		at = s->has[i] ? MIN(at, s->next[i].at) : at;
 	for (unsigned i = 0; i < s->nr; i++) {
-		s->told[i] = s->has[i] && s->next[i].at == at;
+		at = s->has[i] ? MIN(at, s->place[i]) : at;
+		apart = s->has[i] && s->is_apart[i] ? i : apart;
+	}
+	for (unsigned i = 0; i < s->nr; i++) {
+		s->told[i] = apart < s->nr ? i == apart : s->has[i] && s->place[i] == at;
 		ret->chunk[i] = s->told[i] ? &s->next[i] : NULL;
 	}
 	return at != INT64_MAX;
@@ -79,8 +106,8 @@ static int emit(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 	return q;
 }
 
-/* Not a full one: whole parts of each version first, or pairs of them, and then the rest. Chunks that go alone, and may
- * be of any lengths, need no parts. */
+/* Emits a partial row: whole parts of each version first, or pairs of them, and then the rest. Chunks stored alone may
+ * have any length and need no whole parts. */
 static int emit_short(struct step_rows *r, struct step_row *row, unsigned nr_versions)
 {
 	bool is_alone = row->nr == 0 || row->max == PACK_FRAME_BLOCKS;
@@ -95,8 +122,8 @@ static int emit_short(struct step_rows *r, struct step_row *row, unsigned nr_ver
 	return q == 0 ? emit(r, &last, nr_versions) : q;
 }
 
-/* Places of a row: whole parts of each version, as many as a frame takes; pairs of them, where half as much of another
- * variable comes along. */
+/* Number of places in a row: whole parts of each version, as many as fit a frame; pairs of parts, if half as much of
+ * another variable is stored along. */
 static uint32_t places_of(const struct step_rows *r, uint32_t chunk_len, unsigned nr_versions)
 {
 	uint32_t pairs = r->is_wide ? PACK_PARTS / (3 * nr_versions) : 0;
@@ -104,8 +131,8 @@ static uint32_t places_of(const struct step_rows *r, uint32_t chunk_len, unsigne
 	return (pairs > 0 ? 2 * pairs : PACK_PARTS / nr_versions) * (PACK_PART_BYTES / chunk_len);
 }
 
-static int add(struct step_rows *r, struct step_row *row, const struct compact_chunk *const *chunk, unsigned nr,
-	       uint32_t max)
+static int add_row(struct step_rows *r, struct step_row *row, const struct compact_chunk *const *chunk, unsigned nr,
+		   uint32_t max)
 {
 	uint32_t chunk_len = chunk[0]->info.chunk_len;
 	int q = 0;
@@ -143,9 +170,9 @@ int step_rows_add(struct step_rows *r, const struct compact_chunk *const *chunk,
 	if (nr == 0)
 		return 0;
 	if (go_together(r, chunk, nr))
-		return add(r, &r->together[nr], chunk, nr, places_of(r, chunk[0]->info.chunk_len, nr));
+		return add_row(r, &r->together[nr], chunk, nr, places_of(r, chunk[0]->info.chunk_len, nr));
 	for (unsigned v = 0; v < nr && q == 0; v++)
-		q = add(r, &r->alone[step[v]], &chunk[v], 1, PACK_FRAME_BLOCKS);
+		q = add_row(r, &r->alone[step[v]], &chunk[v], 1, PACK_FRAME_BLOCKS);
 	return q;
 }
 

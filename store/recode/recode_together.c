@@ -1,26 +1,26 @@
 /*
- * Steps of a variable, coded one against the other.
+ * Codes the steps of a variable against one another.
  *
- * Where the plan says that variables are steps of one, up to 1 + chain of them are coded together, if a sample shows
- * that it pays: pages of the same place, rows of them (compact_steps.h), become one frame, in which each version is
- * coded against a newer one. So what a block is coded against is in its own frame (store/pack), and nothing here
- * or in the collector has to keep it. Chunks that are coded already are coded once more where they complete such a row:
- * whoever compacts each step as it comes has all of them together in the end, and wrote them twice.
+ * Where the plan lists variables as steps of one, up to 1 + chain of them are coded together, if a sample shows that it
+ * pays off. Pages of the same place form rows (recode_steps.h), which become frames, and each version in a frame is
+ * coded against a newer one. So the base of a block is in its own frame (store/pack), and neither this code nor the
+ * collector has to track it. Chunks coded before are coded again if they complete such a row: recoding each step as it
+ * arrives ends with all of them together, at the cost of writing them twice.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/code/twin.h"
-#include "store/engine/compact_job.h"
+#include "store/codec/twin.h"
+#include "store/recode/recode_job.h"
 
-/* Of 100 bytes that steps take by themselves, so many at most against the levels of another one: to read a step then takes
- * about a tenth more. */
+/* Steps coded against the levels of another one may take this percentage of their size coded by themselves, since
+ * reading a step then takes about a tenth longer. */
 #define LEVELS_PAY 96u
-#define LOOKED_AT 64u /* chunks, to tell whether a step has been coded with others */
+#define LOOKED_AT 64u /* chunks examined to see whether a step has been coded with others */
 
-/* Both variables' recipes may have changed. */
+/* Repoints; recipes of both variables may have changed. */
 static int repoint_all(struct compact *c)
 {
 	int r = compact_repoint(c, NULL);
@@ -35,7 +35,7 @@ int compact_emit_row(void *userdata, const struct step_row *row, unsigned nr_ver
 	struct compact *c = userdata;
 	int r = 0, with_narrow;
 
-	if (!c->is_sample && gc_copy_nr(&c->copy) + PACK_FRAME_BLOCKS > c->copy.max)
+	if (!c->is_sample && compact_is_full(c))
 		r = repoint_all(c);
 	with_narrow = r < 0 ? r : compact_narrow_take(c, row, nr_versions);
 	r = with_narrow > 0 ? compact_narrow_move(c, nr_versions) : MIN(with_narrow, 0);
@@ -44,7 +44,7 @@ int compact_emit_row(void *userdata, const struct step_row *row, unsigned nr_ver
 			r = compact_move(c, &row->chunk[v * row->max + i]);
 	if (r < 0)
 		return r;
-	/* what is less than a part would be coded against a part of itself */
+	/* less than a part would be coded against a part of itself */
 	if (nr_versions > 1 && row->nr * row->chunk_len >= PACK_PART_BYTES)
 		c->back = with_narrow > 0 ? c->twins.narrow_row : row->nr * row->chunk_len;
 	c->nr_row = c->copy.nr_next;
@@ -54,7 +54,7 @@ int compact_emit_row(void *userdata, const struct step_row *row, unsigned nr_ver
 	return r;
 }
 
-/* 1: a version of the place that may be coded with the others. `last`: the one before it, or NULL. */
+/* 1: this version of the place may be coded with the others. `last`: the previous one, or NULL. */
 static int take_version(struct compact *c, const struct compact_chunk *chunk, const struct compact_chunk *last)
 {
 	const struct pack_chunk_info *info = &chunk->info;
@@ -69,7 +69,7 @@ static int take_version(struct compact *c, const struct compact_chunk *chunk, co
 	return 0;
 }
 
-/* Those that are coded by themselves move only if there are as many as can be coded together. */
+/* Chunks that are coded by themselves move only if the place has as many versions as can be coded together. */
 static unsigned drop_coded(struct compact *c, const struct compact_chunk **chunk, unsigned *step, unsigned nr)
 {
 	unsigned n = 0;
@@ -77,7 +77,7 @@ static unsigned drop_coded(struct compact *c, const struct compact_chunk **chunk
 	if (nr == c->nr_most)
 		return nr;
 	for (unsigned i = 0; i < nr; i++) {
-		if (chunk[i]->info.is_coded) {
+		if (chunk[i]->info.codec == PACK_CODEC_CODED) {
 			compact_leave(c, &chunk[i]->info);
 			continue;
 		}
@@ -138,7 +138,7 @@ static int code_steps(struct compact *c, const struct compact_variable *const *v
 	return r;
 }
 
-/* With what was rounded from it, if there is something. */
+/* With the variable that was rounded from it, if there is one. */
 static int code_with_narrow(struct compact *c, const struct compact_variable *const *v,
 			    const struct compact_variable *const *narrow, unsigned nr, uint64_t block)
 {
@@ -150,7 +150,7 @@ static int code_with_narrow(struct compact *c, const struct compact_variable *co
 	return r;
 }
 
-/* Of the first versions of a row together. */
+/* Sum over the first `nr` versions of a row. */
 static struct compact_sample sum_of(const struct compact *c, unsigned nr)
 {
 	struct compact_sample sum = { 0 };
@@ -163,8 +163,8 @@ static struct compact_sample sum_of(const struct compact *c, unsigned nr)
 	return sum;
 }
 
-/* How many versions of a row can be read with no more bytes than each has plain? Whoever reads one reads all before it.
- * All of them, if they take half the space so, or less: that is worth waiting for. */
+/* How many versions of a row can be read without reading more bytes than one has plain? Reading a version reads all
+ * before it. If coding together halves the size or better, all of them: that is worth slower reads. */
 static unsigned nr_readable(const struct compact *c, unsigned nr)
 {
 	struct compact_sample all = sum_of(c, nr);
@@ -181,7 +181,7 @@ static unsigned nr_readable(const struct compact *c, unsigned nr)
 	return read > 1 ? v - 1 : v;
 }
 
-/* The same by levels: whoever reads one reads the levels of the newest, and no others. */
+/* The same by levels: reading a version reads only the levels of the newest in addition. */
 static unsigned nr_readable_by_levels(const struct compact *c, unsigned nr)
 {
 	unsigned v = 1;
@@ -201,7 +201,7 @@ static int sample_steps(struct compact *c, const struct compact_variable *const 
 	return r;
 }
 
-/* How many steps are to be coded against the levels of the newest; 1: none; <0. */
+/* Number of steps to code against the levels of the newest; 1: none; <0. */
 static int steps_that_pay_by_levels(struct compact *c, const struct compact_variable *const *v, unsigned nr,
 				    uint64_t block)
 {
@@ -223,8 +223,8 @@ static int steps_that_pay_by_levels(struct compact *c, const struct compact_vari
 	return c->by_levels ? (int)most : 1;
 }
 
-/* How many steps are to be coded one against the other: as many as are smaller so than each by itself, and quick enough
- * to read; 1: none; <0. */
+/* Number of steps to code against one another: as many as are smaller so than each by itself, and fast enough to read;
+ * 1: none; <0. */
 static int steps_that_pay(struct compact *c, const struct compact_variable *const *v, bool has_narrow, unsigned nr,
 			  uint64_t block)
 {
@@ -237,7 +237,7 @@ static int steps_that_pay(struct compact *c, const struct compact_variable *cons
 	most = c->conf->chain_forced ? (int)nr : (int)nr_readable(c, nr);
 	sum = sum_of(c, (unsigned)most);
 	if (sum.alone == 0 || !pack_is_worth_it(sum.coded, sum.alone)) {
-		/* what was rounded from it would be read with more, twice */
+		/* with a rounded variable, reading would need still more: levels are not tried */
 		r = c->conf->chain_forced || has_narrow ? 1 : steps_that_pay_by_levels(c, v, nr, block);
 		if (r != 1)
 			most = r;
@@ -250,10 +250,11 @@ static int steps_that_pay(struct compact *c, const struct compact_variable *cons
 static bool go_together(const struct compact_variable *a, const struct compact_variable *b)
 {
 	return code_type_encode(a->shape.type) == code_type_encode(b->shape.type) && a->shape.parts == b->shape.parts &&
-	       a->shape.row == b->shape.row && a->shape.plane == b->shape.plane && compact_same_parts(a, b);
+	       a->shape.row == b->shape.row && a->shape.plane == b->shape.plane &&
+	       (a->shape.type.width == 1 || compact_same_parts(a, b)); /* bytes may have moved: recode_align.h */
 }
 
-/* Those that were rounded from each: all of them, or none. */
+/* Finds the variable rounded from each: for all of them, or for none. */
 static void find_narrow(const struct compact *c, const size_t *number, unsigned nr, const struct compact_variable **ret)
 {
 	bool all = true;
@@ -268,7 +269,7 @@ static void find_narrow(const struct compact *c, const size_t *number, unsigned 
 		ret[i] = NULL;
 }
 
-/* Each by itself, but for what was rounded from it. */
+/* Each by itself, except for the variable rounded from it. */
 static int code_apart(struct compact *c, const struct compact_variable *const *v,
 		      const struct compact_variable *const *narrow, unsigned nr, uint64_t block)
 {
@@ -279,7 +280,7 @@ static int code_apart(struct compact *c, const struct compact_variable *const *v
 	return r;
 }
 
-/* So many at a time; those that are left over are the oldest. */
+/* In groups of c->nr_together; the remainder are the oldest. */
 static int code_together(struct compact *c, const struct compact_variable *const *v,
 			 const struct compact_variable *const *narrow, unsigned nr, uint64_t block)
 {
@@ -320,7 +321,7 @@ static int compact_versions(struct compact *c, const size_t *number, unsigned nr
 		r = nr > 1 ? steps_that_pay(c, v, narrow[0], nr, block) : 1;
 	if (r > 0) {
 		c->nr_together = (unsigned)r;
-		if (c->by_levels && c->nr_even < nr) { /* steps that are near have more in common */
+		if (c->by_levels && c->nr_even < nr) { /* steps close to each other have more in common */
 			c->nr_took = nr = c->nr_even;
 			c->nr_together = c->nr_most = MIN(c->nr_together, nr);
 		}
@@ -335,7 +336,7 @@ static int compact_versions(struct compact *c, const size_t *number, unsigned nr
 	return r;
 }
 
-/* Of several steps only some have one: it goes by itself. */
+/* If only some of the steps have a rounded variable, each of these is recoded by itself. */
 static int compact_left_over(struct compact *c, const size_t *number, unsigned nr)
 {
 	const struct compact_variable *narrow[STEPS_MAX];
@@ -348,7 +349,7 @@ static int compact_left_over(struct compact *c, const size_t *number, unsigned n
 	return r;
 }
 
-/* The first of them, up to all: *nr are left. */
+/* Recodes the first of the steps, or all; *nr: steps left. */
 static int compact_together(struct compact *c, size_t *number, unsigned *nr)
 {
 	int r = 0;
@@ -365,7 +366,7 @@ static int compact_together(struct compact *c, size_t *number, unsigned *nr)
 	return r;
 }
 
-/* No others follow them: none is left. */
+/* No more steps follow: recodes all. */
 static int compact_all_together(struct compact *c, size_t *number, unsigned *nr)
 {
 	c->nr_even = *nr;
@@ -385,7 +386,7 @@ static int is_done(struct compact *c, const struct compact_variable *v)
 	return r < 0 ? r : 2 * nr_done > nr;
 }
 
-/* How many steps a group has if all of those from here on have about as many, and none is left over. */
+/* Steps per group if the steps from here on are divided into groups of about the same size, without a remainder. */
 static unsigned even_groups(const struct compact *c, size_t from)
 {
 	unsigned most = c->conf->chain + 1, nr = 0, nr_groups;
@@ -396,7 +397,7 @@ static unsigned even_groups(const struct compact *c, size_t from)
 	return (nr + nr_groups - 1) / nr_groups;
 }
 
-/* A variable, and all that are later steps of it. */
+/* Recodes a variable and all its later steps. */
 int compact_chain(struct compact *c, size_t first)
 {
 	const struct compact_variable *v = c->conf->variable;
@@ -413,7 +414,7 @@ int compact_chain(struct compact *c, size_t first)
 		}
 		if (r == 0 && c->next[first] > 0)
 			r = is_done(c, &v[i - 1]);
-		if (r > 0) { /* it is looked at by itself, and stays */
+		if (r > 0) { /* processed by itself, and unchanged */
 			r = compact_all_together(c, number, &nr);
 			number[nr++] = i - 1;
 			r = r < 0 ? r : compact_all_together(c, number, &nr);
@@ -430,8 +431,8 @@ static bool is_rounded_from(const struct compact_variable *narrow, const struct 
 	       compact_half_parts(narrow, wide);
 }
 
-/* Which is a step after which, or was rounded from which. What is said twice, of itself, or cannot be does not
- * count. */
+/* Links each variable to its next step and to the variable rounded from it. Duplicate, self-referring and impossible
+ * entries of the plan are ignored. */
 int compact_find_chains(struct compact *c, bool **ret_follows)
 {
 	const struct compact_variable *v = c->conf->variable;

@@ -1,4 +1,4 @@
-#include "store/engine/compact.h"
+#include "store/recode/recode.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,10 +6,10 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "index/recipes.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/stack.h"
+#include "store/engine_internal.h"
+#include "store/file/layer_stack.h"
 
-#define PIECE MiB(1) /* of a part that is walked through in one go, where nothing takes turns */
+#define PIECE MiB(1) /* of a part that is walked at a time, if parts do not alternate */
 
 void compact_walk_forget(struct compact_walk *w)
 {
@@ -36,7 +36,7 @@ static size_t count_parts(const struct compact_variable *v)
 	return nr;
 }
 
-/* Bytes of the part that begins with extent *i, which is the first of the next one then. */
+/* Size of the part that begins with extent *i; advances *i to the next part. */
 static uint64_t part_len(const struct compact_variable *v, size_t *i)
 {
 	uint32_t file = v->extent[*i].file;
@@ -67,6 +67,28 @@ bool compact_half_parts(const struct compact_variable *half, const struct compac
 	return have_parts(half, 2, whole);
 }
 
+#define HOLES_MAX 1024u /* claimed bytes of a file per byte of data in it, beyond the first GiB */
+
+/* Lengths are claims of the caller and cost time to walk: a file with almost no data in it is left out. */
+static int drop_empty_parts(struct compact_walk *w)
+{
+	struct ns_content c;
+	int r = 0;
+
+	for (size_t i = 0; i < w->merge.nr && r == 0; i++) {
+		struct merge_part *p = &w->merge_part[i];
+
+		if (p->len <= GiB(1))
+			continue;
+		r = content_peek(w->e, w->part[i].ino, &c);
+		if (r == 0 && (p->len - GiB(1)) / HOLES_MAX > c.mapped) {
+			w->bytes -= p->len;
+			p->len = 0;
+		}
+	}
+	return r;
+}
+
 int compact_walk_init(struct compact_walk *w, struct engine *e, const struct compact_variable *v, const uint64_t *inos,
 		      uint64_t block)
 {
@@ -94,10 +116,10 @@ int compact_walk_init(struct compact_walk *w, struct engine *e, const struct com
 		w->merge_part[p - w->part].len += x->len;
 		w->bytes += x->len;
 	}
-	return 0;
+	return drop_empty_parts(w);
 }
 
-/* The next bytes of a file, up to where the turn of its part or an extent ends. 1/0 */
+/* The next range of a file, up to the end of the piece or of an extent. 1/0 */
 static int next_piece(struct compact_walk *w)
 {
 	struct compact_part *p;
@@ -124,7 +146,7 @@ static int next_piece(struct compact_walk *w)
 	return 1;
 }
 
-/* A segment's extents as the view has them now. */
+/* Loads the extents of a segment from the view. */
 static int load_segment(struct compact_walk *w, struct compact_part *p, uint64_t segment)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
@@ -144,7 +166,7 @@ static int load_segment(struct compact_walk *w, struct compact_part *p, uint64_t
 	return 0;
 }
 
-/* The extent that has this byte of the segment, or the first behind it; NULL: there is none. */
+/* The extent at this offset of the segment, or the first one after it; NULL: none. */
 static const struct extent *extent_from(const struct compact_part *p, uint32_t in)
 {
 	size_t low = 0, high = p->nr_x;
@@ -160,7 +182,7 @@ static const struct extent *extent_from(const struct compact_part *p, uint32_t i
 	return low < p->nr_x ? &p->x[low] : NULL;
 }
 
-/* The chunk of which this extent shows the byte at w->off, and what it shows of it; w->off is behind that then. 1: it
+/* Finds the chunk of this extent at w->off, and advances w->off past the part of it that the extent shows. 1: the chunk
  * belongs to the piece. */
 static int look_at(struct compact_walk *w, const struct extent *x, uint64_t extent_off, struct compact_chunk *ret)
 {
@@ -176,7 +198,7 @@ static int look_at(struct compact_walk *w, const struct extent *x, uint64_t exte
 		return r == -EBADMSG ? 0 : r;
 	}
 	in_chunk = a.off - info->start.off;
-	/* where the file does not show its start that may be before 0: it wraps, as phases do */
+	/* may be before offset 0 if the file does not show the start of the chunk: it wraps, as phases do */
 	chunk_off = w->off - in_chunk;
 	start = in_chunk > in_extent ? extent_off : chunk_off;
 	end = MIN(chunk_off + info->len, extent_off + x->len);
@@ -203,8 +225,11 @@ int compact_walk_next(struct compact_walk *w, struct compact_chunk *ret)
 		if (r < 0)
 			return r;
 		x = extent_from(w->in, (uint32_t)(w->off - base));
-		if (!x) { /* a hole up to its end */
-			w->off = base + SEGMENT_SIZE;
+		if (!x) { /* a hole up to the end of the segment */
+			r = recipe_next(w->e->db, w->in->ino, segment + 1, &segment);
+			if (r < 0)
+				return r;
+			w->off = r > 0 && segment <= w->end / SEGMENT_SIZE ? segment * SEGMENT_SIZE : w->end;
 			continue;
 		}
 		w->off = MAX(w->off, base + x->off);

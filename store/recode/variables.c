@@ -1,4 +1,4 @@
-#include "store/engine/variables.h"
+#include "store/recode/variables.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 
 #define NOTE "variables"
 
-/* Where the key is, or belongs. */
+/* Index of the key, or where to insert it. */
 static size_t place_of(const struct variable_notes *n, const char *key, bool *ret_is_there)
 {
 	size_t low = 0, high = n->nr;
@@ -39,7 +39,8 @@ static void drop_oldest(struct variable_notes *n)
 	memmove(&n->v[oldest], &n->v[oldest + 1], (--n->nr - oldest) * sizeof(*n->v));
 }
 
-int variable_notes_add(struct variable_notes *n, const struct variable_note *more)
+/* Adds to the totals of the key; coder and order are those of the last run. -ENOMEM. */
+static int variable_notes_add(struct variable_notes *n, const struct variable_note *more)
 {
 	struct variable_note *v;
 	bool is_there;
@@ -99,7 +100,7 @@ static int save(struct engine *e, const struct variable_notes *n)
 	return r < 0 ? r : engine_tx_apply(e, &tx);
 }
 
-/* The notes as they are from now on; takes them. */
+/* Installs the new statistics; takes `n`. */
 static void replace(struct engine *e, struct variable_notes *n)
 {
 	struct variable_notes old;

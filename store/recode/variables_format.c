@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "store/engine/variables.h"
+#include "store/recode/variables.h"
 
 #define VARIABLES_VERSION 1u
 #define STEPS 5u /* map, predict, zigzag | base << 1, split, entropy: a byte each */
@@ -47,8 +47,7 @@ void variable_notes_encode(const struct variable_notes *n, struct buf *ret)
 		note_encode(&n->v[i], ret);
 }
 
-/* 0, -EBADMSG; the key is a copy. */
-/* With what repeats taken out (store/code/match.h), the steps are those of what was left. */
+/* If repeats were removed (store/codec/match.h), the steps are those of the remaining data. */
 static bool is_known(const struct code_header *h)
 {
 	struct code_header steps = *h;
@@ -58,6 +57,7 @@ static bool is_known(const struct code_header *h)
 	return code_steps_valid(&steps);
 }
 
+/* 0, -EBADMSG, -ENOMEM. ret->key is allocated. */
 static int note_decode(struct cursor *c, struct variable_note *ret)
 {
 	uint64_t key_len = cursor_varint(c), level;

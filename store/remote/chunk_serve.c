@@ -1,27 +1,25 @@
 /*
- * Chunks for other nodes, by their fingerprints.
+ * Serves chunks to other nodes by fingerprint.
  *
- * What is asked for together mostly lies together, and in the same order: two nodes have had the same bytes. So the
- * index is asked for the first of such chunks, and the table of its frame, which is in memory then, for those behind
- * it; and they are read as one piece. Who asks for one frame after the other gets the next one without the index:
- * within a request, and from one to the next once two have been so. A table tells whether a chunk is in its frame,
- * wherever the guess came from. Requests of one reader overtake each other, and there may be several readers: so what
- * lies behind each of the last few is kept.
+ * Chunks requested together mostly lie together and in the same order, since two nodes have stored the same bytes. So
+ * only the first chunk of such a run is looked up in the index. The chunks after it are found in the table of its
+ * frame, which is in memory by then, and the run is read with one read. A reader that requests one frame after another
+ * gets the next frame without an index lookup: within a request, and across requests once two have been sequential. The
+ * guess may come from anywhere, as the frame table is checked for the fingerprint. Requests of one reader overtake each
+ * other, and there may be several readers, so the expected next addresses of the last few requests are kept.
  */
-#include "store/engine/cluster.h"
-
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/remote/remote.h"
 
-/* The rest of a frame, behind the chunk that was found last. */
+/* The rest of a frame after the chunk that was found last. */
 struct rest {
 	struct pack_chunk chunks[PACK_FRAME_BLOCKS];
 	uint32_t pack;
 	int at, nr;
-	bool is_written; /* waited for: whoever finds the first chunk of it does so */
+	bool is_written; /* packs_wait() has returned; called when the first chunk of it is found */
 };
 
 static bool may_be_given(struct engine *e, struct addr a)
@@ -29,10 +27,10 @@ static bool may_be_given(struct engine *e, struct addr a)
 	return !freed_condemned(e, a) && !packs_is_damaged(e->packs, a);
 }
 
-/* The next that has this fingerprint: some between may be asked of others. */
+/* Finds the next chunk with this fingerprint. It may skip some, which the reader may request from other nodes. */
 static bool find_behind(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
 {
-	for (int i = rest->at; i < rest->nr && !fp_is_none(w->fp); i++) { /* what is gone has none */
+	for (int i = rest->at; i < rest->nr && !fp_is_none(w->fp); i++) { /* freed chunks have no fingerprint */
 		const struct pack_chunk *c = &rest->chunks[i];
 		struct addr a = { .pack = rest->pack, .off = c->off };
 
@@ -57,7 +55,7 @@ static void load_rest(struct engine *e, struct addr a, struct rest *rest)
 	rest->is_written = false;
 }
 
-/* Where what comes behind that which was found last begins, be it in the next frame. */
+/* Address of the chunk after the last one found, possibly in the next frame. */
 static struct addr behind(const struct rest *rest)
 {
 	struct addr a = { .pack = rest->pack };
@@ -72,12 +70,12 @@ static struct addr behind(const struct rest *rest)
 	return a;
 }
 
-/* shares_find() has waited for the frame, so what is behind it is written, or still in memory, as well. */
+/* shares_find() has waited for the frame, so the chunks after it are written or still in memory as well. */
 static bool find(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
 {
 	if (find_behind(e, rest, w, ret))
 		return true;
-	if (rest->nr > 0 && rest->at == rest->nr) { /* all of that frame was asked for */
+	if (rest->nr > 0 && rest->at == rest->nr) { /* the frame is exhausted */
 		load_rest(e, behind(rest), rest);
 		if (find_behind(e, rest, w, ret))
 			return true;
@@ -91,8 +89,8 @@ static bool find(struct engine *e, struct rest *rest, const struct cluster_want 
 	return true;
 }
 
-/* What lies behind the last piece, and is wanted behind it, is one with it. A frame's chunks and those of the next have
- * its table between them. */
+/* Extends the last piece if the chunk follows it on disk and in the buffer. Pieces end with their frame: the table of
+ * the next frame lies between. */
 static void add_piece(struct pack_piece *pieces, size_t *nr, const struct cluster_want *w, struct addr a)
 {
 	struct pack_piece *last = *nr > 0 ? &pieces[*nr - 1] : NULL;
@@ -111,16 +109,16 @@ static uint64_t addr_number(struct addr a)
 
 static uint64_t guess(struct engine *e, unsigned i)
 {
-	return atomic_load_explicit(&e->shares.give_next[i], memory_order_relaxed);
+	return atomic_load_explicit(&e->shares->give_next[i], memory_order_relaxed);
 }
 
-/* What is likely asked for now: what lies behind one of the last that were given, if the one before was asked for in
- * the same way. */
+/* Guesses the start of this request: the address after one of the last requests, if the previous request was
+ * sequential, too. */
 static void look_behind_last(struct engine *e, struct fp first, struct rest *rest)
 {
 	struct pack_chunk chunk;
 
-	if (!atomic_load_explicit(&e->shares.gives_next, memory_order_relaxed))
+	if (!atomic_load_explicit(&e->shares->gives_next, memory_order_relaxed))
 		return;
 	for (unsigned i = 0; i < GIVE_GUESSES; i++) {
 		struct addr a = { .pack = (uint32_t)(guess(e, i) >> 32), .off = (uint32_t)guess(e, i) };
@@ -132,18 +130,17 @@ static void look_behind_last(struct engine *e, struct fp first, struct rest *res
 	}
 }
 
-/* `rest` is behind the last of them, of which the first was at `first`. A guess that is wrong costs a look at a
- * table. */
+/* `first` is the address of the first chunk served, `rest` follows the last one. A wrong guess costs a table lookup. */
 static void guess_next(struct engine *e, struct addr first, const struct rest *rest)
 {
 	unsigned i = 0;
 
 	while (i < GIVE_GUESSES && guess(e, i) != addr_number(first))
 		i++;
-	atomic_store_explicit(&e->shares.gives_next, i < GIVE_GUESSES, memory_order_relaxed);
+	atomic_store_explicit(&e->shares->gives_next, i < GIVE_GUESSES, memory_order_relaxed);
 	if (i == GIVE_GUESSES)
-		i = atomic_fetch_add_explicit(&e->shares.give_turn, 1, memory_order_relaxed) % GIVE_GUESSES;
-	atomic_store_explicit(&e->shares.give_next[i], addr_number(behind(rest)), memory_order_relaxed);
+		i = atomic_fetch_add_explicit(&e->shares->give_turn, 1, memory_order_relaxed) % GIVE_GUESSES;
+	atomic_store_explicit(&e->shares->give_next[i], addr_number(behind(rest)), memory_order_relaxed);
 }
 
 static void find_all(struct engine *e, struct cluster_want *wants, size_t nr, struct addr *where, struct rest *rest)
@@ -165,7 +162,7 @@ static void read_all(struct engine *e, struct cluster_want *wants, size_t nr, co
 	}
 	if ((as_is ? packs_read_as_is : packs_read_pieces)(e->packs, pieces, n) == 0)
 		return;
-	for (size_t i = 0; i < nr; i++) /* what is damaged another one has, perhaps */
+	for (size_t i = 0; i < nr; i++) /* the reader may get damaged ones from another node */
 		if (wants[i].got)
 			wants[i].got = packs_read(e->packs, where[i], wants[i].len, wants[i].buf) == 0;
 }

@@ -1,24 +1,24 @@
 /*
- * Collecting together: this node's part (cluster.h).
+ * Cluster collection: the part of one node (cluster_calls.h).
  *
- * A reference to another node's chunk is a note that it is away, settled; what no file refers to any more has lost its
- * note to the last collection here (shares_gc.c). So what is marked is all that any file here may ever come to refer to
- * again, and no file has to be read. What makes it safe to unlend what no node has marked is that a new reference is
- * either marked, or to what is not unlent:
- *   - a round that may still note something here is waited for before anything is marked (`nr_settling`), and what a
- *     failed one has left is an error; this node takes part in it from its decision on, and one that it is so late for
- *     that the others have ended it, and may collect, notes nothing (round.h);
- *   - one that comes later refers to chunks that its owners lend in frames of their own, and only what lay before the
- *     marks of the packs when the window was marked is ever unlent (`marked`);
- *   - keeping and lending, of what is here already, and referring to it fail from the mark to the end (`collecting`);
- *     and there are no rounds then, which might go by what agents remember of earlier ones (mpi-agent/collects.c has
- *     them forget it).
- * All nodes that may refer to anything must take part: engine_cluster_missing() knows all that this one has ever met,
- * and whom they have met, they know.
+ * A reference to a chunk of another node is a settled pin record that marks the chunk as remote. Chunks that no file
+ * refers to have lost theirs in the last local collection (pins_gc.c). So the marks cover everything that a file here
+ * may ever refer to again, and no recipe has to be read. Unpinning what no node has marked is safe because a new
+ * reference is either marked or points to a chunk that is not unpinned:
+ *   - Marking waits for rounds that may still write records here (`nr_settling`); a record left by a failed round is an
+ *     error. This node counts as taking part in a round from its decision on. If it is so late that its peers have
+ *     ended the round, and may collect, it records nothing (round.h).
+ *   - A later round refers to chunks that its owners pin in new frames. Only frames before the pack marks of the time
+ *     of marking are ever unpinned (`marked`).
+ *   - Storing and pinning of chunks that exist here, and references to such chunks, fail from the mark to the end
+ *     (`collecting`). There are no rounds in that time: they might rely on earlier rounds that agents have cached
+ *     (mpi-agent/agent/collects.c makes them drop that cache).
+ * All nodes that may hold references must take part: engine_cluster_missing() checks every node that this one has ever
+ * registered, and each of them checks its own.
  *
- * A crash: whoever has marked and is gone refers to no more than it has marked, and has forgotten the window. Whoever
- * dies while it unlends has done a part, each frame with its totals in one group of the journal. Without an end,
- * everything stays lent.
+ * Crash: a node that dies after marking refers to no more than it has marked, and has forgotten the window. A node that
+ * dies while unpinning has done part of it; each frame and its totals are in one group of the journal. Without an end,
+ * everything stays pinned.
  */
 #include <assert.h>
 #include <errno.h>
@@ -28,35 +28,34 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
+#include "store/remote/remote.h"
 
-#define SETTLE_NS (UINT64_C(5) * 1000000000) /* a round whose end is heard has to write some frames */
+#define SETTLE_NS (UINT64_C(5) * 1000000000) /* a round still writes some frames after its end has arrived */
 #define FRAMES_PER_GROUP 512u
 #define FILTER_HASHES 8u
 
-/* --- who is at it --- */
+/* --- participants --- */
 
 int shares_settling(struct engine *e, bool even_then)
 {
 	int r = 0;
 
-	mutex_lock(&e->shares.lock);
-	if (e->shares.collecting && !even_then)
+	mutex_lock(&e->shares->lock);
+	if (e->shares->collecting && !even_then)
 		r = -EAGAIN;
 	else
-		e->shares.nr_settling++;
-	mutex_unlock(&e->shares.lock);
+		e->shares->nr_settling++;
+	mutex_unlock(&e->shares->lock);
 	return r;
 }
 
 void shares_settled(struct engine *e)
 {
-	mutex_lock(&e->shares.lock);
-	assert(e->shares.nr_settling > 0);
-	e->shares.nr_settling--;
-	cond_broadcast(&e->shares.settled);
-	mutex_unlock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
+	assert(e->shares->nr_settling > 0);
+	e->shares->nr_settling--;
+	cond_broadcast(&e->shares->settled);
+	mutex_unlock(&e->shares->lock);
 }
 
 static bool is_here(const struct cluster_node *here, size_t nr, const uint8_t id[CLUSTER_ID_LEN])
@@ -69,7 +68,7 @@ static bool is_here(const struct cluster_node *here, size_t nr, const uint8_t id
 
 int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
 {
-	uint32_t nr_before = e->shares.totals.nr_nodes;
+	uint32_t nr_before = e->shares->totals.nr_nodes;
 	uint16_t number;
 	int r = 0;
 
@@ -77,7 +76,7 @@ int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
 		if (memcmp(nodes[i].id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0)
 			continue;
 		r = shares_number(e, &nodes[i], &number);
-		if (r < 0 || !e->shares.nodes[number].is_forgotten)
+		if (r < 0 || !e->shares->nodes[number].is_forgotten)
 			continue;
 		if (number < nr_before)
 			log_notice("node %s: is met; if it was forgotten, what it has elsewhere may have been given up",
@@ -92,13 +91,13 @@ int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	int r;
 
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
-	mutex_lock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
 	r = shares_meet(e, nodes, nr);
-	if (r == 0 && e->shares.waiting.len > 0)
+	if (r == 0 && e->shares->waiting.len > 0)
 		r = shares_commit(e, NULL, &records);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	return r;
 }
 
@@ -106,9 +105,9 @@ int engine_cluster_missing(struct engine *e, const struct cluster_node *here, si
 {
 	int missing = 0;
 
-	mutex_lock(&e->shares.lock);
-	for (uint32_t i = 0; i < e->shares.totals.nr_nodes && !missing; i++) {
-		const struct share_node *n = &e->shares.nodes[i];
+	mutex_lock(&e->shares->lock);
+	for (uint32_t i = 0; i < e->shares->totals.nr_nodes && !missing; i++) {
+		const struct share_node *n = &e->shares->nodes[i];
 
 		if (n->is_forgotten || memcmp(n->id, e->dirs.sb.store_id, CLUSTER_ID_LEN) == 0 ||
 		    is_here(here, nr, n->id))
@@ -118,7 +117,7 @@ int engine_cluster_missing(struct engine *e, const struct cluster_node *here, si
 		memcpy(ret->name, n->name, sizeof(ret->name));
 		missing = 1;
 	}
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	return missing;
 }
 
@@ -128,34 +127,34 @@ int engine_cluster_forget(struct engine *e, const char *name)
 	bool is_known = false;
 	int r = 0;
 
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
-	mutex_lock(&e->shares.lock);
-	for (uint32_t i = 0; i < e->shares.totals.nr_nodes; i++) {
-		if (strcmp(e->shares.nodes[i].name, name) != 0)
+	mutex_lock(&e->shares->lock);
+	for (uint32_t i = 0; i < e->shares->totals.nr_nodes; i++) {
+		if (strcmp(e->shares->nodes[i].name, name) != 0)
 			continue;
 		is_known = true;
-		if (!e->shares.nodes[i].is_forgotten)
+		if (!e->shares->nodes[i].is_forgotten)
 			shares_forget(e, i, true);
 	}
-	if (e->shares.waiting.len > 0)
+	if (e->shares->waiting.len > 0)
 		r = shares_commit(e, NULL, &records);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	if (r == 0 && is_known)
 		log_notice("node %s: forgotten, nothing is kept for its sake any more", name);
 	return r < 0 ? r : is_known ? 0 : -ENOENT;
 }
 
-/* It was met, and this is so. */
+/* The node is registered and its is_forgotten has this value. */
 static bool is_met(struct engine *e, const uint8_t id[CLUSTER_ID_LEN], bool is_forgotten)
 {
 	bool yes = false;
 
-	mutex_lock(&e->shares.lock);
-	for (uint32_t i = 0; i < e->shares.totals.nr_nodes && !yes; i++)
-		yes = e->shares.nodes[i].is_forgotten == is_forgotten &&
-		      memcmp(e->shares.nodes[i].id, id, CLUSTER_ID_LEN) == 0;
-	mutex_unlock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
+	for (uint32_t i = 0; i < e->shares->totals.nr_nodes && !yes; i++)
+		yes = e->shares->nodes[i].is_forgotten == is_forgotten &&
+		      memcmp(e->shares->nodes[i].id, id, CLUSTER_ID_LEN) == 0;
+	mutex_unlock(&e->shares->lock);
 	return yes;
 }
 
@@ -173,9 +172,9 @@ uint64_t engine_cluster_nr_referred(struct engine *e)
 {
 	uint64_t nr;
 
-	mutex_lock(&e->shares.lock);
-	nr = e->shares.totals.nr_away;
-	mutex_unlock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
+	nr = e->shares->totals.nr_away;
+	mutex_unlock(&e->shares->lock);
 	return nr;
 }
 
@@ -230,14 +229,14 @@ static bool same_window(const struct cluster_window *a, const struct cluster_win
 	return a->number == b->number && a->nr == b->nr && a->seed == b->seed;
 }
 
-/* --- all notes of frames --- */
+/* --- iterating over pin records --- */
 
 struct notes {
 	struct engine *e;
 	struct db_iter *it;
 	uint32_t pack, frame;
 	struct share_frame f;
-	struct pack_frame_rec rec; /* if notes_rec() says so */
+	struct pack_frame_rec rec; /* valid if notes_rec() returned 1 */
 };
 
 static int notes_new(struct engine *e, struct notes **ret)
@@ -284,7 +283,7 @@ static int notes_next(struct notes *n)
 	return r;
 }
 
-/* 1; 0: it is gone, as its note is by now; -EBADMSG: it cannot be read */
+/* 1; 0: the frame is gone, and its record by now, too; -EBADMSG: it cannot be read */
 static int notes_rec(struct notes *n)
 {
 	struct engine *e = n->e;
@@ -305,27 +304,27 @@ static int begin_window(struct engine *e, const struct cluster_window *w)
 	uint64_t until_ns = monotonic_ns() + SETTLE_NS, now;
 	int r = 0;
 
-	mutex_lock(&e->shares.lock);
-	e->shares.collecting = true;
-	e->shares.window = *w;
-	while (e->shares.nr_settling > 0 && (now = monotonic_ns()) < until_ns)
-		cond_wait_for(&e->shares.settled, &e->shares.lock, until_ns - now);
-	if (e->shares.nr_settling > 0) {
-		e->shares.collecting = false;
+	mutex_lock(&e->shares->lock);
+	e->shares->collecting = true;
+	e->shares->window = *w;
+	while (e->shares->nr_settling > 0 && (now = monotonic_ns()) < until_ns)
+		cond_wait_for(&e->shares->settled, &e->shares->lock, until_ns - now);
+	if (e->shares->nr_settling > 0) {
+		e->shares->collecting = false;
 		r = -EAGAIN;
 	}
 	mutex_lock(&e->log.lock);
-	e->shares.marked = e->log.marks;
+	e->shares->marked = e->log.marks;
 	mutex_unlock(&e->log.lock);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	return r;
 }
 
 void engine_cluster_collected(struct engine *e)
 {
-	mutex_lock(&e->shares.lock);
-	e->shares.collecting = false;
-	mutex_unlock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
+	e->shares->collecting = false;
+	mutex_unlock(&e->shares->lock);
 }
 
 static int mark_all(struct engine *e, const struct cluster_window *w, uint8_t *filter, size_t len)
@@ -353,7 +352,7 @@ int engine_cluster_mark(struct engine *e, const struct cluster_window *w, uint8_
 
 	if (!is_window(w, len))
 		return -EINVAL;
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
 	r = begin_window(e, w);
 	if (r < 0)
@@ -364,7 +363,7 @@ int engine_cluster_mark(struct engine *e, const struct cluster_window *w, uint8_
 	return r;
 }
 
-/* --- unlending --- */
+/* --- unpinning --- */
 
 struct unlending {
 	struct engine *e;
@@ -373,14 +372,14 @@ struct unlending {
 	size_t len;
 	struct pack_marks marked;
 	struct cluster_unlent sums;
-	struct shares_gone *frames; /* whose chunks are to be unlent */
+	struct remote_freed *frames; /* chunks to unpin, by frame */
 	size_t nr;
 };
 
-static int unlend_frame(struct unlending *u, const struct shares_gone *g, struct pack_frame_rec *rec,
-			struct share_frame *f, struct buf *records) REQUIRES(u->e->shares.lock)
+static int unlend_frame(struct unlending *u, const struct remote_freed *g, struct pack_frame_rec *rec,
+			struct share_frame *f, struct buf *records) REQUIRES(u->e->shares->lock)
 {
-	struct share_totals *t = &u->e->shares.totals;
+	struct share_totals *t = &u->e->shares->totals;
 	int r = share_get(u->e->db, g->pack, g->frame, f);
 
 	if (r > 0)
@@ -394,7 +393,7 @@ static int unlend_frame(struct unlending *u, const struct shares_gone *g, struct
 			continue;
 		share_unset(f->lent, i);
 		t->nr_lent -= MIN(t->nr_lent, UINT64_C(1));
-		t->lent_bytes -= MIN(t->lent_bytes, (uint64_t)len);
+		t->pinned_bytes -= MIN(t->pinned_bytes, (uint64_t)len);
 		u->sums.nr_dropped++;
 		u->sums.dropped_bytes += len;
 	}
@@ -414,27 +413,27 @@ static int unlend_some(struct unlending *u)
 	struct share_totals totals;
 	int r = rec && f ? 0 : -ENOMEM;
 
-	mutex_lock(&u->e->shares.lock);
-	totals = u->e->shares.totals;
-	if (!u->e->shares.collecting || !same_window(&u->e->shares.window, u->w))
+	mutex_lock(&u->e->shares->lock);
+	totals = u->e->shares->totals;
+	if (!u->e->shares->collecting || !same_window(&u->e->shares->window, u->w))
 		r = -ESTALE;
 	for (size_t i = 0; i < u->nr && r == 0; i++)
 		r = unlend_frame(u, &u->frames[i], rec, f, &records);
 	if (r == 0 && records.len > 0)
 		r = shares_commit(u->e, NULL, &records);
 	if (r < 0) {
-		u->e->shares.totals = totals;
+		u->e->shares->totals = totals;
 		u->sums = sums;
 	}
-	mutex_unlock(&u->e->shares.lock);
+	mutex_unlock(&u->e->shares->lock);
 	u->nr = 0;
 	return r;
 }
 
-/* What cannot be read stays lent. */
+/* Chunks of frames that cannot be read stay pinned. */
 static int look_at_lent(struct unlending *u, struct notes *n)
 {
-	struct shares_gone g = { .pack = n->pack, .frame = n->frame };
+	struct remote_freed g = { .pack = n->pack, .frame = n->frame };
 	bool any = false;
 	int r;
 
@@ -472,7 +471,7 @@ static int unlend_all(struct unlending *u)
 int engine_cluster_unlend(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
 			  struct cluster_unlent *ret)
 {
-	_cleanup_(freep) struct shares_gone *frames = calloc(FRAMES_PER_GROUP, sizeof(*frames));
+	_cleanup_(freep) struct remote_freed *frames = calloc(FRAMES_PER_GROUP, sizeof(*frames));
 	struct unlending u = { .e = e, .w = w, .filter = filter, .len = len, .frames = frames };
 	int r = 0;
 
@@ -480,11 +479,11 @@ int engine_cluster_unlend(struct engine *e, const struct cluster_window *w, cons
 		return -EINVAL;
 	if (!frames)
 		return -ENOMEM;
-	mutex_lock(&e->shares.lock);
-	if (!e->shares.collecting || !same_window(&e->shares.window, w))
+	mutex_lock(&e->shares->lock);
+	if (!e->shares->collecting || !same_window(&e->shares->window, w))
 		r = -ESTALE;
-	u.marked = e->shares.marked;
-	mutex_unlock(&e->shares.lock);
+	u.marked = e->shares->marked;
+	mutex_unlock(&e->shares->lock);
 	if (r < 0)
 		return r;
 	r = unlend_all(&u);

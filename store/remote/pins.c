@@ -1,13 +1,12 @@
 /*
- * Chunks that a store shares with the other nodes of its cluster: *lent* ones are here, and others have them from here,
- * so they are never given up while anybody may; *away* ones have a place here, which recipes refer to like any other,
- * and their bytes with others. Which is which is in the view ('E', index/shares.h), frame by frame.
+ * Chunks that a store shares with the other nodes of its cluster. *Pinned* chunks (`lent`) are stored here, and peers
+ * read them from here, so they are never freed while a peer may refer to them. *Remote* chunks (`away`) have a local
+ * address, which recipes refer to like any other, and their bytes are on peers. Pin records in the view hold this per
+ * frame ('E', index/pin_table.h).
  *
- * Away is said in two steps (collective.c tells why): not settled, the chunk counts as gone, and whoever looks for its
- * content does not find it; settled, it is as good as here.
+ * A chunk becomes remote in two steps (round_commit.c gives the reason). In an unsettled record it counts as freed, and
+ * lookups do not find its content. In a settled one it is as good as local.
  */
-#include "store/engine/cluster.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +15,11 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine/dedup.h"
-#include "store/engine/engine_internal.h"
+#include "store/dedup/dedup.h"
 #include "store/journal/journal.h"
+#include "store/remote/remote.h"
 
-/* What a view says that was written between a round and its failure: of frames that were cut off. */
+/* Deletes records of frames that were cut off: a view may hold some, written between a round and its failure. */
 static int cut_off(struct engine *e, uint32_t pack, uint32_t from)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
@@ -44,12 +43,12 @@ static int cut_off_all(struct engine *e, const struct pack_marks *marks)
 {
 	int r = 0;
 
-	if (e->conf.read_only)
+	if (e->read_only)
 		return 0;
 	for (unsigned s = 0; s < PACK_NR_STREAMS && r == 0; s++)
 		if (marks->stream[s].pack > 0)
 			r = cut_off(e, marks->stream[s].pack, marks->stream[s].nr_frames);
-	for (uint32_t i = 0; i < PACK_NR_STREAMS && r == 0; i++) /* each may have gone on to another one */
+	for (uint32_t i = 0; i < PACK_NR_STREAMS && r == 0; i++) /* each stream may have started another pack */
 		r = cut_off(e, marks->next_pack + i, 0);
 	return r;
 }
@@ -60,37 +59,30 @@ int shares_load(struct engine *e, const struct pack_marks *marks)
 
 	if (r < 0)
 		return r;
-	e->shares.opened = *marks;
-	mutex_lock(&e->shares.lock);
-	r = share_get_totals(e->db, &e->shares.totals);
+	mutex_lock(&e->shares->lock);
+	r = share_get_totals(e->db, &e->shares->totals);
 	if (r > 0) {
-		e->shares.nodes = calloc(MAX(e->shares.totals.nr_nodes, 1u), sizeof(*e->shares.nodes));
-		if (!e->shares.nodes)
+		e->shares->nodes = calloc(MAX(e->shares->totals.nr_nodes, 1u), sizeof(*e->shares->nodes));
+		if (!e->shares->nodes)
 			r = -ENOMEM;
-		atomic_store(&e->shares.any, true);
-		atomic_store(&e->shares.any_told, e->shares.totals.any_told);
+		atomic_store(&e->shares->any, true);
+		atomic_store(&e->shares->any_told, e->shares->totals.any_told);
 	}
-	for (uint32_t i = 0; r > 0 && i < e->shares.totals.nr_nodes; i++) {
-		r = share_get_node(e->db, (uint16_t)i, &e->shares.nodes[i]);
+	for (uint32_t i = 0; r > 0 && i < e->shares->totals.nr_nodes; i++) {
+		r = share_get_node(e->db, (uint16_t)i, &e->shares->nodes[i]);
 		if (r == 0)
 			r = log_errno(-EBADMSG, "index: node %u is missing", i);
 	}
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	return MIN(r, 0);
 }
 
-void shares_release(struct engine *e)
-{
-	free(TAKE(e->shares.nodes));
-	buf_release(&e->shares.waiting);
-}
-
-int shares_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret)
+int remote_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	struct share_frame f;
 	int r;
 
-	if (!atomic_load(&e->shares.any))
+	if (!atomic_load(&e->shares->any))
 		return 0;
 	r = share_get(e->db, pack, frame, &f);
 	if (r <= 0)
@@ -101,15 +93,16 @@ int shares_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fat
 
 /* --- reading --- */
 
-static void add_owners(struct engine *e, const struct share_owners *o, struct cluster_want *ret) REQUIRES(e->shares.lock)
+static void add_owners(struct engine *e, const struct share_owners *o, struct cluster_want *ret)
+	REQUIRES(e->shares->lock)
 {
 	for (unsigned i = 0; i < o->nr; i++)
-		if (o->node[i] < e->shares.totals.nr_nodes)
-			memcpy(ret->owners[ret->nr_owners++], e->shares.nodes[o->node[i]].id, CLUSTER_ID_LEN);
+		if (o->node[i] < e->shares->totals.nr_nodes)
+			memcpy(ret->owners[ret->nr_owners++], e->shares->nodes[o->node[i]].id, CLUSTER_ID_LEN);
 }
 
 static void want(struct engine *e, const struct share_frame *f, const struct pack_away *chunk, struct cluster_want *ret)
-	REQUIRES(e->shares.lock)
+	REQUIRES(e->shares->lock)
 {
 	*ret = (struct cluster_want){
 		.fp = chunk->fp, .len = chunk->len, .buf = chunk->buf, .as_is = true, .key = &e->key
@@ -117,7 +110,7 @@ static void want(struct engine *e, const struct share_frame *f, const struct pac
 	add_owners(e, &f->owners[chunk->number], ret);
 }
 
-/* Those that did not come may be here, too: kept for others, or stored after they were elsewhere. */
+/* Chunks that were not fetched may be here, too: stored for peers, or written again after they became remote. */
 static int look_here(struct engine *e, struct cluster_want *wants, size_t nr)
 {
 	size_t nr_missing = 0;
@@ -133,7 +126,7 @@ static int look_here(struct engine *e, struct cluster_want *wants, size_t nr)
 	return r < 0 ? r : nr_missing > 0 ? 0 : 1;
 }
 
-/* What has come with other bytes is not there, nor wanted as it is any more. How many these are. */
+/* Clears `got` and `as_is` of the chunks with bytes that do not match their fingerprint. Returns their number. */
 static size_t compare(struct engine *e, struct cluster_want *wants, size_t nr)
 {
 	size_t nr_wrong = 0;
@@ -147,7 +140,8 @@ static size_t compare(struct engine *e, struct cluster_want *wants, size_t nr)
 	return nr_wrong;
 }
 
-/* Those that were wrong: whoever has them compares them now, tells what is damaged there, and the next one is asked. */
+/* Fetches the mismatched chunks once more: the owner now verifies them and reports damage; then the next one is
+ * tried. */
 static int ask_again(struct engine *e, struct cluster_want *wants, size_t nr, size_t nr_wrong)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
@@ -189,12 +183,12 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 		if (!wants[i].as_is && !fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
 			return log_errno(-EIO, "chunk %s came from another node with other bytes",
 					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
-		atomic_fetch_add_explicit(&e->shares.fetched, wants[i].len, memory_order_relaxed);
+		atomic_fetch_add_explicit(&e->shares->fetched, wants[i].len, memory_order_relaxed);
 	}
 	return 0;
 }
 
-int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr)
+int remote_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr)
 {
 	_cleanup_(freep) struct cluster_want *wants = calloc(nr, sizeof(*wants));
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
@@ -206,14 +200,14 @@ int shares_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 	r = share_get(e->db, pack, frame, f);
 	if (r <= 0)
 		return r < 0 ? r : -EBADMSG;
-	mutex_lock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
 	for (size_t i = 0; i < nr; i++)
 		want(e, f, &chunks[i], &wants[i]);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	return fetch(e, wants, nr);
 }
 
-/* --- for other nodes --- */
+/* --- serving other nodes --- */
 
 static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len,
 		  struct fp found)
@@ -223,7 +217,7 @@ static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struc
 	       (!here || packs_is_away(e->packs, start) == 0);
 }
 
-/* len 0: any */
+/* len 0: any length */
 static int find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret, uint32_t *ret_len)
 {
 	struct addr hint;
@@ -254,7 +248,7 @@ int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t 
 	return find(e, fp, 0, true, ret, ret_len);
 }
 
-/* Of one that is elsewhere. */
+/* Adds the owners of a remote chunk. */
 static int locate_away(struct engine *e, struct cluster_want *w, struct addr a)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
@@ -263,14 +257,14 @@ static int locate_away(struct engine *e, struct cluster_want *w, struct addr a)
 	int r = rec && f ? share_get(e->db, a.pack, frame, f) : -ENOMEM;
 
 	if (r <= 0 || !f->settled)
-		return MIN(r, 0); /* a round is at it: nobody knows yet */
+		return MIN(r, 0); /* a round is settling it: owners not known yet */
 	if (packs_frame_rec(e->packs, a.pack, frame, rec) <= 0 || rec->damaged)
 		return 0;
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
 		if (pack_rec_addr(rec, i).off == a.off && share_bit(f->away, i)) {
-			mutex_lock(&e->shares.lock);
+			mutex_lock(&e->shares->lock);
 			add_owners(e, &f->owners[i], w);
-			mutex_unlock(&e->shares.lock);
+			mutex_unlock(&e->shares->lock);
 		}
 	return 0;
 }
@@ -295,7 +289,7 @@ int engine_cluster_locate(struct engine *e, struct cluster_want *wants, size_t n
 	return MIN(r, 0);
 }
 
-/* --- notes --- */
+/* --- records --- */
 
 static void put(struct ns_key key, const struct buf *value, struct buf *records)
 {
@@ -308,40 +302,40 @@ static void put(struct ns_key key, const struct buf *value, struct buf *records)
 	journal_record_add(records, RECORD_PUT, rec.data, rec.len);
 }
 
-static void put_node(struct engine *e, uint32_t number) REQUIRES(e->shares.lock)
+static void put_node(struct engine *e, uint32_t number) REQUIRES(e->shares->lock)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
-	share_node_encode(&e->shares.nodes[number], &value);
-	put(share_key_node((uint16_t)number), &value, &e->shares.waiting);
+	share_node_encode(&e->shares->nodes[number], &value);
+	put(share_key_node((uint16_t)number), &value, &e->shares->waiting);
 }
 
 void shares_forget(struct engine *e, uint32_t number, bool is_forgotten)
 {
-	e->shares.nodes[number].is_forgotten = is_forgotten;
+	e->shares->nodes[number].is_forgotten = is_forgotten;
 	put_node(e, number);
 }
 
 int shares_number(struct engine *e, const struct cluster_node *n, uint16_t *ret)
 {
-	uint32_t nr = e->shares.totals.nr_nodes;
+	uint32_t nr = e->shares->totals.nr_nodes;
 	struct share_node *more;
 
 	for (uint32_t i = 0; i < nr; i++)
-		if (memcmp(e->shares.nodes[i].id, n->id, CLUSTER_ID_LEN) == 0) {
+		if (memcmp(e->shares->nodes[i].id, n->id, CLUSTER_ID_LEN) == 0) {
 			*ret = (uint16_t)i;
 			return 0;
 		}
 	if (nr > UINT16_MAX)
 		return -E2BIG;
-	more = reallocarray(e->shares.nodes, nr + 1, sizeof(*more));
+	more = reallocarray(e->shares->nodes, nr + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
-	e->shares.nodes = more;
+	e->shares->nodes = more;
 	more[nr] = (struct share_node){ .is_forgotten = true };
 	memcpy(more[nr].id, n->id, CLUSTER_ID_LEN);
 	memcpy(more[nr].name, n->name, strnlen(n->name, SHARE_NAME_MAX));
-	e->shares.totals.nr_nodes++;
+	e->shares->totals.nr_nodes++;
 	put_node(e, nr);
 	*ret = (uint16_t)nr;
 	return 0;
@@ -362,7 +356,7 @@ void shares_del(uint32_t pack, uint32_t frame, struct buf *records)
 	journal_record_add(records, RECORD_DEL, key.b, key.len);
 }
 
-/* Into the view, as the log's records go there. */
+/* Applies records to the view, as records of the log are applied. */
 static int apply(struct engine *e, const struct buf *records)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
@@ -383,30 +377,17 @@ int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	int r;
 
-	share_totals_encode(&e->shares.totals, &value);
+	share_totals_encode(&e->shares->totals, &value);
 	put(share_key_totals(), &value, records);
-	buf_add(records, e->shares.waiting.data, e->shares.waiting.len);
-	records->failed |= buf_error(&e->shares.waiting) < 0;
-	atomic_store(&e->shares.any, true);
+	buf_add(records, e->shares->waiting.data, e->shares->waiting.len);
+	records->failed |= buf_error(&e->shares->waiting) < 0;
+	atomic_store(&e->shares->any, true);
 	r = buf_error(records);
 	if (r == 0)
 		r = apply(e, records);
 	if (r == 0)
 		r = commit_notes(e, marks, records);
 	if (r == 0)
-		buf_clear(&e->shares.waiting);
+		buf_clear(&e->shares->waiting);
 	return r;
-}
-
-void shares_stats(struct engine *e, struct engine_stats *ret)
-{
-	mutex_lock(&e->shares.lock);
-	ret->elsewhere_bytes = e->shares.totals.away_bytes;
-	ret->lent_bytes = e->shares.totals.lent_bytes;
-	mutex_unlock(&e->shares.lock);
-	ret->fetched_bytes = atomic_load_explicit(&e->shares.fetched, memory_order_relaxed);
-	ret->nr_rounds = atomic_load_explicit(&e->shares.nr_rounds, memory_order_relaxed);
-	mutex_lock(&e->append_lock);
-	ret->pending_bytes = e->nr_held * PACK_FRAME_BYTES;
-	mutex_unlock(&e->append_lock);
 }

@@ -1,29 +1,28 @@
 /*
- * Chunks that other nodes rely on, when they move (moving.c, step 5).
+ * Moving the pins of chunks that the collector moves (moves.c, step 5).
  *
- * That a chunk is lent is noted at its place. All files refer to the new places by now; that is made durable first, and
- * with it the frames that these are in, which notes must not be ahead of:
- *   1. commit                                            crash: the next mount finds the note of the move, and begins anew
- *   2. what is lent at an old place is lent at its new one, too    crash: likewise; what is lent twice is so once when it is done
- *   3. the old place is given up, with its note (vacate.c)
- * Whoever keeps a chunk for another node without gc.lock (keep.c) may have found an old place: either its note is there
- * before 2 looks, or it is told to begin anew.
+ * A pin is recorded at the address of its chunk. By now all files refer to the new addresses. This is made durable
+ * first, together with the frames of the new addresses, which pin records must not precede:
+ *   1. commit                                            crash: the next mount finds the move record and starts over
+ *   2. pin at the new address what is pinned at the old one        crash: likewise; starting over drops the second pin
+ *   3. free the old address and its pin record (moves_release.c)
+ * A thread that stores a chunk for a peer (replica_chunks.c) does not hold gc.lock and may have found an old address.
+ * Either its pin record is written before step 2 reads it, or the thread gets -EAGAIN.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/repoint.h"
+#include "store/gc/repoint.h"
+#include "store/remote/remote.h"
 
-#define AT_ONCE 65536u /* chunks in one group of the journal: the notes of some hundred frames */
+#define AT_ONCE 65536u /* chunks in one group of the journal: the records of some hundred frames */
 
 struct carrying {
 	struct engine *e;
 	struct share_frame note;
 	struct pack_frame_rec rec;
-	struct addr where[AT_ONCE]; /* new places of what is lent */
+	struct addr where[AT_ONCE]; /* new addresses of pinned chunks */
 	size_t nr;
 };
 
@@ -32,7 +31,7 @@ static struct addr place_of(const struct move *m)
 	return (struct addr){ .pack = m->pack, .off = m->off };
 }
 
-static int note(struct carrying *c) REQUIRES(c->e->shares.lock)
+static int note(struct carrying *c) REQUIRES(c->e->shares->lock)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	int r = c->nr > 0 ? shares_note_lent(c->e, c->where, c->nr, &records) : 0;
@@ -43,9 +42,9 @@ static int note(struct carrying *c) REQUIRES(c->e->shares.lock)
 	return r;
 }
 
-/* `nr` moves from one frame, in order. One whose table cannot be read keeps its chunks: nobody knows which of them are
- * lent. */
-static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c->e->shares.lock)
+/* `nr` moves from one frame, in order. If the frame table cannot be read, the chunks stay: it is unknown which of them
+ * are pinned. */
+static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c->e->shares->lock)
 {
 	struct engine *e = c->e;
 	struct addr a = place_of(m);
@@ -71,7 +70,7 @@ static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) RE
 	return 0;
 }
 
-static int carry(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c->e->shares.lock)
+static int carry(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c->e->shares->lock)
 {
 	int r = 0;
 
@@ -83,16 +82,16 @@ static int carry(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c
 	return r == 0 ? note(c) : r;
 }
 
-int shares_carry(struct engine *e, const struct move *m, size_t nr)
+int remote_carry(struct engine *e, const struct move *m, size_t nr)
 {
 	_cleanup_(freep) struct carrying *c = NULL;
 	int r = 0;
 
-	mutex_lock(&e->shares.lock);
-	e->shares.moved = m;
-	e->shares.nr_moved = nr;
-	mutex_unlock(&e->shares.lock);
-	if (!atomic_load(&e->shares.any)) /* who comes now with the first note of all is told to begin anew */
+	mutex_lock(&e->shares->lock);
+	e->shares->moved = m;
+	e->shares->nr_moved = nr;
+	mutex_unlock(&e->shares->lock);
+	if (!atomic_load(&e->shares->any)) /* the very first pin gets -EAGAIN from shares_any_moved() */
 		return 0;
 	c = malloc(sizeof(*c));
 	if (!c)
@@ -102,24 +101,24 @@ int shares_carry(struct engine *e, const struct move *m, size_t nr)
 	r = engine_sync(e);
 	if (r < 0)
 		return r;
-	mutex_lock(&c->e->shares.lock);
+	mutex_lock(&c->e->shares->lock);
 	r = carry(c, m, nr);
-	mutex_unlock(&c->e->shares.lock);
+	mutex_unlock(&c->e->shares->lock);
 	return r < 0 ? r : 1;
 }
 
-void shares_carried(struct engine *e)
+void remote_moved(struct engine *e)
 {
-	mutex_lock(&e->shares.lock);
-	e->shares.moved = NULL;
-	e->shares.nr_moved = 0;
-	mutex_unlock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
+	e->shares->moved = NULL;
+	e->shares->nr_moved = 0;
+	mutex_unlock(&e->shares->lock);
 }
 
 bool shares_any_moved(struct engine *e, const struct addr *where, size_t nr)
 {
-	for (size_t i = 0; i < nr && e->shares.moved; i++)
-		if (move_of(e->shares.moved, e->shares.nr_moved, where[i], where[i].off + 1))
+	for (size_t i = 0; i < nr && e->shares->moved; i++)
+		if (move_of(e->shares->moved, e->shares->nr_moved, where[i], where[i].off + 1))
 			return true;
 	return false;
 }

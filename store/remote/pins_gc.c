@@ -1,10 +1,10 @@
 /*
- * Collecting what is shared with other nodes, by this one alone.
+ * Pinned and remote chunks in a local collection.
  *
- * What is lent is live, whether a file here refers to it or not. What is away is dead like any other chunk when no file
- * refers to it; when it is given up, its note goes with it, in the same group of the journal: it is not referred to any
- * more, and the totals do not have it. Notes are not in the log, so the group comes beside it; the deletions that made
- * these chunks dead are durable before.
+ * A pinned chunk is live, whether a local file refers to it or not. A remote chunk is dead when no file refers to it,
+ * like any other. When it is freed, its pin record is deleted and the totals are reduced in the same group of the
+ * journal: this node does not refer to it any more. Pin records are not in the log, so this group is written beside it.
+ * The deletions that made these chunks dead are durable before.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,11 +13,10 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/gc_window.h"
+#include "store/gc/gc_window.h"
+#include "store/remote/remote.h"
 
-/* --- what a local collection marks --- */
+/* --- marking --- */
 
 static void mark_frame(struct gc_window *w, const struct pack_frame_rec *rec, const struct share_frame *f)
 {
@@ -29,7 +28,7 @@ static void mark_frame(struct gc_window *w, const struct pack_frame_rec *rec, co
 		}
 }
 
-int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_window *w)
+int remote_mark_pinned(struct engine *e, struct db_snapshot *state, struct gc_window *w)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
@@ -58,21 +57,21 @@ int shares_mark_lent(struct engine *e, struct db_snapshot *state, struct gc_wind
 	return r;
 }
 
-bool shares_has_pack(struct engine *e, uint32_t pack)
+bool remote_has_pack(struct engine *e, uint32_t pack)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	struct ns_key prefix = share_key_pack(pack);
 	const void *key, *value;
 	size_t key_len, value_len;
 
-	if (!atomic_load(&e->shares.any))
+	if (!atomic_load(&e->shares->any))
 		return false;
-	/* what cannot be known stays where it is */
+	/* if the records cannot be read, the pack is not moved */
 	return db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it) < 0 ||
 	       db_iter_next(it, &key, &key_len, &value, &value_len) != 0;
 }
 
-/* --- what it gives up --- */
+/* --- freeing --- */
 
 bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame)
 {
@@ -82,15 +81,15 @@ bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t fr
 	return pack < marks->next_pack;
 }
 
-int shares_is_settling(struct engine *e, uint32_t pack, uint32_t frame)
+int remote_is_settling(struct engine *e, uint32_t pack, uint32_t frame)
 {
 	struct share_frame f;
 	int r;
 
-	if (!atomic_load(&e->shares.any))
+	if (!atomic_load(&e->shares->any))
 		return 0;
 	r = share_get(e->db, pack, frame, &f);
-	return r <= 0 ? r : !f.settled && !shares_is_before(&e->shares.opened, pack, frame);
+	return r <= 0 ? r : !f.settled && !shares_is_before(&e->shares->opened, pack, frame);
 }
 
 static void count_less(uint64_t *nr, uint64_t *bytes, uint32_t len)
@@ -99,11 +98,11 @@ static void count_less(uint64_t *nr, uint64_t *bytes, uint32_t len)
 	*bytes -= MIN(*bytes, (uint64_t)len);
 }
 
-/* What is gone is neither away nor lent. One whose table cannot be read any more is as long as nothing. */
+/* A freed chunk is neither remote nor pinned. If its frame table cannot be read, its length counts as 0. */
 static void give_up_chunks(struct engine *e, uint32_t pack, uint32_t frame, const uint64_t gone[PACK_GONE_WORDS],
-			   struct share_frame *f) REQUIRES(e->shares.lock)
+			   struct share_frame *f) REQUIRES(e->shares->lock)
 {
-	struct share_totals *t = &e->shares.totals;
+	struct share_totals *t = &e->shares->totals;
 	struct pack_frame_rec rec;
 	bool is_known = packs_frame_rec(e->packs, pack, frame, &rec) > 0 && !rec.damaged;
 
@@ -115,13 +114,13 @@ static void give_up_chunks(struct engine *e, uint32_t pack, uint32_t frame, cons
 		if (share_bit(f->away, i) && f->settled)
 			count_less(&t->nr_away, &t->away_bytes, len);
 		if (share_bit(f->lent, i))
-			count_less(&t->nr_lent, &t->lent_bytes, len);
+			count_less(&t->nr_lent, &t->pinned_bytes, len);
 		share_unset(f->away, i);
 		share_unset(f->lent, i);
 	}
 }
 
-static int give_up_frame(struct engine *e, const struct shares_gone *g, struct buf *records) REQUIRES(e->shares.lock)
+static int give_up_frame(struct engine *e, const struct remote_freed *g, struct buf *records) REQUIRES(e->shares->lock)
 {
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
 	int r = f ? share_get(e->db, g->pack, g->frame, f) : -ENOMEM;
@@ -136,8 +135,7 @@ static int give_up_frame(struct engine *e, const struct shares_gone *g, struct b
 	return 0;
 }
 
-/* Its notes are deleted with it. */
-static int give_up_pack(struct engine *e, uint32_t pack) REQUIRES(e->shares.lock)
+static int give_up_pack(struct engine *e, uint32_t pack, struct engine_tx *tx) REQUIRES(e->shares->lock)
 {
 	static const uint64_t all[PACK_GONE_WORDS] = { UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX };
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
@@ -155,24 +153,25 @@ static int give_up_pack(struct engine *e, uint32_t pack) REQUIRES(e->shares.lock
 		if (r == 0)
 			give_up_chunks(e, pack, frame, all, f);
 	}
+	engine_tx_del_prefix(tx, prefix);
 	return r;
 }
 
-int shares_give_up(struct engine *e, struct engine_tx *tx, const struct shares_gone *gone, size_t nr)
+int remote_free_chunks(struct engine *e, struct engine_tx *tx, const struct remote_freed *gone, size_t nr)
 {
 	struct share_totals before;
 	int r = 0;
 
-	mutex_lock(&e->shares.lock);
-	before = e->shares.totals;
+	mutex_lock(&e->shares->lock);
+	before = e->shares->totals;
 	for (size_t i = 0; i < nr && r == 0; i++)
-		r = gone[i].frame == UINT32_MAX ? give_up_pack(e, gone[i].pack) :
+		r = gone[i].frame == UINT32_MAX ? give_up_pack(e, gone[i].pack, tx) :
 						  give_up_frame(e, &gone[i], &tx->records);
 	if (r == 0)
 		r = shares_commit(e, NULL, &tx->records);
 	if (r < 0)
-		e->shares.totals = before;
-	mutex_unlock(&e->shares.lock);
+		e->shares->totals = before;
+	mutex_unlock(&e->shares->lock);
 	buf_clear(&tx->records);
 	return r;
 }

@@ -1,24 +1,25 @@
 /*
- * Letting go of chunks that other nodes are to have for this one. A chunk keeps its place, as one does that a round has
- * given to others (decisions/024); only its bytes go:
- *   1. these nodes say of each that it is there, durable, and lent               crash: what is lent and not referred to
- *   2. a note, where it lies, that it is elsewhere, and with whom; durable       crash before: nothing has happened
- *   3. all who may have read the table of its frame, and mean to read bytes, are waited for
- *   4. the disk forgets the bytes                                                crash before: who does it again comes to all that is elsewhere
- * No mark for a collection of all nodes comes between 1 and 2 (shares_settling()): it comes before, and then what was
- * lent is lent after it, or the owner has said no; or it comes after, and finds the note. So what this node counts on
- * stays lent.
+ * Releases local copies of chunks that other nodes store for this one. A chunk keeps its address, like one that a round
+ * has assigned to peers (docs/decisions/cluster.md, "Local place, remote bytes"); only its bytes are dropped:
+ *   1. the takers confirm that each chunk is durable and pinned there            crash: pins without a reference
+ *   2. a pin record marks it as remote and names the owners; durable             crash before: nothing has happened
+ *   3. wait for all readers that may have read the frame's table and are about to read its bytes
+ *   4. punch the bytes out of the pack                                           crash before: the next release punches
+ *                                                                                all remote chunks of the frame
+ * The mark of a cluster collection cannot come between 1 and 2 (shares_settling()). If it comes before, the pin is
+ * younger than it, or the owner has refused; if it comes after, it finds the record. So the chunks that this node
+ * relies on stay pinned.
  *
- * What is lent here stays: others count on this node. So does what a round is at, and all while chunks move (gc.lock).
+ * Chunks pinned here stay, as peers rely on this node. So do chunks of a round that is not settled. Nothing is released
+ * while chunks move (gc.lock).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/repoint.h"
+#include "store/gc/repoint.h"
+#include "store/remote/remote.h"
 
 #define BATCH 2048u /* chunks */
 
@@ -32,19 +33,19 @@ struct letting {
 		struct addr start;
 		uint32_t len;
 		struct fp fp;
-		bool is_here, has; /* has: all of them have it */
+		bool is_here, has; /* has: all takers have it */
 	} v[BATCH];
 	size_t nr;
-	struct cluster_want wants[BATCH]; /* those that are here */
+	struct cluster_want wants[BATCH]; /* chunks stored here */
 	bool has[BATCH];
-	struct move m[BATCH]; /* as vacate_forget_tables() wants them */
+	struct move m[BATCH]; /* in the form that vacate_forget_tables() takes */
 	struct share_frame note;
 	struct pack_frame_rec rec;
 };
 
-/* --- what there is --- */
+/* --- listing the chunks --- */
 
-/* Chunks of an extent from *done on, as long as there is room. */
+/* Adds the chunks of an extent from *done on, as far as they fit the batch. */
 static int gather_extent(struct letting *l, const struct extent *x, uint32_t *done)
 {
 	while (*done < x->len && l->nr < BATCH) {
@@ -63,17 +64,19 @@ static int gather_extent(struct letting *l, const struct extent *x, uint32_t *do
 	return 0;
 }
 
-/* Of the file from *off on, which is moved behind what there was room for. */
+/* Adds the chunks of the file from *off on; advances *off past those that fit the batch. */
 static int gather(struct letting *l, struct content *c, uint64_t size, uint64_t *off)
 {
 	while (*off < size && l->nr < BATCH) {
 		_cleanup_(extent_list_release) struct extent_list x = { 0 };
-		uint64_t base = *off, len = MIN(size - base, (uint64_t)SEGMENT_SIZE);
+		uint64_t base = *off, end = MIN(size, base + SEGMENT_SIZE);
 		uint32_t done = 0;
 		int r;
 
 		content_lock_quiet(c);
-		r = content_extents(c, base, len, &x);
+		r = content_extents(c, base, end - base, &x);
+		if (r == 0 && x.nr == 0)
+			r = content_hole_end(c, end, size, &end);
 		content_unlock_quiet(c);
 		for (size_t i = 0; i < x.nr && r == 0 && l->nr < BATCH; i++) {
 			done = 0;
@@ -83,7 +86,7 @@ static int gather(struct letting *l, struct content *c, uint64_t size, uint64_t 
 		if (r < 0)
 			return r;
 		if (l->nr < BATCH)
-			*off = base + len;
+			*off = end;
 	}
 	return 0;
 }
@@ -110,7 +113,7 @@ static void sort(struct letting *l)
 		l->m[i] = (struct move){ .pack = l->v[i].start.pack, .off = l->v[i].start.off, .len = l->v[i].len };
 }
 
-/* How many from `i` on are of one frame. */
+/* Number of chunks from `i` on that are in the same frame. */
 static size_t same_frame(const struct letting *l, size_t i)
 {
 	size_t n = 1;
@@ -144,9 +147,9 @@ static int ask(struct letting *l)
 
 /* --- step 2 --- */
 
-static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQUIRES(l->e->shares.lock)
+static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQUIRES(l->e->shares->lock)
 {
-	struct share_totals *t = &l->e->shares.totals;
+	struct share_totals *t = &l->e->shares->totals;
 
 	if (!p->has || share_bit(l->note.away, number) || share_bit(l->note.lent, number) ||
 	    !fp_equal(l->rec.fps[number], p->fp))
@@ -159,7 +162,7 @@ static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQU
 	l->sums->bytes += p->len;
 }
 
-static int note_frame(struct letting *l, size_t from, size_t nr, struct buf *records) REQUIRES(l->e->shares.lock)
+static int note_frame(struct letting *l, size_t from, size_t nr, struct buf *records) REQUIRES(l->e->shares->lock)
 {
 	struct addr a = l->v[from].start;
 	uint32_t frame = pack_frame_of(a), number = 0;
@@ -183,7 +186,7 @@ static int note_frame(struct letting *l, size_t from, size_t nr, struct buf *rec
 	return 0;
 }
 
-static int number_takers(struct letting *l) REQUIRES(l->e->shares.lock)
+static int number_takers(struct letting *l) REQUIRES(l->e->shares->lock)
 {
 	int r = 0;
 
@@ -200,11 +203,11 @@ static int note(struct letting *l, const struct pack_marks *marks)
 	struct share_totals totals;
 	int r;
 
-	mutex_lock(&l->e->shares.lock);
-	totals = l->e->shares.totals;
+	mutex_lock(&l->e->shares->lock);
+	totals = l->e->shares->totals;
 	r = number_takers(l);
-	totals.nr_nodes = l->e->shares.totals.nr_nodes;
-	for (size_t i = 0, n; i < l->nr && r == 0 && !atomic_load(&l->e->shares.has_left); i += n) {
+	totals.nr_nodes = l->e->shares->totals.nr_nodes;
+	for (size_t i = 0, n; i < l->nr && r == 0 && !atomic_load(&l->e->shares->has_left); i += n) {
 		n = same_frame(l, i);
 		if (shares_is_before(marks, l->v[i].start.pack, pack_frame_of(l->v[i].start)))
 			r = note_frame(l, i, n, &records);
@@ -212,10 +215,10 @@ static int note(struct letting *l, const struct pack_marks *marks)
 	if (r == 0 && records.len > 0)
 		r = shares_commit(l->e, NULL, &records);
 	if (r < 0) {
-		l->e->shares.totals = totals;
+		l->e->shares->totals = totals;
 		*l->sums = sums;
 	}
-	mutex_unlock(&l->e->shares.lock);
+	mutex_unlock(&l->e->shares->lock);
 	return r;
 }
 
@@ -277,7 +280,7 @@ int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers
 	uint64_t off = 0, size;
 	int r = 0;
 
-	if (c->e->conf.read_only)
+	if (c->e->read_only)
 		return -EROFS;
 	if (takers->nr == 0 || takers->nr > CLUSTER_OWNERS_MAX)
 		return -EINVAL;

@@ -1,18 +1,17 @@
 /*
- * Chunks that a node has for others, and files made of chunks that others have.
+ * Storing chunks for peers, and making files of chunks that peers store.
  *
- * Keeping: what is not here is written into frames of its own, which no round is about; then, with the marks, that it
- * is lent
- * enters the journal.                                                                       crash before: chunks that nobody refers to
- * Memory may know a place of it that is elsewhere: this one takes its place, so that it is found from now on.
+ * Keep: chunks that are not here are written into frames of their own, which no round offers. Then the journal records,
+ * with the pack marks, that they are pinned.                                 crash before: unreferenced chunks
+ * The in-memory table may hold a remote address of such a chunk. The new address replaces it, so lookups find it.
  *
- * Lending: what is here and durable is noted likewise. Only what a commit has left on the disk is lent, so that nothing
- * is waited for: the round that wants to know may be that of a commit which is under way. Nor is anything of frames
- * whose notes a round is about to write, nor while a collection runs, which may be about to move it.
+ * Lend (pin): chunks that are here and durable are recorded likewise. Only chunks that a commit has made durable are
+ * pinned, so this never waits: the round that requests the pin may belong to a commit in progress. Chunks of frames
+ * whose records a round is about to write are not pinned, and none are while a collection runs that may move them.
  *
- * Referring: what is not known gets a place in frames of which all is elsewhere. They are on their way (`arriving`)
- * until a commit
- * has noted, with the marks, that they are; until then nobody but us knows these places.    crash before: places that nobody refers to
+ * Refer: chunks that are unknown here get addresses in frames of remote chunks only. These frames are `arriving`
+ * until a commit has recorded them with the pack marks; until then only this module uses these addresses.
+ *                                                                            crash before: unreferenced addresses
  * Then files may refer to them.
  */
 #include <assert.h>
@@ -23,8 +22,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/recipes.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
+#include "store/remote/remote.h"
 
 #define CHUNK_MAX PACK_FRAME_BYTES
 
@@ -38,7 +36,7 @@ static uint32_t frame_of(struct addr a)
 	return (a.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
 }
 
-/* The kind of frame that takes it. */
+/* The kind of frame for a chunk of this length. */
 static uint32_t frame_kind(uint32_t len)
 {
 	return len % PACK_BLOCK == 0 ? len : PACK_VARIED;
@@ -49,14 +47,14 @@ static struct addr add(struct pack_frame *f, uint32_t kind, struct fp fp, const 
 	return kind == PACK_VARIED ? pack_frame_add_varied(f, fp, data, len) : pack_frame_add(f, fp, data);
 }
 
-/* Memory knows where it is, if it does not know another place. */
+/* Adds the address to the in-memory table, unless it has one for this fingerprint. */
 static void remember(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
 {
 	if (!fptable_find(&e->recent, fp))
-		fptable_insert(&e->recent, fp, a, number); /* without memory it would be stored again, no more */
+		fptable_insert(&e->recent, fp, a, number); /* on ENOMEM the chunk may be stored twice */
 }
 
-/* Likewise, and of two places the one whose bytes are here. */
+/* Likewise, but replaces an address: this one has its bytes here. */
 static void remember_here(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
 {
 	struct fptable_slot *s = fptable_find(&e->recent, fp);
@@ -70,7 +68,7 @@ static void remember_here(struct engine *e, struct fp fp, struct addr a, uint8_t
 	}
 }
 
-/* --- keeping --- */
+/* --- keep --- */
 
 struct keeping {
 	struct engine *e;
@@ -79,8 +77,8 @@ struct keeping {
 	size_t nr;
 };
 
-/* Chunks from `i` on that fit one frame, written. Returns how many were passed over; those that are here already,
- * too. */
+/* Writes the chunks from `i` on that fit one frame. *ret_end: the first one not handled; chunks that are here already
+ * are skipped. */
 static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 {
 	uint32_t kind = frame_kind(k->chunks[i].len);
@@ -100,14 +98,14 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 		if (frame_kind(c->len) != kind || !pack_frame_takes(f, c->len))
 			break;
 		k->where[i] = add(f, kind, c->fp, c->data, c->len);
-		/* what memory had is not here, or it would have been found */
+		/* the table had no local address, or the chunk would have been found */
 		remember_here(e, c->fp, k->where[i], pack_frame_last(f));
 	}
 	mutex_unlock(&e->append_lock);
 	*ret_end = i;
 	r = packs_frame_write(e->packs, f);
 	if (r < 0)
-		packs_frame_abandon(e->packs, f); /* whoever shares any of it hears so, and stores it */
+		packs_frame_abandon(e->packs, f); /* writers that share chunks of it get an error and store them */
 	return r;
 }
 
@@ -116,7 +114,7 @@ static int read_frame(struct engine *e, struct addr a, struct pack_frame_rec *re
 	return packs_frame_rec(e->packs, a.pack, frame_of(a), rec) <= 0 || rec->damaged ? -EIO : 0;
 }
 
-/* Which chunk of its frame is at `a`? */
+/* Finds the number of the chunk at `a` in its frame. */
 static int number_of(const struct pack_frame_rec *rec, struct addr a, uint32_t *ret)
 {
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
@@ -157,10 +155,10 @@ int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf
 			if (r < 0 || share_bit(note->lent, number))
 				continue;
 			if (share_bit(note->away, number))
-				return -EAGAIN; /* not here after all */
+				return -EAGAIN; /* remote by now */
 			share_set(note->lent, number);
-			e->shares.totals.nr_lent++;
-			e->shares.totals.lent_bytes += pack_rec_len(rec, number);
+			e->shares->totals.nr_lent++;
+			e->shares->totals.pinned_bytes += pack_rec_len(rec, number);
 		}
 		if (r >= 0)
 			shares_put(note, first.pack, frame_of(first), records);
@@ -185,17 +183,17 @@ static int keep(struct keeping *k)
 			r = keep_frame(k, i, &i);
 		else
 			i++;
-	for (size_t i = 0; i < k->nr && r >= 0; i++) /* a collection that is under way leaves them alone */
+	for (size_t i = 0; i < k->nr && r >= 0; i++) /* a collection in progress must not free them */
 		freed_referred(e, &(struct extent){ .len = k->chunks[i].len, .addr = k->where[i] }, 1);
 	if (r >= 0)
 		r = commit_frames(e, &marks);
 	if (r < 0)
 		return r;
-	mutex_lock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
 	r = shares_any_moved(e, k->where, k->nr) ? -EAGAIN : shares_note_lent(e, k->where, k->nr, &records);
 	if (r == 0)
-		r = shares_commit(e, NULL, &records); /* those marks, or what another commit has come to since */
-	mutex_unlock(&e->shares.lock);
+		r = shares_commit(e, NULL, &records); /* with `marks`, or those of a later commit */
+	mutex_unlock(&e->shares->lock);
 	return r;
 }
 
@@ -208,7 +206,7 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 
 	if (!where)
 		return -ENOMEM;
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
 	for (size_t i = 0; i < nr; i++)
 		if (!is_chunk_len(chunks[i].len) || !fp_is_of(&e->key, chunks[i].fp, chunks[i].data, chunks[i].len))
@@ -223,10 +221,10 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 	return r;
 }
 
-/* --- lending --- */
+/* --- lend (pin) --- */
 
 struct lending {
-	struct addr where; /* none: it is not here, or not yet durable */
+	struct addr where; /* ADDR_NONE: not here, or not durable yet */
 	bool *ret;
 };
 
@@ -252,8 +250,8 @@ static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, stru
 	return 0;
 }
 
-/* Those of one frame. What was lent before is noted again: that note may not have become durable. */
-static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf *records) REQUIRES(e->shares.lock)
+/* Pins chunks of one frame. Chunks pinned before are recorded again: that record may not be durable yet. */
+static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf *records) REQUIRES(e->shares->lock)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *note = malloc(sizeof(*note));
@@ -274,8 +272,8 @@ static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf
 		if (number_of(rec, l[i].where, &number) < 0 || share_bit(note->away, number))
 			continue;
 		if (!share_bit(note->lent, number)) {
-			e->shares.totals.nr_lent++;
-			e->shares.totals.lent_bytes += pack_rec_len(rec, number);
+			e->shares->totals.nr_lent++;
+			e->shares->totals.pinned_bytes += pack_rec_len(rec, number);
 		}
 		share_set(note->lent, number);
 		*l[i].ret = any = true;
@@ -290,8 +288,8 @@ static int lend(struct engine *e, struct lending *l, size_t nr)
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	int r = 0;
 
-	mutex_lock(&e->shares.lock);
-	for (size_t i = 0, n; i < nr && r == 0 && !atomic_load(&e->shares.has_left); i += n) {
+	mutex_lock(&e->shares->lock);
+	for (size_t i = 0, n; i < nr && r == 0 && !atomic_load(&e->shares->has_left); i += n) {
 		for (n = 1; i + n < nr && pack_same_frame(l[i].where, l[i + n].where); n++)
 			;
 		if (!addr_is_none(l[i].where))
@@ -299,7 +297,7 @@ static int lend(struct engine *e, struct lending *l, size_t nr)
 	}
 	if (r == 0 && (records.len > 0 || buf_error(&records) < 0))
 		r = shares_commit(e, NULL, &records);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	return r;
 }
 
@@ -312,13 +310,13 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 	memset(lent, 0, nr * sizeof(*lent));
 	if (!l)
 		return -ENOMEM;
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
 	for (size_t i = 0; i < nr; i++)
 		l[i].ret = &lent[i];
 	if (!mutex_trylock(&e->gc.lock))
 		return 0;
-	/* nodes collect together: it may just have been found that nobody refers to it */
+	/* a cluster collection is running: it may just have found the chunk unreferenced */
 	if (shares_settling(e, false) < 0) {
 		mutex_unlock(&e->gc.lock);
 		return 0;
@@ -355,24 +353,24 @@ int engine_cluster_lend_all(struct engine *e, const struct fp *fps, size_t nr)
 	return r > 0 ? -EAGAIN : r;
 }
 
-/* --- referring --- */
+/* --- refer --- */
 
 struct referring {
 	struct engine *e;
-	const struct cluster_piece *pieces;
+	const struct content_piece *pieces;
 	struct addr *where; /* of the chunks */
-	uint8_t *number; /* of those in new frames, as pack_hint() wants it */
+	uint8_t *number; /* of chunks in new frames, for pack_hint() */
 	bool *is_new;
 	size_t nr;
 	struct share_owners owners;
 };
 
-static bool same_chunk(const struct cluster_piece *a, const struct cluster_piece *b)
+static bool same_chunk(const struct content_piece *a, const struct content_piece *b)
 {
 	return fp_equal(a->fp, b->fp) && a->chunk_len == b->chunk_len;
 }
 
-/* The new chunk that was met last may be met again: pieces of it lie side by side. */
+/* Adjacent pieces may be of the same new chunk, so each piece is compared with the last new one. */
 static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 {
 	static const uint8_t zeros[CHUNK_MAX];
@@ -390,7 +388,7 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 	pack_frame_place(u->f, &u->pack, &u->frame);
 	u->note.told = true;
 	for (size_t last = i; i < rf->nr; i++) {
-		const struct cluster_piece *p = &rf->pieces[i];
+		const struct content_piece *p = &rf->pieces[i];
 
 		if (!addr_is_none(rf->where[i]) || fp_is_none(p->fp))
 			continue;
@@ -417,8 +415,8 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 	}
 	shares_settling(e, true);
 	mutex_lock(&e->append_lock);
-	u->next = e->arriving;
-	e->arriving = TAKE(u);
+	u->next = e->shares->arriving;
+	e->shares->arriving = TAKE(u);
 	mutex_unlock(&e->append_lock);
 	return 0;
 }
@@ -426,7 +424,7 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 static int find_pieces(struct referring *rf)
 {
 	for (size_t i = 0; i < rf->nr; i++) {
-		const struct cluster_piece *p = &rf->pieces[i];
+		const struct content_piece *p = &rf->pieces[i];
 		int r;
 
 		rf->where[i] = ADDR_NONE;
@@ -448,7 +446,7 @@ static int find_pieces(struct referring *rf)
 	return 0;
 }
 
-/* Of a run whose first piece is number `first`. */
+/* Sets the extents of a run that starts with piece number `first`. */
 static int set_extents(struct referring *rf, const struct cluster_run *run, size_t first)
 {
 	_cleanup_(extent_list_release) struct extent_list l = { 0 };
@@ -457,12 +455,15 @@ static int set_extents(struct referring *rf, const struct cluster_run *run, size
 
 	content_lock_quiet(run->c);
 	for (size_t i = first; i < first + run->nr && r == 0; i++) {
-		const struct cluster_piece *p = &rf->pieces[i];
+		const struct content_piece *p = &rf->pieces[i];
 
 		for (uint64_t done = 0, n; done < p->len && r == 0; done += n, at += n) {
+			uint64_t hole_end = round_down(at + (p->len - done), SEGMENT_SIZE);
 			struct addr a = rf->where[i];
 
 			n = MIN(p->len - done, SEGMENT_SIZE - at % SEGMENT_SIZE);
+			if (fp_is_none(p->fp) && l.nr == 0) /* one record for the whole segments of the hole */
+				n = hole_end > at + n ? hole_end - at : n;
 			a.off += p->from + (uint32_t)done;
 			if (!fp_is_none(p->fp))
 				r = extent_list_add(&l, (uint32_t)(at - base), (uint32_t)n, a);
@@ -513,14 +514,14 @@ static size_t nr_pieces(const struct cluster_run *runs, size_t nr_runs)
 	return nr;
 }
 
-int engine_cluster_refer(struct content *c, uint64_t off, const struct cluster_piece *pieces, size_t nr,
+int engine_cluster_refer(struct content *c, uint64_t off, const struct content_piece *pieces, size_t nr,
 			 const struct cluster_node *owner)
 {
 	return engine_cluster_refer_runs(c->e, &(struct cluster_run){ c, off, nr }, 1, pieces, owner);
 }
 
 int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs,
-			      const struct cluster_piece *pieces, const struct cluster_node *owner)
+			      const struct content_piece *pieces, const struct cluster_node *owner)
 {
 	size_t nr = nr_pieces(runs, nr_runs);
 	_cleanup_(freep) struct addr *where = calloc(MAX(nr, (size_t)1), sizeof(*where));
@@ -532,13 +533,13 @@ int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, 
 
 	if (!where || !number || !is_new)
 		return -ENOMEM;
-	if (e->conf.read_only)
+	if (e->read_only)
 		return -EROFS;
-	mutex_lock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
 	r = shares_number(e, owner, &rf.owners.node[0]);
-	e->shares.totals.any_told = true;
-	atomic_store(&e->shares.any_told, true);
-	mutex_unlock(&e->shares.lock);
+	e->shares->totals.any_told = true;
+	atomic_store(&e->shares->any_told, true);
+	mutex_unlock(&e->shares->lock);
 	rf.owners.nr = 1;
 	if (r < 0)
 		return r;
@@ -550,67 +551,4 @@ int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, 
 	epoch_leave(&e->users, ticket);
 	shares_settled(e);
 	return r;
-}
-
-/* --- telling --- */
-
-struct telling {
-	struct cluster_piece *p;
-	size_t nr, max;
-	uint64_t at; /* behind the last one */
-};
-
-static void tell_hole(struct telling *t, uint64_t end)
-{
-	if (t->at >= end || t->nr == t->max)
-		return;
-	if (t->nr > 0 && fp_is_none(t->p[t->nr - 1].fp))
-		t->p[t->nr - 1].len += end - t->at;
-	else
-		t->p[t->nr++] = (struct cluster_piece){ .len = end - t->at };
-	t->at = end;
-}
-
-static int tell_extent(struct telling *t, struct engine *e, const struct extent *x)
-{
-	for (uint32_t done = 0; done < x->len && t->nr < t->max;) {
-		struct addr a = x->addr, start;
-		struct cluster_piece p;
-		int r;
-
-		a.off += done;
-		r = packs_chunk_at(e->packs, a, &start, &p.chunk_len, &p.fp);
-		if (r <= 0 || fp_is_none(p.fp))
-			return r < 0 ? r : -EBADMSG;
-		p.from = a.off - start.off;
-		p.len = MIN(p.chunk_len - p.from, x->len - done);
-		t->p[t->nr++] = p;
-		t->at += p.len;
-		done += (uint32_t)p.len;
-	}
-	return 0;
-}
-
-int engine_cluster_pieces(struct content *c, uint64_t off, struct cluster_piece *ret, size_t max)
-{
-	_cleanup_(extent_list_release) struct extent_list l = { 0 };
-	struct telling t = { ret, 0, max, off };
-	unsigned ticket = epoch_enter(&c->e->users);
-	uint64_t size, len;
-	int r;
-
-	content_lock_quiet(c);
-	size = c->logged.size;
-	len = off < size ? MIN(size - off, (uint64_t)SEGMENT_SIZE) : 0;
-	r = len > 0 ? content_extents(c, off, len, &l) : 0;
-	content_unlock_quiet(c);
-	for (size_t i = 0; i < l.nr && r == 0 && t.nr < max; i++) {
-		tell_hole(&t, off + l.x[i].off);
-		if (t.at == off + l.x[i].off)
-			r = tell_extent(&t, c->e, &l.x[i]);
-	}
-	if (r == 0 && (l.nr == 0 || t.at == off + l.x[l.nr - 1].off + l.x[l.nr - 1].len))
-		tell_hole(&t, off + len);
-	epoch_leave(&c->e->users, ticket);
-	return r < 0 ? r : (int)t.nr;
 }

@@ -1,4 +1,4 @@
-#include "store/engine/round.h"
+#include "store/remote/round.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@ void cluster_decision_release(struct cluster_decision *d)
 	*d = (struct cluster_decision){ 0 };
 }
 
-/* Only we are we: of a store that was copied there might be two, each believing that the other has stored what neither
- * has. */
+/* Rejects a second node with this node's id: if a store was copied, each of the two would rely on the other for chunks
+ * that neither has stored. */
 static bool nodes_fit(const struct cluster_decision *d, const uint8_t self[CLUSTER_ID_LEN])
 {
 	if (d->self >= d->nr_nodes)
@@ -62,7 +62,7 @@ int round_decide(const struct cluster_decision *d, const uint8_t self[CLUSTER_ID
 	return 0;
 }
 
-/* Fewer than all would do to read it, but not to outlive as many losses as was asked for. */
+/* One owner is enough to read the chunk, but all are needed to survive the configured number of losses. */
 static bool all_have(const struct cluster_owners *o, const bool *has_stored)
 {
 	for (uint32_t i = 0; i < o->nr; i++)

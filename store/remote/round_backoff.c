@@ -1,4 +1,4 @@
-#include "store/engine/alone.h"
+#include "store/remote/round_backoff.h"
 
 #include <stdlib.h>
 
@@ -10,13 +10,13 @@ void alone_release(struct alone *a)
 	*a = (struct alone){ 0 };
 }
 
-/* What nobody was asked about was told, and nobody has said anything. */
+/* If no chunk was offered, the chunks were announced, and no peer has reported a match. */
 static bool is_little(uint64_t nr_found, uint64_t nr_asked)
 {
 	return nr_asked == 0 || nr_found * ALONE_PART < nr_asked;
 }
 
-/* Commits in a row of which little was found, for the next to be let go without a round. */
+/* Consecutive commits with few common chunks before the next ones skip rounds. */
 static unsigned record_wanted(const struct alone *a)
 {
 	return ALONE_RECORD << a->nr_found_out;
@@ -68,7 +68,7 @@ void alone_committed(struct alone *a)
 	a->nr_asked = a->nr_found = a->nr_unasked = 0;
 }
 
-/* What was asked so far has told nothing: it is judged by what comes. */
+/* Discards the counts so far: the next judgement starts from zero. */
 static void begin_anew(struct alone *a, enum alone_state state)
 {
 	a->state = state;

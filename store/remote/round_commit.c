@@ -1,25 +1,26 @@
 /*
- * A commit's part in a round of the cluster (cluster.h). New chunks are in frames that are full and held, or still
- * being filled; they have their addresses already, so whatever a round decides, no recipe changes.
+ * The part of a commit that runs a round of the cluster (cluster_calls.h). New chunks are in frames that are full and
+ * deferred, or still being filled. They have their addresses already, so the decision of a round changes no recipe.
  *
- *   1. offer them, hear which of them others have, too, and who is to store each
- *   2. write the frames, without what others are to store (packs_frame_write_partly()), and sync the packs
- *   3. note in the journal, with the marks, which chunks are lent, and which are away and not settled     crash before: nothing of this was
- *      Only now say that this node has stored what it was to.                                             crash after: what is away counts as
- *   4. hear who has                                                                                      gone, and nothing in the log refers to it
- *   5. write what is not elsewhere after all (packs_frame_settle())
- *   6. note what is, settled, with its owners                                                             from here on it is as good as here
- * Then the commit goes on to the log, which refers to these chunks. So a chunk is lent before anybody relies on it, and
- * relied on before anybody is told that it is durable.
+ *   1. offer the chunks; receive which of them peers have, too, and the owners of each
+ *   2. write the frames without the chunks that peers own (packs_frame_write_partly()), and sync the packs
+ *   3. record in the journal, with the pack marks, the pinned chunks         crash before: nothing has happened
+ *      and the remote ones, unsettled. Only now report that this node has    crash after: remote chunks count as freed,
+ *      stored its share.                                                     and nothing in the log refers to them
+ *   4. receive which nodes have stored theirs
+ *   5. write the chunks that are not remote after all (packs_frame_settle())
+ *   6. record the remote ones, settled, with their owners                    after: they are as good as local
+ * Then the commit continues with the log, which refers to these chunks. So a chunk is pinned before any node relies on
+ * it, and the reference is durable before the data is reported as durable.
  *
- * If nobody has anything of what was offered, steps 1 and 2 are all there is, and the commit waits for nobody's disk
- * but its own. If that is likely to be so (alone.h), what comes behind the first frames, or all of it, is neither held
- * nor offered, as without a cluster; others hear of it when it is durable and who waited for that has been answered,
- * and may ask for it to be lent.
+ * If peers have none of the offered chunks, steps 1 and 2 are all, and the commit waits for no other node's disk. If
+ * that is likely (round_backoff.h), the chunks after the first frames, or all chunks, are neither deferred nor offered,
+ * as without a cluster. They are announced once they are durable and the callers waiting for that have been answered;
+ * peers may then request pins.
  *
- * What fails at 1, or is not heard of at 4, costs space: all is written here. What fails at 2, 3, 5 or 6 fails the
- * commit; frames that are written partly stay in memory, and the next commit begins with them. There is room to keep
- * them before they are: one that nobody has any more would be gone, and the next commit would know nothing of it.
+ * A failure in 1, or a missing end in 4, costs space: all chunks are written here. A failure in 2, 3, 5 or 6 fails the
+ * commit. Frames that are partly written stay in memory, and the next commit starts with them. The memory to keep them
+ * is allocated before they are written: a frame that is lost here would be gone, and the next commit would not miss it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -28,17 +29,17 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/round.h"
+#include "store/dedup/dedup.h"
+#include "store/remote/remote.h"
+#include "store/remote/round.h"
 
 #define HELD_DEFAULT MiB(64)
-#define ROUND_FRAMES 16u /* of a MiB; 8 or 32 made no difference that could be measured */
-#define MOSTLY_ALONE_PART 8u /* less than one page of so many is on other nodes */
+#define ROUND_FRAMES 16u /* of 1 MiB; 8 or 32 made no measurable difference */
+#define MOSTLY_ALONE_PART 8u /* fewer than one page in 8 is on peers */
 
 struct offered {
 	struct fp fp;
-	uint32_t frame, chunk, len; /* which of the frames */
+	uint32_t frame, chunk, len; /* frame: index in round.frames */
 };
 
 struct taken {
@@ -46,7 +47,7 @@ struct taken {
 	uint32_t pack, frame;
 	uint32_t nr_away;
 	struct share_frame note;
-	struct unsettled *left; /* of one with something away: there is room to leave it, whatever happens */
+	struct unsettled *left; /* of a frame with remote chunks: preallocated for leave() */
 };
 
 struct round {
@@ -54,7 +55,7 @@ struct round {
 	struct taken *frames;
 	size_t nr;
 	struct offered *offer;
-	struct fp *fps; /* of `offer` */
+	struct fp *fps; /* fingerprints of `offer` */
 	uint8_t *fates;
 	size_t nr_offered;
 	struct cluster_decision d;
@@ -78,42 +79,43 @@ static bool has_agent(const struct engine *e)
 	return calls && calls->is_there(calls->userdata);
 }
 
-/* Is what comes now for a round, if there are others? */
+/* Are new chunks deferred for a round, if there are peers? */
 static bool is_held(const struct engine *e) REQUIRES(e->append_lock)
 {
-	if (alone_is_confirming(&e->alone))
-		return !e->is_offering && e->nr_held < ALONE_PROBE_FRAMES;
-	return e->alone.state != ALONE_LETTING_GO;
+	if (alone_is_confirming(&e->shares->alone))
+		return !e->shares->is_offering && e->shares->nr_held < ALONE_PROBE_FRAMES;
+	return e->shares->alone.state != ALONE_LETTING_GO;
 }
 
-bool collective_holds(struct engine *e)
+bool remote_is_deferring(struct engine *e)
 {
 	return is_held(e) && has_agent(e);
 }
 
-bool collective_lets_go(const struct engine *e)
+/* Are new chunks written at once, and announced later? */
+static bool is_announcing(const struct engine *e) REQUIRES(e->append_lock)
 {
 	return !is_held(e) && has_agent(e);
 }
 
-void collective_committed(struct engine *e)
+void remote_committed(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
-	alone_committed(&e->alone);
+	alone_committed(&e->shares->alone);
 	mutex_unlock(&e->append_lock);
 }
 
 void engine_cluster_is_shared(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
-	alone_found_out(&e->alone);
+	alone_found_out(&e->shares->alone);
 	mutex_unlock(&e->append_lock);
 }
 
 void engine_cluster_met(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
-	alone_met(&e->alone);
+	alone_met(&e->shares->alone);
 	mutex_unlock(&e->append_lock);
 }
 
@@ -125,67 +127,91 @@ static size_t held_max(const struct engine *e)
 }
 
 /*
- * So many are worth a round, before there is no room. Where nodes have much in common none is begun early: of pages
- * that the others are about to write, too, the first to come would store all.
+ * Number of deferred frames that start a round before memory runs out. Where nodes have much in common, rounds do not
+ * start early: if peers are about to write the same pages, the first node would store all of them.
  */
 static size_t round_frames(const struct engine *e) REQUIRES(e->append_lock)
 {
 	size_t half = (held_max(e) + 1) / 2;
 
-	if (e->alone.state == ALONE_PROBING)
-		return e->is_offering ? SIZE_MAX : MIN((size_t)ALONE_PROBE_FRAMES, half);
-	return e->is_mostly_alone ? MIN((size_t)ROUND_FRAMES, half) : half;
+	if (e->shares->alone.state == ALONE_PROBING)
+		return e->shares->is_offering ? SIZE_MAX : MIN((size_t)ALONE_PROBE_FRAMES, half);
+	return e->shares->is_mostly_alone ? MIN((size_t)ROUND_FRAMES, half) : half;
 }
 
-unsigned collective_spare(const struct engine *e)
+unsigned remote_nr_spare(const struct engine *e)
 {
-	/* some more come while a round is under way */
+	/* more frames fill up during a round */
 	return e->conf.cluster_calls ? (unsigned)MIN(held_max(e), (size_t)4 * ROUND_FRAMES) : 0;
 }
 
-bool collective_make_room(struct engine *e, size_t nr)
+/* Makes room to defer `nr` more frames; false: out of memory. */
+static bool make_room(struct engine *e, size_t nr) REQUIRES(e->append_lock)
 {
-	size_t need = e->nr_held + e->nr_taken + nr;
+	size_t need = e->shares->nr_held + e->shares->nr_taken + nr;
 	struct pack_frame **more;
 
-	if (need <= e->size_held)
+	if (need <= e->shares->size_held)
 		return true;
-	more = reallocarray(e->held, need + 64, sizeof(*more));
+	more = reallocarray(e->shares->held, need + 64, sizeof(*more));
 	if (!more)
 		return false;
-	e->held = more;
-	e->size_held = need + 64;
+	e->shares->held = more;
+	e->shares->size_held = need + 64;
 	return true;
 }
 
-struct pack_frame *collective_hold(struct engine *e, struct pack_frame *f)
+struct pack_frame *remote_defer(struct engine *e, struct pack_frame *f)
 {
 	struct pack_frame *oldest;
 
-	if (!collective_make_room(e, 1))
+	if (!remote_is_deferring(e) || !make_room(e, 1))
 		return f;
-	e->held[e->nr_held++] = f;
-	if (!e->is_round_due && e->nr_held >= round_frames(e)) {
-		e->is_round_due = true;
-		e->wants_round = true;
+	e->shares->held[e->shares->nr_held++] = f;
+	if (!e->shares->is_round_due && e->shares->nr_held >= round_frames(e)) {
+		e->shares->is_round_due = true;
+		e->shares->wants_round = true;
 	}
-	if (e->nr_held <= held_max(e))
+	if (e->shares->nr_held <= held_max(e))
 		return NULL;
-	oldest = e->held[0];
-	memmove(e->held, e->held + 1, --e->nr_held * sizeof(*e->held));
+	oldest = e->shares->held[0];
+	memmove(e->shares->held, e->shares->held + 1, --e->shares->nr_held * sizeof(*e->shares->held));
 	return oldest;
 }
 
-void collective_put_back(struct engine *e, struct pack_frame **frames, size_t nr)
+/* Defers those of `nr_taken` again that are not NULL because they could not be written. The room is reserved. */
+static void put_back(struct engine *e, struct pack_frame **frames, size_t nr) REQUIRES(e->append_lock)
 {
-	assert(e->nr_taken >= nr);
-	e->nr_taken -= nr;
+	assert(e->shares->nr_taken >= nr);
+	e->shares->nr_taken -= nr;
 	for (size_t i = 0; i < nr; i++)
 		if (frames[i])
-			e->held[e->nr_held++] = frames[i];
+			e->shares->held[e->shares->nr_held++] = frames[i];
 }
 
-void collective_want(struct engine *e)
+/* Before the last deferred frame fills up: is_announcing() may change when it does. */
+bool remote_append_begin(struct engine *e)
+{
+	return is_announcing(e);
+}
+
+bool remote_append_end(struct engine *e, bool begun, const struct batch *b)
+{
+	bool wants_round = e->shares->wants_round, any = false;
+
+	e->shares->wants_round = false;
+	for (unsigned i = 0; b && i < b->n; i++)
+		if (b->cause[i] == CLAIMED) {
+			any = true;
+			if (begun)
+				alone_wrote(&e->shares->alone, b->fps[i]);
+		}
+	if (any && !begun && e->conf.cluster_calls)
+		e->shares->held_ns = monotonic_ns();
+	return wants_round;
+}
+
+void remote_request_round(struct engine *e)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 
@@ -204,8 +230,10 @@ bool engine_cluster_pending(struct engine *e)
 {
 	bool pending;
 
+	if (!e->remote)
+		return false;
 	mutex_lock(&e->append_lock);
-	pending = e->nr_held > 0 || e->is_offering || (!collective_lets_go(e) && (e->small || e->varied));
+	pending = e->shares->nr_held > 0 || e->shares->is_offering || (!is_announcing(e) && (e->small || e->varied));
 	mutex_unlock(&e->append_lock);
 	return pending;
 }
@@ -215,7 +243,7 @@ uint64_t engine_cluster_held_ns(struct engine *e)
 	uint64_t ns;
 
 	mutex_lock(&e->append_lock);
-	ns = e->alone.state == ALONE_SHARING && !e->is_mostly_alone ? e->held_ns : 0;
+	ns = e->shares->alone.state == ALONE_SHARING && !e->shares->is_mostly_alone ? e->shares->held_ns : 0;
 	mutex_unlock(&e->append_lock);
 	return ns;
 }
@@ -230,16 +258,18 @@ static int write_all(struct engine *e, struct pack_frame **frames, size_t nr, st
 	return packs_sync_end(e->packs, ret); /* a frame that could not be written makes it fail */
 }
 
-/* --- what the last one has left --- */
+/* --- frames left by a failed round --- */
 
 static void leave(struct engine *e, struct taken *t)
 {
 	struct unsettled *u = TAKE(t->left);
 
 	shares_settling(e, true);
-	*u = (struct unsettled){ .next = e->unsettled, .f = TAKE(t->f), .pack = t->pack, .frame = t->frame, .note = t->note };
-	e->unsettled = u;
-	atomic_store(&e->shares.has_left, true);
+	*u = (struct unsettled){
+		.next = e->shares->unsettled, .f = TAKE(t->f), .pack = t->pack, .frame = t->frame, .note = t->note
+	};
+	e->shares->unsettled = u;
+	atomic_store(&e->shares->has_left, true);
 }
 
 static int settle_left(struct engine *e, const struct pack_marks *marks)
@@ -247,7 +277,7 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	int r = 0;
 
-	for (struct unsettled *u = e->unsettled; u && r == 0; u = u->next) {
+	for (struct unsettled *u = e->shares->unsettled; u && r == 0; u = u->next) {
 		r = u->f ? packs_frame_settle(e->packs, u->f, u->note.away) : 0;
 		if (r == 0) {
 			u->f = NULL;
@@ -257,50 +287,51 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 	}
 	if (r < 0)
 		return r;
-	mutex_lock(&e->shares.lock);
-	for (struct unsettled *u = e->unsettled; u; u = u->next) {
-		e->shares.totals.nr_away += u->nr_more;
-		e->shares.totals.away_bytes += u->more_bytes;
+	mutex_lock(&e->shares->lock);
+	for (struct unsettled *u = e->shares->unsettled; u; u = u->next) {
+		e->shares->totals.nr_away += u->nr_more;
+		e->shares->totals.away_bytes += u->more_bytes;
 		u->nr_more = u->more_bytes = 0;
 	}
 	r = shares_commit(e, marks, &records);
-	mutex_unlock(&e->shares.lock);
-	for (struct unsettled *u; r == 0 && (u = e->unsettled);) {
-		e->unsettled = u->next;
+	mutex_unlock(&e->shares->lock);
+	for (struct unsettled *u; r == 0 && (u = e->shares->unsettled);) {
+		e->shares->unsettled = u->next;
 		free(u);
 		shares_settled(e);
 	}
 	if (r == 0)
-		atomic_store(&e->shares.has_left, false);
+		atomic_store(&e->shares->has_left, false);
 	return r;
 }
 
-void collective_arrive(struct engine *e)
+/* Unsettled frames that have arrived belong to this commit. */
+static void take_arriving(struct engine *e) REQUIRES(e->append_lock)
 {
-	for (struct unsettled *u; (u = e->arriving);) {
-		e->arriving = u->next;
-		u->next = e->unsettled;
-		e->unsettled = u;
+	for (struct unsettled *u; (u = e->shares->arriving);) {
+		e->shares->arriving = u->next;
+		u->next = e->shares->unsettled;
+		e->shares->unsettled = u;
 	}
 }
 
-void collective_release(struct engine *e)
+void remote_abandon_frames(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
-	collective_arrive(e);
+	take_arriving(e);
 	mutex_unlock(&e->append_lock);
-	for (struct unsettled *u; (u = e->unsettled);) {
-		e->unsettled = u->next;
-		if (u->f) /* its place stays as a crash would leave it */
+	for (struct unsettled *u; (u = e->shares->unsettled);) {
+		e->shares->unsettled = u->next;
+		if (u->f) /* its place stays as after a crash */
 			packs_frame_leave(e->packs, u->f);
 		free(u);
 		shares_settled(e);
 	}
-	alone_release(&e->alone);
-	for (size_t i = 0; i < e->nr_held; i++)
-		packs_frame_abandon(e->packs, e->held[i]);
-	e->nr_held = e->size_held = 0;
-	free(TAKE(e->held));
+	alone_release(&e->shares->alone);
+	for (size_t i = 0; i < e->shares->nr_held; i++)
+		packs_frame_abandon(e->packs, e->shares->held[i]);
+	e->shares->nr_held = e->shares->size_held = 0;
+	free(TAKE(e->shares->held));
 }
 
 /* --- step 1 --- */
@@ -331,7 +362,7 @@ static int make_offer(struct round *rd, struct pack_frame **frames)
 							   pack_frame_len(frames[i], k) };
 	}
 	qsort(rd->offer, n, sizeof(*rd->offer), compare_offered);
-	for (size_t i = 0; i < n; i++) /* one that is there twice is written twice */
+	for (size_t i = 0; i < n; i++) /* duplicates are offered once, and the others written here */
 		if (i == 0 || !fp_equal(rd->offer[i].fp, rd->offer[i - 1].fp))
 			rd->offer[rd->nr_offered++] = rd->offer[i];
 	for (size_t i = 0; i < rd->nr_offered; i++)
@@ -339,7 +370,7 @@ static int make_offer(struct round *rd, struct pack_frame **frames)
 	return 0;
 }
 
-/* Of each frame, what is lent and what is away. */
+/* Sets the pinned and remote chunks of each frame. */
 static int take_fates(struct round *rd)
 {
 	for (size_t i = 0; i < rd->nr_offered; i++) {
@@ -397,7 +428,7 @@ static bool is_noted(const struct taken *t)
 	return t->nr_away > 0 || share_any(t->note.lent);
 }
 
-/* Chunks of this round that became so, and their bytes. */
+/* Adds the chunks of this round with that fate, and their bytes. */
 static void count(const struct round *rd, enum round_fate fate, uint64_t *nr, uint64_t *bytes)
 {
 	for (size_t i = 0; i < rd->nr_offered; i++)
@@ -423,20 +454,20 @@ static int note_stored(struct round *rd, const struct pack_marks *marks)
 	}
 	if (records.len == 0 && buf_error(&records) == 0)
 		return 0;
-	mutex_lock(&e->shares.lock);
-	totals = &e->shares.totals;
-	count(rd, ROUND_LEND, &totals->nr_lent, &totals->lent_bytes);
-	r = shares_meet(e, rd->d.nodes, rd->d.nr_nodes); /* any of them may refer to what is lent */
+	mutex_lock(&e->shares->lock);
+	totals = &e->shares->totals;
+	count(rd, ROUND_LEND, &totals->nr_lent, &totals->pinned_bytes);
+	r = shares_meet(e, rd->d.nodes, rd->d.nr_nodes); /* any of them may refer to the pinned chunks */
 	if (r == 0)
 		r = shares_commit(e, marks, &records);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	return r;
 }
 
 /* --- steps 4 to 6 --- */
 
-/* How it ends, if has_stored is NULL without any of the others. */
-static int settle_notes(struct engine *e, struct round *rd, const bool *has_stored) REQUIRES(e->shares.lock)
+/* Applies the end of the round to the records. has_stored NULL: no chunk becomes remote. */
+static int settle_notes(struct engine *e, struct round *rd, const bool *has_stored) REQUIRES(e->shares->lock)
 {
 	uint16_t numbers[CLUSTER_OWNERS_MAX];
 	int r = 0;
@@ -462,7 +493,7 @@ static int settle_notes(struct engine *e, struct round *rd, const bool *has_stor
 	return r;
 }
 
-/* What the round has written partly becomes what the notes say. */
+/* Completes the partly written frames according to their records. */
 static int settle_frames(struct round *rd, struct buf *records)
 {
 	int r = 0;
@@ -488,16 +519,16 @@ static int end_round(struct round *rd, const bool *has_stored, const struct pack
 	struct engine *e = rd->e;
 	int r;
 
-	mutex_lock(&e->shares.lock);
+	mutex_lock(&e->shares->lock);
 	r = settle_notes(e, rd, has_stored);
-	mutex_unlock(&e->shares.lock);
+	mutex_unlock(&e->shares->lock);
 	if (r == 0)
 		r = settle_frames(rd, &records);
 	if (r == 0 && records.len > 0) {
-		mutex_lock(&e->shares.lock);
-		count(rd, ROUND_ELSEWHERE, &e->shares.totals.nr_away, &e->shares.totals.away_bytes);
+		mutex_lock(&e->shares->lock);
+		count(rd, ROUND_ELSEWHERE, &e->shares->totals.nr_away, &e->shares->totals.away_bytes);
 		r = shares_commit(e, marks, &records);
-		mutex_unlock(&e->shares.lock);
+		mutex_unlock(&e->shares->lock);
 	}
 	for (size_t i = 0; r < 0 && i < rd->nr; i++)
 		if (rd->frames[i].nr_away > 0)
@@ -505,7 +536,7 @@ static int end_round(struct round *rd, const bool *has_stored, const struct pack
 	return r;
 }
 
-/* This node has not stored what it was to: others are told, and nothing is away. */
+/* This node has not stored its share: report that to the peers; no chunk becomes remote. */
 static int fail_round(struct round *rd, int error)
 {
 	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
@@ -532,31 +563,31 @@ static int run_round(struct round *rd, struct pack_frame **frames, struct pack_m
 		r = has_stored ? note_stored(rd, ret) : -ENOMEM;
 	if (r < 0)
 		return fail_round(rd, r);
-	atomic_fetch_add_explicit(&rd->e->shares.nr_rounds, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&rd->e->shares->nr_rounds, 1, memory_order_relaxed);
 	r = calls->settle(calls->userdata, &rd->d, 0, has_stored);
 	return end_round(rd, r < 0 ? NULL : has_stored, ret);
 }
 
-/* Nobody else has anything of it: this node need not hear who has stored. Others wait for it all the same: what it has
- * stored alone is known from then on. */
+/* Peers have none of the chunks, so this node does not wait for the end of the round. Peers still wait for its report:
+ * from then on they can find what it has stored. */
 static int run_alone(struct round *rd, struct pack_frame **frames, struct pack_marks *ret)
 {
 	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
 	int r = write_all(rd->e, frames, rd->nr, ret);
 
-	atomic_fetch_add_explicit(&rd->e->shares.nr_rounds, r == 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&rd->e->shares->nr_rounds, r == 0, memory_order_relaxed);
 	calls->settle(calls->userdata, &rd->d, r, NULL);
 	return r;
 }
 
-/* What is held is nothing that others have. Those that cannot be written stay. */
+/* Writes deferred frames that peers have nothing of. Frames that cannot be written stay deferred. */
 static void let_go(struct engine *e, struct pack_frame **frames, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
 		if (packs_frame_write(e->packs, frames[i]) == 0)
 			frames[i] = NULL;
 	mutex_lock(&e->append_lock);
-	collective_put_back(e, frames, nr);
+	put_back(e, frames, nr);
 	mutex_unlock(&e->append_lock);
 	free(frames);
 }
@@ -564,47 +595,47 @@ static void let_go(struct engine *e, struct pack_frame **frames, size_t nr)
 static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(e->append_lock)
 {
 	for (uint32_t k = 0; f && k < pack_frame_nr(f); k++)
-		alone_wrote(&e->alone, pack_frame_fp(f, k));
+		alone_wrote(&e->shares->alone, pack_frame_fp(f, k));
 }
 
-/* With what has begun to fill frames that are not held yet: nobody will be asked about that either. Without memory they
- * stay, and are the next commit's. */
+/* Takes the deferred frames. Chunks in frames still being filled are recorded for announcement, too, as they will not
+ * be offered either. On ENOMEM the frames stay for the next commit. */
 static size_t take_held(struct engine *e, struct pack_frame ***ret) REQUIRES(e->append_lock)
 {
-	struct pack_frame **frames = calloc(MAX(e->nr_held, (size_t)1), sizeof(*frames));
-	size_t nr = frames ? e->nr_held : 0;
+	struct pack_frame **frames = calloc(MAX(e->shares->nr_held, (size_t)1), sizeof(*frames));
+	size_t nr = frames ? e->shares->nr_held : 0;
 
-	for (size_t i = 0; i < e->nr_held; i++)
-		note_frame(e, e->held[i]);
+	for (size_t i = 0; i < e->shares->nr_held; i++)
+		note_frame(e, e->shares->held[i]);
 	note_frame(e, e->small);
 	note_frame(e, e->varied);
 	if (nr > 0)
-		memcpy(frames, e->held, nr * sizeof(*frames));
-	e->nr_held -= nr;
-	e->nr_taken += nr; /* there is room where they were */
+		memcpy(frames, e->shares->held, nr * sizeof(*frames));
+	e->shares->nr_held -= nr;
+	e->shares->nr_taken += nr; /* keeps their slots in `held` reserved */
 	*ret = frames;
 	return nr;
 }
 
-/* A round that begins now is another. */
+/* Ends the offer: from now on a new round may start. */
 static void stop_offering(struct engine *e, const struct round *rd, bool is_decided)
 {
 	struct pack_frame **frames = NULL;
 	size_t nr = 0;
 
 	mutex_lock(&e->append_lock);
-	e->is_offering = false;
+	e->shares->is_offering = false;
 	if (is_decided) {
-		e->is_mostly_alone = rd->d.nr < rd->nr_offered / MOSTLY_ALONE_PART;
-		if (alone_decided(&e->alone, rd->nr, rd->nr_offered, rd->d.nr))
+		e->shares->is_mostly_alone = rd->d.nr < rd->nr_offered / MOSTLY_ALONE_PART;
+		if (alone_decided(&e->shares->alone, rd->nr, rd->nr_offered, rd->d.nr))
 			nr = take_held(e, &frames);
 	}
 	mutex_unlock(&e->append_lock);
 	let_go(e, frames, nr);
 }
 
-/* Others may find it from now on. That is a hint, and no promise: whoever wants to rely on it asks. */
-void collective_tell(struct engine *e)
+/* Announces chunks written without a round. Only a hint: a peer must request a pin before it relies on a chunk. */
+void remote_announce(struct engine *e)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 	_cleanup_(freep) struct fp *fps = NULL;
@@ -614,8 +645,8 @@ void collective_tell(struct engine *e)
 	if (!calls)
 		return;
 	mutex_lock(&e->append_lock);
-	nr = alone_take_untold(&e->alone, &fps);
-	has_time = alone_is_believed(&e->alone);
+	nr = alone_take_untold(&e->shares->alone, &fps);
+	has_time = alone_is_believed(&e->shares->alone);
 	mutex_unlock(&e->append_lock);
 	if (nr > 0 && calls->stored)
 		calls->stored(calls->userdata, fps, nr, has_time);
@@ -626,15 +657,16 @@ static bool is_for_round(struct engine *e)
 	bool yes;
 
 	mutex_lock(&e->append_lock);
-	yes = e->alone.state != ALONE_LETTING_GO && has_agent(e);
+	yes = e->shares->alone.state != ALONE_LETTING_GO && has_agent(e);
 	mutex_unlock(&e->append_lock);
 	return yes;
 }
 
-int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
+/* Frames that cannot be written stay in `frames`; the others become NULL. */
+static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
 {
 	_cleanup_(round_release) struct round rd = { .e = e, .nr = nr };
-	bool may = nr > 0 && is_for_round(e) && !atomic_load(&e->shares.paused);
+	bool may = nr > 0 && is_for_round(e) && !atomic_load(&e->shares->paused);
 	int r = may ? make_offer(&rd, frames) : -ENOTCONN;
 
 	if (r == 0)
@@ -645,10 +677,44 @@ int collective_sync(struct engine *e, struct pack_frame **frames, size_t nr, str
 	} else if (rd.d.nr == 0) {
 		r = run_alone(&rd, frames, ret);
 	} else {
-		/* before this node says that it has stored: others may wait for it to end here */
+		/* before this node reports that it has stored: a collection waits for the round to end here */
 		shares_settling(e, true);
 		r = run_round(&rd, frames, ret);
 		shares_settled(e);
 	}
-	return r == 0 && e->unsettled ? settle_left(e, ret) : r;
+	return r == 0 && e->shares->unsettled ? settle_left(e, ret) : r;
+}
+
+int remote_sync_room(struct engine *e, size_t nr)
+{
+	return make_room(e, nr) ? (int)e->shares->nr_held : -ENOMEM;
+}
+
+bool remote_sync_begin(struct engine *e, struct pack_frame **frames, size_t *nr)
+{
+	struct shares *s = e->shares;
+	bool is_ours;
+
+	memmove(frames + s->nr_held, frames, *nr * sizeof(*frames));
+	if (s->nr_held > 0)
+		memcpy(frames, s->held, s->nr_held * sizeof(*frames));
+	*nr += s->nr_held;
+	s->nr_held = 0;
+	s->is_round_due = false;
+	take_arriving(e);
+	is_ours = e->conf.cluster_calls || s->unsettled;
+	s->is_offering = is_ours && *nr > 0;
+	if (is_ours)
+		s->nr_taken += *nr;
+	return is_ours;
+}
+
+int remote_sync_frames(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret)
+{
+	int r = sync_in_round(e, frames, nr, ret);
+
+	mutex_lock(&e->append_lock);
+	put_back(e, frames, nr);
+	mutex_unlock(&e->append_lock);
+	return r;
 }

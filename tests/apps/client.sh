@@ -12,7 +12,7 @@ steps=80
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seal=$CKPTFS_BUILD/tools/ckptfs-seal
 
-mpicc -O1 -Wall -I"$top/client" -o "$WORK/client" "$top/tests/apps/client.c" "$CKPTFS_BUILD/client/libckptfs.so.0" -Wl,-rpath,"$CKPTFS_BUILD/client" ||
+mpicc -O1 -Wall -I"$top/client/lib" -o "$WORK/client" "$top/tests/apps/client.c" "$CKPTFS_BUILD/client/libckptfs.so.0" -Wl,-rpath,"$CKPTFS_BUILD/client" ||
 	fail "client.c does not compile"
 steps_of() { { find "$1" -maxdepth 1 -name '[0-9]*' 2>/dev/null || true; } | wc -l; } # DIR: that have been begun
 start() { exec mpirun --oversubscribe -np 4 "$WORK/client" "$1" $steps "$seal" >"$WORK/out" 2>"$WORK/said"; } # DIR: in a shell of its own

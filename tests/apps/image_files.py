@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Small images of processes, of every format that ckptfs-classify knows, byte by byte: core files and DMTCP images into DIRECTORY/formats, what CRIU
-writes beside its pages into DIRECTORY/criu, as tests/unit/classify/test_criu.c takes it apart."""
+writes beside its pages into DIRECTORY/criu, as tests/unit/store/classify/test_criu.c takes it apart.
+With --dmtcp VERSION PID FILE: an image of a stopped process as DMTCP of this version writes it."""
 import os
 import struct
 import sys
@@ -65,6 +66,27 @@ def dmtcp(version):
     return out + struct.pack("<QQQ", 0, 0, 2**64 - 1) + bytes(4096 - 24)
 
 
+def dmtcp_of(version, pid):
+    """An image of all memory of a stopped process, laid out as by DMTCP 3 or 4."""
+    if version == 4:
+        yield (b"DMTCP_CHECKPOINT_IMAGE_v4.0\n" + bytes(4096))[:4096] * 2
+    else:
+        yield (b"DMTCP_CHECKPOINT_IMAGE_v2.0\n" + bytes(4096))[:4096] + (b"MTCP_HEADER_v2.2\n" + bytes(4096))[:4096]
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            words = line.split(None, 5)
+            start, end = (int(x, 16) for x in words[0].split("-"))
+            name = words[5].strip() if len(words) > 5 else ""
+            if "r" not in words[1] or name.startswith("[v"):  # the kernel's own: DMTCP leaves them out as well
+                continue
+            in_file = 0
+            if name.startswith("/"):  # at most as many bytes as the file has there
+                in_file = min(end - start, os.path.getsize(name) - int(words[2], 16))
+            memory.seek(start)
+            yield area(start, end - start, name.encode(), in_file, 4 if version == 4 and not in_file else 0, memory.read(in_file or end - start))
+    yield struct.pack("<QQQ", 0, 0, 2**64 - 1) + bytes(4096 - 24)
+
+
 def varint(n):
     out = b""
     while n > 127:
@@ -112,7 +134,11 @@ def files():
     yield "criu/tree", criu()
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "--dmtcp":
+    with open(sys.argv[4], "wb") as f:
+        for data in dmtcp_of(int(sys.argv[2]), int(sys.argv[3])):
+            f.write(data)
+elif __name__ == "__main__":
     for name, data in files():
         os.makedirs(os.path.dirname(os.path.join(sys.argv[1], name)), exist_ok=True)
         with open(os.path.join(sys.argv[1], name), "wb") as f:

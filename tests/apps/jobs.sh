@@ -26,7 +26,7 @@ SH
 slurm() { # SCRIPT JOB [COMMENT]: without a PATH, as Slurm does it
 	env -i SLURM_JOB_ID="$2" SLURM_JOB_USER=nobody SLURM_JOB_UID=65534 ${3:+SLURM_JOB_COMMENT="$3"} "$WORK/slurm/$1"
 }
-is_mounted() { grep -q " $point fuse.ckptfs" /proc/mounts; }
+is_mounted() { grep -qF " $point fuse.ckptfs" /proc/mounts; }
 exits 0 slurm prolog 1
 exits 0 slurm prolog 1 "not a ckptfsx"
 ! is_mounted || fail "a job that does not ask for it gets a mount"
@@ -65,8 +65,13 @@ says "detaching"
 kill $!
 { wait $! || true; } 2>/dev/null
 
-# A node that cannot mount.
+# A node that cannot mount. Another user's mount, whose name differs where this one has a dot, is not taken for it.
+exits 0 slurm prolog 8 ckptfs
 echo "options=no_such" >>"$WORK/etc/ckptfs/slurm.conf"
+exits 0 env -i SLURM_JOB_ID=9 SLURM_JOB_USER=nobod. SLURM_JOB_COMMENT=ckptfs "$WORK/slurm/prolog"
+says "job 9, user nobod.: cannot mount"
+exits 0 slurm epilog 8
+! is_mounted || fail "still mounted"
 exits 0 slurm prolog 6 ckptfs
 says "job 6, user nobody: cannot mount"
 echo "required=yes" >>"$WORK/etc/ckptfs/slurm.conf"

@@ -102,14 +102,14 @@ assert s.fingerprint == ckptfs.stat(mnt / "long").fingerprint != ckptfs.stat(mnt
 assert ckptfs.figures(mnt)["kind"] == "mount" and ckptfs.figures(mnt / "a")["size_bytes"] == len(data)
 (mnt / "deep/er").mkdir(parents=True)
 assert ckptfs.mountpoint(mnt / "deep/er") == mnt
-for call in (ckptfs.figures, ckptfs.stat, ckptfs.sync, ckptfs.seal, ckptfs.unseal, ckptfs.epochs):
+for call in (ckptfs.figures, ckptfs.stat, ckptfs.sync, ckptfs.seal, ckptfs.unseal, ckptfs.checkpoints):
     refused(errno.ENOTTY, OSError, call, outside if call is not ckptfs.stat else __file__)
 
-# seal, unseal, epochs, newest
-assert ckptfs.epochs(mnt) == [] and ckptfs.newest(mnt) is None
+# seal, unseal, checkpoints, newest
+assert ckptfs.checkpoints(mnt) == [] and ckptfs.newest(mnt) is None
 assert ckptfs.newest(mnt / "not/there/yet") is None  # a first run
 refused(errno.ENOTTY, OSError, ckptfs.newest, outside / "not/there/yet")  # its mount is missing
-refused(errno.ENOENT, FileNotFoundError, ckptfs.epochs, mnt / "not/there/yet")
+refused(errno.ENOENT, FileNotFoundError, ckptfs.checkpoints, mnt / "not/there/yet")
 (mnt / "run/one").mkdir(parents=True)
 (mnt / "run/one/file").write_bytes(b"12345")
 e = ckptfs.seal(mnt / "run/one")
@@ -124,46 +124,46 @@ assert refused(errno.EEXIST, ckptfs.SealError, ckptfs.seal, mnt / "run").culprit
 two = ckptfs.seal(mnt / "run/two")
 os.mkdir(mnt / "other")
 three = ckptfs.seal(mnt / "other")
-assert ckptfs.epochs(mnt) == [e, two, three] and ckptfs.epochs(mnt / "run") == [e, two]
-assert ckptfs.newest(mnt / "run") == two and ckptfs.epochs(mnt / "run/one") == [e] and ckptfs.newest(mnt / "deep") is None
+assert ckptfs.checkpoints(mnt) == [e, two, three] and ckptfs.checkpoints(mnt / "run") == [e, two]
+assert ckptfs.newest(mnt / "run") == two and ckptfs.checkpoints(mnt / "run/one") == [e] and ckptfs.newest(mnt / "deep") is None
 part = outside / "a part"  # as containers are given one
 part.mkdir()
 subprocess.run(["mount", "--bind", mnt / "run", part], check=True)
-assert [x.path for x in ckptfs.epochs(part)] == [part / "one", part / "two"] and ckptfs.newest(part).inode == two.inode
+assert [x.path for x in ckptfs.checkpoints(part)] == [part / "one", part / "two"] and ckptfs.newest(part).inode == two.inode
 assert refused(errno.EEXIST, ckptfs.SealError, ckptfs.seal, part).culprit in (part / "one", part / "two")
 subprocess.run(["umount", part], check=True)
 assert ckptfs.unseal(mnt / "other") is True and ckptfs.unseal(mnt / "other") is False
 refused(errno.ENOTDIR, NotADirectoryError, ckptfs.seal, mnt / "a")
 refused(errno.ENOENT, FileNotFoundError, ckptfs.seal, mnt / "nowhere")
 
-# epoch
-with ckptfs.epoch(mnt / "series/x/1") as where:
+# checkpoint
+with ckptfs.checkpoint(mnt / "series/x/1") as where:
     (where / "state").write_text("one")
-assert [x.path for x in ckptfs.epochs(mnt / "series")] == [mnt / "series/x/1"]
-refused(errno.EEXIST, FileExistsError, ckptfs.epoch(mnt / "series/x/1").__enter__)
+assert [x.path for x in ckptfs.checkpoints(mnt / "series")] == [mnt / "series/x/1"]
+refused(errno.EEXIST, FileExistsError, ckptfs.checkpoint(mnt / "series/x/1").__enter__)
 assert (mnt / "series/x/1/state").read_text() == "one"
 try:
-    with ckptfs.epoch(mnt / "series/x/2") as where:
+    with ckptfs.checkpoint(mnt / "series/x/2") as where:
         (where / "state").write_text("half")
         raise KeyboardInterrupt
 except KeyboardInterrupt:
     assert not (mnt / "series/x/2").exists()
 pid = os.fork()
 if pid == 0:
-    with ckptfs.epoch(mnt / "series/x/2") as where:
+    with ckptfs.checkpoint(mnt / "series/x/2") as where:
         (where / "state").write_text("half")
         os.kill(os.getpid(), 9)
 os.waitpid(pid, 0)
 assert (mnt / "series/x/2/state").exists()
-with ckptfs.epoch(mnt / "series/x/2") as where:
+with ckptfs.checkpoint(mnt / "series/x/2") as where:
     assert os.listdir(where) == [], "what a crash has left is in it"
 assert ckptfs.newest(mnt / "series").path.name == "2"
 (mnt / "series/x/3").mkdir()
 (mnt / "series/x/3/precious").touch()
-refused(errno.EEXIST, FileExistsError, ckptfs.epoch(mnt / "series/x/3").__enter__)
-refused(errno.ENOTTY, OSError, ckptfs.epoch(outside / "series/1").__enter__)  # its mount is missing
+refused(errno.EEXIST, FileExistsError, ckptfs.checkpoint(mnt / "series/x/3").__enter__)
+refused(errno.ENOTTY, OSError, ckptfs.checkpoint(outside / "series/1").__enter__)  # its mount is missing
 assert not (outside / "series").exists(), "a checkpoint was begun where it cannot be sealed"
-assert (mnt / "series/x/3/precious").exists(), "a directory that epoch() has not made was removed"
+assert (mnt / "series/x/3/precious").exists(), "a directory that checkpoint() has not created was removed"
 PY
 "$PYTHON" -W error "$WORK/calls.py" "$MNT" "$WORK" || fail "a call"
 "$PYTHON" -m mypy --version >/dev/null 2>&1 && { "$PYTHON" -m mypy --strict "$WORK"/site/ckptfs/{__init__,_ioctl}.py || fail "types"; }
@@ -178,11 +178,11 @@ goes_on() { # NAME [LAUNCHER...]
 	whole=$(run_example "$1" "$MNT/$1.whole" 6 "${@:2}") || fail_showing "$1"
 	run_example "$1" "$MNT/$1.parts" 4 "${@:2}" >/dev/null || fail_showing "$1"
 	mkdir "$MNT/$1.parts/step.0005" # as a crash leaves it
-	setfattr -n user.ckptfs_epoch "$MNT/$1.parts/step.0005"
+	setfattr -n user.ckptfs_checkpoint "$MNT/$1.parts/step.0005"
 	echo half >"$MNT/$1.parts/step.0005/state"
 	parts=$(run_example "$1" "$MNT/$1.parts" 6 "${@:2}") || fail_showing "$1, after a crash"
 	[ "$whole" = "$parts" ] || fail "$1: $whole and, in parts, $parts"
-	[ "$("$PYTHON" -c 'import ckptfs, sys; print(len(ckptfs.epochs(sys.argv[1])))' "$MNT/$1.parts")" = 6 ] || fail "$1: not 6 epochs"
+	[ "$("$PYTHON" -c 'import ckptfs, sys; print(len(ckptfs.checkpoints(sys.argv[1])))' "$MNT/$1.parts")" = 6 ] || fail "$1: not 6 checkpoints"
 	echo "$1: $parts"
 }
 goes_on plain.py
@@ -237,7 +237,7 @@ def refused(call, *args):
 
 
 save_state_dict(state(1), Writer(top / "dcp/one"), no_dist=True)
-assert [e.path.name for e in ckptfs.epochs(top / "dcp")] == ["one"]
+assert [e.path.name for e in ckptfs.checkpoints(top / "dcp")] == ["one"]
 got = state(2)
 load_state_dict(got, Reader(top / "dcp/one"), no_dist=True)
 for name, value in state(1).items():
@@ -287,7 +287,7 @@ optimizer.step()
 both = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
 dcp.save(both, storage_writer=Writer(top / "step.3"))
 dcp.load(both, storage_reader=Reader(top / "step.3"))
-assert [e.path.name for e in ckptfs.epochs(top)] == ["step.1", "step.2", "step.3"] and not (top / "unused").exists()
+assert [e.path.name for e in ckptfs.checkpoints(top)] == ["step.1", "step.2", "step.3"] and not (top / "unused").exists()
 assert Writer.validate_checkpoint_id(top / "new") and not Reader.validate_checkpoint_id("/")
 dist.barrier()
 PY
@@ -303,7 +303,7 @@ if "$PYTHON" -c 'import ckptfs.dcp' 2>"$WORK/said"; then
 	whole=$(sharded 1 sharded.whole 4)
 	[ "$whole" = "$parts" ] || fail "torch_sharded.py: $whole and, in parts, $parts"
 	[ "$(ls "$MNT/sharded.parts/step.0002" "$MNT/sharded.parts/step.0004" | grep -c rank)" = 5 ] || fail "not a file of each rank"
-	"$CKPTFS_BUILD/tools/ckptfs-stat" --verify "$MNT"/sharded.parts/step.* >"$WORK/out" || fail_showing "sharded epochs do not prove themselves"
+	"$CKPTFS_BUILD/tools/ckptfs-stat" --verify "$MNT"/sharded.parts/step.* >"$WORK/out" || fail_showing "sharded checkpoints cannot be verified"
 	echo "torch_sharded.py: $parts"
 	if "$PYTHON" -c 'import torch.distributed.tensor, torch.distributed.device_mesh' 2>/dev/null; then
 		"$PYTHON" "$WORK/ranks.py" 2 "$PYTHON" "$WORK/newer.py" "$MNT/newer" >"$WORK/out" 2>"$WORK/said" || fail_showing "what newer torch can do"

@@ -24,7 +24,7 @@ points=$WORK/run
 drain_to=$WORK/scratch/%u.%j
 SH
 
-# A cluster of its own: key, ports and directories are nobody else's.
+# A cluster of its own: no other has its key, ports, directories and numbers of jobs, of which PMIx makes names in /tmp.
 read -r port1 port2 < <("$PYTHON" -c 'import socket
 s = [socket.socket() for _ in range(2)]
 [x.bind(("127.0.0.1", 0)) for x in s]
@@ -49,6 +49,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 ReturnToService=2
+FirstJobId=$((1000 + RANDOM))
 KillWait=30
 PrologFlags=Alloc
 Prolog=$WORK/slurm/prolog
@@ -85,7 +86,7 @@ ended() { # JOB STATE: it comes to that, and its epilog is done
 	await is_idle_again
 }
 is_idle_again() { sinfo --noheader --format %t | grep -q '^idle$'; }
-is_mounted() { grep -q " $WORK/run/nobody fuse.ckptfs" /proc/mounts; }
+is_mounted() { grep -qF " $WORK/run/nobody fuse.ckptfs" /proc/mounts; }
 export PATH=$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$CKPTFS_BUILD/mpi-agent:$PATH
 
 # 1. The prolog mounts for who asks, the epilog drains as the user and unmounts.
@@ -144,7 +145,7 @@ agents() {
 	srun --mpi=pmix --ntasks=2 --overcommit sh -c 'CKPTFS_AGENT_HOST=host$SLURM_PROCID exec ckptfs-agent --mount "$0/m$SLURM_PROCID"' "$WORK" >"$WORK/srun.out" 2>&1 &
 	srun=$!
 	PIDS+=("$srun")
-	for i in 0 1; do await sh -c 'ckptfs-stat --json "$0" | grep -q "\"nodes\":2"' "$WORK/m$i"; done
+	for i in 0 1; do (await sh -c 'ckptfs-stat --json "$0" | grep -q "\"nodes\":2"' "$WORK/m$i") || { cat "$WORK/srun.out" "$WORK/slurmd.log" >&2; exit 1; }; done
 	for i in 0 1; do dd if="$WORK/pages" of="$WORK/m$i/state" bs=1M conv=fsync status=none & PIDS+=($!); done
 	wait "${PIDS[-1]}" "${PIDS[-2]}"
 	for i in 0 1; do cmp "$WORK/pages" "$WORK/m$i/state" || fail "mount $i has something else"; done

@@ -31,7 +31,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 
 #pragma weak ckptfs_init
 #pragma weak ckptfs_malloc

@@ -9,7 +9,7 @@
 
 #include "base/util.h"
 #include "median.h"
-#include "store/code/code.h"
+#include "store/codec/code.h"
 
 #define ROUNDS 7
 #define NX 256

@@ -429,7 +429,7 @@ def make_remote(c, size):
         write(os.path.join(here.dir, "remote"), data, False)
         write(os.path.join(here.dir, "local"), os.urandom(step * MIB + 4096 * 64), False)
         together([lambda n=node: sync(os.path.join(n.dir, "remote")) for node in c.nodes])
-    return c.stat(here)["cluster"]["elsewhere_bytes"] / (size * MIB)
+    return c.stat(here)["cluster"]["remote_bytes"] / (size * MIB)
 
 
 def remote_rows(base, size, rounds):

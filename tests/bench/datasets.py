@@ -206,6 +206,53 @@ def make_images(top, size):
     shutil.rmtree(work)
 
 
+# --- CRIU ---
+
+# A Python program that grows: small objects, of which some are replaced with every step, arrays of floats, and noise.
+GROWS = """
+import array, math, os, random, sys, time
+table, arrays = {}, []
+for step in range(int(sys.argv[3])):
+    rng = random.Random(step)
+    size = int(sys.argv[2]) // 16
+    for i in range(size // 512):
+        table[len(table)] = (rng.random(), "name-%d" % rng.randrange(10**6), [i, step])
+    for i in range(0, len(table), 7):
+        table[i] = (rng.random(), *table[i][1:])
+    arrays.append(array.array("d", (math.sin(x / 500) * step + rng.random() * 1e-6 for x in range(size // 32))))
+    arrays.append(rng.randbytes(size // 4))
+    open(sys.argv[1], "w").close()
+    while os.path.exists(sys.argv[1]):
+        time.sleep(0.02)
+"""
+CRIU_STEPS = 6
+
+
+def make_criu(top, size):
+    """CRIU's images of a Python program at 6 times; not the same bytes in every run."""
+    need(("criu", "criu"))
+    check = subprocess.run(["criu", "check"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if check.returncode != 0:
+        print(f"criu check: {check.stdout.strip().splitlines()[-1]}")
+        sys.exit(77)
+    ready = os.path.join(top, "ready")
+    nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(["/usr/bin/python3", "-c", GROWS, ready, str(size), str(CRIU_STEPS)], start_new_session=True, **nothing)
+    try:
+        for step in range(CRIU_STEPS):
+            while not os.path.exists(ready):
+                if process.poll() is not None:
+                    sys.exit("the program that is to be dumped has ended")
+                time.sleep(0.02)
+            to = step_dir(top, step)
+            subprocess.run(["criu", "dump", "-t", str(process.pid), "-D", to, "-o", "log", "--leave-running"], check=True, **nothing)
+            os.remove(os.path.join(to, "log"))
+            os.remove(ready)
+    finally:
+        process.kill()
+        process.wait()
+
+
 # --- PyTorch ---
 
 def make_torch(top, size):
@@ -279,7 +326,7 @@ def make_hdf5(top, size):
             f.create_dataset("fields/pressure", data=pressure, track_times=False)
 
 
-SETS = {"ranks": make_ranks, "shifted": make_shifted, "images": make_images, "lammps": make_lammps, "torch": make_torch,
+SETS = {"ranks": make_ranks, "shifted": make_shifted, "images": make_images, "criu": make_criu, "lammps": make_lammps, "torch": make_torch,
         "hdf5": make_hdf5, "training": make_training}
 
 

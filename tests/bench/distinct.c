@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "store/engine/chunker.h"
+#include "store/dedup/chunker.h"
 
 #define WINDOW (1u << 20)
 

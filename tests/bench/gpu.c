@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_gpu.h"
+#include "gpu/kernels/delta_gpu.h"
 #include "tests/bench/gpu_kernels.h"
 #include "tests/bench/median.h"
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "gpu/ckptfs_gpu.h"
+#include "gpu/lib/ckptfs_gpu.h"
 #include "tests/bench/gpu_kernels.h"
 #include "tests/bench/median.h"
 

@@ -151,7 +151,7 @@ def dmtcp_images(name, where, size):
 
 
 def analyze(files):
-    out = subprocess.run([tool("ckptfs-analyze"), "-q", "--images", "--json", *files], check=True, stdout=subprocess.PIPE).stdout
+    out = subprocess.run([tool("ckptfs-analyze"), "-q", "--no-compact", "--chunking", "page", "--compress", "none", "--images", "--json", *files], check=True, stdout=subprocess.PIPE).stdout
     return {k["kind"]: k for k in json.loads(out)["images"]["together"]}
 
 
@@ -174,7 +174,7 @@ def store_bytes(base, files):
     return taken
 
 
-WAYS = ("by_content_bytes", "deduplicated_bytes", "deduplicated_zstd_bytes")  # blocks of 512 B to 32 KiB, 4 KiB on average, as in the paper; pages; pages and zstd
+WAYS = ("by_content_bytes", "new_bytes", "new_zstd_bytes")  # blocks of 512 B to 32 KiB, 4 KiB on average, as in the paper; pages; pages and zstd
 
 
 def percent(stored, original):
@@ -183,7 +183,7 @@ def percent(stored, original):
 
 def held(kinds, stored, paper):
     """Which of the paper's figures these reach, as they are stored: each page once, compressed."""
-    ours = {kind: percent(kinds[kind]["deduplicated_zstd_bytes"], kinds[kind]["original_bytes"]) for kind in ("heap", "stack") if kind in kinds}
+    ours = {kind: percent(kinds[kind]["new_zstd_bytes"], kinds[kind]["original_bytes"]) for kind in ("heap", "stack") if kind in kinds}
     ours["image"] = percent(stored["page"], kinds["all"]["original_bytes"])
     return {kind: ours[kind] >= p for kind, p in zip(("heap", "stack", "image"), paper) if p is not None and kind in ours}
 
@@ -199,7 +199,7 @@ def show_row(name, kinds, stored, paper):
     given = " ".join(f"{p:6.2f}" if p is not None else "     -" for p in paper)
     ours = " ".join(f"{percent(stored[way], whole):6.2f}" for way in STORES)
     missed = [kind for kind, is_held in held(kinds, stored, paper).items() if not is_held]
-    print(f"  {name:9}{cell('heap')}{cell('stack')}{whole / 2**20:8.1f} {percent(kinds['all']['deduplicated_bytes'], whole):7.2f}   {ours}   {given}  "
+    print(f"  {name:9}{cell('heap')}{cell('stack')}{whole / 2**20:8.1f} {percent(kinds['all']['new_bytes'], whole):7.2f}   {ours}   {given}  "
           + (f"less: {', '.join(missed)}" if missed else "held"), flush=True)
 
 

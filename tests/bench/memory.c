@@ -29,7 +29,7 @@
 #include <time.h>
 
 #include "base/util.h"
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 #include "median.h"
 
 #define PAGE ((size_t)4096)

@@ -4,7 +4,8 @@
  * ckptfs uses: 1 MiB requests, FOPEN_DIRECT_IO for files opened write-only, long attribute timeouts, one /dev/fuse
  * clone per thread.
  *
- * Usage: sink MOUNTPOINT   (stays in the foreground; ends when unmounted)
+ * Usage: sink MOUNTPOINT [writeback]   (stays in the foreground; ends when unmounted)
+ * With `writeback` the kernel collects writes, and no file is FOPEN_DIRECT_IO.
  */
 #define FUSE_USE_VERSION 314
 #include <errno.h>
@@ -33,6 +34,7 @@ struct node {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below and in all nodes */
 static struct node root, *buckets[NR_BUCKETS];
 static char zeros[REQUEST_SIZE];
+static bool writeback;
 
 static struct node *node_of(fuse_ino_t ino)
 {
@@ -93,6 +95,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_write = REQUEST_SIZE;
 	conn->max_readahead = REQUEST_SIZE;
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+	if (writeback)
+		conn->want |= FUSE_CAP_WRITEBACK_CACHE;
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -159,7 +163,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	fi->direct_io = (fi->flags & O_ACCMODE) == O_WRONLY;
+	fi->direct_io = (fi->flags & O_ACCMODE) == O_WRONLY && !writeback;
 	fi->keep_cache = 1;
 	fuse_reply_open(req, fi);
 }
@@ -169,7 +173,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct fuse_entry_param e;
 	int r = add(req, parent, name, S_IFREG | mode, &e);
 
-	fi->direct_io = (fi->flags & O_ACCMODE) == O_WRONLY;
+	fi->direct_io = (fi->flags & O_ACCMODE) == O_WRONLY && !writeback;
 	fi->keep_cache = 1;
 	if (r != 0)
 		fuse_reply_err(req, r);
@@ -237,8 +241,9 @@ int main(int argc, char **argv)
 	struct fuse_session *se;
 	int r = 1;
 
-	if (argc != 2 || !config) {
-		fprintf(stderr, "Usage: %s MOUNTPOINT\n", argv[0]);
+	writeback = argc == 3 && strcmp(argv[2], "writeback") == 0;
+	if (argc != 2 + writeback || !config) {
+		fprintf(stderr, "Usage: %s MOUNTPOINT [writeback]\n", argv[0]);
 		return 1;
 	}
 	root.st = (struct stat){ .st_ino = FUSE_ROOT_ID, .st_mode = S_IFDIR | 0777, .st_nlink = 2 };

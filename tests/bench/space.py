@@ -1,4 +1,4 @@
-"""The group space of ./bench: what stores take on the disk, of six data sets.
+"""The group space of ./bench: what stores take on the disk, of seven data sets, before and after ckptfs-compact.
 
 Against what the data itself says: the bytes of its distinct pages, and of its distinct chunks as the store cuts them; zeros do
 not count, and nothing of the store takes part in telling (distinct.c). And against those who do the same (backup.py), uncompressed
@@ -14,7 +14,7 @@ import backup
 from common import BUILD, TOP, ckptfs, sh, tool
 
 PAGE = 4096
-SETS = ["ranks", "shifted", "images", "lammps", "torch", "hdf5"]
+SETS = ["ranks", "shifted", "images", "criu", "lammps", "torch", "hdf5"]
 # Title, mount options, whether data may get smaller than its distinct bytes.
 SETTINGS = [("ckptfs, page", {"chunking": "page"}, False),
             ("ckptfs, cdc", {"chunking": "cdc"}, False),
@@ -26,6 +26,8 @@ SETTINGS = [("ckptfs, page", {"chunking": "page"}, False),
 LIMITS = {"page": 1.02, "cdc": 1.05}  # x distinct bytes, uncompressed
 LIMIT_AUTO = 1.02  # x the smaller of these two
 LIMIT_BEST = 1.03  # x the smallest of the others
+MIXES = [(chunking, compress) for chunking in ("page", "cdc", "auto") for compress in ("none", "auto", "zstd")]
+LIMIT_COMPACTED = 1.0  # x pages, uncompressed and then compacted: auto and zstd, compacted
 
 
 def steps_of(data):
@@ -176,6 +178,36 @@ def ckptfs_rows(base, steps, least, empty):
     return result
 
 
+def measure_compacted(base, steps, options):
+    """Bytes before and after, and what ckptfs-compact says that it saved."""
+    store = Store(base, **options)
+    try:
+        store.write(steps)
+        before = store.take()[1]
+        store.rival.mount()
+        out = subprocess.run([tool("ckptfs-compact"), "--quiet", "--json", store.rival.dir], check=True, stdout=subprocess.PIPE).stdout
+        after = store.take()[1]
+        store.check(steps)
+        return {"before": before, "after": after, "said": json.loads(out)["saved_bytes"]}
+    finally:
+        store.close()
+
+
+def compacted_rows(base, steps):
+    """A store must not grow by compacting, however it was written."""
+    result = []
+    for chunking, compress in MIXES:
+        found = measure_compacted(base, steps, {"chunking": chunking, "compress": compress})
+        saved = found["before"] - found["after"]
+        row(f"ckptfs, {chunking}, {compress}, compacted", found["after"],
+            f"{saved / 2**20:.2f} MiB less, {found['said'] / 2**20:.2f} said{'' if saved >= 0 else ' GREW'}")
+        result.append({"chunking": chunking, "compress": compress, **found})
+    ratio = result[-1]["after"] / result[0]["after"]
+    print(f"    auto, zstd, compacted: {ratio:.3f} x page, none, compacted (<= {LIMIT_COMPACTED}{'' if ratio <= LIMIT_COMPACTED else ' MISSED'}), "
+          f"{result[-1]['after'] / min(r['after'] for r in result):.3f} x the smallest", flush=True)
+    return result
+
+
 def backup_row(base, steps, program):
     why = lacking(program)
     if not why:
@@ -241,6 +273,7 @@ def run(base, size, sets, others):
               f"{least['page'] / 2**20:.1f} MiB, chunks {least['cdc'] / 2**20:.1f} MiB", flush=True)
         rows = ckptfs_rows(base, steps, least, empty) + [backup_row(base, steps, program) for program in backup.ALL if others]
         result["sets"][name] = {"exact": least, "rows": rows, "best": compare(rows)}
+        result["sets"][name]["compacted"] = compacted_rows(base, steps)
         if name == "ranks":
             result["sets"][name]["collected"] = collected_rows(base, steps, empty)
         shutil.rmtree(data)

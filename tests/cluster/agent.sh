@@ -3,7 +3,7 @@
 # nobody is left behind.
 set -euo pipefail
 build=${CKPTFS_BUILD:?is the build directory and must be set}
-agent=$build/mpi-agent/ckptfs-agent daemon=$build/tests/cluster/fake_daemon rogue=$build/tests/cluster/rogue
+agent=$build/tests/cluster/ckptfs-agent daemon=$build/tests/cluster/fake_daemon rogue=$build/tests/cluster/rogue
 [ -x "$agent" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 # mpirun gives those that are left a second, which nobody here needs.
@@ -23,8 +23,8 @@ cleanup() {
 trap cleanup EXIT
 
 fail() {
-	echo "$case: $*"
 	head -v -n 50 "$dir"/* 2>/dev/null | cut -c 1-300 || true
+	echo "FAILED: $case: $*"
 	exit 1
 }
 
@@ -46,12 +46,17 @@ node() { # NAME=VALUE...: one more, with a daemon that is told so
 agents() { # STATUS: 0, or any but 0
 	local i n rc=0
 	for ((i = 0; i < nr; i++)); do
-		for ((n = 0; n < 500; n++)); do [ -S "$dir/$i.sock" ] || sleep 0.01; done
+		for ((n = 0; n < 12000; n++)); do [ ! -S "$dir/$i.sock" ] || break; sleep 0.01; done
 	done
-	# shellcheck disable=SC2016
-	timeout -k 5 90 mpirun ${root:-} --oversubscribe -n $nr sh -c \
-		'CKPTFS_AGENT_HOST=h$((OMPI_COMM_WORLD_RANK % $2)) exec "$0" --socket "$1/$OMPI_COMM_WORLD_RANK.sock" $3' \
-		"$agent" "$dir" "${hosts:-1000}" "${options:-}" "${others[@]}" >"$dir/said" 2>&1 || rc=$?
+	for n in 1 2 3 4 5; do
+		rc=0
+		# shellcheck disable=SC2016
+		timeout -k 5 300 mpirun ${root:-} --oversubscribe -n $nr sh -c \
+			'CKPTFS_AGENT_HOST=h$((OMPI_COMM_WORLD_RANK % $2)) exec "$0" --socket "$1/$OMPI_COMM_WORLD_RANK.sock" $3' \
+			"$agent" "$dir" "${hosts:-1000}" "${options:-}" "${others[@]}" >"$dir/said" 2>&1 || rc=$?
+		# Two mpirun that create their session directory at the same time: one of them ends before it starts anything.
+		grep -q 'orte_session_dir failed' "$dir/said" || break
+	done
 	[ $rc != 124 ] || fail "the agents do not end"
 	if [ "$1" = 0 ]; then
 		[ $rc = 0 ] || fail "exit status $rc"
@@ -481,7 +486,7 @@ node missing=gone
 agents 0
 told 0 "collected 1 0 0 gone"
 not_told 0 mark
-said "node gone is away"
+said "node gone is not connected"
 
 begin what-one-cannot-tell-keeps-everything
 node lent=1-9 collect=1 quit=1
@@ -594,10 +599,10 @@ others=(: -n 1 "$rogue" 3 n2 5)
 agents 0
 told 0 "chunk 7 ok"
 told 0 "chunk 8 ok"
-[ "$(grep -c 'n0]: node n2 (rank 2): a message of .* is not what it should be, and ignored' "$dir/said")" = 8 ] || fail "not all lies were told"
-[ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message [123]\) cannot be right, and is ignored' "$dir/said")" = 3 ] || fail "not all lies were told"
-[ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message (7|9|10)\) cannot be right, and is ignored' "$dir/said")" = 3 ] || fail "not all lies were told"
-[ "$(grep -cE 'n0]: node n2 \(rank 2\): what it says \(message (16|18|20)\) cannot be right, and is ignored' "$dir/said")" = 4 ] || fail "not all lies were told"
+[ "$(grep -c 'n0]: node n2 (rank 2): ignored an invalid message of ' "$dir/said")" = 8 ] || fail "not all lies were told"
+[ "$(grep -cE 'n0]: node n2 \(rank 2\): ignored a malformed message \(type [123]\)' "$dir/said")" = 3 ] || fail "not all lies were told"
+[ "$(grep -cE 'n0]: node n2 \(rank 2\): ignored a malformed message \(type (7|9|10)\)' "$dir/said")" = 3 ] || fail "not all lies were told"
+[ "$(grep -cE 'n0]: node n2 \(rank 2\): ignored a malformed message \(type (16|18|20)\)' "$dir/said")" = 4 ] || fail "not all lies were told"
 unset CKPTFS_AGENT_ASK_MS
 
 # --- whatever dies ---
@@ -732,7 +737,7 @@ done
 # --- the command itself ---
 
 begin words
-if timeout 30 mpirun ${root:-} -n 1 "$agent" --mount /proc >"$dir/said" 2>&1; then fail "accepted"; fi
+if timeout 300 mpirun ${root:-} -n 1 "$agent" --mount /proc >"$dir/said" 2>&1; then fail "accepted"; fi
 said "/proc: no ckptfs is mounted there"
 rc=0; "$agent" --socket "$dir/none" --status 2>"$dir/said" || rc=$?
 [ $rc = 2 ] || fail "no such socket has exit status $rc"
@@ -747,12 +752,12 @@ begin mounted
 if [ -c /dev/fuse ]; then
 	mkdir "$dir/a store" "$dir/a mount"
 	"$build/fs/mount.ckptfs" "$dir/a store" "$dir/a mount"
-	if timeout 30 mpirun ${root:-} -n 1 "$agent" --mount "$dir/a mount" >"$dir/said" 2>&1; then fail "accepted"; fi
+	if timeout 300 mpirun ${root:-} -n 1 "$agent" --mount "$dir/a mount" >"$dir/said" 2>&1; then fail "accepted"; fi
 	said "a store/agent.sock: no such socket"
 	(cd "$dir/a store" && exec "$daemon" agent.sock id=1 key=5 rounds=1 quit=1 >"$dir/0.out") &
 	daemons+=($!)
-	for ((n = 0; n < 500; n++)); do [ -S "$dir/a store/agent.sock" ] || sleep 0.01; done
-	timeout 30 mpirun ${root:-} -n 1 "$agent" --mount "$dir/a mount/." >"$dir/said" 2>&1 || fail "exit status $?"
+	for ((n = 0; n < 12000; n++)); do [ ! -S "$dir/a store/agent.sock" ] || break; sleep 0.01; done
+	timeout 300 mpirun ${root:-} -n 1 "$agent" --mount "$dir/a mount/." >"$dir/said" 2>&1 || fail "exit status $?"
 	told 0 "settled 1 1"
 	"$build/tools/umount.ckptfs" "$dir/a mount"
 	wait "${daemons[0]}"
@@ -777,10 +782,10 @@ wait $asking || true
 daemons=()
 grep -q '^Node:     n1, number 1 of 2' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Rounds:   2, 0 without' "$dir/status" || fail "status: $(cat "$dir/status")"
-grep -qE '^Time:     [0-9.]+ s for offers, [0-9.]+ s reducing, [0-9.]+ s storing, [0-9.]+ s until all have$' "$dir/status" ||
+grep -qE '^Time:     [0-9.]+ s for offers, [0-9.]+ s reducing, [0-9.]+ s storing, [0-9.]+ s waiting for the others$' "$dir/status" ||
 	fail "status: $(cat "$dir/status")"
 grep -q '^Popular:  10 pages, 0 in the last round' "$dir/status" || fail "status: $(cat "$dir/status")"
-grep -q '^Looked up: 10 pages, 0 found; 0 lent to others; 0 told, 0 known' "$dir/status" || fail "status: $(cat "$dir/status")"
-grep -q '^Known:    10 pages; 10 that were offered here needed no round' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -q '^Looked up: 10 pages, 0 found; 0 pinned for peers; 0 announced, 0 known' "$dir/status" || fail "status: $(cat "$dir/status")"
+grep -q '^Known:    10 pages; 10 offered here needed no round' "$dir/status" || fail "status: $(cat "$dir/status")"
 told 1 closed
 echo "all is as it should be"

@@ -16,7 +16,7 @@ settled() { [ "$(sum '["cluster"]["pending_bytes"]')" = 0 ]; }
 program_run 1 "'$client' '$TOP/mnt'/\$NODE/run 12 10 $mib"
 for i in 0 1; do [ -s "$TOP/mnt/$i/run/000001" ] || fail "node $i: no checkpoint: $(ls "$TOP/mnt/$i/run")"; done
 eventually 60 "data waits for a round" settled
-stored=$(sum '["stored_bytes"]') written=$(sum '["written_bytes"]') elsewhere=$(sum '["cluster"]["elsewhere_bytes"]')
+stored=$(sum '["stored_bytes"]') written=$(sum '["written_bytes"]') elsewhere=$(sum '["cluster"]["remote_bytes"]')
 # Both have the same distinct pages: each is in one store, and the other one refers to it. Headers and tables are different.
 [ "$elsewhere" -gt 500000 ] && [ $((stored - elsewhere)) -lt 50000 ] || fail "$stored distinct bytes are stored, $elsewhere are on the other node"
 echo "ok of two ranks' $written bytes $stored are distinct and stored, $elsewhere of them for the other node, too"

@@ -2,7 +2,7 @@
 # Four mounts with their agents: what one node deletes others still read, and what all have deleted takes no space on any.
 set -euo pipefail
 build=${CKPTFS_BUILD:?is the build directory and must be set}
-agent=$build/mpi-agent/ckptfs-agent gc=$build/tools/ckptfs-gc
+agent=$build/tests/cluster/ckptfs-agent gc=$build/tools/ckptfs-gc
 [ -x "$agent" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 [ -c /dev/fuse ] || { echo "skipped: no /dev/fuse"; exit 77; }
@@ -23,8 +23,8 @@ cleanup() {
 }
 trap cleanup EXIT
 fail() {
-	echo "$*"
 	tail -v -n 20 "$top"/*.log 2>/dev/null | cut -c 1-300 || true
+	echo "FAILED: $*"
 	exit 1
 }
 
@@ -62,7 +62,7 @@ stop_agents() {
 }
 collect() { # NODE: with all; a node may still be at the end of one that another has begun
 	local r
-	while r=0; timeout 120 "$gc" --delete --json "$top/m$1" >"$top/said.log" 2>"$top/gc.log" || r=$?; [ $r != 0 ]; do
+	while r=0; timeout 300 "$gc" --delete --json "$top/m$1" >"$top/said.log" 2>"$top/gc.log" || r=$?; [ $r != 0 ]; do
 		grep -q "running already" "$top/gc.log" || fail "ckptfs-gc: exit status $r"
 		sleep 0.1
 	done
@@ -80,7 +80,7 @@ write_all() { # FILE
 			pids+=($!)
 		done
 		for i in "${pids[@]}"; do wait "$i" || fail "cannot write"; done
-		[ "$(stat_of 3 cluster.elsewhere_bytes)" -lt $((4 << 20)) ] || return 0
+		[ "$(stat_of 3 cluster.remote_bytes)" -lt $((4 << 20)) ] || return 0
 		for ((i = 0; i < nr; i++)); do rm "$top/m$i/$1"; done
 		collect 0
 	done
@@ -119,8 +119,8 @@ collect 1
 gone() { [ $(($(kib) - before)) -lt 1024 ]; }
 await gone
 for ((i = 0; i < nr; i++)); do
-	[ "$(stat_of $i cluster.lent_bytes)" = 0 ] || fail "node $i has lent $(stat_of $i cluster.lent_bytes)"
-	[ "$(stat_of $i cluster.elsewhere_bytes)" = 0 ] || fail "node $i refers to $(stat_of $i cluster.elsewhere_bytes)"
+	[ "$(stat_of $i cluster.pinned_bytes)" = 0 ] || fail "node $i has lent $(stat_of $i cluster.pinned_bytes)"
+	[ "$(stat_of $i cluster.remote_bytes)" = 0 ] || fail "node $i refers to $(stat_of $i cluster.remote_bytes)"
 done
 
 echo "a node that is away keeps everything"
@@ -132,7 +132,7 @@ await sees 0 $((nr - 1))
 collect 0
 [ "$(result cluster)" = missing ] || fail "cluster: $(result cluster)"
 [ -n "$(result cluster_missing)" ] || fail "nobody is missing"
-timeout 120 "$gc" --delete "$top/m0" >"$top/said.log"
+timeout 300 "$gc" --delete "$top/m0" >"$top/said.log"
 grep -q "^Cluster: *node .* is away: nothing that others may refer to is given up" "$top/said.log" || fail "not told so"
 stop_agents
 start_agents 0 $nr
@@ -141,7 +141,7 @@ cmp "$top/data" "$top/m3/again" || fail "what a node that was away refers to is 
 
 echo "an agent that dies in the middle takes nothing along"
 for n in 1 2 3; do
-	timeout 120 "$gc" --delete --json "$top/m0" >"$top/said.log" 2>&1 &
+	timeout 300 "$gc" --delete --json "$top/m0" >"$top/said.log" 2>&1 &
 	asking=$!
 	sleep 0.0$n
 	# shellcheck disable=SC2009

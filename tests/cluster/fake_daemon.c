@@ -46,8 +46,8 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "mpi-agent/arena.h"
-#include "mpi-agent/link.h"
+#include "mpi-agent/wire/arena.h"
+#include "mpi-agent/wire/link.h"
 
 #define PAGES_MAX 100000u
 #define ROUNDS_MAX 8u
@@ -56,7 +56,7 @@
 #define FETCHES_MAX LINK_CHUNKS_MAX
 #define IDS_MAX 1024u
 #define CALLS_MAX 64u
-#define LIFE_S 120 /* and not longer, whatever happens */
+#define LIFE_S 600 /* and not longer, whatever happens */
 #define NS_PER_S UINT64_C(1000000000)
 
 static struct {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/world.h"
 
 #define TIMES 20
 

@@ -9,5 +9,5 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 [ "$(id -u)" != 0 ] || root=--allow-run-as-root
 for btl in vader tcp; do
-	timeout 60 mpirun ${root:-} --oversubscribe --mca btl self,$btl --mca btl_tcp_if_include lo -n 2 "$heard" "$dir/$btl"
+	timeout 300 mpirun ${root:-} --oversubscribe --mca btl self,$btl --mca btl_tcp_if_include lo -n 2 "$heard" "$dir/$btl"
 done

@@ -25,8 +25,8 @@ cleanup() {
 trap cleanup EXIT
 
 fail() {
-	echo "$case: $*"
 	tail -v -n 20 "$top"/*.log 2>/dev/null | cut -c 1-300 || true
+	echo "FAILED: $case: $*"
 	exit 1
 }
 await() { # SECONDS WHAT COMMAND...: until it succeeds

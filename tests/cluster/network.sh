@@ -6,7 +6,7 @@
 command -v ip >/dev/null || skip "no ip(8)"
 
 nr=3
-net=ck$$ # names of interfaces have 15 characters at most
+net=ck$RANDOM # names of interfaces have 15 characters at most
 net_down() {
 	local i
 	for ((i = 0; i < nr; i++)); do
@@ -53,7 +53,7 @@ agents_start() { # all nodes
 	for ((i = 0; i < nr; i++)); do hosts=$hosts,10.213.77.$((i + 1)):1; done
 	# shellcheck disable=SC2016
 	"$TOP/on-host" 10.213.77.1 mpirun -x BUILD -x TOP -x CKPTFS_AGENT_ASK_MS -x CKPTFS_AGENT_STALL_MS -x CKPTFS_AGENT_END_MS -H "${hosts#,}" -n $nr \
-		sh -c "'exec \"\$BUILD/mpi-agent/ckptfs-agent\" --mount \"\$TOP/mnt/\$OMPI_COMM_WORLD_RANK\"'" >>"$TOP/log/agents" 2>&1 &
+		sh -c "'exec \"\$BUILD/tests/cluster/ckptfs-agent\" --mount \"\$TOP/mnt/\$OMPI_COMM_WORLD_RANK\"'" >>"$TOP/log/agents" 2>&1 &
 	AGENTS=$!
 	for ((i = 0; i < nr; i++)); do eventually 60 "node $i has no agent" has_agent "$i" $nr; done
 }

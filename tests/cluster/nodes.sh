@@ -1,7 +1,7 @@
 # Sourced by tests that run several nodes on this machine: node I has the store $TOP/store/I, the mount $TOP/mnt/I, a daemon, and its agent.
 # Nothing is left behind, whatever happens.
 
-set -euo pipefail
+set -eEuo pipefail
 BUILD=${CKPTFS_BUILD:?is the build directory and must be set}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -26,9 +26,8 @@ chmod 600 "$TOP/key"
 export OMPI_MCA_btl_vader_backing_directory=$TOP
 mkdir "$TOP/store" "$TOP/mnt" "$TOP/log"
 
-fail() {
-	echo "FAILED: $*" >&2
-	tail -n 20 "$TOP"/log/* >&2 || true
+fail() { # WHY
+	echo "$*" >"$TOP/failed" # a subshell can call this
 	exit 1
 }
 running() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; } # PID
@@ -142,10 +141,15 @@ nodes_cleanup() {
 	trap - EXIT
 	set +e
 	cd /
+	if [ "$code" != 0 ] && [ "$code" != 77 ]; then # the reason last: ./run-tests shows the last lines
+		tail -n 20 "$TOP"/log/*
+		if [ -s "$TOP/failed" ]; then echo "FAILED: $(cat "$TOP/failed")"; else echo "FAILED: ${failed_at:-exit code $code}"; fi
+	fi >&2
 	all_die
 	rm -rf --one-file-system "$TOP"
 	exit "$code"
 }
 trap nodes_cleanup EXIT
+trap 'failed_at="${BASH_SOURCE[0]##*/} line $LINENO: $BASH_COMMAND"' ERR
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A node is lost: its processes killed, its store deleted. Every sealed file of it reads back on another node, byte for byte; what the others have sealed, too; and --heal restores the
+# A node is lost: its processes killed, its store deleted. Every sealed file of it reads back on another node, byte for byte; what the others have sealed, too; and --repair restores the
 # redundancy onto a replacement, so that the next loss does no harm either.
 . "$(dirname "$0")/nodes.sh"
 
@@ -62,7 +62,7 @@ for i in 0 1 2 3; do
 done
 # Of the second epoch most is elsewhere for most.
 elsewhere=0
-for i in 0 1 2 3; do elsewhere=$((elsewhere + $(node_figure $i '["cluster"]["elsewhere_bytes"]'))); done
+for i in 0 1 2 3; do elsewhere=$((elsewhere + $(node_figure $i '["cluster"]["remote_bytes"]'))); done
 [ $elsewhere -ge $((3 << 20)) ] || fail "nodes share only $elsewhere bytes: this would test little"
 sent=$(node_figure 3 '["cluster"]["protect_sent_bytes"]')
 echo "node 3 sent $sent bytes"
@@ -83,7 +83,7 @@ fi
 # An epoch that is not sealed any more is not with the others either.
 epoch 1 third
 seal --quiet --wait=replicated "$TOP/mnt/1/third"
-copies_of() { cat "$TOP"/log/daemon.* | grep -c "copy of directory .* of node $1: is not wanted any more"; } # NAME
+copies_of() { cat "$TOP"/log/daemon.* | grep -c "directory .* of node $1: replica removed"; } # NAME
 seal --quiet --unseal "$TOP/mnt/1/third"
 eventually 60 "the copy of what was unsealed stays" copies_of "${NAMES[1]}" >/dev/null
 
@@ -105,12 +105,12 @@ cut_by_death_of() { # NODE BYTES MORE COMMAND...: when that prints more than bef
 }
 if [ "$protect" = xor ]; then
 	victim=0
-	for step in sealed 'a copy with' 'are covered here' 'are covered here'; do
+	for step in sealed 'replica with' 'covered here' 'covered here'; do
 		cut_by_death_of $victim 16000000 0 nr_said "$step"
 		victim=$((victim + 1))
 	done
 elif [ $replicas = 1 ]; then # the partner, and then the node itself, when some of its messages have come, and others are on their way
-	partner=$(basename "$(grep -l "node ${NAMES[3]}, first: a copy with" "$TOP"/log/daemon.*)" | cut -d . -f 2)
+	partner=$(basename "$(grep -l "node ${NAMES[3]}, first: replica with" "$TOP"/log/daemon.*)" | cut -d . -f 2)
 	for victim in $partner 3; do cut_by_death_of $victim 16000000 1000000 packs_of $partner; done
 fi
 
@@ -141,11 +141,11 @@ done
 "$BUILD/tools/ckptfs-stat" --epochs "$view"
 echo "node 3 is lost, and all of it is there"
 
-# A replacement, with nothing in it. All of it is healed, and the next loss does no harm.
+# A replacement, with nothing in it. Everything is re-replicated, and the next loss does no harm.
 agents_end
 node_start 3 $options
 agents_start
-for i in 0 1 2 3; do timeout 300 "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --heal || fail "node $i cannot be healed"; done
+for i in 0 1 2 3; do timeout 300 "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --repair || fail "node $i --repair fails"; done
 for i in 0 1 2; do seal --quiet --wait=replicated "$TOP/mnt/$i/first"; done
 for i in 0 1 2 3; do
 	agents_end

@@ -14,9 +14,9 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "mpi-agent/popular_format.h"
-#include "mpi-agent/reduce.h"
-#include "mpi-agent/seal.h"
+#include "mpi-agent/popular/popular_format.h"
+#include "mpi-agent/popular/reduce.h"
+#include "mpi-agent/wire/mac.h"
 
 #define PAGES 5000u /* distinct ones */
 
@@ -33,6 +33,24 @@ static uint64_t mix(uint64_t n)
 	n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9;
 	n = (n ^ n >> 27) * 0x94d049bb133111eb;
 	return n ^ n >> 31;
+}
+
+/* A whole reduction, waiting for the others. */
+static int reduce(const struct merge_conf *conf, const struct mac_key *key, const struct popular_set *own,
+		  struct popular_set *ret, struct reduce_cost *cost)
+{
+	struct reduction *red;
+	int r = reduction_begin(MPI_COMM_WORLD, conf, key, own, &red);
+
+	if (r < 0)
+		return r;
+	do
+		r = reduction_test(red);
+	while (r == REDUCTION_WAITS || r == REDUCTION_GOES_ON);
+	if (r == REDUCTION_DONE)
+		r = reduction_result(red, ret, cost);
+	reduction_free(red);
+	return r;
 }
 
 /* Some are popular, some are not; everybody can tell who has what. */
@@ -84,12 +102,12 @@ static void check_result(const struct merge_conf *conf, uint64_t seed, const str
 /* One with another key, and nothing is decided. */
 static void check_strangers_are_refused(const struct merge_conf *conf, uint32_t node, const struct popular_set *own)
 {
-	const struct seal_key key = { { node == conf->nr_nodes - 1 } };
+	const struct mac_key key = { { node == conf->nr_nodes - 1 } };
 	struct popular_set s;
 	struct reduce_cost cost;
 
 	if (conf->nr_nodes > 1)
-		CHECK(popular_reduce(MPI_COMM_WORLD, conf, &key, own, &s, &cost) == -EBADMSG);
+		CHECK(reduce(conf, &key, own, &s, &cost) == -EBADMSG);
 }
 
 static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
@@ -99,7 +117,7 @@ static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
 		.max = seed % 2 ? PAGES : 700, .nr_owners = (uint32_t)(seed % 3) + 1, .nr_nodes = nr_nodes, .hosts = hosts
 	};
 	static struct fp pages[PAGES];
-	const struct seal_key key = { { (uint8_t)seed } };
+	const struct mac_key key = { { (uint8_t)seed } };
 	struct popular_set own, s;
 	struct reduce_cost cost;
 	size_t nr = 0;
@@ -111,7 +129,7 @@ static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
 		if (holds(seed, node, page))
 			pages[nr++] = fp_of_page(page);
 	CHECK(popular_of_node(&conf, node, pages, nr, &own) == 0);
-	CHECK(popular_reduce(MPI_COMM_WORLD, &conf, &key, &own, &s, &cost) == 0);
+	CHECK(reduce(&conf, &key, &own, &s, &cost) == 0);
 	check_same_on_all(&s);
 	check_result(&conf, seed, &s);
 	if (node == 0)
@@ -128,7 +146,7 @@ static void run(uint64_t seed, uint32_t nr_nodes, uint32_t node)
 
 struct load {
 	struct merge_conf conf;
-	struct seal_key key;
+	struct mac_key key;
 	struct popular_set own;
 	uint32_t node;
 };
@@ -164,13 +182,13 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-/* Time on the processor, without MPI: of a merge of two sets for each entry that goes into it, and of a seal for each
+/* Time on the processor, without MPI: of a merge of two sets for each entry that goes into it, and of a MAC for each
  * byte. */
-static void measure_parts(const struct load *c, size_t bytes, double *merge_ns, double *seal_ns)
+static void measure_parts(const struct load *c, size_t bytes, double *merge_ns, double *mac_ns)
 {
 	struct popular_set sets[2], both;
 	struct fp *pages = calloc(c->conf.max, sizeof(*pages));
-	uint8_t *encoded = calloc(1, bytes), seal[SEAL_LEN];
+	uint8_t *encoded = calloc(1, bytes), mac[MAC_LEN];
 	uint64_t begun;
 
 	CHECK(pages && encoded);
@@ -183,8 +201,8 @@ static void measure_parts(const struct load *c, size_t bytes, double *merge_ns, 
 	CHECK(popular_merge(&c->conf, &sets[0], &sets[1], &both) == 0);
 	*merge_ns = (double)(cpu_ns() - begun) / (double)(sets[0].nr + sets[1].nr);
 	begun = cpu_ns();
-	seal_make(&c->key, encoded, bytes, seal);
-	*seal_ns = (double)(cpu_ns() - begun) / (double)bytes;
+	mac_compute(&c->key, encoded, bytes, mac);
+	*mac_ns = (double)(cpu_ns() - begun) / (double)bytes;
 	popular_set_release(&sets[0]);
 	popular_set_release(&sets[1]);
 	popular_set_release(&both);
@@ -202,7 +220,7 @@ static int by_size(const void *a, const void *b)
 static void measure(uint32_t nr_nodes, uint32_t node, size_t max, uint32_t percent, size_t times)
 {
 	uint32_t *hosts = calloc(nr_nodes, sizeof(*hosts));
-	double *seconds = calloc(times, sizeof(*seconds)), merge_ns = 0, seal_ns = 0;
+	double *seconds = calloc(times, sizeof(*seconds)), merge_ns = 0, mac_ns = 0;
 	struct load c = { .conf = { .max = max, .nr_owners = 2, .nr_nodes = nr_nodes, .hosts = hosts }, .node = node };
 	struct reduce_cost cost;
 	uint64_t sums[4];
@@ -217,7 +235,7 @@ static void measure(uint32_t nr_nodes, uint32_t node, size_t max, uint32_t perce
 
 		MPI_Barrier(MPI_COMM_WORLD);
 		seconds[i] = MPI_Wtime();
-		CHECK(popular_reduce(MPI_COMM_WORLD, &c.conf, &c.key, &c.own, &s, &cost) == 0);
+		CHECK(reduce(&c.conf, &c.key, &c.own, &s, &cost) == 0);
 		MPI_Barrier(MPI_COMM_WORLD);
 		seconds[i] = MPI_Wtime() - seconds[i];
 		nr = s.nr;
@@ -225,13 +243,13 @@ static void measure(uint32_t nr_nodes, uint32_t node, size_t max, uint32_t perce
 	}
 	sum_up(&cost, sums);
 	if (node == 0) {
-		measure_parts(&c, cost.message_bytes, &merge_ns, &seal_ns);
+		measure_parts(&c, cost.message_bytes, &merge_ns, &mac_ns);
 		qsort(seconds, times, sizeof(*seconds), by_size);
 		printf("{\"ranks\":%u,\"pages_each\":%zu,\"result\":%zu,\"message_bytes\":%lu,\"merges\":%lu,\"merges_of_one\":%lu,"
 		       "\"entries\":%lu,\"entries_of_one\":%lu,\"seconds\":%.6f,\"merge_ns\":%.2f,\"seal_ns\":%.4f}\n",
 		       nr_nodes, c.own.nr, nr, (unsigned long)cost.message_bytes, (unsigned long)sums[0],
 		       (unsigned long)sums[2], (unsigned long)sums[1], (unsigned long)sums[3], seconds[times / 2],
-		       merge_ns, seal_ns);
+		       merge_ns, mac_ns);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	popular_set_release(&c.own);

@@ -1,7 +1,7 @@
 /*
  * Usage: a rank among agents: rogue ID NAME KEY
  *
- * A node that is one of the world, and then says to rank 0 what nobody should believe: with seals that are wrong, or
+ * A node that is one of the world, and then says to rank 0 what nobody should believe: with MACs that are wrong, or
  * right ones around lies. It takes part in no round, and leaves when the others do.
  */
 #include <mpi.h>
@@ -11,8 +11,8 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/peer_format.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/wire/peer_format.h"
+#include "mpi-agent/agent/world.h"
 
 static struct world w;
 static uint64_t sent[NR_PEER_LANES];
@@ -25,7 +25,7 @@ static void send_bytes(enum peer_lane lane, const void *p, size_t len)
 
 /* As it should be, or with a header that is another one. */
 static void send_message(enum peer_lane lane, struct peer_header h, const char *body, size_t len,
-			 const struct seal_key *key)
+			 const struct mac_key *key)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
@@ -54,7 +54,7 @@ static void send_in_anothers_name(void)
 
 static void misbehave(void)
 {
-	static const struct seal_key wrong = { { 9 } };
+	static const struct mac_key wrong = { { 9 } };
 	static const uint8_t garbage[100] = { 1, 2, 3 };
 	struct peer_header h;
 
@@ -72,7 +72,7 @@ static void misbehave(void)
 	h.sequence--; /* once more */
 	send_message(PEER_LANE_ANSWERS, h, NULL, 0, &w.message_key);
 	send_message(PEER_LANE_GETS, header(PEER_END, 0), NULL, 0, &w.message_key); /* not where it belongs */
-	/* What is sealed rightly, and is believed to be said, and still nothing comes of it: */
+	/* What is authenticated, and is believed to be said, and still nothing comes of it: */
 	send_message(PEER_LANE_ANSWERS, header(PEER_BEGIN, 99), NULL, 0, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_WANT, 99), NULL, 0, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_CHUNKS, 1), "\2\2\2", 3, &w.message_key);

@@ -72,6 +72,17 @@ for i in 0 1 2; do until figure $i '"agent":false'; do sleep 0.05; done; done
 until grep -q "agents have ended" "$WORK/said"; do sleep 0.05; done
 SH
 
+cat >"$WORK/survivor" <<'SH'
+trap 'exit 3' TERM
+echo durable >"$WORK/m 1/durable"
+sync "$WORK/m 1/durable"
+exec 5<"$WORK/m 1/durable"
+echo started
+while cat /dev/fd/5 >/dev/null 2>&1; do sleep 0.05; done # until the daemon dies; mounted again, it stays so
+exec 5<&-
+until grep -qx durable "$WORK/m 1/durable" 2>/dev/null; do sleep 0.05; done
+SH
+
 for launcher in "mpirun --oversubscribe -n %d" srun; do
 	echo "--- $launcher ---"
 	rm -rf "$WORK"/s?.store "$WORK"/to.*
@@ -98,6 +109,25 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	exits 0 ckptfs-run "${nodes[@]}" bash "$WORK/kill-agent"
 	says "the agents have ended; each node stores everything itself"
 	nothing_left "after agents have died"
+
+	# The daemon of one node dies: told at once, and mounted again there; or the program is ended.
+	for death in remount end; do
+		: >"$WORK/first"
+		ckptfs-run "${nodes[@]}" --no-agent --on-daemon-death $death bash "$WORK/survivor" >"$WORK/first" 2>&1 &
+		first=$!
+		await grep -q started "$WORK/first"
+		kill -KILL "$(stat_json "$WORK/m 1" | json pid)"
+		await grep -q "m 1: its daemon died" "$WORK/first"
+		code=0
+		wait "$first" || code=$?
+		case $death in
+		remount)
+			grep -q "m 1: mounted again" "$WORK/first" && [ "$code" = 125 ] || fail "exit code $code: $(cat "$WORK/first")" ;;
+		end)
+			[ "$code" = 3 ] || fail "the program was not ended, exit code $code: $(cat "$WORK/first")" ;;
+		esac
+		nothing_left "after a daemon has died ($death)"
+	done
 
 	# Some cannot mount.
 	: >"$WORK/s1.store.file"

@@ -202,7 +202,7 @@ mount_node 2
 agents_start 3 0 2 1
 same 0 job/step-1 3 2 1
 same 1 job/step-1 0
-[ "$(figure 3 copies_cached)" = 2 ] || fail "node 3 has $(figure 3 copies_cached) copies"
+[ "$(figure 3 replicas_cached)" = 2 ] || fail "node 3 has $(figure 3 replicas_cached) copies"
 
 echo "a collection drops copies that nobody looks at any more"
 end_agents 0 1 2 3
@@ -210,7 +210,7 @@ unmount 3
 mount_node 3
 agents_start 0 1 2 3
 "$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/3" >/dev/null
-[ "$(figure 3 copies_cached)" = 0 ] || fail "node 3 has $(figure 3 copies_cached) copies"
+[ "$(figure 3 replicas_cached)" = 0 ] || fail "node 3 has $(figure 3 replicas_cached) copies"
 same 0 job/step-1 3
 
 echo "what its node has deleted goes though somebody has looked at it"

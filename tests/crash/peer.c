@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine.h"
+#include "store/remote/cluster_calls.h"
+#include "store/engine.h"
 
 #define PAGE 4096u
 

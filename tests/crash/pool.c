@@ -168,5 +168,9 @@ bool pool_apart(bool (*run)(void *userdata), void *userdata)
 		fflush(stdout);
 		_exit(good ? 0 : 1);
 	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return false;
+	if (WIFSIGNALED(status))
+		printf("FAILED: %s\n", strsignal(WTERMSIG(status)));
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

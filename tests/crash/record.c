@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -308,6 +309,85 @@ void record_set_fault(record_fault f, void *userdata)
 	fault = f;
 	fault_userdata = userdata;
 	pthread_mutex_unlock(&lock);
+}
+
+/* What all operations on `obj` before `end` have left of [off, off + len), where the file was zeros at first. */
+static void replay(uint32_t obj, size_t end, uint64_t off, uint64_t len, uint8_t *ret)
+{
+	memset(ret, 0, len);
+	for (size_t i = 0; i < end; i++) {
+		const struct op *o = &oplog.ops[i];
+		uint64_t from = MAX(o->off, off), to = MIN(o->off + o->len, off + len);
+
+		if (o->obj != obj)
+			continue;
+		if (o->kind == OP_TRUNCATE && o->len < off + len)
+			memset(ret + (MAX(o->len, off) - off), 0, off + len - MAX(o->len, off));
+		else if (o->kind == OP_WRITE && from < to)
+			memcpy(ret + (from - off), o->data + (from - o->off), to - from);
+		else if (o->kind == OP_PUNCH && from < to)
+			memset(ret + (from - off), 0, to - from);
+	}
+}
+
+/* By system calls, around interpose.c, which would ask for the lock; not with O_DIRECT, if the file was opened so. */
+static int open_object(uint32_t obj)
+{
+	char path[2 * PATH_MAX], below[PATH_MAX] = "";
+
+	path_of(obj, below, sizeof(below));
+	snprintf(path, sizeof(path), "%s/%s", root, below);
+	return (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+}
+
+static void drop_write(size_t i, size_t synced)
+{
+	const struct op *o = &oplog.ops[i];
+	_cleanup_(freep) uint8_t *before = malloc(o->len);
+	int fd = open_object(o->obj);
+
+	if (!before)
+		abort();
+	replay(o->obj, synced, o->off, o->len, before);
+	if (fd >= 0 && syscall(SYS_pwrite64, fd, before, o->len, o->off) != (long)o->len)
+		abort();
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	/* It has not happened: what is dropped next is dropped to here. */
+	memcpy((uint8_t *)(uintptr_t)o->data, before, o->len);
+}
+
+/* The operations on `obj` that are durable: all before this one. */
+static size_t synced_end(uint32_t obj)
+{
+	for (size_t i = oplog.nr; i > 0; i--)
+		if (oplog.ops[i - 1].obj == obj && oplog.ops[i - 1].kind == OP_SYNC)
+			return i;
+	return 0;
+}
+
+static bool is_under(uint32_t obj, const char *const *under)
+{
+	char path[PATH_MAX] = "";
+
+	path_of(obj, path, sizeof(path));
+	while (*under && !strstr(path, *under))
+		under++;
+	return *under;
+}
+
+void record_drop_unsynced(const char *const *under)
+{
+	for (size_t i = 0; i < oplog.nr; i++) {
+		const struct op *o = &oplog.ops[i];
+		size_t synced;
+
+		if (o->kind != OP_WRITE || !is_under(o->obj, under))
+			continue;
+		synced = synced_end(o->obj);
+		if (i >= synced)
+			drop_write(i, synced);
+	}
 }
 
 void record_set_sparse(bool on)

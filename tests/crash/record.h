@@ -27,6 +27,13 @@ int record_stop(struct oplog *ret);
 typedef int (*record_fault)(void *userdata, enum op_kind kind, const char *path);
 void record_set_fault(record_fault fault, void *userdata);
 
+/*
+ * For a fault that is about to fail a sync: the drive drops its cache. Bytes that were written below the directories
+ * `under` (of paths below the watched one, NULL at the end) and that no sync of their own file has made durable are as
+ * before. Sizes and names stay: they are the filesystem's, which has a journal.
+ */
+void record_drop_unsynced(const char *const *under);
+
 /* Let statvfs() and fstatvfs() say that nothing is free. */
 void record_set_full(bool on);
 /* Let posix_fallocate() only extend the file: in memory, blocks that nobody writes to cost time for nothing. */

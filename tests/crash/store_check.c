@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine/check.h"
+#include "store/check/check.h"
 
 static void finding(void *to, const struct check_finding *f)
 {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "store/engine/engine.h"
+#include "store/engine.h"
 
 /* Tiny steps, so that a few hundred operations go through every transition. */
 struct engine_conf tree_conf(void);

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/util.h"
-#include "store/engine/engine.h"
+#include "store/engine.h"
 #include "tests/crash/fate.h"
 #include "tests/crash/model.h"
 #include "tests/crash/tree.h"
@@ -319,7 +319,7 @@ static int apply_bytes(struct engine *e, const char *path, const char *other, co
 		r = patch(e, other, c, op);
 		break;
 	case WORK_MTIME:
-		r = content_set_mtime(c, op->mtime_ns);
+		r = content_set_times(c, op->mtime_ns, (int64_t)now_ns());
 		break;
 	default:
 		r = write_bytes(c, op);

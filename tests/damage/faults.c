@@ -6,6 +6,7 @@
  *   whatever failed told so: no call failed with another errno, and if none failed, everything is there;
  *   everything that a sync or a close acknowledged is there, and nothing that was not done;
  *   the store opens, takes more, and the checker finds it sound.
+ * A sync that fails may also cost all that was not durable, in every file: then the drive has dropped its cache.
  * Besides: on a full disk data is refused with ENOSPC while deleting, syncing, reading and closing go on.
  */
 #include <errno.h>
@@ -33,15 +34,22 @@
 #define JOBS_PER_CPU 6 /* they mostly sleep */
 #define NR_SLACK 20 /* calls more than counted: threads make the number vary */
 
-enum mode { EIO_ONCE, EIO_FROM, ENOSPC_ONCE, ENOSPC_FROM, ENOSPC_SHORT, NR_MODES };
+enum mode { EIO_ONCE, EIO_FROM, ENOSPC_ONCE, ENOSPC_FROM, ENOSPC_SHORT, SYNC_DROPS, EDQUOT_ONCE, EDQUOT_FROM, NR_MODES };
 
 static const struct {
 	const char *name;
 	int error;
 	bool stays; /* fails from the n-th call on */
+	uint64_t step; /* every so many calls are failed; which ones depends on the seed */
 } modes[NR_MODES] = {
-	{ "EIO once", EIO, false },	 { "EIO from", EIO, true },	    { "ENOSPC once", ENOSPC, false },
-	{ "ENOSPC from", ENOSPC, true }, { "half a write", ENOSPC, false },
+	{ "EIO once", EIO, false, 1 },
+	{ "EIO from", EIO, true, 1 },
+	{ "ENOSPC once", ENOSPC, false, 1 },
+	{ "ENOSPC from", ENOSPC, true, 1 },
+	{ "half a write", ENOSPC, false, 1 },
+	{ "a sync that drops", EIO, false, 1 },
+	{ "EDQUOT once", EDQUOT, false, 5 }, /* handled as ENOSPC */
+	{ "EDQUOT from", EDQUOT, true, 5 },
 };
 
 struct faults {
@@ -49,7 +57,7 @@ struct faults {
 	bool keep_going;
 	char scratch[64];
 	struct workload *work;
-	uint64_t *counts; /* shared: calls of an undisturbed run, per mode */
+	uint64_t *counts; /* shared: cases per mode, from the calls of an undisturbed run */
 	_Atomic uint64_t *nr_rebuilt; /* shared */
 };
 
@@ -76,12 +84,15 @@ static bool concerns(enum mode mode, enum op_kind kind, const char *path)
 		return false;
 	if (mode == EIO_ONCE || mode == EIO_FROM)
 		return true;
+	if (mode == SYNC_DROPS)
+		return kind == OP_SYNC && !strstr(path, "/index");
 	return kind == OP_CREATE || kind == OP_MKDIR || kind == OP_WRITE || kind == OP_ALLOCATE ||
 	       (kind == OP_SYNC && !strstr(path, "/index"));
 }
 
 static int fail_call(void *userdata, enum op_kind kind, const char *path)
 {
+	static const char *const dropped[] = { "/packs/", "/journal/", NULL };
 	struct plan *p = userdata;
 	uint64_t nr;
 
@@ -95,6 +106,8 @@ static int fail_call(void *userdata, enum op_kind kind, const char *path)
 		snprintf(p->path, sizeof(p->path), "%s", path);
 		p->in_index = strstr(path, "/index");
 		record_set_full(p->mode == ENOSPC_FROM);
+		if (p->mode == SYNC_DROPS)
+			record_drop_unsynced(dropped);
 	}
 	return modes[p->mode].error;
 }
@@ -243,11 +256,19 @@ static bool may_need_rebuild(struct faults *f, const struct plan *plan, const ch
 	return r == 0;
 }
 
+/* The call that case `nr` fails, from 1. */
+static uint64_t nth_call(const struct faults *f, uint64_t nr)
+{
+	uint64_t step = modes[nr / MODE_CASES].step;
+
+	return nr % MODE_CASES * step + f->seed % step + 1;
+}
+
 static enum pool_verdict run_case(void *userdata, int me, uint64_t nr, FILE *to)
 {
 	struct faults *f = userdata;
 	enum mode mode = (enum mode)(nr / MODE_CASES);
-	struct plan plan = { .mode = mode, .nth = nr % MODE_CASES + 1 };
+	struct plan plan = { .mode = mode, .nth = nth_call(f, nr) };
 	struct outcome o;
 	char dir[128], path[160];
 	bool good;
@@ -274,7 +295,7 @@ static void describe(void *userdata, int me, uint64_t nr)
 	const struct faults *f = userdata;
 	(void)me;
 	printf("%s, call %" PRIu64 "\nagain: faults --seed %" PRIu64 " --case %" PRIu64 "\n",
-	       modes[nr / MODE_CASES].name, nr % MODE_CASES + 1, f->seed, nr);
+	       modes[nr / MODE_CASES].name, nth_call(f, nr), f->seed, nr);
 }
 
 /* How many calls there are to fail. */
@@ -294,7 +315,7 @@ static bool count_calls(void *userdata)
 			return false;
 		o = run(f->work, path);
 		disarm(&plan);
-		f->counts[m] = plan.nr_calls + NR_SLACK;
+		f->counts[m] = (plan.nr_calls + NR_SLACK) / modes[m].step;
 		if (o.error < 0 || o.acked != f->work->nr) {
 			printf("FAILED: the run fails without a fault: %s\n", strerror(-o.error));
 			return false;
@@ -403,12 +424,17 @@ static bool full_packs(void *userdata)
 	return store_check(path, stdout);
 }
 
-/* The first entry, an option, is written; a compaction then cannot say what it has made. */
+struct manifest_fault {
+	int error;
+	_Atomic unsigned nr; /* entries so far */
+};
+
+/* The first entry, an option or reserved file numbers, is written; the tables of the next one cannot be noted. */
 static int fail_manifest(void *userdata, enum op_kind kind, const char *path)
 {
-	_Atomic unsigned *nr = userdata;
+	struct manifest_fault *m = userdata;
 
-	return kind == OP_WRITE && strstr(path, "/index/MANIFEST") && atomic_fetch_add(nr, 1) > 0 ? EIO : 0;
+	return kind == OP_WRITE && strstr(path, "/index/MANIFEST") && atomic_fetch_add(&m->nr, 1) > 0 ? m->error : 0;
 }
 
 /* RocksDB stops over a compaction, and stays so until the next opening: nothing waits for it. */
@@ -418,7 +444,7 @@ static bool index_stopped(void *userdata)
 	static const char *const tops[] = { RIG_TOP };
 	struct faults *f = userdata;
 	struct engine_conf conf = tree_conf();
-	_Atomic unsigned nr_entries = 0;
+	struct manifest_fault fault = { .error = EIO };
 	char dir[128], path[160];
 	struct engine *e;
 
@@ -434,7 +460,7 @@ static bool index_stopped(void *userdata)
 	CHECK(engine_close(e) == 0); /* now there is one to merge with that */
 	CHECK(engine_open(path, &conf, &e) == 0);
 	CHECK(tree_create(e, "a/two", 0600) == 0);
-	record_set_fault(fail_manifest, &nr_entries);
+	record_set_fault(fail_manifest, &fault);
 	CHECK(db_compact(engine_db(e), DB_VIEW) == -EIO);
 	record_set_fault(NULL, NULL);
 	CHECK(db_compact(engine_db(e), DB_VIEW) == -EIO);
@@ -446,9 +472,73 @@ static bool index_stopped(void *userdata)
 	return store_check(path, stdout);
 }
 
+/* Between two chunks: the index stops with a change that it has not taken, so that iterators fail from here on. */
+static bool stop_index(void *userdata, const struct compact_report *so_far)
+{
+	static const uint8_t key[16], value[8];
+	struct manifest_fault fault = { .error = ENOSPC };
+	struct engine *e = userdata;
+
+	(void)so_far;
+	if (db_stopped(engine_db(e)) == 0 && tree_create(e, "a/late", 0600) == 0) {
+		record_set_fault(fail_manifest, &fault);
+		db_ingest(engine_db(e), key, sizeof(key), value, sizeof(value), 1);
+		record_set_fault(NULL, NULL);
+	}
+	return true;
+}
+
+/* Compaction fails with ENOSPC while chunks are collected for the next frame: they stay where they are. */
+static bool compaction_stopped(void *userdata)
+{
+	_cleanup_(oplog_release) struct oplog l = OPLOG_EMPTY;
+	_cleanup_(buf_release) struct buf before = BUF_EMPTY, after = BUF_EMPTY;
+	static const char *const tops[] = { RIG_TOP };
+	static uint8_t bytes[200000];
+	const struct compact_extent x = { 0, 0, MiB(4) }; /* with a hole, behind which an iterator looks */
+	const struct compact_variable v = { "numbers", { .type = { CODE_UINT, 8, false } }, &x, 1, 0, 0 };
+	struct engine_conf conf = rig_conf(); /* which does not write the view out by itself */
+	struct compact_result result;
+	struct compact_report report;
+	struct compact_conf cc = { .variable = &v, .nr_variables = 1, .result = &result, .step = stop_index };
+	struct faults *f = userdata;
+	char dir[128], path[160];
+	struct content *c;
+	struct engine *e;
+	uint64_t ino;
+
+	snprintf(dir, sizeof(dir), "%s/compaction", f->scratch);
+	snprintf(path, sizeof(path), "%s/store", dir);
+	work_bytes(1, 0, sizeof(bytes), bytes);
+	CHECK(scratch_empty(dir) == 0 && record_start(dir) == 0);
+	CHECK(engine_open(path, &conf, &e) == 0);
+	CHECK(tree_format(e, tops, 1) == 0);
+	CHECK(tree_create(e, "a/one", 0600) == 0 && tree_number(e, "a/one", &ino) == 0);
+	CHECK(tree_open(e, "a/one", &c) == 0);
+	CHECK(content_write(c, bytes, sizeof(bytes), 0) == 0);
+	CHECK(content_write(c, bytes, sizeof(bytes), MiB(3)) == 0);
+	CHECK(content_sync(c, NULL) == 0);
+	content_close(c);
+	cc.inos = &ino;
+	cc.userdata = e;
+	CHECK(engine_compact(e, &cc, &report) == -ENOSPC);
+	CHECK(db_stopped(engine_db(e)) == -ENOSPC);
+	CHECK(engine_close(e) == 0); /* the journal has everything */
+	CHECK(engine_open(path, &conf, &e) == 0);
+	CHECK(tree_list(e, "", &before) == 0 && strstr((char *)before.data, "a/late"));
+	cc.step = NULL;
+	cc.userdata = NULL;
+	CHECK(engine_compact(e, &cc, &report) == 0 && report.complete);
+	CHECK(tree_list(e, "", &after) == 0 && strcmp((char *)before.data, (char *)after.data) == 0);
+	CHECK(engine_close(e) == 0);
+	CHECK(record_stop(&l) == 0);
+	return store_check(path, stdout);
+}
+
 static bool run_all(struct faults *f)
 {
-	bool good = pool_apart(full_disk, f) && pool_apart(full_packs, f) && pool_apart(index_stopped, f);
+	bool good = pool_apart(full_disk, f) && pool_apart(full_packs, f) && pool_apart(index_stopped, f) &&
+		    pool_apart(compaction_stopped, f);
 
 	printf("full disk, stopped index: %s\n", good ? "right" : "WRONG");
 	for (enum mode m = 0; (good || f->keep_going) && m < NR_MODES; m++) {

@@ -25,7 +25,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/check.h"
+#include "store/check/check.h"
 #include "store/pack/pack_format.h"
 #include "tests/crash/fate.h"
 #include "tests/crash/pool.h"
@@ -86,7 +86,7 @@ static int list_file(const char *path, const struct stat *st, int type, _unused_
 {
 	const char *name = path + listed_skip;
 
-	if (type != FTW_F || strncmp(name, "index/LOG", 9) == 0 || strcmp(name, "reserve") == 0 || listed->nr == MAX_FILES)
+	if (type != FTW_F || strncmp(name, "index/LOG", 9) == 0 || strncmp(name, "reserve", 7) == 0 || listed->nr == MAX_FILES)
 		return 0;
 	snprintf(listed->name[listed->nr], sizeof(listed->name[0]), "%s", name);
 	listed->size[listed->nr++] = (uint64_t)st->st_size;

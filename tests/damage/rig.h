@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "store/engine/engine.h"
+#include "store/engine.h"
 #include "tests/crash/oplog.h"
 #include "tests/crash/states.h"
 #include "tests/crash/workload.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "mpi-agent/card.h"
+#include "mpi-agent/wire/card.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

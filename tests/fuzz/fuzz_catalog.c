@@ -9,7 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

@@ -8,7 +8,8 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "store/code/code.h"
+#include "store/codec/code.h"
+#include "store/codec/code_columns.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
@@ -81,9 +82,12 @@ static void encode(const uint8_t *p, size_t len)
 					   .stride = { p[7], p[8], p[9] } };
 	if (spec.steps.split == CODE_SPLIT_LEVELS) /* bits that can be */
 		spec.steps.stride[0] = CODE_LEVEL_BITS_MIN + p[7] % 6;
+	if (spec.steps.split == CODE_SPLIT_COLUMNS)
+		spec.steps.stride[1] = spec.steps.stride[2] = 0;
 	if (code_type_decode(p[0], &spec.steps.type) < 0)
 		return;
 	spec.steps.lead = (p[4] >> 1) % spec.steps.type.width;
+	assert(code_columns_find_record(p, len) <= CODE_RECORD_MAX);
 	spec.steps.base_place = p[4] & 64 ? code_place(CODE_PLACE_SAME, p[9]) : 0;
 	if (!code_steps_valid(&spec.steps))
 		return;

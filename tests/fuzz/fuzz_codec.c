@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/pack/codec.h"
+#include "store/pack/coded/codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

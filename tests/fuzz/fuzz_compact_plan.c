@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "fs/compact_plan.h"
+#include "fs/background/compact_plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "fs/compacted.h"
+#include "fs/background/compacted.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

@@ -11,8 +11,8 @@
 #include "base/buf.h"
 #include "base/checksum.h"
 #include "base/util.h"
-#include "gpu/delta_encode.h"
-#include "gpu/delta_format.h"
+#include "gpu/format/delta_encode.h"
+#include "gpu/format/delta_format.h"
 
 #define CHUNKS_MAX 4096u /* that are looked at one by one */
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/util.h"
-#include "store/engine/grid.h"
+#include "store/dedup/grid.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

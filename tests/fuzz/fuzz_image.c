@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "client/image_format.h"
+#include "client/lib/image_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/link_format.h"
+#include "mpi-agent/wire/link_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "gpu/manifest_format.h"
+#include "gpu/format/manifest_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

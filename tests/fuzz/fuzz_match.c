@@ -9,8 +9,8 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "store/code/match_runs.h"
-#include "store/code/matching.h"
+#include "store/codec/match_runs.h"
+#include "store/codec/matching.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
@@ -46,7 +46,7 @@ static void decode_any(const uint8_t *p, size_t len)
 	uint8_t *block = malloc(len);
 
 	memcpy(block, p, len);
-	((struct code_header_disk *)block)->version = CODE_VERSION_MATCHED;
+	((struct code_header_disk *)block)->version = p[4] & 1 ? CODE_VERSION_NEAR : CODE_VERSION_MATCHED;
 	seal(block, len);
 	decode(block, len, 4096);
 	free(block);
@@ -64,23 +64,26 @@ static void decode_runs(const uint8_t *p, size_t len)
 	struct code_header_disk *inner;
 	uint8_t *block, *at;
 	struct match_disk *d;
+	unsigned nr;
 	size_t all;
 
 	h.lead = MIN(lead, plain_len);
+	h.near = p[4] & 16;
 	h.base_place = code_place(CODE_PLACE_MATCHED, p[4] % 8 | (p[4] & 8 ? CODE_PLACE_LEFT : 0));
+	nr = match_nr_streams(h.near);
 	p += 5;
 	len -= 5;
 	left = (uint32_t)MIN((size_t)left, len);
 	len -= left;
 	rest.plain_len = rest.stored_len = left;
-	all = sizeof(struct code_header_disk) + sizeof(*d) + len + sizeof(*inner) + left;
+	all = sizeof(struct code_header_disk) + match_disk_len(h.near) + len + sizeof(*inner) + left;
 	block = malloc(all);
 	d = (struct match_disk *)(block + sizeof(struct code_header_disk));
 	d->place = le32_put(h.base_place);
-	at = (uint8_t *)(d + 1);
+	at = (uint8_t *)d + match_disk_len(h.near);
 	memcpy(at, p + left, len);
-	for (unsigned i = 0; i < MATCH_NR_STREAMS; i++) {
-		uint32_t n = (uint32_t)(i < 2 ? len / 3 : len - 2 * (len / 3));
+	for (unsigned i = 0; i < nr; i++) {
+		uint32_t n = (uint32_t)(i + 1 < nr ? len / nr : len - (nr - 1) * (len / nr));
 
 		d->stream[i].plain_len = le32_put(n);
 		d->stream[i].word = le32_put(n);

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "index/guards.h"
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

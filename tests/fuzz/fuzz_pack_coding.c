@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/pack/pack_coding.h"
+#include "store/pack/coded/pack_coding.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

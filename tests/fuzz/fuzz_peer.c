@@ -1,4 +1,4 @@
-/* Any bytes as a message of another node, with a seal that is right: refused, or one that gives the same bytes when it
+/* Any bytes as a message of another node, with a valid MAC: refused, or one that gives the same bytes when it
  * is encoded. */
 #include <assert.h>
 #include <stddef.h>
@@ -8,11 +8,11 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/peer_format.h"
+#include "mpi-agent/wire/peer_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct seal_key key;
+static const struct mac_key key;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		buf_add(&sealed, data, size);
 		if (buf_error(&sealed) < 0)
 			return 0;
-		seal_make_of(&key, sealed.data + SEAL_LEN, at - SEAL_LEN, sealed.data + at, size - at, sealed.data);
+		mac_compute_of(&key, sealed.data + MAC_LEN, at - MAC_LEN, sealed.data + at, size - at, sealed.data);
 		data = sealed.data;
 	}
 	if (peer_decode(&key, data, size, &h) < 0)

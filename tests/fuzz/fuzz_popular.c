@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "mpi-agent/popular_format.h"
+#include "mpi-agent/popular/popular_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "fs/question_format.h"
+#include "mpi-agent/daemon/nodes/question_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

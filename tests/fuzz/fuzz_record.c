@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "store/engine/record_format.h"
-#include "store/engine/scrub.h"
+#include "store/log/record_format.h"
+#include "store/check/scrub.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

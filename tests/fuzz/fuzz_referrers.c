@@ -1,9 +1,9 @@
-/* Keys of who refers to a frame. What is accepted encodes to the same bytes again. */
+/* Keys of the back-references of a frame. Input that is accepted encodes to the same bytes again. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "index/referrers.h"
+#include "index/backref_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

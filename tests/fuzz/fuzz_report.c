@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/report_record.h"
+#include "tools/stat/report_record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

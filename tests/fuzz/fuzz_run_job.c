@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "tools/run_job.h"
+#include "tools/run/run_job.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

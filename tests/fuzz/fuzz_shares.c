@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "index/shares.h"
+#include "index/pin_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "store/engine/superblock_format.h"
+#include "store/superblock_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

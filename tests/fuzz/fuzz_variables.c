@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "store/engine/variables.h"
+#include "store/recode/variables.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

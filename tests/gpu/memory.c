@@ -11,8 +11,8 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "gpu/delta_gpu.h"
-#include "gpu/delta_record.h"
+#include "gpu/kernels/delta_gpu.h"
+#include "gpu/format/delta_record.h"
 
 #define CHUNK 128u
 #define LEN MiB(32)

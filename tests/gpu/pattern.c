@@ -24,7 +24,7 @@
 
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "gpu/ckptfs_gpu.h"
+#include "gpu/lib/ckptfs_gpu.h"
 #include "tests/bench/gpu_kernels.h"
 
 #define CHUNK 128u

@@ -7,7 +7,7 @@ nvidia-smi -L >/dev/null 2>&1 || skip "no GPU here"
 
 pattern=$CKPTFS_BUILD/tests/gpu/pattern
 [ -x "$pattern" ] || skip "built without CUDA"
-export CKPTFS_GPU_LIBRARY=$CKPTFS_BUILD/gpu/libckptfs-gpu.so.0 PYTHONPATH=$HERE/../gpu:$HERE/../../gpu PYTHONDONTWRITEBYTECODE=1
+export CKPTFS_GPU_LIBRARY=$CKPTFS_BUILD/gpu/libckptfs-gpu.so.0 PYTHONPATH=$HERE/../gpu:$HERE/../../gpu/lib PYTHONDONTWRITEBYTECODE=1
 HERE=$HERE/../gpu
 EXPECT=$WORK/expect
 mkdir -p "$EXPECT/pattern" "$EXPECT/train" "$EXPECT/graph"

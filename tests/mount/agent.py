@@ -1,6 +1,6 @@
 """An agent that a test speaks through: agent.py SOCKET SCRIPT
 
-It stands for a cluster of two nodes, of which the mount is number 0 (mpi-agent/link_format.h). Pages are known by their content, which
+It stands for a cluster of two nodes, of which the mount is number 0 (mpi-agent/wire/link_format.h). Pages are known by their content, which
 repeats one byte. SCRIPT is a list of words, done one after the other; each prints one line:
   keep        take part in rounds until told otherwise: what is offered is stored by the mount itself, for the other node, too
   away        likewise, but the other node stores it
@@ -17,7 +17,7 @@ import struct
 import sys
 
 HELLO, WELCOME, NODES, WANT, BEGIN, OFFER, DECISION, STORED, SETTLED, FETCH, GET, CHUNKS, REFUSED = range(1, 14)
-HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mpi-agent/link_format.h")
+HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mpi-agent/wire/link_format.h")
 VERSION = int(re.search(r"#define LINK_VERSION (\d+)u", open(HEADER).read())[1])
 PAGE = 4096
 

@@ -123,7 +123,7 @@ exits 0 "$compact" --pause "$MNT"
 await is_state paused
 exits 0 "$compact" --resume "$MNT"
 await is_state running
-exits 0 timeout 60 "$CKPTFS_BUILD/tools/ckptfs-gc" --quiet "$MNT"
+exits 0 timeout 600 "$CKPTFS_BUILD/tools/ckptfs-gc" --quiet "$MNT"
 await is_state running
 fs_umount
 fs_sound "unmounted meanwhile"

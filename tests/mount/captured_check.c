@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "captured.h"
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 #include "client/preload/heap.h"
 
 #define HEAP_AT UINT64_C(0x100000000000)
@@ -20,7 +20,7 @@ static const char *use_heap(struct root *root)
 {
 	struct heap heap = { .state = (struct heap_state *)HEAP_AT };
 
-	if (!heap_is_whole(&heap))
+	if (!heap_is_consistent(&heap))
 		return "the heap is not whole";
 	for (uint32_t i = 0; i < NR_BLOCKS; i += 2)
 		if (root->blocks[i].p && !root->blocks[i].changing) {

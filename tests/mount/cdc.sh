@@ -5,6 +5,7 @@
 need_mount
 need_root
 need setfattr getfattr
+no_commit_timer
 
 same() { # DIRECTORY [STEP...]: what it has of the series, byte for byte
 	local dir=$1 f

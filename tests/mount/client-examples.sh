@@ -33,7 +33,7 @@ disturb() { # PROGRAM DIR
 		[ $code = 137 ] && killed=$((killed + 1))
 	done
 	[ $code = 0 ] || fail "exit status $code: $(cat "$WORK/said")"
-	[ "$have" = 0 ] || grep -q 'going on at step' "$WORK/said" || fail "it began at the beginning: $(cat "$WORK/said")"
+	[ "$have" = 0 ] || grep -q 'restarting at step' "$WORK/said" || fail "it began at the beginning: $(cat "$WORK/said")"
 }
 try() { # PROGRAM NAME
 	local killed=0 runs=0

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 
 #define WORDS 512 /* of a page */
 

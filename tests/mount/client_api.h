@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 
 #define PAGE ((size_t)4096)
 #define CHECK(x)                                                                             \

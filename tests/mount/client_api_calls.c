@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <linux/capability.h>
 #include <mqueue.h>
 #include <poll.h>
@@ -49,6 +50,15 @@
 
 static uint8_t *p; /* closed, all of it */
 static uint8_t *result; /* in it, on two pages */
+
+/* For names that all processes share: several of these programs run at once, with equal process numbers. */
+static uint64_t random_number(void)
+{
+	uint64_t x;
+
+	CHECK(getrandom(&x, sizeof(x), 0) == sizeof(x));
+	return x;
+}
 
 static void closed(void)
 {
@@ -119,7 +129,7 @@ static void of_files(void)
 		CLOSED(fxstat(0, fd, result), 0);
 		CLOSED(fxstatat(0, AT_FDCWD, "/", result, 0), 0);
 	}
-	snprintf(name, sizeof(name), "/tmp/ckptfs-client-api-%d", (int)getpid());
+	snprintf(name, sizeof(name), "/tmp/ckptfs-client-api-%" PRIx64, random_number());
 	CHECK(symlink("where it leads", name) == 0);
 	CLOSED(readlink(name, (char *)result, 100), 14);
 	CHECK(memcmp(result, "where it leads", 14) == 0 && result[14] == FILLED);
@@ -212,7 +222,7 @@ static void of_descriptors(void)
 	int *fds = (int *)result, listening = socket(AF_UNIX, SOCK_STREAM, 0), ends[2], fd;
 	struct pollfd readable = { .events = POLLIN };
 
-	snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "ckptfs-client-api-%d", (int)getpid());
+	snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "ckptfs-client-api-%" PRIx64, random_number());
 	CLOSED(pipe(fds), 0);
 	CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
 	CLOSED(pipe2(fds, O_CLOEXEC), 0);
@@ -358,7 +368,7 @@ static void of_messages(void)
 	CLOSED(shmctl(queue, IPC_STAT, (struct shmid_ds *)result), 0);
 	shmctl(queue, IPC_RMID, NULL);
 
-	snprintf(name, sizeof(name), "/ckptfs-%d", (int)getpid());
+	snprintf(name, sizeof(name), "/ckptfs-%" PRIx64, random_number());
 	queue = mq_open(name, O_CREAT | O_RDWR, 0600, &attr);
 	if (queue < 0)
 		return; /* not in every kernel */

@@ -3,6 +3,7 @@
 # and for them, and that the mount goes on without.
 . "$(dirname "$0")/lib.sh"
 need_mount
+need_cluster
 
 helper=$CKPTFS_BUILD/fs/mount.ckptfs
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
@@ -65,7 +66,7 @@ head -c 32 /dev/urandom >"$WORK/other-key"
 refused 1 'made with another cluster= key' "cluster=$WORK/other-key"
 refused 32 'No such file' "agent=$WORK/none/s"
 touch "$WORK/file"
-refused 32 'no socket' "agent=$WORK/file"
+refused 32 'not a socket' "agent=$WORK/file"
 
 # A path that no address has room for, and one that a killed daemon has left.
 deep=$WORK/$(printf '%0120d' 0)
@@ -88,8 +89,8 @@ grep -q 'refused: 16' "$WORK/said" || fail_showing "a second agent is not told t
 page "$MNT/kept" 65
 has_done get
 is rounds 1
-is lent_bytes 4096
-is elsewhere_bytes 0
+is pinned_bytes 4096
+is remote_bytes 0
 is served_bytes 4096
 "$stat" "$MNT" >"$WORK/out" # not a pipe that ends early
 grep -Eq '^  waits for a round +[0-9.]+ ([KM]i)?B$' "$WORK/out" || fail "ckptfs-stat does not show what waits in a line: $(cat "$WORK/out")"
@@ -102,7 +103,7 @@ is rounds 1
 # What another node stores: read from there, and an error without it.
 agent "$WORK/s" away await serve:67 stay
 page "$MNT/away" 67
-is elsewhere_bytes 4096
+is remote_bytes 4096
 fs_remount_with_agent() {
 	kill "$AGENT"
 	wait "$AGENT" 2>/dev/null || true
@@ -121,7 +122,7 @@ kill "$AGENT"
 wait "$AGENT" 2>/dev/null || true
 agent "$WORK/s" lose await stay
 page "$MNT/lost" 68
-is elsewhere_bytes 4096
+is remote_bytes 4096
 fs_remount_with_agent
 [ "$(od -An -tu1 -N1 "$MNT/lost" | tr -d ' ')" = 68 ] || fail "what the others have not stored is gone"
 

@@ -5,6 +5,7 @@
 need_root
 need_mount
 need openssl
+no_commit_timer
 
 : "${DEDUP_MIB:=256}"
 tool=$CKPTFS_BUILD/tools/ckptfs-stat

@@ -7,6 +7,7 @@
  *   delta check DIR SEED FROM TO                they are there, byte for byte
  *   delta stage DIR SEED NUMBER                 begun and written, not committed: says "staged" and waits
  *   delta errors DIR                            what must be refused is, and changes nothing
+ *   delta crowd DIR NR MIB ERRNO                NR commits at once with tables of MIB, each refused with ERRNO
  */
 #include <assert.h>
 #include <errno.h>
@@ -20,13 +21,14 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/checksum.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "gpu/delta_record.h"
+#include "gpu/format/delta_record.h"
 
 #define START_LEN (3 * MiB(1) + 777)
 #define CHANGES 200
@@ -473,6 +475,42 @@ static void errors(const char *dir)
 	free(s.p);
 }
 
+/* Objects with nothing but a bitmap of `mib` MiB, a hole, committed all at once: none is right, and none is memory. */
+static void crowd(const char *dir, unsigned nr, uint64_t mib, int want)
+{
+	uint64_t len = mib << 20;
+	unsigned i, nr_failed = 0;
+
+	for (i = 1; i <= nr; i++) {
+		struct delta_header h = { .chunk_len = 4096,
+					  .number = i,
+					  .content_len = len * 8 * 4096,
+					  .first_encoding = DELTA_BITMAP,
+					  .shifted_encoding = DELTA_LIST,
+					  .first_len = len };
+		uint8_t key[LEAF_KEY_LEN] = { 0 };
+		struct delta_header_disk disk;
+		int fd, status;
+
+		if (fork() != 0)
+			continue;
+		fd = stage_open(dir);
+		delta_header_encode(&h, &disk);
+		status = begin(fd, i, DELTA_NO_PARENT) != 0 || pwrite(fd, &disk, sizeof(disk), 0) != sizeof(disk) ||
+			 ftruncate(fd, (off_t)delta_object_len(&h)) < 0;
+		if (status == 0) {
+			status = commit(fd, 0, key);
+			if (status != want)
+				fprintf(stderr, "delta: commit gave %s\n", strerror(status));
+		}
+		_exit(status != want);
+	}
+	for (int status; wait(&status) > 0;)
+		nr_failed += status != 0;
+	if (nr_failed > 0)
+		fail("commits with large tables", dir);
+}
+
 static enum delta_method method_of(const char *name)
 {
 	static const char *const names[] = { "full", "basic", "list", "tree" };
@@ -495,8 +533,10 @@ int main(int argc, char *argv[])
 		stage(argv[2], strtoull(argv[3], NULL, 10), (uint32_t)atoi(argv[4]));
 	else if (argc == 3 && strcmp(argv[1], "errors") == 0)
 		errors(argv[2]);
+	else if (argc == 6 && strcmp(argv[1], "crowd") == 0)
+		crowd(argv[2], (unsigned)atoi(argv[3]), strtoull(argv[4], NULL, 10), atoi(argv[5]));
 	else {
-		fprintf(stderr, "usage: delta make|make-on|check|stage|errors DIR ...\n");
+		fprintf(stderr, "usage: delta make|make-on|check|stage|errors|crowd DIR ...\n");
 		return 2;
 	}
 	return 0;

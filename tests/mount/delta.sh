@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
+no_commit_timer
 
 delta=$(program delta)
 

@@ -102,6 +102,23 @@ exits 0 restart --no-verify "$MNT/run"
 exits 0 restart --quick "$MNT/run"
 [ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "bytes were read"
 
+# --- holes are not read, and damage between them is found ---
+mkdir "$MNT/sparse"
+truncate -s 4P "$MNT/sparse/file"
+for at in 0 1M 5M 2T 2049T 4095T; do
+	noise "$at" 1 | head -c 10000 | dd of="$MNT/sparse/file" bs=10000 seek="$(numfmt --from=iec "$at")" oflag=seek_bytes conv=notrunc status=none
+done
+seal "$MNT/sparse"
+exits 0 epoch_stat --verify --json "$MNT/sparse"
+[ "$(json state <out)" = valid ] && [ "$(json read_bytes <out)" -ge 60000 ] && [ "$(json read_bytes <out)" -le $((6 << 20)) ] ||
+	fail_showing "other figures of a file with holes"
+exits 0 restart "$MNT/sparse"
+exits 0 "$CKPTFS_BUILD/tools/ckptfs-gc" --verify --keep-last 1 "$MNT/sparse"
+flip_chunk "$MNT/sparse/file" $((2049 << 40))
+fs_remount compress=none
+exits 3 epoch_stat --verify "$MNT/sparse"
+tells "sparse: damaged: $MNT/sparse/file cannot be read"
+
 # --- a mount that dies meanwhile: that there is none to begin with is not said, as the job would begin anew ---
 for n in 6 7; do
 	mkdir "$MNT/run/step.$n"

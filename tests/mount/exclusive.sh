@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
+no_commit_timer
 
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 gc=$CKPTFS_BUILD/tools/ckptfs-gc
@@ -50,7 +51,7 @@ tells '^Exclusive: *20 MiB'
 # Again and again, until interrupted: what comes meanwhile is in the next answer.
 env --default-signal=INT "$stat" --if-deleted --json --watch 0.1 "$MNT/run/step.2" >"$WORK/watched" &
 watcher=$!
-soon() { for _ in $(seq 100); do grep -q "\"exclusive_bytes\":$1," "$WORK/watched" && return; sleep 0.1; done; fail "$1 was never told"; }
+soon() { for _ in $(seq 1200); do grep -q "\"exclusive_bytes\":$1," "$WORK/watched" && return; sleep 0.1; done; fail "$1 was never told"; }
 soon $((2 * M))
 noise 5 1 >"$MNT/run/step.2/new"
 soon $((3 * M))
@@ -85,11 +86,11 @@ done
 
 # Refused, with a reason.
 exits 1 "$stat" --if-deleted
-says 'give the files'
+says 'needs the files'
 exits 1 "$stat" --if-deleted --prometheus "$MNT/run"
-says '--prometheus of mounts'
+says 'exclude each other'
 exits 1 "$stat" --if-deleted --html "$WORK/page.html" "$MNT"
-says '--html of mounts'
+says 'exclude each other'
 [ ! -e "$WORK/page.html" ] || fail "a page was written for wrong use"
 exits 2 "$stat" --if-deleted "$MNT/missing"
 says 'missing'

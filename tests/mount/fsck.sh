@@ -50,8 +50,8 @@ said 8 "in use: $STORE is mounted on $MNT" "$fsck" -n "$MNT"
 fs_umount
 cp -a "$STORE" "$WORK/good"
 
-said 16 'STORE' "$fsck"
-said 16 'only one' "$fsck" -n -y "$STORE"
+said 16 'one store' "$fsck"
+said 16 'exclude each other' "$fsck" -n -y "$STORE"
 said 16 'rebuild' "$fsck" -n --rebuild "$STORE"
 said 16 'cache' "$fsck" --cache banana "$STORE"
 said 16 '' "$fsck" --wrong "$STORE"

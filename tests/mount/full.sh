@@ -46,8 +46,7 @@ for ((i = 4; i < n; i++)); do
 done
 echo "ok collecting makes room on a full disk"
 fs_umount
-truncate -s 0 "$disk"/filler* # at once, even if somebody who drops caches holds them when they are deleted
-rm "$disk"/filler*
+free_blocks "$disk"/filler*
 fs_mount
 head -c 1M /dev/urandom >"$MNT/again"
 echo "ok writable again"
@@ -105,8 +104,7 @@ fs_sound "after renaming on a full disk"
 echo "ok deleting goes on after much renaming on a full disk"
 
 # Clones are little in the log and much in the index: they, too, are refused before there is no room to collect.
-truncate -s 0 "$disk/filler"
-rm "$disk/filler"
+free_blocks "$disk/filler"
 fs_mount cache=64M,dirty=64M
 "$PYTHON" - "$MNT" <<'PY' || fail "clones went into a full disk without an end"
 import errno, os, random, sys

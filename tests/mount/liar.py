@@ -1,6 +1,6 @@
 """A node that lies about what it has sealed: liar.py SOCKET FILE
 
-It stands for the agent of a mount and for another node, "other", whose mount answers questions (fs/question_format.h) as FILE says at
+It stands for the agent of a mount and for another node, "other", whose mount answers questions (mpi-agent/daemon/nodes/question_format.h) as FILE says at
 the moment; it is one word:
   true        it has sealed a/b, with a directory, an empty file and a link in it
   gone        likewise, but when it is to lend that it is gone

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gpu/ckptfs_gpu.h"
+#include "gpu/lib/ckptfs_gpu.h"
 
 #define NR_BUFFERS 12
 #define NR_STEPS 40

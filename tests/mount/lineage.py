@@ -1,6 +1,6 @@
 """Usage: lineage.py [--again|--exit|--restart|--read-only] DIR
 
-What gpu/ckptfs_gpu.py promises, with NumPy arrays; $STORE is that of the mount. Others are for another process, after it was done without: --again looks
+What gpu/lib/ckptfs_gpu.py promises, with NumPy arrays; $STORE is that of the mount. Others are for another process, after it was done without: --again looks
 at what is there, --exit ends with a save under way, --restart says "now" and goes on when it is told that the mount was
 killed and is back, --read-only does what can be done on a mount that is.
 """

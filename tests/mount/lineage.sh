@@ -10,13 +10,13 @@ mkdir "$WORK/other"
 grep -q 'warning lineage .*on the CPU' "$WORK/said" || fail "nobody was told that the CPU does it"
 echo "ok the library keeps its promises"
 
-export CKPTFS_GPU_LIBRARY=$CKPTFS_BUILD/gpu/libckptfs-gpu.so.0 PYTHONPATH=$HERE/../../gpu PYTHONDONTWRITEBYTECODE=1
+export CKPTFS_GPU_LIBRARY=$CKPTFS_BUILD/gpu/libckptfs-gpu.so.0 PYTHONPATH=$HERE/../../gpu/lib PYTHONDONTWRITEBYTECODE=1
 if [ -n "${CKPTFS_SANITIZED:-}" ] || ldd "$CKPTFS_GPU_LIBRARY" | grep 'lib[at]san' >/dev/null; then # all of it: with -q ldd may be killed, and that fails
 	echo "ok (the interpreter has no sanitizer: the module is tested in the plain tree)"
 	exit 0
 fi
 run() { # [OPTION]: lineage.py, which may hang where it should not
-	timeout 120 "$PYTHON" "$HERE/lineage.py" "$@" "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
+	timeout 600 "$PYTHON" "$HERE/lineage.py" "$@" "$MNT/python" 2>"$WORK/said" || { tail -n 20 "$WORK/said" >&2; exit 1; }
 }
 run
 fs_remount

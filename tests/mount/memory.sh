@@ -12,11 +12,10 @@ need_mount
 work=$CKPTFS_BUILD/tests/bench/work
 [ -x "$work" ] || fail "$work is missing: build first"
 cache=64 dirty=64 # MiB
-limit=$(((cache + dirty + 200) * 1024))
 
 # peak WHAT: the most the daemon has had resident since it was started or last asked
 peak() {
-	local kib
+	local kib limit=$(((cache + dirty + 200) * 1024))
 	kib=$(awk '/^VmHWM/ { print $2 }' "/proc/$DAEMON/status")
 	echo "$1: $((kib / 1024)) MiB resident at most, $((limit / 1024)) allowed"
 	[ "$kib" -le "$limit" ] || fail "$1: more than cache + dirty + 200 MiB"
@@ -30,6 +29,12 @@ peak "new data"
 peak "5 % changed"
 "$work" read "$MNT" --processes "$WRITERS" --size "$MEMORY_MIB" --step 1 --changed 5 --check
 peak "read back"
+
+# Sparse tables, whose checksum is wrong (EBADMSG), or which are larger than half of dirty (EFBIG)
+mkdir "$MNT/lineage"
+"$(program delta)" crowd "$MNT/lineage" 16 31 74
+"$(program delta)" crowd "$MNT/lineage" 16 250 27
+peak "16 deltas with large tables"
 
 "$PYTHON" - "$MNT/many" "$MEMORY_FILES" <<'PY'
 import os, sys
@@ -49,4 +54,12 @@ peak "$MEMORY_FILES files looked at"
 fs_remount "cache=${cache}M,dirty=${dirty}M"
 [ "$(find "$MNT/many" -type f | wc -l)" = "$MEMORY_FILES" ] || fail "files are missing after a remount"
 peak "a remount, and all looked at"
+fs_umount
+
+# A table of fingerprints that fills up in one go, with a cache that is larger than all else: 4 million short chunks.
+rm -rf "$STORE"
+cache=256 dirty=32
+fs_mount "cache=${cache}M,dirty=${dirty}M,chunking=cdc,cdc=256:512:1K"
+"$work" write "$MNT" --processes 8 --size 256 --step 0 --changed 100
+peak "4 million new chunks"
 fs_umount

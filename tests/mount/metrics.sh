@@ -67,7 +67,7 @@ echo "ok wrong and taken addresses"
 
 fs_mount "metrics=$port"
 grep -q "metrics: answered at $port" "$WORK/daemon.log" || fail "the log does not say where"
-! grep -q 'whoever can reach' "$WORK/daemon.log" || fail "loopback is not for everybody"
+! grep -q 'readable by every process' "$WORK/daemon.log" || fail "warns of a loopback address"
 head -c 8M /dev/urandom >"$MNT/file"
 cp "$MNT/file" "$MNT/copy"
 sync "$MNT/copy"
@@ -143,7 +143,7 @@ echo "ok ends with the mount"
 fs_mount "metrics=localhost:$port"
 fs_remount "metrics=0.0.0.0:$port"
 answers "http://127.0.0.1:$port/metrics" 200
-grep -q 'whoever can reach 0.0.0.0' "$WORK/daemon.log" || fail "nobody is told that everybody can read it"
+grep -q 'readable by every process that can reach 0.0.0.0' "$WORK/daemon.log" || fail "no warning that every host can read it"
 fs_umount
 if [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6; then
 	fs_mount "metrics=[::1]:$port"

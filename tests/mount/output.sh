@@ -7,7 +7,7 @@ need_mount
 tools=$CKPTFS_BUILD/tools
 lost() { # CODE COMMAND...
 	exits "$1" bash -c '"$@" >/dev/full' lost "${@:2}"
-	says 'standard output cannot be written'
+	says 'cannot write standard output'
 }
 
 fs_mount
@@ -24,7 +24,7 @@ lost 2 "$tools/ckptfs-seal" --list --json "$MNT"
 lost 2 "$tools/ckptfs-stat" --epochs --json "$MNT"
 lost 2 "$tools/ckptfs-stat" --verify --json "$MNT/epoch"
 lost 2 "$tools/ckptfs-restart-path" "$MNT"
-lost 2 "$tools/ckptfs-analyze" --json "$MNT/file"
+lost 2 "$tools/ckptfs-analyze" --no-compact --json "$MNT/file"
 fs_umount
 lost 2 "$tools/ckptfs-gc" "$STORE"
 lost 8 "$tools/fsck.ckptfs" -n "$STORE"

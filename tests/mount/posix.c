@@ -51,6 +51,13 @@ void check_fail(int line, const char *format, ...)
 	_exit(EXIT_FAILURE);
 }
 
+bool check_writeback(void)
+{
+	const char *options = getenv("CKPTFS_OPTIONS");
+
+	return options && strstr(options, "writeback");
+}
+
 void check_skip(const char *format, ...)
 {
 	va_list ap;

@@ -36,6 +36,7 @@ void check_register(struct check *c);
 
 void check_fail(int line, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 void check_skip(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+bool check_writeback(void); /* the mount has option writeback, says CKPTFS_OPTIONS */
 
 int64_t check_ok(int64_t v, const char *expr, int line);
 void check_fails(int error, int64_t v, const char *expr, int line);

@@ -1,6 +1,8 @@
 /* Attributes: permissions, ownership, sticky and set-id bits, times, sizes, statfs. */
 #include "posix.h"
 
+#include <grp.h>
+#include <linux/falloc.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
@@ -236,6 +238,105 @@ CHECK(write_by_user_clears_set_id_bits)
 	OK(chmod("f", 06777));
 	OK(truncate("f", 10)); /* as root they stay */
 	EQUAL(mode_of("f"), 06777);
+}
+
+/* Ways to change content, each on a descriptor of the caller's own. */
+static void by_write(void)
+{
+	EQUAL(pwrite(OK(open("f", O_WRONLY)), "x", 1, 0), 1);
+}
+
+static void by_buffered_write(void)
+{
+	EQUAL(pwrite(OK(open("f", O_RDWR)), "x", 1, 0), 1);
+}
+
+static void by_truncate(void)
+{
+	OK(truncate("f", 3));
+}
+
+static void by_ftruncate(void)
+{
+	OK(ftruncate(OK(open("f", O_WRONLY)), 3));
+}
+
+static void by_open(void)
+{
+	OK(open("f", O_WRONLY | O_TRUNC));
+}
+
+static void by_allocating(void)
+{
+	OK(fallocate(OK(open("f", O_WRONLY)), 0, 0, 100));
+}
+
+static void by_punching(void)
+{
+	OK(fallocate(OK(open("f", O_WRONLY)), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 3));
+}
+
+static void by_zeroing(void)
+{
+	OK(fallocate(OK(open("f", O_WRONLY)), FALLOC_FL_ZERO_RANGE, 0, 3));
+}
+
+static void by_copying(void)
+{
+	EQUAL(copy_file_range(OK(open("from", O_RDONLY)), NULL, OK(open("f", O_WRONLY)), NULL, 3, 0), 3);
+}
+
+CHECK(each_change_of_content_clears_set_id_bits)
+{
+	static void (*const ways[])(void) = { by_write,	     by_buffered_write, by_truncate, by_ftruncate, by_open,
+					      by_allocating, by_punching,	by_zeroing,  by_copying };
+	static const struct {
+		uid_t uid;
+		gid_t gid, supplementary;
+		mode_t before, after;
+	} cases[] = {
+		/* the set-gid bit of a file without group execute is cleared unless the caller is of its group */
+		{ OTHER, OTHER, 0, 06777, 0777 },    { OTHER, OTHER, 0, 06767, 0767 },
+		{ OTHER, USER, 0, 06777, 0777 },     { OTHER, USER, 0, 06767, 02767 },
+		{ OTHER, OTHER, USER, 06777, 0777 }, { OTHER, OTHER, USER, 06767, 02767 },
+		{ USER, OTHER, 0, 06767, 0767 },     { OTHER, OTHER, 0, 02767, 0767 },
+		{ 0, 0, 0, 06777, 06777 },	     { 0, 0, 0, 06767, 06767 },
+	};
+
+	put_file("from", "content");
+	OK(chmod("from", 0644));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
+			pid_t pid;
+
+			make_owned("f", USER, USER, cases[i].before);
+			pid = check_fork();
+			if (pid == 0) {
+				OK(setgroups(cases[i].supplementary != 0, &cases[i].supplementary));
+				OK(setresgid(cases[i].gid, cases[i].gid, cases[i].gid));
+				OK(setresuid(cases[i].uid, cases[i].uid, cases[i].uid));
+				ways[w]();
+				if (mode_of("f") != cases[i].after)
+					check_fail(__LINE__, "case %zu, way %zu: mode %o, expected %o", i, w, mode_of("f"),
+						   cases[i].after);
+				_exit(0);
+			}
+			check_join(pid);
+			OK(unlink("f"));
+		}
+}
+
+/* A change of owner or group, by the owner and by root. */
+CHECK(chown_clears_the_set_gid_bit_of_strangers)
+{
+	make_owned("f", USER, OTHER, 02744); /* its owner is not of its group */
+	AS(USER, USER) {
+		OK(chown("f", (uid_t)-1, USER));
+	}
+	EQUAL(mode_of("f"), 0744);
+	OK(chmod("f", 06744));
+	OK(chown("f", OTHER, OTHER));
+	EQUAL(mode_of("f"), 02744);
 }
 
 CHECK(sticky_directory_protects_others_files)

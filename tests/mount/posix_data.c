@@ -266,6 +266,7 @@ CHECK(fallocate_punch_hole)
 
 	fill(model, sizeof(model), 10);
 	fd = make_file("f", model, sizeof(model));
+	OK(fsync(fd)); /* with a write-back cache, blocks count what was written back */
 	before = blocks_of(fd);
 	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		size_t len = t[i].off + t[i].len > sizeof(model) ? sizeof(model) - t[i].off : t[i].len;
@@ -322,6 +323,8 @@ CHECK(too_large_is_efbig)
 {
 	int fd = make_file("f", "abc", 3);
 
+	if (check_writeback())
+		check_skip("with a write-back cache, EFBIG comes with fsync");
 	FAILS(EFBIG, pwrite(fd, "x", 1, LLONG_MAX - 4096));
 	FAILS(EFBIG, ftruncate(fd, LLONG_MAX));
 	FAILS(EFBIG, fallocate(fd, 0, LLONG_MAX - 4096, 8192));

@@ -202,6 +202,19 @@ CHECK(mmap_needs_the_right_open_mode)
 	TRUE(mmap(NULL, SIZE, PROT_READ, MAP_SHARED, w, 0) == MAP_FAILED && errno == EACCES);
 }
 
+CHECK(mmap_write_is_data_to_seek)
+{
+	int fd = OK(open("f", O_RDWR | O_CREAT, 0644)), other;
+	uint8_t *p;
+
+	OK(ftruncate(fd, SIZE));
+	p = map(fd, PROT_READ | PROT_WRITE);
+	memcpy(p + 20 * PAGE, "by map", 6);
+	other = OK(open("f", O_RDONLY));
+	TRUE(OK(lseek(other, 0, SEEK_DATA)) <= 20 * PAGE);
+	TRUE(OK(lseek(other, 20 * PAGE, SEEK_HOLE)) >= 20 * PAGE + 6);
+}
+
 CHECK(mmap_write_moves_mtime)
 {
 	int fd = make_model();

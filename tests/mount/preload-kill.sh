@@ -17,7 +17,11 @@ mkfifo "$WORK/in"
 exec 3<>"$WORK/in" # which never ends
 begun() { grep -q ^root "$WORK/out"; } # all that is looked at is there
 # A checkpoint that began when it was has ended: the second one from then on.
-has_something() { begun && { : "${seen:=$(newest "$dir")}"; [ "$((10#$(newest "$dir")))" -ge $((10#${seen:-0} + 2)) ]; }; }
+has_something() {
+	local now
+	now=$(newest "$dir")
+	begun && { : "${seen:=$now}"; [ "$((10#${now:-0}))" -ge $((10#${seen:-0} + 2)) ]; }
+}
 checked=0 early=0
 for round in $(seq "$ROUNDS"); do
 	before=$(newest "$dir") seen=

@@ -28,7 +28,7 @@ done
 shoot() { # FILE ARGUMENT...
 	local file=$1
 	shift
-	HOME=$WORK timeout 120 unshare -n "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars \
+	HOME=$WORK timeout 600 unshare -n "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars \
 		--user-data-dir="$WORK/profile" --window-size=1000,3700 "$@" --screenshot="$file" "file://$page" >"$WORK/browser.log" 2>&1 ||
 		{ tail "$WORK/browser.log"; fail "$browser does not draw the page"; }
 }

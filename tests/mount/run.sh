@@ -66,7 +66,7 @@ tells "^$WORK/s.17.0.% $WORK/rt/ckptfs-root-17$"
 exits 1 ckptfs-run true
 says "no store: give --store"
 exits 1 run
-says "no program"
+says "a program must be given"
 exits 1 run --drain-before 10s true
 says "give --time-limit"
 exits 1 run --mount "$WORK/%x" true
@@ -104,12 +104,88 @@ kill -TERM "$first"
 code=0
 wait "$first" || code=$?
 [ "$code" = 143 ] || fail "ended by SIGTERM, it says $code"
-grep -q "its daemon has died" "$WORK/first" || fail "nothing is said of a dead daemon"
+grep -q "its daemon died" "$WORK/first" || fail "nothing is said of a dead daemon"
 nothing_mounted "by a dead daemon"
 # shellcheck disable=SC2016
 exits 125 run sh -c 'kill -KILL $(ckptfs-stat --json "$CKPTFS_MOUNT" | sed "s/.*\"pid\":\([0-9]*\).*/\1/")'
-says "its daemon has died"
+says "its daemon died"
 nothing_mounted "by a dead daemon"
+
+# While the program runs: said at once, and mounted again where it opens files anew; what was durable is there.
+kill_daemon() { # MESSAGE: and that is said; the program ends only when it is told to
+	kill -KILL "$(daemon_of "$WORK/a mount")"
+	await grep -q "its daemon died; .*: $1" "$WORK/first"
+}
+cat >"$WORK/survivor" <<'SH'
+trap 'echo "got it"; exit 3' TERM
+exec 5>"$CKPTFS_MOUNT/open"
+echo durable >"$CKPTFS_MOUNT/durable"
+sync "$CKPTFS_MOUNT/durable"
+echo started
+until [ -e "$WORK/go" ]; do sleep 0.05; done
+! echo lost >&5 || exit 9
+cat "$CKPTFS_MOUNT/durable"
+SH
+start_run bash "$WORK/survivor"
+kill_daemon "mounting it again"
+await grep -q "mounted again; files can be reopened" "$WORK/first"
+touch "$WORK/go"
+code=0
+wait "$first" || code=$?
+grep -q "^durable" "$WORK/first" || fail "what was durable cannot be opened anew: $(cat "$WORK/first")"
+[ "$code" = 125 ] || fail "the program has succeeded, but unsynced data may be lost: exit code $code"
+grep -q "its daemon died: data that was not durable is lost" "$WORK/first" || fail "not told at the end"
+nothing_mounted "after a daemon has died"
+rm "$WORK/go"
+start_run --on-daemon-death end bash "$WORK/survivor"
+kill_daemon "ending the program"
+code=0
+wait "$first" || code=$?
+[ "$code" = 3 ] && grep -q "got it" "$WORK/first" || fail "the program was not told to end: exit code $code"
+nothing_mounted "after a program was ended with its daemon"
+start_run --on-daemon-death report bash "$WORK/survivor"
+kill_daemon "the program continues without it"
+! stat -f "$WORK/a mount" >"$WORK/out" 2>&1 || fail "it was mounted again"
+touch "$WORK/go"
+wait "$first" || true
+rm "$WORK/go"
+nothing_mounted "by a dead daemon that was reported"
+exits 1 run --on-daemon-death pray true
+says "remount|end|report"
+# One that dies again and again is left dead; so is one that cannot be mounted again; and one that was unmounted.
+start_run bash "$WORK/survivor"
+for again in 1 2 3; do
+	kill_daemon "mounting it again"
+	await sh -c '[ "$(grep -c "mounted again; files" "$0")" = "$1" ]' "$WORK/first" $again
+done
+kill_daemon "it died repeatedly, not mounting it again"
+kill "$first"
+wait "$first" || true
+nothing_mounted "after a daemon that dies again and again"
+start_run bash "$WORK/survivor"
+mv "$spaced" "$WORK/away"
+: >"$spaced"
+kill_daemon "mounting it again"
+await grep -q "cannot mount again; the program continues without it" "$WORK/first"
+rm "$spaced"
+mv "$WORK/away" "$spaced"
+kill "$first"
+wait "$first" || true
+nothing_mounted "after a store that cannot be mounted again"
+start_run sh -c 'echo started; exec sleep 1000'
+umount "$WORK/a mount"
+await grep -q "unmounted while the program is running" "$WORK/first"
+kill "$first"
+wait "$first" || true
+nothing_mounted "after it was unmounted"
+# ckptfs-run is killed while it mounts again: nothing is mounted after that.
+start_run bash "$WORK/survivor"
+kill_daemon "mounting it again"
+kill -KILL "$first"
+{ wait "$first" || true; } 2>/dev/null
+await sh -c '! pgrep -f "mount.ckptfs $0 " && ! pgrep -f "[c]kptfs-run .*$0" && ! grep -q "$1/" /proc/mounts' "$spaced" "$WORK" >"$WORK/out"
+rmdir "$WORK/a mount" 2>/dev/null || true # it may have been in use when it was to be removed
+
 mkdir "$WORK/a mount"
 mount.ckptfs "$spaced" "$WORK/a mount"
 kill -KILL "$(daemon_of "$WORK/a mount")"
@@ -141,14 +217,59 @@ grep -q "got it" "$WORK/first" || fail "the program did not get SIGUSR1 for SIGT
 exits 0 run --grace 5s sh -c 'cd "$CKPTFS_MOUNT"; sleep 1000 & exit 0'
 says "left behind were ended"
 nothing_mounted "with something left running"
-# shellcheck disable=SC2016
-exits 125 run sh -c 'cd "$CKPTFS_MOUNT"; setsid sh -c "echo \$\$ >$0; exec sleep 1000" & until [ -s "$0" ]; do sleep 0.05; done' "$WORK/pid"
-says "detached"
-nothing_mounted "with something in another session"
-kill "$(cat "$WORK/pid")"
+# In another session: those that use the mount, in any way, are ended; others are left alone.
+cat >"$WORK/sessions" <<'EOT'
+dir=$1
+cd /
+apart() { setsid "$@" </dev/null >/dev/null 2>&1 & }
+echo data >"$CKPTFS_MOUNT/file"
+cp "$(command -v sleep)" "$CKPTFS_MOUNT/sleep"
+apart sh -c 'cd "$CKPTFS_MOUNT"; echo $$ >"$0/cwd"; exec sleep 1000' "$dir"
+apart sh -c 'exec 8<"$CKPTFS_MOUNT/file"; echo $$ >"$0/fd"; exec sleep 1000' "$dir"
+apart sh -c 'echo $$ >"$0/exe"; exec "$CKPTFS_MOUNT/sleep" 1000' "$dir"
+apart sh -c 'cd "$CKPTFS_MOUNT"; trap "" TERM; echo $$ >"$0/stubborn"; while :; do sleep 1; done' "$dir"
+apart sh -c 'echo $$ >"$0/unconcerned"; exec sleep 1000' "$dir"
+for i in cwd fd exe stubborn unconcerned; do
+	until [ -s "$dir/$i" ]; do sleep 0.05; done
+done
+echo started
+[ -z "$2" ] || exec sleep 1000
+EOT
+mkdir "$WORK/pids"
+ended() { # WHEN: all but one have
+	for i in cwd fd exe stubborn; do
+		gone "$(cat "$WORK/pids/$i")" || fail "a process that uses the mount goes on $1: $i"
+	done
+	kill "$(cat "$WORK/pids/unconcerned")" || fail "a process that does not use the mount was ended $1"
+	rm "$WORK/pids"/*
+}
+exits 0 run --grace 1s bash "$WORK/sessions" "$WORK/pids"
+says "left behind were ended"
+says_not "detached"
+nothing_mounted "with something in other sessions"
+ended "after the program"
+start_run --grace 1s bash "$WORK/sessions" "$WORK/pids" waits
+kill -KILL "$first"
+{ wait "$first" || true; } 2>/dev/null
+await sh -c '! grep -q "$0/" /proc/mounts' "$WORK"
+await sh -c '! [ -e "$0" ]' "$WORK/a mount"
+! grep detached "$WORK/first" || fail "detached after kill -9"
+ended "after kill -9"
+
+# A process that is not the program's is left alone; the mount is detached.
+start_run sh -c 'echo started; until [ -e "$0" ]; do sleep 0.05; done' "$WORK/go"
+setsid sh -c 'cd "$0"; echo $$ >"$1"; exec sleep 1000' "$WORK/a mount" "$WORK/pid" &
+await test -s "$WORK/pid"
+touch "$WORK/go"
+code=0
+wait "$first" || code=$?
+[ "$code" = 125 ] || fail "detached, it says $code"
+grep -q "detached" "$WORK/first" || fail "it is not told that the mount was detached"
+nothing_mounted "with a stranger in it"
+kill "$(cat "$WORK/pid")" || fail "a stranger was ended"
+await run --quiet true # the store is free again
 exits 0 run --time-limit 7s --drain-before 2s sh -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
 says "time is nearly up"
-await run --quiet true # the detached one has let go of its store
 
 # --- ckptfs-run itself is killed ---
 start_run sh -c 'echo started; exec sleep 1000'

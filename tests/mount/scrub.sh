@@ -62,7 +62,7 @@ cp "$WORK/2" "$MNT/again.2"
 sync "$MNT/again.1" "$MNT/again.2"
 exits 0 "$scrub" "$MNT"
 tells '^Damaged: *nothing'
-[ "$(figure health.damaged) $(figure health.healed)" = "0 3" ] || fail "healing is not counted"
+[ "$(figure health.damaged) $(figure health.repaired)" = "0 3" ] || fail "healing is not counted"
 cmp "$WORK/1" "$MNT/run7/deep/ckpt.1"
 cmp "$WORK/2" "$MNT/other"
 fs_remount

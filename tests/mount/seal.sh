@@ -266,7 +266,7 @@ for round in 1 2 3 4 5 6; do
 	(
 		for i in $(seq 1000); do
 			e=$MNT/many/$round.$i
-			mkdir -p "$e/sub"
+			mkdir "$e" "$e/sub" # not -p: without a mount it would be made on the mountpoint
 			for f in $(seq 20); do echo "$round $i $f" >"$e/sub/$f"; done
 			seal --quiet "$e"
 			echo "$round.$i" >>"$WORK/acknowledged"
@@ -309,7 +309,7 @@ PY
 
 # --- many at once: writers, and who seals what they write ---
 "$PYTHON" - "$MNT" "$CKPTFS_BUILD/tools/ckptfs-seal" <<'PY'
-import hashlib, os, subprocess, sys, threading
+import errno, hashlib, os, subprocess, sys, threading
 mnt, tool = sys.argv[1:]
 top = mnt + "/race"
 os.mkdir(top)
@@ -323,11 +323,11 @@ def write(k):
             with open(f"{top}/file.{k}.{n % 50}", "ab") as f:
                 f.write(bytes([k]) * 5000)
             os.rename(f"{top}/file.{k}.{n % 50}", f"{top}/name.{k}.{n % 50}")
-        except PermissionError:
-            refused += 1
         except OSError as e:
-            wrong = e
-            return
+            if e.errno not in (errno.EPERM, errno.EBUSY): # sealed, or being sealed
+                wrong = e
+                return
+            refused += 1
         n += 1
 def state():
     return {n: (os.stat(f"{top}/{n}").st_mtime_ns, hashlib.md5(open(f"{top}/{n}", "rb").read()).hexdigest())

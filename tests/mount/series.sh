@@ -15,13 +15,13 @@ series() {
 		cp "$WORK/data$r" "$MNT/$(printf "$1" "$r")"
 	done
 	[ -z "${remount:-}" ] || fs_remount
-	before=$(figure written_by_cause.champion_bytes)
+	before=$(figure written_by_cause.previous_bytes)
 	for r in $(seq $ranks); do
 		mkdir -p "$(dirname "$MNT/$(printf "$2" "$r")")"
 		cp "$WORK/data$r" "$MNT/$(printf "$2" "$r")"
 		cmp "$WORK/data$r" "$MNT/$(printf "$2" "$r")"
 	done
-	same=$(($(figure written_by_cause.champion_bytes) - before))
+	same=$(($(figure written_by_cause.previous_bytes) - before))
 	[ "$same" -ge $((ranks * mib << 20)) ] || fail "$1 and $2: only $same bytes as the champion's"
 }
 

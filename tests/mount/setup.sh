@@ -97,7 +97,7 @@ refused "a cache that is too small" 1 'cache' "$helper" "$STORE" "$MNT" -o cache
 refused "a chunking that is not known" 1 'chunking' "$helper" "$STORE" "$MNT" -o chunking=magic
 refused "another hash than the store's" 1 'hash' "$helper" "$STORE" "$MNT" -o hash=sha256
 refused "a cluster key for an old store" 1 'cluster' "$helper" "$STORE" "$MNT" -o cluster="$WORK/key"
-refused "a remount" 1 'remount: .*umount' "$helper" "$STORE" "$MNT" -o remount,cache=64M
+refused "a remount of nothing" 32 "remount: $STORE is not mounted on $MNT" "$helper" "$STORE" "$MNT" -o remount,ro
 refused "no mountpoint there" 32 "mountpoint $WORK/nowhere: .*not exist" "$helper" "$STORE" "$WORK/nowhere"
 refused "a mountpoint that is a file" 32 "mountpoint $WORK/file: not a directory" "$helper" "$STORE" "$WORK/file"
 refused "a mountpoint that is not empty" 32 "mountpoint $WORK/full: not empty" "$helper" "$STORE" "$WORK/full"
@@ -121,8 +121,8 @@ mkdir "$WORK/second"
 refused "a second mount of a mounted store" 32 "store $STORE: in use: mounted on $MNT " "$helper" "$STORE" "$WORK/second"
 mkdir "$MNT/inner"
 refused "a store on the mount itself" 32 "below the mountpoint|mounted there already" "$helper" "$MNT/store" "$MNT"
+refused "a remount with an option that is not a flag" 1 'cache=64M: cannot be changed' "$helper" "$STORE" "$MNT" -o remount,cache=64M
 refused "a mount on a busy mountpoint" 32 "$STORE is mounted there already" "$helper" "$WORK/new" "$MNT"
-refused "umount.ckptfs of the store" 32 "mounted on $MNT: umount" "$CKPTFS_BUILD/tools/umount.ckptfs" "$STORE"
 works "umount" umount "$MNT"
 works "the daemon ends" gone "$pid"
 

@@ -2,11 +2,12 @@
 # .ckptfs/nodes: where it is and where not, and what a mount makes of another node that lies. What nodes really have is in tests/cluster/view.sh.
 . "$(dirname "$0")/lib.sh"
 need_mount
+need_cluster
 
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 head -c 32 /dev/urandom >"$WORK/key"
 copies() { "$stat" --json "$MNT" | "$PYTHON" -c 'import json, sys
-print(json.load(sys.stdin)["cluster"]["copies_cached"])'; }
+print(json.load(sys.stdin)["cluster"]["replicas_cached"])'; }
 nodes() { "$stat" --json "$MNT" | "$PYTHON" -c 'import json, sys
 print(json.load(sys.stdin)["cluster"]["nodes"])'; }
 

@@ -5,14 +5,14 @@ need_mount
 need_root
 
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
-ended() { # CODE PID: the command ends with this code within 30 s
+ended() { # CODE PID: the command ends with this code within two minutes
 	local code=0
 	gone "$2" || fail "--watch goes on"
 	wait "$2" || code=$?
 	[ "$code" = "$1" ] || { cat "$WORK/said"; fail "exit code $code instead of $1"; }
 }
-until_said() { # REGEX: in $WORK/out, within 30 s
-	for _ in $(seq 300); do
+until_said() { # REGEX: in $WORK/out, within two minutes
+	for _ in $(seq 1200); do
 		! grep -Eqs "$1" "$WORK/out" || return 0
 		sleep 0.1
 	done
@@ -94,6 +94,11 @@ fs_mount
 "$stat" --watch 0.2 "$MNT" >"$WORK/out" 2>"$WORK/said" &
 pid=$!
 until_said '^Rates come with'
+connection=/sys/fs/fuse/connections/$(mountpoint -d "$MNT" | cut -d : -f 2)
+mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
+asks() { [ "$(cat "$connection/waiting")" -gt 0 ]; }
+kill -STOP "$DAEMON"
+await asks # it dies with a question unanswered
 daemon_kill
 ended 2 "$pid"
 grep -q "$MNT: the daemon of this mount has died" "$WORK/said" || fail "$(cat "$WORK/said")"

@@ -21,7 +21,7 @@ lintian --allow-root --fail-on error,warning --suppress-tags bogus-mail-host,bog
 export PATH=$WORK/root/usr/bin:$WORK/root/usr/sbin:$PATH LD_LIBRARY_PATH=$(echo "$WORK"/root/usr/lib/*-linux-gnu) PYTHONPATH=$WORK/root/usr/lib/python3/dist-packages
 exits 0 ckptfs-run --store "$STORE" --mount "$MNT" "$PYTHON" -c 'import os, ckptfs, ckptfs_gpu
 where = os.environ["CKPTFS_MOUNT"]
-with ckptfs.epoch(where + "/step") as d:
+with ckptfs.checkpoint(where + "/step") as d:
     (d / "state").write_bytes(b"state")
 with ckptfs_gpu.Lineage(where + "/gpu") as lineage:
     lineage.save(1, {"a": b"bytes"})

@@ -1,5 +1,5 @@
 /*
- * The collector's protocol (store/engine/gc.c) for one chunk, against two writers that may share it, a reader, and whoever
+ * The collector's protocol (store/gc/gc.c) for one chunk, against two writers that may share it, a reader, and whoever
  * deletes the last reference to it: every interleaving.
  *
  * Must hold: what a recipe refers to is there, and a reader that has found it in a recipe reads it.

@@ -1,4 +1,4 @@
-#include "tools/analyze_complain.h"
+#include "tools/analyze/analyze_complain.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -6,10 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 static _printf_(1, 0) void begin(const char *fmt, va_list args)
 {
 	fprintf(stderr, "%s%s: ", isatty(STDERR_FILENO) ? "\r\033[K" : "", program_invocation_short_name);
-	vfprintf(stderr, fmt, args);
+	text_vprintf(stderr, fmt, args);
 }
 
 int complain(int r, const char *fmt, ...)

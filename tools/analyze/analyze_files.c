@@ -1,23 +1,29 @@
-#include "tools/analyze_files.h"
+#include "tools/analyze/analyze_files.h"
 
+#include <dirent.h>
 #include <errno.h>
-#include <fts.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/noatime.h"
 #include "base/util.h"
-#include "tools/analyze_complain.h"
-#include "tools/analyze_names.h"
+#include "tools/analyze/analyze_complain.h"
+#include "tools/analyze/analyze_names.h"
 
 #define NR_FILES_MAX ((size_t)UINT32_MAX)
 
-const char *const domains_names[NR_FP_DOMAIN_KINDS] = { "global", "group", "user" };
+#define HOLES_MAX 1024u /* bytes of size for each that a file takes, besides the first GiB */
 
-static struct fp_domain domain_of(enum fp_domain_kind kind, const struct stat *st)
+/* Analysis reads a file up to its size, holes included. */
+static bool is_nearly_empty(const struct stat *st)
 {
-	return (struct fp_domain){ kind, kind == FP_OF_USER ? st->st_uid : kind == FP_OF_GROUP ? st->st_gid : 0 };
+	uint64_t size = (uint64_t)st->st_size;
+
+	return size > GiB(1) && (size - GiB(1)) / HOLES_MAX > (uint64_t)st->st_blocks * 512;
 }
 
 /* `path`, if it is to be called otherwise than where it is. */
@@ -45,31 +51,86 @@ static int add(struct files *fs, const char *path, const struct stat *st, const 
 		fs->nr_room = room;
 	}
 	f = &fs->file[fs->nr];
-	*f = (struct file){ .path = as ? name_for(path, below, as) : strdup(path), .from = as ? strdup(path) : NULL, .size = (uint64_t)st->st_size, .dev = st->st_dev, .ino = st->st_ino, .domain = domain_of(fs->domains, st) };
+	*f = (struct file){ .path = as ? name_for(path, below, as) : strdup(path),
+			    .from = as ? strdup(path) : NULL,
+			    .size = (uint64_t)st->st_size,
+			    .dev = st->st_dev,
+			    .ino = st->st_ino,
+			    .uid = st->st_uid,
+			    .gid = st->st_gid,
+			    .mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec };
 	fs->nr++;
 	return f->path && (f->from || !as) ? 0 : -ENOMEM;
 }
 
-static int add_entry(struct files *fs, const FTSENT *e, const char *below, const char *as)
+/* Directories that remain to be read. */
+struct walk {
+	struct files *fs;
+	const char *below, *as; /* as in add() */
+	char **dir; /* owned, as are the paths */
+	size_t nr, room;
+};
+
+static int walk_later(struct walk *w, char *path)
 {
-	switch (e->fts_info) {
-	case FTS_F:
-		return add(fs, e->fts_path, e->fts_statp, below, as);
-	case FTS_DNR:
-	case FTS_ERR:
-	case FTS_NS:
-		return complain(-e->fts_errno, "%s", e->fts_path);
-	case FTS_D:
-	case FTS_DP:
-		return 0;
-	case FTS_DC:
-		return complain(-ELOOP, "%s: is a directory above itself", e->fts_path);
-	default:
-		if (e->fts_level == FTS_ROOTLEVEL)
-			return refuse("%s: neither a file nor a directory; give one of them", e->fts_path);
-		fs->nr_special++;
+	if (list_grow(&w->dir, w->nr, &w->room, sizeof(*w->dir)) < 0) {
+		free(path);
+		return -ENOMEM;
+	}
+	w->dir[w->nr++] = path;
+	return 0;
+}
+
+static int walk_file(struct walk *w, const char *path, const struct stat *st)
+{
+	if (is_nearly_empty(st)) {
+		(void)refuse("%s: left out: nearly all of it is a hole", path);
 		return 0;
 	}
+	return add(w->fs, path, st, w->below, w->as);
+}
+
+static int walk_entry(struct walk *w, int dir, const char *path, const char *name)
+{
+	_cleanup_(freep) char *found = NULL;
+	struct stat st;
+
+	if (asprintf(&found, "%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/", name) < 0) {
+		found = NULL;
+		return -ENOMEM;
+	}
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return complain(-errno, "%s", found);
+	if (S_ISDIR(st.st_mode))
+		return walk_later(w, TAKE(found));
+	if (S_ISREG(st.st_mode))
+		return walk_file(w, found, &st);
+	w->fs->nr_special++;
+	return 0;
+}
+
+/* What can be added has been added, except with -ENOMEM. */
+static int walk_dir(struct walk *w, const char *path, int flags)
+{
+	int fd = openat_noatime(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags), r = 0, one;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	if (!dir) {
+		r = complain(-errno, "%s", path);
+		closep(&fd);
+		return r;
+	}
+	while (r != -ENOMEM && (errno = 0, de = readdir(dir))) {
+		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+			continue;
+		one = walk_entry(w, fd, path, de->d_name);
+		r = one < 0 ? one : r;
+	}
+	if (r != -ENOMEM && errno)
+		r = complain(-errno, "%s", path);
+	closedir(dir);
+	return r;
 }
 
 int files_add(struct files *fs, const char *path)
@@ -79,20 +140,26 @@ int files_add(struct files *fs, const char *path)
 
 int files_add_as(struct files *fs, const char *path, const char *as)
 {
-	char *paths[] = { (char *)path, NULL };
-	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-	FTSENT *e;
-	int r = 0, one;
+	struct walk w = { .fs = fs, .below = path, .as = as };
+	struct stat st;
+	int r, one;
 
-	if (!fts)
+	if (stat(path, &st) < 0)
 		return complain(-errno, "%s", path);
-	while (r != -ENOMEM && (errno = 0, e = fts_read(fts))) {
-		one = add_entry(fs, e, path, as);
+	if (S_ISREG(st.st_mode))
+		return walk_file(&w, path, &st);
+	if (!S_ISDIR(st.st_mode))
+		return refuse("%s: neither a file nor a directory; give one of them", path);
+	r = walk_dir(&w, path, 0);
+	while (w.nr > 0 && r != -ENOMEM) {
+		_cleanup_(freep) char *dir = w.dir[--w.nr];
+
+		one = walk_dir(&w, dir, O_NOFOLLOW);
 		r = one < 0 ? one : r;
 	}
-	if (r != -ENOMEM && errno)
-		r = complain(-errno, "%s", path);
-	fts_close(fts);
+	while (w.nr > 0)
+		free(w.dir[--w.nr]);
+	free(w.dir);
 	return r;
 }
 
@@ -214,20 +281,56 @@ int files_arrange(struct files *fs)
 	return 0;
 }
 
+static uint64_t holes_of(int fd, off_t size)
+{
+	off_t data, hole = 0;
+	uint64_t bytes = 0;
+
+	while (hole < size) {
+		data = lseek(fd, hole, SEEK_DATA);
+		if (data < 0)
+			data = errno == ENXIO ? size : hole;
+		bytes += (uint64_t)(MIN(data, size) - hole);
+		hole = data < size ? lseek(fd, data, SEEK_HOLE) : size;
+		if (hole < 0)
+			break;
+	}
+	return bytes;
+}
+
+static int examine(struct file *f)
+{
+	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* it may be a FIFO by now */
+	struct stat st;
+
+	f->size = 0;
+	if (fd < 0)
+		return complain(-errno, "%s: cannot be opened", f->path);
+	if (fstat(fd, &st) < 0)
+		return complain(-errno, "%s", f->path);
+	if (!S_ISREG(st.st_mode))
+		return refuse("%s: is no file any more", f->path);
+	f->size = (uint64_t)st.st_size;
+	f->holes = holes_of(fd, st.st_size);
+	return 0;
+}
+
+void files_examine(struct files *fs)
+{
+	fs->size = 0;
+	for (size_t i = 0; i < fs->nr; i++) {
+		struct file *f = &fs->file[i];
+
+		f->error = examine(f);
+		fs->size += f->size;
+		fs->holes += f->holes;
+	}
+}
+
 void files_release(struct files *fs)
 {
 	for (size_t i = 0; i < fs->nr; i++)
 		release(&fs->file[i]);
 	free(fs->file);
 	*fs = (struct files){ 0 };
-}
-
-enum source files_relation(const struct files *fs, uint32_t file, uint32_t last)
-{
-	const struct file *a = &fs->file[file], *b = &fs->file[last];
-
-	return a == b		      ? FROM_SELF :
-	       a->series == b->series ? FROM_SERIES :
-	       a->family == b->family ? FROM_RANKS :
-					FROM_OTHERS;
 }

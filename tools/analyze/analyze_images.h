@@ -1,30 +1,34 @@
 /*
  * What is saved on images of processes (ELF core files, pages of CRIU, DMTCP), by what the memory was: heap, stack,
- * code... Pages are counted from where segments begin, wherever that is in the file. Memory does not depend on the size
- * of files.
+ * code... The areas of each kind are written into a scratch store, each area as a file of its own, so that pages are
+ * counted from where areas begin, wherever that is in the image. All areas together are one more kind.
  */
 #pragma once
 
 #include "store/classify/typed.h"
-#include "tools/analyze_cutting.h"
+#include "tools/analyze/analyze_files.h"
+#include "tools/analyze/analyze_scratch.h"
 
-/* How segments are cut, and what they are compared with. */
-enum image_way { IMAGE_ALONE, IMAGE_TOGETHER, IMAGE_BY_CONTENT, NR_IMAGE_WAYS };
+enum image_way { IMAGE_PAGES, IMAGE_BY_CONTENT, NR_IMAGE_WAYS };
 
 struct images_conf {
+	const char *where; /* a directory for scratch stores */
+	uint32_t page;
 	struct cdc_params cdc;
-	uint64_t memory; /* for fingerprints */
 	const char *helper; /* ckptfs-classify */
-
-	bool (*step)(void *userdata, uint64_t bytes); /* as in analyze.h */
+	/* now and then, with the work that has been done, out of the size of all files; false: stop */
+	bool (*step)(void *userdata, uint64_t bytes);
 	void *userdata;
 };
 
+/* Bytes of chunks that no image before has, nor this one twice; and of these with zstd. */
+struct image_way_figures {
+	uint64_t new, new_zstd;
+};
+
 struct image_kind {
-	uint64_t original;
-	struct figures plain; /* of all bytes, known or not: how they compress */
-	/* pages that the same image has not had before; that no image has; chunks by content likewise */
-	struct figures by[NR_IMAGE_WAYS];
+	uint64_t original, zero;
+	struct image_way_figures by[NR_IMAGE_WAYS];
 };
 
 struct image {
@@ -34,23 +38,17 @@ struct image {
 
 struct images {
 	struct images_conf conf;
-	struct cutting cutting[NR_SEGMENT_KINDS][NR_IMAGE_WAYS];
-	struct block plain[NR_SEGMENT_KINDS];
-	uint8_t *window;
-
 	struct image *image;
 	size_t nr;
 	size_t nr_others; /* files that are no images */
 	struct image_kind total[NR_SEGMENT_KINDS];
-	uint64_t looked_at;
-	bool exact, complete;
+	bool complete;
 };
 
-int images_init(struct images *is, const struct images_conf *conf);
+/* All files, which have been arranged and examined. One that cannot be read is left out, and `complete` false. -ENOMEM
+ * and others, after a complaint. */
+int images_run(struct images *is, const struct images_conf *conf, const struct files *files);
 void images_release(struct images *is);
-/* All files, which have been arranged. One that cannot be read is left out, and `complete` false. -ENOMEM and others,
- * after a complaint. */
-int images_run(struct images *is, const struct files *files);
 
 /* What part of the original is not stored: of `stored` bytes that are left. */
 static inline double image_redundancy(uint64_t original, uint64_t stored)

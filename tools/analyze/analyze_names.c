@@ -1,4 +1,4 @@
-#include "tools/analyze_names.h"
+#include "tools/analyze/analyze_names.h"
 
 #include <ctype.h>
 #include <stdbool.h>

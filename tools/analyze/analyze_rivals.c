@@ -1,4 +1,5 @@
-/* gzip and zstd as on the command line: one stream over all files. */
+#include "tools/analyze/analyze_rivals.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -6,9 +7,9 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/noatime.h"
 #include "base/util.h"
-#include "tools/analyze_complain.h"
-#include "tools/analyze_variables.h"
+#include "tools/analyze/analyze_complain.h"
 
 #define PIECE MiB(1)
 
@@ -66,7 +67,7 @@ static int add(struct compressor *c, size_t len, bool last)
 static int add_file(struct compressor *c, const struct file *f, bool (*step)(void *, uint64_t), void *userdata,
 		    uint64_t *done)
 {
-	_cleanup_(closep) int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	ssize_t n;
 	int r;
 
@@ -75,19 +76,19 @@ static int add_file(struct compressor *c, const struct file *f, bool (*step)(voi
 		if (r < 0)
 			return r;
 		*done += (uint64_t)n;
-		if (step && !step(userdata, *done))
+		if (!step(userdata, *done / NR_RIVALS))
 			return 0;
 	}
 	return 1;
 }
 
-static int run(struct compressor *c, const struct files *files, bool (*step)(void *, uint64_t), void *userdata)
+static int run(struct compressor *c, const struct files *files, bool (*step)(void *, uint64_t), void *userdata,
+	       uint64_t *done)
 {
-	uint64_t done = 0;
 	int r = 1;
 
 	for (size_t i = 0; i < files->nr && r > 0; i++)
-		r = add_file(c, &files->file[i], step, userdata, &done);
+		r = add_file(c, &files->file[i], step, userdata, done);
 	return r < 0 ? r : add(c, 0, true);
 }
 
@@ -98,6 +99,7 @@ int rivals_run(const struct files *files, bool (*step)(void *, uint64_t), void *
 		int gzip, zstd;
 	} rivals[NR_RIVALS] = { { "gzip -6", 6, 0 }, { "zstd -3", 0, 3 }, { "zstd -19", 0, 19 } };
 	_cleanup_(freep) uint8_t *in = malloc(PIECE), *out = malloc(PIECE);
+	uint64_t done = 0;
 	int r = in && out ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < NR_RIVALS && r == 0; i++) {
@@ -112,7 +114,7 @@ int rivals_run(const struct files *files, bool (*step)(void *, uint64_t), void *
 				return -ENOMEM;
 			ZSTD_CCtx_setParameter(c.zstd, ZSTD_c_compressionLevel, rivals[i].zstd);
 		}
-		r = run(&c, files, step, userdata);
+		r = run(&c, files, step, userdata, &done);
 		ret[i] = (struct rival){ rivals[i].name, c.coded, c.ns };
 		if (c.zstd)
 			ZSTD_freeCCtx(c.zstd);

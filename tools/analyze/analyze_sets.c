@@ -1,4 +1,4 @@
-#include "tools/analyze_sets.h"
+#include "tools/analyze/analyze_sets.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/noatime.h"
 #include "base/util.h"
-#include "tools/analyze_complain.h"
+#include "tools/analyze/analyze_complain.h"
 
 #define REASON_ROOM 300
 #define SMALL 512 /* bytes: a block's header is 40 */
@@ -60,7 +61,9 @@ static int member_open(struct set_member *m, const struct classify_conf *conf, c
 	struct stat st;
 	int r;
 
-	*m = (struct set_member){ .file = file, .fd = open(file->from ? file->from : file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) };
+	*m = (struct set_member){ .file = file,
+				  .fd = openat_noatime(AT_FDCWD, file->from ? file->from : file->path,
+						     O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) };
 	if (m->fd < 0 || fstat(m->fd, &st) < 0) {
 		complain(-errno, "%s: cannot be opened", file->path);
 		return 0;
@@ -163,7 +166,8 @@ void stream_release(struct stream *s)
 	*s = (struct stream){ 0 };
 }
 
-int set_read(const struct set_member *m, void *to, size_t len, uint64_t off)
+/* Reads all of the bytes, or returns a negative errno after a complaint. */
+static int set_read(const struct set_member *m, void *to, size_t len, uint64_t off)
 {
 	uint8_t *p = to;
 

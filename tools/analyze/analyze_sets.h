@@ -5,8 +5,8 @@
 #pragma once
 
 #include "store/classify/classify.h"
-#include "store/code/merge.h"
-#include "tools/analyze_files.h"
+#include "store/codec/merge.h"
+#include "tools/analyze/analyze_files.h"
 
 struct set_member {
 	const struct file *file;
@@ -26,8 +26,6 @@ struct set {
  * though its format is known is told. -ENOMEM, or what the classifier failed of. */
 int set_open(struct set *s, const struct classify_conf *conf, struct file *const *files, size_t nr);
 void set_close(struct set *s); /* an empty one is fine */
-/* Bytes of a member's file; all of them, or a negative errno after a complaint. */
-int set_read(const struct set_member *m, void *p, size_t len, uint64_t off);
 
 /* Bytes that a variable has in the file, and some of them: off + len is no more. A file that cannot be read has been
  * complained about: < 0. */

@@ -1,4 +1,4 @@
-#include "tools/analyze_twins.h"
+#include "tools/analyze/analyze_twins.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
- * Which variables of a file are another one of it, rounded (store/code/twin.h). Found once for each file of a set: a
+ * Which variables of a file are another one of it, rounded (store/codec/twin.h). Found once for each file of a set: a
  * read of some hundred bytes for each variable of floats.
  */
 #pragma once
 
-#include "store/code/twin.h"
-#include "tools/analyze_sets.h"
+#include "store/codec/twin.h"
+#include "tools/analyze/analyze_sets.h"
 
 struct twin {
 	uint32_t narrow, wide; /* variables of the member */

@@ -1,4 +1,4 @@
-#include "tools/classifier.h"
+#include "tools/common/classifier.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,20 @@
-#include "tools/daemon.h"
+#include "tools/common/daemon.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/text.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/common/interrupt.h"
+
+#define POLL_MIN_NS (5 * 1000 * 1000) /* short work is not delayed, ... */
+#define POLL_MAX_NS (100 * 1000 * 1000) /* and long work hardly disturbed */
 
 #define DIED "the daemon of this mount has died; umount it and mount it again\n"
 
@@ -17,26 +27,58 @@ bool is_store(const char *path)
 
 void tell_refusal(const char *tool, const char *path, const char *work, const char *verb, int r)
 {
-	fprintf(stderr, "%s: %s: ", tool, path);
+	text_printf(stderr, "%s: %s: ", tool, path);
 	if (r == -EBUSY)
-		fprintf(stderr, "%s is running already; wait for it to end\n", work);
+		text_printf(stderr, "%s is running already; wait for it to end\n", work);
 	else if (r == -EPERM)
-		fprintf(stderr, "only root and the user who mounted it may %s\n", verb);
+		text_printf(stderr, "only root and the user who mounted it may %s\n", verb);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		fputs(DIED, stderr);
 	else if (r == -ENOTTY)
 		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
 	else
-		fprintf(stderr, "%s; the daemon's log says more\n", strerror(-r));
+		text_printf(stderr, "%s; the daemon's log says more\n", strerror(-r));
 }
 
 void tell_unopened(const char *tool, const char *path, const char *wanted, int r)
 {
-	fprintf(stderr, "%s: %s: ", tool, path);
-	if (r == -ENOTCONN)
+	text_printf(stderr, "%s: %s: ", tool, path);
+	if (r == -ENOTCONN || r == -ECONNABORTED)
 		fputs(DIED, stderr);
 	else if (r == -ENOTDIR)
 		fprintf(stderr, "not a directory; give %s\n", wanted);
 	else
-		fprintf(stderr, "%s\n", strerror(-r));
+		text_printf(stderr, "%s\n", strerror(-r));
+}
+
+int daemon_command(int fd, unsigned long request, void *arg, uint32_t command)
+{
+	const uint32_t head[] = { (uint32_t)_IOC_SIZE(request), CKPTFS_IOC_VERSION, command };
+
+	memcpy(arg, head, sizeof(head));
+	return ioctl(fd, request, arg) < 0 ? -errno : 0;
+}
+
+int daemon_run(const struct daemon_task *t)
+{
+	size_t size = _IOC_SIZE(t->request);
+	long poll_ns = POLL_MIN_NS;
+	bool is_stopping = false;
+	int r;
+
+	r = daemon_command(t->fd, t->request, t->arg, t->start);
+	while (r == 0 && *t->running) {
+		nanosleep(&(struct timespec){ .tv_nsec = poll_ns }, NULL);
+		poll_ns = MIN(2 * poll_ns, POLL_MAX_NS);
+		if (interrupted() && !is_stopping) {
+			uint8_t stop[_IOC_SIZEMASK];
+
+			memcpy(stop, t->arg, size);
+			(void)daemon_command(t->fd, t->request, stop, t->stop);
+			is_stopping = true;
+		}
+		r = daemon_command(t->fd, t->request, t->arg, t->status);
+		t->show(t->userdata, t->arg);
+	}
+	return r < 0 ? r : -*t->error;
 }

@@ -1,4 +1,4 @@
-#include "tools/interrupt.h"
+#include "tools/common/interrupt.h"
 
 #include <poll.h>
 #include <signal.h>

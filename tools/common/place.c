@@ -1,4 +1,4 @@
-#include "tools/place.h"
+#include "tools/common/place.h"
 
 #include <errno.h>
 #include <stdbool.h>

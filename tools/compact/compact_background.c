@@ -1,4 +1,4 @@
-#include "tools/compact_background.h"
+#include "tools/compact/compact_background.h"
 
 #include <sched.h>
 #include <signal.h>

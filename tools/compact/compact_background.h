@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * A low priority, an end with whoever has started it and, where that is allowed, a mount namespace of its own: what it
- * has open then keeps nobody from unmounting. Before anything is opened. What cannot be had is done without.
+ * Sets a low priority, ends with the parent process and, where permitted, enters a new mount namespace: open files then
+ * do not prevent unmounting. Call it before anything is opened. Steps that fail are skipped.
  */
 void compact_step_back(void);

@@ -1,4 +1,4 @@
-#include "tools/compact_copies.h"
+#include "tools/compact/compact_copies.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,10 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/noatime.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/analyze_complain.h"
-#include "tools/place.h"
+#include "tools/analyze/analyze_complain.h"
+#include "tools/common/place.h"
 
 /* Of `path`, what is behind `dir`; NULL: it is neither that nor below it. */
 static const char *below(const char *dir, const char *path)
@@ -47,7 +48,7 @@ static int add_copy(struct files *fs, const char *root, const char *wanted, cons
 
 static int add_copies(struct files *fs, const char *root, const char *wanted)
 {
-	_cleanup_(closep) int fd = open(*root ? root : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, *root ? root : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ckptfs_seal *s = calloc(1, sizeof(*s));
 	int r = !s ? -ENOMEM : fd < 0 ? complain(-errno, "%s", root) : 0;
 

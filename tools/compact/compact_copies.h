@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "tools/analyze_files.h"
+#include "tools/analyze/analyze_files.h"
 
 /* `directory`, and below it what this node has of others. 0, or a negative errno after having said why; as
  * files_add(). */

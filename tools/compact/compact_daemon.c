@@ -1,20 +1,16 @@
-#include "tools/compact_daemon.h"
+#include "tools/compact/compact_daemon.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 
-#define ASK_NS (20 * 1000 * 1000)
+#include "tools/common/daemon.h"
 
 static int command(const struct compact_daemon *d, struct ckptfs_compact *c, uint32_t what)
 {
-	c->size = sizeof(*c);
-	c->version = CKPTFS_IOC_VERSION;
-	c->command = what;
 	c->plan = d->plan;
-	return ioctl(d->fd, CKPTFS_IOC_COMPACT, c) < 0 ? -errno : 0;
+	return daemon_command(d->fd, CKPTFS_IOC_COMPACT, c, what);
 }
 
 int compact_daemon_begin(struct compact_daemon *d, int fd)
@@ -99,24 +95,24 @@ int compact_daemon_extent(struct compact_daemon *d, uint32_t file, uint64_t off,
 }
 
 int compact_daemon_run(struct compact_daemon *d, struct ckptfs_compact *how,
-		       bool (*step)(void *userdata, const struct ckptfs_compact *so_far), void *userdata)
+		       void (*show)(void *userdata, const void *so_far), void *userdata)
 {
-	bool told = false;
+	const struct daemon_task task = {
+		.fd = d->fd,
+		.request = CKPTFS_IOC_COMPACT,
+		.arg = how,
+		.running = &how->running,
+		.error = &how->error,
+		.start = CKPTFS_COMPACT_START,
+		.status = CKPTFS_COMPACT_STATUS,
+		.stop = CKPTFS_COMPACT_STOP,
+		.show = show,
+		.userdata = userdata,
+	};
 	int r = send_extents(d);
 
-	if (r == 0)
-		r = command(d, how, CKPTFS_COMPACT_START);
-	while (r == 0 && how->running) {
-		nanosleep(&(struct timespec){ .tv_nsec = ASK_NS }, NULL);
-		if (!step(userdata, how) && !told) {
-			struct ckptfs_compact stop = { 0 };
-
-			command(d, &stop, CKPTFS_COMPACT_STOP);
-			told = true;
-		}
-		r = command(d, how, CKPTFS_COMPACT_STATUS);
-	}
-	return r < 0 ? r : -how->error;
+	how->plan = d->plan;
+	return r < 0 ? r : daemon_run(&task);
 }
 
 int compact_daemon_pause(int fd, bool pause)

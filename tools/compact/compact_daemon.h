@@ -3,7 +3,7 @@
 #pragma once
 
 #include "client/ioctl.h"
-#include "store/code/coding.h"
+#include "store/codec/coding.h"
 
 struct compact_daemon {
 	int fd; /* of the mount; borrowed */
@@ -23,10 +23,10 @@ int compact_daemon_variable(struct compact_daemon *d, const char *key, const str
 			    uint32_t before, bool is_rounded);
 /* of the last variable */
 int compact_daemon_extent(struct compact_daemon *d, uint32_t file, uint64_t off, uint64_t len);
-/* All of it; *how has what START wants, and then what STATUS says. `step` is called again and again meanwhile; false:
- * it is to stop. */
+/* Runs the plan; *how is the argument of START, and then the result of STATUS. An interrupt stops it. `show` is called
+ * with the struct ckptfs_compact so far, again and again. */
 int compact_daemon_run(struct compact_daemon *d, struct ckptfs_compact *how,
-		       bool (*step)(void *userdata, const struct ckptfs_compact *so_far), void *userdata);
+		       void (*show)(void *userdata, const void *so_far), void *userdata);
 /* What the mount does by itself. -EOPNOTSUPP: nothing. */
 int compact_daemon_pause(int fd, bool pause);
 int compact_daemon_result(const struct compact_daemon *d, uint32_t variable, struct ckptfs_compact_result *ret);

@@ -1,4 +1,4 @@
-#include "tools/compact_report.h"
+#include "tools/compact/compact_report.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -132,18 +132,28 @@ static struct compact_row sum_up(const struct compact_rows *r)
 	return sum;
 }
 
+/* Disk bytes saved; estimated for a dry run. */
+static int64_t saved(const struct compact_rows *r, const struct compact_row *sum)
+{
+	return r->dry_run ? (int64_t)(sum->before - sum->after) : (int64_t)(r->freed - r->written);
+}
+
 void compact_rows_text(const struct compact_rows *r)
 {
 	struct compact_row sum = sum_up(r);
+	int64_t less = saved(r, &sum);
 
 	printf("%-*s %-6s %10s %10s %10s %10s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "Variable", "type", "bytes",
 	       "known", "kept", "coded", "from", "to", "ratio", "MB/s", "scheme", "coder");
 	for (size_t i = 0; i < r->nr; i++)
 		print_line(shown_key(r, &r->row[i]), code_type_name(r->row[i].type).s, scheme(r, &r->row[i]), &r->row[i]);
 	print_line("together", "", "", &sum);
-	printf("%s %s of %" PRIu64 " files in %.1f s", r->dry_run ? "Would save" : "Saved",
-	       human_size(sum.before - MIN(sum.before, sum.after)).s, r->nr_files, r->seconds);
-	printf(", %.1f CPU s/GB\n", sum.plain > 0 ? (double)sum.code_ns / (double)sum.plain : 0);
+	printf("%s %s on disk (%" PRIu64 " files, %.1f s",
+	       r->dry_run ? "Would save about" :
+	       less < 0	  ? "Grew by" :
+			    "Saved",
+	       human_size((uint64_t)llabs(less)).s, r->nr_files, r->seconds);
+	printf(", %.1f CPU s/GB)\n", sum.plain > 0 ? (double)sum.code_ns / (double)sum.plain : 0);
 	if (!r->complete)
 		puts("Not all was done; the next ckptfs-compact does the rest.");
 }
@@ -162,6 +172,7 @@ void compact_rows_json(const struct compact_rows *r)
 	printf("{\"schema_version\":%d,\"dry_run\":%s,\"complete\":%s,\"files\":%" PRIu64 ",\"seconds\":%.3f,",
 	       SCHEMA_VERSION, r->dry_run ? "true" : "false", r->complete ? "true" : "false", r->nr_files, r->seconds);
 	json_figures(&sum);
+	printf(",\"saved_bytes\":%" PRId64, saved(r, &sum));
 	fputs(",\"variables\":[", stdout);
 	for (size_t i = 0; i < r->nr; i++) {
 		fputs(i > 0 ? ",\n{\"key\":" : "\n{\"key\":", stdout);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "client/ioctl.h"
-#include "store/code/coding.h"
+#include "store/codec/coding.h"
 
 struct compact_row {
 	char *key; /* "": what no variable has, or whole files */
@@ -19,6 +19,7 @@ struct compact_row {
 struct compact_rows {
 	bool dry_run, aware, complete;
 	uint64_t nr_files;
+	uint64_t freed, written; /* bytes of the store, as its disk counts them; of a dry run 0 */
 	double seconds;
 	struct compact_row *row; /* by key */
 	size_t nr, room;

@@ -1,12 +1,12 @@
-#include "tools/compact_sets.h"
+#include "tools/compact/compact_sets.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "tools/analyze_names.h"
-#include "tools/analyze_twins.h"
+#include "tools/analyze/analyze_names.h"
+#include "tools/analyze/analyze_twins.h"
 
 #define SMALL KiB(128) /* a frame costs a table of 4 KiB, and 2 KiB on average to fill up its last block */
 

@@ -1,7 +1,7 @@
 /* Files of checkpoints, set by set, and what of them becomes variables to be compacted together. */
 #pragma once
 
-#include "tools/analyze_sets.h"
+#include "tools/analyze/analyze_sets.h"
 
 /* A part of a variable: what a file has of it. */
 struct compact_piece {

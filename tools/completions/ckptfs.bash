@@ -5,15 +5,15 @@ _ckptfs() {
 	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd
 		compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto hash=xxh3 hash=sha256 hash=clmul log=
 		log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= nonempty page= pending= private
-		protect= read_rate= replicas= write_rate= verify ro noatime nosuid nodev noexec"
+		protect= read_rate= replicas= write_rate= verify writeback ro noatime nosuid nodev noexec"
 	local flags files=-f
 
 	case $command in
 	mount.ckptfs) flags="-d -f -n -o -s -v --foreground" files=-d ;;
-	umount.ckptfs) flags="-f -l -n -r -v" ;;
+	umount.ckptfs) flags="-f -l -n -r -v --timeout" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
-	ckptfs-agent) flags="--forget --heal --mount --no-lookup --remember --socket --status" ;;
-	ckptfs-analyze) flags="--page --min --avg --max --memory --dedup --variables --scheme --group --block --chain --budget --names --no-twins --rivals --images
+	ckptfs-agent) flags="--forget --mount --no-lookup --remember --repair --socket --status" ;;
+	ckptfs-analyze) flags="--chunking --compress --page --min --avg --max --dedup --fsync --measure --no-compact --scheme --group --block --chain --budget --names --variables --rivals --images
 		--json -q --quiet" ;;
 	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --copies --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
@@ -21,7 +21,7 @@ _ckptfs() {
 		--json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-run)
-		flags="--store --mount -o --shared --drain-to --drain-before --time-limit --grace --signal --job --nodes --launcher --no-agent --hold --agent -q --quiet"
+		flags="--store --mount -o --shared --drain-to --drain-before --time-limit --grace --on-daemon-death --signal --job --nodes --launcher --no-agent --hold --agent -q --quiet"
 		;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --wait --list --json -q --quiet" files=-d ;;
@@ -35,7 +35,7 @@ _ckptfs() {
 		COMPREPLY=($(compgen -P "$done" -W "$options" -- "$last"))
 	elif [[ $cur == -* ]]; then
 		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
-	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below|drain-before|time-limit|grace|job|nodes) ]]; then
+	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below|drain-before|time-limit|timeout|grace|job|nodes) ]]; then
 		COMPREPLY=() # a size, a time or a number
 	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount && $command == ckptfs-agent ]]; then
 		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))

@@ -1,12 +1,11 @@
 /*
  * ckptfs-diff: which files of two directories differ, and in which bytes. On one ckptfs mount what both have from one
- * place is not read (tools/diff_files.h).
+ * place is not read (tools/diff/diff_files.h).
  *
  * Exit status, as diff(1): 0 the same, 1 they differ, 2 trouble; 130 interrupted.
  */
 #include <dirent.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -16,17 +15,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/conf.h"
+#include "base/command.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "tools/diff_files.h"
-#include "tools/diff_parts.h"
-#include "tools/interrupt.h"
-#include "tools/output.h"
+#include "tools/diff/diff_files.h"
+#include "tools/diff/diff_parts.h"
+#include "tools/common/interrupt.h"
 
 #define TOOL "ckptfs-diff"
 #define SCHEMA_VERSION 1
-#define UNIT 4096u /* pages: what differs in a checkpoint differs in most of a page */
+#define UNIT "4096" /* pages: what differs in a checkpoint differs in most of a page */
 #define DEPTH_MAX 2048u
 
 enum exit_status { EXIT_SAME = 0, EXIT_DIFFER = 1, EXIT_TROUBLE = 2, EXIT_INTERRUPTED = 130 };
@@ -40,6 +38,7 @@ struct request {
 	uint64_t nr_files, nr_differ, nr_only_a, nr_only_b, nr_kinds, bytes, read_bytes, file_bytes;
 	bool failed, said_read;
 	bool has_record; /* of JSON */
+	bool has_head; /* of text */
 
 	const char *name; /* of the file that is being compared, below both; "": they are files themselves */
 	bool has_range; /* of it */
@@ -48,30 +47,31 @@ struct request {
 	struct diff_parts parts;
 };
 
-static void help(FILE *to)
-{
-	fprintf(to,
-		"Usage: ckptfs-diff [--summary] [--parts] [--unit SIZE] [--json | --quiet] A B\n"
-		"Tell which bytes of two files differ, or which files of two directories, such as sealed ones, and which of their\n"
-		"bytes. On one ckptfs mount what they share is known without reading it; else all is read, and that is said.\n\n"
-		"  --summary         how much differs in each file and in all, without the places\n"
-		"  --parts           how much of each file's variables differs, or of an image of a process by what memory was\n"
-		"  --unit SIZE       tell places in whole pieces of this size, a power of two from 1 to 1M (default %u)\n"
-		"  --json            one JSON document; keys keep their meaning (schema_version)\n"
-		"  -q, --quiet       print nothing: the exit status says it\n"
-		"  -h, --help        this text\n"
-		"  -V, --version     the version\n\n"
-		"A line is PATH: OFFSET +LENGTH, both in bytes. Symbolic links are compared, not followed; owners, permissions and\n"
-		"times are not compared.\n"
-		"Exit status: 0 the same, 1 they differ, 2 trouble, 130 interrupted.\n",
-		UNIT);
-}
-
 /* --- showing --- */
 
 static const char *shown_name(const struct request *q)
 {
 	return q->name[0] ? q->name : q->a;
+}
+
+/* The names of both and the meaning of the lines, once, before the first line. */
+static void show_head(struct request *q)
+{
+	if (q->has_head)
+		return;
+	q->has_head = true;
+	fputs("# first: ", stdout);
+	text_print(stdout, q->a);
+	fputs("\n# second: ", stdout);
+	text_print(stdout, q->b);
+	puts(q->summary ? "\n# path: size of the differences" : "\n# path: offset +length of each difference, in bytes");
+}
+
+/* The beginning of a line of text. */
+static void show_name(struct request *q)
+{
+	show_head(q);
+	text_print(stdout, shown_name(q));
 }
 
 /* The beginning of what JSON has about one name. */
@@ -104,12 +104,12 @@ static void show_range(void *userdata, uint64_t off, uint64_t len)
 		q->has_range = true;
 		return;
 	}
-	text_print(stdout, shown_name(q));
+	show_name(q);
 	printf(": %" PRIu64 " +%" PRIu64 "\n", off, len);
 }
 
 /* Those that differ, each as the second file has it. */
-static void show_parts(const struct request *q)
+static void show_parts(struct request *q)
 {
 	const char *between = "";
 
@@ -126,7 +126,7 @@ static void show_parts(const struct request *q)
 			between = ", ";
 			continue;
 		}
-		text_print(stdout, shown_name(q));
+		show_name(q);
 		fputs(", ", stdout);
 		text_print(stdout, p->key[0] ? p->key : "the rest");
 		printf(": %s of %s\n", human_size(p->bytes).s, human_size(p->size).s);
@@ -150,7 +150,7 @@ static void show_file(struct request *q, const struct diff_result *d)
 	if (q->by_parts && q->parts_known > 0)
 		show_parts(q);
 	if (q->summary) {
-		text_print(stdout, shown_name(q));
+		show_name(q);
 		printf(": %s of %s in %" PRIu64 " places\n", human_size(d->bytes).s,
 		       human_size(MAX(d->size_a, d->size_b)).s, d->nr_ranges);
 	}
@@ -166,7 +166,7 @@ static void show_other(struct request *q, const char *state, const char *text)
 		fputc('}', stdout);
 		return;
 	}
-	text_print(stdout, shown_name(q));
+	show_name(q);
 	printf(": %s\n", text);
 }
 
@@ -176,7 +176,7 @@ static int trouble(struct request *q, const char *path, int r)
 		return -ECANCELED;
 	fputs(TOOL ": ", stderr);
 	text_print(stderr, path);
-	fprintf(stderr, ": %s\n", strerror(-r));
+	text_printf(stderr, ": %s\n", strerror(-r));
 	q->failed = true;
 	return 0;
 }
@@ -392,76 +392,68 @@ static enum exit_status diff(struct request *q)
 	return q->failed ? EXIT_TROUBLE : same ? EXIT_SAME : EXIT_DIFFER;
 }
 
-static int parse_unit(const char *text, uint64_t *ret)
-{
-	uint64_t n;
+/* --- the command line --- */
 
-	if (parse_size(text, &n) < 0 || n == 0 || n > DIFF_UNIT_MAX || n & (n - 1))
-		return -EINVAL;
-	*ret = n;
-	return 0;
+#define OF(field) offsetof(struct request, field)
+#define UNIT_LIMITS "not a power of two from 1 to 1M"
+
+static int check_unit(const struct conf_key *k, void *request, const char *value _unused_, const char **ret_why)
+{
+	const uint64_t *unit = conf_field(k, request);
+
+	*ret_why = UNIT_LIMITS;
+	return *unit & (*unit - 1) ? -EINVAL : 0;
 }
 
-/* 0: go on; else the exit status + 1 */
-static int parse(int argc, char *argv[], struct request *q)
-{
-	static const struct option options[] = {
-		{ "summary", no_argument, NULL, 's' },	  { "parts", no_argument, NULL, 'p' },
-		{ "unit", required_argument, NULL, 'u' }, { "json", no_argument, NULL, 'j' },
-		{ "quiet", no_argument, NULL, 'q' },	  { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	  { 0 },
-	};
-	int c;
+static const struct conf_key options[] = {
+	{ "summary", CONF_FLAG, OF(summary), .help = "how much differs in each file and in all, without the offsets" },
+	{ "parts", CONF_FLAG, OF(by_parts),
+	  .help = "how much of each file's variables differs, or of a process image by kind of memory" },
+	{ "unit", CONF_SIZE, OF(unit), .fallback = UNIT, .min = 1, .max = DIFF_UNIT_MAX, .must = UNIT_LIMITS,
+	  .parse = check_unit, .help = "report differences in whole units of this size, a power of two from 1 to 1M" },
+	COMMAND_JSON(struct request, json),
+	COMMAND_QUIET(struct request, quiet, "print nothing: only the exit status reports the result"),
+	COMMAND_END,
+};
 
-	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
-		switch (c) {
-		case 's':
-			q->summary = true;
-			break;
-		case 'p':
-			q->by_parts = true;
-			break;
-		case 'u':
-			if (parse_unit(optarg, &q->unit) < 0) {
-				fprintf(stderr, TOOL ": --unit %s: not a power of two from 1 to 1M\n", optarg);
-				return EXIT_TROUBLE + 1;
-			}
-			break;
-		case 'j':
-			q->json = true;
-			break;
-		case 'q':
-			q->quiet = true;
-			break;
-		case 'h':
-			help(stdout);
-			return EXIT_SAME + 1;
-		case 'V':
-			puts(TOOL " " CKPTFS_VERSION);
-			return EXIT_SAME + 1;
-		default:
-			fputs("Try " TOOL " --help.\n", stderr);
-			return EXIT_TROUBLE + 1;
-		}
-	}
-	if (argc - optind != 2 || (q->json && q->quiet)) {
-		fputs(q->json && q->quiet ? TOOL ": --json and --quiet do not go together\n" :
-					    TOOL ": two files or two directories must be given; try " TOOL " --help\n",
-		      stderr);
-		return EXIT_TROUBLE + 1;
-	}
-	q->a = argv[optind];
-	q->b = argv[optind + 1];
-	return 0;
+static const char *check(void *request, int nr _unused_)
+{
+	const struct request *q = request;
+
+	return q->json && q->quiet ? "--json and --quiet exclude each other" : NULL;
+}
+
+static int run(void *request, char *operands[], int nr _unused_)
+{
+	struct request *q = request;
+
+	q->a = operands[0];
+	q->b = operands[1];
+	interrupt_catch();
+	return (int)diff(q);
 }
 
 int main(int argc, char *argv[])
 {
-	struct request q = { .unit = UNIT };
-	int r = parse(argc, argv, &q);
+	static const struct command command = {
+		.name = TOOL,
+		.usage = TOOL " [--summary] [--parts] [--unit SIZE] [--json | --quiet] A B\n",
+		.about = "Report which bytes of two files differ, or which files of two directories, such as sealed ones, and which "
+			 "of their bytes. What files on one ckptfs mount share is not read; everything else is, and a message "
+			 "says so.",
+		.options = options,
+		.footer = "Header lines begin with #. Each other line is PATH: OFFSET +LENGTH, both in bytes. Symbolic links are "
+			  "compared, not followed; owners, permissions and times are not compared.\n"
+			  "Exit status: 0 the same, 1 they differ, 2 trouble, 130 interrupted.",
+		.exit_usage = EXIT_TROUBLE,
+		.exit_failed = EXIT_TROUBLE,
+		.min_operands = 2,
+		.max_operands = 2,
+		.operands = "two files or two directories",
+		.check = check,
+		.run = run,
+	};
+	struct request q = { 0 };
 
-	if (r > 0)
-		return r - 1;
-	interrupt_catch();
-	return output_finish(TOOL, (int)diff(&q), EXIT_TROUBLE);
+	return command_main(&command, &q, argc, argv);
 }

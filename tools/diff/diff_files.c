@@ -1,4 +1,4 @@
-#include "tools/diff_files.h"
+#include "tools/diff/diff_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/interrupt.h"
+#include "tools/common/interrupt.h"
 
 #define READ_BYTES DIFF_UNIT_MAX
 

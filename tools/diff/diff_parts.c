@@ -1,4 +1,4 @@
-#include "tools/diff_parts.h"
+#include "tools/diff/diff_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 #include "store/classify/classify.h"
-#include "tools/classifier.h"
+#include "tools/common/classifier.h"
 
 #define LIMIT_MS 60000
 

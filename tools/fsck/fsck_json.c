@@ -1,4 +1,4 @@
-#include "tools/fsck_json.h"
+#include "tools/fsck/fsck_json.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "base/util.h"
-#include "store/engine/check.h"
+#include "store/check/check.h"
 
 #define SCHEMA_VERSION 1
 

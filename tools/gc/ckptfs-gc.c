@@ -5,90 +5,52 @@
  * stops it when interrupted. Of a store that is not mounted, this program opens the store and does it itself.
  * Either way it can be stopped or killed at any time: the next one goes on from there.
  *
- * Told which epochs to keep it removes the others of a directory instead (tools/retain.h).
+ * Told which epochs to keep it removes the others of a directory instead (tools/gc/retain.h).
  *
  * Exit status: 0 done, 1 usage, 2 nothing there that could be collected or it failed, 3 the time was up before all was
  * looked at, 130 interrupted.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/conf.h"
+#include "base/command.h"
 #include "base/log.h"
+#include "base/mounts.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "client/keep.h"
-#include "store/engine/engine.h"
-#include "tools/daemon.h"
-#include "tools/interrupt.h"
-#include "tools/mounts.h"
-#include "tools/output.h"
-#include "tools/progress.h"
-#include "tools/retain.h"
+#include "client/retention.h"
+#include "store/engine.h"
+#include "tools/common/daemon.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
+#include "tools/gc/retain.h"
 
 #define SCHEMA_VERSION 1
-#define MOVE_BELOW 25 /* percent. Punching gives back most of what moving would, and moving costs reading and writing */
-#define CACHE MiB(64) /* of a store that nobody else has open */
-#define ASK_NS (100 * 1000 * 1000)
+#define MOVE_BELOW "25" /* percent. Punching gives back most of what moving would, and moving costs reading and writing */
+#define CACHE MiB(64) /* of a store that is not mounted */
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP = 3, EXIT_INTERRUPTED = 130 };
 
 struct request {
 	const char *path;
 	bool delete, local, place, json, quiet;
-	uint64_t budget_ns, rate;
-	uint32_t move_below;
-	struct keep_policy keep; /* not empty: of the epochs in `path`, which are these */
+	uint64_t budget_ns, rate, move_below;
+	struct keep_policy keep; /* not empty: examine the sealed checkpoints in `path` instead */
 	bool epochs; /* first remove what the policies of directories do not keep */
 	bool verify;
 
 	struct progress progress;
 	uint64_t started_ns;
 };
-
-static void help(FILE *to)
-{
-	fprintf(to,
-		"Usage: ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place]\n"
-		"                 [--local] [--epochs [--verify]] [--json | --quiet] MOUNT|STORE\n"
-		"       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify] [--delete]\n"
-		"                 [--json | --quiet] DIRECTORY\n"
-		"Tell how much of a store no file refers to any more; with --delete, give it back to the disk.\n"
-		"A mounted store goes on being read and written meanwhile.\n"
-		"Or tell which epochs (sealed directories) in DIRECTORY none of the --keep options keeps; with --delete, remove them,\n"
-		"but never the newest one that proves itself.\n\n"
-		"  --delete              free what is found; without it nothing is changed\n"
-		"  --budget TIME         stop after 90s, 10m, 2h; the next collection goes on from there\n"
-		"  --rate SIZE           read and write no more than this of packs per second, such as 50M\n"
-		"  --move-below PERCENT  empty packs of which less is in use (default %d; 0: leave them)\n"
-		"  --place               after that, store what is scattered of the newest files once more in the order it is read,\n"
-		"                        which keeps a restart fast; with --delete\n"
-		"  --local               leave the other nodes of a cluster out of it: what is lent to them stays, though they may have\n"
-		"                        no use for it any more\n"
-		"  --epochs              first do the same with epochs as user.ckptfs.keep of their directories says\n"
-		"  --keep-last N         keep the N newest\n"
-		"  --keep-every N        keep those whose number, the last one in their names, is a multiple of N\n"
-		"  --keep-within TIME    keep those sealed less than 90m, 12h, 7d ago\n"
-		"  --keep-tagged         keep those that a symbolic link beside them points to, or that have the attribute user.tag\n"
-		"  --verify              the newest one proves itself by being read, not by its root alone\n"
-		"  --json                the result as one JSON document; keys keep their meaning (schema_version)\n"
-		"  -q, --quiet           no progress\n"
-		"  -h, --help            this text\n"
-		"  -V, --version         the version\n\n"
-		"Exit status: 0 done, 1 usage, 2 failed, 3 the time was up first, 130 interrupted.\n",
-		MOVE_BELOW);
-}
 
 /* --- what is shown --- */
 
@@ -119,8 +81,11 @@ static double seconds_since(uint64_t ns)
 	return (double)(monotonic_ns() - ns) / 1e9;
 }
 
-static void show_progress(struct request *q, const struct ckptfs_gc *gc)
+static void show_progress(void *userdata, const void *status)
 {
+	const struct ckptfs_gc *gc = status;
+	struct request *q = userdata;
+
 	if (gc->cluster == CKPTFS_GC_WAITING)
 		progress_show(&q->progress, "waiting for the other nodes", 0, 0, false);
 	else if (gc->packs == 0)
@@ -148,8 +113,8 @@ static void show_cluster(const struct ckptfs_gc *gc)
 	if (gc->cluster == CKPTFS_GC_NO_AGENT)
 		printf("Cluster:   no agent is there: nothing that others may refer to is given up\n");
 	else if (gc->cluster == CKPTFS_GC_MISSING)
-		printf("Cluster:   node %.64s is away: nothing that others may refer to is given up\n",
-		       gc->cluster_missing);
+		text_printf(stdout, "Cluster:   node %.64s is away: nothing that others may refer to is given up\n",
+			    gc->cluster_missing);
 	else
 		printf("Cluster:   %s kept for other nodes, %s given up that none refers to any more\n",
 		       human_size(gc->cluster_kept_bytes).s, human_size(gc->cluster_given_up_bytes).s);
@@ -176,17 +141,16 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 		{ "cluster_given_up_bytes", gc->cluster_given_up_bytes },
 		{ "cluster_given_up_chunks", gc->cluster_given_up_chunks },
 	};
+	char missing[sizeof(gc->cluster_missing) + 1];
 
 	printf("{\"schema_version\": %d, \"deleted\": %s, \"complete\": %s", SCHEMA_VERSION,
 	       q->delete ? "true" : "false", gc->complete ? "true" : "false");
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
 		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
-	/* a name has no character that would have to be escaped, but for these */
-	printf(", \"cluster\": \"%s\", \"cluster_missing\": \"", cluster_word(gc->cluster));
-	for (size_t i = 0; i < sizeof(gc->cluster_missing) && gc->cluster_missing[i]; i++)
-		printf(gc->cluster_missing[i] == '"' || gc->cluster_missing[i] == '\\' ? "\\%c" : "%c",
-		       gc->cluster_missing[i]);
-	printf("\", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
+	snprintf(missing, sizeof(missing), "%.64s", gc->cluster_missing);
+	printf(", \"cluster\": \"%s\", \"cluster_missing\": ", cluster_word(gc->cluster));
+	json_print_string(stdout, missing);
+	printf(", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
 }
 
 static void show_text(const struct request *q, const struct ckptfs_gc *gc)
@@ -208,7 +172,7 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 			       human_size(gc->placed_bytes).s, gc->placed_files);
 		show_cluster(gc);
 	} else if (gc->dead_bytes > 0) {
-		printf("Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
+		text_printf(stdout, "Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
 	}
 	printf("Looked at: %s and %" PRIu64 " recipes in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s, gc->recipes,
 	       s, human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
@@ -233,39 +197,29 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_gc *g
 
 /* --- of a mount --- */
 
-static int command(int fd, struct ckptfs_gc *gc, uint32_t what)
-{
-	gc->size = sizeof(*gc);
-	gc->version = CKPTFS_IOC_VERSION;
-	gc->command = what;
-	return ioctl(fd, CKPTFS_IOC_GC, gc) < 0 ? -errno : 0;
-}
-
 static int run_in_daemon(struct request *q, int fd, struct ckptfs_gc *gc)
 {
-	bool told = false;
-	int r;
+	const struct daemon_task task = {
+		.fd = fd,
+		.request = CKPTFS_IOC_GC,
+		.arg = gc,
+		.running = &gc->running,
+		.error = &gc->error,
+		.start = CKPTFS_GC_START,
+		.status = CKPTFS_GC_STATUS,
+		.stop = CKPTFS_GC_STOP,
+		.show = show_progress,
+		.userdata = q,
+	};
 
 	*gc = (struct ckptfs_gc){
 		.flags = (q->delete ? CKPTFS_GC_DELETE : 0) | (q->place ? CKPTFS_GC_PLACE : 0) |
 			 (q->local ? CKPTFS_GC_LOCAL : 0),
 		.budget_ns = q->budget_ns,
 		.rate = q->rate,
-		.move_below = q->move_below,
+		.move_below = (uint32_t)q->move_below,
 	};
-	r = command(fd, gc, CKPTFS_GC_START);
-	while (r == 0 && gc->running) {
-		nanosleep(&(struct timespec){ .tv_nsec = ASK_NS }, NULL);
-		if (interrupted() && !told) {
-			struct ckptfs_gc stop = { 0 };
-
-			command(fd, &stop, CKPTFS_GC_STOP);
-			told = true;
-		}
-		r = command(fd, gc, CKPTFS_GC_STATUS);
-		show_progress(q, gc);
-	}
-	return r < 0 ? r : -gc->error;
+	return daemon_run(&task);
 }
 
 static enum exit_status collect_mount(struct request *q, int fd)
@@ -277,7 +231,7 @@ static enum exit_status collect_mount(struct request *q, int fd)
 		return show_result(q, &gc);
 	progress_clear(&q->progress);
 	if (r == -EROFS)
-		fprintf(stderr, "ckptfs-gc: %s: mounted read-only; without --delete it can be looked at\n", q->path);
+		text_printf(stderr, "ckptfs-gc: %s: mounted read-only; without --delete it can be looked at\n", q->path);
 	else
 		tell_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
 	return EXIT_FAILED;
@@ -297,14 +251,14 @@ static bool step(void *userdata, const struct gc_report *so_far)
 static bool refuse_mounted(const struct request *q)
 {
 	_cleanup_(closep) int fd = -1;
-	struct mounts m;
+	_cleanup_(mounts_close) struct mounts m = { 0 };
 
 	if (mounts_find(&m, q->path) <= 0)
 		return false;
 	fd = open(m.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	fprintf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, m.point, m.point);
+	text_printf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, m.point, m.point);
 	return true;
 }
 
@@ -314,7 +268,7 @@ static enum exit_status collect_store(struct request *q)
 	struct gc_conf gc_conf = {
 		.delete = q->delete,
 		.place = q->place,
-		.move_below = q->move_below,
+		.move_below = (uint32_t)q->move_below,
 		.budget_ns = q->budget_ns,
 		.rate = q->rate,
 		.step = step,
@@ -339,7 +293,7 @@ static enum exit_status collect_store(struct request *q)
 		return show_result(q, &gc);
 	}
 	progress_clear(&q->progress);
-	fprintf(stderr, "ckptfs-gc: %s: %s\n", q->path, strerror(-r));
+	text_printf(stderr, "ckptfs-gc: %s: %s\n", q->path, strerror(-r));
 	return EXIT_FAILED;
 }
 
@@ -357,11 +311,11 @@ static enum exit_status collect(struct request *q)
 	q->started_ns = monotonic_ns();
 	progress_init(&q->progress);
 	q->progress.on &= !q->quiet && !q->json;
-	if (command(fd, &gc, CKPTFS_GC_STATUS) == 0)
+	if (daemon_command(fd, CKPTFS_IOC_GC, &gc, CKPTFS_GC_STATUS) == 0)
 		return collect_mount(q, fd);
 	if (is_store(q->path))
 		return collect_store(q);
-	fprintf(stderr, "ckptfs-gc: %s: neither a ckptfs mount nor a store; give one of them\n", q->path);
+	text_printf(stderr, "ckptfs-gc: %s: neither a ckptfs mount nor a store; give one of them\n", q->path);
 	return EXIT_FAILED;
 }
 
@@ -391,126 +345,81 @@ static enum exit_status work(struct request *q)
 	return collected != EXIT_DONE ? collected : retained;
 }
 
-static int parse_percent(const char *text, uint32_t *ret)
-{
-	char *end;
-	unsigned long n = strtoul(text, &end, 10);
+/* --- the command line --- */
 
-	if (end == text || *end || n > 100)
-		return -EINVAL;
-	*ret = (uint32_t)n;
-	return 0;
+#define OF(field) offsetof(struct request, field)
+
+static const struct conf_key options[] = {
+	{ "delete", CONF_FLAG, OF(delete), .help = "free what is found; without it nothing is changed" },
+	{ "budget", CONF_TIME, OF(budget_ns), .help = "stop after 90s, 10m, 2h; the next collection continues from there" },
+	{ "rate", CONF_SIZE, OF(rate), .help = "read and write at most this much of packs per second, such as 50M" },
+	{ "move-below", CONF_NUMBER, OF(move_below), .fallback = MOVE_BELOW, .max = 100, .value = "PERCENT",
+	  .must = "not a percentage from 0 to 100",
+	  .help = "move live data out of packs of which less is in use; 0: leave them" },
+	{ "place", CONF_FLAG, OF(place),
+	  .help = "then store scattered data of the newest files again in reading order, which keeps a restart fast; with "
+		  "--delete" },
+	{ "local", CONF_FLAG, OF(local), .help = "do not involve other nodes of a cluster: pinned chunks stay" },
+	{ "epochs", CONF_FLAG, OF(epochs),
+	  .help = "first remove sealed checkpoints that the policy of their directory (user.ckptfs.keep) does not keep" },
+	{ "keep-last", CONF_NUMBER, OF(keep.last), .min = 1, .must = "not a number from 1 on",
+	  .help = "keep the N newest sealed checkpoints" },
+	{ "keep-every", CONF_NUMBER, OF(keep.every), .min = 1, .must = "not a number from 1 on",
+	  .help = "keep those whose number, the last one in their names, is a multiple of N" },
+	{ "keep-within", CONF_TIME, OF(keep.within_ns), .help = "keep those sealed less than 90m, 12h, 7d ago" },
+	{ "keep-tagged", CONF_FLAG, OF(keep.tagged),
+	  .help = "keep those that a symbolic link beside them points to, or that have the attribute user.tag" },
+	{ "verify", CONF_FLAG, OF(verify), .help = "verify the newest one by reading it, not by its root alone" },
+	COMMAND_JSON(struct request, json),
+	COMMAND_QUIET(struct request, quiet, "no progress"),
+	COMMAND_END,
+};
+
+static const char *check(void *request, int nr)
+{
+	const struct request *q = request;
+
+	(void)nr;
+	if (!keep_is_empty(&q->keep) && (q->epochs || q->budget_ns || q->rate || q->local || q->place))
+		return "--keep options go with --verify, --delete, --json and --quiet only";
+	if (q->verify && keep_is_empty(&q->keep) && !q->epochs)
+		return "--verify needs --epochs or a --keep option";
+	return q->place && !q->delete ? "--place changes the store, so it needs --delete as well" : NULL;
 }
 
-/* 0: go on; else the exit status + 1 */
-static int parse(int argc, char *argv[], struct request *q)
+static int run(void *request, char *operands[], int nr)
 {
-	static const struct option options[] = {
-		{ "delete", no_argument, NULL, 'd' },	{ "budget", required_argument, NULL, 'b' },
-		{ "rate", required_argument, NULL, 'r' },
-		{ "move-below", required_argument, NULL, 'm' }, { "place", no_argument, NULL, 'P' },
-		{ "epochs", no_argument, NULL, 'e' },	{ "keep-last", required_argument, NULL, 'L' },
-		{ "keep-every", required_argument, NULL, 'E' }, { "keep-within", required_argument, NULL, 'W' },
-		{ "keep-tagged", no_argument, NULL, 'T' }, { "verify", no_argument, NULL, 'v' },
-		{ "local", no_argument, NULL, 'l' },	{ "json", no_argument, NULL, 'j' },
-		{ "quiet", no_argument, NULL, 'q' },	{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	{ 0 },
-	};
-	int c;
+	struct request *q = request;
 
-	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
-		int r = 0;
-
-		switch (c) {
-		case 'd':
-			q->delete = true;
-			break;
-		case 'b':
-			r = parse_time(optarg, &q->budget_ns);
-			break;
-		case 'r':
-			r = parse_size(optarg, &q->rate);
-			break;
-		case 'm':
-			r = parse_percent(optarg, &q->move_below);
-			break;
-		case 'P':
-			q->place = true;
-			break;
-		case 'l':
-			q->local = true;
-			break;
-		case 'e':
-			q->epochs = true;
-			break;
-		case 'L':
-			r = keep_parse_number(optarg, &q->keep.last);
-			break;
-		case 'E':
-			r = keep_parse_number(optarg, &q->keep.every);
-			break;
-		case 'W':
-			r = parse_time(optarg, &q->keep.within_ns);
-			break;
-		case 'T':
-			q->keep.tagged = true;
-			break;
-		case 'v':
-			q->verify = true;
-			break;
-		case 'j':
-			q->json = true;
-			break;
-		case 'q':
-			q->quiet = true;
-			break;
-		case 'h':
-			help(stdout);
-			return EXIT_DONE + 1;
-		case 'V':
-			puts("ckptfs-gc " CKPTFS_VERSION);
-			return EXIT_DONE + 1;
-		default:
-			fputs("Try ckptfs-gc --help.\n", stderr);
-			return EXIT_USAGE + 1;
-		}
-		if (r < 0) {
-			fprintf(stderr, "ckptfs-gc: %s: not a %s\n", optarg,
-				c == 'b' || c == 'W'   ? "time such as 90s, 10m, 2h or 7d" :
-				c == 'r'	       ? "size such as 50M" :
-				c == 'L' || c == 'E' ? "number from 1 on" : "percentage from 0 to 100");
-			return EXIT_USAGE + 1;
-		}
-	}
-	if (argc - optind != 1) {
-		fputs("ckptfs-gc: one mount, store or directory must be given; try ckptfs-gc --help\n", stderr);
-		return EXIT_USAGE + 1;
-	}
-	if (!keep_is_empty(&q->keep) && (q->epochs || q->budget_ns || q->rate || q->local || q->place)) {
-		fputs("ckptfs-gc: --keep options are of epochs, and go with --verify, --delete, --json and --quiet only\n",
-		      stderr);
-		return EXIT_USAGE + 1;
-	}
-	if (q->verify && keep_is_empty(&q->keep) && !q->epochs) {
-		fputs("ckptfs-gc: --verify is of epochs; give --epochs or a --keep option\n", stderr);
-		return EXIT_USAGE + 1;
-	}
-	if (q->place && !q->delete) {
-		fputs("ckptfs-gc: --place changes the store, so it wants --delete as well\n", stderr);
-		return EXIT_USAGE + 1;
-	}
-	q->path = argv[optind];
-	return 0;
+	(void)nr;
+	q->path = operands[0];
+	log_set_level(LOG_LEVEL_NOTICE);
+	interrupt_catch();
+	return (int)work(q);
 }
 
 int main(int argc, char *argv[])
 {
-	struct request q = { .move_below = MOVE_BELOW };
-	int r = parse(argc, argv, &q);
+	static const struct command command = {
+		.name = "ckptfs-gc",
+		.usage = "ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place] [--local]\n"
+			 "                 [--epochs [--verify]] [--json | --quiet] MOUNTPOINT|STORE\n"
+			 "       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify]\n"
+			 "                 [--delete] [--json | --quiet] DIRECTORY\n",
+		.about = "Report how much space of a store no file refers to; with --delete, free it. A mounted store can be used "
+			 "meanwhile. Or list the sealed checkpoints in DIRECTORY that none of the --keep options keeps; with "
+			 "--delete, remove them, but never the newest one that verifies.",
+		.options = options,
+		.footer = "Exit status: 0 done, 1 usage, 2 failed, 3 stopped by --budget, 130 interrupted.",
+		.exit_usage = EXIT_USAGE,
+		.exit_failed = EXIT_FAILED,
+		.min_operands = 1,
+		.max_operands = 1,
+		.operands = "one mountpoint, store or directory",
+		.check = check,
+		.run = run,
+	};
+	struct request q = { 0 };
 
-	if (r > 0)
-		return r - 1;
-	log_set_level(LOG_LEVEL_NOTICE);
-	interrupt_catch();
-	return output_finish("ckptfs-gc", (int)work(&q), EXIT_FAILED);
+	return command_main(&command, &q, argc, argv);
 }

@@ -1,4 +1,4 @@
-#include "tools/retain.h"
+#include "tools/gc/retain.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -17,22 +16,23 @@
 #include "base/conf.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "tools/interrupt.h"
-#include "tools/progress.h"
-#include "tools/remove_tree.h"
-#include "tools/seals.h"
-#include "tools/verify.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
+#include "tools/seal/seals.h"
+#include "tools/seal/verify.h"
 
 #define SCHEMA_VERSION 1
-#define REST_PREFIX ".ckptfs-gc."
 #define TAG_XATTR "user.tag"
 
 struct directory {
 	const struct retain_request *q;
 	char *path; /* real */
 	int fd;
-	uint32_t uid;
-	struct retain_epoch *v; /* the oldest first; names borrowed from `seals` */
+	uint32_t uid; /* the owner */
+	uint32_t only; /* checkpoints of this user are removed; 0: of all */
+	uint32_t removes_for; /* the user that must own them and the directory; 0: the caller's permissions decide */
+	char not_owned[64]; /* the reason for keeping one that contains files of other users */
+	struct retain_epoch *v; /* by owner, then the oldest first; names borrowed from `seals` */
 	size_t nr;
 	struct seals seals;
 	uint64_t nr_removed, removed_bytes, new_bytes;
@@ -40,7 +40,7 @@ struct directory {
 
 static void directory_release(struct directory *d)
 {
-	closep(&d->fd); /* and unlocks it */
+	closep(&d->fd);
 	free(d->path);
 	free(d->v);
 	seals_release(&d->seals);
@@ -50,14 +50,8 @@ static int complain(const struct directory *d, const char *name, int r)
 {
 	if (r == -ECANCELED)
 		return r;
-	fprintf(stderr, "%s: ", d->q->tool);
-	text_print(stderr, d->path);
-	fputc('/', stderr);
-	text_print(stderr, name);
-	if (r == -EPERM)
-		fputs(": belongs to somebody else, or something in it does\n", stderr);
-	else
-		fprintf(stderr, ": %s\n", strerror(-r));
+	text_printf(stderr, "%s: %s/%s: %s\n", d->q->tool, d->path, name,
+		    r == -EINVAL ? "the daemon is of an earlier version of ckptfs; mount the store again" : strerror(-r));
 	return r;
 }
 
@@ -70,11 +64,29 @@ static int open_epoch(const struct directory *d, const struct retain_epoch *e)
 
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) < 0 || st.st_ino != e->seal.inode) { /* somebody has put something else there */
+	if (fstat(fd, &st) < 0 || st.st_ino != e->seal.inode) { /* replaced meanwhile */
 		close(fd);
 		return -ESTALE;
 	}
 	return fd;
+}
+
+static int compare_owners(const void *a, const void *b)
+{
+	const struct retain_epoch *x = a, *y = b;
+
+	if (x->uid != y->uid)
+		return x->uid < y->uid ? -1 : 1;
+	return (x->seal.sealed_ns > y->seal.sealed_ns) - (x->seal.sealed_ns < y->seal.sealed_ns);
+}
+
+/* Skips one that was removed since it was listed. */
+static void add_epoch(struct directory *d, const char *name, const struct ckptfs_seal *seal)
+{
+	struct stat st;
+
+	if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == seal->inode)
+		d->v[d->nr++] = (struct retain_epoch){ .name = name, .seal = *seal, .uid = st.st_uid };
 }
 
 /* Its epochs are those that lie in it, not deeper. */
@@ -93,9 +105,9 @@ static int find_epochs(struct directory *d)
 		if (!path)
 			return -ENOMEM;
 		if (slash && (size_t)(slash - path) == (len > 1 ? len : 0) && strncmp(path, d->path, len) == 0 && slash[1])
-			d->v[d->nr++] = (struct retain_epoch){ .name = s->path + strlen(s->path) - strlen(slash + 1),
-							       .seal = *s };
+			add_epoch(d, s->path + strlen(s->path) - strlen(slash + 1), s);
 	}
+	qsort(d->v, d->nr, sizeof(*d->v), compare_owners);
 	return 0;
 }
 
@@ -124,156 +136,70 @@ static void find_tags(struct directory *d)
 		close(copy);
 }
 
-/* nr: none. */
-static int find_proven(struct directory *d, size_t *ret)
+/* The newest of one owner's checkpoints that verifies. nr: none. */
+static int find_proven(struct directory *d, const struct retain_epoch *v, size_t nr, size_t *ret)
 {
-	struct verify_result v;
+	struct verify_result result;
 	struct progress p;
 	int r = 0;
 
 	progress_init(&p);
 	p.on &= !d->q->quiet;
-	for (size_t i = d->nr; i-- > 0;) {
+	for (size_t i = nr; i-- > 0;) {
 		_cleanup_(freep) char *path = NULL;
 
-		if (asprintf(&path, "%s/%s", d->path, d->v[i].name) < 0) {
+		if (asprintf(&path, "%s/%s", d->path, v[i].name) < 0) {
 			path = NULL;
 			return -ENOMEM;
 		}
-		r = verify_epoch(path, d->q->verify, &p, &v);
+		r = verify_epoch(path, d->q->verify, &p, &result);
 		if (r == -ECANCELED)
 			return r;
+		if (r > 0 && result.seal.inode != v[i].seal.inode) {
+			snprintf(result.why, sizeof(result.why), "another directory has its path now");
+			r = 0;
+		}
 		if (r > 0) {
 			*ret = i;
 			return 0;
 		}
 		fprintf(stderr, "%s: ", d->q->tool);
 		text_print(stderr, path);
-		fprintf(stderr, ": does not prove itself: %s\n", v.why);
+		fprintf(stderr, ": does not prove itself: %s\n", result.why);
 		if (verify_is_no_answer(r))
 			return r;
 	}
-	*ret = d->nr;
+	*ret = nr;
 	return 0;
 }
 
 /* --- removing --- */
 
-struct rest_name {
-	char s[sizeof(REST_PREFIX) + 20];
-};
-
-static struct rest_name rest_name(uint64_t inode)
-{
-	struct rest_name n;
-
-	snprintf(n.s, sizeof(n.s), REST_PREFIX "%" PRIu64, inode);
-	return n;
-}
-
-static int unseal(int fd)
-{
-	struct ckptfs_seal s = { .size = sizeof(s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_UNSEAL };
-
-	if (ioctl(fd, CKPTFS_IOC_SEAL, &s) == 0 || (errno == ENODATA && !s.path[0]))
-		return 0;
-	return -errno;
-}
-
+/* Removes the chosen inode if it still has the seal that was examined. 0: removed, kept because of its owner, or
+ * removed or unsealed by another process meanwhile. */
 static int remove_epoch(struct directory *d, struct retain_epoch *e)
 {
+	struct ckptfs_seal s = {
+		.size = sizeof(s),
+		.version = CKPTFS_IOC_VERSION,
+		.command = CKPTFS_SEAL_REMOVE,
+		.sealed_ns = e->seal.sealed_ns,
+		.uid = d->removes_for,
+	};
 	_cleanup_(closep) int fd = open_epoch(d, e);
-	struct rest_name rest = rest_name(e->seal.inode);
-	struct stat st;
-	int r;
+	int r = fd < 0 ? fd : ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0;
 
-	if (fd < 0)
-		return fd;
-	if (d->uid != 0 && (fstat(fd, &st) < 0 || st.st_uid != d->uid)) { /* who could not have done it himself */
-		e->why = "of another owner than the directory";
-		return 0;
-	}
-	if (mkdirat(d->fd, rest.s, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	r = unseal(fd);
-	if (r < 0) {
-		unlinkat(d->fd, rest.s, AT_REMOVEDIR);
-		return r;
-	}
-	if (renameat(d->fd, e->name, d->fd, rest.s) < 0)
-		return -errno;
-	r = remove_tree(d->fd, rest.s, 0); /* it was sealed as a whole, by its owner or root */
 	if (r == 0) {
 		d->nr_removed++;
 		d->removed_bytes += e->seal.bytes;
 		d->new_bytes += e->seal.new_bytes;
+	} else if (r == -EPERM && d->only != 0) {
+		e->why = d->not_owned;
+		r = 0;
+	} else if (r == -ENOENT || r == -ESTALE || r == -ENODATA) {
+		e->is_gone = true;
+		r = 0;
 	}
-	return r;
-}
-
-/* The name that an inode has in the directory, if it is one. 1/0 */
-static int find_name(const struct directory *d, uint64_t inode, char ret[NAME_MAX + 1])
-{
-	int copy = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = 0;
-	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-	struct dirent *entry;
-
-	while (dir && !found && (entry = readdir(dir)))
-		if (entry->d_ino == inode && strcmp(entry->d_name, "..") != 0 && strcmp(entry->d_name, ".") != 0) {
-			snprintf(ret, NAME_MAX + 1, "%s", entry->d_name);
-			found = 1;
-		}
-	if (dir)
-		closedir(dir);
-	else if (copy >= 0)
-		close(copy);
-	return found;
-}
-
-/* One that an earlier removal has left: of what is still sealed it was no more than an intention. But anybody can make
- * such a name: nothing goes that the owner of the directory could not have removed. */
-static int finish_rest(const struct directory *d, const char *rest)
-{
-	uint64_t inode = strtoull(rest + strlen(REST_PREFIX), NULL, 10);
-	char name[NAME_MAX + 1];
-	struct stat st;
-
-	if (strcmp(rest_name(inode).s, rest) != 0)
-		return 0;
-	for (size_t i = 0; i < d->nr; i++)
-		if (d->v[i].seal.inode == inode)
-			return unlinkat(d->fd, rest, AT_REMOVEDIR) < 0 ? -errno : 0;
-	if (find_name(d, inode, name) && strcmp(name, rest) != 0) {
-		if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			return -errno;
-		if (d->uid != 0 && st.st_uid != d->uid)
-			return -EPERM;
-		if (renameat(d->fd, name, d->fd, rest) < 0)
-			return -errno;
-	}
-	/* an empty one of root's is an intention, too, of what has gone otherwise */
-	return unlinkat(d->fd, rest, AT_REMOVEDIR) == 0 ? 0 : remove_tree(d->fd, rest, d->uid);
-}
-
-static int is_rest(const struct dirent *e)
-{
-	return strncmp(e->d_name, REST_PREFIX, strlen(REST_PREFIX)) == 0;
-}
-
-static int finish_rests(const struct directory *d)
-{
-	struct dirent **v = NULL;
-	int nr = scandirat(d->fd, ".", &v, is_rest, NULL), r = nr < 0 ? -errno : 0;
-
-	for (int i = 0; i < nr; i++) {
-		if (r == 0) {
-			r = finish_rest(d, v[i]->d_name);
-			if (r < 0)
-				complain(d, v[i]->d_name, r);
-		}
-		free(v[i]);
-	}
-	free(v);
 	return r;
 }
 
@@ -324,32 +250,94 @@ static void show_end(const struct directory *d, uint64_t nr_unwanted, int r)
 
 /* --- the whole --- */
 
+/* Policies count the checkpoints of one owner: those of other users must not push them out. */
+static int choose_of_owner(struct directory *d, const struct keep_policy *policy, struct retain_epoch *v, size_t nr)
+{
+	size_t proven = nr;
+	int r;
+
+	if (d->only != 0 && v->uid != d->only) {
+		for (size_t i = 0; i < nr; i++)
+			v[i].why = "of another owner";
+		return 0;
+	}
+	r = find_proven(d, v, nr, &proven);
+	if (r < 0) {
+		for (size_t i = 0; i < nr; i++)
+			v[i].why = "not verified";
+		return r;
+	}
+	retain_choose(policy, (int64_t)now_ns(), v, nr, proven);
+	return 0;
+}
+
+static int choose_all(struct directory *d, const struct keep_policy *policy)
+{
+	size_t nr;
+	int r = 0, one;
+
+	for (size_t i = 0; i < d->nr && r != -ECANCELED; i += nr) {
+		for (nr = 1; i + nr < d->nr && d->v[i + nr].uid == d->v[i].uid;)
+			nr++;
+		one = choose_of_owner(d, policy, &d->v[i], nr);
+		r = one < 0 ? one : r;
+	}
+	return r;
+}
+
 static int apply(struct directory *d, const struct keep_policy *policy)
 {
 	uint64_t nr_unwanted = 0;
-	size_t proven = d->nr, nr_shown = 0;
-	int r = d->q->delete ? finish_rests(d) : 0, one;
+	size_t nr_shown = 0;
+	int r, one;
 
 	find_tags(d);
-	if (r == 0)
-		r = find_proven(d, &proven);
-	if (r < 0)
+	r = choose_all(d, policy);
+	if (r == -ECANCELED)
 		return r;
-	retain_choose(policy, (int64_t)now_ns(), d->v, d->nr, proven);
 	show_begin(d);
 	for (size_t i = 0; i < d->nr && r != -ECANCELED; i++) {
-		nr_unwanted += d->v[i].why == NULL;
-		one = d->v[i].why || !d->q->delete ? 0 : remove_epoch(d, &d->v[i]);
+		struct retain_epoch *e = &d->v[i];
+
+		nr_unwanted += e->why == NULL;
+		one = e->why || !d->q->delete ? 0 : interrupted() ? -ECANCELED : remove_epoch(d, e);
 		if (one < 0)
-			r = complain(d, d->v[i].name, one);
-		else
-			show(d, &d->v[i], nr_shown++ == 0);
+			r = complain(d, e->name, one);
+		else if (!e->is_gone)
+			show(d, e, nr_shown++ == 0);
 	}
 	show_end(d, nr_unwanted, r);
 	return r;
 }
 
-/* 1; 0: it has none */
+static void warn_policy(const struct directory *d, const char *text)
+{
+	text_printf(stderr, "%s: %s: " KEEP_XATTR " %s\n", d->q->tool, d->path, text);
+}
+
+/* 1: the owner of the directory or root set the policy; 0: it is ignored, which was reported. */
+static int check_author(const struct directory *d)
+{
+	char text[16] = "", message[128];
+	ssize_t len = fgetxattr(d->fd, KEEP_AUTHOR_XATTR, text, sizeof(text) - 1);
+	uint32_t uid;
+
+	if (len < 0 && errno != ENODATA)
+		return -errno;
+	if (len < 0) {
+		warn_policy(d, "was set by an earlier version, which did not record the user; set it again");
+		return 0;
+	}
+	uid = (uint32_t)strtoul(text, NULL, 10);
+	if (uid == 0 || uid == d->uid)
+		return 1;
+	snprintf(message, sizeof(message),
+		 "was set by user %" PRIu32 ", who does not own the directory; its owner or root may set it again", uid);
+	warn_policy(d, message);
+	return 0;
+}
+
+/* 1; 0: none that is in effect */
 static int read_policy(const struct directory *d, struct keep_policy *ret)
 {
 	char text[KEEP_LEN_MAX];
@@ -359,38 +347,42 @@ static int read_policy(const struct directory *d, struct keep_policy *ret)
 	if (r == -ENODATA)
 		return 0;
 	if (r < 0) {
-		fprintf(stderr, "%s: ", d->q->tool);
-		text_print(stderr, d->path);
-		fprintf(stderr, ": " KEEP_XATTR " cannot be understood\n");
+		warn_policy(d, "is not a valid policy");
 		return r;
 	}
-	return 1;
+	return check_author(d);
+}
+
+/* Sets the user whose checkpoints are removed. `is_rule`: by the policy of the directory, else by options of the
+ * caller. Root acts for the owner of the directory in both cases. */
+static void set_owner(struct directory *d, bool is_rule)
+{
+	uint32_t caller = geteuid();
+
+	d->removes_for = is_rule || caller == 0 ? d->uid : 0;
+	d->only = d->removes_for != 0 ? d->removes_for : caller;
+	snprintf(d->not_owned, sizeof(d->not_owned), "not all of it belongs to user %" PRIu32, d->only);
 }
 
 static int open_directory(struct directory *d, const char *path)
 {
+	char link[32];
 	struct stat st;
 	int r = seals_get(d->q->tool, path, &d->seals);
 
 	if (r < 0)
 		return r;
-	d->path = realpath(path, NULL);
 	d->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = !d->path || d->fd < 0 || fstat(d->fd, &st) < 0 ? -errno : 0;
-	if (r == 0 && d->q->delete && flock(d->fd, LOCK_EX | LOCK_NB) < 0)
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->fd);
+	if (d->fd >= 0)
+		d->path = realpath(link, NULL); /* of the open directory, even if it was renamed */
+	if (!d->path || fstat(d->fd, &st) < 0) {
 		r = -errno;
-	if (r < 0) {
-		fprintf(stderr, "%s: %s: %s\n", d->q->tool, path,
-			r == -EWOULDBLOCK ? "somebody else removes epochs there" : strerror(-r));
+		text_printf(stderr, "%s: %s: %s\n", d->q->tool, path, strerror(-r));
 		return r;
 	}
 	d->uid = st.st_uid;
-	if (d->q->delete) { /* who had it until now may have removed some */
-		seals_release(&d->seals);
-		d->seals = (struct seals){ 0 };
-		r = seals_get(d->q->tool, path, &d->seals);
-	}
-	return r < 0 ? r : find_epochs(d);
+	return find_epochs(d);
 }
 
 int retain_directory(const struct retain_request *q, const char *path, const struct keep_policy *policy)
@@ -405,6 +397,7 @@ int retain_directory(const struct retain_request *q, const char *path, const str
 			return r;
 		r = 0;
 	}
+	set_owner(&d, !policy);
 	return r < 0 ? r : apply(&d, policy ? policy : &stored);
 }
 
@@ -418,7 +411,7 @@ int retain_mount(const struct retain_request *q, const char *path)
 		_cleanup_(freep) char *epoch = seals_is_newest(&s, &s.v[i]) ? seals_path(&s, &s.v[i]) : NULL;
 		char *slash = epoch ? strrchr(epoch, '/') : NULL;
 
-		if (!slash || s.v[i].path[0] == '\0')
+		if (!slash || s.v[i].path[0] == '\0' || strlen(epoch) >= PATH_MAX) /* too deep for any path */
 			continue;
 		slash[slash == epoch] = '\0';
 		one = retain_directory(q, epoch, NULL);

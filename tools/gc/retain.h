@@ -1,9 +1,9 @@
 /*
  * Removing epochs (sealed directories) that a policy does not keep. One thread.
  *
- * One is removed whole: in its directory an empty directory .ckptfs-gc.INODE is made, it is unsealed, renamed to that
- * name, which takes the empty one's place, and what is in it removed. Whatever is cut short, it is sealed and whole, or
- * it is not sealed; and the next time goes on with it.
+ * A policy counts the checkpoints of each owner separately, and removes only those that its author could have removed:
+ * those of the owner of the directory, or of all users in a directory of root. The daemon removes each atomically
+ * (CKPTFS_SEAL_REMOVE).
  */
 #pragma once
 
@@ -12,12 +12,14 @@
 #include <stdint.h>
 
 #include "client/ioctl.h"
-#include "client/keep.h"
+#include "client/retention.h"
 
 struct retain_epoch {
 	const char *name; /* in its directory */
 	struct ckptfs_seal seal;
 	bool is_tagged;
+	uint32_t uid; /* its owner */
+	bool is_gone; /* removed or unsealed by another process */
 	const char *why; /* it is kept; NULL: it is not */
 };
 

@@ -1,4 +1,4 @@
-#include "tools/retain.h"
+#include "tools/gc/retain.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -6,8 +6,9 @@
  * Whatever happens, nothing is left mounted:
  *
  *   the program is killed      as if it had ended
- *   its daemon dies            told at the end; the dead mount is taken away
- *   processes of it are left   SIGTERM, after --grace SIGKILL; who is in another session and uses the mount still: it is detached
+ *   its daemon dies            reported at once; by default the store is mounted again (--on-daemon-death, run_watch.h)
+ *   processes of it are left   SIGTERM, after --grace SIGKILL; of those in another session, the ones that use the mount
+ *                              (run_process.h). If others use it, it is detached.
  *   ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_keeper.h), or holds it on each node (run_nodes.h), unmounts
  *   all of them are            a mount is left; the next ckptfs-run with this store takes it away if its daemon has died, too
  *
@@ -18,11 +19,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,17 +33,17 @@
 
 #include "base/conf.h"
 #include "base/util.h"
-#include "tools/output.h"
-#include "tools/run_drain.h"
-#include "tools/run_job.h"
-#include "tools/run_keeper.h"
-#include "tools/run_mount.h"
-#include "tools/run_nodes.h"
-#include "tools/run_process.h"
-#include "tools/run_request.h"
-#include "tools/run_say.h"
-#include "tools/seals.h"
-#include "tools/stat_ask.h"
+#include "tools/run/run_drain.h"
+#include "tools/run/run_job.h"
+#include "tools/run/run_keeper.h"
+#include "tools/run/run_mount.h"
+#include "tools/run/run_nodes.h"
+#include "tools/run/run_process.h"
+#include "tools/run/run_request.h"
+#include "tools/run/run_say.h"
+#include "tools/run/run_watch.h"
+#include "tools/seal/seals.h"
+#include "tools/stat/stat_ask.h"
 
 #define TOOL "ckptfs-run"
 #define NS_PER_S UINT64_C(1000000000)
@@ -48,7 +51,7 @@
 #define AGENTS_WAIT_NS (30 * NS_PER_S)
 #define AGENTS_STEP_NS 20000000
 
-enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NO_PROGRAM = 127 };
+enum exit_status { EXIT_DONE = 0, EXIT_OURS = RUN_EXIT_OURS, EXIT_NOT_EXECUTABLE = 126, EXIT_NO_PROGRAM = 127 };
 
 /* What happens to one mount, from before the program to after it. */
 struct session {
@@ -57,7 +60,7 @@ struct session {
 	uint64_t start_ns; /* since 1970 */
 	uint64_t written, new; /* bytes, before the program */
 	uint64_t drain_until_ns;
-	bool (*is_stopped)(const struct run_request *q); /* draining: somebody cannot wait for it any more */
+	bool (*is_stopped)(const struct run_request *q); /* flushing must end now */
 	const struct run_request *q;
 };
 
@@ -134,6 +137,7 @@ static int begin(const struct run_request *q, struct session *s)
 {
 	int r = run_job_expand(&q->job, q->store, &s->mount.store);
 
+	s->mount.options = q->options;
 	if (r == 0)
 		r = run_job_expand(&q->job, q->mount, &s->mount.point);
 	if (r == 0 && q->drain_to)
@@ -143,7 +147,7 @@ static int begin(const struct run_request *q, struct session *s)
 	if (r >= 0 && s->drain_to)
 		r = check_drain_to(s, r > 0);
 	if (r == 0)
-		r = run_mount_begin(&s->mount, q->options, q->shared);
+		r = run_mount_begin(&s->mount, q->shared);
 	if (r < 0)
 		return r;
 	s->start_ns = now_ns();
@@ -183,10 +187,13 @@ static void report(const struct session *s, const struct seals *epochs)
 	while (sealed < epochs->nr && (uint64_t)epochs->v[epochs->nr - 1 - sealed].sealed_ns >= s->start_ns)
 		sealed++;
 	read_figures(s->mount.point, &written, &new);
-	written -= MIN(written, s->written);
-	new -= MIN(new, s->new);
+	if (s->mount.nr_deaths == 0) { /* a new daemon counts from 0 */
+		written -= MIN(written, s->written);
+		new -= MIN(new, s->new);
+	}
 	new = MIN(new, written); /* it is counted in whole pages */
-	run_say("written %s, of it new %s (%.1f %%)", human_size(written).s, human_size(new).s,
+	run_say("written%s %s, of it new %s (%.1f %%)", s->mount.nr_deaths > 0 ? " since it was mounted again" : "",
+		human_size(written).s, human_size(new).s,
 		written > 0 ? 100.0 * (double)new / (double)written : 0.0);
 	if (stat_ask(s->mount.point, &a) == 0)
 		run_say("%s has %s of files in %s", s->mount.store, human_size(json_flat_u64(&a.j, "logical_bytes")).s,
@@ -222,15 +229,16 @@ static bool is_end(int signal)
 	return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
 
-static struct timespec until(uint64_t when_ns)
+/* For poll(2). */
+static int ms_until(uint64_t when_ns)
 {
 	uint64_t now = monotonic_ns(), left = when_ns <= now ? 0 : MIN(when_ns - now, 3600 * NS_PER_S);
 
-	return (struct timespec){ .tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S) };
+	return (int)((left + 999999) / 1000000);
 }
 
 /* 1: it has ended. Launchers that end before it are told of; they are not waited for again. */
-static int reap(pid_t program, struct run_nodes *n, int *ret_status)
+static int reap(pid_t program, struct run_nodes *n, struct run_watch *w, int *ret_status)
 {
 	int status, result = 0;
 	pid_t pid;
@@ -245,13 +253,30 @@ static int reap(pid_t program, struct run_nodes *n, int *ret_status)
 		} else if (pid == n->holders) {
 			run_complain("the mounts of the nodes have ended before the program");
 			n->holders = 0;
+		} else {
+			run_watch_reap(w, pid, status);
 		}
 	}
 	return result;
 }
 
+/* Waits for a signal, the end of the daemon, or output of other nodes, until `until_ns`. Returns the signal, or 0. */
+static int await_event(int signals, const struct run_nodes *n, const struct run_watch *w, uint64_t until_ns)
+{
+	struct pollfd p[] = {
+		{ .fd = signals, .events = POLLIN },
+		{ .fd = w->daemon, .events = POLLIN },
+		{ .fd = n->output_ended ? -1 : n->output, .events = POLLIN },
+	};
+	struct signalfd_siginfo info;
+
+	if (poll(p, ARRAY_SIZE(p), ms_until(until_ns)) <= 0 || !(p[0].revents & POLLIN))
+		return 0;
+	return read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
+}
+
 /* Until it has ended, or was made to: the status, as in wait(2). */
-static int supervise(const struct run_request *q, struct run_nodes *n, const sigset_t *signals, pid_t program)
+static int supervise(const struct run_request *q, struct run_nodes *n, struct run_watch *w, int signals, pid_t program)
 {
 	uint64_t warn_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(q->drain_before_ns, q->until_ns),
 		 kill_ns = RUN_NEVER;
@@ -259,11 +284,11 @@ static int supervise(const struct run_request *q, struct run_nodes *n, const sig
 
 	if (q->drain_before_ns == 0)
 		warn_ns = RUN_NEVER;
-	while (!reap(program, n, &status)) {
-		struct timespec wait = until(MIN(warn_ns, kill_ns));
-
-		signal = sigtimedwait(signals, NULL, &wait);
-		if (signal < 0 && errno == EAGAIN && monotonic_ns() >= warn_ns) {
+	while (!reap(program, n, w, &status)) {
+		signal = await_event(signals, n, w, MIN(warn_ns, kill_ns));
+		if (run_watch_look(w) || run_nodes_look(n))
+			signal = signal == 0 || signal == SIGCHLD ? SIGTERM : signal;
+		if (signal == 0 && monotonic_ns() >= warn_ns) {
 			run_say("time is nearly up: ending the program");
 			signal = SIGTERM;
 		}
@@ -285,12 +310,17 @@ static int supervise(const struct run_request *q, struct run_nodes *n, const sig
 
 /* `k`: may be NULL. */
 static int run_program(const struct run_request *q, struct run_nodes *n, const struct run_keeper *k,
-		       const sigset_t *signals, const char *store, const char *mount)
+		       struct run_watch *w, const sigset_t *signals, const char *store, const char *mount)
 {
+	_cleanup_(closep) int signal_fd = signalfd(-1, signals, SFD_CLOEXEC);
 	const struct run_start s = { .argv = q->program, .group = true, .in = 0, .out = 1, .death_signal = SIGTERM };
 	pid_t program;
 	int r, status;
 
+	if (signal_fd < 0) {
+		run_complain_errno(-errno, "signals");
+		return EXIT_OURS;
+	}
 	setenv("CKPTFS_STORE", store, 1);
 	setenv("CKPTFS_MOUNT", mount, 1);
 	r = run_process_start(&s, &program);
@@ -300,8 +330,8 @@ static int run_program(const struct run_request *q, struct run_nodes *n, const s
 	}
 	if (k)
 		run_keeper_tell(k, program);
-	status = supervise(q, n, signals, program);
-	if (run_process_end_group(program, q->grace_ns))
+	status = supervise(q, n, w, signal_fd, program);
+	if (run_process_end_left(&(struct run_left){ program, mount }, q->grace_ns))
 		run_say("processes that the program left behind were ended");
 	run_process_foreground(getpgrp());
 	if (WIFSIGNALED(status))
@@ -320,15 +350,18 @@ static bool is_signalled(_unused_ const struct run_request *q)
 
 static int run_here(const struct run_request *q, const sigset_t *signals)
 {
-	struct run_nodes nobody = RUN_NODES_NONE;
+	struct run_nodes no_nodes = RUN_NODES_NONE;
 	struct session s = { .is_stopped = is_signalled, .q = q };
 	struct run_keeper keeper = { 0 };
+	struct run_watch watch = RUN_WATCH_NONE;
 	int status = EXIT_OURS, r, e;
 
 	if (begin(q, &s) == 0) {
 		r = run_keeper_start(&keeper, &s.mount, q->grace_ns);
+		run_watch_begin(&watch, &s.mount, q->on_death);
 		if (r == 0)
-			status = run_program(q, &nobody, &keeper, signals, s.mount.store, s.mount.point);
+			status = run_program(q, &no_nodes, &keeper, &watch, signals, s.mount.store, s.mount.point);
+		run_watch_end(&watch);
 		r = drain_and_report(&s);
 		e = run_mount_end(&s.mount);
 		run_keeper_end(&keeper);
@@ -411,6 +444,7 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	_cleanup_(freep) char *store = NULL;
 	_cleanup_(freep) char *mount = NULL;
 	struct run_nodes n = RUN_NODES_NONE;
+	struct run_watch none = RUN_WATCH_NONE; /* each node watches its own daemon */
 	int r, status = EXIT_OURS;
 
 	pass(&agent, "--job=", q->job.id);
@@ -421,6 +455,7 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	pass(&hold, "--store=", q->store);
 	pass(&hold, "-o", q->options);
 	pass(&hold, "--drain-to=", q->drain_to);
+	pass(&hold, "--on-daemon-death=", run_on_death_names[q->on_death]);
 	pass(&hold, "--shared", q->shared ? "" : NULL);
 	pass(&hold, "--quiet", q->quiet ? "" : NULL);
 	pass_time(&hold, "--drain-before=", q->drain_before_ns);
@@ -439,7 +474,7 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	if (r >= 0 && n.agents > 0)
 		await_agents(q, &n, mount);
 	if (r >= 0)
-		status = run_program(q, &n, NULL, signals, store, mount);
+		status = run_program(q, &n, NULL, &none, signals, store, mount);
 	r = n.holders > 0 ? 0 : -EIO;
 	if ((run_nodes_end(&n) < 0 || r < 0) && status == 0)
 		status = EXIT_OURS;
@@ -454,17 +489,26 @@ static bool is_end_said(const struct run_request *q)
 static int hold(const struct run_request *q)
 {
 	bool by_signal = q->mode == RUN_HOLD_BY_SIGNAL;
+	struct run_watch watch = RUN_WATCH_NONE;
 	struct session s = { .q = q };
 	int r = begin(q, &s), e = 0;
+	enum run_word word;
 
 	if (r == 0) {
 		run_nodes_say_ready(is_member(s.mount.point));
-		if (run_nodes_await_word(by_signal) == RUN_DRAIN)
+		run_watch_begin(&watch, &s.mount, q->on_death);
+		while ((word = run_nodes_await_word(by_signal, watch.daemon)) == RUN_EVENT) {
+			if (run_watch_look(&watch))
+				run_nodes_say_died();
+			run_watch_settle(&watch);
+		}
+		run_watch_end(&watch);
+		if (word == RUN_DRAIN)
 			s.is_stopped = is_end_said;
 		r = drain_and_report(&s);
 		if (s.is_stopped) {
 			run_nodes_say_drained();
-			run_nodes_await_word(by_signal);
+			run_nodes_await_word(by_signal, -1);
 		}
 		e = run_mount_end(&s.mount);
 	}
@@ -500,13 +544,13 @@ static int be_agent(const struct run_request *q)
 
 int main(int argc, char *argv[])
 {
-	struct run_request q;
+	static struct run_request q;
 	char host[256] = "";
 	sigset_t signals;
-	int r = run_request_read(argc, argv, &q);
+	int status;
 
-	if (r != 0)
-		return r > 0 ? output_finish(TOOL, EXIT_DONE, EXIT_OURS) : EXIT_USAGE;
+	if (run_request_read(argc, argv, &q, &status) != 0)
+		return status;
 	gethostname(host, sizeof(host) - 1);
 	run_say_init(q.mode == RUN ? NULL : host, q.quiet);
 	if (q.mode == RUN_AGENT)

@@ -1,4 +1,4 @@
-#include "tools/run_copy.h"
+#include "tools/run/run_copy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -338,7 +338,7 @@ int run_copy_tree(struct run_copy *c, int from, int to)
 	return r;
 }
 
-/* 1 same, 0 not, <0; names that only the second has are counted by whoever calls. */
+/* 1 same, 0 not, <0; the caller counts names that only the second has. */
 static int is_name_same(int from, int to, const char *name)
 {
 	_cleanup_(closep) int a = -1;

@@ -1,5 +1,5 @@
 /*
- * Copying a tree so that it can be gone on with: whoever stops it at any point, or dies, calls it again with the same
+ * Resumable copy of a tree: after an interruption or a crash at any point, call it again with the same
  * two directories. A file of the copy is done when it has the size and the time of change of its source, and it gets
  * that time last: after its bytes are synced, read back from the disk, and compared. Names that are not in the source
  * are left alone.

@@ -1,4 +1,4 @@
-#include "tools/run_drain.h"
+#include "tools/run/run_drain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include "base/conf.h"
 #include "base/io.h"
 #include "base/util.h"
-#include "tools/progress.h"
-#include "tools/run_copy.h"
-#include "tools/run_say.h"
-#include "tools/seals.h"
+#include "tools/common/progress.h"
+#include "tools/run/run_copy.h"
+#include "tools/run/run_say.h"
+#include "tools/seal/seals.h"
 
 #define WHOLE "whole" /* what the mountpoint itself is called, if that is sealed */
 

@@ -1,4 +1,4 @@
-#include "tools/run_job.h"
+#include "tools/run/run_job.h"
 
 #include <ctype.h>
 #include <errno.h>

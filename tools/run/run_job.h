@@ -21,7 +21,7 @@ struct run_job {
 	enum run_scheduler scheduler;
 	char id[128]; /* fit for a file's name */
 	uint64_t nodes, node; /* node: from 0 */
-	uint64_t end_s; /* when its time is up, since 1970; 0: nobody knows */
+	uint64_t end_s; /* end of its time limit, since 1970; 0: unknown */
 };
 
 /* `env` is as getenv(3). -EINVAL: a variable is no number, and *ret_what is its name. */

@@ -1,13 +1,13 @@
-#include "tools/run_keeper.h"
+#include "tools/run/run_keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/util.h"
-#include "tools/run_mount.h"
-#include "tools/run_process.h"
-#include "tools/run_say.h"
+#include "tools/run/run_mount.h"
+#include "tools/run/run_process.h"
+#include "tools/run/run_say.h"
 
 #define DONE ((pid_t)0) /* instead of a program: end, and do nothing */
 
@@ -25,7 +25,7 @@ static _Noreturn void keep(int words, struct run_mount *m, uint64_t grace_ns)
 	}
 	run_complain("was killed; unmounting");
 	if (program > 0)
-		run_process_end_group(program, grace_ns);
+		run_process_end_left(&(struct run_left){ program, m->point }, grace_ns);
 	_exit(run_mount_end(m) < 0);
 }
 

@@ -1,5 +1,5 @@
 /*
- * Who takes a mount away when ckptfs-run is killed: a process of its own, which sees a pipe end. It ends what is left
+ * Unmounts when ckptfs-run is killed: a separate process, which detects the end of a pipe. It ends what is left
  * of the program, and unmounts. One thread.
  */
 #pragma once
@@ -14,7 +14,7 @@ struct run_keeper {
 	int words;
 };
 
-/* Once it is mounted. `grace_ns`: as of run_process_end_group(). 0/<0, told. */
+/* Once it is mounted. `grace_ns`: as of run_process_end_left(). 0/<0, told. */
 int run_keeper_start(struct run_keeper *k, struct run_mount *m, uint64_t grace_ns);
 void run_keeper_tell(const struct run_keeper *k, pid_t program); /* its process group */
 /* After unmounting: it is not needed any more. */

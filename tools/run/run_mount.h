@@ -5,19 +5,24 @@
 
 struct run_mount {
 	char *store, *point; /* owned */
+	const char *options; /* for -o, or NULL; borrowed */
 	bool mounted; /* by us */
 	bool made; /* the mountpoint: it is removed afterwards */
+	unsigned nr_deaths; /* of its daemon, noticed by ckptfs-run */
 };
 
 /*
  * Mount `store` on `point`, which is made if it is missing. A mount of the same store whose daemon has died is taken
- * away first. `shared`: there is a mount, and it stays. `options`: for -o, or NULL. What is wrong is told. 0/<0
+ * away first. `shared`: there is a mount, and it stays. What is wrong is told. 0/<0
  */
-int run_mount_begin(struct run_mount *m, const char *options, bool shared);
+int run_mount_begin(struct run_mount *m, bool shared);
 bool run_mount_is_alive(const struct run_mount *m);
+bool run_mount_is_there(const struct run_mount *m); /* mounted, whether its daemon lives or not */
+/* Detach the mount of a daemon that has died, and mount the store in its place. 0/<0, reported. */
+int run_mount_again(struct run_mount *m);
 /*
  * Unmount, when everything is durable. Whatever happens, nothing is left mounted: one that is in use is detached, and
- * its daemon ends with its last user: -EBUSY. -ENOTCONN: the daemon had died. What is wrong is told.
+ * its daemon ends with its last user: -EBUSY. -ENOTCONN: the daemon had died, now or before. What is wrong is told.
  */
 int run_mount_end(struct run_mount *m);
 void run_mount_release(struct run_mount *m);

@@ -1,4 +1,4 @@
-#include "tools/run_nodes.h"
+#include "tools/run/run_nodes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,17 +11,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/util.h"
-#include "tools/run_process.h"
-#include "tools/run_say.h"
+#include "tools/run/run_process.h"
+#include "tools/run/run_say.h"
 
 #define READY "ckptfs-run: ready "
 #define READY_MEMBER READY "in a cluster\n"
 #define READY_ALONE READY "alone\n"
 #define DRAINED "ckptfs-run: drained\n"
+#define DIED "ckptfs-run: daemon died\n"
 #define FAILED "ckptfs-run: failed\n"
 #define LOOK_MS 200
 #define NR_WORDS 64 /* of a launcher's command */
@@ -222,12 +224,32 @@ static int await_said(struct run_nodes *n, const char *wanted, const char *done,
 	return MIN(r, -EIO);
 }
 
+bool run_nodes_look(struct run_nodes *n)
+{
+	struct pollfd p = { .fd = n->output, .events = POLLIN };
+	bool died = false;
+	char line[4096];
+	size_t len = 0;
+
+	while (!n->output_ended && poll(&p, 1, 0) > 0) {
+		if (next_line(n->output, true, line, sizeof(line), &len) <= 0)
+			n->output_ended = true;
+		else if (strcmp(line, DIED) == 0)
+			died = true;
+		else if (strcmp(line, FAILED) == 0)
+			n->failed = true;
+		else
+			fputs(line, stderr);
+	}
+	return died;
+}
+
 static void tell(struct run_nodes *n, enum run_word word)
 {
 	if (n->by_signal)
 		kill(n->holders, word == RUN_END ? SIGUSR1 : SIGUSR2);
 	else if (word == RUN_DRAIN)
-		(void)!write(n->input, "d", 1); /* who does not read any more has ended, which is seen */
+		(void)!write(n->input, "d", 1); /* a failure means that the node has ended, which is detected elsewhere */
 	if (word == RUN_END) {
 		closep(&n->input);
 		n->input = -1;
@@ -237,14 +259,14 @@ static void tell(struct run_nodes *n, enum run_word word)
 /* The rest of what holders say; did one say that it has failed? */
 static bool has_failed(struct run_nodes *n)
 {
-	bool failed = false;
+	bool failed = n->failed;
 	char line[4096];
 	size_t len = 0;
 
 	while (next_line(n->output, true, line, sizeof(line), &len) > 0) {
 		if (strcmp(line, FAILED) == 0)
 			failed = true;
-		else if (strcmp(line, DRAINED) != 0)
+		else if (strcmp(line, DRAINED) != 0 && strcmp(line, DIED) != 0)
 			fputs(line, stderr);
 	}
 	return failed;
@@ -351,6 +373,11 @@ void run_nodes_say_failed(void)
 	say_line(FAILED);
 }
 
+void run_nodes_say_died(void)
+{
+	say_line(DIED);
+}
+
 void run_nodes_say_drained(void)
 {
 	say_line(DRAINED);
@@ -358,19 +385,32 @@ void run_nodes_say_drained(void)
 
 /* SIGTERM, which a batch system sends to all of a job, is for the program: that may want the mount for its last
  * checkpoint. */
-enum run_word run_nodes_await_word(bool by_signal)
+enum run_word run_nodes_await_word(bool by_signal, int event)
 {
+	_cleanup_(closep) int signals = -1;
+	struct pollfd p[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = event, .events = POLLIN } };
+	struct signalfd_siginfo signal;
 	sigset_t words;
-	int signal;
 	char byte;
 
-	if (!by_signal)
-		return TEMP_FAILURE_RETRY(read(STDIN_FILENO, &byte, 1)) == 1 ? RUN_DRAIN : RUN_END;
 	sigemptyset(&words);
 	sigaddset(&words, SIGUSR1);
 	sigaddset(&words, SIGUSR2);
-	sigwait(&words, &signal);
-	return signal == SIGUSR2 ? RUN_DRAIN : RUN_END;
+	if (by_signal) {
+		signals = signalfd(-1, &words, SFD_CLOEXEC);
+		if (signals < 0) {
+			run_complain_errno(-errno, "signals");
+			return RUN_END;
+		}
+		p[0].fd = signals;
+	}
+	if (TEMP_FAILURE_RETRY(poll(p, ARRAY_SIZE(p), -1)) > 0 && p[0].revents == 0)
+		return RUN_EVENT;
+	if (!by_signal)
+		return TEMP_FAILURE_RETRY(read(STDIN_FILENO, &byte, 1)) == 1 ? RUN_DRAIN : RUN_END;
+	if (TEMP_FAILURE_RETRY(read(signals, &signal, sizeof(signal))) != (ssize_t)sizeof(signal))
+		return RUN_END;
+	return signal.ssi_signo == SIGUSR2 ? RUN_DRAIN : RUN_END;
 }
 
 bool run_nodes_is_end_said(bool by_signal)

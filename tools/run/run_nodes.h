@@ -26,13 +26,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "tools/run_job.h"
+#include "tools/run/run_job.h"
 
 struct run_nodes {
 	uint64_t nr;
 	pid_t holders, agents; /* their launchers; 0: not running */
 	int input, output; /* of the holders; -1: none */
 	bool by_signal; /* how they hear */
+	bool output_ended, failed; /* messages of holders while the program ran */
 };
 
 #define RUN_NODES_NONE                    \
@@ -48,14 +49,18 @@ struct run_nodes {
 int run_nodes_hold(struct run_nodes *n, const struct run_job *job, const char *launcher, char *const *arguments);
 /* The agents; `arguments` for ckptfs-run --agent. */
 int run_nodes_start_agents(struct run_nodes *n, const struct run_job *job, const char *launcher, char *const *arguments);
+/* Reads messages of holders while the program runs; call it when `output` is readable. true: a daemon has died, and the
+ * program is to end. */
+bool run_nodes_look(struct run_nodes *n);
 /* All nodes drain; agents end; all nodes unmount. 0/<0, told. */
 int run_nodes_end(struct run_nodes *n);
 
 /* In ckptfs-run --hold. */
-enum run_word { RUN_DRAIN, RUN_END };
-enum run_word run_nodes_await_word(bool by_signal);
+enum run_word { RUN_DRAIN, RUN_END, RUN_EVENT };
+enum run_word run_nodes_await_word(bool by_signal, int event); /* RUN_EVENT: `event`, if it is one, is readable */
 bool run_nodes_is_end_said(bool by_signal); /* after RUN_DRAIN */
 void run_nodes_say_ready(bool is_member);
 /* instead, or at its end; its status is 0, since launchers end others over another one */
 void run_nodes_say_failed(void);
 void run_nodes_say_drained(void);
+void run_nodes_say_died(void); /* the daemon died, and the program is to end */

@@ -1,10 +1,12 @@
-#include "tools/run_process.h"
+#include "tools/run/run_process.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,13 +16,27 @@
 #include "base/util.h"
 
 #define LOOK_NS 20000000
-#define KILLED_NS UINT64_C(5000000000) /* after SIGKILL: whoever is still there waits for a disk */
+#define KILLED_NS UINT64_C(5000000000) /* after SIGKILL: processes still there are in uninterruptible I/O */
+
+#define ENVIRONMENT_MAX ((size_t)2 << 20) /* what execve() accepts with a stack of 8 MiB */
+#define MARK "CKPTFS_RUN"
 
 static const int waited_for[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
 static sigset_t before;
 
+/* A variable that no other ckptfs-run has. All processes that the program starts inherit it. The first call makes it. */
+static const char *mark(void)
+{
+	static char text[64];
+
+	if (text[0] == '\0')
+		snprintf(text, sizeof(text), MARK "=%d-%" PRIu64, (int)getpid(), now_ns());
+	return text;
+}
+
 void run_process_block(sigset_t *ret)
 {
+	(void)mark(); /* before any fork: the keeper has the same */
 	sigemptyset(ret);
 	for (size_t i = 0; i < ARRAY_SIZE(waited_for); i++)
 		sigaddset(ret, waited_for[i]);
@@ -64,21 +80,19 @@ static void execute(const struct run_start *s)
 
 static _Noreturn void become(const struct run_start *s, int report)
 {
-	int nothing, r;
+	int r;
 
 	if (s->death_signal)
 		prctl(PR_SET_PDEATHSIG, s->death_signal);
 	if (s->apart)
 		setsid();
 	if (s->group) {
+		putenv((char *)mark());
 		setpgid(0, 0);
 		run_process_foreground(getpid());
 	}
 	redirect(s->in, STDIN_FILENO);
 	redirect(s->out, STDOUT_FILENO);
-	nothing = s->silent ? open("/dev/null", O_WRONLY) : -1;
-	if (nothing >= 0)
-		redirect(nothing, STDERR_FILENO);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	execute(s);
 	r = -errno;
@@ -122,64 +136,158 @@ int run_process_call(const struct run_start *s, int *ret_status)
 	return r < 0 ? r : run_process_wait(pid, ret_status);
 }
 
-/* Of this group, and not one that has ended and that nobody has waited for. */
-static bool is_at_work(const char *pid, pid_t group)
+/* Reads a file of /proc/PID whole, or its first bytes; what it ends with is a 0 byte. Bytes read; -1: the process has
+ * ended, or belongs to another user. */
+static ssize_t read_of(const char *pid, const char *name, char *ret, size_t size)
 {
 	_cleanup_(closep) int fd = -1;
-	char path[NAME_MAX + 16], stat[512];
-	const char *name_end;
-	ssize_t len;
-	char state;
-	int of;
+	char path[2 * NAME_MAX];
+	size_t len = 0;
+	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	snprintf(path, sizeof(path), "/proc/%s/%s", pid, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	len = fd >= 0 ? read(fd, stat, sizeof(stat) - 1) : -1;
-	if (len <= 0)
-		return false; /* it is gone by now */
-	stat[len] = '\0';
-	name_end = strrchr(stat, ')'); /* a name may have anything in it */
-	return name_end && sscanf(name_end, ") %c %*d %d", &state, &of) == 2 && of == group && state != 'Z';
+	if (fd < 0)
+		return -1;
+	while (len < size - 1 && (n = TEMP_FAILURE_RETRY(read(fd, ret + len, size - 1 - len))) > 0)
+		len += (size_t)n;
+	ret[len] = '\0';
+	return (ssize_t)len;
 }
 
-/* Where nobody waits for orphans, as the first process of a container may not, those that have ended stay in their
- * group. */
-static bool has_ended(pid_t group)
+static bool is_below(const char *path, const char *dir)
 {
-	DIR *d = opendir("/proc");
-	bool at_work = !d;
+	size_t len = strlen(dir);
 
-	for (struct dirent *e; !at_work && (e = readdir(d));)
-		at_work = e->d_name[0] >= '1' && e->d_name[0] <= '9' && is_at_work(e->d_name, group);
+	return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+/* By the text of the link: asking the mount for attributes may block. */
+static bool link_is_below(const char *pid, const char *name, const char *dir)
+{
+	char path[2 * NAME_MAX], to[PATH_MAX];
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "/proc/%s/%s", pid, name);
+	len = readlink(path, to, sizeof(to) - 1);
+	if (len < 0)
+		return false;
+	to[len] = '\0';
+	return is_below(to, dir);
+}
+
+static bool has_open_below(const char *pid, const char *dir)
+{
+	char name[NAME_MAX + 8];
+	bool found = false;
+	DIR *d;
+
+	snprintf(name, sizeof(name), "/proc/%s/fd", pid);
+	d = opendir(name);
+	for (struct dirent *e; d && !found && (e = readdir(d));) {
+		snprintf(name, sizeof(name), "fd/%.*s", NAME_MAX - 1, e->d_name);
+		found = link_is_below(pid, name, dir);
+	}
 	if (d)
 		closedir(d);
-	return !at_work;
+	return found;
 }
 
-static bool is_gone(pid_t group, uint64_t within_ns)
+static bool has_mapped_below(const char *pid, const char *dir)
+{
+	char path[NAME_MAX + 8], line[PATH_MAX + 128];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%s/maps", pid);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		char *file = strchr(line, '/');
+
+		if (file)
+			file[strcspn(file, "\n")] = '\0';
+		found = file && is_below(file, dir);
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool is_marked(const char *pid)
+{
+	_cleanup_(freep) char *environment = malloc(ENVIRONMENT_MAX);
+	ssize_t len = environment ? read_of(pid, "environ", environment, ENVIRONMENT_MAX) : -1;
+
+	for (ssize_t at = 0; at < len; at += (ssize_t)strlen(environment + at) + 1)
+		if (strcmp(environment + at, mark()) == 0)
+			return true;
+	return false;
+}
+
+static bool uses(const char *pid, const char *dir)
+{
+	return link_is_below(pid, "cwd", dir) || link_is_below(pid, "root", dir) || link_is_below(pid, "exe", dir) ||
+	       has_open_below(pid, dir) || has_mapped_below(pid, dir);
+}
+
+/* A process of the program, and not a zombie: where nobody waits for orphans, as the first process of a container may
+ * not, those that have ended stay in their group. */
+static bool is_left(const char *pid, const struct run_left *l)
+{
+	char stat[512];
+	const char *name_end;
+	char state;
+	int group;
+
+	if (read_of(pid, "stat", stat, sizeof(stat)) <= 0)
+		return false;
+	name_end = strrchr(stat, ')'); /* a name may have anything in it */
+	if (!name_end || sscanf(name_end, ") %c %*d %d", &state, &group) != 2 || state == 'Z')
+		return false;
+	return group == l->group || (is_marked(pid) && uses(pid, l->mount));
+}
+
+/* Sends `signal`, unless it is 0, to the processes that are left. How many they are. */
+static size_t signal_left(const struct run_left *l, int signal)
+{
+	DIR *d = opendir("/proc");
+	size_t nr = 0;
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (e->d_name[0] < '1' || e->d_name[0] > '9' || !is_left(e->d_name, l))
+			continue;
+		nr++;
+		if (signal > 0)
+			kill((pid_t)strtol(e->d_name, NULL, 10), signal);
+		if (signal > 0 && signal != SIGKILL)
+			kill((pid_t)strtol(e->d_name, NULL, 10), SIGCONT);
+	}
+	if (d)
+		closedir(d);
+	return nr;
+}
+
+static bool is_gone(const struct run_left *l, int again, uint64_t within_ns)
 {
 	const struct timespec look = { .tv_nsec = LOOK_NS };
 	uint64_t until = monotonic_ns() + within_ns;
 
-	while (kill(-group, 0) == 0 && !has_ended(group)) {
+	while (signal_left(l, again) > 0) {
 		if (monotonic_ns() >= until)
 			return false;
 		nanosleep(&look, NULL);
-		while (waitpid(-group, NULL, WNOHANG) > 0)
+		while (waitpid(-l->group, NULL, WNOHANG) > 0)
 			; /* ours, if they are of this group */
 	}
 	return true;
 }
 
-bool run_process_end_group(pid_t group, uint64_t grace_ns)
+bool run_process_end_left(const struct run_left *l, uint64_t grace_ns)
 {
-	if (kill(-group, SIGTERM) < 0)
+	if (signal_left(l, SIGTERM) == 0)
 		return false;
-	kill(-group, SIGCONT);
-	if (!is_gone(group, grace_ns)) {
-		kill(-group, SIGKILL);
-		is_gone(group, KILLED_NS);
-	}
+	if (!is_gone(l, 0, grace_ns))
+		is_gone(l, SIGKILL, KILLED_NS);
 	return true;
 }
 

@@ -1,5 +1,6 @@
-#include "tools/run_request.h"
+#include "tools/run/run_request.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -9,61 +10,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/conf.h"
+#include "base/command.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #define TOOL "ckptfs-run"
 #define NS_PER_S UINT64_C(1000000000)
-#define GRACE_NS (30 * NS_PER_S)
 
-static void help(FILE *to)
-{
-	fputs("Usage: ckptfs-run --store DIR [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
-	      "Run a program of a job with a ckptfs of its own: mounted before it, on all nodes of the job, and afterwards drained\n"
-	      "and unmounted. The program finds it in CKPTFS_MOUNT. In names %j is the job, %h the host, %n the number of the\n"
-	      "node, %u the user.\n\n"
-	      "  --store DIR          where it stores, on a local disk of each node (or CKPTFS_STORE)\n"
-	      "  --mount DIR          where it is mounted (or CKPTFS_MOUNT; else a new directory in XDG_RUNTIME_DIR or /tmp)\n"
-	      "  -o OPTION,...        as of mount.ckptfs; cluster=KEYFILE lets nodes share what they have in common\n"
-	      "  --shared             it is mounted already, and stays so\n"
-	      "  --drain-to DIR       bring what is sealed here afterwards, the newest first; with several nodes with %h or %n\n"
-	      "  --drain-before TIME  so long before the job's time is up, send SIGTERM to the program\n"
-	      "  --signal NAME        instead of SIGTERM: INT, HUP, USR1 or USR2; srun passes on USR1 and USR2\n"
-	      "  --time-limit TIME    when it is up, from now, if the job's environment does not say\n"
-	      "  --grace TIME         for the program after that signal, before SIGKILL (30s)\n"
-	      "  --job NAME           how the job is called\n"
-	      "  --nodes N            on how many nodes it runs\n"
-	      "  --launcher COMMAND   srun, flux, mpirun, or a command that starts a program once on each node\n"
-	      "  --no-agent           no agents, though the stores are of a cluster\n"
-	      "  --hold HOW           for itself: mount on one node, and wait (input, signal)\n"
-	      "  --agent              for itself: be the agent of one node\n"
-	      "  -q, --quiet          say nothing but what is wrong\n"
-	      "  -h, --help           this text\n"
-	      "  -V, --version        the version\n\n"
-	      "Exit status: the program's; 125 ckptfs-run has failed, 126 or 127 the program cannot be run, 1 usage.\n",
-	      to);
-}
+const char *const run_on_death_names[] = {
+	[RUN_REMOUNT] = "remount",
+	[RUN_END_PROGRAM] = "end",
+	[RUN_REPORT] = "report",
+};
 
 static int refuse(const char *what, const char *why)
 {
-	fprintf(stderr, TOOL ": %s: %s\n", what, why);
+	text_printf(stderr, TOOL ": %s: %s\n", what, why);
 	return -EINVAL;
 }
 
-static int take_time(const char *name, uint64_t *ret_ns)
-{
-	return parse_time(optarg, ret_ns) < 0 ? refuse(name, "not a time; 90s, 10m and 2h are") : 0;
-}
-
-static int take_nodes(uint64_t *ret)
-{
-	char *end;
-
-	*ret = strtoul(optarg, &end, 10);
-	return *end != '\0' || *ret == 0 || *ret > INT_MAX ? refuse("--nodes", "not a number of nodes") : 0;
-}
-
-static int take_signal(int *ret)
+static int parse_signal(const struct conf_key *k, void *request, const char *value, const char **ret_why)
 {
 	static const struct {
 		const char *name;
@@ -73,116 +39,79 @@ static int take_signal(int *ret)
 		      { "HUP", SIGHUP },
 		      { "USR1", SIGUSR1 },
 		      { "USR2", SIGUSR2 } };
+	int *signal = conf_field(k, request);
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (strcmp(optarg, known[i].name) == 0) {
-			*ret = known[i].signal;
+		if (strcmp(value, known[i].name) == 0) {
+			*signal = known[i].signal;
 			return 0;
 		}
-	return refuse("--signal", "TERM, INT, HUP, USR1 or USR2");
+	*ret_why = "must be TERM, INT, HUP, USR1 or USR2";
+	return -EINVAL;
 }
 
-static int take_hold(enum run_mode *ret)
+#define OF(field) offsetof(struct run_request, field)
+
+static const struct conf_key options[] = {
+	{ "store", CONF_STRING, OF(store), .value = "DIR",
+	  .help = "the store, on a local disk of each node (or CKPTFS_STORE)" },
+	{ "mount", CONF_STRING, OF(mount), .value = "DIR",
+	  .help = "the mountpoint (or CKPTFS_MOUNT; otherwise a new directory in XDG_RUNTIME_DIR or /tmp)" },
+	{ "", CONF_STRING, OF(options), .letter = 'o', .value = "OPTION,...",
+	  .help = "options of mount.ckptfs; with cluster=KEYFILE nodes share common data" },
+	{ "shared", CONF_FLAG, OF(shared), .help = "it is mounted already, and stays mounted" },
+	{ "drain-to", CONF_STRING, OF(drain_to), .value = "DIR",
+	  .help = "copy sealed checkpoints here afterwards, the newest first; on several nodes with %h or %n" },
+	{ "drain-before", CONF_TIME, OF(drain_before_ns),
+	  .help = "send SIGTERM to the program this long before the end of the job" },
+	{ "signal", CONF_PARSED, OF(signal), .fallback = "TERM", .parse = parse_signal, .value = "NAME",
+	  .help = "send INT, HUP, USR1 or USR2 instead; srun passes on USR1 and USR2" },
+	{ "time-limit", CONF_TIME, OF(time_limit_ns),
+	  .help = "end of the job, from now, if the job's environment does not have it" },
+	{ "grace", CONF_TIME, OF(grace_ns), .fallback = "30s",
+	  .help = "time for the program after that signal, before SIGKILL" },
+	{ "on-daemon-death", CONF_CHOICE, OF(on_death), .fallback = "remount", .choices = "remount|end|report",
+	  .value = "ACTION", .help = "when the daemon dies: remount the store, end the program, or report it" },
+	{ "job", CONF_STRING, OF(job_name), .value = "NAME", .help = "the job's name" },
+	{ "nodes", CONF_NUMBER, OF(nodes), .min = 1, .max = INT_MAX, .must = "not a number of nodes",
+	  .help = "the number of nodes" },
+	{ "launcher", CONF_STRING, OF(launcher), .value = "COMMAND",
+	  .help = "srun, flux, mpirun, or a command that starts a program once on each node" },
+	{ "no-agent", CONF_FLAG, OF(no_agent), .help = "start no agents, even for stores of a cluster" },
+	{ "hold", CONF_CHOICE, OF(hold), .choices = "no|input|signal", .value = "HOW",
+	  .help = "internal: mount on one node, and wait (input, signal)" },
+	{ "agent", CONF_FLAG, OF(agent), .help = "internal: be the agent of one node" },
+	COMMAND_QUIET(struct run_request, quiet, "print errors only"),
+	COMMAND_END,
+};
+
+static const char *check(void *request, int nr)
 {
-	if (strcmp(optarg, "input") != 0 && strcmp(optarg, "signal") != 0)
-		return refuse("--hold", "input or signal");
-	*ret = optarg[0] == 'i' ? RUN_HOLD_BY_INPUT : RUN_HOLD_BY_SIGNAL;
-	return 0;
+	struct run_request *q = request;
+
+	static_assert((int)RUN_REMOUNT == 0 && (int)RUN_END_PROGRAM == 1 && (int)RUN_REPORT == 2, "as in the table");
+	q->mode = q->agent ? RUN_AGENT : q->hold == 1 ? RUN_HOLD_BY_INPUT : q->hold == 2 ? RUN_HOLD_BY_SIGNAL : RUN;
+	if (q->mode == RUN && nr == 0)
+		return "a program must be given";
+	return q->mode != RUN && nr > 0 ? "--hold and --agent take no program" : NULL;
 }
 
-static int take_option(struct run_request *q, int c, const char **job, uint64_t *nodes)
-{
-	switch (c) {
-	case 's':
-		q->store = optarg;
-		return 0;
-	case 'm':
-		q->mount = optarg;
-		return 0;
-	case 'o':
-		q->options = optarg;
-		return 0;
-	case 'S':
-		q->shared = true;
-		return 0;
-	case 'd':
-		q->drain_to = optarg;
-		return 0;
-	case 'b':
-		return take_time("--drain-before", &q->drain_before_ns);
-	case 't':
-		return take_time("--time-limit", &q->time_limit_ns);
-	case 'g':
-		return take_time("--grace", &q->grace_ns);
-	case 'x':
-		return take_signal(&q->signal);
-	case 'j':
-		*job = optarg;
-		return 0;
-	case 'n':
-		return take_nodes(nodes);
-	case 'l':
-		q->launcher = optarg;
-		return 0;
-	case 'A':
-		q->no_agent = true;
-		return 0;
-	case 'H':
-		return take_hold(&q->mode);
-	case 'a':
-		q->mode = RUN_AGENT;
-		return 0;
-	case 'q':
-		q->quiet = true;
-		return 0;
-	default:
-		fputs(TOOL " --help tells the usage\n", stderr);
-		return -EINVAL;
-	}
-}
+static const struct command command = {
+	.name = TOOL,
+	.usage = TOOL " --store DIR [OPTION...] [--] PROGRAM [ARGUMENT...]\n",
+	.about = "Run a program of a job with a ckptfs of its own: mounted before it, on all nodes of the job; afterwards "
+		 "checkpoints are copied out and it is unmounted. The program finds it in CKPTFS_MOUNT. In names %j is the job, "
+		 "%h the host, %n the number of the node, %u the user.",
+	.options = options,
+	.footer = "Exit status: the program's; 125 ckptfs-run has failed, 126 or 127 the program cannot be run, 1 usage.",
+	.exit_usage = RUN_EXIT_USAGE,
+	.exit_failed = RUN_EXIT_OURS,
+	.max_operands = COMMAND_OPERANDS_MAX,
+	.is_prefix = true,
+	.check = check,
+};
 
-/* 0: go on, 1: done. */
-static int parse(int argc, char *argv[], struct run_request *q, const char **job, uint64_t *nodes)
-{
-	static const struct option longs[] = {
-		{ "store", required_argument, NULL, 's' },
-		{ "mount", required_argument, NULL, 'm' },
-		{ "shared", no_argument, NULL, 'S' },
-		{ "drain-to", required_argument, NULL, 'd' },
-		{ "drain-before", required_argument, NULL, 'b' },
-		{ "time-limit", required_argument, NULL, 't' },
-		{ "grace", required_argument, NULL, 'g' },
-		{ "signal", required_argument, NULL, 'x' },
-		{ "job", required_argument, NULL, 'j' },
-		{ "nodes", required_argument, NULL, 'n' },
-		{ "launcher", required_argument, NULL, 'l' },
-		{ "no-agent", no_argument, NULL, 'A' },
-		{ "hold", required_argument, NULL, 'H' },
-		{ "agent", no_argument, NULL, 'a' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
-	};
-	int c, r = 0;
-
-	while (r == 0 && (c = getopt_long(argc, argv, "+o:qhV", longs, NULL)) != -1) {
-		if (c == 'h' || c == 'V') {
-			if (c == 'h')
-				help(stdout);
-			else
-				puts(TOOL " " CKPTFS_VERSION);
-			return 1;
-		}
-		r = take_option(q, c, job, nodes);
-	}
-	q->program = argv + optind;
-	if (r == 0 && (q->mode == RUN) != (optind < argc))
-		r = refuse(q->mode == RUN ? "no program" : argv[optind], TOOL " --help tells the usage");
-	return r;
-}
-
-/* In a place where others can write, a name that is foreseen may be somebody else's. */
+/* In a directory that others can write to, a predictable name may belong to another user. */
 static int choose_mountpoint(struct run_request *q)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -213,18 +142,18 @@ static int check_pattern(const struct run_request *q, const char *name, const ch
 /* Where the environment does not tell the end of the job, its batch system is asked. 0: it does not know. */
 static uint64_t ask_end(const struct run_job *job)
 {
-	char command[256], line[128];
+	char ask[256], line[128];
 	uint64_t left = 0;
 	bool known;
 	FILE *f;
 
 	if (job->scheduler == RUN_SLURM)
-		snprintf(command, sizeof(command), "squeue --noheader --jobs='%s' --format=%%L", job->id);
+		snprintf(ask, sizeof(ask), "squeue --noheader --jobs='%s' --format=%%L", job->id);
 	else if (job->scheduler == RUN_FLUX)
-		snprintf(command, sizeof(command), "flux job timeleft");
+		snprintf(ask, sizeof(ask), "flux job timeleft");
 	else
 		return 0;
-	f = popen(command, "re");
+	f = popen(ask, "re");
 	if (!f)
 		return 0;
 	known = fgets(line, sizeof(line), f) && run_job_parse_left(line, &left) == 0;
@@ -248,7 +177,7 @@ static int settle_end(struct run_request *q)
 	return 0;
 }
 
-static int settle(struct run_request *q, const char *job, uint64_t nodes)
+static int settle(struct run_request *q)
 {
 	const char *what = "";
 	int r = run_job_read((const char *(*)(const char *))getenv, &q->job, &what);
@@ -257,10 +186,10 @@ static int settle(struct run_request *q, const char *job, uint64_t nodes)
 		return refuse(what, r == -EINVAL ? "is no number" : strerror(-r));
 	if (q->drain_before_ns > 0 && q->time_limit_ns == 0 && q->job.end_s == 0)
 		q->job.end_s = ask_end(&q->job); /* by its own name */
-	if (job)
-		run_job_call(&q->job, job);
-	if (nodes > 0)
-		q->job.nodes = nodes;
+	if (q->job_name)
+		run_job_call(&q->job, q->job_name);
+	if (q->nodes > 0)
+		q->job.nodes = q->nodes;
 	if (!q->store)
 		q->store = getenv("CKPTFS_STORE");
 	if (!q->mount)
@@ -282,13 +211,17 @@ static int settle(struct run_request *q, const char *job, uint64_t nodes)
 	return r < 0 ? r : settle_end(q);
 }
 
-int run_request_read(int argc, char *argv[], struct run_request *ret)
+int run_request_read(int argc, char *argv[], struct run_request *ret, int *ret_status)
 {
-	const char *job = NULL;
-	uint64_t nodes = 0;
 	int r;
 
-	*ret = (struct run_request){ .grace_ns = GRACE_NS, .signal = SIGTERM };
-	r = parse(argc, argv, ret, &job, &nodes);
-	return r != 0 ? r : settle(ret, job, nodes);
+	*ret = (struct run_request){ 0 };
+	r = command_parse(&command, ret, argc, argv, ret_status);
+	if (r > 0)
+		*ret_status = command_finish(&command, *ret_status);
+	if (r != 0)
+		return r;
+	ret->program = argv + optind;
+	*ret_status = RUN_EXIT_USAGE;
+	return settle(ret);
 }

@@ -1,8 +1,10 @@
-#include "tools/run_say.h"
+#include "tools/run/run_say.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 static const char *node;
 static bool quiet;
@@ -20,7 +22,7 @@ static _printf_(1, 0) void say(const char *fmt, va_list args, int r)
 	int len = snprintf(line, sizeof(line), "ckptfs-run: %s%s", node ? node : "", node ? ": " : "");
 
 	vsnprintf(line + len, sizeof(line) - (size_t)len, fmt, args);
-	fprintf(stderr, "%s%s%s\n", line, r < 0 ? ": " : "", r < 0 ? strerror(-r) : "");
+	text_printf(stderr, "%s%s%s\n", line, r < 0 ? ": " : "", r < 0 ? strerror(-r) : "");
 }
 
 void run_say(const char *fmt, ...)

@@ -1,4 +1,4 @@
-/* What ckptfs-run tells whoever waits for the job: on standard error, with its name and, where several nodes talk,
+/* Messages of ckptfs-run to the user of the job: on standard error, with its name and, where several nodes write,
  * theirs. One thread. */
 #pragma once
 

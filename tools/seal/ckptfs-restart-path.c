@@ -1,6 +1,6 @@
 /*
  * ckptfs-restart-path: where a job that starts again finds its last checkpoint: the newest sealed directory below
- * another one that proves itself (tools/verify.h). What is passed over is told on standard error, with the reason.
+ * another one that proves itself (tools/seal/verify.h). What is passed over is told on standard error, with the reason.
  *
  * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, the mount has
  * died, or other nodes cannot be reached, 3 none proves itself, 130 interrupted.
@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/fs.h>
@@ -18,40 +17,24 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/command.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "tools/interrupt.h"
-#include "tools/output.h"
-#include "tools/progress.h"
-#include "tools/seals.h"
-#include "tools/verify.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
+#include "tools/seal/seals.h"
+#include "tools/seal/verify.h"
 
 #define TOOL "ckptfs-restart-path"
 
 enum exit_status { EXIT_FOUND = 0, EXIT_USAGE = 1, EXIT_PATH = 2, EXIT_NONE = 3, EXIT_INTERRUPTED = 130 };
-enum proof { PROOF_READ, PROOF_QUICK, PROOF_NONE };
 
 struct request {
-	enum proof proof;
+	bool quick, no_verify; /* otherwise every byte is read */
 	bool null, quiet;
 };
-
-static void help(FILE *to)
-{
-	fputs("Usage: ckptfs-restart-path [--quick | --no-verify] [--null] [--quiet] DIRECTORY\n"
-	      "Print the newest sealed directory (ckptfs-seal) in DIRECTORY, or below it, that proves itself: every byte is read\n"
-	      "and compared. Damaged ones, and newer directories that are not sealed, are passed over, and told on standard error.\n\n"
-	      "  --quick           compare names, attributes and fingerprints only, and read no bytes\n"
-	      "  --no-verify       the newest one, as it is\n"
-	      "  -z, --null        end the path with a NUL instead of a newline\n"
-	      "  -q, --quiet       say nothing about what is passed over\n"
-	      "  -h, --help        this text\n"
-	      "  -V, --version     the version\n\n"
-	      "Exit status: 0 printed, 1 usage, 2 not there, not on ckptfs, it has died, or no agent runs that reaches others,\n"
-	      "3 there is none, 130 interrupted.\n",
-	      to);
-}
 
 static void tell_passed(const struct request *q, const char *path, const char *why)
 {
@@ -119,9 +102,9 @@ static int prove(const struct request *q, const char *path, struct progress *p)
 	struct verify_result v;
 	int r;
 
-	if (q->proof == PROOF_NONE)
+	if (q->no_verify)
 		return 1;
-	r = verify_epoch(path, q->proof == PROOF_READ, p, &v);
+	r = verify_epoch(path, !q->quick, p, &v);
 	if (r == 1 || r == -ECANCELED)
 		return r;
 	if (verify_is_no_answer(r)) {
@@ -144,7 +127,7 @@ static enum exit_status find(const struct request *q, const char *top)
 		return EXIT_PATH;
 	real = realpath(top, NULL);
 	if (!real) {
-		fprintf(stderr, TOOL ": %s: %s\n", top, strerror(errno));
+		text_printf(stderr, TOOL ": %s: %s\n", top, strerror(errno));
 		return EXIT_PATH;
 	}
 	progress_init(&p);
@@ -159,70 +142,63 @@ static enum exit_status find(const struct request *q, const char *top)
 			return EXIT_PATH;
 		if (r > 0) {
 			tell_unsealed(q, &s, real, s.v[i].sealed_ns);
-			printf("%s%c", path, q->null ? '\0' : '\n');
+			if (isatty(STDOUT_FILENO) && !q->null)
+				text_print(stdout, path);
+			else
+				fputs(path, stdout); /* for programs, which want the bytes */
+			putchar(q->null ? '\0' : '\n');
 			return EXIT_FOUND;
 		}
 	}
 	tell_unsealed(q, &s, real, 0);
-	fprintf(stderr, TOOL ": %s: no sealed directory in it%s\n", top,
-		q->proof == PROOF_NONE ? "" : " proves itself; start from the beginning");
+	text_printf(stderr, TOOL ": %s: no sealed directory in it%s\n", top,
+		q->no_verify ? "" : " proves itself; start from the beginning");
 	return EXIT_NONE;
 }
 
-/* 0: go on; else the exit status + 1 */
-static int parse(int argc, char *argv[], struct request *q)
-{
-	static const struct option options[] = {
-		{ "quick", no_argument, NULL, 'Q' },	{ "no-verify", no_argument, NULL, 'n' },
-		{ "null", no_argument, NULL, 'z' },	{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },	{ "version", no_argument, NULL, 'V' },
-		{ 0 },
-	};
-	bool quick = false, none = false;
-	int c;
+#define OF(field) offsetof(struct request, field)
 
-	while ((c = getopt_long(argc, argv, "zqhV", options, NULL)) >= 0) {
-		switch (c) {
-		case 'Q':
-			quick = true;
-			break;
-		case 'n':
-			none = true;
-			break;
-		case 'z':
-			q->null = true;
-			break;
-		case 'q':
-			q->quiet = true;
-			break;
-		case 'h':
-			help(stdout);
-			return EXIT_FOUND + 1;
-		case 'V':
-			puts(TOOL " " CKPTFS_VERSION);
-			return EXIT_FOUND + 1;
-		default:
-			fputs("Try " TOOL " --help.\n", stderr);
-			return EXIT_USAGE + 1;
-		}
-	}
-	if ((quick && none) || argc - optind != 1) {
-		fputs(quick && none ? TOOL ": --quick and --no-verify do not go together\n" :
-				      TOOL ": one directory must be given; try " TOOL " --help\n",
-		      stderr);
-		return EXIT_USAGE + 1;
-	}
-	q->proof = none ? PROOF_NONE : quick ? PROOF_QUICK : PROOF_READ;
-	return 0;
+static const struct conf_key options[] = {
+	{ "quick", CONF_FLAG, OF(quick), .help = "compare names, attributes and fingerprints only, and read no bytes" },
+	{ "no-verify", CONF_FLAG, OF(no_verify), .help = "print the newest one without verifying it" },
+	{ "null", CONF_FLAG, OF(null), .letter = 'z', .help = "end the path with a NUL instead of a newline" },
+	COMMAND_QUIET(struct request, quiet, "do not report what is skipped"),
+	COMMAND_END,
+};
+
+static const char *check(void *request, int nr _unused_)
+{
+	const struct request *q = request;
+
+	return q->quick && q->no_verify ? "--quick and --no-verify exclude each other" : NULL;
+}
+
+static int run(void *request, char *operands[], int nr _unused_)
+{
+	interrupt_catch();
+	return (int)find(request, operands[0]);
 }
 
 int main(int argc, char *argv[])
 {
+	static const struct command command = {
+		.name = TOOL,
+		.usage = TOOL " [--quick | --no-verify] [--null] [--quiet] DIRECTORY\n",
+		.about = "Print the newest sealed checkpoint (ckptfs-seal) in DIRECTORY, or below it, that verifies: every byte is "
+			 "read and compared. Damaged ones, and newer directories that are not sealed, are skipped, and reported on "
+			 "standard error.",
+		.options = options,
+		.footer = "Exit status: 0 printed, 1 usage, 2 not there, not on ckptfs, its daemon has died, or no agent reaches "
+			  "other nodes, 3 there is none, 130 interrupted.",
+		.exit_usage = EXIT_USAGE,
+		.exit_failed = EXIT_PATH,
+		.min_operands = 1,
+		.max_operands = 1,
+		.operands = "one directory",
+		.check = check,
+		.run = run,
+	};
 	struct request q = { 0 };
-	int r = parse(argc, argv, &q);
 
-	if (r > 0)
-		return r - 1;
-	interrupt_catch();
-	return output_finish(TOOL, (int)find(&q, argv[optind]), EXIT_PATH);
+	return command_main(&command, &q, argc, argv);
 }

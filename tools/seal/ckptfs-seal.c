@@ -1,11 +1,10 @@
 /*
- * ckptfs-seal: makes directories of a mount durable, then immutable; all or nothing. The daemon does it (fs/seal.c).
+ * ckptfs-seal: makes directories of a mount durable, then immutable; all or nothing. The daemon does it (fs/seal/seal.c).
  *
  * Exit status: 0 all are sealed, or unsealed, or were so before; 1 usage, 2 one is not.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,14 +13,13 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-#include "base/conf.h"
+#include "base/command.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/daemon.h"
-#include "tools/output.h"
-#include "tools/seals.h"
+#include "tools/common/daemon.h"
+#include "tools/seal/seals.h"
 
 #define TOOL "ckptfs-seal"
 
@@ -30,47 +28,30 @@
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2 };
 enum what { SEAL, UNSEAL, LIST };
 
+enum wait { WAIT_LOCAL, WAIT_REPLICATED, WAIT_COLLECTED };
+
 struct request {
 	enum what what;
-	bool json, quiet, replicated, collected;
+	int wait; /* enum wait */
+	bool json, quiet, unseal, list;
 };
-
-static void help(FILE *to)
-{
-	fputs("Usage: ckptfs-seal [--wait=local|replicated|collected] [--quiet] DIRECTORY...\n"
-	      "       ckptfs-seal --unseal [--quiet] DIRECTORY...\n"
-	      "       ckptfs-seal --list [--json] MOUNTPOINT...\n"
-	      "Make a directory of a ckptfs, with all that is in it, durable and then immutable: a checkpoint that is\n"
-	      "complete. A crash leaves all of it sealed or nothing.\n\n"
-	      "  --wait=local     until it is durable on this node, as without this option\n"
-	      "  --wait=replicated   until another node has a copy, too, which goes by itself with the mount option protect=partner; or parity, protect=xor\n"
-	      "  --wait=collected    until the collectors of this node's group have it, and this node has let it go: mount option compact_group=\n"
-	      "  --unseal         let it be changed again; it must be, before it can be deleted. Of a node that was lost and forgotten\n"
-	      "                   (.ckptfs/nodes/NAME/...): let all copies of it go\n"
-	      "  --list           what is sealed; *: the newest in its directory\n"
-	      "  --json           the list as one JSON document for each mount; keys keep their meaning (schema_version)\n"
-	      "  -q, --quiet      say nothing but what is wrong\n"
-	      "  -h, --help       this text\n"
-	      "  -V, --version    the version\n\n"
-	      "Exit status: 0 done, or it was so already, 1 usage, 2 failed.\n",
-	      to);
-}
 
 /* What stands in the way lies in the directory; its path is from the mountpoint. */
 static void tell_culprit(const char *before, const char *what, const char *behind)
 {
 	fputs(before, stderr);
 	text_print(stderr, what);
-	fprintf(stderr, ", from the mountpoint, %s\n", behind);
+	text_printf(stderr, ", from the mountpoint, %s\n", behind);
 }
 
 static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 {
 	const char *what = s->path;
 
-	fprintf(stderr, TOOL ": %s: ", path);
+	text_printf(stderr, TOOL ": %s: ", path);
 	if (r == -EBUSY && what[0])
-		tell_culprit("not sealed: ", what, "is open for writing; close it first");
+		tell_culprit("not sealed: ", what, "is open for writing (close it first), or has another name in a "
+						   "checkpoint that is being erased (try again)");
 	else if (r == -EBUSY)
 		fputs("not sealed: somebody else is about to\n", stderr);
 	else if (r == -EEXIST && what[0])
@@ -92,7 +73,7 @@ static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 	else if (r == -ENOTTY)
 		fputs("not on a ckptfs\n", stderr);
 	else
-		fprintf(stderr, "%s\n", strerror(-r));
+		text_printf(stderr, "%s\n", strerror(-r));
 }
 
 /* Of a directory that another node has sealed: s->path is a node's name. */
@@ -100,9 +81,9 @@ static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 {
 	struct statvfs st;
 
-	fprintf(stderr, TOOL ": %s: ", path);
+	text_printf(stderr, TOOL ": %s: ", path);
 	if (r == -EROFS) {
-		fprintf(stderr, "not unsealed: %s\n",
+		text_printf(stderr, "not unsealed: %s\n",
 			statvfs(path, &st) == 0 && st.f_flag & ST_RDONLY ?
 				strerror(EROFS) :
 				"it is another node's, and not one of the directories that this has sealed");
@@ -121,7 +102,7 @@ static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 		text_print(stderr, s->path);
 		fputs("\n", stderr);
 	} else {
-		fprintf(stderr, " has not said that its copy is gone%s; try again\n",
+		text_printf(stderr, " has not said that its copy is gone%s; try again\n",
 			r == -EREMOTEIO ? ", the daemon's log says why" : " in time");
 	}
 }
@@ -138,15 +119,16 @@ static void tell_done(const struct request *q, const char *path, const struct ck
 	if (q->quiet)
 		return;
 	if (q->what == UNSEAL && s->path[0]) {
-		printf("%s: gone: all copies of what node ", path);
+		text_printf(stdout, "%s: gone: all copies of what node ", path);
 		text_print(stdout, s->path);
 		puts(" had");
 	} else if (q->what == UNSEAL) {
-		printf("%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
+		text_printf(stdout, "%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
 	} else {
-		printf("%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path,
-		       r < 0 ? "was sealed already" : "sealed", s->files, human_size(s->bytes).s,
-		       has_root ? human_size(s->new_bytes).s : "unknown", has_root ? sha256_hex(s->root).s : "unknown");
+		text_printf(stdout, "%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path,
+			    r < 0 ? "was sealed already" : "sealed", s->files, human_size(s->bytes).s,
+			    has_root ? human_size(s->new_bytes).s : "unknown",
+			    has_root ? sha256_hex(s->root).s : "unknown");
 	}
 }
 
@@ -156,7 +138,7 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 	struct ckptfs_seal s = {
 		.size = sizeof(s),
 		.version = CKPTFS_IOC_VERSION,
-		.command = q->collected ? CKPTFS_SEAL_COLLECTED : CKPTFS_SEAL_STATE,
+		.command = q->wait == WAIT_COLLECTED ? CKPTFS_SEAL_COLLECTED : CKPTFS_SEAL_STATE,
 	};
 	int r;
 
@@ -164,25 +146,26 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 		nanosleep(&(struct timespec){ .tv_nsec = WAIT_STEP_NS }, NULL);
 	if (r == 0) {
 		if (!q->quiet)
-			printf("%s: %s\n", path, q->collected ? "is with the collectors" : "another node has a copy");
+			text_printf(stdout, "%s: %s\n", path,
+				    q->wait == WAIT_COLLECTED ? "is with the collectors" : "another node has a copy");
 		return EXIT_DONE;
 	}
-	fprintf(stderr, TOOL ": %s: sealed, but %s: ", path,
-		q->collected	   ? "the collectors do not have it" :
+	text_printf(stderr, TOOL ": %s: sealed, but %s: ", path,
+		q->wait == WAIT_COLLECTED	   ? "the collectors do not have it" :
 		r == -EHOSTDOWN ? "it is not known whether another node has a copy" :
 				  "no other node has a copy");
-	if (r == -EOPNOTSUPP && q->collected)
+	if (r == -EOPNOTSUPP && q->wait == WAIT_COLLECTED)
 		fputs("there are none, without compact_group=\n", stderr);
 	else if (r == -EOPNOTSUPP)
 		fputs("the mount does not make any, without protect=partner or protect=xor\n", stderr);
 	else if (r == -ENOTCONN)
 		fputs("there is no ckptfs-agent; it will have one when that runs\n", stderr);
 	else if (r == -EHOSTDOWN)
-		fputs("who has it does not take part; if that is lost, ckptfs-agent --heal gives it to another one\n", stderr);
+		fputs("who has it does not take part; if that is lost, ckptfs-agent --repair gives it to another one\n", stderr);
 	else if (r == -EHOSTUNREACH)
 		fputs("no node of the cluster is on another host; it will have one when there is\n", stderr);
 	else
-		fprintf(stderr, "%s; the mount tries again by itself, and logs what is wrong\n", strerror(-r));
+		text_printf(stderr, "%s; the mount tries again by itself, and logs what is wrong\n", strerror(-r));
 	return EXIT_FAILED;
 }
 
@@ -204,7 +187,7 @@ static enum exit_status change(const struct request *q, const char *path)
 		nanosleep(&(struct timespec){ .tv_nsec = WAIT_STEP_NS }, NULL);
 	if (r == 0 || (q->what == SEAL && r == -EALREADY) || (q->what == UNSEAL && r == -ENODATA && !s.path[0])) {
 		tell_done(q, path, &s, r);
-		return q->replicated || q->collected ? wait_for_copy(q, path, fd) : EXIT_DONE;
+		return q->wait != WAIT_LOCAL ? wait_for_copy(q, path, fd) : EXIT_DONE;
 	}
 	if (is_died(r))
 		tell_refusal(TOOL, path, "it", "do that", r);
@@ -215,85 +198,72 @@ static enum exit_status change(const struct request *q, const char *path)
 	return EXIT_FAILED;
 }
 
-/* 0: go on; else the exit status + 1 */
-static int parse(int argc, char *argv[], struct request *q)
-{
-	static const struct option options[] = {
-		{ "unseal", no_argument, NULL, 'u' },
-		{ "list", no_argument, NULL, 'l' },
-		{ "wait", required_argument, NULL, 'w' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
-	};
-	bool unseal = false, list = false, wait = false;
-	int c;
+#define OF(field) offsetof(struct request, field)
 
-	while ((c = getopt_long(argc, argv, "qhV", options, NULL)) >= 0) {
-		switch (c) {
-		case 'u':
-			unseal = true;
-			break;
-		case 'l':
-			list = true;
-			break;
-		case 'w':
-			wait = true;
-			q->replicated = strcmp(optarg, "replicated") == 0;
-			q->collected = strcmp(optarg, "collected") == 0;
-			if (!q->replicated && !q->collected && strcmp(optarg, "local") != 0) {
-				fprintf(stderr,
-					TOOL ": --wait=%s: local, replicated or collected is meant; try " TOOL
-					     " --help\n",
-					optarg);
-				return EXIT_USAGE + 1;
-			}
-			break;
-		case 'j':
-			q->json = true;
-			break;
-		case 'q':
-			q->quiet = true;
-			break;
-		case 'h':
-			help(stdout);
-			return EXIT_DONE + 1;
-		case 'V':
-			puts(TOOL " " CKPTFS_VERSION);
-			return EXIT_DONE + 1;
-		default:
-			fputs("Try " TOOL " --help.\n", stderr);
-			return EXIT_USAGE + 1;
-		}
+static const struct conf_key options[] = {
+	{ "wait", CONF_CHOICE, OF(wait), .choices = "local|replicated|collected",
+	  .help = "return when it is durable on this node (local), when another node has a replica (protect=partner) or "
+		  "parity (protect=xor) too, or when the gathering nodes of this node's group have it and this node has released "
+		  "it (compact_group=) (default local)" },
+	{ "unseal", CONF_FLAG, OF(unseal),
+	  .help = "make it writable again, which is needed to delete it; for a directory of a lost and forgotten node "
+		  "(.ckptfs/nodes/NAME/...): drop all replicas of it" },
+	{ "list", CONF_FLAG, OF(list), .help = "list what is sealed; *: the newest in its directory" },
+	{ "json", CONF_FLAG, OF(json),
+	  .help = "print the list as one JSON document for each mount; keys keep their meaning (schema_version)" },
+	COMMAND_QUIET(struct request, quiet, "print errors only"),
+	COMMAND_END,
+};
+
+static const char *check(void *request, int nr)
+{
+	struct request *q = request;
+
+	q->what = q->unseal ? UNSEAL : q->list ? LIST : SEAL;
+	if (q->unseal && q->list)
+		return "--unseal and --list exclude each other";
+	if (q->wait != WAIT_LOCAL && q->what != SEAL)
+		return "--wait goes with sealing only";
+	if (q->json && !q->list)
+		return "--json goes with --list only";
+	if (q->quiet && q->list)
+		return "--quiet and --list exclude each other";
+	return nr > 0 ? NULL : q->list ? "a mountpoint must be given" : "a directory must be given";
+}
+
+static int run(void *request, char *operands[], int nr)
+{
+	struct request *q = request;
+	enum exit_status status = EXIT_DONE, one;
+
+	for (int i = 0; i < nr; i++) {
+		if (q->what == LIST)
+			one = seals_list(TOOL, operands[i], q->json, stdout) < 0 ? EXIT_FAILED : EXIT_DONE;
+		else
+			one = change(q, operands[i]);
+		status = one != EXIT_DONE ? one : status;
 	}
-	if ((unseal && list) || (wait && (unseal || list)) || (q->json && !list) || (q->quiet && list)) {
-		fputs(TOOL ": these options do not go together; try " TOOL " --help\n", stderr);
-		return EXIT_USAGE + 1;
-	}
-	if (optind == argc) {
-		fprintf(stderr, TOOL ": %s must be given; try " TOOL " --help\n", list ? "a mountpoint" : "a directory");
-		return EXIT_USAGE + 1;
-	}
-	q->what = unseal ? UNSEAL : list ? LIST : SEAL;
-	return 0;
+	return (int)status;
 }
 
 int main(int argc, char *argv[])
 {
-	enum exit_status status = EXIT_DONE, one;
+	static const struct command command = {
+		.name = TOOL,
+		.usage = TOOL " [--wait=local|replicated|collected] [--quiet] DIRECTORY...\n"
+			 "       " TOOL " --unseal [--quiet] DIRECTORY...\n"
+			 "       " TOOL " --list [--json] MOUNTPOINT...\n",
+		.about = "Make a directory of a ckptfs, with everything in it, durable and then immutable: a complete checkpoint. "
+			 "After a crash all of it is sealed, or nothing.",
+		.options = options,
+		.footer = "Exit status: 0 done, or it was done before, 1 usage, 2 failed.",
+		.exit_usage = EXIT_USAGE,
+		.exit_failed = EXIT_FAILED,
+		.max_operands = COMMAND_OPERANDS_MAX,
+		.check = check,
+		.run = run,
+	};
 	struct request q = { 0 };
-	int r = parse(argc, argv, &q);
 
-	if (r > 0)
-		return r - 1;
-	for (int i = optind; i < argc; i++) {
-		if (q.what == LIST)
-			one = seals_list(TOOL, argv[i], q.json, stdout) < 0 ? EXIT_FAILED : EXIT_DONE;
-		else
-			one = change(&q, argv[i]);
-		status = one != EXIT_DONE ? one : status;
-	}
-	return output_finish(TOOL, (int)status, EXIT_FAILED);
+	return command_main(&command, &q, argc, argv);
 }

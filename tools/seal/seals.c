@@ -1,4 +1,4 @@
-#include "tools/seals.h"
+#include "tools/seal/seals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "tools/daemon.h"
+#include "tools/common/daemon.h"
 
 #define SCHEMA_VERSION 1
 
@@ -275,16 +275,16 @@ static int get_all(const char *tool, const char *path, bool shown, struct seals 
 	else if (r == 0)
 		rename_node(ret, path);
 	if (r == -ENOTTY)
-		fprintf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
+		text_printf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
 	else if (r == -ENOTUNIQ)
-		fprintf(stderr, "%s: %s: has what several nodes have sealed; give one of the directories in it\n", tool, path);
+		text_printf(stderr, "%s: %s: has what several nodes have sealed; give one of the directories in it\n", tool, path);
 	else if (r < 0)
 		tell_refusal(tool, path, "it", "list what is sealed", r);
 	if (r < 0)
 		return r;
 	r = place_find(fd, &ret->place);
 	if (r < 0)
-		fprintf(stderr, "%s: %s: where it is mounted cannot be found in /proc/self/mountinfo: %s\n", tool, path,
+		text_printf(stderr, "%s: %s: where it is mounted cannot be found in /proc/self/mountinfo: %s\n", tool, path,
 			strerror(-r));
 	else
 		place_all(ret);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "client/ioctl.h"
-#include "tools/place.h"
+#include "tools/common/place.h"
 
 struct seals {
 	struct ckptfs_seal *v; /* the first sealed first */

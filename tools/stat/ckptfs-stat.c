@@ -1,14 +1,13 @@
 /*
  * ckptfs-stat: what a mount, a file or a directory of ckptfs costs and saves.
  *
- * The daemon makes the figures (tools/stat_ask.h); this program shows them for people, as they are, or for Prometheus,
- * once or again and again, or writes a page (tools/report.h). A directory's figures are the sums over the files below.
+ * The daemon makes the figures (tools/stat/stat_ask.h); this program shows them for people, as they are, or for Prometheus,
+ * once or again and again, or writes a page (tools/stat/report.h). A directory's figures are the sums over the files below.
  *
  * Exit status: 0 shown, 1 usage, 2 a path that is not there, not readable or not on ckptfs; 3 an epoch does not prove
  * itself; 130 interrupted.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,25 +16,24 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/conf.h"
+#include "base/command.h"
+#include "base/mounts.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/figures.h"
 #include "client/ioctl.h"
-#include "tools/interrupt.h"
-#include "tools/mounts.h"
-#include "tools/output.h"
-#include "tools/progress.h"
-#include "tools/report.h"
-#include "tools/seals.h"
-#include "tools/stat_ask.h"
-#include "tools/stat_exclusive.h"
-#include "tools/stat_show.h"
-#include "tools/stat_users.h"
-#include "tools/stat_variables.h"
-#include "tools/stat_watch.h"
-#include "tools/verify.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
+#include "tools/stat/report.h"
+#include "tools/seal/seals.h"
+#include "tools/stat/stat_ask.h"
+#include "tools/stat/stat_exclusive.h"
+#include "tools/stat/stat_show.h"
+#include "tools/stat/stat_users.h"
+#include "tools/stat/stat_variables.h"
+#include "tools/stat/stat_watch.h"
+#include "tools/seal/verify.h"
 
 #define WATCH_MIN_S 0.1
 #define WATCH_MAX_S 86400.0
@@ -46,7 +44,8 @@ enum format { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PROMETHEUS };
 struct request {
 	enum format format;
 	uint64_t watch_ns; /* 0: once */
-	const char *html; /* a page to write; NULL: none */
+	bool json, prometheus;
+	char *html; /* a page to write; NULL: none */
 	bool epochs; /* what is sealed in mounts */
 	bool verify, quick; /* does an epoch prove itself? quick: without reading its bytes */
 	bool users; /* who has how much in mounts */
@@ -69,33 +68,6 @@ static void request_release(struct request *q)
 	free(q->last);
 	free(q->answered);
 	free(q->mounts);
-}
-
-static void help(FILE *to)
-{
-	fputs("Usage: ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
-	      "       ckptfs-stat --epochs [--json] [--watch [SECONDS]] [MOUNTPOINT...]\n"
-	      "       ckptfs-stat --verify [--quick] [--json] EPOCH...\n"
-	      "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
-	      "       ckptfs-stat --users [--json] [MOUNTPOINT...]\n"
-	      "       ckptfs-stat --variables [--json] [MOUNTPOINT...]\n"
-	      "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts),\n"
-	      "of a file, or of all files below a directory.\n\n"
-	      "  --epochs           the sealed directories of a mount, *: the newest in its directory; NEW: bytes it brought\n"
-	      "  --verify           read all of a sealed directory: is it, to the last byte, what was sealed?\n"
-	      "  --quick            compare names, attributes and fingerprints only, and read no bytes\n"
-	      "  --if-deleted       what would be free if all PATHs, with all below them, were deleted together\n"
-	      "  --users            who has how much: users, then groups; EXCLUSIVE: bytes that are stored for them alone\n"
-	      "  --variables        variables that were compacted: how, how small they got and how fast that was\n"
-	      "  --json             exact figures, one JSON document a line; keys keep their meaning (schema_version)\n"
-	      "  --prometheus       text exposition format, mounts only\n"
-	      "  --html FILE        a page about one mount; made anew, it also shows how things developed\n"
-	      "  --watch [SECONDS]  again and again, every second or as told, with the rates in between\n"
-	      "  -h, --help         this text\n"
-	      "  -V, --version      the version\n\n"
-	      "Exit status: 0 shown, 1 usage, 2 not there, not readable or not on ckptfs, 3 an epoch is damaged or not\n"
-	      "sealed, 130 interrupted.\n",
-	      to);
 }
 
 /* An answer that does not come is no wrong use, whatever the daemon says. */
@@ -217,8 +189,10 @@ static int verify_epochs(const struct request *q, FILE *to)
 		one = verify_epoch(q->paths[i], !q->quick, &p, &v);
 		if (one >= 0)
 			show_verified(q, to, q->paths[i], &v, one);
-		else if (one != -ECANCELED)
-			fprintf(stderr, "ckptfs-stat: %s: %s\n", q->paths[i], v.why);
+		else if (one != -ECANCELED) {
+			text_printf(stderr, "ckptfs-stat: %s", q->paths[i]);
+			fprintf(stderr, ": %s\n", v.why); /* is escaped */
+		}
 		if (one < 0)
 			r = one == -EBADMSG || one == -EINVAL ? -EIO : one;
 		else if (one == 0 && r == 0)
@@ -242,7 +216,7 @@ static void show_mount(struct request *q, FILE *to, size_t i, const struct json_
 static int keep_mount(struct request *q, const char *path, struct stat_answer *a)
 {
 	if (strcmp(json_flat_get(&a->j, "kind"), "mount") != 0) {
-		fprintf(stderr, "ckptfs-stat: %s: --prometheus is for mounts; give the mountpoint\n", path);
+		text_printf(stderr, "ckptfs-stat: %s: --prometheus is for mounts; give the mountpoint\n", path);
 		return -EINVAL;
 	}
 	q->mounts[q->nr_mounts++] = a->j;
@@ -334,7 +308,7 @@ static int watch_once(struct request *q, bool first)
 		return r;
 	draw(q, text, len, first);
 	if (fflush(stdout) != 0) {
-		fprintf(stderr, "ckptfs-stat: standard output: %s\n", strerror(errno));
+		text_printf(stderr, "ckptfs-stat: standard output: %s\n", strerror(errno));
 		return -EIO;
 	}
 	return 0;
@@ -357,153 +331,6 @@ static int watch(struct request *q)
 			interrupt_sleep(next - now);
 	}
 	return r;
-}
-
-static bool is_number(const char *s)
-{
-	char *end;
-
-	strtod(s, &end);
-	return s[0] >= '0' && s[0] <= '9' && *end == '\0';
-}
-
-/* The seconds may stand apart: --watch 2. */
-static int parse_watch(struct request *q, int argc, char *argv[])
-{
-	const char *value = optarg ? optarg : "1";
-	double seconds;
-
-	if (!optarg && optind < argc && is_number(argv[optind]))
-		value = argv[optind++];
-	seconds = is_number(value) ? strtod(value, NULL) : 0;
-	if (!(seconds >= WATCH_MIN_S && seconds <= WATCH_MAX_S)) {
-		fprintf(stderr, "ckptfs-stat: --watch %s: not a number of seconds from %g to %g\n", value, WATCH_MIN_S,
-			WATCH_MAX_S);
-		return -EINVAL;
-	}
-	q->watch_ns = (uint64_t)(seconds * 1e9);
-	return 0;
-}
-
-static int check_epochs(const struct request *q)
-{
-	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted)
-		return 0;
-	fputs("ckptfs-stat: --epochs goes with --json and --watch only\n", stderr);
-	return -EINVAL;
-}
-
-/* --users and --variables */
-static int check_list(const struct request *q)
-{
-	if (!q->html && q->format != FORMAT_PROMETHEUS && !q->if_deleted && !q->epochs && !q->verify && !q->quick &&
-	    q->watch_ns == 0 && !(q->users && q->variables))
-		return 0;
-	fprintf(stderr, "ckptfs-stat: %s goes with --json only\n", q->users ? "--users" : "--variables");
-	return -EINVAL;
-}
-
-static int check_verify(const struct request *q, bool has_paths)
-{
-	if (q->html || q->format == FORMAT_PROMETHEUS || q->if_deleted || q->epochs || q->watch_ns > 0) {
-		fputs("ckptfs-stat: --verify goes with --quick and --json only\n", stderr);
-		return -EINVAL;
-	}
-	if (!q->verify || !has_paths) {
-		fputs(q->verify ? "ckptfs-stat: --verify: give the sealed directories to be looked at\n" :
-				  "ckptfs-stat: --quick goes with --verify only\n",
-		      stderr);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int check_if_deleted(const struct request *q, bool has_paths)
-{
-	if (q->html || q->format == FORMAT_PROMETHEUS) {
-		fprintf(stderr,
-			"ckptfs-stat: --if-deleted is of files and directories, %s of mounts; give one of the two\n",
-			q->html ? "--html" : "--prometheus");
-		return -EINVAL;
-	}
-	if (!has_paths) {
-		fputs("ckptfs-stat: --if-deleted: give the files and directories that would be deleted\n", stderr);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-/* 0: go on, 1: done. */
-static int parse(int argc, char *argv[], struct request *ret)
-{
-	static const struct option longs[] = {
-		{ "epochs", no_argument, NULL, 'e' },
-		{ "html", required_argument, NULL, 'H' },
-		{ "if-deleted", no_argument, NULL, 'd' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "prometheus", no_argument, NULL, 'p' },
-		{ "quick", no_argument, NULL, 'Q' },
-		{ "users", no_argument, NULL, 'u' },
-		{ "variables", no_argument, NULL, 'a' },
-		{ "verify", no_argument, NULL, 'v' },
-		{ "watch", optional_argument, NULL, 'w' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
-	};
-	int c;
-
-	while ((c = getopt_long(argc, argv, "hV", longs, NULL)) != -1) {
-		switch (c) {
-		case 'H':
-			ret->html = optarg;
-			break;
-		case 'e':
-			ret->epochs = true;
-			break;
-		case 'd':
-			ret->if_deleted = true;
-			break;
-		case 'j':
-			ret->format = FORMAT_JSON;
-			break;
-		case 'p':
-			ret->format = FORMAT_PROMETHEUS;
-			break;
-		case 'Q':
-			ret->quick = true;
-			break;
-		case 'u':
-			ret->users = true;
-			break;
-		case 'a':
-			ret->variables = true;
-			break;
-		case 'v':
-			ret->verify = true;
-			break;
-		case 'w':
-			if (parse_watch(ret, argc, argv) < 0)
-				return -EINVAL;
-			break;
-		case 'h':
-			help(stdout);
-			return 1;
-		case 'V':
-			puts("ckptfs-stat " CKPTFS_VERSION);
-			return 1;
-		default:
-			fputs("ckptfs-stat --help tells the usage\n", stderr);
-			return -EINVAL;
-		}
-	}
-	if (ret->users || ret->variables)
-		return check_list(ret);
-	if (ret->verify || ret->quick)
-		return check_verify(ret, optind < argc);
-	if (ret->epochs)
-		return check_epochs(ret);
-	return ret->if_deleted ? check_if_deleted(ret, optind < argc) : 0;
 }
 
 static int add_path(struct request *q, const char *path)
@@ -547,39 +374,120 @@ static int add_paths(struct request *q, int nr, char *paths[])
 	return q->last && q->answered && q->mounts ? 0 : -ENOMEM;
 }
 
-static int write_report(const struct request *q)
-{
-	if (q->nr != 1 || q->watch_ns > 0 || q->format != FORMAT_HUMAN) {
-		fputs("ckptfs-stat: --html is of one mount, and goes with no other option; give it as --html FILE MOUNTPOINT\n",
-		      stderr);
-		return -EINVAL;
-	}
-	return report_write(q->html, q->paths[0]);
-}
-
 static enum exit_status status_of(const struct request *q, int r)
 {
-	if (r == 0)
-		return EXIT_SHOWN;
-	if (r == -EINVAL)
+	if (r == -EINVAL) /* an option that does not fit the path */
 		return EXIT_USAGE;
-	return q->verify && r == -EBADMSG ? EXIT_UNPROVEN : EXIT_PATH;
+	return r == 0 ? EXIT_SHOWN : q->verify && r == -EBADMSG ? EXIT_UNPROVEN : EXIT_PATH;
+}
+
+/* --- the command line --- */
+
+#define OF(field) offsetof(struct request, field)
+
+static int parse_watch(const struct conf_key *k, void *request, const char *value, const char **ret_why)
+{
+	uint64_t *ns = conf_field(k, request);
+	char *end;
+	double seconds = strtod(value, &end);
+
+	*ret_why = "not a number of seconds from 0.1 to 86400";
+	if (*value < '0' || *value > '9' || *end || !(seconds >= WATCH_MIN_S && seconds <= WATCH_MAX_S))
+		return -EINVAL;
+	*ns = (uint64_t)(seconds * 1e9);
+	return 0;
+}
+
+static const struct conf_key options[] = {
+	{ "epochs", CONF_FLAG, OF(epochs),
+	  .help = "list the sealed directories of a mount; *: the newest in its directory, NEW: bytes that it added" },
+	{ "verify", CONF_FLAG, OF(verify), .help = "read all of a sealed directory and compare it with what was sealed" },
+	{ "quick", CONF_FLAG, OF(quick), .help = "compare names, attributes and fingerprints only, and read no bytes" },
+	{ "if-deleted", CONF_FLAG, OF(if_deleted),
+	  .help = "how much would be freed if all PATHs, with everything below them, were deleted together" },
+	{ "users", CONF_FLAG, OF(users),
+	  .help = "space by user, then by group; EXCLUSIVE: bytes that are stored for them only" },
+	{ "variables", CONF_FLAG, OF(variables), .help = "recoded variables: coder, size, speed" },
+	{ "json", CONF_FLAG, OF(json), .help = "exact figures, one JSON document a line; keys keep their meaning (schema_version)" },
+	{ "prometheus", CONF_FLAG, OF(prometheus), .help = "text exposition format, mounts only" },
+	{ "html", CONF_STRING, OF(html), .value = "FILE",
+	  .help = "write a page about one mount; written again, it also shows the history" },
+	{ "watch", CONF_PARSED, OF(watch_ns), .parse = parse_watch, .missing = "1", .value = "SECONDS",
+	  .help = "repeat every second, or every SECONDS, with the rates in between" },
+	COMMAND_END,
+};
+
+/* What goes with what. */
+static const char *check(void *request, int nr)
+{
+	struct request *q = request;
+	bool is_of_mounts = q->html || q->prometheus;
+
+	q->format = q->prometheus ? FORMAT_PROMETHEUS : q->json ? FORMAT_JSON : FORMAT_HUMAN;
+	if (q->json && q->prometheus)
+		return "--json and --prometheus exclude each other";
+	if ((q->users || q->variables) && (is_of_mounts || q->if_deleted || q->epochs || q->verify || q->quick ||
+					   q->watch_ns > 0 || (q->users && q->variables)))
+		return q->users ? "--users goes with --json only" : "--variables goes with --json only";
+	if (q->quick && !q->verify)
+		return "--quick goes with --verify only";
+	if (q->verify && (is_of_mounts || q->if_deleted || q->epochs || q->watch_ns > 0))
+		return "--verify goes with --quick and --json only";
+	if (q->verify && nr == 0)
+		return "--verify needs the sealed directories to verify";
+	if (q->epochs && (is_of_mounts || q->if_deleted))
+		return "--epochs goes with --json and --watch only";
+	if (q->if_deleted && is_of_mounts)
+		return q->html ? "--if-deleted and --html exclude each other" : "--if-deleted and --prometheus exclude each other";
+	if (q->if_deleted && nr == 0)
+		return "--if-deleted needs the files and directories that would be deleted";
+	if (q->html && (nr > 1 || q->watch_ns > 0 || q->format != FORMAT_HUMAN))
+		return "--html shows one mount, and goes with no other option: --html FILE MOUNTPOINT";
+	return NULL;
+}
+
+static int run(void *request, char *operands[], int nr)
+{
+	struct request *q = request;
+	int r;
+
+	interrupt_catch();
+	r = add_paths(q, nr, operands);
+	if (r == 0 && q->html && q->nr != 1) {
+		fputs("ckptfs-stat: --html shows one mount, and several are mounted: --html FILE MOUNTPOINT\n", stderr);
+		request_release(q);
+		return EXIT_USAGE;
+	}
+	if (r == 0 && q->html)
+		r = report_write(q->html, q->paths[0]);
+	else if (r == 0)
+		r = q->watch_ns > 0 ? watch(q) : show_all(q, stdout);
+	request_release(q);
+	return interrupted() ? EXIT_INTERRUPTED : (int)status_of(q, r);
 }
 
 int main(int argc, char *argv[])
 {
-	_cleanup_(request_release) struct request q = { 0 };
-	int r = parse(argc, argv, &q);
+	static const struct command command = {
+		.name = "ckptfs-stat",
+		.usage = "ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
+			 "       ckptfs-stat --epochs [--json] [--watch [SECONDS]] [MOUNTPOINT...]\n"
+			 "       ckptfs-stat --verify [--quick] [--json] DIRECTORY...\n"
+			 "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
+			 "       ckptfs-stat --users [--json] [MOUNTPOINT...]\n"
+			 "       ckptfs-stat --variables [--json] [MOUNTPOINT...]\n",
+		.about = "Show what ckptfs stores and saves: of a whole mount (PATH is the mountpoint; no PATH: all mounts), of a "
+			 "file, or of all files below a directory.",
+		.options = options,
+		.footer = "Exit status: 0 shown, 1 usage, 2 not there, not readable or not on ckptfs, 3 a directory is damaged or "
+			  "not sealed, 130 interrupted.",
+		.exit_usage = EXIT_USAGE,
+		.exit_failed = EXIT_PATH,
+		.max_operands = COMMAND_OPERANDS_MAX,
+		.check = check,
+		.run = run,
+	};
+	struct request q = { 0 };
 
-	if (r != 0)
-		return r < 0 ? EXIT_USAGE : EXIT_SHOWN;
-	interrupt_catch();
-	r = add_paths(&q, argc - optind, argv + optind);
-	if (r == 0 && q.html)
-		r = write_report(&q);
-	else if (r == 0)
-		r = q.watch_ns > 0 ? watch(&q) : show_all(&q, stdout);
-	if (interrupted())
-		return EXIT_INTERRUPTED;
-	return output_finish("ckptfs-stat", (int)status_of(&q, r), EXIT_PATH);
+	return command_main(&command, &q, argc, argv);
 }

@@ -1,4 +1,4 @@
-#include "tools/html.h"
+#include "tools/stat/html.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,14 +19,6 @@
 #define X_TICKS 5u
 #define DAY_S 86400u
 
-/* C0, DEL and C1: HTML forbids most of them even as references. */
-static bool is_control(const char *s, size_t len)
-{
-	const unsigned char *u = (const unsigned char *)s;
-
-	return u[0] < ' ' || u[0] == 0x7f || (len == 2 && u[0] == 0xc2 && u[1] < 0xa0);
-}
-
 void html_text(FILE *to, const char *s)
 {
 	static const struct {
@@ -36,7 +28,7 @@ void html_text(FILE *to, const char *s)
 
 	while (*s) {
 		size_t len = utf8_len(s);
-		const char *as = len == 0 || is_control(s, len) ? "\xef\xbf\xbd" : NULL;
+		const char *as = text_is_control(s, len) ? "\xef\xbf\xbd" : NULL;
 
 		for (size_t i = 0; i < ARRAY_SIZE(escapes) && !as; i++)
 			as = *s == escapes[i].c ? escapes[i].as : NULL;
@@ -55,7 +47,8 @@ void html_name(FILE *to, const char *s)
 	fputs("</bdi>", to);
 }
 
-void html_time(FILE *to, time_t t, uint64_t span_s)
+/* Local time, without parts that are the same over all of `span_s` seconds. */
+static void html_time(FILE *to, time_t t, uint64_t span_s)
 {
 	char text[64] = "";
 	struct tm tm;

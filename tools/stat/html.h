@@ -12,10 +12,8 @@
 
 /* Text or an attribute's value. What is no UTF-8, or a control character, becomes U+FFFD. */
 void html_text(FILE *to, const char *s);
-/* A name that somebody chose: escaped, and kept from changing the direction of the text around it. */
+/* An untrusted name: escaped, and isolated so that it cannot change the direction of the text around it. */
 void html_name(FILE *to, const char *s);
-/* Local time, as short as `span_s`, the time that is looked at, lets it be. */
-void html_time(FILE *to, time_t t, uint64_t span_s);
 
 struct chart_series {
 	const char *name;
@@ -23,7 +21,7 @@ struct chart_series {
 };
 
 struct chart {
-	const char *title; /* what it shows, read to those who do not see it */
+	const char *title; /* its description, for screen readers */
 	const time_t *x; /* ascending */
 	size_t nr;
 	const struct chart_series *series;

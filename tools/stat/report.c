@@ -1,4 +1,4 @@
-#include "tools/report.h"
+#include "tools/stat/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,9 +11,10 @@
 
 #include "base/buf.h"
 #include "base/json_flat.h"
+#include "base/text.h"
 #include "base/util.h"
-#include "tools/stat_ask.h"
-#include "tools/stat_watch.h"
+#include "tools/stat/stat_ask.h"
+#include "tools/stat/stat_watch.h"
 
 #define PAGE_MODE 0644
 #define READ_STEP 65536u
@@ -21,7 +22,7 @@
 
 static int complain(const char *file, int r, const char *what)
 {
-	fprintf(stderr, "ckptfs-stat: %s: %s%s%s\n", file, what ? what : "", what && r != -EINVAL ? ": " : "",
+	text_printf(stderr, "ckptfs-stat: %s: %s%s%s\n", file, what ? what : "", what && r != -EINVAL ? ": " : "",
 		r != -EINVAL ? strerror(-r) : "");
 	return r;
 }
@@ -92,7 +93,7 @@ static mode_t file_mode(void)
 	return PAGE_MODE & ~mask;
 }
 
-/* Under another name first, so that whoever looks sees a whole page. */
+/* Writes to a temporary name first, so that readers see a complete page. */
 static int write_page(const char *file, const struct report *report)
 {
 	_cleanup_(freep) char *temporary = NULL;

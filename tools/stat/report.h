@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "tools/report_record.h"
-#include "tools/report_walk.h"
+#include "tools/stat/report_record.h"
+#include "tools/stat/report_walk.h"
 
 struct json_flat;
 

@@ -6,10 +6,10 @@
 #include "base/conf.h"
 #include "base/json_flat.h"
 #include "base/util.h"
-#include "tools/html.h"
-#include "tools/report.h"
-#include "tools/report_parts.h"
-#include "tools/report_style.h"
+#include "tools/stat/html.h"
+#include "tools/stat/report.h"
+#include "tools/stat/report_parts.h"
+#include "tools/stat/report_style.h"
 
 #define BARS_MAX 48u
 #define DAY_S UINT64_C(86400)

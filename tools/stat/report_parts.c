@@ -1,4 +1,4 @@
-#include "tools/report_parts.h"
+#include "tools/stat/report_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "base/conf.h"
 #include "base/json_flat.h"
 #include "base/util.h"
-#include "tools/html.h"
-#include "tools/report.h"
+#include "tools/stat/html.h"
+#include "tools/stat/report.h"
 
 #define DIRECTORIES_MAX 20u
 
@@ -32,12 +32,12 @@ void parts_size_cell(FILE *to, uint64_t bytes)
 	fprintf(to, "<td class=\"n\">%s</td>", human_size(bytes).s);
 }
 
-void parts_percent_cell(FILE *to, uint64_t part, uint64_t whole)
+static void parts_percent_cell(FILE *to, uint64_t part, uint64_t whole)
 {
 	fprintf(to, "<td class=\"n\">%.1f %%</td>", parts_percent(part, whole));
 }
 
-void parts_bar_cell(FILE *to, uint64_t part, uint64_t whole)
+static void parts_bar_cell(FILE *to, uint64_t part, uint64_t whole)
 {
 	fputs("<td class=\"bar\">", to);
 	chart_cell(to, part, whole);
@@ -74,11 +74,11 @@ static void put_causes(FILE *to, const struct json_flat *m)
 {
 	struct chart_part parts[] = {
 		{ "new: stored", json_flat_u64(m, "written_by_cause.new_bytes") },
-		{ "as in the file before (its champion)", json_flat_u64(m, "written_by_cause.champion_bytes") },
+		{ "unchanged since the previous version", json_flat_u64(m, "written_by_cause.previous_bytes") },
 		{ "next to a known chunk", json_flat_u64(m, "written_by_cause.successor_bytes") },
 		{ "known, found in memory", json_flat_u64(m, "written_by_cause.memory_bytes") },
 		{ "known, found in the index", json_flat_u64(m, "written_by_cause.index_bytes") },
-		{ "moved, found in its champion", json_flat_u64(m, "written_by_cause.shifted_bytes") },
+		{ "moved, found in the previous version", json_flat_u64(m, "written_by_cause.shifted_bytes") },
 		{ "zeros", json_flat_u64(m, "written_by_cause.zero_bytes") },
 	};
 	uint64_t whole = 0;

@@ -10,8 +10,6 @@ double parts_percent(uint64_t part, uint64_t whole);
 void parts_open(FILE *to, const char *id, const char *title, const char *text); /* a <section>; the caller closes it */
 void parts_number_cell(FILE *to, uint64_t n);
 void parts_size_cell(FILE *to, uint64_t bytes);
-void parts_percent_cell(FILE *to, uint64_t part, uint64_t whole);
-void parts_bar_cell(FILE *to, uint64_t part, uint64_t whole);
 
 void parts_savings(FILE *to, const struct report *r);
 void parts_fragmentation(FILE *to, const struct report *r);

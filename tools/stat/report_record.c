@@ -1,4 +1,4 @@
-#include "tools/report_record.h"
+#include "tools/stat/report_record.h"
 
 #include <errno.h>
 #include <inttypes.h>

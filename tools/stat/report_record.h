@@ -15,7 +15,7 @@
 struct record_reading {
 	uint64_t time_s; /* wall clock */
 	uint64_t logical, stored, compressed, disk; /* bytes */
-	uint64_t pid, uptime_s; /* of the daemon whose counters these are: */
+	uint64_t pid, uptime_s; /* of the daemon that counted: */
 	uint64_t cut, fresh; /* bytes written and cut into chunks; of these, new */
 };
 

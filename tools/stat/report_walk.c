@@ -1,4 +1,4 @@
-#include "tools/report_walk.h"
+#include "tools/stat/report_walk.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "base/util.h"
-#include "tools/interrupt.h"
-#include "tools/progress.h"
-#include "tools/stat_ask.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
+#include "tools/stat/stat_ask.h"
 
 #define NR_OPEN_DIRS 32
 
@@ -257,7 +257,7 @@ static int look_at(const char *path, const struct stat *st)
 	if (r < 0) {
 		now.w.nr_unread++;
 		stat_complain(path, r, 0);
-		return r == -ENOTCONN ? r : 0;
+		return r == -ENOTCONN || r == -ECONNABORTED ? r : 0;
 	}
 	return add_file(path + now.skip, st, &a.j);
 }

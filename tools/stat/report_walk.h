@@ -21,7 +21,7 @@ struct walk_file {
 
 struct walk_directory {
 	char *name; /* below the mountpoint; "": the mountpoint itself */
-	uint64_t files, mapped, again; /* again: bytes of files whose content an older file has */
+	uint64_t files, mapped, again; /* again: bytes of files with the content of an older file */
 	uint64_t frames;
 };
 

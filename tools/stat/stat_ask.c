@@ -1,4 +1,4 @@
-#include "tools/stat_ask.h"
+#include "tools/stat/stat_ask.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -8,9 +8,10 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "base/text.h"
 #include "base/util.h"
-#include "tools/daemon.h"
-#include "tools/interrupt.h"
+#include "tools/common/daemon.h"
+#include "tools/common/interrupt.h"
 
 #define STAT_XATTR "user.ckptfs.stat"
 #define STAT_MAX 65536 /* the kernel's limit */
@@ -29,6 +30,8 @@ int stat_ask(const char *path, struct stat_answer *ret)
 	ssize_t n = lgetxattr(path, STAT_XATTR, text, STAT_MAX);
 	int r;
 
+	if (n < 0 && errno == ECONNABORTED) /* it ended meanwhile; the next call tells unmounted from died */
+		n = lgetxattr(path, STAT_XATTR, text, STAT_MAX);
 	if (n < 0)
 		return errno == EOPNOTSUPP || errno == EPERM ? -ENODATA : -errno;
 	r = json_flat_parse(text, (size_t)n, &a.j);
@@ -50,11 +53,11 @@ void stat_complain(const char *path, int r, int before)
 		why = before	     ? "not on a ckptfs any more: it has been unmounted" :
 		      is_store(path) ? "a store; give its mountpoint (ckptfs-stat without a path shows all mounts)" :
 				       "not on a ckptfs; give a mountpoint, or a file or directory below one";
-	else if (r == -ENOTCONN)
+	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		why = "the daemon of this mount has died; umount it and mount it again";
 	else if (r == -EBADMSG)
 		why = "the daemon's answer cannot be understood";
-	fprintf(stderr, "ckptfs-stat: %s: %s\n", path, why);
+	text_printf(stderr, "ckptfs-stat: %s: %s\n", path, why);
 }
 
 /* nftw() takes no argument, so they are here. */

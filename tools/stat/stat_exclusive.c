@@ -1,4 +1,4 @@
-#include "tools/stat_exclusive.h"
+#include "tools/stat/stat_exclusive.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,11 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/interrupt.h"
-#include "tools/progress.h"
-#include "tools/stat_ask.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
+#include "tools/stat/stat_ask.h"
 
 #define ASK_NS 50000000
 #define ASK_SOON_NS 2000000 /* most answers are there at once */
@@ -25,20 +26,20 @@
 static int complain(const char *path, int r)
 {
 	if (r == -ENOTTY)
-		fprintf(stderr, "ckptfs-stat: %s: not on a ckptfs that can tell what deleting it would free\n", path);
+		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that can tell what deleting it would free\n", path);
 	else if (r == -EBUSY)
-		fprintf(stderr, "ckptfs-stat: %s: too many such questions at once; try again\n", path);
+		text_printf(stderr, "ckptfs-stat: %s: too many such questions at once; try again\n", path);
 	else if (r == -E2BIG)
-		fprintf(stderr, "ckptfs-stat: %s: more directories than one question can have; ask for parts of it\n",
+		text_printf(stderr, "ckptfs-stat: %s: more directories than one question can have; ask for parts of it\n",
 			path);
 	else if (r == -EXDEV)
-		fprintf(stderr,
+		text_printf(stderr,
 			"ckptfs-stat: %s: on another mount than the paths before it; ask for each mount by itself\n",
 			path);
-	else if (r == -ENOTCONN)
+	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		stat_complain(path, r, 0);
 	else if (r != -EINTR)
-		fprintf(stderr, "ckptfs-stat: %s: what deleting it would free cannot be told: %s\n", path, strerror(-r));
+		text_printf(stderr, "ckptfs-stat: %s: what deleting it would free cannot be told: %s\n", path, strerror(-r));
 	return r;
 }
 

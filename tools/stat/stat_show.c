@@ -1,4 +1,4 @@
-#include "tools/stat_show.h"
+#include "tools/stat/stat_show.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "client/figures.h"
 #include "client/ioctl.h"
-#include "tools/stat_ask.h"
+#include "tools/stat/stat_ask.h"
 
 struct duration {
 	char s[24];
@@ -86,11 +86,11 @@ static void show_traffic(FILE *to, const struct json_flat *j)
 		const char *path, *label;
 	} causes[] = {
 		{ "written_by_cause.zero_bytes", "  zeros" },
-		{ "written_by_cause.champion_bytes", "  as its champion" },
+		{ "written_by_cause.previous_bytes", "  unchanged" },
 		{ "written_by_cause.successor_bytes", "  next to a known chunk" },
 		{ "written_by_cause.memory_bytes", "  known, in memory" },
 		{ "written_by_cause.index_bytes", "  known, in the index" },
-		{ "written_by_cause.shifted_bytes", "  moved, in its champion" },
+		{ "written_by_cause.shifted_bytes", "  moved" },
 		{ "written_by_cause.new_bytes", "  new" },
 	};
 	uint64_t whole = 0; /* causes are of whole pages, more than was written where pages were filled bit by bit */
@@ -122,7 +122,7 @@ static void show_deltas(FILE *to, const struct json_flat *j)
 		percent(payload, bytes));
 }
 
-/* What has become of the new bytes: nobody has to guess why something is not compressed. */
+/* What became of the new bytes, including why they were not compressed. */
 static void show_compression(FILE *to, const struct json_flat *j)
 {
 	uint64_t plain = json_flat_u64(j, "compression.plain_bytes"),
@@ -165,7 +165,7 @@ static void show_durability(FILE *to, const struct json_flat *j)
 	line(to, "Not yet durable since:", duration(json_flat_u64(j, "durability.lag_ns")).s);
 	fprintf(to, "  %" PRIu64 " commits, %s on average\n", commits, duration(mean).s);
 	line(to, "Damaged chunks:", json_flat_get(j, "health.damaged"));
-	fprintf(to, "  %s healed\n", json_flat_get(j, "health.healed"));
+	fprintf(to, "  %s repaired\n", json_flat_get(j, "health.repaired"));
 }
 
 static void show_scrub(FILE *to, const struct json_flat *j)
@@ -198,10 +198,10 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	number_line(to, "Nodes of the cluster:", json_flat_u64(j, "cluster.nodes"));
 	fprintf(to, "  %s, %s rounds, %s commits without one\n", agent, json_flat_get(j, "cluster.rounds"),
 		json_flat_get(j, "cluster.rounds_failed"));
-	size_line(to, "  only on other nodes", json_flat_u64(j, "cluster.elsewhere_bytes"));
+	size_line(to, "  only on other nodes", json_flat_u64(j, "cluster.remote_bytes"));
 	fprintf(to, "  %s came from there since the mount,", human_size(json_flat_u64(j, "cluster.fetched_bytes")).s);
 	fprintf(to, " %s chunks could not be had\n", json_flat_get(j, "cluster.fetch_failures"));
-	size_line(to, "  here for others, too", json_flat_u64(j, "cluster.lent_bytes"));
+	size_line(to, "  here for others, too", json_flat_u64(j, "cluster.pinned_bytes"));
 	fprintf(to, "  %s went there since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
 	if (json_flat_u64(j, "cluster.sealed") > 0)
 		fprintf(to, "  another node has %s of %s sealed directories, too\n",
@@ -217,9 +217,9 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	}
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
 	fputc('\n', to);
-	number_line(to, "  copies for other nodes", json_flat_u64(j, "cluster.copies"));
-	fprintf(to, "  of what they have sealed; %s more because somebody looked\n",
-		json_flat_get(j, "cluster.copies_cached"));
+	number_line(to, "  copies for other nodes", json_flat_u64(j, "cluster.replicas"));
+	fprintf(to, "  of what they have sealed; %s more are cached for reading\n",
+		json_flat_get(j, "cluster.replicas_cached"));
 	fputc('\n', to);
 }
 
@@ -231,9 +231,10 @@ static const char *on_off(const struct json_flat *j, const char *path)
 static void show_paths(FILE *to, const struct json_flat *j)
 {
 	fprintf(to,
-		"Fast paths: direct pack I/O %s, writes around the page cache %s, no capability check per write %s,\n"
+		"Fast paths: direct pack I/O %s, writes around the page cache %s, write-back cache %s,\n"
+		"            no capability check per write %s,\n"
 		"            parallel look-ups %s, read-ahead %s KiB, %s threads\n",
-		on_off(j, "paths.pack_direct_io"), on_off(j, "paths.write_direct_io"),
+		on_off(j, "paths.pack_direct_io"), on_off(j, "paths.write_direct_io"), on_off(j, "paths.writeback"),
 		on_off(j, "paths.write_without_capability_check"), on_off(j, "paths.parallel_directory_lookups"),
 		json_flat_get(j, "paths.readahead_kib"), json_flat_get(j, "paths.threads"));
 }
@@ -269,9 +270,10 @@ static void show_compaction(FILE *to, const struct json_flat *j)
 
 void stat_show_head(FILE *to, const struct json_flat *j)
 {
-	fprintf(to, "%s on %s (ckptfs %s%s), up %s\n\n", json_flat_get(j, "store"), json_flat_get(j, "mountpoint"),
-		json_flat_get(j, "version"), strcmp(json_flat_get(j, "read_only"), "true") == 0 ? ", read-only" : "",
-		duration(json_flat_u64(j, "uptime_ns")).s);
+	text_printf(to, "%s on %s (ckptfs %s%s), up %s\n", json_flat_get(j, "store"), json_flat_get(j, "mountpoint"),
+		    json_flat_get(j, "version"), strcmp(json_flat_get(j, "read_only"), "true") == 0 ? ", read-only" : "",
+		    duration(json_flat_u64(j, "uptime_ns")).s);
+	fputc('\n', to);
 }
 
 void stat_show_mount(FILE *to, const struct json_flat *j)
@@ -292,7 +294,7 @@ void stat_show_mount(FILE *to, const struct json_flat *j)
 static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 {
 	size_line(to, "Exclusive:", x->exclusive_bytes);
-	fputs("  nobody else has: free once it is deleted and ckptfs-gc --delete has run\n", to);
+	fputs("  freed once it is deleted and ckptfs-gc --delete has run\n", to);
 	if (x->exclusive_stored != x->exclusive_bytes) {
 		size_line(to, "  as stored", x->exclusive_stored);
 		fputs("  compressed\n", to);
@@ -311,7 +313,7 @@ static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 
 void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const struct ckptfs_exclusive *x)
 {
-	fprintf(to, "%s\n", path);
+	text_printf(to, "%s\n", path);
 	if (strcmp(json_flat_get(j, "kind"), "file") != 0) {
 		fputs("  neither a file nor a directory: it has no content\n", to);
 		return;
@@ -336,7 +338,7 @@ static double fragmentation(const struct stat_sums *s)
 
 void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const struct ckptfs_exclusive *x)
 {
-	fprintf(to, "%s\n", path);
+	text_printf(to, "%s\n", path);
 	number_line(to, "Files:", s->files);
 	fprintf(to, "  in %" PRIu64 " directories\n", s->directories);
 	size_line(to, "Size:", s->size);
@@ -356,7 +358,7 @@ void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const
 void stat_show_set(FILE *to, char *const paths[], size_t nr, const struct ckptfs_exclusive *x)
 {
 	for (size_t i = 0; i < nr; i++)
-		fprintf(to, "%s%s", i > 0 ? " " : "If deleted: ", paths[i]);
+		text_printf(to, "%s%s", i > 0 ? " " : "If deleted: ", paths[i]);
 	fputc('\n', to);
 	number_line(to, "Files:", x->files);
 	fprintf(to, "  of %s\n", human_size(x->file_size).s);

@@ -1,4 +1,4 @@
-#include "tools/stat_users.h"
+#include "tools/stat/stat_users.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +13,8 @@
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/interrupt.h"
-#include "tools/output.h"
-#include "tools/stat_exclusive.h"
+#include "tools/common/interrupt.h"
+#include "tools/stat/stat_exclusive.h"
 
 static const struct {
 	uint32_t kind;
@@ -58,7 +57,7 @@ static void print(FILE *to, const struct ckptfs_owner *o, struct owner_name name
 static void show(FILE *to, const char *kind, const struct ckptfs_owner *o, struct owner_name name,
 		 const struct ckptfs_exclusive *x)
 {
-	fprintf(to, "%-5s  %-16s %10" PRIu64 "  %10s  %10s  %10s  %10s\n", kind, name.s, o->files,
+	text_printf(to, "%-5s  %-16s %10" PRIu64 "  %10s  %10s  %10s  %10s\n", kind, name.s, o->files,
 		human_size(o->file_size).s, human_size(o->mapped).s, human_size(x->exclusive_bytes).s,
 		human_size(x->exclusive_stored).s);
 }
@@ -120,8 +119,8 @@ int stat_users(const char *mountpoint, bool json, FILE *to)
 	int r = fd < 0 ? -errno : tell(fd, mountpoint, json, to);
 
 	if (r == -ENOTTY)
-		fprintf(stderr, "ckptfs-stat: %s: not on a ckptfs that can tell who has how much\n", mountpoint);
+		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that can tell who has how much\n", mountpoint);
 	else if (r < 0 && r != -EINTR)
-		fprintf(stderr, "ckptfs-stat: %s: who has how much cannot be told: %s\n", mountpoint, strerror(-r));
+		text_printf(stderr, "ckptfs-stat: %s: who has how much cannot be told: %s\n", mountpoint, strerror(-r));
 	return r == -EINVAL ? -EIO : r;
 }

@@ -1,8 +1,8 @@
-/* ckptfs-stat --users: who has how much, by user and by group. */
+/* ckptfs-stat --users: usage by user and by group. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* All of them for root and who has mounted; else the caller and his groups. Says on standard error why not. -EINTR. */
+/* All of them for root and the mounting user, else the caller and its groups. Errors are printed. -EINTR. */
 int stat_users(const char *mountpoint, bool json, FILE *to);

@@ -1,4 +1,4 @@
-#include "tools/stat_variables.h"
+#include "tools/stat/stat_variables.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
-#include "tools/output.h"
 
 #define KEY_WIDTH 36
 
@@ -88,11 +87,11 @@ int stat_variables(const char *mountpoint, bool json, FILE *to)
 	int r = fd < 0 ? -errno : tell(fd, mountpoint, json, to);
 
 	if (r == -ENOTTY)
-		fprintf(stderr, "ckptfs-stat: %s: not on a ckptfs that remembers variables\n", mountpoint);
+		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that remembers variables\n", mountpoint);
 	else if (r == -EPERM)
-		fprintf(stderr, "ckptfs-stat: %s: only root and the user who mounted it are told of variables\n",
+		text_printf(stderr, "ckptfs-stat: %s: only root and the user who mounted it are told of variables\n",
 			mountpoint);
 	else if (r < 0)
-		fprintf(stderr, "ckptfs-stat: %s: variables cannot be told: %s\n", mountpoint, strerror(-r));
+		text_printf(stderr, "ckptfs-stat: %s: variables cannot be told: %s\n", mountpoint, strerror(-r));
 	return r == -EINVAL ? -EIO : r;
 }

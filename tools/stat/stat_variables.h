@@ -4,5 +4,5 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* For root and who has mounted. Says on standard error why not. */
+/* For root and the mounting user. Errors are printed. */
 int stat_variables(const char *mountpoint, bool json, FILE *to);

@@ -1,4 +1,4 @@
-#include "tools/stat_watch.h"
+#include "tools/stat/stat_watch.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 struct stat_reading stat_reading_of(const struct json_flat *m)
 {
 	static const char *const known[] = {
-		"written_by_cause.zero_bytes",	 "written_by_cause.champion_bytes", "written_by_cause.successor_bytes",
+		"written_by_cause.zero_bytes",	 "written_by_cause.previous_bytes", "written_by_cause.successor_bytes",
 		"written_by_cause.memory_bytes", "written_by_cause.index_bytes",    "written_by_cause.shifted_bytes",
 	};
 	uint64_t plain = json_flat_u64(m, "compression.plain_bytes"),

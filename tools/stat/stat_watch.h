@@ -11,7 +11,7 @@ struct json_flat;
 /* Counters of a mount at one moment. */
 struct stat_reading {
 	bool taken;
-	uint64_t pid, uptime_ns; /* whose counters, and when: they start again with each daemon */
+	uint64_t pid, uptime_ns; /* of the daemon: counters restart with each */
 	uint64_t written, read, commits;
 	uint64_t cut; /* bytes that were cut into chunks: more than written where chunks were filled bit by bit */
 	uint64_t fresh; /* of these: not seen before */

@@ -1,18 +1,18 @@
-"""What a program can ask of a ckptfs mount beyond reading and writing files.
+"""Requests to a ckptfs mount beyond reading and writing files.
 
-    with ckptfs.epoch("/mnt/ckpt/run1/step.0200") as where:   # a directory: complete, or not there at all
+    with ckptfs.checkpoint("/mnt/ckpt/run1/step.0200") as where:  # a directory: complete, or absent
         torch.save(state, where / "state.pt")
 
-    last = ckptfs.newest("/mnt/ckpt/run1")                    # where a restart begins, or None
-    for e in ckptfs.epochs("/mnt/ckpt"):
-        print(e.path, e.files, e.bytes, e.sealed)
+    last = ckptfs.newest("/mnt/ckpt/run1")                        # to restart from, or None
+    for c in ckptfs.checkpoints("/mnt/ckpt"):
+        print(c.path, c.files, c.bytes, c.sealed)
 
-    ckptfs.clone("/mnt/ckpt/a", "/mnt/ckpt/b")                # shares all bytes, copies none
-    ckptfs.sync("/mnt/ckpt")                                  # everything that was written there is durable
-    ckptfs.stat("/mnt/ckpt/a").fingerprint                    # equal for equal content in one store
-    ckptfs.figures("/mnt/ckpt")["stored_bytes"]               # what ckptfs-stat --json tells
+    ckptfs.clone("/mnt/ckpt/a", "/mnt/ckpt/b")                    # shares all bytes, copies none
+    ckptfs.sync("/mnt/ckpt")                                      # makes everything written there durable
+    ckptfs.stat("/mnt/ckpt/a").fingerprint                        # equal for equal content in one store
+    ckptfs.figures("/mnt/ckpt")["stored_bytes"]                   # the output of ckptfs-stat --json
 
-Errors are OSError. What is not on a ckptfs is errno ENOTTY. Everything may be called from any thread.
+Errors are OSError, with errno ENOTTY outside of a ckptfs mount. All functions are thread-safe.
 """
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ from typing import Any, Iterator, Optional, Union
 
 from . import _ioctl
 
-__all__ = ["Epoch", "FileStat", "SealError", "clone", "epoch", "epochs", "figures", "mountpoint", "newest", "seal", "stat", "sync", "unseal"]
+__all__ = ["Checkpoint", "FileStat", "SealError", "checkpoint", "checkpoints", "clone", "figures", "mountpoint", "newest", "seal", "stat",
+           "sync", "unseal"]
 __version__ = "0.1.0"
 
 Path = Union[str, "os.PathLike[str]"]
 
 
 class SealError(OSError):
-    """A directory cannot be sealed or unsealed. `culprit`: what in it, or around it, is in the way, if that is known."""
+    """A directory cannot be sealed or unsealed. `culprit`: the entry in it, or the directory around it, that prevents it, if known."""
 
     culprit: Optional[pathlib.Path] = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Epoch:
-    """A sealed directory: a checkpoint that is complete, durable and cannot be changed."""
+class Checkpoint:
+    """A sealed checkpoint: a directory that is complete, durable and immutable."""
 
     path: pathlib.Path
     inode: int
     sealed_ns: int  # since 1970
-    files: int  # all that is no directory, each once
-    directories: int  # with itself
+    files: int  # all entries that are not directories, each once
+    directories: int  # including itself
     bytes: int
-    uid: int  # who sealed it
-    new_bytes: int  # as stored, that nothing else referred to when it was sealed
+    uid: int  # of the user that sealed it
+    new_bytes: int  # stored bytes that nothing else referred to when it was sealed
     root: Optional[str]  # SHA-256 over names, attributes and content; None: sealed by an earlier version
 
     @property
@@ -63,12 +64,12 @@ class Epoch:
 
 @dataclasses.dataclass(frozen=True)
 class FileStat:
-    """Figures about one regular file."""
+    """Statistics of a regular file."""
 
     size: int
-    mapped: int  # bytes that are no hole
+    mapped: int  # bytes without holes
     extents: int
-    frames: int  # places that a full read visits
+    frames: int  # distinct frames that a full read accesses
     fingerprint: bytes  # equal for equal content in one store
     durable: bool  # everything written is committed
 
@@ -83,18 +84,18 @@ def _opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def mountpoint(path: Path) -> pathlib.Path:
-    """Where the filesystem that `path` lies on is mounted."""
+    """The mountpoint of the filesystem with `path`."""
     p = pathlib.Path(path).resolve(strict=True)
     while not os.path.ismount(p):
         p = p.parent
     return p
 
 
-_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # as /proc writes what would end a field
+_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # how /proc writes characters that would end a field
 
 
-def _place(fd: int) -> "tuple[pathlib.Path, pathlib.PurePath]":
-    """Where the mount that `fd` was opened on is, and what of its filesystem is there: containers are given a part."""
+def _mount_of(fd: int) -> "tuple[pathlib.Path, pathlib.PurePath]":
+    """The mountpoint of `fd`, and the directory of the filesystem that is mounted there: containers may see only a part."""
     with open(f"/proc/self/fdinfo/{fd}", "rb") as f:
         mount = next(line.split()[1] for line in f if line.startswith(b"mnt_id:"))
     with open("/proc/self/mountinfo", "rb") as f:
@@ -103,31 +104,31 @@ def _place(fd: int) -> "tuple[pathlib.Path, pathlib.PurePath]":
             if fields[0] == mount:
                 root, point = (_ESCAPED.sub(lambda m: bytes([int(m[1], 8)]), name) for name in fields[3:5])
                 return pathlib.Path(os.fsdecode(point)), pathlib.PurePath(os.fsdecode(root)).relative_to("/")
-    raise OSError(errno.ENOENT, "where it is mounted cannot be found in /proc/self/mountinfo")
+    raise OSError(errno.ENOENT, "mountpoint not found in /proc/self/mountinfo")
 
 
-def _seen(place: "tuple[pathlib.Path, pathlib.PurePath]", path: bytes) -> Optional[pathlib.Path]:
-    """Where a path in the filesystem is for this process. None: nowhere."""
+def _visible_path(mount: "tuple[pathlib.Path, pathlib.PurePath]", path: bytes) -> Optional[pathlib.Path]:
+    """The path of this process to a path in the filesystem. None: it is not visible."""
     try:
-        return place[0] / pathlib.PurePath(os.fsdecode(path)).relative_to(place[1])
+        return mount[0] / pathlib.PurePath(os.fsdecode(path)).relative_to(mount[1])
     except ValueError:
         return None
 
 
 def sync(path: Path) -> None:
-    """Make everything durable that was written to the mount which `path` lies on. sync(2) does not reach it."""
+    """Makes everything durable that was written to the mount of `path`, which sync(2) does not do."""
     with _opened(path) as fd:
         _ioctl.call(fd, _ioctl.SYNC, _ioctl.Sync())
 
 
 def clone(source: Path, target: Path, *, offset: int = 0, target_offset: int = 0, length: Optional[int] = None) -> int:
-    """Have `target`, which is made if it is missing, share bytes of `source` instead of copying them. Both are on one mount.
+    """Shares bytes of `source` with `target` instead of copying them; creates `target` if it is missing. Both must be on one mount.
 
-    Without a length it is the rest of the source, and without a target_offset either the target then ends there: cloning a whole file
-    replaces what was in the target. Returns how many bytes are shared.
+    The default length is the rest of the source. If target_offset is 0, too, the target is truncated first: cloning a whole file
+    replaces the target. Returns the number of shared bytes.
     """
     if min(offset, target_offset, length or 0) < 0:
-        raise ValueError("offsets and lengths are not negative")
+        raise ValueError("offsets and lengths must not be negative")
     if length == 0:
         return 0
     with _opened(source) as from_fd, _opened(target, os.O_RDWR | os.O_CREAT) as to_fd:
@@ -145,7 +146,7 @@ def clone(source: Path, target: Path, *, offset: int = 0, target_offset: int = 0
 
 
 def stat(path: Path) -> FileStat:
-    """Figures about a regular file."""
+    """Statistics of a regular file."""
     with _opened(path) as fd:
         s = _ioctl.Stat()
         _ioctl.call(fd, _ioctl.STAT, s)
@@ -153,19 +154,19 @@ def stat(path: Path) -> FileStat:
 
 
 def figures(path: Path) -> "dict[str, Any]":
-    """What `ckptfs-stat --json` tells of a mount (its mountpoint), a file or a directory."""
+    """The output of `ckptfs-stat --json` for a mount (its mountpoint), a file or a directory."""
     try:
         text = os.getxattr(path, "user.ckptfs.stat", follow_symlinks=False)
     except OSError as e:
         if e.errno in (errno.EOPNOTSUPP, errno.ENODATA, errno.EPERM):
-            raise OSError(errno.ENOTTY, "not on a ckptfs", os.fspath(path)) from None
+            raise OSError(errno.ENOTTY, "not on a ckptfs mount", os.fspath(path)) from None
         raise
     result = json.loads(text)
     assert isinstance(result, dict)
     return result
 
 
-def _seal(path: Path, command: int) -> "tuple[_ioctl.Seal, Optional[OSError]]":
+def _seal_request(path: Path, command: int) -> "tuple[_ioctl.Seal, Optional[OSError]]":
     with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
         s = _ioctl.Seal(command=command)
         try:
@@ -175,100 +176,101 @@ def _seal(path: Path, command: int) -> "tuple[_ioctl.Seal, Optional[OSError]]":
     return s, None
 
 
-_WHY = {
-    errno.EBUSY: "something in it is open for writing",
-    errno.EEXIST: "it lies in a sealed directory, or something in it is sealed",
-    errno.EPERM: "it, or something in it, belongs to somebody else",
-    errno.E2BIG: "too many files in it; seal directories below it",
-    errno.ENODATA: "it lies in a directory that is sealed; unseal that",
-    errno.ENOTTY: "not on a ckptfs",
+_MESSAGES = {
+    errno.EBUSY: "a file in it is open for writing",
+    errno.EEXIST: "it is in a sealed directory, or contains one",
+    errno.EPERM: "it, or an entry in it, belongs to another user",
+    errno.E2BIG: "too many files in it; seal its subdirectories",
+    errno.ENODATA: "it is in a sealed directory; unseal that one",
+    errno.ENOTTY: "not on a ckptfs mount",
 }
 
 
-def _refusal(path: Path, s: _ioctl.Seal, e: OSError) -> SealError:
+def _seal_error(path: Path, s: _ioctl.Seal, e: OSError) -> SealError:
     assert e.errno is not None
-    error = SealError(e.errno, _WHY.get(e.errno, os.strerror(e.errno)), os.fspath(path))
+    error = SealError(e.errno, _MESSAGES.get(e.errno, os.strerror(e.errno)), os.fspath(path))
     if s.path:
         with _opened(path) as fd:
-            error.culprit = _seen(_place(fd), s.path)
+            error.culprit = _visible_path(_mount_of(fd), s.path)
     return error
 
 
-def _epoch_of(s: _ioctl.Seal, path: pathlib.Path) -> Epoch:
-    return Epoch(path, s.inode, s.sealed_ns, s.files, s.directories, s.bytes, s.uid, s.new_bytes,
-                 bytes(s.root).hex() if s.facts & _ioctl.SEAL_HAS_ROOT else None)
+def _checkpoint_of(s: _ioctl.Seal, path: pathlib.Path) -> Checkpoint:
+    return Checkpoint(path, s.inode, s.sealed_ns, s.files, s.directories, s.bytes, s.uid, s.new_bytes,
+                      bytes(s.root).hex() if s.facts & _ioctl.SEAL_HAS_ROOT else None)
 
 
-def seal(path: Path) -> Epoch:
-    """Make a directory with all in it durable, then immutable, and listed: all or nothing. One that is sealed is left as it is."""
-    s, e = _seal(path, _ioctl.SEAL_SEAL)
+def seal(path: Path) -> Checkpoint:
+    """Makes a directory with its content durable, then immutable, and listed: all or nothing. A sealed one is unchanged."""
+    s, e = _seal_request(path, _ioctl.SEAL_SEAL)
     if e is not None and e.errno != errno.EALREADY:
-        raise _refusal(path, s, e)
-    return _epoch_of(s, pathlib.Path(path).resolve())
+        raise _seal_error(path, s, e)
+    return _checkpoint_of(s, pathlib.Path(path).resolve())
 
 
 def unseal(path: Path) -> bool:
-    """Let a sealed directory be changed again. False: it was not sealed."""
-    s, e = _seal(path, _ioctl.SEAL_UNSEAL)
+    """Makes a sealed directory changeable again. False: it was not sealed."""
+    s, e = _seal_request(path, _ioctl.SEAL_UNSEAL)
     if e is not None and e.errno == errno.ENODATA and not s.path:
         return False
     if e is not None:
-        raise _refusal(path, s, e)
+        raise _seal_error(path, s, e)
     return True
 
 
 def _next_seal(fd: int, s: _ioctl.Seal, path: Path) -> bool:
-    """The one after `s`, into it. False: there is none."""
+    """Replaces `s` by the next sealed directory. False: there is none."""
     try:
         _ioctl.call(fd, _ioctl.SEAL, s)
     except OSError as e:
         if e.errno != errno.ENOENT:
-            raise OSError(e.errno, _WHY.get(e.errno or 0, e.strerror), os.fspath(path)) from None
+            raise OSError(e.errno, _MESSAGES.get(e.errno or 0, e.strerror), os.fspath(path)) from None
         return False
     return True
 
 
 def _require_ckptfs(path: Path) -> None:
-    """ENOTTY unless `path`, or of the directories above it the first that is there, is on a ckptfs."""
+    """Raises ENOTTY unless `path`, or its nearest existing parent directory, is on a ckptfs mount."""
     top = pathlib.Path(path).absolute()
-    there = next(p for p in (top, *top.parents) if p.exists())
-    with _opened(there, os.O_RDONLY | os.O_DIRECTORY) as fd:
-        _next_seal(fd, _ioctl.Seal(command=_ioctl.SEAL_NEXT), there)
+    existing = next(p for p in (top, *top.parents) if p.exists())
+    with _opened(existing, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        _next_seal(fd, _ioctl.Seal(command=_ioctl.SEAL_NEXT), existing)
 
 
-def epochs(path: Path) -> "list[Epoch]":
-    """The sealed directories at and below a directory of a mount, the oldest first: those that the caller may know of."""
+def checkpoints(path: Path) -> "list[Checkpoint]":
+    """The sealed checkpoints at and below a directory that the caller may see, the oldest first."""
     top, found = pathlib.Path(path).resolve(strict=True), []
     with _opened(top, os.O_RDONLY | os.O_DIRECTORY) as fd:
-        place = _place(fd)
+        mount = _mount_of(fd)
         s = _ioctl.Seal(command=_ioctl.SEAL_NEXT)
         while _next_seal(fd, s, path):
-            where = _seen(place, s.path)
+            where = _visible_path(mount, s.path)
             if where is not None:
-                found.append(_epoch_of(s, where))
-    return sorted((e for e in found if e.path == top or top in e.path.parents), key=lambda e: (e.sealed_ns, e.inode))
+                found.append(_checkpoint_of(s, where))
+    return sorted((c for c in found if c.path == top or top in c.path.parents), key=lambda c: (c.sealed_ns, c.inode))
 
 
-def newest(path: Path) -> Optional[Epoch]:
-    """The last one that was sealed at or below a directory: where a restart begins. None: there is none.
+def newest(path: Path) -> Optional[Checkpoint]:
+    """The last checkpoint that was sealed at or below a directory, to restart from. None: there is none.
 
-    A directory that is not there yet, since the first epoch() in it makes it, has none. What is not on a ckptfs is an error there, too:
-    where the mount is missing, nothing is to begin anew.
+    A directory that does not exist has none: the first checkpoint() in it creates it. Outside of a ckptfs mount this is an error
+    nevertheless, so that a program does not start from scratch because the mount is missing.
     """
     if pathlib.Path(path).exists():
-        return max(epochs(path), key=lambda e: (e.sealed_ns, e.inode), default=None)
+        return max(checkpoints(path), key=lambda c: (c.sealed_ns, c.inode), default=None)
     _require_ckptfs(path)
     return None
 
 
-_MARK = "user.ckptfs_epoch"  # of directories that epoch() has made: unsealed, they are what a crash has left
+_MARK = "user.ckptfs_checkpoint"  # of directories created by checkpoint(): an unsealed one was left by a crash
 
 
-def _make_anew(where: pathlib.Path) -> None:
+def _create(where: pathlib.Path) -> None:
+    """Creates a directory, replacing one that a crashed checkpoint() has left."""
     try:
         where.mkdir()
     except FileExistsError:
-        if not where.is_dir() or _MARK not in os.listxattr(where) or any(e.path == where.resolve() for e in epochs(where)):
+        if not where.is_dir() or _MARK not in os.listxattr(where) or any(c.path == where.resolve() for c in checkpoints(where)):
             raise
         shutil.rmtree(where)
         where.mkdir()
@@ -276,17 +278,17 @@ def _make_anew(where: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def epoch(path: Path) -> Iterator[pathlib.Path]:
-    """A directory to be filled, then sealed. If the block raises, or sealing fails, the directory is removed.
+def checkpoint(path: Path) -> Iterator[pathlib.Path]:
+    """A directory that the block fills, and that is sealed at its end. If the block raises, or sealing fails, it is removed.
 
-    Directories above it are made, on a ckptfs; elsewhere it is ENOTTY before anything is written. A directory that an earlier epoch()
-    was filling when its process died, and that is not sealed therefore, is removed first; any other that is there is FileExistsError.
-    For one process: where several fill a directory, one of them calls seal() when all have closed their files.
+    Parent directories are created on a ckptfs mount; elsewhere this raises ENOTTY before anything is written. An unsealed directory
+    that a checkpoint() of a crashed process has left is removed first; any other existing one is a FileExistsError.
+    For one process: where several fill a directory, one of them calls seal() after all have closed their files.
     """
     where = pathlib.Path(path)
     _require_ckptfs(where.parent)
     where.parent.mkdir(parents=True, exist_ok=True)
-    _make_anew(where)
+    _create(where)
     try:
         yield where
         seal(where)

@@ -1,4 +1,4 @@
-"""The ioctls of client/ioctl.h, as far as this package calls them. tests/apps/python.sh compares sizes, offsets and numbers with the header."""
+"""The ioctls of client/ioctl.h that this package uses. tests/apps/python.sh compares sizes, offsets and numbers with the header."""
 from __future__ import annotations
 
 import ctypes
@@ -12,7 +12,7 @@ SEAL_HAS_ROOT = 1
 
 
 class _Argument(ctypes.Structure):
-    """Starts with its own size, and the version."""
+    """Base of all arguments: its size and version come first."""
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(size=ctypes.sizeof(self), version=VERSION, **fields)
@@ -26,7 +26,7 @@ class Handle(_Argument):
 
 
 class Clone(_Argument):
-    # `source` is called from in the header, which is a word of Python.
+    # `source` is called from in the header, which is a keyword of Python.
     _fields_ = _START + [(name, ctypes.c_uint64) for name in ("source", "from_off", "to_off", "len", "done")]
 
 
@@ -47,7 +47,7 @@ class Seal(_Argument):
 
 
 def _number(reads: bool, number: int, argument: "type[_Argument]") -> int:
-    """_IOWR or _IOW of type K, as x86_64 and aarch64 have them."""
+    """_IOWR or _IOW of type K, on x86_64 and aarch64."""
     return (3 if reads else 1) << 30 | ctypes.sizeof(argument) << 16 | ord("K") << 8 | number
 
 
@@ -59,7 +59,7 @@ SEAL = _number(True, 12, Seal)
 
 
 def call(fd: int, number: int, argument: _Argument) -> None:
-    """Raises OSError; what the daemon has filled in is in `argument` also then."""
+    """Raises OSError; the daemon's output is in `argument` even then."""
     room = bytearray(bytes(argument))
     try:
         fcntl.ioctl(fd, number, room, True)

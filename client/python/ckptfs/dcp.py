@@ -1,18 +1,18 @@
-"""Sharded checkpoints of torch.distributed.checkpoint as epochs: complete, durable and unchangeable, or not there at all.
+"""Sharded checkpoints of torch.distributed.checkpoint as sealed checkpoints: complete, durable and immutable, or absent.
 
     import torch.distributed.checkpoint as dcp
     from ckptfs.dcp import Reader, Writer
 
     dcp.save(state, storage_writer=Writer("/mnt/ckpt/run1/step.0200"))     # by all ranks
     last = ckptfs.newest("/mnt/ckpt/run1")
-    dcp.load(state, storage_reader=Reader(last.path))                      # by as many ranks or others
+    dcp.load(state, storage_reader=Reader(last.path))                      # by any number of ranks
 
-Every rank writes one file, in which each tensor is as it is in memory and begins with a page: what does not change from step to step is
-found page by page, and holes between tensors take no space. The coordinator makes the directory, and seals it when all have written. All
-ranks have the same mount, which is that of one node; where a rank does not see the directory, saving fails on all.
+Every rank writes one file, in which each tensor has its layout in memory and starts on a page boundary: unchanged pages are found from
+step to step, and holes between tensors take no space. The coordinator creates the directory, and seals it when all ranks have written.
+All ranks must use the same mount, on one node; if a rank does not see the directory, saving fails on all.
 
-For torch 2.1 and newer; with 1.13, for torch.distributed._shard.checkpoint, which became that. As with what torch itself writes, the
-metadata is a pickle: load from those whom you trust.
+For torch 2.1 and newer; with 1.13, for its predecessor torch.distributed._shard.checkpoint. As in torch itself, the metadata is a
+pickle: load only checkpoints from trusted sources.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch.futures import Future
 
-from . import Path, _make_anew, _require_ckptfs, seal
+from . import Path, _create, _require_ckptfs, seal
 
 try:
     from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
@@ -42,13 +42,13 @@ except ImportError:
 __all__ = ["Reader", "Writer"]
 
 _METADATA = ".metadata"
-_PAGE = 4096  # what mounts cut files into unless told otherwise
+_PAGE = 4096  # the default chunk size of mounts
 _GETFLAGS, _IMMUTABLE = 0x80086601, 0x10  # FS_IOC_GETFLAGS, FS_IMMUTABLE_FL
 
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where a tensor, or the bytes of something else, are."""
+    """The place of a tensor, or of the bytes of another object."""
 
     file: str
     offset: int
@@ -64,7 +64,7 @@ def _done(value: Any) -> "Future[Any]":
 
 
 class Writer(StorageWriter):  # type: ignore[misc]
-    """Writes a state into a directory that is not there yet, or that a writer which died has left, and seals it."""
+    """Writes a state into a new directory, or one left by a crashed writer, and seals it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -86,13 +86,13 @@ class Writer(StorageWriter):  # type: ignore[misc]
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         self._is_coordinator = is_coordinator
 
-    init = set_up_storage_writer  # as 1.13 calls it
+    init = set_up_storage_writer  # its name in 1.13
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        if self._is_coordinator:  # the others write when all have been here
+        if self._is_coordinator:  # no rank writes before all have returned from here
             _require_ckptfs(self.path.parent)
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _make_anew(self.path)
+            _create(self.path)
         return plan
 
     def prepare_global_plan(self, plans: List[SavePlan]) -> List[SavePlan]:
@@ -129,7 +129,7 @@ def _write_all(fd: int, view: memoryview, offset: int) -> None:
 
 
 class Reader(StorageReader):  # type: ignore[misc]
-    """Reads what a Writer has written; a directory that is not sealed is not complete, and refused."""
+    """Reads a directory written by a Writer; unsealed ones are incomplete and are refused."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -153,14 +153,14 @@ class Reader(StorageReader):  # type: ignore[misc]
         finally:
             os.close(fd)
         if not flags[0] & _IMMUTABLE:
-            raise RuntimeError(f"{self.path}: is not sealed: not all of it may be there; ckptfs.newest() tells which is")
+            raise RuntimeError(f"{self.path}: not sealed, and perhaps incomplete; ckptfs.newest() returns a complete one")
         with open(self.path / _METADATA, "rb") as f:
             return pickle.load(f)
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         self._places = metadata.storage_data
 
-    init = set_up_storage_reader  # as 1.13 calls it
+    init = set_up_storage_reader  # its name in 1.13
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         return plan
@@ -185,7 +185,7 @@ class Reader(StorageReader):  # type: ignore[misc]
             planner.load_bytes(item, io.BytesIO(data))
             return
         if place.dtype is None:
-            raise RuntimeError(f"{self.path}: {item.storage_index.fqn} is no tensor there")
+            raise RuntimeError(f"{self.path}: {item.storage_index.fqn} is not a tensor there")
         stored = torch.frombuffer(data, dtype=place.dtype) if data else torch.empty(0, dtype=place.dtype)
         stored = stored.reshape(place.shape)
         for dim, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):

@@ -1,4 +1,4 @@
-#include "fs/answers.h"
+#include "mpi-agent/daemon/nodes/answers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,33 +12,33 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/catalog.h"
-#include "fs/catalog_format.h"
-#include "fs/cluster.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "mpi-agent/daemon/cluster.h"
 #include "fs/fs.h"
-#include "fs/nodes.h"
-#include "fs/question_format.h"
-#include "fs/seal.h"
-#include "fs/task.h"
-#include "mpi-agent/link_format.h"
-#include "store/engine/cluster.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/nodes/question_format.h"
+#include "fs/seal/seal.h"
+#include "fs/background/task.h"
+#include "mpi-agent/wire/link_format.h"
+#include "store/remote/cluster_calls.h"
 
-#define LIST_BYTES (256u << 10) /* of an answer */
+#define LIST_BYTES (256u << 10) /* per answer */
 #define PART_BYTES (LINK_ANSWER_MAX - 1)
 #define CATALOGS_MAX 4u
-#define CATALOG_KEPT_NS (UINT64_C(300) * 1000000000) /* after the last question about it */
-#define PATIENCE_NS (UINT64_C(500) * 1000000) /* before it is said that something goes on */
+#define CATALOG_KEPT_NS (UINT64_C(300) * 1000000000) /* after the last query for it */
+#define PATIENCE_NS (UINT64_C(500) * 1000000) /* wait this long before replying -EINPROGRESS */
 #define STEP_NS 5000000
-#define CLAIM_NS (UINT64_C(5) * 1000000000) /* for who has asked for something to come for it, before others have their turn */
+#define CLAIM_NS (UINT64_C(5) * 1000000000) /* a result is reserved for its requester this long */
 #define FPS_AT_ONCE 4096u
-#define LEND_WAIT_NS (UINT64_C(10) * 1000000000) /* for chunks that cannot be lent just now */
+#define LEND_WAIT_NS (UINT64_C(10) * 1000000000) /* retry time for chunks that cannot be pinned now */
 
-/* A directory, as others know it, and here. */
+/* A sealed directory: its identity in the cluster, and its inode here. */
 struct subject {
 	uint8_t store[NS_STORE_ID_LEN];
 	uint64_t ino;
 	int64_t sealed_ns;
-	uint64_t dir; /* here */
+	uint64_t dir; /* inode in this store */
 };
 
 struct kept_catalog {
@@ -50,16 +50,16 @@ struct kept_catalog {
 struct answers {
 	struct fs *fs; /* constant */
 	char *dir;
-	struct kept_catalog catalogs[CATALOGS_MAX]; /* of whoever calls answers_give() */
+	struct kept_catalog catalogs[CATALOGS_MAX]; /* used by the thread that calls answers_give() */
 
 	struct task task;
-	enum question_kind kind GUARDED_BY(task.lock); /* of the work, constant while it goes on; 0: there was none */
+	enum question_kind kind GUARDED_BY(task.lock); /* of the current work, constant while it runs; 0: none */
 	struct subject subject GUARDED_BY(task.lock);
-	int fd GUARDED_BY(task.lock); /* the catalog it has made; -1: none */
+	int fd GUARDED_BY(task.lock); /* the catalog it has written; -1: none */
 	uint64_t done_ns GUARDED_BY(task.lock);
 };
 
-/* --- work that takes long --- */
+/* --- long-running work --- */
 
 struct writing {
 	struct answers *a;
@@ -74,7 +74,7 @@ static int write_part(void *userdata, const void *p, size_t len)
 		ssize_t n = TEMP_FAILURE_RETRY(write(w->fd, (const uint8_t *)p + done, len - done));
 
 		if (n < 0)
-			return log_errno(-errno, "catalog of a sealed directory: cannot be kept for another node");
+			return log_errno(-errno, "catalog of a sealed directory: cannot store it for another node");
 		done += (size_t)n;
 	}
 	return task_goes_on(&w->a->task) ? 0 : -ECANCELED;
@@ -86,11 +86,11 @@ static int make_catalog(struct answers *a, const struct subject *s)
 	int r;
 
 	if (w.fd < 0)
-		return log_errno(-errno, "%s: no file for a catalog can be made", a->dir);
+		return log_errno(-errno, "%s: cannot create a file for a catalog", a->dir);
 	r = catalog_write(a->fs, s->dir, &(struct catalog_sink){ write_part, &w });
 	mutex_lock(&a->task.lock);
 	if (r == 0) {
-		closep(&a->fd); /* one that nobody has come for */
+		closep(&a->fd); /* one that was never requested again */
 		a->fd = w.fd;
 		w.fd = -1;
 	}
@@ -99,7 +99,7 @@ static int make_catalog(struct answers *a, const struct subject *s)
 	return r;
 }
 
-/* Some cannot be lent while this node collects, for instance. */
+/* Pin the chunks. Some cannot be pinned for a while, for instance during a garbage collection here. */
 static int lend(struct answers *a, const struct fp *fps, size_t nr, bool *all)
 {
 	uint64_t until = monotonic_ns() + LEND_WAIT_NS;
@@ -111,12 +111,15 @@ static int lend(struct answers *a, const struct fp *fps, size_t nr, bool *all)
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
 	}
 	if (r == -EAGAIN)
-		*all = false; /* and what comes is not waited for as long */
+		*all = false; /* wait no longer for the following ones */
 	return r == -EAGAIN ? 0 : r;
 }
 
-/* Its catalog is gone through as it is made: it tells all chunks. It must still be sealed when they are lent, which is
- * looked at in the end: before, what others know of may have gone. */
+/*
+ * Pins all chunks of a directory while its catalog is generated, since the catalog lists them all. catalog_write()
+ * checks at its end that the directory is still sealed: a seal removed earlier would mean that chunks may have been
+ * deleted before they were pinned.
+ */
 struct holding {
 	struct answers *a;
 	struct catalog_reader reader;
@@ -139,7 +142,7 @@ static int lend_some(struct holding *h, size_t at_least)
 static int lend_pieces(struct holding *h, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct cluster_piece p;
+	struct content_piece p;
 	int r = 0;
 
 	while (r >= 0 && (r = catalog_piece_next(&c, &p)) > 0) {
@@ -150,7 +153,7 @@ static int lend_pieces(struct holding *h, const struct catalog_record *rec)
 	return r;
 }
 
-/* Records come whole. */
+/* catalog_write() passes whole records. */
 static int lend_records(void *userdata, const void *p, size_t len)
 {
 	struct holding *h = userdata;
@@ -164,7 +167,7 @@ static int lend_records(void *userdata, const void *p, size_t len)
 		if (rec.type == CATALOG_PIECES)
 			r = lend_pieces(h, &rec);
 	}
-	return r == 0 && h->reader.at_end ? lend_some(h, 0) : r; /* all of it, before the seal is looked at */
+	return r == 0 && h->reader.at_end ? lend_some(h, 0) : r; /* pin the rest before the seal is checked */
 }
 
 static int hold(struct answers *a, const struct subject *s)
@@ -202,8 +205,10 @@ static bool is_same(const struct subject *a, const struct subject *b)
 	       memcmp(a->store, b->store, sizeof(a->store)) == 0;
 }
 
-/* Begin it, or see how far it is: 0: it has been done; -EINPROGRESS; else why it cannot be. What has been done is done
- * again by the next who asks. */
+/*
+ * Start the work, or get its state. 0: done; -EINPROGRESS; else its error. A result is returned once; the next request
+ * for the same starts again.
+ */
 static int look_after(struct answers *a, enum question_kind kind, const struct subject *s, int *ret_fd)
 	REQUIRES(a->task.lock)
 {
@@ -211,7 +216,7 @@ static int look_after(struct answers *a, enum question_kind kind, const struct s
 	int r;
 
 	if (!task_is_idle(&a->task))
-		return -EINPROGRESS; /* perhaps with something else first */
+		return -EINPROGRESS; /* possibly with other work */
 	if (is_this) {
 		a->kind = 0;
 		*ret_fd = a->fd;
@@ -241,7 +246,7 @@ static int get_done(struct answers *a, enum question_kind kind, const struct sub
 	}
 }
 
-/* --- which directory --- */
+/* --- find the directory --- */
 
 static int find_copy(struct answers *a, struct subject *s)
 {
@@ -257,7 +262,7 @@ static int find_copy(struct answers *a, struct subject *s)
 	return r < 0 ? r : -ENODATA;
 }
 
-static int find(struct answers *a, struct subject *s)
+static int find_subject(struct answers *a, struct subject *s)
 {
 	struct ns_seal seal;
 	int r;
@@ -291,10 +296,10 @@ static int tell_seals(struct answers *a, uint64_t *after, size_t max, struct buf
 		*after = t.ino;
 		t.sealed_ns = seal.sealed_ns;
 		if (path.len > NS_PATH_MAX)
-			continue; /* no path that long can be opened, either */
+			continue; /* too long to be opened */
 		r = catalog_access(a->fs, t.ino, &access);
 		if (r == -ESTALE)
-			continue; /* gone meanwhile */
+			continue; /* removed meanwhile */
 		if (r < 0)
 			return r;
 		t.access = (uint8_t)(TOLD_ACCESS_KNOWN | access);
@@ -343,7 +348,7 @@ static int answer_seals(struct answers *a, const struct question *q, struct buf 
 	return buf_error(&list);
 }
 
-/* A place for another one: an empty one, or that of what has not been asked for for longest. */
+/* A free slot, or the least recently used one. */
 static struct kept_catalog *make_room(struct answers *a)
 {
 	struct kept_catalog *k = &a->catalogs[0];
@@ -424,7 +429,7 @@ int answers_give(struct answers *a, const void *question, size_t len, struct buf
 		return answer_seals(a, &q, ret);
 	s = (struct subject){ .ino = q.ino, .sealed_ns = q.sealed_ns };
 	memcpy(s.store, q.store, sizeof(s.store));
-	r = find(a, &s);
+	r = find_subject(a, &s);
 	if (r < 0)
 		return r;
 	return q.kind == QUESTION_CATALOG ? answer_catalog(a, &q, &s, ret) : get_done(a, QUESTION_HOLD, &s, &none);

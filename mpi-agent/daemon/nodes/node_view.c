@@ -1,4 +1,4 @@
-#include "fs/view.h"
+#include "mpi-agent/daemon/nodes/node_view.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,15 +12,15 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "fs/cluster.h"
+#include "mpi-agent/daemon/cluster.h"
 #include "fs/fs.h"
-#include "fs/namespace.h"
-#include "fs/nodes.h"
-#include "fs/others.h"
-#include "store/engine/cluster.h"
+#include "fs/posix/namespace.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/nodes/peer_list.h"
+#include "store/remote/cluster_calls.h"
 
-#define FORGET_NS 50000000 /* for the kernel to forget what it was told to */
-#define ENTRIES_MAX (1u << 18) /* made up in the life of a mount */
+#define FORGET_NS 50000000 /* time for the kernel to forget invalidated names */
+#define ENTRIES_MAX (1u << 18) /* synthetic inodes in the lifetime of a mount */
 #define UPWARDS "../.." /* from nodes to the root */
 
 enum kind { OF_VIEW, OF_NODES, OF_SELF, OF_NODE };
@@ -29,7 +29,7 @@ struct entry {
 	enum kind kind;
 	uint64_t parent;
 	uint8_t id[NS_STORE_ID_LEN]; /* OF_NODE */
-	char *path; /* likewise: in that node; "" is its root */
+	char *path; /* OF_NODE: path in that node; "" is its root */
 };
 
 struct view {
@@ -37,24 +37,24 @@ struct view {
 	struct others *others;
 	struct timespec since;
 
-	struct mutex unlook_lock; /* around that of fs/ops/notify.h, which is a leaf */
+	struct mutex unlook_lock; /* outside the lock of fs/ops/notify.h, which is a leaf */
 	view_unlook_fn *unlook GUARDED_BY(unlook_lock);
 	void *unlook_userdata GUARDED_BY(unlook_lock);
 
 	struct mutex lock; /* leaf */
-	/* by inode number, from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
+	/* indexed by inode number from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
 	struct entry *v GUARDED_BY(lock);
 	size_t nr GUARDED_BY(lock), room GUARDED_BY(lock);
-	/* what view_next_seal() goes through, by inode there */
+	/* the list view_next_seal() iterates over, sorted by inode on that node */
 	uint8_t listed_id[NS_STORE_ID_LEN] GUARDED_BY(lock);
 	char listed_name[OTHERS_NAME_MAX + 1] GUARDED_BY(lock);
 	struct others_seals listed GUARDED_BY(lock);
 };
 
-/* --- made-up inodes --- */
+/* --- synthetic inodes --- */
 
-static bool find(struct view *v, enum kind kind, const uint8_t *id, const char *path, size_t path_len, uint64_t *ret)
-	REQUIRES(v->lock)
+static bool find_entry(struct view *v, enum kind kind, const uint8_t *id, const char *path, size_t path_len,
+		       uint64_t *ret) REQUIRES(v->lock)
 {
 	for (size_t i = 0; i < v->nr; i++) {
 		const struct entry *e = &v->v[i];
@@ -68,15 +68,15 @@ static bool find(struct view *v, enum kind kind, const uint8_t *id, const char *
 	return false;
 }
 
-static int add(struct view *v, const struct entry *e, uint64_t *ret) REQUIRES(v->lock)
+static int add_entry(struct view *v, const struct entry *e, uint64_t *ret) REQUIRES(v->lock)
 {
 	struct entry *more;
 	char *path;
 
-	if (find(v, e->kind, e->id, e->path, strlen(e->path), ret))
+	if (find_entry(v, e->kind, e->id, e->path, strlen(e->path), ret))
 		return 0;
 	if (v->nr == ENTRIES_MAX)
-		return log_errno(-ENFILE, "%s: more than %u directories of other nodes have been looked up", VIEW_NAME,
+		return log_errno(-ENFILE, "%s: more than %u directories of other nodes were looked up", VIEW_NAME,
 				 ENTRIES_MAX);
 	if (v->nr == v->room) {
 		size_t room = MAX(2 * v->room, (size_t)16);
@@ -101,12 +101,12 @@ static int make_up(struct view *v, const struct entry *e, uint64_t *ret)
 	int r;
 
 	mutex_lock(&v->lock);
-	r = add(v, e, ret);
+	r = add_entry(v, e, ret);
 	mutex_unlock(&v->lock);
 	return r;
 }
 
-/* A copy of one, whose path is never freed while there is the view. */
+/* Copy of an entry. Its path is not freed before the view. */
 static int get(struct view *v, uint64_t ino, struct entry *ret)
 {
 	int r = -ENOENT;
@@ -131,8 +131,10 @@ uint64_t view_parent(struct view *v, uint64_t ino)
 
 int view_stat(struct view *v, uint64_t ino, struct stat *ret)
 {
-	/* Names on the way to what is sealed may lie in directories there that are not for everybody: who knows his
-	 * passes. */
+	/*
+	 * OF_NODE: directories above a sealed one may not be readable for all users on that node. So their names can be
+	 * looked up but not listed.
+	 */
 	static const mode_t modes[] = {
 		[OF_VIEW] = S_IFDIR | 0555, [OF_NODES] = S_IFDIR | 0555, [OF_SELF] = S_IFLNK | 0777, [OF_NODE] = S_IFDIR | 0511
 	};
@@ -174,7 +176,7 @@ bool view_has(const struct view *v, uint64_t dir, const char *name)
 	return v && (view_is(dir) || (dir == NS_ROOT_INO && name && strcmp(name, VIEW_NAME) == 0));
 }
 
-/* Is `path` below `dir`? Then where its next name begins. */
+/* If `path` is below `dir`, the position of its next name. */
 static const char *below(const char *dir, const char *path)
 {
 	size_t len = strlen(dir);
@@ -184,7 +186,7 @@ static const char *below(const char *dir, const char *path)
 	return strncmp(path, dir, len) == 0 && path[len] == '/' ? path + len + 1 : NULL;
 }
 
-/* A sealed directory, or one that leads to some; or, if there is nothing there, the root of a node that takes part. */
+/* Find a sealed directory, or a directory above one. If neither exists, the root of a connected node is still found. */
 static int look_once(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
 {
 	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
@@ -199,7 +201,7 @@ static int look_once(struct view *v, const struct entry *e, bool is_node, uint64
 	return r < 0 ? r : leads_on ? make_up(v, e, ret) : -ENOENT;
 }
 
-/* What is not there may have been sealed since somebody asked. */
+/* If absent, it may have been sealed since the last listing: ask again. */
 static int look_up_path(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
 {
 	int r = look_once(v, e, is_node, ret);
@@ -284,7 +286,7 @@ static int add_name(struct names *l, const char *name, size_t len, uint8_t type)
 	struct ns_dirent *d;
 
 	if (len > NS_NAME_MAX)
-		return 0; /* cannot be looked up, either */
+		return 0; /* could not be looked up either */
 	if (l->nr == l->room) {
 		size_t room = MAX(2 * l->room, (size_t)16);
 		struct ns_dirent *more = reallocarray(l->d, room, sizeof(*more));
@@ -318,7 +320,7 @@ static int add_nodes(struct names *l)
 	return r < 0 || !*name ? r : add_name(l, name, strlen(name), DT_LNK);
 }
 
-/* Paths are sorted, but for what is below a name and what only begins with it: "a", "a-b", "a/b". */
+/* Searched in full: the order of paths may separate names of one directory, as in "a", "a-b", "a/b". */
 static bool has_name(const struct names *l, const char *name, size_t len)
 {
 	for (size_t i = l->nr; i-- > 0;)
@@ -400,7 +402,7 @@ int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf
 	return r;
 }
 
-/* Whose it is: 1/0/<0 */
+/* The node a directory belongs to: 1/0/<0. */
 static int find_node(struct view *v, uint64_t dir, uint8_t id[NS_STORE_ID_LEN])
 {
 	_cleanup_(freep) struct ns_copy *c = NULL;
@@ -443,7 +445,7 @@ static int by_ino(const void *a, const void *b)
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
-/* What it is told from one step to the next; anew with the first, so that what was sealed just now is there. */
+/* The listing is kept from one step to the next, and fetched again at the first one to include recent seals. */
 static int list_seals(struct view *v, const uint8_t *id, bool anew)
 {
 	struct others_seals seals = { 0 };
@@ -474,7 +476,7 @@ static int list_seals(struct view *v, const uint8_t *id, bool anew)
 	return 0;
 }
 
-/* The first behind `after` whose path, with what stands before it, can be told. 1/0/<0 */
+/* The first seal after `after` with a path, including the prefix, that is not too long. 1/0/<0 */
 static int find_seal(struct view *v, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns, struct buf *path)
 	REQUIRES(v->lock)
 {
@@ -508,7 +510,7 @@ int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_i
 		r = list_seals(v, id, after == 0);
 		if (r < 0)
 			return r;
-		mutex_lock(&v->lock); /* somebody else may have listed another node meanwhile */
+		mutex_lock(&v->lock); /* another thread may have listed another node meanwhile */
 		r = memcmp(v->listed_id, id, sizeof(id)) == 0 ? find_seal(v, after, ret_ino, ret_sealed_ns, path) :
 								-EAGAIN;
 		mutex_unlock(&v->lock);
@@ -550,7 +552,7 @@ static void unlook_name(struct view *v, uint64_t dir, const char *name)
 	mutex_unlock(&v->unlook_lock);
 }
 
-/* By all the names that it may have been looked up by. */
+/* Invalidate all names by which it may have been looked up. */
 static void unlook(struct fs *fs, const struct ns_copy *c)
 {
 	struct view *v = fs->view;
@@ -563,7 +565,7 @@ static void unlook(struct fs *fs, const struct ns_copy *c)
 		bool is_there;
 
 		mutex_lock(&v->lock);
-		is_there = find(v, OF_NODE, c->store, c->path, slash ? (size_t)(slash - c->path) : 0, &dir);
+		is_there = find_entry(v, OF_NODE, c->store, c->path, slash ? (size_t)(slash - c->path) : 0, &dir);
 		mutex_unlock(&v->lock);
 		if (is_there)
 			unlook_name(v, dir, slash ? slash + 1 : c->path);
@@ -612,7 +614,7 @@ int view_check(struct view *v)
 	return r;
 }
 
-/* --- its life --- */
+/* --- construction --- */
 
 void view_free(struct view *v)
 {
@@ -647,7 +649,7 @@ int view_new(struct fs *fs, struct view **ret)
 	if (r < 0 || engine_cluster_identity(fs->engine, &id) == 0)
 		return MIN(r, 0);
 	if (r > 0) {
-		log_notice("store: has a name %s of its own, so files of other nodes are not shown; rename it, and mount again",
+		log_notice("store: has an entry %s, so files of other nodes are not shown; rename it and mount again",
 			   VIEW_NAME);
 		return 0;
 	}

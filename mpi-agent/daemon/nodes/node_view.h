@@ -1,16 +1,18 @@
 /*
- * What other nodes have sealed, for reading: .ckptfs/nodes/NAME/PATH, in the root of a store that is one of a cluster.
+ * The node directory view: sealed directories of other nodes, read-only, at .ckptfs/nodes/NAME/PATH in the root of a
+ * store that belongs to a cluster.
  *
- *   .ckptfs            can be looked up and is not listed: find, cp -r and rm -rf of the root do not come to it
- *     nodes            listed: all nodes that are known (fs/others.h). This one is a link to the root
- *       NAME           and what leads from it to PATH: directories that are made up, as many as it takes
- *         PATH         a sealed directory: a copy of it (fs/nodes.h), made when it is looked up for the first time
+ *   .ckptfs            can be looked up but is not listed: find, cp -r and rm -rf of the root do not reach it
+ *     nodes            lists all known nodes (mpi-agent/daemon/nodes/peer_list.h); this node is a link to the root
+ *       NAME           this and the directories from here to PATH are synthetic
+ *         PATH         a sealed directory: a replica of it (mpi-agent/daemon/replica/replica.h), created when it is
+ *                      first looked up
  *
- * Made-up directories have inode numbers that no store gives, and are known for as long as the mount lasts. All else is
- * ordinary inodes. Nothing below .ckptfs can be changed: EROFS.
+ * Synthetic directories have inode numbers that no store assigns, and exist until unmount. All others are ordinary
+ * inodes. Nothing below .ckptfs can be changed: EROFS.
  *
- * A store whose root has a name .ckptfs of its own when it is mounted has that, and no view, until it is renamed and
- * the store is mounted again.
+ * If the root of a store has an entry .ckptfs of its own at mount, that entry is used and there is no view until it is
+ * renamed and the store is mounted again.
  */
 #pragma once
 
@@ -19,53 +21,46 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "index/namespace.h"
+#include "fs/cluster_hooks.h"
+#include "index/namespace_table.h"
 
 struct buf;
 struct fs;
 struct view;
 
 #define VIEW_NAME ".ckptfs"
-#define VIEW_FIRST_INO (UINT64_C(1) << 63)
-/* Is it a made-up one? */
-static inline bool view_is(uint64_t ino)
-{
-	return ino >= VIEW_FIRST_INO;
-}
 
-/* Borrows fs. NULL in *ret: there is none. */
+/* Borrows fs. *ret is NULL if the store has no view. */
 int view_new(struct fs *fs, struct view **ret);
 void view_free(struct view *v); /* NULL is fine */
 
-/* Does this name, or any in that directory, lead into the view? Both pointers may be NULL. */
+/* Is this name, or any name in that directory, part of the view? Both pointers may be NULL. */
 bool view_has(const struct view *v, uint64_t dir, const char *name);
-/* Which inode, made-up or of a copy, it is. May ask other nodes, and takes as long: with no lock. -ENOENT */
+/* Look up the inode, synthetic or of a replica. May query peers and block as long: call without a lock. -ENOENT */
 int view_lookup(struct view *v, uint64_t dir, const char *name, uint64_t *ret);
-/* Of a made-up inode. -ENOENT */
+/* For a synthetic inode. -ENOENT */
 int view_stat(struct view *v, uint64_t ino, struct stat *ret);
 int view_readlink(struct view *v, uint64_t ino, struct buf *ret);
-uint64_t view_parent(struct view *v, uint64_t ino); /* of a directory; 0: there is no such */
-/* Names in one, in order of their cookies, for the caller to free. `ino` of these is some number. */
+uint64_t view_parent(struct view *v, uint64_t ino); /* of a synthetic directory; 0: none */
+/* Names in a synthetic directory, sorted by cookie, which the caller frees. Their `ino` is arbitrary. */
 int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_nr);
 /*
- * Of copies that this store has for other nodes, with all chunks (fs/keeper.h), the first behind `after`, which is 0 or
- * a top: 1/0/<0. *path gets how it is shown, from `nodes` on. NULL: there are none.
+ * The first replica after `after` (0 or a top) that this store holds for another node with all chunks
+ * (mpi-agent/daemon/replica/replica_receive.h): 1/0/<0. *path is its path below `nodes`. `v` NULL: none.
  */
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path);
 /*
- * Of what the node has sealed that `dir` belongs to, which is made up or the top of a copy, the first behind `after`, in
- * the order of inodes there: 1/0/<0; *path is from the root. What has a longer path than can be told is left out.
- * -ENODATA: it belongs to none, -ENOTUNIQ: nor to one alone. May ask other nodes. NULL is fine, as of all below.
+ * `dir` is synthetic or the top of a replica, and so belongs to a node. The first directory sealed by that node after
+ * `after`, ordered by its inodes: 1/0/<0; *path is from the root. Directories with too long a path are skipped.
+ * -ENODATA: it belongs to no node, -ENOTUNIQ: not to a single one. May query peers. `v` may be NULL, here and below.
  */
 int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns,
 		   struct buf *path);
-/* Of a copy's top: which directory it is of, and when that was sealed. 1/0/<0 */
+/* For the top of a replica: the inode of the original directory, and the time of its seal. 1/0/<0 */
 int view_copied(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns);
 int view_trim(struct view *v); /* others_trim() */
 void view_changed(struct view *v); /* others_forget() */
 void view_abandon(struct view *v, const uint8_t *store, uint64_t ino, bool yes); /* others_abandon() */
 bool view_is_abandoned(struct view *v, const uint8_t *store, uint64_t ino);
-int view_check(struct view *v); /* others_check(), and a moment for the kernel to forget what was dropped */
-/* How to let the kernel forget a name of a made-up directory; NULL: not any more. It must not wait for a request. */
-typedef void view_unlook_fn(void *userdata, uint64_t dir, const char *name);
+int view_check(struct view *v); /* others_check(), then waits for the kernel to forget what was dropped */
 void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata);

@@ -1,4 +1,4 @@
-#include "fs/others.h"
+#include "mpi-agent/daemon/nodes/peer_list.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,39 +11,39 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "fs/catalog.h"
-#include "fs/cluster.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/cluster.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/nodes.h"
-#include "fs/question_format.h"
+#include "fs/posix/inode.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/nodes/question_format.h"
 
 #define BELIEVED_NS (UINT64_C(1) * 1000000000)
-#define HEARD_MAX 16u /* nodes whose lists are remembered */
-#define SEALS_MAX (1u << 14) /* of a node, ... */
-#define PATHS_MAX (4u << 20) /* with so many bytes, ... */
-#define PARTS_MAX 4096u /* in as many answers: more are not looked at */
-#define WORK_NS (UINT64_C(600) * 1000000000) /* for a node to make a catalog, and to lend */
-#define BUSY_NS (UINT64_C(30) * 1000000000) /* for one that has too many questions */
+#define HEARD_MAX 16u /* number of nodes with a cached listing */
+#define SEALS_MAX (1u << 14) /* limits of a listing: number of seals, ... */
+#define PATHS_MAX (4u << 20) /* bytes, ... */
+#define PARTS_MAX 4096u /* and answers; the rest is ignored */
+#define WORK_NS (UINT64_C(600) * 1000000000) /* time limit for a node to write a catalog or to pin */
+#define BUSY_NS (UINT64_C(30) * 1000000000) /* time limit for a node that is overloaded */
 #define BUSY_STEP_NS 50000000
-#define SILENT_MIN_NS (UINT64_C(2) * 1000000000) /* for one that has not answered in time: it is not asked, ... */
-#define SILENT_MAX_NS (UINT64_C(60) * 1000000000) /* and for twice as long each time that it does not */
-#define SILENT_MAX 16u /* nodes */
-#define ABANDONED_NS (UINT64_C(120) * 1000000000) /* twice as long as who abandons it waits for others */
-#define ABANDONED_MAX 256u /* at once */
+#define SILENT_MIN_NS (UINT64_C(2) * 1000000000) /* an unresponsive node is not asked for this long, ... */
+#define SILENT_MAX_NS (UINT64_C(60) * 1000000000) /* doubled each time it does not answer, up to this */
+#define SILENT_MAX 16u /* unresponsive nodes recorded */
+#define ABANDONED_NS (UINT64_C(120) * 1000000000) /* twice the time that abandoning waits for other nodes */
+#define ABANDONED_MAX 256u /* entries */
 
 struct heard {
 	uint8_t id[NS_STORE_ID_LEN];
-	uint64_t when_ns; /* 0: nothing */
-	struct others_seals seals; /* all that it has told */
+	uint64_t when_ns; /* 0: empty */
+	struct others_seals seals; /* its complete listing */
 };
 
 struct silent {
 	uint8_t id[NS_STORE_ID_LEN];
-	uint64_t until_ns, pause_ns; /* 0: it answers */
+	uint64_t until_ns, pause_ns; /* 0: responsive */
 };
 
-/* Somebody makes a copy of it. On his stack. */
+/* A replica being created. On the stack of the creating thread. */
 struct opening {
 	const struct others_seal *seal;
 	struct opening *next;
@@ -52,13 +52,13 @@ struct opening {
 struct abandoned {
 	uint8_t store[NS_STORE_ID_LEN];
 	uint64_t ino;
-	uint64_t until_ns; /* 0: none */
+	uint64_t until_ns; /* 0: empty */
 };
 
 struct others {
 	struct fs *fs; /* constant */
 	struct mutex lock; /* leaf */
-	struct cond changed; /* a copy has been made, or not */
+	struct cond changed; /* signalled when the creation of a replica has ended */
 	struct heard heard[HEARD_MAX] GUARDED_BY(lock);
 	struct silent silent[SILENT_MAX] GUARDED_BY(lock);
 	struct opening *opening GUARDED_BY(lock);
@@ -90,7 +90,7 @@ void others_free(struct others *o)
 	free(o);
 }
 
-/* --- lists --- */
+/* --- listings --- */
 
 void others_seals_release(struct others_seals *s)
 {
@@ -101,7 +101,7 @@ void others_seals_release(struct others_seals *s)
 }
 
 /* Copies the path. */
-static int add(struct others_seals *l, const struct others_seal *s)
+static int add_seal(struct others_seals *l, const struct others_seal *s)
 {
 	char *path = strdup(s->path);
 
@@ -129,7 +129,7 @@ static int add_all(struct others_seals *l, const struct others_seals *from)
 
 	l->is_cut |= from->is_cut;
 	for (size_t i = 0; i < from->nr && r == 0; i++)
-		r = add(l, &from->v[i]);
+		r = add_seal(l, &from->v[i]);
 	return r;
 }
 
@@ -173,7 +173,7 @@ static void sort(struct others_seals *l)
 	l->nr = kept;
 }
 
-/* --- asking --- */
+/* --- queries --- */
 
 static struct silent *find_silent(struct others *o, const uint8_t *id) REQUIRES(o->lock)
 {
@@ -195,7 +195,7 @@ static bool is_silent(struct others *o, const uint8_t *id)
 	return yes;
 }
 
-/* In place of the one that is asked again first, if there are so many. */
+/* Replaces the entry that expires first if the table is full. */
 static struct silent *add_silent(struct others *o, const uint8_t *id) REQUIRES(o->lock)
 {
 	struct silent *s = &o->silent[0];
@@ -219,7 +219,7 @@ static void note_silence(struct others *o, const uint8_t *id, bool is_silent)
 		*s = (struct silent){ 0 };
 	if (!s && is_silent)
 		s = add_silent(o, id);
-	if (is_silent && now >= s->until_ns) { /* else somebody else has waited, too */
+	if (is_silent && now >= s->until_ns) { /* else another thread has waited at the same time */
 		s->pause_ns = MIN(2 * s->pause_ns, SILENT_MAX_NS);
 		s->until_ns = now + s->pause_ns;
 	}
@@ -227,8 +227,8 @@ static void note_silence(struct others *o, const uint8_t *id, bool is_silent)
 }
 
 /*
- * As long as it says that it goes on with something, or has too much to do. Who does not answer in time is not asked
- * for a while: else each name that is looked up waits for it, though others may have what it had.
+ * Repeats the query while the node replies that it is working on it or overloaded. A node that does not answer in time
+ * is skipped for a while: otherwise each look-up would wait for it, though other nodes may have the same directories.
  */
 static int ask(struct others *o, const uint8_t *id, const struct question *q, struct buf *ret)
 {
@@ -265,10 +265,10 @@ static int take_list(const uint8_t *holder, const struct buf *answer, struct que
 		memcpy(s.store, t.store, sizeof(s.store));
 		memcpy(s.holder, holder, sizeof(s.holder));
 		memcpy(s.name, t.name, sizeof(s.name));
-		r = add(ret, &s);
+		r = add_seal(ret, &s);
 	}
 	if (r == 0 && q->seals_after == before.seals_after && q->copies_after == before.copies_after)
-		return -EBADMSG; /* it would go on for ever */
+		return -EBADMSG; /* would loop forever */
 	return r;
 }
 
@@ -282,7 +282,7 @@ static int hear_anew(struct others *o, const uint8_t *id, struct others_seals *r
 		_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
 
 		if (i == PARTS_MAX || ret->nr > SEALS_MAX || bytes > PATHS_MAX) {
-			log_warning("a node has more sealed directories than are looked at: %zu are", ret->nr);
+			log_warning("a node has too many sealed directories: only %zu are shown", ret->nr);
 			ret->is_cut = true;
 			return 0;
 		}
@@ -309,12 +309,12 @@ static void remember(struct others *o, const uint8_t *id, const struct others_se
 	others_seals_release(&h->seals);
 	h->when_ns = 0;
 	if (add_all(&h->seals, l) < 0)
-		return; /* it is asked again */
+		return; /* the node is asked again */
 	memcpy(h->id, id, sizeof(h->id));
 	h->when_ns = monotonic_ns();
 }
 
-/* All that a node tells. */
+/* Get the complete listing of a node, from the cache if recent. */
 static int hear(struct others *o, const uint8_t *id, struct others_seals *ret)
 {
 	bool is_fresh = false;
@@ -333,7 +333,7 @@ static int hear(struct others *o, const uint8_t *id, struct others_seals *ret)
 		return r;
 	r = hear_anew(o, id, ret);
 	if (r == -EBADMSG)
-		log_warning("a node tells of sealed directories what cannot be right; it is asked again the next time");
+		log_warning("a node sent a malformed list of sealed directories; asked again at the next lookup");
 	if (r < 0)
 		return r;
 	mutex_lock(&o->lock);
@@ -350,7 +350,7 @@ void others_forget(struct others *o)
 	mutex_unlock(&o->lock);
 }
 
-/* --- what nobody is to have --- */
+/* --- abandoned directories --- */
 
 static struct abandoned *find_abandoned(struct others *o, const uint8_t *store, uint64_t ino) REQUIRES(o->lock)
 {
@@ -387,7 +387,7 @@ bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino)
 	return yes;
 }
 
-/* --- who there is --- */
+/* --- nodes --- */
 
 struct node_list {
 	struct others_node *v;
@@ -446,7 +446,7 @@ static int add_of_copies(struct others *o, struct node_list *l)
 	return r;
 }
 
-/* Nodes of which those that take part have copies. One that does not answer is passed over. */
+/* Add nodes of which connected nodes have replicas. Unresponsive nodes are skipped. */
 static int add_told(struct others *o, struct node_list *l)
 {
 	size_t nr_live = 0;
@@ -517,7 +517,7 @@ static bool goes_by(const struct others_node *n, const char *name, bool *ret_exa
 	return *ret_exactly || strcmp(n->name, name) == 0;
 }
 
-/* 1; 0: none; -EEXIST: several, of those that take part or of all */
+/* 1; 0: none; -EEXIST: ambiguous, both among connected nodes and among all. */
 static int pick(const struct node_list *l, const char *name, struct others_node *ret)
 {
 	unsigned nr = 0, nr_live = 0;
@@ -538,7 +538,7 @@ static int pick(const struct node_list *l, const char *name, struct others_node 
 	return nr == 1 || nr_live == 1 ? 1 : nr == 0 ? 0 : -EEXIST;
 }
 
-/* Others are asked only about who is not known here. */
+/* Peers are queried only if the name is not known here. */
 int others_find(struct others *o, const char *name, struct others_node *ret)
 {
 	struct node_list l = { 0 };
@@ -554,9 +554,9 @@ int others_find(struct others *o, const char *name, struct others_node *ret)
 	return r == -EEXIST ? 0 : r;
 }
 
-/* --- what a node has --- */
+/* --- sealed directories of a node --- */
 
-/* 1/0/<0: the top of a whole copy of just that. */
+/* 1/0/<0: the top of a complete replica of exactly this seal. */
 static int find_copy(struct others *o, const struct others_seal *s, uint64_t *ret_top)
 {
 	struct ns_copy c;
@@ -571,19 +571,19 @@ static int find_copy(struct others *o, const struct others_seal *s, uint64_t *re
 	return r;
 }
 
-/* true: it is gone */
+/* true: dropped */
 static bool drop(struct others *o, uint64_t top, const struct ns_copy *c)
 {
 	static struct log_limit said;
 
 	if (nodes_drop_copy(o->fs, top) < 0)
 		return false;
-	log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: the copy of it is dropped", c->name,
+	log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: replica dropped", c->name,
 		    *c->path ? c->path : "/");
 	return true;
 }
 
-/* The node itself has told, and that is all it has. */
+/* The node itself has answered, so the listing is complete. */
 static int match_copies(struct others *o, const uint8_t *id, struct others_seals *l)
 {
 	struct ns_copy c;
@@ -599,7 +599,7 @@ static int match_copies(struct others *o, const uint8_t *id, struct others_seals
 				is_told = true;
 				r = l->v[i].access ? nodes_set_access(o->fs, top, l->v[i].access & CATALOG_ACCESS) : 0;
 				if (r < 0)
-					return r; /* rather than show it to who may not see it */
+					return r; /* rather than keep access that was revoked */
 			}
 		if (!is_told && is_id(c.store, id) && c.state == NS_COPY_CACHED && !l->is_cut)
 			drop(o, top, &c);
@@ -620,7 +620,7 @@ static int add_copies(struct others *o, const uint8_t *id, struct others_seals *
 			continue;
 		memcpy(s.store, c.store, sizeof(s.store));
 		memcpy(s.name, c.name, sizeof(s.name));
-		r = add(l, &s);
+		r = add_seal(l, &s);
 		if (r < 0)
 			return r;
 	}
@@ -634,11 +634,11 @@ static int add_of_node(const struct others_seals *from, const uint8_t *id, struc
 	ret->is_cut |= from->is_cut;
 	for (size_t i = 0; i < from->nr && r == 0; i++)
 		if (is_id(from->v[i].store, id) && !has(ret, &from->v[i]))
-			r = add(ret, &from->v[i]);
+			r = add_seal(ret, &from->v[i]);
 	return r;
 }
 
-/* It is not there: what this store and others have of it. */
+/* The node is not connected: use the replicas of this store and of others. */
 static int seals_of_absent(struct others *o, const uint8_t *id, const struct node_list *live, struct others_seals *ret)
 {
 	int r = add_copies(o, id, ret);
@@ -671,15 +671,15 @@ int others_seals(struct others *o, const uint8_t *id, struct others_seals *ret)
 	return r;
 }
 
-/* --- copies --- */
+/* --- replicas --- */
 
-/* The catalog, part by part. */
+/* A catalog received in parts. */
 struct receiving {
 	struct others *o;
 	const struct others_seal *seal;
-	uint64_t off; /* behind `part` */
+	uint64_t off; /* end of `part` */
 	struct buf part; /* the answer, ... */
-	const uint8_t *at; /* and what is left of it */
+	const uint8_t *at; /* and its unread rest */
 	size_t left;
 	bool is_last;
 };
@@ -728,8 +728,11 @@ static ssize_t receive(void *userdata, void *buf, size_t len)
 	return (ssize_t)n;
 }
 
-/* Whom to ask for its chunks first: whose it is. Who has told the catalog may itself only refer to them, and who is
- * noted as having a chunk is believed to (fs/push.h). */
+/*
+ * The node to fetch chunks from first: the owner of the directory. The node that sent the catalog may only refer to the
+ * chunks itself, and a node recorded as a location of a chunk is assumed to have it
+ * (mpi-agent/daemon/replica/replica_send.h).
+ */
 static struct cluster_node owner_of(const struct others_seal *s)
 {
 	struct cluster_node n = { 0 };
@@ -739,7 +742,7 @@ static struct cluster_node owner_of(const struct others_seal *s)
 	return n;
 }
 
-/* Also if it is kept meanwhile. What was made here goes if it is not wanted any more, and nothing else does. */
+/* Also creates one if a kept replica arrives meanwhile. On failure only the replica created here is dropped. */
 static int make_copy(struct others *o, const struct others_seal *s)
 {
 	struct nodes_seal seal = { .ino = s->ino, .sealed_ns = s->sealed_ns, .path = s->path, .cached = true };
@@ -759,21 +762,21 @@ static int make_copy(struct others *o, const struct others_seal *s)
 	if (r == -ENODATA || r == -ESTALE)
 		return -ENOENT;
 	if (r < 0)
-		return log_errno(r, "node %s, %s: cannot be had", s->name, *s->path ? s->path : "/");
+		return log_errno(r, "node %s, %s: cannot fetch", s->name, *s->path ? s->path : "/");
 	r = ask(o, s->holder, &hold, &nothing);
-	if (others_is_abandoned(o, s->store, s->ino)) /* while it was made */
+	if (others_is_abandoned(o, s->store, s->ino)) /* abandoned while it was created */
 		r = -ESTALE;
 	if (r == -ENODATA || r == -ESTALE) {
 		nodes_drop_copy(o->fs, top);
 		return -ENOENT;
 	}
 	if (r < 0)
-		log_warning("node %s, %s: not all of it is lent (%s); what is deleted there meanwhile cannot be read here",
+		log_warning("node %s, %s: not all of its chunks are pinned (%s); chunks deleted there meanwhile cannot be read here",
 			    s->name, *s->path ? s->path : "/", strerror(-r));
 	return 0;
 }
 
-/* Only one makes a copy of the same, and the others wait for him. */
+/* Only one thread creates a replica of the same directory; others wait for it. */
 static int open_once(struct others *o, const struct others_seal *s, uint64_t *ret_top)
 {
 	struct opening op = { s, NULL };
@@ -825,7 +828,7 @@ int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top
 	return r;
 }
 
-/* Is the same kept here, too? 1/0/<0 */
+/* Is there also a kept replica of the same? 1/0/<0 */
 static int is_kept(struct others *o, const struct ns_copy *of)
 {
 	struct ns_copy c;
@@ -839,7 +842,7 @@ static int is_kept(struct others *o, const struct ns_copy *of)
 	return r;
 }
 
-/* Nobody looks at it, and it can be had again, or is here a second time. */
+/* Not in use, and either available again from its node or also kept here. */
 static bool is_useless(struct others *o, const struct node_list *live, uint64_t top, const struct ns_copy *c)
 {
 	return c->state == NS_COPY_CACHED && !nodes_is_looked_at(o->fs, top) &&
@@ -860,7 +863,7 @@ int others_trim(struct others *o)
 	return r < 0 ? r : nr;
 }
 
-/* How many there are, and of which nodes (NULL: no matter). */
+/* Count the cached replicas, and list their nodes (NULL: count only). */
 static int count_cached(struct others *o, struct node_list *ret_of)
 {
 	struct ns_copy c;
@@ -887,7 +890,7 @@ int others_check(struct others *o)
 	for (size_t i = 0; i < of.nr && before > 0; i++) {
 		_cleanup_(others_seals_release) struct others_seals told = { 0 };
 
-		(void)others_seals(o, of.v[i].id, &told); /* which drops them */
+		(void)others_seals(o, of.v[i].id, &told); /* drops those that are gone */
 	}
 	free(of.v);
 	after = before > 0 ? count_cached(o, NULL) : before;

@@ -1,22 +1,22 @@
 /*
- * What other nodes of the cluster have sealed: who they are, what each has, and copies of it here (fs/nodes.h) for
- * whoever wants to look.
+ * Peers and their sealed directories: the known nodes, what each has sealed, and replicas created here on first access
+ * (mpi-agent/daemon/replica/replica.h).
  *
- * A node that takes part is asked, and what it says is so. Of one that does not, this store may have copies, and so may
- * all others: they are asked, one after the other. What was heard is believed for a second, so that listing a directory
- * asks once. One that does not answer in time counts as one that does not take part, for 2 s at first and up to a minute
- * when it goes on.
+ * A connected node is queried, and its answer is authoritative. For a node that is not connected, this store and all
+ * other nodes may have replicas; the others are queried one after the other. Listings are cached for one second, so
+ * that listing a directory queries once. A node that does not answer in time is treated as not connected, for 2 s at
+ * first and for up to a minute if it stays unresponsive.
  *
- * A copy that is made here is made of references. Then whoever gave the catalog is to lend what it has of it (HOLD):
- * references first, so that from then on a collection of all nodes finds them, and then lending, in which the directory
- * is found to be still there. In this order no chunk is given up in between, whatever is unsealed, deleted and
- * collected meanwhile. If it cannot lend all of it, because it collects at that moment, the copy is good as long as the
- * directory is there, and then what is read is right or EIO.
+ * A replica created here consists of references. Then the node that sent the catalog is asked to pin the chunks it has
+ * (HOLD). The order matters: once the references exist, every collection by all nodes finds them; pinning then verifies
+ * that the directory is still sealed. So no chunk is released in between, whatever is unsealed, deleted and collected
+ * meanwhile. If the node cannot pin all chunks because it is collecting, the replica is usable as long as the directory
+ * exists; after that reads return the right data or EIO.
  *
- * What lies above a sealed directory may be closed later, or opened: its node tells with every list who may read it, and
- * a copy here follows. Of a node that is gone, what it told last is so.
+ * Permissions of directories above a sealed one may change later. With every listing the node sends the current ones,
+ * and the replica here is updated. For a lost node its last listing applies.
  *
- * Thread rule: any thread, with no lock. Everything that asks returns in bounded time.
+ * Thread rule: any thread, holding no lock. Every query returns in bounded time.
  */
 #pragma once
 
@@ -24,61 +24,65 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 struct fs;
 struct others;
 
-int others_new(struct fs *fs, struct others **ret); /* borrows it */
+int others_new(struct fs *fs, struct others **ret); /* borrows fs */
 void others_free(struct others *o); /* NULL is fine */
 
 struct others_node {
 	uint8_t id[NS_STORE_ID_LEN];
 	char name[NS_NODE_NAME_MAX + 1];
-	bool is_live; /* takes part now */
+	bool is_live; /* connected now */
 };
-/* All that are known, each once, but not this one; for the caller to free. */
+/* All known nodes except this one, each once; the caller frees them. */
 int others_nodes(struct others *o, struct others_node **ret, size_t *ret_nr);
-/* NAME, which must be that of one node alone (first of those that take part), or NAME~ID: 1/0/<0. */
+/* NAME, which must be unique (among connected nodes first), or NAME~ID: 1/0/<0. */
 int others_find(struct others *o, const char *name, struct others_node *ret);
-/* How it is shown: NAME, or NAME~ID if another one is called so. */
+/* Displayed name: NAME, or NAME~ID if it is not unique. */
 #define OTHERS_NAME_MAX (NS_NODE_NAME_MAX + 1 + 2 * NS_STORE_ID_LEN)
-void others_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1]); /* NAME~ID, which is always right */
+void others_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1]); /* NAME~ID, always unique */
 void others_shown_name(const struct others_node *all, size_t nr, size_t i, char ret[OTHERS_NAME_MAX + 1]);
 
 struct others_seal {
-	uint8_t store[NS_STORE_ID_LEN], holder[NS_STORE_ID_LEN]; /* holder: who has the catalog, if it is not here */
+	uint8_t store[NS_STORE_ID_LEN], holder[NS_STORE_ID_LEN]; /* holder: has the catalog, unless `top` is set */
 	char name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
 	int64_t sealed_ns;
-	uint64_t top; /* of a copy that is here; 0: none */
-	uint8_t access; /* as told (struct told_seal) */
+	uint64_t top; /* of the replica here; 0: none */
+	uint8_t access; /* as received (struct told_seal) */
 	char *path;
 };
 struct others_seals {
-	struct others_seal *v; /* by path, each once: what was sealed last */
+	struct others_seal *v; /* sorted by path, for each path the latest seal only */
 	size_t nr, room;
 	bool is_cut; /* there are more */
 };
 void others_seals_release(struct others_seals *s);
-/* Of a node. Copies that were made because somebody looked, of what it says it has no more, are dropped. */
+/* Sealed directories of a node. Cached replicas of directories that the node no longer has are dropped. */
 int others_seals(struct others *o, const uint8_t *id, struct others_seals *ret);
-/* What was heard is not believed any more: the next who wants to know asks. */
+/* Drop cached listings: the next call queries the nodes. */
 void others_forget(struct others *o);
-/* The top of a copy of it, which is made if there is none. -ENOENT: it is gone meanwhile. */
+/* The top of its replica, created if there is none. -ENOENT: removed meanwhile. */
 int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top);
 
 /*
- * What nobody is to have any more (fs/abandon.h) no copy is made of for as long as it takes until all others have
- * dropped theirs: else whoever looks at it meanwhile would have it back from one that has not yet. `yes` false: it is
- * wanted after all.
+ * Abandoned directories (mpi-agent/daemon/replica/abandon.h): no replica is created until all other nodes have had time
+ * to drop theirs. Otherwise an access meanwhile would restore it from a node that has not done so yet. `yes` false:
+ * undo.
  */
 void others_abandon(struct others *o, const uint8_t *store, uint64_t ino, bool yes);
 bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino);
 
-/* Copies that were made because somebody looked, that the kernel does not refer to any more, and that can be had again,
- * since their nodes take part, or are kept here, too, are dropped: how many. */
+/*
+ * Drop cached replicas that the kernel no longer refers to and that are available again because their node is
+ * connected, or are also kept here. Returns their number.
+ */
 int others_trim(struct others *o);
-/* Nodes of which there are such copies are asked for what they have, if they take part: what is gone there is dropped
- * also if the kernel refers to it. How many. */
+/*
+ * Query the connected nodes of which there are cached replicas. Replicas of directories that are gone there are
+ * dropped, even if the kernel refers to them. Returns their number.
+ */
 int others_check(struct others *o);

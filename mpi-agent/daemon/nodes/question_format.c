@@ -1,4 +1,4 @@
-#include "fs/question_format.h"
+#include "mpi-agent/daemon/nodes/question_format.h"
 
 #include <errno.h>
 #include <string.h>
@@ -22,7 +22,7 @@ void question_encode(const struct question *q, struct buf *ret)
 	buf_add(ret, &d, sizeof(d));
 }
 
-/* There is one way to ask: what does not belong to a kind is zero. */
+/* The encoding is unique: fields that a kind does not use are zero. */
 static bool is_plain(const struct question *q)
 {
 	static const uint8_t zeros[NS_STORE_ID_LEN];

@@ -1,12 +1,12 @@
 /*
- * What mounts of one cluster ask each other about sealed directories, and the answers. Agents carry them and do not
- * look (LINK_QUERY). docs/format.md changes with this.
+ * Queries among the mounts of a cluster about sealed directories, and their answers. Agents forward them without
+ * decoding (LINK_QUERY). docs/format.md changes with this.
  *
- *   SEALS     which sealed directories do you have, your own and copies of others'? As many as fit, and where to go on
- *   CATALOG   of one of them, from `off` on
- *   HOLD      lend what you have of it, to whoever refers to it: nothing follows
- * Why not is an errno: -ENODATA it is not here; -EINPROGRESS: being prepared, ask again; -EAGAIN: of HOLD, not all of
- * it can be lent now.
+ *   SEALS     list sealed directories, own ones and replicas: as many as fit, and where to continue
+ *   CATALOG   the catalog of one of them, from `off` on
+ *   HOLD      pin its chunks that are here, for the nodes that refer to them; the answer is empty
+ * Errors are errnos. -ENODATA: not here; -EINPROGRESS: being prepared, ask again; -EAGAIN, for HOLD: some chunks cannot
+ * be pinned now.
  *
  * Decoding is a pure function of (bytes, length) that trusts nothing: -EBADMSG.
  */
@@ -19,10 +19,10 @@
 
 #include "base/buf.h"
 #include "base/le.h"
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 #define QUESTION_VERSION 1u
-#define QUESTION_AT_END UINT64_MAX /* nothing more of that table */
+#define QUESTION_AT_END UINT64_MAX /* no more entries of that table */
 
 enum question_kind {
 	QUESTION_SEALS = 1,
@@ -32,9 +32,9 @@ enum question_kind {
 
 struct question_wire {
 	struct le32 version, kind;
-	struct le64 seals_after, copies_after; /* SEALS: behind these; else zeros, as are all that follow there */
-	uint8_t store[NS_STORE_ID_LEN]; /* whose directory, ... */
-	struct le64 ino, sealed_ns; /* which, and since when */
+	struct le64 seals_after, copies_after; /* SEALS: continue after these, and all fields below are 0; else 0 */
+	uint8_t store[NS_STORE_ID_LEN]; /* node that owns the directory, ... */
+	struct le64 ino, sealed_ns; /* its inode there, and time of the seal */
 	struct le64 off; /* CATALOG */
 };
 static_assert(sizeof(struct question_wire) == 64, "on the wire");
@@ -51,12 +51,12 @@ struct question {
 void question_encode(const struct question *q, struct buf *ret);
 int question_decode(const void *p, size_t len, struct question *ret);
 
-/* Answer to SEALS: le64 and le64 where to go on, then for each: */
+/* Answer to SEALS: two le64 where to continue, then for each directory: */
 struct told_seal_wire {
 	uint8_t store[NS_STORE_ID_LEN];
 	struct le64 ino, sealed_ns;
-	uint8_t name_len; /* of the node: 1 to 63 */
-	uint8_t access; /* TOLD_ACCESS_KNOWN and permissions of group and others, now; 0: not told */
+	uint8_t name_len; /* name of the node: 1 to 63 */
+	uint8_t access; /* TOLD_ACCESS_KNOWN and current permissions of group and others; 0: not sent */
 	struct le16 path_len; /* 0 to 4095; both follow */
 };
 static_assert(sizeof(struct told_seal_wire) == 36, "on the wire");
@@ -67,7 +67,7 @@ struct told_seal {
 	char name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
 	int64_t sealed_ns;
-	uint8_t access; /* of whose own it is: as on the wire */
+	uint8_t access; /* as on the wire; sent by the owning node only */
 	char path[NS_PATH_MAX + 1];
 };
 void told_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret);
@@ -75,6 +75,6 @@ void told_seal_encode(const struct told_seal *s, struct buf *ret);
 int told_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_copies_after);
 int told_seal_next(struct cursor *c, struct told_seal *ret); /* 1/0 */
 
-/* Answer to CATALOG: a byte, 1: these are the last; then bytes. */
+/* Answer to CATALOG: one byte, 1 in the last part; then the bytes. */
 void told_catalog_encode(bool is_last, const void *p, size_t len, struct buf *ret);
 int told_catalog_decode(const void *p, size_t len, bool *ret_is_last, const void **ret, size_t *ret_len);

@@ -1,12 +1,15 @@
 /*
- * One more member comes in this order:
- *   1. parity of the old stripe and the new strip, added, is kept here as chunks        crash: the old stripe; chunks that nobody refers to, which go when nodes collect together
- *   2. a new tree is made, which refers to them (fs/nodes.c)                            crash: the old stripe, and perhaps the new one
- *   3. parity is looked for once more: nodes that collected together between 1 and 2 may have given it up, and then the new one goes
- *   4. the caller drops the old one                                                     crash: both; fs/stripes.c drops what another one covers, too
- * At every moment each strip that was covered is in a stripe that is whole.
+ * Order of adding a member:
+ *   1. The parity of the old stripe XOR the new strip is stored here as chunks.   crash: the old stripe is valid; the
+ *      chunks are unreferenced and freed when all nodes collect
+ *   2. A new tree that refers to them is created (mpi-agent/daemon/replica/replica.c).   crash: the old stripe, and
+ *      perhaps the new one
+ *   3. The parity chunks are located once more: a collection of all nodes between 1 and 2 may have freed them. Then the
+ *      new tree is dropped.
+ *   4. The caller drops the old stripe.   crash: both exist; stripes_sweep() drops a stripe that another one covers
+ * At every moment each strip that was covered is in a complete stripe.
  */
-#include "fs/stripe.h"
+#include "mpi-agent/daemon/parity/stripe.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,15 +21,15 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
-#include "fs/gather.h"
-#include "fs/nodes.h"
+#include "mpi-agent/daemon/replica/gather.h"
+#include "mpi-agent/daemon/replica/replica.h"
 
 #define PARITY "parity"
 #define PARITY_CHUNK ((size_t)64 << 10)
-#define WINDOW MiB(4) /* of a stripe, that is added at once */
-#define GATHER_BYTES MiB(16) /* of chunks in memory */
+#define WINDOW MiB(4) /* bytes of a stripe computed at once */
+#define GATHER_BYTES MiB(16) /* bytes of chunks in memory */
 #define PIECES 256u
 
 /* --- names --- */
@@ -56,7 +59,7 @@ static bool parse_name(const char *name, uint8_t ret[CLUSTER_ID_LEN])
 	return true;
 }
 
-/* --- what is there --- */
+/* --- load --- */
 
 static int load_file(struct fs *fs, const struct ns_dirent *d, struct stripe *s)
 {
@@ -116,8 +119,8 @@ int stripe_load_all(struct fs *fs, struct stripe **ret, size_t *ret_nr)
 	return 0;
 }
 
-/* A chunk may be told in several pieces. `joined`: bytes of it that have been told; 0: the next piece begins one. */
-static bool join_piece(struct strip_chunk *chunk, uint32_t *joined, const struct cluster_piece *p)
+/* A chunk may be returned in several pieces. `joined`: bytes of it seen so far; 0: the next piece starts a chunk. */
+static bool join_piece(struct strip_chunk *chunk, uint32_t *joined, const struct content_piece *p)
 {
 	if (fp_is_none(p->fp) || p->from != *joined || (*joined > 0 && !fp_equal(chunk->fp, p->fp)))
 		return false;
@@ -128,13 +131,13 @@ static bool join_piece(struct strip_chunk *chunk, uint32_t *joined, const struct
 
 static int is_not_whole(uint64_t ino, uint64_t off)
 {
-	return log_errno(-EBADMSG, "stripe's file %" PRIu64 ": is not made of whole chunks at %" PRIu64, ino, off);
+	return log_errno(-EBADMSG, "stripe's file %" PRIu64 ": does not consist of whole chunks at %" PRIu64, ino, off);
 }
 
 int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const struct strip_chunk *c, uint64_t off),
 	       void *userdata)
 {
-	struct cluster_piece pieces[PIECES];
+	struct content_piece pieces[PIECES];
 	struct strip_chunk chunk;
 	struct content *c;
 	uint32_t joined = 0;
@@ -143,7 +146,7 @@ int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const st
 
 	if (r < 0)
 		return r;
-	while (r == 0 && (n = engine_cluster_pieces(c, off, pieces, PIECES)) != 0) {
+	while (r == 0 && (n = content_pieces(c, off, pieces, PIECES)) != 0) {
 		if (n < 0)
 			r = n;
 		for (int i = 0; i < n && r == 0; i++) {
@@ -162,9 +165,9 @@ int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const st
 	return r;
 }
 
-/* --- adding --- */
+/* --- XOR --- */
 
-/* A part of a chunk, to be added to bytes in memory. */
+/* A part of a chunk, to be XORed into bytes in memory. */
 struct term {
 	struct fp fp;
 	uint32_t chunk_len, from, len;
@@ -192,18 +195,18 @@ static int terms_add(struct terms *t, const struct term *term)
 	return 0;
 }
 
-/* What a file has from `off` on, up to its end. */
+/* Add the terms of a file from `off` up to its end. */
 static int terms_of_file(struct fs *fs, uint64_t ino, uint64_t off, uint8_t *to, size_t len, bool *failed,
 			 struct terms *t)
 {
-	struct cluster_piece pieces[PIECES];
+	struct content_piece pieces[PIECES];
 	struct content *c;
 	size_t at = 0;
 	int n, r = content_open(fs->engine, ino, &c);
 
 	if (r < 0)
 		return r;
-	while (r == 0 && at < len && (n = engine_cluster_pieces(c, off + at, pieces, PIECES)) != 0) {
+	while (r == 0 && at < len && (n = content_pieces(c, off + at, pieces, PIECES)) != 0) {
 		if (n < 0)
 			r = n;
 		for (int i = 0; i < n && r == 0 && at < len; i++) {
@@ -226,7 +229,7 @@ static void add_bytes(uint8_t *to, const uint8_t *from, size_t len)
 		to[i] ^= from[i];
 }
 
-/* As many terms as go into memory; terms that are neighbours may be of one chunk. */
+/* Process as many terms as fit in memory; adjacent terms may be parts of one chunk. */
 static int add_some(const struct stripe_io *io, const struct term *v, size_t nr, uint8_t *bytes, size_t *ret)
 {
 	_cleanup_(freep) struct cluster_want *wants = calloc(nr, sizeof(*wants));
@@ -291,7 +294,7 @@ int stripe_rebuild(const struct stripe_io *io, struct stripe_range *ranges, size
 	return r;
 }
 
-/* --- making one --- */
+/* --- create --- */
 
 struct making {
 	const struct stripe_io *io;
@@ -299,17 +302,16 @@ struct making {
 	const struct cluster_node *node;
 	const struct strip_chunk *chunks; /* of the new strip, ... */
 	size_t nr;
-	uint64_t len, parity_len; /* and how long it is, and the parity will be */
+	uint64_t len, parity_len; /* its length, and the length of the parity */
 	struct strip_chunk *parity;
 	size_t nr_parity;
 	uint64_t number;
 	struct catalog_writer w;
 	struct buf catalog, pieces;
-	uint64_t told; /* bytes of the file that is being told */
 	uint32_t nr_pieces;
 };
 
-/* What the new strip has from `off` on; *at and *start are a chunk before it, and where that begins. */
+/* Add the terms of the new strip from `off` on. *at and *start are a chunk at or before it and its offset. */
 static int terms_of_strip(const struct making *m, uint64_t off, uint8_t *to, size_t len, bool *failed, size_t *at,
 			  uint64_t *start, struct terms *t)
 {
@@ -363,7 +365,7 @@ static int make_window(struct making *m, uint64_t off, uint8_t *bytes, size_t le
 		r = terms_sum(m->io, &t);
 	free(t.v);
 	if (r == 0 && failed)
-		r = log_errno(-EIO, "node %s: chunks that are to be covered here cannot be had", m->node->name);
+		r = log_errno(-EIO, "node %s: cannot fetch chunks to cover them here", m->node->name);
 	return r < 0 ? r : keep_parity(m, bytes, len);
 }
 
@@ -382,9 +384,9 @@ static int make_parity(struct making *m)
 	return r;
 }
 
-/* --- telling it, as a catalog --- */
+/* --- encode as a catalog --- */
 
-static void tell_inode(struct making *m, const char *name, uint32_t mode, uint64_t size)
+static void add_inode(struct making *m, const char *name, uint32_t mode, uint64_t size)
 {
 	struct catalog_record rec = { .type = CATALOG_INODE, .in = { .mode = mode }, .size = size };
 
@@ -408,46 +410,46 @@ static int tell_chunk(void *userdata, const struct strip_chunk *c, uint64_t off)
 	struct making *m = userdata;
 
 	(void)off;
-	catalog_piece_encode(&(struct cluster_piece){ .fp = c->fp, .chunk_len = c->len, .len = c->len }, &m->pieces);
+	catalog_piece_encode(&(struct content_piece){ .fp = c->fp, .chunk_len = c->len, .len = c->len }, &m->pieces);
 	if (++m->nr_pieces == CATALOG_PIECES_MAX)
 		tell_pieces(m);
 	return buf_error(&m->pieces);
 }
 
-static int tell_strip(struct making *m, const char *name, uint64_t len, const struct strip_chunk *chunks, size_t nr)
+static int add_strip(struct making *m, const char *name, uint64_t len, const struct strip_chunk *chunks, size_t nr)
 {
 	int r = 0;
 
-	tell_inode(m, name, S_IFREG | 0400, len);
+	add_inode(m, name, S_IFREG | 0400, len);
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		r = tell_chunk(m, &chunks[i], 0);
 	tell_pieces(m);
 	return r;
 }
 
-static int tell_member(struct making *m, const struct stripe_member *member)
+static int add_member(struct making *m, const struct stripe_member *member)
 {
 	int r;
 
-	tell_inode(m, name_of(member->node).s, S_IFREG | 0400, member->len);
+	add_inode(m, name_of(member->node).s, S_IFREG | 0400, member->len);
 	r = strip_each(m->io->fs, member->ino, tell_chunk, m);
 	tell_pieces(m);
 	return r;
 }
 
-static int tell(struct making *m)
+static int make_catalog(struct making *m)
 {
 	struct catalog_head head = { .ino = m->number, .sealed_ns = 0 };
 	int r;
 
 	memcpy(head.store, engine_store_id(m->io->fs->engine), sizeof(head.store));
 	catalog_head_encode(&head, &m->catalog);
-	tell_inode(m, "", S_IFDIR | 0500, 0);
-	r = tell_strip(m, PARITY, m->parity_len, m->parity, m->nr_parity);
+	add_inode(m, "", S_IFDIR | 0500, 0);
+	r = add_strip(m, PARITY, m->parity_len, m->parity, m->nr_parity);
 	if (r == 0)
-		r = tell_strip(m, name_of(m->node->id).s, m->len, m->chunks, m->nr);
+		r = add_strip(m, name_of(m->node->id).s, m->len, m->chunks, m->nr);
 	for (uint32_t i = 0; r == 0 && m->old && i < m->old->nr; i++)
-		r = tell_member(m, &m->old->members[i]);
+		r = add_member(m, &m->old->members[i]);
 	catalog_end_encode(&m->w, &m->catalog);
 	return r < 0 ? r : buf_error(&m->catalog);
 }
@@ -467,7 +469,7 @@ static ssize_t read_catalog(void *userdata, void *to, size_t len)
 	return (ssize_t)len;
 }
 
-/* Is all of it here, now that something refers to it? */
+/* Are all parity chunks here, now that the tree refers to them? */
 static int look_for_parity(struct making *m)
 {
 	int r = 0;
@@ -482,7 +484,7 @@ static int look_for_parity(struct making *m)
 	return r;
 }
 
-static int take(struct making *m)
+static int store_stripe(struct making *m)
 {
 	struct nodes_seal seal = { .from.name = "stripe", .ino = m->number, .path = "", .is_stripe = true };
 	struct reading from = { &m->catalog, 0 };
@@ -510,9 +512,9 @@ int stripe_add(const struct stripe_io *io, const struct stripe *old, const struc
 	if (r == 0)
 		r = engine_new_number(io->fs->engine, &m.number);
 	if (r == 0)
-		r = tell(&m);
+		r = make_catalog(&m);
 	if (r == 0)
-		r = take(&m);
+		r = store_stripe(&m);
 	free(m.parity);
 	buf_release(&m.catalog);
 	buf_release(&m.pieces);

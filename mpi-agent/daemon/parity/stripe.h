@@ -1,13 +1,13 @@
 /*
- * A stripe: what one node keeps so that several others need not be copied. Of each of these, its members, it names
- * chunks that only that node has, one behind the other: a strip. What it stores is the parity, all strips added bit by
- * bit, shorter ones as if zeros followed. Whatever one member loses is the parity and what the others have at the same
- * place, added.
+ * A stripe: parity that one node stores so that several other nodes, its members, need no full copies. For each member
+ * it lists chunks that only that node has, one after the other: a strip. The parity is the XOR of all strips, shorter
+ * ones padded with zeros. The bytes that one member loses are the XOR of the parity and the other strips at the same
+ * offset.
  *
- * It is a tree of this store like a copy of another node's directory (fs/nodes.h), all or nothing likewise: a file
- * "parity", and for each member a file by the id of its node whose chunks are those of its strip, elsewhere. So these
- * stay lent for as long as the stripe is there, collections and fsck know it as they know any other tree, and there is
- * no other record.
+ * It is a tree of this store like a replica (mpi-agent/daemon/replica/replica.h), created atomically in the same way: a
+ * file "parity", and for each member a file named by the id of its node, which refers to the remote chunks of its
+ * strip. So these stay pinned as long as the stripe exists, garbage collection and fsck treat it as any other tree, and
+ * no other record is needed.
  */
 #pragma once
 
@@ -15,15 +15,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/engine/cluster.h"
+#include "store/remote/cluster_calls.h"
 
 struct fs;
 
 #define STRIPE_MEMBERS_MAX 7u
-#define STRIP_CHUNKS_MAX 65536u /* of a strip, ... */
-#define STRIP_BYTES_MAX (UINT64_C(256) << 20) /* so that adding to a stripe stays bounded */
+#define STRIP_CHUNKS_MAX 65536u /* limits of a strip, ... */
+#define STRIP_BYTES_MAX (UINT64_C(256) << 20) /* which bound the cost of adding to a stripe */
 
-/* How chunks come that are not here: as struct cluster_calls has it, from nodes that have them whole. */
+/* Fetches chunks that are not here, as in struct cluster_calls, from nodes that store them in full. */
 struct stripe_io {
 	struct fs *fs;
 	int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr);
@@ -31,7 +31,7 @@ struct stripe_io {
 };
 
 struct stripe {
-	uint64_t top, number; /* the tree, and what its note calls it */
+	uint64_t top, number; /* top of the tree, and the number in its ns_copy */
 	uint64_t parity, len; /* inode and length */
 	uint32_t nr;
 	struct stripe_member {
@@ -40,7 +40,7 @@ struct stripe {
 	} members[STRIPE_MEMBERS_MAX];
 };
 
-/* All of the store, for the caller to free. -EBADMSG: one is not as it should be (logged). */
+/* All stripes of the store, which the caller frees. -EBADMSG: one is malformed (logged). */
 int stripe_load_all(struct fs *fs, struct stripe **ret, size_t *ret_nr);
 
 /* A chunk of a strip. */
@@ -48,20 +48,20 @@ struct strip_chunk {
 	struct fp fp;
 	uint32_t len;
 };
-/* Those of a member, or of parity, each with where it lies: what is not 0 ends it. */
+/* Iterate over the chunks of a member or of the parity, with their offsets. A result other than 0 ends it. */
 int strip_each(struct fs *fs, uint64_t ino, int (*each)(void *userdata, const struct strip_chunk *c, uint64_t off),
 	       void *userdata);
 
 /*
- * A stripe of `old`, or of none if that is NULL, and one more member, which has these chunks; durable when this
- * returns, in place of the old one, whose tree the caller drops. `node` is no member yet. -EIO: a chunk cannot be had;
- * -EAGAIN, -ESTALE: nodes collect together, or have meanwhile. Long.
+ * Create a stripe of the members of `old` (NULL: none) and one more, which has these chunks. It is durable on return
+ * and replaces the old one; the caller drops the old tree. `node` must not be a member yet. -EIO: a chunk cannot be
+ * fetched; -EAGAIN, -ESTALE: all nodes are collecting, or have collected meanwhile. Long.
  */
 int stripe_add(const struct stripe_io *io, const struct stripe *old, const struct cluster_node *node,
 	       const struct strip_chunk *chunks, size_t nr);
 int stripe_drop(struct fs *fs, const struct stripe *s);
 
-/* What a member has, or had, at `off` of its strip, from all the others: *failed is set if something cannot be had. */
+/* Rebuild bytes of a member at `off` of its strip from the others. Sets *failed if a chunk cannot be fetched. */
 struct stripe_range {
 	const struct stripe *s;
 	uint32_t member;

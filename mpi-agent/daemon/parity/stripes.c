@@ -1,4 +1,4 @@
-#include "fs/stripes.h"
+#include "mpi-agent/daemon/parity/stripes.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,33 +9,35 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "fs/catalog.h"
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
-#include "fs/nodes.h"
-#include "mpi-agent/service.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/service.h"
 
-#define LOOK_MAX 1024u /* chunks that are looked for at once */
+#define LOOK_MAX 1024u /* chunks located at once */
 
-/* A chunk of a strip, and where it is. */
+/* A chunk of a strip and its position. */
 struct cover {
 	struct fp fp;
 	uint64_t off;
 	uint32_t len, stripe;
-	uint8_t member, nr_lost; /* nr_lost: members of the stripe that do not take part */
+	uint8_t member, nr_lost; /* nr_lost: members of the stripe that are not connected */
 };
 
-/* Stripes, and chunks of theirs by fingerprint. */
+/* Stripes and their chunks, sorted by fingerprint. */
 struct covers {
 	struct stripe *stripes;
 	size_t nr_stripes;
 	struct cover *v;
 	size_t nr, room;
-	uint32_t stripe, member, nr_lost; /* that are being told */
+	uint32_t stripe, member, nr_lost; /* position while loading */
 };
 
-/* A copy whose part is covered, though it is not noted yet that it is this one: it will be when all others have covered
- * theirs. Until then directories of other nodes may come and go, and sweep. */
+/*
+ * A replica with a covered slot, before that slot is recorded in its ns_copy. It is recorded once all other nodes have
+ * covered theirs. Until then replicas of other directories may come and go, and trigger sweeps.
+ */
 struct promise {
 	uint64_t top;
 	uint8_t slot, nr_slots, sender[CLUSTER_ID_LEN];
@@ -43,12 +45,14 @@ struct promise {
 
 struct stripes {
 	struct fs *fs;
-	struct promise *promises; /* of whoever covers and sweeps, which is one thread at a time */
+	struct promise *promises; /* used by the thread that covers and sweeps, one at a time */
 	size_t nr_promises;
-	struct rwlock lock; /* before all others. Shared: somebody reads stripes; exclusive: one goes */
-	struct mutex lost_lock; /* inside `lock`; held while tables are read, which all who want it wait for */
+	struct rwlock lock; /* outermost. Shared: stripes are read; exclusive: one is dropped */
+	struct mutex lost_lock; /* inside `lock`; held while tables are read, which all callers wait for */
 	uint64_t nr_changes GUARDED_BY(lock);
-	/* Of members that do not take part, for whom chunks are rebuilt: as of that many changes, in that world. */
+	/*
+	 * Chunks of members that are not connected, for rebuilding; valid for this number of changes and these nodes.
+	 */
 	struct covers lost GUARDED_BY(lost_lock);
 	uint64_t lost_changes GUARDED_BY(lost_lock); /* UINT64_MAX: none */
 	struct cluster_node *lost_world GUARDED_BY(lost_lock);
@@ -88,9 +92,9 @@ void stripes_free(struct stripes *s)
 	free(s);
 }
 
-/* --- who takes part --- */
+/* --- connected nodes --- */
 
-/* All its members take part, each on a host of its own. */
+/* All members are connected, and no two of them, nor this node, share a host. */
 static bool is_whole(const struct service_world *w, const struct stripe *s)
 {
 	uint32_t at[STRIPE_MEMBERS_MAX];
@@ -105,7 +109,7 @@ static bool is_whole(const struct service_world *w, const struct stripe *s)
 	return true;
 }
 
-/* Does somebody have it for sure who is not lost together with the sender? */
+/* Is a verified copy on a node that would not be lost together with the sender? */
 static bool is_with_others(const struct service_world *w, const struct cluster_want *chunk, const uint8_t *sender)
 {
 	uint32_t at = w->nr, node;
@@ -117,7 +121,7 @@ static bool is_with_others(const struct service_world *w, const struct cluster_w
 	return false;
 }
 
-/* --- what is covered --- */
+/* --- covered chunks --- */
 
 static int covers_add(void *userdata, const struct strip_chunk *chunk, uint64_t off)
 {
@@ -136,7 +140,7 @@ static int covers_add(void *userdata, const struct strip_chunk *chunk, uint64_t 
 	return 0;
 }
 
-/* Of the same fingerprint, those first that are most likely to be of use. */
+/* Among equal fingerprints, the most useful first: those in stripes with the fewest members lost. */
 static int by_fp(const void *a, const void *b)
 {
 	const struct cover *x = a, *y = b;
@@ -180,7 +184,7 @@ static int covers_load(struct fs *fs, const struct service_world *w, enum which 
 	return 0;
 }
 
-/* The first with that fingerprint, or the end. */
+/* Index of the first with that fingerprint, or where it would be. */
 static size_t covers_find(const struct covers *c, struct fp fp)
 {
 	size_t from = 0, to = c->nr;
@@ -203,7 +207,7 @@ static bool covers_has(const struct covers *c, struct fp fp)
 	return at < c->nr && fp_equal(c->v[at].fp, fp);
 }
 
-/* --- what a copy is made of --- */
+/* --- chunks of a replica --- */
 
 struct walk {
 	const struct ns_copy *copy;
@@ -216,7 +220,7 @@ struct walk {
 static int walk_pieces(struct walk *k, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct cluster_piece p;
+	struct content_piece p;
 	int r;
 
 	while ((r = catalog_piece_next(&c, &p)) > 0) {
@@ -249,7 +253,7 @@ static int walk_some(void *userdata, const void *p, size_t len)
 	return 0;
 }
 
-/* Chunks of its slot, some of them repeatedly. */
+/* Iterate over the chunks of its slot; a chunk may occur several times. */
 static int walk_copy(struct fs *fs, uint64_t top, const struct ns_copy *copy,
 		     int (*each)(void *userdata, const struct strip_chunk *c), void *userdata)
 {
@@ -260,11 +264,11 @@ static int walk_copy(struct fs *fs, uint64_t top, const struct ns_copy *copy,
 	return r;
 }
 
-/* --- covering --- */
+/* --- cover --- */
 
 struct wanted {
 	struct strip_chunk chunk;
-	uint32_t number; /* in the order in which they came, in which they are likely to lie together */
+	uint32_t number; /* order of arrival; neighbours are likely to be stored together */
 };
 
 struct covering {
@@ -272,8 +276,8 @@ struct covering {
 	const struct stripe_io *io;
 	const struct service_world *w;
 	const struct ns_copy *copy;
-	uint32_t sender; /* of the world */
-	struct covers covers; /* by stripes that are whole */
+	uint32_t sender; /* index in the world */
+	struct covers covers; /* by complete stripes */
 	struct cluster_want looked[LOOK_MAX];
 	size_t nr_looked;
 	struct wanted wanted[STRIP_CHUNKS_MAX];
@@ -281,8 +285,10 @@ struct covering {
 	uint64_t wanted_bytes;
 };
 
-/* Room for the sender's strip, and of those that have the one that is nearest to it in length: what is longer than the
- * others has none to share the space with. */
+/*
+ * Among the complete stripes with room for a strip of the sender, the one closest to it in length: parity of bytes
+ * beyond the other strips is not shared with any of them.
+ */
 static const struct stripe *choose(const struct covering *g, const struct stripe *v, size_t nr, uint64_t len)
 {
 	const struct stripe *best = NULL;
@@ -338,7 +344,7 @@ static int add_strip(struct covering *g, const struct strip_chunk *chunks, size_
 		return r;
 	note_change(g->s);
 	log_limited(&said, LOG_LEVEL_INFO,
-		    "node %s: %zu chunks, %" PRIu64 " bytes, are covered here, in a stripe with %u others",
+		    "node %s: %zu chunks, %" PRIu64 " bytes, covered here, in a stripe with %u others",
 		    g->w->nodes[g->sender].name, nr, len, old ? old->nr : 0u);
 	return old ? drop_stripe(g->s, old) : 0;
 }
@@ -358,7 +364,7 @@ static int by_number(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Each once. */
+/* Remove duplicates. */
 static void drop_twins(struct covering *g)
 {
 	uint32_t n = 0;
@@ -371,7 +377,7 @@ static void drop_twins(struct covering *g)
 	g->nr_wanted = n;
 }
 
-/* All that was found wanting is a strip. */
+/* Make a strip of all chunks that need to be covered. */
 static int cover_wanted(struct covering *g)
 {
 	_cleanup_(freep) struct strip_chunk *chunks = calloc(MAX(g->nr_wanted, 1u), sizeof(*chunks));
@@ -383,7 +389,7 @@ static int cover_wanted(struct covering *g)
 	drop_twins(g);
 	for (uint32_t i = 0; r == 0 && i < g->nr_wanted; i++) {
 		chunks[i] = g->wanted[i].chunk;
-		r = covers_add(&g->covers, &chunks[i], len); /* where does not matter here */
+		r = covers_add(&g->covers, &chunks[i], len); /* the offset is not used here */
 		len += chunks[i].len;
 	}
 	if (r == 0)
@@ -394,7 +400,9 @@ static int cover_wanted(struct covering *g)
 	return r;
 }
 
-/* What is here is lent from now on: the copy may refer to its place elsewhere, and then nothing else would keep it. */
+/*
+ * Pin the chunks that are here: the replica may refer to another node for them, and then nothing else would keep them.
+ */
 static int lend_looked(struct covering *g, bool lent[LOOK_MAX])
 {
 	struct fp fps[LOOK_MAX];
@@ -500,18 +508,18 @@ int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct se
 	return r < 0 ? r : promise(s, top, c);
 }
 
-/* --- what is not needed any more --- */
+/* --- sweep --- */
 
 struct sweeping {
 	struct stripes *s;
 	struct fs *fs;
 	const struct service_world *w;
-	const struct ns_copy *copy; /* that is being looked at */
+	const struct ns_copy *copy; /* being visited */
 	struct covers covers; /* by all stripes */
-	bool *whole, *used; /* by stripe */
+	bool *whole, *used; /* indexed by stripe */
 };
 
-/* Is it here, or with a node beside the sender? Then a stripe that has lost a member is not needed for it. 1/0/<0 */
+/* Is it stored here, or on a node besides the sender? Then an incomplete stripe is not needed for it. 1/0/<0 */
 static int is_safe(const struct sweeping *g, const struct strip_chunk *c)
 {
 	struct cluster_want v = { .fp = c->fp, .len = c->len };
@@ -523,7 +531,10 @@ static int is_safe(const struct sweeping *g, const struct strip_chunk *c)
 	return r < 0 ? r : is_lent || is_with_others(g->w, &v, g->copy->sender);
 }
 
-/* Of several that cover it, one that is whole; of these the one with most members, which has replaced the others. */
+/*
+ * If several stripes cover a chunk, use a complete one; among these the one with the most members, which has
+ * replaced the others.
+ */
 static int mark_used(void *userdata, const struct strip_chunk *c)
 {
 	struct sweeping *g = userdata;
@@ -546,7 +557,7 @@ static int mark_used(void *userdata, const struct strip_chunk *c)
 	return MIN(r, 0);
 }
 
-/* What it is noted to need, and what it will be. */
+/* Mark the stripes needed for the recorded slot and for the promised one. */
 static int mark_copy(struct sweeping *g, uint64_t top, struct ns_copy *c)
 {
 	const struct promise *p = promise_of(g->s, top);
@@ -592,7 +603,7 @@ int stripes_sweep(struct stripes *s, const struct service_world *w)
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		if (!g.used[i]) {
 			r = drop_stripe(s, &g.covers.stripes[i]);
-			log_limited(&said, LOG_LEVEL_INFO, "stripe %" PRIu64 ": nobody needs it any more",
+			log_limited(&said, LOG_LEVEL_INFO, "stripe %" PRIu64 ": not needed any more, removed",
 				    g.covers.stripes[i].number);
 		}
 	free(g.whole);
@@ -621,7 +632,7 @@ int stripes_figures(struct stripes *s, struct stripes_figures *ret)
 	return 0;
 }
 
-/* --- rebuilding --- */
+/* --- rebuild --- */
 
 static bool is_lost_world(const struct stripes *s, const struct service_world *w)
 {
@@ -629,7 +640,7 @@ static bool is_lost_world(const struct stripes *s, const struct service_world *w
 	       memcmp(s->lost_world, w->nodes, w->nr * sizeof(*w->nodes)) == 0;
 }
 
-/* What can be rebuilt at all, as of now. */
+/* Load what can be rebuilt, unless it is current. */
 static int load_lost(struct stripes *s, const struct service_world *w) REQUIRES(s->lost_lock)
 {
 	struct cluster_node *world;
@@ -651,8 +662,10 @@ static int load_lost(struct stripes *s, const struct service_world *w) REQUIRES(
 	return r;
 }
 
-/* Places of what is wanted, `nth` of those that each has, in stripes that are copied, since others may load anew;
- * ret_which[i]: of which want. */
+/*
+ * Find the `nth` position of each wanted chunk. The stripes are copied, since another thread may reload the table.
+ * ret_which[i]: index of the want.
+ */
 static int find_ranges(struct stripes *s, const struct service_world *w, const struct cluster_want *wants, size_t nr,
 		       size_t nth, struct stripe_range *ret, size_t *ret_which, struct stripe *stripes, size_t *ret_nr)
 {

@@ -1,10 +1,11 @@
 /*
- *   1. no copy of it is made here any more (others_abandon()), nor on each node below
- *   2. each node that takes part drops its copy     crash, or one cannot: what is left is shown on, here, too, and
- *   3. this one does, durably                       it is done once more
- * A node that is away meanwhile has its copy still when it is there again, and it is shown again.
+ * Order of abandoning a directory:
+ *   1. This node, and each node in step 2, stops creating replicas of it (others_abandon()).
+ *   2. Each connected node drops its replica.     crash, or a node fails: the remaining replicas stay visible, also
+ *   3. This node drops its own, durably.          here; repeat the request
+ * A node that is not connected meanwhile still has its replica when it returns, and it becomes visible again.
  */
-#include "fs/abandon.h"
+#include "mpi-agent/daemon/replica/abandon.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,17 +15,18 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/attr.h"
-#include "fs/cluster.h"
+#include "fs/posix/attr.h"
+#include "mpi-agent/daemon/cluster.h"
 #include "fs/fs.h"
-#include "fs/keeper.h"
-#include "fs/nodes.h"
-#include "fs/protect.h"
-#include "fs/push.h"
-#include "fs/view.h"
-#include "mpi-agent/service.h"
+#include "mpi-agent/daemon/replica/replica_receive.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "fs/posix/permission.h"
+#include "mpi-agent/daemon/replica/protect.h"
+#include "mpi-agent/daemon/replica/replica_send.h"
+#include "mpi-agent/daemon/nodes/node_view.h"
+#include "mpi-agent/daemon/service.h"
 
-#define OTHERS_WAIT_NS UINT64_C(60000000000) /* for all of them: a copy of many files takes seconds */
+#define OTHERS_WAIT_NS UINT64_C(60000000000) /* for all nodes: dropping a replica of many files takes seconds */
 
 struct patience {
 	struct service *service;
@@ -44,8 +46,9 @@ static void blame(struct buf *node, const char *name)
 	buf_add(node, name, strlen(name));
 }
 
-static int find_copy(struct fs *fs, uint64_t top, const struct who *who, struct ns_copy *ret)
+static int find_copy(struct fs *fs, uint64_t top, const struct cred *cred, struct ns_copy *ret)
 {
+	_cleanup_(caller_release) struct caller caller = caller_of(cred);
 	struct ns_inode in;
 	int r = ns_get_copy(fs->db, top, ret);
 
@@ -55,7 +58,7 @@ static int find_copy(struct fs *fs, uint64_t top, const struct who *who, struct 
 		return r < 0 ? r : -EROFS;
 	if (ret->state != NS_COPY_KEPT && ret->state != NS_COPY_CACHED)
 		return -EROFS;
-	return who->uid == 0 || who->uid == in.uid ? 0 : -EPERM;
+	return permission_owner(&caller, &in) ? 0 : -EPERM;
 }
 
 static int others_drop(struct fs *fs, struct service *service, const struct service_world *w, const struct ns_copy *c,
@@ -70,7 +73,7 @@ static int others_drop(struct fs *fs, struct service *service, const struct serv
 		if (r == -EHOSTDOWN)
 			return r;
 		if (r < 0) {
-			log_errno(r, "node %s has not said that its copy of %s of node %s is gone",
+			log_errno(r, "node %s: did not confirm the removal of its replica of %s of node %s",
 				  w->nodes[push.to].name, *c->path ? c->path : "/", c->name);
 			blame(node, w->nodes[push.to].name);
 			return r == -ECANCELED ? -ETIMEDOUT : -EREMOTEIO;
@@ -95,7 +98,7 @@ static int drop_here(struct fs *fs, const struct service_world *w, const struct 
 	return r;
 }
 
-/* By nobody, or of all nodes. */
+/* All nodes drop it, or none does if the preconditions fail. */
 static int drop_all(struct fs *fs, const struct ns_copy *c, struct buf *node)
 {
 	struct service *service = cluster_service(fs->cluster);
@@ -121,12 +124,12 @@ static int drop_all(struct fs *fs, const struct ns_copy *c, struct buf *node)
 	return r;
 }
 
-int abandon_copy(struct fs *fs, uint64_t top, const struct who *who, struct buf *node)
+int abandon_copy(struct fs *fs, uint64_t top, const struct cred *cred, struct buf *node)
 {
 	static struct log_limit said;
 	static atomic_flag busy = ATOMIC_FLAG_INIT;
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
-	int r = c ? find_copy(fs, top, who, c) : -ENOMEM;
+	int r = c ? find_copy(fs, top, cred, c) : -ENOMEM;
 
 	if (r < 0)
 		return r;
@@ -136,7 +139,7 @@ int abandon_copy(struct fs *fs, uint64_t top, const struct who *who, struct buf 
 	r = drop_all(fs, c, node);
 	atomic_flag_clear(&busy);
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "copy of %s of node %s, which will not come back: is not wanted any more",
+		log_limited(&said, LOG_LEVEL_INFO, "replica of %s of lost node %s: removed",
 			    *c->path ? c->path : "/", c->name);
 	return r;
 }

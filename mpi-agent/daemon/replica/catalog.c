@@ -1,12 +1,14 @@
 /*
- * What is sealed does not change, so it is told without a lock: each name and inode as the view has it at the moment.
- * Who unseals it meanwhile takes the note of the seal away, or another one is there: that is looked at in the end.
+ * A sealed directory does not change, so its catalog is generated without a lock: each name and inode as it is in the
+ * view. If the directory is unsealed meanwhile, its seal record is gone or has another time, which is checked at the
+ * end.
  *
- * Directories above it are not told, and others let anybody pass where they were. So the top is told with fewer
- * permissions if they do not let everybody pass here: what cannot be reached on its own node cannot be read on another
- * one. They may be closed, or opened, later: others ask for permissions with every look (fs/others.h).
+ * Directories above it are not part of the catalog, and other nodes let every user pass in their place. So the catalog
+ * contains the top with fewer permissions if these directories do not let everybody pass here: what is unreachable on
+ * its own node is unreadable on other nodes. Their permissions may change later: other nodes query them with every
+ * listing (mpi-agent/daemon/nodes/peer_list.h).
  */
-#include "fs/catalog.h"
+#include "mpi-agent/daemon/replica/catalog.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,16 +19,16 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/acl.h"
-#include "fs/attr.h"
-#include "fs/catalog_format.h"
+#include "fs/posix/acl.h"
+#include "fs/posix/attr.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
 
 #define PUT_BYTES MiB(1)
 #define PIECES_AT_ONCE 256u
 static_assert(PIECES_AT_ONCE < CATALOG_PIECES_MAX, "with one that was kept, of a record");
 
-/* Files that have several names, by inode: which number they have. */
+/* Numbers of the files with several names, by inode. */
 struct twins {
 	struct twin {
 		uint64_t ino, file; /* ino 0: free */
@@ -39,11 +41,11 @@ struct telling {
 	const struct catalog_sink *to;
 	struct catalog_writer w;
 	struct buf out, scratch;
-	uint64_t *dirs; /* by number */
+	uint64_t *dirs; /* indexed by number */
 	size_t nr_dirs, room;
 	uint64_t nr_files;
 	struct twins twins;
-	bool narrowed; /* the top has permissions that are not told: its access list gives none beyond its mode */
+	bool narrowed; /* permissions of the top were removed, so its access list is limited to its mode */
 };
 
 static void telling_release(struct telling *t)
@@ -107,13 +109,13 @@ static int put(struct telling *t, size_t at_least)
 	return r;
 }
 
-static int tell(struct telling *t, const struct catalog_record *rec)
+static int add_record(struct telling *t, const struct catalog_record *rec)
 {
 	catalog_record_encode(&t->w, rec, &t->out);
 	return put(t, PUT_BYTES);
 }
 
-static int tell_xattr(struct telling *t, const struct ns_inode *in, const char *name)
+static int add_xattr(struct telling *t, const struct ns_inode *in, const char *name)
 {
 	struct catalog_record rec = { .type = CATALOG_XATTR };
 	int r;
@@ -130,7 +132,7 @@ static int tell_xattr(struct telling *t, const struct ns_inode *in, const char *
 	memcpy(rec.name, name, strlen(name) + 1);
 	rec.data = t->scratch.data;
 	rec.len = t->scratch.len;
-	return tell(t, &rec);
+	return add_record(t, &rec);
 }
 
 static int tell_xattrs(struct telling *t, const struct ns_inode *in)
@@ -142,21 +144,21 @@ static int tell_xattrs(struct telling *t, const struct ns_inode *in)
 		return 0;
 	r = ns_list_xattrs(t->fs->db, in->ino, &names);
 	for (size_t at = 0; r >= 0 && at < names.len; at += strlen((const char *)names.data + at) + 1)
-		r = tell_xattr(t, in, (const char *)names.data + at);
+		r = add_xattr(t, in, (const char *)names.data + at);
 	return MIN(r, 0);
 }
 
-/* One record of what is in scratch. */
+/* Write one record with the pieces in scratch. */
 static int tell_scratch(struct telling *t)
 {
 	struct catalog_record rec = { .type = CATALOG_PIECES, .data = t->scratch.data, .len = t->scratch.len };
 	int r = buf_error(&t->scratch);
 
-	return r < 0 ? r : rec.len > 0 ? tell(t, &rec) : 0;
+	return r < 0 ? r : rec.len > 0 ? add_record(t, &rec) : 0;
 }
 
-/* Holes come in parts of a MiB, and are told as one. */
-static int tell_some(struct telling *t, const struct cluster_piece *p, int nr, uint64_t *hole)
+/* Holes are returned in parts of 1 MiB and written as one piece. */
+static int tell_some(struct telling *t, const struct content_piece *p, int nr, uint64_t *hole)
 {
 	buf_clear(&t->scratch);
 	for (int i = 0; i < nr; i++) {
@@ -165,7 +167,7 @@ static int tell_some(struct telling *t, const struct cluster_piece *p, int nr, u
 			continue;
 		}
 		if (*hole > 0)
-			catalog_piece_encode(&(struct cluster_piece){ .len = *hole }, &t->scratch);
+			catalog_piece_encode(&(struct content_piece){ .len = *hole }, &t->scratch);
 		*hole = 0;
 		catalog_piece_encode(&p[i], &t->scratch);
 	}
@@ -174,12 +176,12 @@ static int tell_some(struct telling *t, const struct cluster_piece *p, int nr, u
 
 static int tell_pieces(struct telling *t, struct content *c)
 {
-	_cleanup_(freep) struct cluster_piece *p = calloc(PIECES_AT_ONCE, sizeof(*p));
+	_cleanup_(freep) struct content_piece *p = calloc(PIECES_AT_ONCE, sizeof(*p));
 	uint64_t off = 0, hole = 0;
 	int r = p ? 0 : -ENOMEM, nr = 1;
 
 	while (r == 0 && nr > 0) {
-		r = nr = engine_cluster_pieces(c, off, p, PIECES_AT_ONCE);
+		r = nr = content_pieces(c, off, p, PIECES_AT_ONCE);
 		for (int i = 0; i < nr; i++)
 			off += p[i].len;
 		if (r >= 0)
@@ -188,7 +190,7 @@ static int tell_pieces(struct telling *t, struct content *c)
 	if (r < 0 || hole == 0)
 		return r;
 	buf_clear(&t->scratch);
-	catalog_piece_encode(&(struct cluster_piece){ .len = hole }, &t->scratch);
+	catalog_piece_encode(&(struct content_piece){ .len = hole }, &t->scratch);
 	return tell_scratch(t);
 }
 
@@ -207,7 +209,7 @@ static int tell_content(struct telling *t, const struct ns_inode *in)
 	return r;
 }
 
-/* What stat(2) shows: of a file, its content's as far as that is newer. */
+/* Attributes as shown by stat(2): times of a file come from its content where newer. */
 static int fill(struct telling *t, const struct ns_inode *in, struct catalog_record *rec)
 {
 	struct ns_content c = { 0 };
@@ -237,7 +239,7 @@ static int tell_inode(struct telling *t, uint64_t dir, const char *name, const s
 
 	memcpy(rec.name, name, strlen(name) + 1);
 	if (r == 0)
-		r = tell(t, &rec);
+		r = add_record(t, &rec);
 	if (r == 0)
 		r = tell_xattrs(t, in);
 	if (r == 0)
@@ -250,7 +252,7 @@ static int tell_inode(struct telling *t, uint64_t dir, const char *name, const s
 	return 0;
 }
 
-/* 1: it was told before, and now that this is a name of it, too. */
+/* 1: the file was written before, and a LINK record for this name was added. */
 static int tell_link(struct telling *t, uint64_t dir, const char *name, const struct ns_inode *in)
 {
 	struct catalog_record rec = { .type = CATALOG_LINK, .dir = dir };
@@ -267,7 +269,7 @@ static int tell_link(struct telling *t, uint64_t dir, const char *name, const st
 	}
 	rec.file = twin->file;
 	memcpy(rec.name, name, strlen(name) + 1);
-	r = tell(t, &rec);
+	r = add_record(t, &rec);
 	return r < 0 ? r : 1;
 }
 
@@ -307,7 +309,7 @@ static int tell_all(struct telling *t, const struct ns_inode *top, const struct 
 	return put(t, 0);
 }
 
-/* Whose directory it is, and since when: this store's own, or a copy. 1/0/<0. */
+/* Identity of a directory: of this store, or a replica. 1/0/<0. */
 static int find_head(struct fs *fs, uint64_t dir, struct catalog_head *ret)
 {
 	struct ns_copy copy;
@@ -336,8 +338,10 @@ static int has_access_list(struct fs *fs, const struct ns_inode *in)
 	return in->flags & INODE_HAS_XATTRS ? ns_get_xattr(fs->db, in->ino, ACL_ACCESS_NAME, &list) : 0;
 }
 
-/* Permissions of `top` that mean nothing where nobody passes `above`, with or without a list of who does. 1/0/<0:
- * known. */
+/*
+ * Remove permissions of `top` from classes that cannot pass through `above`; an access list on `above` removes both.
+ * 1/<0
+ */
 static int take_away(struct fs *fs, const struct ns_inode *above, struct ns_inode *top)
 {
 	bool group = above->gid == top->gid ? above->mode & S_IXGRP :
@@ -353,7 +357,10 @@ static int take_away(struct fs *fs, const struct ns_inode *above, struct ns_inod
 	return 1;
 }
 
-/* The owner is left with his. Whom a list of the top itself names may not be one of those who pass. */
+/*
+ * The owner keeps all permissions. If any were removed and the top has an access list, the group class is removed too:
+ * users named in the list may not be able to pass.
+ */
 static int narrow(struct fs *fs, struct ns_inode *top)
 {
 	struct ns_inode above = *top;

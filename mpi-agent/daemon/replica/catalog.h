@@ -1,4 +1,4 @@
-/* The catalog of a sealed directory, made from the store: fs/catalog_format.h says what it is. */
+/* Generates the catalog of a sealed directory from the store; see mpi-agent/daemon/replica/catalog_format.h. */
 #pragma once
 
 #include <stddef.h>
@@ -7,20 +7,23 @@
 
 struct fs;
 
-/* Where the bytes go, one behind the other, up to 1 MiB and a record at a time. What it returns, if negative, ends
- * it. */
+/* Receives the bytes in order, whole records, up to about 1 MiB per call. A negative result ends the catalog. */
 struct catalog_sink {
 	int (*put)(void *userdata, const void *p, size_t len);
 	void *userdata;
 };
 
 /*
- * Of a sealed directory, or of a copy of another node's: the same bytes that were taken, but for names of files outside
- * of it (fs/nodes.h). -ENODATA: it is neither. -ESTALE: it was unsealed meanwhile, and what was put is of no use. Takes
- * no lock for longer than a look-up; its memory is for the directories, and the files that have several names.
+ * Write the catalog of a sealed directory or of a replica. For a replica the bytes equal those received, except for
+ * names that files have outside of it (mpi-agent/daemon/replica/replica.h). -ENODATA: neither. -ESTALE: unsealed
+ * meanwhile; what was written is invalid. Takes no lock for longer than a look-up. Memory: the directories, and the
+ * files with several names.
  */
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to);
-/* Permissions of group and others that the catalog of a directory of this store tells, made now: what lies above it
- * decides, which is not sealed. -ESTALE: it is not there any more. As long as a look-up for each directory above. */
+/*
+ * Permissions of group and others that a catalog written now would contain for a directory of this store. They depend
+ * on the directories above it, which are not sealed. -ESTALE: the directory is gone. Costs a look-up per directory
+ * above.
+ */
 #define CATALOG_ACCESS ((uint32_t)(S_IRWXG | S_IRWXO))
 int catalog_access(struct fs *fs, uint64_t dir, uint32_t *ret);

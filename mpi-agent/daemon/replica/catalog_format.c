@@ -1,4 +1,4 @@
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 
 #include <errno.h>
 #include <string.h>
@@ -100,7 +100,7 @@ void catalog_end_encode(struct catalog_writer *w, struct buf *ret)
 	add_framed(w, CATALOG_END, &b, ret);
 }
 
-void catalog_piece_encode(const struct cluster_piece *p, struct buf *ret)
+void catalog_piece_encode(const struct content_piece *p, struct buf *ret)
 {
 	uint8_t fp[FP_LEN];
 
@@ -137,7 +137,7 @@ static uint32_t take_u32(struct cursor *c)
 	return (uint32_t)v;
 }
 
-/* Any bytes; names of files are looked at behind it. */
+/* Any bytes; the caller validates file names. */
 static size_t take_name(struct cursor *c, char ret[NS_NAME_MAX + 1])
 {
 	size_t len = cursor_u8(c);
@@ -235,7 +235,7 @@ static int xattr_decode(struct catalog_reader *r, struct cursor *c, struct catal
 static int pieces_decode(struct catalog_reader *r, struct cursor *c, struct catalog_record *ret)
 {
 	struct cursor all;
-	struct cluster_piece p;
+	struct content_piece p;
 	unsigned nr = 0;
 	int k;
 
@@ -267,7 +267,7 @@ static int record_decode(struct catalog_reader *r, struct cursor *c, struct cata
 		take_name(c, ret->name);
 	}
 	if (r->left > 0 && ret->type != CATALOG_PIECES && ret->type != CATALOG_XATTR)
-		return -EBADMSG; /* of a file there are all bytes */
+		return -EBADMSG; /* pieces must cover all bytes of a file */
 	switch (ret->type) {
 	case CATALOG_INODE:
 		return inode_decode(r, c, ret);
@@ -332,9 +332,9 @@ int catalog_reader_next(struct catalog_reader *r, const void *p, size_t len, siz
 	return k;
 }
 
-int catalog_piece_next(struct cursor *c, struct cluster_piece *ret)
+int catalog_piece_next(struct cursor *c, struct content_piece *ret)
 {
-	struct cluster_piece p = { .fp = FP_NONE };
+	struct content_piece p = { .fp = FP_NONE };
 	const uint8_t *fp;
 
 	if (cursor_left(c) == 0)

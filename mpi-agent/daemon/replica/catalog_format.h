@@ -1,18 +1,19 @@
 /*
- * A catalog: a sealed directory told as bytes, for whoever has the same cluster's key and wants to make it anew: every
- * name with its attributes, and each file as the fingerprints of its chunks. docs/format.md changes with this.
+ * A catalog: a sealed directory encoded as bytes, from which a node with the same cluster key can recreate it. It
+ * contains every name with its attributes, and each file as the fingerprints of its chunks. docs/format.md changes with
+ * this.
  *
- *   head, then records one after the other, each: type (1), varint length of what follows, at most CATALOG_RECORD_MAX
- *     INODE   directory, name, attributes; a link's target, a file's size. The first is the sealed directory, without a
- *             name; others come behind the directory they lie in
- *     LINK    directory, name, and the file that has it, too
- *     XATTR   of the inode before
- *     PIECES  of the file before: one behind the other up to its size, in as many records as it takes
- *     END     how many INODEs and LINKs, and a checksum
- * Directories are known by their number, in order, from 0; all else that an INODE tells likewise: as a file.
+ *   header, then records, each: type (1), varint length of the payload, at most CATALOG_RECORD_MAX
+ *     INODE   directory, name, attributes; a symlink's target, a file's size. The first is the sealed directory,
+ *             without a name; others follow the directory that contains them
+ *     LINK    directory, another name, and the file it refers to
+ *     XATTR   of the preceding inode
+ *     PIECES  of the preceding file: consecutive up to its size, in any number of records
+ *     END     number of INODEs and LINKs, and a checksum
+ * Directories are numbered in order from 0, and so are all other INODEs, as files.
  *
- * Records are small, so that neither who writes nor who reads one needs memory for all of it. There is one way to write
- * each record. Decoding trusts nothing: -EBADMSG.
+ * Records are small, so that neither writing nor reading a catalog needs memory for all of it. The encoding of each
+ * record is unique. Decoding trusts nothing: -EBADMSG.
  */
 #pragma once
 
@@ -23,14 +24,15 @@
 
 #include "base/buf.h"
 #include "base/le.h"
-#include "index/namespace.h"
-#include "store/engine/cluster.h"
+#include "index/namespace_table.h"
+#include "store/engine.h"
+#include "store/remote/cluster_calls.h"
 
 #define CATALOG_MAGIC "CKPTCAT\n"
 #define CATALOG_VERSION 1u
 #define CATALOG_RECORD_MAX (128u << 10)
-#define CATALOG_PIECES_MAX 1024u /* of a record; each takes up to 33 bytes */
-#define CATALOG_VALUE_MAX 65536u /* of an extended attribute */
+#define CATALOG_PIECES_MAX 1024u /* per record; each takes up to 33 bytes */
+#define CATALOG_VALUE_MAX 65536u /* value of an extended attribute */
 #define CATALOG_TARGET_MAX 4095u
 
 struct catalog_head_disk {
@@ -43,7 +45,7 @@ struct catalog_head_disk {
 static_assert(sizeof(struct catalog_head_disk) == 56, "in a catalog");
 
 enum catalog_type {
-	CATALOG_HEAD = 0, /* is no record */
+	CATALOG_HEAD = 0, /* not a record */
 	CATALOG_INODE = 1,
 	CATALOG_LINK = 2,
 	CATALOG_XATTR = 3,
@@ -52,20 +54,20 @@ enum catalog_type {
 };
 
 struct catalog_head {
-	uint8_t store[CLUSTER_ID_LEN]; /* the node's */
+	uint8_t store[CLUSTER_ID_LEN]; /* id of the owning node */
 	uint64_t ino;
 	int64_t sealed_ns;
 };
 
-/* One record. What is pointed to is borrowed from the bytes, or from who encodes. */
+/* One record. Pointers are borrowed from the decoded bytes, or from the caller that encodes. */
 struct catalog_record {
 	enum catalog_type type;
 	struct catalog_head head;
-	uint64_t dir; /* INODE, LINK: the number of the directory that it lies in */
-	char name[NS_NAME_MAX + 1]; /* and XATTR; of the first INODE "" */
+	uint64_t dir; /* INODE, LINK: number of the parent directory */
+	char name[NS_NAME_MAX + 1]; /* also XATTR; "" in the first INODE */
 	struct ns_inode in; /* INODE: mode, uid, gid, rdev, times */
 	uint64_t size; /* of a file */
-	const void *data; /* a link's target, an attribute's value, pieces */
+	const void *data; /* symlink target, attribute value, or pieces */
 	size_t len; /* of data */
 	uint64_t file; /* LINK: the number of the file */
 };
@@ -76,29 +78,32 @@ struct catalog_writer {
 	uint64_t nr_entries;
 	uint32_t crc;
 };
-/* Each appends to *ret, from which it can be taken at any time. Records in the order above; the writer, zeros at first,
- * goes with all of them. */
+/*
+ * Each appends to *ret, which may be emptied at any time. Records come in the order above. The writer starts as zeros
+ * and is passed to all calls.
+ */
 void catalog_head_encode(const struct catalog_head *h, struct buf *ret);
 /* all but END */
 void catalog_record_encode(struct catalog_writer *w, const struct catalog_record *rec, struct buf *ret);
 void catalog_end_encode(struct catalog_writer *w, struct buf *ret);
-/* For a record's `data`. */
-void catalog_piece_encode(const struct cluster_piece *p, struct buf *ret);
+/* Append to the `data` of a PIECES record. */
+void catalog_piece_encode(const struct content_piece *p, struct buf *ret);
 
 /* --- decoding --- */
 
-/* Zeros at first. */
+/* Initialized with zeros. */
 struct catalog_reader {
 	bool has_head, at_end, has_inode;
 	uint64_t nr_dirs, nr_files, nr_entries;
-	uint64_t left; /* bytes of the file before that pieces are to tell of */
+	uint64_t left; /* bytes of the preceding file not covered by pieces yet */
 	uint32_t crc;
 };
 /*
- * The next of a catalog of which `len` bytes, or all that are left, are at `p`: 1, and *ret_used of them were it; 0:
- * more bytes are needed (a head and a record always fit into CATALOG_RECORD_MAX + 16), or with at_end that was all.
+ * Decode the next record from the `len` bytes at `p`, which are all the remaining ones or part of them. 1: decoded,
+ * used *ret_used bytes; 0: needs more bytes (a header or record always fits into CATALOG_RECORD_MAX + 16), or with
+ * at_end, complete.
  */
 int catalog_reader_next(struct catalog_reader *r, const void *p, size_t len, size_t *ret_used,
 			struct catalog_record *ret);
-/* Those of a record that has been read: 1/0 */
-int catalog_piece_next(struct cursor *c, struct cluster_piece *ret);
+/* Iterate over the pieces of a decoded record: 1/0. */
+int catalog_piece_next(struct cursor *c, struct content_piece *ret);

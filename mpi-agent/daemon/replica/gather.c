@@ -1,11 +1,11 @@
-#include "fs/gather.h"
+#include "mpi-agent/daemon/replica/gather.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "fs/fs.h"
-#include "store/engine/cluster.h"
+#include "store/remote/cluster_calls.h"
 
 int gather_chunks(struct fs *fs, int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr), void *userdata,
 		  struct cluster_want *wants, size_t nr)

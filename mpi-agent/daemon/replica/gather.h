@@ -1,4 +1,4 @@
-/* Bytes of chunks, wherever they are. */
+/* Reads chunks from this store or other nodes. */
 #pragma once
 
 #include <stddef.h>
@@ -6,7 +6,9 @@
 struct cluster_want;
 struct fs;
 
-/* Into wants[i].buf, from this store, and else by `fetch`, as struct cluster_calls has it, from their owners and
- * others. `got`: so it is, and they are those of the fingerprint. -ENOMEM, and what `fetch` returns. */
+/*
+ * Read chunks into wants[i].buf: from this store, else through `fetch`, as in struct cluster_calls, from their owners
+ * and others. `got`: read, and the fingerprint matches. -ENOMEM, or the error of `fetch`.
+ */
 int gather_chunks(struct fs *fs, int (*fetch)(void *userdata, struct cluster_want *wants, size_t nr), void *userdata,
 		  struct cluster_want *wants, size_t nr);

@@ -1,4 +1,4 @@
-#include "fs/hand_over.h"
+#include "mpi-agent/daemon/replica/hand_over.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,22 +9,22 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "fs/fs.h"
-#include "fs/push.h"
-#include "index/namespace.h"
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/service.h"
+#include "mpi-agent/daemon/replica/replica_send.h"
+#include "index/namespace_table.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/daemon/service.h"
 
-#define AGAIN_NS (500 * 1000 * 1000) /* until a collector is asked again that could not lend something */
-#define AGAIN_MAX 240u /* times: a compaction, or a collection of all nodes, may be under way */
+#define AGAIN_NS (500 * 1000 * 1000) /* retry interval for a gathering node that could not pin a chunk */
+#define AGAIN_MAX 240u /* attempts: a compaction, or a collection of all nodes, may be running */
 
-/* --- who --- */
+/* --- gathering nodes --- */
 
 static bool is_before(const struct service_world *w, uint32_t a, uint32_t b)
 {
 	return memcmp(w->nodes[a].id, w->nodes[b].id, CLUSTER_ID_LEN) < 0;
 }
 
-/* How many nodes come before it. */
+/* Number of nodes ordered before it. */
 static uint32_t rank_of(const struct service_world *w, uint32_t node)
 {
 	uint32_t rank = 0;
@@ -66,7 +66,7 @@ int hand_over_collectors(const struct service_world *w, uint32_t group, uint32_t
 	return (int)nr;
 }
 
-/* --- letting go --- */
+/* --- release --- */
 
 struct handing {
 	const struct push *p;
@@ -74,7 +74,7 @@ struct handing {
 	uint32_t nr;
 };
 
-/* All of them must have it. */
+/* A chunk must be stored on all of them. */
 static int lend(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has)
 {
 	const struct handing *h = userdata;
@@ -115,8 +115,10 @@ static int let_file_go(const struct handing *h, const struct cluster_takers *tak
 	return r;
 }
 
-/* Of one directory; those in it are added to `dirs`. A name that goes meanwhile, of one that was unsealed, does no
- * harm: so does its file. */
+/*
+ * Release the files of one directory; subdirectories are appended to `dirs`. If the directory is unsealed and a name
+ * removed meanwhile, nothing is lost: its file is removed too.
+ */
 static int let_names_go(const struct handing *h, const struct cluster_takers *takers, uint64_t dir, struct buf *dirs,
 			struct cluster_let_go *sums)
 {

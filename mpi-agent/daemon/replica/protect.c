@@ -1,16 +1,17 @@
 /*
- * A directory is protected in this order:
- *   1. a note that says which node is to have it        crash: it is sent again, or dropped there if it is not sealed any more
- *   2. chunks, then the copy, are durable there          crash: likewise
- *   3. a note that says that it has
- * Notes are in the log like all changes of names, behind the seal and before its end. So a node that has a copy, whole
- * or in part, is known until it has been told that nobody wants it. That note 3 is lost costs looking at all chunks
- * once more.
+ * Order of protecting a directory:
+ *   1. A guard record names the node that is to hold it.   crash: it is sent again, or dropped there if it is no longer
+ *                                                          sealed
+ *   2. Chunks, then the replica, are durable there.        crash: likewise
+ *   3. The record is marked as done.
+ * Records are in the log like all changes of names, after the seal and before its removal. So a node that holds a
+ * replica, complete or partial, stays recorded until it has been told to drop it. Losing the update of step 3 costs
+ * checking all chunks once more.
  *
- * The thread looks at all seals and all notes: after each change, when nodes have come, and some time after something
- * has failed.
+ * The thread scans all seals and all records: after each change, when nodes have connected, and some time after a
+ * failure.
  */
-#include "fs/protect.h"
+#include "mpi-agent/daemon/replica/protect.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,22 +24,22 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/fs.h"
-#include "fs/hand_over.h"
-#include "fs/nodes.h"
-#include "fs/options.h"
-#include "fs/push.h"
-#include "fs/seal.h"
+#include "mpi-agent/daemon/replica/hand_over.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "fs/mount_options.h"
+#include "mpi-agent/daemon/replica/replica_send.h"
+#include "fs/seal/seal.h"
 #include "index/guards.h"
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/service.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/daemon/service.h"
 
 #define RETRY_NS (UINT64_C(30) * 1000000000)
-#define SOON_NS (UINT64_C(1) * 1000000000) /* what nodes that collect together stand in the way of */
-#define SOON_MAX 60u /* times, one behind the other */
+#define SOON_NS (UINT64_C(1) * 1000000000) /* retry interval while all nodes collect */
+#define SOON_MAX 60u /* consecutive retries */
 #define FAILURES 64u
 
 struct failure {
-	uint64_t dir; /* 0: none */
+	uint64_t dir; /* 0: empty */
 	int error;
 };
 
@@ -46,8 +47,8 @@ struct protect {
 	/* Constant once it has started. */
 	struct fs *fs;
 	enum protect_mode mode;
-	uint32_t group, replicas; /* of PROTECT_COLLECT */
-	struct service *service; /* NULL: nothing happens */
+	uint32_t group, replicas; /* with PROTECT_COLLECT */
+	struct service *service; /* NULL: inactive */
 	pthread_t thread;
 	bool has_thread;
 
@@ -56,14 +57,14 @@ struct protect {
 	bool stop GUARDED_BY(lock), wanted GUARDED_BY(lock);
 	uint64_t nr_heal_wanted GUARDED_BY(lock);
 	struct protect_status status GUARDED_BY(lock);
-	struct failure failures[FAILURES] GUARDED_BY(lock); /* by number of the directory */
+	struct failure failures[FAILURES] GUARDED_BY(lock); /* indexed by number of the directory */
 	struct protect_failure *failed GUARDED_BY(lock); /* of the last pass */
 	uint32_t nr_failed GUARDED_BY(lock);
 };
 
-/* --- whom to --- */
+/* --- partners --- */
 
-/* From `origin` on, and around. */
+/* Circular order of ids, starting after `origin`. */
 static int compare_behind(const uint8_t *origin, const uint8_t *a, const uint8_t *b)
 {
 	bool a_is_behind = memcmp(a, origin, CLUSTER_ID_LEN) > 0, b_is_behind = memcmp(b, origin, CLUSTER_ID_LEN) > 0;
@@ -106,7 +107,7 @@ int protect_partner(const struct service_world *w, const uint8_t *origin, uint32
 	return 0;
 }
 
-/* --- notes --- */
+/* --- guard records --- */
 
 static int note(struct fs *fs, uint64_t dir, const struct guard *g)
 {
@@ -144,10 +145,10 @@ struct pass {
 	struct service_world world;
 	bool heals;
 	uint64_t nr_sealed, nr_protected, nr_copies;
-	int error; /* the last */
+	int error; /* the last one */
 	struct protect_failure *failed;
 	uint32_t nr_failed;
-	bool soon; /* of those that failed, one may do better soon */
+	bool soon; /* a failure that may succeed soon */
 };
 
 static bool goes_on(void *userdata)
@@ -197,8 +198,10 @@ static int note_done(struct pass *s, uint64_t dir, struct guard *g)
 	return note(s->p->fs, dir, g);
 }
 
-/* 1: that node has been told, or is this one; 0: it is away. What this node does not want any more of another one's may
- * have been sealed anew meanwhile, and given to the same by whose it is. */
+/*
+ * 1: dropped there, or it is this node; 0: that node is not connected. For a directory of another node, only seals up
+ * to the recorded one are dropped: its owner may have sealed it again meanwhile and sent the new one to the same node.
+ */
 static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holder)
 {
 	bool is_own = memcmp(g->origin, s->world.nodes[s->world.self].id, sizeof(g->origin)) == 0;
@@ -222,7 +225,7 @@ static bool is_among(const struct pass *s, const uint32_t *group, uint32_t nr, c
 	return false;
 }
 
-/* Those that had it, and are not of the group any more, if they are there. */
+/* Drop the replicas of previous holders that are not in the group any more, if connected. */
 static int drop_from_others(struct pass *s, const struct guard *before, const uint32_t *group, uint32_t nr)
 {
 	int r = is_among(s, group, nr, before->holder) ? 0 : drop_copy(s, before, before->holder);
@@ -232,7 +235,7 @@ static int drop_from_others(struct pass *s, const struct guard *before, const ui
 	return MIN(r, 0);
 }
 
-/* All of it to one other node. */
+/* Send everything to one other node. */
 static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
 	static struct log_limit said;
@@ -259,13 +262,13 @@ static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy,
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: is with node %s, too; %" PRIu64 " of %" PRIu64
-			    " chunks were sent there, %" PRIu64 " bytes",
+		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: replicated on node %s; sent %" PRIu64 " of %" PRIu64
+			    " chunks, %" PRIu64 " bytes",
 			    copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
 	return r;
 }
 
-/* Its catalog to several, each of which covers a part of what only this one has. */
+/* Send the catalog to several nodes, each of which covers a part of the chunks that only this node has. */
 static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
 	static struct log_limit said;
@@ -301,14 +304,14 @@ static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *cop
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: is covered by %" PRIu32 " other nodes", copy->path,
+		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: covered by %" PRIu32 " other nodes", copy->path,
 			    copy->name, nr);
 	return r;
 }
 
-/* --- with collectors --- */
+/* --- gathering --- */
 
-/* Those that have it already, if they all take part; else as the world is now. How many; <0. */
+/* The nodes that already have it, if all are connected; else chosen for the current world. Their number; <0. */
 static int find_collectors(const struct pass *s, const struct guard *before, uint32_t ret[CLUSTER_OWNERS_MAX])
 {
 	uint32_t nr = before ? 1 + before->nr_more : 0;
@@ -325,7 +328,7 @@ static int find_collectors(const struct pass *s, const struct guard *before, uin
 	return hand_over_collectors(&s->world, s->p->group, s->p->replicas, ret);
 }
 
-/* All but this node. */
+/* All except this node. */
 static uint32_t find_targets(const struct pass *s, const uint32_t *collectors, uint32_t nr, uint32_t *ret)
 {
 	uint32_t n = 0;
@@ -336,7 +339,7 @@ static uint32_t find_targets(const struct pass *s, const uint32_t *collectors, u
 	return n;
 }
 
-/* All of it to the collectors, and then, unless this is one of them, what was here goes. */
+/* Send everything to the gathering nodes; then release the local chunks, unless this node is one of them. */
 static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
 	static struct log_limit said;
@@ -349,7 +352,7 @@ static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const
 	if (nr > 0)
 		nr_targets = find_targets(s, collectors, (uint32_t)nr, targets);
 	if (nr_targets == 0)
-		return r; /* this node has it, and nobody else is to */
+		return r; /* this node has it, and no other needs it */
 	g = guard_of(s, copy, targets, nr_targets);
 	r = note(s->p->fs, dir, &g);
 	for (uint32_t i = 0; i < nr_targets && r == 0; i++) {
@@ -371,8 +374,8 @@ static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const
 	}
 	if (r == 0)
 		log_limited(&said, LOG_LEVEL_INFO,
-			    "%s of node %s: is with node %s, which collects; %" PRIu64 " of %" PRIu64
-			    " chunks were sent, %" PRIu64 " bytes are not here any more",
+			    "%s of node %s: gathered on node %s; sent %" PRIu64 " of %" PRIu64
+			    " chunks, released %" PRIu64 " bytes",
 			    copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
 	return r;
 }
@@ -383,13 +386,13 @@ static bool is_done(const struct pass *s, const struct guard *g, int64_t sealed_
 	       g->sealed_ns == sealed_ns && !s->heals;
 }
 
-/* More than one node has all of it. */
+/* At least two nodes have all of it. */
 static bool is_protected(const struct guard *g)
 {
 	return g->state == GUARD_DONE || (g->state == GUARD_GIVEN && g->nr_more > 0);
 }
 
-/* Without memory it is in the log alone. */
+/* Without memory the failure is only logged. */
 static void note_failure(struct pass *s, const struct link_copy *copy, int error)
 {
 	struct protect_failure *f = s->nr_failed < PROTECT_FAILED_MAX ?
@@ -406,23 +409,23 @@ static void note_failure(struct pass *s, const struct link_copy *copy, int error
 	memcpy(f->path, copy->path, sizeof(copy->path));
 }
 
-/* What failed is told, and tried again. <0: so will be the others. */
+/* Record and log a failure, which is retried. <0: the others would fail in the same way. */
 static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, int r)
 {
-	if (r == -ENODATA) /* it is not sealed any more */
+	if (r == -ENODATA) /* no longer sealed */
 		return 0;
 	s->soon |= r == -EAGAIN || r == -ESTALE;
 	if (r < 0 && r != -ECANCELED && r != -EAGAIN && r != -ESTALE) {
 		s->error = r;
 		note_failure(s, copy, r);
 		log_warning("%s of node %s: %s: %s", copy->path, copy->name,
-			    s->p->mode == PROTECT_COLLECT ? "is not with the collectors of its group" :
-							    "is not protected, no other node has a copy",
-			    r == -EHOSTUNREACH ? "none is there on another host" :
-			    r == -EIO	       ? "parts of it are with no node that takes part" :
+			    s->p->mode == PROTECT_COLLECT ? "not gathered" :
+							    "not protected, no other node has a replica",
+			    r == -EHOSTUNREACH ? "no connected node is on another host" :
+			    r == -EIO	       ? "no connected node has some of its chunks" :
 						 strerror(-r));
 	}
-	/* the last is told by whether an agent is there */
+	/* -ENOTCONN is reported by the state of the agent instead */
 	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r);
 	return r == -ENOTCONN || r == -ECANCELED ? r : 0;
 }
@@ -474,8 +477,10 @@ static int protect_seals(struct pass *s, struct link_copy *copy)
 	return r;
 }
 
-/* Of those that cover a directory the first takes the sender's place when that is lost, and has all of it from then
- * on. */
+/*
+ * When the sender of a covered directory is lost, the node with slot 0 takes its place and holds all of it from then
+ * on.
+ */
 static bool is_ours_to_protect(const struct pass *s, const struct ns_copy *c)
 {
 	uint32_t node;
@@ -483,7 +488,7 @@ static bool is_ours_to_protect(const struct pass *s, const struct ns_copy *c)
 	return c->nr_slots == 0 || (c->slot == 0 && !service_world_find(&s->world, c->sender, &node));
 }
 
-/* Copies of what lost nodes have sealed. */
+/* Replicas of directories that lost nodes have sealed. */
 static int protect_copies(struct pass *s, struct link_copy *copy)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
@@ -508,7 +513,7 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 		r = (c->nr_slots > 0 ? protect_by_parity : protect_by_copy)(s, top, copy, r > 0 ? &g : NULL);
 		s->nr_copies += r == 0;
 		if (r == -EIO && engine_cluster_is_forgotten(s->p->fs->engine, c->store)) {
-			log_info("%s of node %s, which is forgotten: parts of it are with no node any more", c->path,
+			log_info("%s of forgotten node %s: no node has some of its chunks", c->path,
 				 c->name);
 			r = 0;
 		}
@@ -517,7 +522,7 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 	return r;
 }
 
-/* Is what this note is about still there? 1/0/<0 */
+/* Does the directory of this record still exist? 1/0/<0 */
 static int is_wanted(struct fs *fs, uint64_t dir)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
@@ -531,7 +536,7 @@ static int is_wanted(struct fs *fs, uint64_t dir)
 	return r;
 }
 
-/* 1: all that had it have been told; 0: some are away */
+/* 1: all holders have dropped it; 0: some are not connected */
 static int drop_copies(struct pass *s, const struct guard *g)
 {
 	int r = drop_copy(s, g, g->holder), all = r;
@@ -543,7 +548,7 @@ static int drop_copies(struct pass *s, const struct guard *g)
 	return r < 0 ? r : all;
 }
 
-/* What is not sealed any more other nodes need not have. One that is away hears of it when it is there. */
+/* Drop replicas of directories that are no longer sealed. Nodes that are not connected are told when they return. */
 static int drop_rest(struct pass *s)
 {
 	struct guard g;
@@ -561,9 +566,8 @@ static int drop_rest(struct pass *s)
 			return r;
 		if (r < 0) {
 			s->error = r;
-			log_warning("a copy of directory %" PRIu64
-				    ", which nobody needs any more, stays with node %s: %s",
-				    dir, g.nr_more > 0 ? "that has one" : g.holder_name, strerror(-r));
+			log_warning("directory %" PRIu64 ": cannot remove its obsolete replica on node %s: %s",
+				    dir, g.nr_more > 0 ? "(several)" : g.holder_name, strerror(-r));
 			continue;
 		}
 		r = r > 0 ? note(s->p->fs, dir, NULL) : 0;
@@ -591,7 +595,7 @@ static int run_pass(struct pass *s)
 
 /* --- the thread --- */
 
-/* `heal`: how many of protect_heal() have come to their end with this. */
+/* `heal`: number of protect_heal() requests completed by this pass. */
 static void note_status(struct protect *p, struct pass *s, int r, uint64_t heal) REQUIRES(p->lock)
 {
 	p->status.is_busy = false;
@@ -612,7 +616,7 @@ static void note_status(struct protect *p, struct pass *s, int r, uint64_t heal)
 		p->status.error = s->soon && heal >= p->nr_heal_wanted ? -EAGAIN : 0;
 }
 
-/* What has failed is not forgotten by those that are asked when a pass begins. */
+/* Failures of the last pass stay visible while the next one runs. */
 static void *run(void *userdata)
 {
 	struct protect *p = userdata;
@@ -630,10 +634,10 @@ static void *run(void *userdata)
 		mutex_unlock(&p->lock);
 		r = run_pass(&s);
 		if (r < 0 && r != -ENOTCONN && r != -ECANCELED)
-			log_errno(r, "sealed directories cannot be protected");
+			log_errno(r, "sealed directories: cannot protect them");
 		mutex_lock(&p->lock);
 		nr_soon = s.soon ? nr_soon + 1 : 0;
-		/* what may do better soon is not healed yet */
+		/* not complete while a retry may succeed soon */
 		note_status(p, &s, r, s.soon && nr_soon < SOON_MAX ? p->status.nr_healed : heal);
 		while (!p->stop && !p->wanted) {
 			if (s.error < 0 || s.soon || (r < 0 && r != -ENOTCONN)) {
@@ -672,7 +676,7 @@ int protect_start(struct protect *p, struct service *service)
 	p->service = service;
 	r = pthread_create(&p->thread, NULL, run, p);
 	p->has_thread = r == 0;
-	return r == 0 ? 0 : log_errno(-r, "sealed directories: no thread to protect them");
+	return r == 0 ? 0 : log_errno(-r, "sealed directories: cannot start the thread that protects them");
 }
 
 void protect_stop(struct protect *p)
@@ -734,7 +738,7 @@ int protect_failed(struct protect *p, uint32_t number, struct protect_failure *r
 	return is_there;
 }
 
-/* 1: it was one of them, which are one less now. */
+/* 1: it was a holder and has been removed. */
 static int remove_holder(struct guard *g, const char *name)
 {
 	for (uint32_t i = 0; i < g->nr_more; i++)
@@ -750,7 +754,10 @@ static int remove_holder(struct guard *g, const char *name)
 	return 1;
 }
 
-/* What it had is to be had by another one, or nobody needs to be told that it is not wanted any more. 1: it had some */
+/*
+ * Remove a lost node from all records: its replicas are created elsewhere, and it need not be told to drop any. 1: it
+ * had some
+ */
 static int drop_notes_of(struct fs *fs, const char *holder)
 {
 	struct guard g;
@@ -784,7 +791,7 @@ int protect_forget(struct protect *p, const char *name)
 	if (r == 0)
 		r = engine_cluster_forget(p->fs->engine, name);
 	if (r == 0 || r == -ENOENT) {
-		int had = drop_notes_of(p->fs, name); /* it need not have been in a round */
+		int had = drop_notes_of(p->fs, name); /* it need not have taken part in a round */
 
 		r = had < 0 ? had : had > 0 ? 0 : r;
 	}
@@ -793,7 +800,7 @@ int protect_forget(struct protect *p, const char *name)
 	return r;
 }
 
-/* 1/0/<0, -ENODATA: it is not sealed */
+/* 1/0/<0; -ENODATA: not sealed */
 static int get_guard(struct protect *p, uint64_t dir, struct guard *ret)
 {
 	struct ns_seal seal;
@@ -805,7 +812,7 @@ static int get_guard(struct protect *p, uint64_t dir, struct guard *ret)
 	return r > 0 ? ret->sealed_ns == seal.sealed_ns : r;
 }
 
-/* What it waits for, or what the last attempt came to. */
+/* The missing precondition, or the result of the last attempt. */
 static int what_is_missing(struct protect *p, uint64_t dir)
 {
 	struct service_world w = { 0 };
@@ -820,7 +827,7 @@ static int what_is_missing(struct protect *p, uint64_t dir)
 	return r;
 }
 
-/* Who has it may be lost: nobody knows while no agent is there, and then what is noted counts. */
+/* Are all holders connected? Without an agent this is unknown, and the record counts. */
 static int who_has_is_there(struct protect *p, const struct guard *g)
 {
 	struct service_world w = { 0 };
@@ -850,7 +857,7 @@ int protect_state(struct protect *p, uint64_t dir)
 	return what_is_missing(p, dir);
 }
 
-/* Does nobody else collect for this node? */
+/* Is this node the only gathering node of its group? */
 static bool is_collector_alone(struct protect *p)
 {
 	uint32_t collectors[CLUSTER_OWNERS_MAX];

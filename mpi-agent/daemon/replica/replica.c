@@ -1,18 +1,19 @@
 /*
- * Making a copy. Only the order makes it all or nothing:
- *   1. a transaction makes the top, with a note that it is partial       crash: nothing, or a partial copy
- *   2. records of the catalog, in as many transactions as it takes; files get their chunks when it is noted, durably, whom
- *      to ask for them                                                   crash: a partial copy
- *   3. the catalog was whole: a transaction makes the note say so, and those of copies that give way to it that they
- *      are partial; or one that was made for who looks finds the same kept, and fails
- *   4. sync: COMMIT POINT                        crash: the older ones, and a partial one; after it, the new one
- *   5. what has given way goes: names first, deepest first, its top and note last     crash: a partial copy
- * The log is in order, so what is whole is whole after any crash. Partial copies are removed by whoever fails, or at
- * the next mount; nobody else looks at them.
+ * Creating a replica. Only the order makes it atomic:
+ *   1. A transaction creates the top, with an ns_copy record in state PARTIAL. crash: nothing, or a partial replica
+ *   2. Records of the catalog are applied, in any number of transactions. Files refer to chunks only after the node to
+ *      fetch them from is durably recorded.                                   crash: a partial replica
+ *   3. The catalog was complete: one transaction sets the final state, and sets older replicas that it replaces to
+ *      PARTIAL. A cached replica fails here if the same seal is kept.
+ *   4. Sync: COMMIT POINT.                          crash before: the older ones, and a partial one; after: the new one
+ *   5. Replaced replicas are removed: names first, deepest first, the top and its record last.
+ *                                                                             crash: a partial replica
+ * The log is ordered, so a complete replica is complete after any crash. Partial replicas are removed on failure or at
+ * the next mount, and are not visible otherwise.
  *
- * At every moment names and inodes of a partial copy agree, as fsck wants them: each transaction has both sides.
+ * At every moment names and inodes of a partial replica are consistent for fsck: each transaction changes both sides.
  */
-#include "fs/nodes.h"
+#include "mpi-agent/daemon/replica/replica.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,24 +26,24 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/attr.h"
-#include "fs/catalog.h"
-#include "fs/catalog_format.h"
+#include "fs/posix/attr.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/namespace.h"
-#include "fs/seal.h"
-#include "fs/xattr.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
+#include "fs/seal/seal.h"
+#include "fs/posix/xattr.h"
 
-#define READ_BYTES (2 * (CATALOG_RECORD_MAX + 16u)) /* any record, and as much again */
-#define PIECES_MAX 8192u /* that wait: 32 MiB of pages, for one sync */
-#define RUNS_MAX 1024u /* files whose contents are open at once */
-#define HOLE_INSIDE MiB(16) /* a run goes on behind it; longer ones cost time, MiB by MiB */
+#define READ_BYTES (2 * (CATALOG_RECORD_MAX + 16u)) /* two records of any size */
+#define PIECES_MAX 8192u /* pending pieces: 32 MiB of pages, for one sync */
+#define RUNS_MAX 1024u /* files with content open at once */
+#define HOLE_INSIDE MiB(16) /* longest hole inside a run; longer ones cost time per MiB */
 #define BUSY_WAIT_NS UINT64_C(30000000000) /* a window of a collection takes seconds */
 #define BUSY_STEP_NS 20000000
 #define FLAGS ((uint32_t)(INODE_SEALED | INODE_COPY))
 
-/* Pieces of one file, one behind the other. */
+/* Consecutive pieces of one file. */
 struct run {
 	uint64_t ino, off, end;
 	size_t nr;
@@ -53,13 +54,13 @@ struct making {
 	const struct nodes_seal *s;
 	const struct cluster_node *owner;
 	struct ns_copy note;
-	struct ns_inode *dirs; /* by number: what the view says of them */
-	uint64_t *files; /* by number: inodes */
+	struct ns_inode *dirs; /* indexed by number: the records in the view */
+	uint64_t *files; /* indexed by number: inodes */
 	size_t nr_dirs, dirs_room, nr_files, files_room;
-	uint64_t last; /* the inode that was told last, and how far pieces have told of it */
+	uint64_t last; /* the last inode, and the offset its pieces have reached */
 	bool last_has_xattrs;
 	uint64_t at;
-	struct cluster_piece *pieces;
+	struct content_piece *pieces;
 	struct run *runs;
 	size_t nr_pieces, nr_runs;
 };
@@ -83,7 +84,7 @@ static void put_note(struct engine_tx *tx, uint64_t top, const struct ns_copy *n
 	engine_tx_put(tx, ns_key_copy(top), value.data, value.len);
 }
 
-/* An array with room for one more, or NULL, and it is as it was. */
+/* An array with room for one more; or NULL, with the array unchanged. */
 static void *reserve(void *v, size_t nr, size_t *room, size_t size)
 {
 	size_t more = MAX(2 * *room, (size_t)64);
@@ -119,7 +120,7 @@ static int make_top(struct making *m, const struct ns_inode *in) REQUIRES(m->fs-
 	return fs_apply(m->fs, &tx);
 }
 
-/* One more name in a directory: both sides, `in` as it is to be. */
+/* Add a name to a directory: entry and inode record, `in` as it is to be stored. */
 static int add_name(struct making *m, const struct catalog_record *rec, const struct ns_inode *in) REQUIRES(m->fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
@@ -128,7 +129,7 @@ static int add_name(struct making *m, const struct catalog_record *rec, const st
 	int r = names_find(m->fs, dir.ino, rec->name, &d);
 
 	if (r != 0)
-		return r < 0 ? r : -EBADMSG; /* twice */
+		return r < 0 ? r : -EBADMSG; /* duplicate name */
 	r = names_note_hash(m->fs, &tx, &dir, d.cookie);
 	if (r < 0)
 		return r;
@@ -217,7 +218,7 @@ static int take_link(struct making *m, const struct catalog_record *rec)
 	return r;
 }
 
-/* Of a directory memory has what the view says, too. */
+/* Set INODE_HAS_XATTRS, for a directory also in the copy in memory. */
 static int mark_xattrs(struct making *m, struct engine_tx *tx) REQUIRES(m->fs->names)
 {
 	struct ns_inode in;
@@ -260,7 +261,7 @@ static int take_xattr(struct making *m, const struct catalog_record *rec)
 
 /* --- bytes --- */
 
-/* Nodes may be collecting together, which is waited for. */
+/* Wait while all nodes collect. */
 static int refer(struct making *m, const struct cluster_run *runs)
 {
 	uint64_t until = monotonic_ns() + BUSY_WAIT_NS;
@@ -269,7 +270,7 @@ static int refer(struct making *m, const struct cluster_run *runs)
 	while ((r = engine_cluster_refer_runs(m->fs->engine, runs, m->nr_runs, m->pieces, m->owner)) == -EAGAIN &&
 	       monotonic_ns() < until)
 		nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
-	return r == -EINVAL ? -EBADMSG : r; /* chunks of lengths that there are not */
+	return r == -EINVAL ? -EBADMSG : r; /* invalid chunk lengths */
 }
 
 static int refer_all(struct making *m)
@@ -290,7 +291,7 @@ static int refer_all(struct making *m)
 	return r;
 }
 
-static int add_piece(struct making *m, const struct cluster_piece *p)
+static int add_piece(struct making *m, const struct content_piece *p)
 {
 	struct run *run = m->nr_runs > 0 ? &m->runs[m->nr_runs - 1] : NULL;
 	uint64_t at = m->at;
@@ -299,7 +300,7 @@ static int add_piece(struct making *m, const struct cluster_piece *p)
 
 	m->at += p->len;
 	if (p->chunk_len == 0 && (!goes_on || p->len > HOLE_INSIDE))
-		return 0; /* as a file is that has its size */
+		return 0; /* the size of the file implies it */
 	if (m->nr_pieces == PIECES_MAX || (!goes_on && m->nr_runs == RUNS_MAX)) {
 		r = refer_all(m);
 		if (r < 0)
@@ -319,7 +320,7 @@ static int add_piece(struct making *m, const struct cluster_piece *p)
 static int take_pieces(struct making *m, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct cluster_piece p;
+	struct content_piece p;
 	int r;
 
 	while ((r = catalog_piece_next(&c, &p)) > 0) {
@@ -354,7 +355,7 @@ static int take_record(struct making *m, const struct catalog_record *rec)
 	return -EBADMSG;
 }
 
-/* All records of `buf`, as far as they are there: *len is what is left of it. */
+/* Apply all complete records in `buf`; *len becomes the number of bytes left. */
 static int take_records(struct making *m, struct catalog_reader *reader, uint8_t *buf, size_t *len)
 {
 	struct catalog_record rec;
@@ -392,7 +393,7 @@ static int take_catalog(struct making *m, const struct nodes_source *from)
 
 /* --- removing --- */
 
-/* The directories of a copy, each behind the one it lies in. */
+/* The directories of a replica, parents before children. */
 struct leaving {
 	struct fs *fs;
 	struct left_dir {
@@ -428,7 +429,7 @@ static int find_dirs(struct leaving *l, uint64_t top)
 	return MIN(r, 0);
 }
 
-/* One name, of a file or of a directory that is empty. */
+/* Remove one name, of a file or of an empty directory. */
 static int remove_name(struct fs *fs, uint64_t dir, uint64_t cookie, uint64_t ino) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
@@ -492,7 +493,7 @@ static int empty_dir(struct fs *fs, uint64_t dir)
 	return r;
 }
 
-/* A partial copy. Nobody can come to it any more, but who was there before, if it has been whole. */
+/* Remove a partial replica. It is not reachable any more, except for users that had opened it while it was complete. */
 static int remove_copy(struct fs *fs, uint64_t top, bool was_whole)
 {
 	struct leaving l = { .fs = fs };
@@ -510,19 +511,19 @@ static int remove_copy(struct fs *fs, uint64_t top, bool was_whole)
 		fs->copy_gone(fs, &c);
 	return r < 0 ? log_errno(r,
 				 "directory %" PRIu64
-				 ": a copy of another node's cannot be removed now; the next mount tries again",
+				 ": cannot remove a replica; the next mount retries",
 				 top) :
 		       0;
 }
 
-/* --- what can be done --- */
+/* --- operations --- */
 
 static bool is_of(const struct ns_copy *c, const uint8_t *store, uint64_t ino)
 {
 	return memcmp(c->store, store, sizeof(c->store)) == 0 && c->ino == ino;
 }
 
-/* Tops of copies that are to be removed. */
+/* Tops of replicas to remove. */
 struct outgoing {
 	uint64_t *tops;
 	size_t nr, room;
@@ -533,7 +534,7 @@ static void outgoing_release(struct outgoing *o)
 	free(o->tops);
 }
 
-/* Adds to the transaction that a whole copy is partial from now on. */
+/* Add to the transaction that a complete replica becomes partial. */
 static int give_up(struct engine_tx *tx, uint64_t top, struct ns_copy *c, struct outgoing *ret)
 {
 	uint64_t *tops = reserve(ret->tops, ret->nr, &ret->room, sizeof(*tops));
@@ -552,14 +553,14 @@ bool nodes_is_looked_at(struct fs *fs, uint64_t top)
 	struct inode *i = inode_find(fs->inodes, top);
 
 	if (i)
-		inode_put(fs->inodes, i); /* nothing is left to do: read times of what is sealed do not change */
+		inode_put(fs->inodes, i); /* no work left: read times of sealed inodes do not change */
 	return i;
 }
 
 /*
- * Does a copy that is there give way to one that is whole now? One that is kept only to another that is: which of them
- * its node wants to be kept is not for this to know. One that was made for who looked to any that is not older; but if
- * it is of the same seal, he may be going through it still, name by name, and then it stays (others_trim()).
+ * Is an existing replica replaced by one that is now complete? A kept one only by another kept one: this node cannot
+ * decide which of them its owner wants. A cached one by any that is not older; but one of the same seal stays if a kept
+ * one arrives while users are in it (others_trim() drops it later).
  */
 static bool gives_way(struct fs *fs, uint64_t top, const struct ns_copy *c, const struct ns_copy *to)
 {
@@ -569,7 +570,7 @@ static bool gives_way(struct fs *fs, uint64_t top, const struct ns_copy *c, cons
 	       (c->sealed_ns == to->sealed_ns && (to->state == NS_COPY_CACHED || !nodes_is_looked_at(fs, top)));
 }
 
-/* -EEXIST: the very same is kept here. */
+/* -EEXIST: the same seal is kept here. */
 static int make_way(struct fs *fs, struct engine_tx *tx, const struct ns_copy *to, struct outgoing *ret)
 	REQUIRES(fs->names)
 {
@@ -606,7 +607,7 @@ static int show(struct making *m, struct outgoing *ret) REQUIRES(m->fs->names)
 	return r;
 }
 
-/* They say themselves why they could not be: nobody sees them any more. */
+/* remove_copy() logs its failures; the replicas are not visible any more. */
 static void remove_all(struct fs *fs, const struct outgoing *o)
 {
 	for (size_t i = 0; i < o->nr; i++)
@@ -671,7 +672,7 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 	if (r == 0 && ret_top)
 		*ret_top = m.dirs[0].ino;
 	if (r == 0 && !s->is_stripe)
-		log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: a copy with %zu directories and %zu files",
+		log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: replica with %zu directories and %zu files",
 			    s->from.name, *s->path ? s->path : "/", m.nr_dirs, m.nr_files);
 	return r;
 }
@@ -701,7 +702,7 @@ static int give_up_one(struct fs *fs, struct engine_tx *tx, uint64_t top, struct
 	return r <= 0 || c.state == NS_COPY_PARTIAL ? MIN(r, 0) : give_up(tx, top, &c, ret);
 }
 
-/* All copies of directory `ino` of a store, or, without one, that whose top it is. */
+/* All replicas of directory `ino` of a store; store NULL: the one with top `ino`. */
 static int drop_locked(struct fs *fs, const uint8_t *store, uint64_t ino, int64_t sealed_ns, struct outgoing *ret)
 	REQUIRES(fs->names)
 {
@@ -814,7 +815,7 @@ int nodes_set_access(struct fs *fs, uint64_t top, uint32_t access)
 	if (fs->read_only)
 		return -EROFS;
 	rwlock_lock(&fs->names);
-	r = attr_load(fs, top, &in); /* it may have gone in between */
+	r = attr_load(fs, top, &in); /* it may have been removed meanwhile */
 	if (r > 0)
 		r = set_access(fs, &in, access);
 	rwlock_unlock(&fs->names);
@@ -835,6 +836,6 @@ int nodes_clear(struct fs *fs)
 			nr++;
 		}
 	if (nr > 0)
-		log_info("store: removed %d copies of other nodes' directories that were not whole", nr);
+		log_info("store: removed %d incomplete replicas", nr);
 	return r;
 }

@@ -1,11 +1,11 @@
 /*
- * A copy comes in three steps, each of them the other node's: it puts the chunks that are not here, then the catalog,
- * as chunks likewise, and then says what that is. Chunks are lent when they are put, and nothing refers to them until
- * the copy is made. Nodes that collect together in between find that nobody does, and give them up. So all of them are
- * looked for again before the copy is made, and once more when it is there, and refers to them; without all of them it
- * is no copy, and the other node begins anew.
+ * The sending node creates a replica in three steps: it sends the chunks that are not here, then the catalog, also as
+ * chunks, and then a message that describes it. Received chunks are pinned, but nothing refers to them until the
+ * replica is created. If all nodes collect in between, the chunks are unreferenced and released. So all of them are
+ * located again before the replica is created, and once more when it exists and refers to them. If one is missing,
+ * there is no replica and the sender starts again.
  */
-#include "fs/keeper.h"
+#include "mpi-agent/daemon/replica/replica_receive.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,19 +15,19 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
-#include "fs/nodes.h"
-#include "fs/stripes.h"
-#include "fs/view.h"
-#include "mpi-agent/link_format.h"
-#include "store/engine/cluster.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/parity/stripes.h"
+#include "mpi-agent/daemon/nodes/node_view.h"
+#include "mpi-agent/wire/link_format.h"
+#include "store/remote/cluster_calls.h"
 
-#define LOOK_MAX 1024u /* chunks that are looked for at once */
+#define LOOK_MAX 1024u /* chunks located at once */
 
 /* --- chunks --- */
 
-/* Does it take part, other than the one that asks? */
+/* Is it a connected node other than the sender? */
 static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUSTER_ID_LEN],
 		       const struct cluster_node *nodes, uint32_t nr_nodes)
 {
@@ -46,7 +46,7 @@ static bool is_with_others(const struct cluster_want *w, const uint8_t from[CLUS
 	return false;
 }
 
-/* Those that came with their bytes. */
+/* Store the chunks that came with their bytes. */
 static int keep_chunks(struct fs *fs, const struct link_put *put, uint8_t *kept)
 {
 	_cleanup_(freep) struct cluster_chunk *chunks = calloc(MAX(put->nr, 1u), sizeof(*chunks));
@@ -65,7 +65,7 @@ static int keep_chunks(struct fs *fs, const struct link_put *put, uint8_t *kept)
 	return r;
 }
 
-/* Are the others here, and if not, does this store know who has them? */
+/* Are the other chunks here, or on other nodes known to this store? */
 static int look_for(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
 		    uint8_t *kept)
 {
@@ -107,15 +107,15 @@ int keeper_keep(struct fs *fs, const struct link_put *put, const struct cluster_
 	return r < 0 ? r : look_for(fs, put, nodes, nr_nodes, kept);
 }
 
-/* --- copies --- */
+/* --- replicas --- */
 
-/* A catalog that is here as chunks. */
+/* A catalog stored here as chunks. */
 struct stored {
 	struct fs *fs;
 	const struct link_copy *copy;
-	uint32_t next; /* chunk */
-	struct buf bytes; /* of the one before it, ... */
-	size_t at; /* those that have not been read from here on */
+	uint32_t next; /* index of the next chunk */
+	struct buf bytes; /* bytes of the chunk before it, ... */
+	size_t at; /* and the position in them */
 };
 
 static ssize_t read_stored(void *userdata, void *to, size_t len)
@@ -164,7 +164,7 @@ static int look(struct looking *l)
 static int look_for_pieces(struct looking *l, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct cluster_piece p;
+	struct content_piece p;
 	int r;
 
 	while ((r = catalog_piece_next(&c, &p)) > 0) {
@@ -178,7 +178,7 @@ static int look_for_pieces(struct looking *l, const struct catalog_record *rec)
 	return r;
 }
 
-/* Are all chunks where this copy will have them when who sends it is lost? */
+/* Are all chunks here or on nodes other than the sender, so that the replica survives the loss of the sender? */
 static int look_for_all(struct looking *l)
 {
 	_cleanup_(freep) uint8_t *buf = malloc(CATALOG_RECORD_MAX + 16);
@@ -206,10 +206,10 @@ static int look_for_all(struct looking *l)
 	return r < 0 ? r : look(l);
 }
 
-static int take(const struct looking *l, const struct nodes_seal *seal, uint64_t *ret_top)
+static int make_replica(const struct looking *l, const struct nodes_seal *seal, uint64_t *ret_top)
 {
 	struct stored s = { .fs = l->fs, .copy = l->copy };
-	int r = -ENOTCONN; /* who sends it has gone meanwhile */
+	int r = -ENOTCONN; /* the sender has disconnected */
 
 	for (uint32_t i = 0; i < l->nr_nodes && r == -ENOTCONN; i++)
 		if (memcmp(l->nodes[i].id, l->copy->node, CLUSTER_ID_LEN) == 0)
@@ -218,7 +218,7 @@ static int take(const struct looking *l, const struct nodes_seal *seal, uint64_t
 	return r;
 }
 
-/* The very same, if it is here already. 1/0/<0 */
+/* Find a kept replica of exactly this seal. 1/0/<0 */
 static int find_copied(struct fs *fs, const struct link_copy *copy, uint64_t *ret_top, struct ns_copy *ret)
 {
 	int r;
@@ -232,8 +232,8 @@ static int find_copied(struct fs *fs, const struct link_copy *copy, uint64_t *re
 }
 
 /*
- * Is one of a later seal kept, and who sends this not the node whose it is? He was away when it was sealed anew, and
- * nobody wants what he has: to him it is as if it were here. 1/0/<0
+ * 1: a replica of a later seal is kept, and the sender is not the owner. The sender was not connected when the
+ * directory was sealed again, so its replica is obsolete; it is answered as if the replica were here. 1/0/<0
  */
 static int is_outdated(struct fs *fs, const struct link_copy *copy)
 {
@@ -256,14 +256,16 @@ static int is_copied(struct fs *fs, const struct link_copy *copy)
 	uint64_t top;
 	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM, k = 0;
 
-	/* all of its chunks are here from now on, so that none has to be covered */
+	/* all chunks are stored here from now on, so none needs to be covered */
 	if (r > 0 && c->nr_slots > 0 && copy->nr_slots == 0)
 		k = nodes_set_slots(fs, top, 0, 0, copy->node);
 	return k < 0 ? k : r == 0 ? is_outdated(fs, copy) : r;
 }
 
-/* Slots are as the sender says, and noted only when all others have covered theirs: until then what they were is what
- * is needed. */
+/*
+ * The slot is the one the sender specifies. It is recorded only when all nodes have covered theirs: until then the
+ * previous one is needed.
+ */
 int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io, const struct service_world *w)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
@@ -278,9 +280,9 @@ int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct strip
 		memcpy(c->sender, copy->node, sizeof(c->sender));
 		r = stripes_cover(fs->stripes, io, w, top, c);
 	} else if (r == 0) {
-		r = -ESTALE; /* dropped by somebody, meanwhile */
+		r = -ESTALE; /* dropped meanwhile */
 	}
-	return r < 0 ? log_errno(r, "copy of %s of node %s: is not covered here", copy->path, copy->name) : 0;
+	return r < 0 ? log_errno(r, "replica of %s of node %s: not covered here", copy->path, copy->name) : 0;
 }
 
 int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w)
@@ -301,14 +303,14 @@ int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct serv
 		stripes_settled(fs->stripes, top);
 		r = stripes_sweep(fs->stripes, w);
 	}
-	return r < 0 ? log_errno(r, "copy of %s of node %s: what covered it stays", copy->path, copy->name) : 0;
+	return r < 0 ? log_errno(r, "replica of %s of node %s: cannot remove its stripes", copy->path, copy->name) : 0;
 }
 
 int keeper_uncover(struct fs *fs, const struct service_world *w)
 {
 	int r = stripes_sweep(fs->stripes, w);
 
-	return r < 0 ? log_errno(r, "stripes that nobody needs stay") : 0;
+	return r < 0 ? log_errno(r, "cannot remove unreferenced stripes") : 0;
 }
 
 int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes)
@@ -337,7 +339,7 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 	if (r == 0)
 		r = is_copied(fs, copy);
 	if (r == 0) {
-		r = take(l, &seal, &top);
+		r = make_replica(l, &seal, &top);
 		if (r == 0 && copy->nr_slots == 0) {
 			r = look_for_all(l);
 			if (r == -ESTALE)
@@ -346,8 +348,8 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 	}
 	free(l);
 	if (r < 0)
-		return log_errno(r, "copy of %s of node %s, which was to be here", copy->path, copy->name);
-	log_limited(&said, LOG_LEVEL_INFO, "copy of %s of node %s: is here", copy->path, copy->name);
+		return log_errno(r, "replica of %s of node %s: cannot create", copy->path, copy->name);
+	log_limited(&said, LOG_LEVEL_INFO, "replica of %s of node %s: complete", copy->path, copy->name);
 	return 0;
 }
 
@@ -365,7 +367,7 @@ int keeper_drop(struct fs *fs, const struct link_drop *drop)
 		view_abandon(fs->view, drop->origin, drop->ino, true);
 	r = nodes_drop(fs, &from, drop->ino, drop->sealed_ns);
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "copy of directory %" PRIu64 " of node %s: is not wanted any more",
+		log_limited(&said, LOG_LEVEL_INFO, "directory %" PRIu64 " of node %s: replica removed",
 			    drop->ino, drop->name);
 	return r;
 }

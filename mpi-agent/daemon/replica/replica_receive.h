@@ -1,5 +1,7 @@
-/* What this node has for others: chunks, and copies of directories that they have sealed. Called by the service
- * (mpi-agent/service.h), one at a time. */
+/*
+ * Storage for other nodes: chunks, and replicas of their sealed directories. Called by the service
+ * (mpi-agent/daemon/service.h), one call at a time.
+ */
 #pragma once
 
 #include <stdint.h>
@@ -12,18 +14,21 @@ struct link_put;
 struct service_world;
 struct stripe_io;
 
-/* `nodes` are those that take part. */
+/* `nodes` are the connected ones. */
 int keeper_keep(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
 		uint8_t *kept);
-/* -ESTALE: not all chunks of it are here, or with others than who sends it. With slots these are nobody's but the
- * sender's, perhaps, and keeper_cover() is to follow. */
+/*
+ * Create a replica. -ESTALE: some chunks are neither here nor on a node other than the sender. With slots that is not
+ * checked, since chunks may be on the sender only: keeper_cover() follows.
+ */
 int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes);
 /*
- * What a copy with slots needs, which is here, and whose chunks its sender has lent since, is covered (fs/stripes.h).
- * When all have done so, and after the drop of a copy: what none needs any more goes. -ESTALE: there is no such copy.
+ * keeper_cover() covers the chunks of a replica with slots, which exists here and for which the sender has pinned its
+ * chunks (mpi-agent/daemon/parity/stripes.h). When all nodes have done so, keeper_settle() drops stripes that are no
+ * longer needed; so does keeper_uncover() after the drop of a replica. -ESTALE: there is no such replica.
  */
 int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io, const struct service_world *w);
 int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w);
 int keeper_uncover(struct fs *fs, const struct service_world *w);
-/* -EHOSTDOWN: of one that is abandoned, its node may come back, as far as this one was told. */
+/* -EHOSTDOWN: of an abandoned directory, if this node has not been told that the owner is lost for good. */
 int keeper_drop(struct fs *fs, const struct link_drop *drop);

@@ -1,4 +1,4 @@
-#include "fs/push.h"
+#include "mpi-agent/daemon/replica/replica_send.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,22 +9,24 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "fs/catalog.h"
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
-#include "fs/gather.h"
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/service.h"
+#include "mpi-agent/daemon/replica/gather.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/daemon/service.h"
 
-#define BATCH 2048u /* chunks that are asked for at once */
+#define BATCH 2048u /* chunks queried at once */
 #define IN_FLIGHT 4u /* messages with chunks */
 #define CATALOG_CHUNK ((size_t)64 << 10)
 #define NO_HOST UINT32_MAX
 
 static_assert(BATCH <= LINK_CHUNKS_MAX && CATALOG_CHUNK * BATCH > LINK_PUT_BYTES_MAX, "as messages are");
 
-/* What is to be done with a catalog: it goes to the other node, and so do chunks that it tells of; likewise, in place
- * of this node; it alone; or nothing goes anywhere, and chunks are held. */
+/*
+ * Uses of a catalog: send it and the chunks it lists; the same, but the receiver replaces this node; send the catalog
+ * only; send nothing, and pin the chunks.
+ */
 enum purpose { CHUNKS_TOO, HAND_OVER, CATALOG_ONLY, HOLD };
 
 struct pushing {
@@ -33,16 +35,16 @@ struct pushing {
 	struct push_figures *figures;
 	struct link_copy *copy;
 
-	/* What the catalog tells of. */
+	/* Parser of the catalog. */
 	struct catalog_reader reader;
-	struct buf unread; /* of the catalog: less than a record */
-	struct cluster_want wants[BATCH]; /* chunks that nobody has asked for yet, ... */
+	struct buf unread; /* less than a record */
+	struct cluster_want wants[BATCH]; /* chunks not queried yet */
 	size_t nr;
-	uint32_t room; /* of copy->chunks */
+	uint32_t room; /* size of copy->chunks */
 
 	struct buf catalog; /* less than a chunk of it */
 
-	/* Messages with chunks, oldest first. */
+	/* Messages with chunks in flight, oldest first. */
 	struct service_call *calls[IN_FLIGHT];
 	uint32_t call_chunks[IN_FLIGHT];
 	unsigned first_call, nr_calls;
@@ -62,7 +64,7 @@ static int call(const struct push *p, struct service_call *c, struct buf *messag
 	return r < 0 ? r : service_call_wait(c, p->goes_on, p->userdata, ret);
 }
 
-/* Of all that was put, `nr` chunks. */
+/* Wait until all `nr` chunks of a message are stored. */
 static int await_kept(struct pushing *g, struct service_call *c, uint32_t nr)
 {
 	_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
@@ -90,7 +92,7 @@ static int await_oldest(struct pushing *g)
 	return r;
 }
 
-/* These have bytes, all of them. */
+/* Send chunks with their bytes. */
 static int put_chunks(struct pushing *g, const struct link_want *wants, const void *const *chunks, uint32_t nr)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -119,14 +121,14 @@ static int put_chunks(struct pushing *g, const struct link_want *wants, const vo
 
 /* --- chunks of files --- */
 
-/* Is it a node that takes part, other than this one and the one this goes to, if it does? */
+/* Is it a connected node other than this one and, unless the purpose is HOLD, the receiver? */
 static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN], uint32_t *ret)
 {
 	return service_world_find(g->p->world, id, ret) && *ret != g->p->world->self &&
 	       (g->purpose == HOLD || *ret != g->p->to);
 }
 
-/* Hosts of those that have it: nodes of one host are lost together. Not `but`. */
+/* Number of hosts that store it, except `but`: nodes of one host are lost together. */
 static unsigned nr_live_hosts(const struct pushing *g, const struct cluster_want *w, uint32_t but)
 {
 	uint32_t hosts[CLUSTER_OWNERS_MAX], node;
@@ -150,8 +152,10 @@ static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w,
 	return w->got || kept == LINK_NOT_KEPT || nr_live_hosts(g, w, NO_HOST) < 2;
 }
 
-/* It is elsewhere, and nobody is known to have it but the other node's host, which would take it along. Or what is held
- * would be lost with one host, and nobody covers it. */
+/*
+ * Must a remote chunk be stored here too? Yes if it is only known to be on the receiver's host. For HOLD: yes if the
+ * loss of one host would lose it, since no parity covers it. For HAND_OVER: no.
+ */
 static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
 {
 	if (w->got || g->purpose == HAND_OVER)
@@ -161,7 +165,7 @@ static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
 	return nr_live_hosts(g, w, g->p->world->hosts[g->p->to]) == 0;
 }
 
-/* Their bytes, into memory that is there for them. */
+/* Read their bytes into wants[].buf. */
 static int read_chunks(struct pushing *g, struct cluster_want *wants, size_t nr)
 {
 	const struct cluster_calls *calls = service_calls(g->p->service);
@@ -169,12 +173,12 @@ static int read_chunks(struct pushing *g, struct cluster_want *wants, size_t nr)
 
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		if (!wants[i].got)
-			r = log_errno(-EIO, "a chunk of %s, which is to be with another node, too, cannot be read",
+			r = log_errno(-EIO, "%s: cannot read a chunk to replicate",
 				      g->copy->path);
 	return r;
 }
 
-/* From `wants`, which is moved to the front as far as it is to be sent: as many as go with one message. */
+/* Send as many of `wants` as fit into one message. */
 static int send_some(struct pushing *g, struct cluster_want *wants, size_t nr, size_t *ret)
 {
 	_cleanup_(freep) struct link_want *v = calloc(nr, sizeof(*v));
@@ -197,7 +201,7 @@ static int send_some(struct pushing *g, struct cluster_want *wants, size_t nr, s
 	return r;
 }
 
-/* They are here from now on, too. */
+/* Store them here too. */
 static int keep_here(struct pushing *g, struct cluster_want *wants, size_t nr, size_t *ret)
 {
 	_cleanup_(freep) struct cluster_chunk *chunks = calloc(nr, sizeof(*chunks));
@@ -259,13 +263,16 @@ int push_ask(const struct push *p, const uint8_t *node, const struct cluster_wan
 	return 0;
 }
 
-/* Somebody is believed to have it, beside the node this goes to. */
+/* Does only an unverified location, besides the receiver, have it? */
 static bool is_believed(const struct pushing *g, const struct cluster_want *w)
 {
 	return !w->got && !cluster_owners_are_sure(w) && nr_live_hosts(g, w, NO_HOST) > 0;
 }
 
-/* All that this node is believed to have; who does not say that it has a chunk, or says nothing, is not its owner. */
+/*
+ * Query a node about all chunks it is recorded to have. If it does not confirm a chunk, it is no longer considered an
+ * owner.
+ */
 static int ask_owner(struct pushing *g, const uint8_t *owner, bool *is_asked)
 {
 	_cleanup_(freep) struct cluster_want *v = calloc(g->nr, sizeof(*v));
@@ -320,7 +327,7 @@ static void drop_twins(struct pushing *g)
 	g->nr = n;
 }
 
-/* What is here others may rely on, and what is elsewhere is with two nodes, or here, too. */
+/* Pin the chunks that are here; store remote ones here too unless two hosts have them. */
 static int hold_chunks(struct pushing *g)
 {
 	_cleanup_(freep) struct fp *fps = calloc(MAX(g->nr, (size_t)1), sizeof(*fps));
@@ -338,7 +345,7 @@ static int hold_chunks(struct pushing *g)
 	return r;
 }
 
-/* All that was gathered. */
+/* Handle the current batch of chunks. */
 static int see_to_chunks(struct pushing *g)
 {
 	_cleanup_(freep) uint8_t *kept = NULL;
@@ -371,7 +378,7 @@ static int see_to_chunks(struct pushing *g)
 static int gather_pieces(struct pushing *g, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct cluster_piece piece;
+	struct content_piece piece;
 	int r;
 
 	while ((r = catalog_piece_next(&c, &piece)) > 0) {
@@ -388,7 +395,7 @@ static int gather_pieces(struct pushing *g, const struct catalog_record *rec)
 
 /* --- the catalog --- */
 
-/* The first `len` bytes of what has gathered of it are its next chunk. */
+/* Send the first `len` buffered bytes of the catalog as its next chunk. */
 static int put_catalog(struct pushing *g, size_t len)
 {
 	struct link_copy *c = g->copy;
@@ -415,7 +422,7 @@ static int put_catalog(struct pushing *g, size_t len)
 	return r;
 }
 
-/* What catalog_write() puts: to be sent, and looked at for chunks. */
+/* Sink of catalog_write(): sends the bytes and extracts the chunks. */
 static int put(void *userdata, const void *p, size_t len)
 {
 	struct pushing *g = userdata;
@@ -548,7 +555,7 @@ int push_settle(const struct push *p, struct link_copy *copy)
 int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy)
 {
 	struct push_figures none = { 0 };
-	int r = engine_cluster_meet(p->fs->engine, p->world->nodes, p->world->nr); /* they refer to what is here */
+	int r = engine_cluster_meet(p->fs->engine, p->world->nodes, p->world->nr); /* they refer to chunks here */
 
 	return r < 0 ? r : push(p, dir, HOLD, copy, &none);
 }

@@ -1,4 +1,4 @@
-#include "store/pack/codec.h"
+#include "store/pack/coded/codec.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,12 +9,12 @@
 #include <zstd.h>
 
 #include "base/util.h"
-#include "store/code/code.h"
-#include "store/code/match.h"
-#include "store/code/twin.h"
+#include "store/codec/code.h"
+#include "store/codec/match.h"
+#include "store/codec/twin.h"
 
 #define NR_FREE_MAX \
-	8u /* at most half a megabyte each at the usual levels, and only where zstd is used; 1.5 with blocks */
+	8u /* at most 0.5 MiB each at the usual levels, and only if zstd is used; 1.5 MiB with coded blocks */
 
 struct coder {
 	struct coder *next_free;
@@ -22,7 +22,7 @@ struct coder {
 	ZSTD_DCtx *decompressor;
 	struct code_work *blocks;
 	struct match_out *runs;
-	uint8_t *base; /* of a block: a part; and room for what is rounded or widened to one */
+	uint8_t *base; /* base of a block: one part, and room to round or widen to one */
 };
 
 static void coder_free(struct coder *c)
@@ -95,7 +95,7 @@ static size_t zstd_compress(struct coder *c, int level, const void *p, size_t le
 
 size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const void *p, size_t len, void *ret)
 {
-	size_t room = len - 1; /* what does not fit is not smaller */
+	size_t room = len - 1; /* output that does not fit is not smaller */
 
 	assert(len > 0 && len <= PACK_PART_BYTES);
 	if (room == 0)
@@ -133,8 +133,8 @@ uint32_t codec_base_place(const void *p, size_t len)
 	return h.base_place;
 }
 
-/* Plain bytes [off, off + len) of the parts before: where they are, if that is in one, else copied to `room`. NULL: a
- * part is not there. */
+/* Plain bytes [off, off + len) of the parts before: in place if they lie in one part, else copied to `room`. NULL: a
+ * part is missing. */
 static const uint8_t *gather(uint8_t *const before[], uint32_t off, uint32_t len, uint8_t *room)
 {
 	const uint8_t *part = before[off / PACK_PART_BYTES];
@@ -153,7 +153,7 @@ static const uint8_t *gather(uint8_t *const before[], uint32_t off, uint32_t len
 	return room;
 }
 
-/* The base of a block: how many bytes. */
+/* Find the base of a block. Returns its length. */
 static int find_base(struct coder *c, const struct code_header *h, uint8_t *const before[], uint32_t nr_before,
 		     const uint8_t **ret)
 {
@@ -231,11 +231,11 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 	struct code_header h;
 	int n = 0;
 
-	if (len >= sizeof(*d) && d->version == CODE_VERSION_MATCHED)
+	if (len >= sizeof(*d) && code_version_matched(d->version))
 		return matched_decode(c, p, len, before, nr_before, ret, room);
 	if (!has_memory_for_blocks(c))
 		return -ENOMEM;
-	if (len >= sizeof(*d) && (d->version == CODE_VERSION_PLACED || d->version == CODE_VERSION_LEVELS)) {
+	if (len >= sizeof(*d) && d->version >= CODE_VERSION_PLACED) {
 		n = code_header_decode_unsummed(p, len, &h);
 		if (n == 0 && h.base_place > 0)
 			n = find_base(c, &h, before, nr_before, &base);
@@ -288,7 +288,7 @@ int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size
 	return n < 0 ? n : (size_t)n == ret_len ? 0 : -EBADMSG;
 }
 
-/* What does not fit half a token goes on behind it, up to a byte that is not 255. */
+/* A length that does not fit in half a token continues behind it, up to a byte that is not 255. */
 static bool lz4_length(const uint8_t *p, size_t len, size_t *at, size_t *n)
 {
 	uint8_t more = *n == 15 ? 255 : 0;
@@ -302,8 +302,8 @@ static bool lz4_length(const uint8_t *p, size_t len, size_t *at, size_t *n)
 	return true;
 }
 
-/* A block is a sequence of token, literals, offset and match. The last one ends behind its literals: where all is
- * there, or where no offset follows, since none is zero. */
+/* A block is a sequence of token, literals, offset and match. It ends after the literals of its last sequence: when the
+ * part is complete, or when no offset follows, since offsets are never zero. */
 static size_t lz4_find_end(const uint8_t *p, size_t len)
 {
 	size_t at = 0, plain = 0;
@@ -329,7 +329,7 @@ static size_t lz4_find_end(const uint8_t *p, size_t len)
 	return 0;
 }
 
-/* Bytes of the block that begins at p; 0: there is none. Its checksum tells. */
+/* Length of the coded block that begins at p; 0: there is none, by its checksum. */
 static size_t block_len(const uint8_t *p, size_t len)
 {
 	struct code_header_disk d;
@@ -343,7 +343,7 @@ static size_t block_len(const uint8_t *p, size_t len)
 	return n <= len && code_header_decode(p, n, &h) == 0 ? n : 0;
 }
 
-/* The one that ends with these bytes. */
+/* Start of the coded block that ends at the end of these bytes. */
 static int block_find_start(const uint8_t *p, size_t len, size_t plain_len, size_t *ret)
 {
 	struct code_header h;
@@ -374,8 +374,8 @@ size_t codec_find_end(enum pack_codec codec, const void *p, size_t len)
 	return 0;
 }
 
-/* What the sequences from each byte on make, up to the end; 0: they do not lead there. Last first: each leads to a
- * later one. */
+/* made[i]: plain bytes of the sequences from byte i to the end; 0: they do not end there. Computed from the last byte
+ * backwards, since each sequence is followed by a later one. */
 static int lz4_find_start(const uint8_t *p, size_t len, size_t plain_len, size_t *ret)
 {
 	_cleanup_(freep) uint32_t *made = calloc(len, sizeof(*made));

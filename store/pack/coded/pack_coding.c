@@ -1,21 +1,21 @@
 /*
- * Parts are found one after the other, since each begins where the one before it ended. There are a few places where a
- * part may end:
+ * Parts are located one after the other, since each begins where the previous one ended. There are several candidates
+ * for the end of a part:
  *
- *   what the table says                       right, unless just these bytes are damaged
- *   stored_len                                of the last part
- *   where zeros begin                         the last part, stored as it is
- *   as many bytes further as it has plain     any other, stored as it is
- *   where the codec finds the end             hardly any other bytes look like a whole part, unless somebody wants
- *   them to before where the next one is said to end  so that this and the next one are possible at all
+ *   the end given by the table                right, unless just these bytes are damaged
+ *   stored_len                                for the last part
+ *   where zeros begin                         for the last part, if stored uncompressed
+ *   its plain length after its beginning      for any other part, if stored uncompressed
+ *   where the codec finds an end              other bytes hardly ever look like a whole part, unless crafted to
+ *   before the given end of the next part     so that both this part and the next one are possible
  *
- * Each is asked what speaks for it: that the part can be decompressed, that it has as many bytes as the chunks, that
- * the next part begins there, or that nothing follows. The first one with the most votes is taken. So one wrong source
- * is outvoted, whichever it is, and where a whole sector of the table is gone the codec finds what there is. If bytes
- * of the part itself are lost too, or a hole because they were collected, and the table does not lead to the next
- * part, that one is searched for.
+ * Each candidate gets votes: the part can be decompressed, its length agrees with the chunks, the next part begins
+ * there, or nothing follows. The first candidate with the most votes is taken. So a single wrong source is outvoted,
+ * whichever it is, and if a whole sector of the table is lost, the codec finds the parts. If bytes of the part itself
+ * are lost too (damaged, or a hole because they were freed) and the table does not lead to the next part, the next
+ * part is searched for.
  */
-#include "store/pack/pack_coding.h"
+#include "store/pack/coded/pack_coding.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,10 +29,10 @@ struct search {
 	enum pack_codec codec;
 	const struct pack_table_disk *said;
 	const uint8_t *stored;
-	uint8_t *plain; /* the result; of what is tried too */
-	uint32_t plain_len; /* by what is said of the chunks; 0: that cannot be */
-	uint32_t data_end; /* behind it are zeros */
-	bool any_good; /* a part could be decompressed */
+	uint8_t *plain; /* the result; also scratch for candidates */
+	uint32_t plain_len; /* according to the chunk lengths in the table; 0: impossible */
+	uint32_t data_end; /* only zeros behind it */
+	bool any_good; /* at least one part could be decompressed */
 	bool no_memory;
 };
 
@@ -68,7 +68,7 @@ static bool is_last(const struct search *s, uint32_t part, uint32_t end)
 	       (end >= s->data_end && (said_end(s, part + 1) == 0 || end == le32_get(s->said->stored_len)));
 }
 
-/* To its place. How many bytes it has, if it is good: all parts are whole but the last one. 0: it is not. */
+/* Decompress to its place. Returns its length if it is good: all parts but the last are full. 0: it is not. */
 static uint32_t decompress(struct search *s, uint32_t part, uint32_t at, uint32_t end)
 {
 	uint8_t *before[PACK_PARTS];
@@ -99,7 +99,7 @@ static unsigned votes_behind(struct search *s, uint32_t part, uint32_t end)
 		return end < s->data_end ? 0 : (end == le32_get(s->said->stored_len)) + (end == said_end(s, part));
 	if (can_end(end, next)) {
 		if (next - end == PACK_PART_BYTES || next - end == said_part_len(s, part + 1))
-			return 3; /* stored as it is */
+			return 3; /* stored uncompressed */
 		if (decompress(s, part + 1, end, next) > 0)
 			return 3;
 	}
@@ -118,10 +118,10 @@ static unsigned votes_for(struct search *s, uint32_t part, uint32_t at, uint32_t
 	if (n > 0)
 		return 2 + (n == expected) + votes_behind(s, part, end);
 	is_said = end == said_end(s, part) || (end == le32_get(s->said->stored_len) && is_last(s, part, end));
-	return (is_said && end - at == expected ? 3 : 0) + votes_behind(s, part, end); /* stored as it is */
+	return (is_said && end - at == expected ? 3 : 0) + votes_behind(s, part, end); /* stored uncompressed */
 }
 
-/* Where does the next part begin? Wherever one does that ends where it is said to. 0: nowhere. */
+/* Search for the beginning of the next part, by where the table says it ends. 0: not found. */
 static uint32_t find_next(struct search *s, uint32_t part, uint32_t at)
 {
 	uint32_t next = said_end(s, part + 1), plain_len = said_part_len(s, part + 1), from = at + 1;
@@ -170,7 +170,7 @@ static uint32_t find_end(struct search *s, uint32_t part, uint32_t at)
 	return best;
 }
 
-/* Where it ends, and how many bytes are at its place then. */
+/* End of the part, and the number of plain bytes found for it. */
 static uint32_t find_part(struct search *s, uint32_t part, uint32_t at, uint32_t *ret_len)
 {
 	uint32_t end = find_end(s, part, at), n = decompress(s, part, at, end);
@@ -185,7 +185,7 @@ static uint32_t find_part(struct search *s, uint32_t part, uint32_t at, uint32_t
 	return end;
 }
 
-/* Ends that stand for nothing, but such as there can be. */
+/* Fill unused entries with arbitrary but possible ends. */
 static void fill_ends(const struct search *s, uint32_t from, struct pack_coding *ret)
 {
 	for (uint32_t i = from; i < PACK_PARTS; i++) {
@@ -228,7 +228,7 @@ int pack_coding_find(struct coder *c, enum pack_codec codec, const struct pack_t
 	if (s.no_memory)
 		return -ENOMEM;
 	len += (part - 1) * PACK_PART_BYTES;
-	if (at == len) /* all is stored as it is */
+	if (at == len) /* everything is stored uncompressed */
 		return 0;
 	memset(ret_plain + len, 0, PACK_FRAME_BYTES - len);
 	fill_ends(&s, part, &ret->coding);

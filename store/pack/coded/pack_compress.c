@@ -1,10 +1,11 @@
 /*
- * Compressing a frame before it is written, where it pays.
+ * Compresses a frame before it is written, if it pays.
  *
- * Most checkpoint data is noise to a compressor, and trying costs more than everything else that is done to a page. So
- * a few samples are tried first, and a frame that they, or all of it, do not make smaller by 5 % is written as it is,
- * straight from where its bytes are. With `auto` there must also be time for it: the caller tells, before it begins
- * and, where it is spare time only, after each part. What has been compressed by then is thrown away.
+ * Most checkpoint data is noise to a compressor, and trying costs more than all other processing of a page. So a few
+ * samples are compressed first. If either the samples or the whole frame do not shrink by 5 %, the frame is written
+ * uncompressed, directly from the caller's memory. With `auto` there must also be time: the caller is asked before
+ * compression starts and, if there is only spare time, before each part. If it is disturbed, the parts compressed so
+ * far are discarded.
  */
 #include <string.h>
 
@@ -14,7 +15,7 @@
 #define SAMPLES 4u
 #define SAMPLE_BYTES (8u << 10)
 
-/* Plain bytes of a frame, where they are or, if their chunks lie apart, copied together. */
+/* Plain bytes of a frame: in place or, if the chunks lie apart, copied together. */
 static const uint8_t *plain_bytes(const struct pack_frame *f, uint32_t off, uint32_t len, uint8_t *scratch)
 {
 	uint32_t in, done;
@@ -43,7 +44,7 @@ struct press {
 	enum pack_codec codec;
 	int level;
 	uint32_t plain_len;
-	struct packs *spare; /* whose spare time it is; NULL: there is enough */
+	struct packs *spare; /* for conf.is_disturbed(), with spare time only; NULL: there is enough time */
 	struct pack_buffer *to; /* `skip` is scratch */
 };
 

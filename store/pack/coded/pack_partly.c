@@ -1,11 +1,12 @@
 /*
- * Frames of which some chunks are elsewhere. pack.h tells the order; here is what is on disk when:
+ * Frames with remote chunks. pack.h describes the order of calls; on disk are
  *
- *   written partly   the table, and the blocks that hold a byte of a chunk that is here; the others are holes
- *   settled          the blocks of those that had to be here after all, too
+ *   written partly   the table, and the blocks that hold a byte of a local chunk; the other blocks are holes
+ *   settled          also the blocks of chunks that became local after all
  *
- * The table is the same in both, written once. So nothing that was durable before is touched by settling, and a crash
- * in the middle of it harms nobody: until the caller has noted that these chunks are here, they count as gone.
+ * The table is the same in both states and is written once. So settling does not touch anything that was durable
+ * before, and a crash during it does no harm: until the caller has recorded that these chunks are local, they count as
+ * gone.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,8 +18,8 @@
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
 
-/* Does the block hold a byte of a chunk that is here? */
-static void blocks_here(const struct pack_cuts *cuts, const uint64_t away[PACK_GONE_WORDS], bool ret[PACK_FRAME_BLOCKS])
+/* Blocks that hold a byte of a local chunk. */
+void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t away[PACK_GONE_WORDS], bool ret[PACK_FRAME_BLOCKS])
 {
 	memset(ret, 0, PACK_FRAME_BLOCKS * sizeof(*ret));
 	for (uint32_t i = 0; i < cuts->nr_chunks; i++) {
@@ -29,8 +30,8 @@ static void blocks_here(const struct pack_cuts *cuts, const uint64_t away[PACK_G
 	}
 }
 
-/* Runs of the blocks that are in `now` and were not `before`. *ret: how many. */
-static int write_blocks(struct pack_frame *f, const bool *now, const bool *before, uint32_t *ret)
+int pack_write_blocks(struct packs *p, struct pack_file *file, uint32_t frame, const uint8_t *data, const bool *now,
+		      const bool *before, uint32_t *ret)
 {
 	*ret = 0;
 	for (uint32_t b = 0, n; b < PACK_FRAME_BLOCKS; b += n) {
@@ -41,9 +42,9 @@ static int write_blocks(struct pack_frame *f, const bool *now, const bool *befor
 			continue;
 		while (b + n < PACK_FRAME_BLOCKS && now[b + n] && !before[b + n])
 			n++;
-		io_rate_wait(f->packs->conf.write_rate, (uint64_t)n * PACK_BLOCK);
-		r = io_pwrite(f->file->fd, f->buffer->data + (size_t)b * PACK_BLOCK, (size_t)n * PACK_BLOCK,
-			      pack_data_off(f->frame) + (uint64_t)b * PACK_BLOCK);
+		io_rate_wait(p->conf.write_rate, (uint64_t)n * PACK_BLOCK);
+		r = io_pwrite(file->fd, data + (size_t)b * PACK_BLOCK, (size_t)n * PACK_BLOCK,
+			      pack_data_off(frame) + (uint64_t)b * PACK_BLOCK);
 		if (r < 0)
 			return r;
 		*ret += n;
@@ -61,7 +62,7 @@ static int write_table_and_blocks(struct pack_frame *f, const bool *here, uint32
 	memset(f->buffer->data + total, 0, round_up(total, PACK_BLOCK) - total);
 	packs_frame_encode(f, &plain, &f->buffer->table);
 	r = io_pwrite(f->file->fd, &f->buffer->table, PACK_BLOCK, pack_table_off(f->frame));
-	return r < 0 ? r : write_blocks(f, here, none, ret_blocks);
+	return r < 0 ? r : pack_write_blocks(f->packs, f->file, f->frame, f->buffer->data, here, none, ret_blocks);
 }
 
 int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS])
@@ -76,7 +77,7 @@ int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64
 	mutex_lock(&p->lock);
 	f->error = 0;
 	mutex_unlock(&p->lock);
-	blocks_here(&cuts, away, here);
+	pack_blocks_here(&cuts, away, here);
 	f->tried = true;
 	r = write_table_and_blocks(f, here, &nr_blocks);
 	if (r < 0)
@@ -91,14 +92,15 @@ int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t awa
 	static const struct pack_coding plain;
 	struct pack_cuts cuts = table_cuts(f->table);
 	bool before[PACK_FRAME_BLOCKS], now[PACK_FRAME_BLOCKS];
+	uint64_t failures = io_sync_failures();
 	uint32_t nr_blocks;
 	int r;
 
-	blocks_here(&cuts, f->away, before);
-	blocks_here(&cuts, away, now);
-	r = write_blocks(f, now, before, &nr_blocks);
+	pack_blocks_here(&cuts, f->away, before);
+	pack_blocks_here(&cuts, away, now);
+	r = pack_write_blocks(p, f->file, f->frame, f->buffer->data, now, before, &nr_blocks);
 	if (r == 0 && nr_blocks > 0)
-		r = io_sync(f->file->fd);
+		r = io_sync_since(f->file->fd, failures);
 	if (r < 0)
 		return log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write what no other node has",
 				 f->file->pack, f->frame);

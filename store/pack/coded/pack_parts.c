@@ -1,31 +1,32 @@
 /*
- * Parts of compressed frames, from the disk into memory. Only those that are wanted are read, in whole blocks,
- * neighbours and those with a small gap between them at once. What they are coded against is wanted with them.
+ * Reads parts of compressed frames from disk and decodes them. Only the wanted parts are read, in whole blocks;
+ * adjacent parts and parts with small gaps between them are read at once. Parts that they are coded against are read
+ * with them.
  *
- * Several threads decode the parts of one read. Each takes the first part that nobody has. Where it needs others, these
- * come before it: they are done or somebody is at them, and the first of all waits for nobody. What is left in a part
- * (store/code/match.h) is placed before it waits for what others have left.
+ * Several threads decode the parts of one read. Each takes the first part that is not taken. The parts that it needs
+ * precede it, so they are done or in progress, and the first part waits for none: there is no deadlock. The left-over
+ * bytes of a part (store/codec/match.h) are placed before its thread waits for the left-over bytes of other parts.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/io.h"
 #include "base/util.h"
-#include "store/code/code_format.h"
+#include "store/codec/code_format.h"
 #include "store/pack/packs_impl.h"
 
-/* What a part has behind its levels is five times as much: it is not read, unless it is hardly anything. */
+/* The bytes of a part behind its levels are five times as many: they are skipped unless the gap is tiny. */
 #define SKIP_BEHIND_LEVELS (2 * PACK_BLOCK)
-#define ALONE_MAX 2u /* parts: they are decoded before help has come */
+#define ALONE_MAX 2u /* parts: decoded before a helper would have started */
 
-/* Stored bytes [from, to) to where they would be with all the others. -EBADMSG: the file ends too early. */
+/* Read stored bytes [from, to) to their offset in the stored data. -EBADMSG: the file ends too early. */
 static int read_stored(struct part_read *pr, uint32_t from, uint32_t to)
 {
 	uint32_t off = (uint32_t)round_down(from, PACK_BLOCK), len = (uint32_t)round_up(to, PACK_BLOCK) - off;
 	ssize_t n;
 
 	n = io_pread(pr->file->fd, pr->stored->data + off, len, pack_data_off(pr->frame) + (uint64_t)off);
-	if (n == -EINVAL) /* the file ends inside a block, and direct I/O cannot read on from there */
+	if (n == -EINVAL) /* the file ends inside a block, and direct I/O cannot continue there */
 		return -EBADMSG;
 	if (n < 0)
 		return (int)n;
@@ -33,8 +34,8 @@ static int read_stored(struct part_read *pr, uint32_t from, uint32_t to)
 	return (uint32_t)n < len ? -EBADMSG : 0;
 }
 
-/* Up to where the stored bytes of each part are needed: all of those that are decoded, and the levels that these take;
- * 0: none. */
+/* For each part, the end of the stored bytes that are needed: all of a decoded part, only the levels of a part that
+ * just provides those; 0: none. */
 static void find_ends(const struct part_read *pr, uint32_t ret[PACK_PARTS])
 {
 	memset(ret, 0, PACK_PARTS * sizeof(*ret));
@@ -54,7 +55,7 @@ struct stretch {
 	uint32_t from, to;
 };
 
-/* What is to be read at once: how many. */
+/* Ranges to read at once. Returns their number. */
 static unsigned find_stretches(const struct part_read *pr, uint32_t skip_max, struct stretch ret[PACK_PARTS])
 {
 	uint32_t ends[PACK_PARTS], skip = 0;
@@ -83,7 +84,7 @@ static int read_wanted(struct part_read *pr, uint32_t skip_max)
 
 	for (unsigned i = 0; i < nr; i++)
 		bytes += round_up(s[i].to, PACK_BLOCK) - round_down(s[i].from, PACK_BLOCK);
-	io_rate_wait(pr->packs->conf.read_rate, bytes); /* once, and not behind what others read meanwhile */
+	io_rate_wait(pr->packs->conf.read_rate, bytes); /* once for all, so as not to queue behind other readers */
 	for (unsigned i = 0; i < nr && r == 0; i++)
 		r = read_stored(pr, s[i].from, s[i].to);
 	return r;
@@ -103,8 +104,8 @@ static uint8_t *in_spare(const struct part_read *pr, uint32_t part)
 	return pr->spare + part * PACK_PART_BYTES;
 }
 
-/* What is held need not be decoded; what parts are coded against goes to the spare memory. Returns those of which only
- * what is left is wanted. */
+/* Parts that are cached need not be decoded; parts needed only as bases go to the spare memory. Returns the parts of
+ * which only the left-over bytes are wanted. */
 static uint32_t want_bases(struct part_read *pr)
 {
 	uint32_t wanted = wanted_parts(pr), left,
@@ -121,7 +122,7 @@ static uint32_t want_bases(struct part_read *pr)
 	return left;
 }
 
-/* Does any part need another one decoded? */
+/* Does any part need another one to be decoded? */
 static bool decodes_others(const struct pack_coding *c)
 {
 	bool is_so = false;
@@ -131,7 +132,7 @@ static bool decodes_others(const struct pack_coding *c)
 	return is_so;
 }
 
-/* Is it read again, by others that need it or for a page? Where parts need others, that is dear. */
+/* Will it probably be read again, for another page or as a base? Decoding again is costly if parts need others. */
 static bool is_read_again(const struct part_read *pr)
 {
 	bool is_all = true;
@@ -143,12 +144,12 @@ static bool is_read_again(const struct part_read *pr)
 
 struct decoding {
 	struct part_read *pr;
-	uint32_t only_left; /* parts, a bit each, of which no more is wanted */
-	uint32_t kept; /* and those that are to be in the spare memory, too */
+	uint32_t only_left; /* parts (bit mask) of which only the left-over bytes are wanted */
+	uint32_t kept; /* parts that are to be copied to the spare memory as well */
 
 	struct mutex lock; /* leaf */
 	struct cond changed;
-	uint32_t next GUARDED_BY(lock); /* part that nobody has */
+	uint32_t next GUARDED_BY(lock); /* first part not taken by a thread */
 	uint32_t left GUARDED_BY(lock), done GUARDED_BY(lock), bad GUARDED_BY(lock); /* parts, a bit each */
 	bool no_memory GUARDED_BY(lock);
 };
@@ -165,7 +166,7 @@ static uint32_t take_part(struct decoding *d)
 	return part;
 }
 
-/* Until what is left in these parts is in its place, or all of them are there: false if one never is. */
+/* Wait until the left-over bytes of these parts are placed, or until all of them are decoded. false: one failed. */
 static bool wait_for(struct decoding *d, const uint32_t *which, uint32_t parts)
 {
 	bool is_good;
@@ -178,8 +179,8 @@ static bool wait_for(struct decoding *d, const uint32_t *which, uint32_t parts)
 	return is_good;
 }
 
-/* What is left of a part is there, or all of it, or neither ever will be. */
-static void tell(struct decoding *d, uint32_t part, bool is_done, int r)
+/* Mark the left-over bytes of a part, or all of it, as available or failed. */
+static void publish_part(struct decoding *d, uint32_t part, bool is_done, int r)
 {
 	mutex_lock(&d->lock);
 	d->left |= 1u << part;
@@ -190,7 +191,7 @@ static void tell(struct decoding *d, uint32_t part, bool is_done, int r)
 	mutex_unlock(&d->lock);
 }
 
-/* A part with runs of what is left in others. */
+/* A part with runs from the left-over bytes of others. */
 static int decode_matched(struct decoding *d, uint32_t part, struct coder *coder, const uint8_t *p, uint32_t len)
 {
 	struct part_read *pr = d->pr;
@@ -201,12 +202,12 @@ static int decode_matched(struct decoding *d, uint32_t part, struct coder *coder
 		return MIN(n, 0);
 	if ((uint32_t)n != plain)
 		return -EBADMSG;
-	tell(d, part, false, 0);
-	/* without its base it is lost */
+	publish_part(d, part, false, 0);
+	/* without its base it cannot be decoded */
 	return wait_for(d, &d->left, bases) ? codec_place_runs(coder, p, pr->to, part, pr->to[part]) : -EBADMSG;
 }
 
-/* A part that takes the levels of another one, which need not be decoded for it. */
+/* A part that uses the levels of another one, which need not be decoded for it. */
 static int decode_by_levels(struct decoding *d, uint32_t part, struct coder *coder, const uint8_t *p, uint32_t len)
 {
 	const struct pack_coding *coding = d->pr->coding;
@@ -246,14 +247,14 @@ static void decode_some(void *userdata)
 	uint32_t part;
 
 	while ((part = take_part(d)) < pack_nr_parts(d->pr->plain_len)) {
-		tell(d, part, true, coder ? decode_part(d, part, coder) : -ENOMEM);
+		publish_part(d, part, true, coder ? decode_part(d, part, coder) : -ENOMEM);
 		if (d->kept >> part & 1)
 			memcpy(in_spare(d->pr, part), d->pr->to[part], pack_part_len(d->pr->plain_len, part));
 	}
 	coder_put(&d->pr->packs->coders, coder);
 }
 
-/* What is in the spare memory now. */
+/* Record which parts are in the spare memory now. */
 static void set_held(struct part_read *pr, const struct decoding *d)
 {
 	uint32_t whole = d->kept;
@@ -273,7 +274,7 @@ int packs_read_parts(struct part_read *pr)
 	int r;
 
 	r = read_wanted(pr, PACK_SKIP_BYTES);
-	if (r == -EIO) /* perhaps of a part that nobody asked for */
+	if (r == -EIO) /* perhaps in a gap between the wanted parts */
 		r = read_wanted(pr, 0);
 	if (r < 0 || nr == 0)
 		return r;

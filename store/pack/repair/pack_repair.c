@@ -1,4 +1,4 @@
-#include "store/pack/pack_mend.h"
+#include "store/pack/repair/pack_repair.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
 
-/* One block over its place, through the page cache: direct I/O wants no more than this to be right. */
+/* Overwrite one block through the page cache: direct I/O would only add alignment rules for a single block. */
 static int write_block(struct packs *p, uint32_t pack, uint64_t off, const void *block)
 {
 	_cleanup_(closep) int fd = -1;

@@ -1,14 +1,15 @@
 /*
- * Mending packs, for fsck and scrub: headers and tables can be made anew, since what they say is known elsewhere too.
+ * Repairing packs, for fsck and scrub: headers and tables can be rebuilt, since their contents are known from other
+ * sources too.
  *
- * A header repeats what the file's name and the superblock say. A table lists the fingerprints of bytes that are still
- * there: where most of an entry agrees with the bytes' own fingerprint, both are right, for no two agree by
- * chance. How they were compressed shows in the bytes as well (pack_coding.h), and is right where what comes out is.
- * Nothing is believed that is not proved so, or by the caller: a chunk without proof keeps its entry, and reads as
- * damaged.
+ * A header repeats the name of the file and the superblock. A table lists the fingerprints of bytes that are still
+ * there: where most bytes of an entry agree with the fingerprint of the data, both are right, since they do not agree
+ * by chance. How the frame was compressed also follows from the data (pack_coding.h), and is right if the result
+ * matches the fingerprints. Nothing is accepted without such a proof or one by the caller: a chunk without proof keeps
+ * its entry, and reads as damaged.
  *
- * Thread rule: one thread. Others may read and write meanwhile, who know nothing of what is damaged anyway, but nobody
- * gives space back. `p` may be open read-only, if nobody else has the store open; files are written past it.
+ * Thread rule: one thread. Other threads may read and write meanwhile, since they cannot use what is damaged, but must
+ * not free space. `p` may be open read-only if no other process has the store open; files are written without using it.
  */
 #pragma once
 
@@ -17,25 +18,25 @@
 
 #include "store/pack/pack.h"
 
-/* The header of a pack, durable. `p` knows of it after the next packs_open(). */
+/* Write the header of a pack, durably. `p` uses it after the next packs_open(). */
 int packs_mend_header(struct packs *p, uint32_t pack, enum pack_stream stream);
 
-/* What can be found out about a frame whose table is damaged. */
+/* Reconstruction of a frame with a damaged table. */
 struct pack_salvage {
 	uint32_t pack, frame;
 	uint32_t chunk_len, nr_chunks; /* chunk_len PACK_VARIED: they differ */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk in the frame's data */
-	unsigned codec; /* how the data are stored, as the table says it */
+	unsigned codec; /* of the data, as encoded in the table */
 	struct pack_parts parts;
-	struct fp fps[PACK_FRAME_BLOCKS]; /* as the table has them, or as proved */
-	struct fp bytes[PACK_FRAME_BLOCKS]; /* of the bytes that are there */
-	bool proved[PACK_FRAME_BLOCKS]; /* fps[i] is that of the bytes */
+	struct fp fps[PACK_FRAME_BLOCKS]; /* from the table, or as proved */
+	struct fp bytes[PACK_FRAME_BLOCKS]; /* of the data on disk */
+	bool proved[PACK_FRAME_BLOCKS]; /* fps[i] matches the data */
 };
-/* 1: at least one chunk is proved; 0: nothing is; <0. */
+/* 1: at least one chunk is proved; 0: none; <0. */
 int packs_salvage_table(struct packs *p, uint32_t pack, uint32_t frame, struct pack_salvage *ret);
-/* Write the table with fps[], durable. */
+/* Write the table with fps[], durably. */
 int packs_mend_table(struct packs *p, const struct pack_salvage *s);
-/* The same with what memory still has of it: 1/0 it has nothing/<0. */
+/* The same from the cached table: 1/0 not cached/<0. */
 int packs_restore_table(struct packs *p, uint32_t pack, uint32_t frame);
-/* Give a frame up whose chunks nobody refers to: no table, no frame. Durable. */
+/* Wipe the table of a frame without referenced chunks, so that the frame does not exist any more. Durable. */
 int packs_wipe_table(struct packs *p, uint32_t pack, uint32_t frame);

@@ -1,9 +1,8 @@
 /*
- * What a damaged table listed, found out from what is left of it and the bytes of the frame.
+ * Reconstructs a damaged table from its remains and the data of the frame.
  *
- * Every way in which the frame may be stored and cut is tried, and that is right of which most chunks are proved by
- * their fingerprints: which codec and where parts end, which length chunks have, or that they differ, and how many
- * there are.
+ * Every way in which the frame may be stored and cut is tried: the codec and the ends of parts, the length of chunks or
+ * that lengths differ, and the number of chunks. The one with the most chunks proved by their fingerprints is right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,21 +10,21 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "store/pack/pack_coding.h"
-#include "store/pack/pack_mend.h"
+#include "store/pack/coded/pack_coding.h"
+#include "store/pack/repair/pack_repair.h"
 #include "store/pack/packs_impl.h"
 
-/* Of the 15 bytes of a fingerprint: so many agree by chance once in 2^87. */
+/* A fingerprint has 15 bytes; 12 of them agree by chance once in 2^87. */
 #define PROOF_BYTES 12
 
-/* A frame, if it is stored in one of the ways it may be. */
+/* One assumption about how the frame is stored. */
 struct guess {
 	const struct fp_key *key;
 	const struct pack_table_disk *d;
-	const struct pack_coding_found *found; /* NULL: as it is */
+	const struct pack_coding_found *found; /* NULL: uncompressed */
 	const uint8_t *data; /* plain */
-	uint32_t data_len; /* of them can be chunks */
-	uint32_t total; /* and so many seem to be */
+	uint32_t data_len; /* upper bound on the bytes of chunks */
+	uint32_t total; /* apparent bytes of chunks */
 };
 
 /* The best so far. */
@@ -46,7 +45,7 @@ static void keep_better(struct best *best, const struct pack_salvage *s)
 	best->nr_proved = n;
 }
 
-/* As many as are said to be there are proved: nothing else can be right. */
+/* All chunks that the table counts are proved: no other assumption can be right. */
 static bool is_complete(const struct best *best, const struct pack_table_disk *d)
 {
 	return best->nr_proved > 0 && best->nr_proved == best->ret->nr_chunks &&
@@ -62,8 +61,8 @@ static bool fp_nearly_equal(const uint8_t a[FP_LEN], const uint8_t b[FP_LEN])
 	return n >= PROOF_BYTES;
 }
 
-/* Chunk i has these bytes, and this is its entry. Do they belong together? Of a domain less may be wrong: which one it
- * is has to be told. */
+/* Does this table entry match chunk i with these bytes? With a domain only one byte may be
+ * wrong (fp_is_nearly_of()), since the domain has to be inferred from the entry as well. */
 static bool compare(const struct guess *g, struct pack_salvage *s, uint32_t i, struct fp bytes,
 		    const uint8_t entry[FP_LEN])
 {
@@ -85,7 +84,7 @@ static bool slot_is_zero(const uint8_t slot[FP_LEN])
 	return memcmp(slot, zero, FP_LEN) == 0;
 }
 
-/* Three places tell how many chunks there are; two that agree are right, if no more are proved. */
+/* Three sources give the number of chunks; two that agree are right, unless more are proved. */
 static void decide_number(const struct guess *g, struct pack_salvage *s)
 {
 	uint32_t max = PACK_FRAME_BYTES / s->chunk_len, said[3];
@@ -99,7 +98,7 @@ static void decide_number(const struct guess *g, struct pack_salvage *s)
 			s->nr_chunks = said[i];
 }
 
-/* Take the chunks to be so long: how many of them does the table agree with? */
+/* Assume that chunks have this length, and count those that the table agrees with. */
 static void try_length(const struct guess *g, uint32_t chunk_len, struct pack_salvage *s, struct best *best)
 {
 	uint32_t nr = g->data_len / chunk_len;
@@ -119,23 +118,21 @@ static void try_length(const struct guess *g, uint32_t chunk_len, struct pack_sa
 	keep_better(best, s);
 }
 
-/* --- chunks of varied lengths: where one begins is known from the lengths of those before it, or of those behind it
- * --- */
+/* --- chunks of varied lengths: the start of a chunk follows from the lengths before it, or from those behind it --- */
 
 static uint32_t len_of(const struct guess *g, uint32_t i)
 {
 	return le16_get(g->d->varied[i].len) + 1u;
 }
 
-/* Chunk i would be these bytes. Is it? */
+/* Assume that chunk i has these bytes. Does its entry match? */
 static bool try_chunk(const struct guess *g, uint32_t i, uint32_t from, uint32_t end, struct pack_salvage *s)
 {
 	s->ends[i] = end;
 	return compare(g, s, i, fp_of(g->key, g->data + from, end - from), g->d->varied[i].fp);
 }
 
-/* Chunks [first, end) have these bytes, and nothing says what is whose: by their lengths if those can be, else all
- * alike. */
+/* Chunks [first, end) share these bytes: divide them by their lengths if those are possible, else equally. */
 static bool try_middle(const struct guess *g, uint32_t first, uint32_t end, uint32_t from, uint32_t to,
 		       struct pack_salvage *s)
 {
@@ -154,7 +151,7 @@ static bool try_middle(const struct guess *g, uint32_t first, uint32_t end, uint
 	return true;
 }
 
-/* So many, with so many bytes: from both ends until nothing is proved any more; then what is left in the middle. */
+/* Assume this number of chunks and bytes: match from both ends as far as chunks are proved, then divide the middle. */
 static void try_varied(const struct guess *g, uint32_t nr, uint32_t total, struct pack_salvage *s, struct best *best)
 {
 	uint32_t first = 0, end = nr, from = 0, to = total;
@@ -172,7 +169,7 @@ static void try_varied(const struct guess *g, uint32_t nr, uint32_t total, struc
 		keep_better(best, s);
 }
 
-/* Number and sum of the lengths are told twice. A wrong number brings a wrong sum of its own: that comes last. */
+/* Number and total are known from two sources each. A wrong number has a wrong sum of lengths: that is tried last. */
 static void try_all_varied(const struct guess *g, struct pack_salvage *s, struct best *best)
 {
 	static const struct pack_varied_disk zero;
@@ -195,12 +192,12 @@ static void try_all_varied(const struct guess *g, struct pack_salvage *s, struct
 
 static void try_lengths(const struct guess *g, struct pack_salvage *s, struct best *best)
 {
-	/* what page= can be */
+	/* possible values of page= */
 	for (uint32_t len = PACK_BLOCK; len <= PACK_FRAME_BYTES && !is_complete(best, g->d); len *= 2)
 		try_length(g, len, s, best);
 }
 
-/* What is said first: it spares the rest, if it is right. */
+/* Try the values in the table first: if they are right, the rest is skipped. */
 static void try_cuts(const struct guess *g, struct best *best)
 {
 	bool varied = le32_get(g->d->chunk_len) == PACK_VARIED;
@@ -222,7 +219,7 @@ static void try_cuts(const struct guess *g, struct best *best)
 	memcpy(ret->parts.base, coding.base, sizeof(ret->parts.base));
 }
 
-/* Take the frame to be stored so. `plain` is room for its bytes. */
+/* Assume that the frame is stored with this codec. `plain` is room for its bytes. */
 static int try_codec(struct packs *p, enum pack_codec codec, const struct pack_buffer *b, uint32_t data_len,
 		     struct pack_buffer *plain, struct best *best)
 {
@@ -240,7 +237,7 @@ static int try_codec(struct packs *p, enum pack_codec codec, const struct pack_b
 			return r;
 		g.found = &found;
 		g.data = plain->data;
-		/* if the last one is lost, who knows */
+		/* if the last part is lost, its length is unknown */
 		g.data_len = (uint32_t)round_up(found.plain_len, PACK_PART_BYTES);
 		g.total = found.plain_len;
 	}
@@ -248,7 +245,7 @@ static int try_codec(struct packs *p, enum pack_codec codec, const struct pack_b
 	return 0;
 }
 
-/* Table and data, zeros where the file has no more. 1/0 it does not even have the table/<0. */
+/* Read table and data, with zeros beyond the end of the file. 1/0 the file ends before the table/<0. */
 static int read_whole(struct packs *p, uint32_t pack, uint32_t frame, struct pack_buffer *b, uint32_t *ret_data_len)
 {
 	_cleanup_(closep) int fd = -1;
@@ -268,7 +265,7 @@ static int read_whole(struct packs *p, uint32_t pack, uint32_t frame, struct pac
 
 int packs_salvage_table(struct packs *p, uint32_t pack, uint32_t frame, struct pack_salvage *ret)
 {
-	/* The one that is said comes first: others are taken only if they prove more. */
+	/* The codec in the table is tried first: others are taken only if they prove more. */
 	static const enum pack_codec codecs[] = { PACK_CODEC_NONE, PACK_CODEC_LZ4, PACK_CODEC_ZSTD, PACK_CODEC_CODED };
 	struct pack_buffer *b = pack_buffer_get(&p->buffers), *plain = pack_buffer_get(&p->buffers);
 	struct best best = { .ret = ret };

@@ -1,13 +1,13 @@
 /*
- * Comparing what the disk has of a frame with its fingerprints, whatever is in memory: tables that were met are not
- * believed, and those that nobody but a scrub asked for do not push others out.
+ * Compares a frame on disk with its fingerprints, independently of memory: cached tables are not trusted, and tables
+ * read by a scrub do not evict others.
  *
- *   1. one read of the table and all that can follow it
- *   2. what is not as it should be is read once more, by itself: a disk that cannot read one block fails the whole of
- *      1, and bytes may be wrong on their way only. Meanwhile nobody writes over damaged chunks (heal_lock), so
- *      whoever heals one comes before, and it is good, or after, and it is not damaged any more
+ *   1. read the table and everything that may follow it at once
+ *   2. read each chunk that does not match once more, by itself: one unreadable block fails the whole read of step 1,
+ *      and bytes may have been corrupted in transit only. heal_lock keeps damaged chunks from being overwritten
+ *      meanwhile: a repair happens before, and the chunk is good, or after, and it is not damaged any more
  *
- * What cannot be read at all is damaged too: writing over it lets a disk put another block in its place.
+ * Unreadable chunks count as damaged too: overwriting them lets a disk remap the block.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -27,10 +27,10 @@ struct look {
 	uint32_t have; /* bytes of data that were read with the table */
 	struct pack_table t;
 	struct pack_cuts cuts;
-	uint64_t *bad; /* the result */
+	uint64_t *bad; /* the result: bit mask of damaged chunks */
 };
 
-/* Not what is gone, or elsewhere. */
+/* Skips chunks that are gone or remote. */
 static bool is_looked_at(const struct look *l, uint32_t i)
 {
 	return !fp_is_none(l->t.fps[i]) && !pack_is_away(l->t.away, i);
@@ -78,7 +78,7 @@ static int read_table(struct look *l)
 	if (r == -EBADMSG || r == -EOPNOTSUPP)
 		r = packs_load_table(l->p, l->file, l->frame, &l->t);
 	if (r > 0)
-		pack_places_remove(&l->p->damaged, pack, off); /* if it was; it is as it should be */
+		pack_places_remove(&l->p->damaged, pack, off); /* the table is intact (again) */
 	if (r == -EIO)
 		table_is_unreadable(l);
 	return r == -EIO || r == -EOPNOTSUPP ? -EBADMSG : r;
@@ -91,7 +91,7 @@ static bool is_same(const struct look *l, uint32_t i, const uint8_t *bytes)
 	return fp_is_of(l->p->conf.key, l->t.fps[i], bytes, pack_cut_len(&l->cuts, i));
 }
 
-/* The parts that chunk i lies in. */
+/* Parts (bit mask) that chunk i lies in. */
 static uint32_t parts_of(const struct look *l, uint32_t i)
 {
 	uint32_t parts = 0;
@@ -102,7 +102,7 @@ static uint32_t parts_of(const struct look *l, uint32_t i)
 	return parts;
 }
 
-/* These parts to where they belong among the plain bytes. Those that could not be had are in *ret_bad. */
+/* Decode these parts to their place in the plain bytes. *ret_bad: parts that could not be decoded. */
 static int read_parts(struct look *l, uint32_t parts, uint32_t have, uint32_t *ret_bad)
 {
 	struct part_read pr = {
@@ -147,7 +147,7 @@ static int compare_all(struct look *l)
 	return 0;
 }
 
-/* One chunk by itself: whole blocks, or the parts it lies in. 1: it is good. */
+/* Verify one chunk by itself: read whole blocks, or the parts it lies in. 1: it is good. */
 static int compare_one(struct look *l, uint32_t i)
 {
 	uint32_t start = pack_cut_start(&l->cuts, i), from = (uint32_t)round_down(start, PACK_BLOCK), bad_parts;
@@ -174,7 +174,7 @@ static int look_again(struct look *l)
 
 		if (!is_bad(l, i))
 			continue;
-		/* nobody refers to a replaced one */
+		/* replaced chunks are not referenced any more */
 		r = pack_places_has(&p->replaced, a.pack, a.off) ? 1 : compare_one(l, i);
 		set_bad(l, i, r == 0);
 		if (r == 0 && pack_places_add(&p->damaged, a.pack, a.off))
@@ -185,7 +185,7 @@ static int look_again(struct look *l)
 	return MIN(r, 0);
 }
 
-/* What was taken for damaged once, and is not. */
+/* Clear records of damage for chunks that are good. */
 static void clear_good(struct look *l)
 {
 	for (uint32_t i = 0; l->p->damaged.nr > 0 && i < l->t.nr_chunks; i++) {
@@ -217,7 +217,7 @@ static int look_at_chunks(struct look *l, struct pack_scrub *ret)
 
 /* --- a frame --- */
 
-/* There is no table. Has the frame been given up, or was it never written, or is it lost? */
+/* There is no table. Was the frame freed, never written, or is it lost? */
 static int look_at_nothing(struct look *l, struct pack_scrub *ret)
 {
 	struct packs *p = l->p;
@@ -245,7 +245,7 @@ static int look(struct look *l, struct pack_scrub *ret)
 	return 1;
 }
 
-/* Is it being filled or written, or could not be? */
+/* Is the frame being filled or written, or did its write fail? */
 static bool is_unwritten(struct packs *p, uint32_t pack, uint32_t frame)
 {
 	struct table_view v;
@@ -281,6 +281,30 @@ int packs_scrub_frame(struct packs *p, uint32_t pack, uint32_t frame, struct pac
 	return r;
 }
 
+int packs_read_intact(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_buffer *stored,
+		      struct pack_table *ret)
+{
+	uint64_t bad[PACK_GONE_WORDS] = { 0 };
+	struct look l = { .p = p, .file = file, .frame = frame, .stored = stored, .bad = bad };
+	ssize_t n = io_pread(file->fd, stored, PACK_BLOCK + PACK_FRAME_BYTES, pack_table_off(frame));
+	int r;
+
+	if (n < (ssize_t)PACK_BLOCK)
+		return n < 0 && n != -EINVAL ? (int)n : 0;
+	l.have = (uint32_t)n - PACK_BLOCK;
+	r = packs_check_table(p, file->pack, frame, &stored->table, PACK_BLOCK, &l.t);
+	if (r <= 0)
+		return r == -EBADMSG ? 0 : r;
+	l.cuts = pack_table_cuts(&l.t);
+	l.plain = pack_buffer_get(&p->buffers);
+	r = l.plain ? compare_all(&l) : -ENOMEM;
+	pack_buffer_put(&p->buffers, l.plain);
+	if (r < 0 || any_bad(&l))
+		return MIN(r, 0);
+	*ret = l.t;
+	return 1;
+}
+
 int packs_scrub_header(struct packs *p, uint32_t pack)
 {
 	_Alignas(PACK_BLOCK) uint8_t block[PACK_BLOCK];
@@ -299,7 +323,7 @@ int packs_scrub_header(struct packs *p, uint32_t pack)
 	is_there = fstat(file->fd, &st) < 0 || st.st_nlink > 0;
 	n = io_pread(file->fd, block, sizeof(block), 0);
 	pack_file_put(p->files, file);
-	if (!is_there) /* it can be read for as long as it stays open */
+	if (!is_there) /* an open file can still be read after it was unlinked */
 		return packs_is_removed(p, pack) ? 0 : -ENOENT;
 	r = n < 0 ? (int)n : pack_header_decode(block, (size_t)n, &h);
 	if (r == 0 && (h.pack != pack || memcmp(h.store_id, p->conf.store_id, sizeof(h.store_id)) != 0))

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -117,15 +118,16 @@ struct example {
 };
 
 static const struct conf_key keys[] = {
-	{ "cache", CONF_SIZE, offsetof(struct example, cache), "256M", NULL, "memory for look-ups" },
-	{ "commit", CONF_NUMBER, offsetof(struct example, seconds), "5", NULL, "seconds between commits" },
-	{ "hidden", CONF_NUMBER, offsetof(struct example, hidden), "7", NULL, NULL },
-	{ "verify", CONF_FLAG, offsetof(struct example, verify), NULL, NULL, "compare bytes" },
-	{ "atime", CONF_FLAG, offsetof(struct example, atime), "yes", NULL, "keep access times" },
-	{ "nothing", CONF_FLAG, offsetof(struct example, nothing), NULL, NULL, NULL },
-	{ "log", CONF_STRING, offsetof(struct example, log), NULL, NULL, "log file" },
-	{ "agent", CONF_STRING, offsetof(struct example, agent), "/run/x", NULL, "socket" },
-	{ "chunking", CONF_CHOICE, offsetof(struct example, chunking), "cdc", "page|cdc|auto", "how to cut" },
+	{ "cache", CONF_SIZE, offsetof(struct example, cache), .fallback = "256M", .help = "memory for look-ups" },
+	{ "commit", CONF_NUMBER, offsetof(struct example, seconds), .fallback = "5", .help = "seconds between commits" },
+	{ "hidden", CONF_NUMBER, offsetof(struct example, hidden), .fallback = "7" },
+	{ "verify", CONF_FLAG, offsetof(struct example, verify), .help = "compare bytes" },
+	{ "atime", CONF_FLAG, offsetof(struct example, atime), .fallback = "yes", .help = "keep access times" },
+	{ "nothing", CONF_FLAG, offsetof(struct example, nothing), .help = NULL },
+	{ "log", CONF_STRING, offsetof(struct example, log), .help = "log file" },
+	{ "agent", CONF_STRING, offsetof(struct example, agent), .fallback = "/run/x", .help = "socket" },
+	{ "chunking", CONF_CHOICE, offsetof(struct example, chunking), .fallback = "cdc",
+	  .choices = "page|cdc|auto", .help = "how to cut" },
 	{ 0 },
 };
 
@@ -150,9 +152,9 @@ static void defaults_come_from_the_table(void **state _unused_)
 static void a_bad_default_is_an_error(void **state _unused_)
 {
 	static const struct conf_key bad[][2] = {
-		{ { "a", CONF_SIZE, 0, "much", NULL, NULL } },
-		{ { "a", CONF_FLAG, 0, "maybe", NULL, NULL } },
-		{ { "a", CONF_CHOICE, 0, "c", "a|b", NULL } },
+		{ { "a", CONF_SIZE, 0, .fallback = "much" } },
+		{ { "a", CONF_FLAG, 0, .fallback = "maybe" } },
+		{ { "a", CONF_CHOICE, 0, .fallback = "c", .choices = "a|b" } },
 	};
 	struct example c;
 
@@ -256,13 +258,87 @@ static void help_lists_what_is_not_hidden(void **state _unused_)
 	assert_non_null(f);
 	conf_help(keys, f);
 	fclose(f);
-	assert_string_equal(text, "  cache=SIZE                      memory for look-ups (default 256M)\n"
-				  "  commit=N                        seconds between commits (default 5)\n"
-				  "  verify                          compare bytes\n"
-				  "  atime                           keep access times (default yes)\n"
-				  "  log=STRING                      log file\n"
-				  "  agent=STRING                    socket (default /run/x)\n"
-				  "  chunking=page|cdc|auto          how to cut (default cdc)\n");
+	assert_string_equal(text, "  cache=SIZE              memory for look-ups (default 256M)\n"
+				  "  commit=N                seconds between commits (default 5)\n"
+				  "  verify                  compare bytes\n"
+				  "  atime                   keep access times (default yes)\n"
+				  "  log=STRING              log file\n"
+				  "  agent=STRING            socket (default /run/x)\n"
+				  "  chunking=page|cdc|auto  how to cut (default cdc)\n");
+}
+
+static int parse_even(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	struct example *c = conf;
+
+	if ((value[strlen(value) - 1] - '0') % 2 == 0) {
+		c->hidden = strtoull(value, NULL, 10);
+		return 0;
+	}
+	*ret_why = "must be even";
+	return -EINVAL;
+}
+
+static const struct conf_key limited[] = {
+	{ "cache", CONF_SIZE, offsetof(struct example, cache), .group = "Memory", .fallback = "64K", .min = KiB(4),
+	  .max = MiB(1), .must = "must be 4K to 1M", .help = "memory" },
+	{ "commit", CONF_NUMBER, offsetof(struct example, seconds), .group = "Durability", .min = 2, .value = "SECONDS",
+	  .help = "a text that is long enough to be continued on a second line, where it begins below the first one" },
+	{ "hidden", CONF_PARSED, .parse = parse_even, .value = "EVEN", .help = "even numbers, with a long name" },
+	{ "log", CONF_STRING, offsetof(struct example, log), .parse = parse_even, .value = "A-RATHER-LONG-FILE-NAME",
+	  .help = "a file" },
+	{ "time", CONF_TIME, offsetof(struct example, seconds), .help = NULL },
+	{ .name = NULL },
+};
+
+static void values_beyond_a_limit_are_refused(void **state _unused_)
+{
+	static const struct {
+		const char *name, *value, *why; /* why NULL: taken */
+	} t[] = {
+		{ "cache", "4K", NULL },	   { "cache", "1M", NULL },	     { "cache", "4095", "must be 4K to 1M" },
+		{ "cache", "1025K", "must be 4K to 1M" }, { "commit", "1", "out of range" }, { "commit", "2", NULL },
+		{ "hidden", "3", "must be even" }, { "hidden", "4", NULL },	     { "log", "11", "must be even" },
+		{ "log", "12", NULL },		   { "time", "1.5m", NULL },
+		{ "time", "0", "not a time such as 90s, 10m, 2h or 7d" },
+	};
+	struct example c = { .hidden = 42 };
+
+	assert_int_equal(conf_set_defaults(limited, &c), 0);
+	assert_int_equal(c.cache, KiB(64));
+	assert_int_equal(c.hidden, 42); /* has no default */
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		const char *why = NULL;
+
+		assert_int_equal(conf_set(limited, &c, t[i].name, t[i].value, &why), t[i].why ? -EINVAL : 1);
+		if (t[i].why)
+			assert_string_equal(why, t[i].why);
+	}
+	assert_int_equal(c.cache, MiB(1));
+	assert_int_equal(c.hidden, 12); /* set while "log" was checked */
+	assert_string_equal(c.log, "12");
+	assert_int_equal(c.seconds, UINT64_C(90000000000));
+	conf_release(limited, &c);
+}
+
+static void help_has_groups_and_wraps(void **state _unused_)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	assert_non_null(f);
+	conf_help(limited, f);
+	fclose(f);
+	assert_string_equal(text, "Memory:\n"
+				  "  cache=SIZE              memory (default 64K)\n"
+				  "\n"
+				  "Durability:\n"
+				  "  commit=SECONDS          a text that is long enough to be continued on a second line, where it\n"
+				  "                          begins below the first one\n"
+				  "  hidden=EVEN             even numbers, with a long name\n"
+				  "  log=A-RATHER-LONG-FILE-NAME\n"
+				  "                          a file\n");
 }
 
 static void times_are_parsed(void **state)
@@ -302,6 +378,8 @@ int main(void)
 		cmocka_unit_test(unknown_names_are_not_taken),
 		cmocka_unit_test(bad_values_are_refused_with_a_reason),
 		cmocka_unit_test(help_lists_what_is_not_hidden),
+		cmocka_unit_test(values_beyond_a_limit_are_refused),
+		cmocka_unit_test(help_has_groups_and_wraps),
 	};
 
 	return cmocka_run_group_tests_name("conf", tests, NULL, NULL);

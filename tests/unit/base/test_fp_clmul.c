@@ -125,8 +125,8 @@ static void a_word_that_one_sum_cannot_see_is_seen_by_the_other(void **state _un
 }
 
 /*
- * What this hash is for (docs/decisions/017-what-xxh3-does-not-promise.md): of two words 64 bytes apart one takes from
- * the other, and what stands beside them is such that the products of XXH3 cancel as well.
+ * Pages for which XXH3 is weak (docs/decisions/fingerprints.md, "Hash with a proven collision bound"): of two words 64
+ * bytes apart one takes from the other, and what stands beside them is such that the products of XXH3 cancel as well.
  */
 static void words_that_give_and_take_do_not_collide(void **state _unused_)
 {

@@ -28,8 +28,8 @@ static struct {
 	int fail_with; /* 0: nothing */
 } hook;
 
-static const char *const op_names[] = { "open",	    "read",  "write",  "sync",	 "syncdir", "truncate",
-					"allocate", "punch", "rename", "unlink", "mkdir" };
+static const char *const op_names[] = { "open",	    "read",  "write",  "sync",	 "syncdir", "syncfs",
+					"truncate", "allocate", "punch", "rename", "unlink", "mkdir" };
 
 static _printf_(1, 2) void note(const char *fmt, ...)
 {
@@ -60,6 +60,7 @@ static int hook_before(void *userdata, const struct io_event *ev)
 		break;
 	case IO_SYNC:
 	case IO_SYNC_DIR:
+	case IO_SYNC_FS:
 		note("%s", op_names[ev->op]);
 		break;
 	default:
@@ -268,6 +269,8 @@ static void a_refused_call_is_not_made(void **state _unused_)
 	assert_int_equal(io_sync(fd), -ENOSPC);
 	hook_fail(IO_SYNC_DIR, -EIO);
 	assert_int_equal(io_sync_dir(dirfd), -EIO);
+	hook_fail(IO_SYNC_FS, -EIO);
+	assert_int_equal(io_sync_fs(dirfd), -EIO);
 	hook_fail(IO_TRUNCATE, -EIO);
 	assert_int_equal(io_truncate(fd, 0), -EIO);
 	hook_fail(IO_ALLOCATE, -ENOSPC);

@@ -39,6 +39,8 @@ static void strings_are_always_json(void **state _unused_)
 		{ "\x7f", "\"\\u007f\"" },
 		{ "\xc3\xa4\xf0\x9f\x98\x80", "\"\xc3\xa4\xf0\x9f\x98\x80\"" },
 		{ "\xff\xc3", "\"\\u00ff\\u00c3\"" },
+		{ "a\xe2\x80\xaetxt.c", "\"a\\u202etxt.c\"" },
+		{ "\xf3\xa0\x81\x81\xef\xbb\xbf", "\"\\udb40\\udc41\\ufeff\"" }, /* a tag, and a byte-order mark */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
@@ -58,6 +60,10 @@ static void a_terminal_gets_no_commands(void **state _unused_)
 		const char *s, *text;
 		size_t columns;
 	} t[] = {
+		{ "a\xe2\x80\xaetxt.c", "a\\342\\200\\256txt.c", 18 }, /* U+202E: what follows is shown from right to left */
+		{ "\xe2\x81\xa6", "\\342\\201\\246", 12 }, { "\xd8\x9c", "\\330\\234", 8 }, { "\xc2\xad", "\\302\\255", 8 },
+		{ "\xf3\xa0\x81\x81", "\\363\\240\\201\\201", 16 },
+		{ "\xe2\x80\xa7\xe2\x80\xaf\xd7\x90", "\xe2\x80\xa7\xe2\x80\xaf\xd7\x90", 3 }, /* neighbours, and a letter */
 		{ "run7/ckpt 1", "run7/ckpt 1", 11 },
 		{ "a\nb\x1b[2Jc", "a\\012b\\033[2Jc", 14 },
 		{ "a\\n", "a\\134n", 6 },
@@ -100,6 +106,21 @@ static void a_cell_has_its_width_and_no_commands(void **state _unused_)
 	}
 }
 
+static void a_message_keeps_its_own_newline_only(void **state)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *to = open_memstream(&text, &len);
+
+	(void)state;
+	text_printf(to, "%s: %d\n", "a\nb\033\\\xff\xc2\x9b", 7);
+	text_printf(to, "%s", "end\n");
+	fclose(to);
+	assert_string_equal(text, "a\\012b\\033\\134\\377\\302\\233: 7\nend\\012");
+	free(text);
+	assert_int_equal(text_columns("a\n\xc3\xbc"), 6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -107,6 +128,7 @@ int main(void)
 		cmocka_unit_test(strings_are_always_json),
 		cmocka_unit_test(a_terminal_gets_no_commands),
 		cmocka_unit_test(a_cell_has_its_width_and_no_commands),
+		cmocka_unit_test(a_message_keeps_its_own_newline_only),
 	};
 
 	return cmocka_run_group_tests_name("text", tests, NULL, NULL);

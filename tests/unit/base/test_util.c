@@ -89,6 +89,27 @@ static void clocks_go_forward(void **state _unused_)
 	assert_true(thread_cpu_ns() > 0 && thread_cpu_ns() < now_ns());
 }
 
+static void a_list_grows_when_it_is_full(void **state _unused_)
+{
+	_cleanup_(freep) uint32_t *list = NULL;
+	size_t room = 0, nr_grown = 0;
+
+	for (size_t nr = 0; nr < 1000; nr++) {
+		size_t before = room;
+
+		assert_int_equal(list_grow(&list, nr, &room, sizeof(*list)), 0);
+		assert_true(room > nr);
+		nr_grown += room != before;
+		list[nr] = (uint32_t)nr;
+	}
+	for (size_t i = 0; i < 1000; i++)
+		assert_int_equal(list[i], i);
+	assert_int_equal(nr_grown, 7); /* 16 to 1024 */
+	assert_int_equal(list_grow(&list, room, &room, SIZE_MAX / room), -ENOMEM);
+	assert_int_equal(room, 1024);
+	assert_int_equal(list[999], 999);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -99,6 +120,7 @@ int main(void)
 		cmocka_unit_test(integers_on_disk),
 		cmocka_unit_test(a_zeroed_address_is_nowhere),
 		cmocka_unit_test(clocks_go_forward),
+		cmocka_unit_test(a_list_grows_when_it_is_full),
 	};
 
 	return cmocka_run_group_tests_name("util", tests, NULL, NULL);

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "fs/fs.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine.h"
+#include "store/remote/cluster_calls.h"
+#include "store/engine.h"
 
 void rig_collect(struct fs *fs)
 {

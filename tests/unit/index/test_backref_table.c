@@ -1,6 +1,6 @@
 #include "tests/unit/index/rig.h"
 
-#include "index/referrers.h"
+#include "index/backref_table.h"
 
 static void keys_are_short_and_sort_by_number(void **state)
 {

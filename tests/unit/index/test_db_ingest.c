@@ -56,6 +56,37 @@ static void ingest_refuses_unsorted_keys(void **state)
 	assert_int_equal(rig_nr_files(ingest_dir, "*"), 0);
 }
 
+static void parts_are_ingested_together_or_not_at_all(void **state)
+{
+	struct rig *rig = *state;
+	struct db_ingestion *in;
+	uint8_t keys[16], values[12], expected[4] = { 0 };
+	char ingest_dir[80];
+
+	snprintf(ingest_dir, sizeof(ingest_dir), "%s/ingest", rig->dir);
+	memset(values, 7, sizeof(values));
+	be64_put(keys, 1);
+	be64_put(keys + 8, 3);
+	for (int committed = 0; committed < 2; committed++) {
+		assert_int_equal(db_ingestion_new(rig->db, &in), 0);
+		assert_int_equal(db_ingestion_add(in, keys, 8, values, 6, 1), 0);
+		assert_int_equal(db_ingestion_add(in, keys + 8, 8, values + 6, 6, 1), 0);
+		rig_expect_values(rig, expected, 4);
+		if (committed)
+			assert_int_equal(db_ingestion_commit(in), 0);
+		db_ingestion_free(in);
+		assert_int_equal(rig_nr_files(ingest_dir, "*"), 0);
+	}
+	expected[1] = expected[3] = 7;
+	rig_reopen(rig);
+	rig_expect_values(rig, expected, 4);
+	assert_int_equal(db_ingestion_new(rig->db, &in), 0);
+	assert_int_equal(db_ingestion_add(in, keys + 8, 8, values, 6, 1), 0);
+	assert_int_equal(db_ingestion_add(in, keys, 8, values, 6, 1), -EINVAL); /* smaller than the part before */
+	db_ingestion_free(in);
+	assert_int_equal(rig_nr_files(ingest_dir, "*"), 0);
+}
+
 static void get_many_reports_values_of_another_length(void **state)
 {
 	struct rig *rig = *state;
@@ -160,6 +191,7 @@ int main(void)
 		rig_test(ingested_entries_replace_and_are_found_in_batches),
 		rig_test(sorted_runs_stay_bounded),
 		rig_test(ingest_refuses_unsorted_keys),
+		rig_test(parts_are_ingested_together_or_not_at_all),
 		rig_test(get_many_reports_values_of_another_length),
 		rig_test(what_a_cut_ingestion_left_is_removed_at_open),
 		rig_test(ingest_does_not_flush_the_view),

@@ -3,7 +3,7 @@
 #include <dirent.h>
 
 #include "base/le.h"
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 static const struct fp_key *fp_key(void)
 {
@@ -32,7 +32,6 @@ static void keys_are_the_bytes_of_the_format(void **state)
 	EXPECT(ns_key_xattr(4, "user.a"), "X\0\0\0\0\0\0\0\4user.a");
 	EXPECT(ns_key_xattrs(4), "X\0\0\0\0\0\0\0\4");
 	EXPECT(ns_key_orphan(UINT64_MAX), "O\xff\xff\xff\xff\xff\xff\xff\xff");
-	EXPECT(ns_key_orphans(), "O");
 	EXPECT(ns_key_meta("commit"), "Mcommit");
 	EXPECT(ns_key_seal(0x0102030405060708), "S\1\2\3\4\5\6\7\10");
 	EXPECT(ns_key_copy(5), "N\0\0\0\0\0\0\0\5");

@@ -1,6 +1,6 @@
 #include "tests/unit/index/rig.h"
 
-#include "index/shares.h"
+#include "index/pin_table.h"
 
 static void keys_sort_by_pack_and_frame(void **state)
 {
@@ -81,7 +81,7 @@ static void nodes_and_totals_round_trip(void **state)
 	buf_clear(&b);
 	share_totals_encode(&t, &b);
 	assert_int_equal(share_totals_decode(b.data, b.len, &totals), 0);
-	assert_int_equal(totals.lent_bytes, t.lent_bytes);
+	assert_int_equal(totals.pinned_bytes, t.pinned_bytes);
 	assert_int_equal(totals.away_bytes, t.away_bytes);
 	assert_int_equal(totals.nr_lent, t.nr_lent);
 	assert_int_equal(totals.nr_away, t.nr_away);

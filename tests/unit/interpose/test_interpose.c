@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "client/ckptfs.h"
+#include "client/lib/ckptfs.h"
 #include "reader.h"
 
 static char dir[] = "/tmp/ckptfs-interpose.XXXXXX";

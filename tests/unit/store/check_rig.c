@@ -1,4 +1,4 @@
-#include "tests/unit/engine/check_rig.h"
+#include "tests/unit/store/check_rig.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include "base/util.h"
 #include "index/db.h"
-#include "index/namespace.h"
+#include "index/namespace_table.h"
 
 static void on_finding(void *userdata, const struct check_finding *f)
 {

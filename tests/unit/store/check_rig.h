@@ -1,8 +1,8 @@
 /* A small tree in a store, what the checker says of it, and ways to change its index behind the journal's back. */
 #pragma once
 
-#include "store/engine/check.h"
-#include "tests/unit/engine/rig.h"
+#include "store/check/check.h"
+#include "tests/unit/store/rig.h"
 
 struct db_batch;
 

@@ -1,4 +1,4 @@
-#include "tests/unit/engine/crowd.h"
+#include "tests/unit/store/crowd.h"
 
 #include <pthread.h>
 #include <setjmp.h>

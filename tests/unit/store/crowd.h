@@ -1,7 +1,7 @@
 /* Some who write nearly the same bytes at once, beside a collection that never ends. */
 #pragma once
 
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 struct crowd_writer {
 	struct rig *rig;

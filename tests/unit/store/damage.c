@@ -1,4 +1,4 @@
-#include "tests/unit/engine/damage.h"
+#include "tests/unit/store/damage.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

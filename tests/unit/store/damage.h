@@ -2,7 +2,7 @@
 #pragma once
 
 #include "store/pack/pack_format.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 int damage_open(struct rig *rig, uint32_t pack); /* to read and write; caller closes */
 bool damage_table(struct rig *rig, uint32_t pack, uint32_t frame, struct pack_table *ret); /* false: none */

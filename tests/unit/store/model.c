@@ -1,4 +1,4 @@
-#include "tests/unit/engine/model.h"
+#include "tests/unit/store/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

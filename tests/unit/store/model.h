@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 #define MODEL_FILES 3u
 #define MODEL_SPACE MiB(4) /* a file's size at most */

@@ -1,4 +1,4 @@
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/check.h"
+#include "store/check/check.h"
 #include "tests/unit/moment.h"
 #include "tests/unit/place.h"
 
@@ -315,14 +315,14 @@ struct engine_stats rig_stats(struct rig *rig)
 	return st;
 }
 
-size_t rig_pieces(struct rig *rig, uint64_t ino, struct cluster_piece *ret, size_t max)
+size_t rig_pieces(struct rig *rig, uint64_t ino, struct content_piece *ret, size_t max)
 {
 	struct content *c = rig_content(rig, ino);
 	uint64_t off = 0;
 	size_t nr = 0;
 	int n;
 
-	while ((n = engine_cluster_pieces(c, off, ret + nr, MIN(max - nr, (size_t)100))) > 0)
+	while ((n = content_pieces(c, off, ret + nr, MIN(max - nr, (size_t)100))) > 0)
 		for (int i = 0; i < n; i++)
 			off += ret[nr++].len;
 	assert_int_equal(n, 0);

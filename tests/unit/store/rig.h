@@ -1,8 +1,8 @@
 /* A store in a temporary directory and an engine on it. Every function fails the test if it cannot do its work. */
 #pragma once
 
-#include "store/engine/cluster.h"
-#include "store/engine/engine.h"
+#include "store/remote/cluster_calls.h"
+#include "store/engine.h"
 
 struct rig {
 	char path[64];
@@ -50,8 +50,8 @@ void rig_check_steps(struct rig *rig, uint64_t first_ino, unsigned nr, unsigned 
 void rig_check_absent(struct rig *rig, uint64_t ino);
 void rig_drop(struct rig *rig, uint64_t ino); /* its bytes; a name stays */
 void rig_name(struct rig *rig, const char *name, uint64_t ino); /* an entry in the root */
-/* What engine_cluster_pieces() tells of it, at most `max`: how many. */
-size_t rig_pieces(struct rig *rig, uint64_t ino, struct cluster_piece *ret, size_t max);
+/* What content_pieces() tells of it, at most `max`: how many. */
+size_t rig_pieces(struct rig *rig, uint64_t ino, struct content_piece *ret, size_t max);
 uint64_t rig_find(struct rig *rig, const char *name); /* 0: none */
 
 struct gc_report rig_collect(struct rig *rig, const struct gc_conf *conf);

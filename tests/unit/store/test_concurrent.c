@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine.h"
+#include "tests/unit/store/rig.h"
 
 #define NR_THREADS 4
 #define FILE_BYTES (MiB(3) + 4096 * 5)

@@ -14,10 +14,10 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/engine.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/superblock_format.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine.h"
+#include "store/engine_internal.h"
+#include "store/superblock_format.h"
+#include "tests/unit/store/rig.h"
 
 static void what_is_written_is_read_back(void **state)
 {

@@ -10,8 +10,8 @@
 #include "base/buf.h"
 #include "base/checksum.h"
 #include "base/util.h"
-#include "store/engine/record_format.h"
-#include "store/engine/superblock_format.h"
+#include "store/log/record_format.h"
+#include "store/superblock_format.h"
 
 static struct superblock some_superblock(void)
 {

@@ -16,8 +16,8 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/rig.h"
 
 #define SMALL_PART KiB(256) /* not enough for a frame of its own */
 #define MANY (4 * NR_UNWRITTEN_MAX * (PACK_FRAME_BYTES / SMALL_PART)) /* more than is kept in memory */

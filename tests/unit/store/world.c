@@ -1,4 +1,4 @@
-#include "tests/unit/engine/world.h"
+#include "tests/unit/store/world.h"
 
 #include <errno.h>
 #include <setjmp.h>

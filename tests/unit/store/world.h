@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-#include "store/engine/cluster.h"
-#include "tests/unit/engine/rig.h"
+#include "store/remote/cluster_calls.h"
+#include "tests/unit/store/rig.h"
 
 #define NODES 4u
 #define OWN 100 /* seeds of what only one node has */

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#include "mpi-agent/arena.h"
-#include "mpi-agent/loop.h"
+#include "mpi-agent/wire/arena.h"
+#include "mpi-agent/agent/agent_loop.h"
 #include "worlds_internal.h"
 
 #if defined(__SANITIZE_ADDRESS__)

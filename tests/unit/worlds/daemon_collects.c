@@ -1,4 +1,4 @@
-/* A daemon's part in collecting together: store/engine/together.c, for pages that are numbers. */
+/* A daemon's part in collecting together: store/remote/cluster_gc.c, for pages that are numbers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

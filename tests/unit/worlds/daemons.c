@@ -1,12 +1,12 @@
 /*
- * A daemon, as an agent sees it: mpi-agent/service_round.c without its threads, and what the engine does of a round
+ * A daemon, as an agent sees it: mpi-agent/daemon/service_round.c without its threads, and what the engine does of a round
  * (sim_node.c). Whatever it says may be late, or the last that it says.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/engine/round.h"
+#include "store/remote/round.h"
 #include "worlds_internal.h"
 
 #define ROUND_NS (1000 * MS) /* that it waits for an agent, ... */

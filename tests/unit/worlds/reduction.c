@@ -1,5 +1,5 @@
 /* The reduction as it is. A thread has one at a time, and here several agents share a thread. */
-#include "mpi-agent/reduce.c"
+#include "mpi-agent/popular/reduce.c"
 
 struct reduction *reduction_swap(struct reduction *red);
 

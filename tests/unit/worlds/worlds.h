@@ -1,9 +1,9 @@
 /*
- * Whole worlds of agents in one thread: each agent is loop_run() of mpi-agent/loop.h with all that is below it, on a
+ * Whole worlds of agents in one thread: each agent is loop_run() of mpi-agent/agent/agent_loop.h with all that is below it, on a
  * stack of its own, and MPI, clock, sockets and daemons are ours (worlds_internal.h). Which message comes when, who is
  * slow, who dies and when is by chance; a run is a function of its configuration alone.
  *
- * Stores, and what must hold of them, are those of tests/unit/mpi-agent/sim.h, whose simulation has the agents
+ * Stores, and what must hold of them, are those of tests/unit/mpi-agent/agent/sim.h, whose simulation has the agents
  * modelled: what a node has acknowledged is readable at every moment. Besides:
  *   - all daemons that hear how a round has ended hear the same, and likewise for what it has decided;
  *   - an agent that has no daemon any more, or whose world has lost an agent, ends within bounded time;

@@ -10,12 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../mpi-agent/sim_internal.h"
+#include "tests/unit/mpi-agent/agent/sim_internal.h"
 #include "base/buf.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/rounds.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/rounds.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 #include "worlds.h"
 
 #define MS UINT64_C(1000000)

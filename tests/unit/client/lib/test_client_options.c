@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "client/ckptfs.h"
-#include "client/mapping.h"
-#include "client/options.h"
+#include "client/lib/ckptfs.h"
+#include "client/lib/mapping.h"
+#include "client/lib/client_options.h"
 
 static const char *const variables[] = { "CKPTFS_MODE", "CKPTFS_TRACKING", "CKPTFS_COW", "CKPTFS_RATE", "CKPTFS_KEPT" };
 

@@ -8,7 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "client/image_format.h"
+#include "client/lib/image_format.h"
 
 #define PAGE 4096u
 

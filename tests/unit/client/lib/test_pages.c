@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "client/pages.h"
+#include "client/lib/pages.h"
 
 #define NR 64u
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "client/streams.h"
+#include "client/lib/streams.h"
 
 #define LOW 1000000u
 #define NR 100000u

@@ -114,7 +114,7 @@ static void *work(void *seed)
 static void what_is_taken_is_nobody_elses(void **state _unused_)
 {
 	work((void *)1);
-	assert_true(heap_is_whole(&heap));
+	assert_true(heap_is_consistent(&heap));
 }
 
 static void threads_share_it(void **state _unused_)
@@ -125,7 +125,7 @@ static void threads_share_it(void **state _unused_)
 		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)(i + 2)), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
 		pthread_join(threads[i], NULL);
-	assert_true(heap_is_whole(&heap));
+	assert_true(heap_is_consistent(&heap));
 }
 
 static void what_is_given_back_is_used_again(void **state _unused_)
@@ -227,7 +227,7 @@ static void whoever_holds_it_can_allocate(void **state _unused_)
 	assert_true(heap_hold(&heap));
 	p = heap_alloc(&heap, 100, 16, false);
 	heap_free(&heap, p);
-	heap_let_go(&heap);
+	heap_release(&heap);
 }
 
 static void limits_of_addresses_are_kept(void **state _unused_)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/compact_plan.h"
+#include "fs/background/compact_plan.h"
 
 #define DOUBLES 0x33u /* IEEE floats of 8 bytes */
 

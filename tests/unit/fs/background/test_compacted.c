@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "fs/compacted.h"
+#include "fs/background/compacted.h"
 
 static void what_is_noted_is_read_back(void **state _unused_)
 {

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/metrics_address.h"
+#include "fs/control/metrics_address.h"
 
 static void means(const char *s, const char *host, const char *port)
 {

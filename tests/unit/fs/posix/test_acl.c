@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "fs/acl.h"
+#include "fs/posix/acl.h"
 
 enum tag { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, GROUP = 8, MASK = 16, OTHER = 32 };
 
@@ -51,6 +51,83 @@ static void well_formed_lists_are_accepted(void **state)
 	assert_int_equal(acl_check(b.data, b.len), 0);
 	encode(&b, 2, named, ARRAY_SIZE(named));
 	assert_int_equal(acl_check(b.data, b.len), 0);
+}
+
+/* Members of group 100, the file's, and 50, which the list names. */
+static enum acl_member of_none(void *userdata, uint32_t gid)
+{
+	(void)userdata;
+	(void)gid;
+	return ACL_NO_MEMBER;
+}
+
+static enum acl_member of_100(void *userdata, uint32_t gid)
+{
+	(void)userdata;
+	return gid == 100 ? ACL_MEMBER : ACL_NO_MEMBER;
+}
+
+static enum acl_member of_50(void *userdata, uint32_t gid)
+{
+	(void)userdata;
+	return gid == 50 ? ACL_MEMBER : ACL_NO_MEMBER;
+}
+
+static enum acl_member of_both(void *userdata, uint32_t gid)
+{
+	(void)userdata;
+	return gid == 50 || gid == 100 ? ACL_MEMBER : ACL_NO_MEMBER;
+}
+
+static enum acl_member of_unknown(void *userdata, uint32_t gid)
+{
+	(void)userdata;
+	(void)gid;
+	return ACL_MEMBER_UNKNOWN;
+}
+
+static enum acl_member of_100_and_unknown(void *userdata, uint32_t gid)
+{
+	(void)userdata;
+	return gid == 100 ? ACL_MEMBER : ACL_MEMBER_UNKNOWN;
+}
+
+/* user 1000 6, user 1001 1, group 5, group 50 2, mask 6, other 4. */
+static void a_list_grants_by_user_then_groups_then_other(void **state)
+{
+	static const struct {
+		uint32_t uid;
+		acl_member_fn *member;
+		unsigned grants; /* the largest set of single bits */
+	} cases[] = {
+		{ 1000, of_none, 6 },  { 1000, of_unknown, 6 }, { 1001, of_none, 0 }, { 1001, of_both, 0 },
+		{ 1002, of_none, 4 },  { 1002, of_100, 4 },	{ 1002, of_50, 2 },   { 1002, of_both, 6 },
+		{ 1002, of_unknown, 0 }, { 1002, of_100_and_unknown, 4 },
+	};
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	encode(&b, 2, named, ARRAY_SIZE(named));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		for (unsigned bit = 1; bit <= 4; bit <<= 1)
+			assert_int_equal(acl_grants(b.data, b.len, cases[i].uid, 100, cases[i].member, NULL, bit),
+					 (cases[i].grants & bit) != 0);
+	/* No single group grants both: two that grant one each do not add up. */
+	assert_false(acl_grants(b.data, b.len, 1002, 100, of_both, NULL, 6));
+	assert_true(acl_grants(b.data, b.len, 1000, 100, of_none, NULL, 6));
+}
+
+/* Where every entry grants it, groups need not be known. */
+static void what_all_may_do_needs_no_groups(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { USER, 0, 1000 }, { GROUP_OBJ, 5, NOBODY }, { GROUP, 4, 50 }, { MASK, 7, NOBODY },
+	       { OTHER, 5, NOBODY });
+	assert_true(acl_grants(b.data, b.len, 1002, 100, of_unknown, NULL, 4));
+	assert_false(acl_grants(b.data, b.len, 1002, 100, of_unknown, NULL, 1));
+	assert_false(acl_grants(b.data, b.len, 1000, 100, of_unknown, NULL, 4));
 }
 
 static void every_malformed_list_is_refused(void **state)
@@ -127,6 +204,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(well_formed_lists_are_accepted),
+		cmocka_unit_test(a_list_grants_by_user_then_groups_then_other),
+		cmocka_unit_test(what_all_may_do_needs_no_groups),
 		cmocka_unit_test(every_malformed_list_is_refused),
 		cmocka_unit_test(the_mode_shows_the_mask_as_group_bits),
 		cmocka_unit_test(chmod_changes_mask_and_not_the_owning_group),

@@ -6,8 +6,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/attr_cache.h"
-#include "index/namespace.h"
+#include "fs/posix/attr_cache.h"
+#include "index/namespace_table.h"
 
 static void freep_cache(struct attr_cache **c)
 {

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/inode.h"
+#include "fs/posix/inode.h"
 
 static void freep_table(struct inodes **t)
 {

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/autoseal.h"
+#include "fs/seal/autoseal.h"
 
 static void temporary_names_have_a_word_for_it(void **state _unused_)
 {

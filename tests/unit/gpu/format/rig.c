@@ -1,4 +1,4 @@
-#include "rig.h"
+#include "tests/unit/gpu/format/rig.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "gpu/delta_format.h"
-#include "gpu/leaf_hash.h"
+#include "gpu/format/delta_format.h"
+#include "gpu/format/leaf_hash.h"
 
 extern const uint8_t rig_key[LEAF_KEY_LEN]; /* 00 01 ... 1f */
 

@@ -1,9 +1,9 @@
-#include "rig_lineage.h"
+#include "tests/unit/gpu/format/rig_lineage.h"
 
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_apply.h"
+#include "gpu/format/delta_apply.h"
 
 const uint8_t lineage_id[DELTA_LINEAGE_LEN] = "lineage-of-test";
 

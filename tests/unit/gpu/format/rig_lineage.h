@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "gpu/delta_record.h"
-#include "rig.h"
+#include "gpu/format/delta_record.h"
+#include "tests/unit/gpu/format/rig.h"
 
 #define LINEAGE_VERSIONS 64
 

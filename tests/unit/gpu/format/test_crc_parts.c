@@ -8,7 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "gpu/crc_parts.h"
+#include "gpu/format/crc_parts.h"
 
 static uint8_t bytes[KiB(256)];
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_apply.h"
-#include "rig.h"
+#include "gpu/format/delta_apply.h"
+#include "tests/unit/gpu/format/rig.h"
 
 #define NR_VERSIONS 5
 #define SIZE 1024

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "rig_lineage.h"
+#include "tests/unit/gpu/format/rig_lineage.h"
 
 #define NR_METHODS (DELTA_METHOD_TREE + 1)
 

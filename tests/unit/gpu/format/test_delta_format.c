@@ -3,8 +3,8 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "gpu/delta_encode.h"
-#include "rig.h"
+#include "gpu/format/delta_encode.h"
+#include "tests/unit/gpu/format/rig.h"
 
 #define NUMBER 9u /* of the versions made here */
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_encode.h"
-#include "rig.h"
+#include "gpu/format/delta_encode.h"
+#include "tests/unit/gpu/format/rig.h"
 
 static void check_damaged(const char *path)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_table.h"
-#include "rig_lineage.h"
+#include "gpu/format/delta_table.h"
+#include "tests/unit/gpu/format/rig_lineage.h"
 
 #define HEIGHT 8
 #define LEAVES (1u << HEIGHT)

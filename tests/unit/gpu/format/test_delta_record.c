@@ -5,7 +5,7 @@
 #include "base/le.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "rig_lineage.h"
+#include "tests/unit/gpu/format/rig_lineage.h"
 
 #define CHUNK 128u
 #define NR_CHUNKS 1024u

@@ -1,8 +1,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_table.h"
-#include "rig.h"
+#include "gpu/format/delta_table.h"
+#include "tests/unit/gpu/format/rig.h"
 
 #define NR 3000u
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/delta_format.h"
-#include "gpu/layout.h"
-#include "rig.h"
+#include "gpu/format/delta_format.h"
+#include "gpu/format/layout.h"
+#include "tests/unit/gpu/format/rig.h"
 
 #define NR 40
 

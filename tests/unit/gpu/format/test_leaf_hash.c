@@ -11,8 +11,8 @@
 
 #include "base/le.h"
 #include "base/util.h"
-#include "gpu/leaf_hash.h"
-#include "rig.h"
+#include "gpu/format/leaf_hash.h"
+#include "tests/unit/gpu/format/rig.h"
 
 static uint8_t bytes[KiB(4)];
 static uint64_t words[sizeof(bytes) / 8];
@@ -219,6 +219,32 @@ static void a_fingerprint_is_the_same_from_bytes_signatures_and_levels(void **st
 	}
 }
 
+static void zeros_need_not_be_hashed_one_by_one(void **state _unused_)
+{
+	static const size_t runs[][3] = { /* chunks: bytes, zeros, bytes */
+		{ 0, 1, 0 }, { 0, 32, 0 }, { 1, 31, 1 }, { 5, 1024, 3 }, { 32, 2048, 0 }, { 33, 33000, 7 }, { 1023, 1, 40 },
+		{ 0, 32768, 1 }, { 31, 65537, 32 },
+	};
+	_cleanup_(freep) uint8_t *content = malloc(70000 * 32);
+	uint64_t seed = 5;
+	struct leaf_key k;
+
+	leaf_key_init(&k, rig_key);
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
+		size_t head = runs[i][0] * 32, zeros = runs[i][1] * 32, tail = runs[i][2] * 32;
+		size_t cut = tail == 0 ? i % 3 : 0, len = head + zeros + tail - cut;
+		struct content_hash c;
+
+		rig_noise(&seed, content, len);
+		memset(content + head, 0, zeros - cut);
+		content_hash_init(&c, &k, 32);
+		content_hash_add(&c, content, head);
+		content_hash_add_zeros(&c, zeros - cut);
+		content_hash_add(&c, content + head + zeros, tail);
+		assert_digest_equal(content_hash_finish(&c, len), rig_fingerprint(&k, content, len, 32));
+	}
+}
+
 static void every_byte_and_the_length_count(void **state _unused_)
 {
 	struct digest whole;
@@ -268,6 +294,7 @@ int main(void)
 		cmocka_unit_test(zeros_fill_up_a_short_chunk),
 		cmocka_unit_test(known_answers),
 		cmocka_unit_test(a_fingerprint_is_the_same_from_bytes_signatures_and_levels),
+		cmocka_unit_test(zeros_need_not_be_hashed_one_by_one),
 		cmocka_unit_test(every_byte_and_the_length_count),
 		cmocka_unit_test(every_bit_of_the_key_changes_both_secrets),
 	};

@@ -3,9 +3,9 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "gpu/delta_format.h"
-#include "gpu/manifest_format.h"
-#include "rig.h"
+#include "gpu/format/delta_format.h"
+#include "gpu/format/manifest_format.h"
+#include "tests/unit/gpu/format/rig.h"
 
 #define AT (4 * DELTA_PAGE) /* where the manifest is */
 #define FOOTER sizeof(struct manifest_footer_disk)

@@ -1,9 +1,9 @@
-#include "sim.h"
+#include "tests/unit/mpi-agent/agent/sim.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "sim_internal.h"
+#include "tests/unit/mpi-agent/agent/sim_internal.h"
 
 /* --- the small things --- */
 

@@ -1,6 +1,6 @@
 /*
  * Rounds of several nodes in one thread, with all that can go wrong at chosen or random moments: the reduction and each
- * node's part in a round are the real ones (mpi-agent/merge.h, store/engine/round.h), stores, agents and what they say
+ * node's part in a round are the real ones (mpi-agent/popular/popular_merge.h, store/remote/round.h), stores, agents and what they say
  * to each other are modelled. A run is a function of its configuration alone.
  *
  * What a node has acknowledged must be readable at every moment: here, or elsewhere by a reference all of whose owners

@@ -1,4 +1,4 @@
-#include "sim_internal.h"
+#include "tests/unit/mpi-agent/agent/sim_internal.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "sim_internal.h"
+#include "tests/unit/mpi-agent/agent/sim_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ struct merge_conf sim_merge_conf(const struct sim *s, uint32_t hosts[SIM_NODES])
 	return (struct merge_conf){ .max = s->max, .nr_owners = s->nr_owners, .nr_nodes = s->world.nr, .hosts = hosts };
 }
 
-/* As mpi-agent/rounds.c has it. */
+/* As mpi-agent/agent/rounds.c has it. */
 struct popular sim_popular_of(const struct sim *s, const struct merge_conf *conf, unsigned rank, unsigned page)
 {
 	const struct holders *h = &s->world.known[s->world.members[rank]][page];
@@ -94,7 +94,7 @@ static void references(struct sim *s, const struct popular_set *popular, struct 
 	}
 }
 
-/* Where nothing has gone wrong and all have the same, it is spread evenly (as tests/unit/mpi-agent/test_merge.c has
+/* Where nothing has gone wrong and all have the same, it is spread evenly (as tests/unit/mpi-agent/popular/test_popular_merge.c has
  * it). */
 static void check_loads(struct sim *s, const struct sim_ref refs[SIM_PAGES])
 {

@@ -6,10 +6,10 @@
 #pragma once
 
 #include "base/util.h"
-#include "mpi-agent/known.h"
-#include "mpi-agent/merge.h"
-#include "sim.h"
-#include "store/engine/cluster.h"
+#include "mpi-agent/popular/known.h"
+#include "mpi-agent/popular/popular_merge.h"
+#include "tests/unit/mpi-agent/agent/sim.h"
+#include "store/remote/cluster_calls.h"
 
 #define SIM_PAGES 32u
 

@@ -1,9 +1,9 @@
-#include "sim_internal.h"
+#include "tests/unit/mpi-agent/agent/sim_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "store/engine/round.h"
+#include "store/remote/round.h"
 
 /* --- a store --- */
 

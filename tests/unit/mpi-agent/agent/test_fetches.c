@@ -8,11 +8,11 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/fetches.h"
-#include "mpi-agent/link.h"
-#include "mpi-agent/peers.h"
-#include "mpi-agent/waits.h"
-#include "mpi-agent/world.h"
+#include "mpi-agent/agent/fetches.h"
+#include "mpi-agent/wire/link.h"
+#include "mpi-agent/agent/peers.h"
+#include "mpi-agent/agent/waits.h"
+#include "mpi-agent/agent/world.h"
 
 #define NODES 4u /* this one is 0 */
 #define ASK_NS 1000u

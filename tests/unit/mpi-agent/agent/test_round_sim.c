@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "sim.h"
+#include "tests/unit/mpi-agent/agent/sim.h"
 
 #define RUNS 10000u
 #define FLAWED_RUNS 20000u /* within which a mistake must show */

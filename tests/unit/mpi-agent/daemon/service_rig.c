@@ -1,4 +1,4 @@
-#include "tests/unit/mpi-agent/service_rig.h"
+#include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/listen.h"
+#include "mpi-agent/daemon/listen.h"
 
 static const struct link_welcome welcome = {
 	.hash = FP_CLMUL,

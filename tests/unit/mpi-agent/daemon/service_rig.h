@@ -1,5 +1,5 @@
 /*
- * The daemon's half of the link (mpi-agent/service.h) between two that do what a test wants: a store, which is this rig
+ * The daemon's half of the link (mpi-agent/daemon/service.h) between two that do what a test wants: a store, which is this rig
  * and whose answers follow from the numbers of chunks, and an agent, which is the test itself, at the other end of the
  * socket. What a commit or a reader calls runs in threads of their own. Every function fails the test if it cannot do
  * its work; also those that the service calls in its threads, from where there is no way back into the test, so that
@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/service.h"
-#include "store/engine/cluster.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/daemon/service.h"
+#include "store/remote/cluster_calls.h"
 
 #define LONG_NS (UINT64_C(600) * 1000000000) /* longer than a test may take */
 #define SHORT_NS (UINT64_C(20) * 1000000)

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tests/unit/mpi-agent/service_rig.h"
+#include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 static void a_round_goes_from_want_to_settled(void **state)
 {

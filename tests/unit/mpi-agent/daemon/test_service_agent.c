@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/listen.h"
-#include "tests/unit/mpi-agent/service_rig.h"
+#include "mpi-agent/daemon/listen.h"
+#include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 static void nobody_is_there_before_it_has_said_who_takes_part(void **state)
 {

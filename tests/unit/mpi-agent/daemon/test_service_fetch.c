@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/arena.h"
-#include "mpi-agent/link.h"
-#include "tests/unit/mpi-agent/service_rig.h"
+#include "mpi-agent/wire/arena.h"
+#include "mpi-agent/wire/link.h"
+#include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 /* Chunk `lo` is of bytes `lo`; those that divide by 5 are nowhere. */
 static void say_chunks(struct rig *rig, struct rig_fetch *f)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tests/unit/mpi-agent/service_rig.h"
+#include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 /* --- collecting together --- */
 

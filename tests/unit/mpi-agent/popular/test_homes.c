@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/homes.h"
-#include "mpi-agent/known.h"
+#include "mpi-agent/popular/homes.h"
+#include "mpi-agent/popular/known.h"
 
 #define SECOND UINT64_C(1000000000)
 

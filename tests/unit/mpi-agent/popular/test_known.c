@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/known.h"
+#include "mpi-agent/popular/known.h"
 
 /* All in one place of a small table, or spread. */
 static struct fp page(unsigned n)

@@ -10,7 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "mpi-agent/popular_format.h"
+#include "mpi-agent/popular/popular_format.h"
 
 static const uint32_t hosts[5];
 static const struct merge_conf conf = { .max = 10, .nr_owners = 2, .nr_nodes = 5, .hosts = hosts };

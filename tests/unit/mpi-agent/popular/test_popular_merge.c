@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/merge.h"
+#include "mpi-agent/popular/popular_merge.h"
 
 #define NODES_MAX 24
 #define PAGES_MAX 400 /* distinct ones */

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/arena.h"
+#include "mpi-agent/wire/arena.h"
 
 #define LEN ((size_t)1 << 20)
 

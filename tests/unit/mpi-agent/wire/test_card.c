@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/card.h"
+#include "mpi-agent/wire/card.h"
 
 static const struct card card = { .hash = FP_CLMUL,
 				  .incompat = 3,

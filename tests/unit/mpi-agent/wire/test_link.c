@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/link.h"
+#include "mpi-agent/wire/link.h"
 
 #define SECOND UINT64_C(1000000000)
 

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/link_format.h"
+#include "mpi-agent/wire/link_format.h"
 
 #define HEADER sizeof(struct link_header_wire)
 #define NODE "sixteen bytes..."

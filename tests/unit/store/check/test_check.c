@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/check_rules.h"
+#include "store/check/check_rules.h"
 #include "store/pack/pack_format.h"
-#include "tests/unit/engine/check_rig.h"
+#include "tests/unit/store/check_rig.h"
 
 static void a_sound_store_is_clean(void **state)
 {
@@ -110,8 +110,7 @@ static void a_copy_of_the_superblock_is_made_from_the_other(void **state)
 	rig_flip(rig, "superblock", 41);
 	rig_flip(rig, "superblock", 4096 + 41);
 	s = mend(rig);
-	ASSERT_SAID(s, "superblock: both copies are damaged; "
-		       "with them the key is lost, without which no chunk can be recognised");
+	ASSERT_SAID(s, "superblock: both copies are damaged, and the key of all fingerprints is lost with them");
 }
 
 /* --- bounded memory --- */

@@ -12,9 +12,9 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/recipes.h"
-#include "index/referrers.h"
+#include "index/backref_table.h"
 #include "store/pack/pack_format.h"
-#include "tests/unit/engine/check_rig.h"
+#include "tests/unit/store/check_rig.h"
 
 static void put(struct db_batch *b, struct ns_key key, const void *value, size_t len)
 {
@@ -316,7 +316,7 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		{ bad_table, { "index: entry Z 31: it belongs to no table" } },
 		{ bad_referrer, { "index: entry B 0000000100000100 00: its key does not decode" } },
 		{ missing_referrer,
-		  { "index: 1 references of recipes are missing in the table of who refers to what" } },
+		  { "index: 1 references of recipes are missing in the back-reference table" } },
 		{ bad_cookie,
 		  { "index: entry D 0000000000000001 0000000000001000: its name is not where look-ups search for it",
 		    "inode 4: has no name" } },
@@ -325,13 +325,13 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		    "inode 1: has names of equal hash, but the root does not say so: look-ups miss them",
 		    "inode 4: has 2 names, should have 1" } },
 		{ name_of_nothing, { "name 'n' in directory 1: leads to inode 77, which does not exist" } },
-		{ name_of_another_type, { "name 'g' in directory 1: says type 1, but inode 4 is of type 8" } },
+		{ name_of_another_type, { "name 'g' in directory 1: has type 1, but inode 4 is of type 8" } },
 		{ wrong_links,
 		  { "inode 2: has a link count of 2, but 1 directories in it",
 		    "inode 3: has 2 names, should have 3" } },
 		{ no_name, { "inode 5: has no name" } },
 		{ wrong_parent, { "name 'e' in directory 2: directory 6 says it lies in 1" } },
-		{ circle, { "directory 2: lies below itself" } },
+		{ circle, { "directory 2: contains itself" } },
 		{ no_attributes,
 		  { "inode 4: there are bytes of a file that does not exist",
 		    "inode 4: there are extended attributes of nothing",
@@ -342,21 +342,21 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		{ orphan_with_links, { "inode 3: is to be removed, but has links" } },
 		{ no_links, { "inode 5: has no links, but is not to be removed" } },
 		{ unsaid_xattr, { "inode 3: has extended attributes, but does not say so" } },
-		{ bad_seal, { "index: entry S 0000000000000002: the note of its seal does not decode" } },
-		{ seal_of_nothing, { "inode 77: is noted as sealed, but does not exist" } },
-		{ seal_of_a_file, { "inode 3: is noted as a sealed directory, but is none" } },
+		{ bad_seal, { "index: entry S 0000000000000002: the record of its seal does not decode" } },
+		{ seal_of_nothing, { "inode 77: has a seal record, but does not exist" } },
+		{ seal_of_a_file, { "inode 3: has a seal record, but is not a directory" } },
 		{ mark_without_a_seal,
 		  { "inode 6: is marked as sealed, but in no directory that is",
-		    "name 'hard' in directory 6: that is sealed, but inode 3 is not" } },
-		{ bad_copy, { "index: entry N 0000000000000002: the note of whose copy it is does not decode" } },
-		{ copy_of_nothing, { "inode 77: is noted as a copy, but does not exist" } },
-		{ copy_with_a_way_to_it, { "inode 2: is noted as a copy, but not a directory in itself that is one" } },
-		{ top_without_a_note, { "directory 8: lies below itself", "inode 8: has no name" } },
-		{ copy_that_is_not_sealed, { "inode 8: lies in a copy, but is not sealed" } },
+		    "name 'hard' in directory 6: the directory is sealed, but inode 3 is not" } },
+		{ bad_copy, { "index: entry N 0000000000000002: the record of the replica does not decode" } },
+		{ copy_of_nothing, { "inode 77: has a replica record, but does not exist" } },
+		{ copy_with_a_way_to_it, { "inode 2: has a replica record, but is not the top of a replica" } },
+		{ top_without_a_note, { "directory 8: contains itself", "inode 8: has no name" } },
+		{ copy_that_is_not_sealed, { "inode 8: belongs to a replica, but is not sealed" } },
 		{ file_in_a_copy_and_elsewhere,
-		  { "name 'l' in directory 1: only one of that and inode 5 belongs to a copy" } },
-		{ half_a_seal, { "name 'e' in directory 2: that is sealed, but inode 6 is not" } },
-		{ number_not_given, { "inode 5000: has a number that was never given out" } },
+		  { "name 'l' in directory 1: only one of the directory and inode 5 belongs to a replica" } },
+		{ half_a_seal, { "name 'e' in directory 2: the directory is sealed, but inode 6 is not" } },
+		{ number_not_given, { "inode 5000: has a number that was never issued" } },
 		{ wrong_mapped,
 		  { "inode 3: counts 16384 bytes with data, its recipe has 12288",
 		    "index: counts 20580 bytes with data in all files, they have 24676" } },
@@ -392,15 +392,15 @@ static void every_wrong_extent_is_told_with_its_file(void **state)
 	} cases[] = {
 		{ extent_nowhere,
 		  "g: bytes 0 to 4095 cannot be read: "
-		  "they are said to lie where no data can be, in pack 1 offset 4096" },
+		  "the recipe has an invalid address in pack 1 offset 4096" },
 		{ extent_across_frames,
 		  "g: bytes 0 to 8191 cannot be read: "
-		  "they are said to lie where no data can be, in pack 1 offset 1052672" },
+		  "the recipe has an invalid address in pack 1 offset 1052672" },
 		{ extent_in_no_frame, "g: bytes 0 to 4095 cannot be read: there is no data in pack 1 offset 9482240" },
 		{ extent_behind_chunks, "g: bytes 0 to 8191 cannot be read: there is no data in pack 1 offset 28672" },
 		{ extent_in_a_pack_to_come,
 		  "g: bytes 0 to 4095 cannot be read: "
-		  "they are said to lie where nothing was ever written, in pack 9 offset 8192" },
+		  "the recipe refers to unwritten space in pack 9 offset 8192" },
 	};
 	struct rig *rig = *state;
 	struct fp_key key = *engine_key(rig->e);
@@ -417,7 +417,7 @@ static void every_wrong_extent_is_told_with_its_file(void **state)
 	assert_clean(rig);
 }
 
-/* RocksDB leaves out who refers to a pack that is gone. After a crash the view may still have recipes that do. */
+/* RocksDB drops the back-references of a pack that is gone. After a crash the view may still have recipes that do. */
 static void who_referred_to_a_pack_that_is_gone_is_not_missed(void **state)
 {
 	struct rig *rig = *state;

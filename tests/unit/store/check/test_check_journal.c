@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "tests/unit/engine/check_rig.h"
+#include "tests/unit/store/check_rig.h"
 
 static void a_damaged_journal_is_made_anew_from_the_index(void **state)
 {

@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine/record_format.h"
+#include "store/log/record_format.h"
 #include "store/pack/pack_format.h"
-#include "tests/unit/engine/check_rig.h"
+#include "tests/unit/store/check_rig.h"
 
 static void a_header_is_written_anew(void **state)
 {
@@ -74,7 +74,7 @@ static void files_of_a_lost_table_are_named(void **state)
 		"d/f: bytes 0 to 12287 cannot be read: the fingerprints are damaged in pack 1 offset 8192",
 		"d/e/hard: bytes 0 to 12287 cannot be read: the fingerprints are damaged in pack 1 offset 8192",
 		"pack 1 frame 0: the table of fingerprints is damaged; "
-		"its chunks, up to 1 MiB, cannot be read; -p may mend it");
+		"its chunks, up to 1 MiB, cannot be read; -p may repair it");
 	assert_int_equal(s.result.nr_lost_files, 2);
 	assert_int_equal(s.result.lost_bytes, 5 * PAGE + 100);
 	s = mend(rig);
@@ -133,8 +133,8 @@ static void a_missing_pack_is_told_with_its_files(void **state)
 		    "packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there");
 }
 
-/* Only the journal knows that something else has been collected, and who refers to these zeros: they are not taken for
- * that. */
+/* Only the journal has the record of freed chunks, and of the recipes that refer to these zeros: they are not taken for
+ * freed ones. */
 static void a_table_of_zeros_is_missed_before_the_journal_is_applied(void **state)
 {
 	struct rig *rig = *state;
@@ -250,7 +250,7 @@ static void a_chunk_is_healed_from_its_second_copy(void **state)
 	assert_int_equal(s.result.nr_chunks, 9);
 	rig_flip(rig, "packs/00000001.pack", pack_data_off(0) + 2 * PAGE + 5);
 	s = check_with(rig, (struct check_conf){ .read_data = true, .mend = true });
-	ASSERT_SAID(s, "+pack 1 offset 16384: a chunk of 4096 bytes is damaged; healed from pack 1 offset 1069056");
+	ASSERT_SAID(s, "+pack 1 offset 16384: a chunk of 4096 bytes is damaged; repaired from pack 1 offset 1069056");
 	assert_clean(rig);
 	rig_open(rig);
 	rig_check(rig, FILE_F, 3 * PAGE, 1);

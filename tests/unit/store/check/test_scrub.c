@@ -14,9 +14,9 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/scrub.h"
-#include "tests/unit/engine/damage.h"
-#include "tests/unit/engine/rig.h"
+#include "store/check/scrub.h"
+#include "tests/unit/store/damage.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(2)
 #define PAGE 4096u

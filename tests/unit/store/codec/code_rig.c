@@ -1,4 +1,4 @@
-#include "code_rig.h"
+#include "tests/unit/store/codec/code_rig.h"
 
 #include <math.h>
 

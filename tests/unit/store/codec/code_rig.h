@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/code/code.h"
+#include "store/codec/code.h"
 
 enum pattern {
 	ZEROS,

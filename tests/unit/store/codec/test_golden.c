@@ -1,10 +1,10 @@
 /*
- * Blocks as versions 1 to 3, and 5, have written them. Each line of the file: the steps, and the block in hexadecimal. All are
+ * Blocks as versions 1 to 3, 5 and 6 have written them. Each line of the file: the steps, and the block in hexadecimal. All are
  * of the same 253 bytes, with the same 240 of a base: what a reader must be able to read for ever. What zstd and lz4
  * write may differ from version to version, so only blocks without them are compared when writing. WRITE_GOLDEN=1
  * writes the file.
  */
-#include "code_rig.h"
+#include "tests/unit/store/codec/code_rig.h"
 
 #include <stdio.h>
 
@@ -66,6 +66,12 @@ static const struct coder_spec specs[] = {
 		     .split = CODE_SPLIT_LEVELS,
 		     .stride = { 12 },
 		     .base_place = 0x90100000 } },
+	{ .steps = { .type = { CODE_BYTES, 1, false }, .split = CODE_SPLIT_COLUMNS, .stride = { 4 } } },
+	{ .steps = { .type = { CODE_BYTES, 1, false },
+		     .base = CODE_BASE_SUB,
+		     .split = CODE_SPLIT_COLUMNS,
+		     .stride = { 8 },
+		     .base_place = CODE_PLACE_SAME << CODE_PLACE_SHIFT | 0x10000 } },
 };
 
 /* Slow enough to shrink in every way: elements of 4 bytes that change in the lowest one. */

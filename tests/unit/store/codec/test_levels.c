@@ -1,9 +1,9 @@
 /* Blocks by levels, and those that take no more of their base than its levels. */
-#include "code_rig.h"
+#include "tests/unit/store/codec/code_rig.h"
 
 #include <errno.h>
 
-#include "store/code/coding.h"
+#include "store/codec/coding.h"
 
 #define LEN 4001
 

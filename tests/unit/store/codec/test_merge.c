@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/code/merge.h"
+#include "store/codec/merge.h"
 
 /* "a0+4" is four bytes of the first part from its beginning. */
 static void parts_are_merged_in_order(void **state)

@@ -1,7 +1,7 @@
 /* Rounding floats to those of 16 bits, for every one of those there is. */
-#include "code_rig.h"
+#include "tests/unit/store/codec/code_rig.h"
 
-#include "store/code/twin.h"
+#include "store/codec/twin.h"
 
 static const struct code_type single = { CODE_FLOAT, 4, false }, bfloat = { CODE_BFLOAT, 2, false },
 			      half = { CODE_FLOAT, 2, false };

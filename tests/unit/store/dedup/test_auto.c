@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "tests/unit/engine/model.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/model.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(6)
 #define STEPS 5u
@@ -299,8 +299,9 @@ static void it_is_counted_to_the_byte(void **state)
 	rig_write_next(rig, 102, 101, f.p, f.len, MiB(1));
 	s = rig_stats(rig);
 	assert_int_equal(s.champion, 5000000 / 4096 * 4096);
-	assert_int_equal(s.shifted, LEN - 5000000 / 4096 * 4096 - 10);
-	assert_int_equal(s.fresh, LEN + 10);
+	/* A request that is stored before the one in front of it may miss a page at its beginning. */
+	assert_in_range(s.shifted, LEN - 5000000 / 4096 * 4096 - 10 - 4096, LEN - 5000000 / 4096 * 4096 - 10);
+	assert_int_equal(s.champion + s.shifted + s.fresh, 2 * LEN);
 	free(f.p);
 }
 

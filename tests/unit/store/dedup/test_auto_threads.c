@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
-#include "tests/unit/engine/crowd.h"
+#include "tests/unit/store/crowd.h"
 
 /* The same bytes, each time a little shorter at their beginning; each file's champion is given up after it. */
 static void write_on(struct crowd_writer *w)

@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "tests/unit/engine/crowd.h"
-#include "tests/unit/engine/model.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/crowd.h"
+#include "tests/unit/store/model.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(8)
 #define MEAN 4096u

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/chunker.h"
-#include "tests/unit/engine/rig.h"
+#include "store/dedup/chunker.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN ((uint32_t)MiB(1))
 
@@ -34,9 +34,13 @@ static bool has_end(size_t nr, uint32_t end)
 
 static void noise_is_cut_as_cdc_says(void **state)
 {
-	size_t expected[1000], nr = cdc_cut_all(&cdc, bytes, LEN, ARRAY_SIZE(expected), expected);
+	size_t expected[1000], nr = 0, off = 0, cut;
 
 	(void)state;
+	while ((cut = cdc_cut(&cdc, bytes + off, LEN - off)) > 0) {
+		assert_true(nr < ARRAY_SIZE(expected));
+		expected[nr++] = off += cut;
+	}
 	assert_int_equal(chunker_cut(&cdc, bytes, LEN, false, ends), nr);
 	for (size_t i = 0; i < nr; i++)
 		assert_int_equal(ends[i], expected[i]);

@@ -10,8 +10,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "tests/unit/engine/damage.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/damage.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(3)
 #define PAGE 4096u

@@ -1,4 +1,4 @@
-#include "store/engine/pace.h"
+#include "store/dedup/compress_pace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,8 +10,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(8)
 #define PAGE 4096u

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(4)
 #define ALICE 1001u

@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/fptable.h"
+#include "store/dedup/fptable.h"
 
 /* Few distinct homes, so that probes are long and wrap around. */
 static struct fp fp_nr(unsigned i)

@@ -12,8 +12,8 @@
 
 #include "base/le.h"
 #include "base/util.h"
-#include "store/engine/grid.h"
-#include "tests/unit/engine/rig.h"
+#include "store/dedup/grid.h"
+#include "tests/unit/store/rig.h"
 
 #define PAGE 4096u
 #define MEMORY MiB(3)

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/shift.h"
-#include "tests/unit/engine/rig.h"
+#include "store/dedup/shift.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN ((uint32_t)MiB(1))
 

@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/rig.h"
 
 #define NR_FILES 5
 #define FILE_INO(i) (10 + (uint64_t)(i))

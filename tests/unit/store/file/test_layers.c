@@ -11,12 +11,12 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine/check.h"
-#include "store/engine/engine_internal.h"
-#include "store/engine/layer_set.h"
-#include "store/engine/stack.h"
-#include "tests/unit/engine/check_rig.h"
-#include "tests/unit/engine/rig.h"
+#include "store/check/check.h"
+#include "store/engine_internal.h"
+#include "store/file/layer_set.h"
+#include "store/file/layer_stack.h"
+#include "tests/unit/store/check_rig.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN (3 * MiB(1) + 1234)
 #define STAGING 5
@@ -569,7 +569,7 @@ static void add_layers(struct rig *rig, struct db_batch *b, const struct fp_key 
 
 	(void)rig;
 	(void)key;
-	recipe_encode_over(UINT64_MAX - 1, &x, 1, &value); /* never given out, on one that is not there */
+	recipe_encode_over(UINT64_MAX - 1, &x, 1, &value); /* never issued, with a base that is missing */
 	db_batch_put(b, k.b, k.len, value.data, value.len);
 	buf_clear(&value);
 	recipe_encode_over(77777, &x, 1, &value); /* on a later one */
@@ -593,8 +593,8 @@ static void the_checker_finds_what_is_wrong_with_them(void **state)
 	static edit_fn *const edits[] = { remove_layer, add_layers };
 	static const char *const said[][4] = {
 		{ "segment 1 has layers that are missing, damaged, or too many", NULL },
-		{ "has a number that was never given out", "the one that it lies on is not there",
-		  "it lies on a later layer", "its extents do not decode" },
+		{ "has a number that was never issued", "its base is missing",
+		  "its base is a later layer", "its extents do not decode" },
 	};
 	struct rig *rig = *state;
 	struct buf b = BUF_EMPTY;

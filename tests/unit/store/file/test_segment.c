@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/segment.h"
+#include "store/file/segment.h"
 #include "store/pack/pack.h"
 
 #define SPAN 4096u /* the model looks at this much of the segment */

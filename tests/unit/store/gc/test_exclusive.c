@@ -16,9 +16,9 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "index/referrers.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/rig.h"
+#include "index/backref_table.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(2)
 #define PAGE 4096u

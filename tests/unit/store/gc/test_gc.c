@@ -14,7 +14,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 #define LEN MiB(2)
 #define PAGE 4096u

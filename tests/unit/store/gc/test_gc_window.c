@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/gc_window.h"
+#include "store/gc/gc_window.h"
 
 static struct gc_window *window(void)
 {

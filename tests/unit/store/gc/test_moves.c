@@ -14,9 +14,9 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/check.h"
-#include "store/engine/engine.h"
-#include "tests/unit/engine/rig.h"
+#include "store/check/check.h"
+#include "store/engine.h"
+#include "tests/unit/store/rig.h"
 
 static void open_with(struct rig *rig, const struct io_hook *hook)
 {

@@ -1,4 +1,4 @@
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 #include <dirent.h>
 #include <fcntl.h>

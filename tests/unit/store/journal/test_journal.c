@@ -1,4 +1,4 @@
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 #define SEGMENT KiB(16)
 #define FIRST_LOG "0000000000000001.log"

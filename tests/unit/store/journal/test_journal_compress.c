@@ -1,5 +1,5 @@
 /* Groups that are compressed: as small as they can be, and read back as what was appended. */
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 #define FIRST_LOG "0000000000000001.log"
 #define SEGMENT MiB(1)

@@ -7,7 +7,7 @@
  * synced may be there, missing, or there in part: sector by sector, name by name. After a sync that failed, bytes
  * written before it are never made durable by a later sync: the kernel holds them for clean.
  */
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

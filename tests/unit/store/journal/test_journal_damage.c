@@ -1,5 +1,5 @@
 /* Torn tails and damage: which is which, and nothing wrong is ever accepted. */
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 #include <unistd.h>
 

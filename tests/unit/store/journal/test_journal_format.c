@@ -1,4 +1,4 @@
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 /* A group of `len` bytes of records, as on disk; caller frees. */
 static uint8_t *encode(struct journal_group *g, size_t len, size_t *ret_bytes)

@@ -1,5 +1,5 @@
 /* Stored inputs: golden/journal pins the bytes of version 1, should-fail/journal has one damaged input per file. */
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Appending, snapshots and readers at the same time. Worth most under the thread sanitizer. */
-#include "rig.h"
+#include "tests/unit/store/journal/rig.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -14,9 +14,9 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
+#include "store/engine_internal.h"
 #include "store/journal/journal.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 #define NR_THREADS 4
 #define NR_SYNCS 100

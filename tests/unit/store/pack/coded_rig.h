@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/checksum.h"
-#include "pack_rig.h"
-#include "store/code/code.h"
-#include "store/pack/pack_mend.h"
+#include "tests/unit/store/pack/pack_rig.h"
+#include "store/codec/code.h"
+#include "store/pack/repair/pack_repair.h"
 
 /* One block: of 32-bit numbers whose upper bytes are mostly zero, behind a lead. Without an entropy coder, so that it
  * never changes. `base`: as many bytes that it is coded against, from `place` on; NULL: none. */
@@ -66,7 +66,7 @@ static inline void write_coded(struct rig *rig, struct pack_frame *f, const uint
 	write_coded_against(rig, f, bytes, len, lead, 0);
 }
 
-/* Blocks with runs (store/code/match.h) as they were before they named what is left: the same, but that nobody says
+/* Blocks with runs (store/codec/match.h) as they were before they named what is left: the same, but that nobody says
  * so. */
 static inline void coded_forget_left(uint8_t *stored, struct pack_parts *parts)
 {

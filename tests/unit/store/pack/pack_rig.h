@@ -80,6 +80,12 @@ static inline void rig_release(struct rig *rig)
 	assert_int_equal(rmdir(rig->dir), 0);
 }
 
+static inline int packs_sync(struct packs *p, struct pack_marks *ret)
+{
+	packs_sync_begin(p);
+	return packs_sync_end(p, ret);
+}
+
 static inline void rig_sync(struct rig *rig)
 {
 	assert_int_equal(packs_sync(rig->p, &rig->marks), 0);

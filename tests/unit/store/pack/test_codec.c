@@ -1,6 +1,6 @@
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
-#include "store/pack/codec.h"
+#include "store/pack/coded/codec.h"
 
 static const enum pack_codec codecs[] = { PACK_CODEC_LZ4, PACK_CODEC_ZSTD };
 

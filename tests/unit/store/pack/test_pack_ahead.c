@@ -1,5 +1,5 @@
 /* Decoding the next file before it is asked for. */
-#include "coded_rig.h"
+#include "tests/unit/store/pack/coded_rig.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

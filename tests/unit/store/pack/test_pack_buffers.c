@@ -2,7 +2,7 @@
  * Buffers that hold parts of frames: who comes for a frame gets what is held of that one, once, and of no other; and
  * which memory is used again.
  */
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
 #include "store/pack/pack_buffers.h"
 

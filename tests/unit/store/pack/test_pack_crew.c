@@ -1,5 +1,5 @@
 /* Work that several threads do at once. */
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
 #include <stdatomic.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
 #include "base/checksum.h"
-#include "store/code/code_format.h"
+#include "store/codec/code_format.h"
 
 static struct fp_key key;
 

@@ -1,4 +1,4 @@
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
 static const uint32_t chunk_lens[] = { 4096, 65536, 1048576 };
 

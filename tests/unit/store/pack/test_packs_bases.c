@@ -1,6 +1,6 @@
 /* Parts of a frame that are coded against others of it: everything that can be done to frames goes on as before. */
-#include "coded_rig.h"
-#include "store/code/twin.h"
+#include "tests/unit/store/pack/coded_rig.h"
+#include "store/codec/twin.h"
 
 #define STEP (3 * PACK_PART_BYTES) /* of a variable, in each of five versions: as compacting lays them */
 #define NR (5 * STEP / 4096)

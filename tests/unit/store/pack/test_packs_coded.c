@@ -1,5 +1,5 @@
 /* Frames whose parts are coded blocks are read, checked and given back as any compressed frame is. */
-#include "coded_rig.h"
+#include "tests/unit/store/pack/coded_rig.h"
 
 #define NR 64u /* chunks of a frame: four parts */
 
@@ -78,7 +78,7 @@ static void a_page_is_read_by_decoding_one_block(void **state)
 	for (uint32_t part = 0; part < NR / 16; part++)
 		for (uint32_t at = part == 0 ? 0 : rec.part_end[part - 1]; at < rec.part_end[part] && part != 2;
 		     at += PACK_BLOCK)
-			pwrite(fd, junk, MIN(PACK_BLOCK, rec.part_end[part] - at), pack_data_off(0) + at);
+			assert_true(pwrite(fd, junk, MIN(PACK_BLOCK, rec.part_end[part] - at), pack_data_off(0) + at) > 0);
 	close(fd);
 	rig_reopen(&rig);
 	for (unsigned i = 0; i < NR; i++) {

@@ -1,6 +1,6 @@
 /* What is particular to compressed frames. That all else stays as it was, the other tests tell: they run with codecs
  * too. */
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
 #define LZ4 ((struct packs_conf){ .table_memory = MiB(1), .compression = { .kind = PACK_COMPRESS_LZ4 } })
 

@@ -4,13 +4,13 @@
  * next, so compressed.txt, levels.txt and matched.txt are read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew,
  * for a new version of the format.
  */
-#include "coded_rig.h"
+#include "tests/unit/store/pack/coded_rig.h"
 
 #include <inttypes.h>
 
-#include "store/code/coding.h"
-#include "store/code/matching.h"
-#include "store/code/twin.h"
+#include "store/codec/coding.h"
+#include "store/codec/matching.h"
+#include "store/codec/twin.h"
 
 #define GOLDEN TESTS_DIR "/golden/pack"
 #define ROW 32

@@ -1,6 +1,6 @@
 /* Parts that take the levels of others, and no more of these: what is read of whom, and what damage reaches. */
-#include "coded_rig.h"
-#include "store/code/coding.h"
+#include "tests/unit/store/pack/coded_rig.h"
+#include "store/codec/coding.h"
 
 #define ROW (3 * PACK_PART_BYTES) /* of each of three versions, the newest first */
 #define NR (3 * ROW / 4096)

@@ -1,6 +1,6 @@
 /* Reads of many compressed frames: those of one request are decoded by several threads, and as many are held as there
  * is memory for. */
-#include "coded_rig.h"
+#include "tests/unit/store/pack/coded_rig.h"
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* Parts that name runs of others in their frame: read, damaged, given up and found again as any that have a base. */
-#include "coded_rig.h"
+#include "tests/unit/store/pack/coded_rig.h"
 
-#include "store/code/matching.h"
+#include "store/codec/matching.h"
 
 #define LEN (12 * PACK_PART_BYTES)
 #define NR (LEN / 4096)

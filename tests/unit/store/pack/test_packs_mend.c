@@ -3,10 +3,10 @@
  * smaller, short ones; chunks of one length and of varied ones. A table written anew is the one that was there, to the
  * byte.
  */
-#include "coded_rig.h"
+#include "tests/unit/store/pack/coded_rig.h"
 
-#include "store/pack/codec.h"
-#include "store/pack/pack_mend.h"
+#include "store/pack/coded/codec.h"
+#include "store/pack/repair/pack_repair.h"
 
 static const enum pack_codec kinds[] = { PACK_CODEC_NONE, PACK_CODEC_LZ4, PACK_CODEC_ZSTD, PACK_CODEC_CODED };
 static const enum pack_compress compress_of[] = { PACK_COMPRESS_NONE, PACK_COMPRESS_LZ4, PACK_COMPRESS_ZSTD,

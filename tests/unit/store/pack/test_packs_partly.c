@@ -1,5 +1,5 @@
 /* Frames of which some chunks are elsewhere: what is written when, and who reads what. */
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
 #define NR 64u
 

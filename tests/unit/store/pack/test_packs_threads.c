@@ -1,4 +1,4 @@
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* Chunks of varied lengths: their tables, reading, hints, healing, giving back, mending. Each test runs plain and
  * compressed. */
-#include "pack_rig.h"
+#include "tests/unit/store/pack/pack_rig.h"
 
-#include "store/pack/pack_mend.h"
+#include "store/pack/repair/pack_repair.h"
 
 #define NR 200u
 

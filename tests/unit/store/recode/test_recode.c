@@ -13,8 +13,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/rig.h"
 
 #define HEAD 2105u /* bytes before the variable: elements begin at an odd byte */
 #define VARIABLE (MiB(2) + 24) /* bytes of it */

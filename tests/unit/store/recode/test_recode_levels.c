@@ -8,10 +8,10 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/code/code_format.h"
-#include "store/engine/engine_internal.h"
+#include "store/codec/code_format.h"
+#include "store/engine_internal.h"
 #include "store/pack/pack_format.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 #define HEAD 778u
 #define VARIABLE (MiB(1) + KiB(200) + 24)

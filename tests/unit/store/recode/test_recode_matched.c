@@ -11,8 +11,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine/engine.h"
-#include "tests/unit/engine/rig.h"
+#include "store/engine.h"
+#include "tests/unit/store/rig.h"
 
 #define HEAD 2692u /* doubles begin inside a page, at half of one */
 #define HALF KiB(180) /* of a variable: what follows repeats it */

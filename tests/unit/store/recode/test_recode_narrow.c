@@ -10,9 +10,9 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/code/twin.h"
-#include "store/engine/engine.h"
-#include "tests/unit/engine/rig.h"
+#include "store/codec/twin.h"
+#include "store/engine.h"
+#include "tests/unit/store/rig.h"
 
 #define NR (300u * 1024 + 7) /* elements */
 #define WIDE_AT 999u /* in the file; neither begins where a page or an element does */

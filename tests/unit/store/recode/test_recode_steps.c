@@ -10,11 +10,11 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/code/code_format.h"
-#include "store/engine/engine_internal.h"
+#include "store/codec/code_format.h"
+#include "store/engine_internal.h"
 #include "store/pack/pack.h"
 #include "store/pack/pack_format.h"
-#include "tests/unit/engine/rig.h"
+#include "tests/unit/store/rig.h"
 
 #define HEAD 777u
 #define VARIABLE (MiB(1) + KiB(200) + 24) /* rows, and what is left over */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tests/unit/engine/world.h"
+#include "tests/unit/store/world.h"
 
 static void what_all_have_is_stored_once(void **state)
 {
@@ -185,7 +185,7 @@ static void nobody_relies_on_a_node_that_has_not_stored(void **state)
 		struct engine_stats s;
 
 		engine_stats(w->nodes[i].rig->e, &s);
-		assert_true(s.elsewhere_bytes < MiB(3));
+		assert_true(s.remote_bytes < MiB(3));
 	}
 	w->nr_away = 0;
 	for (unsigned i = 0; i < NODES; i++) {

@@ -8,11 +8,11 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tests/unit/engine/damage.h"
-#include "tests/unit/engine/world.h"
+#include "tests/unit/store/damage.h"
+#include "tests/unit/store/world.h"
 
 /* What `from` has of these, `to` has, too. */
-static void keep(struct rig *from, struct rig *to, const struct cluster_piece *p, size_t nr)
+static void keep(struct rig *from, struct rig *to, const struct content_piece *p, size_t nr)
 {
 	struct cluster_chunk *chunks = calloc(nr, sizeof(*chunks));
 	size_t n = 0;
@@ -35,7 +35,7 @@ static void keep(struct rig *from, struct rig *to, const struct cluster_piece *p
 	free(chunks);
 }
 
-static void refer(struct world *w, unsigned node, uint64_t ino, const struct cluster_piece *p, size_t nr)
+static void refer(struct world *w, unsigned node, uint64_t ino, const struct content_piece *p, size_t nr)
 {
 	struct content *c = rig_content(w->nodes[node].rig, ino);
 	struct cluster_node owner = { .name = "node1" };
@@ -55,7 +55,7 @@ static void refer(struct world *w, unsigned node, uint64_t ino, const struct clu
 static void a_file_can_be_had_when_its_node_is_lost(void **state)
 {
 	const struct gc_conf conf = { .delete = true, .move_below = 90, .place = true };
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	struct rig *lost = w->nodes[0].rig, *partner = w->nodes[1].rig, *heir = w->nodes[2].rig;
 	uint8_t *bytes = rig_bytes(MiB(3) + 123, 5), *got = malloc(MiB(3) + 123);
@@ -100,10 +100,37 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	free(p);
 }
 
+/* A size in a catalog is only claimed. */
+static void a_long_hole_is_referred_to_at_once(void **state)
+{
+	static const uint64_t far = ((uint64_t)900 << 50) + 4096;
+	struct world *w = *state;
+	struct rig *from = w->nodes[1].rig, *heir = w->nodes[2].rig;
+	struct content_piece p[16];
+	uint8_t *bytes = rig_bytes(10000, 5), got[10000];
+	struct content *c = rig_content(from, 10);
+
+	w->open = false;
+	assert_int_equal(content_write(c, bytes, 10000, 8192), 0);
+	assert_int_equal(content_write(c, bytes, 10000, far), 0);
+	assert_int_equal(content_sync(c, NULL), 0);
+	content_close(c);
+	refer(w, 2, 20, p, rig_pieces(from, 10, p, ARRAY_SIZE(p)));
+	c = rig_content(heir, 20);
+	assert_int_equal(content_read(c, got, sizeof(got), far), sizeof(got));
+	assert_memory_equal(got, bytes, sizeof(got));
+	assert_int_equal(content_read(c, got, sizeof(got), 8192), sizeof(got));
+	assert_memory_equal(got, bytes, sizeof(got));
+	assert_int_equal(content_read(c, got, sizeof(got), far - 1), sizeof(got));
+	assert_int_equal(got[0], 0);
+	content_close(c);
+	free(bytes);
+}
+
 /* What a catalog says is elsewhere need not be there for as long as a file of this node, which is durable by itself. */
 static void new_data_does_not_rely_on_a_catalog(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	struct rig *owner = w->nodes[1].rig, *heir = w->nodes[2].rig;
 
@@ -131,7 +158,7 @@ static void new_data_does_not_rely_on_a_catalog(void **state)
 static void bytes_that_have_moved_are_not_looked_for_in_a_catalog(void **state)
 {
 	static const enum chunking automatic = CHUNKING_AUTO;
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	struct rig *owner = w->nodes[1].rig, *heir = w->nodes[2].rig;
 	uint8_t *bytes = rig_bytes(MiB(3) + 10, 5);
@@ -157,7 +184,7 @@ static void bytes_that_have_moved_are_not_looked_for_in_a_catalog(void **state)
 }
 
 /* Pages of a file, to where they lie one behind the other. All come but `missing` (SIZE_MAX: all). */
-static void ask(struct rig *rig, const struct cluster_piece *p, const size_t *which, size_t nr, const uint8_t *bytes,
+static void ask(struct rig *rig, const struct content_piece *p, const size_t *which, size_t nr, const uint8_t *bytes,
 		size_t missing)
 {
 	struct cluster_want *w = calloc(nr, sizeof(*w));
@@ -182,7 +209,7 @@ static void ask(struct rig *rig, const struct cluster_piece *p, const size_t *wh
 #define WRITTEN ((size_t)3 * 256) /* chunks of 3 MiB */
 
 /* `bytes` as a file that is in packs only; `p` are its pieces, and `all` their numbers. */
-static void write_pieces(struct rig *rig, const uint8_t *bytes, struct cluster_piece *p, size_t all[WRITTEN])
+static void write_pieces(struct rig *rig, const uint8_t *bytes, struct content_piece *p, size_t all[WRITTEN])
 {
 	rig_write_bytes(rig, 10, bytes, MiB(3));
 	assert_int_equal(engine_sync(rig->e), 0);
@@ -194,7 +221,7 @@ static void write_pieces(struct rig *rig, const uint8_t *bytes, struct cluster_p
 
 static void chunks_are_given_in_whatever_order_they_are_asked_for(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	size_t order[WRITTEN], nr = 0;
 	struct world *w = *state;
 	struct rig *rig = w->nodes[0].rig;
@@ -225,7 +252,7 @@ static void chunks_are_given_in_whatever_order_they_are_asked_for(void **state)
  * and then somewhere else. What is wanted of the length of another is not there. */
 static void what_is_guessed_is_looked_at(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	size_t which[WRITTEN];
 	struct world *w = *state;
 	struct rig *rig = w->nodes[0].rig;
@@ -250,7 +277,7 @@ static void what_is_guessed_is_looked_at(void **state)
 
 static void one_that_is_damaged_is_not_given_and_its_neighbours_are(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	struct rig *rig = w->nodes[0].rig;
 	uint8_t *bytes = rig_bytes(KiB(400), 5);
@@ -309,7 +336,7 @@ static void what_is_damaged_with_one_owner_comes_from_the_next(void **state)
 	free(p);
 }
 
-static void assert_located(struct rig *rig, const struct cluster_piece *p, size_t nr, bool is_here,
+static void assert_located(struct rig *rig, const struct content_piece *p, size_t nr, bool is_here,
 			   const struct rig *owner)
 {
 	for (size_t i = 0; i < nr; i++) {
@@ -325,7 +352,7 @@ static void assert_located(struct rig *rig, const struct cluster_piece *p, size_
 
 static void what_was_elsewhere_can_be_kept_here(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	struct rig *lost = w->nodes[0].rig, *partner = w->nodes[1].rig;
 	size_t nr;
@@ -356,7 +383,7 @@ static void what_was_elsewhere_can_be_kept_here(void **state)
 }
 
 /* How many of a file's chunks a node lends. */
-static size_t lend(struct rig *rig, const struct cluster_piece *p, size_t nr)
+static size_t lend(struct rig *rig, const struct content_piece *p, size_t nr)
 {
 	struct fp *fps = calloc(nr, sizeof(*fps));
 	bool *lent = calloc(nr, sizeof(*lent));
@@ -375,7 +402,7 @@ static size_t lend(struct rig *rig, const struct cluster_piece *p, size_t nr)
 static void what_is_here_is_lent_when_it_is_asked_for(void **state)
 {
 	const struct gc_conf conf = { .delete = true, .move_below = 90, .place = true };
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	struct rig *rig = w->nodes[0].rig;
 	uint8_t *bytes = malloc(MiB(1));
@@ -391,7 +418,7 @@ static void what_is_here_is_lent_when_it_is_asked_for(void **state)
 	assert_int_equal(lend(rig, p, nr), nr);
 	assert_int_equal(lend(rig, p, nr), nr);
 	engine_stats(rig->e, &s);
-	assert_int_equal(s.lent_bytes, MiB(3));
+	assert_int_equal(s.pinned_bytes, MiB(3));
 	rig_drop(rig, 10);
 	rig_drop(rig, 11);
 	rig_collect(rig, &conf);
@@ -408,7 +435,7 @@ static void what_is_here_is_lent_when_it_is_asked_for(void **state)
 
 static void what_is_not_durable_is_not_lent(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	struct rig *rig = w->nodes[0].rig;
 	struct content *c;
@@ -427,7 +454,7 @@ static void what_is_not_durable_is_not_lent(void **state)
 	free(p);
 }
 
-static struct cluster_piece *earlier;
+static struct content_piece *earlier;
 static size_t nr_earlier;
 
 /* Between a round's two notes. */
@@ -445,7 +472,7 @@ static void lend_in_the_middle(struct world_node *n)
 
 static void lending_does_not_wait_for_a_round(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
 	size_t nr, sum = 0;
 
@@ -482,6 +509,7 @@ int main(void)
 		world_test(one_that_is_damaged_is_not_given_and_its_neighbours_are),
 		world_test(what_is_damaged_with_one_owner_comes_from_the_next),
 		world_test(a_file_can_be_had_when_its_node_is_lost),
+		world_test(a_long_hole_is_referred_to_at_once),
 		world_test(new_data_does_not_rely_on_a_catalog),
 		world_test(bytes_that_have_moved_are_not_looked_for_in_a_catalog),
 		world_test(what_was_elsewhere_can_be_kept_here),

@@ -10,9 +10,9 @@
 
 #include "base/util.h"
 #include "index/db.h"
-#include "index/shares.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/world.h"
+#include "index/pin_table.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/world.h"
 
 /* Notes of frames that a store has. */
 static unsigned nr_notes(struct rig *rig)
@@ -39,8 +39,8 @@ static void sum_shared(struct world *w, uint64_t *ret_away, uint64_t *ret_lent)
 		struct engine_stats s;
 
 		engine_stats(w->nodes[i].rig->e, &s);
-		*ret_away += s.elsewhere_bytes;
-		*ret_lent += s.lent_bytes;
+		*ret_away += s.remote_bytes;
+		*ret_lent += s.pinned_bytes;
 	}
 }
 
@@ -319,7 +319,7 @@ static void what_comes_while_nodes_collect_stays(void **state)
 {
 	const struct cluster_window win = { 0, 1, 5 };
 	uint8_t *filter = calloc(1, FILTER);
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	uint8_t page[4096];
 	struct world *w = *state;
 	struct cluster_chunk chunk;
@@ -391,7 +391,7 @@ static int nobody_has(void *node _unused_, const struct cluster_decision *d, int
 
 static void who_is_late_for_a_round_does_not_go_by_what_others_had(void **state)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct fp *fps = calloc(PIECES, sizeof(*fps));
 	bool *lent = calloc(PIECES, sizeof(*lent));
 	struct world *w = *state;

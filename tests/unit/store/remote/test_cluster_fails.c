@@ -15,8 +15,9 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/world.h"
+#include "store/engine_internal.h"
+#include "store/remote/remote.h"
+#include "tests/unit/store/world.h"
 
 /* --- what fails --- */
 
@@ -116,7 +117,7 @@ static int nobody_hears(void *node _unused_, const struct cluster_decision *d _u
 
 static void lend_file(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct fp *fps = calloc(PIECES, sizeof(*fps));
 	bool *lent = calloc(PIECES, sizeof(*lent));
 	size_t nr;

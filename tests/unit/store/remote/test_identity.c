@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "rig.h"
-#include "store/engine/cluster.h"
+#include "tests/unit/store/rig.h"
+#include "store/remote/cluster_calls.h"
 #include "tests/unit/place.h"
 
 static void key_file(char path[], uint8_t byte)

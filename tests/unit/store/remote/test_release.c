@@ -15,9 +15,9 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "store/engine/cluster.h"
-#include "store/engine/engine_internal.h"
-#include "tests/unit/engine/rig.h"
+#include "store/remote/cluster_calls.h"
+#include "store/engine_internal.h"
+#include "tests/unit/store/rig.h"
 #include "tests/unit/place.h"
 
 #define LEN (MiB(3) + 1000u)
@@ -132,7 +132,7 @@ static void check_field(struct rig *rig, uint64_t ino, unsigned seed)
 /* As a PUT with bytes and a COPY: the collector has all of the member's file, lent, and a copy that refers to it. */
 static void hand_over(struct world *w, uint64_t ino)
 {
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	size_t nr = rig_pieces(w->rig[MEMBER], ino, p, PIECES);
 	struct cluster_chunk *chunks = calloc(nr, sizeof(*chunks));
 	struct content *c = rig_content(w->rig[COLLECTOR], ino);
@@ -230,7 +230,7 @@ static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 	assert_int_equal(sums.bytes, round_up(LEN, 4096));
 	assert_int_equal(sums.nr_refused, 0);
 	assert_in_range(rig_stats(w->rig[MEMBER]).pack_disk, 1, before / 20); /* tables stay */
-	assert_int_equal(rig_stats(w->rig[MEMBER]).elsewhere_bytes, sums.bytes);
+	assert_int_equal(rig_stats(w->rig[MEMBER]).remote_bytes, sums.bytes);
 	check_field(w->rig[MEMBER], INO, 1);
 	rig_crash(w->rig[MEMBER]);
 	rig_crash(w->rig[COLLECTOR]);
@@ -251,7 +251,7 @@ static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 	check_field(w->rig[MEMBER], INO + 1, 1);
 	rig_drop(w->rig[MEMBER], INO + 1);
 	collect(w->rig[MEMBER]);
-	assert_int_equal(rig_stats(w->rig[MEMBER]).elsewhere_bytes, 0);
+	assert_int_equal(rig_stats(w->rig[MEMBER]).remote_bytes, 0);
 	check_sound(w);
 }
 
@@ -281,7 +281,7 @@ static void what_it_does_not_lend_stays(void **state)
 static void what_others_have_from_here_stays(void **state)
 {
 	struct world *w = *state;
-	struct cluster_piece *p = calloc(PIECES, sizeof(*p));
+	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct cluster_let_go sums = { 0 };
 	size_t nr;
 	bool lent;
@@ -338,11 +338,11 @@ static void what_is_lent_stays_so_when_it_is_coded(void **state)
 	write_field(w->rig[COLLECTOR], INO + 1, 2); /* its own, which is coded with the other */
 	hand_over(w, INO);
 	assert_int_equal(let_go(w, INO, &sums), 0);
-	lent = rig_stats(w->rig[COLLECTOR]).lent_bytes;
+	lent = rig_stats(w->rig[COLLECTOR]).pinned_bytes;
 	disk = rig_stats(w->rig[COLLECTOR]).pack_disk;
 	assert_int_equal(lent, round_up(LEN, 4096));
 	assert_in_range(compact(w->rig[COLLECTOR], inos, 2), MiB(5), 2 * LEN + 8192);
-	assert_int_equal(rig_stats(w->rig[COLLECTOR]).lent_bytes, lent);
+	assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, lent);
 	assert_in_range(rig_stats(w->rig[COLLECTOR]).pack_disk, 1, disk * 8 / 10);
 	check_field(w->rig[MEMBER], INO, 1);
 	/* Nobody here refers to it any more; the member does. */
@@ -350,7 +350,7 @@ static void what_is_lent_stays_so_when_it_is_coded(void **state)
 	collect(w->rig[COLLECTOR]);
 	rig_crash(w->rig[COLLECTOR]);
 	collect(w->rig[COLLECTOR]);
-	assert_int_equal(rig_stats(w->rig[COLLECTOR]).lent_bytes, lent);
+	assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, lent);
 	check_field(w->rig[MEMBER], INO, 1);
 	check_field(w->rig[COLLECTOR], INO + 1, 2);
 	check_sound(w);
@@ -470,7 +470,7 @@ static void a_crash_while_it_is_coded_loses_nothing(void **state)
 		rig_drop(w->rig[COLLECTOR], ino);
 		collect(w->rig[COLLECTOR]);
 		check_field(w->rig[MEMBER], ino, n);
-		assert_int_equal(rig_stats(w->rig[COLLECTOR]).lent_bytes, (n + 1) * round_up(LEN, 4096));
+		assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, (n + 1) * round_up(LEN, 4096));
 	}
 	assert_in_range(n, 5, 1000);
 	for (unsigned i = 0; i < n; i++)

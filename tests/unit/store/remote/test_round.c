@@ -1,4 +1,4 @@
-/* A round as one node sees it. What many nodes make of it together: tests/unit/mpi-agent/test_round_sim.c. */
+/* A round as one node sees it. What many nodes make of it together: tests/unit/mpi-agent/agent/test_round_sim.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/round.h"
+#include "store/remote/round.h"
 
 #define SELF 1u
 

@@ -1,4 +1,4 @@
-/* alone.h: are chunks held back for a round? */
+/* round_backoff.h: are chunks held back for a round? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/engine/alone.h"
+#include "store/remote/round_backoff.h"
 
 /* One step of what is decided and committed, and the state behind it. */
 struct step {

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tools/analyze_names.h"
+#include "tools/analyze/analyze_names.h"
 
 #define ALL UINT32_MAX /* numbers vary */
 

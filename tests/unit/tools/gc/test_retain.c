@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tools/retain.h"
+#include "tools/gc/retain.h"
 
 #define DAY INT64_C(86400000000000)
 #define NR 6u
@@ -119,9 +119,28 @@ static void a_policy_is_what_it_says(void **state _unused_)
 	assert_int_equal(keep_parse(long_one, KEEP_LEN_MAX + 1, &p), -EINVAL);
 }
 
+static void a_stored_rule_has_an_author_unless_it_is_old(void **state _unused_)
+{
+	static const uint8_t stored[] = { 'l', 'a', 's', 't', '=', '5', 0, 0xd2, 0x04, 0, 0x80 };
+	uint8_t author[KEEP_AUTHOR_LEN];
+	uint32_t uid = 0;
+	bool known;
+
+	keep_author_encode(0x800004d2, author);
+	assert_memory_equal(author, stored + 6, sizeof(author));
+	assert_int_equal(keep_stored_decode(stored, sizeof(stored), &known, &uid), 6);
+	assert_true(known);
+	assert_int_equal(uid, 0x800004d2);
+	assert_int_equal(keep_stored_decode(stored, 6, &known, &uid), 6);
+	assert_false(known);
+	assert_int_equal(keep_stored_decode(stored, 0, &known, &uid), 0);
+	assert_false(known);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_stored_rule_has_an_author_unless_it_is_old),
 		cmocka_unit_test(what_any_rule_keeps_is_kept),
 		cmocka_unit_test(a_number_is_the_last_in_a_name),
 		cmocka_unit_test(a_policy_is_what_it_says),

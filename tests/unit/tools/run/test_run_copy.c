@@ -15,7 +15,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "tools/run_copy.h"
+#include "tools/run/run_copy.h"
 
 #define SIZE 3000000
 

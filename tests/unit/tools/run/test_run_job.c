@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tools/run_job.h"
+#include "tools/run/run_job.h"
 
 static const char *const *environment; /* name, value, ..., NULL */
 

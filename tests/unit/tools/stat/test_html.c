@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tools/html.h"
+#include "tools/stat/html.h"
 
 static char *text;
 static size_t text_len;

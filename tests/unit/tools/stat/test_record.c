@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "tools/report_record.h"
+#include "tools/stat/report_record.h"
 
 #define BEGIN "<script type=\"text/plain\" id=\"ckptfs-record-1\">\n"
 

@@ -10,7 +10,7 @@
 
 #include "base/json_flat.h"
 #include "base/util.h"
-#include "tools/stat_watch.h"
+#include "tools/stat/stat_watch.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -41,7 +41,7 @@ static char *drawn(const char *text, unsigned rows, unsigned columns)
 static void a_reading_sums_what_was_cut(void **state)
 {
 	static const char json[] = "{\"pid\":7,\"uptime_ns\":5,\"written_bytes\":100,\"read_bytes\":9,"
-				   "\"written_by_cause\":{\"zero_bytes\":1,\"champion_bytes\":2,\"successor_bytes\":4,"
+				   "\"written_by_cause\":{\"zero_bytes\":1,\"previous_bytes\":2,\"successor_bytes\":4,"
 				   "\"memory_bytes\":8,\"index_bytes\":16,\"shifted_bytes\":64,\"new_bytes\":32},"
 				   "\"compression\":{\"plain_bytes\":20,\"stored_bytes\":15},\"durability\":{\"commits\":3}}";
 	_cleanup_(json_flat_release) struct json_flat j = { 0 };

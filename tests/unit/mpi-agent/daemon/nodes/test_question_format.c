@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/question_format.h"
+#include "mpi-agent/daemon/nodes/question_format.h"
 
 static const struct question samples[] = {
 	{ .kind = QUESTION_SEALS, .seals_after = 5, .copies_after = QUESTION_AT_END },

@@ -19,19 +19,19 @@
 #include "base/buf.h"
 #include "base/io.h"
 #include "base/util.h"
-#include "fs/catalog.h"
-#include "fs/catalog_format.h"
-#include "fs/file.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "fs/posix/file.h"
 #include "fs/fs.h"
-#include "fs/keeper.h"
-#include "fs/namespace.h"
-#include "fs/nodes.h"
-#include "fs/options.h"
-#include "fs/seal.h"
-#include "fs/stripes.h"
-#include "mpi-agent/link_format.h"
-#include "mpi-agent/service.h"
-#include "store/engine/check.h"
+#include "mpi-agent/daemon/replica/replica_receive.h"
+#include "fs/posix/namespace.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "fs/mount_options.h"
+#include "fs/seal/seal.h"
+#include "mpi-agent/daemon/parity/stripes.h"
+#include "mpi-agent/wire/link_format.h"
+#include "mpi-agent/daemon/service.h"
+#include "store/check/check.h"
 #include "tests/unit/fs/rig.h"
 #include "tests/unit/moment.h"
 #include "tests/unit/place.h"
@@ -73,7 +73,7 @@ struct world {
 	unsigned collect_at; /* a fetch, counted down; 0: none */
 };
 
-static const struct who owner = { .uid = 1000, .gid = 100 };
+static const struct cred owner = { .uid = 1000, .gid = 100 };
 
 static void mount(struct world *w, unsigned i)
 {
@@ -97,10 +97,9 @@ static void write_pages(struct world *w, uint64_t dir, unsigned whose, unsigned 
 	uint8_t page[PAGE_LEN];
 	struct stat st;
 	struct file *f;
-	bool changed;
 
 	assert_int_equal(names_make(w->fs, dir, "file", &n, &owner, &st), 0);
-	assert_int_equal(file_open(w->fs, st.st_ino, O_RDWR, false, &changed, &f), 0);
+	assert_int_equal(file_open(w->fs, st.st_ino, O_RDWR, &f), 0);
 	for (unsigned i = 0; i < nr; i++) {
 		uint64_t x = (uint64_t)whose << 32 | (from + i);
 
@@ -123,7 +122,7 @@ static int add(void *userdata, const void *p, size_t len)
 static void read_pieces(struct world *w, struct dir *d, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct cluster_piece p;
+	struct content_piece p;
 
 	while (catalog_piece_next(&c, &p) > 0) {
 		struct chunk k = { p.fp, p.chunk_len, malloc(p.chunk_len) };

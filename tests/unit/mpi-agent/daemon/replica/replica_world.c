@@ -1,4 +1,4 @@
-#include "tests/unit/fs/push_world.h"
+#include "tests/unit/mpi-agent/daemon/replica/replica_world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,21 +16,21 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "fs/catalog.h"
-#include "fs/file.h"
-#include "fs/keeper.h"
-#include "fs/namespace.h"
-#include "fs/nodes.h"
-#include "fs/protect.h"
-#include "fs/seal.h"
-#include "fs/stripes.h"
-#include "mpi-agent/listen.h"
-#include "mpi-agent/service.h"
-#include "store/engine/check.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "fs/posix/file.h"
+#include "mpi-agent/daemon/replica/replica_receive.h"
+#include "fs/posix/namespace.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/replica/protect.h"
+#include "fs/seal/seal.h"
+#include "mpi-agent/daemon/parity/stripes.h"
+#include "mpi-agent/daemon/listen.h"
+#include "mpi-agent/daemon/service.h"
+#include "store/check/check.h"
 #include "tests/unit/fs/rig.h"
 #include "tests/unit/place.h"
 
-const struct who push_owner = { .uid = 1000, .gid = 100 };
+const struct cred push_owner = { .uid = 1000, .gid = 100 };
 
 /* --- two stores --- */
 
@@ -47,10 +47,9 @@ void push_write_bytes(struct fs *fs, uint64_t dir, const char *name, const void 
 	struct names_new n = { .mode = S_IFREG | 0600 };
 	struct stat st;
 	struct file *f;
-	bool changed;
 
 	assert_int_equal(names_make(fs, dir, name, &n, &push_owner, &st), 0);
-	assert_int_equal(file_open(fs, st.st_ino, O_RDWR, false, &changed, &f), 0);
+	assert_int_equal(file_open(fs, st.st_ino, O_RDWR, &f), 0);
 	assert_int_equal(content_write(f->content, bytes, len, 0), 0);
 	assert_int_equal(content_flush(f->content), 0);
 	file_close(fs, f);

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "fs/fs.h"
-#include "fs/options.h"
-#include "mpi-agent/link_format.h"
+#include "fs/mount_options.h"
+#include "mpi-agent/wire/link_format.h"
 
 struct service;
 
@@ -48,7 +48,7 @@ struct push_world {
 	atomic_bool collect_at_copy; /* nodes collect together before the first COPY, and only the catalog is left */
 };
 
-extern const struct who push_owner;
+extern const struct cred push_owner;
 
 /* Of cmocka. After the last stores are checked. */
 int push_set_up(void **state); /* with a partner, and "step" with a file at the first store */

@@ -11,17 +11,17 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/acl.h"
-#include "fs/attr.h"
-#include "fs/catalog.h"
-#include "fs/catalog_format.h"
-#include "fs/file.h"
+#include "fs/posix/acl.h"
+#include "fs/posix/attr.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "fs/posix/file.h"
 #include "fs/fs.h"
-#include "fs/inode.h"
-#include "fs/namespace.h"
-#include "fs/options.h"
-#include "fs/seal.h"
-#include "fs/xattr.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
+#include "fs/mount_options.h"
+#include "fs/seal/seal.h"
+#include "fs/posix/xattr.h"
 #include "tests/unit/place.h"
 
 #define PAGE 4096u
@@ -35,7 +35,7 @@ struct world {
 	uint64_t top, sub, file, empty;
 };
 
-static const struct who owner = { .uid = 1000, .gid = 100 }, other = { .uid = 1001, .gid = 100 }, root = { 0 };
+static const struct cred owner = { .uid = 1000, .gid = 100 }, other = { .uid = 1001, .gid = 100 }, root = { .pid = PID_ANSWERED };
 
 static uint64_t make(struct world *w, uint64_t dir, const char *name, uint32_t mode, const char *target)
 {
@@ -56,10 +56,9 @@ static void bytes_of(uint8_t ret[4 * PAGE])
 
 static struct file *open_for(struct world *w, uint64_t ino, int flags)
 {
-	bool changed;
 	struct file *f;
 
-	assert_int_equal(file_open(w->fs, ino, flags, false, &changed, &f), 0);
+	assert_int_equal(file_open(w->fs, ino, flags, &f), 0);
 	return f;
 }
 
@@ -95,9 +94,9 @@ static int set_up(void **state)
 	make(w, w->top, "soft", S_IFLNK | 0777, "sub/file");
 	w->empty = make(w, w->top, "empty", S_IFREG | 0600, NULL);
 	write_file(w, w->file);
-	assert_int_equal(names_link(w->fs, w->file, w->top, "twin", &st), 0);
+	assert_int_equal(names_link(w->fs, w->file, w->top, "twin", NULL, &st), 0);
 	assert_int_equal(inode_get(w->fs->inodes, w->file, &i), 0);
-	assert_int_equal(xattr_set(w->fs, i, "user.step", "seven", 5, 0, false), 0);
+	assert_int_equal(xattr_set(w->fs, i, 0, "user.step", "seven", 5, 0, false), 0);
 	names_put(w->fs, i);
 	*state = w;
 	return 0;
@@ -129,10 +128,10 @@ static int refuse(void *userdata _unused_, const void *p _unused_, size_t len _u
 	return -ENOSPC;
 }
 
-static int seal(struct world *w, const struct who *who, struct ns_seal *ret, const char *culprit)
+static int seal(struct world *w, const struct cred *cred, struct ns_seal *ret, const char *culprit)
 {
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
-	int r = seal_directory(w->fs, w->top, who, ret, &path);
+	int r = seal_directory(w->fs, w->top, cred, ret, &path);
 
 	assert_int_equal(path.len, strlen(culprit));
 	if (path.len > 0)
@@ -140,11 +139,11 @@ static int seal(struct world *w, const struct who *who, struct ns_seal *ret, con
 	return r;
 }
 
-static int unseal(struct world *w, const struct who *who)
+static int unseal(struct world *w, const struct cred *cred)
 {
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
 
-	return seal_undo(w->fs, w->top, who, &path);
+	return seal_undo(w->fs, w->top, cred, &path);
 }
 
 static void sealing_is_for_the_owner_and_waits_for_no_writer_for_ever(void **state)
@@ -155,7 +154,6 @@ static void sealing_is_for_the_owner_and_waits_for_no_writer_for_ever(void **sta
 	struct inode *i;
 	struct file *f;
 	struct stat st;
-	bool changed;
 
 	assert_int_equal(seal(w, &other, &s, ""), -EPERM);
 	f = open_for(w, w->empty, O_WRONLY);
@@ -167,7 +165,7 @@ static void sealing_is_for_the_owner_and_waits_for_no_writer_for_ever(void **sta
 	assert_int_equal(s.directories, 2);
 	assert_int_equal(s.bytes, SECOND + BYTES);
 	assert_int_equal(seal(w, &owner, &s, ""), -EALREADY);
-	assert_int_equal(file_open(w->fs, w->file, O_RDWR, false, &changed, &f), -EPERM);
+	assert_int_equal(file_open(w->fs, w->file, O_RDWR, &f), -EPERM);
 	assert_int_equal(names_unlink(w->fs, w->sub, "file"), -EPERM);
 	assert_int_equal(inode_get(w->fs->inodes, w->file, &i), 0);
 	assert_int_equal(attr_change(w->fs, i, &size, &st), -EPERM);
@@ -191,7 +189,7 @@ static void expect_chunks(struct world *w, const struct catalog_record *rec, str
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
 	uint8_t bytes[4 * PAGE];
-	struct cluster_piece p;
+	struct content_piece p;
 
 	bytes_of(bytes);
 	while (catalog_piece_next(&c, &p) > 0) {
@@ -418,7 +416,7 @@ static void set_xattr_named(struct world *w, uint64_t ino, const char *name, con
 	struct inode *i;
 
 	assert_int_equal(inode_get(w->fs->inodes, ino, &i), 0);
-	assert_int_equal(xattr_set(w->fs, i, name, value, len, 0, false), 0);
+	assert_int_equal(xattr_set(w->fs, i, 0, name, value, len, 0, false), 0);
 	names_put(w->fs, i);
 }
 
@@ -519,7 +517,7 @@ static void a_root_is_of_names_attributes_and_content(void **state)
 	expect_other(set_mtime(w, w->empty, 6), set_mtime(w, w->empty, 5));
 	expect_other(set_xattr(w, w->file, "eight"), set_xattr(w, w->file, "seven"));
 	expect_other(write_byte(w, w->file, 2), write_byte(w, w->file, 1));
-	expect_other(assert_int_equal(names_link(w->fs, w->empty, w->sub, "more", &st), 0),
+	expect_other(assert_int_equal(names_link(w->fs, w->empty, w->sub, "more", NULL, &st), 0),
 		     assert_int_equal(names_unlink(w->fs, w->sub, "more"), 0));
 	reopen(w);
 	s = resealed(w);

@@ -9,11 +9,11 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 
 static const struct catalog_head head = { .store = "0123456789abcdef", .ino = 77, .sealed_ns = -5 };
 
-static const struct cluster_piece pieces[] = {
+static const struct content_piece pieces[] = {
 	{ .fp = { 1, 2 }, .chunk_len = 4096, .len = 4096 },
 	{ .len = UINT64_C(1) << 40 }, /* a hole */
 	{ .fp = { UINT64_MAX, 7 }, .chunk_len = 1 << 20, .from = 5, .len = (1 << 20) - 5 },
@@ -104,7 +104,7 @@ static void expect_inode(const struct ns_inode *a, const struct ns_inode *b)
 static void expect_pieces(const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct cluster_piece p;
+	struct content_piece p;
 
 	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
 		assert_int_equal(catalog_piece_next(&c, &p), 1);
@@ -183,7 +183,7 @@ static void no_bit_can_change(void **state)
 /* One change to a record of the sample, with a checksum that is right. */
 static void what_makes_no_sense_is_refused(void **state)
 {
-	static const struct cluster_piece bad[] = {
+	static const struct content_piece bad[] = {
 		{ .fp = { 1, 2 }, .chunk_len = 4096, .len = 0 },
 		{ .fp = { 1, 2 }, .chunk_len = 4096, .from = 1, .len = 4096 },
 		{ .fp = { 1, 2 }, .chunk_len = 4096, .from = UINT32_MAX, .len = 5 },

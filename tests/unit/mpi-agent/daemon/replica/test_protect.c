@@ -8,10 +8,10 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "fs/hand_over.h"
-#include "fs/protect.h"
-#include "mpi-agent/service.h"
-#include "store/engine/cluster.h"
+#include "mpi-agent/daemon/replica/hand_over.h"
+#include "mpi-agent/daemon/replica/protect.h"
+#include "mpi-agent/daemon/service.h"
+#include "store/remote/cluster_calls.h"
 
 /* In no order, as ranks are. */
 static struct cluster_node nodes[] = { { .id = { 40 } }, { .id = { 10 } }, { .id = { 30 } }, { .id = { 20 } } };

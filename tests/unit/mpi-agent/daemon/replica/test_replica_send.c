@@ -1,4 +1,4 @@
-/* What is sealed goes to another node (push_world.h). */
+/* What is sealed goes to another node (replica_world.h). */
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -11,17 +11,17 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "fs/catalog.h"
-#include "fs/catalog_format.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
-#include "fs/namespace.h"
-#include "fs/nodes.h"
-#include "fs/protect.h"
-#include "fs/seal.h"
-#include "fs/stripes.h"
+#include "fs/posix/namespace.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/replica/protect.h"
+#include "fs/seal/seal.h"
+#include "mpi-agent/daemon/parity/stripes.h"
 #include "index/guards.h"
-#include "mpi-agent/link_format.h"
-#include "tests/unit/fs/push_world.h"
+#include "mpi-agent/wire/link_format.h"
+#include "tests/unit/mpi-agent/daemon/replica/replica_world.h"
 #include "tests/unit/fs/rig.h"
 
 static void what_is_sealed_is_with_the_partner(void **state)
@@ -131,7 +131,7 @@ static void what_was_collected_meanwhile_is_sent_again(void **state)
 #define REFERRED 10u
 
 /* A file here is made of pages that the partner has; this node has been told that another one does. */
-static void refer(struct push_world *w, struct cluster_piece pieces[REFERRED])
+static void refer(struct push_world *w, struct content_piece pieces[REFERRED])
 {
 	struct cluster_node other = { .name = "other" };
 	struct names_new n = { .mode = S_IFREG | 0600 };
@@ -145,7 +145,7 @@ static void refer(struct push_world *w, struct cluster_piece pieces[REFERRED])
 		memset(bytes[i], (int)i + 1, sizeof(bytes[i]));
 		chunks[i] = (struct cluster_chunk){ fp_of(w->fs[PARTNER]->key, bytes[i], sizeof(bytes[i])),
 						    sizeof(bytes[i]), bytes[i] };
-		pieces[i] = (struct cluster_piece){ .fp = chunks[i].fp,
+		pieces[i] = (struct content_piece){ .fp = chunks[i].fp,
 						    .chunk_len = sizeof(bytes[i]),
 						    .len = sizeof(bytes[i]) };
 	}
@@ -157,7 +157,7 @@ static void refer(struct push_world *w, struct cluster_piece pieces[REFERRED])
 	content_close(c);
 }
 
-static unsigned nr_here(struct push_world *w, const struct cluster_piece pieces[REFERRED])
+static unsigned nr_here(struct push_world *w, const struct content_piece pieces[REFERRED])
 {
 	uint8_t bytes[4096];
 	unsigned nr = 0;
@@ -181,7 +181,7 @@ static void protect_referred(struct push_world *w, int other_says)
 
 static void who_is_said_to_have_a_chunk_is_asked(void **state)
 {
-	struct cluster_piece pieces[REFERRED];
+	struct content_piece pieces[REFERRED];
 	struct push_world *w = *state;
 
 	w->nr_nodes = NR_NODES;
@@ -196,7 +196,7 @@ static void who_is_said_to_have_a_chunk_is_asked(void **state)
 /* It has a copy of a directory, perhaps, whose chunks are with the partner, which would have been the only one. */
 static void who_only_refers_to_a_chunk_does_not_count(void **state)
 {
-	struct cluster_piece pieces[REFERRED];
+	struct content_piece pieces[REFERRED];
 	struct push_world *w = *state;
 
 	w->nr_nodes = NR_NODES;

@@ -1,0 +1,4 @@
+#pragma once
+
+/* As openat(2) of an existing file. Reading it changes no access time if the caller is its owner or privileged. */
+int openat_noatime(int dirfd, const char *path, int flags);

@@ -1,0 +1,434 @@
+/*
+ * Removed trees.
+ *
+ * The top of a removed checkpoint is an orphan: it has no links, an entry in the table of orphans (`O`), and all its
+ * content. Two kinds of transaction erase it:
+ *   1. Up to NAMES_PER_STEP names of an orphan directory are removed. A file loses a link and is erased with its last
+ *      one, or becomes an orphan if it is large. An empty directory is erased. A directory with entries becomes an
+ *      orphan itself.
+ *   2. An orphan directory without entries is erased, or left to forget.c while the kernel refers to it.
+ * A crash between any two leaves orphan directories with entries. The next mount finds these in the table, which does
+ * not depend on names that a user could create. A tree of any depth is handled as a flat set of directories.
+ *
+ * All inodes of the tree keep INODE_SEALED, so a process with one of its directories open cannot add anything. A file
+ * that also has a name outside the tree loses the flag with its name here. It may have another name in a part of the
+ * tree that is not erased yet; removing that name would clear the flag of a later seal. So files with several names are
+ * not sealed while there are trees to erase (reaper_has_trees()).
+ *
+ * Large files.
+ *
+ * A large file without a name is an orphan too, with an entry in the table and all its content. When the kernel has
+ * forgotten it, forget.c leaves it to this thread:
+ *   1. content_erase_some() erases its bytes, in steps that do not take fs.names.
+ *   2. One transaction erases the rest: the inode, its attributes, what is known of its content, the entry.
+ * A crash leaves an orphan with all, some or none of its bytes. Each of these is a sound file, and the collector counts
+ * the bytes that are left as used. The next mount finds it in the table and starts over.
+ * An orphan that is not in the table of inodes is not used and stays so: it has no name, and names_lookup() does not
+ * find it by its number. Trees have precedence, because seals may have to wait for them.
+ */
+#include "fs/seal/reaper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "fs/posix/attr.h"
+#include "fs/posix/attr_cache.h"
+#include "fs/fs.h"
+#include "fs/posix/inode.h"
+#include "fs/posix/namespace.h"
+#include "store/engine.h"
+
+#define NAMES_PER_STEP 32u /* fs.names is held for this many: fractions of a millisecond */
+#define NEXT_MAX 64u /* orphans to continue with; those that do not fit are found in the table */
+#define WAIT_NS 20000000u
+#define END_NS 2000000000u /* to finish before the store is closed, so that a collection without a mount frees it all */
+
+struct reaper {
+	struct fs *fs; /* constant, as the thread */
+	pthread_t thread;
+	atomic_bool has_trees; /* set before the first name of a tree is removed, cleared after the last */
+	uint64_t next[NEXT_MAX]; /* used by the thread only, like the fields below */
+	size_t nr_next;
+	struct {
+		uint64_t ino, segment; /* the file that was interrupted, and where to continue */
+	} file;
+
+	struct mutex lock; /* outside the lock of fs/ops/notify.h */
+	struct cond changed;
+	bool tree_due GUARDED_BY(lock), file_due GUARDED_BY(lock), is_busy GUARDED_BY(lock), stop GUARDED_BY(lock);
+	uint64_t stop_ns GUARDED_BY(lock); /* with `stop`: the latest end */
+	reaper_changed_fn *link_changed GUARDED_BY(lock);
+	void *userdata GUARDED_BY(lock);
+};
+
+/* One transaction under fs.names. */
+struct step {
+	struct reaper *r;
+	struct engine_tx tx;
+	uint64_t unlinked[NAMES_PER_STEP]; /* inodes that lose their last name */
+	size_t nr_unlinked;
+	uint64_t linked; /* an inode with names left; 0: none */
+	uint64_t subdir; /* a directory that becomes an orphan; 0: none */
+	bool is_last; /* the directory itself is erased */
+};
+
+/* Also true while the mount is read-only: fs_set_flags() wakes the thread afterwards. */
+static bool is_stopping(struct reaper *r)
+{
+	bool stop;
+
+	mutex_lock(&r->lock);
+	stop = r->stop && monotonic_ns() >= r->stop_ns;
+	mutex_unlock(&r->lock);
+	return stop || r->fs->read_only;
+}
+
+/* Make a directory with entries an orphan; everything below stays in place. */
+static void detach_directory(struct step *s, struct ns_inode *in)
+{
+	in->nlink = 0;
+	inodes_set_orphan(s->r->fs->inodes, in->ino, true);
+	engine_tx_put(&s->tx, ns_key_orphan(in->ino), NULL, 0);
+	attr_store(s->r->fs, &s->tx, in);
+	s->subdir = in->ino;
+}
+
+static int drop_name(struct step *s, uint64_t dir, const struct ns_dirent *d) REQUIRES(s->r->fs->names)
+{
+	struct fs *fs = s->r->fs;
+	struct ns_inode in;
+	int r = attr_load(fs, d->ino, &in);
+
+	if (r <= 0)
+		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d->ino);
+	r = S_ISDIR(in.mode) ? ns_has_entries(fs->db, in.ino) : 0;
+	if (r < 0)
+		return r;
+	engine_tx_del(&s->tx, ns_key_dirent(dir, d->cookie));
+	if (!S_ISDIR(in.mode) && in.nlink > 1) {
+		s->linked = in.ino;
+		in.flags &= ~(uint32_t)INODE_SEALED;
+	} else {
+		s->unlinked[s->nr_unlinked++] = in.ino;
+	}
+	if (r == 0)
+		return names_drop(fs, &s->tx, &in, (int64_t)now_ns());
+	detach_directory(s, &in);
+	return 0;
+}
+
+/*
+ * A file with several names ends the step: the next name may belong to the same file, and its record is read from
+ * applied transactions. A directory ends it too, because the caller continues with that directory.
+ */
+static int drop_names(struct step *s, uint64_t dir) REQUIRES(s->r->fs->names)
+{
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+	struct ns_dirent d;
+	int r = ns_readdir_open(s->r->fs->db, dir, 0, &it);
+
+	for (unsigned nr = 0; r >= 0 && nr < NAMES_PER_STEP && !s->linked && !s->subdir; nr++) {
+		r = ns_readdir_next(it, &d);
+		if (r == 0)
+			s->is_last = true;
+		if (r <= 0)
+			return r;
+		r = drop_name(s, dir, &d);
+	}
+	return r;
+}
+
+static int erase_directory(struct step *s, const struct ns_inode *in) REQUIRES(s->r->fs->names)
+{
+	if (inodes_set_orphan(s->r->fs->inodes, in->ino, true))
+		return 0;
+	engine_tx_del(&s->tx, ns_key_orphan(in->ino));
+	return names_erase(s->r->fs, &s->tx, in);
+}
+
+/* 1: `dir` has more entries; 0: it has none, or is no orphan directory. */
+static int step_locked(struct step *s, uint64_t dir) REQUIRES(s->r->fs->names)
+{
+	struct fs *fs = s->r->fs;
+	struct ns_inode in;
+	int r = attr_load(fs, dir, &in);
+
+	if (r <= 0 || !S_ISDIR(in.mode) || in.nlink != 0)
+		return MIN(r, 0);
+	r = drop_names(s, dir);
+	if (r == 0 && s->is_last)
+		r = erase_directory(s, &in);
+	if (r == 0)
+		r = fs_apply(fs, &s->tx);
+	else
+		attr_cache_clear(fs->attrs); /* it holds changes that were not committed */
+	if (r == 0)
+		return !s->is_last;
+	for (size_t i = 0; i < s->nr_unlinked; i++)
+		inodes_set_orphan(fs->inodes, s->unlinked[i], false);
+	return r;
+}
+
+static void tell_changed(struct reaper *r, uint64_t ino)
+{
+	mutex_lock(&r->lock);
+	if (r->link_changed)
+		r->link_changed(r->userdata, ino);
+	mutex_unlock(&r->lock);
+}
+
+/* Erase an orphan directory and all directories that become orphans with it. */
+static int take_apart(struct reaper *r, uint64_t ino)
+{
+	int more = 1;
+
+	r->next[0] = ino;
+	r->nr_next = 1;
+	while (r->nr_next > 0 && more >= 0 && !is_stopping(r)) {
+		struct step s = { .r = r, .tx = ENGINE_TX_EMPTY };
+
+		rwlock_lock(&s.r->fs->names);
+		more = step_locked(&s, r->next[r->nr_next - 1]);
+		rwlock_unlock(&s.r->fs->names);
+		engine_tx_release(&s.tx);
+		if (more == 0)
+			r->nr_next--;
+		if (more >= 0 && s.linked)
+			tell_changed(r, s.linked);
+		if (more >= 0 && s.subdir && r->nr_next < NEXT_MAX)
+			r->next[r->nr_next++] = s.subdir;
+	}
+	return MIN(more, 0);
+}
+
+/* Must the reaper erase it? forget.c erases an empty directory that the kernel still refers to. */
+static int is_tree(struct fs *fs, uint64_t ino)
+{
+	struct ns_inode in;
+	int r = attr_load(fs, ino, &in);
+
+	return r > 0 && S_ISDIR(in.mode) && in.nlink == 0 ? ns_has_entries(fs->db, ino) : MIN(r, 0);
+}
+
+/* Repeats until no tree is found: orphans that did not fit into `next` may lie before the current position. */
+static int take_apart_all(struct reaper *r)
+{
+	uint64_t ino, nr;
+	int is = 0, found = 0;
+
+	do {
+		ino = nr = 0;
+		while (is >= 0 && !is_stopping(r) && (found = ns_next_orphan(r->fs->db, ino, &ino)) > 0) {
+			is = is_tree(r->fs, ino);
+			if (is <= 0)
+				continue;
+			is = take_apart(r, ino);
+			nr++;
+		}
+	} while (is >= 0 && found >= 0 && nr > 0 && !is_stopping(r));
+	return is < 0 ? is : MIN(found, 0);
+}
+
+/*
+ * The first file after *ino that is to be erased; *ret is its record. 1/0/<0. Taking fs.names waits for the transaction
+ * of a caller of reaper_wake_for_file().
+ */
+static int next_file(struct fs *fs, uint64_t *ino, struct ns_inode *ret)
+{
+	bool is_file = false;
+	int r = 1;
+
+	while (r > 0 && !is_file) {
+		rwlock_lock_shared(&fs->names);
+		r = ns_next_orphan(fs->db, *ino, ino);
+		if (r > 0 && attr_load(fs, *ino, ret) > 0)
+			is_file = !S_ISDIR(ret->mode) && ret->nlink == 0 && !inodes_has(fs->inodes, *ino);
+		rwlock_unlock_shared(&fs->names);
+	}
+	return r;
+}
+
+static int erase_inode(struct fs *fs, const struct ns_inode *in)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	int r;
+
+	rwlock_lock(&fs->names);
+	engine_tx_del(&tx, ns_key_orphan(in->ino));
+	r = names_erase(fs, &tx, in);
+	if (r == 0)
+		r = fs_apply(fs, &tx);
+	else
+		attr_cache_clear(fs->attrs);
+	rwlock_unlock(&fs->names);
+	return r;
+}
+
+/* 1: interrupted. */
+static int erase_file(struct reaper *r, const struct ns_inode *in)
+{
+	uint64_t segment = r->file.ino == in->ino ? r->file.segment : 0;
+	struct content *c;
+	int more = content_open(r->fs->engine, in->ino, &c);
+
+	if (more < 0)
+		return more;
+	do
+		more = is_stopping(r) || r->has_trees ? 2 : content_erase_some(c, &segment);
+	while (more == 1);
+	if (more == 0)
+		more = erase_inode(r->fs, in); /* with the content open: that it has no bytes is known in memory */
+	r->file.ino = in->ino;
+	r->file.segment = segment;
+	content_close(c);
+	return MIN(more, 1);
+}
+
+/* 1: interrupted. */
+static int erase_files(struct reaper *r)
+{
+	struct ns_inode in;
+	uint64_t ino = 0;
+	int found, error = 0;
+
+	while (error == 0 && (found = next_file(r->fs, &ino, &in)) != 0)
+		error = found < 0 ? found : erase_file(r, &in);
+	return error;
+}
+
+/* Erase what is due. false: some of it is left. */
+static bool erase_all(struct reaper *r) REQUIRES(r->lock)
+{
+	bool trees_done;
+	int error;
+
+	r->tree_due = r->file_due = false;
+	mutex_unlock(&r->lock);
+	error = r->has_trees ? take_apart_all(r) : 0;
+	trees_done = error == 0 && !is_stopping(r);
+	mutex_lock(&r->lock);
+	if (trees_done && !r->tree_due)
+		r->has_trees = false;
+	mutex_unlock(&r->lock);
+	if (trees_done)
+		error = erase_files(r);
+	if (error < 0 && error != -EROFS)
+		log_errno(error, "store: cannot erase all removed files and checkpoints; the next removal or mount retries");
+	mutex_lock(&r->lock);
+	return trees_done && error == 0;
+}
+
+static void *work(void *userdata)
+{
+	struct reaper *r = userdata;
+
+	pthread_setname_np(pthread_self(), "ckptfs-reaper");
+	mutex_lock(&r->lock);
+	for (;;) {
+		if (!r->tree_due && !r->file_due) {
+			if (r->stop)
+				break;
+			cond_wait(&r->changed, &r->lock);
+			continue;
+		}
+		r->is_busy = true;
+		if (!erase_all(r) && r->tree_due)
+			r->file_due = true; /* interrupted by another tree */
+		r->is_busy = false;
+		cond_broadcast(&r->changed);
+	}
+	mutex_unlock(&r->lock);
+	return NULL;
+}
+
+int reaper_new(struct fs *fs, struct reaper **ret)
+{
+	struct reaper *r = calloc(1, sizeof(*r));
+	int error;
+
+	if (!r)
+		return -ENOMEM;
+	r->fs = fs;
+	r->tree_due = r->file_due = true;
+	r->has_trees = true;
+	mutex_init(&r->lock);
+	cond_init(&r->changed);
+	error = pthread_create(&r->thread, NULL, work, r);
+	if (error != 0) {
+		mutex_release(&r->lock);
+		cond_release(&r->changed);
+		free(r);
+		return -error;
+	}
+	*ret = r;
+	return 0;
+}
+
+void reaper_free(struct reaper *r)
+{
+	if (!r)
+		return;
+	mutex_lock(&r->lock);
+	r->stop = true;
+	r->stop_ns = monotonic_ns() + END_NS;
+	cond_broadcast(&r->changed);
+	mutex_unlock(&r->lock);
+	pthread_join(r->thread, NULL);
+	mutex_release(&r->lock);
+	cond_release(&r->changed);
+	free(r);
+}
+
+void reaper_wake(struct reaper *r)
+{
+	mutex_lock(&r->lock);
+	r->tree_due = r->file_due = true;
+	r->has_trees = true;
+	cond_broadcast(&r->changed);
+	mutex_unlock(&r->lock);
+}
+
+void reaper_wake_for_file(struct reaper *r)
+{
+	if (!r)
+		return;
+	mutex_lock(&r->lock);
+	r->file_due = true;
+	cond_broadcast(&r->changed);
+	mutex_unlock(&r->lock);
+}
+
+bool reaper_has_trees(const struct reaper *r)
+{
+	return r && r->has_trees;
+}
+
+void reaper_wait(struct reaper *r, bool (*goes_on)(void *userdata), void *userdata)
+{
+	bool waits = r;
+
+	while (waits && goes_on(userdata)) {
+		mutex_lock(&r->lock);
+		waits = (r->tree_due || r->file_due || r->is_busy) && !r->stop;
+		if (waits)
+			cond_wait_for(&r->changed, &r->lock, WAIT_NS);
+		mutex_unlock(&r->lock);
+	}
+}
+
+void reaper_set_changed(struct reaper *r, reaper_changed_fn *fn, void *userdata)
+{
+	if (!r)
+		return;
+	mutex_lock(&r->lock);
+	r->link_changed = fn;
+	r->userdata = userdata;
+	mutex_unlock(&r->lock);
+}

@@ -1,0 +1,186 @@
+#!/bin/bash
+# umount.ckptfs ends the daemon although another mount namespace has the mount, loses nothing that was accepted there, says
+# after two seconds what it waits for, and waits no longer than --timeout; mount.ckptfs of a store in use likewise.
+. "$(dirname "$0")/lib.sh"
+need_root
+need_mount
+need unshare
+export PATH=$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$PATH
+
+# pin COMMAND...: run it in a mount namespace of its own, which keeps the mount; it touches $WORK/pinned when it is there
+pin() {
+	rm -f "$WORK/pinned" "$WORK/release"
+	unshare -m "$@" &
+	pinner=$!
+	await test -e "$WORK/pinned"
+}
+pin_idle() { pin bash -c 'touch "$WORK/pinned"; until [ -e "$WORK/release" ]; do sleep 0.05; done'; }
+release() {
+	touch "$WORK/release"
+	wait "$pinner" || fail "the process in the other namespace: exit code $?"
+}
+daemon_ends() {
+	wait "$DAEMON" || fail "the daemon ended with exit code $?"
+	DAEMON=
+}
+
+# A store that is locked for ever: the mount gives up after 30 seconds, meanwhile the rest of this test runs.
+mkdir "$WORK/busy" "$WORK/locked"
+echo x >"$WORK/locked/superblock"
+flock "$WORK/locked/superblock" sleep 1000 &
+locker=$!
+await sh -c "! flock -n '$WORK/locked/superblock' true"
+mount.ckptfs "$WORK/locked" "$WORK/busy" >"$WORK/gave-up" 2>&1 &
+waiting=$!
+
+# --- pinned elsewhere, with files open and mapped there ---
+cat >"$WORK/writer.py" <<'PY'
+import mmap, os, sys, time
+mnt, work = sys.argv[1:]
+open_file = open(mnt + "/open", "wb", buffering=0)
+open_file.write(b"accepted" * 1000)
+mapped = os.open(mnt + "/mapped", os.O_RDWR | os.O_CREAT)
+os.ftruncate(mapped, 8192)
+page = mmap.mmap(mapped, 8192)
+page[:6] = b"mapped"
+open(work + "/pinned", "w").close()
+while not os.path.exists(work + "/release"):
+    time.sleep(0.05)
+for use in (lambda: open_file.write(b"more"), lambda: os.listdir(mnt), lambda: open(mnt + "/new", "w")):
+    try:
+        use()
+    except OSError as e:
+        assert e.errno in (107, 103), e  # ENOTCONN, ECONNABORTED
+    else:
+        sys.exit("a request was answered after the daemon had ended")
+os._exit(0)  # the mapped page is gone with the daemon
+PY
+fs_mount
+pin "$PYTHON" "$WORK/writer.py" "$MNT" "$WORK"
+exits 0 umount.ckptfs --timeout 100s "$MNT"
+running "$pinner" || fail "the process in the other namespace has ended"
+daemon_ends
+grep -q "unmounted in this mount namespace; closing it" "$WORK/daemon.log" || fail "the daemon did not say why it ended"
+release
+fs_sound "after an unmount with the mount pinned"
+fs_mount
+[ "$(md5sum <"$MNT/open")" = "$(yes accepted | head -n 1000 | tr -d "\n" | md5sum)" ] || fail "accepted bytes were lost"
+[ "$(head -c 6 "$MNT/mapped")" = mapped ] || fail "a mapped page was lost"
+
+# A new mount on the same place survives the end of the old daemon.
+pin_idle
+umount -i "$MNT" # past the helper: the daemon serves the other namespace
+old=$DAEMON
+running "$old" || fail "the daemon has left another namespace alone without being asked"
+mount -t tmpfs tmpfs "$MNT"
+kill -TERM "$old"
+daemon_ends
+mountpoint -q "$MNT" || fail "the daemon has unmounted what another program had mounted there"
+umount "$MNT"
+release
+
+# --- busy in this namespace: refused, and the daemon serves what was lazily detached by other means ---
+fs_mount
+exec 7<"$MNT/open"
+exits 32 umount.ckptfs "$MNT"
+says "in use"
+umount -i -l "$MNT"
+[ "$(wc -c <&7)" = 8000 ] || fail "a detached mount ends though it is in use"
+exec 7<&-
+daemon_ends
+
+# --- one of several mounts: the daemon goes on for the others ---
+mkdir "$WORK/bind"
+fs_mount
+mount --bind "$MNT" "$WORK/bind"
+exits 0 umount.ckptfs "$MNT"
+says "still mounted on $WORK/bind"
+[ -e "$WORK/bind/open" ] || fail "the other mount does not answer"
+mount --bind "$WORK/bind" "$MNT"
+umount "$WORK/bind"
+exits 0 unshare -m "$CKPTFS_BUILD/tools/umount.ckptfs" "$MNT"
+says "belongs to another mount namespace and keeps running"
+[ -e "$MNT/open" ] || fail "unmounted in another namespace, it does not answer here"
+umount -i -l "$MNT" # was not asked to end here
+daemon_ends
+
+# --- a daemon that does not end: told after two seconds, given up after the timeout ---
+exits 1 umount.ckptfs --timeout soon "$MNT"
+says "not a time"
+fs_mount
+kill -STOP "$DAEMON"
+exits 32 umount.ckptfs --timeout 3s "$MNT"
+says "$MNT: waiting for the daemon to make everything durable"
+says "not unmounted: cannot make everything durable"
+mounted || fail "unmounted though it could not be synced"
+kill -CONT "$DAEMON"
+await umount.ckptfs "$MNT"
+daemon_ends
+fs_mount
+pin_idle
+umount -i "$MNT"
+: >"$WORK/said"
+mount.ckptfs "$STORE" "$MNT" 2>"$WORK/said" &
+second=$!
+await grep -q "store $STORE: waiting up to 30 s for it to be closed (locked by $DAEMON (mount.ckptfs); mounted for .* on $MNT)" "$WORK/said"
+release
+wait "$second" || fail_showing "a mount that has waited fails"
+daemon_ends
+[ -e "$MNT/open" ] || fail "a mount that has waited does not answer"
+exits 0 umount.ckptfs "$MNT"
+# --- ckptfs-run ends while another namespace has its mount ---
+cat >"$WORK/job" <<'SH'
+unshare -m setsid bash -c 'touch "$WORK/pinned"; until [ -e "$WORK/release" ]; do sleep 0.05; done' >/dev/null 2>&1 &
+until [ -e "$WORK/pinned" ]; do sleep 0.05; done
+echo kept >"$CKPTFS_MOUNT/kept"
+SH
+rm -f "$WORK/pinned" "$WORK/release"
+exits 0 ckptfs-run --store "$STORE" --mount "$WORK/job mount" bash "$WORK/job"
+await sh -c '! pgrep -f "mount.ckptfs $0 "' "$STORE" >"$WORK/out"
+exits 0 ckptfs-run --store "$STORE" --mount "$WORK/job mount" grep -qx kept "$WORK/job mount/kept"
+touch "$WORK/release"
+
+# --- a plain user's mount, pinned: unmounted by the user, and by root, who may not look into it ---
+if [ -u "$(command -v fusermount3)" ] && mknod -m 666 "$WORK/fuse" c 10 229; then
+	mkdir "$WORK/home" "$WORK/bin"
+	chown 65534:65534 "$WORK/home"
+	cp "$CKPTFS_BUILD/fs/mount.ckptfs" "$CKPTFS_BUILD/tools/umount.ckptfs" "$WORK/bin/"
+	cat >"$WORK/as-user" <<-'SH'
+		set -eu
+		mount --bind "$WORK/fuse" /dev/fuse # for this namespace only: users may use FUSE
+		cd "$WORK/home"
+		PATH=$WORK/bin:$PATH
+		user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+		user mkdir mnt
+		for unmounts in user env; do
+			user mount.ckptfs "$PWD/store" "$PWD/mnt"
+			user sh -c "echo $unmounts >mnt/$unmounts"
+			unshare -m sleep 1000 &
+			until [ "$(readlink "/proc/$!/ns/mnt")" != "$(readlink /proc/self/ns/mnt)" ]; do sleep 0.05; done
+			$unmounts umount.ckptfs "$PWD/mnt"
+			kill "$!"
+		done
+		user mount.ckptfs "$PWD/store" "$PWD/mnt"
+		[ "$(user cat mnt/user mnt/env | tr '\n' ' ')" = "user env " ]
+		user umount.ckptfs "$PWD/mnt"
+	SH
+	exits 0 unshare -m bash "$WORK/as-user"
+else
+	skip_part "plain users cannot mount here"
+fi
+
+code=0
+wait "$waiting" || code=$?
+[ "$code" = 32 ] || fail "a mount of a locked store: exit code $code"
+grep -q "store $WORK/locked: waiting up to 30 s for it to be closed (locked by $locker (flock))" "$WORK/gave-up" &&
+	grep -q "store $WORK/locked: in use, but not mounted in this mount namespace (locked by $locker (flock))" "$WORK/gave-up" ||
+	fail "not told what locks the store: $(cat "$WORK/gave-up")"
+mount.ckptfs "$WORK/locked" "$WORK/busy" >/dev/null 2>&1 &
+waiting=$!
+await pgrep -P "$waiting" >"$WORK/out"
+daemon=$(pgrep -P "$waiting")
+kill -KILL "$waiting"
+{ wait "$waiting" || true; } 2>/dev/null
+gone "$daemon" || fail "a mount that was killed goes on waiting"
+pkill -P "$locker" # sleep
+{ wait "$locker" || true; } 2>/dev/null
