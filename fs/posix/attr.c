@@ -220,9 +220,19 @@ static int change_content(struct fs *fs, struct inode *i, const struct attr_chan
 	return r;
 }
 
+/*
+ * chown(2), also with -1 and -1, drops set-ID bits and capabilities. The latter arrives as a request without any
+ * attribute, and the kernel sends it for users that are not the owner as well; a write(2) to such a file may send the
+ * same one before its WRITE, which drops them itself.
+ */
+static bool is_chown(const struct ns_inode *in, const struct attr_change *c)
+{
+	return c->what & (ATTR_UID | ATTR_GID) || (c->what == 0 && permission_owner(c->caller, in));
+}
+
 static void apply_change(struct ns_inode *in, const struct attr_change *c)
 {
-	if ((c->what == 0 || c->what & (ATTR_UID | ATTR_GID)) && !S_ISDIR(in->mode))
+	if (is_chown(in, c) && !S_ISDIR(in->mode))
 		drop_setid(in, c->caller); /* checked against the old group */
 	if (c->what & ATTR_UID)
 		in->uid = c->uid;
@@ -244,6 +254,7 @@ static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *
 	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
+	bool drops_capabilities;
 	struct ns_inode in;
 	int r;
 
@@ -253,11 +264,12 @@ static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *
 	r = attr_sealed(fs, &in);
 	if (r < 0)
 		return r;
+	drops_capabilities = S_ISREG(in.mode) && (is_chown(&in, c) || c->what & ATTR_SIZE);
 	apply_change(&in, c);
 	if (in.flags & INODE_HAS_XATTRS) {
 		if (c->what & ATTR_MODE)
 			r = xattr_acl_chmod(fs, &tx, &in);
-		if (S_ISREG(in.mode) && (c->what == 0 || c->what & (ATTR_UID | ATTR_GID | ATTR_SIZE)))
+		if (drops_capabilities)
 			xattr_drop_capabilities(&tx, ino);
 		if (r < 0)
 			return r;
@@ -289,6 +301,8 @@ int attr_change(struct fs *fs, struct inode *i, const struct attr_change *c, str
 			return r < 0 ? r : attr_stat(fs, i, ret);
 		}
 	}
+	if (c->what == 0)
+		permission_owner(c->caller, &in); /* may read /proc, so do it before taking a lock */
 	rwlock_lock(&fs->names);
 	r = change_record(fs, i->ino, c, &in);
 	rwlock_unlock(&fs->names);

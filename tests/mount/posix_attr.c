@@ -209,6 +209,21 @@ CHECK(chown_by_user_clears_set_id_bits)
 	EQUAL(mode_of("d"), 02755);
 }
 
+/* chown(2) with -1 and -1 clears them for the owner only. */
+CHECK(chown_of_nothing_by_strangers_keeps_set_id_bits)
+{
+	make_owned("f", USER, USER, 06755);
+	AS(OTHER, OTHER) {
+		if (chown("f", (uid_t)-1, (gid_t)-1) < 0) /* FUSE cannot refuse it */
+			EQUAL(errno, EPERM);
+	}
+	EQUAL(mode_of("f"), 06755);
+	AS(USER, USER) {
+		OK(chown("f", (uid_t)-1, (gid_t)-1));
+	}
+	EQUAL(mode_of("f"), 0755);
+}
+
 CHECK(write_by_user_clears_set_id_bits)
 {
 	make_owned("f", USER, USER, 06777);
