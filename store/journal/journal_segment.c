@@ -36,7 +36,7 @@
 #include "store/journal/journal_internal.h"
 
 #define FIRST_SEGMENT_BYTES MiB(1) /* of a new journal; each next one is twice as large, so a small store stays small */
-#define CLOSED_AHEAD_BYTES KiB(128) /* zeros left at the end and in the spare when the journal is closed */
+#define CLOSED_AHEAD_BYTES KiB(32) /* zeros left at the end and in the spare when the journal is closed */
 #define LEAST_SEGMENT_BYTES KiB(256) /* on a full disk */
 #define ZERO_BYTES (1u << 20)
 #define SPARE_RETRY_BYTES MiB(1) /* appended between two attempts to make a spare on a full disk */

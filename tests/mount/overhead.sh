@@ -7,11 +7,11 @@ need_root
 small_disk 300m # sets $disk
 
 fs_mount
-head -c 100M /dev/urandom >"$MNT/pages"
+head -c 48M /dev/urandom >"$MNT/pages"
 fs_umount
 used=$(du -sk "$STORE" | cut -f1)
-[ "$used" -le $((102400 * 102 / 100)) ] || { du -ak "$STORE"; fail "$used KiB for 102400 KiB of distinct pages"; }
-echo "ok $used KiB for 102400 KiB of distinct pages"
+[ "$used" -le $((49152 * 102 / 100)) ] || { du -ak "$STORE"; fail "$used KiB for 49152 KiB of distinct pages"; }
+echo "ok $used KiB for 49152 KiB of distinct pages"
 
 fs_mount
 rm "$MNT/pages"
