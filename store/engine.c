@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/classify/image_cuts.h"
 #include "store/engine_internal.h"
 #include "store/dedup/shifted.h"
 #include "store/journal/journal.h"
@@ -36,6 +37,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	if (!e)
 		return NULL;
 	e->conf = *conf;
+	e->cuts = &image_cuts;
 	e->read_only = conf->read_only;
 	e->dirs = STORE_DIRS_NONE;
 	e->segment_limit = conf->cache / 8;

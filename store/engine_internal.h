@@ -21,9 +21,9 @@
 #include "index/fingerprint_filter.h"
 #include "index/freed.h"
 #include "index/recipes.h"
+#include "store/cut_hooks.h"
 #include "store/engine.h"
 #include "store/dedup/fptable.h"
-#include "store/dedup/grid.h"
 #include "store/dedup/compress_pace.h"
 #include "store/log/record_format.h"
 #include "store/file/segment.h"
@@ -173,6 +173,7 @@ struct engine {
 	struct journal *journal;
 	struct io_rate *read_rate, *write_rate;
 	const struct remote_hooks *remote; /* NULL: all chunks are here, and for this store alone */
+	const struct cut_hooks *cuts; /* NULL: pages of all files start at 0 */
 	struct shares *shares; /* state of `remote` (store/remote/remote.h) */
 	_Atomic bool read_only; /* refuses new content changes; changes already begun still reach the disk */
 	_Atomic uint64_t segment_limit; /* set by absorb_share_memory() */

@@ -4,7 +4,8 @@
  * A large aligned write becomes a job as it is, without a copy. Everything else is copied into the file's stage: a
  * buffer for 1 MiB of pages with one contiguous range of new bytes. Bytes adjacent to or overlapping this range join
  * it. A write elsewhere, a full buffer, a read of the range, a flush, the timer, or memory pressure turns the stage
- * into a job. grid.h determines page boundaries; a stage lies within one part of the grid.
+ * into a job. cut_hooks.h determines page boundaries; a stage lies within one part of the
+ * grid.
  *
  * Files chunked by content have another kind of stage, for one contiguous range anywhere: recut.c.
  *
@@ -235,10 +236,10 @@ static size_t stage_takes(const struct content *c, uint64_t off, size_t len) REQ
 }
 
 /* New data may determine page boundaries. */
-static void follow(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
+static void stage_follow_grid(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
 {
 	if (!c->by_content)
-		grid_follow(&c->grid, p, len, off, c->live.size, (uint32_t)c->e->conf.page);
+		grid_follow(c->e->cuts, &c->grid, p, len, off, c->live.size, (uint32_t)c->e->conf.page);
 }
 
 static void stage_add(struct content *c, const void *p, size_t len, uint64_t off) REQUIRES(c->lock)
@@ -304,7 +305,7 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 	size_t n;
 	int r = 0;
 
-	follow(c, p, len, off);
+	stage_follow_grid(c, p, len, off);
 	while ((n = stage_takes(c, off, len)) == 0 && r == 0) {
 		bool goes_on = c->stage && c->stage_is_cut && recut_is_full(c, off);
 
@@ -374,7 +375,7 @@ static uint32_t takeable(struct content *c, const struct engine_buffer *b, const
 	if (c->by_content || (uintptr_t)p % PACK_BLOCK || at + whole > ENGINE_BUFFER_SIZE || whole < TAKE_MIN)
 		return 0;
 	mutex_lock(&c->lock);
-	follow(c, p, len, off);
+	stage_follow_grid(c, p, len, off);
 	grid_part(&c->grid, off, &start, &end);
 	mutex_unlock(&c->lock);
 	return (off - start) % page || whole > end - off ? 0 : (uint32_t)whole;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/util.h"
-#include "store/dedup/grid.h"
+#include "store/classify/image_cuts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,11 +24,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (uint64_t written = 0; at < size; written = at) {
 		size_t len = MIN(step, size - (size_t)at);
 
-		grid_follow(&g, data + at, len, at, written, 4096);
+		grid_follow(&image_cuts, &g, data + at, len, at, written, 4096);
 		again = g;
-		grid_follow(&again, data + at, len, at, written, 4096);
+		grid_follow(&image_cuts, &again, data + at, len, at, written, 4096);
 		assert(again.format == g.format && again.from == g.from && again.next == g.next &&
-		       again.nr_head == g.nr_head);
+		       again.nr_head == g.nr_head && again.wanted == g.wanted);
 		assert(g.from <= g.next);
 		grid_part(&g, at, &start, &end);
 		assert(start <= at && at < end);

@@ -1,4 +1,4 @@
-#include "store/dedup/grid.h"
+#include "store/classify/image_cuts.h"
 
 #include <assert.h>
 #include <elf.h>
@@ -11,6 +11,8 @@
 #define MEMORY_PAGE 4096u /* the smallest page size of memory */
 #define ENTRIES_MAX 8u /* program headers before the first one with memory: notes and little else */
 #define IMAGE_MAX ((uint64_t)INT64_MAX)
+
+enum grid_format { GRID_PLAIN, GRID_CORE, GRID_DMTCP_HEADERS, GRID_DMTCP_AREAS };
 
 /* --- core files --- */
 
@@ -143,7 +145,7 @@ static void file_begins(struct grid *g, const uint8_t *p, size_t len)
 		*g = (struct grid){ .format = GRID_DMTCP_HEADERS, .next = BLOCK };
 }
 
-void grid_follow(struct grid *g, const uint8_t *p, size_t len, uint64_t off, uint64_t size, uint32_t page)
+static void image_move_grid(struct grid *g, const uint8_t *p, size_t len, uint64_t off, uint64_t size, uint32_t page)
 {
 	if (size == 0)
 		*g = GRID_OF_FILE;
@@ -155,10 +157,7 @@ void grid_follow(struct grid *g, const uint8_t *p, size_t len, uint64_t off, uin
 		*g = (struct grid){ .from = off, .next = GRID_NO_END };
 	else if (off >= g->next && off - g->next == g->nr_head)
 		dmtcp_follow(g, p, len, page);
+	g->wanted = g->format == GRID_PLAIN ? sizeof(struct elf_disk) : g->next + g->nr_head;
 }
 
-void grid_part(const struct grid *g, uint64_t off, uint64_t *ret_start, uint64_t *ret_end)
-{
-	*ret_start = off < g->from ? 0 : off < g->next ? g->from : g->next;
-	*ret_end = off < g->from ? g->from : off < g->next ? g->next : GRID_NO_END;
-}
+const struct cut_hooks image_cuts = { .move_grid = image_move_grid };

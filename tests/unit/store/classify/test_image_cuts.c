@@ -12,7 +12,7 @@
 
 #include "base/le.h"
 #include "base/util.h"
-#include "store/dedup/grid.h"
+#include "store/classify/image_cuts.h"
 #include "tests/unit/store/rig.h"
 
 #define PAGE 4096u
@@ -109,29 +109,56 @@ static void a_core_tells_where_memory_begins(void **state)
 	struct grid g = GRID_OF_FILE;
 
 	(void)state;
-	grid_follow(&g, i.p, PAGE, 0, 0, PAGE); /* all at once */
+	grid_follow(&image_cuts, &g, i.p, PAGE, 0, 0, PAGE); /* all at once */
 	assert_int_equal(part_of(&g, i.memory - 1), 0);
 	assert_int_equal(part_of(&g, i.memory + MEMORY), i.memory);
-	grid_follow(&g, i.p + i.memory, PAGE, i.memory, i.memory, PAGE);
+	grid_follow(&image_cuts, &g, i.p + i.memory, PAGE, i.memory, i.memory, PAGE);
 	assert_int_equal(part_of(&g, i.memory - 1), 0);
 	assert_int_equal(part_of(&g, i.memory + MEMORY), i.memory);
-	grid_follow(&g, i.p, HEADER, 0, 0, PAGE); /* the header, then the table */
+	grid_follow(&image_cuts, &g, i.p, HEADER, 0, 0, PAGE); /* the header, then the table */
 	assert_int_equal(part_of(&g, i.memory), 0);
-	grid_follow(&g, i.p + HEADER, PAGE, HEADER, HEADER, PAGE);
+	grid_follow(&image_cuts, &g, i.p + HEADER, PAGE, HEADER, HEADER, PAGE);
 	assert_int_equal(part_of(&g, i.memory), i.memory);
-	grid_follow(&g, i.p + HEADER, PAGE, HEADER, 0, PAGE); /* the table first */
+	grid_follow(&image_cuts, &g, i.p + HEADER, PAGE, HEADER, 0, PAGE); /* the table first */
 	assert_int_equal(part_of(&g, i.memory), i.memory);
 	/* What is no core. */
-	grid_follow(&g, memory, PAGE, 0, 0, PAGE);
+	grid_follow(&image_cuts, &g, memory, PAGE, 0, 0, PAGE);
 	assert_int_equal(part_of(&g, i.memory), 0);
 	i.p[16] = ET_DYN;
-	grid_follow(&g, i.p, PAGE, 0, 0, PAGE);
+	grid_follow(&image_cuts, &g, i.p, PAGE, 0, 0, PAGE);
 	assert_int_equal(part_of(&g, i.memory), 0);
-	grid_follow(&g, i.p + HEADER, 100, HEADER, 0, PAGE); /* cut off before the first memory */
+	grid_follow(&image_cuts, &g, i.p + HEADER, 100, HEADER, 0, PAGE); /* cut off before the first memory */
 	assert_int_equal(part_of(&g, i.memory), 0);
 	((Elf64_Phdr *)(i.p + HEADER))[1].p_offset = HEADER; /* it would stand in the table */
-	grid_follow(&g, i.p + HEADER, PAGE, HEADER, 0, PAGE);
+	grid_follow(&image_cuts, &g, i.p + HEADER, PAGE, HEADER, 0, PAGE);
 	assert_int_equal(part_of(&g, i.memory), 0);
+}
+
+/* The hook gets the first bytes of a file and those that it asked for; without one pages start at 0. */
+static uint64_t nr_calls;
+static void count_calls(struct grid *g, const uint8_t *p, size_t len, uint64_t off, uint64_t size, uint32_t page)
+{
+	nr_calls++;
+	image_cuts.move_grid(g, p, len, off, size, page);
+}
+
+static void the_hook_is_called_for_headers_only(void **state)
+{
+	const struct cut_hooks counting = { .move_grid = count_calls };
+	_cleanup_(freep) uint8_t *memory = rig_bytes(MEMORY, 1);
+	_cleanup_(image_release) struct image i = core_of(memory, MEMORY, 5);
+	struct grid g = GRID_OF_FILE, none = GRID_OF_FILE;
+
+	(void)state;
+	for (uint64_t at = 0; at < i.len; at += at == 0 ? i.memory : PAGE) {
+		size_t len = at == 0 ? i.memory : MIN((size_t)PAGE, i.len - at);
+
+		grid_follow(&counting, &g, i.p + at, len, at, at, PAGE);
+		grid_follow(NULL, &none, i.p + at, len, at, at, PAGE);
+	}
+	assert_int_equal(nr_calls, 2); /* the headers; where memory begins */
+	assert_int_equal(part_of(&g, i.memory), i.memory);
+	assert_int_equal(part_of(&none, i.memory), 0);
 }
 
 static void write_step(struct rig *rig, uint64_t ino, const struct image *i, size_t step, uint64_t header)
@@ -233,6 +260,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_core_tells_where_memory_begins),
+		cmocka_unit_test(the_hook_is_called_for_headers_only),
 		rig_test(images_share_pages_with_files),
 		rig_test(bytes_are_right),
 		rig_test(what_was_told_ends_with_the_file),
