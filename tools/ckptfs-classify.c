@@ -59,7 +59,7 @@ static const char *reason_of(int r)
 	}
 }
 
-static int say(const struct typed *t, enum typed_verdict verdict, const char *reason)
+static int write_answer(const struct typed *t, enum typed_verdict verdict, const char *reason)
 {
 	_cleanup_(freep) uint8_t *said = NULL;
 	size_t len, n = 0;
@@ -91,7 +91,7 @@ static int classify(const struct request *q)
 		r = format_hdf5(q->p, q->size, &t);
 	if (r == 0)
 		r = format_any(q->p, q->size, &t);
-	status = say(&t, r > 0 ? TYPED_KNOWN : r == 0 ? TYPED_UNKNOWN : TYPED_REFUSED, reason_of(r));
+	status = write_answer(&t, r > 0 ? TYPED_KNOWN : r == 0 ? TYPED_UNKNOWN : TYPED_REFUSED, reason_of(r));
 	typed_release(&t);
 	names_free(names);
 	return status;
@@ -175,5 +175,5 @@ int main(int argc, char *argv[])
 		return EXIT_FAILURE;
 	}
 	/* Without what libraries do in the end: it may not be permitted, and nothing is left to tidy. */
-	_exit(q.p ? classify(&q) : say(&TYPED_EMPTY(0), TYPED_UNKNOWN, ""));
+	_exit(q.p ? classify(&q) : write_answer(&TYPED_EMPTY(0), TYPED_UNKNOWN, ""));
 }

@@ -18,7 +18,7 @@
 
 #define STEP_NS 100000000
 
-static int ask(int fd, const char *mount, enum ckptfs_cluster_command command, struct ckptfs_cluster *c)
+static int cluster_command(int fd, const char *mount, enum ckptfs_cluster_command command, struct ckptfs_cluster *c)
 {
 	c->size = sizeof(*c);
 	c->version = CKPTFS_IOC_VERSION;
@@ -83,12 +83,12 @@ int command_repair(const char *mount)
 	_cleanup_(closep) int fd = open_mount(mount);
 	struct ckptfs_cluster before = { 0 }, c = { 0 };
 	uint64_t number;
-	int r = fd < 0 ? fd : ask(fd, mount, CKPTFS_CLUSTER_HEAL, &before);
+	int r = fd < 0 ? fd : cluster_command(fd, mount, CKPTFS_CLUSTER_HEAL, &before);
 
 	number = before.number;
 	while (r == 0 && c.healed < number) {
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
-		r = ask(fd, mount, CKPTFS_CLUSTER_STATUS, &c);
+		r = cluster_command(fd, mount, CKPTFS_CLUSTER_STATUS, &c);
 		if (r == 0 && c.healed < number && c.flags & CKPTFS_CLUSTER_ALONE)
 			return log_errno(-ENOTCONN,
 					 "%s: the agents ended before everything was re-replicated; it continues when they run again",
@@ -115,7 +115,7 @@ int command_forget(const char *mount, const char *node)
 		return -EINVAL;
 	}
 	memcpy(c.node, node, strlen(node));
-	r = ask(fd, mount, CKPTFS_CLUSTER_FORGET, &c);
+	r = cluster_command(fd, mount, CKPTFS_CLUSTER_FORGET, &c);
 	if (r == 0)
 		text_printf(stdout, "%s: node %s is forgotten\n", mount, node);
 	return r;

@@ -449,7 +449,7 @@ int fetches_taken(struct fetches *fs, uint64_t number)
 }
 
 /* *at is done, or is to be. */
-static void answer(struct fetches *fs, struct fetch **at)
+static void answer_fetch(struct fetches *fs, struct fetch **at)
 {
 	struct fetch *f = *at;
 
@@ -515,7 +515,7 @@ int fetches_progress(struct fetches *fs, uint64_t now_ns)
 			may_ask = true;
 		}
 		if (f->nr_open == 0 || now_ns >= f->until_ns) {
-			answer(fs, at);
+			answer_fetch(fs, at);
 			done = 1;
 			continue;
 		}

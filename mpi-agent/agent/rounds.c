@@ -227,7 +227,7 @@ void rounds_forget(struct rounds *rs)
 	lookups_forget(rs->lookups);
 }
 
-static void remember(struct rounds *rs, struct fp fp, const struct holders *h)
+static void cache_holders(struct rounds *rs, struct fp fp, const struct holders *h)
 {
 	known_set(rs->remembered, fp, h, (uint32_t)rs->number);
 }
@@ -285,7 +285,7 @@ static void remember_found(struct rounds *rs)
 {
 	for (uint32_t i = 0; i < rs->nr_pages; i++)
 		if (rs->had[i].nr > 0)
-			remember(rs, rs->pages[i], &rs->had[i]);
+			cache_holders(rs, rs->pages[i], &rs->had[i]);
 }
 
 /* Announces the pages that only this node stores, as far as it knows. */
@@ -550,7 +550,7 @@ static void remember_settled(struct rounds *rs)
 			if ((p->has >> k & 1) || rs->stored[p->owners[k]])
 				holders_add(&h, (uint16_t)p->owners[k]);
 		if (h.nr > 0)
-			remember(rs, p->fp, &h);
+			cache_holders(rs, p->fp, &h);
 	}
 }
 

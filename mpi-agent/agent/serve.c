@@ -133,7 +133,7 @@ static void give_back(void *userdata, uint64_t number)
 }
 
 /* With the daemon's own bytes, if they are what they should be. `lies_there`: in its memory. */
-static int answer(struct serve *s, const struct get *g, const void *body, size_t len, bool lies_there)
+static int answer_get(struct serve *s, const struct get *g, const void *body, size_t len, bool lies_there)
 {
 	_cleanup_(freep) const void **chunks = calloc(MAX(g->nr, UINT32_C(1)), sizeof(*chunks));
 	int r;
@@ -157,7 +157,7 @@ static int answer_nothing(struct serve *s, const struct get *g)
 {
 	_cleanup_(freep) uint8_t *none = calloc(MAX(g->nr, UINT32_C(1)), 1);
 
-	return none ? answer(s, g, none, g->nr, false) : -ENOMEM;
+	return none ? answer_get(s, g, none, g->nr, false) : -ENOMEM;
 }
 
 /* 1; 0: it is late */
@@ -168,7 +168,7 @@ static int answer_number(struct serve *s, uint64_t number, const void *body, siz
 
 		if ((*at)->number != number)
 			continue;
-		r = answer(s, *at, body, len, lies_there);
+		r = answer_get(s, *at, body, len, lies_there);
 		remove_get(s, at);
 		return r < 0 ? r : 1;
 	}

@@ -77,7 +77,7 @@ static uint64_t busy_ns(const struct engine *e, uint64_t now_ns) REQUIRES(e->pac
 }
 
 /* Read the clock under the lock, so that it never appears to go back. */
-static void count(struct engine *e, unsigned *what, int more)
+static void change_count(struct engine *e, unsigned *what, int more)
 {
 	uint64_t now;
 
@@ -93,22 +93,22 @@ static void count(struct engine *e, unsigned *what, int more)
 
 void compress_job_begins(struct engine *e)
 {
-	count(e, &e->pace.nr_jobs, 1);
+	change_count(e, &e->pace.nr_jobs, 1);
 }
 
 void compress_job_ends(struct engine *e)
 {
-	count(e, &e->pace.nr_jobs, -1);
+	change_count(e, &e->pace.nr_jobs, -1);
 }
 
 void compress_wait_begins(struct engine *e)
 {
-	count(e, &e->pace.nr_waiters, 1);
+	change_count(e, &e->pace.nr_waiters, 1);
 }
 
 void compress_wait_ends(struct engine *e)
 {
-	count(e, &e->pace.nr_waiters, -1);
+	change_count(e, &e->pace.nr_waiters, -1);
 }
 
 static bool memory_is_short(struct engine *e)

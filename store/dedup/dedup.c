@@ -89,7 +89,7 @@ static bool make_good(struct batch *b, unsigned i, struct addr a)
 }
 
 /* Chunk i is stored at `a`: use it if it may be shared. */
-static bool take(struct batch *b, unsigned i, struct addr a, enum cause cause)
+static bool use_known(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
 	if (freed_condemned(b->e, a) || !batch_may_refer(b, a))
 		return false;
@@ -151,7 +151,7 @@ static void compare_varied(struct batch *b, const struct addr *a, enum cause cau
 				break;
 			}
 			if (b->cause[i + k] == UNKNOWN && fp_equal(there[k].fp, b->fps[i + k]))
-				take(b, i + k, a[i + k], cause);
+				use_known(b, i + k, a[i + k], cause);
 		}
 	}
 }
@@ -173,7 +173,7 @@ static void compare_with(struct batch *b, const struct addr *a, enum cause cause
 		told = packs_fps(b->e->packs, a[i], b->page, n, fps);
 		for (unsigned k = i; told > 0 && k < i + (unsigned)told; k++)
 			if (b->cause[k] == UNKNOWN && fp_equal(fps[k - i], b->fps[k]))
-				take(b, k, a[k], cause);
+				use_known(b, k, a[k], cause);
 	}
 }
 
@@ -260,7 +260,7 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 	for (unsigned i = 0; i < b->n; i++) {
 		if (b->cause[i] != UNKNOWN || b->alone[i] || addr_is_none(a[i]))
 			continue;
-		if (take(b, i, a[i], MEMORY))
+		if (use_known(b, i, a[i], MEMORY))
 			ask_neighbours(b, i);
 		else
 			b->refused[i] = a[i];
@@ -287,7 +287,7 @@ static int ask_index_all(struct batch *b, unsigned from)
 			if (addr_is_none(a[n]))
 				in_vain++;
 			else if (matches(b, i, a[n], &found))
-				take(b, i, found, INDEXED);
+				use_known(b, i, found, INDEXED);
 			n++;
 		}
 	atomic_fetch_add_explicit(&b->e->count.in_vain, in_vain, memory_order_relaxed);
@@ -307,7 +307,7 @@ static int ask_index(struct batch *b)
 		r = fingerprints_find(b->e->db, &b->fps[i], 1, &a);
 		if (r < 0)
 			return r;
-		if (!addr_is_none(a) && matches(b, i, a, &a) && take(b, i, a, INDEXED)) {
+		if (!addr_is_none(a) && matches(b, i, a, &a) && use_known(b, i, a, INDEXED)) {
 			ask_neighbours(b, i);
 			misses = 0;
 		} else if (++misses == MISSES_MAX) {
@@ -346,7 +346,7 @@ static int wait_for_shared(struct batch *b, unsigned nr_tries)
 	return all;
 }
 
-static void count(struct batch *b)
+static void count_causes(struct batch *b)
 {
 	struct engine_counters *k = &b->e->count;
 	_Atomic uint64_t *const counter[] = {
@@ -438,7 +438,7 @@ int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_lis
 		note_damaged(b);
 	r = extents_of(b, base, len, ret);
 	if (r == 0)
-		count(b);
+		count_causes(b);
 	return r;
 }
 

@@ -92,7 +92,7 @@ static void unclaim(struct engine *e, struct batch *b) REQUIRES(e->append_lock)
 		}
 }
 
-static void place(struct engine *e, struct batch *b, unsigned i, struct pack_frame *f) REQUIRES(e->append_lock)
+static void place_chunk(struct engine *e, struct batch *b, unsigned i, struct pack_frame *f) REQUIRES(e->append_lock)
 {
 	struct fptable_slot *s = b->alone[i] ? NULL : fptable_find(&e->recent, b->fps[i]);
 
@@ -172,7 +172,7 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 			r = small_frame(e, b, i, full, nr_full);
 		if (r == 0) {
 			set_compression(e, b, *bulk);
-			place(e, b, i, *bulk ? *bulk : *shared_frame(e, b));
+			place_chunk(e, b, i, *bulk ? *bulk : *shared_frame(e, b));
 		}
 	}
 	for (unsigned i = 0; i < b->n && r == 0; i++)

@@ -58,7 +58,7 @@ static int take_shifted(struct batch *b, const struct job *j, struct shifted **r
 }
 
 /* Do the cheaper step first: fingerprints and lookups or, if the previous job had moved bytes, comparing with those. */
-static int ask(struct batch *b, const struct job *j, struct shifted **ret)
+static int look_up_and_search(struct batch *b, const struct job *j, struct shifted **ret)
 {
 	struct shift_range runs[PAGES_MAX];
 	bool first = shifted_is_likely(b->c);
@@ -119,7 +119,7 @@ static int store_rests(const struct batch *b, const struct job *j, const struct 
 }
 
 /* Merge all lists in file order. */
-static int merge(const struct extent_list *from, unsigned nr, struct extent_list *ret)
+static int merge_extents(const struct extent_list *from, unsigned nr, struct extent_list *ret)
 {
 	size_t at[3] = { 0 };
 	int r = 0;
@@ -152,7 +152,7 @@ static int finish_shifted(struct batch *b, const struct job *j, struct shifted *
 		r = store_rests(b, j, s, &l[1]);
 	if (r == 0) {
 		l[2] = s->extents;
-		r = merge(l, ARRAY_SIZE(l), ret);
+		r = merge_extents(l, ARRAY_SIZE(l), ret);
 	}
 	extent_list_release(&l[0]);
 	extent_list_release(&l[1]);
@@ -162,7 +162,7 @@ static int finish_shifted(struct batch *b, const struct job *j, struct shifted *
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret)
 {
 	struct shifted *s = NULL;
-	int r = ask(b, j, &s);
+	int r = look_up_and_search(b, j, &s);
 
 	if (r == 0)
 		return batch_finish(b, 0, j->len, ret);

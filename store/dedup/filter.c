@@ -67,7 +67,7 @@ static unsigned wanted_bits(struct engine *e)
 	return nr > e->filter.nr_good && 64 - e->filter.in_use.shift < bits ? bits : 0;
 }
 
-static int begin(struct engine *e, unsigned bits)
+static int start_next_filter(struct engine *e, unsigned bits)
 {
 	struct fingerprint_filter f;
 	int r = fingerprint_filter_init(&f, bits);
@@ -81,7 +81,7 @@ static int begin(struct engine *e, unsigned bits)
 	return 0;
 }
 
-static void finish(struct engine *e)
+static void install_next_filter(struct engine *e)
 {
 	struct fingerprint_filter old;
 
@@ -126,16 +126,16 @@ int filter_tend(struct engine *e)
 		bits = wanted_bits(e);
 		if (bits == 0)
 			return 0;
-		r = begin(e, bits);
+		r = start_next_filter(e, bits);
 	}
 	if (r == 0)
 		r = scan(e);
 	if (r > 0)
-		finish(e);
+		install_next_filter(e);
 	return MIN(r, 0);
 }
 
-static void add(struct engine *e, uint64_t key) REQUIRES(e->append_lock)
+static void add_key(struct engine *e, uint64_t key) REQUIRES(e->append_lock)
 {
 	if (e->filter.in_use.blocks)
 		fingerprint_filter_add(&e->filter.in_use, key);
@@ -148,7 +148,7 @@ void filter_add(struct engine *e, const struct fingerprint_entry *entries, size_
 	for (size_t done = 0; done < n; done += ADD_AT_ONCE) {
 		mutex_lock(&e->append_lock);
 		for (size_t i = done; i < MIN(n, done + ADD_AT_ONCE); i++)
-			add(e, fingerprint_key(entries[i].fp));
+			add_key(e, fingerprint_key(entries[i].fp));
 		mutex_unlock(&e->append_lock);
 	}
 }

@@ -46,7 +46,7 @@ void fptable_prefetch(const struct fptable *t, struct fp fp)
 		__builtin_prefetch(&t->slots[slot_of(t, fp)]);
 }
 
-static void put(struct fptable *t, struct fptable_slot s)
+static void insert_slot(struct fptable *t, struct fptable_slot s)
 {
 	size_t i = slot_of(t, fptable_slot_fp(&s));
 
@@ -65,7 +65,7 @@ static int grow(struct fptable *t)
 		return r;
 	for (size_t i = 0; i < t->size; i++)
 		if (t->slots[i].pack)
-			put(&bigger, t->slots[i]);
+			insert_slot(&bigger, t->slots[i]);
 	free(t->slots);
 	*t = bigger;
 	return 0;
@@ -79,7 +79,7 @@ int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t numbe
 		if (r < 0)
 			return r;
 	}
-	put(t, (struct fptable_slot){ .lo = fp.lo, .hi = fp.hi, .number = number, .pack = a.pack, .off = a.off });
+	insert_slot(t, (struct fptable_slot){ .lo = fp.lo, .hi = fp.hi, .number = number, .pack = a.pack, .off = a.off });
 	return 0;
 }
 

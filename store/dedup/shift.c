@@ -63,7 +63,7 @@ static void cut_range(struct shift *s, uint32_t start, uint32_t end)
 }
 
 /* Chunk what is still wanted. If most was found at the expected offset, that is little. */
-static void cut(struct shift *s)
+static void chunk_wanted(struct shift *s)
 {
 	if (s->is_cut)
 		return;
@@ -207,7 +207,7 @@ unsigned shift_look(struct shift *s, const uint8_t *old, uint32_t len, uint64_t 
 
 	look_where_supposed(s, &o, delta);
 	if (s->nr_want > 0)
-		cut(s);
+		chunk_wanted(s);
 	for (uint32_t at = 0; s->nr_want > 0 && (n = cdc_cut(s->cdc, old + at, len - at)) > 0;) {
 		at += (uint32_t)n;
 		if (at > found_to)
@@ -286,7 +286,7 @@ unsigned shift_map_find(const struct shift_map *m, struct shift *s, unsigned max
 {
 	unsigned nr = 0;
 
-	cut(s);
+	chunk_wanted(s);
 	for (unsigned i = 0; i < s->nr_ends && nr < max; i++) {
 		uint32_t at = s->ends[i];
 		uint64_t from = shift_wants(s, at) ? map_get(m, hash_of(s->p + at)) : 0;

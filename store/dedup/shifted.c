@@ -174,7 +174,7 @@ static int window_read(struct search *s, struct content *champion, uint64_t star
 }
 
 /* Search this range of the champion. Returns the number of matches or <0. */
-static int look(struct search *s, struct content *champion, uint64_t start, uint64_t end, int64_t delta)
+static int search_window(struct search *s, struct content *champion, uint64_t start, uint64_t end, int64_t delta)
 {
 	unsigned before = s->shift.nr_matches;
 	int r;
@@ -206,7 +206,7 @@ static int look_around(struct search *s, struct content *champion, uint32_t firs
 	uint64_t start = plus(plus(s->j->off + first, delta), -(int64_t)AROUND);
 	uint64_t end = plus(plus(s->j->off + last, delta), AROUND);
 
-	return look(s, champion, start, MIN(end, start + WINDOW_MAX), delta);
+	return search_window(s, champion, start, MIN(end, start + WINDOW_MAX), delta);
 }
 
 /* --- maps of champions --- */

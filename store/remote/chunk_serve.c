@@ -71,7 +71,7 @@ static struct addr behind(const struct rest *rest)
 }
 
 /* shares_find() has waited for the frame, so the chunks after it are written or still in memory as well. */
-static bool find(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
+static bool find_wanted(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
 {
 	if (find_behind(e, rest, w, ret))
 		return true;
@@ -146,7 +146,7 @@ static void guess_next(struct engine *e, struct addr first, const struct rest *r
 static void find_all(struct engine *e, struct cluster_want *wants, size_t nr, struct addr *where, struct rest *rest)
 {
 	for (size_t i = 0; i < nr; i++)
-		wants[i].got = find(e, rest, &wants[i], &where[i]);
+		wants[i].got = find_wanted(e, rest, &wants[i], &where[i]);
 }
 
 static void read_all(struct engine *e, struct cluster_want *wants, size_t nr, const struct addr *where,

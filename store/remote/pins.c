@@ -127,7 +127,7 @@ static int look_here(struct engine *e, struct cluster_want *wants, size_t nr)
 }
 
 /* Clears `got` and `as_is` of the chunks with bytes that do not match their fingerprint. Returns their number. */
-static size_t compare(struct engine *e, struct cluster_want *wants, size_t nr)
+static size_t drop_mismatches(struct engine *e, struct cluster_want *wants, size_t nr)
 {
 	size_t nr_wrong = 0;
 
@@ -166,7 +166,7 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 {
 	const struct cluster_calls *calls = e->conf.cluster_calls;
 	int r = calls ? calls->fetch(calls->userdata, wants, nr) : -ENOTCONN;
-	size_t nr_wrong = compare(e, wants, nr);
+	size_t nr_wrong = drop_mismatches(e, wants, nr);
 
 	if (nr_wrong > 0)
 		r = ask_again(e, wants, nr, nr_wrong);
@@ -218,7 +218,7 @@ static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struc
 }
 
 /* len 0: any length */
-static int find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret, uint32_t *ret_len)
+static int find_chunk(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret, uint32_t *ret_len)
 {
 	struct addr hint;
 	struct fp found;
@@ -240,12 +240,12 @@ int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct 
 {
 	uint32_t found_len;
 
-	return find(e, fp, len, here, ret, &found_len);
+	return find_chunk(e, fp, len, here, ret, &found_len);
 }
 
 int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t *ret_len)
 {
-	return find(e, fp, 0, true, ret, ret_len);
+	return find_chunk(e, fp, 0, true, ret, ret_len);
 }
 
 /* Adds the owners of a remote chunk. */
@@ -291,7 +291,7 @@ int engine_cluster_locate(struct engine *e, struct cluster_want *wants, size_t n
 
 /* --- records --- */
 
-static void put(struct ns_key key, const struct buf *value, struct buf *records)
+static void add_put_record(struct ns_key key, const struct buf *value, struct buf *records)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY;
 
@@ -307,7 +307,7 @@ static void put_node(struct engine *e, uint32_t number) REQUIRES(e->shares->lock
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
 	share_node_encode(&e->shares->nodes[number], &value);
-	put(share_key_node((uint16_t)number), &value, &e->shares->waiting);
+	add_put_record(share_key_node((uint16_t)number), &value, &e->shares->waiting);
 }
 
 void shares_forget(struct engine *e, uint32_t number, bool is_forgotten)
@@ -346,7 +346,7 @@ void shares_put(const struct share_frame *f, uint32_t pack, uint32_t frame, stru
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
 	share_frame_encode(f, &value);
-	put(share_key(pack, frame), &value, records);
+	add_put_record(share_key(pack, frame), &value, records);
 }
 
 void shares_del(uint32_t pack, uint32_t frame, struct buf *records)
@@ -378,7 +378,7 @@ int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *
 	int r;
 
 	share_totals_encode(&e->shares->totals, &value);
-	put(share_key_totals(), &value, records);
+	add_put_record(share_key_totals(), &value, records);
 	buf_add(records, e->shares->waiting.data, e->shares->waiting.len);
 	records->failed |= buf_error(&e->shares->waiting) < 0;
 	atomic_store(&e->shares->any, true);

@@ -31,7 +31,7 @@ static struct addr place_of(const struct move *m)
 	return (struct addr){ .pack = m->pack, .off = m->off };
 }
 
-static int note(struct carrying *c) REQUIRES(c->e->shares->lock)
+static int record_carried(struct carrying *c) REQUIRES(c->e->shares->lock)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	int r = c->nr > 0 ? shares_note_lent(c->e, c->where, c->nr, &records) : 0;
@@ -57,7 +57,7 @@ static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) RE
 	if (r <= 0 || c->rec.damaged)
 		return r < 0 ? r : -EBADMSG;
 	if (c->nr + nr > AT_ONCE) {
-		r = note(c);
+		r = record_carried(c);
 		if (r < 0)
 			return r;
 	}
@@ -79,7 +79,7 @@ static int carry(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c
 			;
 		r = look_at_frame(c, m + i, n);
 	}
-	return r == 0 ? note(c) : r;
+	return r == 0 ? record_carried(c) : r;
 }
 
 int remote_carry(struct engine *e, const struct move *m, size_t nr)

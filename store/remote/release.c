@@ -100,7 +100,7 @@ static int by_start(const void *a, const void *b)
 	return (x->start.off > y->start.off) - (x->start.off < y->start.off);
 }
 
-static void sort(struct letting *l)
+static void sort_chunks(struct letting *l)
 {
 	size_t n = 0;
 
@@ -125,7 +125,7 @@ static size_t same_frame(const struct letting *l, size_t i)
 
 /* --- step 1 --- */
 
-static int ask(struct letting *l)
+static int find_holders(struct letting *l)
 {
 	size_t n = 0;
 	int r;
@@ -196,7 +196,7 @@ static int number_takers(struct letting *l) REQUIRES(l->e->shares->lock)
 	return r;
 }
 
-static int note(struct letting *l, const struct pack_marks *marks)
+static int record_released(struct letting *l, const struct pack_marks *marks)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	struct cluster_let_go sums = *l->sums;
@@ -224,7 +224,7 @@ static int note(struct letting *l, const struct pack_marks *marks)
 
 /* --- steps 3 and 4 --- */
 
-static int punch(struct letting *l)
+static int punch_released(struct letting *l)
 {
 	int r = 0;
 
@@ -263,15 +263,15 @@ static int let_batch_go(struct letting *l, struct content *c, uint64_t size, uin
 	epoch_leave(&l->e->users, ticket);
 	if (r < 0)
 		return r;
-	sort(l);
+	sort_chunks(l);
 	r = shares_settling(l->e, false);
 	if (r < 0)
 		return r;
-	r = ask(l);
+	r = find_holders(l);
 	if (r == 0)
-		r = note(l, &marks);
+		r = record_released(l, &marks);
 	shares_settled(l->e);
-	return r < 0 ? r : punch(l);
+	return r < 0 ? r : punch_released(l);
 }
 
 int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers, struct cluster_let_go *sums)

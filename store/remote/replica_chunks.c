@@ -42,25 +42,25 @@ static uint32_t frame_kind(uint32_t len)
 	return len % PACK_BLOCK == 0 ? len : PACK_VARIED;
 }
 
-static struct addr add(struct pack_frame *f, uint32_t kind, struct fp fp, const void *data, uint32_t len)
+static struct addr add_to_frame(struct pack_frame *f, uint32_t kind, struct fp fp, const void *data, uint32_t len)
 {
 	return kind == PACK_VARIED ? pack_frame_add_varied(f, fp, data, len) : pack_frame_add(f, fp, data);
 }
 
 /* Adds the address to the in-memory table, unless it has one for this fingerprint. */
-static void remember(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+static void index_chunk(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
 {
 	if (!fptable_find(&e->recent, fp))
 		fptable_insert(&e->recent, fp, a, number); /* on ENOMEM the chunk may be stored twice */
 }
 
 /* Likewise, but replaces an address: this one has its bytes here. */
-static void remember_here(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+static void index_chunk_here(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
 {
 	struct fptable_slot *s = fptable_find(&e->recent, fp);
 
 	if (!s) {
-		remember(e, fp, a, number);
+		index_chunk(e, fp, a, number);
 	} else if (s->pack != FPTABLE_PLACEHOLDER) {
 		s->pack = a.pack;
 		s->off = a.off;
@@ -97,9 +97,9 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 			continue;
 		if (frame_kind(c->len) != kind || !pack_frame_takes(f, c->len))
 			break;
-		k->where[i] = add(f, kind, c->fp, c->data, c->len);
+		k->where[i] = add_to_frame(f, kind, c->fp, c->data, c->len);
 		/* the table had no local address, or the chunk would have been found */
-		remember_here(e, c->fp, k->where[i], pack_frame_last(f));
+		index_chunk_here(e, c->fp, k->where[i], pack_frame_last(f));
 	}
 	mutex_unlock(&e->append_lock);
 	*ret_end = i;
@@ -166,7 +166,7 @@ int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf
 	return MIN(r, 0);
 }
 
-static int keep(struct keeping *k)
+static int keep_chunks(struct keeping *k)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	struct engine *e = k->e;
@@ -215,7 +215,7 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 	if (r < 0)
 		return r;
 	ticket = epoch_enter(&e->users);
-	r = keep(&k);
+	r = keep_chunks(&k);
 	epoch_leave(&e->users, ticket);
 	shares_settled(e);
 	return r;
@@ -398,7 +398,7 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 		}
 		if (frame_kind(p->chunk_len) != kind || !pack_frame_takes(u->f, p->chunk_len))
 			break;
-		rf->where[i] = add(u->f, kind, p->fp, zeros, p->chunk_len);
+		rf->where[i] = add_to_frame(u->f, kind, p->fp, zeros, p->chunk_len);
 		rf->number[i] = pack_frame_last(u->f);
 		rf->is_new[i] = true;
 		share_set(u->note.away, nr);
@@ -498,7 +498,7 @@ static int refer(struct referring *rf, const struct cluster_run *runs, size_t nr
 	mutex_lock(&e->append_lock);
 	for (size_t i = 0; i < rf->nr; i++)
 		if (rf->is_new[i])
-			remember(e, rf->pieces[i].fp, rf->where[i], rf->number[i]);
+			index_chunk(e, rf->pieces[i].fp, rf->where[i], rf->number[i]);
 	mutex_unlock(&e->append_lock);
 	for (size_t i = 0, first = 0; i < nr_runs && r == 0; first += runs[i++].nr)
 		r = set_extents(rf, &runs[i], first);

@@ -47,7 +47,7 @@ struct taken {
 	uint32_t pack, frame;
 	uint32_t nr_away;
 	struct share_frame note;
-	struct unsettled *left; /* of a frame with remote chunks: preallocated for leave() */
+	struct unsettled *left; /* of a frame with remote chunks: preallocated for leave_unsettled() */
 };
 
 struct round {
@@ -260,7 +260,7 @@ static int write_all(struct engine *e, struct pack_frame **frames, size_t nr, st
 
 /* --- frames left by a failed round --- */
 
-static void leave(struct engine *e, struct taken *t)
+static void leave_unsettled(struct engine *e, struct taken *t)
 {
 	struct unsettled *u = TAKE(t->left);
 
@@ -429,7 +429,7 @@ static bool is_noted(const struct taken *t)
 }
 
 /* Adds the chunks of this round with that fate, and their bytes. */
-static void count(const struct round *rd, enum round_fate fate, uint64_t *nr, uint64_t *bytes)
+static void count_fate(const struct round *rd, enum round_fate fate, uint64_t *nr, uint64_t *bytes)
 {
 	for (size_t i = 0; i < rd->nr_offered; i++)
 		if (rd->fates[i] == fate) {
@@ -456,7 +456,7 @@ static int note_stored(struct round *rd, const struct pack_marks *marks)
 		return 0;
 	mutex_lock(&e->shares->lock);
 	totals = &e->shares->totals;
-	count(rd, ROUND_LEND, &totals->nr_lent, &totals->pinned_bytes);
+	count_fate(rd, ROUND_LEND, &totals->nr_lent, &totals->pinned_bytes);
 	r = shares_meet(e, rd->d.nodes, rd->d.nr_nodes); /* any of them may refer to the pinned chunks */
 	if (r == 0)
 		r = shares_commit(e, marks, &records);
@@ -526,13 +526,13 @@ static int end_round(struct round *rd, const bool *has_stored, const struct pack
 		r = settle_frames(rd, &records);
 	if (r == 0 && records.len > 0) {
 		mutex_lock(&e->shares->lock);
-		count(rd, ROUND_ELSEWHERE, &e->shares->totals.nr_away, &e->shares->totals.away_bytes);
+		count_fate(rd, ROUND_ELSEWHERE, &e->shares->totals.nr_away, &e->shares->totals.away_bytes);
 		r = shares_commit(e, marks, &records);
 		mutex_unlock(&e->shares->lock);
 	}
 	for (size_t i = 0; r < 0 && i < rd->nr; i++)
 		if (rd->frames[i].nr_away > 0)
-			leave(e, &rd->frames[i]);
+			leave_unsettled(e, &rd->frames[i]);
 	return r;
 }
 
@@ -547,7 +547,7 @@ static int fail_round(struct round *rd, int error)
 
 		memset(&t->note, 0, sizeof(t->note));
 		if (t->f)
-			leave(rd->e, t);
+			leave_unsettled(rd->e, t);
 	}
 	return error;
 }

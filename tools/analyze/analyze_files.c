@@ -35,7 +35,7 @@ static char *name_for(const char *path, const char *below, const char *as)
 }
 
 /* below, as: what files_add_as() was called with; as NULL: files_add() was */
-static int add(struct files *fs, const char *path, const struct stat *st, const char *below, const char *as)
+static int add_file(struct files *fs, const char *path, const struct stat *st, const char *below, const char *as)
 {
 	struct file *f;
 
@@ -66,7 +66,7 @@ static int add(struct files *fs, const char *path, const struct stat *st, const 
 /* Directories that remain to be read. */
 struct walk {
 	struct files *fs;
-	const char *below, *as; /* as in add() */
+	const char *below, *as; /* as in add_file() */
 	char **dir; /* owned, as are the paths */
 	size_t nr, room;
 };
@@ -87,7 +87,7 @@ static int walk_file(struct walk *w, const char *path, const struct stat *st)
 		(void)refuse("%s: left out: nearly all of it is a hole", path);
 		return 0;
 	}
-	return add(w->fs, path, st, w->below, w->as);
+	return add_file(w->fs, path, st, w->below, w->as);
 }
 
 static int walk_entry(struct walk *w, int dir, const char *path, const char *name)

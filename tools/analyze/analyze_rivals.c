@@ -54,7 +54,7 @@ static int add_zstd(struct compressor *c, size_t len, bool last)
 	return 0;
 }
 
-static int add(struct compressor *c, size_t len, bool last)
+static int compress_block(struct compressor *c, size_t len, bool last)
 {
 	uint64_t from = thread_cpu_ns();
 	int r = c->zstd ? add_zstd(c, len, last) : add_gzip(c, len, last);
@@ -72,7 +72,7 @@ static int add_file(struct compressor *c, const struct file *f, bool (*step)(voi
 	int r;
 
 	while (fd >= 0 && (n = read(fd, c->in, PIECE)) > 0) {
-		r = add(c, (size_t)n, false);
+		r = compress_block(c, (size_t)n, false);
 		if (r < 0)
 			return r;
 		*done += (uint64_t)n;
@@ -89,7 +89,7 @@ static int run(struct compressor *c, const struct files *files, bool (*step)(voi
 
 	for (size_t i = 0; i < files->nr && r > 0; i++)
 		r = add_file(c, &files->file[i], step, userdata, done);
-	return r < 0 ? r : add(c, 0, true);
+	return r < 0 ? r : compress_block(c, 0, true);
 }
 
 int rivals_run(const struct files *files, bool (*step)(void *, uint64_t), void *userdata, struct rival ret[NR_RIVALS])

@@ -106,7 +106,7 @@ static int mark_all_wide(const struct set_member *m, struct marked **ret, size_t
 }
 
 /* The first with the same mark; the list is in order. */
-static const struct marked *find(const struct marked *list, size_t nr, const struct twin_mark *mark)
+static const struct marked *find_mark(const struct marked *list, size_t nr, const struct twin_mark *mark)
 {
 	size_t lo = 0, hi = nr;
 
@@ -143,7 +143,7 @@ int twins_find(struct twins *t, const struct set_member *m)
 		r = mark_narrow(m, i, &narrow);
 		if (r < 0)
 			return r;
-		found = r > 0 ? find(wide, nr_wide, &narrow.mark) : NULL;
+		found = r > 0 ? find_mark(wide, nr_wide, &narrow.mark) : NULL;
 		if (found)
 			list[nr++] = (struct twin){ i, found->variable };
 	}

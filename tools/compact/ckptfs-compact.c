@@ -85,7 +85,7 @@ static int take_results(struct request *q)
 	return r;
 }
 
-static int tell(struct request *q, int r)
+static int report_failure(struct request *q, int r)
 {
 	progress_clear(&q->progress);
 	if (r == -ESTALE)
@@ -123,7 +123,7 @@ static int run_plan(void *userdata, const struct compact_planner *p)
 	q->rows.nr_files += p->plan_files;
 	q->rows.freed += how.freed;
 	q->rows.written += how.written;
-	return tell(q, r);
+	return report_failure(q, r);
 }
 
 static int begin_plan(void *userdata)
@@ -164,7 +164,7 @@ static int plan_extent(void *userdata, uint32_t file, uint64_t off, uint64_t len
 
 static int report_plan_error(void *userdata, int r)
 {
-	return tell(userdata, r);
+	return report_failure(userdata, r);
 }
 
 /* --- sets --- */

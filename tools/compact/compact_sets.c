@@ -26,12 +26,12 @@ static int by_key_and_member(const void *left, const void *right)
 			    0);
 }
 
-static void sort(struct compact_pieces *p)
+static void sort_pieces(struct compact_pieces *p)
 {
 	qsort(p->piece, p->nr, sizeof(*p->piece), by_key_and_member);
 }
 
-static void add(struct compact_pieces *p, struct compact_piece piece)
+static void add_piece(struct compact_pieces *p, struct compact_piece piece)
 {
 	for (size_t i = 0; i < piece.nr_extents; i++)
 		piece.len += piece.extent[i].len;
@@ -60,15 +60,18 @@ static int add_member(struct compact_pieces *p, const struct set_member *m, size
 
 		while (x < end && x->variable == first->variable)
 			x++;
-		add(p, (struct compact_piece){ .key = m->typed.variable[first->variable].key,
-					       .shape = &m->typed.variable[first->variable].shape,
-					       .wide = wide_of(&twins, m, first->variable),
-					       .member = number,
-					       .extent = first,
-					       .nr_extents = (size_t)(x - first) });
+		add_piece(p, (struct compact_piece){ .key = m->typed.variable[first->variable].key,
+						     .shape = &m->typed.variable[first->variable].shape,
+						     .wide = wide_of(&twins, m, first->variable),
+						     .member = number,
+						     .extent = first,
+						     .nr_extents = (size_t)(x - first) });
 	}
-	add(p, (struct compact_piece){
-		       .key = "", .shape = &bytes_shape, .member = number, .extent = m->rest, .nr_extents = m->nr_rest });
+	add_piece(p, (struct compact_piece){ .key = "",
+					     .shape = &bytes_shape,
+					     .member = number,
+					     .extent = m->rest,
+					     .nr_extents = m->nr_rest });
 	twins_release(&twins);
 	return r;
 }
@@ -77,8 +80,8 @@ static int add_member(struct compact_pieces *p, const struct set_member *m, size
 static void add_whole(struct compact_pieces *p, const struct set_member *m, size_t number, struct typed_extent *room)
 {
 	*room = (struct typed_extent){ .len = m->typed.size };
-	add(p, (struct compact_piece){
-		       .key = "", .shape = &bytes_shape, .member = number, .extent = room, .nr_extents = 1 });
+	add_piece(p, (struct compact_piece){
+			     .key = "", .shape = &bytes_shape, .member = number, .extent = room, .nr_extents = 1 });
 }
 
 static void drop_small(struct compact_pieces *p)
@@ -126,9 +129,9 @@ int compact_pieces_init(struct compact_pieces *p, const struct set *set, bool aw
 			r = add_member(p, &set->member[i], i);
 		else
 			add_whole(p, &set->member[i], i, (struct typed_extent *)(p->piece + most) + i);
-	sort(p);
+	sort_pieces(p);
 	drop_small(p);
-	sort(p);
+	sort_pieces(p);
 	drop_doubtful(p);
 	return r;
 }

@@ -57,7 +57,7 @@ static int side_open(struct comparison *c, struct side *s)
 
 /* --- telling --- */
 
-static void tell(struct comparison *c)
+static void report_range(struct comparison *c)
 {
 	if (c->end <= c->start)
 		return;
@@ -66,13 +66,13 @@ static void tell(struct comparison *c)
 	c->to->range(c->to->userdata, c->start, c->end - c->start);
 }
 
-static void add(struct comparison *c, uint64_t start, uint64_t end)
+static void add_range(struct comparison *c, uint64_t start, uint64_t end)
 {
 	if (c->end > c->start && c->end == start) {
 		c->end = end;
 		return;
 	}
-	tell(c);
+	report_range(c);
 	c->start = start;
 	c->end = end;
 }
@@ -112,7 +112,7 @@ static int compare_bytes(struct comparison *c, uint64_t off, uint64_t end)
 		for (size_t at = 0, n; at < len; at += n) {
 			n = (size_t)MIN(len - at, c->unit);
 			if (memcmp(c->a.buf + at, c->b.buf + at, n) != 0)
-				add(c, off + at, off + at + n);
+				add_range(c, off + at, off + at + n);
 		}
 	}
 	return r;
@@ -194,8 +194,8 @@ int diff_files(const char *a, const char *b, uint64_t unit, const struct diff_si
 		return r;
 	}
 	if (c.a.size != c.b.size)
-		add(&c, common, MAX(c.a.size, c.b.size));
-	tell(&c);
+		add_range(&c, common, MAX(c.a.size, c.b.size));
+	report_range(&c);
 	c.result.size_a = c.a.size;
 	c.result.size_b = c.b.size;
 	c.result.by_extents = c.handle != 0;

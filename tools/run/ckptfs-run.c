@@ -133,7 +133,7 @@ static int check_drain_to(const struct session *s, bool made)
 }
 
 /* What would keep it from draining is known before the program runs, if it can be. */
-static int begin(const struct run_request *q, struct session *s)
+static int session_begin(const struct run_request *q, struct session *s)
 {
 	int r = run_job_expand(&q->job, q->store, &s->mount.store);
 
@@ -156,7 +156,7 @@ static int begin(const struct run_request *q, struct session *s)
 	return 0;
 }
 
-static void end(struct session *s)
+static void session_end(struct session *s)
 {
 	run_mount_release(&s->mount);
 	free(s->drain_to);
@@ -356,7 +356,7 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 	struct run_watch watch = RUN_WATCH_NONE;
 	int status = EXIT_OURS, r, e;
 
-	if (begin(q, &s) == 0) {
+	if (session_begin(q, &s) == 0) {
 		r = run_keeper_start(&keeper, &s.mount, q->grace_ns);
 		run_watch_begin(&watch, &s.mount, q->on_death);
 		if (r == 0)
@@ -368,7 +368,7 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 		if ((r < 0 || e < 0) && status == 0)
 			status = EXIT_OURS;
 	}
-	end(&s);
+	session_end(&s);
 	return status;
 }
 
@@ -486,12 +486,12 @@ static bool is_end_said(const struct run_request *q)
 	return run_nodes_is_end_said(q->mode == RUN_HOLD_BY_SIGNAL);
 }
 
-static int hold(const struct run_request *q)
+static int hold_mount(const struct run_request *q)
 {
 	bool by_signal = q->mode == RUN_HOLD_BY_SIGNAL;
 	struct run_watch watch = RUN_WATCH_NONE;
 	struct session s = { .q = q };
-	int r = begin(q, &s), e = 0;
+	int r = session_begin(q, &s), e = 0;
 	enum run_word word;
 
 	if (r == 0) {
@@ -514,7 +514,7 @@ static int hold(const struct run_request *q)
 	}
 	if (r < 0 || e < 0)
 		run_nodes_say_failed();
-	end(&s);
+	session_end(&s);
 	return EXIT_DONE;
 }
 
@@ -557,6 +557,6 @@ int main(int argc, char *argv[])
 		return be_agent(&q);
 	run_process_block(&signals);
 	if (q.mode != RUN)
-		return hold(&q);
+		return hold_mount(&q);
 	return q.job.nodes > 1 ? run_on_nodes(&q, &signals) : run_here(&q, &signals);
 }

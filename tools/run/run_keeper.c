@@ -50,7 +50,7 @@ int run_keeper_start(struct run_keeper *k, struct run_mount *m, uint64_t grace_n
 	return 0;
 }
 
-static void say(const struct run_keeper *k, pid_t word)
+static void send_word(const struct run_keeper *k, pid_t word)
 {
 	if (k->pid > 0)
 		(void)!write(k->words, &word, sizeof(word)); /* one that was killed misses it */
@@ -58,7 +58,7 @@ static void say(const struct run_keeper *k, pid_t word)
 
 void run_keeper_tell(const struct run_keeper *k, pid_t program)
 {
-	say(k, program);
+	send_word(k, program);
 }
 
 void run_keeper_end(struct run_keeper *k)
@@ -67,7 +67,7 @@ void run_keeper_end(struct run_keeper *k)
 
 	if (k->pid == 0)
 		return;
-	say(k, DONE);
+	send_word(k, DONE);
 	close(k->words);
 	run_process_wait(k->pid, &status);
 	k->pid = 0;

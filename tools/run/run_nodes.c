@@ -72,7 +72,7 @@ static void command_release(struct command *c)
 	free(c->text);
 }
 
-static int add(struct command *c, char *word)
+static int add_word(struct command *c, char *word)
 {
 	if (c->nr == NR_WORDS)
 		return run_complain_errno(-E2BIG, "--launcher and options");
@@ -100,7 +100,7 @@ static int split_launcher(struct command *c, const char *launcher, uint64_t node
 	}
 	*to = '\0';
 	for (word = strtok_r(c->text, " ", &save); r == 0 && word; word = strtok_r(NULL, " ", &save))
-		r = add(c, word);
+		r = add_word(c, word);
 	if (r == 0 && c->nr == 0) {
 		run_complain("--launcher: is empty");
 		r = -EINVAL;
@@ -145,15 +145,15 @@ static int make_command(struct command *c, const struct run_job *job, const char
 		}
 	r = split_launcher(c, given, job->nodes);
 	if (r == 0)
-		r = add(c, c->self);
+		r = add_word(c, c->self);
 	if (r == 0)
-		r = add(c, how);
+		r = add_word(c, how);
 	for (; r == 0 && *arguments; arguments++)
-		r = add(c, *arguments);
+		r = add_word(c, *arguments);
 	return r;
 }
 
-static int start(const struct command *c, int in, int out, int death_signal, pid_t *ret)
+static int start_launcher(const struct command *c, int in, int out, int death_signal, pid_t *ret)
 {
 	const struct run_start s = { .argv = c->word, .in = in, .out = out, .death_signal = death_signal };
 	int r = run_process_start(&s, ret);
@@ -244,7 +244,7 @@ bool run_nodes_look(struct run_nodes *n)
 	return died;
 }
 
-static void tell(struct run_nodes *n, enum run_word word)
+static void send_word(struct run_nodes *n, enum run_word word)
 {
 	if (n->by_signal)
 		kill(n->holders, word == RUN_END ? SIGUSR1 : SIGUSR2);
@@ -277,7 +277,7 @@ static int end_holders(struct run_nodes *n)
 	int status = 0, r = 0;
 
 	if (n->holders > 0) {
-		tell(n, RUN_END);
+		send_word(n, RUN_END);
 		if (has_failed(n))
 			r = -EIO;
 		run_process_wait(n->holders, &status);
@@ -310,7 +310,7 @@ int run_nodes_hold(struct run_nodes *n, const struct run_job *job, const char *l
 	if (pipe2(out, O_CLOEXEC) < 0)
 		r = run_complain_errno(-errno, "pipe");
 	if (r == 0)
-		r = start(&c, in[0], out[1], n->by_signal ? SIGUSR1 : 0, &n->holders);
+		r = start_launcher(&c, in[0], out[1], n->by_signal ? SIGUSR1 : 0, &n->holders);
 	close(in[0]);
 	closep(&out[1]);
 	n->input = in[1];
@@ -334,7 +334,7 @@ int run_nodes_start_agents(struct run_nodes *n, const struct run_job *job, const
 		return run_complain_errno(-errno, "/dev/null");
 	r = make_command(&c, job, launcher, true, how, arguments);
 	if (r == 0)
-		r = start(&c, nothing, STDERR_FILENO, SIGTERM, &n->agents);
+		r = start_launcher(&c, nothing, STDERR_FILENO, SIGTERM, &n->agents);
 	close(nothing);
 	return r;
 }
@@ -345,7 +345,7 @@ int run_nodes_end(struct run_nodes *n)
 	int status, r = 0, e;
 
 	if (n->holders > 0) {
-		tell(n, RUN_DRAIN);
+		send_word(n, RUN_DRAIN);
 		r = await_said(n, DRAINED, "drained", &nr_members);
 	}
 	if (n->agents > 0) {

@@ -117,7 +117,7 @@ static int prove(const struct request *q, const char *path, struct progress *p)
 	return 0;
 }
 
-static enum exit_status find(const struct request *q, const char *top)
+static enum exit_status print_newest(const struct request *q, const char *top)
 {
 	_cleanup_(seals_release) struct seals s = { 0 };
 	_cleanup_(freep) char *real = NULL;
@@ -176,7 +176,7 @@ static const char *check(void *request, int nr _unused_)
 static int run(void *request, char *operands[], int nr _unused_)
 {
 	interrupt_catch();
-	return (int)find(request, operands[0]);
+	return (int)print_newest(request, operands[0]);
 }
 
 int main(int argc, char *argv[])

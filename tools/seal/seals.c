@@ -23,7 +23,7 @@ void seals_release(struct seals *s)
 	free(s->v);
 }
 
-static int add(struct seals *s, const struct ckptfs_seal *one)
+static int add_seal(struct seals *s, const struct ckptfs_seal *one)
 {
 	if (s->nr == s->room) {
 		size_t room = MAX(2 * s->room, (size_t)16);
@@ -53,7 +53,7 @@ static int ask_all(int fd, enum ckptfs_seal_command command, struct seals *ret)
 	int r = 0;
 
 	while (r == 0 && ioctl(fd, CKPTFS_IOC_SEAL, &one) == 0)
-		r = add(ret, &one);
+		r = add_seal(ret, &one);
 	if (r == 0 && errno != ENOENT)
 		r = -errno;
 	if (r == 0 && ret->nr > 0)

@@ -88,7 +88,7 @@ static void fail(struct reading *w, const char *path, int r)
 	mutex_unlock(&w->lock);
 }
 
-static void count(struct reading *w, uint64_t read, uint64_t passed)
+static void count_bytes(struct reading *w, uint64_t read, uint64_t passed)
 {
 	mutex_lock(&w->lock);
 	w->bytes += read;
@@ -107,7 +107,7 @@ static int skip_hole(struct reading *w, int fd, uint64_t *off, uint64_t end)
 	to = data < 0 ? end : MIN((uint64_t)data, end);
 	if (to < end)
 		to = MAX(round_down(to, READ_ALIGN), *off);
-	count(w, 0, to - *off);
+	count_bytes(w, 0, to - *off);
 	*off = to;
 	return 0;
 }
@@ -131,7 +131,7 @@ static int read_stretch(struct reading *w, const struct stretch *s, void *buf)
 			return -ECANCELED;
 		n = MAX(n, 0);
 		off += (uint64_t)n;
-		count(w, (uint64_t)n, (uint64_t)n);
+		count_bytes(w, (uint64_t)n, (uint64_t)n);
 		r = s->has_holes && off < s->end ? skip_hole(w, fd, &off, s->end) : 0;
 		if (r < 0)
 			return r;
@@ -140,7 +140,7 @@ static int read_stretch(struct reading *w, const struct stretch *s, void *buf)
 }
 
 /* true: one to be read, false: no more. */
-static bool take(struct reading *w, struct stretch *ret)
+static bool next_stretch(struct reading *w, struct stretch *ret)
 {
 	bool has;
 
@@ -167,7 +167,7 @@ static void *reader(void *userdata)
 
 	if (!buf)
 		fail(w, "", -ENOMEM);
-	while (buf && take(w, &s)) {
+	while (buf && next_stretch(w, &s)) {
 		r = read_stretch(w, &s, buf);
 		if (r < 0)
 			fail(w, s.path, r);
@@ -178,7 +178,7 @@ static void *reader(void *userdata)
 }
 
 /* Of the readers, or of the producer. */
-static int give(struct reading *w, const char *path, uint64_t off, uint64_t end, bool has_holes)
+static int queue_stretch(struct reading *w, const char *path, uint64_t off, uint64_t end, bool has_holes)
 {
 	struct stretch s = { strdup(path), off, end, has_holes };
 	int r;
@@ -213,7 +213,7 @@ static int give_file(struct reading *w, const FTSENT *e)
 		if (has_holes)
 			r = interrupted() ? -ECANCELED : skip_hole(w, fd, &off, size);
 		if (r == 0 && off < size)
-			r = give(w, e->fts_path, off, MIN(off + STRETCH_BYTES, size), has_holes);
+			r = queue_stretch(w, e->fts_path, off, MIN(off + STRETCH_BYTES, size), has_holes);
 	}
 	if (r < 0)
 		fail(w, e->fts_path, r);
@@ -309,7 +309,7 @@ static int read_all(const char *path, struct progress *p, struct verify_result *
 
 /* --- the root --- */
 
-static int ask(int fd, uint32_t command, uint64_t inode, struct ckptfs_seal *ret)
+static int seal_command(int fd, uint32_t command, uint64_t inode, struct ckptfs_seal *ret)
 {
 	*ret = (struct ckptfs_seal){
 		.size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .command = command, .inode = inode
@@ -319,7 +319,7 @@ static int ask(int fd, uint32_t command, uint64_t inode, struct ckptfs_seal *ret
 
 static int compare_root(int fd, struct verify_result *ret)
 {
-	int r = ask(fd, CKPTFS_SEAL_CHECK, 0, &ret->seal);
+	int r = seal_command(fd, CKPTFS_SEAL_CHECK, 0, &ret->seal);
 
 	if (r == -ENODATA || r == -ESTALE)
 		return because(ret, 0, "not sealed");
@@ -354,9 +354,9 @@ int verify_epoch(const char *path, bool reads, struct progress *p, struct verify
 	if (r <= 0)
 		return r;
 	if (ret->seal.facts & CKPTFS_SEAL_ELSEWHERE)
-		r = ask(fd, CKPTFS_SEAL_CHECK, 0, &end);
+		r = seal_command(fd, CKPTFS_SEAL_CHECK, 0, &end);
 	else
-		r = ask(fd, CKPTFS_SEAL_NEXT, ret->seal.inode - 1, &end);
+		r = seal_command(fd, CKPTFS_SEAL_NEXT, ret->seal.inode - 1, &end);
 	if (r < 0 || end.inode != ret->seal.inode || end.sealed_ns != ret->seal.sealed_ns)
 		return because(ret, 0, "not sealed any more");
 	return 1;

@@ -70,7 +70,7 @@ static int command_at(const char *dir, const char *name, uint32_t what, struct c
 	return command(fd, x, what);
 }
 
-static int begin(const char *dir, const struct stat *st)
+static int begin_query(const char *dir, const struct stat *st)
 {
 	struct ckptfs_exclusive x;
 	int r;
@@ -98,7 +98,7 @@ static int visit(const char *path, const struct stat *st, int type, _unused_ str
 	if (type == FTW_DNR || type == FTW_NS)
 		return complain(path, -EACCES);
 	if (type == FTW_D) {
-		r = begin(path, st);
+		r = begin_query(path, st);
 		if (r == 0)
 			r = command_at(path, "", CKPTFS_EXCLUSIVE_ADD, &x);
 	}
@@ -110,14 +110,14 @@ static int add_file(const char *path, const struct stat *st)
 	_cleanup_(freep) char *copy1 = strdup(path);
 	_cleanup_(freep) char *copy2 = strdup(path);
 	struct ckptfs_exclusive x;
-	int r = copy1 && copy2 ? begin(dirname(copy1), st) : -ENOMEM;
+	int r = copy1 && copy2 ? begin_query(dirname(copy1), st) : -ENOMEM;
 
 	if (r == 0)
 		r = command_at(dirname(strcpy(copy1, path)), basename(copy2), CKPTFS_EXCLUSIVE_ADD, &x);
 	return r < 0 ? complain(path, r) : 0;
 }
 
-static int add(const char *path)
+static int add_path(const char *path)
 {
 	struct stat st;
 	int r;
@@ -198,7 +198,7 @@ int stat_exclusive(char *const paths[], size_t nr, struct ckptfs_exclusive *ret)
 	if (fd < 0)
 		return complain(paths[0], fd);
 	for (size_t i = 0; i < nr && r == 0; i++)
-		r = add(paths[i]);
+		r = add_path(paths[i]);
 	if (r == 0) {
 		x.question = q.question;
 		r = run(fd, &x);

@@ -43,8 +43,8 @@ static struct owner_name name_of(uint32_t kind, uint32_t id)
 	return n;
 }
 
-static void print(FILE *to, const struct ckptfs_owner *o, struct owner_name name, const struct ckptfs_exclusive *x,
-		  bool first)
+static void print_json_row(FILE *to, const struct ckptfs_owner *o, struct owner_name name,
+			   const struct ckptfs_exclusive *x, bool first)
 {
 	fprintf(to, "%s{\"id\":%" PRIu32 ",\"name\":", first ? "" : ",", o->id);
 	json_print_string(to, name.s);
@@ -54,8 +54,8 @@ static void print(FILE *to, const struct ckptfs_owner *o, struct owner_name name
 		o->files, o->file_size, o->mapped, x->exclusive_bytes, x->exclusive_stored);
 }
 
-static void show(FILE *to, const char *kind, const struct ckptfs_owner *o, struct owner_name name,
-		 const struct ckptfs_exclusive *x)
+static void print_text_row(FILE *to, const char *kind, const struct ckptfs_owner *o, struct owner_name name,
+			   const struct ckptfs_exclusive *x)
 {
 	text_printf(to, "%-5s  %-16s %10" PRIu64 "  %10s  %10s  %10s  %10s\n", kind, name.s, o->files,
 		human_size(o->file_size).s, human_size(o->mapped).s, human_size(x->exclusive_bytes).s,
@@ -63,7 +63,7 @@ static void show(FILE *to, const char *kind, const struct ckptfs_owner *o, struc
 }
 
 /* All of a kind, as many at a time as an answer holds. */
-static int tell_kind(int fd, size_t kind, bool json, FILE *to)
+static int print_kind(int fd, size_t kind, bool json, FILE *to)
 {
 	struct ckptfs_owners a = { .size = sizeof(a), .version = CKPTFS_IOC_VERSION, .kind = kinds[kind].kind };
 	struct ckptfs_exclusive x;
@@ -79,16 +79,16 @@ static int tell_kind(int fd, size_t kind, bool json, FILE *to)
 
 			r = stat_exclusive_owner(fd, a.kind, o->id, &x);
 			if (r == 0 && json)
-				print(to, o, name, &x, first);
+				print_json_row(to, o, name, &x, first);
 			else if (r == 0)
-				show(to, kinds[kind].one, o, name, &x);
+				print_text_row(to, kinds[kind].one, o, name, &x);
 			first = false;
 		}
 	} while (r == 0 && a.more && !interrupted());
 	return interrupted() ? -EINTR : r;
 }
 
-static int tell(int fd, const char *mountpoint, bool json, FILE *to)
+static int print_users(int fd, const char *mountpoint, bool json, FILE *to)
 {
 	int r = 0;
 
@@ -104,7 +104,7 @@ static int tell(int fd, const char *mountpoint, bool json, FILE *to)
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && r == 0; i++) {
 		if (json)
 			fprintf(to, ",\"%s\":[", kinds[i].all);
-		r = tell_kind(fd, i, json, to);
+		r = print_kind(fd, i, json, to);
 		if (json)
 			fputs("]", to);
 	}
@@ -116,7 +116,7 @@ static int tell(int fd, const char *mountpoint, bool json, FILE *to)
 int stat_users(const char *mountpoint, bool json, FILE *to)
 {
 	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : tell(fd, mountpoint, json, to);
+	int r = fd < 0 ? -errno : print_users(fd, mountpoint, json, to);
 
 	if (r == -ENOTTY)
 		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that can tell who has how much\n", mountpoint);

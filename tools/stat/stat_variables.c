@@ -37,7 +37,7 @@ static const char *shown_key(const struct ckptfs_variable *v)
 	return v->key[0] ? v->key : "(no variable)";
 }
 
-static void print(FILE *to, const struct ckptfs_variable *v, bool first)
+static void print_json_row(FILE *to, const struct ckptfs_variable *v, bool first)
 {
 	fprintf(to, "%s{\"key\":", first ? "" : ",");
 	json_print_string(to, shown_key(v));
@@ -49,14 +49,14 @@ static void print(FILE *to, const struct ckptfs_variable *v, bool first)
 		v->last_ns);
 }
 
-static void show(FILE *to, const struct ckptfs_variable *v)
+static void print_text_row(FILE *to, const struct ckptfs_variable *v)
 {
 	json_print_cell(to, shown_key(v), KEY_WIDTH); /* names are users' bytes */
 	fprintf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s, human_size(v->after).s,
 		ratio(v), mb_per_s(v), scheme(v), v->coder);
 }
 
-static int tell(int fd, const char *mountpoint, bool json, FILE *to)
+static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)
 {
 	struct ckptfs_variable v = { .size = sizeof(v), .version = CKPTFS_IOC_VERSION };
 	int r;
@@ -72,9 +72,9 @@ static int tell(int fd, const char *mountpoint, bool json, FILE *to)
 	}
 	while (ioctl(fd, CKPTFS_IOC_VARIABLE, &v) == 0)
 		if (json)
-			print(to, &v, v.number == 1);
+			print_json_row(to, &v, v.number == 1);
 		else
-			show(to, &v);
+			print_text_row(to, &v);
 	r = errno == ENOENT ? 0 : -errno;
 	if (json)
 		fputs("]}\n", to);
@@ -84,7 +84,7 @@ static int tell(int fd, const char *mountpoint, bool json, FILE *to)
 int stat_variables(const char *mountpoint, bool json, FILE *to)
 {
 	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : tell(fd, mountpoint, json, to);
+	int r = fd < 0 ? -errno : print_variables(fd, mountpoint, json, to);
 
 	if (r == -ENOTTY)
 		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that remembers variables\n", mountpoint);
