@@ -542,7 +542,7 @@ static void *run_thawed(void *userdata)
 	return NULL;
 }
 
-static void end(struct loop *l)
+static void end_loop(struct loop *l)
 {
 	l->ended = true;
 	signal_event(l);
@@ -593,7 +593,7 @@ static void *run(void *userdata)
 	while (r == 0 && !l->stop)
 		r = turn(w);
 	if (r < 0)
-		end(l);
+		end_loop(l);
 	receive_end(w);
 	free(TAKE(w->read_buffer));
 	notify_thread_end(&w->thread);

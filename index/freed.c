@@ -101,7 +101,7 @@ int freed_totals_decode(const void *p, size_t len, struct freed_totals *ret)
 	return 0;
 }
 
-static int get(struct db *db, struct ns_key key, struct buf *ret)
+static int get_view(struct db *db, struct ns_key key, struct buf *ret)
 {
 	return db_get(db, DB_VIEW, key.b, key.len, ret);
 }
@@ -109,7 +109,7 @@ static int get(struct db *db, struct ns_key key, struct buf *ret)
 int freed_get(struct db *db, uint32_t pack, uint32_t frame, struct freed_frame *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	int r = get(db, freed_key(pack, frame), &value);
+	int r = get_view(db, freed_key(pack, frame), &value);
 
 	if (r > 0 && freed_frame_decode(value.data, value.len, ret) < 0)
 		return log_errno(-EBADMSG, "index: damaged entry of freed chunks of pack %u frame %u", pack, frame);
@@ -120,13 +120,13 @@ int freed_get_pack(struct db *db, uint32_t pack)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
-	return get(db, freed_key_pack(pack), &value);
+	return get_view(db, freed_key_pack(pack), &value);
 }
 
 int freed_get_totals(struct db *db, struct freed_totals *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	int r = get(db, freed_key_totals(), &value);
+	int r = get_view(db, freed_key_totals(), &value);
 
 	if (r > 0 && freed_totals_decode(value.data, value.len, ret) < 0)
 		return log_errno(-EBADMSG, "index: damaged totals of freed chunks");

@@ -166,7 +166,7 @@ int share_totals_decode(const void *p, size_t len, struct share_totals *ret)
 	return 0;
 }
 
-static int get(struct db *db, struct ns_key key, struct buf *ret)
+static int get_view(struct db *db, struct ns_key key, struct buf *ret)
 {
 	return db_get(db, DB_VIEW, key.b, key.len, ret);
 }
@@ -174,7 +174,7 @@ static int get(struct db *db, struct ns_key key, struct buf *ret)
 int share_get(struct db *db, uint32_t pack, uint32_t frame, struct share_frame *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	int r = get(db, share_key(pack, frame), &value);
+	int r = get_view(db, share_key(pack, frame), &value);
 
 	if (r > 0 && share_frame_decode(value.data, value.len, ret) < 0)
 		return log_errno(-EBADMSG, "index: damaged entry of shared chunks of pack %u frame %u", pack, frame);
@@ -184,7 +184,7 @@ int share_get(struct db *db, uint32_t pack, uint32_t frame, struct share_frame *
 int share_get_node(struct db *db, uint16_t number, struct share_node *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	int r = get(db, share_key_node(number), &value);
+	int r = get_view(db, share_key_node(number), &value);
 
 	if (r > 0 && share_node_decode(value.data, value.len, ret) < 0)
 		return log_errno(-EBADMSG, "index: damaged entry of node %u", number);
@@ -194,7 +194,7 @@ int share_get_node(struct db *db, uint16_t number, struct share_node *ret)
 int share_get_totals(struct db *db, struct share_totals *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	int r = get(db, share_key_totals(), &value);
+	int r = get_view(db, share_key_totals(), &value);
 
 	if (r > 0 && share_totals_decode(value.data, value.len, ret) < 0)
 		return log_errno(-EBADMSG, "index: damaged totals of shared chunks");

@@ -59,7 +59,7 @@ static bool may_begin(struct name_drops *all, const struct drop *d) REQUIRES(all
 }
 
 /* Where the first drop is linked that may begin; NULL: none may. */
-static struct drop **find(struct name_drops *all) REQUIRES(all->lock)
+static struct drop **find_ready(struct name_drops *all) REQUIRES(all->lock)
 {
 	for (struct drop **at = &all->first; *at; at = &(*at)->next)
 		if (may_begin(all, *at))
@@ -84,7 +84,7 @@ static void wake(struct name_drops *all) REQUIRES(all->lock)
 {
 	int r;
 
-	if (!find(all))
+	if (!find_ready(all))
 		return;
 	r = all->nr_idle > 0 ? 0 : start_thread(all);
 	if (r < 0)
@@ -93,13 +93,13 @@ static void wake(struct name_drops *all) REQUIRES(all->lock)
 }
 
 /* NULL: the daemon is ending. */
-static struct drop *take(struct dropper *t)
+static struct drop *wait_for_drop(struct dropper *t)
 {
 	struct name_drops *all = t->all;
 	struct drop **at;
 
 	mutex_lock(&all->lock);
-	while (!(at = find(all)) && !all->stop) {
+	while (!(at = find_ready(all)) && !all->stop) {
 		all->nr_idle++;
 		cond_wait(&all->work, &all->lock);
 		all->nr_idle--;
@@ -124,7 +124,7 @@ static void *run(void *userdata)
 	struct name_drops *all = t->all;
 	struct drop *d;
 
-	while ((d = take(t))) {
+	while ((d = wait_for_drop(t))) {
 		notify_thread_enter(&t->thread);
 		all->fn(all->userdata, d->dir, d->name);
 		notify_thread_leave(&t->thread);

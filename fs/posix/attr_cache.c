@@ -50,7 +50,7 @@ static struct slot *find_slot(struct attr_cache *c, uint64_t ino) REQUIRES(c->lo
 	return NULL;
 }
 
-static void put(struct attr_cache *c, const struct ns_inode *in) REQUIRES(c->lock)
+static void put_slot(struct attr_cache *c, const struct ns_inode *in) REQUIRES(c->lock)
 {
 	struct slot *set = c->slot[in->ino & (NR_SETS - 1)], *to = find_slot(c, in->ino);
 
@@ -85,7 +85,7 @@ void attr_cache_fill(struct attr_cache *c, const struct ns_inode *in, uint64_t t
 {
 	mutex_lock(&c->lock);
 	if (c->changes == ticket)
-		put(c, in);
+		put_slot(c, in);
 	mutex_unlock(&c->lock);
 }
 
@@ -93,7 +93,7 @@ void attr_cache_change(struct attr_cache *c, const struct ns_inode *in)
 {
 	mutex_lock(&c->lock);
 	c->changes++;
-	put(c, in);
+	put_slot(c, in);
 	mutex_unlock(&c->lock);
 }
 

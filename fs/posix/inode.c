@@ -128,7 +128,7 @@ static void erase(struct inodes *t, struct inode *i) REQUIRES(t->lock)
 	free(i);
 }
 
-static int get(struct inodes *t, uint64_t ino, uint64_t lookups, struct inode **ret)
+static int get_inode(struct inodes *t, uint64_t ino, uint64_t lookups, struct inode **ret)
 {
 	struct inode *i;
 
@@ -149,12 +149,12 @@ static int get(struct inodes *t, uint64_t ino, uint64_t lookups, struct inode **
 
 int inode_get(struct inodes *t, uint64_t ino, struct inode **ret)
 {
-	return get(t, ino, 0, ret);
+	return get_inode(t, ino, 0, ret);
 }
 
 int inode_get_lookup(struct inodes *t, uint64_t ino, struct inode **ret)
 {
-	return get(t, ino, 1, ret);
+	return get_inode(t, ino, 1, ret);
 }
 
 struct inode *inode_find(struct inodes *t, uint64_t ino)

@@ -186,14 +186,14 @@ static struct slot *claim(struct series *s, uint64_t key) REQUIRES(s->lock)
 	return oldest;
 }
 
-static void put(struct series *s, uint64_t key, uint64_t ino)
+static void put_latest(struct series *s, uint64_t key, uint64_t ino)
 {
 	mutex_lock(&s->lock);
 	*claim(s, key) = (struct slot){ key, ino, ++s->clock };
 	mutex_unlock(&s->lock);
 }
 
-static uint64_t get(struct series *s, uint64_t key)
+static uint64_t get_latest(struct series *s, uint64_t key)
 {
 	struct slot *slot;
 	uint64_t ino = 0;
@@ -212,7 +212,7 @@ static void put_all(struct series *s, const struct series_keys *keys, uint64_t i
 {
 	for (unsigned n = 0; n < SERIES_MAX; n++)
 		if (keys->key[n] != 0)
-			put(s, keys->key[n], ino);
+			put_latest(s, keys->key[n], ino);
 }
 
 void series_closed(struct fs *fs, uint64_t ino)
@@ -230,7 +230,7 @@ void series_renamed(struct fs *fs, uint64_t ino, uint64_t dir, const char *name)
 	series_named(fs, ino, dir_series(fs->series, ino) != 0, dir, name);
 	keys = file_keys(fs->series, ino);
 	for (unsigned n = 0; n < SERIES_MAX; n++)
-		was_latest |= old.key[n] != 0 && get(fs->series, old.key[n]) == ino;
+		was_latest |= old.key[n] != 0 && get_latest(fs->series, old.key[n]) == ino;
 	if (was_latest)
 		put_all(fs->series, &keys, ino);
 }
@@ -258,8 +258,8 @@ static void scan(struct fs *fs, uint64_t dir, uint64_t series)
 			continue;
 		keys = keys_of(fs, dir, series, d.name);
 		for (unsigned n = 0; n < SERIES_MAX; n++)
-			if (keys.key[n] != 0 && is_newer(fs, &c, get(fs->series, keys.key[n])))
-				put(fs->series, keys.key[n], d.ino);
+			if (keys.key[n] != 0 && is_newer(fs, &c, get_latest(fs->series, keys.key[n])))
+				put_latest(fs->series, keys.key[n], d.ino);
 	}
 }
 
@@ -283,9 +283,9 @@ static void scan_once(struct fs *fs, uint64_t dir, bool beside)
 {
 	uint64_t scanned = hash(fs, dir, SCANNED, 0, 0), series, other;
 
-	if (get(fs->series, scanned) != 0)
+	if (get_latest(fs->series, scanned) != 0)
 		return;
-	put(fs->series, scanned, NS_ROOT_INO);
+	put_latest(fs->series, scanned, NS_ROOT_INO);
 	series = dir_series(fs->series, dir);
 	other = beside && series ? sibling(fs, dir, series) : 0;
 	if (other != 0)
@@ -307,9 +307,9 @@ unsigned series_champions(struct fs *fs, uint64_t ino, uint64_t dir, uint64_t *r
 	unsigned nr = 0;
 
 	if (dir != 0)
-		scan_once(fs, dir, keys.key[IN_DIR_SERIES] && get(fs->series, keys.key[IN_DIR_SERIES]) == 0);
+		scan_once(fs, dir, keys.key[IN_DIR_SERIES] && get_latest(fs->series, keys.key[IN_DIR_SERIES]) == 0);
 	for (unsigned n = 0; n < SERIES_MAX; n++) {
-		uint64_t latest = keys.key[n] ? get(fs->series, keys.key[n]) : 0;
+		uint64_t latest = keys.key[n] ? get_latest(fs->series, keys.key[n]) : 0;
 
 		if (latest != 0 && latest != ino && !has(ret, nr, latest))
 			ret[nr++] = latest;

@@ -208,8 +208,8 @@ static int check_author(const struct ns_inode *in, const char *name, uint32_t ui
 	return strcmp(name, KEEP_XATTR) != 0 || uid == 0 || uid == in->uid ? 0 : -EPERM;
 }
 
-static int set(struct fs *fs, uint64_t ino, uint32_t uid, const char *name, const void *p, size_t len, int flags,
-	       bool kill_setgid) REQUIRES(fs->names)
+static int set_xattr(struct fs *fs, uint64_t ino, uint32_t uid, const char *name, const void *p, size_t len, int flags,
+		     bool kill_setgid) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	_cleanup_(buf_release) struct buf rule = BUF_EMPTY;
@@ -301,7 +301,7 @@ int xattr_set(struct fs *fs, struct inode *i, uint32_t uid, const char *name, co
 	if (r < 0)
 		return r;
 	rwlock_lock(&fs->names);
-	r = set(fs, i->ino, uid, name, p, len, flags, kill_setgid);
+	r = set_xattr(fs, i->ino, uid, name, p, len, flags, kill_setgid);
 	rwlock_unlock(&fs->names);
 	if (r == 0 && strcmp(name, CAPABILITY_NAME) == 0)
 		i->privileged = true;
@@ -389,7 +389,7 @@ int xattr_drop_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *i
 	return 0;
 }
 
-static void put(struct engine_tx *tx, struct ns_inode *in, const char *name, const struct buf *value)
+static void put_xattr(struct engine_tx *tx, struct ns_inode *in, const char *name, const struct buf *value)
 {
 	engine_tx_put(tx, ns_key_xattr(in->ino, name), value->data, value->len);
 	in->flags |= INODE_HAS_XATTRS | (S_ISDIR(in->mode) && is_bequeathed(name) ? INODE_BEQUEATHS : 0);
@@ -408,7 +408,7 @@ int xattr_copy_all(struct fs *fs, struct engine_tx *tx, const struct ns_inode *f
 			continue;
 		r = ns_get_xattr(fs->db, from->ino, name, &value);
 		if (r > 0)
-			put(tx, in, name, &value);
+			put_xattr(tx, in, name, &value);
 	}
 	return MIN(r, 0);
 }
@@ -427,10 +427,10 @@ static int inherit_acl(struct fs *fs, struct engine_tx *tx, const struct ns_inod
 	if (r < 0)
 		return log_errno(-EBADMSG, "inode %" PRIu64 ": its default access list is damaged", dir->ino);
 	if (S_ISDIR(in->mode))
-		put(tx, in, ACL_DEFAULT_NAME, &acl);
+		put_xattr(tx, in, ACL_DEFAULT_NAME, &acl);
 	in->mode = acl_inherit(acl.data, acl.len, in->mode, &mode_says_all);
 	if (!mode_says_all)
-		put(tx, in, ACL_ACCESS_NAME, &acl);
+		put_xattr(tx, in, ACL_ACCESS_NAME, &acl);
 	return 1;
 }
 
@@ -457,7 +457,7 @@ int xattr_inherit(struct fs *fs, struct engine_tx *tx, const struct ns_inode *di
 		if (r < 0)
 			return r;
 		if (r > 0)
-			put(tx, in, settings[i].name, &value);
+			put_xattr(tx, in, settings[i].name, &value);
 	}
 	return 0;
 }

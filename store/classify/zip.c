@@ -20,7 +20,7 @@
 #define COMMENT_MAX 65535u
 #define FLAG_ENCRYPTED 1u
 
-static uint64_t get(const uint8_t *p, unsigned bytes)
+static uint64_t number_at(const uint8_t *p, unsigned bytes)
 {
 	uint64_t n = 0;
 
@@ -46,7 +46,7 @@ static int find_end(const struct zip_iter *it, uint64_t *ret)
 	if (it->len < END_BYTES)
 		return 0;
 	for (uint64_t at = it->len - END_BYTES + 1; at-- > least;)
-		if (memcmp(it->p + at, END, 4) == 0 && get(it->p + at + 20, 2) == it->len - at - END_BYTES) {
+		if (memcmp(it->p + at, END, 4) == 0 && number_at(it->p + at + 20, 2) == it->len - at - END_BYTES) {
 			*ret = at;
 			return 1;
 		}
@@ -56,17 +56,17 @@ static int find_end(const struct zip_iter *it, uint64_t *ret)
 /* If numbers are too large for the old end record, a locator before it points to the zip64 end record. */
 static int find_directory(struct zip_iter *it, uint64_t end)
 {
-	uint64_t bytes = get(it->p + end + 12, 4), at64;
+	uint64_t bytes = number_at(it->p + end + 12, 4), at64;
 
-	it->nr_left = get(it->p + end + 10, 2);
-	it->at = get(it->p + end + 16, 4);
+	it->nr_left = number_at(it->p + end + 10, 2);
+	it->at = number_at(it->p + end + 16, 4);
 	if (end >= LOCATOR64_BYTES && has(it, end - LOCATOR64_BYTES, LOCATOR64, LOCATOR64_BYTES)) {
-		at64 = get(it->p + end - LOCATOR64_BYTES + 8, 8);
+		at64 = number_at(it->p + end - LOCATOR64_BYTES + 8, 8);
 		if (!has(it, at64, END64, END64_BYTES))
 			return -EBADMSG;
-		it->nr_left = get(it->p + at64 + 32, 8);
-		bytes = get(it->p + at64 + 40, 8);
-		it->at = get(it->p + at64 + 48, 8);
+		it->nr_left = number_at(it->p + at64 + 32, 8);
+		bytes = number_at(it->p + at64 + 40, 8);
+		it->at = number_at(it->p + at64 + 48, 8);
 	}
 	if (!within(it->at, bytes, it->len))
 		return -EBADMSG;
@@ -96,7 +96,7 @@ static int extra64(const uint8_t *extra, size_t len, uint64_t *numbers[3])
 	size_t at = 0;
 
 	while (len - at >= 4) {
-		size_t id = (size_t)get(extra + at, 2), bytes = (size_t)get(extra + at + 2, 2), from = at + 4;
+		size_t id = (size_t)number_at(extra + at, 2), bytes = (size_t)number_at(extra + at + 2, 2), from = at + 4;
 
 		if (bytes > len - from)
 			return -EBADMSG;
@@ -106,7 +106,7 @@ static int extra64(const uint8_t *extra, size_t len, uint64_t *numbers[3])
 				continue;
 			if (at - from < 8)
 				return -EBADMSG;
-			*numbers[i] = get(extra + from, 8);
+			*numbers[i] = number_at(extra + from, 8);
 			from += 8;
 		}
 	}
@@ -122,12 +122,12 @@ int zip_next(struct zip_iter *it, struct zip_entry *ret)
 		return 0;
 	if (it->end - it->at < ENTRY_BYTES || memcmp(e, ENTRY, 4) != 0)
 		return -EBADMSG;
-	stored = get(e + 20, 4);
-	plain = get(e + 24, 4);
-	name = get(e + 28, 2);
-	extra = get(e + 30, 2);
-	comment = get(e + 32, 2);
-	local = get(e + 42, 4);
+	stored = number_at(e + 20, 4);
+	plain = number_at(e + 24, 4);
+	name = number_at(e + 28, 2);
+	extra = number_at(e + 30, 2);
+	comment = number_at(e + 32, 2);
+	local = number_at(e + 42, 4);
 	if (name + extra + comment > it->end - it->at - ENTRY_BYTES)
 		return -EBADMSG;
 	if (extra64(e + ENTRY_BYTES + name, (size_t)extra, (uint64_t *[]){ &plain, &stored, &local }) < 0)
@@ -135,10 +135,10 @@ int zip_next(struct zip_iter *it, struct zip_entry *ret)
 	if (!has(it, local, LOCAL, LOCAL_BYTES))
 		return -EBADMSG;
 	*ret = (struct zip_entry){ .name = (const char *)e + ENTRY_BYTES, .name_len = (size_t)name };
-	ret->off = local + LOCAL_BYTES + get(it->p + local + 26, 2) + get(it->p + local + 28, 2);
+	ret->off = local + LOCAL_BYTES + number_at(it->p + local + 26, 2) + number_at(it->p + local + 28, 2);
 	if (!within(ret->off, stored, it->len))
 		return -EBADMSG;
-	if (get(e + 10, 2) == 0 && (get(e + 8, 2) & FLAG_ENCRYPTED) == 0) {
+	if (number_at(e + 10, 2) == 0 && (number_at(e + 8, 2) & FLAG_ENCRYPTED) == 0) {
 		if (plain != stored)
 			return -EBADMSG;
 		ret->len = plain;

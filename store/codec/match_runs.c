@@ -47,7 +47,7 @@ void match_runs_skip(struct match_runs *r)
 	r->skipped++;
 }
 
-static void put(struct match_runs *r, unsigned stream, uint32_t byte)
+static void put_byte(struct match_runs *r, unsigned stream, uint32_t byte)
 {
 	r->stream[stream][r->len[stream]++] = (uint8_t)byte;
 }
@@ -55,8 +55,8 @@ static void put(struct match_runs *r, unsigned stream, uint32_t byte)
 static void put_number(struct match_runs *r, unsigned stream, uint32_t n)
 {
 	for (; n >= MORE; n -= MORE)
-		put(r, stream, MORE);
-	put(r, stream, n);
+		put_byte(r, stream, MORE);
+	put_byte(r, stream, n);
 }
 
 /* Move a distance to the front, from its old position or, if new, from behind the last. */
@@ -86,11 +86,11 @@ static void put_distance(struct match_runs *r, uint32_t distance)
 	unsigned i = find_recent(r, distance);
 
 	if (i < MATCH_NR_RECENT) {
-		put(r, MATCH_DISTANCES, i);
+		put_byte(r, MATCH_DISTANCES, i);
 	} else {
-		put(r, MATCH_DISTANCES, MATCH_NR_RECENT + distance % FAR_BASE);
-		put(r, MATCH_DISTANCES, distance / FAR_BASE & 0xff);
-		put(r, MATCH_DISTANCES, distance / FAR_BASE >> 8);
+		put_byte(r, MATCH_DISTANCES, MATCH_NR_RECENT + distance % FAR_BASE);
+		put_byte(r, MATCH_DISTANCES, distance / FAR_BASE & 0xff);
+		put_byte(r, MATCH_DISTANCES, distance / FAR_BASE >> 8);
 	}
 	make_recent(r->recent, i, distance);
 }
@@ -100,7 +100,7 @@ void match_runs_add(struct match_runs *r, const struct match_run *run, uint32_t 
 	put_number(r, MATCH_LEFT, r->skipped);
 	put_number(r, MATCH_LENGTHS, run->nr - 1);
 	put_distance(r, run->distance);
-	put(r, MATCH_KINDS, run->kind);
+	put_byte(r, MATCH_KINDS, run->kind);
 	r->skipped = 0;
 	r->parts |= parts;
 	r->kinds |= run->kind;
@@ -109,8 +109,8 @@ void match_runs_add(struct match_runs *r, const struct match_run *run, uint32_t 
 void match_runs_add_difference(struct match_runs *r, uint32_t difference)
 {
 	assert(difference <= MATCH_NEAR_MAX);
-	put(r, MATCH_LOW, difference & 0xff);
-	put(r, MATCH_HIGH, difference >> 8);
+	put_byte(r, MATCH_LOW, difference & 0xff);
+	put_byte(r, MATCH_HIGH, difference >> 8);
 }
 
 /* Store a stream like a section. Returns its stored length, and sets its words. */
@@ -259,7 +259,7 @@ static int rest_out(struct match_out *o, struct code_work *w, const struct match
 }
 
 /* The next byte; -EBADMSG at the end. */
-static int get(struct match_out *o, unsigned stream)
+static int get_byte(struct match_out *o, unsigned stream)
 {
 	return o->at[stream] < o->len[stream] ? o->stream[stream][o->at[stream]++] : -EBADMSG;
 }
@@ -271,7 +271,7 @@ static int get_number(struct match_out *o, unsigned stream, uint32_t most)
 	int byte;
 
 	do {
-		byte = get(o, stream);
+		byte = get_byte(o, stream);
 		if (byte < 0)
 			return byte;
 		n += (uint32_t)byte;
@@ -281,7 +281,7 @@ static int get_number(struct match_out *o, unsigned stream, uint32_t most)
 
 static int get_distance(struct match_out *o)
 {
-	int byte = get(o, MATCH_DISTANCES), low, high;
+	int byte = get_byte(o, MATCH_DISTANCES), low, high;
 	uint32_t distance;
 
 	if (byte < 0)
@@ -289,8 +289,8 @@ static int get_distance(struct match_out *o)
 	if (byte < (int)MATCH_NR_RECENT) {
 		distance = o->recent[byte];
 	} else {
-		low = get(o, MATCH_DISTANCES);
-		high = get(o, MATCH_DISTANCES);
+		low = get_byte(o, MATCH_DISTANCES);
+		high = get_byte(o, MATCH_DISTANCES);
 		if (low < 0 || high < 0)
 			return -EBADMSG;
 		distance = ((uint32_t)high << 8 | (uint32_t)low) * FAR_BASE + (uint32_t)byte - MATCH_NR_RECENT;
@@ -372,7 +372,7 @@ struct filling {
 /* The next difference, decoded from its form with the sign in the lowest bit; false: no more. */
 static bool get_difference(struct match_out *o, uint64_t *ret)
 {
-	int low = get(o, MATCH_LOW), high = get(o, MATCH_HIGH);
+	int low = get_byte(o, MATCH_LOW), high = get_byte(o, MATCH_HIGH);
 	uint64_t difference = (uint64_t)high << 8 | (uint64_t)low;
 
 	*ret = difference >> 1 ^ -(difference & 1);
@@ -428,7 +428,7 @@ static int run_streams_out(struct match_out *o, const struct match_disk *d, uint
 
 static int get_run(struct match_out *o, uint32_t nr, struct match_run *ret)
 {
-	int distance = get_distance(o), kind = o->header.near ? get(o, MATCH_KINDS) : 0;
+	int distance = get_distance(o), kind = o->header.near ? get_byte(o, MATCH_KINDS) : 0;
 
 	if (distance < 0 || kind < 0 || kind > (int)MATCH_KIND_MAX)
 		return -EBADMSG;

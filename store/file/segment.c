@@ -78,7 +78,7 @@ static int add_part(struct extent_list *l, const struct extent *x, uint32_t from
 }
 
 /* Append; the caller has reserved room. */
-static inline void put(struct extent_list *l, const struct extent *x)
+static inline void append_extent(struct extent_list *l, const struct extent *x)
 {
 	if (l->nr > 0 && extent_continues(&l->x[l->nr - 1], x->off, x->addr))
 		l->x[l->nr - 1].len += x->len;
@@ -95,12 +95,12 @@ static void put_between(struct extent_list *l, const struct extent *x, size_t nr
 		struct extent part;
 
 		if (x[*at].off >= begin && !goes_on) {
-			put(l, &x[*at]);
+			append_extent(l, &x[*at]);
 			continue;
 		}
 		part = part_of(&x[*at], begin, end);
 		if (part.len > 0)
-			put(l, &part);
+			append_extent(l, &part);
 		if (goes_on)
 			break; /* its remainder comes after the next upper extent, if any is visible */
 	}
@@ -118,7 +118,7 @@ int extent_list_lay_over(const struct extent *lower, size_t nr_lower, const stru
 		return r;
 	for (size_t i = 0; i < nr_upper; i++) {
 		put_between(ret, lower, nr_lower, &at, end, upper[i].off);
-		put(ret, &upper[i]);
+		append_extent(ret, &upper[i]);
 		end = upper[i].off + upper[i].len;
 	}
 	put_between(ret, lower, nr_lower, &at, end, SEGMENT_SIZE);

@@ -80,7 +80,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* 1: found the value of exactly this key. */
-static int get(struct db_iter *it, struct ns_key want, const void **ret, size_t *ret_len)
+static int seek_value(struct db_iter *it, struct ns_key want, const void **ret, size_t *ret_len)
 {
 	const void *key;
 	size_t key_len;
@@ -96,7 +96,7 @@ static int links_of(struct db_iter *it, uint64_t ino, uint32_t *ret)
 	struct ns_inode in;
 	const void *value;
 	size_t len;
-	int r = get(it, ns_key_inode(ino), &value, &len);
+	int r = seek_value(it, ns_key_inode(ino), &value, &len);
 
 	if (r > 0)
 		r = ns_inode_decode(ino, value, len, &in);
@@ -113,7 +113,7 @@ static int count_content(struct search *s, uint64_t ino)
 	struct ns_content content;
 	const void *value;
 	size_t len;
-	int r = get(s->it, ns_key_content(ino), &value, &len);
+	int r = seek_value(s->it, ns_key_content(ino), &value, &len);
 
 	if (r <= 0)
 		return r;

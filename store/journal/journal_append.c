@@ -54,7 +54,7 @@ static int clear_stale(struct journal *j, uint64_t number)
 }
 
 /* Write the group into the current segment, which has room. If the segment had to be abandoned, j->fd is -1. */
-static int put(struct journal *j, struct journal_group *g, const void *payload, size_t len)
+static int put_group(struct journal *j, struct journal_group *g, const void *payload, size_t len)
 {
 	uint64_t failures;
 	int r;
@@ -106,11 +106,11 @@ static int append(struct journal *j, const void *records, size_t len, bool compr
 		if (r < 0 && (j->fd < 0 || bytes > j->size - j->off)) /* else continue in the large segment */
 			return r;
 	}
-	r = put(j, &g, payload, len);
+	r = put_group(j, &g, payload, len);
 	if (r < 0 && j->fd < 0) {
 		r = journal_segment_start(j, g.number, bytes);
 		if (r == 0)
-			r = put(j, &g, payload, len);
+			r = put_group(j, &g, payload, len);
 	}
 	if (r < 0)
 		return r;

@@ -112,7 +112,7 @@ struct pack_buffer *pack_buffer_get(struct pack_buffers *bs)
 }
 
 /* `held_too`: keep it among the caching buffers if there are enough free ones. */
-static void put(struct pack_buffers *bs, struct pack_buffer *b, bool held_too)
+static void put_buffer(struct pack_buffers *bs, struct pack_buffer *b, bool held_too)
 {
 	if (!b)
 		return;
@@ -131,12 +131,12 @@ static void put(struct pack_buffers *bs, struct pack_buffer *b, bool held_too)
 
 void pack_buffer_put(struct pack_buffers *bs, struct pack_buffer *b)
 {
-	put(bs, b, false);
+	put_buffer(bs, b, false);
 }
 
 void pack_buffer_put_read(struct pack_buffers *bs, struct pack_buffer *b)
 {
-	put(bs, b, true);
+	put_buffer(bs, b, true);
 }
 
 struct pack_buffer *pack_buffer_get_held(struct pack_buffers *bs, uint32_t pack, uint32_t frame, struct pack_held *ret)

@@ -107,7 +107,7 @@ static int make_up(struct view *v, const struct entry *e, uint64_t *ret)
 }
 
 /* Copy of an entry. Its path is not freed before the view. */
-static int get(struct view *v, uint64_t ino, struct entry *ret)
+static int get_entry(struct view *v, uint64_t ino, struct entry *ret)
 {
 	int r = -ENOENT;
 
@@ -126,7 +126,7 @@ uint64_t view_parent(struct view *v, uint64_t ino)
 {
 	struct entry e;
 
-	return get(v, ino, &e) == 0 ? e.parent : 0;
+	return get_entry(v, ino, &e) == 0 ? e.parent : 0;
 }
 
 int view_stat(struct view *v, uint64_t ino, struct stat *ret)
@@ -139,7 +139,7 @@ int view_stat(struct view *v, uint64_t ino, struct stat *ret)
 		[OF_VIEW] = S_IFDIR | 0555, [OF_NODES] = S_IFDIR | 0555, [OF_SELF] = S_IFLNK | 0777, [OF_NODE] = S_IFDIR | 0511
 	};
 	struct entry e;
-	int r = get(v, ino, &e);
+	int r = get_entry(v, ino, &e);
 
 	if (r < 0)
 		return r;
@@ -161,7 +161,7 @@ int view_stat(struct view *v, uint64_t ino, struct stat *ret)
 int view_readlink(struct view *v, uint64_t ino, struct buf *ret)
 {
 	struct entry e;
-	int r = get(v, ino, &e);
+	int r = get_entry(v, ino, &e);
 
 	if (r < 0 || e.kind != OF_SELF)
 		return r < 0 ? r : -EINVAL;
@@ -252,7 +252,7 @@ int view_lookup(struct view *v, uint64_t dir, const char *name, uint64_t *ret)
 		*ret = VIEW_FIRST_INO + OF_VIEW;
 		return 0;
 	}
-	r = get(v, dir, &e);
+	r = get_entry(v, dir, &e);
 	if (r < 0)
 		return r;
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
@@ -355,7 +355,7 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
 {
 	struct names l = { .v = v };
 	struct entry e;
-	int r = get(v, ino, &e);
+	int r = get_entry(v, ino, &e);
 
 	if (r < 0)
 		return r;
@@ -410,7 +410,7 @@ static int find_node(struct view *v, uint64_t dir, uint8_t id[NS_STORE_ID_LEN])
 	int r;
 
 	if (view_is(dir)) {
-		r = get(v, dir, &e);
+		r = get_entry(v, dir, &e);
 		if (r == 0 && e.kind != OF_NODE)
 			r = -ENOTUNIQ;
 		if (r == 0)

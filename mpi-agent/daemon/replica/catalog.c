@@ -98,7 +98,7 @@ static int add_dir(struct telling *t, uint64_t ino)
 	return 0;
 }
 
-static int put(struct telling *t, size_t at_least)
+static int put_pending(struct telling *t, size_t at_least)
 {
 	int r = buf_error(&t->out);
 
@@ -112,7 +112,7 @@ static int put(struct telling *t, size_t at_least)
 static int add_record(struct telling *t, const struct catalog_record *rec)
 {
 	catalog_record_encode(&t->w, rec, &t->out);
-	return put(t, PUT_BYTES);
+	return put_pending(t, PUT_BYTES);
 }
 
 static int add_xattr(struct telling *t, const struct ns_inode *in, const char *name)
@@ -306,7 +306,7 @@ static int tell_all(struct telling *t, const struct ns_inode *top, const struct 
 	if (r < 0)
 		return r;
 	catalog_end_encode(&t->w, &t->out);
-	return put(t, 0);
+	return put_pending(t, 0);
 }
 
 /* Identity of a directory: of this store, or a replica. 1/0/<0. */

@@ -423,7 +423,7 @@ static int put_catalog(struct pushing *g, size_t len)
 }
 
 /* Sink of catalog_write(): sends the bytes and extracts the chunks. */
-static int put(void *userdata, const void *p, size_t len)
+static int send_catalog_part(void *userdata, const void *p, size_t len)
 {
 	struct pushing *g = userdata;
 	size_t at = 0, used;
@@ -471,7 +471,7 @@ static int send_copy(const struct push *p, struct link_copy *copy)
 
 static int push_all(struct pushing *g, uint64_t dir)
 {
-	int r = catalog_write(g->p->fs, dir, &(struct catalog_sink){ put, g });
+	int r = catalog_write(g->p->fs, dir, &(struct catalog_sink){ send_catalog_part, g });
 
 	if (r == 0)
 		r = see_to_chunks(g);
