@@ -30,9 +30,9 @@
 #define DEAF_TURNS 3u /* turns without polling the daemon's socket while messages are in transit */
 #define NAP_MIN_NS 100000u
 #define NAP_MIN_MOVING_NS 20000u /* while bytes of files move */
-#define NAP_MIN_ALONE_NS 1000000u /* no wait is likely */
+#define NAP_MIN_BACKED_OFF_NS 1000000u /* no wait is likely */
 #define NAP_PART 8u /* of the idle time so far: bounds by how much a nap prolongs a wait, ... */
-#define NAP_PART_ALONE 1u /* the same where no wait is likely */
+#define NAP_PART_UNAWAITED 1u /* the same where no wait is likely */
 #define NAP_FETCHING_NS 100000u /* while a file is being read */
 #define READING_NS UINT64_C(50000000) /* after a request for chunks of another node: more are likely */
 #define RELAYING_NS UINT64_C(1000000000) /* after a request between daemons: more are likely */
@@ -397,22 +397,23 @@ static bool chunks_move(const struct loop *l)
 /* Round back-off, and no recent request between daemons: no wait is likely. */
 static bool is_backed_off(const struct loop *l)
 {
-	return rounds_are_alone(l->rounds) && l->turn_ns - l->relayed_ns >= RELAYING_NS;
+	return rounds_are_backed_off(l->rounds) && l->turn_ns - l->relayed_ns >= RELAYING_NS;
 }
 
 static uint64_t nap_ns(const struct loop *l)
 {
-	bool moves = chunks_move(l), is_alone = is_backed_off(l);
+	bool moves = chunks_move(l), backed_off = is_backed_off(l);
 	uint64_t quiet_ns = l->turn_ns - l->busy_ns, nap;
-	uint64_t min = moves ? NAP_MIN_MOVING_NS : is_alone ? NAP_MIN_ALONE_NS : NAP_MIN_NS;
-	uint64_t max = peers_streaming(l->peers) || fetches_waiting(l->fetches) ? NAP_FETCHING_NS :
-										  rounds_nap_ns(l->rounds, quiet_ns, is_alone);
+	uint64_t min = moves ? NAP_MIN_MOVING_NS : backed_off ? NAP_MIN_BACKED_OFF_NS : NAP_MIN_NS;
+	uint64_t max = peers_streaming(l->peers) || fetches_waiting(l->fetches) ?
+			       NAP_FETCHING_NS :
+			       rounds_nap_ns(l->rounds, quiet_ns, backed_off);
 
 	if (peers_hinting(l->peers))
 		max = MIN(max, min > NAP_HINTING_NS ? min : NAP_HINTING_NS);
 	if (l->idle_turns < (!moves ? 1 : peers_moving(l->peers) ? EAGER_MOVING : EAGER_TURNS))
 		return 0;
-	nap = MAX(quiet_ns / (moves || is_waiting_for_peers(l) ? NAP_PART : NAP_PART_ALONE), min);
+	nap = MAX(quiet_ns / (moves || is_waiting_for_peers(l) ? NAP_PART : NAP_PART_UNAWAITED), min);
 	return MIN(nap, max);
 }
 

@@ -24,9 +24,9 @@
 #define NAP_NOBODY_NS UINT64_C(16000000) /* back-off: the next round will not start soon */
 #define NAP_LONG_NS UINT64_C(20000000)
 #define NAP_LONG_PART 200u /* of the idle time: the next request waits for half of the nap, per node on its way */
-#define NAP_ALONE_NS UINT64_C(4000000) /* no daemon waits for this round, or its end */
-#define ALONE_ROUNDS 2u /* that have found nothing in common: likely the next ones do not either; ... */
-#define ALONE_APART_NS UINT64_C(500000000) /* of those of one checkpoint, one counts */
+#define NAP_BACKED_OFF_NS UINT64_C(4000000) /* no daemon waits for this round, or its end */
+#define EMPTY_ROUNDS 2u /* that found nothing in common: the next ones will likely find nothing either; ... */
+#define EMPTY_APART_NS UINT64_C(500000000) /* of those of one checkpoint, one counts */
 /* It is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has
  * stored. */
 #define NAP_STORING_NS UINT64_C(20000000)
@@ -58,8 +58,8 @@ struct rounds {
 
 	bool has_offered, has_stored; /* the daemon, in time */
 	bool is_awaited; /* daemons wait for its end: nodes have pages in common */
-	unsigned nr_alone; /* successive rounds with pages, but none in common, ... */
-	uint64_t alone_ns; /* and the time of the last */
+	unsigned nr_empty; /* successive rounds with pages, but none in common, ... */
+	uint64_t empty_ns; /* and the time of the last */
 	/* the decision could not be sent to the daemon; other nodes may expect this node to store pages */
 	bool has_failed;
 	struct fp *pages; /* of the offer */
@@ -442,22 +442,22 @@ static int start_storing(struct rounds *rs)
 	rs->figures.popular_last = nr_popular(&rs->result);
 	rs->figures.popular += rs->figures.popular_last;
 	rs->is_awaited = nr > 0 || rs->figures.popular_last > 0;
-	rs->nr_alone = rs->is_awaited ? 0 : rs->nr_alone;
+	rs->nr_empty = rs->is_awaited ? 0 : rs->nr_empty;
 	if (has_daemon(rs) && rs->has_offered)
 		link_encode_decision(rs->number, owners, nr, &rs->daemon->out);
 	rs->until_ns = enter_state(rs, STORING) + rs->waits->stored_ns;
 	return 0;
 }
 
-static void note_alone(struct rounds *rs, bool is_alone)
+static void note_empty(struct rounds *rs, bool is_empty)
 {
 	uint64_t now_ns = monotonic_ns();
 
-	if (!is_alone)
-		rs->nr_alone = 0;
-	else if (rs->nr_alone < ALONE_ROUNDS && now_ns - rs->alone_ns >= ALONE_APART_NS)
-		rs->nr_alone++;
-	rs->alone_ns = now_ns;
+	if (!is_empty)
+		rs->nr_empty = 0;
+	else if (rs->nr_empty < EMPTY_ROUNDS && now_ns - rs->empty_ns >= EMPTY_APART_NS)
+		rs->nr_empty++;
+	rs->empty_ns = now_ns;
 }
 
 /* What goes wrong here goes wrong on all nodes, and nothing is decided; unless it is MPI itself. */
@@ -480,7 +480,7 @@ static int finish_reducing(struct rounds *rs)
 	} else {
 		rs->figures.message_bytes = cost.message_bytes;
 		if (cost.pages > 0)
-			note_alone(rs, nr_popular(&rs->result) == 0);
+			note_empty(rs, nr_popular(&rs->result) == 0);
 		if (rs->is_sample && cost.pages > rs->conf.max && rs->w->popular_max > rs->conf.max &&
 		    nr_popular(&rs->result) > 0) {
 			popular_set_release(&rs->result);
@@ -725,7 +725,7 @@ bool rounds_wanted(const struct rounds *rs)
 /* Nothing in common is likely, and a large offer is only a part of a checkpoint in progress: round_backoff.h of the engine. */
 static bool is_probe(const struct rounds *rs)
 {
-	return rs->nr_alone == ALONE_ROUNDS && rs->nr_pages >= SAMPLE_MAX;
+	return rs->nr_empty == EMPTY_ROUNDS && rs->nr_pages >= SAMPLE_MAX;
 }
 
 bool rounds_are_urgent(const struct rounds *rs)
@@ -733,22 +733,22 @@ bool rounds_are_urgent(const struct rounds *rs)
 	return rs->state == ASKING || rs->state == REDUCING ? !is_probe(rs) : rs->state == GATHERING && rs->is_awaited;
 }
 
-bool rounds_are_alone(const struct rounds *rs)
+bool rounds_are_backed_off(const struct rounds *rs)
 {
-	return rs->nr_alone == ALONE_ROUNDS && !rounds_are_urgent(rs);
+	return rs->nr_empty == EMPTY_ROUNDS && !rounds_are_urgent(rs);
 }
 
-uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_alone)
+uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_backed_off)
 {
 	if (rs->state == STORING)
 		return NAP_STORING_NS;
 	if (rs->state == IDLE) {
-		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, is_alone ? NAP_NOBODY_NS : NAP_IDLE_NS);
+		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, is_backed_off ? NAP_NOBODY_NS : NAP_IDLE_NS);
 		return MIN(quiet_ns, NAP_LONG_NS);
 	}
 	if (rs->state == OFFERING || rs->state == HELD)
 		return NAP_IDLE_NS;
-	return rounds_are_urgent(rs) ? NAP_NS : NAP_ALONE_NS;
+	return rounds_are_urgent(rs) ? NAP_NS : NAP_BACKED_OFF_NS;
 }
 
 const struct rounds_figures *rounds_figures(struct rounds *rs)

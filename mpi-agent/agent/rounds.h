@@ -91,9 +91,9 @@ bool rounds_gathering(const struct rounds *rs); /* all that is missing is what o
 bool rounds_idle(const struct rounds *rs);
 bool rounds_are_urgent(const struct rounds *rs); /* a daemon waits for messages of other agents */
 /* Round back-off: the last rounds have found nothing in common, so no wait is likely. */
-bool rounds_are_alone(const struct rounds *rs);
+bool rounds_are_backed_off(const struct rounds *rs);
 /* How long MPI, which progresses only when it is called, may be left alone if no message has arrived for quiet_ns;
- * longer with `is_alone`, when no wait is likely */
-uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_alone);
+ * longer with `is_backed_off`, when no wait is likely */
+uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_backed_off);
 const struct rounds_figures *rounds_figures(struct rounds *rs);
 const struct lookups_figures *rounds_lookups(struct rounds *rs);

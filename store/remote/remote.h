@@ -63,14 +63,14 @@ struct shares {
 	struct pack_frame **held;
 	/* taken frames may all be put back: nr_held + nr_taken <= size_held */
 	size_t nr_held, nr_taken, size_held;
-	bool is_mostly_alone; /* the last round found little in common with other nodes */
+	bool is_mostly_unique; /* the last round found fewer than one chunk in MOSTLY_UNIQUE_PART on peers */
 	bool is_round_due; /* enough frames are deferred, and none were taken since */
 	bool wants_round; /* the agent has not been notified of it yet */
 	/* a commit has taken the deferred frames and is about to start a round */
 	bool is_offering;
 	/* time of the last chunk added to a deferred frame, or to one that will be */
 	uint64_t held_ns;
-	struct alone alone; /* round back-off */
+	struct backoff backoff; /* round back-off */
 	struct unsettled *unsettled; /* owned by the thread in the first half of a commit */
 	struct unsettled *arriving; /* for the next commit */
 };

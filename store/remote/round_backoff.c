@@ -4,111 +4,108 @@
 
 #include "base/util.h"
 
-void alone_release(struct alone *a)
+void backoff_release(struct backoff *b)
 {
-	free(a->untold);
-	*a = (struct alone){ 0 };
+	free(b->unannounced);
+	*b = (struct backoff){ 0 };
 }
 
 /* If no chunk was offered, the chunks were announced, and no peer has reported a match. */
-static bool is_little(uint64_t nr_found, uint64_t nr_asked)
+static bool is_little(uint64_t nr_found, uint64_t nr_offered)
 {
-	return nr_asked == 0 || nr_found * ALONE_PART < nr_asked;
+	return nr_offered == 0 || nr_found * BACKOFF_PART < nr_offered;
 }
 
-/* Consecutive commits with few common chunks before the next ones skip rounds. */
-static unsigned record_wanted(const struct alone *a)
+static unsigned row_wanted(const struct backoff *b)
 {
-	return ALONE_RECORD << a->nr_found_out;
+	return BACKOFF_AFTER << b->nr_doubled;
 }
 
-bool alone_is_believed(const struct alone *a)
+bool backoff_is_on(const struct backoff *b)
 {
-	return a->nr_little >= record_wanted(a);
+	return b->nr_little >= row_wanted(b);
 }
 
-bool alone_is_confirming(const struct alone *a)
+bool backoff_is_last_sample(const struct backoff *b)
 {
-	return a->state == ALONE_PROBING && a->nr_little + 1 >= record_wanted(a);
+	return b->state == OFFER_SAMPLE && b->nr_little + 1 >= row_wanted(b);
 }
 
-bool alone_decided(struct alone *a, size_t nr_frames, size_t nr_offered, size_t nr_found)
+bool backoff_decided(struct backoff *b, size_t nr_frames, size_t nr_offered, size_t nr_found)
 {
-	a->nr_asked += nr_offered;
-	a->nr_found += nr_found;
+	b->nr_offered += nr_offered;
+	b->nr_found += nr_found;
 	if (!is_little(nr_found, nr_offered)) {
-		a->state = ALONE_SHARING;
-		a->nr_little = 0;
-	} else if (a->state == ALONE_PROBING && nr_frames >= ALONE_FRAMES) {
-		a->state = ALONE_LETTING_GO;
+		b->state = OFFER_ALL;
+		b->nr_little = 0;
+	} else if (b->state == OFFER_SAMPLE && nr_frames >= BACKOFF_FRAMES) {
+		b->state = OFFER_NOTHING;
 	}
-	return a->state == ALONE_LETTING_GO;
+	return b->state == OFFER_NOTHING;
 }
 
-static void found_little(struct alone *a)
+static void found_little(struct backoff *b)
 {
-	a->nr_little++;
-	if (a->nr_little < record_wanted(a) + ALONE_UNASKED) {
-		a->state = a->nr_little < record_wanted(a) ? ALONE_PROBING : ALONE_LETTING_GO;
-		return;
+	b->nr_little++;
+	if (b->nr_little == row_wanted(b) + BACKOFF_SKIPPED) { /* without a report */
+		b->nr_doubled = 0;
+		b->nr_little = row_wanted(b) - 1; /* the next sample decides */
 	}
-	a->state = ALONE_PROBING; /* once */
-	a->nr_found_out -= a->nr_found_out > 0;
-	a->nr_little = record_wanted(a) - 1;
+	b->state = backoff_is_on(b) ? OFFER_NOTHING : OFFER_SAMPLE;
 }
 
-void alone_committed(struct alone *a)
+void backoff_committed(struct backoff *b)
 {
-	if (a->state == ALONE_LETTING_GO && !alone_is_believed(a))
-		a->state = ALONE_PROBING;
-	if (a->nr_asked + a->nr_unasked < ALONE_PAGES)
+	if (b->state == OFFER_NOTHING && !backoff_is_on(b))
+		b->state = OFFER_SAMPLE;
+	if (b->nr_offered + b->nr_written < BACKOFF_PAGES)
 		return;
-	if (is_little(a->nr_found, a->nr_asked))
-		found_little(a);
-	a->nr_asked = a->nr_found = a->nr_unasked = 0;
+	if (is_little(b->nr_found, b->nr_offered))
+		found_little(b);
+	b->nr_offered = b->nr_found = b->nr_written = 0;
 }
 
 /* Discards the counts so far: the next judgement starts from zero. */
-static void begin_anew(struct alone *a, enum alone_state state)
+static void begin_anew(struct backoff *b, enum backoff_state state)
 {
-	a->state = state;
-	a->nr_little = 0;
-	a->nr_asked = a->nr_found = a->nr_unasked = 0;
+	b->state = state;
+	b->nr_little = 0;
+	b->nr_offered = b->nr_found = b->nr_written = 0;
 }
 
-void alone_found_out(struct alone *a)
+void backoff_reported(struct backoff *b)
 {
-	if (alone_is_believed(a) && a->nr_found_out < ALONE_FOUND_OUT_MAX)
-		a->nr_found_out++;
-	begin_anew(a, ALONE_SHARING);
+	if (backoff_is_on(b) && b->nr_doubled < BACKOFF_DOUBLED_MAX)
+		b->nr_doubled++;
+	begin_anew(b, OFFER_ALL);
 }
 
-void alone_met(struct alone *a)
+void backoff_peers_changed(struct backoff *b)
 {
-	a->nr_found_out = 0;
-	begin_anew(a, a->state == ALONE_LETTING_GO ? ALONE_PROBING : a->state);
+	b->nr_doubled = 0;
+	begin_anew(b, b->state == OFFER_NOTHING ? OFFER_SAMPLE : b->state);
 }
 
-void alone_wrote(struct alone *a, struct fp fp)
+void backoff_add_written(struct backoff *b, struct fp fp)
 {
-	a->nr_unasked++;
-	if (a->nr_untold == a->size_untold) {
-		size_t size = MIN(a->size_untold * 2 + 4096, (size_t)ALONE_UNTOLD_MAX);
-		struct fp *more = size > a->size_untold ? reallocarray(a->untold, size, sizeof(*more)) : NULL;
+	b->nr_written++;
+	if (b->nr_unannounced == b->size_unannounced) {
+		size_t size = MIN(b->size_unannounced * 2 + 4096, (size_t)BACKOFF_UNANNOUNCED_MAX);
+		struct fp *more = size > b->size_unannounced ? reallocarray(b->unannounced, size, sizeof(*more)) : NULL;
 
 		if (!more)
 			return;
-		a->untold = more;
-		a->size_untold = size;
+		b->unannounced = more;
+		b->size_unannounced = size;
 	}
-	a->untold[a->nr_untold++] = fp;
+	b->unannounced[b->nr_unannounced++] = fp;
 }
 
-size_t alone_take_untold(struct alone *a, struct fp **ret)
+size_t backoff_take_unannounced(struct backoff *b, struct fp **ret)
 {
-	size_t nr = a->nr_untold;
+	size_t nr = b->nr_unannounced;
 
-	*ret = TAKE(a->untold);
-	a->nr_untold = a->size_untold = 0;
+	*ret = TAKE(b->unannounced);
+	b->nr_unannounced = b->size_unannounced = 0;
 	return nr;
 }

@@ -1,25 +1,24 @@
 /*
- * Round back-off: decides whether deferring new chunks for a round (round_commit.c) pays off. Where nodes have nothing
+ * Round back-off: how much of its new chunks a node offers to the next round (round_commit.c). Where nodes have nothing
  * in common a round costs time and memory and finds nothing.
  *
- *          few chunks of a commit        a round on the first                       the commit
- *          were found on peers           frames has found few
- *   SHARING ───────────────────▶ PROBING ──────────────────────▶ LETTING_GO ────────▶ PROBING; after three such
- *      ▲                            │                                 │               commits LETTING_GO again
- *      └── a round has found more, ─┴── or peers announce that they ──┘
- *                                       have stored the same
+ * The rule: a commit has *little in common* if peers hold fewer than one in BACKOFF_PART of its chunks. After one such
+ * commit the next ones offer a sample, their first 4 MiB, and the rest only if the sample has more in common. After
+ * BACKOFF_AFTER such commits in a row, BACKOFF_SKIPPED commits offer nothing; then one offers a sample again. Chunks
+ * that are not offered are announced to peers. If peers then report that they have stored the same, a back-off was
+ * wrong: everything is offered again, and BACKOFF_AFTER doubles until a back-off ends without such a report.
  *
- * SHARING: every chunk is deferred until a round has decided. PROBING: likewise, but a round is requested as soon as
- * the sample is large enough; if this commit would complete the record (ALONE_RECORD), only the sample is deferred.
- * LETTING_GO: deferred chunks, and all chunks until the commit, are written at once without a round. They are announced
- * to peers afterwards. Peers answer if other nodes have announced the same chunks, so data that nodes have in common
- * only beyond the first frames is stored once per node, but not in every commit.
+ *              little in common                BACKOFF_AFTER times in a row
+ *   OFFER_ALL ──────────────────▶ OFFER_SAMPLE ────────────────────────────▶ OFFER_NOTHING
+ *       ▲                           │   ▲                                       │    │
+ *       │                           │   └───────── BACKOFF_SKIPPED commits ─────┘    │
+ *       └──── more in common ───────┴──────────────── a report of peers ─────────────┘
  *
- * After ALONE_RECORD commits with few common chunks, the next ALONE_UNASKED commits skip rounds from their first page
- * on; then one commit probes again. Meanwhile only announcements can detect common data. Each time they do, the record
- * required before the next back-off doubles. ALONE_UNASKED commits without a detection halve it again.
+ * A sample that has little in common sets OFFER_NOTHING for the rest of its commit. Chunks after the sample are
+ * deferred until it is decided, except in the commit that would complete the row: there they are written meanwhile.
  *
- * The caller serializes access to struct alone.
+ * Data that nodes have in common only beyond the sample, or during a back-off, is stored once per node, but not in
+ * every commit. The caller serializes access to struct backoff.
  */
 #pragma once
 
@@ -29,41 +28,41 @@
 
 #include "base/fp.h"
 
-enum alone_state { ALONE_SHARING, ALONE_PROBING, ALONE_LETTING_GO };
+enum backoff_state { OFFER_ALL, OFFER_SAMPLE, OFFER_NOTHING };
 
-#define ALONE_PART 256u /* "few": fewer than one page in 256 is on peers */
-#define ALONE_PAGES 1024u /* minimum pages per judgement: as many as the sample of a round holds of each node */
-#define ALONE_PROBE_FRAMES 4u /* hold ALONE_PAGES pages of 4 KiB and are worth a round */
-#define ALONE_FRAMES 2u /* suffice as a probe if another node has started the round */
-#define ALONE_RECORD 3u /* commits before rounds are skipped; the first of them was offered as a whole */
-#define ALONE_UNASKED 16u /* commits without a round: the cost of one round in 16 is below what can be measured */
-#define ALONE_FOUND_OUT_MAX 4u /* ALONE_RECORD doubles at most 4 times */
-#define ALONE_UNTOLD_MAX (1u << 18) /* fingerprints to announce, at most: 4 MiB */
+#define BACKOFF_PART 256u
+#define BACKOFF_PAGES \
+	1024u /* smaller commits are judged together: as many as the sample of a round holds of each node */
+#define BACKOFF_SAMPLE_FRAMES 4u /* hold BACKOFF_PAGES pages of 4 KiB and are worth a round */
+#define BACKOFF_FRAMES 2u /* suffice as a sample if another node has started the round */
+#define BACKOFF_AFTER 3u /* the first of these commits was offered as a whole */
+#define BACKOFF_SKIPPED 16u /* the cost of one round in 16 is below what can be measured */
+#define BACKOFF_DOUBLED_MAX 4u /* BACKOFF_AFTER becomes at most 48 */
+#define BACKOFF_UNANNOUNCED_MAX (1u << 18) /* fingerprints: 4 MiB */
 
-struct alone {
-	enum alone_state state;
-	/* pages offered to rounds since the last judgement; those of them that peers hold */
-	uint64_t nr_asked, nr_found;
-	uint64_t nr_unasked; /* pages written without a round since then */
-	unsigned nr_little; /* consecutive commits of ALONE_PAGES or more pages with few common chunks */
-	unsigned nr_found_out; /* times that announcements detected common data during back-off */
-	struct fp *untold; /* written without a round and not announced yet, unordered */
-	size_t nr_untold, size_untold;
+struct backoff {
+	enum backoff_state state;
+	uint64_t nr_offered, nr_found; /* chunks since the last judgement; those of them that peers hold */
+	uint64_t nr_written; /* chunks written without a round since then */
+	unsigned nr_little; /* judged commits in a row with little in common, back-offs included */
+	unsigned nr_doubled; /* times that BACKOFF_AFTER is doubled */
+	struct fp *unannounced; /* written without a round, unordered */
+	size_t nr_unannounced, size_unannounced;
 };
 
-void alone_release(struct alone *a);
+void backoff_release(struct backoff *b);
 /* A round on `nr_frames` frames was decided. true: write the deferred frames now. */
-bool alone_decided(struct alone *a, size_t nr_frames, size_t nr_offered, size_t nr_found);
-void alone_committed(struct alone *a);
-/* Peers have stored some of the chunks that were written without a round. */
-void alone_found_out(struct alone *a);
+bool backoff_decided(struct backoff *b, size_t nr_frames, size_t nr_offered, size_t nr_found);
+void backoff_committed(struct backoff *b);
+/* Peers report that they have stored some of the chunks that were written without a round. */
+void backoff_reported(struct backoff *b);
 /* The set of peers has changed, or they have restarted without state: offer chunks again. */
-void alone_met(struct alone *a);
-/* Back-off is in effect: as far as is known, peers hold nothing of the chunks written, and rounds are skipped. */
-bool alone_is_believed(const struct alone *a);
-/* Back-off takes effect if this probe finds as little as the last ones: chunks after the sample are not deferred. */
-bool alone_is_confirming(const struct alone *a);
+void backoff_peers_changed(struct backoff *b);
+/* Are commits without a round in progress? */
+bool backoff_is_on(const struct backoff *b);
+/* Would this sample complete the row? Then chunks after it are not deferred. */
+bool backoff_is_last_sample(const struct backoff *b);
 /* Records a chunk written without a round, for announcement; dropped on ENOMEM. */
-void alone_wrote(struct alone *a, struct fp fp);
+void backoff_add_written(struct backoff *b, struct fp fp);
 /* Moves the list of fingerprints to announce to the caller, which frees it. */
-size_t alone_take_untold(struct alone *a, struct fp **ret);
+size_t backoff_take_unannounced(struct backoff *b, struct fp **ret);

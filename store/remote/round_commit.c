@@ -35,7 +35,7 @@
 
 #define HELD_DEFAULT MiB(64)
 #define ROUND_FRAMES 16u /* of 1 MiB; 8 or 32 made no measurable difference */
-#define MOSTLY_ALONE_PART 8u /* fewer than one page in 8 is on peers */
+#define MOSTLY_UNIQUE_PART 8u /* fewer than one page in 8 is on peers */
 
 struct offered {
 	struct fp fp;
@@ -82,9 +82,9 @@ static bool has_agent(const struct engine *e)
 /* Are new chunks deferred for a round, if there are peers? */
 static bool is_held(const struct engine *e) REQUIRES(e->append_lock)
 {
-	if (alone_is_confirming(&e->shares->alone))
-		return !e->shares->is_offering && e->shares->nr_held < ALONE_PROBE_FRAMES;
-	return e->shares->alone.state != ALONE_LETTING_GO;
+	if (backoff_is_last_sample(&e->shares->backoff))
+		return !e->shares->is_offering && e->shares->nr_held < BACKOFF_SAMPLE_FRAMES;
+	return e->shares->backoff.state != OFFER_NOTHING;
 }
 
 bool remote_is_deferring(struct engine *e)
@@ -101,21 +101,21 @@ static bool is_announcing(const struct engine *e) REQUIRES(e->append_lock)
 void remote_committed(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
-	alone_committed(&e->shares->alone);
+	backoff_committed(&e->shares->backoff);
 	mutex_unlock(&e->append_lock);
 }
 
 void engine_cluster_is_shared(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
-	alone_found_out(&e->shares->alone);
+	backoff_reported(&e->shares->backoff);
 	mutex_unlock(&e->append_lock);
 }
 
 void engine_cluster_met(struct engine *e)
 {
 	mutex_lock(&e->append_lock);
-	alone_met(&e->shares->alone);
+	backoff_peers_changed(&e->shares->backoff);
 	mutex_unlock(&e->append_lock);
 }
 
@@ -134,9 +134,9 @@ static size_t round_frames(const struct engine *e) REQUIRES(e->append_lock)
 {
 	size_t half = (held_max(e) + 1) / 2;
 
-	if (e->shares->alone.state == ALONE_PROBING)
-		return e->shares->is_offering ? SIZE_MAX : MIN((size_t)ALONE_PROBE_FRAMES, half);
-	return e->shares->is_mostly_alone ? MIN((size_t)ROUND_FRAMES, half) : half;
+	if (e->shares->backoff.state == OFFER_SAMPLE)
+		return e->shares->is_offering ? SIZE_MAX : MIN((size_t)BACKOFF_SAMPLE_FRAMES, half);
+	return e->shares->is_mostly_unique ? MIN((size_t)ROUND_FRAMES, half) : half;
 }
 
 unsigned remote_nr_spare(const struct engine *e)
@@ -204,7 +204,7 @@ bool remote_append_end(struct engine *e, bool begun, const struct batch *b)
 		if (b->cause[i] == CLAIMED) {
 			any = true;
 			if (begun)
-				alone_wrote(&e->shares->alone, b->fps[i]);
+				backoff_add_written(&e->shares->backoff, b->fps[i]);
 		}
 	if (any && !begun && e->conf.cluster_calls)
 		e->shares->held_ns = monotonic_ns();
@@ -243,7 +243,7 @@ uint64_t engine_cluster_held_ns(struct engine *e)
 	uint64_t ns;
 
 	mutex_lock(&e->append_lock);
-	ns = e->shares->alone.state == ALONE_SHARING && !e->shares->is_mostly_alone ? e->shares->held_ns : 0;
+	ns = e->shares->backoff.state == OFFER_ALL && !e->shares->is_mostly_unique ? e->shares->held_ns : 0;
 	mutex_unlock(&e->append_lock);
 	return ns;
 }
@@ -327,7 +327,7 @@ void remote_abandon_frames(struct engine *e)
 		free(u);
 		shares_settled(e);
 	}
-	alone_release(&e->shares->alone);
+	backoff_release(&e->shares->backoff);
 	for (size_t i = 0; i < e->shares->nr_held; i++)
 		packs_frame_abandon(e->packs, e->shares->held[i]);
 	e->shares->nr_held = e->shares->size_held = 0;
@@ -570,7 +570,7 @@ static int run_round(struct round *rd, struct pack_frame **frames, struct pack_m
 
 /* Peers have none of the chunks, so this node does not wait for the end of the round. Peers still wait for its report:
  * from then on they can find what it has stored. */
-static int run_alone(struct round *rd, struct pack_frame **frames, struct pack_marks *ret)
+static int run_without_peers(struct round *rd, struct pack_frame **frames, struct pack_marks *ret)
 {
 	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
 	int r = write_all(rd->e, frames, rd->nr, ret);
@@ -581,7 +581,7 @@ static int run_alone(struct round *rd, struct pack_frame **frames, struct pack_m
 }
 
 /* Writes deferred frames that peers have nothing of. Frames that cannot be written stay deferred. */
-static void let_go(struct engine *e, struct pack_frame **frames, size_t nr)
+static void write_deferred(struct engine *e, struct pack_frame **frames, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
 		if (packs_frame_write(e->packs, frames[i]) == 0)
@@ -595,7 +595,7 @@ static void let_go(struct engine *e, struct pack_frame **frames, size_t nr)
 static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(e->append_lock)
 {
 	for (uint32_t k = 0; f && k < pack_frame_nr(f); k++)
-		alone_wrote(&e->shares->alone, pack_frame_fp(f, k));
+		backoff_add_written(&e->shares->backoff, pack_frame_fp(f, k));
 }
 
 /* Takes the deferred frames. Chunks in frames still being filled are recorded for announcement, too, as they will not
@@ -626,12 +626,12 @@ static void stop_offering(struct engine *e, const struct round *rd, bool is_deci
 	mutex_lock(&e->append_lock);
 	e->shares->is_offering = false;
 	if (is_decided) {
-		e->shares->is_mostly_alone = rd->d.nr < rd->nr_offered / MOSTLY_ALONE_PART;
-		if (alone_decided(&e->shares->alone, rd->nr, rd->nr_offered, rd->d.nr))
+		e->shares->is_mostly_unique = rd->d.nr < rd->nr_offered / MOSTLY_UNIQUE_PART;
+		if (backoff_decided(&e->shares->backoff, rd->nr, rd->nr_offered, rd->d.nr))
 			nr = take_held(e, &frames);
 	}
 	mutex_unlock(&e->append_lock);
-	let_go(e, frames, nr);
+	write_deferred(e, frames, nr);
 }
 
 /* Announces chunks written without a round. Only a hint: a peer must request a pin before it relies on a chunk. */
@@ -645,8 +645,8 @@ void remote_announce(struct engine *e)
 	if (!calls)
 		return;
 	mutex_lock(&e->append_lock);
-	nr = alone_take_untold(&e->shares->alone, &fps);
-	has_time = alone_is_believed(&e->shares->alone);
+	nr = backoff_take_unannounced(&e->shares->backoff, &fps);
+	has_time = backoff_is_on(&e->shares->backoff);
 	mutex_unlock(&e->append_lock);
 	if (nr > 0 && calls->stored)
 		calls->stored(calls->userdata, fps, nr, has_time);
@@ -657,7 +657,7 @@ static bool is_for_round(struct engine *e)
 	bool yes;
 
 	mutex_lock(&e->append_lock);
-	yes = e->shares->alone.state != ALONE_LETTING_GO && has_agent(e);
+	yes = e->shares->backoff.state != OFFER_NOTHING && has_agent(e);
 	mutex_unlock(&e->append_lock);
 	return yes;
 }
@@ -675,7 +675,7 @@ static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr
 	if (r < 0) {
 		r = write_all(e, frames, nr, ret);
 	} else if (rd.d.nr == 0) {
-		r = run_alone(&rd, frames, ret);
+		r = run_without_peers(&rd, frames, ret);
 	} else {
 		/* before this node reports that it has stored: a collection waits for the round to end here */
 		shares_settling(e, true);

@@ -465,7 +465,7 @@ static void where_nothing_was_in_common_for_long_nothing_is_held(void **state)
 	struct world_node *n = &w->nodes[0];
 	unsigned ino = 10;
 
-	for (; ino < 13; ino++) { /* ALONE_RECORD */
+	for (; ino < 13; ino++) { /* BACKOFF_AFTER */
 		rig_write(n->rig, ino, MiB(5), ino);
 		world_commit(w, 1);
 		assert_true(was_offered(n));

@@ -1,4 +1,4 @@
-/* round_backoff.h: are chunks held back for a round? */
+/* round_backoff.h: how much of its new chunks does a node offer? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,169 +10,169 @@
 #include "base/util.h"
 #include "store/remote/round_backoff.h"
 
-/* One step of what is decided and committed, and the state behind it. */
+/* One event, and the state after it. */
 struct step {
-	enum { DECIDED, COMMITTED, FOUND_OUT } what;
+	enum { DECIDED, COMMITTED, REPORTED } what;
 	size_t nr_frames, nr_offered, nr_found;
-	enum alone_state then;
+	enum backoff_state then;
 };
 
-static void it_goes_by_what_was_found(void **state _unused_)
+static void the_state_follows_the_rounds(void **state _unused_)
 {
 	static const struct step steps[] = {
-		{ DECIDED, 4, 1023, 0, ALONE_SHARING },
-		{ COMMITTED, .then = ALONE_SHARING }, /* too little to tell by, ... */
-		{ DECIDED, 1, 1, 0, ALONE_SHARING },
-		{ COMMITTED, .then = ALONE_PROBING }, /* but all commits count */
-		{ DECIDED, 1, 256, 0, ALONE_PROBING },
-		{ DECIDED, 2, 512, 1, ALONE_LETTING_GO },
-		{ COMMITTED, .then = ALONE_PROBING },
-		{ DECIDED, 4, 1024, 4, ALONE_SHARING },
-		{ COMMITTED, .then = ALONE_PROBING }, /* of 1792 pages */
-		{ DECIDED, 4, 1024, 1024, ALONE_SHARING },
-		{ DECIDED, 40, 10240, 0, ALONE_SHARING }, /* not before the commit */
-		{ COMMITTED, .then = ALONE_SHARING },
-		{ DECIDED, 4, 1024, 0, ALONE_SHARING },
-		{ COMMITTED, .then = ALONE_PROBING },
-		{ DECIDED, 4, 1024, 0, ALONE_LETTING_GO },
-		{ FOUND_OUT, .then = ALONE_SHARING },
-		{ COMMITTED, .then = ALONE_SHARING }, /* what was asked before does not count */
-		{ DECIDED, 0, 0, 0, ALONE_SHARING },
+		{ DECIDED, 4, 1023, 0, OFFER_ALL },
+		{ COMMITTED, .then = OFFER_ALL }, /* too few pages to judge by, ... */
+		{ DECIDED, 1, 1, 0, OFFER_ALL },
+		{ COMMITTED, .then = OFFER_SAMPLE }, /* but commits are judged together */
+		{ DECIDED, 1, 256, 0, OFFER_SAMPLE },
+		{ DECIDED, 2, 512, 1, OFFER_NOTHING },
+		{ COMMITTED, .then = OFFER_SAMPLE },
+		{ DECIDED, 4, 1024, 4, OFFER_ALL },
+		{ COMMITTED, .then = OFFER_SAMPLE }, /* of 1792 pages */
+		{ DECIDED, 4, 1024, 1024, OFFER_ALL },
+		{ DECIDED, 40, 10240, 0, OFFER_ALL }, /* not before the commit */
+		{ COMMITTED, .then = OFFER_ALL },
+		{ DECIDED, 4, 1024, 0, OFFER_ALL },
+		{ COMMITTED, .then = OFFER_SAMPLE },
+		{ DECIDED, 4, 1024, 0, OFFER_NOTHING },
+		{ REPORTED, .then = OFFER_ALL },
+		{ COMMITTED, .then = OFFER_ALL }, /* earlier offers do not count */
+		{ DECIDED, 0, 0, 0, OFFER_ALL },
 	};
-	struct alone a = { 0 };
+	struct backoff a = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		const struct step *s = &steps[i];
 
 		if (s->what == DECIDED)
-			assert_int_equal(alone_decided(&a, s->nr_frames, s->nr_offered, s->nr_found),
-					 s->then == ALONE_LETTING_GO);
+			assert_int_equal(backoff_decided(&a, s->nr_frames, s->nr_offered, s->nr_found),
+					 s->then == OFFER_NOTHING);
 		else if (s->what == COMMITTED)
-			alone_committed(&a);
+			backoff_committed(&a);
 		else
-			alone_found_out(&a);
+			backoff_reported(&a);
 		if (a.state != s->then)
 			fail_msg("step %zu: state %d", i, (int)a.state);
 	}
 }
 
-/* A commit of so many pages that was a probe, or of which nobody was asked. */
-static void let_go(struct alone *a, unsigned nr_pages)
+/* A commit of so many pages that offers a sample, or nothing. */
+static void commit_little(struct backoff *a, unsigned nr_pages)
 {
-	if (a->state == ALONE_PROBING)
-		assert_true(alone_decided(a, ALONE_PROBE_FRAMES, ALONE_PROBE_FRAMES * 256, 0));
+	if (a->state == OFFER_SAMPLE)
+		assert_true(backoff_decided(a, BACKOFF_SAMPLE_FRAMES, BACKOFF_SAMPLE_FRAMES * 256, 0));
 	for (unsigned i = 0; i < nr_pages; i++)
-		alone_wrote(a, (struct fp){ .lo = i });
-	alone_committed(a);
+		backoff_add_written(a, (struct fp){ .lo = i });
+	backoff_committed(a);
 }
 
-/* As many commits of which little was found as it takes until nobody is asked; how many these were. */
-static unsigned until_nobody_is_asked(struct alone *a)
+/* Commits with little in common until nothing is offered; returns their number. */
+static unsigned until_nothing_is_offered(struct backoff *a)
 {
 	unsigned nr = 1;
 
-	assert_int_equal(a->state, ALONE_SHARING);
-	assert_false(alone_decided(a, 40, 10240, 0));
-	alone_committed(a);
-	for (; a->state != ALONE_LETTING_GO; nr++) {
-		assert_int_equal(a->state, ALONE_PROBING);
-		assert_false(alone_is_believed(a));
-		assert_int_equal(alone_is_confirming(a), nr + 1 == ALONE_RECORD << a->nr_found_out);
-		let_go(a, 1024);
+	assert_int_equal(a->state, OFFER_ALL);
+	assert_false(backoff_decided(a, 40, 10240, 0));
+	backoff_committed(a);
+	for (; a->state != OFFER_NOTHING; nr++) {
+		assert_int_equal(a->state, OFFER_SAMPLE);
+		assert_false(backoff_is_on(a));
+		assert_int_equal(backoff_is_last_sample(a), nr + 1 == BACKOFF_AFTER << a->nr_doubled);
+		commit_little(a, 1024);
 	}
-	assert_true(alone_is_believed(a));
+	assert_true(backoff_is_on(a));
 	return nr;
 }
 
-/* Commits of which nobody is asked, until one is. */
-static unsigned until_somebody_is_asked(struct alone *a)
+/* Commits that offer nothing, until one offers a sample; returns their number. */
+static unsigned until_sample_is_offered(struct backoff *a)
 {
 	unsigned nr = 0;
 
-	for (; a->state == ALONE_LETTING_GO; nr++)
-		let_go(a, ALONE_PAGES);
-	assert_int_equal(a->state, ALONE_PROBING);
+	for (; a->state == OFFER_NOTHING; nr++)
+		commit_little(a, BACKOFF_PAGES);
+	assert_int_equal(a->state, OFFER_SAMPLE);
 	return nr;
 }
 
-static void who_was_alone_often_does_not_ask_for_a_while(void **state _unused_)
+static void rounds_are_skipped_after_a_row_of_commits(void **state _unused_)
 {
-	struct alone a = { 0 };
+	struct backoff a = { 0 };
 
-	assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD);
-	for (unsigned i = 0; i < 100; i++) /* small ones count together */
-		let_go(&a, 1);
-	assert_int_equal(until_somebody_is_asked(&a), ALONE_UNASKED);
-	let_go(&a, 0);
-	assert_int_equal(a.state, ALONE_LETTING_GO);
-	assert_int_equal(until_somebody_is_asked(&a), ALONE_UNASKED);
-	assert_false(alone_decided(&a, 4, 1024, 4));
-	assert_int_equal(a.state, ALONE_SHARING);
-	alone_committed(&a);
-	assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD); /* it begins anew */
-	alone_release(&a);
+	assert_int_equal(until_nothing_is_offered(&a), BACKOFF_AFTER);
+	for (unsigned i = 0; i < 100; i++) /* small ones are judged together */
+		commit_little(&a, 1);
+	assert_int_equal(until_sample_is_offered(&a), BACKOFF_SKIPPED);
+	commit_little(&a, 0);
+	assert_int_equal(a.state, OFFER_NOTHING);
+	assert_int_equal(until_sample_is_offered(&a), BACKOFF_SKIPPED);
+	assert_false(backoff_decided(&a, 4, 1024, 4));
+	assert_int_equal(a.state, OFFER_ALL);
+	backoff_committed(&a);
+	assert_int_equal(until_nothing_is_offered(&a), BACKOFF_AFTER); /* the row begins anew */
+	backoff_release(&a);
 }
 
-static void who_is_found_out_is_believed_later_each_time(void **state _unused_)
+static void a_report_doubles_the_row(void **state _unused_)
 {
-	struct alone a = { 0 };
+	struct backoff a = { 0 };
 
-	for (unsigned i = 0; i < ALONE_FOUND_OUT_MAX + 2; i++) {
-		assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD << MIN(i, ALONE_FOUND_OUT_MAX));
-		alone_found_out(&a);
-		alone_found_out(&a); /* by another home: once */
+	for (unsigned i = 0; i < BACKOFF_DOUBLED_MAX + 2; i++) {
+		assert_int_equal(until_nothing_is_offered(&a), BACKOFF_AFTER << MIN(i, BACKOFF_DOUBLED_MAX));
+		backoff_reported(&a);
+		backoff_reported(&a); /* from another home: counts once */
 	}
-	until_nobody_is_asked(&a);
-	until_somebody_is_asked(&a); /* nobody has found out */
-	alone_found_out(&a);
-	assert_int_equal(until_nobody_is_asked(&a), ALONE_RECORD << (ALONE_FOUND_OUT_MAX - 1));
-	alone_release(&a);
+	until_nothing_is_offered(&a);
+	until_sample_is_offered(&a); /* without a report */
+	backoff_reported(&a);
+	assert_int_equal(until_nothing_is_offered(&a), BACKOFF_AFTER);
+	backoff_release(&a);
 }
 
-static void other_nodes_are_asked_first(void **state _unused_)
+static void new_peers_get_a_sample(void **state _unused_)
 {
-	struct alone a = { 0 };
+	struct backoff a = { 0 };
 	unsigned nr = 0;
 
-	alone_met(&a);
-	assert_int_equal(a.state, ALONE_SHARING);
-	until_nobody_is_asked(&a);
-	alone_found_out(&a);
-	until_nobody_is_asked(&a);
-	alone_met(&a);
-	assert_int_equal(a.state, ALONE_PROBING);
-	for (; a.state == ALONE_PROBING; nr++)
-		let_go(&a, 1024);
-	assert_int_equal(nr, ALONE_RECORD);
-	alone_release(&a);
+	backoff_peers_changed(&a);
+	assert_int_equal(a.state, OFFER_ALL);
+	until_nothing_is_offered(&a);
+	backoff_reported(&a);
+	until_nothing_is_offered(&a);
+	backoff_peers_changed(&a);
+	assert_int_equal(a.state, OFFER_SAMPLE);
+	for (; a.state == OFFER_SAMPLE; nr++)
+		commit_little(&a, 1024);
+	assert_int_equal(nr, BACKOFF_AFTER);
+	backoff_release(&a);
 }
 
-static void what_was_let_go_is_told_once_and_not_without_end(void **state _unused_)
+static void written_chunks_are_announced_once_and_are_bounded(void **state _unused_)
 {
-	struct alone a = { 0 };
+	struct backoff a = { 0 };
 	struct fp *fps;
 
-	assert_int_equal(alone_take_untold(&a, &fps), 0);
+	assert_int_equal(backoff_take_unannounced(&a, &fps), 0);
 	free(fps);
-	for (uint64_t i = 0; i < ALONE_UNTOLD_MAX + 5; i++)
-		alone_wrote(&a, (struct fp){ .lo = i });
-	assert_int_equal(alone_take_untold(&a, &fps), ALONE_UNTOLD_MAX);
-	for (uint64_t i = 0; i < ALONE_UNTOLD_MAX; i++)
+	for (uint64_t i = 0; i < BACKOFF_UNANNOUNCED_MAX + 5; i++)
+		backoff_add_written(&a, (struct fp){ .lo = i });
+	assert_int_equal(backoff_take_unannounced(&a, &fps), BACKOFF_UNANNOUNCED_MAX);
+	for (uint64_t i = 0; i < BACKOFF_UNANNOUNCED_MAX; i++)
 		assert_int_equal(fps[i].lo, i);
 	free(fps);
-	assert_int_equal(alone_take_untold(&a, &fps), 0);
-	alone_wrote(&a, (struct fp){ .lo = 7 });
-	alone_release(&a);
+	assert_int_equal(backoff_take_unannounced(&a, &fps), 0);
+	backoff_add_written(&a, (struct fp){ .lo = 7 });
+	backoff_release(&a);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_goes_by_what_was_found),
-		cmocka_unit_test(who_was_alone_often_does_not_ask_for_a_while),
-		cmocka_unit_test(who_is_found_out_is_believed_later_each_time),
-		cmocka_unit_test(other_nodes_are_asked_first),
-		cmocka_unit_test(what_was_let_go_is_told_once_and_not_without_end),
+		cmocka_unit_test(the_state_follows_the_rounds),
+		cmocka_unit_test(rounds_are_skipped_after_a_row_of_commits),
+		cmocka_unit_test(a_report_doubles_the_row),
+		cmocka_unit_test(new_peers_get_a_sample),
+		cmocka_unit_test(written_chunks_are_announced_once_and_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
