@@ -410,6 +410,9 @@ int content_clone_later(struct content *from, struct content *to, const struct c
 	REQUIRES(from->lock, to->lock);
 int content_catch_up(struct content *c, size_t max) REQUIRES(c->lock); /* apply up to `max` of them; -ENOMEM */
 void content_forget_later(struct content *c); /* discard them */
+/* For a hole that the log has and that cannot be applied now. The memory is allocated before it is logged. */
+struct later *later_for_hole(void);
+void content_queue_hole(struct content *c, struct later *l, const struct replace *rp) REQUIRES(c->lock);
 
 /* write_back.c */
 /* Changes to the view, and the layers added by them. */

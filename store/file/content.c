@@ -506,7 +506,10 @@ int content_apply(struct content *c, const struct replace *rp)
 	return r;
 }
 
-/* Load the affected segments first: once the change is in the log, only lack of memory can make it fail. */
+/*
+ * Load the affected segments first: once the change is in the log, only lack of memory can make it fail. Those of a
+ * hole are not loaded, because there may be any number of them (pending_changes.c).
+ */
 static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock)
 {
 	struct segment *s;
@@ -525,8 +528,13 @@ static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock
 static int log_as_they_are(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY, records = BUF_EMPTY;
+	_cleanup_(freep) struct later *spare = NULL;
 	int r = 0;
 
+	if (c->in_view && rp->nr == 0 && rp->len > 0) { /* nr is 1 then */
+		spare = later_for_hole();
+		r = spare ? 0 : -ENOMEM;
+	}
 	for (size_t i = 0; i < nr && r == 0; i++) {
 		buf_clear(&rec);
 		replace_encode(&rp[i], &rec);
@@ -540,6 +548,10 @@ static int log_as_they_are(struct content *c, const struct replace *rp, size_t n
 	for (size_t i = 0; i < nr && r == 0; i++) {
 		freed_referred(c->e, rp[i].x, rp[i].nr);
 		r = content_apply(c, &rp[i]);
+		if (r < 0 && spare) {
+			content_queue_hole(c, TAKE(spare), &rp[i]);
+			r = 0;
+		}
 	}
 	return r;
 }

@@ -13,6 +13,10 @@
  * once. The number of mapped bytes is late only if there are holes, so that content_stat() usually need not wait.
  * Applying can fail for lack of memory; the next access tries again.
  *
+ * A hole in a file of the view is applied at once, but needs the view for that: which segments it covers is not known
+ * before. If the view cannot be read then, the hole is queued, because the log has it already. Accesses to the file
+ * fail until the view can be read again; they never see a part of the hole, or the size without the hole.
+ *
  * Applying needs the file's lock only, because what the log says does not change. Queueing needs view_lock, shared,
  * like every change of the log. Queued changes count as references as soon as they are in the log.
  */
@@ -120,6 +124,20 @@ int content_log_later(struct content *c, const struct replace *rp, size_t nr, st
 	later_add(c, l);
 	content_is_changed(c, &rp[nr - 1]);
 	return 1;
+}
+
+struct later *later_for_hole(void)
+{
+	return calloc(1, sizeof(struct later) + sizeof(struct replace));
+}
+
+void content_queue_hole(struct content *c, struct later *l, const struct replace *rp)
+{
+	assert(mutex_held(&c->lock) && rp->nr == 0);
+	l->nr = 1;
+	l->rp[0] = *rp;
+	later_add(c, l);
+	content_is_changed(c, rp);
 }
 
 /* It is empty, and no collection has to mark each extent. */

@@ -535,12 +535,100 @@ static bool compaction_stopped(void *userdata)
 	return store_check(path, stdout);
 }
 
+struct nth_read {
+	unsigned nth;
+	_Atomic unsigned nr;
+};
+
+static int fail_read(void *userdata, enum op_kind kind, const char *path)
+{
+	struct nth_read *n = userdata;
+
+	return kind == OP_READ && strstr(path, "/index/") && atomic_fetch_add(&n->nr, 1) + 1 == n->nth ? EIO : 0;
+}
+
+#define TRUNCATE_OLD MiB(3)
+#define TRUNCATE_NEW 500000u
+
+/* Truncate the file `one`, of three segments in the view. The n-th read of the index fails. 1: it was made. */
+static int truncate_unread(const char *path, unsigned nth)
+{
+	struct nth_read fault = { .nth = nth };
+	struct engine_conf conf = tree_conf();
+	struct content *c;
+	struct engine *e;
+	uint8_t first;
+	int r = engine_open(path, &conf, &e);
+
+	if (r == 0)
+		r = tree_open(e, "a/one", &c);
+	if (r == 0)
+		r = content_read(c, &first, 1, TRUNCATE_NEW) == 1 ? 0 : -EIO; /* its segment is in memory from now on */
+	if (r == 0)
+		r = tree_create(e, "a/two", 0600);
+	if (r == 0)
+		r = engine_sync(e);
+	if (r == 0)
+		r = db_compact(engine_db(e), DB_VIEW); /* into a table of which nothing is cached */
+	if (r < 0)
+		return r;
+	record_set_fault(fail_read, &fault);
+	r = content_truncate(c, TRUNCATE_NEW);
+	record_set_fault(NULL, NULL);
+	content_close(c);
+	if (r == 0 || r == -EIO)
+		r = engine_close(e);
+	return r < 0 ? r : fault.nr >= nth;
+}
+
+/* A read of the index fails while a file is truncated: the file is as before or as afterwards, in memory and on disk. */
+static bool index_unread(void *userdata)
+{
+	static const char *const tops[] = { RIG_TOP };
+	static uint8_t bytes[TRUNCATE_OLD], found[TRUNCATE_OLD];
+	struct faults *f = userdata;
+	struct engine_conf conf = tree_conf();
+	char dir[128], path[160];
+	struct ns_content st;
+	struct content *c;
+	struct engine *e;
+	int made = 1;
+
+	work_bytes(1, 0, sizeof(bytes), bytes);
+	for (unsigned nth = 1; made > 0; nth++) {
+		_cleanup_(oplog_release) struct oplog l = OPLOG_EMPTY;
+
+		snprintf(dir, sizeof(dir), "%s/unread", f->scratch);
+		snprintf(path, sizeof(path), "%s/store", dir);
+		CHECK(scratch_empty(dir) == 0 && record_start(dir) == 0);
+		CHECK(engine_open(path, &conf, &e) == 0);
+		CHECK(tree_format(e, tops, 1) == 0);
+		CHECK(tree_create(e, "a/one", 0600) == 0 && tree_open(e, "a/one", &c) == 0);
+		CHECK(content_write(c, bytes, sizeof(bytes), 0) == 0);
+		content_close(c);
+		CHECK(engine_close(e) == 0);
+		made = truncate_unread(path, nth);
+		CHECK(made >= 0);
+		CHECK(engine_open(path, &conf, &e) == 0);
+		CHECK(tree_open(e, "a/one", &c) == 0);
+		content_stat(c, &st);
+		CHECK(st.size == TRUNCATE_OLD || st.size == TRUNCATE_NEW);
+		CHECK(content_read(c, found, sizeof(found), 0) == (ssize_t)st.size);
+		CHECK(memcmp(found, bytes, st.size) == 0);
+		content_close(c);
+		CHECK(engine_close(e) == 0);
+		CHECK(record_stop(&l) == 0);
+		CHECK(store_check(path, stdout));
+	}
+	return true;
+}
+
 static bool run_all(struct faults *f)
 {
 	bool good = pool_apart(full_disk, f) && pool_apart(full_packs, f) && pool_apart(index_stopped, f) &&
-		    pool_apart(compaction_stopped, f);
+		    pool_apart(compaction_stopped, f) && pool_apart(index_unread, f);
 
-	printf("full disk, stopped index: %s\n", good ? "right" : "WRONG");
+	printf("full disk, stopped or unread index: %s\n", good ? "right" : "WRONG");
 	for (enum mode m = 0; (good || f->keep_going) && m < NR_MODES; m++) {
 		struct pool pool = { .scratch = f->scratch,
 				     .jobs = JOBS_PER_CPU * pool_jobs(),
