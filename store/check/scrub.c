@@ -261,15 +261,16 @@ static bool is_mended(struct scrub *s, const struct bad *b)
 
 static void find_mended(struct scrub *s)
 {
-	for (struct bad *b = s->bad; b < s->bad + s->nr_bad; b++)
-		b->mended |= is_mended(s, b);
+	for (size_t i = 0; i < s->nr_bad; i++)
+		s->bad[i].mended |= is_mended(s, &s->bad[i]);
 }
 
 static void count_bad(struct scrub *s)
 {
 	struct scrub_report *rep = s->report;
 
-	for (const struct bad *b = s->bad; b < s->bad + s->nr_bad; b++) {
+	for (size_t i = 0; i < s->nr_bad; i++) {
+		const struct bad *b = &s->bad[i];
 		bool is_used = b->used || (!rep->is_named && b->kind != BAD_ABSENT);
 
 		rep->nr_tables += b->kind == BAD_ABSENT && is_used;
