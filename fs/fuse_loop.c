@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "client/ioctl.h"
 #include "fs/control/control.h"
 #include "fs/seal/freeze.h"
 #include "fs/fs.h"
@@ -25,6 +24,7 @@
 #include "fs/ops/notify.h"
 #include "fs/ops/ops_flush.h"
 #include "fs/ops/ops.h"
+#include "fs/ops/ops_ioctl.h"
 #include "fs/posix/file.h"
 #include "fs/seal/reaper.h"
 #include "fs/cluster_hooks.h"
@@ -302,23 +302,11 @@ static bool takes_long(uint32_t opcode)
 	}
 }
 
-/* Ioctls with a cost proportional to a file, a directory or the store. */
-static bool ioctl_is_unbounded(unsigned cmd)
+static bool ioctl_is_long(unsigned number)
 {
-	switch (cmd) {
-	case CKPTFS_IOC_CLONE:
-	case CKPTFS_IOC_COMPARE:
-	case CKPTFS_IOC_STAT:
-	case CKPTFS_IOC_SEAL:
-	case CKPTFS_IOC_EXCLUSIVE:
-	case CKPTFS_IOC_OWNERS:
-	case CKPTFS_IOC_DELTA_COMMIT:
-	case CKPTFS_IOC_DELTA_ABORT:
-	case CKPTFS_IOC_CLUSTER:
-		return true;
-	default:
-		return false;
-	}
+	const struct ioctl_entry *e = ioctl_find(number);
+
+	return e && e->is_long;
 }
 
 /*
@@ -339,7 +327,7 @@ static struct long_requests *queue_of(struct loop *l, const struct fuse_in_heade
 	switch (in->opcode) {
 	case FUSE_IOCTL:
 		is_long = arg_len >= sizeof(struct fuse_ioctl_in) &&
-			  ioctl_is_unbounded(((const struct fuse_ioctl_in *)arg)->cmd);
+			  ioctl_is_long(((const struct fuse_ioctl_in *)arg)->cmd);
 		break;
 	case FUSE_GETXATTR:
 		is_long = arg_len >= sizeof(struct fuse_getxattr_in) + sizeof(names) &&

@@ -93,8 +93,6 @@ int delta_begin(struct fs *fs, struct file *f, uint32_t number, uint32_t parent,
 	int none = FILE_DELTA_NONE;
 	int r;
 
-	if ((f->flags & O_ACCMODE) == O_RDONLY)
-		return -EBADF;
 	if (f->dir == 0 || number <= parent)
 		return -EINVAL;
 	rwlock_lock_shared(&fs->names);

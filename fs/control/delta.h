@@ -28,7 +28,7 @@ struct fs;
 #define DELTA_NAME_LEN 11 /* of the name of a version: ten digits at most, and a NUL */
 
 /*
- * Make `f` the staging file of version `number` with parent `parent` (0: none). -EBADF: not open for writing; -EINVAL:
+ * Make `f`, which is open for writing, the staging file of version `number` with parent `parent` (0: none). -EINVAL:
  * the directory it was created in is unknown, or number is not above parent; -ENOENT: no such parent; -EEXIST: the
  * version exists; -EALREADY: already begun; errors of permission_create() for this directory.
  */

@@ -102,10 +102,5 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
-void ioctl_compact(fuse_req_t req, uint64_t holder, const void *in);
-void ioctl_compact_file(fuse_req_t req, struct file *f, const void *in);
-void ioctl_compact_add(fuse_req_t req, const void *in);
-void ioctl_compact_result(fuse_req_t req, const void *in);
-void ioctl_variable(fuse_req_t req, const void *in);
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
 	      const void *in, size_t in_len, size_t out_len);

@@ -466,8 +466,6 @@ int file_copy_some(struct fs *fs, struct file *from, uint64_t from_off, struct f
 
 int file_handle(struct fs *fs, struct file *f, uint64_t *ret)
 {
-	if ((f->flags & O_ACCMODE) == O_WRONLY)
-		return -EBADF;
 	mutex_lock(&fs->handles_lock);
 	while (f->handle == 0) {
 		if (getrandom(&f->handle, sizeof(f->handle), 0) != sizeof(f->handle)) {
@@ -537,8 +535,6 @@ int file_compare_handle(struct fs *fs, struct file *f, uint64_t handle, uint64_t
 	struct content *content;
 	int r;
 
-	if ((f->flags & O_ACCMODE) == O_WRONLY)
-		return -EBADF;
 	if (off > INT64_MAX || len > INT64_MAX)
 		return -EINVAL;
 	with = inode_of_handle(fs, handle);

@@ -125,11 +125,11 @@ int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_
 int file_copy_some(struct fs *fs, struct file *from, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
 		   struct caller *caller, uint64_t *ret);
 
-/* A number by which other requests can refer to this file while it is open. -EBADF unless it is open for reading. */
+/* A number by which other requests can refer to this file, which must be open for reading, while it is open. */
 int file_handle(struct fs *fs, struct file *f, uint64_t *ret);
 /* The inode of the file with this handle, 0: none. */
 uint64_t file_of_handle(struct fs *fs, uint64_t handle);
-/* content_compare() with the file that has this handle, at most 1 GiB. -EBADF unless `f` is open for reading. */
+/* content_compare() with the file that has this handle, at most 1 GiB. */
 int file_compare_handle(struct fs *fs, struct file *f, uint64_t handle, uint64_t off, uint64_t len,
 			struct content_sameness *ret);
 /* The same from the file with this handle, and all of it; len 0: to its end. -ESTALE: no such handle. */

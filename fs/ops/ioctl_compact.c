@@ -1,4 +1,7 @@
-/* Requests of ckptfs-compact, and queries about its results. */
+/* ioctls of ckptfs-compact, and queries about its results. */
+#include "fs/ops/ops_ioctl.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +10,7 @@
 #include "client/ioctl.h"
 #include "fs/background/autocompact.h"
 #include "fs/background/compactor.h"
-#include "fs/posix/file.h"
-#include "fs/posix/inode.h"
-#include "fs/ops/ops.h"
+#include "store/engine.h"
 
 #define BLOCK_MIN 4096u
 
@@ -28,7 +29,7 @@ static int start(struct fs *fs, const struct ckptfs_compact *arg)
 
 	static_assert((int)COMPACT_WHOLE == CKPTFS_COMPACT_WHOLE && (int)COMPACT_TURNS == CKPTFS_COMPACT_TURNS &&
 			      (int)COMPACT_BEST == CKPTFS_COMPACT_BEST,
-		      "as it is told");
+		      "copied without conversion");
 	if (arg->flags & ~(CKPTFS_COMPACT_DRY_RUN | CKPTFS_COMPACT_CHAIN_FORCED) || arg->order > CKPTFS_COMPACT_BEST ||
 	    (arg->order != CKPTFS_COMPACT_WHOLE && arg->block < BLOCK_MIN) || arg->chain > COMPACT_CHAIN_MAX)
 		return -EINVAL;
@@ -37,17 +38,15 @@ static int start(struct fs *fs, const struct ckptfs_compact *arg)
 	return compactor_start(fs->compactor, arg->plan, &conf);
 }
 
-static int command(fuse_req_t req, uint64_t holder, struct ckptfs_compact *arg)
+static int command(const struct ioctl_call *c, struct ckptfs_compact *arg)
 {
-	struct fs *fs = fs_of(req);
+	struct fs *fs = c->fs;
 
-	if (!ops_may_command(req))
-		return -EPERM;
 	switch (arg->command) {
 	case CKPTFS_COMPACT_STATUS:
 		return 0;
 	case CKPTFS_COMPACT_BEGIN:
-		return compactor_begin(fs->compactor, holder, &arg->plan);
+		return compactor_begin(fs->compactor, c->holder, &arg->plan);
 	case CKPTFS_COMPACT_START:
 		return start(fs, arg);
 	case CKPTFS_COMPACT_STOP:
@@ -84,65 +83,48 @@ static int fill_status(struct fs *fs, struct ckptfs_compact *arg)
 	return 0;
 }
 
-void ioctl_compact(fuse_req_t req, uint64_t holder, const void *in)
+int ioctl_compact(const struct ioctl_call *c, void *p)
 {
-	struct ckptfs_compact arg;
-	int r;
+	struct ckptfs_compact *arg = p;
+	int r = command(c, arg);
 
-	memcpy(&arg, in, sizeof(arg));
-	r = command(req, holder, &arg);
-	if (r == 0 && arg.command <= CKPTFS_COMPACT_STOP)
-		r = fill_status(fs_of(req), &arg);
-	ops_reply_ioctl(req, r, &arg, sizeof(arg));
+	return r == 0 && arg->command <= CKPTFS_COMPACT_STOP ? fill_status(c->fs, arg) : r;
 }
 
-void ioctl_compact_file(fuse_req_t req, struct file *f, const void *in)
+int ioctl_compact_file(const struct ioctl_call *c, void *p)
 {
-	struct ckptfs_compact_file arg;
-	int r;
+	struct ckptfs_compact_file *arg = p;
 
-	memcpy(&arg, in, sizeof(arg));
-	r = !ops_may_command(req) ? -EPERM :
-				     compactor_add_file(fs_of(req)->compactor, arg.plan, f->inode->ino, &arg.file);
-	arg.reserved = 0;
-	ops_reply_ioctl(req, r, &arg, sizeof(arg));
+	arg->reserved = 0;
+	return compactor_add_file(c->fs->compactor, arg->plan, c->ino, &arg->file);
 }
 
-void ioctl_compact_add(fuse_req_t req, const void *in)
+int ioctl_compact_add(const struct ioctl_call *c, void *p)
 {
-	struct ckptfs_compact_add arg;
-	int r;
-
-	memcpy(&arg, in, sizeof(arg));
-	r = ops_may_command(req) ? compactor_add(fs_of(req)->compactor, &arg) : -EPERM;
-	ops_reply_ioctl(req, r, NULL, 0);
+	return compactor_add(c->fs->compactor, p);
 }
 
-void ioctl_compact_result(fuse_req_t req, const void *in)
+int ioctl_compact_result(const struct ioctl_call *c, void *p)
 {
-	struct ckptfs_compact_result arg;
+	struct ckptfs_compact_result *arg = p;
 	struct compact_result res;
-	int r;
+	int r = compactor_result(c->fs->compactor, arg->plan, arg->variable, &res);
 
-	memcpy(&arg, in, sizeof(arg));
-	r = ops_may_command(req) ? compactor_result(fs_of(req)->compactor, arg.plan, arg.variable, &res) : -EPERM;
-	if (r < 0) {
-		ops_reply(req, r);
-		return;
-	}
-	arg.plain = res.plain;
-	arg.coded = res.coded;
-	arg.before = res.before;
-	arg.after = res.after;
-	arg.kept = res.kept;
-	arg.known = res.known;
-	arg.code_ns = res.code_ns;
-	arg.turns = res.turns;
-	arg.reserved = 0;
-	memset(arg.coder, 0, sizeof(arg.coder));
+	if (r < 0)
+		return r;
+	arg->plain = res.plain;
+	arg->coded = res.coded;
+	arg->before = res.before;
+	arg->after = res.after;
+	arg->kept = res.kept;
+	arg->known = res.known;
+	arg->code_ns = res.code_ns;
+	arg->turns = res.turns;
+	arg->reserved = 0;
+	memset(arg->coder, 0, sizeof(arg->coder));
 	if (res.coded > 0)
-		snprintf(arg.coder, sizeof(arg.coder), "%s", code_name(&res.coder).s);
-	fuse_reply_ioctl(req, 0, &arg, sizeof(arg));
+		snprintf(arg->coder, sizeof(arg->coder), "%s", code_name(&res.coder).s);
+	return 0;
 }
 
 static void fill_variable(const struct variable_note *v, struct ckptfs_variable *arg)
@@ -163,29 +145,18 @@ static void fill_variable(const struct variable_note *v, struct ckptfs_variable 
 	snprintf(arg->key, sizeof(arg->key), "%s", v->key);
 }
 
-static int find_variable(fuse_req_t req, struct ckptfs_variable *arg)
+int ioctl_variable(const struct ioctl_call *c, void *p)
 {
+	struct ckptfs_variable *arg = p;
 	struct variable_note v;
 	int r;
 
-	if (!ops_may_command(req))
-		return -EPERM;
 	if (!memchr(arg->key, '\0', sizeof(arg->key)))
 		return -EINVAL;
-	r = engine_variable_next(fs_of(req)->engine, arg->number > 0 ? arg->key : NULL, &v);
+	r = engine_variable_next(c->fs->engine, arg->number > 0 ? arg->key : NULL, &v);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	fill_variable(&v, arg);
 	free(v.key);
 	return 0;
-}
-
-void ioctl_variable(fuse_req_t req, const void *in)
-{
-	struct ckptfs_variable arg;
-	int r;
-
-	memcpy(&arg, in, sizeof(arg));
-	r = find_variable(req, &arg);
-	ops_reply_ioctl(req, r, &arg, sizeof(arg));
 }
