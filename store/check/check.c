@@ -73,7 +73,7 @@ int check_step(struct check *k, const char *what, uint64_t done, uint64_t all, b
 
 bool check_will_rebuild(const struct check *k)
 {
-	return k->conf->mend && !k->rebuilt && !k->journal_bad;
+	return k->conf->mend && !k->rebuild_tried && !k->journal_bad;
 }
 
 /* --- superblock --- */
@@ -239,8 +239,9 @@ static int rebuild(struct check *k)
 	if (r < 0)
 		return r;
 	close_all(k);
-	k->rebuilt = true;
+	k->rebuild_tried = true;
 	r = engine_rebuild(k->path, &conf);
+	k->rebuilt = r == 0;
 	q = open_again(k);
 	if (q < 0)
 		return q;
@@ -281,12 +282,17 @@ static int prepare_index(struct check *k)
 		return rebuild(k);
 	if (!k->db && !is_new(k)) {
 		bool mends = check_will_rebuild(k);
+		char why[CHECK_TEXT];
 
-		check_found(k, CHECK_INDEX, mends, "index: %s%s", k->db_why[0] ? k->db_why : "missing or unusable",
-			    mends	   ? "; made anew from journal and packs" :
-			    k->journal_bad ? "" :
-					     "; nothing is lost: -p makes it anew from journal and packs");
-		return mends ? rebuild(k) : 0;
+		snprintf(why, sizeof(why), "%s", k->db_why[0] ? k->db_why : "missing or unusable");
+		r = mends ? rebuild(k) : 0;
+		if (r < 0)
+			return r;
+		check_found(k, CHECK_INDEX, k->rebuilt, "index: %s%s", why,
+			    k->rebuilt		    ? "; made anew from journal and packs" :
+			    mends || k->journal_bad ? "" :
+						      "; nothing is lost: -p makes it anew from journal and packs");
+		return 0;
 	}
 	return k->conf->mend && k->res.unapplied > 0 && !k->journal_bad ? apply_journal(k) : 0;
 }

@@ -86,7 +86,7 @@ static void read_all(struct db *db)
 		if (n++ % PROBE_EACH == 0)
 			(void)db_get(db, DB_VIEW, key, key_len, NULL);
 	db_iter_free(it);
-	for (n = PROBE_KEYS; keys && n == PROBE_KEYS && fingerprints_scan(db, from, keys, PROBE_KEYS, &n) == 0 && n > 0;) {
+	while (keys && fingerprints_scan(db, from, keys, PROBE_KEYS, &n) == 0 && n > 0) {
 		for (size_t i = 0; i < n; i += PROBE_EACH) {
 			uint8_t be[8];
 
@@ -94,6 +94,8 @@ static void read_all(struct db *db)
 			(void)db_get(db, DB_FINGERPRINTS, be, sizeof(be), NULL);
 		}
 		from = keys[n - 1] + 1;
+		if (n < PROBE_KEYS || from == 0) /* the last key is the largest possible one */
+			break;
 	}
 }
 

@@ -63,7 +63,7 @@ struct check {
 		struct pack_marks marks, absorbed;
 	} meta; /* 'M' records of the index */
 	char db_why[CHECK_TEXT]; /* why there is no index, if more is known than "missing or unusable" */
-	bool rebuilt;
+	bool rebuild_tried, rebuilt; /* of the index */
 	uint64_t nr_view; /* findings that a rebuilt index may repair */
 
 	struct journal *journal; /* opened read-only; NULL: cannot be opened */

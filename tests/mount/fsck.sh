@@ -131,6 +131,18 @@ fs_mount
 fs_umount
 echo "ok a killed store"
 
+# An index that cannot be rebuilt is not reported as rebuilt.
+restore
+rm -r "$STORE/index"
+mkdir "$STORE/index"
+mount -t tmpfs -o ro tmpfs "$STORE/index"
+said 4 'index: cannot be made anew: ' "$fsck" -p "$STORE"
+! grep -q 'made anew from\|was made anew' "$WORK/said" || fail "reported as rebuilt: $(cat "$WORK/said")"
+said 4 '"index_rebuilt": false' "$fsck" -p --json "$STORE"
+umount "$STORE/index"
+said 1 'the index was made anew' "$fsck" -p "$STORE"
+echo "ok an index that cannot be rebuilt"
+
 # Interrupted: 130, and no harm done.
 head -c 64M /dev/urandom >"$WORK/much"
 fs_mount
