@@ -24,11 +24,29 @@
 #include "index/db.h"
 #include "store/classify/image_cuts.h"
 #include "store/engine_internal.h"
+#include "store/check/repair.h"
+#include "store/check/scrub.h"
+#include "store/dedup/absorb.h"
+#include "store/dedup/buffers.h"
+#include "store/dedup/compress.h"
+#include "store/dedup/filter.h"
 #include "store/dedup/shifted.h"
+#include "store/dedup/write_jobs.h"
+#include "store/file/content.h"
+#include "store/file/stage.h"
+#include "store/gc/gc_freed.h"
+#include "store/gc/moves.h"
+#include "store/housekeeping.h"
 #include "store/journal/journal.h"
+#include "store/log/commit.h"
+#include "store/log/recover.h"
+#include "store/log/view.h"
 #include "store/remote_hooks.h"
+#include "store/space.h"
 
 #define ABSORB_AT_CLOSE 65536 /* rereading fewer from the packs is faster than merging them into RocksDB */
+
+static void engine_free(struct engine *e);
 
 static struct engine *engine_alloc(const char *path, const struct engine_conf *conf)
 {
@@ -99,7 +117,8 @@ static void release_contents(struct engine *e)
 	}
 }
 
-void engine_free(struct engine *e)
+/* Without committing. Half-built is fine. */
+static void engine_free(struct engine *e)
 {
 	uint64_t at_rest = reserve_at_rest(e); /* queries the index, so before it is closed */
 

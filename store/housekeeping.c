@@ -1,11 +1,21 @@
 /* The background thread: timed commits, writing the view out, absorbing fingerprints into RocksDB, repair, trimming
  * memory. */
+#include "store/housekeeping.h"
+
 #include <errno.h>
 
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/check/repair.h"
+#include "store/dedup/absorb.h"
+#include "store/dedup/filter.h"
+#include "store/file/content.h"
+#include "store/file/stage.h"
 #include "store/journal/journal.h"
+#include "store/log/commit.h"
+#include "store/log/view.h"
+#include "store/space.h"
 
 #define TICK_NS (100 * 1000 * 1000ull)
 #define RETRY_NS (5 * 1000 * 1000 * 1000ull) /* after a failure: the disk may be full, do not spin */

@@ -19,6 +19,8 @@
  * content.promised to content.spent, and the file shrinks by it when the job that stores the bytes starts. A closed
  * store has no such file; a crash leaves one, and the next mount removes it.
  */
+#include "store/space.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -31,8 +33,10 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/dedup/write_jobs.h"
 #include "store/file/allocated.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 
 #define OPENING_BYTES KiB(256) /* MANIFEST, options and info log of RocksDB */
 #define COPYING_OPENING_BYTES MiB(1) /* the same, plus what btrfs charges to a quota for each new file */

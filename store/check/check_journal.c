@@ -20,6 +20,7 @@
 #include "store/engine_internal.h"
 #include "store/journal/journal.h"
 #include "store/journal/journal_repair.h"
+#include "store/log/view.h"
 
 void check_journal_close(struct check *k)
 {

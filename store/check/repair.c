@@ -6,6 +6,8 @@
  * Memory is bounded: a chunk that does not fit is recorded when it is written the next time. A crash loses the list:
  * the files that share the damaged chunk still do, and writing it again repairs them.
  */
+#include "store/check/repair.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

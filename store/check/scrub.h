@@ -58,3 +58,6 @@ int scrub_tell_files(struct scrub *s);
 /* scrub_format.c: the scrub record of the engine. Trusts nothing: -EBADMSG. */
 void scrub_state_encode(const struct scrub_state *st, struct buf *ret);
 int scrub_state_decode(const void *p, size_t len, struct scrub_state *ret);
+
+/* scrub.c */
+int scrub_load(struct engine *e); /* at open */

@@ -11,6 +11,7 @@
 #include "store/gc/name_walk.h"
 #include "store/check/scrub.h"
 #include "store/file/layer_stack.h"
+#include "store/log/view.h"
 
 #define HITS_MAX 4096u
 #define ENTRIES_PER_STEP 1024u

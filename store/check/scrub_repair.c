@@ -9,7 +9,9 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "store/check/repair.h"
 #include "store/check/scrub.h"
+#include "store/gc/gc_freed.h"
 #include "store/pack/repair/pack_repair.h"
 
 /* --- headers and tables --- */

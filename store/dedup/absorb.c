@@ -6,6 +6,8 @@
  * is needed. The marks of the last commit before freezing record what has been absorbed: everything before them was in
  * the table. Crash before these marks are written: the tables of those frames are read once more.
  */
+#include "store/dedup/absorb.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -14,6 +16,9 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
+#include "store/dedup/filter.h"
+#include "store/gc/moves.h"
+#include "store/log/record_format.h"
 
 #define QUIET_NS (1000 * 1000 * 1000ull)
 #define QUIET_PART 64 /* fraction of a full table worth ingesting while writers are idle */

@@ -3,6 +3,8 @@
  * data, which frees its buffer. If nothing is staged, the workers hold the rest and return it when done. Called with no
  * lock held.
  */
+#include "store/dedup/buffers.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/file/stage.h"
 
 #define BUFFERS_MIN 24 /* the request loop and the workers always hold some */
 #define BUFFER_BYTES (ENGINE_BUFFER_FRONT + ENGINE_BUFFER_SIZE + 4096)

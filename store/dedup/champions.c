@@ -6,9 +6,13 @@
  * them in turn until one matches more than half of it; that one comes first for the next job. A champion that has never
  * matched is tried only now and then, because a lookup may read a pack table from disk.
  */
+#include "store/dedup/champions.h"
+
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/domains.h"
 #include "store/dedup/shifted.h"
+#include "store/file/content.h"
 
 #define USELESS_MAX 8u /* jobs without a match before it is tried less often */
 #define RETRY_EACH 16u /* from then on, try every so many jobs */

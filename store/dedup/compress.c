@@ -1,10 +1,13 @@
 /* Compression of new data: the options, and for compress=auto whether there is time for it. */
+#include "store/dedup/compress.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 
 /* In spare time, a frame waits this long for other work before it is compressed. A file of 1 MiB is synced or closed
  * sooner, and the next frame of a larger one arrives sooner. */

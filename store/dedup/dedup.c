@@ -22,8 +22,15 @@
 
 #include "base/util.h"
 #include "index/fingerprints.h"
+#include "store/check/repair.h"
+#include "store/dedup/champions.h"
+#include "store/dedup/compress.h"
 #include "store/dedup/dedup.h"
 #include "store/engine_internal.h"
+#include "store/dedup/domains.h"
+#include "store/dedup/write_jobs.h"
+#include "store/file/content.h"
+#include "store/gc/gc_freed.h"
 
 #define TRIES_MAX 100u /* attempts to share a chunk after a failed write, until its writer removes the entry */
 #define MISSES_MAX 4u /* consecutive misses before the rest is looked up in one batch */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "store/engine_internal.h"
+#include "store/file/segment.h"
 #include "store/remote_hooks.h"
 
 #define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
@@ -69,3 +70,10 @@ int batch_append(struct batch *b, uint64_t generation);
 
 /* dedup_shifted.c: the same with a search for moved bytes */
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret);
+
+/* --- calls from other folders --- */
+
+int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
+
+/* dedup_append.c */
+int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* make all existing frames durable */

@@ -17,8 +17,10 @@
 #include <errno.h>
 
 #include "base/util.h"
+#include "store/dedup/absorb.h"
 #include "store/dedup/dedup.h"
 #include "store/engine_internal.h"
+#include "store/gc/gc_freed.h"
 
 #define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a separate frame: its table costs 0.5 % */
 

@@ -16,6 +16,7 @@
 #include "store/dedup/chunker.h"
 #include "store/dedup/dedup.h"
 #include "store/dedup/shifted.h"
+#include "store/dedup/write_jobs.h"
 
 #define SHIFTED_MIN KiB(16) /* minimum run of unknown pages in bytes: moved data comes in long runs */
 

@@ -6,10 +6,13 @@
  * search for moved bytes share without looking up fingerprints, so they check the domain here. When a file changes its
  * owner, existing bytes stay in the domain they were written in.
  */
+#include "store/dedup/domains.h"
+
 #include <errno.h>
 
 #include "index/namespace_table.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 
 #define NO_OWNER UINT32_MAX /* not a valid user or group id: (uid_t)-1 */
 

@@ -9,6 +9,8 @@
  *
  * The filter is lost when the process ends: lookup results never depend on it.
  */
+#include "store/dedup/filter.h"
+
 #include <errno.h>
 #include <stdlib.h>
 

@@ -27,6 +27,9 @@
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/champions.h"
+#include "store/dedup/write_jobs.h"
+#include "store/file/content.h"
 #include "store/remote_hooks.h"
 
 #define AROUND ((uint32_t)KiB(64)) /* before and after the expected place: insertions and deletions are seldom larger */

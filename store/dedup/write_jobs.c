@@ -7,11 +7,20 @@
  * Because jobs drain in order, the logged state of a file is always that of a single moment. A failed job is skipped,
  * and its error is kept for the next flush, as for a page that could not be written back.
  */
+#include "store/dedup/write_jobs.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/compress.h"
+#include "store/dedup/dedup.h"
+#include "store/file/content.h"
+#include "store/file/stage.h"
+#include "store/log/commit.h"
+#include "store/log/txlog.h"
+#include "store/space.h"
 
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len)
 {

@@ -18,7 +18,13 @@
 #include "base/cancel.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/domains.h"
+#include "store/file/content.h"
+#include "store/file/pending_changes.h"
+#include "store/gc/gc_freed.h"
 #include "store/gc/repoint.h"
+#include "store/log/txlog.h"
+#include "store/log/view.h"
 
 /* The part that goes into one segment of the target. */
 struct piece {

@@ -5,6 +5,8 @@
  * has two states: `live`, as seen by applications, and `logged`, as recorded in the log. The recipe belongs to the
  * logged state. Both are equal when nothing is staged and no job is in flight.
  */
+#include "store/file/content.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +15,15 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine_internal.h"
+#include "store/file/pending_changes.h"
+#include "store/gc/gc_freed.h"
 #include "store/gc/repoint.h"
 #include "store/file/layer_run.h"
 #include "store/dedup/shifted.h"
 #include "store/file/layer_stack.h"
 #include "store/journal/journal.h"
+#include "store/log/txlog.h"
+#include "store/space.h"
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
 {

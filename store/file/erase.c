@@ -20,8 +20,12 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 #include "store/file/layer_stack.h"
+#include "store/file/pending_changes.h"
 #include "store/journal/journal.h"
+#include "store/log/txlog.h"
+#include "store/log/view.h"
 
 #define STEP_SEGMENTS 256u /* per hold of view_lock and of the file's lock: a millisecond or two */
 #define NO_MORE UINT64_MAX

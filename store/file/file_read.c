@@ -9,6 +9,10 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/write_jobs.h"
+#include "store/file/content.h"
+#include "store/file/pending_changes.h"
+#include "store/file/stage.h"
 
 struct pieces {
 	struct pack_piece *p;

@@ -13,6 +13,11 @@
 #include "base/cancel.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/domains.h"
+#include "store/file/content.h"
+#include "store/file/pending_changes.h"
+#include "store/log/txlog.h"
+#include "store/log/view.h"
 
 /* Cached extents of a part of one source, because consecutive ranges are often adjacent there. */
 struct stretch {

@@ -20,13 +20,18 @@
  * Applying needs the file's lock only, because what the log says does not change. Queueing needs view_lock, shared,
  * like every change of the log. Queued changes count as references as soon as they are in the log.
  */
+#include "store/file/pending_changes.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 #include "store/file/layer_run.h"
+#include "store/gc/gc_freed.h"
 #include "store/journal/journal.h"
+#include "store/log/txlog.h"
 
 #define AT_ONCE 64u /* changes applied per hold of the file's lock in the background */
 

@@ -3,6 +3,7 @@
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 
 struct piece_list {
 	struct content_piece *p;

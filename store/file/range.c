@@ -13,6 +13,10 @@
 #include "base/util.h"
 #include "store/file/allocated.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
+#include "store/file/pending_changes.h"
+#include "store/log/txlog.h"
+#include "store/space.h"
 
 void content_note_times(struct content *c)
 {

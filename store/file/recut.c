@@ -13,6 +13,8 @@
  *
  * Only the stage changes the bytes it was started from: all other changes flush it first.
  */
+#include "store/file/recut.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,8 @@
 #include "base/util.h"
 #include "store/dedup/chunker.h"
 #include "store/engine_internal.h"
+#include "store/dedup/write_jobs.h"
+#include "store/file/content.h"
 
 #define FRONT RECUT_FRONT
 #define BACK ((uint32_t)KiB(192)) /* boundaries from different starting points coincide after 1.1 chunks on average */

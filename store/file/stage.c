@@ -12,12 +12,20 @@
  * A job consists of whole pages. If the range ends inside a page with existing bytes, those are read first, after
  * waiting for the jobs that may still change them. All this happens under the file's lock, so jobs are in write order.
  */
+#include "store/file/stage.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/buffers.h"
+#include "store/dedup/compress.h"
+#include "store/dedup/write_jobs.h"
+#include "store/file/content.h"
+#include "store/file/recut.h"
+#include "store/space.h"
 
 #define TAKE_MIN KiB(64)   /* a smaller write is not worth a whole buffer */
 #define INLINE_MAX KiB(64) /* a smaller job takes less time here than handing it to a worker */

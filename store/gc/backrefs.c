@@ -10,6 +10,7 @@
 #include "index/index_format.h"
 #include "store/engine_internal.h"
 #include "store/file/layer_stack.h"
+#include "store/log/view.h"
 
 #define ENTRIES_AT_ONCE 4096u /* while changes are locked out: a few milliseconds */
 

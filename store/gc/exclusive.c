@@ -27,11 +27,13 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_internal.h"
+#include "store/file/stage.h"
 #include "store/gc/gc_window.h"
 #include "store/gc/exclusive_marks.h"
 #include "store/gc/owners.h"
 #include "store/gc/backrefs.h"
 #include "store/file/layer_stack.h"
+#include "store/log/view.h"
 
 #define WINDOW_BYTES MiB(16)
 #define IDS_MAX (256u * 1024) /* 2 MiB */

@@ -34,7 +34,9 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/freed.h"
+#include "store/gc/gc_freed.h"
 #include "store/journal/journal.h"
+#include "store/log/view.h"
 
 #define STALE_PART 8 /* the index is compacted if more than 1/8 of the stored chunks were freed */
 

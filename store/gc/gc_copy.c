@@ -5,6 +5,8 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "store/dedup/compress.h"
+#include "store/gc/moves.h"
 
 int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max)
 {

@@ -1,4 +1,6 @@
 /* Freed and gc-pending chunks, as the read and write paths look them up. gc.c describes the protocol. */
+#include "store/gc/gc_freed.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

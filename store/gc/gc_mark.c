@@ -8,6 +8,7 @@
 #include "index/index_format.h"
 #include "store/gc/gc.h"
 #include "store/file/layer_stack.h"
+#include "store/log/view.h"
 #include "store/remote_hooks.h"
 
 #define FRAMES_MAX (128u * 1024) /* per window: per frame (1 MiB) 73 bytes here and up to 160 more in gc_sweep.c */

@@ -15,7 +15,10 @@
 #include "base/util.h"
 #include "index/freed.h"
 #include "store/gc/gc.h"
+#include "store/gc/gc_freed.h"
+#include "store/gc/moves.h"
 #include "store/remote_hooks.h"
+#include "store/space.h"
 
 #define FRAMES_PER_TX 512u
 

@@ -12,6 +12,7 @@
 
 #include "base/util.h"
 #include "store/gc/gc.h"
+#include "store/gc/moves.h"
 #include "store/gc/repoint.h"
 #include "store/remote_hooks.h"
 

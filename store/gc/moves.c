@@ -21,6 +21,8 @@
  * On failure the moves are dropped, never kept for later: unreferenced copies may be collected at any time from then
  * on, and must not be referred to any more.
  */
+#include "store/gc/moves.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -30,6 +32,7 @@
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
 #include "store/gc/repoint.h"
+#include "store/log/record_format.h"
 #include "store/remote_hooks.h"
 
 static int put_note(struct engine *e, const struct pack_marks *marks)

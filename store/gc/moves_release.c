@@ -16,6 +16,8 @@
 #include "base/util.h"
 #include "index/freed.h"
 #include "store/gc/gc.h"
+#include "store/gc/gc_freed.h"
+#include "store/gc/moves.h"
 #include "store/gc/repoint.h"
 #include "store/remote_hooks.h"
 

@@ -19,7 +19,10 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 #include "store/file/layer_stack.h"
+#include "store/log/txlog.h"
+#include "store/log/view.h"
 
 #define SEGMENTS_AT_ONCE 32u /* repointed while changes are locked out: well below a millisecond each */
 

@@ -19,14 +19,20 @@
  * (64 KiB appended and synced by 4 processes on 2 processors: 23 context switches each when all threads waited for
  * every half; waking idle processors took most of the time.)
  */
+#include "store/log/commit.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/compress.h"
+#include "store/dedup/dedup.h"
 #include "store/journal/journal.h"
+#include "store/log/record_format.h"
 #include "store/remote_hooks.h"
+#include "store/space.h"
 
 /* Half of a commit has failed: takes out the first waiter it was for, which gets the error. For the others it is
  * retried. */

@@ -6,6 +6,8 @@
  * to no commit. Recovery changes neither packs nor journal, so a crash during recovery is the same as a crash before
  * it.
  */
+#include "store/log/recover.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,6 +22,9 @@
 #include "index/index_format.h"
 #include "store/engine_internal.h"
 #include "store/journal/journal.h"
+#include "store/log/record_format.h"
+#include "store/log/txlog.h"
+#include "store/log/view.h"
 
 #define REPLAY_FLUSH_BYTES MiB(64)
 

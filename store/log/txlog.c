@@ -2,6 +2,8 @@
  * The single ordered log. A change is appended and applied to the view's memtable under one lock, so the view always
  * matches the log. It reaches the disk only through view.c, at a commit.
  */
+#include "store/log/txlog.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -12,7 +14,10 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 #include "store/journal/journal.h"
+#include "store/log/view.h"
+#include "store/space.h"
 
 #define PENDING_MAX MiB(32) /* beyond this, a writer commits after adding to the log */
 /* If commits fail, the log keeps growing up to these limits, because it must fit into one journal group. The limit for

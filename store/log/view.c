@@ -10,6 +10,8 @@
  *   6. if the journal has grown: write a snapshot of the view at N into the journal; what came before N can be removed
  * Changes are blocked during steps 2 to 4: a commit of what arrived since step 1, and work in memory.
  */
+#include "store/log/view.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +24,12 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
+#include "store/gc/moves.h"
 #include "store/journal/journal.h"
+#include "store/log/write_back.h"
 #include "store/remote_hooks.h"
+#include "store/space.h"
 
 #define VIEW_FLUSH_BYTES MiB(32)
 #define SNAPSHOT_BYTES MiB(64)

@@ -17,12 +17,16 @@
  * Back-references (backrefs.h) may be too broad: they include every layer of a segment, whether visible or not. So
  * nothing has to be merged to compute them.
  */
+#include "store/log/write_back.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
+#include "store/file/pending_changes.h"
 
 #define SLICE_BYTES KiB(64) /* recipe bytes put into the view per hold of the file's lock: half a millisecond */
 #define OWN_MAX 64u /* extents kept in a recipe instead of a layer: they are rewritten with each version */

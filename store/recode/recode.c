@@ -31,6 +31,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/dedup/compress.h"
+#include "store/log/view.h"
 #include "store/recode/variables.h"
 #include "store/remote_hooks.h"
 

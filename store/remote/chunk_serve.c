@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "store/gc/gc_freed.h"
 #include "store/remote/remote.h"
 
 /* The rest of a frame after the chunk that was found last. */

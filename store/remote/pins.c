@@ -16,7 +16,11 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/dedup/dedup.h"
+#include "store/gc/gc_freed.h"
 #include "store/journal/journal.h"
+#include "store/log/commit.h"
+#include "store/log/record_format.h"
+#include "store/log/txlog.h"
 #include "store/remote/remote.h"
 
 /* Deletes records of frames that were cut off: a view may hold some, written between a round and its failure. */

@@ -18,7 +18,10 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "store/file/content.h"
+#include "store/gc/moves.h"
 #include "store/gc/repoint.h"
+#include "store/log/commit.h"
 #include "store/remote/remote.h"
 
 #define BATCH 2048u /* chunks */

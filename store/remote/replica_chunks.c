@@ -22,6 +22,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/recipes.h"
+#include "store/file/content.h"
+#include "store/gc/gc_freed.h"
+#include "store/log/commit.h"
 #include "store/remote/remote.h"
 
 #define CHUNK_MAX PACK_FRAME_BYTES

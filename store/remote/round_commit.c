@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/dedup/dedup.h"
+#include "store/log/commit.h"
 #include "store/remote/remote.h"
 #include "store/remote/round.h"
 

@@ -16,6 +16,7 @@
 #include "index/db.h"
 #include "store/engine.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 #include "store/superblock_format.h"
 #include "tests/unit/store/rig.h"
 

@@ -12,6 +12,7 @@
 #include "base/util.h"
 #include "store/engine_internal.h"
 #include "tests/unit/store/rig.h"
+#include "store/file/content.h"
 
 #define LEN MiB(8)
 #define PAGE 4096u

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/file/segment.h"
 #include "tests/unit/store/rig.h"
 
 #define NR_FILES 5

@@ -7,9 +7,11 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "index/backref_table.h"
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_internal.h"
+#include "index/recipes.h"
 #include "tests/unit/store/rig.h"
 
 #define FILE_INO 10u

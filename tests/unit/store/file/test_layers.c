@@ -13,10 +13,13 @@
 #include "index/index_format.h"
 #include "store/check/check.h"
 #include "store/engine_internal.h"
+#include "store/file/content.h"
 #include "store/file/layer_set.h"
 #include "store/file/layer_stack.h"
 #include "tests/unit/store/check_rig.h"
 #include "tests/unit/store/rig.h"
+#include "store/log/view.h"
+#include "store/log/write_back.h"
 
 #define LEN (3 * MiB(1) + 1234)
 #define STAGING 5

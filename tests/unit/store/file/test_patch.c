@@ -12,6 +12,8 @@
 #include "base/util.h"
 #include "store/engine_internal.h"
 #include "tests/unit/store/rig.h"
+#include "store/file/content.h"
+#include "store/log/view.h"
 
 #define LEN (3 * MiB(1) + 1234)
 #define SOURCE_A 5

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine_internal.h"
+#include "store/log/record_format.h"
 #include "tests/unit/store/rig.h"
 
 #define PiB(n) ((uint64_t)(n) << 50)

@@ -18,6 +18,7 @@
 #include "index/index_format.h"
 #include "index/backref_table.h"
 #include "store/engine_internal.h"
+#include "index/recipes.h"
 #include "tests/unit/store/rig.h"
 
 #define LEN MiB(2)

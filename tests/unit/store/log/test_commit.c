@@ -16,6 +16,7 @@
 #include "base/util.h"
 #include "store/engine_internal.h"
 #include "store/journal/journal.h"
+#include "store/log/commit.h"
 #include "tests/unit/store/rig.h"
 
 #define NR_THREADS 4

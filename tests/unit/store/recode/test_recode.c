@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "store/engine_internal.h"
 #include "tests/unit/store/rig.h"
+#include "store/dedup/compress.h"
 
 #define HEAD 2105u /* bytes before the variable: elements begin at an odd byte */
 #define VARIABLE (MiB(2) + 24) /* bytes of it */

@@ -1,0 +1,13 @@
+/* Repair of damaged chunks: writing the same content again makes a second copy, to which all files are redirected. */
+#pragma once
+
+#include <stdint.h>
+
+#include "store/pack/pack.h"
+
+struct engine;
+
+/* the same chunk was stored again at `to` */
+void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to);
+int heal_tend(struct engine *e); /* called often by the background thread */
+int heal_now(struct engine *e); /* repair everything noted, unless a collection is running */

@@ -1,0 +1,11 @@
+/* Previous versions of a file, in whose recipes new chunks are looked up first. */
+#pragma once
+
+#include <stdbool.h>
+
+struct content;
+
+/* at most CHAMPIONS_MAX, referenced */
+unsigned champions_get(struct content *c, bool even_useless, struct content **ret);
+bool champion_is_useful(struct content *c, const struct content *champion);
+void champion_knew(struct content *c, const struct content *champion, unsigned pages, unsigned of_pages);

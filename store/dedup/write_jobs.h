@@ -1,0 +1,37 @@
+/* Jobs: written data on its way to the packs. engine.h has job_run() and job_queue(). */
+#pragma once
+
+#include "store/file/content.h"
+
+struct engine_buffer;
+
+/* Written data on its way to the packs. A job is at most 1 MiB; it starts page-aligned unless chunked by content. */
+struct job {
+	struct content *c; /* holds a reference */
+	struct engine_buffer *b;
+	const uint8_t *data;
+	uint64_t off;
+	uint32_t len; /* data is zero-padded to a whole page */
+	uint32_t *cuts; /* chunk ends in data, owned; NULL: fixed-size pages */
+	size_t nr_cuts;
+	int64_t time_ns;
+	struct extent_list extents; /* the result, relative to off */
+	int error;
+	bool done;
+	/* in e->users, held from the first lookup of known chunks until their addresses are in the log */
+	unsigned ticket;
+	struct job *next_in_file;  /* content.lock */
+	struct job *next_in_queue; /* queue.lock */
+};
+
+int jobs_start(struct engine *e);
+void jobs_stop(struct engine *e);
+struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len);
+void job_submit(struct content *c, struct job *j) REQUIRES(c->lock); /* fixes its place in the file's order */
+void content_failed(struct content *c, int r) REQUIRES(c->lock); /* data is lost: flush and sync will report it */
+void jobs_wait(struct content *c) REQUIRES(c->lock); /* waits for at least one to finish; drops and retakes the lock */
+/* Bytes of jobs on their way to the packs. Wait until there are fewer; call with no lock held. */
+uint64_t jobs_bytes(struct engine *e);
+void jobs_wait_fewer(struct engine *e, uint64_t than);
+/* Wait until no job of c overlaps the range. May drop and retake the lock. */
+void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);

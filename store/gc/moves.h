@@ -1,0 +1,25 @@
+/* Crash-safe moves of chunks. While one is in progress, a chunk has two copies. */
+#pragma once
+
+#include "store/engine_internal.h"
+
+struct freed_totals;
+struct move;
+
+#define MOVING_NOTE "moving"
+int moving_begin(struct engine *e); /* before the first copy; needs gc.lock, like those below. Costs a commit */
+/* Redirect all files to the copies and release the original places. Sorts `m`. Adds the released totals to *ret.
+ * Success ends the move; after a failure call moving_give_up(). */
+int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_totals *ret);
+int moving_end(struct engine *e); /* no copies were made */
+void moving_give_up(struct engine *e); /* copies may exist */
+void moving_finish(struct engine *e); /* finish a move interrupted by a crash; at open only */
+int moving_load(struct engine *e); /* at open only */
+/* Check a chunk that lies beyond the marks of the note: if it is known at another place, it is a copy. */
+int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len) REQUIRES(e->append_lock);
+
+/* moves_release.c */
+/* Release the old places of sorted moves; is_shared: the result of remote_hooks.carry(). The caller commits after the
+ * first call, then makes the second. */
+int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret);
+void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr);

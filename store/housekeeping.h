@@ -1,0 +1,7 @@
+/* The background thread: commit timer, view, snapshots, fingerprints, repairs, memory. */
+#pragma once
+
+struct engine;
+
+int keeper_start(struct engine *e);
+void keeper_stop(struct engine *e);

@@ -1,0 +1,15 @@
+/* Commits beyond engine_sync(), which engine.h has. */
+#pragma once
+
+struct buf;
+struct engine;
+struct pack_marks;
+
+int commit_frames(struct engine *e, struct pack_marks *ret); /* make all existing frames durable, without the log */
+/* Commit notes as a separate journal group. `marks`: those of a sync in progress, which the caller runs; NULL: those of
+ * the last completed sync. */
+int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records);
+void commit_durable(struct engine *e, struct pack_marks *ret); /* everything before these is on disk */
+/* The first half of a commit, unless it is already running, so that the next commit has less to do. */
+void commit_begin(struct engine *e);
+int engine_sync_patiently(struct engine *e); /* engine_sync() without urgency: there is time to compress */

@@ -1,0 +1,29 @@
+/* Writing the view, and snapshots of it to the journal. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct db;
+struct db_batch;
+struct db_snapshot;
+struct engine;
+struct journal_snapshot;
+struct pack_marks;
+
+#define LAYERS_NOTE "layers"
+int view_flush(struct engine *e, bool snapshot);
+int view_write_back(struct engine *e);
+int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks);
+/* Write the contents of a journal snapshot, from a pinned state or, if NULL, from the current one. */
+int view_write_state(struct db *db, const struct db_snapshot *state, const struct pack_marks *marks,
+		     struct journal_snapshot *s);
+bool view_wants_flush(struct engine *e);
+/*
+ * For changes that are small in the log but large in the view, after log_admit_growth(). Bounds the data waiting for
+ * the view and checks that the disk has room for it; otherwise a collection could not start. May write the view out: no
+ * lock held.
+ */
+int view_admit_growth(struct engine *e);
+int view_bound_memory(struct engine *e); /* the same without the check of the disk, for deletions */
+bool view_wants_snapshot(struct engine *e);
