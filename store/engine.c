@@ -41,6 +41,7 @@
 #include "store/log/commit.h"
 #include "store/log/recover.h"
 #include "store/log/view.h"
+#include "store/recode/variables.h"
 #include "store/remote_hooks.h"
 #include "store/space.h"
 
@@ -71,22 +72,21 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	epoch_init(&e->users);
 	mutex_init(&e->gc.lock);
 	mutex_init(&e->gc.totals_lock);
-	mutex_init(&e->heal.lock);
-	compress_init(e);
-	mutex_init(&e->scrub.lock);
-	mutex_init(&e->variables.lock);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
 	mutex_init(&e->promised.lock);
 	e->promised.fd = -1;
-	mutex_init(&e->queue.lock);
-	cond_init(&e->queue.cond);
-	cond_init(&e->queue.ended_cond);
-	e->queue.last = &e->queue.first;
-	buffers_init(e);
+	e->buffers = buffers_new(conf->dirty);
+	e->queue = job_queue_new();
+	e->searches = searches_new();
+	e->pacer = pacer_new();
+	e->repairs = repairs_new();
+	e->scrub = scrub_record_new();
+	e->variables = variables_new();
 	e->path = strdup(path);
-	if (!e->path || fptable_init(&e->recent, 0) < 0) {
+	if (!e->buffers || !e->queue || !e->searches || !e->pacer || !e->repairs || !e->scrub ||
+	    !e->variables || !e->path || fptable_init(&e->recent, 0) < 0) {
 		engine_free(e);
 		return NULL;
 	}
@@ -123,7 +123,6 @@ static void engine_free(struct engine *e)
 	uint64_t at_rest = reserve_at_rest(e); /* queries the index, so before it is closed */
 
 	release_contents(e);
-	shifted_release(e);
 	abandon_frames(e);
 	db_close(e->db); /* queries the packs, so before they are closed */
 	packs_close(e->packs);
@@ -141,20 +140,17 @@ static void engine_free(struct engine *e)
 	fptable_release(&e->kept);
 	filter_release(e);
 	buf_release(&e->log.pending);
-	buffers_release(e);
-	cond_release(&e->queue.ended_cond);
-	cond_release(&e->queue.cond);
-	mutex_release(&e->queue.lock);
+	job_queue_free(e->queue);
+	searches_free(e->searches);
+	buffers_free(e->buffers);
 	mutex_release(&e->promised.lock);
 	cond_release(&e->filling_cond);
 	mutex_release(&e->append_lock);
 	mutex_release(&e->absorb_lock);
-	variable_notes_release(&e->variables.notes);
-	mutex_release(&e->variables.lock);
-	mutex_release(&e->scrub.lock);
-	compress_release(e);
-	mutex_release(&e->heal.lock);
-	free(e->heal.moves);
+	variables_free(e->variables);
+	scrub_record_free(e->scrub);
+	pacer_free(e->pacer);
+	repairs_free(e->repairs);
 	free(e->moving.m);
 	mutex_release(&e->gc.totals_lock);
 	mutex_release(&e->gc.lock);
@@ -488,9 +484,7 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	s.filter_memory = fingerprint_filter_bytes(&e->filter.in_use);
 	mutex_unlock(&e->append_lock);
 	s.fptable_limit = e->conf.cache / 2;
-	mutex_lock(&e->buffers.lock);
-	s.dirty_memory = e->buffers.nr * ENGINE_BUFFER_SIZE;
-	mutex_unlock(&e->buffers.lock);
+	s.dirty_memory = buffers_memory(e->buffers);
 	mutex_lock(&e->log.lock);
 	s.unsynced_age_ns = e->log.pending.len > 0 ? monotonic_ns() - e->log.oldest_ns : 0;
 	s.journal_number = journal_last(e->journal);

@@ -5,8 +5,8 @@
  * docs/architecture.md lists the folders; the opening comment of each file describes its part.
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
- * inode) > contents_lock, log.lock, append_lock, buffers.lock, queue.lock, heal.lock, pace.lock, scrub.lock. The last
- * eight are leaves except append_lock > locks inside packs and log.lock > RocksDB. gc.lock and referrers.lock, followed
+ * inode) > contents_lock, log.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
+ * These are leaves except append_lock > locks inside packs and log.lock > RocksDB. gc.lock and referrers.lock, followed
  * by flush_lock, come before all of these; absorb_lock comes before append_lock. Never wait for a job while holding
  * view_lock: the job needs it to finish.
  */
@@ -23,23 +23,25 @@
 #include "index/freed.h"
 #include "store/engine.h"
 #include "store/dedup/fptable.h"
-#include "store/dedup/compress_pace.h"
 #include "store/superblock.h"
-#include "store/recode/variables.h"
 #include "store/pack/pack.h"
 
-struct buffer_slab;
-struct gc_window;
+struct buffers;
 struct cut_hooks;
-struct job;
+struct gc_window;
+struct job_queue;
+struct keeper;
 struct io_rate;
 struct journal;
 struct move;
+struct pacer;
 struct remote_hooks;
-struct search;
+struct repairs;
+struct scrub_record;
+struct searches;
 struct shares;
+struct variables;
 
-#define NR_WORKERS 3		   /* keeps two cores and the disk busy; more only add context switches */
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory after a failed write */
 #define CONTENT_BUCKETS 16384
 #define NR_WARM 16 /* lineages that grow concurrently */
@@ -68,6 +70,14 @@ struct engine {
 	struct packs *packs;
 	struct journal *journal;
 	struct io_rate *read_rate, *write_rate;
+	struct buffers *buffers; /* memory for written data */
+	struct job_queue *queue; /* written data on its way to the packs, and the workers */
+	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
+	struct pacer *pacer; /* compress=auto: is there time to compress? */
+	struct keeper *keeper; /* the background thread; NULL: not running */
+	struct repairs *repairs; /* damaged chunks with a second copy */
+	struct scrub_record *scrub;
+	struct variables *variables; /* statistics of recoded variables */
 	const struct remote_hooks *remote; /* NULL: all chunks are here, and for this store alone */
 	const struct cut_hooks *cuts; /* NULL: pages of all files start at 0 */
 	struct shares *shares; /* state of `remote` (store/remote/remote.h) */
@@ -121,36 +131,6 @@ struct engine {
 		_Atomic bool any; /* chunks have been freed: check the freed table for each pack table read */
 	} gc;
 
-	struct {
-		struct mutex lock;
-		struct move *moves GUARDED_BY(lock); /* damaged chunks and their new locations; NULL: none */
-		size_t nr GUARDED_BY(lock);
-		bool too_many GUARDED_BY(lock); /* the overflow has been logged */
-	} heal;
-
-	struct {
-		_Atomic bool running; /* one scrub at a time */
-		struct mutex lock; /* leaf */
-		struct scrub_state state GUARDED_BY(lock);
-	} scrub;
-
-	struct {
-		struct mutex lock; /* leaf */
-		struct variable_notes notes GUARDED_BY(lock); /* same as in the view */
-	} variables;
-
-	struct {
-		struct mutex lock;
-		struct pace pace GUARDED_BY(lock);
-		unsigned nr_jobs GUARDED_BY(lock); /* submitted but not in the log */
-		unsigned nr_waiters GUARDED_BY(lock); /* threads waiting for jobs or a commit */
-		uint64_t busy_ns GUARDED_BY(lock); /* accumulated time with jobs or waiters, up to since_ns */
-		uint64_t since_ns GUARDED_BY(lock);
-		unsigned nr_idle GUARDED_BY(lock); /* threads waiting to see whether more jobs arrive */
-		struct cond more_cond;
-		unsigned nr_spare; /* up to this many jobs leave a processor free for compression; constant */
-	} pace; /* used by compress=auto */
-
 	struct mutex absorb_lock; /* held while `frozen` and `kept` are read without append_lock */
 	struct mutex append_lock;
 	struct fptable recent, frozen, kept GUARDED_BY(append_lock); /* not yet absorbed; being absorbed; absorbed */
@@ -187,35 +167,7 @@ struct engine {
 	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
 	struct cond filling_cond;
 
-	struct {
-		struct mutex lock;
-		struct cond free_cond;
-		struct engine_buffer *free GUARDED_BY(lock);
-		struct buffer_slab *slabs GUARDED_BY(lock);
-		uint64_t nr, nr_free, max GUARDED_BY(lock);
-	} buffers;
-
-	struct {
-		struct mutex lock;
-		struct cond cond, ended_cond;
-		struct job *first, **last GUARDED_BY(lock);
-		_Atomic uint64_t bytes; /* bytes of all existing jobs; decreased under the lock */
-		bool sync_ahead GUARDED_BY(lock); /* a commit is expected: run its first half ahead */
-		bool stop GUARDED_BY(lock);
-		pthread_t workers[NR_WORKERS];
-		unsigned nr_workers;
-	} queue;
-
-	struct {
-		struct mutex lock;
-		struct cond cond;
-		bool stop GUARDED_BY(lock);
-		bool running;
-		pthread_t thread;
-	} keeper; /* the background thread: commit timer, view, snapshots, absorbing */
-
-	_Atomic uint64_t segment_memory, dirty_segment_memory, map_memory;
-	struct search *_Atomic searches[NR_WORKERS + 1]; /* unused search memory for shifted.c */
+	_Atomic uint64_t segment_memory, dirty_segment_memory;
 	_Atomic int64_t logical;
 	_Atomic uint64_t space_avail, space_checked_ns;
 	struct {

@@ -3,6 +3,7 @@
 #include "store/housekeeping.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -19,6 +20,13 @@
 
 #define TICK_NS (100 * 1000 * 1000ull)
 #define RETRY_NS (5 * 1000 * 1000 * 1000ull) /* after a failure: the disk may be full, do not spin */
+
+struct keeper {
+	struct mutex lock;
+	struct cond cond;
+	bool stop GUARDED_BY(lock);
+	pthread_t thread;
+};
 
 static void commit_by_timer(struct engine *e, uint64_t *last_ns)
 {
@@ -68,38 +76,47 @@ static void *keeper(void *arg)
 			commit_by_timer(e, &last_commit_ns);
 		if (monotonic_ns() >= not_before_ns && tend(e) < 0)
 			not_before_ns = monotonic_ns() + RETRY_NS;
-		mutex_lock(&e->keeper.lock);
-		if (!e->keeper.stop)
-			cond_wait_for(&e->keeper.cond, &e->keeper.lock, TICK_NS);
-		stop = e->keeper.stop;
-		mutex_unlock(&e->keeper.lock);
+		mutex_lock(&e->keeper->lock);
+		if (!e->keeper->stop)
+			cond_wait_for(&e->keeper->cond, &e->keeper->lock, TICK_NS);
+		stop = e->keeper->stop;
+		mutex_unlock(&e->keeper->lock);
 	}
 	return NULL;
 }
 
+static void keeper_free(struct keeper *k)
+{
+	cond_release(&k->cond);
+	mutex_release(&k->lock);
+	free(k);
+}
+
 int keeper_start(struct engine *e)
 {
+	struct keeper *k = calloc(1, sizeof(*k));
 	int r;
 
-	mutex_init(&e->keeper.lock);
-	cond_init(&e->keeper.cond);
-	r = pthread_create(&e->keeper.thread, NULL, keeper, e);
-	if (r != 0)
-		return -r;
-	e->keeper.running = true;
-	return 0;
+	if (!k)
+		return -ENOMEM;
+	mutex_init(&k->lock);
+	cond_init(&k->cond);
+	e->keeper = k;
+	r = pthread_create(&k->thread, NULL, keeper, e);
+	if (r == 0)
+		return 0;
+	keeper_free(TAKE(e->keeper));
+	return -r;
 }
 
 void keeper_stop(struct engine *e)
 {
-	if (!e->keeper.running)
+	if (!e->keeper)
 		return;
-	mutex_lock(&e->keeper.lock);
-	e->keeper.stop = true;
-	cond_signal(&e->keeper.cond);
-	mutex_unlock(&e->keeper.lock);
-	pthread_join(e->keeper.thread, NULL);
-	e->keeper.running = false;
-	cond_release(&e->keeper.cond);
-	mutex_release(&e->keeper.lock);
+	mutex_lock(&e->keeper->lock);
+	e->keeper->stop = true;
+	cond_signal(&e->keeper->cond);
+	mutex_unlock(&e->keeper->lock);
+	pthread_join(e->keeper->thread, NULL);
+	keeper_free(TAKE(e->keeper));
 }

@@ -4,4 +4,4 @@
 struct engine;
 
 int keeper_start(struct engine *e);
-void keeper_stop(struct engine *e);
+void keeper_stop(struct engine *e); /* waits for it; not running is fine */

@@ -19,21 +19,46 @@
 
 #define HEAL_MAX 4096u /* chunks: 16 MiB of pages between two ticks of the background thread, 24 bytes each */
 
+struct repairs {
+	struct mutex lock; /* leaf */
+	struct move *moves GUARDED_BY(lock); /* damaged chunks and their new locations; NULL: none */
+	size_t nr GUARDED_BY(lock);
+	bool too_many GUARDED_BY(lock); /* the overflow has been logged */
+};
+
+struct repairs *repairs_new(void)
+{
+	struct repairs *r = calloc(1, sizeof(*r));
+
+	if (r)
+		mutex_init(&r->lock);
+	return r;
+}
+
+void repairs_free(struct repairs *r)
+{
+	if (!r)
+		return;
+	mutex_release(&r->lock);
+	free(r->moves);
+	free(r);
+}
+
 void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to)
 {
 	struct move m = { .pack = damaged.pack, .off = damaged.off, .len = len, .to = to };
 	bool is_first_too_many = false;
 
-	mutex_lock(&e->heal.lock);
-	if (!e->heal.moves)
-		e->heal.moves = calloc(HEAL_MAX, sizeof(*e->heal.moves));
-	if (e->heal.moves && e->heal.nr < HEAL_MAX) {
-		e->heal.moves[e->heal.nr++] = m;
+	mutex_lock(&e->repairs->lock);
+	if (!e->repairs->moves)
+		e->repairs->moves = calloc(HEAL_MAX, sizeof(*e->repairs->moves));
+	if (e->repairs->moves && e->repairs->nr < HEAL_MAX) {
+		e->repairs->moves[e->repairs->nr++] = m;
 	} else {
-		is_first_too_many = !e->heal.too_many;
-		e->heal.too_many = true;
+		is_first_too_many = !e->repairs->too_many;
+		e->repairs->too_many = true;
 	}
-	mutex_unlock(&e->heal.lock);
+	mutex_unlock(&e->repairs->lock);
 	if (is_first_too_many)
 		log_warning("pack %" PRIu32 " offset %" PRIu32
 			    ": too many chunks to repair at once; write its content again",
@@ -102,12 +127,12 @@ static int heal_noted(struct engine *e) REQUIRES(e->gc.lock)
 	size_t nr;
 	int r;
 
-	mutex_lock(&e->heal.lock);
-	m = TAKE(e->heal.moves);
-	nr = e->heal.nr;
-	e->heal.nr = 0;
-	e->heal.too_many = false;
-	mutex_unlock(&e->heal.lock);
+	mutex_lock(&e->repairs->lock);
+	m = TAKE(e->repairs->moves);
+	nr = e->repairs->nr;
+	e->repairs->nr = 0;
+	e->repairs->too_many = false;
+	mutex_unlock(&e->repairs->lock);
 	r = nr > 0 ? heal(e, m, nr) : 0;
 	if (r < 0)
 		put_back(e, m, nr);
@@ -119,9 +144,9 @@ int heal_tend(struct engine *e)
 	size_t nr;
 	int r;
 
-	mutex_lock(&e->heal.lock);
-	nr = e->heal.nr;
-	mutex_unlock(&e->heal.lock);
+	mutex_lock(&e->repairs->lock);
+	nr = e->repairs->nr;
+	mutex_unlock(&e->repairs->lock);
 	if (nr == 0 || !mutex_trylock(&e->gc.lock)) /* a collection is running: retry later */
 		return 0;
 	r = heal_noted(e);

@@ -6,6 +6,10 @@
 #include "store/pack/pack.h"
 
 struct engine;
+struct repairs;
+
+struct repairs *repairs_new(void); /* NULL: -ENOMEM */
+void repairs_free(struct repairs *r); /* NULL is fine; forgets what is noted */
 
 /* the same chunk was stored again at `to` */
 void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to);

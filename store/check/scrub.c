@@ -24,6 +24,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/check/scrub_job.h"
+#include "store/engine_internal.h"
 
 #define SAVE_NS (10 * 1000 * 1000 * 1000ull) /* a crash repeats at most so much work */
 
@@ -48,6 +50,29 @@ void scrub_pace(struct scrub *s, uint64_t bytes)
 
 /* --- position --- */
 
+struct scrub_record {
+	_Atomic bool running; /* one scrub at a time */
+	struct mutex lock; /* leaf */
+	struct scrub_state state GUARDED_BY(lock);
+};
+
+struct scrub_record *scrub_record_new(void)
+{
+	struct scrub_record *r = calloc(1, sizeof(*r));
+
+	if (r)
+		mutex_init(&r->lock);
+	return r;
+}
+
+void scrub_record_free(struct scrub_record *r)
+{
+	if (!r)
+		return;
+	mutex_release(&r->lock);
+	free(r);
+}
+
 int scrub_load(struct engine *e)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
@@ -61,15 +86,15 @@ int scrub_load(struct engine *e)
 		log_warning("index: cannot read the scrub record; the next scrub starts from the beginning");
 		return 0;
 	}
-	e->scrub.state = st;
+	e->scrub->state = st;
 	return 0;
 }
 
 void engine_scrub_state(struct engine *e, struct scrub_state *ret)
 {
-	mutex_lock(&e->scrub.lock);
-	*ret = e->scrub.state;
-	mutex_unlock(&e->scrub.lock);
+	mutex_lock(&e->scrub->lock);
+	*ret = e->scrub->state;
+	mutex_unlock(&e->scrub->lock);
 }
 
 /* If this fails, as on a full disk, the next mount repeats some work. */
@@ -80,9 +105,9 @@ static void save(struct scrub *s, const struct scrub_state *st)
 	struct engine *e = s->e;
 
 	s->saved_ns = monotonic_ns();
-	mutex_lock(&e->scrub.lock);
-	e->scrub.state = *st;
-	mutex_unlock(&e->scrub.lock);
+	mutex_lock(&e->scrub->lock);
+	e->scrub->state = *st;
+	mutex_unlock(&e->scrub->lock);
 	if (e->read_only)
 		return;
 	scrub_state_encode(st, &value);
@@ -350,7 +375,7 @@ int engine_scrub(struct engine *e, const struct scrub_conf *conf, struct scrub_r
 
 	if (!found)
 		return -ENOMEM;
-	if (atomic_exchange(&e->scrub.running, true))
+	if (atomic_exchange(&e->scrub->running, true))
 		return -EBUSY;
 	r = io_rate_new(conf->rate, &s.rate);
 	if (r == 0) {
@@ -359,7 +384,7 @@ int engine_scrub(struct engine *e, const struct scrub_conf *conf, struct scrub_r
 	}
 	io_rate_free(s.rate);
 	free(s.bad);
-	atomic_store(&e->scrub.running, false);
+	atomic_store(&e->scrub->running, false);
 	if (r < 0)
 		return log_errno(r, "store %s: the scrub ended early", e->path);
 	*ret = report;

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "base/buf.h"
-#include "store/check/scrub.h"
+#include "store/check/scrub_job.h"
 
 #define SCRUB_VERSION 1u
 

@@ -9,7 +9,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/gc/name_walk.h"
-#include "store/check/scrub.h"
+#include "store/check/scrub_job.h"
 #include "store/file/layer_stack.h"
 #include "store/log/view.h"
 

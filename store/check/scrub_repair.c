@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "store/check/repair.h"
-#include "store/check/scrub.h"
+#include "store/check/scrub_job.h"
 #include "store/gc/gc_freed.h"
 #include "store/pack/repair/pack_repair.h"
 

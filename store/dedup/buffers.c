@@ -29,25 +29,61 @@ struct buffer_slab {
 	struct engine_buffer buffers[SLAB_BUFFERS];
 };
 
-int buffers_init(struct engine *e)
+struct buffers {
+	struct mutex lock; /* leaf */
+	struct cond free_cond;
+	struct engine_buffer *free GUARDED_BY(lock);
+	struct buffer_slab *slabs GUARDED_BY(lock);
+	uint64_t nr, nr_free GUARDED_BY(lock);
+	uint64_t max; /* constant */
+};
+
+struct buffers *buffers_new(uint64_t bytes)
 {
-	mutex_init(&e->buffers.lock);
-	cond_init(&e->buffers.free_cond);
-	e->buffers.max = MAX(e->conf.dirty / ENGINE_BUFFER_SIZE, (uint64_t)BUFFERS_MIN);
-	return 0;
+	struct buffers *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	mutex_init(&b->lock);
+	cond_init(&b->free_cond);
+	b->max = MAX(bytes / ENGINE_BUFFER_SIZE, (uint64_t)BUFFERS_MIN);
+	return b;
 }
 
-void buffers_release(struct engine *e)
+void buffers_free(struct buffers *b)
 {
 	struct buffer_slab *s;
 
-	while ((s = e->buffers.slabs)) {
-		e->buffers.slabs = s->next;
+	if (!b)
+		return;
+	while ((s = b->slabs)) {
+		b->slabs = s->next;
 		munmap(s->mem, SLAB_BYTES);
 		free(s);
 	}
-	cond_release(&e->buffers.free_cond);
-	mutex_release(&e->buffers.lock);
+	cond_release(&b->free_cond);
+	mutex_release(&b->lock);
+	free(b);
+}
+
+bool buffers_are_short(struct buffers *b)
+{
+	bool is_short;
+
+	mutex_lock(&b->lock);
+	is_short = b->nr - b->nr_free > b->max / 2;
+	mutex_unlock(&b->lock);
+	return is_short;
+}
+
+uint64_t buffers_memory(struct buffers *b)
+{
+	uint64_t nr;
+
+	mutex_lock(&b->lock);
+	nr = b->nr;
+	mutex_unlock(&b->lock);
+	return nr * ENGINE_BUFFER_SIZE;
 }
 
 static struct buffer_slab *slab_new(void)
@@ -73,28 +109,28 @@ static struct buffer_slab *slab_new(void)
 	return s;
 }
 
-static void put_locked(struct engine *e, struct engine_buffer *b) REQUIRES(e->buffers.lock)
+static void put_locked(struct engine *e, struct engine_buffer *b) REQUIRES(e->buffers->lock)
 {
-	b->next = e->buffers.free;
-	e->buffers.nr_free++;
-	e->buffers.free = b; /* reuse the most recently used one: it is in the CPU caches */
-	cond_signal(&e->buffers.free_cond);
+	b->next = e->buffers->free;
+	e->buffers->nr_free++;
+	e->buffers->free = b; /* reuse the most recently used one: it is in the CPU caches */
+	cond_signal(&e->buffers->free_cond);
 }
 
 static int add_slab(struct engine *e, uint64_t nr)
 {
 	struct buffer_slab *s = slab_new();
 
-	mutex_lock(&e->buffers.lock);
+	mutex_lock(&e->buffers->lock);
 	if (s) {
-		s->next = e->buffers.slabs;
-		e->buffers.slabs = s;
+		s->next = e->buffers->slabs;
+		e->buffers->slabs = s;
 		for (unsigned i = 0; i < nr; i++)
 			put_locked(e, &s->buffers[i]);
 	} else {
-		e->buffers.nr -= nr;
+		e->buffers->nr -= nr;
 	}
-	mutex_unlock(&e->buffers.lock);
+	mutex_unlock(&e->buffers->lock);
 	return s ? 0 : -ENOMEM;
 }
 
@@ -104,16 +140,16 @@ int buffer_try(struct engine *e, struct engine_buffer **ret)
 	uint64_t nr_new = 0;
 	int r;
 
-	mutex_lock(&e->buffers.lock);
-	b = e->buffers.free;
+	mutex_lock(&e->buffers->lock);
+	b = e->buffers->free;
 	if (b) {
-		e->buffers.free = b->next;
-		e->buffers.nr_free--;
+		e->buffers->free = b->next;
+		e->buffers->nr_free--;
 	} else {
-		nr_new = MIN(e->buffers.max - e->buffers.nr, (uint64_t)SLAB_BUFFERS);
+		nr_new = MIN(e->buffers->max - e->buffers->nr, (uint64_t)SLAB_BUFFERS);
 	}
-	e->buffers.nr += nr_new;
-	mutex_unlock(&e->buffers.lock);
+	e->buffers->nr += nr_new;
+	mutex_unlock(&e->buffers->lock);
 	if (nr_new > 0) {
 		r = add_slab(e, nr_new);
 		return r < 0 ? r : buffer_try(e, ret); /* other threads may have taken them all */
@@ -127,7 +163,7 @@ int buffer_try(struct engine *e, struct engine_buffer **ret)
 
 unsigned engine_nr_buffers(const struct engine *e)
 {
-	return (unsigned)MIN(e->buffers.max, (uint64_t)UINT_MAX);
+	return (unsigned)MIN(e->buffers->max, (uint64_t)UINT_MAX);
 }
 
 int engine_buffer_get(struct engine *e, struct engine_buffer **ret)
@@ -137,10 +173,10 @@ int engine_buffer_get(struct engine *e, struct engine_buffer **ret)
 	while ((r = buffer_try(e, ret)) == 0) {
 		if (stages_flush_oldest(e))
 			continue;
-		mutex_lock(&e->buffers.lock);
-		if (!e->buffers.free) /* new stages can appear while we sleep: check again now and then */
-			cond_wait_for(&e->buffers.free_cond, &e->buffers.lock, 10 * 1000 * 1000);
-		mutex_unlock(&e->buffers.lock);
+		mutex_lock(&e->buffers->lock);
+		if (!e->buffers->free) /* new stages can appear while we sleep: check again now and then */
+			cond_wait_for(&e->buffers->free_cond, &e->buffers->lock, 10 * 1000 * 1000);
+		mutex_unlock(&e->buffers->lock);
 	}
 	return r < 0 ? r : 0;
 }
@@ -149,7 +185,7 @@ void engine_buffer_put(struct engine *e, struct engine_buffer *b)
 {
 	if (!b)
 		return;
-	mutex_lock(&e->buffers.lock);
+	mutex_lock(&e->buffers->lock);
 	put_locked(e, b);
-	mutex_unlock(&e->buffers.lock);
+	mutex_unlock(&e->buffers->lock);
 }

@@ -1,9 +1,15 @@
 /* The buffers that carry written data; engine.h has the functions for callers of the store. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
+struct buffers;
 struct engine;
 struct engine_buffer;
 
-int buffers_init(struct engine *e);
-void buffers_release(struct engine *e);
+struct buffers *buffers_new(uint64_t bytes); /* up to this much memory, but always some; NULL: -ENOMEM */
+void buffers_free(struct buffers *b); /* NULL is fine */
+bool buffers_are_short(struct buffers *b); /* more than half of them are in use */
+uint64_t buffers_memory(struct buffers *b);
 int buffer_try(struct engine *e, struct engine_buffer **ret); /* 1: got one, 0: all in use, -ENOMEM */

@@ -2,17 +2,32 @@
 #include "store/dedup/compress.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/buffers.h"
+#include "store/dedup/compress_pace.h"
 #include "store/file/content.h"
 
 /* In spare time, a frame waits this long for other work before it is compressed. A file of 1 MiB is synced or closed
  * sooner, and the next frame of a larger one arrives sooner. */
 #define GRACE_NS (1000 * 1000ull)
 #define LEVEL_MAX 19 /* higher levels need memory that is not accounted for, and gain nothing on 64 KiB */
+
+struct pacer {
+	struct mutex lock; /* leaf */
+	struct pace pace GUARDED_BY(lock);
+	unsigned nr_jobs GUARDED_BY(lock); /* submitted but not in the log */
+	unsigned nr_waiters GUARDED_BY(lock); /* threads waiting for jobs or a commit */
+	uint64_t busy_ns GUARDED_BY(lock); /* accumulated time with jobs or waiters, up to since_ns */
+	uint64_t since_ns GUARDED_BY(lock);
+	unsigned nr_idle GUARDED_BY(lock); /* threads waiting to see whether more jobs arrive */
+	struct cond more_cond;
+	unsigned nr_spare; /* up to this many jobs leave a processor free for compression; constant */
+};
 
 static const char *const names[] = {
 	[COMPRESS_NONE] = "none",
@@ -74,9 +89,9 @@ void content_set_compress(struct content *c, const struct compress *how)
 	mutex_unlock(&c->lock);
 }
 
-static uint64_t busy_ns(const struct engine *e, uint64_t now_ns) REQUIRES(e->pace.lock)
+static uint64_t busy_ns(const struct engine *e, uint64_t now_ns) REQUIRES(e->pacer->lock)
 {
-	return e->pace.busy_ns + (e->pace.nr_jobs + e->pace.nr_waiters > 0 ? now_ns - e->pace.since_ns : 0);
+	return e->pacer->busy_ns + (e->pacer->nr_jobs + e->pacer->nr_waiters > 0 ? now_ns - e->pacer->since_ns : 0);
 }
 
 /* Read the clock under the lock, so that it never appears to go back. */
@@ -84,99 +99,89 @@ static void change_count(struct engine *e, unsigned *what, int more)
 {
 	uint64_t now;
 
-	mutex_lock(&e->pace.lock);
+	mutex_lock(&e->pacer->lock);
 	now = monotonic_ns();
-	e->pace.busy_ns = busy_ns(e, now);
-	e->pace.since_ns = now;
+	e->pacer->busy_ns = busy_ns(e, now);
+	e->pacer->since_ns = now;
 	*what += (unsigned)more;
-	if (more > 0 && e->pace.nr_idle > 0)
-		cond_broadcast(&e->pace.more_cond);
-	mutex_unlock(&e->pace.lock);
+	if (more > 0 && e->pacer->nr_idle > 0)
+		cond_broadcast(&e->pacer->more_cond);
+	mutex_unlock(&e->pacer->lock);
 }
 
 void compress_job_begins(struct engine *e)
 {
-	change_count(e, &e->pace.nr_jobs, 1);
+	change_count(e, &e->pacer->nr_jobs, 1);
 }
 
 void compress_job_ends(struct engine *e)
 {
-	change_count(e, &e->pace.nr_jobs, -1);
+	change_count(e, &e->pacer->nr_jobs, -1);
 }
 
 void compress_wait_begins(struct engine *e)
 {
-	change_count(e, &e->pace.nr_waiters, 1);
+	change_count(e, &e->pacer->nr_waiters, 1);
 }
 
 void compress_wait_ends(struct engine *e)
 {
-	change_count(e, &e->pace.nr_waiters, -1);
-}
-
-static bool memory_is_short(struct engine *e)
-{
-	bool is_short;
-
-	mutex_lock(&e->buffers.lock);
-	is_short = e->buffers.nr - e->buffers.nr_free > e->buffers.max / 2;
-	mutex_unlock(&e->buffers.lock);
-	return is_short;
+	change_count(e, &e->pacer->nr_waiters, -1);
 }
 
 /* Something waits for a job or a commit, will soon wait for memory, or needs a processor. A writer at full speed keeps
  * two processors busy, including the kernel's copies; with more jobs than half of the processors none is left. */
-static bool is_behind(const struct engine *e, bool is_short) REQUIRES(e->pace.lock)
+static bool is_behind(const struct engine *e, bool is_short) REQUIRES(e->pacer->lock)
 {
-	return is_short || e->pace.nr_waiters > 0 || e->pace.nr_jobs > e->pace.nr_spare;
+	return is_short || e->pacer->nr_waiters > 0 || e->pacer->nr_jobs > e->pacer->nr_spare;
 }
 
 /* Wait for a grace period. True: nothing started to wait meanwhile. */
-static bool stays_calm(struct engine *e) REQUIRES(e->pace.lock)
+static bool stays_calm(struct engine *e) REQUIRES(e->pacer->lock)
 {
 	uint64_t now = monotonic_ns(), end = now + GRACE_NS;
 
-	e->pace.nr_idle++;
+	e->pacer->nr_idle++;
 	while (now < end && !is_behind(e, false)) {
-		cond_wait_for(&e->pace.more_cond, &e->pace.lock, end - now);
+		cond_wait_for(&e->pacer->more_cond, &e->pacer->lock, end - now);
 		now = monotonic_ns();
 	}
-	e->pace.nr_idle--;
+	e->pacer->nr_idle--;
 	if (!is_behind(e, false))
 		return true;
-	pace_disturbed(&e->pace.pace, now, busy_ns(e, now));
+	pace_disturbed(&e->pacer->pace, now, busy_ns(e, now));
 	return false;
 }
 
 enum pack_time compress_time_for(void *engine, uint32_t bytes)
 {
 	struct engine *e = engine;
-	bool is_short = memory_is_short(e);
+	bool is_short = buffers_are_short(e->buffers);
 	enum pack_time time;
 	uint64_t now;
 
-	mutex_lock(&e->pace.lock);
+	mutex_lock(&e->pacer->lock);
 	now = monotonic_ns();
-	time = pace_step(&e->pace.pace, is_behind(e, is_short), now, busy_ns(e, now), bytes);
+	time = pace_step(&e->pacer->pace, is_behind(e, is_short), now, busy_ns(e, now), bytes);
 	if (time == PACK_TIME_SPARE && !stays_calm(e))
 		time = PACK_TIME_NONE;
-	mutex_unlock(&e->pace.lock);
+	mutex_unlock(&e->pacer->lock);
 	return time;
 }
 
 bool compress_is_disturbed(void *engine)
 {
 	struct engine *e = engine;
-	bool is_short = memory_is_short(e), behind;
+	bool is_short = buffers_are_short(e->buffers), behind;
 	uint64_t now;
 
-	mutex_lock(&e->pace.lock);
+	mutex_lock(&e->pacer->lock);
 	behind = is_behind(e, is_short);
 	if (behind) {
 		now = monotonic_ns();
-		pace_disturbed(&e->pace.pace, now, busy_ns(e, now));
+		pace_disturbed(&e->pacer->pace, now, busy_ns(e, now));
 	}
-	mutex_unlock(&e->pace.lock);
+	mutex_unlock(&e->pacer->lock);
 	return behind;
 }
 
@@ -185,17 +190,24 @@ bool engine_is_busy(struct engine *e)
 	return compress_is_disturbed(e);
 }
 
-void compress_init(struct engine *e)
+struct pacer *pacer_new(void)
 {
+	struct pacer *p = calloc(1, sizeof(*p));
 	long nr = sysconf(_SC_NPROCESSORS_ONLN);
 
-	mutex_init(&e->pace.lock);
-	cond_init(&e->pace.more_cond);
-	e->pace.nr_spare = nr > 2 ? (unsigned)nr / 2 : 1;
+	if (!p)
+		return NULL;
+	mutex_init(&p->lock);
+	cond_init(&p->more_cond);
+	p->nr_spare = nr > 2 ? (unsigned)nr / 2 : 1;
+	return p;
 }
 
-void compress_release(struct engine *e)
+void pacer_free(struct pacer *p)
 {
-	cond_release(&e->pace.more_cond);
-	mutex_release(&e->pace.lock);
+	if (!p)
+		return;
+	cond_release(&p->more_cond);
+	mutex_release(&p->lock);
+	free(p);
 }

@@ -6,8 +6,9 @@
 
 struct pack_compression compress_for_pack(struct compress c);
 /* compress=auto: is there time to compress? Depends on the counts of jobs and waiters; takes leaf locks only. */
-void compress_init(struct engine *e);
-void compress_release(struct engine *e);
+struct pacer;
+struct pacer *pacer_new(void); /* NULL: -ENOMEM */
+void pacer_free(struct pacer *p); /* NULL is fine */
 enum pack_time compress_time_for(void *engine, uint32_t bytes);
 bool compress_is_disturbed(void *engine);
 void compress_job_begins(struct engine *e);

@@ -45,6 +45,7 @@
 #define MAP_SLOTS (UINT64_C(1) << 17) /* 2 MiB */
 #define MAPS_PART 16u /* fraction of `cache` for all maps together; beyond that no maps are made */
 #define LIKELY 2u /* champions searched even if they have never matched */
+#define NR_UNUSED 4u /* searches whose memory is kept: those of the workers and a request thread */
 #define FOUND_MIN 4u /* jobs with moved bytes after which the file counts as moved */
 
 struct shifted_map {
@@ -67,10 +68,27 @@ struct search {
 };
 
 /* Search memory is large and needed often, so it is reused. */
+struct searches {
+	struct search *_Atomic unused[NR_UNUSED];
+	_Atomic uint64_t map_memory; /* bytes of all maps */
+};
+
+struct searches *searches_new(void)
+{
+	return calloc(1, sizeof(struct searches));
+}
+
+void searches_free(struct searches *s)
+{
+	for (unsigned i = 0; s && i < NR_UNUSED; i++)
+		free(atomic_load(&s->unused[i]));
+	free(s);
+}
+
 static struct search *search_take(struct engine *e)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(e->searches); i++) {
-		struct search *s = atomic_exchange(&e->searches[i], NULL);
+	for (unsigned i = 0; i < NR_UNUSED; i++) {
+		struct search *s = atomic_exchange(&e->searches->unused[i], NULL);
 
 		if (s)
 			return s;
@@ -86,18 +104,12 @@ static void search_free(struct search *s)
 		return;
 	extent_list_release(&s->window);
 	extent_list_release(&s->parts);
-	for (unsigned i = 0; i < ARRAY_SIZE(s->c->e->searches); i++) {
+	for (unsigned i = 0; i < NR_UNUSED; i++) {
 		none = NULL;
-		if (atomic_compare_exchange_strong(&s->c->e->searches[i], &none, s))
+		if (atomic_compare_exchange_strong(&s->c->e->searches->unused[i], &none, s))
 			return;
 	}
 	free(s);
-}
-
-void shifted_release(struct engine *e)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(e->searches); i++)
-		free(atomic_exchange(&e->searches[i], NULL));
 }
 
 static void search_freep(struct search **s)
@@ -223,7 +235,7 @@ void shifted_unmap(struct content *c)
 {
 	mutex_lock(&c->map_lock);
 	if (c->map && atomic_load(&c->nr_challengers) == 0) {
-		atomic_fetch_sub(&c->e->map_memory, map_bytes(c->map));
+		atomic_fetch_sub(&c->e->searches->map_memory, map_bytes(c->map));
 		free(c->map->whole);
 		free(TAKE(c->map));
 	}
@@ -240,10 +252,10 @@ static struct shifted_map *map_new(struct engine *e, uint64_t size)
 	*m = (struct shifted_map){ .nr_steps = size / MAP_STEP + 1 };
 	m->whole = calloc(m->nr_steps / 64 + 1, sizeof(*m->whole));
 	shift_map_init(&m->anchors, nr, &e->cdc, size);
-	if (m->whole && atomic_fetch_add(&e->map_memory, map_bytes(m)) + map_bytes(m) <= e->conf.cache / MAPS_PART)
+	if (m->whole && atomic_fetch_add(&e->searches->map_memory, map_bytes(m)) + map_bytes(m) <= e->conf.cache / MAPS_PART)
 		return m;
 	if (m->whole) /* too many maps: without this one, less is found */
-		atomic_fetch_sub(&e->map_memory, map_bytes(m));
+		atomic_fetch_sub(&e->searches->map_memory, map_bytes(m));
 	free(m->whole);
 	free(m);
 	return NULL;

@@ -6,6 +6,7 @@
 struct content;
 struct engine;
 struct job;
+struct searches;
 
 /* Bytes of a job that also occur in a champion. */
 struct shifted {
@@ -22,4 +23,6 @@ int shifted_find(struct content *c, const struct job *j, const struct shift_rang
 /* Previous jobs had moved bytes: search for these first. */
 bool shifted_is_likely(struct content *c);
 void shifted_unmap(struct content *c); /* unless it is still a champion of some file */
-void shifted_release(struct engine *e); /* frees search memory kept for the next job */
+/* Memory of searches and maps. */
+struct searches *searches_new(void); /* NULL: -ENOMEM */
+void searches_free(struct searches *s); /* NULL is fine */

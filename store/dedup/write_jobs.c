@@ -22,6 +22,42 @@
 #include "store/log/txlog.h"
 #include "store/space.h"
 
+#define NR_WORKERS 3 /* keeps two cores and the disk busy; more only add context switches */
+
+struct job_queue {
+	struct mutex lock; /* leaf */
+	struct cond cond, ended_cond;
+	struct job *first, **last GUARDED_BY(lock);
+	_Atomic uint64_t bytes; /* bytes of all existing jobs; decreased under the lock */
+	bool sync_ahead GUARDED_BY(lock); /* a commit is expected: run its first half ahead */
+	bool stop GUARDED_BY(lock);
+	pthread_t workers[NR_WORKERS];
+	unsigned nr_workers;
+};
+
+struct job_queue *job_queue_new(void)
+{
+	struct job_queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	mutex_init(&q->lock);
+	cond_init(&q->cond);
+	cond_init(&q->ended_cond);
+	q->last = &q->first;
+	return q;
+}
+
+void job_queue_free(struct job_queue *q)
+{
+	if (!q)
+		return;
+	cond_release(&q->ended_cond);
+	cond_release(&q->cond);
+	mutex_release(&q->lock);
+	free(q);
+}
+
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len)
 {
 	struct job *j = calloc(1, sizeof(*j));
@@ -37,10 +73,10 @@ static void job_free(struct job *j)
 {
 	struct engine *e = j->c->e;
 
-	mutex_lock(&e->queue.lock);
-	atomic_fetch_sub(&e->queue.bytes, j->len);
-	cond_broadcast(&e->queue.ended_cond);
-	mutex_unlock(&e->queue.lock);
+	mutex_lock(&e->queue->lock);
+	atomic_fetch_sub(&e->queue->bytes, j->len);
+	cond_broadcast(&e->queue->ended_cond);
+	mutex_unlock(&e->queue->lock);
 	engine_buffer_put(e, j->b);
 	extent_list_release(&j->extents);
 	free(j->cuts);
@@ -56,7 +92,7 @@ void job_submit(struct content *c, struct job *j)
 	*c->jobs_end = j;
 	c->jobs_end = &j->next_in_file;
 	c->nr_submitted++;
-	atomic_fetch_add(&c->e->queue.bytes, j->len);
+	atomic_fetch_add(&c->e->queue->bytes, j->len);
 	compress_job_begins(c->e);
 }
 
@@ -67,11 +103,11 @@ void job_queue(struct job *j)
 	if (!j)
 		return;
 	e = j->c->e;
-	mutex_lock(&e->queue.lock);
-	*e->queue.last = j;
-	e->queue.last = &j->next_in_queue;
-	cond_signal(&e->queue.cond);
-	mutex_unlock(&e->queue.lock);
+	mutex_lock(&e->queue->lock);
+	*e->queue->last = j;
+	e->queue->last = &j->next_in_queue;
+	cond_signal(&e->queue->cond);
+	mutex_unlock(&e->queue->lock);
 }
 
 static void drain_one(struct content *c, struct job *j) REQUIRES(c->lock)
@@ -155,24 +191,24 @@ static struct job *queue_take(struct engine *e)
 {
 	struct job *j;
 
-	mutex_lock(&e->queue.lock);
-	while (!e->queue.first && !e->queue.stop) {
-		if (!e->queue.sync_ahead) {
-			cond_wait(&e->queue.cond, &e->queue.lock);
+	mutex_lock(&e->queue->lock);
+	while (!e->queue->first && !e->queue->stop) {
+		if (!e->queue->sync_ahead) {
+			cond_wait(&e->queue->cond, &e->queue->lock);
 			continue;
 		}
-		e->queue.sync_ahead = false;
-		mutex_unlock(&e->queue.lock);
+		e->queue->sync_ahead = false;
+		mutex_unlock(&e->queue->lock);
 		commit_begin(e);
-		mutex_lock(&e->queue.lock);
+		mutex_lock(&e->queue->lock);
 	}
-	j = e->queue.first;
+	j = e->queue->first;
 	if (j) {
-		e->queue.first = j->next_in_queue;
-		if (!e->queue.first)
-			e->queue.last = &e->queue.first;
+		e->queue->first = j->next_in_queue;
+		if (!e->queue->first)
+			e->queue->last = &e->queue->first;
 	}
-	mutex_unlock(&e->queue.lock);
+	mutex_unlock(&e->queue->lock);
 	return j;
 }
 
@@ -189,10 +225,10 @@ static void *worker(void *arg)
 
 void engine_sync_ahead(struct engine *e)
 {
-	mutex_lock(&e->queue.lock);
-	e->queue.sync_ahead = true;
-	cond_signal(&e->queue.cond);
-	mutex_unlock(&e->queue.lock);
+	mutex_lock(&e->queue->lock);
+	e->queue->sync_ahead = true;
+	cond_signal(&e->queue->cond);
+	mutex_unlock(&e->queue->lock);
 }
 
 void jobs_wait(struct content *c)
@@ -218,23 +254,23 @@ again:
 
 uint64_t jobs_bytes(struct engine *e)
 {
-	return atomic_load(&e->queue.bytes);
+	return atomic_load(&e->queue->bytes);
 }
 
 void jobs_wait_fewer(struct engine *e, uint64_t than)
 {
 	compress_wait_begins(e);
-	mutex_lock(&e->queue.lock);
+	mutex_lock(&e->queue->lock);
 	while (jobs_bytes(e) >= than)
-		cond_wait(&e->queue.ended_cond, &e->queue.lock);
-	mutex_unlock(&e->queue.lock);
+		cond_wait(&e->queue->ended_cond, &e->queue->lock);
+	mutex_unlock(&e->queue->lock);
 	compress_wait_ends(e);
 }
 
 int jobs_start(struct engine *e)
 {
-	for (; e->queue.nr_workers < NR_WORKERS; e->queue.nr_workers++) {
-		int r = pthread_create(&e->queue.workers[e->queue.nr_workers], NULL, worker, e);
+	for (; e->queue->nr_workers < NR_WORKERS; e->queue->nr_workers++) {
+		int r = pthread_create(&e->queue->workers[e->queue->nr_workers], NULL, worker, e);
 
 		if (r != 0)
 			return -r;
@@ -244,10 +280,10 @@ int jobs_start(struct engine *e)
 
 void jobs_stop(struct engine *e)
 {
-	mutex_lock(&e->queue.lock);
-	e->queue.stop = true;
-	cond_broadcast(&e->queue.cond);
-	mutex_unlock(&e->queue.lock);
-	while (e->queue.nr_workers > 0)
-		pthread_join(e->queue.workers[--e->queue.nr_workers], NULL);
+	mutex_lock(&e->queue->lock);
+	e->queue->stop = true;
+	cond_broadcast(&e->queue->cond);
+	mutex_unlock(&e->queue->lock);
+	while (e->queue->nr_workers > 0)
+		pthread_join(e->queue->workers[--e->queue->nr_workers], NULL);
 }

@@ -4,6 +4,7 @@
 #include "store/file/content.h"
 
 struct engine_buffer;
+struct job_queue;
 
 /* Written data on its way to the packs. A job is at most 1 MiB; it starts page-aligned unless chunked by content. */
 struct job {
@@ -21,9 +22,11 @@ struct job {
 	/* in e->users, held from the first lookup of known chunks until their addresses are in the log */
 	unsigned ticket;
 	struct job *next_in_file;  /* content.lock */
-	struct job *next_in_queue; /* queue.lock */
+	struct job *next_in_queue; /* job_queue.lock */
 };
 
+struct job_queue *job_queue_new(void); /* NULL: -ENOMEM */
+void job_queue_free(struct job_queue *q); /* NULL is fine */
 int jobs_start(struct engine *e);
 void jobs_stop(struct engine *e);
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len);

@@ -11,6 +11,29 @@
 
 #define NOTE "variables"
 
+struct variables {
+	struct mutex lock; /* leaf */
+	struct variable_notes notes GUARDED_BY(lock); /* same as in the view */
+};
+
+struct variables *variables_new(void)
+{
+	struct variables *v = calloc(1, sizeof(*v));
+
+	if (v)
+		mutex_init(&v->lock);
+	return v;
+}
+
+void variables_free(struct variables *v)
+{
+	if (!v)
+		return;
+	variable_notes_release(&v->notes);
+	mutex_release(&v->lock);
+	free(v);
+}
+
 /* Index of the key, or where to insert it. */
 static size_t place_of(const struct variable_notes *n, const char *key, bool *ret_is_there)
 {
@@ -105,10 +128,10 @@ static void replace(struct engine *e, struct variable_notes *n)
 {
 	struct variable_notes old;
 
-	mutex_lock(&e->variables.lock);
-	old = e->variables.notes;
-	e->variables.notes = *n;
-	mutex_unlock(&e->variables.lock);
+	mutex_lock(&e->variables->lock);
+	old = e->variables->notes;
+	e->variables->notes = *n;
+	mutex_unlock(&e->variables->lock);
 	variable_notes_release(&old);
 	*n = (struct variable_notes){ 0 };
 }
@@ -174,8 +197,8 @@ int engine_variable_next(struct engine *e, const char *after, struct variable_no
 {
 	int r;
 
-	mutex_lock(&e->variables.lock);
-	r = next_locked(&e->variables.notes, after, ret);
-	mutex_unlock(&e->variables.lock);
+	mutex_lock(&e->variables->lock);
+	r = next_locked(&e->variables->notes, after, ret);
+	mutex_unlock(&e->variables->lock);
 	return r;
 }

@@ -7,6 +7,7 @@
 #include "store/engine.h"
 
 struct buf;
+struct variables;
 
 #define VARIABLES_MAX 1000u /* beyond this, the entry recoded longest ago is dropped */
 
@@ -22,6 +23,8 @@ void variable_notes_encode(const struct variable_notes *n, struct buf *ret);
 /* -EBADMSG, -ENOMEM. */
 int variable_notes_decode(const void *p, size_t len, struct variable_notes *ret);
 
+struct variables *variables_new(void); /* NULL: -ENOMEM */
+void variables_free(struct variables *v); /* NULL is fine */
 /* Loads the record when a store is opened; an unreadable one is replaced by an empty one. */
 int variables_load(struct engine *e);
 /* Adds the results of a recoding run, which holds gc.lock. */

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "store/log/record_format.h"
-#include "store/check/scrub.h"
+#include "store/check/scrub_job.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

@@ -14,7 +14,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/check/scrub.h"
+#include "store/check/scrub_job.h"
 #include "tests/unit/store/damage.h"
 #include "tests/unit/store/rig.h"
 
