@@ -40,6 +40,7 @@
 #include "store/journal/journal.h"
 #include "store/log/commit.h"
 #include "store/log/recover.h"
+#include "store/log/txlog.h"
 #include "store/log/view.h"
 #include "store/recode/variables.h"
 #include "store/remote_hooks.h"
@@ -66,9 +67,6 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	rwlock_init(&e->view_lock);
 	mutex_init(&e->contents_lock);
 	e->dirty_contents_end = &e->dirty_contents;
-	mutex_init(&e->log.lock);
-	cond_init(&e->log.leader_cond);
-	e->log.waiters_end = &e->log.waiters;
 	epoch_init(&e->users);
 	mutex_init(&e->gc.lock);
 	mutex_init(&e->gc.totals_lock);
@@ -77,6 +75,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	cond_init(&e->filling_cond);
 	mutex_init(&e->promised.lock);
 	e->promised.fd = -1;
+	e->log = txlog_new();
 	e->buffers = buffers_new(conf->dirty);
 	e->queue = job_queue_new();
 	e->searches = searches_new();
@@ -85,7 +84,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->scrub = scrub_record_new();
 	e->variables = variables_new();
 	e->path = strdup(path);
-	if (!e->buffers || !e->queue || !e->searches || !e->pacer || !e->repairs || !e->scrub ||
+	if (!e->log || !e->buffers || !e->queue || !e->searches || !e->pacer || !e->repairs || !e->scrub ||
 	    !e->variables || !e->path || fptable_init(&e->recent, 0) < 0) {
 		engine_free(e);
 		return NULL;
@@ -139,7 +138,6 @@ static void engine_free(struct engine *e)
 	fptable_release(&e->frozen);
 	fptable_release(&e->kept);
 	filter_release(e);
-	buf_release(&e->log.pending);
 	job_queue_free(e->queue);
 	searches_free(e->searches);
 	buffers_free(e->buffers);
@@ -155,8 +153,7 @@ static void engine_free(struct engine *e)
 	mutex_release(&e->gc.totals_lock);
 	mutex_release(&e->gc.lock);
 	epoch_release(&e->users);
-	cond_release(&e->log.leader_cond);
-	mutex_release(&e->log.lock);
+	txlog_free(e->log);
 	mutex_release(&e->contents_lock);
 	rwlock_release(&e->view_lock);
 	mutex_release(&e->flush_lock);
@@ -270,7 +267,7 @@ static int engine_load(struct engine *e, bool rebuild)
 	r = open_packs(e, &marks);
 	if (r < 0)
 		return r;
-	e->log.marks = e->log.packed.marks = marks;
+	commit_open(e, &marks);
 	r = moving_load(e);
 	if (r == 0)
 		r = scrub_load(e);
@@ -485,9 +482,6 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	mutex_unlock(&e->append_lock);
 	s.fptable_limit = e->conf.cache / 2;
 	s.dirty_memory = buffers_memory(e->buffers);
-	mutex_lock(&e->log.lock);
-	s.unsynced_age_ns = e->log.pending.len > 0 ? monotonic_ns() - e->log.oldest_ns : 0;
-	s.journal_number = journal_last(e->journal);
-	mutex_unlock(&e->log.lock);
+	log_stats(e, &s);
 	*ret = s;
 }

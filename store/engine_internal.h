@@ -5,8 +5,8 @@
  * docs/architecture.md lists the folders; the opening comment of each file describes its part.
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
- * inode) > contents_lock, log.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
- * These are leaves except append_lock > locks inside packs and log.lock > RocksDB. gc.lock and referrers.lock, followed
+ * inode) > contents_lock, txlog.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
+ * These are leaves except append_lock > locks inside packs and txlog.lock > RocksDB. gc.lock and referrers.lock, followed
  * by flush_lock, come before all of these; absorb_lock comes before append_lock. Never wait for a job while holding
  * view_lock: the job needs it to finish.
  */
@@ -40,6 +40,7 @@ struct repairs;
 struct scrub_record;
 struct searches;
 struct shares;
+struct txlog;
 struct variables;
 
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory after a failed write */
@@ -53,12 +54,6 @@ struct engine_counters {
 	_Atomic uint64_t nr_commits, nr_commit_waiters, commit_ns_sum;
 };
 
-/* All data that the log refers to up to `end` is durable in the packs; `marks` are the pack ends. */
-struct packed {
-	uint64_t end, since_ns;
-	struct pack_marks marks;
-};
-
 struct engine {
 	/* constant after engine_open() */
 	struct engine_conf conf;
@@ -70,6 +65,7 @@ struct engine {
 	struct packs *packs;
 	struct journal *journal;
 	struct io_rate *read_rate, *write_rate;
+	struct txlog *log; /* all changes, in order, and the commits of them */
 	struct buffers *buffers; /* memory for written data */
 	struct job_queue *queue; /* written data on its way to the packs, and the workers */
 	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
@@ -101,23 +97,6 @@ struct engine {
 	/* most recent lineages, referenced while memory allows; NULL: none */
 	struct content *warm[NR_WARM] GUARDED_BY(contents_lock);
 	unsigned next_warm GUARDED_BY(contents_lock);
-
-	struct {
-		struct mutex lock;
-		struct buf pending GUARDED_BY(lock);	/* records not yet in the journal */
-		uint64_t end GUARDED_BY(lock);		/* bytes ever logged */
-		uint64_t committed GUARDED_BY(lock);	/* durable part of `end` */
-		uint64_t oldest_ns GUARDED_BY(lock);	/* arrival time of the oldest pending record */
-		struct engine_waiter *waiters, **waiters_end GUARDED_BY(lock); /* sorted by target */
-		unsigned nr_leaders GUARDED_BY(lock);	/* threads that run commits for all waiters */
-		struct cond leader_cond;
-		bool syncing_packs GUARDED_BY(lock);	/* a thread runs the first half of a commit */
-		bool appending GUARDED_BY(lock);	/* a thread runs the second half */
-		struct packed packed GUARDED_BY(lock);	/* progress of the first half */
-		int last_error GUARDED_BY(lock);	/* of the last commit */
-		struct pack_marks marks GUARDED_BY(lock); /* of the last commit */
-		uint64_t next_number, numbers_end GUARDED_BY(lock);
-	} log;
 
 	struct epoch users; /* users of addresses not protected by a lock: jobs, readers, clones */
 	struct {

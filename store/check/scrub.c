@@ -26,6 +26,7 @@
 #include "index/db.h"
 #include "store/check/scrub_job.h"
 #include "store/engine_internal.h"
+#include "store/log/commit.h"
 
 #define SAVE_NS (10 * 1000 * 1000 * 1000ull) /* a crash repeats at most so much work */
 
@@ -351,9 +352,7 @@ static void begin_scrub(struct scrub *s)
 
 	engine_stats(s->e, &st);
 	s->report->total_bytes = st.stored_bytes;
-	mutex_lock(&s->e->log.lock);
-	s->marks = s->e->log.marks;
-	mutex_unlock(&s->e->log.lock);
+	commit_marks(s->e, &s->marks);
 	engine_scrub_state(s->e, &s->state);
 	if (s->conf->restart || s->state.pack == 0) {
 		s->state.pack = 1;

@@ -18,6 +18,7 @@
 #include "store/engine_internal.h"
 #include "store/dedup/filter.h"
 #include "store/gc/moves.h"
+#include "store/log/commit.h"
 #include "store/log/record_format.h"
 
 #define QUIET_NS (1000 * 1000 * 1000ull)
@@ -144,9 +145,7 @@ static int freeze(struct engine *e)
 	struct pack_marks marks;
 	int r = 0;
 
-	mutex_lock(&e->log.lock);
-	marks = e->log.marks;
-	mutex_unlock(&e->log.lock);
+	commit_marks(e, &marks);
 	mutex_lock(&e->append_lock);
 	if (e->moving.on)
 		marks = e->moving.marks; /* opening a store: chunks beyond these marks are not in the table */

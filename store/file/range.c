@@ -544,12 +544,7 @@ static int info_of_some(struct content *c, uint64_t *at, struct content_info *in
 
 static bool is_durable(struct content *c) REQUIRES(c->lock)
 {
-	bool durable;
-
-	mutex_lock(&c->e->log.lock);
-	durable = c->log_end <= c->e->log.committed;
-	mutex_unlock(&c->e->log.lock);
-	return durable;
+	return log_is_committed(c->e, c->log_end);
 }
 
 #define RESTARTS_MAX 4u /* for a file that is being written */

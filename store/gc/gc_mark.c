@@ -8,6 +8,7 @@
 #include "index/index_format.h"
 #include "store/gc/gc.h"
 #include "store/file/layer_stack.h"
+#include "store/log/commit.h"
 #include "store/log/view.h"
 #include "store/remote_hooks.h"
 
@@ -18,9 +19,7 @@ static struct pack_marks committed_marks(struct engine *e)
 {
 	struct pack_marks m;
 
-	mutex_lock(&e->log.lock);
-	m = e->log.marks;
-	mutex_unlock(&e->log.lock);
+	commit_marks(e, &m);
 	return m;
 }
 

@@ -32,6 +32,7 @@
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
 #include "store/gc/repoint.h"
+#include "store/log/commit.h"
 #include "store/log/record_format.h"
 #include "store/remote_hooks.h"
 
@@ -63,9 +64,7 @@ int moving_begin(struct engine *e)
 	struct pack_marks marks;
 	int r;
 
-	mutex_lock(&e->log.lock);
-	marks = e->log.marks; /* of the last commit: copies are written after them */
-	mutex_unlock(&e->log.lock);
+	commit_marks(e, &marks); /* copies are written after them */
 	mutex_lock(&e->absorb_lock); /* no absorption is in progress */
 	set_moving(e, true);
 	mutex_unlock(&e->absorb_lock);

@@ -30,15 +30,16 @@
 #include "store/dedup/compress.h"
 #include "store/dedup/dedup.h"
 #include "store/journal/journal.h"
+#include "store/log/log_state.h"
 #include "store/log/record_format.h"
 #include "store/remote_hooks.h"
 #include "store/space.h"
 
 /* Half of a commit has failed: takes out the first waiter it was for, which gets the error. For the others it is
  * retried. */
-static struct engine_waiter *failed(struct engine *e, uint64_t from) REQUIRES(e->log.lock)
+static struct engine_waiter *failed(struct engine *e, uint64_t from) REQUIRES(e->log->lock)
 {
-	struct engine_waiter **p = &e->log.waiters, *w;
+	struct engine_waiter **p = &e->log->waiters, *w;
 
 	while (*p && (*p)->target <= from)
 		p = &(*p)->next;
@@ -46,66 +47,66 @@ static struct engine_waiter *failed(struct engine *e, uint64_t from) REQUIRES(e-
 	if (w) {
 		*p = w->next;
 		if (!w->next)
-			e->log.waiters_end = p;
+			e->log->waiters_end = p;
 		w->next = NULL;
 	}
 	return w;
 }
 
 /* Takes completed waiters off the list. */
-static struct engine_waiter *satisfied(struct engine *e) REQUIRES(e->log.lock)
+static struct engine_waiter *satisfied(struct engine *e) REQUIRES(e->log->lock)
 {
-	struct engine_waiter *first = e->log.waiters, **p = &first;
+	struct engine_waiter *first = e->log->waiters, **p = &first;
 
-	while (*p && (*p)->target <= e->log.committed)
+	while (*p && (*p)->target <= e->log->committed)
 		p = &(*p)->next;
-	e->log.waiters = *p;
+	e->log->waiters = *p;
 	*p = NULL;
-	if (!e->log.waiters)
-		e->log.waiters_end = &e->log.waiters;
+	if (!e->log->waiters)
+		e->log->waiters_end = &e->log->waiters;
 	return first;
 }
 
-static void complete_waiters(struct engine *e, struct engine_waiter *w, int r) REQUIRES(e->log.lock)
+static void complete_waiters(struct engine *e, struct engine_waiter *w, int r) REQUIRES(e->log->lock)
 {
 	struct engine_waiter *next;
 
 	if (!w)
 		return;
-	mutex_unlock(&e->log.lock);
+	mutex_unlock(&e->log->lock);
 	for (; w; w = next) {
 		next = w->next;
 		if (!w->patient)
 			compress_wait_ends(e);
 		w->done(w, r);
 	}
-	mutex_lock(&e->log.lock);
+	mutex_lock(&e->log->lock);
 }
 
 /* Steps 1 to 3. The lock is dropped during I/O. */
-static void sync_packs(struct engine *e) REQUIRES(e->log.lock)
+static void sync_packs(struct engine *e) REQUIRES(e->log->lock)
 {
-	uint64_t end = e->log.end, start_ns = monotonic_ns();
+	uint64_t end = e->log->end, start_ns = monotonic_ns();
 	struct pack_marks marks;
 	int r;
 
-	e->log.syncing_packs = true;
-	mutex_unlock(&e->log.lock);
+	e->log->syncing_packs = true;
+	mutex_unlock(&e->log->lock);
 	r = dedup_sync_frames(e, &marks);
 	if (reserve_helps(e, r))
 		r = dedup_sync_frames(e, &marks);
 	if (r == 0 && e->remote)
 		e->remote->committed(e);
-	mutex_lock(&e->log.lock);
-	e->log.syncing_packs = false;
-	cond_broadcast(&e->log.leader_cond); /* commit_frames() may be waiting for it */
+	mutex_lock(&e->log->lock);
+	e->log->syncing_packs = false;
+	cond_broadcast(&e->log->leader_cond); /* commit_frames() may be waiting for it */
 	if (r < 0) {
-		e->log.last_error = r;
-		complete_waiters(e, failed(e, e->log.packed.end), r);
+		e->log->last_error = r;
+		complete_waiters(e, failed(e, e->log->packed.end), r);
 		return;
 	}
 	/* Not a commit yet: last_error stays as it is. */
-	e->log.packed = (struct packed){ .end = end, .since_ns = start_ns, .marks = marks };
+	e->log->packed = (struct packed){ .end = end, .since_ns = start_ns, .marks = marks };
 }
 
 /* Encode `len` bytes of the log and the marks as one journal group. */
@@ -132,9 +133,9 @@ static void take_off(struct buf *log, size_t len)
 #define SOON_BYTES MiB(1) /* group size: 5 ms to compress; most disks write it uncompressed in less time */
 
 /* Is a waiter up to this point of the log urgent? */
-static bool is_urgent(struct engine *e, uint64_t end) REQUIRES(e->log.lock)
+static bool is_urgent(struct engine *e, uint64_t end) REQUIRES(e->log->lock)
 {
-	for (const struct engine_waiter *w = e->log.waiters; w && w->target <= end; w = w->next)
+	for (const struct engine_waiter *w = e->log->waiters; w && w->target <= end; w = w->next)
 		if (!w->patient)
 			return true;
 	return false;
@@ -148,41 +149,41 @@ static int append_group(struct engine *e, const struct buf *group, bool urgent)
 }
 
 /* Steps 4 and 5. The lock is dropped during I/O. */
-static void append(struct engine *e) REQUIRES(e->log.lock)
+static void append(struct engine *e) REQUIRES(e->log->lock)
 {
 	_cleanup_(buf_release) struct buf group = BUF_EMPTY;
-	struct packed packed = e->log.packed;
-	size_t len = (size_t)(packed.end - e->log.committed);
+	struct packed packed = e->log->packed;
+	size_t len = (size_t)(packed.end - e->log->committed);
 	bool urgent = is_urgent(e, packed.end);
 	int r;
 
-	e->log.appending = true;
-	r = encode(&e->log.pending, len, &packed.marks, &group);
+	e->log->appending = true;
+	r = encode(&e->log->pending, len, &packed.marks, &group);
 	if (r == 0) {
-		mutex_unlock(&e->log.lock);
+		mutex_unlock(&e->log->lock);
 		r = append_group(e, &group, urgent);
 		if (reserve_helps(e, r))
 			r = append_group(e, &group, urgent);
-		mutex_lock(&e->log.lock);
+		mutex_lock(&e->log->lock);
 	}
-	e->log.appending = false;
-	cond_broadcast(&e->log.leader_cond); /* commit_notes() may be waiting for it */
-	e->log.last_error = r;
+	e->log->appending = false;
+	cond_broadcast(&e->log->leader_cond); /* commit_notes() may be waiting for it */
+	e->log->last_error = r;
 	if (r < 0) {
-		complete_waiters(e, failed(e, e->log.committed), r);
+		complete_waiters(e, failed(e, e->log->committed), r);
 		return;
 	}
-	take_off(&e->log.pending, len);
-	e->log.oldest_ns = packed.since_ns; /* the remaining records arrived since */
-	e->log.committed = packed.end;
-	e->log.marks = packed.marks;
+	take_off(&e->log->pending, len);
+	e->log->oldest_ns = packed.since_ns; /* the remaining records arrived since */
+	e->log->committed = packed.end;
+	e->log->marks = packed.marks;
 	atomic_fetch_add_explicit(&e->count.nr_commits, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->count.commit_ns_sum, monotonic_ns() - packed.since_ns, memory_order_relaxed);
 	complete_waiters(e, satisfied(e), 0);
 	if (e->remote) {
-		mutex_unlock(&e->log.lock);
+		mutex_unlock(&e->log->lock);
 		e->remote->announce(e);
-		mutex_lock(&e->log.lock);
+		mutex_lock(&e->log->lock);
 	}
 }
 
@@ -190,28 +191,40 @@ int commit_frames(struct engine *e, struct pack_marks *ret)
 {
 	int r;
 
-	mutex_lock(&e->log.lock);
-	while (e->log.syncing_packs)
-		cond_wait(&e->log.leader_cond, &e->log.lock);
-	e->log.syncing_packs = true;
-	mutex_unlock(&e->log.lock);
+	mutex_lock(&e->log->lock);
+	while (e->log->syncing_packs)
+		cond_wait(&e->log->leader_cond, &e->log->lock);
+	e->log->syncing_packs = true;
+	mutex_unlock(&e->log->lock);
 	r = dedup_sync_frames(e, ret);
 	if (reserve_helps(e, r))
 		r = dedup_sync_frames(e, ret);
-	mutex_lock(&e->log.lock);
-	e->log.syncing_packs = false;
+	mutex_lock(&e->log->lock);
+	e->log->syncing_packs = false;
 	if (r == 0) /* the log refers to no more of them than before */
-		e->log.packed.marks = *ret;
-	cond_broadcast(&e->log.leader_cond);
-	mutex_unlock(&e->log.lock);
+		e->log->packed.marks = *ret;
+	cond_broadcast(&e->log->leader_cond);
+	mutex_unlock(&e->log->lock);
 	return r;
+}
+
+void commit_open(struct engine *e, const struct pack_marks *marks)
+{
+	e->log->marks = e->log->packed.marks = *marks;
+}
+
+void commit_marks(struct engine *e, struct pack_marks *ret)
+{
+	mutex_lock(&e->log->lock);
+	*ret = e->log->marks;
+	mutex_unlock(&e->log->lock);
 }
 
 void commit_durable(struct engine *e, struct pack_marks *ret)
 {
-	mutex_lock(&e->log.lock);
-	*ret = e->log.packed.marks;
-	mutex_unlock(&e->log.lock);
+	mutex_lock(&e->log->lock);
+	*ret = e->log->packed.marks;
+	mutex_unlock(&e->log->lock);
 }
 
 /* Written beside the log, between two of its groups. */
@@ -223,46 +236,46 @@ int commit_notes(struct engine *e, const struct pack_marks *marks, const struct 
 
 	if (r < 0)
 		return r;
-	mutex_lock(&e->log.lock);
-	while (e->log.appending)
-		cond_wait(&e->log.leader_cond, &e->log.lock);
-	e->log.appending = true;
-	with = marks ? *marks : e->log.packed.marks;
-	mutex_unlock(&e->log.lock);
+	mutex_lock(&e->log->lock);
+	while (e->log->appending)
+		cond_wait(&e->log->leader_cond, &e->log->lock);
+	e->log->appending = true;
+	with = marks ? *marks : e->log->packed.marks;
+	mutex_unlock(&e->log->lock);
 	r = encode(records, records->len, &with, &group);
 	if (r == 0)
 		r = append_group(e, &group, true);
 	if (reserve_helps(e, r))
 		r = append_group(e, &group, true);
-	mutex_lock(&e->log.lock);
-	e->log.appending = false;
+	mutex_lock(&e->log->lock);
+	e->log->appending = false;
 	if (r == 0)
-		e->log.marks = with;
+		e->log->marks = with;
 	if (r == 0 && marks) /* a commit between its halves must not go back behind them */
-		e->log.packed.marks = with;
-	cond_broadcast(&e->log.leader_cond);
-	mutex_unlock(&e->log.lock);
+		e->log->packed.marks = with;
+	cond_broadcast(&e->log->leader_cond);
+	mutex_unlock(&e->log->lock);
 	return r;
 }
 
-static bool wants_packs(struct engine *e) REQUIRES(e->log.lock)
+static bool wants_packs(struct engine *e) REQUIRES(e->log->lock)
 {
 	const struct engine_waiter *last;
 
-	if (!e->log.waiters || e->log.syncing_packs)
+	if (!e->log->waiters || e->log->syncing_packs)
 		return false;
-	last = container_of(e->log.waiters_end, struct engine_waiter, next);
-	return last->target > e->log.packed.end;
+	last = container_of(e->log->waiters_end, struct engine_waiter, next);
+	return last->target > e->log->packed.end;
 }
 
-static bool wants_append(struct engine *e) REQUIRES(e->log.lock)
+static bool wants_append(struct engine *e) REQUIRES(e->log->lock)
 {
-	return e->log.waiters && !e->log.appending && e->log.waiters->target <= e->log.packed.end;
+	return e->log->waiters && !e->log->appending && e->log->waiters->target <= e->log->packed.end;
 }
 
-static bool is_waiting(struct engine *e, const struct engine_waiter *w) REQUIRES(e->log.lock)
+static bool is_waiting(struct engine *e, const struct engine_waiter *w) REQUIRES(e->log->lock)
 {
-	const struct engine_waiter *i = e->log.waiters;
+	const struct engine_waiter *i = e->log->waiters;
 
 	while (i && i != w)
 		i = i->next;
@@ -270,22 +283,22 @@ static bool is_waiting(struct engine *e, const struct engine_waiter *w) REQUIRES
 }
 
 /* `w` may be invalid when this returns. */
-static void lead(struct engine *e, const struct engine_waiter *w) REQUIRES(e->log.lock)
+static void lead(struct engine *e, const struct engine_waiter *w) REQUIRES(e->log->lock)
 {
-	e->log.nr_leaders++;
-	while (e->log.waiters && (is_waiting(e, w) || e->log.nr_leaders == 1)) {
+	e->log->nr_leaders++;
+	while (e->log->waiters && (is_waiting(e, w) || e->log->nr_leaders == 1)) {
 		if (wants_append(e)) {
 			if (wants_packs(e))
-				cond_signal(&e->log.leader_cond); /* for the other leader */
+				cond_signal(&e->log->leader_cond); /* for the other leader */
 			append(e);
 		} else if (wants_packs(e)) {
 			sync_packs(e);
 		} else {
-			cond_wait(&e->log.leader_cond, &e->log.lock);
+			cond_wait(&e->log->leader_cond, &e->log->lock);
 		}
 	}
-	e->log.nr_leaders--;
-	cond_signal(&e->log.leader_cond);
+	e->log->nr_leaders--;
+	cond_signal(&e->log->leader_cond);
 }
 
 static void sync_then(struct engine *e, struct engine_waiter *w, bool patient)
@@ -294,30 +307,30 @@ static void sync_then(struct engine *e, struct engine_waiter *w, bool patient)
 	w->patient = patient;
 	if (!patient)
 		compress_wait_begins(e);
-	mutex_lock(&e->log.lock);
-	w->target = e->log.end;
+	mutex_lock(&e->log->lock);
+	w->target = e->log->end;
 	w->next = NULL;
-	if (e->log.committed >= w->target) {
+	if (e->log->committed >= w->target) {
 		complete_waiters(e, w, 0);
 	} else {
-		*e->log.waiters_end = w;
-		e->log.waiters_end = &w->next;
-		if (e->log.nr_leaders < 2)
+		*e->log->waiters_end = w;
+		e->log->waiters_end = &w->next;
+		if (e->log->nr_leaders < 2)
 			lead(e, w);
 		else if (wants_packs(e))
-			cond_signal(&e->log.leader_cond);
+			cond_signal(&e->log->leader_cond);
 	}
-	mutex_unlock(&e->log.lock);
+	mutex_unlock(&e->log->lock);
 }
 
 void commit_begin(struct engine *e)
 {
-	mutex_lock(&e->log.lock);
-	if (!e->log.syncing_packs) {
+	mutex_lock(&e->log->lock);
+	if (!e->log->syncing_packs) {
 		sync_packs(e);
-		cond_broadcast(&e->log.leader_cond); /* wakes leaders that arrived meanwhile and found nothing to do */
+		cond_broadcast(&e->log->leader_cond); /* wakes leaders that arrived meanwhile and found nothing to do */
 	}
-	mutex_unlock(&e->log.lock);
+	mutex_unlock(&e->log->lock);
 }
 
 void engine_sync_then(struct engine *e, struct engine_waiter *w)

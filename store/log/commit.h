@@ -9,6 +9,8 @@ int commit_frames(struct engine *e, struct pack_marks *ret); /* make all existin
 /* Commit notes as a separate journal group. `marks`: those of a sync in progress, which the caller runs; NULL: those of
  * the last completed sync. */
 int commit_notes(struct engine *e, const struct pack_marks *marks, const struct buf *records);
+void commit_open(struct engine *e, const struct pack_marks *marks); /* at open: the last commit ended at these */
+void commit_marks(struct engine *e, struct pack_marks *ret); /* pack ends at the last commit */
 void commit_durable(struct engine *e, struct pack_marks *ret); /* everything before these is on disk */
 /* The first half of a commit, unless it is already running, so that the next commit has less to do. */
 void commit_begin(struct engine *e);

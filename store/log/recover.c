@@ -22,6 +22,7 @@
 #include "index/index_format.h"
 #include "store/engine_internal.h"
 #include "store/journal/journal.h"
+#include "store/log/log_state.h"
 #include "store/log/record_format.h"
 #include "store/log/txlog.h"
 #include "store/log/view.h"
@@ -159,7 +160,7 @@ static int load_numbers(struct engine *e)
 	r = get_le64(e, "next_number", &next);
 	if (r < 0)
 		return r;
-	e->log.next_number = e->log.numbers_end = next;
+	e->log->next_number = e->log->numbers_end = next;
 	return 0;
 }
 

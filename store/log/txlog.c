@@ -5,6 +5,7 @@
 #include "store/log/txlog.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
@@ -16,6 +17,7 @@
 #include "store/engine_internal.h"
 #include "store/file/content.h"
 #include "store/journal/journal.h"
+#include "store/log/log_state.h"
 #include "store/log/view.h"
 #include "store/space.h"
 
@@ -28,6 +30,46 @@
 /* Log bytes that may wait for a commit on a full disk: they must fit into the reserve, with all deletions after
  * them. */
 #define PENDING_WHEN_FULL KiB(64)
+
+struct txlog *txlog_new(void)
+{
+	struct txlog *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	mutex_init(&l->lock);
+	cond_init(&l->leader_cond);
+	l->waiters_end = &l->waiters;
+	return l;
+}
+
+void txlog_free(struct txlog *l)
+{
+	if (!l)
+		return;
+	buf_release(&l->pending);
+	cond_release(&l->leader_cond);
+	mutex_release(&l->lock);
+	free(l);
+}
+
+void log_stats(struct engine *e, struct engine_stats *ret)
+{
+	mutex_lock(&e->log->lock);
+	ret->unsynced_age_ns = e->log->pending.len > 0 ? monotonic_ns() - e->log->oldest_ns : 0;
+	ret->journal_number = journal_last(e->journal);
+	mutex_unlock(&e->log->lock);
+}
+
+bool log_is_committed(struct engine *e, uint64_t end)
+{
+	bool committed;
+
+	mutex_lock(&e->log->lock);
+	committed = end <= e->log->committed;
+	mutex_unlock(&e->log->lock);
+	return committed;
+}
 
 void engine_tx_put(struct engine_tx *tx, struct ns_key key, const void *value, size_t len)
 {
@@ -281,14 +323,14 @@ static int apply_all(struct engine *e, const struct buf *records, struct db_batc
 /* Called under the lock, so that the order of appending is the order of applying. */
 static int append_locked(struct engine *e, const void *records, size_t len, uint64_t *ret_end)
 {
-	assert(mutex_held(&e->log.lock));
-	if (buf_reserve(&e->log.pending, len) < 0)
+	assert(mutex_held(&e->log->lock));
+	if (buf_reserve(&e->log->pending, len) < 0)
 		return -ENOMEM;
-	if (e->log.pending.len == 0)
-		e->log.oldest_ns = monotonic_ns();
-	buf_add(&e->log.pending, records, len);
-	e->log.end += len;
-	*ret_end = e->log.end;
+	if (e->log->pending.len == 0)
+		e->log->oldest_ns = monotonic_ns();
+	buf_add(&e->log->pending, records, len);
+	e->log->end += len;
+	*ret_end = e->log->end;
 	return 0;
 }
 
@@ -298,9 +340,9 @@ static int admit(struct engine *e, size_t len)
 	size_t max = len <= SMALL_CHANGE ? PENDING_REFUSED_SMALL : PENDING_REFUSED;
 	int r;
 
-	mutex_lock(&e->log.lock);
-	r = e->log.pending.len > max ? e->log.last_error : 0;
-	mutex_unlock(&e->log.lock);
+	mutex_lock(&e->log->lock);
+	r = e->log->pending.len > max ? e->log->last_error : 0;
+	mutex_unlock(&e->log->lock);
 	return r;
 }
 
@@ -311,9 +353,9 @@ int log_admit_growth(struct engine *e, size_t len)
 	size_t waiting;
 	int r;
 
-	mutex_lock(&e->log.lock);
-	waiting = e->log.pending.len;
-	mutex_unlock(&e->log.lock);
+	mutex_lock(&e->log->lock);
+	waiting = e->log->pending.len;
+	mutex_unlock(&e->log->lock);
 	r = space_check(e, 2 * (waiting + len)); /* once in the journal, once in the index */
 	if (!io_is_full(r))
 		return r;
@@ -331,13 +373,13 @@ static int append_with_batch(struct engine *e, const struct buf *records, struct
 {
 	int r;
 
-	mutex_lock(&e->log.lock);
-	r = buf_reserve(&e->log.pending, records->len); /* so that appending cannot fail */
+	mutex_lock(&e->log->lock);
+	r = buf_reserve(&e->log->pending, records->len); /* so that appending cannot fail */
 	if (r == 0)
 		r = db_batch_apply(batch);
 	if (r == 0)
 		r = append_locked(e, records->data, records->len, ret_end);
-	mutex_unlock(&e->log.lock);
+	mutex_unlock(&e->log->lock);
 	return r;
 }
 
@@ -387,9 +429,9 @@ int log_append_records(struct engine *e, const struct buf *records, uint64_t *re
 		r = admit(e, records->len);
 	if (r < 0)
 		return r;
-	mutex_lock(&e->log.lock);
+	mutex_lock(&e->log->lock);
 	r = append_locked(e, records->data, records->len, ret_end);
-	mutex_unlock(&e->log.lock);
+	mutex_unlock(&e->log->lock);
 	return r;
 }
 
@@ -406,9 +448,9 @@ void log_throttle(struct engine *e)
 {
 	bool full;
 
-	mutex_lock(&e->log.lock);
-	full = e->log.pending.len > PENDING_MAX && !e->log.last_error;
-	mutex_unlock(&e->log.lock);
+	mutex_lock(&e->log->lock);
+	full = e->log->pending.len > PENDING_MAX && !e->log->last_error;
+	mutex_unlock(&e->log->lock);
 	if (full)
 		engine_sync(e); /* errors are kept for callers that request durability */
 }
@@ -417,11 +459,11 @@ void log_throttle(struct engine *e)
 
 /* The end of the next batch is in the log before any of its numbers is used, so no number is issued twice after a
  * crash. */
-static int reserve_numbers(struct engine *e) REQUIRES(e->log.lock)
+static int reserve_numbers(struct engine *e) REQUIRES(e->log->lock)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
-	struct le64 end = le64_put(e->log.numbers_end + NUMBERS_AT_ONCE);
+	struct le64 end = le64_put(e->log->numbers_end + NUMBERS_AT_ONCE);
 	uint64_t log_end;
 	int r;
 
@@ -441,7 +483,7 @@ static int reserve_numbers(struct engine *e) REQUIRES(e->log.lock)
 	r = append_locked(e, tx.records.data, tx.records.len, &log_end);
 	if (r < 0)
 		return r;
-	e->log.numbers_end += NUMBERS_AT_ONCE;
+	e->log->numbers_end += NUMBERS_AT_ONCE;
 	return 0;
 }
 
@@ -452,12 +494,12 @@ int engine_new_number(struct engine *e, uint64_t *ret)
 	if (e->read_only)
 		return -EROFS;
 	rwlock_lock_shared(&e->view_lock);
-	mutex_lock(&e->log.lock);
-	if (e->log.next_number == e->log.numbers_end)
+	mutex_lock(&e->log->lock);
+	if (e->log->next_number == e->log->numbers_end)
 		r = reserve_numbers(e);
 	if (r == 0)
-		*ret = e->log.next_number++;
-	mutex_unlock(&e->log.lock);
+		*ret = e->log->next_number++;
+	mutex_unlock(&e->log->lock);
 	rwlock_unlock_shared(&e->view_lock);
 	return r;
 }

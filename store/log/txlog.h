@@ -1,12 +1,20 @@
 /* The ordered log of all changes. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct buf;
 struct db_batch;
 struct engine;
+struct engine_stats;
+struct txlog;
+
+struct txlog *txlog_new(void); /* NULL: -ENOMEM */
+void txlog_free(struct txlog *l); /* NULL is fine; uncommitted records are lost */
+void log_stats(struct engine *e, struct engine_stats *ret); /* sets unsynced_age_ns and journal_number */
+bool log_is_committed(struct engine *e, uint64_t end); /* is everything before this position durable? */
 
 int log_append(struct engine *e, uint8_t type, const struct buf *record, uint64_t *ret_end);
 /* records made by journal_record_add() */

@@ -27,6 +27,7 @@
 #include "store/file/content.h"
 #include "store/gc/moves.h"
 #include "store/journal/journal.h"
+#include "store/log/log_state.h"
 #include "store/log/write_back.h"
 #include "store/remote_hooks.h"
 #include "store/space.h"
@@ -317,10 +318,10 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	if (e->remote)
 		e->remote->cut_lock(e);
 	if (r == 0) {
-		mutex_lock(&e->log.lock);
+		mutex_lock(&e->log->lock);
 		*ret_number = journal_last(e->journal);
-		*ret_marks = e->log.marks;
-		mutex_unlock(&e->log.lock);
+		*ret_marks = e->log->marks;
+		mutex_unlock(&e->log->lock);
 		clean = is_on_disk(e, *ret_number);
 	}
 	if (r == 0 && !clean)

@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/log/commit.h"
 #include "store/remote/remote.h"
 
 #define SETTLE_NS (UINT64_C(5) * 1000000000) /* a round still writes some frames after its end has arrived */
@@ -313,9 +314,7 @@ static int begin_window(struct engine *e, const struct cluster_window *w)
 		e->shares->collecting = false;
 		r = -EAGAIN;
 	}
-	mutex_lock(&e->log.lock);
-	e->shares->marked = e->log.marks;
-	mutex_unlock(&e->log.lock);
+	commit_marks(e, &e->shares->marked);
 	mutex_unlock(&e->shares->lock);
 	return r;
 }

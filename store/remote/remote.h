@@ -25,7 +25,7 @@ struct unsettled {
 /* Chunks shared with other nodes, and frames deferred until a round. */
 struct shares {
 	/* held while notes are written to journal and view, and while the view is cut; after view_lock, before
-	 * log.lock */
+	 * txlog.lock */
 	struct mutex lock;
 	struct share_totals totals GUARDED_BY(lock);
 	struct share_node *nodes GUARDED_BY(lock); /* by number */

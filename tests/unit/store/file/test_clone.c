@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "store/engine_internal.h"
 #include "store/file/segment.h"
+#include "store/log/log_state.h"
 #include "tests/unit/store/rig.h"
 
 #define NR_FILES 5
@@ -161,19 +162,19 @@ static void the_log_says_little_of_a_large_clone(void **state)
 	rig_write_bytes(rig, 6, p, LEN);
 	from = rig_content(rig, 6);
 	to = rig_content(rig, 7);
-	before = rig->e->log.end;
+	before = rig->e->log->end;
 	assert_int_equal(content_clone(from, 0, to, 0, LEN, &done), 0);
 	assert_int_equal(done, LEN);
-	assert_true(rig->e->log.end - before < 100);
+	assert_true(rig->e->log->end - before < 100);
 	content_close(from);
 	content_close(to);
 	rig_check_bytes(rig, 7, p, LEN);
 	rig_reopen(rig); /* now it is in the view: a record per MiB */
 	from = rig_content(rig, 6);
 	to = rig_content(rig, 7);
-	before = rig->e->log.end;
+	before = rig->e->log->end;
 	assert_int_equal(content_clone(from, 0, to, MiB(1), LEN, &done), 0);
-	assert_true(rig->e->log.end - before < 100 * (LEN / SEGMENT_SIZE + 1));
+	assert_true(rig->e->log->end - before < 100 * (LEN / SEGMENT_SIZE + 1));
 	content_close(from);
 	content_close(to);
 	rig_crash(rig);
