@@ -30,6 +30,11 @@ struct CAPABILITY("mutex") mutex {
 	_Atomic(pthread_t) owner; /* 0 = free */
 };
 
+/* For annotations: stands for a lock inside a struct that the annotated function does not see. Never defined. */
+struct CAPABILITY("hidden lock") hidden_lock {
+	char unused;
+};
+
 #define MUTEX_INIT { .m = PTHREAD_MUTEX_INITIALIZER }
 
 void mutex_init(struct mutex *m);

@@ -34,6 +34,7 @@
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
 #include "store/file/stage.h"
+#include "store/gc/backrefs.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/moves.h"
 #include "store/housekeeping.h"
@@ -62,9 +63,6 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->dirs = STORE_DIRS_NONE;
 	e->segment_limit = conf->cache / 8;
 	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
-	mutex_init(&e->referrers.lock);
-	mutex_init(&e->flush_lock);
-	rwlock_init(&e->view_lock);
 	mutex_init(&e->contents_lock);
 	e->dirty_contents_end = &e->dirty_contents;
 	epoch_init(&e->users);
@@ -76,6 +74,8 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	mutex_init(&e->promised.lock);
 	e->promised.fd = -1;
 	e->log = txlog_new();
+	e->view = log_view_new();
+	e->backrefs = backrefs_new();
 	e->buffers = buffers_new(conf->dirty);
 	e->queue = job_queue_new();
 	e->searches = searches_new();
@@ -84,8 +84,8 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->scrub = scrub_record_new();
 	e->variables = variables_new();
 	e->path = strdup(path);
-	if (!e->log || !e->buffers || !e->queue || !e->searches || !e->pacer || !e->repairs || !e->scrub ||
-	    !e->variables || !e->path || fptable_init(&e->recent, 0) < 0) {
+	if (!e->log || !e->view || !e->backrefs || !e->buffers || !e->queue || !e->searches || !e->pacer ||
+	    !e->repairs || !e->scrub || !e->variables || !e->path || fptable_init(&e->recent, 0) < 0) {
 		engine_free(e);
 		return NULL;
 	}
@@ -153,11 +153,10 @@ static void engine_free(struct engine *e)
 	mutex_release(&e->gc.totals_lock);
 	mutex_release(&e->gc.lock);
 	epoch_release(&e->users);
+	backrefs_free(e->backrefs);
+	log_view_free(e->view);
 	txlog_free(e->log);
 	mutex_release(&e->contents_lock);
-	rwlock_release(&e->view_lock);
-	mutex_release(&e->flush_lock);
-	mutex_release(&e->referrers.lock);
 	free(e->path);
 	free(e);
 }

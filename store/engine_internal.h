@@ -6,9 +6,8 @@
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
  * inode) > contents_lock, txlog.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
- * These are leaves except append_lock > locks inside packs and txlog.lock > RocksDB. gc.lock and referrers.lock, followed
- * by flush_lock, come before all of these; absorb_lock comes before append_lock. Never wait for a job while holding
- * view_lock: the job needs it to finish.
+ * These are leaves except append_lock > locks inside packs and txlog.lock > RocksDB. gc.lock and backrefs.lock, followed
+ * by view.flush_lock, come before all of these; absorb_lock comes before append_lock.
  */
 #pragma once
 
@@ -26,6 +25,7 @@
 #include "store/superblock.h"
 #include "store/pack/pack.h"
 
+struct backrefs;
 struct buffers;
 struct cut_hooks;
 struct gc_window;
@@ -42,6 +42,7 @@ struct searches;
 struct shares;
 struct txlog;
 struct variables;
+struct log_view;
 
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory after a failed write */
 #define CONTENT_BUCKETS 16384
@@ -66,6 +67,8 @@ struct engine {
 	struct journal *journal;
 	struct io_rate *read_rate, *write_rate;
 	struct txlog *log; /* all changes, in order, and the commits of them */
+	struct log_view *view; /* state of the view, and its lock */
+	struct backrefs *backrefs; /* state of the back-reference table */
 	struct buffers *buffers; /* memory for written data */
 	struct job_queue *queue; /* written data on its way to the packs, and the workers */
 	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
@@ -79,16 +82,6 @@ struct engine {
 	struct shares *shares; /* state of `remote` (store/remote/remote.h) */
 	_Atomic bool read_only; /* refuses new content changes; changes already begun still reach the disk */
 	_Atomic uint64_t segment_limit; /* set by absorb_share_memory() */
-
-	struct {
-		struct mutex lock; /* held while the back-reference table is built; before flush_lock and view_lock */
-		/* the table covers all recipes of the view; set with view_lock held exclusively */
-		_Atomic bool complete;
-	} referrers;
-	/* serializes writing the view out, by the background thread or a collection; before view_lock */
-	struct mutex flush_lock;
-	struct rwlock view_lock; /* shared: to change logged state; exclusive: while the view is cut */
-	uint64_t next_layer; /* lowest unused number; owned by the current writer of the view, see write_back.c */
 
 	struct mutex contents_lock;
 	struct content *contents[CONTENT_BUCKETS] GUARDED_BY(contents_lock);

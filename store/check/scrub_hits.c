@@ -105,11 +105,11 @@ static int look_at_recipes(struct hits *h)
 	size_t key_len, value_len;
 	int r;
 
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	r = view_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &state);
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	if (r < 0)
 		return r;
 	r = db_iter_new(e->db, state, &prefix, 1, NULL, 0, &it);

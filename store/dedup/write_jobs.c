@@ -20,6 +20,7 @@
 #include "store/file/stage.h"
 #include "store/log/commit.h"
 #include "store/log/txlog.h"
+#include "store/log/view.h"
 #include "store/space.h"
 
 #define NR_WORKERS 3 /* keeps two cores and the disk busy; more only add context switches */
@@ -159,7 +160,7 @@ void job_run(struct job *j)
 	space_spend(c);
 	j->ticket = epoch_enter(&e->users);
 	j->error = dedup_store(e, j, &j->extents);
-	rwlock_lock_shared(&e->view_lock);
+	view_lock_shared(e);
 	mutex_lock(&c->lock);
 	j->done = true;
 	while ((next = c->jobs) && next->done) {
@@ -174,7 +175,7 @@ void job_run(struct job *j)
 	waiters = flushed(c);
 	cond_broadcast(&c->drained);
 	mutex_unlock(&c->lock);
-	rwlock_unlock_shared(&e->view_lock);
+	view_unlock_shared(e);
 	while ((next = drained)) {
 		drained = next->next_in_file;
 		job_free(next);

@@ -13,6 +13,7 @@
 #include "store/cut_hooks.h"
 #include "store/file/segment.h"
 #include "store/log/record_format.h"
+#include "store/log/view.h"
 
 struct allocated;
 struct job;
@@ -123,8 +124,8 @@ int content_log(struct content *c, const struct replace *rp, size_t nr) REQUIRES
 /* call before times change: see content_restore_times() */
 void content_note_times(struct content *c) REQUIRES(c->lock);
 /* Return holding view_lock shared and c->lock, with nothing staged and no job of c under way. */
-void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(c->e->view_lock);
-void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(c->e->view_lock);
+void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(view_lock);
+void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(view_lock);
 /* Addresses of the bytes at off + at[0], off + at[1] ..., within 1 MiB; ADDR_NONE: not mapped. */
 int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
 /* The extents of [off, off+len), at most a segment plus 1 MiB, with offsets relative to off. */

@@ -16,6 +16,7 @@
 #include "store/file/content.h"
 #include "store/file/pending_changes.h"
 #include "store/log/txlog.h"
+#include "store/log/view.h"
 #include "store/space.h"
 
 void content_note_times(struct content *c)
@@ -430,7 +431,7 @@ static int skip_data(struct content *c, uint64_t *off) REQUIRES(c->lock)
  * is the end of the file, as in filesystems that do not report holes. The range is remembered: many readers that ask
  * again cost one search per change of the file, and each continues the search of the last one.
  */
-static int seek_hole(struct content *c, uint64_t off, uint64_t *ret) REQUIRES(c->lock) REQUIRES_SHARED(c->e->view_lock)
+static int seek_hole(struct content *c, uint64_t off, uint64_t *ret) REQUIRES(c->lock) REQUIRES_SHARED(view_lock)
 {
 	uint64_t start = off, as_of = c->log_end;
 	bool is_whole = false;

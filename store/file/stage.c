@@ -25,6 +25,7 @@
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
 #include "store/file/recut.h"
+#include "store/log/view.h"
 #include "store/space.h"
 
 #define TAKE_MIN KiB(64)   /* a smaller write is not worth a whole buffer */
@@ -538,17 +539,17 @@ void content_lock_quiet(struct content *c) NO_THREAD_SAFETY_ANALYSIS /* returns 
 		}
 		mutex_unlock(&c->lock);
 		/* A job needs view_lock to finish, so take it only now and check everything again. */
-		rwlock_lock_shared(&e->view_lock);
+		view_lock_shared(e);
 		mutex_lock(&c->lock);
 		if (!c->stage && !c->jobs)
 			return;
 		mutex_unlock(&c->lock);
-		rwlock_unlock_shared(&e->view_lock);
+		view_unlock_shared(e);
 	}
 }
 
 void content_unlock_quiet(struct content *c)
 {
 	mutex_unlock(&c->lock);
-	rwlock_unlock_shared(&c->e->view_lock);
+	view_unlock_shared(c->e);
 }

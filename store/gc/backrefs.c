@@ -319,14 +319,46 @@ static int add_some(struct build *b)
 	return q < 0 ? q : r;
 }
 
+struct backrefs {
+	struct mutex lock; /* held while the table is built; before the locks of the view */
+	_Atomic bool complete; /* the table covers all recipes of the view; set with view_lock held exclusively */
+};
+
+struct backrefs *backrefs_new(void)
+{
+	struct backrefs *b = calloc(1, sizeof(*b));
+
+	if (b)
+		mutex_init(&b->lock);
+	return b;
+}
+
+void backrefs_free(struct backrefs *b)
+{
+	if (!b)
+		return;
+	mutex_release(&b->lock);
+	free(b);
+}
+
+bool backrefs_are_complete(struct engine *e)
+{
+	return atomic_load(&e->backrefs->complete);
+}
+
+void backrefs_set_complete(struct engine *e, bool complete)
+{
+	atomic_store(&e->backrefs->complete, complete);
+}
+
 static int clear_all(struct build *b)
 {
 	int r;
 
 	do {
-		rwlock_lock(&b->e->view_lock);
+		view_lock_exclusive(b->e);
 		r = clear_some(b);
-		rwlock_unlock(&b->e->view_lock);
+		view_unlock_exclusive(b->e);
 	} while (r > 0);
 	return r;
 }
@@ -340,11 +372,11 @@ static int add_all(struct build *b, bool (*step)(void *userdata, uint64_t nr_rec
 		r = view_wants_flush(e) ? view_flush(e, false) : 0;
 		if (r < 0)
 			return r;
-		rwlock_lock(&e->view_lock);
+		view_lock_exclusive(e);
 		r = add_some(b);
 		if (r == 0)
-			atomic_store(&e->referrers.complete, true);
-		rwlock_unlock(&e->view_lock);
+			atomic_store(&e->backrefs->complete, true);
+		view_unlock_exclusive(e);
 		if (r >= 0 && step && !step(userdata, b->nr_recipes))
 			return -ECANCELED;
 	} while (r > 0);
@@ -356,8 +388,8 @@ int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_r
 	struct build b = { .e = e };
 	int r = 0;
 
-	mutex_lock(&e->referrers.lock);
-	if (!atomic_load(&e->referrers.complete)) {
+	mutex_lock(&e->backrefs->lock);
+	if (!atomic_load(&e->backrefs->complete)) {
 		r = db_batch_new(e->db, &b.batch);
 		if (r == 0)
 			r = clear_all(&b); /* entries of an earlier attempt may be stale */
@@ -369,6 +401,6 @@ int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_r
 			log_notice("store %s: back-reference table built from %" PRIu64 " recipes", e->path,
 				   b.nr_recipes);
 	}
-	mutex_unlock(&e->referrers.lock);
+	mutex_unlock(&e->backrefs->lock);
 	return r;
 }

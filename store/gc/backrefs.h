@@ -82,6 +82,11 @@ void referrers_put(struct referrers *r, struct db_batch *batch); /* empties `r` 
 void referrers_del(struct referrers *r, struct db_batch *batch);
 void referrers_release(struct referrers *r);
 
+/* State of the table of a store. */
+struct backrefs *backrefs_new(void); /* NULL: -ENOMEM */
+void backrefs_free(struct backrefs *b); /* NULL is fine */
+bool backrefs_are_complete(struct engine *e); /* the table covers all recipes of the view */
+void backrefs_set_complete(struct engine *e, bool complete); /* at open */
 /* Builds the table unless it is complete. Calls `step` now and then with the recipes read so far; false: stop,
  * -ECANCELED. */
 int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata);

@@ -466,11 +466,11 @@ static int pin(struct question *q)
 	struct engine *e = q->e;
 	int r;
 
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	r = view_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &q->state);
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	if (r == 0 && !e->read_only)
 		r = engine_sync(e);
 	return r < 0 ? r : db_iter_new(e->db, q->state, NULL, 0, NULL, 0, &q->it);

@@ -63,9 +63,9 @@ int gc_write_back(struct engine *e)
 {
 	int r;
 
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	r = view_write_back(e);
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	return r;
 }
 

@@ -16,13 +16,14 @@
 #include "index/db.h"
 #include "store/gc/gc.h"
 #include "store/file/layer_stack.h"
+#include "store/log/view.h"
 
 #define LAYERS_AT_ONCE 4096u /* deleted in one batch */
 
 void gc_layers_begin(struct gc *g)
 {
 	g->layers.wanted = g->conf->delete && !g->layers.done;
-	g->layers.end = g->e->next_layer;
+	g->layers.end = view_layers_end(g->e);
 	layer_set_release(&g->layers.live);
 }
 
@@ -53,9 +54,9 @@ static int delete_some(struct gc *g, struct db_iter *it, struct db_batch *batch)
 	}
 	if (r < 0 || n == 0)
 		return r;
-	rwlock_lock_shared(&g->e->view_lock);
+	view_lock_shared(g->e);
 	q = db_batch_apply(batch);
-	rwlock_unlock_shared(&g->e->view_lock);
+	view_unlock_shared(g->e);
 	if (q < 0)
 		return q;
 	g->report->nr_freed_layers += n;

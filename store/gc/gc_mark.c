@@ -102,14 +102,14 @@ int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr)
 	r = window_of(e, packs, nr, &g->w);
 	if (r < 0)
 		return r;
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	r = view_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &g->state);
 	if (r == 0)
 		atomic_store(&e->gc.window, g->w);
 	gc_layers_begin(g);
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	if (r < 0)
 		gc_window_free(TAKE(g->w));
 	return r;
@@ -119,9 +119,9 @@ void gc_window_shut(struct gc *g)
 {
 	struct engine *e = g->e;
 
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	atomic_store(&e->gc.window, NULL);
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	epoch_wait(&e->users); /* threads that check for gc-pending chunks are inside the epoch */
 }
 

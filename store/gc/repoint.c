@@ -184,7 +184,7 @@ static int repoint_places(const struct moves *ms, const struct place *places, un
 		content_segment(places[i].c, places[i].number, false, &s);
 		mutex_unlock(&places[i].c->lock);
 	}
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	for (unsigned i = 0; i < nr && r >= 0; i++) {
 		mutex_lock(&places[i].c->lock);
 		r = is_there(places[i].c);
@@ -192,7 +192,7 @@ static int repoint_places(const struct moves *ms, const struct place *places, un
 			r = repoint_segment(ms, places[i].c, places[i].number);
 		mutex_unlock(&places[i].c->lock);
 	}
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	log_throttle(e);
 	return MIN(r, 0);
 }
@@ -248,7 +248,7 @@ int repoint(struct engine *e, const struct move *m, size_t nr)
 	struct db_snapshot *state;
 	int r;
 
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	r = view_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &state);
@@ -256,7 +256,7 @@ int repoint(struct engine *e, const struct move *m, size_t nr)
 		e->repointed.m = m;
 		e->repointed.nr = nr;
 	}
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	if (r < 0)
 		return r;
 	r = repoint_all(&ms, state);
@@ -266,8 +266,8 @@ int repoint(struct engine *e, const struct move *m, size_t nr)
 
 void repoint_end(struct engine *e)
 {
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	e->repointed.m = NULL;
 	e->repointed.nr = 0;
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 }

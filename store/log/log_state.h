@@ -1,7 +1,4 @@
-/*
- * State of the log: the records that are not in the journal yet, and the commits of them. For the files of store/log
- * alone.
- */
+/* State of the log and of its view in RocksDB. For the files of store/log alone. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,6 +16,7 @@ struct packed {
 	struct pack_marks marks;
 };
 
+/* Records that are not in the journal yet, and the commits of them. */
 struct txlog {
 	struct mutex lock;
 	struct buf pending GUARDED_BY(lock);	/* records not yet in the journal */
@@ -34,4 +32,11 @@ struct txlog {
 	int last_error GUARDED_BY(lock);	/* of the last commit */
 	struct pack_marks marks GUARDED_BY(lock); /* of the last commit */
 	uint64_t next_number, numbers_end GUARDED_BY(lock);
+};
+
+struct log_view {
+	/* serializes writing the view out, by the background thread or a collection; before `lock` */
+	struct mutex flush_lock;
+	struct rwlock lock; /* shared: to change logged state; exclusive: while the view is cut */
+	uint64_t next_layer; /* lowest unused number; owned by the current writer of the view, see write_back.c */
 };

@@ -21,6 +21,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_internal.h"
+#include "store/gc/backrefs.h"
 #include "store/journal/journal.h"
 #include "store/log/log_state.h"
 #include "store/log/record_format.h"
@@ -180,9 +181,9 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 		r = get_le64(e, "logical", &logical);
 	if (r >= 0)
 		r = get_le64(e, "referrers", &referrers);
-	e->next_layer = 1;
+	e->view->next_layer = 1;
 	if (r >= 0)
-		r = get_le64(e, LAYERS_NOTE, &e->next_layer);
+		r = get_le64(e, LAYERS_NOTE, &e->view->next_layer);
 	if (r >= 0)
 		r = get_marks(e, &rp.marks);
 	if (r < 0)
@@ -198,7 +199,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 				 e->path);
 	atomic_store(&e->logical, (int64_t)logical);
 	/* 0: a new view, and all of its recipes pass through here */
-	atomic_store(&e->referrers.complete, referrers == position);
+	backrefs_set_complete(e, referrers == position);
 	rp.number = position;
 	r = replay_all(&rp, position);
 	if (r < 0)

@@ -145,7 +145,7 @@ static void take_layers_note(struct engine *e, const void *key, size_t key_len, 
 	    len != sizeof(v))
 		return;
 	memcpy(&v, value, sizeof(v));
-	e->next_layer = MAX(e->next_layer, le64_get(v));
+	e->view->next_layer = MAX(e->view->next_layer, le64_get(v));
 }
 
 static int apply_put(struct engine *e, const void *p, size_t len, struct db_batch *batch)
@@ -401,11 +401,11 @@ int engine_tx_apply(struct engine *e, struct engine_tx *tx)
 	r = db_batch_new(e->db, &batch);
 	if (r < 0)
 		return r;
-	rwlock_lock_shared(&e->view_lock);
+	view_lock_shared(e);
 	r = apply_all(e, &tx->records, batch); /* into the batch; only a drop has an effect yet */
 	if (r == 0)
 		r = append_with_batch(e, &tx->records, batch, &end);
-	rwlock_unlock_shared(&e->view_lock);
+	view_unlock_shared(e);
 	buf_clear(&tx->records);
 	if (r == 0)
 		log_throttle(e);
@@ -493,13 +493,13 @@ int engine_new_number(struct engine *e, uint64_t *ret)
 
 	if (e->read_only)
 		return -EROFS;
-	rwlock_lock_shared(&e->view_lock);
+	view_lock_shared(e);
 	mutex_lock(&e->log->lock);
 	if (e->log->next_number == e->log->numbers_end)
 		r = reserve_numbers(e);
 	if (r == 0)
 		*ret = e->log->next_number++;
 	mutex_unlock(&e->log->lock);
-	rwlock_unlock_shared(&e->view_lock);
+	view_unlock_shared(e);
 	return r;
 }

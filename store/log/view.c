@@ -25,6 +25,7 @@
 #include "index/index_format.h"
 #include "store/engine_internal.h"
 #include "store/file/content.h"
+#include "store/gc/backrefs.h"
 #include "store/gc/moves.h"
 #include "store/journal/journal.h"
 #include "store/log/log_state.h"
@@ -72,18 +73,63 @@ static void put_meta(struct db_batch *batch, const char *name, const void *value
 	db_batch_put(batch, key.b, key.len, value, len);
 }
 
+struct log_view *log_view_new(void)
+{
+	struct log_view *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	mutex_init(&v->flush_lock);
+	rwlock_init(&v->lock);
+	return v;
+}
+
+void log_view_free(struct log_view *v)
+{
+	if (!v)
+		return;
+	rwlock_release(&v->lock);
+	mutex_release(&v->flush_lock);
+	free(v);
+}
+
+void view_lock_shared(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	rwlock_lock_shared(&e->view->lock);
+}
+
+void view_unlock_shared(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	rwlock_unlock_shared(&e->view->lock);
+}
+
+void view_lock_exclusive(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	rwlock_lock(&e->view->lock);
+}
+
+void view_unlock_exclusive(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	rwlock_unlock(&e->view->lock);
+}
+
+uint64_t view_layers_end(struct engine *e)
+{
+	return e->view->next_layer;
+}
+
 int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 	struct le64 n = le64_put(number), logical = le64_put((uint64_t)atomic_load(&e->logical));
-	struct le64 layers = le64_put(e->next_layer);
+	struct le64 layers = le64_put(e->view->next_layer);
 
 	marks_encode(marks, &value);
 	put_meta(batch, "commit", &n, sizeof(n));
 	put_meta(batch, "marks", value.data, value.len);
 	put_meta(batch, "logical", &logical, sizeof(logical));
 	put_meta(batch, LAYERS_NOTE, &layers, sizeof(layers));
-	if (atomic_load(&e->referrers.complete))
+	if (backrefs_are_complete(e))
 		put_meta(batch, "referrers", &n, sizeof(n));
 	return buf_error(&value);
 }
@@ -185,7 +231,7 @@ static bool is_changing(struct content *c)
 
 /* Write back the content that has been dirty longest. A thread that locks out changes finds it on the list or
  * written. */
-static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_SHARED(e->view_lock)
+static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_SHARED(view_lock)
 {
 	struct content *c;
 	int r;
@@ -217,9 +263,9 @@ static int write_back_ahead(struct engine *e)
 	mutex_unlock(&e->contents_lock);
 	r = view_batch_init(e, &batch);
 	for (; nr > 0 && r == 0; nr--) {
-		rwlock_lock_shared(&e->view_lock);
+		view_lock_shared(e);
 		r = write_back_one(e, &batch);
-		rwlock_unlock_shared(&e->view_lock);
+		view_unlock_shared(e);
 	}
 	return r;
 }
@@ -309,7 +355,7 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 		r = engine_sync(e); /* commits most of it while changes still continue */
 	if (r < 0)
 		return r;
-	rwlock_lock(&e->view_lock);
+	view_lock_exclusive(e);
 	if (e->remote)
 		e->remote->cut_begin(e);
 	r = view_write_back(e);
@@ -334,7 +380,7 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 		r = db_view_flush_start(e->db);
 	if (e->remote)
 		e->remote->cut_end(e);
-	rwlock_unlock(&e->view_lock);
+	view_unlock_exclusive(e);
 	return r;
 }
 
@@ -345,7 +391,7 @@ int view_flush(struct engine *e, bool snapshot)
 	uint64_t number = 0;
 	int r;
 
-	mutex_lock(&e->flush_lock);
+	mutex_lock(&e->view->flush_lock);
 	r = cut(e, snapshot, &number, &marks, &state);
 	if (r == 0)
 		r = db_view_flush_wait(e->db);
@@ -354,7 +400,7 @@ int view_flush(struct engine *e, bool snapshot)
 		r = write_snapshot(e, number, &marks, state);
 	if (state)
 		db_snapshot_free(state);
-	mutex_unlock(&e->flush_lock);
+	mutex_unlock(&e->view->flush_lock);
 	if (r < 0)
 		log_errno(r, "store %s: the index could not be written out; the journal keeps everything", e->path);
 	return r;

@@ -4,13 +4,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/mutex.h"
+
 struct db;
 struct db_batch;
 struct db_snapshot;
 struct engine;
 struct journal_snapshot;
 struct pack_marks;
+struct log_view;
 
+struct log_view *log_view_new(void); /* NULL: -ENOMEM */
+void log_view_free(struct log_view *v); /* NULL is fine */
+
+/*
+ * The lock of the view (docs/locking.md). Every change of the logged state, with its record in the log, is made under
+ * the shared lock. The exclusive lock keeps them out while the view is cut. Never wait for a job while holding it: the
+ * job needs it to finish.
+ */
+extern struct hidden_lock view_lock;
+void view_lock_shared(struct engine *e) ACQUIRE_SHARED(view_lock);
+void view_unlock_shared(struct engine *e) RELEASE_SHARED(view_lock);
+void view_lock_exclusive(struct engine *e) ACQUIRE(view_lock);
+void view_unlock_exclusive(struct engine *e) RELEASE(view_lock);
+
+uint64_t view_layers_end(struct engine *e); /* lowest unused layer number; view_lock exclusive */
 #define LAYERS_NOTE "layers"
 int view_flush(struct engine *e, bool snapshot);
 int view_write_back(struct engine *e);

@@ -27,6 +27,7 @@
 #include "store/engine_internal.h"
 #include "store/file/content.h"
 #include "store/file/pending_changes.h"
+#include "store/log/log_state.h"
 
 #define SLICE_BYTES KiB(64) /* recipe bytes put into the view per hold of the file's lock: half a millisecond */
 #define OWN_MAX 64u /* extents kept in a recipe instead of a layer: they are rewritten with each version */
@@ -80,7 +81,7 @@ static int number_layer(struct engine *e, struct view_batch *b, struct layer *l)
 		b->size = size;
 	}
 	b->layers[b->nr++] = layer_get(l);
-	l->number = e->next_layer++;
+	l->number = e->view->next_layer++;
 	return 0;
 }
 

@@ -466,9 +466,9 @@ static void a_crash_leaves_all_of_a_state_or_none(void **state)
 	for (unsigned round = 0; round < 6; round++) {
 		next_version(rig, &l);
 		assert_int_equal(engine_sync(rig->e), 0);
-		rwlock_lock(&rig->e->view_lock);
+		view_lock_exclusive(rig->e);
 		assert_int_equal(view_write_back(rig->e), 0);
-		rwlock_unlock(&rig->e->view_lock);
+		view_unlock_exclusive(rig->e);
 		assert_true(look(rig).nr_layers > 0);
 		if (round % 2)
 			flush(rig);
@@ -496,7 +496,7 @@ static void what_a_failed_batch_had_is_put_again(void **state)
 	next_version(rig, &l);
 	next_version(rig, &l);
 	c = rig_content(rig, FIRST + 2);
-	rwlock_lock(&rig->e->view_lock);
+	view_lock_exclusive(rig->e);
 	mutex_lock(&c->lock);
 	assert_int_equal(view_batch_init(rig->e, &batch), 0);
 	assert_int_equal(content_write_back(c, &batch), 0);
@@ -504,7 +504,7 @@ static void what_a_failed_batch_had_is_put_again(void **state)
 	assert_true(batch.layers[0]->number > 0);
 	view_batch_release(&batch);
 	mutex_unlock(&c->lock);
-	rwlock_unlock(&rig->e->view_lock);
+	view_unlock_exclusive(rig->e);
 	content_close(c);
 	assert_int_equal(look(rig).nr_layers, 0);
 	flush(rig);
