@@ -33,6 +33,7 @@
 #include "store/dedup/shifted.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
+#include "store/file/file_table.h"
 #include "store/file/stage.h"
 #include "store/gc/backrefs.h"
 #include "store/gc/gc_freed.h"
@@ -61,10 +62,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->cuts = &image_cuts;
 	e->read_only = conf->read_only;
 	e->dirs = STORE_DIRS_NONE;
-	e->segment_limit = conf->cache / 8;
 	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
-	mutex_init(&e->contents_lock);
-	e->dirty_contents_end = &e->dirty_contents;
 	epoch_init(&e->users);
 	mutex_init(&e->gc.lock);
 	mutex_init(&e->gc.totals_lock);
@@ -76,6 +74,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->log = txlog_new();
 	e->view = log_view_new();
 	e->backrefs = backrefs_new();
+	e->files = file_table_new();
 	e->buffers = buffers_new(conf->dirty);
 	e->queue = job_queue_new();
 	e->searches = searches_new();
@@ -84,11 +83,12 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->scrub = scrub_record_new();
 	e->variables = variables_new();
 	e->path = strdup(path);
-	if (!e->log || !e->view || !e->backrefs || !e->buffers || !e->queue || !e->searches || !e->pacer ||
+	if (!e->log || !e->view || !e->backrefs || !e->files || !e->buffers || !e->queue || !e->searches || !e->pacer ||
 	    !e->repairs || !e->scrub || !e->variables || !e->path || fptable_init(&e->recent, 0) < 0) {
 		engine_free(e);
 		return NULL;
 	}
+	files_set_limit(e, conf->cache / 8);
 	return e;
 }
 
@@ -109,11 +109,11 @@ static void release_contents(struct engine *e)
 {
 	struct content *c;
 
+	if (!e->files)
+		return;
 	contents_cool(e);
-	while ((c = e->dirty_contents)) {
-		e->dirty_contents = c->next_dirty;
+	while (files_take_dirty(e, &c, 1) > 0)
 		content_close(c);
-	}
 }
 
 /* Without committing. Half-built is fine. */
@@ -156,7 +156,7 @@ static void engine_free(struct engine *e)
 	backrefs_free(e->backrefs);
 	log_view_free(e->view);
 	txlog_free(e->log);
-	mutex_release(&e->contents_lock);
+	file_table_free(e->files);
 	free(e->path);
 	free(e);
 }
@@ -437,8 +437,8 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 		.fresh = k->fresh,
 		.verified_different = k->verified_different,
 		.read = k->read,
-		.logical = (uint64_t)e->logical,
-		.segment_memory = e->segment_memory,
+		.logical = files_logical(e),
+		.segment_memory = files_memory(e),
 		.nr_commits = k->nr_commits,
 		.nr_commit_waiters = k->nr_commit_waiters,
 		.commit_ns_sum = k->commit_ns_sum,

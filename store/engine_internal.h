@@ -5,7 +5,7 @@
  * docs/architecture.md lists the folders; the opening comment of each file describes its part.
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
- * inode) > contents_lock, txlog.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
+ * inode) > file_table.lock, txlog.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
  * These are leaves except append_lock > locks inside packs and txlog.lock > RocksDB. gc.lock and backrefs.lock, followed
  * by view.flush_lock, come before all of these; absorb_lock comes before append_lock.
  */
@@ -28,6 +28,7 @@
 struct backrefs;
 struct buffers;
 struct cut_hooks;
+struct file_table;
 struct gc_window;
 struct job_queue;
 struct keeper;
@@ -45,8 +46,6 @@ struct variables;
 struct log_view;
 
 #define NR_UNWRITTEN_MAX 8	   /* frames kept in memory after a failed write */
-#define CONTENT_BUCKETS 16384
-#define NR_WARM 16 /* lineages that grow concurrently */
 
 /* Statistics; relaxed atomics. */
 struct engine_counters {
@@ -69,6 +68,7 @@ struct engine {
 	struct txlog *log; /* all changes, in order, and the commits of them */
 	struct log_view *view; /* state of the view, and its lock */
 	struct backrefs *backrefs; /* state of the back-reference table */
+	struct file_table *files; /* files in memory */
 	struct buffers *buffers; /* memory for written data */
 	struct job_queue *queue; /* written data on its way to the packs, and the workers */
 	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
@@ -81,15 +81,6 @@ struct engine {
 	const struct cut_hooks *cuts; /* NULL: pages of all files start at 0 */
 	struct shares *shares; /* state of `remote` (store/remote/remote.h) */
 	_Atomic bool read_only; /* refuses new content changes; changes already begun still reach the disk */
-	_Atomic uint64_t segment_limit; /* set by absorb_share_memory() */
-
-	struct mutex contents_lock;
-	struct content *contents[CONTENT_BUCKETS] GUARDED_BY(contents_lock);
-	struct content *dirty_contents, **dirty_contents_end GUARDED_BY(contents_lock);
-	struct content *staged_first, *staged_last GUARDED_BY(contents_lock); /* oldest first */
-	/* most recent lineages, referenced while memory allows; NULL: none */
-	struct content *warm[NR_WARM] GUARDED_BY(contents_lock);
-	unsigned next_warm GUARDED_BY(contents_lock);
 
 	struct epoch users; /* users of addresses not protected by a lock: jobs, readers, clones */
 	struct {
@@ -139,8 +130,6 @@ struct engine {
 	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
 	struct cond filling_cond;
 
-	_Atomic uint64_t segment_memory, dirty_segment_memory;
-	_Atomic int64_t logical;
 	_Atomic uint64_t space_avail, space_checked_ns;
 	struct {
 		struct mutex lock; /* leaf; also held while the file is resized */

@@ -12,6 +12,7 @@
 #include "store/dedup/absorb.h"
 #include "store/dedup/filter.h"
 #include "store/file/content.h"
+#include "store/file/file_table.h"
 #include "store/file/stage.h"
 #include "store/journal/journal.h"
 #include "store/log/commit.h"
@@ -44,7 +45,7 @@ static int tend(struct engine *e)
 	int r = 0;
 
 	if (e->dirs.frozen) {
-		contents_trim(e, atomic_load(&e->segment_limit));
+		contents_trim(e, files_limit(e));
 		return 0;
 	}
 	if (reserve_is_whole(e)) /* on an almost full disk the reserve has priority over the spare journal segment */
@@ -58,7 +59,7 @@ static int tend(struct engine *e)
 	if (r == 0 && (view_wants_flush(e) || view_wants_snapshot(e)))
 		r = view_flush(e, view_wants_snapshot(e));
 	absorb_share_memory(e);
-	contents_trim(e, atomic_load(&e->segment_limit));
+	contents_trim(e, files_limit(e));
 	space_look_again(e);
 	reserve_make(e);
 	return r;

@@ -17,6 +17,7 @@
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
 #include "store/dedup/filter.h"
+#include "store/file/file_table.h"
 #include "store/gc/moves.h"
 #include "store/log/commit.h"
 #include "store/log/record_format.h"
@@ -254,7 +255,7 @@ int absorb_loaded(struct engine *e)
 
 void absorb_share_memory(struct engine *e)
 {
-	uint64_t needed, spare, segments = atomic_load(&e->segment_memory), borrowed = 0;
+	uint64_t needed, spare, segments = files_memory(e), borrowed = 0;
 
 	/* Until the next call `recent` may double while the old one still exists, or be frozen and get a successor. */
 	mutex_lock(&e->append_lock);
@@ -262,7 +263,7 @@ void absorb_share_memory(struct engine *e)
 		 fingerprint_filter_bytes(&e->filter.in_use) + fingerprint_filter_bytes(&e->filter.next);
 	mutex_unlock(&e->append_lock);
 	spare = e->conf.cache / 16 * 9 - MIN(needed, e->conf.cache / 16 * 9);
-	atomic_store(&e->segment_limit, e->conf.cache / 8 + spare / 2);
+	files_set_limit(e, e->conf.cache / 8 + spare / 2);
 	if (segments > e->conf.cache / 8)
 		borrowed = MIN(segments - e->conf.cache / 8, spare / 2);
 	packs_set_table_memory(e->packs, e->conf.cache / 16 + spare - borrowed);

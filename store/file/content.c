@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine_internal.h"
+#include "store/file/file_state.h"
 #include "store/file/pending_changes.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/repoint.h"
@@ -27,12 +28,12 @@
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
 {
-	return &e->contents[ino * 0x9e3779b97f4a7c15u >> 50]; /* 14 bits: CONTENT_BUCKETS */
+	return &e->files->buckets[ino * 0x9e3779b97f4a7c15u >> 50]; /* 14 bits: CONTENT_BUCKETS */
 }
 
 static_assert(CONTENT_BUCKETS == 1 << 14, "bucket_of() takes 14 bits");
 
-static struct content *find_locked(struct engine *e, uint64_t ino) REQUIRES(e->contents_lock)
+static struct content *find_locked(struct engine *e, uint64_t ino) REQUIRES(e->files->lock)
 {
 	struct content *c = *bucket_of(e, ino);
 
@@ -47,9 +48,9 @@ int content_lookup(struct engine *e, uint64_t ino, struct content **ret)
 {
 	struct content *c;
 
-	mutex_lock(&e->contents_lock);
+	mutex_lock(&e->files->lock);
 	c = find_locked(e, ino);
-	mutex_unlock(&e->contents_lock);
+	mutex_unlock(&e->files->lock);
 	if (!c)
 		return 0;
 	*ret = c;
@@ -58,9 +59,9 @@ int content_lookup(struct engine *e, uint64_t ino, struct content **ret)
 
 struct content *content_ref(struct content *c)
 {
-	mutex_lock(&c->e->contents_lock);
+	mutex_lock(&c->e->files->lock);
 	c->refs++;
-	mutex_unlock(&c->e->contents_lock);
+	mutex_unlock(&c->e->files->lock);
 	return c;
 }
 
@@ -94,9 +95,9 @@ void segment_count(struct engine *e, struct segment *s)
 	size_t waiting = s->dirty ? counted + (s->layers ? s->layers->nr * EXTENT_IN_VIEW : 0) : 0;
 
 	if (counted != s->counted)
-		atomic_fetch_add(&e->segment_memory, counted - s->counted);
+		atomic_fetch_add(&e->files->segment_memory, counted - s->counted);
 	if (waiting != s->waiting)
-		atomic_fetch_add(&e->dirty_segment_memory, waiting - s->waiting);
+		atomic_fetch_add(&e->files->dirty_segment_memory, waiting - s->waiting);
 	s->counted = counted;
 	s->waiting = waiting;
 }
@@ -104,8 +105,8 @@ void segment_count(struct engine *e, struct segment *s)
 /* s must not be in a tree. */
 void segment_free(struct engine *e, struct segment *s)
 {
-	atomic_fetch_sub(&e->segment_memory, s->counted);
-	atomic_fetch_sub(&e->dirty_segment_memory, s->waiting);
+	atomic_fetch_sub(&e->files->segment_memory, s->counted);
+	atomic_fetch_sub(&e->files->dirty_segment_memory, s->waiting);
 	segment_release(s);
 	free(s);
 }
@@ -115,7 +116,7 @@ static struct segment *segment_new(struct engine *e, uint64_t number)
 	struct segment *s = calloc(1, sizeof(*s));
 
 	if (s)
-		*s = (struct segment){ .number = number, .memory = &e->segment_memory };
+		*s = (struct segment){ .number = number, .memory = &e->files->segment_memory };
 	return s;
 }
 
@@ -172,14 +173,14 @@ static struct content *find_or_add(struct engine *e, struct content *fresh)
 {
 	struct content *c;
 
-	mutex_lock(&e->contents_lock);
+	mutex_lock(&e->files->lock);
 	c = find_locked(e, fresh->ino);
 	if (!c) {
 		fresh->next = *bucket_of(e, fresh->ino);
 		*bucket_of(e, fresh->ino) = fresh;
 		c = fresh;
 	}
-	mutex_unlock(&e->contents_lock);
+	mutex_unlock(&e->files->lock);
 	return c;
 }
 
@@ -220,15 +221,15 @@ void content_close(struct content *c)
 	if (!c)
 		return;
 	e = c->e;
-	mutex_lock(&e->contents_lock);
+	mutex_lock(&e->files->lock);
 	if (--c->refs > 0) {
-		mutex_unlock(&e->contents_lock);
+		mutex_unlock(&e->files->lock);
 		return;
 	}
 	for (p = bucket_of(e, c->ino); *p != c; p = &(*p)->next)
 		;
 	*p = c->next;
-	mutex_unlock(&e->contents_lock);
+	mutex_unlock(&e->files->lock);
 	content_set_champions(c, NULL, 0);
 	content_free(c);
 }
@@ -271,7 +272,7 @@ int content_segment_as_it_is(struct content *c, uint64_t number, bool make, stru
 	if (r == 0 && !make)
 		return 0;
 	/* Only if enough can be freed: it visits all segments, and the dirty ones alone may exceed the limit. */
-	if (atomic_load(&c->e->segment_memory) > atomic_load(&c->e->segment_limit) && c->nr_clean > c->nr_segments / 8)
+	if (atomic_load(&c->e->files->segment_memory) > atomic_load(&c->e->files->segment_limit) && c->nr_clean > c->nr_segments / 8)
 		segments_free(c, true);
 	s = segment_new(c->e, number);
 	r = s && stack.nr > 0 ? stack_into_segment(&stack, s) : s ? 0 : -ENOMEM;
@@ -340,27 +341,6 @@ int content_next_segment(struct content *c, uint64_t from, uint64_t *ret)
 
 /* --- changing the logged state --- */
 
-void dirty_insert(struct engine *e, struct content *c, struct content **at)
-{
-	c->next_dirty = *at;
-	c->dirty_at = at;
-	*at = c;
-	if (c->next_dirty)
-		c->next_dirty->dirty_at = &c->next_dirty;
-	else
-		e->dirty_contents_end = &c->next_dirty;
-}
-
-void dirty_remove(struct engine *e, struct content *c)
-{
-	*c->dirty_at = c->next_dirty;
-	if (c->next_dirty)
-		c->next_dirty->dirty_at = c->dirty_at;
-	else
-		e->dirty_contents_end = c->dirty_at;
-	c->dirty_at = NULL;
-}
-
 static void content_mark_dirty(struct content *c)
 {
 	struct engine *e = c->e;
@@ -368,10 +348,10 @@ static void content_mark_dirty(struct content *c)
 	if (c->dirty)
 		return;
 	c->dirty = true;
-	mutex_lock(&e->contents_lock);
+	mutex_lock(&e->files->lock);
 	c->refs++;
-	dirty_insert(e, c, e->dirty_contents_end);
-	mutex_unlock(&e->contents_lock);
+	dirty_append(e->files, c);
+	mutex_unlock(&e->files->lock);
 }
 
 /* Created and dropped between two flushes: nothing to write to the view. */
@@ -380,11 +360,11 @@ static void content_unmark_dirty(struct content *c)
 	struct engine *e = c->e;
 	bool listed;
 
-	mutex_lock(&e->contents_lock);
+	mutex_lock(&e->files->lock);
 	listed = c->dirty_at != NULL; /* else it is about to be written back, and there will be nothing to write */
 	if (listed)
-		dirty_remove(e, c);
-	mutex_unlock(&e->contents_lock);
+		dirty_remove(e->files, c);
+	mutex_unlock(&e->files->lock);
 	if (!listed)
 		return;
 	c->dirty = false;
@@ -427,7 +407,7 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 	c->nr_clean -= !was_dirty;
 	segment_count(e, s);
 	c->logged.mapped += (uint64_t)grown;
-	atomic_fetch_add(&e->logical, grown);
+	atomic_fetch_add(&e->files->logical, grown);
 	return 0;
 }
 
@@ -617,7 +597,7 @@ void content_add_segment(struct content *c, struct segment *s)
 	content_mark_dirty(c);
 	add_segment(c, s);
 	c->logged.mapped += s->layers->mapped;
-	atomic_fetch_add(&c->e->logical, s->layers->mapped);
+	atomic_fetch_add(&c->e->files->logical, s->layers->mapped);
 }
 
 int content_add_layers(struct content *c, uint64_t number, struct layer *l)
@@ -637,7 +617,7 @@ void content_unmap(struct content *c, uint64_t bytes)
 	assert(mutex_held(&c->lock));
 	bytes = MIN(bytes, c->logged.mapped); /* a damaged recipe may have said otherwise */
 	c->logged.mapped -= bytes;
-	atomic_fetch_sub(&c->e->logical, (int64_t)bytes);
+	atomic_fetch_sub(&c->e->files->logical, (int64_t)bytes);
 }
 
 void content_free_segments(struct content *c, uint64_t from, uint64_t to)
@@ -656,7 +636,7 @@ void content_free_segments(struct content *c, uint64_t from, uint64_t to)
 void content_forget(struct content *c)
 {
 	assert(mutex_held(&c->lock));
-	atomic_fetch_sub(&c->e->logical, (int64_t)c->logged.mapped);
+	atomic_fetch_sub(&c->e->files->logical, (int64_t)c->logged.mapped);
 	content_forget_later(c);
 	segments_free(c, false);
 	c->dropped = true;
@@ -665,78 +645,8 @@ void content_forget(struct content *c)
 		content_unmark_dirty(c);
 }
 
-/* --- memory --- */
-
-static bool is_warm(const struct engine *e, const struct content *c) REQUIRES(e->contents_lock)
+void content_free_clean_segments(struct content *c)
 {
-	for (unsigned i = 0; i < NR_WARM; i++)
-		if (e->warm[i] == c)
-			return true;
-	return false;
-}
-
-/* Replaces the version that it was made from: the next version will be made from this one. */
-void content_keep_warm(struct content *c)
-{
-	struct engine *e = c->e;
-	struct content *old = NULL;
-	uint64_t parent;
-	unsigned at;
-
-	mutex_lock(&c->lock);
-	parent = c->made_from;
-	mutex_unlock(&c->lock);
-	mutex_lock(&e->contents_lock);
-	if (!is_warm(e, c)) {
-		for (at = 0; at < NR_WARM; at++)
-			if (e->warm[at] && e->warm[at]->ino == parent)
-				break;
-		if (at == NR_WARM) {
-			at = e->next_warm;
-			e->next_warm = (at + 1) % NR_WARM;
-		}
-		old = e->warm[at];
-		e->warm[at] = c;
-		c->refs++;
-	}
-	mutex_unlock(&e->contents_lock);
-	content_close(old);
-}
-
-void contents_cool(struct engine *e)
-{
-	struct content *warm[NR_WARM];
-
-	mutex_lock(&e->contents_lock);
-	memcpy(warm, e->warm, sizeof(warm));
-	memset(e->warm, 0, sizeof(e->warm));
-	mutex_unlock(&e->contents_lock);
-	for (unsigned i = 0; i < NR_WARM; i++)
-		content_close(warm[i]);
-}
-
-static void free_clean_segments(struct engine *e, bool of_warm_ones)
-{
-	for (size_t i = 0; i < CONTENT_BUCKETS; i++) {
-		mutex_lock(&e->contents_lock);
-		for (struct content *c = e->contents[i]; c; c = c->next)
-			if ((of_warm_ones || !is_warm(e, c)) &&
-			    mutex_trylock(&c->lock)) { /* reverse lock order: only if it is free */
-				segments_free(c, true);
-				mutex_unlock(&c->lock);
-			}
-		mutex_unlock(&e->contents_lock);
-	}
-}
-
-/* Warm contents come last: the next version would read them again. */
-void contents_trim(struct engine *e, uint64_t limit)
-{
-	if (atomic_load(&e->segment_memory) <= limit)
-		return;
-	free_clean_segments(e, false);
-	if (atomic_load(&e->segment_memory) <= limit)
-		return;
-	contents_cool(e);
-	free_clean_segments(e, true);
+	assert(mutex_held(&c->lock));
+	segments_free(c, true);
 }

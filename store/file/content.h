@@ -38,11 +38,11 @@ struct shift_hint {
 struct content {
 	struct engine *e;
 	uint64_t ino;
-	struct content *next;	    /* in its hash bucket: contents_lock */
-	unsigned refs;		    /* contents_lock */
-	/* contents_lock; dirty_at: the pointer that links to it, NULL if not on the list */
+	struct content *next;	    /* in its hash bucket: file_table.lock */
+	unsigned refs;		    /* file_table.lock */
+	/* file_table.lock; dirty_at: the pointer that links to it, NULL if not on the list */
 	struct content *next_dirty, **dirty_at;
-	struct content *prev_staged, *next_staged; /* contents_lock */
+	struct content *prev_staged, *next_staged; /* file_table.lock */
 
 	struct mutex lock;
 	struct cond drained;
@@ -141,15 +141,8 @@ int content_hole_end(struct content *c, uint64_t off, uint64_t end, uint64_t *re
 int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l) REQUIRES(c->lock);
 /* Replay a clone record of the log. */
 int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
-/* The list of dirty contents. `at`: dirty_contents or dirty_contents_end. */
-void dirty_insert(struct engine *e, struct content *c, struct content **at) REQUIRES(e->contents_lock);
-void dirty_remove(struct engine *e, struct content *c) REQUIRES(e->contents_lock);
 int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
-/* Free clean segments while all contents together exceed the limit. */
-void contents_trim(struct engine *e, uint64_t limit);
-/* Keep the recipe in memory for a while after the last reference, because it will be needed again soon. */
-void content_keep_warm(struct content *c);
-void contents_cool(struct engine *e); /* release all of them */
+void content_free_clean_segments(struct content *c) REQUIRES(c->lock); /* frees memory */
 
 /* Update the accounting of a segment after every change: its own memory (layers are counted separately) and the bytes
  * to be written to the view. */

@@ -15,6 +15,7 @@
 #include "store/engine_internal.h"
 #include "store/dedup/domains.h"
 #include "store/file/content.h"
+#include "store/file/file_table.h"
 #include "store/file/pending_changes.h"
 #include "store/log/txlog.h"
 #include "store/log/view.h"

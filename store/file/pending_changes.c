@@ -28,6 +28,7 @@
 #include "base/util.h"
 #include "store/engine_internal.h"
 #include "store/file/content.h"
+#include "store/file/file_state.h"
 #include "store/file/layer_run.h"
 #include "store/gc/gc_freed.h"
 #include "store/journal/journal.h"
@@ -50,14 +51,14 @@ static void later_count(struct engine *e, struct later *l)
 	l->bytes = sizeof(*l) + l->nr * (l->run ? sizeof(struct segment) : sizeof(*l->rp));
 	for (size_t i = 0; !l->run && i < l->nr; i++)
 		l->bytes += l->rp[i].nr * sizeof(*l->rp[i].x);
-	atomic_fetch_add(&e->segment_memory, l->bytes);
-	atomic_fetch_add(&e->dirty_segment_memory, l->bytes);
+	atomic_fetch_add(&e->files->segment_memory, l->bytes);
+	atomic_fetch_add(&e->files->dirty_segment_memory, l->bytes);
 }
 
 static void later_free(struct engine *e, struct later *l)
 {
-	atomic_fetch_sub(&e->segment_memory, l->bytes);
-	atomic_fetch_sub(&e->dirty_segment_memory, l->bytes);
+	atomic_fetch_sub(&e->files->segment_memory, l->bytes);
+	atomic_fetch_sub(&e->files->dirty_segment_memory, l->bytes);
 	run_put(l->run);
 	free(l->x);
 	free(l);
@@ -180,7 +181,7 @@ int content_clone_later(struct content *from, struct content *to, const struct c
 	*l = (struct later){ .run = run_get(from->run), .nr = from->run->nr };
 	later_add(to, l);
 	to->logged.mapped += l->run->mapped;
-	atomic_fetch_add(&to->e->logical, (int64_t)l->run->mapped);
+	atomic_fetch_add(&to->e->files->logical, (int64_t)l->run->mapped);
 	content_note_times(to);
 	content_is_changed(to, &last);
 	to->live = to->logged;

@@ -24,6 +24,7 @@
 #include "store/dedup/compress.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
+#include "store/file/file_state.h"
 #include "store/file/recut.h"
 #include "store/log/view.h"
 #include "store/space.h"
@@ -31,12 +32,12 @@
 #define TAKE_MIN KiB(64)   /* a smaller write is not worth a whole buffer */
 #define INLINE_MAX KiB(64) /* a smaller job takes less time here than handing it to a worker */
 
-static void staged_unlink(struct content *c) REQUIRES(c->e->contents_lock)
+static void staged_unlink(struct content *c) REQUIRES(c->e->files->lock)
 {
 	struct engine *e = c->e;
 
-	*(c->prev_staged ? &c->prev_staged->next_staged : &e->staged_first) = c->next_staged;
-	*(c->next_staged ? &c->next_staged->prev_staged : &e->staged_last) = c->prev_staged;
+	*(c->prev_staged ? &c->prev_staged->next_staged : &e->files->staged_first) = c->next_staged;
+	*(c->next_staged ? &c->next_staged->prev_staged : &e->files->staged_last) = c->prev_staged;
 	c->prev_staged = c->next_staged = NULL;
 }
 
@@ -55,12 +56,12 @@ static void stage_begin(struct content *c, struct engine_buffer *b, uint64_t off
 		c->stage_start = c->stage_end = (uint32_t)(off - c->stage_base);
 	}
 	c->stage = b;
-	mutex_lock(&e->contents_lock);
+	mutex_lock(&e->files->lock);
 	c->refs++;
-	c->prev_staged = e->staged_last;
-	*(e->staged_last ? &e->staged_last->next_staged : &e->staged_first) = c;
-	e->staged_last = c;
-	mutex_unlock(&e->contents_lock);
+	c->prev_staged = e->files->staged_last;
+	*(e->files->staged_last ? &e->files->staged_last->next_staged : &e->files->staged_first) = c;
+	e->files->staged_last = c;
+	mutex_unlock(&e->files->lock);
 }
 
 /* Size of the stage, limited by its part of the grid. */
@@ -77,9 +78,9 @@ static struct engine_buffer *stage_end(struct content *c)
 {
 	struct engine_buffer *b = TAKE(c->stage);
 
-	mutex_lock(&c->e->contents_lock);
+	mutex_lock(&c->e->files->lock);
 	staged_unlink(c);
-	mutex_unlock(&c->e->contents_lock);
+	mutex_unlock(&c->e->files->lock);
 	return b;
 }
 
@@ -194,11 +195,11 @@ bool stages_flush_oldest(struct engine *e)
 {
 	struct content *c;
 
-	mutex_lock(&e->contents_lock);
-	c = e->staged_first;
+	mutex_lock(&e->files->lock);
+	c = e->files->staged_first;
 	if (c)
 		c->refs++;
-	mutex_unlock(&e->contents_lock);
+	mutex_unlock(&e->files->lock);
 	if (!c)
 		return false;
 	mutex_lock(&c->lock);
@@ -213,10 +214,10 @@ int stages_flush_all(struct engine *e)
 	size_t most = 0;
 
 	/* Those staged now, not those that keep arriving. */
-	mutex_lock(&e->contents_lock);
-	for (struct content *c = e->staged_first; c; c = c->next_staged)
+	mutex_lock(&e->files->lock);
+	for (struct content *c = e->files->staged_first; c; c = c->next_staged)
 		most++;
-	mutex_unlock(&e->contents_lock);
+	mutex_unlock(&e->files->lock);
 	while (most-- > 0 && stages_flush_oldest(e))
 		;
 	return 0;

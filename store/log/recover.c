@@ -21,6 +21,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_internal.h"
+#include "store/file/file_table.h"
 #include "store/gc/backrefs.h"
 #include "store/journal/journal.h"
 #include "store/log/log_state.h"
@@ -46,7 +47,7 @@ static void count_snapshot_put(struct engine *e, const void *p, size_t len)
 	struct ns_content content;
 
 	if (key && key_len > 0 && key[0] == VIEW_CONTENT && ns_content_decode(c.p, cursor_left(&c), &content) == 0)
-		atomic_fetch_add(&e->logical, (int64_t)content.mapped);
+		files_add_logical(e, (int64_t)content.mapped);
 }
 
 static int replay_group(struct replay *rp, uint64_t number, bool is_snapshot, const void *records, size_t len)
@@ -111,7 +112,7 @@ static int replay_all(struct replay *rp, uint64_t after)
 	if (r < 0)
 		return r;
 	while ((r = journal_read_next(reader, &number, &is_snapshot, &records, &len)) > 0) {
-		bool full = db_view_unflushed(e->db) + atomic_load(&e->dirty_segment_memory) > REPLAY_FLUSH_BYTES;
+		bool full = db_view_unflushed(e->db) + files_dirty_memory(e) > REPLAY_FLUSH_BYTES;
 
 		if (full)
 			r = replay_flush(rp, is_snapshot);
@@ -197,7 +198,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 		return log_errno(-EROFS,
 				 "store %s: it was not unmounted, and its disk is read-only: mount it once where it can be written, or a copy of it",
 				 e->path);
-	atomic_store(&e->logical, (int64_t)logical);
+	files_add_logical(e, (int64_t)logical);
 	/* 0: a new view, and all of its recipes pass through here */
 	backrefs_set_complete(e, referrers == position);
 	rp.number = position;

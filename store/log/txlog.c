@@ -16,6 +16,7 @@
 #include "index/index_format.h"
 #include "store/engine_internal.h"
 #include "store/file/content.h"
+#include "store/file/file_table.h"
 #include "store/journal/journal.h"
 #include "store/log/log_state.h"
 #include "store/log/view.h"
@@ -234,7 +235,7 @@ static int apply_drop(struct engine *e, const void *p, size_t len, struct db_bat
 		return r;
 	r = drop_from_view(e, ino, batch);
 	if (r == 0)
-		atomic_fetch_sub(&e->logical, (int64_t)was.mapped);
+		files_add_logical(e, -(int64_t)was.mapped);
 	return r;
 }
 

@@ -25,6 +25,7 @@
 #include "index/index_format.h"
 #include "store/engine_internal.h"
 #include "store/file/content.h"
+#include "store/file/file_table.h"
 #include "store/gc/backrefs.h"
 #include "store/gc/moves.h"
 #include "store/journal/journal.h"
@@ -48,7 +49,7 @@ static uint64_t limit_of(const struct engine *e)
 /* Bytes in memory that the next flush will write. */
 static uint64_t waiting(struct engine *e)
 {
-	return db_view_unflushed(e->db) + atomic_load(&e->dirty_segment_memory);
+	return db_view_unflushed(e->db) + files_dirty_memory(e);
 }
 
 bool view_wants_flush(struct engine *e)
@@ -121,7 +122,7 @@ uint64_t view_layers_end(struct engine *e)
 int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	struct le64 n = le64_put(number), logical = le64_put((uint64_t)atomic_load(&e->logical));
+	struct le64 n = le64_put(number), logical = le64_put(files_logical(e));
 	struct le64 layers = le64_put(e->view->next_layer);
 
 	marks_encode(marks, &value);
@@ -134,26 +135,6 @@ int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number,
 	return buf_error(&value);
 }
 
-static unsigned take_dirty(struct engine *e, struct content **ret, unsigned max)
-{
-	unsigned n = 0;
-
-	mutex_lock(&e->contents_lock);
-	while (n < max && e->dirty_contents) {
-		ret[n++] = e->dirty_contents;
-		dirty_remove(e, e->dirty_contents);
-	}
-	mutex_unlock(&e->contents_lock);
-	return n;
-}
-
-static void put_back_dirty(struct engine *e, struct content *c)
-{
-	mutex_lock(&e->contents_lock);
-	dirty_insert(e, c, e->dirty_contents_end);
-	mutex_unlock(&e->contents_lock);
-}
-
 /* Put all dirty contents into the view's memtable. Changes are locked out, or no other thread runs yet. Readers are not
  * locked out: a content stays dirty and in memory until the view has it. */
 int view_write_back(struct engine *e)
@@ -164,7 +145,7 @@ int view_write_back(struct engine *e)
 	int r;
 
 	r = view_batch_init(e, &batch);
-	while (r == 0 && (n = take_dirty(e, some, BATCH_CONTENTS)) > 0) {
+	while (r == 0 && (n = files_take_dirty(e, some, BATCH_CONTENTS)) > 0) {
 		for (unsigned i = 0; i < n && r == 0; i++) {
 			mutex_lock(&some[i]->lock);
 			r = content_write_back(some[i], &batch);
@@ -174,7 +155,7 @@ int view_write_back(struct engine *e)
 			r = view_batch_apply(&batch);
 		for (unsigned i = 0; i < n; i++) {
 			if (r < 0) {
-				put_back_dirty(e, some[i]);
+				files_put_back_dirty(e, some[i]);
 				continue;
 			}
 			mutex_lock(&some[i]->lock);
@@ -236,13 +217,13 @@ static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_S
 	struct content *c;
 	int r;
 
-	if (take_dirty(e, &c, 1) == 0)
+	if (files_take_dirty(e, &c, 1) == 0)
 		return 0;
 	r = is_changing(c) ? 1 : write_back_in_slices(c, batch);
 	if (r == 0)
 		content_close(c);
 	else
-		put_back_dirty(e, c);
+		files_put_back_dirty(e, c);
 	return MIN(r, 0);
 }
 
@@ -254,13 +235,9 @@ static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_S
 static int write_back_ahead(struct engine *e)
 {
 	_cleanup_(view_batch_release) struct view_batch batch;
-	size_t nr = 0;
+	size_t nr = files_nr_dirty(e);
 	int r;
 
-	mutex_lock(&e->contents_lock);
-	for (struct content *c = e->dirty_contents; c; c = c->next_dirty)
-		nr++;
-	mutex_unlock(&e->contents_lock);
 	r = view_batch_init(e, &batch);
 	for (; nr > 0 && r == 0; nr--) {
 		view_lock_shared(e);
@@ -347,7 +324,7 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	if (r < 0)
 		return r;
 	r = write_back_ahead(e);
-	for (int i = 1; i < AHEAD_ROUNDS && r == 0 && atomic_load(&e->dirty_segment_memory) > AHEAD_BYTES; i++) {
+	for (int i = 1; i < AHEAD_ROUNDS && r == 0 && files_dirty_memory(e) > AHEAD_BYTES; i++) {
 		wait_for_changes();
 		r = write_back_ahead(e);
 	}

@@ -17,6 +17,7 @@
 #include "store/engine.h"
 #include "store/engine_internal.h"
 #include "store/file/content.h"
+#include "store/file/file_state.h"
 #include "store/superblock_format.h"
 #include "tests/unit/store/rig.h"
 
@@ -383,10 +384,10 @@ static void what_comes_and_goes_between_two_flushes_is_forgotten(void **state)
 		rig_write(rig, ino, KiB(4), ino);
 		rig_drop(rig, ino);
 	}
-	mutex_lock(&rig->e->contents_lock);
-	for (const struct content *c = rig->e->dirty_contents; c; c = c->next_dirty)
+	mutex_lock(&rig->e->files->lock);
+	for (const struct content *c = rig->e->files->dirty; c; c = c->next_dirty)
 		nr += c->ino == 101 ? 1 : 1000;
-	mutex_unlock(&rig->e->contents_lock);
+	mutex_unlock(&rig->e->files->lock);
 	assert_int_equal(nr, 1);
 	rig_write(rig, 102, KiB(8), 9); /* one of them again */
 	rig_reopen(rig);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/file/file_state.h"
 #include "store/file/segment.h"
 #include "store/log/log_state.h"
 #include "tests/unit/store/rig.h"
@@ -266,7 +267,7 @@ static void clones_wait_for_the_index(void **state)
 		assert_int_equal(content_clone(from, 0, to, 0, NR_PIECES * 4096, &done), 0);
 		assert_int_equal(done, NR_PIECES * 4096);
 		content_close(to);
-		assert_true(atomic_load(&rig->e->dirty_segment_memory) < 4 * limit);
+		assert_true(atomic_load(&rig->e->files->dirty_segment_memory) < 4 * limit);
 	}
 	content_close(from);
 }

@@ -12,6 +12,7 @@
 #include "index/index_format.h"
 #include "store/engine_internal.h"
 #include "index/recipes.h"
+#include "store/file/file_state.h"
 #include "tests/unit/store/rig.h"
 
 #define FILE_INO 10u
@@ -71,7 +72,7 @@ static struct ns_content stat_of(struct rig *rig, uint64_t ino)
 
 static uint64_t logical(struct rig *rig)
 {
-	return (uint64_t)atomic_load(&rig->e->logical);
+	return (uint64_t)atomic_load(&rig->e->files->logical);
 }
 
 /* The view has it, and memory has not. */

@@ -14,6 +14,7 @@
 #include "store/check/check.h"
 #include "store/engine_internal.h"
 #include "store/file/content.h"
+#include "store/file/file_table.h"
 #include "store/file/layer_set.h"
 #include "store/file/layer_stack.h"
 #include "tests/unit/store/check_rig.h"

@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/file/file_state.h"
+#include "store/file/file_table.h"
 #include "tests/unit/store/rig.h"
 #include "store/file/content.h"
 #include "store/log/view.h"
@@ -242,21 +244,21 @@ static void versions_share_what_they_have_in_common(void **state)
 	uint64_t before, first, all;
 
 	rig_write_bytes(rig, FIRST_VERSION, l.newest, LEN);
-	before = atomic_load(&rig->e->segment_memory);
+	before = atomic_load(&rig->e->files->segment_memory);
 	make_version(rig, &l, FIRST_VERSION + 1, 500);
 	catch_up(rig, FIRST_VERSION + 1);
-	first = atomic_load(&rig->e->segment_memory) - before;
+	first = atomic_load(&rig->e->files->segment_memory) - before;
 	for (uint64_t n = 2; n <= 20; n++)
 		make_version(rig, &l, FIRST_VERSION + n, 500);
 	catch_up(rig, FIRST_VERSION + 20);
-	all = atomic_load(&rig->e->segment_memory) - before;
+	all = atomic_load(&rig->e->files->segment_memory) - before;
 	assert_true(all < 40 * first); /* 210, if each had all it consists of */
 	rig_check_bytes(rig, FIRST_VERSION + 20, l.newest, LEN);
 	for (uint64_t n = 0; n <= 20; n++)
 		rig_drop(rig, FIRST_VERSION + n);
 	rig_drop(rig, SOURCE_A);
-	assert_int_equal(atomic_load(&rig->e->segment_memory), 0);
-	assert_int_equal(atomic_load(&rig->e->dirty_segment_memory), 0);
+	assert_int_equal(atomic_load(&rig->e->files->segment_memory), 0);
+	assert_int_equal(atomic_load(&rig->e->files->dirty_segment_memory), 0);
 	free(l.newest);
 }
 
@@ -284,10 +286,10 @@ static unsigned nr_warm(struct engine *e)
 {
 	unsigned nr = 0;
 
-	mutex_lock(&e->contents_lock);
+	mutex_lock(&e->files->lock);
 	for (unsigned i = 0; i < NR_WARM; i++)
-		nr += e->warm[i] != NULL;
-	mutex_unlock(&e->contents_lock);
+		nr += e->files->warm[i] != NULL;
+	mutex_unlock(&e->files->lock);
 	return nr;
 }
 
@@ -308,7 +310,7 @@ static void what_the_next_version_is_made_from_goes_last(void **state)
 	mutex_lock(&first->lock);
 	assert_int_equal(content_segment(first, 0, false, &(struct segment *){ NULL }), 1);
 	mutex_unlock(&first->lock);
-	contents_trim(rig->e, atomic_load(&rig->e->segment_memory) - 1);
+	contents_trim(rig->e, atomic_load(&rig->e->files->segment_memory) - 1);
 	assert_int_equal(first->nr_segments, 0);
 	assert_int_equal(content_lookup(rig->e, FIRST_VERSION + 5, &c), 1);
 	assert_int_equal(c->nr_segments, LEN / SEGMENT_SIZE + 1);
