@@ -24,6 +24,7 @@
 #include "index/db.h"
 #include "store/classify/image_cuts.h"
 #include "store/engine_internal.h"
+#include "index/freed.h"
 #include "store/check/repair.h"
 #include "store/check/scrub.h"
 #include "store/dedup/absorb.h"
@@ -36,6 +37,7 @@
 #include "store/file/file_table.h"
 #include "store/file/stage.h"
 #include "store/gc/backrefs.h"
+#include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/moves.h"
 #include "store/housekeeping.h"
@@ -64,8 +66,6 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->dirs = STORE_DIRS_NONE;
 	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
 	epoch_init(&e->users);
-	mutex_init(&e->gc.lock);
-	mutex_init(&e->gc.totals_lock);
 	mutex_init(&e->absorb_lock);
 	mutex_init(&e->append_lock);
 	cond_init(&e->filling_cond);
@@ -75,6 +75,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->view = log_view_new();
 	e->backrefs = backrefs_new();
 	e->files = file_table_new();
+	e->gc = collector_new();
 	e->buffers = buffers_new(conf->dirty);
 	e->queue = job_queue_new();
 	e->searches = searches_new();
@@ -83,7 +84,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->scrub = scrub_record_new();
 	e->variables = variables_new();
 	e->path = strdup(path);
-	if (!e->log || !e->view || !e->backrefs || !e->files || !e->buffers || !e->queue || !e->searches || !e->pacer ||
+	if (!e->log || !e->view || !e->backrefs || !e->files || !e->gc || !e->buffers || !e->queue || !e->searches || !e->pacer ||
 	    !e->repairs || !e->scrub || !e->variables || !e->path || fptable_init(&e->recent, 0) < 0) {
 		engine_free(e);
 		return NULL;
@@ -149,9 +150,7 @@ static void engine_free(struct engine *e)
 	scrub_record_free(e->scrub);
 	pacer_free(e->pacer);
 	repairs_free(e->repairs);
-	free(e->moving.m);
-	mutex_release(&e->gc.totals_lock);
-	mutex_release(&e->gc.lock);
+	collector_free(e->gc);
 	epoch_release(&e->users);
 	backrefs_free(e->backrefs);
 	log_view_free(e->view);
@@ -297,9 +296,9 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 	}
 	r = jobs_start(e);
 	if (r == 0 && !conf->read_only) {
-		mutex_lock(&e->gc.lock);
+		gc_wait_lock(e);
 		moving_finish(e);
-		mutex_unlock(&e->gc.lock);
+		gc_unlock(e);
 	}
 	if (r == 0)
 		r = keeper_start(e);

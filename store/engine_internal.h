@@ -6,7 +6,7 @@
  *
  * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
  * inode) > file_table.lock, txlog.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
- * These are leaves except append_lock > locks inside packs and txlog.lock > RocksDB. gc.lock and backrefs.lock, followed
+ * These are leaves except append_lock > locks inside packs and txlog.lock > RocksDB. gc_lock and backrefs.lock, followed
  * by view.flush_lock, come before all of these; absorb_lock comes before append_lock.
  */
 #pragma once
@@ -19,7 +19,6 @@
 #include "base/epoch.h"
 #include "base/mutex.h"
 #include "index/fingerprint_filter.h"
-#include "index/freed.h"
 #include "store/engine.h"
 #include "store/dedup/fptable.h"
 #include "store/superblock.h"
@@ -29,12 +28,11 @@ struct backrefs;
 struct buffers;
 struct cut_hooks;
 struct file_table;
-struct gc_window;
+struct collector;
 struct job_queue;
 struct keeper;
 struct io_rate;
 struct journal;
-struct move;
 struct pacer;
 struct remote_hooks;
 struct repairs;
@@ -69,6 +67,7 @@ struct engine {
 	struct log_view *view; /* state of the view, and its lock */
 	struct backrefs *backrefs; /* state of the back-reference table */
 	struct file_table *files; /* files in memory */
+	struct collector *gc; /* garbage collection, and moves of chunks */
 	struct buffers *buffers; /* memory for written data */
 	struct job_queue *queue; /* written data on its way to the packs, and the workers */
 	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
@@ -83,17 +82,6 @@ struct engine {
 	_Atomic bool read_only; /* refuses new content changes; changes already begun still reach the disk */
 
 	struct epoch users; /* users of addresses not protected by a lock: jobs, readers, clones */
-	struct {
-		_Atomic bool running; /* one collection at a time */
-		/* held by a collection, or by the background thread during repair; before all other locks */
-		struct mutex lock;
-		/* set with view_lock held exclusively; used under it or inside `users` */
-		struct gc_window *_Atomic window;
-		struct mutex totals_lock; /* leaf */
-		struct freed_totals totals GUARDED_BY(totals_lock);
-		_Atomic bool any; /* chunks have been freed: check the freed table for each pack table read */
-	} gc;
-
 	struct mutex absorb_lock; /* held while `frozen` and `kept` are read without append_lock */
 	struct mutex append_lock;
 	struct fptable recent, frozen, kept GUARDED_BY(append_lock); /* not yet absorbed; being absorbed; absorbed */
@@ -103,18 +91,6 @@ struct engine {
 		uint64_t since_ns; /* unchanged since */
 	} quiet GUARDED_BY(append_lock);
 	uint64_t absorb_generation GUARDED_BY(append_lock);
-	struct {
-		bool on GUARDED_BY(append_lock); /* chunks may have two copies: absorb nothing */
-		/* marks of the note found at open; constant after loading, as are the other fields until gc.lock is
-		 * held */
-		struct pack_marks marks;
-		struct move *m; /* copies found */
-		size_t nr, size;
-	} moving;
-	struct {
-		const struct move *m; /* sorted; NULL: none */
-		size_t nr;
-	} repointed GUARDED_BY(view_lock); /* records entering the log are redirected to the new places of these */
 	struct {
 		/* in_use is changed, and both filters are installed, under append_lock, by the background thread. */
 		struct fingerprint_filter in_use, next;

@@ -81,7 +81,7 @@ struct remote_hooks {
 	int (*fate)(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret); /* as in packs_conf */
 	int (*fetch)(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
 
-	/* --- collection and moves (store/gc, store/recode); gc.lock --- */
+	/* --- collection and moves (store/gc, store/recode); gc_lock --- */
 
 	bool (*any)(struct engine *e); /* some chunks are, or were, pinned or remote */
 	int (*mark_pinned)(struct engine *e, struct db_snapshot *state, struct gc_window *w); /* as live */

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/gc/collector.h"
 #include "store/gc/repoint.h"
 
 #define HEAL_MAX 4096u /* chunks: 16 MiB of pages between two ticks of the background thread, 24 bytes each */
@@ -121,7 +122,7 @@ static void put_back(struct engine *e, const struct move *m, size_t nr)
 		heal_note(e, (struct addr){ .pack = m[i].pack, .off = m[i].off }, m[i].len, m[i].to);
 }
 
-static int heal_noted(struct engine *e) REQUIRES(e->gc.lock)
+static int heal_noted(struct engine *e) REQUIRES(gc_lock)
 {
 	_cleanup_(freep) struct move *m = NULL;
 	size_t nr;
@@ -147,10 +148,10 @@ int heal_tend(struct engine *e)
 	mutex_lock(&e->repairs->lock);
 	nr = e->repairs->nr;
 	mutex_unlock(&e->repairs->lock);
-	if (nr == 0 || !mutex_trylock(&e->gc.lock)) /* a collection is running: retry later */
+	if (nr == 0 || !gc_trylock(e)) /* a collection is running: retry later */
 		return 0;
 	r = heal_noted(e);
-	mutex_unlock(&e->gc.lock);
+	gc_unlock(e);
 	return r;
 }
 
@@ -158,10 +159,10 @@ int heal_now(struct engine *e)
 {
 	int r;
 
-	if (atomic_load(&e->gc.running))
+	if (gc_is_running(e))
 		return 0;
-	mutex_lock(&e->gc.lock); /* waits for the background thread, which may be processing part of the list */
+	gc_wait_lock(e); /* waits for the background thread, which may be processing part of the list */
 	r = heal_noted(e);
-	mutex_unlock(&e->gc.lock);
+	gc_unlock(e);
 	return r;
 }

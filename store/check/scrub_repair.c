@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "store/check/repair.h"
 #include "store/check/scrub_job.h"
+#include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/pack/repair/pack_repair.h"
 
@@ -54,9 +55,9 @@ int scrub_mend_header(struct scrub *s, uint32_t pack)
 {
 	int r = 0;
 
-	if (!s->e->read_only && mutex_trylock(&s->e->gc.lock)) {
+	if (!s->e->read_only && gc_trylock(s->e)) {
 		r = mend_header(s, pack);
-		mutex_unlock(&s->e->gc.lock);
+		gc_unlock(s->e);
 	}
 	return r;
 }
@@ -65,9 +66,9 @@ int scrub_mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
 {
 	int r = 0;
 
-	if (!s->e->read_only && mutex_trylock(&s->e->gc.lock)) {
+	if (!s->e->read_only && gc_trylock(s->e)) {
 		r = mend_table(s, pack, frame);
-		mutex_unlock(&s->e->gc.lock);
+		gc_unlock(s->e);
 	}
 	return r;
 }

@@ -68,7 +68,7 @@ bool absorb_wanted(struct engine *e)
 	bool wanted;
 
 	mutex_lock(&e->append_lock);
-	wanted = has_enough(e) && !e->moving.on;
+	wanted = has_enough(e) && !moving_is_on(e);
 	mutex_unlock(&e->append_lock);
 	return wanted;
 }
@@ -148,8 +148,8 @@ static int freeze(struct engine *e)
 
 	commit_marks(e, &marks);
 	mutex_lock(&e->append_lock);
-	if (e->moving.on)
-		marks = e->moving.marks; /* opening a store: chunks beyond these marks are not in the table */
+	if (moving_is_on(e))
+		marks = *moving_marks(e); /* opening a store: chunks beyond these marks are not in the table */
 	if (e->frozen.nr == 0 && e->recent.nr > 0)
 		r = fptable_init(&fresh, 0);
 	if (r == 0 && e->frozen.nr == 0) {
@@ -195,7 +195,7 @@ static bool is_moving(struct engine *e)
 	bool on;
 
 	mutex_lock(&e->append_lock);
-	on = e->moving.on;
+	on = moving_is_on(e);
 	mutex_unlock(&e->append_lock);
 	return on;
 }
@@ -355,7 +355,7 @@ static int load_frames(struct engine *e, const struct pack_marks *absorbed, bool
 			return r;
 		if (r == 0 || rec->damaged || already(absorbed, s, rec->pack, rec->frame))
 			continue;
-		if (may_be_copies != (e->moving.on && !already(&e->moving.marks, s, rec->pack, rec->frame)))
+		if (may_be_copies != (moving_is_on(e) && !already(moving_marks(e), s, rec->pack, rec->frame)))
 			continue;
 		r = load_frame(e, rec, may_be_copies);
 		if (r == 0 && !may_be_copies && is_full(e))
@@ -385,7 +385,7 @@ int absorb_load(struct engine *e)
 	if (r < 0)
 		return r;
 	r = load_frames(e, &absorbed, false, rec);
-	if (r == 0 && e->moving.on && !e->read_only)
+	if (r == 0 && moving_is_on(e) && !e->read_only)
 		r = load_frames(e, &absorbed, true, rec);
 	return r;
 }

@@ -21,6 +21,7 @@
 #include "store/dedup/domains.h"
 #include "store/file/content.h"
 #include "store/file/pending_changes.h"
+#include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/repoint.h"
 #include "store/log/txlog.h"
@@ -58,8 +59,8 @@ static bool shares(const struct content *from, const struct content *to, const s
 	bool whole = p->len == SEGMENT_SIZE || cl->from_off + cl->len >= from->logged.size;
 
 	return cl->off == cl->from_off && p->off % SEGMENT_SIZE == 0 && whole && !to->in_view &&
-	       !segment_tree_find(&to->segments, p->off / SEGMENT_SIZE) && !e->repointed.m &&
-	       !atomic_load(&e->gc.window);
+	       !segment_tree_find(&to->segments, p->off / SEGMENT_SIZE) && !repoint_is_on(e) &&
+	       !gc_has_window(e);
 }
 
 /* The piece at `done` is a hole: extend it over the hole that follows. */

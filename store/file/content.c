@@ -567,7 +567,7 @@ static int log_one_by_one(struct content *c, const struct replace *rp, size_t nr
 int content_log(struct content *c, const struct replace *rp, size_t nr)
 {
 	assert(mutex_held(&c->lock));
-	return c->e->repointed.m || c->in_view ? log_one_by_one(c, rp, nr) : log_as_they_are(c, rp, nr);
+	return repoint_is_on(c->e) || c->in_view ? log_one_by_one(c, rp, nr) : log_as_they_are(c, rp, nr);
 }
 
 int segment_shared(struct content *from, uint64_t number, struct segment **ret)

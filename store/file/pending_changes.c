@@ -30,7 +30,9 @@
 #include "store/file/content.h"
 #include "store/file/file_state.h"
 #include "store/file/layer_run.h"
+#include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
+#include "store/gc/repoint.h"
 #include "store/journal/journal.h"
 #include "store/log/txlog.h"
 
@@ -78,7 +80,7 @@ static void later_add(struct content *c, struct later *l)
 /* May changes be queued? Not if they have to be redirected (repoint.c), or need segments that must be read first. */
 static bool can_wait(const struct content *c)
 {
-	return !c->in_view && !c->dropped && !c->e->repointed.m;
+	return !c->in_view && !c->dropped && !repoint_is_on(c->e);
 }
 
 #define EXTENT_BYTES 12u /* approximate size in a record */
@@ -150,7 +152,7 @@ void content_queue_hole(struct content *c, struct later *l, const struct replace
 static bool can_get_all(const struct content *to)
 {
 	return can_wait(to) && to->nr_segments == 0 && !to->later && to->logged.size == 0 &&
-	       !atomic_load(&to->e->gc.window);
+	       !gc_has_window(to->e);
 }
 
 int content_clone_later(struct content *from, struct content *to, const struct clone *cl, size_t nr)

@@ -34,6 +34,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/freed.h"
+#include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/journal/journal.h"
 #include "store/log/view.h"
@@ -246,9 +247,9 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 
 	if (conf->delete && e->read_only)
 		return -EROFS;
-	if (atomic_exchange(&e->gc.running, true))
+	if (!gc_begin(e))
 		return -EBUSY;
-	mutex_lock(&e->gc.lock);
+	gc_wait_lock(e);
 	packs_stats(e->packs, &ps);
 	report.nr_packs_total = ps.nr_packs;
 	if (conf->budget_ns > 0)
@@ -258,8 +259,8 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 		r = collect(&g);
 	io_rate_free(g.rate);
 	layer_set_release(&g.layers.live);
-	mutex_unlock(&e->gc.lock);
-	atomic_store(&e->gc.running, false);
+	gc_unlock(e);
+	gc_end(e);
 	if (r < 0)
 		return log_errno(r, "store %s: the collection ended early", e->path);
 	*ret = report;

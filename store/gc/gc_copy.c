@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "index/freed.h"
 #include "store/dedup/compress.h"
 #include "store/gc/moves.h"
 

@@ -10,6 +10,7 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
+#include "store/gc/gc_state.h"
 #include "store/gc/gc_window.h"
 #include "store/remote_hooks.h"
 
@@ -38,10 +39,10 @@ int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr)
 	uint32_t pack, frame;
 	int r;
 
-	r = freed_get_totals(e->db, &e->gc.totals);
+	r = freed_get_totals(e->db, &e->gc->totals);
 	if (r <= 0)
 		return r; /* no totals: nothing was ever freed */
-	atomic_store(&e->gc.any, true);
+	atomic_store(&e->gc->any, true);
 	r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		r = freed_key_decode(key, key_len, &pack, &frame);
@@ -64,7 +65,7 @@ int freed_fate(void *engine, uint32_t pack, uint32_t frame, struct pack_fate *re
 	int r, shared;
 
 	r = shared = e->remote ? e->remote->fate(e, pack, frame, ret) : 0;
-	if (r < 0 || !atomic_load(&e->gc.any))
+	if (r < 0 || !atomic_load(&e->gc->any))
 		return r;
 	r = freed_get(e->db, pack, frame, &f);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
@@ -99,9 +100,9 @@ bool freed_is_stale(void *engine, const void *key, size_t key_len, const void *v
 
 void freed_so_far(struct engine *e, struct freed_totals *ret)
 {
-	mutex_lock(&e->gc.totals_lock);
-	*ret = e->gc.totals;
-	mutex_unlock(&e->gc.totals_lock);
+	mutex_lock(&e->gc->totals_lock);
+	*ret = e->gc->totals;
+	mutex_unlock(&e->gc->totals_lock);
 }
 
 static void put_totals(struct engine_tx *tx, const struct freed_totals *t)
@@ -122,22 +123,22 @@ int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_total
 	r = shared ? e->remote->free_chunks(e, tx, shared, nr) : engine_tx_apply(e, tx);
 	if (r < 0)
 		return r;
-	mutex_lock(&e->gc.totals_lock);
-	e->gc.totals = *t;
-	mutex_unlock(&e->gc.totals_lock);
+	mutex_lock(&e->gc->totals_lock);
+	e->gc->totals = *t;
+	mutex_unlock(&e->gc->totals_lock);
 	return 0;
 }
 
 bool freed_condemned(struct engine *e, struct addr a)
 {
-	struct gc_window *w = atomic_load(&e->gc.window);
+	struct gc_window *w = atomic_load(&e->gc->window);
 
 	return w && gc_window_refuses(w, a);
 }
 
 void freed_referred(struct engine *e, const struct extent *x, size_t nr)
 {
-	struct gc_window *w = atomic_load(&e->gc.window);
+	struct gc_window *w = atomic_load(&e->gc->window);
 
 	if (w)
 		gc_window_mark(w, x, nr);

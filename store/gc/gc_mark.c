@@ -8,6 +8,7 @@
 #include "index/index_format.h"
 #include "store/gc/gc.h"
 #include "store/file/layer_stack.h"
+#include "store/gc/gc_state.h"
 #include "store/log/commit.h"
 #include "store/log/view.h"
 #include "store/remote_hooks.h"
@@ -107,7 +108,7 @@ int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr)
 	if (r == 0)
 		r = db_snapshot_new(e->db, &g->state);
 	if (r == 0)
-		atomic_store(&e->gc.window, g->w);
+		atomic_store(&e->gc->window, g->w);
 	gc_layers_begin(g);
 	view_unlock_exclusive(e);
 	if (r < 0)
@@ -120,7 +121,7 @@ void gc_window_shut(struct gc *g)
 	struct engine *e = g->e;
 
 	view_lock_exclusive(e);
-	atomic_store(&e->gc.window, NULL);
+	atomic_store(&e->gc->window, NULL);
 	view_unlock_exclusive(e);
 	epoch_wait(&e->users); /* threads that check for gc-pending chunks are inside the epoch */
 }

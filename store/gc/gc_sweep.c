@@ -16,6 +16,7 @@
 #include "index/freed.h"
 #include "store/gc/gc.h"
 #include "store/gc/gc_freed.h"
+#include "store/gc/gc_state.h"
 #include "store/gc/moves.h"
 #include "store/remote_hooks.h"
 #include "store/space.h"
@@ -399,7 +400,7 @@ static int log_what_is_gone(struct gc *g)
 	/* Pin records are written beside the log, so the log must have the deletions first. */
 	int r = is_shared(g) ? engine_sync(g->e) : 0;
 
-	atomic_store(&g->e->gc.any, true);
+	atomic_store(&g->e->gc->any, true);
 	for (size_t i = 0, n; i < g->nr_doomed && r == 0; i += n) {
 		n = MIN(g->nr_doomed - i, (size_t)FRAMES_PER_TX);
 		r = log_frames(g, g->doomed + i, g->doomed + i + n);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "index/freed.h"
 #include "store/gc/gc.h"
 #include "store/gc/moves.h"
 #include "store/gc/repoint.h"

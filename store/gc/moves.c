@@ -31,6 +31,7 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
+#include "store/gc/gc_state.h"
 #include "store/gc/repoint.h"
 #include "store/log/commit.h"
 #include "store/log/record_format.h"
@@ -55,8 +56,18 @@ static int put_note(struct engine *e, const struct pack_marks *marks)
 static void set_moving(struct engine *e, bool on)
 {
 	mutex_lock(&e->append_lock);
-	e->moving.on = on;
+	e->gc->moving.on = on;
 	mutex_unlock(&e->append_lock);
+}
+
+bool moving_is_on(const struct engine *e)
+{
+	return e->gc->moving.on;
+}
+
+const struct pack_marks *moving_marks(const struct engine *e)
+{
+	return &e->gc->moving.marks;
 }
 
 int moving_begin(struct engine *e)
@@ -102,7 +113,7 @@ int moving_load(struct engine *e)
 
 	r = db_get(e->db, DB_VIEW, key.b, key.len, &value);
 	if (r > 0)
-		r = marks_decode(value.data, value.len, &e->moving.marks);
+		r = marks_decode(value.data, value.len, &e->gc->moving.marks);
 	if (r < 0)
 		return r;
 	set_moving(e, value.len > 0);
@@ -132,16 +143,16 @@ static int find_other(struct engine *e, struct fp fp, struct addr a, struct addr
 
 static int add_move(struct engine *e, struct addr from, uint32_t len, struct addr to)
 {
-	if (e->moving.nr == e->moving.size) {
-		size_t size = MAX(2 * e->moving.size, (size_t)1024);
-		struct move *m = realloc(e->moving.m, size * sizeof(*m));
+	if (e->gc->moving.nr == e->gc->moving.size) {
+		size_t size = MAX(2 * e->gc->moving.size, (size_t)1024);
+		struct move *m = realloc(e->gc->moving.m, size * sizeof(*m));
 
 		if (!m)
 			return -ENOMEM;
-		e->moving.m = m;
-		e->moving.size = size;
+		e->gc->moving.m = m;
+		e->gc->moving.size = size;
 	}
-	e->moving.m[e->moving.nr++] = (struct move){ .pack = from.pack, .off = from.off, .len = len, .to = to };
+	e->gc->moving.m[e->gc->moving.nr++] = (struct move){ .pack = from.pack, .off = from.off, .len = len, .to = to };
 	return 0;
 }
 
@@ -204,13 +215,13 @@ void moving_finish(struct engine *e)
 	struct freed_totals gone = { 0 };
 	int r;
 
-	if (!e->moving.on)
+	if (!e->gc->moving.on)
 		return;
-	r = moving_complete(e, e->moving.m, e->moving.nr, &gone);
+	r = moving_complete(e, e->gc->moving.m, e->gc->moving.nr, &gone);
 	if (r < 0)
 		moving_give_up(e);
-	else if (e->moving.nr > 0)
-		log_info("store %s: finished %zu interrupted moves", e->path, e->moving.nr);
-	free(TAKE(e->moving.m));
-	e->moving.nr = e->moving.size = 0;
+	else if (e->gc->moving.nr > 0)
+		log_info("store %s: finished %zu interrupted moves", e->path, e->gc->moving.nr);
+	free(TAKE(e->gc->moving.m));
+	e->gc->moving.nr = e->gc->moving.size = 0;
 }

@@ -7,7 +7,7 @@ struct freed_totals;
 struct move;
 
 #define MOVING_NOTE "moving"
-int moving_begin(struct engine *e); /* before the first copy; needs gc.lock, like those below. Costs a commit */
+int moving_begin(struct engine *e); /* before the first copy; needs gc_lock, like those below. Costs a commit */
 /* Redirect all files to the copies and release the original places. Sorts `m`. Adds the released totals to *ret.
  * Success ends the move; after a failure call moving_give_up(). */
 int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_totals *ret);
@@ -15,6 +15,8 @@ int moving_end(struct engine *e); /* no copies were made */
 void moving_give_up(struct engine *e); /* copies may exist */
 void moving_finish(struct engine *e); /* finish a move interrupted by a crash; at open only */
 int moving_load(struct engine *e); /* at open only */
+bool moving_is_on(const struct engine *e); /* chunks may have two copies: absorb nothing. append_lock, or at open */
+const struct pack_marks *moving_marks(const struct engine *e); /* of the note found at open */
 /* Check a chunk that lies beyond the marks of the note: if it is known at another place, it is a copy. */
 int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len) REQUIRES(e->append_lock);
 

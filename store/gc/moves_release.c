@@ -17,6 +17,7 @@
 #include "index/freed.h"
 #include "store/gc/gc.h"
 #include "store/gc/gc_freed.h"
+#include "store/gc/gc_state.h"
 #include "store/gc/moves.h"
 #include "store/gc/repoint.h"
 #include "store/remote_hooks.h"
@@ -127,7 +128,7 @@ int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, st
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	int r = rec ? 0 : -ENOMEM;
 
-	atomic_store(&e->gc.any, true);
+	atomic_store(&e->gc->any, true);
 	for (size_t i = 0, n; i < nr && r == 0; i += n)
 		r = vacate_some(e, m + i, nr - i, is_shared, rec, &n, ret);
 	return r;

@@ -21,6 +21,7 @@
 #include "store/engine_internal.h"
 #include "store/file/content.h"
 #include "store/file/layer_stack.h"
+#include "store/gc/gc_state.h"
 #include "store/log/txlog.h"
 #include "store/log/view.h"
 
@@ -115,7 +116,7 @@ static int add_all_moved(const struct moves *ms, const struct extent *x, size_t 
 
 int repoint_new(struct engine *e, const struct extent *x, size_t nr, struct extent_list *ret)
 {
-	struct moves ms = { .e = e, .m = e->repointed.m, .nr = e->repointed.nr };
+	struct moves ms = { .e = e, .m = e->gc->repointed.m, .nr = e->gc->repointed.nr };
 	struct extent_list l = { 0 };
 	int r;
 
@@ -253,8 +254,8 @@ int repoint(struct engine *e, const struct move *m, size_t nr)
 	if (r == 0)
 		r = db_snapshot_new(e->db, &state);
 	if (r == 0) {
-		e->repointed.m = m;
-		e->repointed.nr = nr;
+		e->gc->repointed.m = m;
+		e->gc->repointed.nr = nr;
 	}
 	view_unlock_exclusive(e);
 	if (r < 0)
@@ -264,10 +265,15 @@ int repoint(struct engine *e, const struct move *m, size_t nr)
 	return r;
 }
 
+bool repoint_is_on(const struct engine *e)
+{
+	return e->gc->repointed.m;
+}
+
 void repoint_end(struct engine *e)
 {
 	view_lock_exclusive(e);
-	e->repointed.m = NULL;
-	e->repointed.nr = 0;
+	e->gc->repointed.m = NULL;
+	e->gc->repointed.nr = 0;
 	view_unlock_exclusive(e);
 }

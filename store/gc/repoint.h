@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,10 +21,11 @@ void moves_sort(struct move *m, size_t nr); /* by old place */
 const struct move *move_of(const struct move *m, size_t nr, struct addr a, uint32_t end);
 
 /* Makes all files refer to the new places. `m` is sorted by pack and offset, without overlaps, and not empty; the
- * caller holds gc.lock. On error some files do and some do not: both are valid. Costs a pass over all recipes. From
+ * caller holds gc_lock. On error some files do and some do not: both are valid. Costs a pass over all recipes. From
  * then on until repoint_end() everything that enters the log refers to the new places, too. Borrows `m` until then. */
 int repoint(struct engine *e, const struct move *m, size_t nr);
 void repoint_end(struct engine *e);
+bool repoint_is_on(const struct engine *e); /* view_lock held */
 /* For references that enter the log: 1 and the new places in *ret, which the caller releases; 0: none has moved. The
  * caller holds view_lock shared. */
 int repoint_new(struct engine *e, const struct extent *x, size_t nr, struct extent_list *ret);

@@ -32,6 +32,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/dedup/compress.h"
+#include "store/gc/collector.h"
 #include "store/log/view.h"
 #include "store/recode/variables.h"
 #include "store/remote_hooks.h"
@@ -426,13 +427,13 @@ int engine_compact(struct engine *e, const struct compact_conf *conf, struct com
 		return -EINVAL;
 	if (!conf->dry_run && e->read_only)
 		return -EROFS;
-	if (atomic_exchange(&e->gc.running, true))
+	if (!gc_begin(e))
 		return -EBUSY;
 	c.gc_conf = (struct gc_conf){ .delete = true, .rate = conf->rate, .step = step, .userdata = &c };
 	c.g = (struct gc){ .e = e, .conf = &c.gc_conf, .report = &c.gc_report };
 	if (conf->budget_ns > 0)
 		c.g.deadline_ns = monotonic_ns() + conf->budget_ns;
-	mutex_lock(&e->gc.lock);
+	gc_wait_lock(e);
 	packs_stats(e->packs, &ps);
 	c.freed_before = ps.freed_bytes;
 	r = compact_init(&c);
@@ -442,8 +443,8 @@ int engine_compact(struct engine *e, const struct compact_conf *conf, struct com
 	c.report.freed = ps.freed_bytes - c.freed_before;
 	c.report.written = c.copy.disk_bytes;
 	compact_release(&c);
-	mutex_unlock(&e->gc.lock);
-	atomic_store(&e->gc.running, false);
+	gc_unlock(e);
+	gc_end(e);
 	if (r < 0)
 		return log_errno(r, "store %s: compacting ended early", e->path);
 	*ret = c.report;

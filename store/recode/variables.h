@@ -27,5 +27,5 @@ struct variables *variables_new(void); /* NULL: -ENOMEM */
 void variables_free(struct variables *v); /* NULL is fine */
 /* Loads the record when a store is opened; an unreadable one is replaced by an empty one. */
 int variables_load(struct engine *e);
-/* Adds the results of a recoding run, which holds gc.lock. */
+/* Adds the results of a recoding run, which holds gc_lock. */
 int variables_remember(struct engine *e, const struct compact_conf *conf);

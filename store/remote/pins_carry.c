@@ -6,7 +6,7 @@
  *   1. commit                                            crash: the next mount finds the move record and starts over
  *   2. pin at the new address what is pinned at the old one        crash: likewise; starting over drops the second pin
  *   3. free the old address and its pin record (moves_release.c)
- * A thread that stores a chunk for a peer (replica_chunks.c) does not hold gc.lock and may have found an old address.
+ * A thread that stores a chunk for a peer (replica_chunks.c) does not hold gc_lock and may have found an old address.
  * Either its pin record is written before step 2 reads it, or the thread gets -EAGAIN.
  */
 #include <errno.h>

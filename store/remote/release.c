@@ -11,7 +11,7 @@
  * relies on stay pinned.
  *
  * Chunks pinned here stay, as peers rely on this node. So do chunks of a round that is not settled. Nothing is released
- * while chunks move (gc.lock).
+ * while chunks move (gc_lock).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@
 
 #include "base/util.h"
 #include "store/file/content.h"
+#include "store/gc/collector.h"
 #include "store/gc/moves.h"
 #include "store/gc/repoint.h"
 #include "store/log/commit.h"
@@ -253,7 +254,7 @@ static int punch_released(struct letting *l)
 
 /* --- */
 
-static int let_batch_go(struct letting *l, struct content *c, uint64_t size, uint64_t *off) REQUIRES(l->e->gc.lock)
+static int let_batch_go(struct letting *l, struct content *c, uint64_t size, uint64_t *off) REQUIRES(gc_lock)
 {
 	struct pack_marks marks;
 	unsigned ticket;
@@ -297,12 +298,12 @@ int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers
 	size = c->logged.size;
 	content_unlock_quiet(c);
 	while (off < size && r == 0) {
-		if (!mutex_trylock(&l->e->gc.lock)) { /* chunks may be about to move */
+		if (!gc_trylock(l->e)) { /* chunks may be about to move */
 			r = -EAGAIN;
 			break;
 		}
 		r = let_batch_go(l, c, size, &off);
-		mutex_unlock(&l->e->gc.lock);
+		gc_unlock(l->e);
 	}
 	free(l);
 	return r;

@@ -23,6 +23,7 @@
 #include "base/util.h"
 #include "index/recipes.h"
 #include "store/file/content.h"
+#include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/log/commit.h"
 #include "store/remote/remote.h"
@@ -236,7 +237,7 @@ static int by_place(const void *a, const void *b)
 	return compare_addr(&((const struct lending *)a)->where, &((const struct lending *)b)->where);
 }
 
-static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, struct lending *l) REQUIRES(e->gc.lock)
+static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, struct lending *l) REQUIRES(gc_lock)
 {
 	struct pack_marks marks;
 
@@ -317,11 +318,11 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 		return -EROFS;
 	for (size_t i = 0; i < nr; i++)
 		l[i].ret = &lent[i];
-	if (!mutex_trylock(&e->gc.lock))
+	if (!gc_trylock(e))
 		return 0;
 	/* a cluster collection is running: it may just have found the chunk unreferenced */
 	if (shares_settling(e, false) < 0) {
-		mutex_unlock(&e->gc.lock);
+		gc_unlock(e);
 		return 0;
 	}
 	ticket = epoch_enter(&e->users);
@@ -332,7 +333,7 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 	}
 	epoch_leave(&e->users, ticket);
 	shares_settled(e);
-	mutex_unlock(&e->gc.lock);
+	gc_unlock(e);
 	if (r < 0)
 		memset(lent, 0, nr * sizeof(*lent));
 	return r;
