@@ -117,6 +117,7 @@ struct ckptfs_gc {
 	 * frees */
 	uint64_t cluster_kept_bytes, cluster_kept_chunks, cluster_given_up_bytes, cluster_given_up_chunks;
 	char cluster_missing[64]; /* name of a missing node */
+	uint64_t dead_disk; /* disk space of dead_bytes, as far as it is freed without moving other chunks */
 };
 enum ckptfs_gc_cluster {
 	CKPTFS_GC_ALONE, /* not requested, or there is no cluster */
@@ -199,7 +200,7 @@ struct ckptfs_exclusive {
 	uint64_t linked_files; /* files that would remain: they have other names */
 	uint64_t chunks, bytes; /* distinct chunks that the deleted files refer to */
 	uint64_t exclusive_chunks, exclusive_bytes; /* of these, not referred to by other files: would be freed */
-	uint64_t exclusive_stored; /* their size as stored: less where compressed */
+	uint64_t exclusive_stored; /* disk space that this returns, if no other chunk is moved */
 	uint64_t damaged; /* unreadable frames, which are not counted */
 	uint64_t frames, frames_done, recipes; /* progress: frames found, frames examined, recipes read */
 	uint64_t built; /* recipes read to build the back-references that an older store lacks */

@@ -283,6 +283,7 @@ struct gc_report {
 	uint64_t nr_packs, nr_packs_total, nr_frames, nr_recipes; /* examined */
 	uint64_t live_chunks, live_bytes; /* referenced */
 	uint64_t dead_chunks, dead_bytes; /* unreferenced */
+	uint64_t dead_disk; /* disk space that punching them returns, without moving other chunks */
 	uint64_t freed_chunks, freed_bytes;
 	uint64_t nr_removed; /* packs removed */
 	uint64_t nr_freed_layers; /* recipe layers removed from the index */
@@ -448,6 +449,9 @@ struct exclusive_report {
 	uint64_t exclusive_chunks, exclusive_bytes; /* of these, referenced by no other file */
 	/* their compressed size; for part of a unit that was compressed together, its share of the unit */
 	uint64_t exclusive_stored;
+	/* disk space that a collection returns for them, if it moves no other chunk: whole blocks, with the table of a
+	 * frame that becomes empty; nothing for a unit that was compressed together and that other files use too */
+	uint64_t exclusive_disk;
 	uint64_t nr_damaged; /* frames without a table; their chunks are not counted */
 	/* progress: frames found so far, frames examined, recipes read */
 	uint64_t nr_frames, nr_frames_done, nr_recipes;

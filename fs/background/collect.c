@@ -74,6 +74,7 @@ static void add_first(struct gc_report *second, const struct gc_report *first)
 {
 	second->dead_chunks += first->dead_chunks;
 	second->dead_bytes += first->dead_bytes;
+	second->dead_disk += first->dead_disk;
 	second->freed_chunks += first->freed_chunks;
 	second->freed_bytes += first->freed_bytes;
 	second->nr_removed += first->nr_removed;

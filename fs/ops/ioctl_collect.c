@@ -56,6 +56,7 @@ static void fill_gc(struct fs *fs, struct ckptfs_gc *arg)
 	arg->live_chunks = s.report.live_chunks;
 	arg->dead_bytes = s.report.dead_bytes;
 	arg->dead_chunks = s.report.dead_chunks;
+	arg->dead_disk = s.report.dead_disk;
 	arg->freed_bytes = s.report.freed_bytes;
 	arg->freed_chunks = s.report.freed_chunks;
 	arg->removed_packs = s.report.nr_removed;

@@ -112,7 +112,7 @@ static int fill_exclusive(struct fs *fs, struct ckptfs_exclusive *arg)
 	arg->bytes = s.report.bytes;
 	arg->exclusive_chunks = s.report.exclusive_chunks;
 	arg->exclusive_bytes = s.report.exclusive_bytes;
-	arg->exclusive_stored = s.report.exclusive_stored;
+	arg->exclusive_stored = s.report.exclusive_disk;
 	arg->damaged = s.report.nr_damaged;
 	arg->frames = s.report.nr_frames;
 	arg->frames_done = s.report.nr_frames_done;

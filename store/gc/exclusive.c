@@ -402,24 +402,42 @@ static int ask_others(struct question *q)
 /* --- step 6 --- */
 
 /* Counts adjacent chunks together, so that a compressed part that is freed as a whole counts with its full size. */
+static uint64_t stored_of(const struct pack_frame_rec *rec, const struct gc_bits *chunks)
+{
+	uint64_t stored = 0;
+	uint32_t n;
+
+	for (uint32_t i = 0; i < rec->nr_chunks; i += MAX(n, 1u)) {
+		for (n = 0; i + n < rec->nr_chunks && gc_bit(chunks, i + n); n++)
+			;
+		if (n > 0)
+			stored += pack_rec_stored(rec, pack_rec_start(rec, i), pack_rec_start(rec, i + n));
+	}
+	return stored;
+}
+
+/* Blocks and compressed parts that are freed with these chunks: they hold no other chunk that is in use. */
+static uint64_t disk_of(const struct pack_frame_rec *rec, const struct marked *m, const struct gc_bits *chunks)
+{
+	struct gc_bits before, after;
+
+	for (size_t i = 0; i < ARRAY_SIZE(before.w); i++) {
+		before.w[i] = ~(m->mine.w[i] | m->others.w[i]); /* garbage: a collection frees it anyway */
+		after.w[i] = before.w[i] | chunks->w[i];
+	}
+	return pack_rec_disk(rec, before.w) - pack_rec_disk(rec, after.w);
+}
+
 static int count_stored(struct question *q, const struct marked *m, const struct gc_bits *chunks)
 {
-	uint32_t n;
 	int r = packs_frame_rec(q->e->packs, frame_id_pack(m->id), frame_id_frame(m->id), q->rec);
 
 	if (r <= 0 || q->rec->damaged || q->rec->nr_chunks != m->nr_chunks) {
 		q->collected |= r == 0;
 		return MIN(r, 0);
 	}
-	for (uint32_t i = 0; i < m->nr_chunks; i += n) {
-		for (n = 0; i + n < m->nr_chunks && gc_bit(chunks, i + n); n++)
-			;
-		if (n > 0)
-			q->report.exclusive_stored +=
-				pack_rec_stored(q->rec, pack_rec_start(q->rec, i), pack_rec_start(q->rec, i + n));
-		else
-			n = 1;
-	}
+	q->report.exclusive_stored += stored_of(q->rec, chunks);
+	q->report.exclusive_disk += disk_of(q->rec, m, chunks);
 	return 0;
 }
 

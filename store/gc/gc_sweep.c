@@ -134,6 +134,7 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 		.at = p->first + rec->frame,
 	};
 	struct gc_bits all = first_bits(rec->nr_chunks), live;
+	uint32_t disk;
 	int r;
 
 	if (rec->damaged)
@@ -151,7 +152,9 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 	live = live_chunks(g, d.at, rec);
 	set_fresh(&d, rec, and_not(and_not(all, &d.gone), &live));
 	live = and_not(live, &d.gone);
-	p->disk_bytes += pack_rec_disk(rec, d.fresh.w);
+	disk = pack_rec_disk(rec, d.fresh.w);
+	p->disk_bytes += disk;
+	g->report->dead_disk += pack_rec_disk(rec, d.gone.w) - disk;
 	p->live_stored += stored_of(rec, &live);
 	g->report->live_chunks += gc_count(&live);
 	g->report->live_bytes += bytes_of(rec, &live);

@@ -66,6 +66,7 @@ static struct ckptfs_gc of_report(const struct gc_report *r)
 		.live_chunks = r->live_chunks,
 		.dead_bytes = r->dead_bytes,
 		.dead_chunks = r->dead_chunks,
+		.dead_disk = r->dead_disk,
 		.freed_bytes = r->freed_bytes,
 		.freed_chunks = r->freed_chunks,
 		.removed_packs = r->nr_removed,
@@ -132,6 +133,7 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 		{ "recipes", gc->recipes },	      { "live_bytes", gc->live_bytes },
 		{ "live_chunks", gc->live_chunks },
 		{ "dead_bytes", gc->dead_bytes },     { "dead_chunks", gc->dead_chunks },
+		{ "dead_disk_bytes", gc->dead_disk },
 		{ "freed_bytes", gc->freed_bytes },   { "freed_chunks", gc->freed_chunks },
 		{ "removed_packs", gc->removed_packs }, { "moved_packs", gc->moved_packs },
 		{ "moved_bytes", gc->moved_bytes },   { "placed_files", gc->placed_files },
@@ -159,8 +161,9 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 	double s = seconds_since(q->started_ns);
 
 	printf("In use:    %s in %" PRIu64 " packs\n", human_size(gc->live_bytes).s, gc->packs);
-	printf("Garbage:   %s in %" PRIu64 " chunks, %.1f %% of what is stored\n", human_size(gc->dead_bytes).s,
-	       gc->dead_chunks, all > 0 ? 100.0 * (double)gc->dead_bytes / (double)all : 0);
+	printf("Garbage:   %s in %" PRIu64 " chunks, %.1f %% of what is stored; %s on disk\n",
+	       human_size(gc->dead_bytes).s, gc->dead_chunks,
+	       all > 0 ? 100.0 * (double)gc->dead_bytes / (double)all : 0, human_size(gc->dead_disk).s);
 	if (q->delete) {
 		printf("Freed:     %s in %" PRIu64 " chunks, %" PRIu64 " packs removed\n",
 		       human_size(gc->freed_bytes).s, gc->freed_chunks, gc->removed_packs);

@@ -296,8 +296,8 @@ static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 	size_line(to, "Exclusive:", x->exclusive_bytes);
 	fputs("  freed once it is deleted and ckptfs-gc --delete has run\n", to);
 	if (x->exclusive_stored != x->exclusive_bytes) {
-		size_line(to, "  as stored", x->exclusive_stored);
-		fputs("  compressed\n", to);
+		size_line(to, "  on disk", x->exclusive_stored);
+		fputs("  compressed, in whole blocks\n", to);
 	}
 	size_line(to, "Shared:", x->bytes - x->exclusive_bytes);
 	fputs("  others have too\n", to);

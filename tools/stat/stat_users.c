@@ -99,7 +99,7 @@ static int print_users(int fd, const char *mountpoint, bool json, FILE *to)
 	} else {
 		text_print(to, mountpoint);
 		fprintf(to, "\n%-5s  %-16s %10s  %10s  %10s  %10s  %10s\n", "", "", "FILES", "SIZE", "DATA",
-			"EXCLUSIVE", "STORED");
+			"EXCLUSIVE", "ON DISK");
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && r == 0; i++) {
 		if (json)

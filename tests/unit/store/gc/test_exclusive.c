@@ -201,6 +201,7 @@ static void what_only_one_file_has_is_exclusive(void **state)
 	assert_int_equal(r.exclusive_bytes, LEN / 2);
 	assert_int_equal(r.exclusive_chunks, LEN / 2 / PAGE);
 	assert_int_equal(r.exclusive_stored, LEN / 2);
+	assert_int_equal(r.exclusive_disk, LEN / 2 + PACK_BLOCK); /* one of two frames, with its table */
 	r = ask_one(rig, DIR_A, 102);
 	assert_int_equal(r.bytes, LEN / 2);
 	assert_int_equal(r.exclusive_bytes, 0);
@@ -551,7 +552,8 @@ static void compare_by_collecting(struct crowd *c)
 {
 	struct exclusive_name names[NR_FILES];
 	struct exclusive_report got;
-	uint64_t freed;
+	struct pack_stats before, after;
+	struct gc_report gc;
 	size_t nr = 1 + below(4), first = below(NR_FILES - nr);
 
 	collect(c->rig, 0);
@@ -563,11 +565,20 @@ static void compare_by_collecting(struct crowd *c)
 		c->inos[i] = c->next++;
 		make(c->rig, dir_of(i), c->inos[i]);
 	}
-	freed = collect(c->rig, 0).freed_bytes;
-	if (c->pages)
-		assert_int_equal(freed, got.exclusive_bytes);
-	else
-		assert_in_range(freed + KiB(64), got.exclusive_bytes, got.exclusive_bytes + KiB(128));
+	packs_stats(c->rig->e->packs, &before);
+	gc = collect(c->rig, 0);
+	packs_stats(c->rig->e->packs, &after);
+	if (c->pages) {
+		assert_int_equal(gc.freed_bytes, got.exclusive_bytes);
+		assert_int_equal(gc.dead_disk, got.exclusive_disk);
+		/* the header of a removed pack comes on top */
+		assert_int_equal(after.freed_bytes - before.freed_bytes, got.exclusive_disk + gc.nr_removed * PACK_BLOCK);
+	} else {
+		assert_in_range(gc.freed_bytes + KiB(64), got.exclusive_bytes, got.exclusive_bytes + KiB(128));
+		assert_in_range(gc.dead_disk + KiB(64), got.exclusive_disk, got.exclusive_disk + KiB(128));
+		assert_in_range(after.freed_bytes - before.freed_bytes + KiB(64), got.exclusive_disk,
+				got.exclusive_disk + KiB(128));
+	}
 }
 
 static void go_on_at_random(struct rig *rig, uint64_t seed, bool pages, struct compress compress)
