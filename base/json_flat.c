@@ -1,17 +1,20 @@
 #include "base/json_flat.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_pull.h"
 #include "base/util.h"
 
 #define DEPTH_MAX 8
 #define PATH_MAX_LEN 256
+#define KEY_MAX_LEN 128
+#define VALUE_MAX_LEN (4096 + 256)
+#define NUMBER_MAX_LEN 64
 
 struct parser {
-	const char *p, *end;
+	struct json_pull pull;
 	char path[PATH_MAX_LEN];
 	struct json_flat out;
 };
@@ -24,47 +27,6 @@ void json_flat_release(struct json_flat *j)
 	}
 	free(j->entry);
 	*j = (struct json_flat){ 0 };
-}
-
-static bool take_char(struct parser *s, char c)
-{
-	while (s->p < s->end && strchr(" \t\r\n", *s->p))
-		s->p++;
-	if (s->p == s->end || *s->p != c)
-		return false;
-	s->p++;
-	return true;
-}
-
-/* A string after its opening quote. Escapes other than \uXXXX below 256 do not occur in what the daemon writes. */
-static int take_string(struct parser *s, char *ret, size_t size)
-{
-	size_t n = 0;
-
-	while (s->p < s->end && *s->p != '"') {
-		char c = *s->p++;
-
-		if (c == '\\' && s->p < s->end) {
-			c = *s->p++;
-			if (c == 'u') {
-				char hex[5] = { 0 };
-
-				if (s->end - s->p < 4)
-					return -EBADMSG;
-				memcpy(hex, s->p, 4);
-				c = (char)strtoul(hex, NULL, 16);
-				s->p += 4;
-			}
-		}
-		if (n + 1 >= size)
-			return -EBADMSG;
-		ret[n++] = c;
-	}
-	if (s->p == s->end)
-		return -EBADMSG;
-	s->p++;
-	ret[n] = '\0';
-	return 0;
 }
 
 static int add_entry(struct parser *s, const char *value)
@@ -81,45 +43,42 @@ static int add_entry(struct parser *s, const char *value)
 	return e.path && e.value ? 0 : -ENOMEM;
 }
 
-static int take_scalar(struct parser *s)
+static int take_object(struct parser *s, unsigned depth);
+
+static int take_value(struct parser *s, unsigned depth)
 {
-	char value[4096 + 256];
-	size_t n = 0;
+	enum json_token token = json_pull(&s->pull);
+	char value[VALUE_MAX_LEN];
 	int r;
 
-	if (take_char(s, '"')) {
-		r = take_string(s, value, sizeof(value));
+	if (token == JSON_OBJECT)
+		return take_object(s, depth + 1);
+	if (token == JSON_STRING) {
+		r = json_decode(&s->pull, value, sizeof(value));
 		return r < 0 ? r : add_entry(s, value);
 	}
-	while (s->p + n < s->end && !strchr(",} \t\r\n", s->p[n]))
-		n++;
-	if (n == 0 || n >= 64)
+	if ((token != JSON_NUMBER && token != JSON_WORD) || s->pull.len >= NUMBER_MAX_LEN)
 		return -EBADMSG;
-	memcpy(value, s->p, n);
-	value[n] = '\0';
-	s->p += n;
+	memcpy(value, s->pull.text, s->pull.len);
+	value[s->pull.len] = '\0';
 	return add_entry(s, value);
 }
 
-static int take_object(struct parser *s, unsigned depth);
-
+/* With its key as the current token. */
 static int take_member(struct parser *s, unsigned depth)
 {
 	size_t len = strlen(s->path);
-	char key[128];
-	int r;
+	char key[KEY_MAX_LEN];
+	int r = json_decode(&s->pull, key, sizeof(key));
 
-	if (!take_char(s, '"'))
-		return -EBADMSG;
-	r = take_string(s, key, sizeof(key));
 	if (r < 0)
 		return r;
-	if (!take_char(s, ':') || len + 1 + strlen(key) >= sizeof(s->path))
+	if (json_pull(&s->pull) != JSON_COLON || len + 1 + strlen(key) >= sizeof(s->path))
 		return -EBADMSG;
 	if (len > 0)
 		strcat(s->path, ".");
 	strcat(s->path, key);
-	r = take_char(s, '{') ? take_object(s, depth + 1) : take_scalar(s);
+	r = take_value(s, depth);
 	s->path[len] = '\0';
 	return r;
 }
@@ -127,25 +86,30 @@ static int take_member(struct parser *s, unsigned depth)
 /* After its opening brace. */
 static int take_object(struct parser *s, unsigned depth)
 {
+	enum json_token token = json_pull(&s->pull);
 	int r;
 
 	if (depth > DEPTH_MAX)
 		return -EBADMSG;
-	if (take_char(s, '}'))
+	if (token == JSON_OBJECT_END)
 		return 0;
-	do {
-		r = take_member(s, depth);
+	for (;; token = json_pull(&s->pull)) {
+		r = token == JSON_STRING ? take_member(s, depth) : -EBADMSG;
 		if (r < 0)
 			return r;
-	} while (take_char(s, ','));
-	return take_char(s, '}') ? 0 : -EBADMSG;
+		token = json_pull(&s->pull);
+		if (token != JSON_COMMA)
+			return token == JSON_OBJECT_END ? 0 : -EBADMSG;
+	}
 }
 
 int json_flat_parse(const char *text, size_t len, struct json_flat *ret)
 {
-	struct parser s = { .p = text, .end = text + len };
-	int r = take_char(&s, '{') ? take_object(&s, 0) : -EBADMSG;
+	struct parser s = { .pull = { .p = text, .end = text + len } };
+	int r = json_pull(&s.pull) == JSON_OBJECT ? take_object(&s, 0) : -EBADMSG;
 
+	if (r == 0 && json_pull(&s.pull) != JSON_END)
+		r = -EBADMSG;
 	if (r < 0) {
 		json_flat_release(&s.out);
 		return r;

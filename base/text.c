@@ -29,8 +29,9 @@ size_t utf8_len(const char *s)
 	return 0;
 }
 
-static uint32_t code_point(const unsigned char *u, size_t len)
+uint32_t utf8_code_point(const char *s, size_t len)
 {
+	const unsigned char *u = (const unsigned char *)s;
 	uint32_t c = len > 1 ? u[0] & (0x7fu >> len) : u[0];
 
 	for (size_t i = 1; i < len; i++)
@@ -51,53 +52,12 @@ bool text_is_control(const char *s, size_t len)
 		{ 0x110cd, 0x110cd }, { 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
 		{ 0xe0000, 0xe007f },
 	};
-	uint32_t c = code_point((const unsigned char *)s, len);
+	uint32_t c = utf8_code_point(s, len);
 
 	for (size_t i = 0; i < ARRAY_SIZE(controls); i++)
 		if (c >= controls[i].first && c <= controls[i].last)
 			return true;
 	return len == 0;
-}
-
-size_t json_char(const char *s, char ret[JSON_CHAR_MAX])
-{
-	size_t len = utf8_len(s);
-	uint32_t c = code_point((const unsigned char *)s, len);
-
-	if (*s == '"' || *s == '\\') {
-		snprintf(ret, JSON_CHAR_MAX, "\\%c", *s);
-	} else if (!text_is_control(s, len)) {
-		memcpy(ret, s, len);
-		ret[len] = '\0';
-	} else if (c < 0x10000) {
-		snprintf(ret, JSON_CHAR_MAX, "\\u%04x", c);
-	} else { /* surrogates */
-		snprintf(ret, JSON_CHAR_MAX, "\\u%04x\\u%04x", (0xd7c0 + (c >> 10)) & 0xffff, 0xdc00 + (c & 0x3ff));
-	}
-	return MAX(len, (size_t)1);
-}
-
-void json_print_string(FILE *to, const char *s)
-{
-	char c[JSON_CHAR_MAX];
-
-	fputc('"', to);
-	while (*s) {
-		s += json_char(s, c);
-		fputs(c, to);
-	}
-	fputc('"', to);
-}
-
-void json_print_cell(FILE *to, const char *s, int width)
-{
-	char c[JSON_CHAR_MAX];
-
-	while (*s && width > 0) {
-		s += json_char(s, c);
-		width -= fprintf(to, "%s", c);
-	}
-	fprintf(to, "%*s", MAX(width, 0), "");
 }
 
 size_t text_char(const char *s, char ret[TEXT_CHAR_MAX])

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/util.h"
@@ -11,19 +12,11 @@
 /* Bytes of the UTF-8 character at s, which is not its end; 0: it is none, as are overlong forms, surrogates and what
  * is beyond U+10FFFF. */
 size_t utf8_len(const char *s);
+uint32_t utf8_code_point(const char *s, size_t len); /* len: utf8_len(); 0: the byte itself */
 
 /* Is the character of `len` bytes at s invisible or interpreted by a terminal: control and format characters, such as
  * those that change the direction of writing, and line separators? Also with len 0: it is not UTF-8. */
 bool text_is_control(const char *s, size_t len);
-
-#define JSON_CHAR_MAX 13
-
-/* How many bytes of s, at least one, become the text in `ret` in a JSON string. A byte that is not UTF-8 becomes
- * U+0080 to U+00FF. */
-size_t json_char(const char *s, char ret[JSON_CHAR_MAX]);
-void json_print_string(FILE *to, const char *s); /* with its quotes */
-/* A cell of a table: as it stands in JSON, cut where it has become `width` bytes, filled up to them. */
-void json_print_cell(FILE *to, const char *s, int width);
 
 /* Prints safely on one line of a terminal: control and format characters, invalid UTF-8 and the backslash become \ooo,
  * as in ls -b. Returns the number of columns, if each character takes one. */

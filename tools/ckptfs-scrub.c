@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/command.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
@@ -101,21 +102,20 @@ static double seconds_since(uint64_t ns)
 	return (double)(monotonic_ns() - ns) / 1e9;
 }
 
-static void show_json_hits(const struct request *q, const struct ckptfs_scrub *s)
+static void add_hits(struct json *j, const struct request *q, const struct ckptfs_scrub *s)
 {
 	struct ckptfs_scrub_hit hit;
 
-	fputs(", \"hits\": [", stdout);
+	json_open_array(j, "hits");
 	for (uint64_t i = 0; ask_hit(q, s, i, &hit) > 0; i++) {
-		printf("%s{\"path\": ", i > 0 ? ", " : "");
-		if (hit.path[0])
-			json_print_string(stdout, hit.path);
-		else
-			fputs("null", stdout);
-		printf(", \"inode\": %" PRIu64 ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", hit.inode,
-		       hit.off, hit.len);
+		json_open(j, NULL);
+		json_string(j, "path", hit.path[0] ? hit.path : NULL);
+		json_u64(j, "inode", hit.inode);
+		json_u64(j, "offset", hit.off);
+		json_u64(j, "length", hit.len);
+		json_close(j);
 	}
-	putchar(']');
+	json_close_array(j);
 }
 
 static void show_json(const struct request *q, const struct ckptfs_scrub *s)
@@ -130,13 +130,17 @@ static void show_json(const struct request *q, const struct ckptfs_scrub *s)
 		{ "unused", s->unused },	   { "left", s->left },		  { "files", s->files },
 		{ "lost_bytes", s->lost_bytes },
 	};
+	struct json j = json_to_file(stdout);
 
-	printf("{\"schema_version\": %d, \"complete\": %s, \"named\": %s", SCHEMA_VERSION,
-	       s->complete ? "true" : "false", s->named ? "true" : "false");
+	json_open(&j, NULL);
+	json_u64(&j, "schema_version", SCHEMA_VERSION);
+	json_bool(&j, "complete", s->complete);
+	json_bool(&j, "named", s->named);
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
-		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
-	show_json_hits(q, s);
-	printf(", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
+		json_u64(&j, figures[i].name, figures[i].value);
+	add_hits(&j, q, s);
+	json_real(&j, "seconds", seconds_since(q->started_ns), 3);
+	json_end(&j);
 }
 
 static void show_hits(const struct request *q, const struct ckptfs_scrub *s)

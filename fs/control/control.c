@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/hist.h"
+#include "base/json_write.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
@@ -19,7 +20,6 @@
 #include "fs/cluster_hooks.h"
 #include "fs/fs.h"
 #include "fs/posix/inode.h"
-#include "fs/control/json.h"
 #include "fs/mount_options.h"
 #include "fs/background/scrubber.h"
 #include "store/engine.h"
@@ -401,8 +401,8 @@ static int file_stat(struct fs *fs, struct inode *i, struct buf *ret)
 	json_u64(&j, "extents", info.extents);
 	json_u64(&j, "frames", info.frames);
 	/* Reads needed per MiB: 1 for a file written in one go. */
-	json_ratio(&j, "fragmentation",
-		   info.mapped ? (double)info.frames * (double)MiB(1) / (double)round_up(info.mapped, MiB(1)) : 0);
+	json_real(&j, "fragmentation",
+		  info.mapped ? (double)info.frames * (double)MiB(1) / (double)round_up(info.mapped, MiB(1)) : 0, 3);
 	json_bool(&j, "durable", info.durable);
 	json_string(&j, "fingerprint", fp_hex(info.fingerprint).s);
 	json_close(&j);

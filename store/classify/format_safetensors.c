@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/json_pull.h"
 #include "base/le.h"
 #include "base/util.h"
 #include "store/classify/formats.h"
-#include "store/classify/json_pull.h"
 
 #define HEADER_MAX MiB(100) /* the limit of the reference implementation */
 

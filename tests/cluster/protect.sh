@@ -40,7 +40,7 @@ lose() { # NODE: with all that it has
 	node_dies "$1"
 	rm -r "$TOP/store/$1"
 }
-is_unprotected() { [ "$("$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$1" | grep -c '"durable": "partner"')" = 0 ]; } # NODE
+is_unprotected() { [ "$("$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$1" | grep -c '"durable":"partner"')" = 0 ]; } # NODE
 
 for i in 0 1 2 3; do
 	node_start $i $options
@@ -135,7 +135,7 @@ newest=$(epochs_of 3 | xargs -n 1 | tail -n 1)
 for i in 0 1 2; do
 	view=$TOP/mnt/$i/.ckptfs/nodes/$LOST
 	[ "$("$BUILD/tools/ckptfs-restart-path" "$view")" = "$view/$newest" ] || fail "a job that starts again on node $i does not find $newest"
-	[ "$("$BUILD/tools/ckptfs-stat" --epochs --json "$view" | grep -o '"durable": "node"' | wc -l)" = "$(epochs_of 3 | wc -w)" ] || fail "node $i does not list what node 3 had"
+	[ "$("$BUILD/tools/ckptfs-stat" --epochs --json "$view" | grep -o '"durable":"node"' | wc -l)" = "$(epochs_of 3 | wc -w)" ] || fail "node $i does not list what node 3 had"
 	"$BUILD/tools/ckptfs-stat" --verify "$view/first" || fail "node $i: what node 3 had does not prove itself"
 done
 "$BUILD/tools/ckptfs-stat" --epochs "$view"

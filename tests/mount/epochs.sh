@@ -62,7 +62,7 @@ step 4
 exits 3 epoch_stat --verify "$MNT/run/step.4"
 tells "step.4: not sealed"
 exits 3 epoch_stat --verify --json "$MNT/run/step.4"
-tells '"state": "unsealed".*"why": "not sealed"'
+tells '"state":"unsealed".*"why":"not sealed"'
 exits 2 epoch_stat --verify "$WORK"
 says "not on a ckptfs"
 exits 2 epoch_stat --verify "$MNT/nowhere"
@@ -92,7 +92,7 @@ fs_remount compress=none # what is read comes from the disk
 exits 3 epoch_stat --verify "$MNT/run/step.3"
 tells "step.3: damaged: $MNT/run/step.3/ranks/0 cannot be read"
 exits 3 epoch_stat --verify --json "$MNT/run/step.2" "$MNT/run/step.3"
-[ "$(sed -n 's/.*"state": "\([a-z]*\)".*/\1/p' out | tr '\n' ' ')" = "valid damaged " ] || fail_showing "other states"
+[ "$(sed -n 's/.*"state":"\([a-z]*\)".*/\1/p' out | tr '\n' ' ')" = "valid damaged " ] || fail_showing "other states"
 exits 0 restart "$MNT/run"
 [ "$(cat out)" = "$MNT/run/step.2" ] || fail_showing "a damaged one was taken"
 says "step.3: passed over: damaged"

@@ -11,6 +11,8 @@
 
 enum image_way { IMAGE_PAGES, IMAGE_BY_CONTENT, NR_IMAGE_WAYS };
 
+struct json;
+
 struct images_conf {
 	const char *where; /* a directory for scratch stores */
 	uint32_t page;
@@ -57,4 +59,4 @@ static inline double image_redundancy(uint64_t original, uint64_t stored)
 }
 
 void images_text(const struct images *is);
-void images_json(const struct images *is);
+void images_add_json(const struct images *is, struct json *j, const char *key);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/conf.h"
-#include "base/text.h"
+#include "base/json_write.h"
 #include "base/util.h"
 #include "tools/analyze/analyze_images.h"
 
@@ -51,7 +51,7 @@ void images_text(const struct images *is)
 	printf("\nImages of processes: %zu%s. Pages of %s from where areas begin:\n", is->nr,
 	       is->complete ? "" : "; not everything could be read", human_size(is->conf.page).s);
 	for (size_t i = 0; i < is->nr; i++) {
-		json_print_string(stdout, is->image[i].file->path);
+		json_string(&(struct json){ .to = stdout }, NULL, is->image[i].file->path);
 		fputs(i > 0 ? ", what those before it do not have:\n" : ":\n", stdout);
 		print_kinds_text(is->image[i].kind);
 	}
@@ -61,38 +61,45 @@ void images_text(const struct images *is)
 	print_kinds_text(is->total);
 }
 
-static void print_kinds_json(const struct image_kind kinds[NR_SEGMENT_KINDS])
+static void add_kinds(struct json *j, const char *key, const struct image_kind kinds[NR_SEGMENT_KINDS])
 {
-	const char *between = "";
-
+	json_open_array(j, key);
 	for (size_t i = 0; i < NR_SEGMENT_KINDS; i++) {
 		const struct image_kind *k = &kinds[nth_kind(i)];
 		const struct image_way_figures *pages = &k->by[IMAGE_PAGES], *content = &k->by[IMAGE_BY_CONTENT];
 
 		if (k->original == 0)
 			continue;
-		printf("%s{\"kind\":\"%s\",\"original_bytes\":%" PRIu64 ",\"zero_bytes\":%" PRIu64, between,
-		       kind_name(nth_kind(i)), k->original, k->zero);
-		printf(",\"new_bytes\":%" PRIu64 ",\"new_zstd_bytes\":%" PRIu64 ",\"redundancy\":%.6f", pages->new,
-		       pages->new_zstd, image_redundancy(k->original, pages->new));
-		printf(",\"by_content_bytes\":%" PRIu64 ",\"by_content_zstd_bytes\":%" PRIu64 "}", content->new,
-		       content->new_zstd);
-		between = ",";
+		json_open(j, NULL);
+		json_string(j, "kind", kind_name(nth_kind(i)));
+		json_u64(j, "original_bytes", k->original);
+		json_u64(j, "zero_bytes", k->zero);
+		json_u64(j, "new_bytes", pages->new);
+		json_u64(j, "new_zstd_bytes", pages->new_zstd);
+		json_real(j, "redundancy", image_redundancy(k->original, pages->new), 6);
+		json_u64(j, "by_content_bytes", content->new);
+		json_u64(j, "by_content_zstd_bytes", content->new_zstd);
+		json_close(j);
 	}
+	json_close_array(j);
 }
 
-void images_json(const struct images *is)
+void images_add_json(const struct images *is, struct json *j, const char *key)
 {
-	printf(",\n\"images\":{\"complete\":%s,\"other_files\":%zu,\"images\":[", is->complete ? "true" : "false",
-	       is->nr_others);
+	json_line(j);
+	json_open(j, key);
+	json_bool(j, "complete", is->complete);
+	json_u64(j, "other_files", is->nr_others);
+	json_open_array(j, "images");
 	for (size_t i = 0; i < is->nr; i++) {
-		fputs(i > 0 ? ",\n{\"path\":" : "\n{\"path\":", stdout);
-		json_print_string(stdout, is->image[i].file->path);
-		fputs(",\"kinds\":[", stdout);
-		print_kinds_json(is->image[i].kind);
-		fputs("]}", stdout);
+		json_line(j);
+		json_open(j, NULL);
+		json_string(j, "path", is->image[i].file->path);
+		add_kinds(j, "kinds", is->image[i].kind);
+		json_close(j);
 	}
-	fputs("],\n\"together\":[", stdout);
-	print_kinds_json(is->total);
-	fputs("]}", stdout);
+	json_close_array(j);
+	json_line(j);
+	add_kinds(j, "together", is->total);
+	json_close(j);
 }

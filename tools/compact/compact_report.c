@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 
@@ -158,29 +159,55 @@ void compact_rows_text(const struct compact_rows *r)
 		puts("Not all was done; the next ckptfs-compact does the rest.");
 }
 
-static void json_figures(const struct compact_row *row)
+static void add_figures(struct json *j, const struct compact_row *row)
 {
-	printf("\"bytes\":%" PRIu64 ",\"coded_bytes\":%" PRIu64 ",\"before_bytes\":%" PRIu64 ",\"after_bytes\":%" PRIu64
-	       ",\"kept_bytes\":%" PRIu64 ",\"known_bytes\":%" PRIu64 ",\"code_ns\":%" PRIu64 ",\"ratio\":%.4f",
-	       row->plain, row->coded, row->before, row->after, row->kept, row->known, row->code_ns, ratio(row));
+	json_u64(j, "bytes", row->plain);
+	json_u64(j, "coded_bytes", row->coded);
+	json_u64(j, "before_bytes", row->before);
+	json_u64(j, "after_bytes", row->after);
+	json_u64(j, "kept_bytes", row->kept);
+	json_u64(j, "known_bytes", row->known);
+	json_u64(j, "code_ns", row->code_ns);
+	json_real(j, "ratio", ratio(row), 4);
+}
+
+static void add_members(const struct compact_rows *r, struct json *j)
+{
+	struct compact_row sum = sum_up(r);
+
+	json_u64(j, "schema_version", SCHEMA_VERSION);
+	json_bool(j, "dry_run", r->dry_run);
+	json_bool(j, "complete", r->complete);
+	json_u64(j, "files", r->nr_files);
+	json_real(j, "seconds", r->seconds, 3);
+	add_figures(j, &sum);
+	json_i64(j, "saved_bytes", saved(r, &sum));
+	json_open_array(j, "variables");
+	for (size_t i = 0; i < r->nr; i++) {
+		json_line(j);
+		json_open(j, NULL);
+		json_string(j, "key", shown_key(r, &r->row[i]));
+		json_string(j, "type", code_type_name(r->row[i].type).s);
+		json_string(j, "scheme", scheme(r, &r->row[i]));
+		json_string(j, "coder", r->row[i].coder);
+		add_figures(j, &r->row[i]);
+		json_close(j);
+	}
+	json_close_array(j);
+}
+
+void compact_rows_add_json(const struct compact_rows *r, struct json *j, const char *key)
+{
+	json_open(j, key);
+	add_members(r, j);
+	json_close(j);
 }
 
 void compact_rows_json(const struct compact_rows *r)
 {
-	struct compact_row sum = sum_up(r);
+	struct json j = json_to_file(stdout);
 
-	printf("{\"schema_version\":%d,\"dry_run\":%s,\"complete\":%s,\"files\":%" PRIu64 ",\"seconds\":%.3f,",
-	       SCHEMA_VERSION, r->dry_run ? "true" : "false", r->complete ? "true" : "false", r->nr_files, r->seconds);
-	json_figures(&sum);
-	printf(",\"saved_bytes\":%" PRId64, saved(r, &sum));
-	fputs(",\"variables\":[", stdout);
-	for (size_t i = 0; i < r->nr; i++) {
-		fputs(i > 0 ? ",\n{\"key\":" : "\n{\"key\":", stdout);
-		json_print_string(stdout, shown_key(r, &r->row[i]));
-		printf(",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",", code_type_name(r->row[i].type).s,
-		       scheme(r, &r->row[i]), r->row[i].coder);
-		json_figures(&r->row[i]);
-		putchar('}');
-	}
-	puts("]}");
+	json_open(&j, NULL);
+	add_members(r, &j);
+	json_end(&j);
 }

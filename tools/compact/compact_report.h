@@ -7,6 +7,8 @@
 #include "client/ioctl.h"
 #include "store/codec/coding.h"
 
+struct json;
+
 struct compact_row {
 	char *key; /* "": what no variable has, or whole files */
 	struct code_type type;
@@ -31,3 +33,4 @@ int compact_rows_add(struct compact_rows *r, const char *key, struct code_type t
 		     const struct ckptfs_compact_result *res);
 void compact_rows_text(const struct compact_rows *r);
 void compact_rows_json(const struct compact_rows *r);
+void compact_rows_add_json(const struct compact_rows *r, struct json *j, const char *key);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/command.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "tools/diff/diff_files.h"
@@ -37,7 +38,7 @@ struct request {
 	/* What was found. */
 	uint64_t nr_files, nr_differ, nr_only_a, nr_only_b, nr_kinds, bytes, read_bytes, file_bytes;
 	bool failed, said_read;
-	bool has_record; /* of JSON */
+	struct json out;
 	bool has_head; /* of text */
 
 	const char *name; /* of the file that is being compared, below both; "": they are files themselves */
@@ -77,10 +78,9 @@ static void show_name(struct request *q)
 /* The beginning of what JSON has about one name. */
 static void open_record(struct request *q, const char *state)
 {
-	printf("%s{\"path\": ", q->has_record ? ", " : "");
-	json_print_string(stdout, q->name);
-	printf(", \"state\": \"%s\"", state);
-	q->has_record = true;
+	json_open(&q->out, NULL);
+	json_string(&q->out, "path", q->name);
+	json_string(&q->out, "state", state);
 }
 
 static void show_range(void *userdata, uint64_t off, uint64_t len)
@@ -97,10 +97,14 @@ static void show_range(void *userdata, uint64_t off, uint64_t len)
 		if (!q->has_range) {
 			open_record(q, "differs");
 			if (!q->summary)
-				fputs(", \"ranges\": [", stdout);
+				json_open_array(&q->out, "ranges");
 		}
-		if (!q->summary)
-			printf("%s[%" PRIu64 ", %" PRIu64 "]", q->has_range ? ", " : "", off, len);
+		if (!q->summary) {
+			json_open_array(&q->out, NULL);
+			json_u64(&q->out, NULL, off);
+			json_u64(&q->out, NULL, len);
+			json_close_array(&q->out);
+		}
 		q->has_range = true;
 		return;
 	}
@@ -111,19 +115,19 @@ static void show_range(void *userdata, uint64_t off, uint64_t len)
 /* Those that differ, each as the second file has it. */
 static void show_parts(struct request *q)
 {
-	const char *between = "";
-
-	fputs(q->json ? ", \"parts\": [" : "", stdout);
+	if (q->json)
+		json_open_array(&q->out, "parts");
 	for (size_t i = 0; i < q->parts.nr; i++) {
 		const struct diff_part *p = &q->parts.part[i];
 
 		if (p->bytes == 0)
 			continue;
 		if (q->json) {
-			printf("%s{\"key\": ", between);
-			json_print_string(stdout, p->key);
-			printf(", \"size_bytes\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", p->size, p->bytes);
-			between = ", ";
+			json_open(&q->out, NULL);
+			json_string(&q->out, "key", p->key);
+			json_u64(&q->out, "size_bytes", p->size);
+			json_u64(&q->out, "bytes", p->bytes);
+			json_close(&q->out);
 			continue;
 		}
 		show_name(q);
@@ -131,7 +135,8 @@ static void show_parts(struct request *q)
 		text_print(stdout, p->key[0] ? p->key : "the rest");
 		printf(": %s of %s\n", human_size(p->bytes).s, human_size(p->size).s);
 	}
-	fputs(q->json ? "]" : "", stdout);
+	if (q->json)
+		json_close_array(&q->out);
 }
 
 static void show_file(struct request *q, const struct diff_result *d)
@@ -139,12 +144,15 @@ static void show_file(struct request *q, const struct diff_result *d)
 	if (q->quiet || d->nr_ranges == 0)
 		return;
 	if (q->json) {
-		printf("%s, \"size_a\": %" PRIu64 ", \"size_b\": %" PRIu64 ", \"nr_ranges\": %" PRIu64
-		       ", \"bytes\": %" PRIu64,
-		       q->summary ? "" : "]", d->size_a, d->size_b, d->nr_ranges, d->bytes);
+		if (!q->summary)
+			json_close_array(&q->out);
+		json_u64(&q->out, "size_a", d->size_a);
+		json_u64(&q->out, "size_b", d->size_b);
+		json_u64(&q->out, "nr_ranges", d->nr_ranges);
+		json_u64(&q->out, "bytes", d->bytes);
 		if (q->by_parts && q->parts_known > 0)
 			show_parts(q);
-		putchar('}');
+		json_close(&q->out);
 		return;
 	}
 	if (q->by_parts && q->parts_known > 0)
@@ -163,7 +171,7 @@ static void show_other(struct request *q, const char *state, const char *text)
 		return;
 	if (q->json) {
 		open_record(q, state);
-		fputc('}', stdout);
+		json_close(&q->out);
 		return;
 	}
 	show_name(q);
@@ -195,8 +203,12 @@ static int compare_files(struct request *q, const char *a, const char *b)
 	q->parts_known = -EAGAIN;
 	r = diff_files(a, b, q->unit, &sink, &d, &culprit);
 	if (r < 0) {
-		if (q->has_range) /* of a record that is not finished */
-			fputs(q->summary ? ", \"failed\": true}" : "], \"failed\": true}", stdout);
+		if (q->has_range) { /* of a record that is not finished */
+			if (!q->summary)
+				json_close_array(&q->out);
+			json_bool(&q->out, "failed", true);
+			json_close(&q->out);
+		}
 		diff_parts_release(&q->parts);
 		return trouble(q, culprit, r);
 	}
@@ -355,14 +367,28 @@ static int compare_all(struct request *q)
 	return compare(q, a, &in_a, b, &in_b, "", 0);
 }
 
-static void show_totals(const struct request *q, bool same)
+static void add_totals(struct request *q, bool same)
+{
+	struct json *j = &q->out;
+
+	json_close_array(j);
+	json_bool(j, "same", same);
+	json_bool(j, "complete", !q->failed);
+	json_u64(j, "files", q->nr_files);
+	json_u64(j, "differing_files", q->nr_differ);
+	json_u64(j, "only_a", q->nr_only_a);
+	json_u64(j, "only_b", q->nr_only_b);
+	json_u64(j, "other_kinds", q->nr_kinds);
+	json_u64(j, "bytes", q->bytes);
+	json_u64(j, "file_bytes", q->file_bytes);
+	json_u64(j, "read_bytes", q->read_bytes);
+	json_end(j);
+}
+
+static void show_totals(struct request *q, bool same)
 {
 	if (q->json)
-		printf("], \"same\": %s, \"complete\": %s, \"files\": %" PRIu64 ", \"differing_files\": %" PRIu64
-		       ", \"only_a\": %" PRIu64 ", \"only_b\": %" PRIu64 ", \"other_kinds\": %" PRIu64
-		       ", \"bytes\": %" PRIu64 ", \"file_bytes\": %" PRIu64 ", \"read_bytes\": %" PRIu64 "}\n",
-		       same ? "true" : "false", q->failed ? "false" : "true", q->nr_files, q->nr_differ, q->nr_only_a,
-		       q->nr_only_b, q->nr_kinds, q->bytes, q->file_bytes, q->read_bytes);
+		add_totals(q, same);
 	else if (q->summary && !q->quiet)
 		printf("%s of %s in %" PRIu64 " of %" PRIu64 " files; %" PRIu64 " only in the first, %" PRIu64
 		       " only in the second; %s read of each\n",
@@ -376,11 +402,12 @@ static enum exit_status diff(struct request *q)
 	int r;
 
 	if (q->json) {
-		printf("{\"schema_version\": %d, \"a\": ", SCHEMA_VERSION);
-		json_print_string(stdout, q->a);
-		fputs(", \"b\": ", stdout);
-		json_print_string(stdout, q->b);
-		fputs(", \"differences\": [", stdout);
+		q->out = json_to_file(stdout);
+		json_open(&q->out, NULL);
+		json_u64(&q->out, "schema_version", SCHEMA_VERSION);
+		json_string(&q->out, "a", q->a);
+		json_string(&q->out, "b", q->b);
+		json_open_array(&q->out, "differences");
 	}
 	r = compare_all(q);
 	if (r == -ENOMEM)

@@ -1,49 +1,57 @@
 #include "tools/fsck/fsck_json.h"
 
-#include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 
-#include "base/text.h"
+#include "base/json_write.h"
 #include "base/util.h"
 #include "store/check/check.h"
 
 #define SCHEMA_VERSION 1
 
-static bool any;
+static struct json j;
 
 void fsck_json_begin(const char *store)
 {
-	printf("{\"schema_version\": %d, \"store\": ", SCHEMA_VERSION);
-	json_print_string(stdout, store);
-	fputs(", \"findings\": [", stdout);
+	j = json_to_file(stdout);
+	json_open(&j, NULL);
+	json_u64(&j, "schema_version", SCHEMA_VERSION);
+	json_string(&j, "store", store);
+	json_open_array(&j, "findings");
 }
 
 void fsck_json_finding(const struct check_finding *f)
 {
-	printf("%s\n  {\"area\": \"%s\", \"mended\": %s, \"text\": ", any ? "," : "", check_area_name(f->area),
-	       f->mended ? "true" : "false");
-	json_print_string(stdout, f->text);
+	json_line(&j);
+	json_open(&j, NULL);
+	json_string(&j, "area", check_area_name(f->area));
+	json_bool(&j, "mended", f->mended);
+	json_string(&j, "text", f->text);
 	if (f->len > 0) {
-		fputs(", \"path\": ", stdout);
-		if (f->path)
-			json_print_string(stdout, f->path);
-		else
-			fputs("null", stdout);
-		printf(", \"offset\": %" PRIu64 ", \"length\": %" PRIu64, f->off, f->len);
+		json_string(&j, "path", f->path);
+		json_u64(&j, "offset", f->off);
+		json_u64(&j, "length", f->len);
 	}
-	putchar('}');
-	any = true;
+	json_close(&j);
 }
 
 void fsck_json_end(const struct check_result *r, int exit_code)
 {
-	printf("%s], \"mended\": %" PRIu64 ", \"left\": %" PRIu64 ", \"index_rebuilt\": %s, \"lost_files\": %" PRIu64
-	       ", \"lost_bytes\": %" PRIu64 ", \"commit\": %" PRIu64 ", \"unapplied_commits\": %" PRIu64
-	       ", \"journal_groups\": %" PRIu64 ", \"inodes\": %" PRIu64 ", \"names\": %" PRIu64 ", \"packs\": %" PRIu64
-	       ", \"frames\": %" PRIu64 ", \"chunks\": %" PRIu64 ", \"chunk_bytes\": %" PRIu64
-	       ", \"read_bytes\": %" PRIu64 ", \"exit_code\": %d}\n",
-	       any ? "\n" : "", r->nr_mended, r->nr_left, r->rebuilt ? "true" : "false", r->nr_lost_files,
-	       r->lost_bytes, r->commit, r->unapplied, r->nr_groups, r->nr_inodes, r->nr_names, r->nr_packs,
-	       r->nr_frames, r->nr_chunks, r->chunk_bytes, r->read_bytes, exit_code);
+	json_close_array(&j);
+	json_u64(&j, "mended", r->nr_mended);
+	json_u64(&j, "left", r->nr_left);
+	json_bool(&j, "index_rebuilt", r->rebuilt);
+	json_u64(&j, "lost_files", r->nr_lost_files);
+	json_u64(&j, "lost_bytes", r->lost_bytes);
+	json_u64(&j, "commit", r->commit);
+	json_u64(&j, "unapplied_commits", r->unapplied);
+	json_u64(&j, "journal_groups", r->nr_groups);
+	json_u64(&j, "inodes", r->nr_inodes);
+	json_u64(&j, "names", r->nr_names);
+	json_u64(&j, "packs", r->nr_packs);
+	json_u64(&j, "frames", r->nr_frames);
+	json_u64(&j, "chunks", r->nr_chunks);
+	json_u64(&j, "chunk_bytes", r->chunk_bytes);
+	json_u64(&j, "read_bytes", r->read_bytes);
+	json_i64(&j, "exit_code", exit_code);
+	json_end(&j);
 }

@@ -24,6 +24,7 @@
 #include "base/command.h"
 #include "base/log.h"
 #include "base/mounts.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
@@ -144,15 +145,19 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 		{ "cluster_given_up_chunks", gc->cluster_given_up_chunks },
 	};
 	char missing[sizeof(gc->cluster_missing) + 1];
+	struct json j = json_to_file(stdout);
 
-	printf("{\"schema_version\": %d, \"deleted\": %s, \"complete\": %s", SCHEMA_VERSION,
-	       q->delete ? "true" : "false", gc->complete ? "true" : "false");
+	json_open(&j, NULL);
+	json_u64(&j, "schema_version", SCHEMA_VERSION);
+	json_bool(&j, "deleted", q->delete);
+	json_bool(&j, "complete", gc->complete);
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
-		printf(", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
+		json_u64(&j, figures[i].name, figures[i].value);
 	snprintf(missing, sizeof(missing), "%.64s", gc->cluster_missing);
-	printf(", \"cluster\": \"%s\", \"cluster_missing\": ", cluster_word(gc->cluster));
-	json_print_string(stdout, missing);
-	printf(", \"seconds\": %.3f}\n", seconds_since(q->started_ns));
+	json_string(&j, "cluster", cluster_word(gc->cluster));
+	json_string(&j, "cluster_missing", missing);
+	json_real(&j, "seconds", seconds_since(q->started_ns), 3);
+	json_end(&j);
 }
 
 static void show_text(const struct request *q, const struct ckptfs_gc *gc)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "tools/common/interrupt.h"
@@ -36,6 +37,7 @@ struct directory {
 	size_t nr;
 	struct seals seals;
 	uint64_t nr_removed, removed_bytes, new_bytes;
+	struct json out; /* of --json */
 };
 
 static void directory_release(struct directory *d)
@@ -205,7 +207,7 @@ static int remove_epoch(struct directory *d, struct retain_epoch *e)
 
 /* --- telling --- */
 
-static void show(const struct directory *d, const struct retain_epoch *e, bool is_first)
+static void show(struct directory *d, const struct retain_epoch *e)
 {
 	if (!d->q->json) {
 		if (d->q->quiet)
@@ -218,28 +220,36 @@ static void show(const struct directory *d, const struct retain_epoch *e, bool i
 		       human_size(e->seal.new_bytes).s, e->why ? ": " : "", e->why ? e->why : "");
 		return;
 	}
-	printf("%s{\"name\": ", is_first ? "" : ", ");
-	json_print_string(stdout, e->name);
-	printf(", \"keep\": %s, \"why\": \"%s\", \"bytes\": %" PRIu64 ", \"new_bytes\": %" PRIu64 "}",
-	       e->why ? "true" : "false", e->why ? e->why : "", e->seal.bytes, e->seal.new_bytes);
+	json_open(&d->out, NULL);
+	json_string(&d->out, "name", e->name);
+	json_bool(&d->out, "keep", e->why);
+	json_string(&d->out, "why", e->why ? e->why : "");
+	json_u64(&d->out, "bytes", e->seal.bytes);
+	json_u64(&d->out, "new_bytes", e->seal.new_bytes);
+	json_close(&d->out);
 }
 
-static void show_begin(const struct directory *d)
+static void show_begin(struct directory *d)
 {
 	if (!d->q->json)
 		return;
-	printf("{\"schema_version\": %d, \"directory\": ", SCHEMA_VERSION);
-	json_print_string(stdout, d->path);
-	fputs(", \"epochs\": [", stdout);
+	d->out = json_to_file(stdout);
+	json_open(&d->out, NULL);
+	json_u64(&d->out, "schema_version", SCHEMA_VERSION);
+	json_string(&d->out, "directory", d->path);
+	json_open_array(&d->out, "epochs");
 }
 
-static void show_end(const struct directory *d, uint64_t nr_unwanted, int r)
+static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 {
-	if (d->q->json)
-		printf("], \"deleted\": %s, \"complete\": %s, \"removed\": %" PRIu64 ", \"removed_bytes\": %" PRIu64
-		       "}\n",
-		       d->q->delete ? "true" : "false", r == 0 ? "true" : "false", d->nr_removed, d->removed_bytes);
-	else if (!d->q->quiet && d->nr == 0)
+	if (d->q->json) {
+		json_close_array(&d->out);
+		json_bool(&d->out, "deleted", d->q->delete);
+		json_bool(&d->out, "complete", r == 0);
+		json_u64(&d->out, "removed", d->nr_removed);
+		json_u64(&d->out, "removed_bytes", d->removed_bytes);
+		json_end(&d->out);
+	} else if (!d->q->quiet && d->nr == 0)
 		puts("No directory in it is sealed: there is nothing to choose from.");
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
 		printf("Nothing was changed. With --delete %" PRIu64 " epochs are removed.\n", nr_unwanted);
@@ -288,7 +298,6 @@ static int choose_all(struct directory *d, const struct keep_policy *policy)
 static int apply(struct directory *d, const struct keep_policy *policy)
 {
 	uint64_t nr_unwanted = 0;
-	size_t nr_shown = 0;
 	int r, one;
 
 	find_tags(d);
@@ -304,7 +313,7 @@ static int apply(struct directory *d, const struct keep_policy *policy)
 		if (one < 0)
 			r = complain(d, e->name, one);
 		else if (!e->is_gone)
-			show(d, e, nr_shown++ == 0);
+			show(d, e);
 	}
 	show_end(d, nr_unwanted, r);
 	return r;

@@ -12,6 +12,7 @@
 
 #include "base/conf.h"
 #include "base/sha256.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "tools/common/daemon.h"
@@ -113,11 +114,11 @@ bool seals_is_newest(const struct seals *s, const struct ckptfs_seal *one)
 	return true;
 }
 
-static void json_print_path(FILE *to, const struct seals *s, const struct ckptfs_seal *one)
+static void add_path(struct json *j, const char *key, const struct seals *s, const struct ckptfs_seal *one)
 {
 	_cleanup_(freep) char *path = seals_path(s, one);
 
-	json_print_string(to, path ? path : one->path);
+	json_string(j, key, path ? path : one->path);
 }
 
 static size_t text_print_path(FILE *to, const struct seals *s, const struct ckptfs_seal *one)
@@ -140,37 +141,48 @@ static const char *durable(const struct ckptfs_seal *e)
 	return e->facts & CKPTFS_SEAL_ELSEWHERE ? "node" : e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
 }
 
-/* What another node has sealed it alone knows more of. */
-static void print_json_content(FILE *to, const struct ckptfs_seal *e)
+static void add_count(struct json *j, const char *key, bool is_known, uint64_t v)
 {
-	if (e->facts & CKPTFS_SEAL_ELSEWHERE)
-		fputs(", \"uid\": null, \"files\": null, \"directories\": null, \"bytes\": null", to);
+	if (is_known)
+		json_u64(j, key, v);
 	else
-		fprintf(to, ", \"uid\": %" PRIu32 ", \"files\": %" PRIu64 ", \"directories\": %" PRIu64 ", \"bytes\": %" PRIu64,
-			e->uid, e->files, e->directories, e->bytes);
-	if (e->facts & CKPTFS_SEAL_HAS_ROOT)
-		fprintf(to, ", \"new_bytes\": %" PRIu64 ", \"root\": \"%s\"}", e->new_bytes, sha256_hex(e->root).s);
-	else
-		fputs(", \"new_bytes\": null, \"root\": null}", to);
+		json_null(j, key);
+}
+
+static void add_json_seal(struct json *j, const struct seals *s, const struct ckptfs_seal *e)
+{
+	bool is_here = !(e->facts & CKPTFS_SEAL_ELSEWHERE); /* else only its node has these figures */
+	bool has_root = e->facts & CKPTFS_SEAL_HAS_ROOT;
+
+	json_open(j, NULL);
+	add_path(j, "path", s, e);
+	json_u64(j, "inode", e->inode);
+	json_i64(j, "sealed_ns", e->sealed_ns);
+	json_u64(j, "age_ns", age_ns(e));
+	json_string(j, "state", "sealed");
+	json_string(j, "durable", durable(e));
+	json_bool(j, "newest", seals_is_newest(s, e));
+	add_count(j, "uid", is_here, e->uid);
+	add_count(j, "files", is_here, e->files);
+	add_count(j, "directories", is_here, e->directories);
+	add_count(j, "bytes", is_here, e->bytes);
+	add_count(j, "new_bytes", has_root, e->new_bytes);
+	json_string(j, "root", has_root ? sha256_hex(e->root).s : NULL);
+	json_close(j);
 }
 
 static void print_json(FILE *to, const struct seals *s)
 {
-	fprintf(to, "{\"schema_version\": %d, \"mountpoint\": ", SCHEMA_VERSION);
-	json_print_path(to, s, &(struct ckptfs_seal){ 0 });
-	fputs(", \"epochs\": [", to);
-	for (size_t i = 0; i < s->nr; i++) {
-		const struct ckptfs_seal *e = &s->v[i];
+	struct json j = json_to_file(to);
 
-		fprintf(to, "%s{\"path\": ", i > 0 ? ", " : "");
-		json_print_path(to, s, e);
-		fprintf(to,
-			", \"inode\": %" PRIu64 ", \"sealed_ns\": %" PRId64 ", \"age_ns\": %" PRIu64
-			", \"state\": \"sealed\", \"durable\": \"%s\", \"newest\": %s",
-			e->inode, e->sealed_ns, age_ns(e), durable(e), seals_is_newest(s, e) ? "true" : "false");
-		print_json_content(to, e);
-	}
-	fputs("]}\n", to);
+	json_open(&j, NULL);
+	json_u64(&j, "schema_version", SCHEMA_VERSION);
+	add_path(&j, "mountpoint", s, &(struct ckptfs_seal){ 0 });
+	json_open_array(&j, "epochs");
+	for (size_t i = 0; i < s->nr; i++)
+		add_json_seal(&j, s, &s->v[i]);
+	json_close_array(&j);
+	json_end(&j);
 }
 
 /* "45s", "12m", "3h", "5d": whole ones. */

@@ -19,6 +19,7 @@
 #include "base/command.h"
 #include "base/mounts.h"
 #include "base/sha256.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/figures.h"
@@ -151,17 +152,20 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 {
 	const char *state = r > 0 ? "valid" : v->is_sealed ? "damaged" : "unsealed";
 	bool has_root = v->seal.facts & CKPTFS_SEAL_HAS_ROOT;
+	struct json j = json_to_file(to);
 
 	if (q->format == FORMAT_JSON) {
-		fputs("{\"schema_version\": 1, \"kind\": \"epoch\", \"path\": ", to);
-		json_print_string(to, path);
-		fprintf(to,
-			", \"state\": \"%s\", \"read_bytes\": %" PRIu64 ", \"files\": %" PRIu64 ", \"bytes\": %" PRIu64,
-			state, v->bytes, v->seal.files, v->seal.bytes);
-		fprintf(to, has_root ? ", \"root\": \"%s\", \"why\": " : ", \"root\": null, \"why\": ",
-			sha256_hex(v->seal.root).s);
-		json_print_string(to, v->why);
-		fputs("}\n", to);
+		json_open(&j, NULL);
+		json_u64(&j, "schema_version", 1);
+		json_string(&j, "kind", "epoch");
+		json_string(&j, "path", path);
+		json_string(&j, "state", state);
+		json_u64(&j, "read_bytes", v->bytes);
+		json_u64(&j, "files", v->seal.files);
+		json_u64(&j, "bytes", v->seal.bytes);
+		json_string(&j, "root", has_root ? sha256_hex(v->seal.root).s : NULL);
+		json_string(&j, "why", v->why);
+		json_end(&j);
 		return;
 	}
 	text_print(to, path);

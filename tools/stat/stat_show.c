@@ -7,6 +7,7 @@
 
 #include "base/conf.h"
 #include "base/json_flat.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/figures.h"
@@ -365,53 +366,62 @@ void stat_show_set(FILE *to, char *const paths[], size_t nr, const struct ckptfs
 	show_exclusive(to, x);
 }
 
-/* The last fields of an object, and its end. */
-static void print_exclusive(FILE *to, const struct ckptfs_exclusive *x)
+/* The last members of the document, and its end. */
+static void add_exclusive(struct json *j, const struct ckptfs_exclusive *x)
 {
-	if (x)
-		fprintf(to,
-			",\"exclusive_bytes\":%" PRIu64 ",\"exclusive_stored_bytes\":%" PRIu64
-			",\"exclusive_chunks\":%" PRIu64 ",\"shared_bytes\":%" PRIu64 ",\"linked_files\":%" PRIu64
-			",\"damaged_frames\":%" PRIu64,
-			x->exclusive_bytes, x->exclusive_stored, x->exclusive_chunks, x->bytes - x->exclusive_bytes,
-			x->linked_files, x->damaged);
-	fputs("}\n", to);
+	if (x) {
+		json_u64(j, "exclusive_bytes", x->exclusive_bytes);
+		json_u64(j, "exclusive_stored_bytes", x->exclusive_stored);
+		json_u64(j, "exclusive_chunks", x->exclusive_chunks);
+		json_u64(j, "shared_bytes", x->bytes - x->exclusive_bytes);
+		json_u64(j, "linked_files", x->linked_files);
+		json_u64(j, "damaged_frames", x->damaged);
+	}
+	json_end(j);
 }
 
 void stat_print_document(FILE *to, const char *path, const char *json, const struct ckptfs_exclusive *x)
 {
-	size_t len = strlen(json);
+	struct json j = json_to_file(to);
 
-	fputs("{\"path\":", to);
-	json_print_string(to, path);
-	fputc(',', to);
-	fwrite(json + 1, 1, len - 2, to); /* without its braces: it has been parsed, so they are there */
-	print_exclusive(to, x);
+	json_open(&j, NULL);
+	json_string(&j, "path", path);
+	json_members(&j, json); /* it has been parsed */
+	add_exclusive(&j, x);
 }
 
 void stat_print_sums(FILE *to, const char *path, const struct stat_sums *s, const struct ckptfs_exclusive *x)
 {
-	fputs("{\"path\":", to);
-	json_print_string(to, path);
-	fprintf(to,
-		",\"schema_version\":1,\"kind\":\"directory\",\"files\":%" PRIu64 ",\"directories\":%" PRIu64
-		",\"size_bytes\":%" PRIu64 ",\"mapped_bytes\":%" PRIu64 ",\"extents\":%" PRIu64 ",\"frames\":%" PRIu64
-		",\"fragmentation\":%.3f,\"durable\":%s",
-		s->files, s->directories, s->size, s->mapped, s->extents, s->frames, fragmentation(s),
-		s->not_durable == 0 ? "true" : "false");
-	print_exclusive(to, x);
+	struct json j = json_to_file(to);
+
+	json_open(&j, NULL);
+	json_string(&j, "path", path);
+	json_u64(&j, "schema_version", 1);
+	json_string(&j, "kind", "directory");
+	json_u64(&j, "files", s->files);
+	json_u64(&j, "directories", s->directories);
+	json_u64(&j, "size_bytes", s->size);
+	json_u64(&j, "mapped_bytes", s->mapped);
+	json_u64(&j, "extents", s->extents);
+	json_u64(&j, "frames", s->frames);
+	json_real(&j, "fragmentation", fragmentation(s), 3);
+	json_bool(&j, "durable", s->not_durable == 0);
+	add_exclusive(&j, x);
 }
 
 void stat_print_set(FILE *to, char *const paths[], size_t nr, const struct ckptfs_exclusive *x)
 {
-	fputs("{\"paths\":[", to);
-	for (size_t i = 0; i < nr; i++) {
-		fputs(i > 0 ? "," : "", to);
-		json_print_string(to, paths[i]);
-	}
-	fprintf(to,
-		"],\"schema_version\":1,\"kind\":\"if_deleted\",\"files\":%" PRIu64 ",\"size_bytes\":%" PRIu64
-		",\"mapped_bytes\":%" PRIu64,
-		x->files, x->file_size, x->mapped);
-	print_exclusive(to, x);
+	struct json j = json_to_file(to);
+
+	json_open(&j, NULL);
+	json_open_array(&j, "paths");
+	for (size_t i = 0; i < nr; i++)
+		json_string(&j, NULL, paths[i]);
+	json_close_array(&j);
+	json_u64(&j, "schema_version", 1);
+	json_string(&j, "kind", "if_deleted");
+	json_u64(&j, "files", x->files);
+	json_u64(&j, "size_bytes", x->file_size);
+	json_u64(&j, "mapped_bytes", x->mapped);
+	add_exclusive(&j, x);
 }

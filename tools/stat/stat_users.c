@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
@@ -43,15 +44,18 @@ static struct owner_name name_of(uint32_t kind, uint32_t id)
 	return n;
 }
 
-static void print_json_row(FILE *to, const struct ckptfs_owner *o, struct owner_name name,
-			   const struct ckptfs_exclusive *x, bool first)
+static void add_owner(struct json *j, const struct ckptfs_owner *o, struct owner_name name,
+		      const struct ckptfs_exclusive *x)
 {
-	fprintf(to, "%s{\"id\":%" PRIu32 ",\"name\":", first ? "" : ",", o->id);
-	json_print_string(to, name.s);
-	fprintf(to,
-		",\"files\":%" PRIu64 ",\"size_bytes\":%" PRIu64 ",\"mapped_bytes\":%" PRIu64 ",\"exclusive_bytes\":%" PRIu64
-		",\"exclusive_stored_bytes\":%" PRIu64 "}",
-		o->files, o->file_size, o->mapped, x->exclusive_bytes, x->exclusive_stored);
+	json_open(j, NULL);
+	json_u64(j, "id", o->id);
+	json_string(j, "name", name.s);
+	json_u64(j, "files", o->files);
+	json_u64(j, "size_bytes", o->file_size);
+	json_u64(j, "mapped_bytes", o->mapped);
+	json_u64(j, "exclusive_bytes", x->exclusive_bytes);
+	json_u64(j, "exclusive_stored_bytes", x->exclusive_stored);
+	json_close(j);
 }
 
 static void print_text_row(FILE *to, const char *kind, const struct ckptfs_owner *o, struct owner_name name,
@@ -63,11 +67,10 @@ static void print_text_row(FILE *to, const char *kind, const struct ckptfs_owner
 }
 
 /* All of a kind, as many at a time as an answer holds. */
-static int print_kind(int fd, size_t kind, bool json, FILE *to)
+static int print_kind(int fd, size_t kind, struct json *j, FILE *to)
 {
 	struct ckptfs_owners a = { .size = sizeof(a), .version = CKPTFS_IOC_VERSION, .kind = kinds[kind].kind };
 	struct ckptfs_exclusive x;
-	bool first = true;
 	int r = 0;
 
 	do {
@@ -78,11 +81,10 @@ static int print_kind(int fd, size_t kind, bool json, FILE *to)
 			struct owner_name name = name_of(a.kind, o->id);
 
 			r = stat_exclusive_owner(fd, a.kind, o->id, &x);
-			if (r == 0 && json)
-				print_json_row(to, o, name, &x, first);
+			if (r == 0 && j)
+				add_owner(j, o, name, &x);
 			else if (r == 0)
 				print_text_row(to, kinds[kind].one, o, name, &x);
-			first = false;
 		}
 	} while (r == 0 && a.more && !interrupted());
 	return interrupted() ? -EINTR : r;
@@ -90,12 +92,14 @@ static int print_kind(int fd, size_t kind, bool json, FILE *to)
 
 static int print_users(int fd, const char *mountpoint, bool json, FILE *to)
 {
+	struct json j = json_to_file(to);
 	int r = 0;
 
 	if (json) {
-		fputs("{\"path\":", to);
-		json_print_string(to, mountpoint);
-		fputs(",\"schema_version\":1,\"kind\":\"users\"", to);
+		json_open(&j, NULL);
+		json_string(&j, "path", mountpoint);
+		json_u64(&j, "schema_version", 1);
+		json_string(&j, "kind", "users");
 	} else {
 		text_print(to, mountpoint);
 		fprintf(to, "\n%-5s  %-16s %10s  %10s  %10s  %10s  %10s\n", "", "", "FILES", "SIZE", "DATA",
@@ -103,13 +107,13 @@ static int print_users(int fd, const char *mountpoint, bool json, FILE *to)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && r == 0; i++) {
 		if (json)
-			fprintf(to, ",\"%s\":[", kinds[i].all);
-		r = print_kind(fd, i, json, to);
+			json_open_array(&j, kinds[i].all);
+		r = print_kind(fd, i, json ? &j : NULL, to);
 		if (json)
-			fputs("]", to);
+			json_close_array(&j);
 	}
 	if (json)
-		fputs("}\n", to);
+		json_end(&j);
 	return r;
 }
 

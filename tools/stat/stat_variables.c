@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
@@ -37,16 +38,21 @@ static const char *shown_key(const struct ckptfs_variable *v)
 	return v->key[0] ? v->key : "(no variable)";
 }
 
-static void print_json_row(FILE *to, const struct ckptfs_variable *v, bool first)
+static void add_variable(struct json *j, const struct ckptfs_variable *v)
 {
-	fprintf(to, "%s{\"key\":", first ? "" : ",");
-	json_print_string(to, shown_key(v));
-	fprintf(to,
-		",\"type\":\"%s\",\"scheme\":\"%s\",\"coder\":\"%s\",\"coded_bytes\":%" PRIu64
-		",\"before_bytes\":%" PRIu64 ",\"after_bytes\":%" PRIu64 ",\"ratio\":%.3f,\"encode_ns\":%" PRIu64
-		",\"mb_per_s\":%.1f,\"last_ns\":%" PRIu64 "}",
-		v->type, scheme(v), v->coder, v->coded, v->before, v->after, ratio(v), v->code_ns, mb_per_s(v),
-		v->last_ns);
+	json_open(j, NULL);
+	json_string(j, "key", shown_key(v));
+	json_string(j, "type", v->type);
+	json_string(j, "scheme", scheme(v));
+	json_string(j, "coder", v->coder);
+	json_u64(j, "coded_bytes", v->coded);
+	json_u64(j, "before_bytes", v->before);
+	json_u64(j, "after_bytes", v->after);
+	json_real(j, "ratio", ratio(v), 3);
+	json_u64(j, "encode_ns", v->code_ns);
+	json_real(j, "mb_per_s", mb_per_s(v), 1);
+	json_u64(j, "last_ns", v->last_ns);
+	json_close(j);
 }
 
 static void print_text_row(FILE *to, const struct ckptfs_variable *v)
@@ -59,12 +65,15 @@ static void print_text_row(FILE *to, const struct ckptfs_variable *v)
 static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)
 {
 	struct ckptfs_variable v = { .size = sizeof(v), .version = CKPTFS_IOC_VERSION };
+	struct json j = json_to_file(to);
 	int r;
 
 	if (json) {
-		fputs("{\"path\":", to);
-		json_print_string(to, mountpoint);
-		fputs(",\"schema_version\":1,\"kind\":\"variables\",\"variables\":[", to);
+		json_open(&j, NULL);
+		json_string(&j, "path", mountpoint);
+		json_u64(&j, "schema_version", 1);
+		json_string(&j, "kind", "variables");
+		json_open_array(&j, "variables");
 	} else {
 		text_print(to, mountpoint);
 		fprintf(to, "\n%-*s  %-6s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "", "TYPE", "PLAIN", "STORED",
@@ -72,12 +81,14 @@ static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)
 	}
 	while (ioctl(fd, CKPTFS_IOC_VARIABLE, &v) == 0)
 		if (json)
-			print_json_row(to, &v, v.number == 1);
+			add_variable(&j, &v);
 		else
 			print_text_row(to, &v);
 	r = errno == ENOENT ? 0 : -errno;
-	if (json)
-		fputs("]}\n", to);
+	if (json) {
+		json_close_array(&j);
+		json_end(&j);
+	}
 	return r;
 }
 

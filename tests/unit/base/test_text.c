@@ -27,33 +27,6 @@ static void characters_have_one_form(void **state _unused_)
 		assert_int_equal(utf8_len(t[i].s), t[i].len);
 }
 
-static void strings_are_always_json(void **state _unused_)
-{
-	static const struct {
-		const char *s, *json;
-	} t[] = {
-		{ "", "\"\"" },
-		{ "run7/ckpt", "\"run7/ckpt\"" },
-		{ "a\"b\\c", "\"a\\\"b\\\\c\"" },
-		{ "new\nline\x1b", "\"new\\u000aline\\u001b\"" },
-		{ "\x7f", "\"\\u007f\"" },
-		{ "\xc3\xa4\xf0\x9f\x98\x80", "\"\xc3\xa4\xf0\x9f\x98\x80\"" },
-		{ "\xff\xc3", "\"\\u00ff\\u00c3\"" },
-		{ "a\xe2\x80\xaetxt.c", "\"a\\u202etxt.c\"" },
-		{ "\xf3\xa0\x81\x81\xef\xbb\xbf", "\"\\udb40\\udc41\\ufeff\"" }, /* a tag, and a byte-order mark */
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		_cleanup_(freep) char *got = NULL;
-		size_t len;
-		FILE *to = open_memstream(&got, &len);
-
-		json_print_string(to, t[i].s);
-		fclose(to);
-		assert_string_equal(got, t[i].json);
-	}
-}
-
 static void a_terminal_gets_no_commands(void **state _unused_)
 {
 	static const struct {
@@ -82,30 +55,6 @@ static void a_terminal_gets_no_commands(void **state _unused_)
 	}
 }
 
-static void a_cell_has_its_width_and_no_commands(void **state _unused_)
-{
-	static const struct {
-		const char *s, *cell;
-	} t[] = {
-		{ "", "        |" },
-		{ "ab", "ab      |" },
-		{ "density_F64", "density_|" },
-		{ "a\nb", "a\\u000ab|" }, /* 8 bytes by chance */
-		{ "abcdefg\n", "abcdefg\\u000a|" }, /* characters stay whole */
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		char text[64] = { 0 };
-		FILE *to = fmemopen(text, sizeof(text) - 1, "w");
-
-		assert_non_null(to);
-		json_print_cell(to, t[i].s, 8);
-		fputc('|', to);
-		fclose(to);
-		assert_string_equal(text, t[i].cell);
-	}
-}
-
 static void a_message_keeps_its_own_newline_only(void **state)
 {
 	char *text = NULL;
@@ -125,9 +74,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(characters_have_one_form),
-		cmocka_unit_test(strings_are_always_json),
 		cmocka_unit_test(a_terminal_gets_no_commands),
-		cmocka_unit_test(a_cell_has_its_width_and_no_commands),
 		cmocka_unit_test(a_message_keeps_its_own_newline_only),
 	};
 

@@ -1,6 +1,6 @@
 /*
- * A JSON tokenizer without a tree. Trusts nothing. The caller checks which token may follow; malformed input is
- * JSON_BAD, from then on always.
+ * Reads JSON: a tokenizer without a tree. Trusts nothing. Tokens are checked strictly; the caller checks which one may
+ * follow. Malformed input is JSON_BAD, from then on always. base/json_flat.h makes a list of an object.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ enum json_token {
 	JSON_COMMA,
 	JSON_STRING, /* text, len: without quotes, escapes not decoded */
 	JSON_NUMBER, /* text, len */
-	JSON_WORD /* true, false, null */
+	JSON_WORD /* text, len: true, false, null */
 };
 
 struct json_pull {
@@ -32,3 +32,8 @@ enum json_token json_pull(struct json_pull *j);
 int json_skip(struct json_pull *j, enum json_token first);
 /* A JSON_NUMBER that is an integer without a sign: 0, -EBADMSG. */
 int json_number(const struct json_pull *j, uint64_t *ret);
+/*
+ * A JSON_STRING with its escapes decoded and a final NUL: 0; -EBADMSG: malformed, contains a NUL, or longer than `size`.
+ * U+0080 to U+00FF, if escaped, become one byte, which is not UTF-8: the reverse of base/json_write.h.
+ */
+int json_decode(const struct json_pull *j, char *ret, size_t size);
