@@ -30,7 +30,7 @@
 #include "store/dedup/absorb.h"
 #include "store/dedup/buffers.h"
 #include "store/dedup/compress.h"
-#include "store/dedup/filter.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/dedup/shifted.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
@@ -50,8 +50,6 @@
 #include "store/remote_hooks.h"
 #include "store/space.h"
 
-#define ABSORB_AT_CLOSE 65536 /* rereading fewer from the packs is faster than merging them into RocksDB */
-
 static void engine_free(struct engine *e);
 
 static struct engine *engine_alloc(const char *path, const struct engine_conf *conf)
@@ -66,9 +64,6 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->dirs = STORE_DIRS_NONE;
 	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
 	epoch_init(&e->users);
-	mutex_init(&e->absorb_lock);
-	mutex_init(&e->append_lock);
-	cond_init(&e->filling_cond);
 	mutex_init(&e->promised.lock);
 	e->promised.fd = -1;
 	e->log = txlog_new();
@@ -76,6 +71,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->backrefs = backrefs_new();
 	e->files = file_table_new();
 	e->gc = collector_new();
+	e->dedup = dedup_new();
 	e->buffers = buffers_new(conf->dirty);
 	e->queue = job_queue_new();
 	e->searches = searches_new();
@@ -84,8 +80,8 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->scrub = scrub_record_new();
 	e->variables = variables_new();
 	e->path = strdup(path);
-	if (!e->log || !e->view || !e->backrefs || !e->files || !e->gc || !e->buffers || !e->queue || !e->searches || !e->pacer ||
-	    !e->repairs || !e->scrub || !e->variables || !e->path || fptable_init(&e->recent, 0) < 0) {
+	if (!e->log || !e->view || !e->backrefs || !e->files || !e->gc || !e->dedup || !e->buffers || !e->queue ||
+	    !e->searches || !e->pacer || !e->repairs || !e->scrub || !e->variables || !e->path) {
 		engine_free(e);
 		return NULL;
 	}
@@ -95,12 +91,8 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 
 static void abandon_frames(struct engine *e)
 {
-	while (e->nr_unwritten > 0)
-		packs_frame_abandon(e->packs, e->unwritten[--e->nr_unwritten]);
-	if (e->small)
-		packs_frame_abandon(e->packs, TAKE(e->small));
-	if (e->varied)
-		packs_frame_abandon(e->packs, TAKE(e->varied));
+	if (e->dedup)
+		dedup_abandon_frames(e);
 	if (e->remote)
 		e->remote->abandon_frames(e);
 }
@@ -135,17 +127,11 @@ static void engine_free(struct engine *e)
 	store_dirs_release(&e->dirs);
 	io_rate_free(e->read_rate);
 	io_rate_free(e->write_rate);
-	fptable_release(&e->recent);
-	fptable_release(&e->frozen);
-	fptable_release(&e->kept);
-	filter_release(e);
+	dedup_free(e->dedup);
 	job_queue_free(e->queue);
 	searches_free(e->searches);
 	buffers_free(e->buffers);
 	mutex_release(&e->promised.lock);
-	cond_release(&e->filling_cond);
-	mutex_release(&e->append_lock);
-	mutex_release(&e->absorb_lock);
 	variables_free(e->variables);
 	scrub_record_free(e->scrub);
 	pacer_free(e->pacer);
@@ -333,7 +319,7 @@ int engine_close(struct engine *e)
 	}
 	heal_tend(e); /* on failure, these files stay damaged */
 	r = engine_sync_patiently(e);
-	if (e->recent.nr >= ABSORB_AT_CLOSE && absorb(e) < 0)
+	if (absorb_at_close(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
 	/* logs its failure; the next mount replays the journal, which has everything */
 	view_flush(e, view_wants_snapshot(e));
@@ -473,11 +459,7 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	s.journal_disk = js.disk_bytes;
 	s.index_disk = ds.view_disk + ds.fingerprints_disk;
 	s.index_memory = ds.memory;
-	mutex_lock(&e->append_lock);
-	s.fptable_entries = e->recent.nr + e->frozen.nr + e->kept.nr;
-	s.fptable_memory = fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fptable_memory(&e->kept);
-	s.filter_memory = fingerprint_filter_bytes(&e->filter.in_use);
-	mutex_unlock(&e->append_lock);
+	dedup_stats(e, &s);
 	s.fptable_limit = e->conf.cache / 2;
 	s.dirty_memory = buffers_memory(e->buffers);
 	log_stats(e, &s);

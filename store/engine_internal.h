@@ -1,13 +1,6 @@
 /*
- * State of an open store, shared by the folders of store/. Only they include this header. The functions of each part are
- * in its own header.
- *
- * docs/architecture.md lists the folders; the opening comment of each file describes its part.
- *
- * Lock order (docs/locking.md): view_lock (shared or exclusive), or map_lock of a content > content.lock (two: by
- * inode) > file_table.lock, txlog.lock, append_lock, and the locks of buffers, job_queue, repairs, pacer and scrub_record.
- * These are leaves except append_lock > locks inside packs and txlog.lock > RocksDB. gc_lock and backrefs.lock, followed
- * by view.flush_lock, come before all of these; absorb_lock comes before append_lock.
+ * An open store: what is constant, and the objects that the folders of store/ own. Each object has its own lock, and its
+ * struct is visible in its folder only. docs/architecture.md lists the folders, docs/locking.md the order of the locks.
  */
 #pragma once
 
@@ -18,9 +11,7 @@
 #include "base/cdc.h"
 #include "base/epoch.h"
 #include "base/mutex.h"
-#include "index/fingerprint_filter.h"
 #include "store/engine.h"
-#include "store/dedup/fptable.h"
 #include "store/superblock.h"
 #include "store/pack/pack.h"
 
@@ -29,6 +20,7 @@ struct buffers;
 struct cut_hooks;
 struct file_table;
 struct collector;
+struct dedup;
 struct job_queue;
 struct keeper;
 struct io_rate;
@@ -43,7 +35,6 @@ struct txlog;
 struct variables;
 struct log_view;
 
-#define NR_UNWRITTEN_MAX 8	   /* frames kept in memory after a failed write */
 
 /* Statistics; relaxed atomics. */
 struct engine_counters {
@@ -68,6 +59,7 @@ struct engine {
 	struct backrefs *backrefs; /* state of the back-reference table */
 	struct file_table *files; /* files in memory */
 	struct collector *gc; /* garbage collection, and moves of chunks */
+	struct dedup *dedup; /* chunks known in memory, and frames being filled */
 	struct buffers *buffers; /* memory for written data */
 	struct job_queue *queue; /* written data on its way to the packs, and the workers */
 	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
@@ -82,29 +74,6 @@ struct engine {
 	_Atomic bool read_only; /* refuses new content changes; changes already begun still reach the disk */
 
 	struct epoch users; /* users of addresses not protected by a lock: jobs, readers, clones */
-	struct mutex absorb_lock; /* held while `frozen` and `kept` are read without append_lock */
-	struct mutex append_lock;
-	struct fptable recent, frozen, kept GUARDED_BY(append_lock); /* not yet absorbed; being absorbed; absorbed */
-	struct pack_marks frozen_marks GUARDED_BY(append_lock);
-	struct {
-		size_t nr; /* entries of `recent` at the last check */
-		uint64_t since_ns; /* unchanged since */
-	} quiet GUARDED_BY(append_lock);
-	uint64_t absorb_generation GUARDED_BY(append_lock);
-	struct {
-		/* in_use is changed, and both filters are installed, under append_lock, by the background thread. */
-		struct fingerprint_filter in_use, next;
-		uint64_t nr_good, scan_from; /* used by the background thread only */
-	} filter;
-	/* frames shared by jobs: for a few pages; for chunks cut by content */
-	struct pack_frame *small, *varied GUARDED_BY(append_lock);
-	struct fp small_tweak, varied_tweak GUARDED_BY(append_lock); /* tweak of the first chunk in each */
-	/* a job may exceed the limit by two */
-	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock);
-	unsigned nr_unwritten GUARDED_BY(append_lock);
-	int unwritten_error GUARDED_BY(append_lock);
-	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
-	struct cond filling_cond;
 
 	_Atomic uint64_t space_avail, space_checked_ns;
 	struct {

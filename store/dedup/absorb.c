@@ -16,12 +16,15 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_state.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/dedup/filter.h"
 #include "store/file/file_table.h"
 #include "store/gc/moves.h"
 #include "store/log/commit.h"
 #include "store/log/record_format.h"
 
+#define ABSORB_AT_CLOSE 65536 /* rereading fewer from the packs is faster than merging them into RocksDB */
 #define QUIET_NS (1000 * 1000 * 1000ull)
 #define QUIET_PART 64 /* fraction of a full table worth ingesting while writers are idle */
 /* key bits that select a part: the table is read once per part, and twice the size of a part is in memory */
@@ -44,32 +47,32 @@ static size_t entries_max(const struct engine *e)
 }
 
 /* Nothing new for a while? Called often, by the background thread. */
-static bool is_quiet(struct engine *e) REQUIRES(e->append_lock)
+static bool is_quiet(struct engine *e) REQUIRES(append_lock)
 {
 	uint64_t now = monotonic_ns();
 
-	if (e->recent.nr != e->quiet.nr)
-		e->quiet.since_ns = now;
-	e->quiet.nr = e->recent.nr;
-	return now - e->quiet.since_ns >= QUIET_NS;
+	if (e->dedup->recent.nr != e->dedup->quiet.nr)
+		e->dedup->quiet.since_ns = now;
+	e->dedup->quiet.nr = e->dedup->recent.nr;
+	return now - e->dedup->quiet.since_ns >= QUIET_NS;
 }
 
-static bool has_enough(struct engine *e) REQUIRES(e->append_lock)
+static bool has_enough(struct engine *e) REQUIRES(append_lock)
 {
 	size_t max = entries_max(e);
 
-	if (e->recent.nr >= max || e->frozen.nr > 0) /* still frozen: ingesting it failed before */
+	if (e->dedup->recent.nr >= max || e->dedup->frozen.nr > 0) /* still frozen: ingesting it failed before */
 		return true;
-	return is_quiet(e) && e->recent.nr >= MAX(max / QUIET_PART, (size_t)1);
+	return is_quiet(e) && e->dedup->recent.nr >= MAX(max / QUIET_PART, (size_t)1);
 }
 
 bool absorb_wanted(struct engine *e)
 {
 	bool wanted;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	wanted = has_enough(e) && !moving_is_on(e);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return wanted;
 }
 
@@ -147,19 +150,19 @@ static int freeze(struct engine *e)
 	int r = 0;
 
 	commit_marks(e, &marks);
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	if (moving_is_on(e))
 		marks = *moving_marks(e); /* opening a store: chunks beyond these marks are not in the table */
-	if (e->frozen.nr == 0 && e->recent.nr > 0)
+	if (e->dedup->frozen.nr == 0 && e->dedup->recent.nr > 0)
 		r = fptable_init(&fresh, 0);
-	if (r == 0 && e->frozen.nr == 0) {
-		if (e->recent.nr > 0) {
-			e->frozen = e->recent;
-			e->recent = fresh;
+	if (r == 0 && e->dedup->frozen.nr == 0) {
+		if (e->dedup->recent.nr > 0) {
+			e->dedup->frozen = e->dedup->recent;
+			e->dedup->recent = fresh;
 		}
-		e->frozen_marks = marks; /* even if the table was empty: then everything has been absorbed */
+		e->dedup->frozen_marks = marks; /* even if the table was empty: then everything has been absorbed */
 	}
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return r;
 }
 
@@ -194,9 +197,9 @@ static bool is_moving(struct engine *e)
 {
 	bool on;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	on = moving_is_on(e);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return on;
 }
 
@@ -207,50 +210,55 @@ static int freeze_and_ingest(struct engine *e, bool loading)
 	struct fptable kept;
 	int r;
 
-	mutex_lock(&e->absorb_lock);
+	mutex_lock(&e->dedup->absorb_lock);
 	if (!loading && is_moving(e)) {
-		mutex_unlock(&e->absorb_lock);
+		mutex_unlock(&e->dedup->absorb_lock);
 		return 0;
 	}
 	r = freeze(e);
-	if (r == 0 && e->frozen.nr > 0) {
-		r = ingest(e, &e->frozen);
+	if (r == 0 && e->dedup->frozen.nr > 0) {
+		r = ingest(e, &e->dedup->frozen);
 		if (r == 0) {
-			kept = to_keep(e, &e->frozen, &e->kept);
-			mutex_lock(&e->append_lock);
-			fptable_release(&e->kept);
-			e->kept = kept;
-			fptable_release(&e->frozen);
-			e->absorb_generation++;
-			cond_broadcast(&e->filling_cond);
-			mutex_unlock(&e->append_lock);
+			kept = to_keep(e, &e->dedup->frozen, &e->dedup->kept);
+			dedup_lock(e);
+			fptable_release(&e->dedup->kept);
+			e->dedup->kept = kept;
+			fptable_release(&e->dedup->frozen);
+			e->dedup->absorb_generation++;
+			dedup_wake(e);
+			dedup_unlock(e);
 		}
 	}
-	mutex_unlock(&e->absorb_lock);
+	mutex_unlock(&e->dedup->absorb_lock);
 	return r < 0 ? r : 1;
 }
 
 /* Free `kept` when new entries need the memory. Not during an absorption, which reads it: then later. */
-static void give_up_kept(struct engine *e) REQUIRES(e->append_lock)
+static void give_up_kept(struct engine *e) REQUIRES(append_lock)
 {
-	if (e->kept.nr == 0 || e->recent.nr < entries_max(e) / 2 || !mutex_trylock(&e->absorb_lock))
+	if (e->dedup->kept.nr == 0 || e->dedup->recent.nr < entries_max(e) / 2 || !mutex_trylock(&e->dedup->absorb_lock))
 		return;
-	fptable_release(&e->kept);
-	mutex_unlock(&e->absorb_lock);
+	fptable_release(&e->dedup->kept);
+	mutex_unlock(&e->dedup->absorb_lock);
 }
 
 int absorb(struct engine *e)
 {
 	int r = freeze_and_ingest(e, false);
 
-	return r <= 0 ? r : put_absorbed(e, &e->frozen_marks);
+	return r <= 0 ? r : put_absorbed(e, &e->dedup->frozen_marks);
+}
+
+int absorb_at_close(struct engine *e)
+{
+	return e->dedup->recent.nr >= ABSORB_AT_CLOSE ? absorb(e) : 0;
 }
 
 int absorb_loaded(struct engine *e)
 {
 	int r = freeze_and_ingest(e, true);
 
-	return r < 0 ? r : put_absorbed(e, &e->frozen_marks);
+	return r < 0 ? r : put_absorbed(e, &e->dedup->frozen_marks);
 }
 
 void absorb_share_memory(struct engine *e)
@@ -258,10 +266,10 @@ void absorb_share_memory(struct engine *e)
 	uint64_t needed, spare, segments = files_memory(e), borrowed = 0;
 
 	/* Until the next call `recent` may double while the old one still exists, or be frozen and get a successor. */
-	mutex_lock(&e->append_lock);
-	needed = 3 * fptable_memory(&e->recent) + fptable_memory(&e->frozen) + fptable_memory(&e->kept) +
-		 fingerprint_filter_bytes(&e->filter.in_use) + fingerprint_filter_bytes(&e->filter.next);
-	mutex_unlock(&e->append_lock);
+	dedup_lock(e);
+	needed = 3 * fptable_memory(&e->dedup->recent) + fptable_memory(&e->dedup->frozen) + fptable_memory(&e->dedup->kept) +
+		 fingerprint_filter_bytes(&e->dedup->filter.in_use) + fingerprint_filter_bytes(&e->dedup->filter.next);
+	dedup_unlock(e);
 	spare = e->conf.cache / 16 * 9 - MIN(needed, e->conf.cache / 16 * 9);
 	files_set_limit(e, e->conf.cache / 8 + spare / 2);
 	if (segments > e->conf.cache / 8)
@@ -274,13 +282,13 @@ int absorb_throttle(struct engine *e)
 	size_t max = e->conf.ingest_entries ? 2 * e->conf.ingest_entries : entries_max(e) / 2;
 	int r;
 
-	assert(mutex_held(&e->append_lock));
+	assert(dedup_is_locked(e));
 	give_up_kept(e);
-	while (e->recent.nr >= max && e->frozen.nr > 0) {
+	while (e->dedup->recent.nr >= max && e->dedup->frozen.nr > 0) {
 		r = db_stopped(e->db); /* then it would never be ingested */
 		if (r < 0)
 			return r;
-		if (!cond_wait_for(&e->filling_cond, &e->append_lock, 1000 * 1000 * 1000))
+		if (!dedup_wait_for(e, 1000 * 1000 * 1000))
 			break; /* the disk may be full: memory is bounded by what the disk still accepts */
 	}
 	return 0;
@@ -294,7 +302,7 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 }
 
 /* Memory has another address for this chunk. If that one is remote and this one is local, use this one. */
-static void load_again(struct engine *e, struct fptable_slot *s, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+static void load_again(struct engine *e, struct fptable_slot *s, struct addr a, uint8_t number) REQUIRES(append_lock)
 {
 	if (packs_is_away(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 ||
 	    packs_is_away(e->packs, a) != 0)
@@ -308,7 +316,7 @@ static int load_frame(struct engine *e, const struct pack_frame_rec *rec, bool m
 {
 	int r = 0;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	for (uint32_t i = 0; i < rec->nr_chunks && r == 0; i++) {
 		struct addr a = pack_rec_addr(rec, i);
 		struct fptable_slot *s;
@@ -317,13 +325,13 @@ static int load_frame(struct engine *e, const struct pack_frame_rec *rec, bool m
 			continue;
 		if (may_be_copies)
 			r = moving_meet(e, rec->fps[i], a, pack_rec_len(rec, i));
-		s = r == 0 ? fptable_find(&e->recent, rec->fps[i]) : NULL;
+		s = r == 0 ? fptable_find(&e->dedup->recent, rec->fps[i]) : NULL;
 		if (s)
 			load_again(e, s, a, pack_rec_number(rec, i));
 		else if (r == 0)
-			r = fptable_insert(&e->recent, rec->fps[i], a, pack_rec_number(rec, i));
+			r = fptable_insert(&e->dedup->recent, rec->fps[i], a, pack_rec_number(rec, i));
 	}
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return r;
 }
 
@@ -331,9 +339,9 @@ static bool is_full(struct engine *e)
 {
 	bool full;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	full = has_enough(e);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return full;
 }
 

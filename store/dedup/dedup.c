@@ -27,6 +27,8 @@
 #include "store/dedup/compress.h"
 #include "store/dedup/dedup.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_state.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/dedup/domains.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
@@ -226,13 +228,13 @@ static void ask_champions(struct batch *b)
 }
 
 /* Each lookup is a cache miss: prefetch them all before the first one stalls. */
-static void prefetch(const struct engine *e, struct fp fp) REQUIRES(e->append_lock)
+static void prefetch(const struct engine *e, struct fp fp) REQUIRES(append_lock)
 {
-	fptable_prefetch(&e->recent, fp);
-	fptable_prefetch(&e->frozen, fp);
-	fptable_prefetch(&e->kept, fp);
-	if (e->filter.in_use.blocks)
-		__builtin_prefetch(fingerprint_filter_block(&e->filter.in_use, fingerprint_key(fp)));
+	fptable_prefetch(&e->dedup->recent, fp);
+	fptable_prefetch(&e->dedup->frozen, fp);
+	fptable_prefetch(&e->dedup->kept, fp);
+	if (e->dedup->filter.in_use.blocks)
+		__builtin_prefetch(fingerprint_filter_block(&e->dedup->filter.in_use, fingerprint_key(fp)));
 }
 
 /* Chunk i has been found: the chunks that follow in its frame probably follow in the file too, except changed ones. */
@@ -253,17 +255,17 @@ static void ask_memory(struct batch *b, uint64_t *ret_generation)
 	struct engine *e = b->e;
 	struct addr a[PAGES_MAX];
 
-	mutex_lock(&e->append_lock);
-	*ret_generation = e->absorb_generation;
+	dedup_lock(e);
+	*ret_generation = e->dedup->absorb_generation;
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->cause[i] == UNKNOWN)
 			prefetch(e, b->fps[i]);
 	for (unsigned i = 0; i < b->n; i++) {
 		a[i] = b->cause[i] == UNKNOWN ? batch_find_in_memory(e, b->fps[i]) : ADDR_NONE;
-		b->absent[i] = e->filter.in_use.blocks &&
-			       !fingerprint_filter_has(&e->filter.in_use, fingerprint_key(b->fps[i]));
+		b->absent[i] = e->dedup->filter.in_use.blocks &&
+			       !fingerprint_filter_has(&e->dedup->filter.in_use, fingerprint_key(b->fps[i]));
 	}
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	for (unsigned i = 0; i < b->n; i++) {
 		if (b->cause[i] != UNKNOWN || b->alone[i] || addr_is_none(a[i]))
 			continue;

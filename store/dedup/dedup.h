@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/file/segment.h"
 #include "store/remote_hooks.h"
 
@@ -64,7 +65,7 @@ int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *r
 
 /* dedup_append.c */
 /* The address in memory's tables, if it may be shared. */
-struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES(e->append_lock);
+struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES(append_lock);
 /* 1: appended; 0: fingerprints were absorbed into RocksDB since `generation`, so look up again; <0. */
 int batch_append(struct batch *b, uint64_t generation);
 

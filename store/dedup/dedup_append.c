@@ -20,19 +20,21 @@
 #include "store/dedup/absorb.h"
 #include "store/dedup/dedup.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_state.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/gc/gc_freed.h"
 
 #define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a separate frame: its table costs 0.5 % */
 
 struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 {
-	struct fptable_slot *s = fptable_find(&e->recent, fp);
+	struct fptable_slot *s = fptable_find(&e->dedup->recent, fp);
 	struct addr a;
 
 	if (!s)
-		s = fptable_find(&e->frozen, fp);
+		s = fptable_find(&e->dedup->frozen, fp);
 	if (!s)
-		s = fptable_find(&e->kept, fp);
+		s = fptable_find(&e->dedup->kept, fp);
 	if (!s)
 		return ADDR_NONE;
 	a = (struct addr){ .pack = s->pack, .off = s->off };
@@ -43,19 +45,19 @@ struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 #define PLACEHOLDER FPTABLE_PLACEHOLDER
 
 /* An existing entry is gc-pending, damaged, not usable or was refused, or it would have been found. */
-static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(e->append_lock)
+static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(append_lock)
 {
 	struct addr a = { .pack = PLACEHOLDER, .off = i };
-	struct fptable_slot *s = fptable_find(&e->recent, fp);
+	struct fptable_slot *s = fptable_find(&e->dedup->recent, fp);
 
 	if (!s)
-		return fptable_insert(&e->recent, fp, a, 0);
+		return fptable_insert(&e->dedup->recent, fp, a, 0);
 	s->pack = a.pack;
 	s->off = a.off;
 	return 0;
 }
 
-static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e->append_lock)
+static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(append_lock)
 {
 	unsigned nr = 0;
 	int r;
@@ -83,20 +85,20 @@ static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(e
 	return 0;
 }
 
-static void unclaim(struct engine *e, struct batch *b) REQUIRES(e->append_lock)
+static void unclaim(struct engine *e, struct batch *b) REQUIRES(append_lock)
 {
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->cause[i] == CLAIMED || b->addr[i].pack == PLACEHOLDER) {
 			if (b->cause[i] == CLAIMED && !b->alone[i])
-				fptable_remove(&e->recent, b->fps[i]);
+				fptable_remove(&e->dedup->recent, b->fps[i]);
 			b->addr[i] = ADDR_NONE;
 			b->cause[i] = UNKNOWN;
 		}
 }
 
-static void place_chunk(struct engine *e, struct batch *b, unsigned i, struct pack_frame *f) REQUIRES(e->append_lock)
+static void place_chunk(struct engine *e, struct batch *b, unsigned i, struct pack_frame *f) REQUIRES(append_lock)
 {
-	struct fptable_slot *s = b->alone[i] ? NULL : fptable_find(&e->recent, b->fps[i]);
+	struct fptable_slot *s = b->alone[i] ? NULL : fptable_find(&e->dedup->recent, b->fps[i]);
 
 	if (b->page)
 		b->addr[i] = pack_frame_add(f, b->fps[i], batch_chunk(b, i));
@@ -110,19 +112,19 @@ static void place_chunk(struct engine *e, struct batch *b, unsigned i, struct pa
 }
 
 /* Tweak of the first chunk in the shared frame. */
-static struct fp *shared_tweak(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
+static struct fp *shared_tweak(struct engine *e, const struct batch *b) REQUIRES(append_lock)
 {
-	return b->page ? &e->small_tweak : &e->varied_tweak;
+	return b->page ? &e->dedup->small_tweak : &e->dedup->varied_tweak;
 }
 
 /* The shared frame for chunks like these. */
-static struct pack_frame **shared_frame(struct engine *e, const struct batch *b) REQUIRES(e->append_lock)
+static struct pack_frame **shared_frame(struct engine *e, const struct batch *b) REQUIRES(append_lock)
 {
-	return b->page ? &e->small : &e->varied;
+	return b->page ? &e->dedup->small : &e->dedup->varied;
 }
 
 static int small_frame(struct engine *e, const struct batch *b, unsigned i, struct pack_frame **full, unsigned *nr_full)
-	REQUIRES(e->append_lock)
+	REQUIRES(append_lock)
 {
 	struct pack_frame **f = shared_frame(e, b);
 
@@ -133,7 +135,7 @@ static int small_frame(struct engine *e, const struct batch *b, unsigned i, stru
 			now = e->remote->defer(e, now);
 		if (now) {
 			full[(*nr_full)++] = now;
-			e->nr_filling++;
+			e->dedup->nr_filling++;
 		}
 	}
 	if (*f)
@@ -144,7 +146,7 @@ static int small_frame(struct engine *e, const struct batch *b, unsigned i, stru
 
 /* A separate frame is compressed as its file requests. A shared frame is compressed if any file in it requests it,
  * unless it holds several domains: how well bytes compress together reveals how similar they are. */
-static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *bulk) REQUIRES(e->append_lock)
+static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *bulk) REQUIRES(append_lock)
 {
 	struct pack_frame *shared = *shared_frame(e, b);
 
@@ -158,15 +160,15 @@ static void set_compression(struct engine *e, const struct batch *b, struct pack
 
 /* Assign an address to every claimed chunk. *bulk is the job's own frame; `full` are small frames to be written now. */
 static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack_frame **bulk, struct pack_frame **full,
-		     unsigned *nr_full) REQUIRES(e->append_lock)
+		     unsigned *nr_full) REQUIRES(append_lock)
 {
 	bool is_deferring = e->remote && e->remote->is_deferring(e);
 	int r = 0;
 
 	if (b->page && nr * (uint64_t)b->page >= BULK_MIN && !is_deferring)
 		r = packs_frame_open(e->packs, PACK_BULK, b->page, bulk);
-	else if (nr > 0 && e->nr_unwritten >= NR_UNWRITTEN_MAX)
-		r = e->unwritten_error;
+	else if (nr > 0 && e->dedup->nr_unwritten >= NR_UNWRITTEN_MAX)
+		r = e->dedup->unwritten_error;
 	for (unsigned i = 0; i < b->n && r == 0; i++) {
 		if (b->cause[i] != CLAIMED)
 			continue;
@@ -188,36 +190,36 @@ static void write_small(struct engine *e, struct pack_frame *f)
 {
 	int r = packs_frame_write(e->packs, f);
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	if (r < 0) {
-		e->unwritten[e->nr_unwritten++] = f;
-		e->unwritten_error = r;
+		e->dedup->unwritten[e->dedup->nr_unwritten++] = f;
+		e->dedup->unwritten_error = r;
 	}
-	e->nr_filling--;
-	cond_broadcast(&e->filling_cond);
-	mutex_unlock(&e->append_lock);
+	e->dedup->nr_filling--;
+	dedup_wake(e);
+	dedup_unlock(e);
 }
 
 /* Wait for room for another small frame. The disk may accept by now what it refused before: retry one such frame. */
-static void wait_for_room(struct engine *e) REQUIRES(e->append_lock)
+static void wait_for_room(struct engine *e) REQUIRES(append_lock)
 {
 	bool tried = false;
 
-	while (e->nr_filling + e->nr_unwritten >= NR_UNWRITTEN_MAX) {
+	while (e->dedup->nr_filling + e->dedup->nr_unwritten >= NR_UNWRITTEN_MAX) {
 		struct pack_frame *f;
 
-		if (e->nr_filling > 0) {
-			cond_wait(&e->filling_cond, &e->append_lock);
+		if (e->dedup->nr_filling > 0) {
+			dedup_wait(e);
 			continue;
 		}
 		if (tried)
 			return;
 		tried = true;
-		f = e->unwritten[--e->nr_unwritten];
-		e->nr_filling++;
-		mutex_unlock(&e->append_lock);
+		f = e->dedup->unwritten[--e->dedup->nr_unwritten];
+		e->dedup->nr_filling++;
+		dedup_unlock(e);
 		write_small(e, f);
-		mutex_lock(&e->append_lock);
+		dedup_lock(e);
 	}
 }
 
@@ -228,9 +230,9 @@ static int write_bulk(struct batch *b, struct pack_frame *f)
 
 	if (r == 0)
 		return 0;
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	unclaim(e, b);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	packs_frame_abandon(e->packs, f);
 	return r;
 }
@@ -243,11 +245,11 @@ int batch_append(struct batch *b, uint64_t generation)
 	bool begun = false, wants_round = false;
 	int r;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	wait_for_room(e);
 	r = absorb_throttle(e);
-	if (r < 0 || e->absorb_generation != generation) {
-		mutex_unlock(&e->append_lock);
+	if (r < 0 || e->dedup->absorb_generation != generation) {
+		dedup_unlock(e);
 		return r;
 	}
 	if (e->remote)
@@ -259,7 +261,7 @@ int batch_append(struct batch *b, uint64_t generation)
 		unclaim(e, b);
 	if (e->remote)
 		wants_round = e->remote->append_end(e, begun, r < 0 ? NULL : b);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	if (wants_round)
 		e->remote->request_round(e);
 	for (unsigned i = 0; i < nr_full; i++)
@@ -280,23 +282,23 @@ int batch_append(struct batch *b, uint64_t generation)
 }
 
 /* Take all small frames, in an array that the caller frees; it has room for the deferred ones. */
-static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(e->append_lock)
+static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(append_lock)
 {
-	int nr_deferred = e->remote ? e->remote->sync_room(e, e->nr_unwritten + 2) : 0;
+	int nr_deferred = e->remote ? e->remote->sync_room(e, e->dedup->nr_unwritten + 2) : 0;
 	_cleanup_(freep) struct pack_frame **frames = NULL;
 	size_t nr = 0;
 
 	if (nr_deferred < 0)
 		return nr_deferred;
-	frames = calloc(e->nr_unwritten + 2 + (size_t)nr_deferred, sizeof(*frames));
+	frames = calloc(e->dedup->nr_unwritten + 2 + (size_t)nr_deferred, sizeof(*frames));
 	if (!frames)
 		return -ENOMEM;
-	while (e->nr_unwritten > 0)
-		frames[nr++] = e->unwritten[--e->nr_unwritten];
-	if (e->small)
-		frames[nr++] = TAKE(e->small);
-	if (e->varied)
-		frames[nr++] = TAKE(e->varied);
+	while (e->dedup->nr_unwritten > 0)
+		frames[nr++] = e->dedup->unwritten[--e->dedup->nr_unwritten];
+	if (e->dedup->small)
+		frames[nr++] = TAKE(e->dedup->small);
+	if (e->dedup->varied)
+		frames[nr++] = TAKE(e->dedup->varied);
 	*ret = TAKE(frames);
 	*ret_nr = nr;
 	return 0;
@@ -314,18 +316,18 @@ int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
 	size_t nr = 0;
 	int r;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	r = take_frames(e, &frames, &nr);
 	if (r < 0) {
-		mutex_unlock(&e->append_lock);
+		dedup_unlock(e);
 		return r;
 	}
 	if (e->remote)
 		is_remote = e->remote->sync_begin(e, frames, &nr);
 	if (!is_remote)
-		e->nr_filling += (unsigned)nr;
+		e->dedup->nr_filling += (unsigned)nr;
 	packs_sync_begin(e->packs);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	if (is_remote)
 		return e->remote->sync_frames(e, frames, nr, ret);
 	for (size_t i = 0; i < nr; i++)

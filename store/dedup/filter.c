@@ -19,6 +19,8 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_state.h"
+#include "store/dedup/dedup_tables.h"
 
 #define IN_VAIN_MIN 65536 /* failed lookups since the mount that a filter would have saved */
 #define SCAN_KEYS 16384u /* per scan of RocksDB */
@@ -64,9 +66,9 @@ static unsigned wanted_bits(struct engine *e)
 	if (block_bits_for(nr, KEYS_PER_BLOCK_MAX) > max)
 		return 0;
 	bits = MIN(block_bits_for(2 * nr, KEYS_PER_BLOCK_GOOD), max);
-	if (!e->filter.in_use.blocks)
+	if (!e->dedup->filter.in_use.blocks)
 		return atomic_load(&e->count.in_vain) >= in_vain_min ? bits : 0;
-	return nr > e->filter.nr_good && 64 - e->filter.in_use.shift < bits ? bits : 0;
+	return nr > e->dedup->filter.nr_good && 64 - e->dedup->filter.in_use.shift < bits ? bits : 0;
 }
 
 static int start_next_filter(struct engine *e, unsigned bits)
@@ -76,10 +78,10 @@ static int start_next_filter(struct engine *e, unsigned bits)
 
 	if (r < 0)
 		return r;
-	mutex_lock(&e->append_lock);
-	e->filter.next = f;
-	mutex_unlock(&e->append_lock);
-	e->filter.scan_from = 0;
+	dedup_lock(e);
+	e->dedup->filter.next = f;
+	dedup_unlock(e);
+	e->dedup->filter.scan_from = 0;
 	return 0;
 }
 
@@ -87,12 +89,12 @@ static void install_next_filter(struct engine *e)
 {
 	struct fingerprint_filter old;
 
-	mutex_lock(&e->append_lock);
-	old = e->filter.in_use;
-	e->filter.in_use = e->filter.next;
-	e->filter.next = (struct fingerprint_filter){ 0 };
-	mutex_unlock(&e->append_lock);
-	e->filter.nr_good = (uint64_t)KEYS_PER_BLOCK_GOOD << (64 - e->filter.in_use.shift);
+	dedup_lock(e);
+	old = e->dedup->filter.in_use;
+	e->dedup->filter.in_use = e->dedup->filter.next;
+	e->dedup->filter.next = (struct fingerprint_filter){ 0 };
+	dedup_unlock(e);
+	e->dedup->filter.nr_good = (uint64_t)KEYS_PER_BLOCK_GOOD << (64 - e->dedup->filter.in_use.shift);
 	fingerprint_filter_release(&old);
 }
 
@@ -107,14 +109,14 @@ static int scan(struct engine *e)
 	if (!keys)
 		return -ENOMEM;
 	while (n == SCAN_KEYS && monotonic_ns() < until) {
-		r = fingerprints_scan(e->db, e->filter.scan_from, keys, SCAN_KEYS, &n);
+		r = fingerprints_scan(e->db, e->dedup->filter.scan_from, keys, SCAN_KEYS, &n);
 		if (r < 0)
 			return r;
 		/* Only this thread writes `next`, and no thread reads it yet. */
 		for (size_t i = 0; i < n; i++)
-			fingerprint_filter_add(&e->filter.next, keys[i]);
+			fingerprint_filter_add(&e->dedup->filter.next, keys[i]);
 		if (n == SCAN_KEYS)
-			e->filter.scan_from = keys[n - 1]; /* that key again: there may be no next number */
+			e->dedup->filter.scan_from = keys[n - 1]; /* that key again: there may be no next number */
 	}
 	return n < SCAN_KEYS;
 }
@@ -124,7 +126,7 @@ int filter_tend(struct engine *e)
 	unsigned bits;
 	int r = 0;
 
-	if (!e->filter.next.blocks) {
+	if (!e->dedup->filter.next.blocks) {
 		bits = wanted_bits(e);
 		if (bits == 0)
 			return 0;
@@ -137,26 +139,20 @@ int filter_tend(struct engine *e)
 	return MIN(r, 0);
 }
 
-static void add_key(struct engine *e, uint64_t key) REQUIRES(e->append_lock)
+static void add_key(struct engine *e, uint64_t key) REQUIRES(append_lock)
 {
-	if (e->filter.in_use.blocks)
-		fingerprint_filter_add(&e->filter.in_use, key);
-	if (e->filter.next.blocks)
-		fingerprint_filter_add(&e->filter.next, key);
+	if (e->dedup->filter.in_use.blocks)
+		fingerprint_filter_add(&e->dedup->filter.in_use, key);
+	if (e->dedup->filter.next.blocks)
+		fingerprint_filter_add(&e->dedup->filter.next, key);
 }
 
 void filter_add(struct engine *e, const struct fingerprint_entry *entries, size_t n)
 {
 	for (size_t done = 0; done < n; done += ADD_AT_ONCE) {
-		mutex_lock(&e->append_lock);
+		dedup_lock(e);
 		for (size_t i = done; i < MIN(n, done + ADD_AT_ONCE); i++)
 			add_key(e, fingerprint_key(entries[i].fp));
-		mutex_unlock(&e->append_lock);
+		dedup_unlock(e);
 	}
-}
-
-void filter_release(struct engine *e)
-{
-	fingerprint_filter_release(&e->filter.in_use);
-	fingerprint_filter_release(&e->filter.next);
 }

@@ -9,4 +9,3 @@ struct fingerprint_entry;
 int filter_tend(struct engine *e); /* called often by the background thread */
 /* before they are added to RocksDB */
 void filter_add(struct engine *e, const struct fingerprint_entry *entries, size_t n);
-void filter_release(struct engine *e);

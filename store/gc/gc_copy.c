@@ -7,6 +7,8 @@
 #include "base/util.h"
 #include "index/freed.h"
 #include "store/dedup/compress.h"
+#include "store/dedup/dedup_tables.h"
+#include "store/dedup/fptable.h"
 #include "store/gc/moves.h"
 
 int gc_copy_init(struct gc_copy *c, struct gc *g, size_t max)
@@ -43,13 +45,13 @@ void gc_copy_release(struct gc_copy *c)
 }
 
 /* From now on lookups in memory return the new place. */
-static void remember(struct engine *e, struct gc_chunk *chunk, struct addr to, uint8_t number) REQUIRES(e->append_lock)
+static void remember(struct engine *e, struct gc_chunk *chunk, struct addr to, uint8_t number) REQUIRES(append_lock)
 {
-	struct fptable_slot *s = fptable_find(&e->recent, chunk->fp);
+	struct fptable_slot *s = fptable_find(dedup_table(e, DEDUP_RECENT), chunk->fp);
 
 	if (!s) {
 		/* on ENOMEM the chunk may be stored twice */
-		fptable_insert(&e->recent, chunk->fp, to, number);
+		fptable_insert(dedup_table(e, DEDUP_RECENT), chunk->fp, to, number);
 	} else if (s->pack == chunk->from.pack && s->off == chunk->from.off) {
 		chunk->replaced = true;
 		chunk->number = s->number;
@@ -60,16 +62,16 @@ static void remember(struct engine *e, struct gc_chunk *chunk, struct addr to, u
 }
 
 /* Undoes remember(): the copy was not written. */
-static void take_back(struct engine *e, const struct gc_chunk *chunk, struct addr to) REQUIRES(e->append_lock)
+static void take_back(struct engine *e, const struct gc_chunk *chunk, struct addr to) REQUIRES(append_lock)
 {
-	struct fptable_slot *s = fptable_find(&e->recent, chunk->fp);
+	struct fptable_slot *s = fptable_find(dedup_table(e, DEDUP_RECENT), chunk->fp);
 
 	if (!s || s->pack != to.pack || s->off != to.off)
 		return;
-	fptable_remove(&e->recent, chunk->fp);
+	fptable_remove(dedup_table(e, DEDUP_RECENT), chunk->fp);
 	if (chunk->replaced)
 		/* cannot fail: a slot was just freed */
-		fptable_insert(&e->recent, chunk->fp, chunk->from, chunk->number);
+		fptable_insert(dedup_table(e, DEDUP_RECENT), chunk->fp, chunk->from, chunk->number);
 }
 
 /* Reads all chunks at once or, if one is damaged, one by one; damaged chunks are left out. */
@@ -109,7 +111,7 @@ static void fill_frame(struct gc_copy *c, struct pack_frame *f)
 	struct engine *e = c->g->e;
 	uint32_t at = 0;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	for (unsigned i = 0; i < c->nr_next; at += c->next[i++].len) {
 		struct gc_chunk *k = &c->next[i];
 		const uint8_t *p = c->buffer + at;
@@ -119,7 +121,7 @@ static void fill_frame(struct gc_copy *c, struct pack_frame *f)
 		c->m[c->nr + i] = (struct move){ .pack = k->from.pack, .off = k->from.off, .len = k->len, .to = to };
 		remember(e, k, to, pack_frame_last(f));
 	}
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 }
 
 /* Called before the first frame is written: from here on there may be copies. */
@@ -197,10 +199,10 @@ static int write_frame(struct gc_copy *c, const uint8_t *stored, const struct pa
 	fill_frame(c, f);
 	r = stored ? packs_frame_write_coded(e->packs, f, stored, parts) : packs_frame_write(e->packs, f);
 	if (r < 0) {
-		mutex_lock(&e->append_lock);
+		dedup_lock(e);
 		for (unsigned i = 0; i < c->nr_next; i++)
 			take_back(e, &c->next[i], c->m[c->nr + i].to);
-		mutex_unlock(&e->append_lock);
+		dedup_unlock(e);
 		packs_frame_abandon(e->packs, f);
 		return r;
 	}

@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/freed.h"
+#include "store/dedup/dedup_tables.h"
+#include "store/dedup/fptable.h"
 #include "store/gc/gc.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/gc_state.h"
@@ -437,9 +439,8 @@ static bool is_doomed(const struct gc *g, const struct fptable_slot *s)
 	return !d || d->chunk_len != PACK_VARIED || gc_bit(&d->fresh, s->number);
 }
 
-static void forget_in(const struct gc *g, _unused_ struct engine *e, struct fptable *t) REQUIRES(e->append_lock)
+static void forget_in(const struct gc *g, struct fptable *t) REQUIRES(append_lock)
 {
-	assert(mutex_held(&e->append_lock));
 	for (size_t i = 0; i < t->size;) {
 		if (is_doomed(g, &t->slots[i]))
 			fptable_remove(t, fptable_slot_fp(&t->slots[i])); /* may move another slot here: check again */
@@ -452,13 +453,10 @@ static void forget_hints(struct gc *g)
 {
 	struct engine *e = g->e;
 
-	mutex_lock(&e->absorb_lock); /* excludes readers of `frozen` and `kept` that do not take append_lock */
-	mutex_lock(&e->append_lock);
-	forget_in(g, e, &e->recent);
-	forget_in(g, e, &e->frozen);
-	forget_in(g, e, &e->kept);
-	mutex_unlock(&e->append_lock);
-	mutex_unlock(&e->absorb_lock);
+	dedup_lock_tables(e);
+	for (int i = 0; i < NR_DEDUP_TABLES; i++)
+		forget_in(g, dedup_table(e, i));
+	dedup_unlock_tables(e);
 }
 
 static void forget_tables(struct gc *g)

@@ -12,6 +12,8 @@
 
 #include "base/util.h"
 #include "index/freed.h"
+#include "store/dedup/dedup_tables.h"
+#include "store/dedup/fptable.h"
 #include "store/gc/gc.h"
 #include "store/gc/moves.h"
 #include "store/gc/repoint.h"
@@ -45,13 +47,13 @@ static int find_twin(struct engine *e, const struct pack_frame_rec *rec, uint32_
 	const struct fptable_slot *s;
 	int r = 0;
 
-	mutex_lock(&e->append_lock);
-	s = fptable_find(&e->recent, rec->fps[i]);
+	dedup_lock(e);
+	s = fptable_find(dedup_table(e, DEDUP_RECENT), rec->fps[i]);
 	if (s)
 		*ret = (struct addr){ .pack = s->pack, .off = s->off };
 	else
-		r = fptable_insert(&e->recent, rec->fps[i], pack_rec_addr(rec, i), pack_rec_number(rec, i));
-	mutex_unlock(&e->append_lock);
+		r = fptable_insert(dedup_table(e, DEDUP_RECENT), rec->fps[i], pack_rec_addr(rec, i), pack_rec_number(rec, i));
+	dedup_unlock(e);
 	return s ? 1 : r;
 }
 

@@ -31,6 +31,8 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_tables.h"
+#include "store/dedup/fptable.h"
 #include "store/gc/gc_state.h"
 #include "store/gc/repoint.h"
 #include "store/log/commit.h"
@@ -55,9 +57,9 @@ static int put_note(struct engine *e, const struct pack_marks *marks)
 
 static void set_moving(struct engine *e, bool on)
 {
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	e->gc->moving.on = on;
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 }
 
 bool moving_is_on(const struct engine *e)
@@ -76,9 +78,9 @@ int moving_begin(struct engine *e)
 	int r;
 
 	commit_marks(e, &marks); /* copies are written after them */
-	mutex_lock(&e->absorb_lock); /* no absorption is in progress */
-	set_moving(e, true);
-	mutex_unlock(&e->absorb_lock);
+	dedup_lock_tables(e); /* no absorption is in progress */
+	e->gc->moving.on = true;
+	dedup_unlock_tables(e);
 	r = put_note(e, &marks);
 	if (r == 0)
 		r = engine_sync(e);
@@ -121,9 +123,9 @@ int moving_load(struct engine *e)
 }
 
 /* Finds another place of a chunk: the first one loaded, or the one in RocksDB. */
-static int find_other(struct engine *e, struct fp fp, struct addr a, struct addr *ret)
+static int find_other(struct engine *e, struct fp fp, struct addr a, struct addr *ret) REQUIRES(append_lock)
 {
-	const struct fptable_slot *s = fptable_find(&e->recent, fp);
+	const struct fptable_slot *s = fptable_find(dedup_table(e, DEDUP_RECENT), fp);
 	struct fp found;
 	uint32_t len;
 	int r = 0;
@@ -161,13 +163,13 @@ int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len)
 	struct addr other;
 	int r;
 
-	assert(mutex_held(&e->append_lock));
+	assert(dedup_is_locked(e));
 	r = find_other(e, fp, a, &other);
 	if (r <= 0)
 		return r;
 	r = add_move(e, other, len, a);
 	if (r == 0)
-		fptable_remove(&e->recent, fp); /* the caller inserts the copy */
+		fptable_remove(dedup_table(e, DEDUP_RECENT), fp); /* the caller inserts the copy */
 	return r;
 }
 

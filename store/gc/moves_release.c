@@ -15,6 +15,8 @@
 
 #include "base/util.h"
 #include "index/freed.h"
+#include "store/dedup/dedup_tables.h"
+#include "store/dedup/fptable.h"
 #include "store/gc/gc.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/gc_state.h"
@@ -54,8 +56,7 @@ static void take_out(struct engine *e, const struct move *m, size_t nr, const st
 {
 	uint32_t i = 0;
 
-	mutex_lock(&e->absorb_lock); /* excludes readers of `frozen` and `kept` that do not take append_lock */
-	mutex_lock(&e->append_lock);
+	dedup_lock_tables(e);
 	for (size_t k = 0; k < nr; k++) {
 		struct addr a = { .pack = m[k].pack, .off = m[k].off };
 
@@ -63,15 +64,13 @@ static void take_out(struct engine *e, const struct move *m, size_t nr, const st
 			i++;
 		if (i == rec->nr_chunks || pack_rec_addr(rec, i).off != a.off || fp_is_none(rec->fps[i]))
 			continue;
-		forget_in(&e->recent, rec->fps[i], a);
-		forget_in(&e->frozen, rec->fps[i], a);
-		forget_in(&e->kept, rec->fps[i], a);
+		for (int t = 0; t < NR_DEDUP_TABLES; t++)
+			forget_in(dedup_table(e, t), rec->fps[i], a);
 		f->gone[i / 64] |= UINT64_C(1) << i % 64;
 		ret->nr_chunks++;
 		ret->bytes += pack_rec_len(rec, i);
 	}
-	mutex_unlock(&e->append_lock);
-	mutex_unlock(&e->absorb_lock);
+	dedup_unlock_tables(e);
 }
 
 /* `nr` moves from one frame. If its table cannot be read, the chunks stay: damage is left to fsck. */

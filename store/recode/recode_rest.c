@@ -19,6 +19,8 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "store/dedup/dedup_tables.h"
+#include "store/dedup/fptable.h"
 #include "store/recode/recode_job.h"
 #include "store/recode/recode_gc.h"
 
@@ -171,9 +173,9 @@ static int lead_back(struct rest *rest, const uint64_t *places, size_t nr)
 	if (r <= 0 || rec->damaged)
 		return MIN(r, 0);
 	left = chunks_at(rec, places, nr);
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
-		struct fptable_slot *s = gc_bit(&left, i) ? fptable_find(&e->recent, rec->fps[i]) : NULL;
+		struct fptable_slot *s = gc_bit(&left, i) ? fptable_find(dedup_table(e, DEDUP_RECENT), rec->fps[i]) : NULL;
 
 		if (s) {
 			s->pack = rec->pack;
@@ -181,7 +183,7 @@ static int lead_back(struct rest *rest, const uint64_t *places, size_t nr)
 			s->number = pack_rec_number(rec, i);
 		}
 	}
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return 0;
 }
 

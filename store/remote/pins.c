@@ -16,6 +16,7 @@
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/dedup/dedup.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/gc/gc_freed.h"
 #include "store/journal/journal.h"
 #include "store/log/commit.h"
@@ -228,9 +229,9 @@ static int find_chunk(struct engine *e, struct fp fp, uint32_t len, bool here, s
 	struct fp found;
 	int r;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	hint = batch_find_in_memory(e, fp);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	if (!addr_is_none(hint) && packs_chunk_at(e->packs, hint, ret, ret_len, &found) > 0 &&
 	    is_it(e, fp, len, here, *ret, *ret_len, found))
 		return 1;

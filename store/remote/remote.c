@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/superblock.h"
 
 /* --- cutting the view --- */
@@ -42,9 +43,9 @@ static void stats(struct engine *e, struct engine_stats *ret)
 	mutex_unlock(&s->lock);
 	ret->fetched_bytes = atomic_load_explicit(&s->fetched, memory_order_relaxed);
 	ret->nr_rounds = atomic_load_explicit(&s->nr_rounds, memory_order_relaxed);
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	ret->pending_bytes = s->nr_held * PACK_FRAME_BYTES;
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 }
 
 static void release(struct engine *e)

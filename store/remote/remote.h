@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "index/pin_table.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/remote/cluster_calls.h"
 #include "store/remote/round_backoff.h"
 #include "store/remote_hooks.h"
@@ -57,7 +58,7 @@ struct shares {
 	_Atomic unsigned give_turn; /* slot to replace next */
 	_Atomic bool gives_next; /* the last prediction was right */
 
-	/* --- under engine.append_lock --- */
+	/* --- under append_lock --- */
 
 	/* full frames deferred until a round, in order, and those that the last round could not settle */
 	struct pack_frame **held;
@@ -78,13 +79,13 @@ struct shares {
 /* Hooks, by file; store/remote_hooks.h describes them. */
 
 /* round_commit.c */
-bool remote_is_deferring(struct engine *e) REQUIRES(e->append_lock);
-struct pack_frame *remote_defer(struct engine *e, struct pack_frame *f) REQUIRES(e->append_lock);
-bool remote_append_begin(struct engine *e) REQUIRES(e->append_lock);
-bool remote_append_end(struct engine *e, bool begun, const struct batch *b) REQUIRES(e->append_lock);
+bool remote_is_deferring(struct engine *e) REQUIRES(append_lock);
+struct pack_frame *remote_defer(struct engine *e, struct pack_frame *f) REQUIRES(append_lock);
+bool remote_append_begin(struct engine *e) REQUIRES(append_lock);
+bool remote_append_end(struct engine *e, bool begun, const struct batch *b) REQUIRES(append_lock);
 void remote_request_round(struct engine *e);
-int remote_sync_room(struct engine *e, size_t nr) REQUIRES(e->append_lock);
-bool remote_sync_begin(struct engine *e, struct pack_frame **frames, size_t *nr) REQUIRES(e->append_lock);
+int remote_sync_room(struct engine *e, size_t nr) REQUIRES(append_lock);
+bool remote_sync_begin(struct engine *e, struct pack_frame **frames, size_t *nr) REQUIRES(append_lock);
 int remote_sync_frames(struct engine *e, struct pack_frame **frames, size_t nr, struct pack_marks *ret);
 void remote_committed(struct engine *e);
 void remote_announce(struct engine *e);

@@ -22,6 +22,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/recipes.h"
+#include "store/dedup/dedup_tables.h"
+#include "store/dedup/fptable.h"
 #include "store/file/content.h"
 #include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
@@ -52,16 +54,16 @@ static struct addr add_to_frame(struct pack_frame *f, uint32_t kind, struct fp f
 }
 
 /* Adds the address to the in-memory table, unless it has one for this fingerprint. */
-static void index_chunk(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+static void index_chunk(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(append_lock)
 {
-	if (!fptable_find(&e->recent, fp))
-		fptable_insert(&e->recent, fp, a, number); /* on ENOMEM the chunk may be stored twice */
+	if (!fptable_find(dedup_table(e, DEDUP_RECENT), fp))
+		fptable_insert(dedup_table(e, DEDUP_RECENT), fp, a, number); /* on ENOMEM the chunk may be stored twice */
 }
 
 /* Likewise, but replaces an address: this one has its bytes here. */
-static void index_chunk_here(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(e->append_lock)
+static void index_chunk_here(struct engine *e, struct fp fp, struct addr a, uint8_t number) REQUIRES(append_lock)
 {
-	struct fptable_slot *s = fptable_find(&e->recent, fp);
+	struct fptable_slot *s = fptable_find(dedup_table(e, DEDUP_RECENT), fp);
 
 	if (!s) {
 		index_chunk(e, fp, a, number);
@@ -93,7 +95,7 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 	r = packs_frame_open(e->packs, PACK_SMALL, kind, &f);
 	if (r < 0)
 		return r;
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	for (; i < k->nr; i++) {
 		const struct cluster_chunk *c = &k->chunks[i];
 
@@ -105,7 +107,7 @@ static int keep_frame(struct keeping *k, size_t i, size_t *ret_end)
 		/* the table had no local address, or the chunk would have been found */
 		index_chunk_here(e, c->fp, k->where[i], pack_frame_last(f));
 	}
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	*ret_end = i;
 	r = packs_frame_write(e->packs, f);
 	if (r < 0)
@@ -418,10 +420,10 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 		return r;
 	}
 	shares_settling(e, true);
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	u->next = e->shares->arriving;
 	e->shares->arriving = TAKE(u);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return 0;
 }
 
@@ -499,11 +501,11 @@ static int refer(struct referring *rf, const struct cluster_run *runs, size_t nr
 		r = commit_frames(e, &marks);
 	if (r < 0)
 		return r;
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	for (size_t i = 0; i < rf->nr; i++)
 		if (rf->is_new[i])
 			index_chunk(e, rf->pieces[i].fp, rf->where[i], rf->number[i]);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	for (size_t i = 0, first = 0; i < nr_runs && r == 0; first += runs[i++].nr)
 		r = set_extents(rf, &runs[i], first);
 	return r;

@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/dedup/dedup.h"
+#include "store/dedup/dedup_tables.h"
 #include "store/log/commit.h"
 #include "store/remote/remote.h"
 #include "store/remote/round.h"
@@ -81,7 +82,7 @@ static bool has_agent(const struct engine *e)
 }
 
 /* Are new chunks deferred for a round, if there are peers? */
-static bool is_held(const struct engine *e) REQUIRES(e->append_lock)
+static bool is_held(const struct engine *e) REQUIRES(append_lock)
 {
 	if (backoff_is_last_sample(&e->shares->backoff))
 		return !e->shares->is_offering && e->shares->nr_held < BACKOFF_SAMPLE_FRAMES;
@@ -94,30 +95,30 @@ bool remote_is_deferring(struct engine *e)
 }
 
 /* Are new chunks written at once, and announced later? */
-static bool is_announcing(const struct engine *e) REQUIRES(e->append_lock)
+static bool is_announcing(const struct engine *e) REQUIRES(append_lock)
 {
 	return !is_held(e) && has_agent(e);
 }
 
 void remote_committed(struct engine *e)
 {
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	backoff_committed(&e->shares->backoff);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 }
 
 void engine_cluster_is_shared(struct engine *e)
 {
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	backoff_reported(&e->shares->backoff);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 }
 
 void engine_cluster_met(struct engine *e)
 {
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	backoff_peers_changed(&e->shares->backoff);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 }
 
 static size_t held_max(const struct engine *e)
@@ -131,7 +132,7 @@ static size_t held_max(const struct engine *e)
  * Number of deferred frames that start a round before memory runs out. Where nodes have much in common, rounds do not
  * start early: if peers are about to write the same pages, the first node would store all of them.
  */
-static size_t round_frames(const struct engine *e) REQUIRES(e->append_lock)
+static size_t round_frames(const struct engine *e) REQUIRES(append_lock)
 {
 	size_t half = (held_max(e) + 1) / 2;
 
@@ -147,7 +148,7 @@ unsigned remote_nr_spare(const struct engine *e)
 }
 
 /* Makes room to defer `nr` more frames; false: out of memory. */
-static bool make_room(struct engine *e, size_t nr) REQUIRES(e->append_lock)
+static bool make_room(struct engine *e, size_t nr) REQUIRES(append_lock)
 {
 	size_t need = e->shares->nr_held + e->shares->nr_taken + nr;
 	struct pack_frame **more;
@@ -181,7 +182,7 @@ struct pack_frame *remote_defer(struct engine *e, struct pack_frame *f)
 }
 
 /* Defers those of `nr_taken` again that are not NULL because they could not be written. The room is reserved. */
-static void put_back(struct engine *e, struct pack_frame **frames, size_t nr) REQUIRES(e->append_lock)
+static void put_back(struct engine *e, struct pack_frame **frames, size_t nr) REQUIRES(append_lock)
 {
 	assert(e->shares->nr_taken >= nr);
 	e->shares->nr_taken -= nr;
@@ -233,9 +234,10 @@ bool engine_cluster_pending(struct engine *e)
 
 	if (!e->remote)
 		return false;
-	mutex_lock(&e->append_lock);
-	pending = e->shares->nr_held > 0 || e->shares->is_offering || (!is_announcing(e) && (e->small || e->varied));
-	mutex_unlock(&e->append_lock);
+	dedup_lock(e);
+	pending = e->shares->nr_held > 0 || e->shares->is_offering ||
+		  (!is_announcing(e) && (dedup_open_frame(e, false) || dedup_open_frame(e, true)));
+	dedup_unlock(e);
 	return pending;
 }
 
@@ -243,9 +245,9 @@ uint64_t engine_cluster_held_ns(struct engine *e)
 {
 	uint64_t ns;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	ns = e->shares->backoff.state == OFFER_ALL && !e->shares->is_mostly_unique ? e->shares->held_ns : 0;
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return ns;
 }
 
@@ -307,7 +309,7 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 }
 
 /* Unsettled frames that have arrived belong to this commit. */
-static void take_arriving(struct engine *e) REQUIRES(e->append_lock)
+static void take_arriving(struct engine *e) REQUIRES(append_lock)
 {
 	for (struct unsettled *u; (u = e->shares->arriving);) {
 		e->shares->arriving = u->next;
@@ -318,9 +320,9 @@ static void take_arriving(struct engine *e) REQUIRES(e->append_lock)
 
 void remote_abandon_frames(struct engine *e)
 {
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	take_arriving(e);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	for (struct unsettled *u; (u = e->shares->unsettled);) {
 		e->shares->unsettled = u->next;
 		if (u->f) /* its place stays as after a crash */
@@ -587,13 +589,13 @@ static void write_deferred(struct engine *e, struct pack_frame **frames, size_t 
 	for (size_t i = 0; i < nr; i++)
 		if (packs_frame_write(e->packs, frames[i]) == 0)
 			frames[i] = NULL;
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	put_back(e, frames, nr);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	free(frames);
 }
 
-static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(e->append_lock)
+static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(append_lock)
 {
 	for (uint32_t k = 0; f && k < pack_frame_nr(f); k++)
 		backoff_add_written(&e->shares->backoff, pack_frame_fp(f, k));
@@ -601,15 +603,15 @@ static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(e-
 
 /* Takes the deferred frames. Chunks in frames still being filled are recorded for announcement, too, as they will not
  * be offered either. On ENOMEM the frames stay for the next commit. */
-static size_t take_held(struct engine *e, struct pack_frame ***ret) REQUIRES(e->append_lock)
+static size_t take_held(struct engine *e, struct pack_frame ***ret) REQUIRES(append_lock)
 {
 	struct pack_frame **frames = calloc(MAX(e->shares->nr_held, (size_t)1), sizeof(*frames));
 	size_t nr = frames ? e->shares->nr_held : 0;
 
 	for (size_t i = 0; i < e->shares->nr_held; i++)
 		note_frame(e, e->shares->held[i]);
-	note_frame(e, e->small);
-	note_frame(e, e->varied);
+	note_frame(e, dedup_open_frame(e, false));
+	note_frame(e, dedup_open_frame(e, true));
 	if (nr > 0)
 		memcpy(frames, e->shares->held, nr * sizeof(*frames));
 	e->shares->nr_held -= nr;
@@ -624,14 +626,14 @@ static void stop_offering(struct engine *e, const struct round *rd, bool is_deci
 	struct pack_frame **frames = NULL;
 	size_t nr = 0;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	e->shares->is_offering = false;
 	if (is_decided) {
 		e->shares->is_mostly_unique = rd->d.nr < rd->nr_offered / MOSTLY_UNIQUE_PART;
 		if (backoff_decided(&e->shares->backoff, rd->nr, rd->nr_offered, rd->d.nr))
 			nr = take_held(e, &frames);
 	}
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	write_deferred(e, frames, nr);
 }
 
@@ -645,10 +647,10 @@ void remote_announce(struct engine *e)
 
 	if (!calls)
 		return;
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	nr = backoff_take_unannounced(&e->shares->backoff, &fps);
 	has_time = backoff_is_on(&e->shares->backoff);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	if (nr > 0 && calls->stored)
 		calls->stored(calls->userdata, fps, nr, has_time);
 }
@@ -657,9 +659,9 @@ static bool is_for_round(struct engine *e)
 {
 	bool yes;
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	yes = e->shares->backoff.state != OFFER_NOTHING && has_agent(e);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return yes;
 }
 
@@ -714,8 +716,8 @@ int remote_sync_frames(struct engine *e, struct pack_frame **frames, size_t nr, 
 {
 	int r = sync_in_round(e, frames, nr, ret);
 
-	mutex_lock(&e->append_lock);
+	dedup_lock(e);
 	put_back(e, frames, nr);
-	mutex_unlock(&e->append_lock);
+	dedup_unlock(e);
 	return r;
 }

@@ -17,6 +17,7 @@
 #include "base/io.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_state.h"
 #include "tests/unit/store/rig.h"
 
 #define SMALL_PART KiB(256) /* not enough for a frame of its own */

@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_internal.h"
+#include "store/dedup/dedup_state.h"
+#include "store/dedup/dedup_tables.h"
 #include "tests/unit/store/rig.h"
 #include "store/file/content.h"
 
@@ -128,9 +130,9 @@ static uint64_t nr_absorbed(struct rig *rig)
 {
 	uint64_t n;
 
-	mutex_lock(&rig->e->append_lock);
-	n = rig->e->absorb_generation;
-	mutex_unlock(&rig->e->append_lock);
+	dedup_lock(rig->e);
+	n = rig->e->dedup->absorb_generation;
+	dedup_unlock(rig->e);
 	return n;
 }
 

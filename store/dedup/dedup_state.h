@@ -1,0 +1,39 @@
+/* Chunks known in memory, and the frames that are being filled. For the files of store/dedup alone. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+#include "base/mutex.h"
+#include "index/fingerprint_filter.h"
+#include "store/dedup/fptable.h"
+#include "store/pack/pack.h"
+
+#define NR_UNWRITTEN_MAX 8 /* frames kept in memory after a failed write */
+
+struct dedup {
+	struct mutex absorb_lock; /* before append_lock; held while `frozen` and `kept` are read without append_lock */
+	struct mutex append_lock; /* before the locks of the packs */
+	struct fptable recent, frozen, kept GUARDED_BY(append_lock); /* not yet absorbed; being absorbed; absorbed */
+	struct pack_marks frozen_marks GUARDED_BY(append_lock);
+	struct {
+		size_t nr; /* entries of `recent` at the last check */
+		uint64_t since_ns; /* unchanged since */
+	} quiet GUARDED_BY(append_lock);
+	uint64_t absorb_generation GUARDED_BY(append_lock);
+	struct {
+		/* in_use is changed, and both filters are installed, under append_lock, by the background thread. */
+		struct fingerprint_filter in_use, next;
+		uint64_t nr_good, scan_from; /* used by the background thread only */
+	} filter;
+	/* frames shared by jobs: for a few pages; for chunks cut by content */
+	struct pack_frame *small, *varied GUARDED_BY(append_lock);
+	struct fp small_tweak, varied_tweak GUARDED_BY(append_lock); /* tweak of the first chunk in each */
+	/* a job may exceed the limit by two */
+	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock);
+	unsigned nr_unwritten GUARDED_BY(append_lock);
+	int unwritten_error GUARDED_BY(append_lock);
+	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
+	struct cond filling_cond;
+};

@@ -1,0 +1,117 @@
+#include "store/dedup/dedup_tables.h"
+
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "store/engine_internal.h"
+#include "store/dedup/dedup_state.h"
+
+struct dedup *dedup_new(void)
+{
+	struct dedup *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	mutex_init(&d->absorb_lock);
+	mutex_init(&d->append_lock);
+	cond_init(&d->filling_cond);
+	if (fptable_init(&d->recent, 0) < 0) {
+		dedup_free(d);
+		return NULL;
+	}
+	return d;
+}
+
+void dedup_free(struct dedup *d)
+{
+	if (!d)
+		return;
+	fptable_release(&d->recent);
+	fptable_release(&d->frozen);
+	fptable_release(&d->kept);
+	fingerprint_filter_release(&d->filter.in_use);
+	fingerprint_filter_release(&d->filter.next);
+	cond_release(&d->filling_cond);
+	mutex_release(&d->append_lock);
+	mutex_release(&d->absorb_lock);
+	free(d);
+}
+
+void dedup_abandon_frames(struct engine *e)
+{
+	struct dedup *d = e->dedup;
+
+	while (d->nr_unwritten > 0)
+		packs_frame_abandon(e->packs, d->unwritten[--d->nr_unwritten]);
+	if (d->small)
+		packs_frame_abandon(e->packs, TAKE(d->small));
+	if (d->varied)
+		packs_frame_abandon(e->packs, TAKE(d->varied));
+}
+
+void dedup_stats(struct engine *e, struct engine_stats *ret)
+{
+	struct dedup *d = e->dedup;
+
+	mutex_lock(&d->append_lock);
+	ret->fptable_entries = d->recent.nr + d->frozen.nr + d->kept.nr;
+	ret->fptable_memory = fptable_memory(&d->recent) + fptable_memory(&d->frozen) + fptable_memory(&d->kept);
+	ret->filter_memory = fingerprint_filter_bytes(&d->filter.in_use);
+	mutex_unlock(&d->append_lock);
+}
+
+void dedup_lock(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	mutex_lock(&e->dedup->append_lock);
+}
+
+void dedup_unlock(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	mutex_unlock(&e->dedup->append_lock);
+}
+
+bool dedup_is_locked(struct engine *e)
+{
+	return mutex_held(&e->dedup->append_lock);
+}
+
+void dedup_wait(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	cond_wait(&e->dedup->filling_cond, &e->dedup->append_lock);
+}
+
+bool dedup_wait_for(struct engine *e, uint64_t timeout_ns) NO_THREAD_SAFETY_ANALYSIS
+{
+	return cond_wait_for(&e->dedup->filling_cond, &e->dedup->append_lock, timeout_ns);
+}
+
+void dedup_wake(struct engine *e)
+{
+	cond_broadcast(&e->dedup->filling_cond);
+}
+
+void dedup_lock_tables(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	mutex_lock(&e->dedup->absorb_lock); /* excludes readers of `frozen` and `kept` that do not take append_lock */
+	mutex_lock(&e->dedup->append_lock);
+}
+
+void dedup_unlock_tables(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	mutex_unlock(&e->dedup->append_lock);
+	mutex_unlock(&e->dedup->absorb_lock);
+}
+
+struct fptable *dedup_table(struct engine *e, enum dedup_table which)
+{
+	struct dedup *d = e->dedup;
+
+	assert(mutex_held(&d->append_lock));
+	return which == DEDUP_RECENT ? &d->recent : which == DEDUP_FROZEN ? &d->frozen : &d->kept;
+}
+
+struct pack_frame *dedup_open_frame(struct engine *e, bool varied)
+{
+	assert(mutex_held(&e->dedup->append_lock));
+	return varied ? e->dedup->varied : e->dedup->small;
+}

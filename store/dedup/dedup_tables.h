@@ -1,0 +1,39 @@
+/*
+ * The lock under which new chunks get their addresses (append_lock in docs/locking.md), and the tables of fingerprints
+ * that it protects.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mutex.h"
+
+struct dedup;
+struct engine;
+struct engine_stats;
+struct fptable;
+struct pack_frame;
+
+struct dedup *dedup_new(void); /* NULL: -ENOMEM */
+void dedup_free(struct dedup *d); /* NULL is fine; after dedup_abandon_frames() */
+void dedup_abandon_frames(struct engine *e); /* when closing, before the packs */
+void dedup_stats(struct engine *e, struct engine_stats *ret); /* sets the memory of tables and filter */
+
+extern struct hidden_lock append_lock;
+void dedup_lock(struct engine *e) ACQUIRE(append_lock);
+void dedup_unlock(struct engine *e) RELEASE(append_lock);
+bool dedup_is_locked(struct engine *e); /* by the calling thread */
+/* Both drop and retake the lock. They end when a frame has been written, or fingerprints have been absorbed. */
+void dedup_wait(struct engine *e) REQUIRES(append_lock);
+bool dedup_wait_for(struct engine *e, uint64_t timeout_ns) REQUIRES(append_lock); /* false: the time is over */
+void dedup_wake(struct engine *e);
+/* With this lock all tables may be changed, also while fingerprints are absorbed: that is excluded. */
+void dedup_lock_tables(struct engine *e) ACQUIRE(append_lock);
+void dedup_unlock_tables(struct engine *e) RELEASE(append_lock);
+
+/* Fingerprints in memory: not absorbed by RocksDB yet; being absorbed; absorbed, and still in memory. */
+enum dedup_table { DEDUP_RECENT, DEDUP_FROZEN, DEDUP_KEPT, NR_DEDUP_TABLES };
+struct fptable *dedup_table(struct engine *e, enum dedup_table which) REQUIRES(append_lock);
+/* A frame that is being filled, for a few pages or for chunks cut by content. NULL: none. */
+struct pack_frame *dedup_open_frame(struct engine *e, bool varied) REQUIRES(append_lock);
