@@ -64,14 +64,13 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->dirs = STORE_DIRS_NONE;
 	cdc_init(&e->cdc, conf->cdc.max > 0 ? &conf->cdc : &CDC_PARAMS_DEFAULT);
 	epoch_init(&e->users);
-	mutex_init(&e->promised.lock);
-	e->promised.fd = -1;
 	e->log = txlog_new();
 	e->view = log_view_new();
 	e->backrefs = backrefs_new();
 	e->files = file_table_new();
 	e->gc = collector_new();
 	e->dedup = dedup_new();
+	e->space = space_new();
 	e->buffers = buffers_new(conf->dirty);
 	e->queue = job_queue_new();
 	e->searches = searches_new();
@@ -80,8 +79,8 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->scrub = scrub_record_new();
 	e->variables = variables_new();
 	e->path = strdup(path);
-	if (!e->log || !e->view || !e->backrefs || !e->files || !e->gc || !e->dedup || !e->buffers || !e->queue ||
-	    !e->searches || !e->pacer || !e->repairs || !e->scrub || !e->variables || !e->path) {
+	if (!e->log || !e->view || !e->backrefs || !e->files || !e->gc || !e->dedup || !e->space || !e->buffers ||
+	    !e->queue || !e->searches || !e->pacer || !e->repairs || !e->scrub || !e->variables || !e->path) {
 		engine_free(e);
 		return NULL;
 	}
@@ -131,7 +130,7 @@ static void engine_free(struct engine *e)
 	job_queue_free(e->queue);
 	searches_free(e->searches);
 	buffers_free(e->buffers);
-	mutex_release(&e->promised.lock);
+	space_free(e->space);
 	variables_free(e->variables);
 	scrub_record_free(e->scrub);
 	pacer_free(e->pacer);

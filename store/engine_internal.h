@@ -31,6 +31,7 @@ struct repairs;
 struct scrub_record;
 struct searches;
 struct shares;
+struct space;
 struct txlog;
 struct variables;
 struct log_view;
@@ -64,6 +65,7 @@ struct engine {
 	struct job_queue *queue; /* written data on its way to the packs, and the workers */
 	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
 	struct pacer *pacer; /* compress=auto: is there time to compress? */
+	struct space *space; /* free, reserved and promised space */
 	struct keeper *keeper; /* the background thread; NULL: not running */
 	struct repairs *repairs; /* damaged chunks with a second copy */
 	struct scrub_record *scrub;
@@ -75,14 +77,5 @@ struct engine {
 
 	struct epoch users; /* users of addresses not protected by a lock: jobs, readers, clones */
 
-	_Atomic uint64_t space_avail, space_checked_ns;
-	struct {
-		struct mutex lock; /* leaf; also held while the file is resized */
-		int fd GUARDED_BY(lock); /* the file `promised`; -1: not made yet */
-		_Atomic uint64_t held; /* its size; changed under the lock */
-		_Atomic uint64_t bytes; /* reserved by content_allocate(), and no job stores them yet */
-	} promised;
-	_Atomic uint64_t reserve_held; /* bytes of the reserve that this mount has allocated or found */
-	_Atomic bool quota_is_used_up; /* a commit failed with EDQUOT; statvfs() does not report quotas */
 	struct engine_counters count;
 };

@@ -37,6 +37,7 @@
 #include "store/file/allocated.h"
 #include "store/engine_internal.h"
 #include "store/file/content.h"
+#include "store/space_state.h"
 
 #define OPENING_BYTES KiB(256) /* MANIFEST, options and info log of RocksDB */
 #define COPYING_OPENING_BYTES MiB(1) /* the same, plus what btrfs charges to a quota for each new file */
@@ -50,6 +51,25 @@
 #define PROMISED_NAME "promised"
 #define COPYING_STEP MiB(1) /* length of each allocation in `promised`: btrfs frees only whole ones */
 #define CHECK_NS (50 * 1000 * 1000ull) /* call statvfs() at most every 50 ms while there is plenty */
+
+struct space *space_new(void)
+{
+	struct space *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	mutex_init(&s->promised.lock);
+	s->promised.fd = -1;
+	return s;
+}
+
+void space_free(struct space *s)
+{
+	if (!s)
+		return;
+	mutex_release(&s->promised.lock);
+	free(s);
+}
 
 static uint64_t reserve_bytes(uint64_t total)
 {
@@ -70,7 +90,7 @@ static bool disk_writes_in_place(const struct engine *e)
 
 static int disk_space(struct engine *e, struct engine_space *ret)
 {
-	uint64_t promised = atomic_load(&e->promised.bytes), held = atomic_load(&e->promised.held), kept;
+	uint64_t promised = atomic_load(&e->space->promised.bytes), held = atomic_load(&e->space->promised.held), kept;
 	struct statvfs st;
 
 	if (fstatvfs(e->dirs.root, &st) < 0)
@@ -80,7 +100,7 @@ static int disk_space(struct engine *e, struct engine_space *ret)
 	ret->avail = (uint64_t)st.f_bavail * st.f_frsize;
 	kept = reserve_bytes(ret->total) + (promised - MIN(promised, held));
 	ret->avail -= MIN(ret->avail, kept);
-	if (atomic_load(&e->quota_is_used_up))
+	if (atomic_load(&e->space->quota_is_used_up))
 		ret->avail = 0;
 	return 0;
 }
@@ -104,45 +124,45 @@ static int discard(struct engine *e, const char *name)
 	return io_unlink(e->dirs.root, name);
 }
 
-static int promised_grow(struct engine *e) REQUIRES(e->promised.lock)
+static int promised_grow(struct engine *e) REQUIRES(e->space->promised.lock)
 {
-	uint64_t held = atomic_load(&e->promised.held), bytes = atomic_load(&e->promised.bytes), end = held;
+	uint64_t held = atomic_load(&e->space->promised.held), bytes = atomic_load(&e->space->promised.bytes), end = held;
 	uint64_t step = disk_writes_in_place(e) ? bytes - MIN(bytes, held) : COPYING_STEP;
 	int r = 0;
 
-	if (e->promised.fd < 0)
-		e->promised.fd = io_open(e->dirs.root, PROMISED_NAME, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	if (e->promised.fd < 0)
-		return e->promised.fd;
+	if (e->space->promised.fd < 0)
+		e->space->promised.fd = io_open(e->dirs.root, PROMISED_NAME, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	if (e->space->promised.fd < 0)
+		return e->space->promised.fd;
 	for (; end < bytes && r == 0; end += step)
-		r = io_allocate(e->promised.fd, end, step);
+		r = io_allocate(e->space->promised.fd, end, step);
 	if (r < 0)
-		(void)io_truncate(e->promised.fd, held); /* part of it may have been allocated */
+		(void)io_truncate(e->space->promised.fd, held); /* part of it may have been allocated */
 	else
-		atomic_store(&e->promised.held, end);
+		atomic_store(&e->space->promised.held, end);
 	return r;
 }
 
-static void promised_remove(struct engine *e) REQUIRES(e->promised.lock)
+static void promised_remove(struct engine *e) REQUIRES(e->space->promised.lock)
 {
-	io_close(e->promised.fd);
-	e->promised.fd = -1;
-	atomic_store(&e->promised.held, 0);
+	io_close(e->space->promised.fd);
+	e->space->promised.fd = -1;
+	atomic_store(&e->space->promised.held, 0);
 	(void)discard(e, PROMISED_NAME);
 }
 
 /* May release up to a step too much, which disk_space() counts. */
-static void promised_shrink(struct engine *e) REQUIRES(e->promised.lock)
+static void promised_shrink(struct engine *e) REQUIRES(e->space->promised.lock)
 {
-	uint64_t bytes = atomic_load(&e->promised.bytes);
+	uint64_t bytes = atomic_load(&e->space->promised.bytes);
 	uint64_t size = round_down(bytes, disk_writes_in_place(e) ? PACK_BLOCK : COPYING_STEP);
 	int r;
 
-	if (atomic_load(&e->promised.held) <= bytes)
+	if (atomic_load(&e->space->promised.held) <= bytes)
 		return;
-	r = io_truncate(e->promised.fd, size);
+	r = io_truncate(e->space->promised.fd, size);
 	if (r == 0) {
-		atomic_store(&e->promised.held, size);
+		atomic_store(&e->space->promised.held, size);
 		return;
 	}
 	/* At its quota, btrfs refuses to truncate a file but not to remove it. */
@@ -155,19 +175,21 @@ static void promised_shrink(struct engine *e) REQUIRES(e->promised.lock)
 
 static void promised_settle(struct engine *e)
 {
-	if (atomic_load(&e->promised.held) <= atomic_load(&e->promised.bytes))
+	if (atomic_load(&e->space->promised.held) <= atomic_load(&e->space->promised.bytes))
 		return;
-	mutex_lock(&e->promised.lock);
+	mutex_lock(&e->space->promised.lock);
 	promised_shrink(e);
-	mutex_unlock(&e->promised.lock);
+	mutex_unlock(&e->space->promised.lock);
 }
 
 void space_close(struct engine *e)
 {
-	mutex_lock(&e->promised.lock);
-	if (e->promised.fd >= 0)
+	if (!e->space)
+		return;
+	mutex_lock(&e->space->promised.lock);
+	if (e->space->promised.fd >= 0)
 		promised_remove(e);
-	mutex_unlock(&e->promised.lock);
+	mutex_unlock(&e->space->promised.lock);
 }
 
 int engine_space(struct engine *e, struct engine_space *ret)
@@ -183,10 +205,10 @@ uint64_t space_with_overhead(uint64_t len)
 
 void space_take_back(struct engine *e, uint64_t bytes)
 {
-	atomic_fetch_sub(&e->promised.bytes, bytes);
+	atomic_fetch_sub(&e->space->promised.bytes, bytes);
 }
 
-static int promise(struct engine *e, uint64_t bytes, uint64_t on_its_way) REQUIRES(e->promised.lock)
+static int promise(struct engine *e, uint64_t bytes, uint64_t on_its_way) REQUIRES(e->space->promised.lock)
 {
 	struct engine_space sp;
 	int r;
@@ -196,13 +218,13 @@ static int promise(struct engine *e, uint64_t bytes, uint64_t on_its_way) REQUIR
 	if (r < 0)
 		return r;
 	if (sp.avail < bytes + on_its_way)
-		return atomic_load(&e->quota_is_used_up) ? -EDQUOT : -ENOSPC;
-	atomic_fetch_add(&e->promised.bytes, bytes);
+		return atomic_load(&e->space->quota_is_used_up) ? -EDQUOT : -ENOSPC;
+	atomic_fetch_add(&e->space->promised.bytes, bytes);
 	r = promised_grow(e);
 	if (r < 0)
 		space_take_back(e, bytes);
 	else
-		atomic_store(&e->space_checked_ns, 0); /* the cached value is now too high */
+		atomic_store(&e->space->checked_ns, 0); /* the cached value is now too high */
 	return r;
 }
 
@@ -212,9 +234,9 @@ int space_promise(struct engine *e, uint64_t bytes)
 		uint64_t on_its_way = jobs_bytes(e);
 		int r;
 
-		mutex_lock(&e->promised.lock);
+		mutex_lock(&e->space->promised.lock);
 		r = promise(e, bytes, on_its_way);
-		mutex_unlock(&e->promised.lock);
+		mutex_unlock(&e->space->promised.lock);
 		if (!io_is_full(r) || on_its_way == 0)
 			return r;
 		jobs_wait_fewer(e, on_its_way);
@@ -268,20 +290,20 @@ void space_release(struct content *c)
 
 int space_check(struct engine *e, uint64_t need)
 {
-	uint64_t now = monotonic_ns(), avail = atomic_load(&e->space_avail);
+	uint64_t now = monotonic_ns(), avail = atomic_load(&e->space->avail);
 	struct engine_space sp;
 	int r;
 
-	if (atomic_load(&e->quota_is_used_up))
+	if (atomic_load(&e->space->quota_is_used_up))
 		return -EDQUOT;
 	/* The cached value is valid for a while, minus all data that may be on its way. */
-	if (now - atomic_load(&e->space_checked_ns) < CHECK_NS && avail > need + e->conf.dirty + GiB(1))
+	if (now - atomic_load(&e->space->checked_ns) < CHECK_NS && avail > need + e->conf.dirty + GiB(1))
 		return 0;
 	r = engine_space(e, &sp);
 	if (r < 0)
 		return r;
-	atomic_store(&e->space_avail, sp.avail);
-	atomic_store(&e->space_checked_ns, now);
+	atomic_store(&e->space->avail, sp.avail);
+	atomic_store(&e->space->checked_ns, now);
 	return sp.avail < need ? -ENOSPC : 0;
 }
 
@@ -321,7 +343,7 @@ void reserve_restore(struct engine *e)
 	if (reserve_is_whole(e))
 		return;
 	(void)allocate(e, OPENING_NAME, opening_bytes(e));
-	atomic_store(&e->reserve_held, allocate(e, COMMIT_NAME, COMMIT_BYTES));
+	atomic_store(&e->space->reserve_held, allocate(e, COMMIT_NAME, COMMIT_BYTES));
 }
 
 uint64_t reserve_at_rest(struct engine *e)
@@ -349,12 +371,12 @@ void reserve_rest(struct engine *e, uint64_t commit_bytes)
 
 bool reserve_is_whole(struct engine *e)
 {
-	return atomic_load(&e->reserve_held) >= COMMIT_BYTES;
+	return atomic_load(&e->space->reserve_held) >= COMMIT_BYTES;
 }
 
 bool reserve_is_there(struct engine *e)
 {
-	return atomic_load(&e->reserve_held) >= RESTING_BYTES;
+	return atomic_load(&e->space->reserve_held) >= RESTING_BYTES;
 }
 
 void reserve_make(struct engine *e)
@@ -402,9 +424,9 @@ bool reserve_helps(struct engine *e, int r)
 {
 	if (!io_is_full(r))
 		return false;
-	if (r == -EDQUOT && !atomic_exchange(&e->quota_is_used_up, true))
+	if (r == -EDQUOT && !atomic_exchange(&e->space->quota_is_used_up, true))
 		log_warning("store %s: quota exceeded", e->path);
-	atomic_store(&e->reserve_held, 0);
+	atomic_store(&e->space->reserve_held, 0);
 	if (discard(e, COMMIT_NAME) < 0)
 		return false;
 	(void)io_sync_fs(e->dirs.root); /* btrfs reuses freed blocks only after its transaction has ended */
@@ -415,6 +437,6 @@ bool reserve_helps(struct engine *e, int r)
 void space_look_again(struct engine *e)
 {
 	promised_settle(e);
-	if (atomic_load(&e->quota_is_used_up) && probe_room(e, 4 * RESERVE_BYTES) == 0)
-		atomic_store(&e->quota_is_used_up, false);
+	if (atomic_load(&e->space->quota_is_used_up) && probe_room(e, 4 * RESERVE_BYTES) == 0)
+		atomic_store(&e->space->quota_is_used_up, false);
 }

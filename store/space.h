@@ -6,6 +6,10 @@
 
 struct content;
 struct engine;
+struct space;
+
+struct space *space_new(void); /* NULL: -ENOMEM */
+void space_free(struct space *s); /* NULL is fine; after space_close() */
 
 int space_check(struct engine *e, uint64_t need); /* -ENOSPC, -EDQUOT */
 uint64_t space_with_overhead(uint64_t len); /* len plus tables, recipes and log */

@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "store/file/allocated.h"
 #include "store/engine_internal.h"
+#include "store/space_state.h"
 #include "tests/unit/store/rig.h"
 
 #define INO 100
@@ -19,7 +20,7 @@
 
 static uint64_t reserved(struct rig *rig)
 {
-	return atomic_load(&rig->e->promised.bytes);
+	return atomic_load(&rig->e->space->promised.bytes);
 }
 
 /* Bytes with what tables take; all lengths here are multiples of 16. */
@@ -79,10 +80,10 @@ static void truncating_ends_all_reservations(void **state)
 static void claim_disk(struct rig *rig, bool claim)
 {
 	if (claim)
-		atomic_fetch_add(&rig->e->promised.bytes, UINT64_C(1) << 50);
+		atomic_fetch_add(&rig->e->space->promised.bytes, UINT64_C(1) << 50);
 	else
-		atomic_fetch_sub(&rig->e->promised.bytes, UINT64_C(1) << 50);
-	atomic_store(&rig->e->space_checked_ns, 0);
+		atomic_fetch_sub(&rig->e->space->promised.bytes, UINT64_C(1) << 50);
+	atomic_store(&rig->e->space->checked_ns, 0);
 }
 
 static void full_disk_refuses_only_writes_outside_reserved_ranges(void **state)
