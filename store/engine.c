@@ -23,7 +23,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/classify/image_cuts.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "index/freed.h"
 #include "store/check/repair.h"
 #include "store/check/scrub.h"

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/check/repair.h"
 #include "store/dedup/absorb.h"
 #include "store/dedup/filter.h"

@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/remote_hooks.h"
 
 /* Is there a key with this prefix from `from` on? 1/0/<0 */

@@ -35,7 +35,7 @@
 #include "index/db.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/allocated.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/space_state.h"
 

@@ -17,7 +17,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/check/check_internal.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/journal/journal.h"
 #include "store/journal/journal_repair.h"
 #include "store/log/view.h"

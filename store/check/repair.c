@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/gc/collector.h"
 #include "store/gc/repoint.h"
 

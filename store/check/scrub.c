@@ -25,7 +25,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/check/scrub_job.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/log/commit.h"
 
 #define SAVE_NS (10 * 1000 * 1000 * 1000ull) /* a crash repeats at most so much work */

@@ -15,7 +15,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/filter.h"

@@ -1,7 +1,7 @@
 /* Moves fingerprints of recent chunks from memory to RocksDB, in bulk. */
 #pragma once
 
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_tables.h"
 
 int absorb_load(struct engine *e); /* at open: fingerprints of frames that RocksDB has not absorbed */

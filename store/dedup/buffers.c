@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/stage.h"
 
 #define BUFFERS_MIN 24 /* the request loop and the workers always hold some */

@@ -9,7 +9,7 @@
 #include "store/dedup/champions.h"
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/domains.h"
 #include "store/dedup/shifted.h"
 #include "store/file/content.h"

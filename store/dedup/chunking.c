@@ -4,7 +4,7 @@
 
 #include "base/conf.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 
 static const char *const names[] = {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/buffers.h"
 #include "store/dedup/compress_pace.h"
 #include "store/file/content.h"

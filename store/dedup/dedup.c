@@ -26,7 +26,7 @@
 #include "store/dedup/champions.h"
 #include "store/dedup/compress.h"
 #include "store/dedup/dedup.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/domains.h"

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/file/segment.h"
 #include "store/remote_hooks.h"

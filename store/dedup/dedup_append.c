@@ -19,7 +19,7 @@
 #include "base/util.h"
 #include "store/dedup/absorb.h"
 #include "store/dedup/dedup.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/gc/gc_freed.h"

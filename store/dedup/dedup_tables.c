@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 
 struct dedup *dedup_new(void)

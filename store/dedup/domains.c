@@ -11,7 +11,7 @@
 #include <errno.h>
 
 #include "index/namespace_table.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 
 #define NO_OWNER UINT32_MAX /* not a valid user or group id: (uid_t)-1 */

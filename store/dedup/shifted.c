@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/champions.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"

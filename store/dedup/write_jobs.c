@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/compress.h"
 #include "store/dedup/dedup.h"
 #include "store/file/content.h"

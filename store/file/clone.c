@@ -17,7 +17,7 @@
 
 #include "base/cancel.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/domains.h"
 #include "store/file/content.h"
 #include "store/file/pending_changes.h"

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/file_state.h"
 #include "store/file/pending_changes.h"
 #include "store/gc/gc_freed.h"

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/mutex.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/cut_hooks.h"
 #include "store/file/segment.h"
 #include "store/log/record_format.h"

@@ -19,7 +19,7 @@
 
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/layer_stack.h"
 #include "store/file/pending_changes.h"

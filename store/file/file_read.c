@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
 #include "store/file/pending_changes.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/file_state.h"
 

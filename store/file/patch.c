@@ -12,7 +12,7 @@
 
 #include "base/cancel.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/domains.h"
 #include "store/file/content.h"
 #include "store/file/file_table.h"

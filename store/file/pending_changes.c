@@ -26,7 +26,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/file_state.h"
 #include "store/file/layer_run.h"

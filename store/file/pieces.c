@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 
 struct piece_list {

@@ -12,7 +12,7 @@
 #include "base/le.h"
 #include "base/util.h"
 #include "store/file/allocated.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/pending_changes.h"
 #include "store/log/txlog.h"

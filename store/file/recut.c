@@ -21,7 +21,7 @@
 
 #include "base/util.h"
 #include "store/dedup/chunker.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
 

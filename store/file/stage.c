@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/buffers.h"
 #include "store/dedup/compress.h"
 #include "store/dedup/write_jobs.h"

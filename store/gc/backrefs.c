@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/layer_stack.h"
 #include "store/log/view.h"
 

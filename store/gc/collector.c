@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/gc/gc_state.h"
 
 struct collector *collector_new(void)

@@ -26,7 +26,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/stage.h"
 #include "store/gc/gc_window.h"
 #include "store/gc/exclusive_marks.h"

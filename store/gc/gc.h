@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/gc/gc_window.h"
 #include "store/file/layer_set.h"
 

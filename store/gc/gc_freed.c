@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/gc/gc_state.h"
 #include "store/gc/gc_window.h"
 #include "store/remote_hooks.h"

@@ -30,7 +30,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/fptable.h"
 #include "store/gc/gc_state.h"

@@ -1,7 +1,7 @@
 /* Crash-safe moves of chunks. While one is in progress, a chunk has two copies. */
 #pragma once
 
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_tables.h"
 
 struct freed_totals;

@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/gc/owners.h"
 
 bool owner_has(const struct fp_domain *owner, const struct ns_inode *in)

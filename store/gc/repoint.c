@@ -18,7 +18,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/layer_stack.h"
 #include "store/gc/gc_state.h"

@@ -26,7 +26,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/compress.h"
 #include "store/dedup/dedup.h"
 #include "store/journal/journal.h"

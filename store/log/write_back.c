@@ -24,7 +24,7 @@
 
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/pending_changes.h"
 #include "store/log/log_state.h"

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 
 #define NOTE "variables"
 

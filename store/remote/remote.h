@@ -8,7 +8,7 @@
 
 #include "base/mutex.h"
 #include "index/pin_table.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/remote/cluster_calls.h"
 #include "store/remote/round_backoff.h"

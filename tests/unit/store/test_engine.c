@@ -15,7 +15,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/file_state.h"
 #include "store/superblock_format.h"

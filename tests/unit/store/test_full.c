@@ -16,7 +16,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 #include "tests/unit/store/rig.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "tests/unit/store/rig.h"

@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "store/file/allocated.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/space_state.h"
 #include "tests/unit/store/rig.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/file_state.h"
 #include "store/file/segment.h"
 #include "store/log/log_state.h"

@@ -10,7 +10,7 @@
 #include "index/backref_table.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "index/recipes.h"
 #include "store/file/file_state.h"
 #include "tests/unit/store/rig.h"

@@ -12,7 +12,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/check/check.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/file/content.h"
 #include "store/file/file_table.h"
 #include "store/file/layer_set.h"

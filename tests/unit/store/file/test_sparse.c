@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/log/record_format.h"
 #include "tests/unit/store/rig.h"
 

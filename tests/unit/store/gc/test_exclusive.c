@@ -17,7 +17,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "index/backref_table.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "index/recipes.h"
 #include "tests/unit/store/rig.h"
 

@@ -14,7 +14,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/journal/journal.h"
 #include "store/log/commit.h"
 #include "tests/unit/store/rig.h"

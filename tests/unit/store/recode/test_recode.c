@@ -13,7 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "tests/unit/store/rig.h"
 #include "store/dedup/compress.h"
 

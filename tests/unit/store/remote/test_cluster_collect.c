@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/pin_table.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "tests/unit/store/world.h"
 
 /* Notes of frames that a store has. */

@@ -15,7 +15,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "store/remote/remote.h"
 #include "tests/unit/store/world.h"
 

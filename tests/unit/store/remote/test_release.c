@@ -16,7 +16,7 @@
 #include "base/io.h"
 #include "base/util.h"
 #include "store/remote/cluster_calls.h"
-#include "store/engine_internal.h"
+#include "store/engine_state.h"
 #include "tests/unit/store/rig.h"
 #include "tests/unit/place.h"
 
