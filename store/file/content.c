@@ -437,13 +437,16 @@ static int replace_part(struct content *c, uint64_t number, uint32_t off, uint32
 	return r;
 }
 
-/* Punch a hole over many segments: visit only those that exist. */
+/*
+ * Punch a hole over many segments: visit only those that exist. None behind the range is searched: a file that shrinks
+ * in parts has only empty ones there, and passing over all of them for each part takes quadratic time.
+ */
 static int punch_segments(struct content *c, uint64_t off, uint64_t end) REQUIRES(c->lock)
 {
 	uint64_t n = off / SEGMENT_SIZE;
-	int r;
+	int r = 0;
 
-	while ((r = content_next_segment(c, n, &n)) > 0 && n * SEGMENT_SIZE < end) {
+	while (n * SEGMENT_SIZE < end && (r = content_next_segment(c, n, &n)) > 0 && n * SEGMENT_SIZE < end) {
 		uint64_t start = MAX(off, n * SEGMENT_SIZE), stop = MIN(end, (n + 1) * SEGMENT_SIZE);
 
 		r = replace_in_segment(c, n, (uint32_t)(start % SEGMENT_SIZE), (uint32_t)(stop - start), NULL, 0, false);

@@ -1,10 +1,12 @@
 /* Sizes that are claimed cost nothing: every walk over a file takes time with its data. Counted in reads of the index,
  * of which one per MiB of a hole would be 10^11. */
 #include <errno.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -320,6 +322,34 @@ static void much_data_is_removed_in_parts(void **state)
 	rig_fsck(rig);
 }
 
+/* Processor time that truncating a file of this many segments takes. */
+static uint64_t truncate_ns(struct rig *rig, uint64_t ino, uint64_t nr_segments)
+{
+	_cleanup_(freep) uint8_t *bytes = rig_bytes(MiB(1), 10);
+	struct content *c = rig_content(rig, ino);
+	struct timespec from, to;
+	uint64_t done;
+
+	assert_int_equal(content_write(c, bytes, MiB(1), 0), 0);
+	for (uint64_t len = MiB(1); len < nr_segments * MiB(1); len *= 2)
+		assert_int_equal(content_clone(c, 0, c, len, len, &done), 0);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	assert_int_equal(content_truncate(c, 0), 0);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	content_close(c);
+	return (uint64_t)(to.tv_sec - from.tv_sec) * 1000000000 + (uint64_t)to.tv_nsec - (uint64_t)from.tv_nsec;
+}
+
+/* 16 times the data may take 16 times as long; quadratic time would be 256 times as long. */
+static void removing_data_takes_linear_time(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t little = truncate_ns(rig, 10, 2048), much = truncate_ns(rig, 11, 32768);
+
+	if (much > 64 * little)
+		fail_msg("2048 segments: %" PRIu64 " us, 32768 segments: %" PRIu64 " us", little / 1000, much / 1000);
+}
+
 static void a_long_hole_is_punched_in_parts(void **state)
 {
 	struct rig *rig = *state;
@@ -353,7 +383,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		rig_test(clones), rig_test(clones_are_in_the_log),   rig_test(patches), rig_test(questions),
 		rig_test(changes), rig_test(collecting_and_checking), rig_test(seeking_again_costs_nothing),
-		rig_test(much_data_is_removed_in_parts), rig_test(a_long_hole_is_punched_in_parts),
+		rig_test(much_data_is_removed_in_parts), rig_test(removing_data_takes_linear_time),
+		rig_test(a_long_hole_is_punched_in_parts),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
