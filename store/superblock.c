@@ -106,7 +106,6 @@ static int superblock_make(const struct engine_conf *conf, struct superblock *re
 	struct superblock sb = { .hash = conf->hash ? (enum fp_kind)conf->hash : FP_CLMUL, .created_ns = now_ns() };
 	int r;
 
-	sb.incompat = SUPERBLOCK_INCOMPAT_KNOWN;
 	if (conf->dedup > 0)
 		sb.flags |= (uint32_t)(conf->dedup - 1) << SUPERBLOCK_DOMAIN_SHIFT;
 	r = random_bytes(sb.store_id, sizeof(sb.store_id));
@@ -146,9 +145,26 @@ static int superblock_write(int root, const struct superblock *sb)
 	return io_sync_dir(root);
 }
 
+/* `p`: an intact superblock that superblock_decode() does not support. */
+static int refuse_version(const char *path, const void *p)
+{
+	const struct superblock_disk *d = p;
+	uint32_t unknown = le32_get(d->incompat) & ~SUPERBLOCK_INCOMPAT_KNOWN;
+
+	if (le32_get(d->version) != SUPERBLOCK_VERSION)
+		return log_errno(-EOPNOTSUPP, "store %s: has format version %" PRIu32 ", this ckptfs reads version %u only",
+				 path, le32_get(d->version), SUPERBLOCK_VERSION);
+	if (unknown)
+		return log_errno(-EOPNOTSUPP, "store %s: has features 0x%" PRIx32 " of a later version; use a newer ckptfs",
+				 path, unknown);
+	return log_errno(-EOPNOTSUPP, "store %s: has a hash= or dedup= of a later version; use a newer ckptfs", path);
+}
+
+/* If either copy is of another version, the store is refused: the other copy may be the remains of an older state. */
 static int superblock_read(int fd, const char *path, struct superblock *ret)
 {
 	uint8_t copies[2][SUPERBLOCK_SIZE];
+	struct superblock sb[2] = { 0 };
 	ssize_t n = io_pread(fd, copies, sizeof(copies), 0);
 	int r, r2;
 
@@ -156,39 +172,16 @@ static int superblock_read(int fd, const char *path, struct superblock *ret)
 		return log_errno((int)n, "store %s: cannot read its superblock", path);
 	if ((size_t)n < sizeof(copies))
 		memset((uint8_t *)copies + n, 0, sizeof(copies) - (size_t)n);
-	r = superblock_decode(copies[0], SUPERBLOCK_SIZE, ret);
-	if (r == 0)
-		return 0;
-	r2 = superblock_decode(copies[1], SUPERBLOCK_SIZE, ret);
-	if (r2 == 0) {
-		log_warning("store %s: first copy of the superblock is damaged, the second is used", path);
-		return 0;
-	}
+	r = superblock_decode(copies[0], SUPERBLOCK_SIZE, &sb[0]);
+	r2 = superblock_decode(copies[1], SUPERBLOCK_SIZE, &sb[1]);
 	if (r == -EOPNOTSUPP || r2 == -EOPNOTSUPP)
-		return log_errno(-EOPNOTSUPP, "store %s: made by another version of ckptfs, use that one", path);
-	return log_errno(-EBADMSG, "store %s: both copies of the superblock are damaged", path);
-}
-
-/*
- * Set the feature bits in a store made by an older version, before writing anything that older programs cannot read.
- * The file is updated in place because it is locked; the second copy is written and synced first, so that a crash
- * leaves one intact copy.
- */
-static int superblock_upgrade(int fd, const char *path, struct superblock *sb)
-{
-	struct superblock_disk d;
-	int r = 0;
-
-	if (sb->incompat == SUPERBLOCK_INCOMPAT_KNOWN)
-		return 0;
-	sb->incompat = SUPERBLOCK_INCOMPAT_KNOWN;
-	superblock_encode(sb, &d);
-	for (int copy = 1; copy >= 0 && r == 0; copy--) {
-		r = io_pwrite(fd, &d, sizeof(d), (uint64_t)copy * sizeof(d));
-		if (r == 0)
-			r = io_sync(fd);
-	}
-	return r < 0 ? log_errno(r, "store %s: cannot write its superblock", path) : 0;
+		return refuse_version(path, r == -EOPNOTSUPP ? copies[0] : copies[1]);
+	if (r < 0 && r2 < 0)
+		return log_errno(-EBADMSG, "store %s: both copies of the superblock are damaged", path);
+	if (r < 0)
+		log_warning("store %s: first copy of the superblock is damaged, the second is used", path);
+	*ret = sb[r < 0];
+	return 0;
 }
 
 /* Refuse to create a store in a directory that holds anything but the leftovers of an interrupted creation. */
@@ -372,9 +365,6 @@ int store_dirs_open(const char *path, const struct engine_conf *conf, struct sto
 	if (r < 0)
 		return r;
 	r = open_dir(d.root, path, "journal", &d.journal);
-	if (r < 0)
-		return r;
-	r = conf->read_only ? 0 : superblock_upgrade(d.lock, path, &d.sb);
 	if (r < 0)
 		return r;
 	*ret = d;

@@ -12,28 +12,8 @@
 #define SUPERBLOCK_VERSION 1u
 #define SUPERBLOCK_SIZE 4096u /* stored twice, back to back: without the key the store is lost */
 
-/* Unknown bit in `incompat`: refuse; in `compat`: ignore. */
-#define SUPERBLOCK_RECIPES_2 1u /* recipes may have version 2 */
-#define SUPERBLOCK_CLONES 2u	/* the journal may contain records of types 7 and 8 */
-#define SUPERBLOCK_LAYERS 4u	/* recipes may refer to layers, in the view and in journal snapshots */
-#define SUPERBLOCK_SHARES 8u	/* chunks listed in pack tables may be on other nodes */
-#define SUPERBLOCK_SEALS 16u	/* directories may be sealed */
-#define SUPERBLOCK_ROOTS 32u	/* notes of seals may have version 2 */
-#define SUPERBLOCK_COPIES 64u	/* replicas of other nodes' sealed directories may exist */
-#define SUPERBLOCK_STRIPES 128u	/* replicas may be stripes or have slots; replica notes may have version 2 */
-#define SUPERBLOCK_CODED 256u	/* frames may be coded by data type */
-#define SUPERBLOCK_DOMAINS 512u	/* fingerprints may be specific to a domain */
-#define SUPERBLOCK_BASES 1024u	/* coded blocks may have a base in their frame */
-#define SUPERBLOCK_LET_GO 2048u	/* chunks of compressed frames may be remote; replica notes may have state 3 */
-#define SUPERBLOCK_LEVELS 4096u	/* coded blocks may be split by levels, with those of another block as base */
-#define SUPERBLOCK_COLUMNS 8192u /* coded blocks may have version 6 */
-#define SUPERBLOCK_TREES 16384u /* unnamed directories may contain names; user.ckptfs.keep may have an author */
-#define SUPERBLOCK_NEAR 32768u /* coded blocks may have version 7 */
-#define SUPERBLOCK_INCOMPAT_KNOWN                                                                              \
-	(SUPERBLOCK_RECIPES_2 | SUPERBLOCK_CLONES | SUPERBLOCK_LAYERS | SUPERBLOCK_SHARES | SUPERBLOCK_SEALS | \
-	 SUPERBLOCK_ROOTS | SUPERBLOCK_COPIES | SUPERBLOCK_STRIPES | SUPERBLOCK_CODED | SUPERBLOCK_DOMAINS | \
-	 SUPERBLOCK_BASES | SUPERBLOCK_LET_GO | SUPERBLOCK_LEVELS | SUPERBLOCK_COLUMNS | \
-	 SUPERBLOCK_TREES | SUPERBLOCK_NEAR)
+/* Unknown bit in `incompat`: refuse; in `compat`: ignore. No bit has a meaning so far. */
+#define SUPERBLOCK_INCOMPAT_KNOWN 0u
 
 struct superblock_disk {
 	uint8_t magic[8];

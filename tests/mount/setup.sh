@@ -60,7 +60,8 @@ fs_mount
 echo content >"$MNT/file"
 fs_umount
 cp -a "$STORE" "$WORK/future"
-"$PYTHON" - "$WORK/future/superblock" <<'PY'
+cp -a "$STORE" "$WORK/feature"
+"$PYTHON" - "$WORK/future/superblock" 8 99 "$WORK/feature/superblock" 16 4 <<'PY'
 import struct, sys
 def crc32c(data):
     crc = 0xffffffff
@@ -69,14 +70,17 @@ def crc32c(data):
         for _ in range(8):
             crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
     return crc ^ 0xffffffff
-with open(sys.argv[1], "r+b") as f:
-    for copy in range(2):
-        f.seek(copy * 4096)
-        block = bytearray(f.read(4096))
-        block[8:12] = struct.pack("<I", 99)
-        block[4092:] = struct.pack("<I", crc32c(block[:4092]))
-        f.seek(copy * 4096)
-        f.write(block)
+def put(path, off, value):
+    with open(path, "r+b") as f:
+        for copy in range(2):
+            f.seek(copy * 4096)
+            block = bytearray(f.read(4096))
+            block[off:off + 4] = struct.pack("<I", value)
+            block[4092:] = struct.pack("<I", crc32c(block[:4092]))
+            f.seek(copy * 4096)
+            f.write(block)
+for path, off, value in zip(*[iter(sys.argv[1:])] * 3):
+    put(path, int(off), int(value))
 PY
 cp -a "$STORE" "$WORK/damaged"
 dd if=/dev/zero of="$WORK/damaged/superblock" bs=4096 count=2 conv=notrunc status=none
@@ -108,7 +112,8 @@ refused "a store below the mountpoint" 32 'below the mountpoint' "$helper" "$MNT
 refused "the store as mountpoint" 32 'not empty|inside the store|below the mountpoint' "$helper" "$STORE" "$STORE"
 refused "a log on the mount itself" 32 "log $MNT/log: lies below the mountpoint" "$helper" "$STORE" "$MNT" -o "log=$MNT/log"
 refused "a mountpoint inside the store" 32 'inside the store' "$helper" "$WORK/empty/.." "$WORK/empty"
-refused "a store of another version" 32 "store $WORK/future: .*version" "$helper" "$WORK/future" "$MNT"
+refused "a store of another version" 32 "store $WORK/future: has format version 99, .* version 1 only" "$helper" "$WORK/future" "$MNT"
+refused "a store with an unknown feature" 32 "store $WORK/feature: has features 0x4 of a later version" "$helper" "$WORK/feature" "$MNT"
 refused "a store with a damaged superblock" 32 "store $WORK/damaged: .*superblock" "$helper" "$WORK/damaged" "$MNT"
 refused "a store without its index" 32 "fsck.ckptfs --rebuild" "$helper" "$WORK/noindex" "$MNT"
 refused "a read-only mount of a new store" 32 'not exist' "$helper" "$WORK/new" "$MNT" -o ro

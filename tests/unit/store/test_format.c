@@ -15,8 +15,7 @@
 
 static struct superblock some_superblock(void)
 {
-	struct superblock sb = { .hash = FP_SHA256, .created_ns = 1234567890123456789u, .flags = SUPERBLOCK_CLUSTER,
-				 .incompat = SUPERBLOCK_RECIPES_2 };
+	struct superblock sb = { .hash = FP_SHA256, .created_ns = 1234567890123456789u, .flags = SUPERBLOCK_CLUSTER };
 
 	memset(sb.store_id, 0xab, sizeof(sb.store_id));
 	memset(sb.secret, 0xcd, sizeof(sb.secret));
@@ -34,9 +33,32 @@ static void a_superblock_comes_back(void **state)
 	assert_int_equal(got.hash, sb.hash);
 	assert_int_equal(got.created_ns, sb.created_ns);
 	assert_int_equal(got.flags, sb.flags);
-	assert_int_equal(got.incompat, sb.incompat);
+	assert_int_equal(got.incompat, 0);
 	assert_memory_equal(got.store_id, sb.store_id, sizeof(sb.store_id));
 	assert_memory_equal(got.secret, sb.secret, sizeof(sb.secret));
+}
+
+/* The bytes of version 1: docs/format.md section 1. */
+static void a_superblock_has_these_bytes(void **state)
+{
+	static const uint8_t begin[84] = {
+		'C', 'K', 'P', 'T', 'F', 'S', '\r', '\n', /* magic */
+		1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, /* version, compat, incompat, hash */
+		0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab,
+		0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd,
+		0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd, 0xcd,
+		0x15, 0x81, 0xe9, 0x7d, 0xf4, 0x10, 0x22, 0x11, /* created */
+		1, 0, 0, 0, /* flags */
+	};
+	static const uint8_t zeros[4092 - 84], crc[4] = { 0x83, 0xa7, 0xf8, 0xe1 };
+	struct superblock sb = some_superblock();
+	struct superblock_disk d;
+
+	(void)state;
+	superblock_encode(&sb, &d);
+	assert_memory_equal(&d, begin, sizeof(begin));
+	assert_memory_equal((uint8_t *)&d + sizeof(begin), zeros, sizeof(zeros));
+	assert_memory_equal(&d.crc32c, crc, sizeof(crc));
 }
 
 static void every_flipped_bit_of_a_superblock_is_noticed(void **state)
@@ -257,6 +279,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_superblock_comes_back),
+		cmocka_unit_test(a_superblock_has_these_bytes),
 		cmocka_unit_test(every_flipped_bit_of_a_superblock_is_noticed),
 		cmocka_unit_test(another_version_or_feature_is_refused),
 		cmocka_unit_test(a_replace_comes_back),
