@@ -12,9 +12,8 @@
 #include "index/db.h"
 #include "index/index_format.h"
 
-#define RECIPE_VERSION 2
-#define RECIPE_VERSION_OLD 1
-#define RECIPE_VERSION_OVER 3 /* a layer */
+#define RECIPE_VERSION 1
+#define RECIPE_OVER_LAYER 0x80 /* bit of the version byte: the number of a layer follows */
 #define RECIPE_KEY_LEN 17
 #define LAYER_KEY_LEN 9
 #define EXTENT_BYTES_MIN 2 /* tag, move */
@@ -153,7 +152,7 @@ void recipe_encode_over(uint64_t layer, const struct extent *x, size_t nr, struc
 {
 	struct recipe_pos pos = first;
 
-	buf_add_u8(ret, layer ? RECIPE_VERSION_OVER : RECIPE_VERSION);
+	buf_add_u8(ret, RECIPE_VERSION | (layer ? RECIPE_OVER_LAYER : 0));
 	if (layer)
 		buf_add_varint(ret, layer);
 	buf_add_varint(ret, nr);
@@ -207,22 +206,6 @@ static int fields_decode(struct cursor *c, const struct recipe_pos *pos, struct 
 	return 0;
 }
 
-/* As it was written before: all fields, in bytes. */
-static int fields_decode_v1(struct cursor *c, struct recipe_fields *ret)
-{
-	struct recipe_fields f;
-
-	f.gap = cursor_varint(c);
-	f.len = cursor_varint(c);
-	f.node = cursor_varint(c);
-	f.pack = unzigzag(cursor_varint(c));
-	f.move = unzigzag(cursor_varint(c));
-	if (c->failed)
-		return -EBADMSG;
-	*ret = f;
-	return 0;
-}
-
 static int extent_decode(const struct recipe_fields *f, const struct recipe_pos *pos, struct extent *ret)
 {
 	int64_t pack, pack_off;
@@ -254,9 +237,9 @@ int recipe_decode_over(const void *p, size_t len, uint64_t *ret_layer, struct ex
 	uint64_t nr, layer = 0;
 	int r;
 
-	if (version < RECIPE_VERSION_OLD || version > RECIPE_VERSION_OVER)
+	if ((version & ~RECIPE_OVER_LAYER) != RECIPE_VERSION)
 		return -EBADMSG;
-	if (version == RECIPE_VERSION_OVER) {
+	if (version & RECIPE_OVER_LAYER) {
 		layer = cursor_varint(&c);
 		if (layer == 0)
 			return -EBADMSG;
@@ -270,7 +253,7 @@ int recipe_decode_over(const void *p, size_t len, uint64_t *ret_layer, struct ex
 			return -ENOMEM;
 	}
 	for (uint64_t i = 0; i < nr; i++) {
-		r = version == RECIPE_VERSION_OLD ? fields_decode_v1(&c, &f) : fields_decode(&c, &pos, &f);
+		r = fields_decode(&c, &pos, &f);
 		if (r == 0)
 			r = extent_decode(&f, &pos, &x[i]);
 		if (r < 0)
@@ -287,7 +270,7 @@ int recipe_decode_over(const void *p, size_t len, uint64_t *ret_layer, struct ex
 
 bool recipe_has_layer(const void *p, size_t len)
 {
-	return len > 0 && *(const uint8_t *)p == RECIPE_VERSION_OVER;
+	return len > 0 && *(const uint8_t *)p & RECIPE_OVER_LAYER;
 }
 
 int recipe_decode(const void *p, size_t len, struct extent **ret, size_t *ret_nr)

@@ -7,8 +7,8 @@
  *
  *   'R' inode segment -> [layer] extents         'P' number -> [layer] extents
  *
- * Value: version byte 2, varint number of extents, and the extents, each encoded as its difference from the one before
- * (docs/format.md section 5); or version byte 3 and the varint number of the layer before that of extents.
+ * Value: version byte 1, varint number of extents, and the extents, each encoded as its difference from the one before
+ * (docs/format.md section 5); with bit 7 of the version byte, the varint number of a layer precedes that of extents.
  *
  * Decoding is pure, trusts nothing: -EBADMSG for overlap, excess, or bytes left over.
  */

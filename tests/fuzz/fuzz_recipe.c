@@ -1,6 +1,6 @@
 /*
  * The decoder of recipes and layers. What is accepted has extents in order, inside the segment and inside a pack, and
- * encodes to the same bytes again, or, of version 1, to others that hold the same.
+ * encodes to the same bytes again.
  */
 #include <assert.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@ static void try_value(const uint8_t *p, size_t len)
 
 	if (recipe_decode_over(p, len, &layer, &x, &nr) < 0)
 		return;
-	assert((layer > 0) == (p[0] == 3));
+	assert((layer > 0) == ((p[0] & 0x80) != 0));
 	assert(nr <= len && (nr > 0) == (x != NULL));
 	for (size_t i = 0; i < nr; i++) {
 		assert(x[i].off >= end && x[i].len > 0 && !addr_is_none(x[i].addr));
@@ -31,8 +31,7 @@ static void try_value(const uint8_t *p, size_t len)
 	recipe_encode_over(layer, x, nr, &b);
 	if (buf_error(&b) < 0)
 		return;
-	if (p[0] >= 2)
-		assert(b.len == len && memcmp(b.data, p, len) == 0);
+	assert(b.len == len && memcmp(b.data, p, len) == 0);
 	assert(recipe_decode_over(b.data, b.len, &layer_again, &again, &nr_again) == 0 && nr_again == nr);
 	assert(layer_again == layer);
 	for (size_t i = 0; i < nr; i++)

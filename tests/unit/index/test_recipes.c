@@ -65,29 +65,15 @@ static void value_is_the_bytes_of_the_format(void **state)
 	recipe_encode(sample, 2, &b);
 	/* version, 2, (pages, pack +7, offset +2), (pages, all the same, offset +0) */
 	assert_int_equal(b.len, 2 + 3 + 2);
-	assert_memory_equal(b.data, "\2\2\x18\x0e\4\x10\0", b.len);
+	assert_memory_equal(b.data, "\1\2\x18\x0e\4\x10\0", b.len);
 	buf_clear(&b);
 	recipe_encode(sample + 2, 3, &b);
 	/* (gap, length, pack; 16384, 1, +3, 2^32 - 1), (length, node, pack; 100, 65535, 2^32 - 4, -2^32),
 	 * (gap, length, node, pack; ...) */
-	assert_memory_equal(b.data, "\2\3\x0b\x80\x80\1\1\6\xfe\xff\xff\xff\x1f"
+	assert_memory_equal(b.data, "\1\3\x0b\x80\x80\1\1\6\xfe\xff\xff\xff\x1f"
 				    "\x0e\x64\xff\xff\3\xf8\xff\xff\xff\x1f\xff\xff\xff\xff\x1f"
 				    "\x0f", 29);
 	buf_release(&b);
-}
-
-/* What programs wrote before there was version 2. */
-static void version_1_is_read(void **state)
-{
-	static const char old[] = "\1\2\0\x80\x20\0\x0e\x80\x80\1\0\x80\x20\0\0\0";
-	struct extent *x = NULL;
-	size_t nr;
-
-	(void)state;
-	assert_int_equal(recipe_decode(old, sizeof(old) - 1, &x, &nr), 0);
-	assert_int_equal(nr, 2);
-	expect_extents(x, sample, 2);
-	free(x);
 }
 
 static void a_fully_scattered_segment_round_trips(void **state)
@@ -136,44 +122,32 @@ static void impossible_values_are_refused(void **state)
 	} cases[] = {
 #define CASE(bytes) { bytes, sizeof(bytes) - 1 }
 		CASE("\0\0"),				/* version */
-		CASE("\3\0"),				/* version */
-		CASE("\2\1\x18\2"),			/* no offset */
-		CASE("\2\1\x38\2\0"),			/* unknown bit of the tag */
-		CASE("\2\1\x10\0"),			/* pack 0: none is told */
-		CASE("\2\1\x18\0\0"),			/* pack told, and the same */
-		CASE("\2\1\x18\1\0"),			/* pack -1 */
-		CASE("\2\1\x18\2\1"),			/* page -1 */
-		CASE("\2\1\x19\0\2\0"),		/* gap told, and none */
-		CASE("\2\1\x1a\1\2\0"),		/* length told, and the same */
-		CASE("\2\1\x1a\0\2\0"),		/* length 0 */
-		CASE("\2\1\x1c\0\2\0"),		/* node told, and the same */
-		CASE("\2\1\x0a\x80\x40\2\0"),		/* two pages counted in bytes */
-		CASE("\2\1\x08\2\0"),			/* a page counted in bytes */
-		CASE("\2\1\x1b\1\x80\2\2\0"),		/* a page and 1 MiB: past the end */
-		CASE("\2\1\x1a\x81\2\2\0"),		/* 257 pages */
-		CASE("\2\1\x1a\x80\x80\x80\x80\x80\x80\x80\x80\x10\2\0"), /* length that wraps */
-		CASE("\2\1\x19\x80\x80\x80\x80\x80\x80\x80\x80\x10\2\0"), /* gap that wraps */
-		CASE("\2\1\x1c\x80\x80\4\2\0"),	/* node 65536 */
-		CASE("\2\1\x18\x80\x80\x80\x80\x20\0"), /* pack 2^32 */
-		CASE("\2\1\x18\2\x80\x80\x80\1"),	/* page 2^20 */
-		CASE("\2\1\x18\2\x80\x80\x80\x80\x80\x80\x80\x80\x80\1"), /* offset that wraps */
-		CASE("\2\1\x0a\2\2\xfe\xff\xff\xff\x1f"), /* two bytes at 2^32 - 1 */
-		CASE("\2\2\x18\2\0"),			/* one of two */
-		CASE("\1\1\0\0\0\2\0"),			/* length 0 */
-		CASE("\1\1\0\1\0\0\0"),			/* pack 0 */
-		CASE("\1\1\0\1\0\1\0"),			/* pack -1 */
-		CASE("\1\1\0\1\0\2\1"),			/* offset -1 */
-		CASE("\1\1\1\x80\x80\x40\0\2\0"),	/* gap 1 and 1 MiB: past the end */
-		CASE("\1\1\0\x81\x80\x40\0\2\0"),	/* 1 MiB and a byte */
-		CASE("\1\1\0\1\x80\x80\4\2\0"),		/* node 65536 */
-		CASE("\1\1\0\1\0\x80\x80\x80\x80\x20\0"), /* pack 2^32 */
-		CASE("\1\1\0\1\0\2\x80\x80\x80\x80\x20"), /* offset 2^32 */
-		CASE("\1\1\0\2\0\2\xfe\xff\xff\xff\x1f"), /* two bytes at 2^32 - 1 */
-		CASE("\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\0\1\0\2\0"), /* 2^64 - 1 extents */
-		CASE("\1\2\0\1\0\2\0"),			/* one of two */
-		CASE("\1\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\1\0\2\0"), /* gap that wraps */
-		CASE("\1\2\0\1\0\2\0\0\1\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1\0"), /* pack that overflows */
-		CASE("\1\2\0\1\0\2\0\0\1\0\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"), /* offset that overflows */
+		CASE("\2\0"),				/* version */
+		CASE("\1\1\x18\2"),			/* no offset */
+		CASE("\1\1\x38\2\0"),			/* unknown bit of the tag */
+		CASE("\1\1\x10\0"),			/* pack 0: none is told */
+		CASE("\1\1\x18\0\0"),			/* pack told, and the same */
+		CASE("\1\1\x18\1\0"),			/* pack -1 */
+		CASE("\1\1\x18\2\1"),			/* page -1 */
+		CASE("\1\1\x19\0\2\0"),		/* gap told, and none */
+		CASE("\1\1\x1a\1\2\0"),		/* length told, and the same */
+		CASE("\1\1\x1a\0\2\0"),		/* length 0 */
+		CASE("\1\1\x1c\0\2\0"),		/* node told, and the same */
+		CASE("\1\1\x0a\x80\x40\2\0"),		/* two pages counted in bytes */
+		CASE("\1\1\x08\2\0"),			/* a page counted in bytes */
+		CASE("\1\1\x1b\1\x80\2\2\0"),		/* a page and 1 MiB: past the end */
+		CASE("\1\1\x1a\x81\2\2\0"),		/* 257 pages */
+		CASE("\1\1\x1a\x80\x80\x80\x80\x80\x80\x80\x80\x10\2\0"), /* length that wraps */
+		CASE("\1\1\x19\x80\x80\x80\x80\x80\x80\x80\x80\x10\2\0"), /* gap that wraps */
+		CASE("\1\1\x1c\x80\x80\4\2\0"),	/* node 65536 */
+		CASE("\1\1\x18\x80\x80\x80\x80\x20\0"), /* pack 2^32 */
+		CASE("\1\1\x18\2\x80\x80\x80\1"),	/* page 2^20 */
+		CASE("\1\1\x18\2\x80\x80\x80\x80\x80\x80\x80\x80\x80\1"), /* offset that wraps */
+		CASE("\1\1\x0a\2\2\xfe\xff\xff\xff\x1f"), /* two bytes at 2^32 - 1 */
+		CASE("\1\2\x18\2\0"),			/* one of two */
+		CASE("\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\x18\2\0"), /* 2^64 - 1 extents */
+		CASE("\1\2\x18\2\0\x18\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1\0"), /* pack that overflows */
+		CASE("\1\2\x18\2\0\x10\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"), /* offset that overflows */
 		CASE("\1\x80\0"),			/* over-long number */
 #undef CASE
 	};
@@ -187,8 +161,7 @@ static void impossible_values_are_refused(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(recipe_decode(cases[i].bytes, cases[i].len, &x, &nr), -EBADMSG);
 	/* and the largest of what is possible is not */
-	assert_int_equal(recipe_decode("\1\1\0\x80\x80\x40\xff\xff\3\xfe\xff\xff\xff\x1f\x80\x80\x80\xff\x1f", 19, &x,
-				       &nr), 0);
+	assert_int_equal(recipe_decode("\1\1\x1e\x80\2\xff\xff\3\xfe\xff\xff\xff\x1f\x80\xfc\x7f", 16, &x, &nr), 0);
 	assert_int_equal(nr, 1);
 	expect_extents(x, &largest, 1);
 	free(x);
@@ -246,11 +219,11 @@ static void extents_over_a_layer_round_trip(void **state)
 	assert_memory_equal(b.data, plain.data, b.len);
 	buf_clear(&b);
 	recipe_encode_over(300, sample, 2, &b);
-	/* version, layer 300, and then as without one */
+	/* version with the bit of a layer, layer 300, and then as without one */
 	assert_int_equal(b.len, 1 + 2 + 6);
-	assert_memory_equal(b.data, "\3\xac\2\2\x18\x0e\4\x10\0", b.len);
-	assert_int_equal(recipe_decode_over("\3\0\0", 3, &layer, &x, &nr), -EBADMSG); /* layer 0 */
-	assert_int_equal(recipe_decode_over("\4\1\0", 3, &layer, &x, &nr), -EBADMSG); /* version */
+	assert_memory_equal(b.data, "\x81\xac\2\2\x18\x0e\4\x10\0", b.len);
+	assert_int_equal(recipe_decode_over("\x81\0\0", 3, &layer, &x, &nr), -EBADMSG); /* layer 0 */
+	assert_int_equal(recipe_decode_over("\x82\1\0", 3, &layer, &x, &nr), -EBADMSG); /* version */
 	buf_release(&b);
 	buf_release(&plain);
 }
@@ -321,7 +294,6 @@ int main(void)
 		cmocka_unit_test(key_bytes_and_their_decoding),
 		cmocka_unit_test(extents_round_trip),
 		cmocka_unit_test(value_is_the_bytes_of_the_format),
-		cmocka_unit_test(version_1_is_read),
 		cmocka_unit_test(a_fully_scattered_segment_round_trips),
 		cmocka_unit_test(every_cut_and_every_extra_byte_is_refused),
 		cmocka_unit_test(impossible_values_are_refused),
