@@ -314,7 +314,7 @@ enum ckptfs_seal_command {
 	CKPTFS_SEAL_OF_NODE,
 	CKPTFS_SEAL_REMOVE
 };
-#define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `root` is set; seals of earlier versions have none */
+#define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `new_bytes` and `root` are set; not for replicas */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has a complete replica */
 #define CKPTFS_SEAL_ELSEWHERE 4u /* fact: sealed by another node */
 

@@ -12,8 +12,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 
-#define GUARD_VERSION 1 /* one holder */
-#define GUARD_VERSION_SEVERAL 2
+#define GUARD_VERSION 1
 #define KEY_LEN (1 + sizeof(uint64_t))
 
 struct ns_key guard_key(uint64_t ino)
@@ -27,7 +26,7 @@ struct ns_key guard_key(uint64_t ino)
 void guard_encode(const struct guard *g, struct buf *ret)
 {
 	struct guard_value_disk d = {
-		.version = g->nr_more > 0 ? GUARD_VERSION_SEVERAL : GUARD_VERSION,
+		.version = GUARD_VERSION,
 		.state = (uint8_t)g->state,
 		.holder_len = (uint8_t)strlen(g->holder_name),
 		.origin_len = (uint8_t)strlen(g->origin_name),
@@ -40,8 +39,7 @@ void guard_encode(const struct guard *g, struct buf *ret)
 	buf_add(ret, &d, sizeof(d));
 	buf_add(ret, g->holder_name, d.holder_len);
 	buf_add(ret, g->origin_name, d.origin_len);
-	if (g->nr_more > 0)
-		buf_add_u8(ret, (uint8_t)g->nr_more);
+	buf_add_u8(ret, (uint8_t)g->nr_more);
 	for (uint32_t i = 0; i < g->nr_more; i++) {
 		size_t len = strlen(g->more[i].name);
 
@@ -65,7 +63,7 @@ static bool take_name(struct cursor *c, size_t len, char ret[NS_NODE_NAME_MAX + 
 static bool take_more(struct cursor *c, struct guard *g)
 {
 	g->nr_more = cursor_u8(c);
-	if (c->failed || g->nr_more < 1 || g->nr_more > GUARD_MORE_MAX)
+	if (c->failed || g->nr_more > GUARD_MORE_MAX)
 		return false;
 	for (uint32_t i = 0; i < g->nr_more; i++) {
 		const uint8_t *id = cursor_take(c, sizeof(g->more[i].id));
@@ -83,10 +81,9 @@ int guard_decode(const void *p, size_t len, struct guard *ret)
 	const struct guard_value_disk *d = cursor_take(&c, sizeof(*d));
 	struct guard g = { 0 };
 
-	if (!d || (d->version != GUARD_VERSION && d->version != GUARD_VERSION_SEVERAL) || d->state < GUARD_BEGUN ||
-	    d->state > GUARD_GIVEN || !take_name(&c, d->holder_len, g.holder_name) ||
-	    !take_name(&c, d->origin_len, g.origin_name) ||
-	    (d->version == GUARD_VERSION_SEVERAL && !take_more(&c, &g)) || !cursor_done(&c))
+	if (!d || d->version != GUARD_VERSION || d->state < GUARD_BEGUN || d->state > GUARD_GIVEN ||
+	    !take_name(&c, d->holder_len, g.holder_name) || !take_name(&c, d->origin_len, g.origin_name) ||
+	    !take_more(&c, &g) || !cursor_done(&c))
 		return -EBADMSG;
 	g.state = (enum guard_state)d->state;
 	memcpy(g.holder, d->holder, sizeof(g.holder));

@@ -75,16 +75,16 @@ struct dirent_value_disk {
 static_assert(sizeof(struct dirent_value_disk) == 9, "on disk");
 
 struct seal_value_disk {
-	uint8_t version, flags, reserved[2]; /* flags: SEAL_COMPLETE; of version 1: none */
+	uint8_t version, flags, reserved[2]; /* flags: SEAL_COMPLETE; others: refuse */
 	struct le32 uid; /* of the user that sealed it */
 	struct le64 sealed_ns; /* two's complement */
 	struct le64 files, directories, bytes; /* including itself; files: all that are not directories, each once */
-	/* version 1 ends here; until it is complete, zeros */
+	/* until it is complete, zeros */
 	struct le64 new_bytes;
 	uint8_t root[32];
 };
 #define SEAL_COMPLETE 1u
-static_assert(sizeof(struct seal_value_disk) == 80 && offsetof(struct seal_value_disk, new_bytes) == 40, "on disk");
+static_assert(sizeof(struct seal_value_disk) == 80, "on disk");
 
 struct copy_value_disk {
 	uint8_t version, state; /* enum ns_copy_state */
@@ -102,8 +102,8 @@ struct guard_value_disk {
 	uint8_t holder_len, origin_len; /* of names: 1 to 63 */
 	uint8_t holder[16], origin[16];
 	struct le64 ino, sealed_ns; /* with the origin; two's complement */
-	/* the holder's name and the origin's follow; and in version 2 how many more holders (1, 1 to 6), of each its id
-	 * (16), the length of its name (1) and that */
+	/* the holder's name and the origin's follow; how many more holders (1, 0 to 6), of each its id (16), the length
+	 * of its name (1) and that */
 };
 static_assert(sizeof(struct guard_value_disk) == 52, "on disk");
 

@@ -26,9 +26,7 @@
 #define COOKIE_MAX ((UINT64_C(1) << 63) - 1)
 #define DIRENT_KEY_LEN 17
 #define XATTR_PREFIX_LEN 9
-#define SEAL_VERSION_1 1
-#define SEAL_VERSION 2
-#define SEAL_1_LEN offsetof(struct seal_value_disk, new_bytes)
+#define SEAL_VERSION 1
 #define COPY_VERSION 1
 
 static struct ns_key key_of(enum view_table table)
@@ -234,21 +232,20 @@ void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret)
 
 void ns_seal_encode(const struct ns_seal *s, struct buf *ret)
 {
-	bool is_old = !s->unfinished && !s->has_root;
 	struct seal_value_disk d = {
-		.version = is_old ? SEAL_VERSION_1 : SEAL_VERSION,
-		.flags = s->has_root ? SEAL_COMPLETE : 0,
+		.version = SEAL_VERSION,
+		.flags = s->is_complete ? SEAL_COMPLETE : 0,
 		.uid = le32_put(s->uid),
 		.sealed_ns = le64_put((uint64_t)s->sealed_ns),
 		.files = le64_put(s->files),
 		.directories = le64_put(s->directories),
 		.bytes = le64_put(s->bytes),
-		.new_bytes = le64_put(s->has_root ? s->new_bytes : 0),
+		.new_bytes = le64_put(s->is_complete ? s->new_bytes : 0),
 	};
 
-	if (s->has_root)
+	if (s->is_complete)
 		memcpy(d.root, s->root, sizeof(d.root));
-	buf_add(ret, &d, is_old ? SEAL_1_LEN : sizeof(d));
+	buf_add(ret, &d, sizeof(d));
 }
 
 static bool is_zero(const uint8_t *p, size_t len)
@@ -262,13 +259,11 @@ static bool is_zero(const uint8_t *p, size_t len)
 int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret)
 {
 	struct seal_value_disk d = { 0 };
-	bool is_old = len == SEAL_1_LEN;
 
-	if (!is_old && len != sizeof(d))
+	if (len != sizeof(d))
 		return -EBADMSG;
 	memcpy(&d, p, len);
-	if (d.version != (is_old ? SEAL_VERSION_1 : SEAL_VERSION) || d.flags & ~(is_old ? 0 : SEAL_COMPLETE) ||
-	    !is_zero(d.reserved, sizeof(d.reserved)))
+	if (d.version != SEAL_VERSION || d.flags & ~SEAL_COMPLETE || !is_zero(d.reserved, sizeof(d.reserved)))
 		return -EBADMSG;
 	if (!(d.flags & SEAL_COMPLETE) && (le64_get(d.new_bytes) != 0 || !is_zero(d.root, sizeof(d.root))))
 		return -EBADMSG;
@@ -278,8 +273,7 @@ int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret)
 		.files = le64_get(d.files),
 		.directories = le64_get(d.directories),
 		.bytes = le64_get(d.bytes),
-		.unfinished = !is_old && !(d.flags & SEAL_COMPLETE),
-		.has_root = d.flags & SEAL_COMPLETE,
+		.is_complete = d.flags & SEAL_COMPLETE,
 		.new_bytes = le64_get(d.new_bytes),
 	};
 	memcpy(ret->root, d.root, sizeof(ret->root));

@@ -57,8 +57,7 @@ struct ns_seal {
 	uint32_t uid; /* of the user that sealed it */
 	int64_t sealed_ns;
 	uint64_t files, directories, bytes; /* including itself; files: all that are not directories, each once */
-	bool unfinished; /* its root is not known yet: it does not count as sealed (fs/seal/seal.c) */
-	bool has_root; /* else unfinished, or of an earlier version */
+	bool is_complete; /* else its root is not known yet: it does not count as sealed (fs/seal/seal.c) */
 	uint64_t new_bytes; /* stored bytes that nothing else referred to when it was sealed */
 	uint8_t root[NS_SEAL_ROOT_LEN]; /* fs/seal/seal_root.h */
 };

@@ -98,7 +98,7 @@ static int seal_command(const struct ioctl_call *c, struct ckptfs_seal *arg, str
 	arg->bytes = seal.bytes;
 	arg->new_bytes = seal.new_bytes;
 	arg->uid = seal.uid;
-	arg->facts = facts | (seal.has_root ? CKPTFS_SEAL_HAS_ROOT : 0);
+	arg->facts = facts | (seal.is_complete ? CKPTFS_SEAL_HAS_ROOT : 0);
 	memcpy(arg->root, seal.root, sizeof(arg->root));
 	if (arg->command == CKPTFS_SEAL_NEXT && r == 0 && fs->hooks && fs->hooks->protect_state(fs, arg->inode) == 0)
 		arg->facts |= CKPTFS_SEAL_PROTECTED;

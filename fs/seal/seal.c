@@ -5,7 +5,7 @@
  *   2. Freeze the tree, in memory (freeze.h), some names at a time. Fails if a file is open for writing. From here on
  *      changes of the tree wait for the outcome.                 crash: not sealed
  *   3. Mark each inode, some per transaction, directories before their content. The first transaction also writes a
- *      seal record with `unfinished` set.                        crash: not sealed; the next mount removes the marks
+ *      incomplete seal record.                                   crash: not sealed; the next mount removes the marks
  *                                                                that were committed
  *   4. Without a lock, since the tree is frozen: compute the root (seal_root.h) and the bytes new in this checkpoint.
  *   5. Write the final seal record with these.                   crash: as in 3
@@ -15,10 +15,10 @@
  * removed before the tree is thawed. If the second sync fails, the directory is immutable and listed but the caller
  * gets an error; sealing it again syncs again.
  *
- * Unsealing freezes in the same way. The first transaction sets `unfinished` in the seal record: from then on the seal
+ * Unsealing freezes in the same way. The first transaction makes the seal record incomplete: from then on the seal
  * is not listed, and after a crash the next mount removes the remaining marks. Marks are removed in the opposite order,
  * the record with the last of them. So a marked directory lies in a marked one or has a record, and a marked directory
- * with unmarked entries lies below an unfinished record (store/check/check_names.c).
+ * with unmarked entries lies below an incomplete record (store/check/check_names.c).
  *
  * Only the steps hold fs.names, exclusive, one seal at a time and with pauses: the lock prefers writers, and two
  * threads that take it in turn would starve other requests.
@@ -347,16 +347,15 @@ static int unmark_some(struct tree *t, size_t *at) REQUIRES(t->fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	size_t i = *at, end = i - MIN(i, MARKS_AT_ONCE);
-	bool was_finished = !t->seal.unfinished;
+	bool was_complete = t->seal.is_complete;
 	int r = 0;
 
 	while (i > end && r == 0)
 		r = mark_one(t, &tx, t->inos[--i], false);
-	t->seal.unfinished = true;
-	t->seal.has_root = false;
+	t->seal.is_complete = false;
 	if (end == 0)
 		engine_tx_del(&tx, ns_key_seal(t->inos[0]));
-	else if (was_finished && r == 0)
+	else if (was_complete && r == 0)
 		r = put_note(t, &tx, t->inos[0]);
 	r = apply(t, &tx, r);
 	if (r == 0)
@@ -395,7 +394,7 @@ static int mark(struct tree *t)
 	size_t nr = 0;
 	int r = 0;
 
-	t->seal = (struct ns_seal){ .uid = t->caller.cred->uid, .unfinished = true };
+	t->seal = (struct ns_seal){ .uid = t->caller.cred->uid };
 	while (r == 0 && nr < t->nr) {
 		r = mark_step(t, &nr, mark_some);
 		if (r == 0)
@@ -435,7 +434,7 @@ static int check_top(struct tree *t, uint64_t dir) REQUIRES_SHARED(t->fs->names)
 		return -EBUSY;
 	if (in.flags & INODE_SEALED) {
 		r = ns_get_seal(t->fs->db, dir, &t->seal);
-		return r < 0 ? r : r == 0 ? -EEXIST : t->seal.unfinished ? -EBUSY : -EALREADY;
+		return r < 0 ? r : r == 0 ? -EEXIST : t->seal.is_complete ? -EALREADY : -EBUSY;
 	}
 	r = permission_check(t->fs, &t->caller, &in, W_OK);
 	return r < 0 ? r : check_depth(t->fs, &in);
@@ -611,8 +610,7 @@ static int finish(struct tree *t, uint64_t dir)
 		return r;
 	static_assert(sizeof(t->seal.root) == sizeof(root.b), "the note has it whole");
 	memcpy(t->seal.root, root.b, sizeof(root.b));
-	t->seal.has_root = true;
-	t->seal.unfinished = false;
+	t->seal.is_complete = true;
 	rwlock_lock(&t->fs->names);
 	r = put_root(t, dir);
 	rwlock_unlock(&t->fs->names);
@@ -703,10 +701,10 @@ int seal_take_back_all(struct fs *fs)
 
 	while ((r = ns_next_seal(fs->db, dir, &dir, &seal)) > 0) {
 		t.seal = seal;
-		r = seal.unfinished ? take_back(&t, dir) : 0;
+		r = seal.is_complete ? 0 : take_back(&t, dir);
 		if (r < 0)
 			return log_errno(r, "directory %" PRIu64 ": half a seal cannot be taken back", dir);
-		if (seal.unfinished)
+		if (!seal.is_complete)
 			log_notice("directory %" PRIu64
 				   ": was being sealed or unsealed when the store was last in use; it is not sealed",
 				   dir);
@@ -789,7 +787,7 @@ int seal_check(struct fs *fs, uint64_t dir, uint32_t uid, struct ns_seal *ret, u
 
 	if (r > 0)
 		r = may_know(uid, &in) ? ns_get_seal(fs->db, dir, &seal) : -EPERM;
-	if (r <= 0 || seal.unfinished)
+	if (r <= 0 || !seal.is_complete)
 		return r < 0 ? r : -ENODATA;
 	r = seal_root(fs, dir, &now);
 	if (ns_get_seal(fs->db, dir, &then) <= 0 || then.sealed_ns != seal.sealed_ns)
@@ -814,7 +812,7 @@ static int next_locked(struct fs *fs, uint32_t uid, uint64_t *at, struct ns_seal
 		r = attr_load(fs, *at, &in);
 		if (r <= 0)
 			return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": sealed but has no record", *at);
-		if (!ret->unfinished && may_know(uid, &in))
+		if (ret->is_complete && may_know(uid, &in))
 			return 1;
 	}
 	return 0;

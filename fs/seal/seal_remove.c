@@ -126,7 +126,7 @@ static int find_seal(struct fs *fs, uint64_t top, int64_t sealed_ns, struct ns_i
 	r = ns_get_seal(fs->db, top, seal);
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
-	if (seal->unfinished || top == NS_ROOT_INO || freezes_has(fs->freezes, top, NULL))
+	if (!seal->is_complete || top == NS_ROOT_INO || freezes_has(fs->freezes, top, NULL))
 		return -EBUSY;
 	return sealed_ns == 0 || seal->sealed_ns == sealed_ns ? 0 : -ESTALE;
 }

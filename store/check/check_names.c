@@ -160,7 +160,7 @@ static bool is_partly_sealed(struct check *k, uint64_t dir, bool has_removed)
 		if (in.nlink == 0)
 			return has_removed;
 		if (ns_get_seal(k->db, in.ino, &seal) > 0)
-			return seal.unfinished;
+			return !seal.is_complete;
 		if (!(in.flags & INODE_SEALED) || in.ino == NS_ROOT_INO)
 			return false;
 		r = ns_get_inode(k->db, in.parent, &in);

@@ -114,8 +114,6 @@ static bool is_died(int r)
 
 static void tell_done(const struct request *q, const char *path, const struct ckptfs_seal *s, int r)
 {
-	bool has_root = s->facts & CKPTFS_SEAL_HAS_ROOT;
-
 	if (q->quiet)
 		return;
 	if (q->what == UNSEAL && s->path[0]) {
@@ -127,8 +125,7 @@ static void tell_done(const struct request *q, const char *path, const struct ck
 	} else {
 		text_printf(stdout, "%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path,
 			    r < 0 ? "was sealed already" : "sealed", s->files, human_size(s->bytes).s,
-			    has_root ? human_size(s->new_bytes).s : "unknown",
-			    has_root ? sha256_hex(s->root).s : "unknown");
+			    human_size(s->new_bytes).s, sha256_hex(s->root).s);
 	}
 }
 

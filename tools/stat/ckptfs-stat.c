@@ -174,11 +174,8 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 	else if (has_root)
 		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read, root %s\n", v->seal.files,
 			human_size(v->seal.bytes).s, human_size(v->bytes).s, sha256_hex(v->seal.root).s);
-	else if (v->seal.facts & CKPTFS_SEAL_ELSEWHERE)
-		fprintf(to, ": valid: %s read; a copy of what another node has sealed\n", human_size(v->bytes).s);
 	else
-		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read; sealed by an earlier version, without a root\n",
-			v->seal.files, human_size(v->seal.bytes).s, human_size(v->bytes).s);
+		fprintf(to, ": valid: %s read; a copy of what another node has sealed\n", human_size(v->bytes).s);
 }
 
 /* -EBADMSG: one does not prove itself. */

@@ -54,7 +54,7 @@ class Checkpoint:
     bytes: int
     uid: int  # of the user that sealed it
     new_bytes: int  # stored bytes that nothing else referred to when it was sealed
-    root: Optional[str]  # SHA-256 over names, attributes and content; None: sealed by an earlier version
+    root: Optional[str]  # SHA-256 over names, attributes and content; None: a replica
 
     @property
     def sealed(self) -> datetime.datetime:

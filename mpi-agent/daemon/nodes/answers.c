@@ -271,7 +271,7 @@ static int find_subject(struct answers *a, struct subject *s)
 		return find_copy(a, s);
 	s->dir = s->ino;
 	r = ns_get_seal(a->fs->db, s->ino, &seal);
-	return r < 0 ? r : r == 0 || seal.unfinished || seal.sealed_ns != s->sealed_ns ? -ENODATA : 0;
+	return r < 0 ? r : r == 0 || !seal.is_complete || seal.sealed_ns != s->sealed_ns ? -ENODATA : 0;
 }
 
 /* --- answers --- */

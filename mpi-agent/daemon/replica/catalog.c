@@ -320,7 +320,7 @@ static int find_head(struct fs *fs, uint64_t dir, struct catalog_head *ret)
 		ret->ino = dir;
 		ret->sealed_ns = r > 0 ? seal.sealed_ns : 0;
 		memcpy(ret->store, engine_store_id(fs->engine), sizeof(ret->store));
-		return r > 0 && seal.unfinished ? 0 : r;
+		return r > 0 && !seal.is_complete ? 0 : r;
 	}
 	r = ns_get_copy(fs->db, dir, &copy);
 	if (r <= 0 || copy.state == NS_COPY_PARTIAL)

@@ -30,7 +30,8 @@ static void a_guard_round_trips_and_damage_is_refused(void **state _unused_)
 	struct guard got;
 
 	guard_encode(&sample, &b);
-	assert_int_equal(b.len, 52 + 6 + 1);
+	assert_int_equal(b.len, 52 + 6 + 1 + 1);
+	assert_int_equal(b.data[0], 1);
 	assert_int_equal(guard_decode(b.data, b.len, &got), 0);
 	expect_same(&got, &sample);
 	for (size_t len = 0; len < b.len; len++)
@@ -72,7 +73,9 @@ static void several_holders_round_trip_and_damage_is_refused(void **state _unuse
 	buf_add_u8(&b, 0);
 	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
 	b.data[52 + 6 + 1] = 0; /* how many */
-	assert_int_equal(guard_decode(b.data, 52 + 6 + 2, &got), -EBADMSG);
+	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
+	assert_int_equal(guard_decode(b.data, 52 + 6 + 2, &got), 0);
+	assert_int_equal(got.nr_more, 0);
 	b.data[52 + 6 + 1] = GUARD_MORE_MAX + 1;
 	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
 }

@@ -487,7 +487,7 @@ static void orphans_come_in_order(void **state)
 
 static const struct ns_seal sample_seal = {
 	.uid = 1000, .sealed_ns = -5, .files = UINT64_MAX, .directories = 1, .bytes = 1234567890123456789,
-	.has_root = true, .new_bytes = 77, .root = { 1, 2, 3 },
+	.is_complete = true, .new_bytes = 77, .root = { 1, 2, 3 },
 };
 
 static void expect_seal(const struct ns_seal *a, const struct ns_seal *b)
@@ -497,42 +497,30 @@ static void expect_seal(const struct ns_seal *a, const struct ns_seal *b)
 	assert_int_equal(a->files, b->files);
 	assert_int_equal(a->directories, b->directories);
 	assert_int_equal(a->bytes, b->bytes);
-	assert_int_equal(a->unfinished, b->unfinished);
-	assert_int_equal(a->has_root, b->has_root);
+	assert_int_equal(a->is_complete, b->is_complete);
 	assert_int_equal(a->new_bytes, b->new_bytes);
 	assert_memory_equal(a->root, b->root, sizeof(a->root));
 }
 
-static struct ns_seal without_root(bool unfinished)
+static void an_incomplete_seal_has_no_root(void **state)
 {
-	struct ns_seal s = sample_seal;
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct ns_seal s = sample_seal, got = { 0 };
 
-	s.unfinished = unfinished;
-	s.has_root = false;
+	(void)state;
+	s.is_complete = false;
 	s.new_bytes = 0;
 	memset(s.root, 0, sizeof(s.root));
-	return s;
-}
-
-/* As earlier versions have written it, which had none; and as it is until the root is known. */
-static void a_seal_may_have_no_root(void **state)
-{
-	for (int unfinished = 0; unfinished < 2; unfinished++) {
-		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-		struct ns_seal s = without_root(unfinished), got = { 0 };
-
-		(void)state;
-		ns_seal_encode(&s, &b);
-		assert_int_equal(b.len, unfinished ? 80 : 40);
-		assert_int_equal(b.data[0], unfinished ? 2 : 1);
-		assert_int_equal(ns_seal_decode(b.data, b.len, &got), 0);
-		expect_seal(&got, &s);
-		b.data[b.len - 1] ^= 1; /* bytes of version 1 may be anything, a root that is not known is none */
-		assert_int_equal(ns_seal_decode(b.data, b.len, &got), unfinished ? -EBADMSG : 0);
-		b.data[b.len - 1] ^= 1;
-		b.data[1] = 2;
-		assert_int_equal(ns_seal_decode(b.data, b.len, &got), -EBADMSG);
-	}
+	ns_seal_encode(&s, &b);
+	assert_int_equal(b.len, 80);
+	assert_int_equal(b.data[0], 1);
+	assert_int_equal(ns_seal_decode(b.data, b.len, &got), 0);
+	expect_seal(&got, &s);
+	b.data[b.len - 1] ^= 1;
+	assert_int_equal(ns_seal_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[b.len - 1] ^= 1;
+	b.data[1] = 2;
+	assert_int_equal(ns_seal_decode(b.data, b.len, &got), -EBADMSG);
 }
 
 static void a_seal_round_trips_and_damage_is_refused(void **state)
@@ -543,7 +531,7 @@ static void a_seal_round_trips_and_damage_is_refused(void **state)
 	(void)state;
 	ns_seal_encode(&sample_seal, &b);
 	assert_int_equal(b.len, 80);
-	assert_int_equal(b.data[0], 2);
+	assert_int_equal(b.data[0], 1);
 	assert_int_equal(ns_seal_decode(b.data, b.len, &got), 0);
 	expect_seal(&got, &sample_seal);
 	for (size_t len = 0; len < b.len; len++)
@@ -720,7 +708,7 @@ int main(void)
 		rig_test(symlinks_and_xattrs_are_bytes),
 		rig_test(orphans_come_in_order),
 		cmocka_unit_test(a_seal_round_trips_and_damage_is_refused),
-		cmocka_unit_test(a_seal_may_have_no_root),
+		cmocka_unit_test(an_incomplete_seal_has_no_root),
 		rig_test(seals_come_in_order),
 		cmocka_unit_test(a_note_of_a_copy_round_trips_and_damage_is_refused),
 		cmocka_unit_test(a_copy_with_slots_round_trips_and_damage_is_refused),

@@ -294,8 +294,7 @@ static void half_a_seal_can_be_unsealed(void **state)
 
 	assert_int_equal(seal(w), 0);
 	assert_int_equal(ns_get_seal(w->fs->db, w->top, &s), 1);
-	s.unfinished = true;
-	s.has_root = false;
+	s.is_complete = false;
 	ns_seal_encode(&s, &value);
 	engine_tx_put(&tx, ns_key_seal(w->top), value.data, value.len);
 	assert_int_equal(engine_tx_apply(w->fs->engine, &tx), 0);

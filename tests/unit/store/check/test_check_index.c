@@ -164,7 +164,7 @@ static void put_seal(struct db_batch *b, uint64_t ino)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
-	ns_seal_encode(&(struct ns_seal){ .files = 1 }, &value);
+	ns_seal_encode(&(struct ns_seal){ .files = 1, .is_complete = true }, &value);
 	put(b, ns_key_seal(ino), value.data, value.len);
 }
 

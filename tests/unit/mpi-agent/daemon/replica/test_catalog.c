@@ -311,8 +311,7 @@ static void half_a_seal_is_no_seal_and_is_taken_back(void **state)
 
 	assert_int_equal(seal(w, &owner, &s, ""), 0);
 	assert_int_equal(seal_check(w->fs, w->top, owner.uid, &s, now), 0);
-	s.unfinished = true;
-	s.has_root = false;
+	s.is_complete = false;
 	ns_seal_encode(&s, &value);
 	engine_tx_put(&tx, ns_key_seal(w->top), value.data, value.len);
 	assert_int_equal(engine_tx_apply(w->fs->engine, &tx), 0);
@@ -478,7 +477,7 @@ static struct ns_seal resealed(struct world *w)
 	struct ns_seal s, checked;
 
 	assert_int_equal(seal(w, &owner, &s, ""), 0);
-	assert_true(s.has_root);
+	assert_true(s.is_complete);
 	assert_int_equal(seal_check(w->fs, w->top, owner.uid, &checked, now), 0);
 	assert_memory_equal(now, s.root, sizeof(now));
 	assert_memory_equal(checked.root, s.root, sizeof(now));
