@@ -11,10 +11,10 @@
 #include "index/index_format.h"
 
 #define SHARE_VERSION 1
-#define NODE_FORGOTTEN 2 /* in place of the version */
-#define TOTALS_TOLD 2 /* likewise */
-#define FLAG_SETTLED 1u
+#define FLAG_SETTLED 1u /* of a frame */
 #define FLAG_TOLD 2u
+#define FLAG_FORGOTTEN 1u /* of a node */
+#define FLAG_ANY_TOLD 1u /* of the totals */
 
 struct ns_key share_key_totals(void)
 {
@@ -113,7 +113,8 @@ int share_frame_decode(const void *p, size_t len, struct share_frame *ret)
 
 void share_node_encode(const struct share_node *n, struct buf *ret)
 {
-	buf_add_u8(ret, n->is_forgotten ? NODE_FORGOTTEN : SHARE_VERSION);
+	buf_add_u8(ret, SHARE_VERSION);
+	buf_add_u8(ret, n->is_forgotten ? FLAG_FORGOTTEN : 0);
 	buf_add(ret, n->id, sizeof(n->id));
 	buf_add(ret, n->name, strlen(n->name));
 }
@@ -121,23 +122,24 @@ void share_node_encode(const struct share_node *n, struct buf *ret)
 int share_node_decode(const void *p, size_t len, struct share_node *ret)
 {
 	struct cursor c = cursor_of(p, len);
-	uint8_t version = cursor_u8(&c);
+	uint8_t version = cursor_u8(&c), flags = cursor_u8(&c);
 	const void *id = cursor_take(&c, SHARE_ID_LEN);
 	size_t name_len = cursor_left(&c);
 
-	if (!id || (version != SHARE_VERSION && version != NODE_FORGOTTEN) || name_len > SHARE_NAME_MAX ||
+	if (!id || version != SHARE_VERSION || flags & ~FLAG_FORGOTTEN || name_len > SHARE_NAME_MAX ||
 	    memchr(c.p, '\0', name_len))
 		return -EBADMSG;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->id, id, SHARE_ID_LEN);
 	memcpy(ret->name, c.p, name_len);
-	ret->is_forgotten = version == NODE_FORGOTTEN;
+	ret->is_forgotten = flags & FLAG_FORGOTTEN;
 	return 0;
 }
 
 void share_totals_encode(const struct share_totals *t, struct buf *ret)
 {
-	buf_add_u8(ret, t->any_told ? TOTALS_TOLD : SHARE_VERSION);
+	buf_add_u8(ret, SHARE_VERSION);
+	buf_add_u8(ret, t->any_told ? FLAG_ANY_TOLD : 0);
 	buf_add_varint(ret, t->nr_lent);
 	buf_add_varint(ret, t->pinned_bytes);
 	buf_add_varint(ret, t->nr_away);
@@ -148,7 +150,7 @@ void share_totals_encode(const struct share_totals *t, struct buf *ret)
 int share_totals_decode(const void *p, size_t len, struct share_totals *ret)
 {
 	struct cursor c = cursor_of(p, len);
-	uint8_t version = cursor_u8(&c);
+	uint8_t version = cursor_u8(&c), flags = cursor_u8(&c);
 	struct share_totals t;
 	uint64_t nr_nodes;
 
@@ -157,11 +159,11 @@ int share_totals_decode(const void *p, size_t len, struct share_totals *ret)
 	t.nr_away = cursor_varint(&c);
 	t.away_bytes = cursor_varint(&c);
 	nr_nodes = cursor_varint(&c);
-	if (!cursor_done(&c) || (version != SHARE_VERSION && version != TOTALS_TOLD) ||
+	if (!cursor_done(&c) || version != SHARE_VERSION || flags & ~FLAG_ANY_TOLD ||
 	    nr_nodes > UINT16_MAX + UINT64_C(1))
 		return -EBADMSG;
 	t.nr_nodes = (uint32_t)nr_nodes;
-	t.any_told = version == TOTALS_TOLD;
+	t.any_told = flags & FLAG_ANY_TOLD;
 	*ret = t;
 	return 0;
 }

@@ -75,7 +75,12 @@ static void nodes_and_totals_round_trip(void **state)
 	share_node_encode(&n, &b);
 	assert_int_equal(share_node_decode(b.data, b.len, &node), 0);
 	assert_memory_equal(&node, &n, sizeof(n));
-	assert_int_equal(share_node_decode(b.data, 16, &node), -EBADMSG);
+	assert_int_equal(share_node_decode(b.data, 17, &node), -EBADMSG);
+	for (size_t i = 0; i < 2; i++) { /* version and flags */
+		b.data[i] ^= 2;
+		assert_int_equal(share_node_decode(b.data, b.len, &node), -EBADMSG);
+		b.data[i] ^= 2;
+	}
 	b.data[b.len - 1] = 0;
 	assert_int_equal(share_node_decode(b.data, b.len, &node), -EBADMSG);
 	buf_clear(&b);
@@ -87,8 +92,11 @@ static void nodes_and_totals_round_trip(void **state)
 	assert_int_equal(totals.nr_away, t.nr_away);
 	assert_int_equal(totals.nr_nodes, t.nr_nodes);
 	assert_false(totals.any_told);
-	b.data[0] = 3; /* version */
-	assert_int_equal(share_totals_decode(b.data, b.len, &totals), -EBADMSG);
+	for (size_t i = 0; i < 2; i++) { /* version and flags */
+		b.data[i] ^= 2;
+		assert_int_equal(share_totals_decode(b.data, b.len, &totals), -EBADMSG);
+		b.data[i] ^= 2;
+	}
 	t.any_told = true;
 	buf_clear(&b);
 	share_totals_encode(&t, &b);
