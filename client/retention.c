@@ -84,15 +84,15 @@ void keep_author_encode(uint32_t uid, uint8_t ret[KEEP_AUTHOR_LEN])
 	memcpy(ret + 1, &d, sizeof(d));
 }
 
-size_t keep_stored_decode(const void *p, size_t len, bool *ret_known, uint32_t *ret_uid)
+int keep_stored_decode(const void *p, size_t len, size_t *ret_len, uint32_t *ret_uid)
 {
 	const uint8_t *b = p;
 	struct le32 d;
 
-	*ret_known = len >= KEEP_AUTHOR_LEN && b[len - KEEP_AUTHOR_LEN] == '\0';
-	if (!*ret_known)
-		return len;
+	if (len < KEEP_AUTHOR_LEN || b[len - KEEP_AUTHOR_LEN] != '\0')
+		return -EBADMSG;
 	memcpy(&d, b + len - sizeof(d), sizeof(d));
 	*ret_uid = le32_get(d);
-	return len - KEEP_AUTHOR_LEN;
+	*ret_len = len - KEEP_AUTHOR_LEN;
+	return 0;
 }

@@ -24,10 +24,10 @@ struct keep_policy {
 int keep_parse(const char *p, size_t len, struct keep_policy *ret);
 /*
  * A policy as stored: the text, a NUL, and the uid of the user that set it, which users cannot write (docs/format.md
- * section 5). Earlier versions store the text alone.
+ * section 5).
  */
 #define KEEP_AUTHOR_LEN 5u
 void keep_author_encode(uint32_t uid, uint8_t ret[KEEP_AUTHOR_LEN]);
-/* Returns the length of the text. *ret_known: the author is stored, and *ret_uid is set. */
-size_t keep_stored_decode(const void *p, size_t len, bool *ret_known, uint32_t *ret_uid);
+/* The length of the text, and the author. -EBADMSG: there is no author. */
+int keep_stored_decode(const void *p, size_t len, size_t *ret_len, uint32_t *ret_uid);
 bool keep_is_empty(const struct keep_policy *p);

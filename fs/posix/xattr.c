@@ -111,17 +111,16 @@ static int get_rule(struct fs *fs, uint64_t ino, bool is_author, struct buf *ret
 	char text[16];
 	uint32_t uid;
 	size_t len;
-	bool known;
 
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
-	len = keep_stored_decode(value.data, value.len, &known, &uid);
-	if (!is_author)
-		buf_add(ret, value.data, len);
-	else if (known)
+	r = keep_stored_decode(value.data, value.len, &len, &uid);
+	if (r < 0)
+		return log_errno(r, "inode %" PRIu64 ": damaged " KEEP_XATTR " in the index", ino);
+	if (is_author)
 		buf_add(ret, text, (size_t)snprintf(text, sizeof(text), "%" PRIu32, uid));
 	else
-		return -ENODATA;
+		buf_add(ret, value.data, len);
 	return buf_error(ret);
 }
 

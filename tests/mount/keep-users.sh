@@ -130,7 +130,7 @@ exits 2 as $BOB "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --keep-last 1 "$MNT/mix
 says "step.8: Permission denied"
 left "$MNT/mixed" "step.0 step.5 step.7 step.8 step.9 " "in a directory that bob cannot write to"
 
-# --- names like those that earlier versions left ---
+# --- names that users choose to look like those of ckptfs-gc ---
 as $ALICE mkdir -m 700 "$MNT/sticky/work"
 as $ALICE touch "$MNT/sticky/work/precious"
 as $BOB mkdir -p "$MNT/sticky/.ckptfs-gc.$(stat -c %i "$MNT/sticky/work")" "$MNT/sticky/.ckptfs-gc.17/deep"

@@ -324,19 +324,15 @@ static void warn_policy(const struct directory *d, const char *text)
 	text_printf(stderr, "%s: %s: " KEEP_XATTR " %s\n", d->q->tool, d->path, text);
 }
 
-/* 1: the owner of the directory or root set the policy; 0: it is ignored, which was reported. */
+/* 1: the owner of the directory or root set the policy; 0: it is ignored, which was reported, or was removed. */
 static int check_author(const struct directory *d)
 {
 	char text[16] = "", message[128];
 	ssize_t len = fgetxattr(d->fd, KEEP_AUTHOR_XATTR, text, sizeof(text) - 1);
 	uint32_t uid;
 
-	if (len < 0 && errno != ENODATA)
-		return -errno;
-	if (len < 0) {
-		warn_policy(d, "was set by an earlier version, which did not record the user; set it again");
-		return 0;
-	}
+	if (len < 0)
+		return errno == ENODATA ? 0 : -errno; /* removed since it was read */
 	uid = (uint32_t)strtoul(text, NULL, 10);
 	if (uid == 0 || uid == d->uid)
 		return 1;

@@ -119,28 +119,26 @@ static void a_policy_is_what_it_says(void **state _unused_)
 	assert_int_equal(keep_parse(long_one, KEEP_LEN_MAX + 1, &p), -EINVAL);
 }
 
-static void a_stored_rule_has_an_author_unless_it_is_old(void **state _unused_)
+static void a_stored_rule_has_an_author(void **state _unused_)
 {
 	static const uint8_t stored[] = { 'l', 'a', 's', 't', '=', '5', 0, 0xd2, 0x04, 0, 0x80 };
 	uint8_t author[KEEP_AUTHOR_LEN];
 	uint32_t uid = 0;
-	bool known;
+	size_t len = 0;
 
 	keep_author_encode(0x800004d2, author);
 	assert_memory_equal(author, stored + 6, sizeof(author));
-	assert_int_equal(keep_stored_decode(stored, sizeof(stored), &known, &uid), 6);
-	assert_true(known);
+	assert_int_equal(keep_stored_decode(stored, sizeof(stored), &len, &uid), 0);
+	assert_int_equal(len, 6);
 	assert_int_equal(uid, 0x800004d2);
-	assert_int_equal(keep_stored_decode(stored, 6, &known, &uid), 6);
-	assert_false(known);
-	assert_int_equal(keep_stored_decode(stored, 0, &known, &uid), 0);
-	assert_false(known);
+	for (len = 0; len < sizeof(stored); len++)
+		assert_int_equal(keep_stored_decode(stored, len, &(size_t){ 0 }, &uid), -EBADMSG);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_stored_rule_has_an_author_unless_it_is_old),
+		cmocka_unit_test(a_stored_rule_has_an_author),
 		cmocka_unit_test(what_any_rule_keeps_is_kept),
 		cmocka_unit_test(a_number_is_the_last_in_a_name),
 		cmocka_unit_test(a_policy_is_what_it_says),
