@@ -125,8 +125,7 @@ int marks_decode(const void *p, size_t len, struct pack_marks *ret)
 	m.counts.nr_frames = cursor_varint(&c);
 	m.counts.nr_chunks = cursor_varint(&c);
 	m.counts.chunk_bytes = cursor_varint(&c);
-	/* absent before there were codecs */
-	m.counts.stored_bytes = cursor_left(&c) > 0 ? cursor_varint(&c) : m.counts.chunk_bytes;
+	m.counts.stored_bytes = cursor_varint(&c);
 	if (!cursor_done(&c) || m.next_pack == 0)
 		return -EBADMSG;
 	*ret = m;
