@@ -10,7 +10,7 @@
 
 #define TYPE_BIG_ENDIAN 0x80u
 #define FPC_WIDTH 8
-#define LEAD_SHIFT 4
+#define FLAGS_KNOWN (CODE_FLAG_ZIGZAG | CODE_FLAG_PLACED | CODE_FLAG_NEAR | 7u << CODE_LEAD_SHIFT)
 
 static bool type_valid(struct code_type t)
 {
@@ -104,26 +104,21 @@ static uint32_t crc_of(const struct code_header_disk *d, const void *stored, siz
 	return crc32c_add(crc32c(d, offsetof(struct code_header_disk, crc)), stored, len);
 }
 
-static uint8_t version_of(const struct code_header *h)
+static uint8_t flags_encode(const struct code_header *h)
 {
-	if (h->base == CODE_BASE_MATCHED)
-		return h->near ? CODE_VERSION_NEAR : CODE_VERSION_MATCHED;
-	if (h->split == CODE_SPLIT_LEVELS)
-		return CODE_VERSION_LEVELS;
-	if (h->split == CODE_SPLIT_COLUMNS)
-		return CODE_VERSION_COLUMNS;
-	return h->base_place > 0 ? CODE_VERSION_PLACED : h->lead > 0 ? CODE_VERSION_LEAD : CODE_VERSION;
+	return (uint8_t)((h->zigzag ? CODE_FLAG_ZIGZAG : 0) | (h->base_place > 0 ? CODE_FLAG_PLACED : 0) |
+			 (h->near ? CODE_FLAG_NEAR : 0) | h->lead << CODE_LEAD_SHIFT);
 }
 
 void code_header_encode(const struct code_header *h, const void *stored, struct code_header_disk *ret)
 {
 	*ret = (struct code_header_disk){
-		.version = version_of(h),
+		.version = CODE_VERSION,
 		.type = code_type_encode(h->type),
 		.map = (uint8_t)h->map,
 		.base = (uint8_t)h->base,
 		.predict = (uint8_t)h->predict,
-		.zigzag = (uint8_t)(h->zigzag | h->lead << LEAD_SHIFT),
+		.flags = flags_encode(h),
 		.split = (uint8_t)h->split,
 		.entropy = (uint8_t)h->entropy,
 		.plain_len = le32_put(h->plain_len),
@@ -143,8 +138,6 @@ static int place_decode(struct code_header *h, const void *stored)
 	if (h->base == CODE_BASE_NONE || h->stored_len < sizeof(*place))
 		return -EBADMSG;
 	h->base_place = le32_get(*place);
-	if (h->base_place == 0 && code_split_has_place(h->split))
-		return 0;
 	if (!code_place_valid(h->base_place))
 		return -EBADMSG;
 	if (code_place_how(h->base_place) == CODE_PLACE_LEVELS && h->split != CODE_SPLIT_LEVELS)
@@ -160,37 +153,30 @@ int code_header_decode_fields(const void *p, size_t len, struct code_header *ret
 {
 	const struct code_header_disk *d = p;
 	struct code_header h;
-	bool has_lead;
 
 	if (len < sizeof(*d) || memcmp(d->magic, CODE_MAGIC, sizeof(d->magic)) != 0)
 		return -EBADMSG;
-	if (d->version < CODE_VERSION || d->version > CODE_VERSION_NEAR)
+	if (d->version != CODE_VERSION)
 		return -EOPNOTSUPP;
 	h = (struct code_header){
 		.map = d->map,
 		.base = d->base,
 		.predict = d->predict,
-		.zigzag = d->zigzag & 1,
-		.lead = d->zigzag >> LEAD_SHIFT,
+		.zigzag = d->flags & CODE_FLAG_ZIGZAG,
+		.lead = d->flags >> CODE_LEAD_SHIFT,
 		.split = d->split,
 		.entropy = d->entropy,
 		.plain_len = le32_get(d->plain_len),
 		.stored_len = le32_get(d->stored_len),
 		.base_crc = le32_get(d->base_crc),
-		.near = d->version == CODE_VERSION_NEAR,
+		.near = d->flags & CODE_FLAG_NEAR,
 	};
 	for (unsigned i = 0; i < CODE_NR_STRIDES; i++)
 		h.stride[i] = le32_get(d->stride[i]);
-	has_lead = d->version == CODE_VERSION_LEAD;
-	if (code_type_decode(d->type, &h.type) < 0 || d->zigzag != (h.zigzag | h.lead << LEAD_SHIFT) ||
-	    !(code_version_matched(d->version) ? matched_valid(&h) : code_steps_valid(&h)))
+	if (code_type_decode(d->type, &h.type) < 0 || d->flags & ~FLAGS_KNOWN ||
+	    !(h.base == CODE_BASE_MATCHED ? matched_valid(&h) : code_steps_valid(&h)))
 		return -EBADMSG;
-	if ((d->version == CODE_VERSION_LEVELS) != (h.split == CODE_SPLIT_LEVELS) ||
-	    (d->version == CODE_VERSION_COLUMNS) != (h.split == CODE_SPLIT_COLUMNS))
-		return -EBADMSG;
-	if ((d->version <= CODE_VERSION_LEAD && has_lead != (h.lead > 0)) || h.lead > h.plain_len)
-		return -EBADMSG;
-	if (h.plain_len > CODE_PLAIN_MAX)
+	if ((h.near && h.base != CODE_BASE_MATCHED) || h.lead > h.plain_len || h.plain_len > CODE_PLAIN_MAX)
 		return -EBADMSG;
 	*ret = h;
 	return 0;
@@ -200,7 +186,6 @@ int code_header_decode_unsummed(const void *p, size_t len, struct code_header *r
 {
 	const struct code_header_disk *d = p;
 	struct code_header h;
-	bool is_placed;
 	int r;
 
 	r = code_header_decode_fields(p, len, &h);
@@ -208,8 +193,7 @@ int code_header_decode_unsummed(const void *p, size_t len, struct code_header *r
 		return r;
 	if (h.stored_len != len - sizeof(*d))
 		return -EBADMSG;
-	is_placed = code_split_has_place(h.split) ? h.base != CODE_BASE_NONE : d->version >= CODE_VERSION_PLACED;
-	if (is_placed && place_decode(&h, d + 1) < 0)
+	if (d->flags & CODE_FLAG_PLACED ? place_decode(&h, d + 1) < 0 : h.base == CODE_BASE_MATCHED)
 		return -EBADMSG;
 	if (h.base == CODE_BASE_NONE && h.base_crc != 0)
 		return -EBADMSG;

@@ -14,12 +14,6 @@
 
 #define CODE_MAGIC "ckcb"
 #define CODE_VERSION 1
-#define CODE_VERSION_LEAD 2 /* with a lead: older versions refuse it */
-#define CODE_VERSION_PLACED 3 /* with the place of its base, perhaps also with a lead: likewise */
-#define CODE_VERSION_MATCHED 4 /* with runs copied from other blocks (match.h): likewise */
-#define CODE_VERSION_LEVELS 5 /* split by levels, perhaps with a lead or a base: likewise */
-#define CODE_VERSION_COLUMNS 6 /* records split into columns, perhaps with a base: likewise */
-#define CODE_VERSION_NEAR 7 /* as 4, with runs that differ from their source: likewise */
 #define CODE_PLAIN_MAX (256u * 1024)
 #define CODE_NR_STRIDES 3
 #define CODE_RECORD_MIN 2u /* bytes of a record that is split into columns */
@@ -49,7 +43,7 @@ enum code_base {
 	CODE_BASE_NONE,
 	CODE_BASE_XOR,
 	CODE_BASE_SUB,
-	CODE_BASE_MATCHED, /* not a step: versions 4 and 7, by store/codec/match.h */
+	CODE_BASE_MATCHED, /* not a step: runs copied from other blocks, by store/codec/match.h */
 	NR_CODE_BASES
 };
 /*
@@ -62,7 +56,8 @@ enum code_place {
 	/* 32-bit floats, rounded to elements of this block (store/codec/twin.h) behind its lead */
 	CODE_PLACE_ROUNDED_LE,
 	CODE_PLACE_ROUNDED_BE,
-	/* instead of an offset: a bit mask of the parts of MATCH_PART bytes that it refers to (store/codec/match.h) */
+	/* instead of an offset: a bit mask of the parts of MATCH_PART bytes that it refers to (store/codec/match.h), of
+	 * which it needs the left-over elements only: these are found without decoding their runs */
 	CODE_PLACE_MATCHED,
 	/* 16-bit floats, widened to elements of this block (also twin.h) behind its lead: bfloat16 and IEEE */
 	CODE_PLACE_WIDENED_BFLOAT_LE,
@@ -77,8 +72,6 @@ enum code_place {
 #define CODE_PLACE_SHIFT 28
 #define CODE_PLACE_OFF_MAX ((1u << 20) - 1)
 #define CODE_PLACE_PARTS_MAX ((1u << 15) - 1) /* no part can refer to the last of 16 */
-/* MATCHED: runs copy only left-over elements of the parts referred to, which are found without decoding their runs */
-#define CODE_PLACE_LEFT (1u << 16)
 /* LEVELS: between offset and how: number of stored bytes of the base's block that are needed, in units */
 #define CODE_PLACE_UNIT 256u
 #define CODE_PLACE_UNITS_SHIFT 20
@@ -111,11 +104,7 @@ static inline uint32_t code_place_stored(uint32_t place)
 /* MATCHED: bit mask of the parts referred to. */
 static inline uint32_t code_place_parts(uint32_t place)
 {
-	return code_place_off(place) & ~CODE_PLACE_LEFT;
-}
-static inline bool code_place_of_left(uint32_t place)
-{
-	return code_place_how(place) == CODE_PLACE_MATCHED && place & CODE_PLACE_LEFT;
+	return code_place_off(place);
 }
 static inline bool code_place_valid(uint32_t place)
 {
@@ -201,13 +190,17 @@ struct code_header_disk {
 	uint8_t magic[4];
 	uint8_t version;
 	uint8_t type; /* class, | log2 of the width << 4, | 0x80 if big-endian */
-	uint8_t map, base, predict, zigzag, split, entropy; /* zigzag: | lead << 4 */
+	uint8_t map, base, predict, flags, split, entropy; /* flags: CODE_FLAG_*, | lead << CODE_LEAD_SHIFT */
 	struct le32 plain_len, stored_len;
 	struct le32 stride[CODE_NR_STRIDES];
 	struct le32 base_crc;
 	struct le32 crc; /* of all bytes before it, then of those behind it */
 };
 static_assert(sizeof(struct code_header_disk) == 40 && offsetof(struct code_header_disk, crc) == 36, "on disk");
+#define CODE_FLAG_ZIGZAG 1u
+#define CODE_FLAG_PLACED 2u /* the place of the base comes before the sections */
+#define CODE_FLAG_NEAR 4u /* MATCHED: each run has a kind */
+#define CODE_LEAD_SHIFT 4
 
 /* Precedes the bytes of each section. */
 enum code_section_kind { CODE_SECTION_RAW, CODE_SECTION_CODED, CODE_SECTION_CONSTANT };
@@ -227,22 +220,17 @@ int code_header_decode(const void *p, size_t len, struct code_header *ret);
 int code_header_decode_unsummed(const void *p, size_t len, struct code_header *ret);
 /* The fields alone, of an incomplete block: neither the checksum nor the place of the base is read. */
 int code_header_decode_fields(const void *p, size_t len, struct code_header *ret);
-/* Does a block of this version have runs (match.h)? */
-static inline bool code_version_matched(uint8_t version)
-{
-	return version == CODE_VERSION_MATCHED || version == CODE_VERSION_NEAR;
-}
-/* Does a block with this split always store the place of its base, even if 0? Others indicate it by version. */
-static inline bool code_split_has_place(enum code_split split)
-{
-	return split == CODE_SPLIT_LEVELS || split == CODE_SPLIT_COLUMNS;
-}
 /* Bytes before the sections: for the place of the base. */
 static inline size_t code_place_room(const struct code_header *h)
 {
-	bool has_base = code_split_has_place(h->split) && h->base != CODE_BASE_NONE;
+	return h->base_place > 0 ? sizeof(struct le32) : 0;
+}
+/* The place of the base of a block that was decoded; 0: not given. */
+static inline uint32_t code_place_in_block(const void *block)
+{
+	const struct code_header_disk *d = block;
 
-	return h->base_place > 0 || has_base ? sizeof(struct le32) : 0;
+	return d->flags & CODE_FLAG_PLACED ? le32_get(*(const struct le32 *)(d + 1)) : 0;
 }
 /* Number of whole elements of a block. */
 static inline uint32_t code_nr_elements(const struct code_header *h)

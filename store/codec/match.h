@@ -63,7 +63,7 @@ int match_decode(struct match_out *o, struct code_work *w, const void *p, size_t
 /*
  * The same in two steps. match_place_left() puts the left-over elements in their place in `ret` and touches nothing
  * else there. This is all that other parts need of a part that they refer to, and it needs no other part. Then
- * match_place_runs(), with the same bytes, fills in the runs; the parts that it refers to (CODE_PLACE_LEFT) must have
+ * match_place_runs(), with the same bytes, fills in the runs; the parts that it refers to must have
  * their left-over elements in place. It does not touch left-over elements. 0, -EBADMSG, -ENOMEM. The checksum that
  * match_decode() verifies is not verified here: the caller verifies the result by something stronger.
  */

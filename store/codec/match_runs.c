@@ -143,7 +143,7 @@ int match_runs_encode(struct match_runs *r, struct code_type type, const void *r
 		.lead = r->lead,
 		.plain_len = r->plain_len,
 		.base_crc = crc32c(r->plain, r->plain_len),
-		.base_place = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | r->parts),
+		.base_place = code_place(CODE_PLACE_MATCHED, r->parts),
 		.near = r->kinds > 0,
 	};
 	uint32_t all = (uint32_t)sizeof(*header) + match_disk_len(h.near);

@@ -13,7 +13,7 @@
 
 #define MATCH_NR_RECENT 3u
 
-/* Streams of a block, in this order; with equal runs only (version 4), only those before KINDS. */
+/* Streams of a block, in this order; with equal runs only, those before KINDS. */
 enum match_stream {
 	MATCH_LEFT,
 	MATCH_LENGTHS,

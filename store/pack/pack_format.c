@@ -98,6 +98,11 @@ bool pack_has_bases(const struct pack_coding *c)
 	return false;
 }
 
+bool pack_is_matched(const struct pack_coding *c, uint32_t part)
+{
+	return c->codec == PACK_CODEC_CODED && code_place_how(c->base[part]) == CODE_PLACE_MATCHED;
+}
+
 bool pack_is_by_levels(const struct pack_coding *c, uint32_t part)
 {
 	return c->codec == PACK_CODEC_CODED && code_place_how(c->base[part]) == CODE_PLACE_LEVELS;
@@ -116,7 +121,7 @@ uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32
 
 	if (c->codec != PACK_CODEC_CODED || place == 0)
 		return 0;
-	if (code_place_how(place) == CODE_PLACE_MATCHED)
+	if (pack_is_matched(c, part))
 		return code_place_parts(place);
 	end = off + pack_base_len(place, part, pack_part_len(plain_len, part));
 	for (uint32_t k = off / PACK_PART_BYTES; k * PACK_PART_BYTES < end; k++)
@@ -139,17 +144,17 @@ uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_
 
 	*ret_left = 0;
 	for (uint32_t i = pack_nr_parts(plain_len); i-- > 0;) {
-		bool is_of_left = c->codec == PACK_CODEC_CODED && code_place_of_left(c->base[i]);
+		bool is_matched = pack_is_matched(c, i);
 
 		if (left >> i & 1 && !(parts >> i & 1)) {
-			if (is_of_left) {
+			if (is_matched) {
 				*ret_left |= 1u << i;
 				continue;
 			}
 			parts |= 1u << i;
 		}
 		if (parts >> i & 1 && !pack_is_by_levels(c, i))
-			*(is_of_left ? &left : &parts) |= pack_base_parts(c, plain_len, i);
+			*(is_matched ? &left : &parts) |= pack_base_parts(c, plain_len, i);
 	}
 	return parts | *ret_left;
 }

@@ -127,12 +127,14 @@ static inline uint32_t pack_stored_len(const struct pack_coding *c, uint32_t pla
 uint32_t pack_base_len(uint32_t place, uint32_t part, uint32_t len);
 /* The given parts (bit mask) and all parts needed to decode them. */
 uint32_t pack_with_bases(const struct pack_coding *c, uint32_t plain_len, uint32_t parts);
-/* The same, for decoding now. *ret_left: parts of which only the left-over bytes are needed (CODE_PLACE_LEFT), without
+/* The same, for decoding now. *ret_left: parts of which only the left-over bytes are needed (CODE_PLACE_MATCHED), without
  * the runs that they refer to. */
 uint32_t pack_to_decode(const struct pack_coding *c, uint32_t plain_len, uint32_t parts, uint32_t *ret_left);
 /* The parts that contain the base of one part. */
 uint32_t pack_base_parts(const struct pack_coding *c, uint32_t plain_len, uint32_t part);
 bool pack_has_bases(const struct pack_coding *c);
+/* Does it have runs of other parts (CODE_PLACE_MATCHED)? */
+bool pack_is_matched(const struct pack_coding *c, uint32_t part);
 /* Does it need only the first stored bytes of its base (CODE_PLACE_LEVELS)? Then the base need not be decoded. */
 bool pack_is_by_levels(const struct pack_coding *c, uint32_t part);
 /* Where those bytes end, in the stored bytes of the frame. */

@@ -26,7 +26,7 @@ static void decode(const uint8_t *p, size_t len)
 	d = (struct code_header_disk *)block;
 	d->stored_len = le32_put((uint32_t)(len - sizeof(*d)));
 	memcpy(d->magic, CODE_MAGIC, 4);
-	if (d->version == CODE_VERSION_PLACED && len >= sizeof(*d) + 4 && (p[len - 1] & 1)) /* one that can be */
+	if (d->flags & CODE_FLAG_PLACED && len >= sizeof(*d) + 4 && (p[len - 1] & 1)) /* one that can be */
 		block[sizeof(*d) + 3] = (uint8_t)(CODE_PLACE_SAME + p[len - 1] / 2 % (NR_CODE_PLACES - 1)) << 4;
 	d->base_crc = le32_put(d->base ? crc32c(p, MIN(len, (size_t)le32_get(d->plain_len))) : 0);
 	crc = crc32c_add(crc32c(block, head), block + sizeof(*d), len - sizeof(*d));
@@ -57,7 +57,7 @@ static void encode_by_levels(const struct coder_spec *alone, const uint8_t *p, s
 		spec.steps.base = CODE_BASE_SUB;
 		spec.steps.base_place = code_place_levels(0, (uint32_t)levels);
 		n = code_encode(work, &spec, p, half, p + len - half, half, block);
-		if (block[4] == CODE_VERSION_LEVELS)
+		if (((const struct code_header_disk *)block)->split == CODE_SPLIT_LEVELS)
 			assert(code_decode_by_levels(work, block, (size_t)n, first, levels, got, half) == (int)half &&
 			       memcmp(got, p, half) == 0);
 		free(first);

@@ -46,7 +46,9 @@ static void decode_any(const uint8_t *p, size_t len)
 	uint8_t *block = malloc(len);
 
 	memcpy(block, p, len);
-	((struct code_header_disk *)block)->version = p[4] & 1 ? CODE_VERSION_NEAR : CODE_VERSION_MATCHED;
+	((struct code_header_disk *)block)->version = CODE_VERSION;
+	((struct code_header_disk *)block)->base = CODE_BASE_MATCHED;
+	((struct code_header_disk *)block)->flags |= CODE_FLAG_PLACED;
 	seal(block, len);
 	decode(block, len, 4096);
 	free(block);
@@ -69,7 +71,7 @@ static void decode_runs(const uint8_t *p, size_t len)
 
 	h.lead = MIN(lead, plain_len);
 	h.near = p[4] & 16;
-	h.base_place = code_place(CODE_PLACE_MATCHED, p[4] % 8 | (p[4] & 8 ? CODE_PLACE_LEFT : 0));
+	h.base_place = code_place(CODE_PLACE_MATCHED, p[4] % 8);
 	nr = match_nr_streams(h.near);
 	p += 5;
 	len -= 5;

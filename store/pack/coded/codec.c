@@ -128,7 +128,7 @@ uint32_t codec_base_place(const void *p, size_t len)
 	const struct code_header_disk *d = p;
 	struct code_header h;
 
-	if (len < sizeof(*d) || d->version < CODE_VERSION_PLACED || code_header_decode(p, len, &h) < 0)
+	if (len < sizeof(*d) || !(d->flags & CODE_FLAG_PLACED) || code_header_decode(p, len, &h) < 0)
 		return 0;
 	return h.base_place;
 }
@@ -196,7 +196,6 @@ static bool has_memory_for_runs(struct coder *c)
 
 int codec_place_left(struct coder *c, const void *p, size_t len, uint32_t place, void *ret, size_t room)
 {
-	const struct le32 *said = (const struct le32 *)((const struct code_header_disk *)p + 1);
 	int n;
 
 	if (!has_memory_for_runs(c))
@@ -204,7 +203,7 @@ int codec_place_left(struct coder *c, const void *p, size_t len, uint32_t place,
 	n = match_place_left(c->runs, c->blocks, p, len, ret, room);
 	if (n < 0)
 		return n == -ENOMEM ? n : -EBADMSG;
-	return le32_get(*said) == place ? n : -EBADMSG;
+	return code_place_in_block(p) == place ? n : -EBADMSG;
 }
 
 int codec_place_runs(struct coder *c, const void *p, uint8_t *const before[], uint32_t nr_before, void *ret)
@@ -231,11 +230,11 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 	struct code_header h;
 	int n = 0;
 
-	if (len >= sizeof(*d) && code_version_matched(d->version))
+	if (len >= sizeof(*d) && d->base == CODE_BASE_MATCHED)
 		return matched_decode(c, p, len, before, nr_before, ret, room);
 	if (!has_memory_for_blocks(c))
 		return -ENOMEM;
-	if (len >= sizeof(*d) && d->version >= CODE_VERSION_PLACED) {
+	if (len >= sizeof(*d) && d->flags & CODE_FLAG_PLACED) {
 		n = code_header_decode_unsummed(p, len, &h);
 		if (n == 0 && h.base_place > 0)
 			n = find_base(c, &h, before, nr_before, &base);
@@ -249,7 +248,6 @@ static int block_decode(struct coder *c, const void *p, size_t len, uint8_t *con
 int codec_decompress_by_levels(struct coder *c, const void *p, size_t len, uint32_t place, const void *base,
 			       size_t base_len, void *ret, size_t ret_len)
 {
-	const struct le32 *said = (const struct le32 *)((const struct code_header_disk *)p + 1);
 	int n;
 
 	if (!has_memory_for_blocks(c))
@@ -257,7 +255,7 @@ int codec_decompress_by_levels(struct coder *c, const void *p, size_t len, uint3
 	n = code_decode_by_levels(c->blocks, p, len, base, base_len, ret, ret_len);
 	if (n < 0)
 		return n == -ENOMEM ? n : -EBADMSG;
-	return (size_t)n == ret_len && le32_get(*said) == place ? 0 : -EBADMSG;
+	return (size_t)n == ret_len && code_place_in_block(p) == place ? 0 : -EBADMSG;
 }
 
 int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, uint8_t *const before[],

@@ -37,7 +37,7 @@ int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p,
  * beginning of the stored bytes of its base part. The caller verifies the result by fingerprints. */
 int codec_decompress_by_levels(struct coder *c, const void *p, size_t len, uint32_t place, const void *base,
 			       size_t base_len, void *ret, size_t ret_len);
-/* Decompress a coded block with its base at `place` (CODE_PLACE_LEFT) in two steps: match_place_left(), then
+/* Decompress a coded block with its base at `place` (CODE_PLACE_MATCHED) in two steps: match_place_left(), then
  * match_place_runs(). The caller verifies the result by fingerprints. */
 int codec_place_left(struct coder *c, const void *p, size_t len, uint32_t place, void *ret, size_t room);
 int codec_place_runs(struct coder *c, const void *p, uint8_t *const before[], uint32_t nr_before, void *ret);

@@ -230,7 +230,7 @@ static int decode_part(struct decoding *d, uint32_t part, struct coder *coder)
 		memcpy(pr->to[part], p, plain);
 		return 0;
 	}
-	if (pr->coding->codec == PACK_CODEC_CODED && code_place_of_left(pr->coding->base[part]))
+	if (pack_is_matched(pr->coding, part))
 		return decode_matched(d, part, coder, p, len);
 	if (pack_is_by_levels(pr->coding, part))
 		return decode_by_levels(d, part, coder, p, len);

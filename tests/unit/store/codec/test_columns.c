@@ -210,7 +210,7 @@ static void columns_stored_in_no_known_way_are_refused(void **state)
 	for (size_t i = 0; i < 400; i++)
 		rig->plain[i] = (uint8_t)(i % 4 == 1 ? i / 4 : 9);
 	n = code_encode(rig->work, &spec, rig->plain, 400, NULL, 0, rig->block);
-	assert_int_equal(d->version, CODE_VERSION_COLUMNS);
+	assert_int_equal(d->split, CODE_SPLIT_COLUMNS);
 	assert_int_equal(rig->block[how + 1], CODE_COLUMN_DELTA);
 	for (uint8_t way = CODE_COLUMN_BASE; way <= NR_CODE_COLUMNS; way++) {
 		rig->block[how] = way;

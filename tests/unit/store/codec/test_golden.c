@@ -1,8 +1,7 @@
 /*
- * Blocks as versions 1 to 3, 5 and 6 have written them. Each line of the file: the steps, and the block in hexadecimal. All are
- * of the same 253 bytes, with the same 240 of a base: what a reader must be able to read for ever. What zstd and lz4
- * write may differ from version to version, so only blocks without them are compared when writing. WRITE_GOLDEN=1
- * writes the file.
+ * The bytes of coded blocks. Each line of the file: the steps, and the block in hexadecimal. All are of the same 253
+ * bytes, with the same 240 of a base. What zstd and lz4 write may differ from version to version of theirs, so only
+ * blocks without them are compared when writing. WRITE_GOLDEN=1 writes the file.
  */
 #include "tests/unit/store/codec/code_rig.h"
 
@@ -83,7 +82,7 @@ static void make(uint8_t plain[LEN], uint8_t base[BASE_LEN])
 	base[40] ^= 3;
 }
 
-static void old_blocks_are_read(void **state)
+static void blocks_of_version_1_are_written_and_read(void **state)
 {
 	struct code_work *work = code_work_new();
 	uint8_t plain[LEN], base[BASE_LEN], block[CODE_BLOCK_MAX(LEN)], again[CODE_BLOCK_MAX(LEN)], got[LEN];
@@ -124,7 +123,7 @@ static void old_blocks_are_read(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(old_blocks_are_read) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(blocks_of_version_1_are_written_and_read) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static size_t code_both(struct rig *rig, struct coder_spec spec, size_t len, siz
 	spec.steps.base = CODE_BASE_SUB;
 	spec.steps.base_place = code_place_levels(0, (uint32_t)levels);
 	*ret = code_encode(rig->work, &spec, rig->plain, len, rig->base, MIN(len, base_len), rig->block);
-	return rig->block[4] == CODE_VERSION_LEVELS ? levels : 0;
+	return ((const struct code_header_disk *)rig->block)->split == CODE_SPLIT_LEVELS ? levels : 0;
 }
 
 /* Every type and every kind of bits, with any lead: from the plain base and from the first bytes of its block alone. */

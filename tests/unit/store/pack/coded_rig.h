@@ -66,22 +66,6 @@ static inline void write_coded(struct rig *rig, struct pack_frame *f, const uint
 	write_coded_against(rig, f, bytes, len, lead, 0);
 }
 
-/* Blocks with runs (store/codec/match.h) as they were before they named what is left: the same, but that nobody says
- * so. */
-static inline void coded_forget_left(uint8_t *stored, struct pack_parts *parts)
-{
-	for (uint32_t i = 0, start = 0; i < PACK_PARTS; start = parts->end[i++]) {
-		struct code_header_disk *d = (struct code_header_disk *)(stored + start);
-
-		if (parts->base[i] == 0)
-			continue;
-		parts->base[i] &= ~CODE_PLACE_LEFT;
-		*(struct le32 *)(d + 1) = le32_put(parts->base[i]);
-		d->crc = le32_put(crc32c_add(crc32c(d, offsetof(struct code_header_disk, crc)), d + 1,
-					     parts->end[i] - start - sizeof(*d)));
-	}
-}
-
 /* --- a frame of pages, coded, in packs of its own --- */
 
 #define CODED_PER_PART (PACK_PART_BYTES / 4096)

@@ -353,10 +353,9 @@ static void what_decoding_takes_is_found(void **state)
 {
 	/* a frame of six parts and a half */
 	const uint32_t plain_len = 13 * PACK_PART_BYTES / 2, same = code_place(CODE_PLACE_SAME, 0),
-		       all_of_1 = code_place(CODE_PLACE_MATCHED, 2),
-		       left_of_2 = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | 4),
-		       left_of_3 = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | 8),
-		       left_of_3_and_4 = code_place(CODE_PLACE_MATCHED, CODE_PLACE_LEFT | 24);
+		       all_of_1 = code_place(CODE_PLACE_SAME, PACK_PART_BYTES),
+		       left_of_2 = code_place(CODE_PLACE_MATCHED, 4), left_of_3 = code_place(CODE_PLACE_MATCHED, 8),
+		       left_of_3_and_4 = code_place(CODE_PLACE_MATCHED, 24);
 	const struct pack_coding c = { .codec = PACK_CODEC_CODED,
 				       .base = { 0, same, all_of_1, left_of_2, left_of_3, left_of_3_and_4, left_of_2 } };
 	static const struct {

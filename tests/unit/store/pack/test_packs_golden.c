@@ -234,8 +234,8 @@ static void write_levels(struct rig *rig, uint8_t number, uint32_t chunk_len)
 	free(stored);
 }
 
-/* The first part has what the others name: what is left there or, as it was before, just bytes. */
-static void write_matched(struct rig *rig, uint8_t number, uint32_t chunk_len, bool is_old)
+/* The others have runs of the first part. */
+static void write_matched(struct rig *rig, uint8_t number, uint32_t chunk_len)
 {
 	uint32_t len = 3 * PACK_PART_BYTES, leads[MATCH_PARTS] = { 0 };
 	uint8_t *memory = aligned_bytes(len), *stored = malloc(MATCHING_ROOM);
@@ -252,9 +252,7 @@ static void write_matched(struct rig *rig, uint8_t number, uint32_t chunk_len, b
 	assert_int_equal(matching_init(&m, w, &(struct coding_shape){ .type = { CODE_UINT, 8, false } }, 0, NULL), 0);
 	assert_in_range(matching_frame(&m, memory, len, leads, stored, parts.end, parts.base), 1, len / 8);
 	for (unsigned i = 1; i < 3; i++)
-		assert_true(code_place_of_left(parts.base[i]) && (code_place_parts(parts.base[i]) & 1));
-	if (is_old)
-		coded_forget_left(stored, &parts);
+		assert_true(code_place_how(parts.base[i]) == CODE_PLACE_MATCHED && (code_place_parts(parts.base[i]) & 1));
 	assert_int_equal(packs_frame_write_coded(rig->p, f, stored, &parts), 0);
 	matching_release(&m);
 	code_work_free(w);
@@ -268,8 +266,8 @@ static uint8_t *matched_now(void)
 	uint8_t *p;
 
 	rig_init(&rig, (struct packs_conf){ .node = 0x0102 });
-	write_matched(&rig, 120, 4096, false);
-	write_matched(&rig, 170, 65536, true);
+	write_matched(&rig, 120, 4096);
+	write_matched(&rig, 170, 65536);
 	write_frame_as(&rig, 1, 4096, 1, 0, 0);
 	p = read_pack(&rig);
 	rig_release(&rig);
@@ -473,7 +471,7 @@ static void compressed_packs_of_version_1_are_read(void **state)
 	free(ours);
 }
 
-static void levels_are_read_as_they_were_at_first(void **state)
+static void levels_of_version_1_are_read(void **state)
 {
 	static const uint32_t expected[3][3] = { { 30, 4096, 48 }, { 20, 65536, 3 }, { 1, 4096, 1 } };
 	uint8_t *ours = levels_now();
@@ -486,7 +484,7 @@ static void levels_are_read_as_they_were_at_first(void **state)
 	free(ours);
 }
 
-static void runs_are_read_as_they_were_at_first(void **state)
+static void runs_of_version_1_are_read(void **state)
 {
 	static const uint32_t expected[3][3] = { { 120, 4096, 48 }, { 170, 65536, 3 }, { 1, 4096, 1 } };
 	uint8_t *ours = matched_now();
@@ -499,8 +497,8 @@ static void runs_are_read_as_they_were_at_first(void **state)
 	free(ours);
 }
 
-/* What is written now, `ours`, and given up here, is what was, and is read. */
-static void check_as_at_first(const char *name, const char *what, uint8_t *ours, const uint32_t expected[3][3])
+/* `ours`, which is freed here, is equal to the file, and the file is read. */
+static void check_as_in_version_1(const char *name, const char *what, uint8_t *ours, const uint32_t expected[3][3])
 {
 	uint8_t *golden;
 
@@ -512,32 +510,32 @@ static void check_as_at_first(const char *name, const char *what, uint8_t *ours,
 	free(golden);
 }
 
-static void coded_packs_are_written_and_read_as_they_were_at_first(void **state)
+static void coded_packs_are_written_and_read_as_in_version_1(void **state)
 {
 	static const uint32_t expected[3][3] = { { 1, 4096, 1 }, { 184, 4096, 17 }, { 20, 65536, 3 } };
 
 	(void)state;
-	check_as_at_first("coded.txt",
+	check_as_in_version_1("coded.txt",
 			  "three frames of coded blocks: 1 chunk of 4 KiB, 17 of them, 3 of 64 KiB",
 			  coded_now(), expected);
 }
 
-static void bases_are_written_and_read_as_they_were_at_first(void **state)
+static void bases_are_written_and_read_as_in_version_1(void **state)
 {
 	static const uint32_t expected[3][3] = { { 1, 4096, 1 }, { 30, 4096, 33 }, { 20, 65536, 3 } };
 
 	(void)state;
-	check_as_at_first("bases.txt",
+	check_as_in_version_1("bases.txt",
 			  "three frames of coded blocks: 1 chunk of 4 KiB, 33 of them and 3 of 64 KiB against earlier parts",
 			  bases_now(), expected);
 }
 
-static void twins_are_written_and_read_as_they_were_at_first(void **state)
+static void twins_are_written_and_read_as_in_version_1(void **state)
 {
 	static const uint32_t expected[3][3] = { { 30, 4096, 48 }, { 20, 65536, 3 }, { 1, 4096, 1 } };
 
 	(void)state;
-	check_as_at_first("twins.txt",
+	check_as_in_version_1("twins.txt",
 			  "three frames of coded blocks: 48 chunks of 4 KiB and 3 of 64 KiB, against parts that are widened; 1 of 4 KiB",
 			  twins_now(), expected);
 }
@@ -549,11 +547,11 @@ int main(void)
 		cmocka_unit_test(packs_of_version_1_are_read),
 		cmocka_unit_test(varied_chunks_are_written_and_read_as_in_version_1),
 		cmocka_unit_test(compressed_packs_of_version_1_are_read),
-		cmocka_unit_test(coded_packs_are_written_and_read_as_they_were_at_first),
-		cmocka_unit_test(bases_are_written_and_read_as_they_were_at_first),
-		cmocka_unit_test(twins_are_written_and_read_as_they_were_at_first),
-		cmocka_unit_test(levels_are_read_as_they_were_at_first),
-		cmocka_unit_test(runs_are_read_as_they_were_at_first),
+		cmocka_unit_test(coded_packs_are_written_and_read_as_in_version_1),
+		cmocka_unit_test(bases_are_written_and_read_as_in_version_1),
+		cmocka_unit_test(twins_are_written_and_read_as_in_version_1),
+		cmocka_unit_test(levels_of_version_1_are_read),
+		cmocka_unit_test(runs_of_version_1_are_read),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -22,7 +22,7 @@ static void fill(uint8_t *p)
 	}
 }
 
-static void frame_init_as(struct frame *f, bool is_old)
+static void frame_init(struct frame *f)
 {
 	uint8_t *stored = malloc(MATCHING_ROOM);
 	struct code_work *work = code_work_new();
@@ -36,19 +36,12 @@ static void frame_init_as(struct frame *f, bool is_old)
 	assert_int_equal(matching_init(&m, work, &(struct coding_shape){ .type = { CODE_UINT, 8, false } }, 0, NULL), 0);
 	assert_in_range(matching_frame(&m, f->c.bytes, LEN, leads, stored, f->parts.end, f->parts.base), LEN / 2,
 			LEN * 3 / 4);
-	if (is_old)
-		coded_forget_left(stored, &f->parts);
 	to = coded_open(&f->c, NR);
 	assert_int_equal(packs_frame_write_coded(f->c.rig.p, to, stored, &f->parts), 0);
 	rig_sync(&f->c.rig);
 	matching_release(&m);
 	code_work_free(work);
 	free(stored);
-}
-
-static void frame_init(struct frame *f)
-{
-	frame_init_as(f, false);
 }
 
 /* Parts that it takes to decode this one, itself too: of others what is left in them, and so none of theirs. */
@@ -79,19 +72,6 @@ static void pages_come_back(void **state)
 			assert_int_equal(coded_read(&f.c, i, 1), 0);
 		rig_reopen(&f.c.rig);
 	}
-	coded_release(&f.c);
-}
-
-static void pages_of_old_blocks_come_back(void **state)
-{
-	struct frame f;
-
-	(void)state;
-	frame_init_as(&f, true);
-	rig_reopen(&f.c.rig);
-	for (uint32_t i = NR; i-- > 0;)
-		assert_int_equal(coded_read(&f.c, i, 1), 0);
-	assert_int_equal(coded_read(&f.c, 0, NR), 0);
 	coded_release(&f.c);
 }
 
@@ -192,7 +172,6 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_come_back),
-		cmocka_unit_test(pages_of_old_blocks_come_back),
 		cmocka_unit_test(what_was_decoded_is_held),
 		cmocka_unit_test(damage_reaches_those_that_need_it),
 		cmocka_unit_test(what_is_gone_stays_while_others_need_it),
