@@ -15,7 +15,7 @@
 #include "mpi-agent/popular/popular_merge.h"
 
 #define POPULAR_MAGIC "ckptPOPU"
-#define POPULAR_VERSION 2u
+#define POPULAR_VERSION 1u
 #define POPULAR_HAS (1u << 31) /* of an owner: it has the page already */
 
 struct popular_header_disk {

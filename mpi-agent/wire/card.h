@@ -11,7 +11,7 @@
 #include "base/le.h"
 #include "mpi-agent/wire/link_format.h"
 
-#define CARD_VERSION 11u /* of the whole protocol between nodes: MACs, messages, sets */
+#define CARD_VERSION 1u /* of the whole protocol between nodes: MACs, messages, sets */
 #define CARD_NONCE_LEN 32u
 
 struct card_wire {

@@ -46,7 +46,7 @@
 #include "base/fp.h"
 #include "base/le.h"
 
-#define LINK_VERSION 9u
+#define LINK_VERSION 1u
 #define LINK_LEN_MAX (64u << 20) /* of a message; more is refused unread */
 #define LINK_CHUNKS_MAX 4096u /* that are asked for at once, ... */
 #define LINK_BYTES_MAX (16u << 20) /* with as many bytes together */

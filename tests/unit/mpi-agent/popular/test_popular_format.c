@@ -44,7 +44,7 @@ static void bytes_are_as_documented(void **state _unused_)
 	uint8_t bytes[LEN];
 
 	popular_encode(&conf, &set, bytes);
-	assert_memory_equal(bytes, "ckptPOPU\2\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 24);
+	assert_memory_equal(bytes, "ckptPOPU\1\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 24);
 	assert_memory_equal(bytes + 32 + 28, want, sizeof(want));
 }
 
