@@ -9,7 +9,7 @@
 #include "store/classify/typed.h"
 
 #define TYPED_MAGIC "ckty"
-#define TYPED_VERSION 2
+#define TYPED_VERSION 1
 #define TYPED_REASON_MAX 200
 #define TYPED_BYTES_MAX (128u << 20)
 
