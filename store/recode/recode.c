@@ -184,7 +184,7 @@ void compact_begin_sample(struct compact *c)
 }
 
 /* Codes a sample in this order. *ret: coded bytes per 1000. */
-static int try_order(struct compact *c, const struct compact_variable *v, uint64_t block, uint64_t *ret)
+static int try_order(struct compact *c, const struct compact_variable *v, uint64_t block, bool folded, uint64_t *ret)
 {
 	_cleanup_(compact_walk_release) struct compact_walk w = { 0 };
 	struct compact_chunk chunk;
@@ -196,6 +196,7 @@ static int try_order(struct compact *c, const struct compact_variable *v, uint64
 		return r;
 	compact_begin_sample(c);
 	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
+	w.merge.folded = folded;
 	while (r >= 0 && bytes < COMPACT_SAMPLE && (r = compact_walk_next(&w, &chunk)) > 0) {
 		bytes += chunk.info.len;
 		r = add_chunk(c, &chunk);
@@ -216,16 +217,17 @@ int compact_choose_order(struct compact *c, const struct compact_variable *v, ui
 	struct coding of_whole;
 	int r = start_coding(c, v);
 
+	c->fold = FOLD_UNKNOWN;
 	*ret = c->conf->order == COMPACT_TURNS && !has_one_file ? c->conf->block : 0;
 	if (r < 0 || c->conf->order != COMPACT_BEST || has_one_file)
 		return r;
-	r = try_order(c, v, 0, &whole);
+	r = try_order(c, v, 0, false, &whole);
 	if (r < 0)
 		return r;
 	of_whole = c->coding;
 	r = start_coding(c, v);
 	if (r == 0)
-		r = try_order(c, v, c->conf->block, &turns);
+		r = try_order(c, v, c->conf->block, false, &turns);
 	if (r == 0 && turns < whole) {
 		*ret = c->conf->block;
 		coding_release(&of_whole);
@@ -236,11 +238,47 @@ int compact_choose_order(struct compact *c, const struct compact_variable *v, ui
 	return r;
 }
 
-/* Data repeats mostly within a file, so a file that fits one frame is not split across two. */
+/* Parts of several extents are arrays in tiles, where halves of the bytes are not halves of the field. */
+static bool may_fold(const struct compact_variable *v)
+{
+	uint64_t longest = 0;
+
+	for (size_t i = 0; i < v->nr_extents; i++) {
+		if (i > 0 && v->extent[i].file == v->extent[i - 1].file)
+			return false;
+		longest = MAX(longest, v->extent[i].len);
+	}
+	return v->shape.type.class == CODE_FLOAT && v->shape.type.width == MATCH_WIDTH && longest > PACK_FRAME_BYTES;
+}
+
+/* Folding pays where repeats are found across the middles of a field, which do not lie in the same frame otherwise.
+ * Files are then read from four places of each frame, so a sample must be 5 % smaller. */
+static int choose_fold(struct compact *c, const struct compact_variable *v, uint64_t block)
+{
+	uint64_t whole, folded;
+	int r;
+
+	if (c->fold != FOLD_UNKNOWN)
+		return 0;
+	c->fold = FOLD_NO;
+	if (block > 0 || c->conf->order != COMPACT_BEST || !may_fold(v))
+		return 0;
+	r = try_order(c, v, 0, false, &whole);
+	if (r == 0)
+		r = try_order(c, v, 0, true, &folded);
+	if (r == 0 && whole > 0 && pack_is_worth_it(folded, whole))
+		c->fold = FOLD_YES;
+	return r;
+}
+
+/* Data repeats mostly within a file, so a file that fits one frame is not split across two, and a folded one starts a
+ * frame. */
 static int keep_together(struct compact *c, const struct compact_walk *w)
 {
 	uint64_t len = w->merge_part[w->in - w->part].len;
 
+	if (w->merge.folded)
+		return gc_copy_flush(&c->copy);
 	if (!c->matching.pays || w->merge.block > 0 || len > PACK_FRAME_BYTES || c->copy.used + len <= PACK_FRAME_BYTES)
 		return 0;
 	return gc_copy_flush(&c->copy);
@@ -254,6 +292,7 @@ static int code_chunks(struct compact *c, const struct compact_variable *v, uint
 	int r;
 
 	r = compact_walk_init(&w, c->g.e, v, c->conf->inos, block);
+	w.merge.folded = block == 0 && c->fold == FOLD_YES;
 	while (r >= 0 && gc_goes_on(&c->g) && (r = compact_walk_next(&w, &chunk)) > 0) {
 		r = compact_set_seen(c, chunk.info.start);
 		if (r <= 0)
@@ -271,9 +310,11 @@ static int code_chunks(struct compact *c, const struct compact_variable *v, uint
 
 int compact_code_variable(struct compact *c, const struct compact_variable *v, uint64_t block)
 {
-	int r = matching_init(&c->matching, c->work, &v->shape, c->conf->budget, NULL);
+	int r = choose_fold(c, v, block);
 
 	c->result->turns = block > 0;
+	if (r == 0)
+		r = matching_init(&c->matching, c->work, &v->shape, c->conf->budget, NULL);
 	if (r == 0)
 		r = code_chunks(c, v, block);
 	matching_release(&c->matching);

@@ -53,6 +53,7 @@ struct compact {
 
 	/* The variable that is being coded. */
 	struct coding coding, against; /* by itself, and against another version */
+	enum compact_fold { FOLD_UNKNOWN, FOLD_NO, FOLD_YES } fold; /* decided once for all steps */
 	struct matching matching; /* by itself, with repeats removed; zeros while parts lie in rows */
 	uint8_t *base; /* for coding against rounded elements: one part */
 	struct compact_result *result, *narrow_result;

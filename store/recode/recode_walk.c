@@ -134,6 +134,8 @@ static int next_piece(struct compact_walk *w)
 		w->left_end = off + len;
 	}
 	p = w->in;
+	if (w->left < p->begin) /* folded */
+		p->begin = p->at = 0;
 	while (w->left >= p->begin + p->extent[p->at].len)
 		p->begin += p->extent[p->at++].len;
 	len = MIN(w->left_end, p->begin + p->extent[p->at].len) - w->left;

@@ -6,21 +6,23 @@ need_mount
 need_root
 compact=$CKPTFS_BUILD/tools/ckptfs-compact
 
-# An eighth of the field is noise. The others mirror it: odd in the first direction, even in the others; in small or large byte order.
-make_field() { # FILE SEED ORDER
+# An eighth of the field is noise. The others mirror it: odd in the first direction, even in the others; in small or large byte order. With "twice"
+# each half is also even in the first direction.
+make_field() { # FILE SEED ORDER CELLS [twice]
 	"$PYTHON" - "$@" <<-'END'
 		import random, struct, sys
 		path, seed, order = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 		random.seed(seed)
-		n = 48
+		n = int(sys.argv[4])
 		half = n // 2 + 1
 		corner = [random.getrandbits(53) | 0x3fe << 52 for _ in range(half**3)]
 		at = [min(i, n - i) for i in range(n)]
+		plane = [min(i, n // 2 - i) for i in at] if sys.argv[5:] else at
 		field = []
 		for x in range(n):
 		    sign = (x > n // 2) << 63
 		    for y in range(n):
-		        row = (at[x] * half + at[y]) * half
+		        row = (plane[x] * half + at[y]) * half
 		        field += [corner[row + at[z]] + random.randrange(4) | sign for z in range(n)]
 		head = f"{{'descr': '{order}f8', 'fortran_order': False, 'shape': ({n}, {n}, {n}), }}".ljust(117) + "\n"
 		with open(path, "wb") as f:
@@ -31,7 +33,7 @@ same() { diff -r "$WORK/steps" "$MNT/steps" || fail "$1: other bytes"; } # WHEN
 
 for step in 0 1 2; do
 	mkdir -p "$WORK/steps/$step"
-	make_field "$WORK/steps/$step/field.npy" $step "$([ $step = 2 ] && echo '>' || echo '<')"
+	make_field "$WORK/steps/$step/field.npy" $step "$([ $step = 2 ] && echo '>' || echo '<')" 48
 done
 plain=$(du -sk --apparent-size "$WORK/steps" | cut -f 1)
 fs_mount
@@ -60,5 +62,19 @@ rm -r "$MNT/steps/1" "$WORK/steps/1"
 [ "$(disk_kib "$STORE/packs")" -lt "$after" ] || fail "a collection gives nothing back"
 drop_caches
 same collected
+
+# A field of two frames: the mirror images of a plane lie in both, so it is folded.
+mkdir "$WORK/steps/large" "$MNT/steps/large"
+make_field "$WORK/steps/large/large.npy" 3 '<' 64 twice
+before=$(disk_kib "$STORE/packs")
+cp "$WORK/steps/large/large.npy" "$MNT/steps/large/"
+sync "$MNT/steps/large/large.npy"
+"$compact" --budget 1000 --json "$MNT/steps/large" >"$WORK/out" || fail "compact: $?"
+took=$(($(disk_kib "$STORE/packs") - before))
+# 9 of each 32 planes, a quarter of each, and 3 bits of 64; unfolded, 17 of each 32 planes: 380 KiB
+[ "$took" -le $((2048 * 16 / 100)) ] || fail "$took of 2048 KiB: $(cat "$WORK/out")"
+echo "ok $took of 2048 KiB"
+drop_caches
+same folded
 fs_umount
 fs_sound "a symmetric field"

@@ -18,16 +18,20 @@ static void parts_are_merged_in_order(void **state)
 		size_t nr;
 		uint64_t block, max;
 		const char *order;
+		bool folded;
 	} cases[] = {
-		{ { 4, 6, 2 }, 3, 0, 100, "a0+4 b0+6 c0+2 " },
-		{ { 4, 6, 2 }, 3, 0, 5, "a0+4 b0+5 b5+1 c0+2 " },
-		{ { 4, 6, 2 }, 3, 2, 100, "a0+2 b0+2 c0+2 a2+2 b2+2 b4+2 " },
-		{ { 5, 3 }, 2, 2, 100, "a0+2 b0+2 a2+2 b2+1 a4+1 " },
-		{ { 5, 3 }, 2, 4, 3, "a0+3 a3+1 b0+3 a4+1 " },
-		{ { 0, 3, 0 }, 3, 2, 100, "b0+2 b2+1 " },
-		{ { 0, 0, 0 }, 3, 2, 100, "" },
-		{ { 7 }, 1, 2, 100, "a0+2 a2+2 a4+2 a6+1 " },
-		{ { 0 }, 0, 0, 100, "" },
+		{ { 4, 6, 2 }, 3, 0, 100, "a0+4 b0+6 c0+2 ", false },
+		{ { 4, 6, 2 }, 3, 0, 5, "a0+4 b0+5 b5+1 c0+2 ", false },
+		{ { 4, 6, 2 }, 3, 2, 100, "a0+2 b0+2 c0+2 a2+2 b2+2 b4+2 ", false },
+		{ { 5, 3 }, 2, 2, 100, "a0+2 b0+2 a2+2 b2+1 a4+1 ", false },
+		{ { 5, 3 }, 2, 4, 3, "a0+3 a3+1 b0+3 a4+1 ", false },
+		{ { 0, 3, 0 }, 3, 2, 100, "b0+2 b2+1 ", false },
+		{ { 0, 0, 0 }, 3, 2, 100, "", false },
+		{ { 7 }, 1, 2, 100, "a0+2 a2+2 a4+2 a6+1 ", false },
+		{ { 0 }, 0, 0, 100, "", false },
+		{ { 16, 3 }, 2, 0, 8, "a0+2 a6+2 a8+2 a14+2 a2+2 a4+2 a10+2 a12+2 b0+1 b1+2 ", true },
+		{ { 15 }, 1, 0, 8, "a0+2 a5+2 a7+2 a13+2 a2+2 a4+1 a9+2 a11+2 ", true },
+		{ { 0, 31 }, 2, 0, 16, "b0+4 b11+4 b15+4 b27+4 b4+4 b8+3 b19+4 b23+4 ", true },
 	};
 
 	(void)state;
@@ -35,7 +39,7 @@ static void parts_are_merged_in_order(void **state)
 		struct merge_part part[3] = { { .len = cases[i].len[0] },
 					      { .len = cases[i].len[1] },
 					      { .len = cases[i].len[2] } };
-		struct merge m = { .part = part, .nr = cases[i].nr, .block = cases[i].block };
+		struct merge m = { .part = part, .nr = cases[i].nr, .block = cases[i].block, .folded = cases[i].folded };
 		char order[200] = "";
 		uint64_t off, len;
 		size_t which;
