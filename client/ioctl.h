@@ -115,12 +115,12 @@ struct ckptfs_gc {
 	int32_t cluster_error; /* errno if it failed */
 	/* on all nodes: chunks that stay pinned; chunks unpinned because no node refers to them, which each node
 	 * frees */
-	uint64_t cluster_kept_bytes, cluster_kept_chunks, cluster_given_up_bytes, cluster_given_up_chunks;
+	uint64_t cluster_pinned_bytes, cluster_pinned_chunks, cluster_unpinned_bytes, cluster_unpinned_chunks;
 	char cluster_missing[64]; /* name of a missing node */
 	uint64_t dead_disk; /* disk space of dead_bytes, as far as it is freed without moving other chunks */
 };
 enum ckptfs_gc_cluster {
-	CKPTFS_GC_ALONE, /* not requested, or there is no cluster */
+	CKPTFS_GC_LOCAL_ONLY, /* not requested, or there is no cluster */
 	CKPTFS_GC_WAITING, /* for the other nodes */
 	CKPTFS_GC_NO_AGENT,
 	CKPTFS_GC_MISSING, /* a node that may refer to chunks of others is not connected: nothing was unpinned */
@@ -150,7 +150,7 @@ struct ckptfs_scrub {
 	uint64_t frames, chunks, bytes, read_bytes; /* checked; read_bytes: from the disk */
 	uint64_t round_bytes, total_bytes; /* checked including the scrubs that it continues, of about total_bytes */
 	uint64_t damaged, tables; /* chunks; tables, headers and packs */
-	uint64_t mended, unused, left; /* of both: repaired, unreferenced, not repaired */
+	uint64_t repaired, unused, left; /* of both: repaired, unreferenced, not repaired */
 	uint64_t files, lost_bytes; /* files with damaged bytes, and how many bytes */
 	uint64_t hits; /* number of results of CKPTFS_IOC_SCRUB_HIT */
 	char doing[32];
@@ -295,7 +295,7 @@ struct ckptfs_delta_abort {
  *   COPY    the replica on this node with the next inode number after `inode`, as NEXT; `path` is relative to
  *           .ckptfs/nodes. For root and the mounting user (EPERM)
  *   OF_NODE in .ckptfs/nodes/NAME or below: the directory sealed by that node with the next inode number there after
- *           `inode`, 0: the first. Only `inode`, `sealed_ns` and `path` are set, and the fact CKPTFS_SEAL_ELSEWHERE.
+ *           `inode`, 0: the first. Only `inode`, `sealed_ns` and `path` are set, and the fact CKPTFS_SEAL_REMOTE.
  *           ENOENT: no more; ENODATA: not in the node directory view; ENOTUNIQ: it is .ckptfs or .ckptfs/nodes. On a
  *           sealed one, root and the mounting user see all that its node has sealed, others only that one
  *   CHECK   the seal, and its root computed again from the current metadata: EIO, or a different root, is damage. For
@@ -316,7 +316,7 @@ enum ckptfs_seal_command {
 };
 #define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `new_bytes` and `root` are set; not for replicas */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has a complete replica */
-#define CKPTFS_SEAL_ELSEWHERE 4u /* fact: sealed by another node */
+#define CKPTFS_SEAL_REMOTE 4u /* fact: sealed by another node */
 
 struct ckptfs_seal {
 	uint32_t size, version;
@@ -326,7 +326,7 @@ struct ckptfs_seal {
 	uint64_t files, directories, bytes; /* including itself; files: all that are not directories, each once */
 	uint64_t new_bytes; /* stored bytes that nothing else referred to when it was sealed */
 	uint32_t uid; /* of the user that sealed it */
-	uint32_t facts; /* CKPTFS_SEAL_HAS_ROOT, CKPTFS_SEAL_PROTECTED, CKPTFS_SEAL_ELSEWHERE */
+	uint32_t facts; /* CKPTFS_SEAL_HAS_ROOT, CKPTFS_SEAL_PROTECTED, CKPTFS_SEAL_REMOTE */
 	uint8_t root[32]; /* when it was sealed; over names, attributes and content (docs/format.md) */
 	uint8_t root_now[32]; /* CHECK */
 	char path[4096]; /* relative to the mountpoint; "": the mountpoint, or not set */
@@ -336,28 +336,28 @@ struct ckptfs_seal {
  * The cluster, for root and the mounting user (EPERM). EOPNOTSUPP: the store is not part of a cluster.
  *
  *   STATUS  statistics
- *   HEAL    considers nodes that are not connected now as lost, and re-replicates what they had. ENOTCONN: no agent. It
- *           starts soon, and has ended when `healed` of STATUS is at least `number`; it pauses while there is no agent
+ *   REPAIR    considers nodes that are not connected now as lost, and re-replicates what they had. ENOTCONN: no agent. It
+ *           starts soon, and has ended when `repaired` of STATUS is at least `number`; it pauses while there is no agent
  *   FORGET  node `node` will not come back: unpins the chunks kept for it. ENOENT: unknown node; EBUSY: it is connected
  */
-enum ckptfs_cluster_command { CKPTFS_CLUSTER_STATUS, CKPTFS_CLUSTER_HEAL, CKPTFS_CLUSTER_FORGET };
+enum ckptfs_cluster_command { CKPTFS_CLUSTER_STATUS, CKPTFS_CLUSTER_REPAIR, CKPTFS_CLUSTER_FORGET };
 
-#define CKPTFS_CLUSTER_ALONE 1u /* no agent is connected */
+#define CKPTFS_CLUSTER_NO_AGENT 1u /* no agent is connected */
 
 struct ckptfs_cluster {
 	uint32_t size, version;
 	uint32_t command, flags; /* flags: 0; out: those above */
 	char node[64]; /* FORGET: its name, with a final NUL */
-	uint64_t number; /* out: of the re-replication started by HEAL */
-	uint64_t healed; /* out, as all below: re-replications ended */
+	uint64_t number; /* out: of the re-replication started by REPAIR */
+	uint64_t repaired; /* out, as all below: re-replications ended */
 	uint64_t sealed, protected_dirs; /* sealed directories; those with a replica on another node */
-	uint64_t copies; /* replicas of lost nodes' directories that HEAL has sent to another node */
+	uint64_t copies; /* replicas of lost nodes' directories that REPAIR has sent to another node */
 	uint64_t chunks, bytes; /* sent to other nodes since the mount */
 	int32_t error; /* errno of the last directory that could not be replicated; 0: none */
 	uint32_t is_busy;
 };
 
-/* A directory that could not be replicated in the last attempt, including HEAL: number 0, 1, ... until ENOENT; at most
+/* A directory that could not be replicated in the last attempt, including REPAIR: number 0, 1, ... until ENOENT; at most
  * 64 are listed. For the same users. */
 struct ckptfs_unprotected {
 	uint32_t size, version;

@@ -126,7 +126,7 @@ static void show_json(const struct request *q, const struct ckptfs_scrub *s)
 	} figures[] = {
 		{ "frames", s->frames },	   { "chunks", s->chunks },	  { "bytes", s->bytes },
 		{ "read_bytes", s->read_bytes },   { "round_bytes", s->round_bytes },
-		{ "damaged_chunks", s->damaged },  { "damaged_tables", s->tables }, { "mended", s->mended },
+		{ "damaged_chunks", s->damaged },  { "damaged_tables", s->tables }, { "repaired", s->repaired },
 		{ "unused", s->unused },	   { "left", s->left },		  { "files", s->files },
 		{ "lost_bytes", s->lost_bytes },
 	};
@@ -158,7 +158,7 @@ static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
 	if (s->left > 0 && !s->named)
 		puts("It was stopped before the files were looked for; the next ckptfs-scrub does that.");
 	else if (s->files > 0)
-		printf("%" PRIu64 " files miss %s. Writing their content again heals them, and all who share it.\n",
+		printf("%" PRIu64 " files miss %s. Writing their content again repairs them and all files that share it.\n",
 		       s->files, human_size(s->lost_bytes).s);
 }
 
@@ -176,11 +176,11 @@ static void show_text(const struct request *q, const struct ckptfs_scrub *s)
 	if (found == 0)
 		puts("Damaged:   nothing");
 	else
-		printf("Damaged:   %" PRIu64 " chunks, %" PRIu64 " tables and headers; %" PRIu64 " mended, %" PRIu64
+		printf("Damaged:   %" PRIu64 " chunks, %" PRIu64 " tables and headers; %" PRIu64 " repaired, %" PRIu64
 		       " that no file uses, %" PRIu64 " left\n",
-		       s->damaged, s->tables, s->mended, s->unused, s->left);
+		       s->damaged, s->tables, s->repaired, s->unused, s->left);
 	if (s->tables > 0 && s->left > 0)
-		puts("Unmount the store and run fsck.ckptfs -p --read-data: it may mend more.");
+		puts("Unmount the store and run fsck.ckptfs -p --read-data: it may repair more.");
 }
 
 static enum exit_status show_result(struct request *q, const struct ckptfs_scrub *s)

@@ -45,7 +45,7 @@ int ioctl_cluster(const struct ioctl_call *c, void *p)
 	if (arg->command != CKPTFS_CLUSTER_STATUS)
 		return -EOPNOTSUPP;
 	*arg = (struct ckptfs_cluster){
-		.size = arg->size, .version = arg->version, .command = arg->command, .flags = CKPTFS_CLUSTER_ALONE
+		.size = arg->size, .version = arg->version, .command = arg->command, .flags = CKPTFS_CLUSTER_NO_AGENT
 	};
 	return 0;
 }

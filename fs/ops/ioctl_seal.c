@@ -71,12 +71,12 @@ static int seal_command(const struct ioctl_call *c, struct ckptfs_seal *arg, str
 		break;
 	case CKPTFS_SEAL_OF_NODE:
 		r = next_of_node(c, after, arg, &seal, path);
-		facts = CKPTFS_SEAL_ELSEWHERE;
+		facts = CKPTFS_SEAL_REMOTE;
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;
 	case CKPTFS_SEAL_CHECK:
 		r = fs->hooks ? fs->hooks->replica_of(fs, dir, &arg->inode, &seal.sealed_ns) : 0;
-		facts = r > 0 ? CKPTFS_SEAL_ELSEWHERE : 0;
+		facts = r > 0 ? CKPTFS_SEAL_REMOTE : 0;
 		r = r == 0 ? seal_check(fs, dir, cred.uid, &seal, arg->root_now) : MIN(r, 0);
 		break;
 	case CKPTFS_SEAL_STATE:

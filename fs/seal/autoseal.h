@@ -7,7 +7,7 @@
  *   a name   a file of that name, such as commit_success.txt, appears in a directory
  *
  * The triggering request is answered at once; a separate thread seals. It waits while files in the directory are open
- * for writing. Programs are not notified; `ckptfs-stat --epochs` lists the seals. A crash before the seal leaves the
+ * for writing. Programs are not notified; `ckptfs-stat --sealed` lists the seals. A crash before the seal leaves the
  * directory unsealed.
  */
 #pragma once

@@ -156,7 +156,6 @@ static const struct conf_key options[] = {
 	{ "repair", CONF_FLAG, OF(repair),
 	  .help = "re-replicate after the loss of nodes, which are those without an agent; run it on each node while agents "
 		  "run; waits for the end" },
-	{ "heal", CONF_FLAG, OF(repair), .help = NULL }, /* former name */
 	{ "forget", CONF_STRING, OF(forget), .value = "NODE",
 	  .help = "that node will not return: ckptfs-gc no longer waits for it; run it on each node" },
 	COMMAND_END,

@@ -83,13 +83,13 @@ int command_repair(const char *mount)
 	_cleanup_(closep) int fd = open_mount(mount);
 	struct ckptfs_cluster before = { 0 }, c = { 0 };
 	uint64_t number;
-	int r = fd < 0 ? fd : cluster_command(fd, mount, CKPTFS_CLUSTER_HEAL, &before);
+	int r = fd < 0 ? fd : cluster_command(fd, mount, CKPTFS_CLUSTER_REPAIR, &before);
 
 	number = before.number;
-	while (r == 0 && c.healed < number) {
+	while (r == 0 && c.repaired < number) {
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
 		r = cluster_command(fd, mount, CKPTFS_CLUSTER_STATUS, &c);
-		if (r == 0 && c.healed < number && c.flags & CKPTFS_CLUSTER_ALONE)
+		if (r == 0 && c.repaired < number && c.flags & CKPTFS_CLUSTER_NO_AGENT)
 			return log_errno(-ENOTCONN,
 					 "%s: the agents ended before everything was re-replicated; it continues when they run again",
 					 mount);

@@ -21,7 +21,7 @@ check() {
 	def add(o, figures):
 	    for figure, store in zip(figures, stores):
 	        o[store["chunking"][0]] = figure
-	        figure["sum"] = sum(figure[n + "_bytes"] for n in ("previous", "elsewhere", "new", "zero"))
+	        figure["sum"] = sum(figure[n + "_bytes"] for n in ("previous", "known", "new", "zero"))
 	t = j["total"]
 	add(t, stores)
 	for o in j["files"]:
@@ -44,7 +44,7 @@ r = random.Random(1)
 pages = [r.randbytes(4096) for i in range(100)]
 open("pages", "wb").write(b"".join(pages) + bytes(40 * 4096) + b"".join(pages[:60]))
 EOT
-check 'p["new_bytes"] == 100 * K and p["elsewhere_bytes"] == 60 * K and p["zero_bytes"] == 40 * K' pages
+check 'p["new_bytes"] == 100 * K and p["known_bytes"] == 60 * K and p["zero_bytes"] == 40 * K' pages
 check 't["size_bytes"] == 200 * K == p["sum"] == c["sum"] and t["files"] == 1' pages
 check 'j["schema_version"] == 2 and j["complete"] and len(stores) == 3 and "compacted_bytes" not in stores[0]' pages
 
@@ -61,10 +61,10 @@ EOT
 check '[x["path"] for x in j["files"]] == [f"ckpt.{r}.{s}" for r in range(3) for s in (1, 2, 10)]' $pages_only ckpt.*
 check 'f["ckpt.0.1"]["p"]["new_bytes"] == 100 * K and f["ckpt.0.2"]["p"]["new_bytes"] == 10 * K' $pages_only ckpt.*
 check 'f["ckpt.0.10"]["p"]["previous_bytes"] == 90 * K and f["ckpt.0.10"]["series"] == "ckpt.0.#"' $pages_only ckpt.*
-check 'f["ckpt.1.1"]["p"]["elsewhere_bytes"] == 20 * K and f["ckpt.1.1"]["p"]["new_bytes"] == 80 * K' $pages_only ckpt.*
+check 'f["ckpt.1.1"]["p"]["known_bytes"] == 20 * K and f["ckpt.1.1"]["p"]["new_bytes"] == 80 * K' $pages_only ckpt.*
 check 't["series"] == 3 and p["previous_bytes"] == 6 * 90 * K and p["new_bytes"] == 320 * K' $pages_only ckpt.*
 cp ckpt.2.10 other
-check 'f["other"]["p"]["elsewhere_bytes"] == 100 * K and f["other"]["c"]["new_bytes"] == 0' ckpt.* other
+check 'f["other"]["p"]["known_bytes"] == 100 * K and f["other"]["c"]["new_bytes"] == 0' ckpt.* other
 
 # --- owners who share nothing with each other ---
 if [ "$(id -u)" = 0 ]; then
@@ -73,7 +73,7 @@ if [ "$(id -u)" = 0 ]; then
 	cp other theirs
 	chown 0:100 theirs
 	check 'j["dedup"] == "global" and p["new_bytes"] == 100 * K and "dedup" not in j["recommended"]["options"]' $pages_only other hers theirs
-	check 'j["dedup"] == "user" and p["new_bytes"] == 200 * K and f["theirs"]["p"]["elsewhere_bytes"] == 100 * K' $pages_only --dedup user other hers theirs
+	check 'j["dedup"] == "user" and p["new_bytes"] == 200 * K and f["theirs"]["p"]["known_bytes"] == 100 * K' $pages_only --dedup user other hers theirs
 	check 'p["new_bytes"] == 200 * K and j["recommended"]["options"] == "chunking=page,compress=none,dedup=group"' $pages_only --dedup group other hers theirs
 fi
 

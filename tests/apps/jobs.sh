@@ -42,7 +42,7 @@ as_nobody sh -c 'mkdir "$0/step.1" && echo content >"$0/step.1/file" && ckptfs-s
 exits 0 slurm epilog 3 # had none
 exits 0 slurm epilog 1
 is_mounted || fail "unmounted under another job"
-echo "drain_to=$WORK/scratch/%u.%j" >>"$WORK/etc/ckptfs/slurm.conf"
+echo "flush_to=$WORK/scratch/%u.%j" >>"$WORK/etc/ckptfs/slurm.conf"
 exits 0 slurm epilog 2
 ! is_mounted || fail_showing "still mounted after the last job"
 [ "$(cat "$WORK/scratch/nobody.2/step.1/file")" = content ] || fail_showing "not drained"

@@ -21,7 +21,7 @@ slurm_scripts "$WORK/slurm"
 cat >"$WORK/etc/ckptfs/slurm.conf" <<SH
 stores=$WORK/stores
 points=$WORK/run
-drain_to=$WORK/scratch/%u.%j
+flush_to=$WORK/scratch/%u.%j
 SH
 
 # A cluster of its own: no other has its key, ports, directories and numbers of jobs, of which PMIx makes names in /tmp.
@@ -125,7 +125,7 @@ cat >"$WORK/tmp/solver" <<'SH'
 trap 'mkdir "$2/last" && echo last >"$2/last/state" && ckptfs-seal -q "$2/last"; exit 0' USR1
 while :; do sleep 0.2; done
 SH
-example | sed -E 's/--time=24:00:00/--time=1/; s/--drain-before 2m/--drain-before 55s/' >"$WORK/tmp/job"
+example | sed -E 's/--time=24:00:00/--time=1/; s/--signal-before 2m/--signal-before 55s/' >"$WORK/tmp/job"
 four=$(submit "$WORK/tmp/job")
 ended "$four" COMPLETED
 [ "$(cat "$WORK/scratch/solver/$node/last/state")" = last ] || { cat "$WORK/tmp/out.$four" >&2; fail "its last step is not drained"; }

@@ -107,7 +107,7 @@ write_all ck
 for ((i = 0; i < nr - 1; i++)); do rm "$top/m$i/ck"; done
 collect 0
 [ "$(result cluster)" = together ] || fail "cluster: $(result cluster)"
-[ "$(result cluster_kept_bytes)" -ge $((4 << 20)) ] || fail "kept: $(result cluster_kept_bytes)"
+[ "$(result cluster_pinned_bytes)" -ge $((4 << 20)) ] || fail "pinned: $(result cluster_pinned_bytes)"
 echo 3 >/proc/sys/vm/drop_caches 2>/dev/null || true
 cmp "$top/data" "$top/m3/ck" || fail "what was left cannot be read"
 
@@ -115,7 +115,7 @@ echo "what nobody refers to goes, on all nodes"
 rm "$top/m3/ck"
 collect 1
 [ "$(result cluster)" = together ] || fail "cluster: $(result cluster)"
-[ "$(result cluster_given_up_bytes)" -ge $((4 << 20)) ] || fail "given up: $(result cluster_given_up_bytes)"
+[ "$(result cluster_unpinned_bytes)" -ge $((4 << 20)) ] || fail "unpinned: $(result cluster_unpinned_bytes)"
 gone() { [ $(($(kib) - before)) -lt 1024 ]; }
 await gone
 for ((i = 0; i < nr; i++)); do

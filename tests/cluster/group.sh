@@ -76,7 +76,7 @@ begin() { # OPTIONS
 collected() { for i in "${!DAEMONS[@]}"; do seal --wait=collected "$TOP/mnt/$i/$1" || fail "$1 of node $i is not with its collectors"; done; } # NAME
 compact_all() {
 	for i in "${!DAEMONS[@]}"; do
-		compact --copies "$TOP/mnt/$i"
+		compact --replicas "$TOP/mnt/$i"
 		"$BUILD/tools/ckptfs-gc" --quiet --delete "$TOP/mnt/$i" >/dev/null
 	done
 }
@@ -150,7 +150,7 @@ $member replica of cut.*: complete
 $collector sealed
 agents replica of cut.*: complete
 END
-"$BUILD/tools/ckptfs-compact" --quiet --copies --rate 4M "$TOP/mnt/$collector" >/dev/null 2>&1 &
+"$BUILD/tools/ckptfs-compact" --quiet --replicas --rate 4M "$TOP/mnt/$collector" >/dev/null 2>&1 &
 compactor=$!
 sleep 1
 node_dies "$collector"

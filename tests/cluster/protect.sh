@@ -135,10 +135,10 @@ newest=$(epochs_of 3 | xargs -n 1 | tail -n 1)
 for i in 0 1 2; do
 	view=$TOP/mnt/$i/.ckptfs/nodes/$LOST
 	[ "$("$BUILD/tools/ckptfs-restart-path" "$view")" = "$view/$newest" ] || fail "a job that starts again on node $i does not find $newest"
-	[ "$("$BUILD/tools/ckptfs-stat" --epochs --json "$view" | grep -o '"durable":"node"' | wc -l)" = "$(epochs_of 3 | wc -w)" ] || fail "node $i does not list what node 3 had"
+	[ "$("$BUILD/tools/ckptfs-stat" --sealed --json "$view" | grep -o '"durable":"node"' | wc -l)" = "$(epochs_of 3 | wc -w)" ] || fail "node $i does not list what node 3 had"
 	"$BUILD/tools/ckptfs-stat" --verify "$view/first" || fail "node $i: what node 3 had does not prove itself"
 done
-"$BUILD/tools/ckptfs-stat" --epochs "$view"
+"$BUILD/tools/ckptfs-stat" --sealed "$view"
 echo "node 3 is lost, and all of it is there"
 
 # A replacement, with nothing in it. Everything is re-replicated, and the next loss does no harm.

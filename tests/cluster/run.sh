@@ -88,7 +88,7 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	rm -rf "$WORK"/s?.store "$WORK"/to.*
 	noise "$launcher" 4 >"$WORK/state"
 	nodes=(--launcher "$launcher" --nodes 3 --job many --store "$WORK/s%n.store" --mount "$WORK/m %n")
-	exits 5 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --drain-to "$WORK/to.%n" bash "$WORK/program"
+	exits 5 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --flush-to "$WORK/to.%n" bash "$WORK/program"
 	for i in 0 1 2; do cmp "$WORK/state" "$WORK/to.$i/step.1/state" || fail_showing "node $i has drained something else"; done
 	stored=$(du -ck "$WORK"/s?.store/packs | tail -n 1 | cut -f 1)
 	[ "$stored" -lt 8192 ] || fail_showing "three nodes store $stored KiB: nothing was shared"
@@ -96,11 +96,11 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 
 	# One cannot drain, as it turns out when the program has run, or is known before: then it is not run.
 	# shellcheck disable=SC2016
-	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --drain-to "$WORK/to.%n" sh -c 'rm -r "$0" && : >"$0"' "$WORK/to.1"
-	says "drain-to $WORK/to.1: Not a directory"
+	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --flush-to "$WORK/to.%n" sh -c 'rm -r "$0" && : >"$0"' "$WORK/to.1"
+	says "flush-to $WORK/to.1: Not a directory"
 	says "not all nodes have ended well"
-	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --drain-to "$WORK/to.%n" touch "$WORK/ran"
-	says "drain-to $WORK/to.1: Not a directory"
+	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --flush-to "$WORK/to.%n" touch "$WORK/ran"
+	says "flush-to $WORK/to.1: Not a directory"
 	says "not all nodes have mounted"
 	[ ! -e "$WORK/ran" ] || fail_showing "the program has run, though a node cannot drain"
 	rm "$WORK/to.1"

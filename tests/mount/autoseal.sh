@@ -5,7 +5,7 @@ need_mount
 
 seal() { "$CKPTFS_BUILD/tools/ckptfs-seal" "$@"; }
 epochs() { seal --list --json "$MNT" | "$PYTHON" -c 'import json, sys
-print(" ".join(sorted(e["path"].split("/")[-1] for e in json.load(sys.stdin)["epochs"])))'; }
+print(" ".join(sorted(e["path"].split("/")[-1] for e in json.load(sys.stdin)["sealed"])))'; }
 # sealed NAMES: these, after a while
 sealed() {
 	for _ in $(seq 1200); do

@@ -22,7 +22,7 @@ while :; do
 	0) ckptfs-seal --quiet --unseal "$MNT/step.$((n - 1))" || true ;; # never the newest; a kill may have been before it was sealed
 	1) rm -rf "$MNT/step.$((n - 2))" 2>/dev/null || true ;; # what is not sealed may go
 	2) ckptfs-gc --quiet --delete --keep-last 3 "$MNT" >/dev/null ;;
-	3) ckptfs-run --quiet --shared --mount "$MNT" --drain-to to true ;;
+	3) ckptfs-run --quiet --shared --mount "$MNT" --flush-to to true ;;
 	esac
 done
 SH
@@ -31,7 +31,7 @@ cat >"$WORK/check" <<'PY'
 import errno, json, os, re, subprocess, sys
 mnt, sealed = sys.argv[1], int(sys.argv[2])
 ask = lambda *a: subprocess.run(a, check=True, stdout=subprocess.PIPE, text=True).stdout
-listed = {os.path.basename(e["path"]): e for e in json.loads(ask("ckptfs-seal", "--list", "--json", mnt))["epochs"]}
+listed = {os.path.basename(e["path"]): e for e in json.loads(ask("ckptfs-seal", "--list", "--json", mnt))["sealed"]}
 
 
 def is_whole(top):

@@ -8,8 +8,8 @@ epoch_stat() { "$CKPTFS_BUILD/tools/ckptfs-stat" "$@"; }
 restart() { "$CKPTFS_BUILD/tools/ckptfs-restart-path" "$@"; }
 # of EPOCH KEY: a figure of the list
 of() {
-	epoch_stat --epochs --json "$MNT" | "$PYTHON" -c 'import json, sys
-print(next(e for e in json.load(sys.stdin)["epochs"] if e["path"] == sys.argv[1])[sys.argv[2]])' "$MNT/$1" "$2"
+	epoch_stat --sealed --json "$MNT" | "$PYTHON" -c 'import json, sys
+print(next(e for e in json.load(sys.stdin)["sealed"] if e["path"] == sys.argv[1])[sys.argv[2]])' "$MNT/$1" "$2"
 }
 root_of() { of "$1" root; }
 
@@ -21,7 +21,7 @@ step() {
 }
 fs_mount compress=none
 cd "$WORK"
-exits 0 epoch_stat --epochs "$MNT"
+exits 0 epoch_stat --sealed "$MNT"
 tells "^$MNT: nothing is sealed"
 for n in 1 2 3; do
 	step $n
@@ -29,7 +29,7 @@ for n in 1 2 3; do
 done
 
 # --- the list ---
-exits 0 epoch_stat --epochs "$MNT"
+exits 0 epoch_stat --sealed "$MNT"
 tells "^  EPOCH  *STATE  *DURABLE  *SIZE  *NEW  *FILES  *AGE\$"
 tells "^  $MNT/run/step.1  *sealed  *local  *4 MiB  *4 MiB  *2  *[0-9]"
 tells "^\\* $MNT/run/step.3  *sealed  *local  *4 MiB  *1 MiB  *2  *[0-9]"
@@ -68,7 +68,7 @@ says "not on a ckptfs"
 exits 2 epoch_stat --verify "$MNT/nowhere"
 exits 1 epoch_stat --verify
 exits 1 epoch_stat --quick "$MNT"
-exits 1 epoch_stat --verify --epochs "$MNT"
+exits 1 epoch_stat --verify --sealed "$MNT"
 
 # --- the way back ---
 exits 0 restart "$MNT/run"
@@ -155,14 +155,14 @@ if [ "$(id -u)" = 0 ]; then
 	exits 0 restart "$part"
 	[ "$(cat out)" = "$part/step.2" ] || fail_showing "another one was found"
 	says "part/step.3: passed over: damaged"
-	exits 0 epoch_stat --epochs --json "$part"
+	exits 0 epoch_stat --sealed --json "$part"
 	"$PYTHON" -c 'import json, sys
 j = json.load(sys.stdin)
-assert [e["path"] for e in j["epochs"]] == [f"{sys.argv[1]}/step.{n}" for n in (1, 2, 3)], j
+assert [e["path"] for e in j["sealed"]] == [f"{sys.argv[1]}/step.{n}" for n in (1, 2, 3)], j
 assert j["mountpoint"] == sys.argv[1], j' "$part" <out || fail_showing "other epochs"
 	exits 0 "$CKPTFS_BUILD/tools/ckptfs-gc" --keep-last 1 "$part"
 	tells "^remove  .*part/step.1 "
-	exits 2 "$CKPTFS_BUILD/tools/ckptfs-compact" --copies "$part"
+	exits 2 "$CKPTFS_BUILD/tools/ckptfs-compact" --replicas "$part"
 	says "a part of the filesystem is mounted here"
 	umount "$part"
 	mount --bind "$MNT/run/step.1" "$part" # itself
@@ -178,7 +178,7 @@ evil=$MNT/run/$'step.5\n\e[2Jx'
 mkdir "$evil"
 echo x >"$evil/"$'file\e'
 seal "$evil"
-for command in "epoch_stat --epochs" "epoch_stat --verify"; do
+for command in "epoch_stat --sealed" "epoch_stat --verify"; do
 	exits 0 $command "$evil"
 	! grep -q $'\e' out said || fail_showing "$command: a name is shown as it is"
 	tells 'step.5\\012\\033\[2Jx'

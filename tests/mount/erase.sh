@@ -87,7 +87,7 @@ for step in 1 2; do
 	"$CKPTFS_BUILD/tools/ckptfs-seal" "$MNT/run/step$step" >/dev/null
 done
 fs_remount
-LEFT=2 rounds_go_on "a checkpoint" "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --epochs --quiet "$MNT"
+LEFT=2 rounds_go_on "a checkpoint" "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --policies --quiet "$MNT"
 LEFT=2 await is_all_erased
 [ ! -e "$MNT/run/step1" ] || fail "the checkpoint was not removed"
 

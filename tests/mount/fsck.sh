@@ -69,17 +69,17 @@ said 0 'clean' "$fsck" -a "$STORE"
 intact "a rebuilt store"
 echo "ok a clean store"
 
-# What has a second source is mended; before that, -n tells it and changes nothing.
+# What has a second source is repaired; before that, -n tells it and changes nothing.
 mends() { # WHAT REGEX DAMAGE...
 	local what=$1 regex=$2
 	shift 2
 	restore
 	"$@"
 	unchanged said 4 "$regex" "$fsck" -n "$STORE"
-	said 1 "mended: .*$regex" "$fsck" -p "$STORE"
+	said 1 "repaired: .*$regex" "$fsck" -p "$STORE"
 	said 0 'clean' "$fsck" -n --read-data "$STORE"
 	intact "$what"
-	echo "ok $what is mended"
+	echo "ok $what is repaired"
 }
 mends "the superblock" 'superblock: the first copy' flip "$STORE/superblock" 60
 mends "a pack's header" 'pack 1: the header' flip "$STORE/packs/00000001.pack" 30

@@ -8,7 +8,7 @@ need setfattr setfacl rsync setpriv
 ALICE=2001 BOB=2002 TEAM=3000
 
 as() { setpriv --reuid "$1" --regid "$1" --groups $TEAM "${@:2}"; } # UID COMMAND...
-retain() { "$CKPTFS_BUILD/tools/ckptfs-gc" --epochs --delete --json "$MNT"; }
+retain() { "$CKPTFS_BUILD/tools/ckptfs-gc" --policies --delete --json "$MNT"; }
 rule() { as "$1" setfattr -n user.ckptfs.keep -v "$2" "$3" 2>/dev/null; } # UID RULE DIRECTORY
 # steps UID DIRECTORY N...: checkpoints DIRECTORY/step.N of a user
 steps() {

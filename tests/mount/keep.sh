@@ -8,7 +8,7 @@ need setfattr
 seal() { "$CKPTFS_BUILD/tools/ckptfs-seal" --quiet "$@"; }
 keep() { "$CKPTFS_BUILD/tools/ckptfs-gc" "$@"; }
 listed() { "$CKPTFS_BUILD/tools/ckptfs-seal" --list --json "$MNT" | "$PYTHON" -c 'import json, sys
-print(" ".join(e["path"].split("/")[-1] for e in json.load(sys.stdin)["epochs"] if sys.argv[1] in e["path"]))' "/$1/"; }
+print(" ".join(e["path"].split("/")[-1] for e in json.load(sys.stdin)["sealed"] if sys.argv[1] in e["path"]))' "/$1/"; }
 there() { (cd "$MNT/$1" && find . -mindepth 1 -maxdepth 1 -printf '%P\n' | sort | tr '\n' ' '); }
 # steps DIR N...: sealed directories DIR/step.N
 steps() {
@@ -34,7 +34,7 @@ tells "^keep  *$MNT/run/step.60 .*: newest valid"
 tells "^keep  *$MNT/run/step.50 .*: last"
 tells "^keep  *$MNT/run/step.30 .*: every"
 tells "^remove  *$MNT/run/step.10 .*1 MiB, 1 MiB of its own"
-tells "Nothing was changed. With --delete 3 epochs are removed"
+tells "Nothing was changed. With --delete 3 sealed checkpoints are removed"
 exits 0 keep --json --keep-last 1 "$MNT/run"
 [ "$(json deleted removed <out | tr '\n' ' ')" = "False 0 " ] || fail_showing "other JSON"
 [ "$(listed run)" = "step.10 step.20 step.30 step.40 step.50 step.60" ] || fail "something was removed: $(listed run)"
@@ -52,7 +52,7 @@ tells "^No directory in it is sealed"
 
 # --- rules ---
 exits 0 keep --delete --keep-last 2 --keep-every 30 "$MNT/run"
-tells "3 epochs removed"
+tells "3 sealed checkpoints removed"
 [ "$(there run)" = "step.30 step.50 step.60 " ] || fail "left are: $(there run)"
 [ "$(listed run)" = "step.30 step.50 step.60" ] || fail "listed are: $(listed run)"
 ln -s step.30 "$MNT/run/best"
@@ -80,10 +80,10 @@ mkdir "$MNT/auto/inner"
 setfattr -n user.ckptfs.keep -v last=1,every=100 "$MNT/auto"
 mkdir "$MNT/auto/later"
 [ -z "$(getfattr --only-values -n user.ckptfs.keep "$MNT/auto/later" 2>/dev/null)" ] || fail "a policy is inherited"
-exits 0 keep --epochs "$MNT"
+exits 0 keep --policies "$MNT"
 tells "^remove .*auto/step.1 "
 [ "$(listed auto) $(listed other)" = "step.1 step.2 step.3 step.1 step.2" ] || fail "something was removed"
-exits 0 keep --epochs --delete --json "$MNT"
+exits 0 keep --policies --delete --json "$MNT"
 [ "$(there auto) $(there other)" = "inner later step.3  step.1 step.2 " ] || fail "left are: $(there auto) $(there other)"
 [ "$(wc -l <out)" = 2 ] || fail_showing "not one document for the directory and one for the collection"
 
@@ -119,13 +119,13 @@ if [ "$(id -u)" = 0 ]; then
 		as_nobody "$CKPTFS_BUILD/tools/ckptfs-seal" --quiet "$MNT/home/nobody/step.$n"
 	done
 	as_nobody setfattr -n user.ckptfs.keep -v every=2 "$MNT/home/nobody"
-	exits 0 keep --epochs --delete "$MNT"
+	exits 0 keep --policies --delete "$MNT"
 	tells "^keep .*step.5 .*: of another owner"
 	[ "$(there home/nobody)" = "step.2 step.3 step.5 " ] || fail "left are: $(there home/nobody)"
 	# what cannot be removed is no hole in the list
 	chmod 555 "$MNT/home/nobody"
 	exits 2 as_nobody "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --json --keep-last 1 "$MNT/home/nobody"
-	json epochs <out >list
+	json sealed <out >list
 	[ "$(cat list)" = "[{'name': 'step.3', 'keep': True, 'why': 'newest valid', 'bytes': 0, 'new_bytes': 0}]" ] ||
 		fail_showing "another list"
 	chmod 755 "$MNT/home/nobody"

@@ -59,7 +59,7 @@ try 0 ckptfs-seal "$MNT/$evil" # once more
 try 2 ckptfs-seal "$MNT/$evil/$evil"
 for json in '' --json; do
 	try 0 ckptfs-seal --list ${json:+"$json"} "$MNT"
-	try 0 ckptfs-stat --epochs ${json:+"$json"} "$MNT"
+	try 0 ckptfs-stat --sealed ${json:+"$json"} "$MNT"
 	try 0 ckptfs-stat --verify ${json:+"$json"} "$MNT/$evil"
 done
 try 0 ckptfs-seal --unseal "$MNT/$evil"
@@ -80,7 +80,7 @@ done
 try 2 ckptfs-diff "$WORK/no/$evil" "$MNT/other"
 try 1 ckptfs-gc --rate "$evil" "$MNT"
 try 1 ckptfs-scrub --rate "$evil" "$MNT"
-try 125 ckptfs-run --shared --store "$STORE" --mount "$MNT" --drain-to "$WORK/no/${evil%\%s}" true
+try 125 ckptfs-run --shared --store "$STORE" --mount "$MNT" --flush-to "$WORK/no/${evil%\%s}" true
 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "$evil" >"$WORK/said" 2>&1 && fail "mount.ckptfs accepts an option that is none"
 harmless mount.ckptfs "$WORK/said"
 echo "ok names that are not there"

@@ -104,7 +104,7 @@ for path in sys.argv[1:]:
     p.close()
     assert p.open == [], p.open
     assert len(p.ids) == len(set(p.ids)), p.ids
-    for wanted in ("Size and deduplication over time", "Files by epoch", "Where the savings come from", "Fragmentation",
+    for wanted in ("Size and deduplication over time", "Files by time of writing", "Where the savings come from", "Fragmentation",
                    "Space by directory"):
         assert wanted in p.text, wanted
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", source), "control characters"

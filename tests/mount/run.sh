@@ -25,7 +25,7 @@ daemon_of() { ckptfs-stat --json "$1" | json pid; } # MOUNTPOINT
 # shellcheck disable=SC2016
 exits 0 run sh -c 'mkdir "$CKPTFS_MOUNT/step 1" && cp "$0" "$CKPTFS_MOUNT/step 1/tool" && ckptfs-seal -q "$CKPTFS_MOUNT/step 1" && echo done' "$(command -v ckptfs-seal)"
 tells "^done$"
-says "1 epochs, 1 of them sealed now; the newest is step 1"
+says "1 sealed checkpoints, 1 of them new; the newest is step 1"
 says "written .*, of it new .* (.* %)"
 says "$spaced has .* of files in"
 nothing_mounted "after a program"
@@ -67,7 +67,7 @@ exits 1 ckptfs-run true
 says "no store: give --store"
 exits 1 run
 says "a program must be given"
-exits 1 run --drain-before 10s true
+exits 1 run --signal-before 10s true
 says "give --time-limit"
 exits 1 run --mount "$WORK/%x" true
 says "after % come"
@@ -75,7 +75,7 @@ exits 1 run --grace soon true
 says "not a time"
 exits 1 run --signal KILL true
 says "TERM, INT, HUP, USR1 or USR2"
-exits 1 run --nodes 3 --drain-to "$WORK/to" true
+exits 1 run --nodes 3 --flush-to "$WORK/to" true
 says "put %h or %n into it"
 SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=many exits 1 run true
 says "SLURM_JOB_NUM_NODES: is no number"
@@ -268,7 +268,7 @@ grep -q "detached" "$WORK/first" || fail "it is not told that the mount was deta
 nothing_mounted "with a stranger in it"
 kill "$(cat "$WORK/pid")" || fail "a stranger was ended"
 await run --quiet true # the store is free again
-exits 0 run --time-limit 7s --drain-before 2s sh -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
+exits 0 run --time-limit 7s --signal-before 2s sh -c 'trap "exit 0" TERM; while :; do sleep 0.1; done'
 says "time is nearly up"
 
 # --- ckptfs-run itself is killed ---
@@ -328,8 +328,8 @@ mkdir "$CKPTFS_MOUNT/run/half"
 SH
 to="$WORK/drained to"
 rm -r "$spaced"
-exits 0 run --drain-to "$to" bash "$WORK/steps"
-[ "$(grep -o 'run/step.[0-9]: drained' "$WORK/said" | tr -d '\n')" = "run/step.3: drainedrun/step.2: drainedrun/step.1: drained" ] ||
+exits 0 run --flush-to "$to" bash "$WORK/steps"
+[ "$(grep -o 'run/step.[0-9]: copied out' "$WORK/said" | tr -d '\n')" = "run/step.3: copied outrun/step.2: copied outrun/step.1: copied out" ] ||
 	fail_showing "not the newest first"
 [ "$(ls -A "$to/run" | tr '\n' ' ')" = "step.1 step.2 step.3 " ] || fail "drained: $(ls -A "$to/run")"
 sums() { (cd "$1" && find . -printf '%P %y %m %U %G %s %n %T@ %l\n' | sort && find . -type f -exec md5sum {} + | sort); }
@@ -337,47 +337,47 @@ cat >"$WORK/compare" <<SH
 $(declare -f sums)
 for i in 1 2 3; do cmp <(sums "\$CKPTFS_MOUNT/run/step.\$i") <(sums "\$1/run/step.\$i") || exit 1; done
 SH
-exits 0 run --drain-to "$to" bash "$WORK/compare" "$to"
+exits 0 run --flush-to "$to" bash "$WORK/compare" "$to"
 says "step.3: is in the destination"
 # Half a copy is gone on with: what is done stays, what is not is done again.
 rm -r "$to/run/step.1"
 mv "$to/run/step.2" "$to/run/step.2.whole"
 sealed=$(run --quiet sh -c 'ckptfs-seal --list --json "$CKPTFS_MOUNT"' | "$PYTHON" -c 'import json, sys
-print(*("%x" % e["sealed_ns"] for e in json.load(sys.stdin)["epochs"] if e["path"].endswith("step.2")))')
+print(*("%x" % e["sealed_ns"] for e in json.load(sys.stdin)["sealed"] if e["path"].endswith("step.2")))')
 cp -a "$to/run/step.2.whole" "$to/run/.step.2.ckptfs-$sealed"
 rm -r "$to/run/step.2.whole"
 done_file=$(stat -c %i "$to/run/.step.2.ckptfs-$sealed/data")
-exits 0 run --drain-to "$to" true
-says "step.2: drained"
+exits 0 run --flush-to "$to" true
+says "step.2: copied out"
 [ "$(stat -c %i "$to/run/step.2/data")" = "$done_file" ] || fail "what was copied is copied again"
 cp -a "$to/run/step.2" "$to/run/.step.1.ckptfs-0" # of another seal: nothing to go on with
 rm -r "$to/run/step.1"
-exits 0 run --drain-to "$to" bash -c 'cmp "$0/run/step.2/data" "$CKPTFS_MOUNT/run/step.2/data"' "$to"
+exits 0 run --flush-to "$to" bash -c 'cmp "$0/run/step.2/data" "$CKPTFS_MOUNT/run/step.2/data"' "$to"
 rm -r "$to/run/.step.1.ckptfs-0"
 exits 0 run bash "$WORK/compare" "$to"
 # What is there and is something else is not replaced.
 rm -r "$to/run/step.1/deep"
-exits 125 run --drain-to "$to" true
+exits 125 run --flush-to "$to" true
 says "step.1: is there, and is not what is sealed"
 rm -r "$to/run/step.1"
 touch "$to/run/step.1"
-exits 125 run --drain-to "$to" true
+exits 125 run --flush-to "$to" true
 says "step.1: copied, but cannot get its name"
 rm -r "$to/run/step.1" "$to/run/step.3"
 # No time: what is there is whole, and the newest comes first.
-exits 125 run --drain-to "$to" --time-limit 6s --drain-before 1s sh -c 'trap "" TERM; exec sleep 5.8'
+exits 125 run --flush-to "$to" --time-limit 6s --signal-before 1s sh -c 'trap "" TERM; exec sleep 5.8'
 says "no time left: 0 of 3"
-exits 0 run --drain-to "$to" true
+exits 0 run --flush-to "$to" true
 exits 0 run bash "$WORK/compare" "$to"
 # Where nothing can be brought, no program is run in vain.
-exits 125 run --drain-to "$WORK/plain" touch "$WORK/ran"
-says "drain-to $WORK/plain: Not a directory"
-exits 125 run --drain-to "$WORK/nowhere/to" touch "$WORK/ran"
-says "drain-to $WORK/nowhere/to: its parent directory does not exist; mkdir it first"
+exits 125 run --flush-to "$WORK/plain" touch "$WORK/ran"
+says "flush-to $WORK/plain: Not a directory"
+exits 125 run --flush-to "$WORK/nowhere/to" touch "$WORK/ran"
+says "flush-to $WORK/nowhere/to: its parent directory does not exist; mkdir it first"
 mkdir -p "$WORK/a mount"
 for in in "$WORK/a mount/to" "$WORK/a mount" "$spaced/to" "$spaced/packs/.."; do
-	exits 125 run --drain-to "$in" touch "$WORK/ran"
-	says "drain-to $in: is in the "
+	exits 125 run --flush-to "$in" touch "$WORK/ran"
+	says "flush-to $in: is in the "
 	[ ! -e "$WORK/a mount/to" ] && [ ! -e "$spaced/to" ] || fail "$in was made, and is left"
 done
 rmdir "$WORK/a mount" # it was there and stays
@@ -387,7 +387,7 @@ nothing_mounted "after a drain that cannot be"
 # Killed at some moment of a drain: never half of an epoch under its name, and the next one goes on.
 exits 0 run bash -c 'mkdir "$CKPTFS_MOUNT/many" && for i in $(seq 12); do head -c 300K /dev/urandom >"$CKPTFS_MOUNT/many/$i"; done; ckptfs-seal -q "$CKPTFS_MOUNT/many"'
 for at in 1 5 11; do
-	ckptfs-run --quiet --store "$spaced" --mount "$WORK/a mount" --drain-to "$to" touch "$WORK/ran.$at" &
+	ckptfs-run --quiet --store "$spaced" --mount "$WORK/a mount" --flush-to "$to" touch "$WORK/ran.$at" &
 	first=$!
 	await [ -e "$WORK/ran.$at" ] # what the last one has left may be as many
 	until [ "$(find "$to" -path '*/.many.*/*' | wc -l)" -ge $at ] || [ -e "$to/many" ]; do :; done
@@ -397,7 +397,7 @@ for at in 1 5 11; do
 	await sh -c '! [ -e "$0" ]' "$WORK/a mount"
 	[ ! -e "$to/many" ] || [ "$(ls "$to/many" | wc -l)" = 12 ] || fail "half an epoch"
 done
-exits 0 run --drain-to "$to" bash -c 'diff -r "$CKPTFS_MOUNT/many" "$0/many" 2>/dev/null || [ ! -e "$0/many" ]' "$to"
+exits 0 run --flush-to "$to" bash -c 'diff -r "$CKPTFS_MOUNT/many" "$0/many" 2>/dev/null || [ ! -e "$0/many" ]' "$to"
 exits 0 run diff -r "$WORK/a mount/many" "$to/many"
 [ -z "$(find "$to" -name '.*')" ] || fail "left: $(find "$to" -name '.*')"
 
@@ -409,7 +409,7 @@ if [ -u "$(command -v fusermount3)" ] && mknod -m 666 "$WORK/fuse" c 10 229; the
 	cat >"$WORK/as-user" <<-'SH'
 		mount --bind "$WORK/fuse" /dev/fuse # for this namespace only: users may use FUSE
 		cd "$WORK/home"
-		PATH=$WORK/bin:$PATH exec setpriv --reuid 65534 --regid 65534 --clear-groups ckptfs-run --store "$PWD/store" --mount "$PWD/mnt" --drain-to "$PWD/to" \
+		PATH=$WORK/bin:$PATH exec setpriv --reuid 65534 --regid 65534 --clear-groups ckptfs-run --store "$PWD/store" --mount "$PWD/mnt" --flush-to "$PWD/to" \
 			sh -c 'id -u && mkdir mnt/step && echo mine >mnt/step/file && ckptfs-seal -q mnt/step && exit 6'
 	SH
 	exits 6 unshare -m bash "$WORK/as-user"

@@ -8,7 +8,7 @@ need setfattr getfattr
 
 seal() { "$CKPTFS_BUILD/tools/ckptfs-seal" "$@"; }
 epochs() { seal --list --json "$MNT" | "$PYTHON" -c 'import json, sys
-print(" ".join(e["path"].split("/")[-1] for e in json.load(sys.stdin)["epochs"]))'; } # their last names, oldest first
+print(" ".join(e["path"].split("/")[-1] for e in json.load(sys.stdin)["sealed"]))'; } # their last names, oldest first
 
 # refused COMMAND...: it fails with EPERM and nothing else
 refused() {
@@ -130,11 +130,11 @@ exits 0 seal --list "$MNT/above"
 tells "^  EPOCH  *STATE  *DURABLE  *SIZE  *NEW  *FILES  *AGE"
 tells "^  $MNT/ckpt  *sealed  *local  *2 MiB  *2 MiB  *5  *[0-9]*[sm]"
 tells "^\* $MNT/busy "
-exits 0 "$CKPTFS_BUILD/tools/ckptfs-stat" --epochs "$MNT"
+exits 0 "$CKPTFS_BUILD/tools/ckptfs-stat" --sealed "$MNT"
 tells "$MNT/busy"
-exits 0 "$CKPTFS_BUILD/tools/ckptfs-stat" --epochs --json "$MNT"
+exits 0 "$CKPTFS_BUILD/tools/ckptfs-stat" --sealed --json "$MNT"
 "$PYTHON" -c 'import json, sys
-e = json.load(open(sys.argv[1]))["epochs"][0]
+e = json.load(open(sys.argv[1]))["sealed"][0]
 assert (e["path"], e["files"], e["directories"], e["bytes"]) == (sys.argv[2] + "/ckpt", 5, 3, (2 << 20) + 6), e' "$WORK/out" "$MNT" ||
 	fail_showing "other figures"
 
@@ -284,7 +284,7 @@ seal --list --json "$MNT" >listed.json
 "$PYTHON" - "$WORK" "$MNT" <<'PY'
 import json, os, sys
 work, mnt = sys.argv[1:]
-listed = {e["path"]: e for e in json.load(open(work + "/listed.json"))["epochs"]}
+listed = {e["path"]: e for e in json.load(open(work + "/listed.json"))["sealed"]}
 for name in open(work + "/acknowledged").read().split():
     assert f"{mnt}/many/{name}" in listed, f"{name} was acknowledged, and is not sealed"
 for path, e in listed.items():

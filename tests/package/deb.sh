@@ -26,6 +26,6 @@ with ckptfs.checkpoint(where + "/step") as d:
 with ckptfs_gpu.Lineage(where + "/gpu") as lineage:
     lineage.save(1, {"a": b"bytes"})
 assert ckptfs.newest(where).bytes == 5 and ckptfs.__version__ == "'"$version"'"'
-says "1 epochs, 1 of them sealed now"
+says "1 sealed checkpoints, 1 of them new"
 ckptfs-agent --version | grep -q "$version" || fail "no agent"
 fsck.ckptfs -n --read-data "$STORE" || fail "the store is not sound"

@@ -11,7 +11,7 @@ static void add_figures(struct json *j, uint64_t size, const struct scratch_figu
 {
 	json_u64(j, "zero_bytes", size - MIN(size, f->previous + f->known + f->new));
 	json_u64(j, "previous_bytes", f->previous);
-	json_u64(j, "elsewhere_bytes", f->known);
+	json_u64(j, "known_bytes", f->known);
 	json_u64(j, "new_bytes", f->new);
 }
 

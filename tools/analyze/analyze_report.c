@@ -32,7 +32,7 @@ static void print_size(uint64_t bytes)
 
 /* The columns of a file: its size, what became of its bytes in a store, and what was stored. */
 enum { SIZE, ZEROS, PREVIOUS, KNOWN, NEW, NR_COLUMNS };
-static const char *const column_names[NR_COLUMNS] = { "size", "zeros", "previous", "elsewhere", "new" };
+static const char *const column_names[NR_COLUMNS] = { "size", "zeros", "previous", "known", "new" };
 
 static void columns(uint64_t size, const struct scratch_figures *f, uint64_t ret[NR_COLUMNS])
 {

@@ -46,7 +46,7 @@ struct request {
 	struct compact_planner planner;
 	uint64_t rate;
 	bool json, quiet, background;
-	bool copies; /* of other nodes, too */
+	bool replicas; /* of other nodes, too */
 	bool pause, resume; /* of background compaction: nothing else is done */
 	char helper[PATH_MAX]; /* ckptfs-classify */
 	struct names_file names;
@@ -218,7 +218,7 @@ static int compact(struct request *q, char *paths[], int nr)
 	int r = open_mount(q, paths[0]), failed = 0;
 
 	for (int i = 0; i < nr && r == 0; i++) {
-		int one = (q->copies ? compact_copies_add : files_add)(&q->files, paths[i]);
+		int one = (q->replicas ? compact_copies_add : files_add)(&q->files, paths[i]);
 
 		r = one == -ENOMEM ? one : 0;
 		failed = one < 0 ? one : failed;
@@ -301,7 +301,7 @@ static const struct conf_key options[] = {
 	COMPACT_OPTIONS(struct request, planner),
 	NAMES_FILE_OPTION(struct request, names),
 	{ "rate", CONF_SIZE, OF(rate), .help = "read and write at most this much of packs per second, such as 50M" },
-	{ "copies", CONF_FLAG, OF(copies),
+	{ "replicas", CONF_FLAG, OF(replicas),
 	  .help = "also this node's replicas of the same directories of other nodes: their ranks are merged with its own" },
 	{ "dry-run", CONF_FLAG, OF(rows.dry_run), .help = "only report the result" },
 	{ "background", CONF_FLAG, OF(background),
@@ -342,7 +342,7 @@ int main(int argc, char *argv[])
 	static const struct command command = {
 		.name = "ckptfs-compact",
 		.usage = "ckptfs-compact [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
-			 "                      [--names FILE] [--rate SIZE] [--copies] [--dry-run] [--background]\n"
+			 "                      [--names FILE] [--rate SIZE] [--replicas] [--dry-run] [--background]\n"
 			 "                      [--json | --quiet] FILE|DIRECTORY...\n"
 			 "       ckptfs-compact --pause | --resume MOUNTPOINT\n",
 		.about = "Store the variables of files in a ckptfs mount together, coded by their type: those of HDF5, netCDF, "

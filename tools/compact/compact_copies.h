@@ -1,5 +1,5 @@
 /*
- * Directories of other nodes that this one has copies of, for ckptfs-compact --copies: they are looked at through
+ * Directories of other nodes that this one has copies of, for ckptfs-compact --replicas: they are looked at through
  * .ckptfs/nodes, and arranged by the names that they have on their nodes, so that ranks of all of them are one step.
  */
 #pragma once

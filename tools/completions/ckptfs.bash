@@ -15,17 +15,17 @@ _ckptfs() {
 	ckptfs-agent) flags="--forget --mount --no-lookup --remember --repair --socket --status" ;;
 	ckptfs-analyze) flags="--chunking --compress --page --min --avg --max --dedup --fsync --measure --no-compact --scheme --group --block --chain --budget --names --variables --rivals --images
 		--json -q --quiet" ;;
-	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --copies --dry-run --background --pause --resume --json -q --quiet" ;;
+	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --replicas --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
-	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --epochs --keep-last --keep-every --keep-within --keep-tagged --verify
+	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --policies --keep-last --keep-every --keep-within --keep-tagged --verify
 		--json -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-run)
-		flags="--store --mount -o --shared --drain-to --drain-before --time-limit --grace --on-daemon-death --signal --job --nodes --launcher --no-agent --hold --agent -q --quiet"
+		flags="--store --mount -o --shared --flush-to --signal-before --time-limit --grace --on-daemon-death --signal --job --nodes --launcher --no-agent --hold --agent -q --quiet"
 		;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --wait --list --json -q --quiet" files=-d ;;
-	ckptfs-stat) flags="--epochs --html --if-deleted --json --prometheus --quick --users --variables --verify --watch" ;;
+	ckptfs-stat) flags="--html --if-deleted --json --prometheus --quick --sealed --users --variables --verify --watch" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then
@@ -35,7 +35,7 @@ _ckptfs() {
 		COMPREPLY=($(compgen -P "$done" -W "$options" -- "$last"))
 	elif [[ $cur == -* ]]; then
 		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
-	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below|drain-before|time-limit|timeout|grace|job|nodes) ]]; then
+	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below|signal-before|time-limit|timeout|grace|job|nodes) ]]; then
 		COMPREPLY=() # a size, a time or a number
 	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount && $command == ckptfs-agent ]]; then
 		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))

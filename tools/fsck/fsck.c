@@ -1,5 +1,5 @@
 /*
- * fsck.ckptfs: checks a store and mends it. What it checks and mends is in store/check/check.h; this talks to people
+ * fsck.ckptfs: checks a store and repairs it. What it checks and repairs is in store/check/check.h; this talks to people
  * and machines.
  *
  * Exit codes as fsck(8): 0 clean, 1 corrected, 4 left uncorrected, 8 operational error, 16 usage; 130 interrupted.
@@ -77,7 +77,7 @@ static void on_finding(void *userdata, const struct check_finding *finding)
 		fsck_json_finding(finding);
 		return;
 	}
-	fputs(finding->mended ? "mended: " : "", stdout);
+	fputs(finding->mended ? "repaired: " : "", stdout);
 	if (finding->path) {
 		text_print(stdout, finding->path);
 		fputs(": ", stdout);
@@ -112,13 +112,13 @@ static void summary(const struct fsck *f, const struct check_result *r)
 		text_printf(stdout, "%s: the index was made anew\n", f->store);
 	if (r->nr_lost_files > 0)
 		text_printf(stdout, "%s: %" PRIu64 " files miss %" PRIu64
-			    " bytes; writing their content again, mounted with -o verify, heals them\n",
+			    " bytes; writing their content again, mounted with -o verify, repairs them\n",
 			    f->store, r->nr_lost_files, r->lost_bytes);
 	if (r->nr_left + r->nr_mended == 0)
 		text_printf(stdout, "%s: clean\n", f->store);
 	else
-		text_printf(stdout, "%s: %" PRIu64 " mended, %" PRIu64 " left%s\n", f->store, r->nr_mended, r->nr_left,
-			    f->conf.mend ? "" : "; -p mends what can be");
+		text_printf(stdout, "%s: %" PRIu64 " repaired, %" PRIu64 " left%s\n", f->store, r->nr_mended, r->nr_left,
+			    f->conf.mend ? "" : "; -p repairs what can be repaired");
 }
 
 static int exit_code(const struct check_result *r)

@@ -46,7 +46,7 @@ struct request {
 	bool delete, local, place, json, quiet;
 	uint64_t budget_ns, rate, move_below;
 	struct keep_policy keep; /* not empty: examine the sealed checkpoints in `path` instead */
-	bool epochs; /* first remove what the policies of directories do not keep */
+	bool policies; /* first remove what the policies of directories do not keep */
 	bool verify;
 
 	struct progress progress;
@@ -100,7 +100,7 @@ static void show_progress(void *userdata, const void *status)
 static const char *cluster_word(uint32_t how)
 {
 	static const char *const words[] = {
-		[CKPTFS_GC_ALONE] = "alone",	 [CKPTFS_GC_WAITING] = "waiting", [CKPTFS_GC_NO_AGENT] = "no agent",
+		[CKPTFS_GC_LOCAL_ONLY] = "local",	 [CKPTFS_GC_WAITING] = "waiting", [CKPTFS_GC_NO_AGENT] = "no agent",
 		[CKPTFS_GC_MISSING] = "missing", [CKPTFS_GC_FAILED] = "failed",	  [CKPTFS_GC_TOGETHER] = "together",
 	};
 
@@ -110,7 +110,7 @@ static const char *cluster_word(uint32_t how)
 /* What is not lent any more the nodes free themselves. */
 static void show_cluster(const struct ckptfs_gc *gc)
 {
-	if (gc->cluster == CKPTFS_GC_ALONE)
+	if (gc->cluster == CKPTFS_GC_LOCAL_ONLY)
 		return;
 	if (gc->cluster == CKPTFS_GC_NO_AGENT)
 		printf("Cluster:   no agent is there: nothing that others may refer to is given up\n");
@@ -119,7 +119,7 @@ static void show_cluster(const struct ckptfs_gc *gc)
 			    gc->cluster_missing);
 	else
 		printf("Cluster:   %s kept for other nodes, %s given up that none refers to any more\n",
-		       human_size(gc->cluster_kept_bytes).s, human_size(gc->cluster_given_up_bytes).s);
+		       human_size(gc->cluster_pinned_bytes).s, human_size(gc->cluster_unpinned_bytes).s);
 	if (gc->cluster == CKPTFS_GC_FAILED)
 		printf("Cluster:   not all was looked at: %s\n", strerror(gc->cluster_error));
 }
@@ -139,10 +139,10 @@ static void show_json(const struct request *q, const struct ckptfs_gc *gc)
 		{ "removed_packs", gc->removed_packs }, { "moved_packs", gc->moved_packs },
 		{ "moved_bytes", gc->moved_bytes },   { "placed_files", gc->placed_files },
 		{ "placed_bytes", gc->placed_bytes },
-		{ "cluster_kept_bytes", gc->cluster_kept_bytes },
-		{ "cluster_kept_chunks", gc->cluster_kept_chunks },
-		{ "cluster_given_up_bytes", gc->cluster_given_up_bytes },
-		{ "cluster_given_up_chunks", gc->cluster_given_up_chunks },
+		{ "cluster_pinned_bytes", gc->cluster_pinned_bytes },
+		{ "cluster_pinned_chunks", gc->cluster_pinned_chunks },
+		{ "cluster_unpinned_bytes", gc->cluster_unpinned_bytes },
+		{ "cluster_unpinned_chunks", gc->cluster_unpinned_chunks },
 	};
 	char missing[sizeof(gc->cluster_missing) + 1];
 	struct json j = json_to_file(stdout);
@@ -344,7 +344,7 @@ static enum exit_status work(struct request *q)
 
 	if (!keep_is_empty(&q->keep))
 		return status_of(retain_directory(&how, q->path, &q->keep));
-	if (!q->epochs)
+	if (!q->policies)
 		return collect(q);
 	retained = status_of(retain_mount(&how, q->path));
 	if (retained == EXIT_INTERRUPTED)
@@ -368,7 +368,7 @@ static const struct conf_key options[] = {
 	  .help = "then store scattered data of the newest files again in reading order, which keeps a restart fast; with "
 		  "--delete" },
 	{ "local", CONF_FLAG, OF(local), .help = "do not involve other nodes of a cluster: pinned chunks stay" },
-	{ "epochs", CONF_FLAG, OF(epochs),
+	{ "policies", CONF_FLAG, OF(policies),
 	  .help = "first remove sealed checkpoints that the policy of their directory (user.ckptfs.keep) does not keep" },
 	{ "keep-last", CONF_NUMBER, OF(keep.last), .min = 1, .must = "not a number from 1 on",
 	  .help = "keep the N newest sealed checkpoints" },
@@ -388,10 +388,10 @@ static const char *check(void *request, int nr)
 	const struct request *q = request;
 
 	(void)nr;
-	if (!keep_is_empty(&q->keep) && (q->epochs || q->budget_ns || q->rate || q->local || q->place))
+	if (!keep_is_empty(&q->keep) && (q->policies || q->budget_ns || q->rate || q->local || q->place))
 		return "--keep options go with --verify, --delete, --json and --quiet only";
-	if (q->verify && keep_is_empty(&q->keep) && !q->epochs)
-		return "--verify needs --epochs or a --keep option";
+	if (q->verify && keep_is_empty(&q->keep) && !q->policies)
+		return "--verify needs --policies or a --keep option";
 	return q->place && !q->delete ? "--place changes the store, so it needs --delete as well" : NULL;
 }
 
@@ -411,7 +411,7 @@ int main(int argc, char *argv[])
 	static const struct command command = {
 		.name = "ckptfs-gc",
 		.usage = "ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place] [--local]\n"
-			 "                 [--epochs [--verify]] [--json | --quiet] MOUNTPOINT|STORE\n"
+			 "                 [--policies [--verify]] [--json | --quiet] MOUNTPOINT|STORE\n"
 			 "       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify]\n"
 			 "                 [--delete] [--json | --quiet] DIRECTORY\n",
 		.about = "Report how much space of a store no file refers to; with --delete, free it. A mounted store can be used "

@@ -237,7 +237,7 @@ static void show_begin(struct directory *d)
 	json_open(&d->out, NULL);
 	json_u64(&d->out, "schema_version", SCHEMA_VERSION);
 	json_string(&d->out, "directory", d->path);
-	json_open_array(&d->out, "epochs");
+	json_open_array(&d->out, "sealed");
 }
 
 static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
@@ -250,11 +250,11 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 		json_u64(&d->out, "removed_bytes", d->removed_bytes);
 		json_end(&d->out);
 	} else if (!d->q->quiet && d->nr == 0)
-		puts("No directory in it is sealed: there is nothing to choose from.");
+		puts("No directory in it is sealed.");
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
-		printf("Nothing was changed. With --delete %" PRIu64 " epochs are removed.\n", nr_unwanted);
+		printf("Nothing was changed. With --delete %" PRIu64 " sealed checkpoints are removed.\n", nr_unwanted);
 	else if (!d->q->quiet && d->nr_removed > 0)
-		printf("%" PRIu64 " epochs removed. ckptfs-gc --delete, given the mountpoint, gives their space back.\n",
+		printf("%" PRIu64 " sealed checkpoints removed. To free their space, run ckptfs-gc --delete on the mountpoint.\n",
 		       d->nr_removed);
 }
 

@@ -85,14 +85,14 @@ static int make_drain_to(const char *to)
 	int r = mkdir(to, 0777) < 0 ? -errno : 0;
 
 	if (r == -ENOENT) {
-		run_complain("--drain-to %s: its parent directory does not exist; mkdir it first", to);
+		run_complain("--flush-to %s: its parent directory does not exist; mkdir it first", to);
 		return r;
 	}
 	if (r < 0 && r != -EEXIST)
-		return run_complain_errno(r, "--drain-to %s", to);
+		return run_complain_errno(r, "--flush-to %s", to);
 	fd = open(to, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || faccessat(fd, ".", W_OK | X_OK, 0) < 0)
-		return run_complain_errno(-errno, "--drain-to %s", to);
+		return run_complain_errno(-errno, "--flush-to %s", to);
 	return r == 0;
 }
 
@@ -128,7 +128,7 @@ static int check_drain_to(const struct session *s, bool made)
 		return 0;
 	if (made)
 		rmdir(s->drain_to);
-	run_complain("--drain-to %s: is in %s; what is sealed is to be brought elsewhere", s->drain_to, what);
+	run_complain("--flush-to %s: is in %s; choose a directory of another filesystem", s->drain_to, what);
 	return -EINVAL;
 }
 
@@ -201,7 +201,7 @@ static void report(const struct session *s, const struct seals *epochs)
 	if (!newest)
 		run_say("nothing is sealed");
 	else
-		run_say("%zu epochs, %zu of them sealed now; the newest is %s", epochs->nr, sealed,
+		run_say("%zu sealed checkpoints, %zu of them new; the newest is %s", epochs->nr, sealed,
 			newest->path[0] ? newest->path : "all of it");
 }
 
@@ -454,11 +454,11 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	pass(&hold, "--mount=", q->mount);
 	pass(&hold, "--store=", q->store);
 	pass(&hold, "-o", q->options);
-	pass(&hold, "--drain-to=", q->drain_to);
+	pass(&hold, "--flush-to=", q->drain_to);
 	pass(&hold, "--on-daemon-death=", run_on_death_names[q->on_death]);
 	pass(&hold, "--shared", q->shared ? "" : NULL);
 	pass(&hold, "--quiet", q->quiet ? "" : NULL);
-	pass_time(&hold, "--drain-before=", q->drain_before_ns);
+	pass_time(&hold, "--signal-before=", q->drain_before_ns);
 	pass_time(&hold, "--time-limit=", q->until_ns == RUN_NEVER ? 0 : q->until_ns - monotonic_ns());
 	if (run_job_expand(&q->job, q->store, &store) < 0 || run_job_expand(&q->job, q->mount, &mount) < 0 ||
 	    agent.is_short || hold.is_short) {

@@ -77,14 +77,14 @@ static int copy_epoch(struct drain *d, int from, int top, const char *path, cons
 	int r;
 
 	if (mkdirat(top, partial, 0700) < 0 && errno != EEXIST)
-		return run_complain_errno(-errno, "%s/%s: not drained", d->d->to, path);
+		return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->to, path);
 	to = openat(top, partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (to < 0 || fchmod(to, 0700) < 0)
-		return run_complain_errno(-errno, "%s/%s: not drained", d->d->to, path);
+		return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->to, path);
 	r = run_copy_tree(&c, from, to);
 	if (r < 0 && r != -ETIME) {
 		progress_clear(&d->bar);
-		run_complain_errno(r, "%s/%s: not drained: %s%s", d->d->to, path, c.path,
+		run_complain_errno(r, "%s/%s: cannot copy out: %s%s", d->d->to, path, c.path,
 				   r == -EBADMSG    ? ": reads back with other bytes than were written" :
 				   r == -EOPNOTSUPP ? ": a socket or a device, which is not copied" :
 						      "");
@@ -103,7 +103,7 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 	int r;
 
 	if (from < 0)
-		return run_complain_errno(-errno, "%s/%s: not drained", d->d->mountpoint, e->path);
+		return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->mountpoint, e->path);
 	there = openat(top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (there >= 0) {
 		r = run_copy_is_same(from, there);
@@ -118,7 +118,7 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 	if (r == 0)
 		r = name_partial(path, e->sealed_ns, &partial);
 	if (r < 0)
-		return run_complain_errno(r, "%s/%s: not drained", d->d->to, path);
+		return run_complain_errno(r, "%s/%s: cannot copy out", d->d->to, path);
 	r = copy_epoch(d, from, top, path, partial);
 	if (r < 0)
 		return r;
@@ -146,7 +146,7 @@ int run_drain_epochs(const struct run_drain *d, const struct seals *e)
 		return run_complain_errno(-errno, "%s", d->mountpoint);
 	top = open(d->to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0)
-		return run_complain_errno(-errno, "--drain-to %s", d->to);
+		return run_complain_errno(-errno, "--flush-to %s", d->to);
 	for (size_t i = 0; i < e->nr; i++)
 		run.all += e->v[i].bytes;
 	progress_init(&run.bar);
@@ -158,7 +158,7 @@ int run_drain_epochs(const struct run_drain *d, const struct seals *e)
 		progress_clear(&run.bar);
 		if (r == -ETIME) {
 			run_complain(
-				"no time left: %zu of %zu epochs are in %s, the newest first; the rest is in the store",
+				"time is up: %zu of %zu sealed checkpoints copied to %s, the newest first; the others are in the store",
 				i, e->nr, d->to);
 			return r;
 		}
@@ -167,7 +167,7 @@ int run_drain_epochs(const struct run_drain *d, const struct seals *e)
 			result = r;
 		else
 			run_say("%s: %s (%s), %zu of %zu", one->path[0] ? one->path : WHOLE,
-				r > 0 ? "is in the destination" : "drained", human_size(one->bytes).s, i + 1, e->nr);
+				r > 0 ? "already in the destination" : "copied out", human_size(one->bytes).s, i + 1, e->nr);
 	}
 	return result;
 }

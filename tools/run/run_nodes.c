@@ -22,7 +22,7 @@
 #define READY "ckptfs-run: ready "
 #define READY_MEMBER READY "in a cluster\n"
 #define READY_ALONE READY "alone\n"
-#define DRAINED "ckptfs-run: drained\n"
+#define DRAINED "ckptfs-run: copied out\n"
 #define DIED "ckptfs-run: daemon died\n"
 #define FAILED "ckptfs-run: failed\n"
 #define LOOK_MS 200
@@ -218,9 +218,9 @@ static int await_said(struct run_nodes *n, const char *wanted, const char *done,
 	if (r > 0)
 		return 0;
 	if (r == -EINTR)
-		run_complain("told to end before all nodes had %s", done);
+		run_complain("stopped before all nodes had %s", done);
 	else
-		run_complain("not all nodes have %s: what they say is above", done);
+		run_complain("not all nodes have %s: see their messages above", done);
 	return MIN(r, -EIO);
 }
 
@@ -346,7 +346,7 @@ int run_nodes_end(struct run_nodes *n)
 
 	if (n->holders > 0) {
 		send_word(n, RUN_DRAIN);
-		r = await_said(n, DRAINED, "drained", &nr_members);
+		r = await_said(n, DRAINED, "copied out", &nr_members);
 	}
 	if (n->agents > 0) {
 		kill(n->agents, SIGTERM);

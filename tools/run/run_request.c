@@ -60,9 +60,9 @@ static const struct conf_key options[] = {
 	{ "", CONF_STRING, OF(options), .letter = 'o', .value = "OPTION,...",
 	  .help = "options of mount.ckptfs; with cluster=KEYFILE nodes share common data" },
 	{ "shared", CONF_FLAG, OF(shared), .help = "it is mounted already, and stays mounted" },
-	{ "drain-to", CONF_STRING, OF(drain_to), .value = "DIR",
+	{ "flush-to", CONF_STRING, OF(drain_to), .value = "DIR",
 	  .help = "copy sealed checkpoints here afterwards, the newest first; on several nodes with %h or %n" },
-	{ "drain-before", CONF_TIME, OF(drain_before_ns),
+	{ "signal-before", CONF_TIME, OF(drain_before_ns),
 	  .help = "send SIGTERM to the program this long before the end of the job" },
 	{ "signal", CONF_PARSED, OF(signal), .fallback = "TERM", .parse = parse_signal, .value = "NAME",
 	  .help = "send INT, HUP, USR1 or USR2 instead; srun passes on USR1 and USR2" },
@@ -172,7 +172,7 @@ static int settle_end(struct run_request *q)
 		q->until_ns = monotonic_ns() + (q->job.end_s > now ? q->job.end_s - now : 0) * NS_PER_S;
 	if (q->drain_before_ns > 0 && q->until_ns == RUN_NEVER)
 		return refuse(
-			"--drain-before",
+			"--signal-before",
 			"neither the job's environment nor its batch system says when its time is up; give --time-limit");
 	return 0;
 }
@@ -205,9 +205,9 @@ static int settle(struct run_request *q)
 	if (r == 0)
 		r = check_pattern(q, "--mount", q->mount);
 	if (r == 0)
-		r = check_pattern(q, "--drain-to", q->drain_to);
+		r = check_pattern(q, "--flush-to", q->drain_to);
 	if (r == 0 && q->mode == RUN && q->job.nodes > 1 && q->drain_to && !run_job_is_per_node(q->drain_to))
-		r = refuse("--drain-to", "is the same on all nodes, but each has its own files; put %h or %n into it");
+		r = refuse("--flush-to", "is the same on all nodes, but each has its own files; put %h or %n into it");
 	return r < 0 ? r : settle_end(q);
 }
 

@@ -138,7 +138,7 @@ static uint64_t age_ns(const struct ckptfs_seal *e)
 /* Where it is. */
 static const char *durable(const struct ckptfs_seal *e)
 {
-	return e->facts & CKPTFS_SEAL_ELSEWHERE ? "node" : e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
+	return e->facts & CKPTFS_SEAL_REMOTE ? "node" : e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
 }
 
 static void add_count(struct json *j, const char *key, bool is_known, uint64_t v)
@@ -151,7 +151,7 @@ static void add_count(struct json *j, const char *key, bool is_known, uint64_t v
 
 static void add_json_seal(struct json *j, const struct seals *s, const struct ckptfs_seal *e)
 {
-	bool is_here = !(e->facts & CKPTFS_SEAL_ELSEWHERE); /* else only its node has these figures */
+	bool is_here = !(e->facts & CKPTFS_SEAL_REMOTE); /* else only its node has these figures */
 	bool has_root = e->facts & CKPTFS_SEAL_HAS_ROOT;
 
 	json_open(j, NULL);
@@ -178,7 +178,7 @@ static void print_json(FILE *to, const struct seals *s)
 	json_open(&j, NULL);
 	json_u64(&j, "schema_version", SCHEMA_VERSION);
 	add_path(&j, "mountpoint", s, &(struct ckptfs_seal){ 0 });
-	json_open_array(&j, "epochs");
+	json_open_array(&j, "sealed");
 	for (size_t i = 0; i < s->nr; i++)
 		add_json_seal(&j, s, &s->v[i]);
 	json_close_array(&j);
@@ -229,7 +229,7 @@ static void print_text(FILE *to, const struct seals *s)
 		"NEW", "FILES", "AGE");
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct ckptfs_seal *e = &s->v[i];
-		bool is_known = !(e->facts & CKPTFS_SEAL_ELSEWHERE);
+		bool is_known = !(e->facts & CKPTFS_SEAL_REMOTE);
 		char files[24] = "-";
 		size_t columns;
 

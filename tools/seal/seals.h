@@ -20,7 +20,7 @@ int seals_ask(int fd, struct seals *ret);
 /* Of the mount that `path`, a directory of it, lies on: those to be seen there that the caller may know of. What is
  * wrong is told on standard error, in the name of `tool`. 0/<0 */
 int seals_get(const char *tool, const char *path, struct seals *ret);
-/* The same; if `path` lies in .ckptfs/nodes, what the node has sealed that it belongs to (CKPTFS_SEAL_ELSEWHERE). */
+/* The same; if `path` lies in .ckptfs/nodes, what the node has sealed that it belongs to (CKPTFS_SEAL_REMOTE). */
 int seals_get_shown(const char *tool, const char *path, struct seals *ret);
 void seals_release(struct seals *s);
 /* Where one is. Freed by the caller; NULL: no memory. */

@@ -353,7 +353,7 @@ int verify_epoch(const char *path, bool reads, struct progress *p, struct verify
 	r = read_all(path, p, ret);
 	if (r <= 0)
 		return r;
-	if (ret->seal.facts & CKPTFS_SEAL_ELSEWHERE)
+	if (ret->seal.facts & CKPTFS_SEAL_REMOTE)
 		r = seal_command(fd, CKPTFS_SEAL_CHECK, 0, &end);
 	else
 		r = seal_command(fd, CKPTFS_SEAL_NEXT, ret->seal.inode - 1, &end);

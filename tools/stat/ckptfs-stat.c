@@ -47,7 +47,7 @@ struct request {
 	uint64_t watch_ns; /* 0: once */
 	bool json, prometheus;
 	char *html; /* a page to write; NULL: none */
-	bool epochs; /* what is sealed in mounts */
+	bool sealed; /* what is sealed in mounts */
 	bool verify, quick; /* does an epoch prove itself? quick: without reading its bytes */
 	bool users; /* who has how much in mounts */
 	bool variables; /* what became of them, in mounts */
@@ -157,7 +157,7 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 	if (q->format == FORMAT_JSON) {
 		json_open(&j, NULL);
 		json_u64(&j, "schema_version", 1);
-		json_string(&j, "kind", "epoch");
+		json_string(&j, "kind", "sealed");
 		json_string(&j, "path", path);
 		json_string(&j, "state", state);
 		json_u64(&j, "read_bytes", v->bytes);
@@ -258,7 +258,7 @@ static int show_all(struct request *q, FILE *to)
 
 	if (q->if_deleted)
 		return show_if_deleted(q, to);
-	if (q->epochs)
+	if (q->sealed)
 		return show_epochs(q, to);
 	if (q->users || q->variables)
 		return show_mounts(q, q->users ? stat_users : stat_variables, to);
@@ -400,7 +400,7 @@ static int parse_watch(const struct conf_key *k, void *request, const char *valu
 }
 
 static const struct conf_key options[] = {
-	{ "epochs", CONF_FLAG, OF(epochs),
+	{ "sealed", CONF_FLAG, OF(sealed),
 	  .help = "list the sealed directories of a mount; *: the newest in its directory, NEW: bytes that it added" },
 	{ "verify", CONF_FLAG, OF(verify), .help = "read all of a sealed directory and compare it with what was sealed" },
 	{ "quick", CONF_FLAG, OF(quick), .help = "compare names, attributes and fingerprints only, and read no bytes" },
@@ -427,17 +427,17 @@ static const char *check(void *request, int nr)
 	q->format = q->prometheus ? FORMAT_PROMETHEUS : q->json ? FORMAT_JSON : FORMAT_HUMAN;
 	if (q->json && q->prometheus)
 		return "--json and --prometheus exclude each other";
-	if ((q->users || q->variables) && (is_of_mounts || q->if_deleted || q->epochs || q->verify || q->quick ||
+	if ((q->users || q->variables) && (is_of_mounts || q->if_deleted || q->sealed || q->verify || q->quick ||
 					   q->watch_ns > 0 || (q->users && q->variables)))
 		return q->users ? "--users goes with --json only" : "--variables goes with --json only";
 	if (q->quick && !q->verify)
 		return "--quick goes with --verify only";
-	if (q->verify && (is_of_mounts || q->if_deleted || q->epochs || q->watch_ns > 0))
+	if (q->verify && (is_of_mounts || q->if_deleted || q->sealed || q->watch_ns > 0))
 		return "--verify goes with --quick and --json only";
 	if (q->verify && nr == 0)
 		return "--verify needs the sealed directories to verify";
-	if (q->epochs && (is_of_mounts || q->if_deleted))
-		return "--epochs goes with --json and --watch only";
+	if (q->sealed && (is_of_mounts || q->if_deleted))
+		return "--sealed goes with --json and --watch only";
 	if (q->if_deleted && is_of_mounts)
 		return q->html ? "--if-deleted and --html exclude each other" : "--if-deleted and --prometheus exclude each other";
 	if (q->if_deleted && nr == 0)
@@ -472,7 +472,7 @@ int main(int argc, char *argv[])
 	static const struct command command = {
 		.name = "ckptfs-stat",
 		.usage = "ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
-			 "       ckptfs-stat --epochs [--json] [--watch [SECONDS]] [MOUNTPOINT...]\n"
+			 "       ckptfs-stat --sealed [--json] [--watch [SECONDS]] [MOUNTPOINT...]\n"
 			 "       ckptfs-stat --verify [--quick] [--json] DIRECTORY...\n"
 			 "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"
 			 "       ckptfs-stat --users [--json] [MOUNTPOINT...]\n"

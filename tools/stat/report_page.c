@@ -220,7 +220,7 @@ static void put_epochs_table(FILE *to, const struct epochs *e)
 {
 	double sum = 0;
 
-	fputs("<details><summary>The epochs as a table</summary><div class=\"wide\"><table><thead><tr><th>From</th>"
+	fputs("<details><summary>The intervals as a table</summary><div class=\"wide\"><table><thead><tr><th>From</th>"
 	      "<th class=\"n\">Files</th><th class=\"n\">Size</th><th class=\"n\">Of which as an older file</th>"
 	      "<th class=\"n\">Size so far</th></tr></thead><tbody>\n",
 	      to);
@@ -246,9 +246,9 @@ static void put_epochs(FILE *to, const struct report *r)
 	struct chart_series series[] = { { "content of its own", e.fresh },
 					 { "the same content as an older file", e.again } };
 
-	parts_open(to, "epochs", "Files by epoch",
-		   "What is there now, by the time each file was last written. Files that are equal as a whole are told apart; "
-		   "what others share with older ones in part is not looked at.");
+	parts_open(to, "times", "Files by time of writing",
+		   "Existing files by the time of their last write. A file that is equal to an older one as a whole is "
+		   "counted separately; partial sharing with older files is not.");
 	if (r->walk->nr_files == 0) {
 		fputs("<p>There are no files.</p>\n</section>\n", to);
 		return;

@@ -2,7 +2,7 @@
  * Gathers the sealed directories of N nodes on M of them (compact_group=). Nodes form groups. The first nodes of a
  * group gather (`collectors`): they receive what the others have sealed (mpi-agent/daemon/replica/replica_send.h), and
  * the others then release their chunks. So the variables of all ranks of a group are in one store, and ckptfs-compact
- * --copies encodes them together there.
+ * --replicas encodes them together there.
  *
  *   1. The gathering nodes have everything: chunks, durable and pinned, and a replica
  *      (mpi-agent/daemon/replica/replica.h).                                          crash: it is sent again
