@@ -47,11 +47,11 @@ static const char *reason_of(int r)
 {
 	switch (r) {
 	case -EBADMSG:
-		return "it is damaged, or not what it says it is";
+		return "it is damaged, or of another format";
 	case -E2BIG:
-		return "it has more variables or pieces than are looked at";
+		return "it has too many variables or pieces";
 	case -ENOMEM:
-		return "there is too little memory to look at it";
+		return "out of memory";
 	case -EOPNOTSUPP:
 		return "this is a build without HDF5";
 	default:
@@ -100,9 +100,9 @@ static int classify(const struct request *q)
 static int help(FILE *to)
 {
 	fputs("Usage: ckptfs-classify [--names RULES] [--beside NAME 3<DIRECTORY] <FILE >PIPE\n"
-	      "Says, for other commands of ckptfs, what variables or segments a file has and where. Not to be called by hand.\n\n"
-	      "  --names RULES  what variables are called instead, as in ckptfs-analyze(1)\n"
-	      "  --beside NAME  the file's name in the directory that is descriptor 3: others there may say what is in it\n"
+	      "Lists the variables or segments of a file and their offsets, for other ckptfs commands. Not for interactive use.\n\n"
+	      "  --names RULES  rules that map names of variables, as in ckptfs-analyze(1)\n"
+	      "  --beside NAME  the file's name in the directory that is descriptor 3, whose other files may describe it\n"
 	      "  -h, --help     this text\n"
 	      "  -V, --version  the version\n",
 	      to);

@@ -152,11 +152,11 @@ static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
 		if (hit.path[0])
 			text_printf(stdout, "%s: ", hit.path);
 		else
-			printf("inode %" PRIu64 ", which has no name: ", hit.inode);
+			printf("inode %" PRIu64 " (unlinked): ", hit.inode);
 		printf("bytes %" PRIu64 " to %" PRIu64 " cannot be read\n", hit.off, hit.off + hit.len - 1);
 	}
 	if (s->left > 0 && !s->named)
-		puts("It was stopped before the files were looked for; the next ckptfs-scrub does that.");
+		puts("Stopped before the damaged files were determined; the next ckptfs-scrub lists them.");
 	else if (s->files > 0)
 		printf("%" PRIu64 " files miss %s. Writing their content again repairs them and all files that share it.\n",
 		       s->files, human_size(s->lost_bytes).s);
@@ -177,7 +177,7 @@ static void show_text(const struct request *q, const struct ckptfs_scrub *s)
 		puts("Damaged:   nothing");
 	else
 		printf("Damaged:   %" PRIu64 " chunks, %" PRIu64 " tables and headers; %" PRIu64 " repaired, %" PRIu64
-		       " that no file uses, %" PRIu64 " left\n",
+		       " unreferenced, %" PRIu64 " left\n",
 		       s->damaged, s->tables, s->repaired, s->unused, s->left);
 	if (s->tables > 0 && s->left > 0)
 		puts("Unmount the store and run fsck.ckptfs -p --read-data: it may repair more.");
@@ -191,7 +191,7 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_scrub
 	else
 		show_text(q, s);
 	if (!q->json && !q->quiet && !s->complete && !interrupted())
-		puts("It ended before all was looked at; the next ckptfs-scrub goes on from there.");
+		puts("Stopped early; the next ckptfs-scrub continues from there.");
 	if (interrupted())
 		return EXIT_INTERRUPTED;
 	return s->left > 0 ? EXIT_DAMAGE : s->complete ? EXIT_SOUND : EXIT_TIME_UP;

@@ -68,7 +68,7 @@ static void report_hit(struct check *k, const struct hit *hit, const char *path)
 	char text[256], inode[64] = "";
 
 	if (!path)
-		snprintf(inode, sizeof(inode), "inode %" PRIu64 ", which has no name: ", hit->ino);
+		snprintf(inode, sizeof(inode), "inode %" PRIu64 " (unlinked): ", hit->ino);
 	snprintf(text, sizeof(text),
 		 "%sbytes %" PRIu64 " to %" PRIu64 " cannot be read: %s pack %" PRIu32 " offset %" PRIu32, inode,
 		 hit->off, hit->off + hit->len - 1, why_text(hit->why), hit->addr.pack, hit->addr.off);

@@ -105,7 +105,7 @@ rm ./--help
 
 # Lies make a file plain, and it is said why; others are not touched by it.
 check 'set(v) == {"(no variable)"}' --scheme aware lie.safetensors
-says 'lie.safetensors: plain bytes: it is damaged, or not what it says it is'
+says 'lie.safetensors: plain bytes: it is damaged, or of another format'
 check '"model/w_F32LE_Array2D" in v' --scheme aware e.pt cut.pt
 says 'cut.pt: plain bytes'
 seq 20000 >text

@@ -45,7 +45,7 @@ is_mounted || fail "unmounted under another job"
 echo "flush_to=$WORK/scratch/%u.%j" >>"$WORK/etc/ckptfs/slurm.conf"
 exits 0 slurm epilog 2
 ! is_mounted || fail_showing "still mounted after the last job"
-[ "$(cat "$WORK/scratch/nobody.2/step.1/file")" = content ] || fail_showing "not drained"
+[ "$(cat "$WORK/scratch/nobody.2/step.1/file")" = content ] || fail_showing "not copied out"
 [ "$(stat -c %U "$WORK/scratch/nobody.2/step.1")" = nobody ] || fail "drained by root"
 [ -z "$(find "$WORK/run" -name '*.jobs')" ] || fail "jobs are still noted"
 exits 0 slurm epilog 2 # again

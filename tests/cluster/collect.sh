@@ -133,7 +133,7 @@ collect 0
 [ "$(result cluster)" = missing ] || fail "cluster: $(result cluster)"
 [ -n "$(result cluster_missing)" ] || fail "nobody is missing"
 timeout 300 "$gc" --delete "$top/m0" >"$top/said.log"
-grep -q "^Cluster: *node .* is away: nothing that others may refer to is given up" "$top/said.log" || fail "not told so"
+grep -q "^Cluster: *node .* is not connected: pinned chunks stay" "$top/said.log" || fail "not told so"
 stop_agents
 start_agents 0 $nr
 await all_see $nr

@@ -49,7 +49,7 @@ done
 
 # Without an agent it is sealed, and not protected; one that comes makes up for it.
 seal --wait=replicated "$TOP/mnt/0/first" 2>"$TOP/log/seal" && fail "protected without an agent"
-grep -q 'there is no ckptfs-agent' "$TOP/log/seal" || fail "no reason was told"
+grep -q 'no ckptfs-agent runs' "$TOP/log/seal" || fail "no reason was told"
 is_unprotected 0 || fail "protected without an agent, it says"
 agents_start
 for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/first"; done
@@ -187,7 +187,7 @@ done
 # What it had can be let go: by one node, on all.
 view=.ckptfs/nodes/${NAMES[3]}
 refused "takes part" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[1]}/first"
-refused "not one of the directories" "$TOP/mnt/0/$view/first/sub"
+refused "not one of its sealed directories" "$TOP/mnt/0/$view/first/sub"
 held() { # by all nodes, of that one
 	local n=0
 	for i in 0 1 2 3; do n=$((n + $(ls "$TOP/mnt/$i/$view" 2>/dev/null | grep -cx "$1" || true))); done

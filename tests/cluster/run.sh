@@ -98,7 +98,7 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	# shellcheck disable=SC2016
 	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --flush-to "$WORK/to.%n" sh -c 'rm -r "$0" && : >"$0"' "$WORK/to.1"
 	says "flush-to $WORK/to.1: Not a directory"
-	says "not all nodes have ended well"
+	says "not all nodes ended without error"
 	exits 125 ckptfs-run "${nodes[@]}" -o "cluster=$WORK/key,replicas=1" --no-agent --flush-to "$WORK/to.%n" touch "$WORK/ran"
 	says "flush-to $WORK/to.1: Not a directory"
 	says "not all nodes have mounted"
@@ -165,5 +165,5 @@ is_pmix 0 SITE_MPI=pmi2
 is_pmix 0 SLURM_MPI_TYPE=pmix_v4
 
 exits 125 ckptfs-run --launcher "$WORK/no-launcher" --nodes 2 --store "$WORK/x%n" true
-says "no-launcher, which starts something on each node"
+says "no-launcher: cannot start processes on each node"
 for i in 0 1 2; do fsck.ckptfs -n "$WORK/s$i.store" >/dev/null 2>&1 || fail "store $i is not sound"; done

@@ -22,7 +22,7 @@ step() {
 fs_mount compress=none
 cd "$WORK"
 exits 0 epoch_stat --sealed "$MNT"
-tells "^$MNT: nothing is sealed"
+tells "^$MNT: no sealed directories"
 for n in 1 2 3; do
 	step $n
 	seal "$MNT/run/step.$n"
@@ -163,7 +163,7 @@ assert j["mountpoint"] == sys.argv[1], j' "$part" <out || fail_showing "other ep
 	exits 0 "$CKPTFS_BUILD/tools/ckptfs-gc" --keep-last 1 "$part"
 	tells "^remove  .*part/step.1 "
 	exits 2 "$CKPTFS_BUILD/tools/ckptfs-compact" --replicas "$part"
-	says "a part of the filesystem is mounted here"
+	says "only part of the filesystem is mounted here"
 	umount "$part"
 	mount --bind "$MNT/run/step.1" "$part" # itself
 	exits 0 restart "$part"

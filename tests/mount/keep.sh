@@ -143,7 +143,7 @@ steps hurt 1 2 3
 strike "$MNT/hurt/step.3/data"
 fs_remount
 exits 0 keep --keep-last 1 --verify "$MNT/hurt"
-says "step.3: does not prove itself: damaged"
+says "step.3: not valid: damaged"
 tells "^keep .*step.3 .*: last"
 tells "^keep .*step.2 .*: newest valid"
 tells "^remove .*step.1 "

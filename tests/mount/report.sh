@@ -125,7 +125,7 @@ echo "ok a page that is only a page"
 # What stands in its way is left alone.
 echo mine >"$WORK/notes.html"
 exits 1 "$stat" --html "$WORK/notes.html" "$MNT"
-says 'no report of ckptfs-stat; it is left as it is'
+says 'not a report of ckptfs-stat; not overwritten'
 [ "$(cat "$WORK/notes.html")" = mine ] || fail "somebody's file was overwritten"
 exits 1 "$stat" --html "$page" "$MNT/run"
 says 'give the mountpoint'

@@ -52,7 +52,7 @@ exec "$CKPTFS_BUILD/fs/mount.ckptfs" "\$@"
 EOT
 chmod +x "$WORK/beside/mount.ckptfs"
 setsid -w "$WORK/beside/ckptfs-run" --store "$spaced" --mount "$WORK/a mount" true >"$WORK/said" 2>&1 || true # it is passed on
-! grep "could not be mounted" "$WORK/said" || fail "a signal to its group has ended mount.ckptfs"
+! grep "cannot mount on" "$WORK/said" || fail "a signal to its group has ended mount.ckptfs"
 nothing_mounted "after a signal while it was mounting"
 
 # Without a place for it, and the names of a job.
@@ -81,7 +81,7 @@ SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=many exits 1 run true
 says "SLURM_JOB_NUM_NODES: is no number"
 exits 125 run -o no_such_option true
 says "no_such_option"
-says "could not be mounted"
+says "cannot mount on"
 exits 125 ckptfs-run --store "$WORK/nowhere/store" --mount "$WORK/a mount" true
 nothing_mounted "after refusals"
 exits 125 run --shared true
@@ -90,7 +90,7 @@ says "no ckptfs is mounted there"
 # --- two jobs on one node ---
 start_run sh -c 'echo started; exec sleep 1000'
 exits 125 ckptfs-run --store "$spaced" --mount "$WORK/other" true # one store
-says "could not be mounted"
+says "cannot mount on"
 exits 125 ckptfs-run --store "$WORK/other.store" --mount "$WORK/a mount" true # one mountpoint
 says "is mounted there already"
 exits 0 ckptfs-run --store "$WORK/other.store" --mount "$WORK/other" true
@@ -193,7 +193,7 @@ await sh -c '! stat -f "$0"' "$WORK/a mount"
 exits 125 ckptfs-run --store "$WORK/other.store" --mount "$WORK/a mount" true
 says "has died; umount.ckptfs"
 exits 0 run true
-says "left mounted by a daemon that has died"
+says "unmounting the mount of a dead daemon"
 rmdir "$WORK/a mount"
 
 # --- signals, and what is left running ---
@@ -338,7 +338,7 @@ $(declare -f sums)
 for i in 1 2 3; do cmp <(sums "\$CKPTFS_MOUNT/run/step.\$i") <(sums "\$1/run/step.\$i") || exit 1; done
 SH
 exits 0 run --flush-to "$to" bash "$WORK/compare" "$to"
-says "step.3: is in the destination"
+says "step.3: already in the destination"
 # Half a copy is gone on with: what is done stays, what is not is done again.
 rm -r "$to/run/step.1"
 mv "$to/run/step.2" "$to/run/step.2.whole"
@@ -358,15 +358,15 @@ exits 0 run bash "$WORK/compare" "$to"
 # What is there and is something else is not replaced.
 rm -r "$to/run/step.1/deep"
 exits 125 run --flush-to "$to" true
-says "step.1: is there, and is not what is sealed"
+says "step.1: exists and differs from sealed"
 rm -r "$to/run/step.1"
 touch "$to/run/step.1"
 exits 125 run --flush-to "$to" true
-says "step.1: copied, but cannot get its name"
+says "step.1: copied, but cannot rename"
 rm -r "$to/run/step.1" "$to/run/step.3"
 # No time: what is there is whole, and the newest comes first.
 exits 125 run --flush-to "$to" --time-limit 6s --signal-before 1s sh -c 'trap "" TERM; exec sleep 5.8'
-says "no time left: 0 of 3"
+says "time is up: 0 of 3"
 exits 0 run --flush-to "$to" true
 exits 0 run bash "$WORK/compare" "$to"
 # Where nothing can be brought, no program is run in vain.

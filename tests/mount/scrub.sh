@@ -41,7 +41,7 @@ tells '^twin: bytes 20480 to 28671 cannot be read'
 tells '^other: bytes 4096000 to 4100095 cannot be read'
 says_not '^third'
 tells '^3 files miss 20 KiB'
-tells '3 chunks, 0 tables and headers; 0 repaired, 0 that no file uses, 3 left'
+tells '3 chunks, 0 tables and headers; 0 repaired, 0 unreferenced, 3 left'
 [ "$(figure health.damaged)" = 3 ] || fail "not marked as damaged"
 [ "$(figure scrub.damaged) $(figure scrub.left)" = "3 3" ] || fail "ckptfs-stat does not know of the damage"
 ! cat "$MNT/twin" >/dev/null 2>&1 || fail "damaged bytes can be read"
@@ -78,7 +78,7 @@ tells '1 tables and headers; 1 repaired'
 flip_chunk "$WORK/3" 8192
 rm "$MNT/third"
 exits 0 "$scrub" "$MNT"
-tells '1 that no file uses, 0 left'
+tells '1 unreferenced, 0 left'
 collect
 exits 0 "$scrub" "$MNT"
 tells '^Damaged: *nothing'
@@ -90,7 +90,7 @@ echo "ok tables, and what no file uses"
 # Stopped by the clock, gone on with; a rate below what there is makes it end early.
 fs_mount
 exits 3 "$scrub" --budget 0.000001s "$MNT"
-tells 'ended before all was looked at'
+tells 'Stopped early'
 exits 3 "$scrub" --rate 1M --budget 0.3s "$MNT"
 [ "$(figure scrub.unfinished)" = True ] || fail "ckptfs-stat does not know that it is not done"
 exits 0 "$scrub" "$MNT"

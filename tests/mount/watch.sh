@@ -28,10 +28,10 @@ sync "$MNT/first"
 # Blocks. What is written between two readings is known already. (A job of a shell without a terminal ignores SIGINT.)
 env --default-signal=INT "$stat" --watch 0.5 "$MNT" >"$WORK/out" 2>"$WORK/said" &
 pid=$!
-until_said '^Rates come with'
+until_said '^Rates are shown'
 cp "$WORK/data" "$MNT/second"
 until_said '^Written: +[1-9][0-9.]* MB/s'
-until_said '^Deduplication: +- +100.00 % of what was written was known'
+until_said '^Deduplication: +- +100.00 % of the written bytes were known'
 until_said '^Deduplication: +- +nothing was written'
 kill -INT "$pid"
 ended 130 "$pid"
@@ -73,7 +73,7 @@ for frame in frames:
     lines = body.replace(b"\r", b"").split(b"\n")
     assert len(lines) == 20 and lines[-1] == b"", len(lines)
     assert all(line.endswith(b"\033[K") and len(line) <= 63 for line in lines[:-1]), lines
-assert b"Rates come with" in frames[0] and b"MB/s" in frames[1], frames
+assert b"Rates are shown" in frames[0] and b"MB/s" in frames[1], frames
 PY
 echo "ok terminal"
 
@@ -86,14 +86,14 @@ done
 # The mount goes away: unmounted, and killed.
 "$stat" --watch 0.2 "$MNT" >"$WORK/out" 2>"$WORK/said" &
 pid=$!
-until_said '^Rates come with'
+until_said '^Rates are shown'
 fs_umount
 ended 2 "$pid"
-grep -q "$MNT: not on a ckptfs any more: it has been unmounted" "$WORK/said" || fail "$(cat "$WORK/said")"
+grep -q "$MNT: no longer on a ckptfs: it has been unmounted" "$WORK/said" || fail "$(cat "$WORK/said")"
 fs_mount
 "$stat" --watch 0.2 "$MNT" >"$WORK/out" 2>"$WORK/said" &
 pid=$!
-until_said '^Rates come with'
+until_said '^Rates are shown'
 connection=/sys/fs/fuse/connections/$(mountpoint -d "$MNT" | cut -d : -f 2)
 mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
 asks() { [ "$(cat "$connection/waiting")" -gt 0 ]; }

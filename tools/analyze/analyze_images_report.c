@@ -52,7 +52,7 @@ void images_text(const struct images *is)
 	       is->complete ? "" : "; not everything could be read", human_size(is->conf.page).s);
 	for (size_t i = 0; i < is->nr; i++) {
 		json_string(&(struct json){ .to = stdout }, NULL, is->image[i].file->path);
-		fputs(i > 0 ? ", what those before it do not have:\n" : ":\n", stdout);
+		fputs(i > 0 ? ", bytes that are not in images before it:\n" : ":\n", stdout);
 		print_kinds_text(is->image[i].kind);
 	}
 	if (is->nr == 0)

@@ -110,7 +110,7 @@ static void print_files(const struct files *files, const struct stores *st, size
 static void print_left_out(const struct report *r)
 {
 	if (!r->stores->complete)
-		puts("Not everything could be read or measured: the figures are of what was.");
+		puts("Some files could not be read or measured and are not in the figures.");
 	if (r->files->nr_links > 0)
 		printf("Left out: %zu further names of files that are listed\n", r->files->nr_links);
 	if (r->files->nr_special > 0)

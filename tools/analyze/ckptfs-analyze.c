@@ -64,7 +64,7 @@ static int look_at_images(struct request *q, struct images *is)
 				    .step = step,
 				    .userdata = q };
 
-	q->doing = "looking at images";
+	q->doing = "reading images";
 	return images_run(is, &conf, &q->files);
 }
 
@@ -99,7 +99,7 @@ static int analyze(struct request *q, char *paths[], int nr)
 	if (failed == -ENOMEM)
 		return failed;
 	if (q->files.nr == 0 && failed == 0)
-		refuse("there are no files to look at");
+		refuse("no files to analyze");
 	if (q->files.nr == 0 && (failed < 0 || !q->json))
 		return failed;
 	q->doing = "measuring stores";

@@ -16,7 +16,7 @@
 #define POLL_MIN_NS (5 * 1000 * 1000) /* short work is not delayed, ... */
 #define POLL_MAX_NS (100 * 1000 * 1000) /* and long work hardly disturbed */
 
-#define DIED "the daemon of this mount has died; umount it and mount it again\n"
+#define DIED "the daemon of this mount has died; unmount and mount it again\n"
 
 bool is_store(const char *path)
 {
@@ -31,13 +31,13 @@ void tell_refusal(const char *tool, const char *path, const char *work, const ch
 	if (r == -EBUSY)
 		text_printf(stderr, "%s is running already; wait for it to end\n", work);
 	else if (r == -EPERM)
-		text_printf(stderr, "only root and the user who mounted it may %s\n", verb);
+		text_printf(stderr, "only root and the mounting user may %s\n", verb);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		fputs(DIED, stderr);
 	else if (r == -ENOTTY)
 		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
 	else
-		text_printf(stderr, "%s; the daemon's log says more\n", strerror(-r));
+		text_printf(stderr, "%s; see the daemon's log\n", strerror(-r));
 }
 
 void tell_unopened(const char *tool, const char *path, const char *wanted, int r)

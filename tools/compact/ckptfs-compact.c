@@ -89,12 +89,12 @@ static int report_failure(struct request *q, int r)
 {
 	progress_clear(&q->progress);
 	if (r == -ESTALE)
-		fputs("ckptfs-compact: another one has begun meanwhile\n", stderr);
+		fputs("ckptfs-compact: another compaction has started meanwhile\n", stderr);
 	else if (r == -E2BIG)
 		fputs("ckptfs-compact: the files of one step have more variables or pieces than one plan can have; use --group\n",
 		      stderr);
 	else if (r == -EROFS)
-		fputs("ckptfs-compact: mounted read-only; --dry-run can be used\n", stderr);
+		fputs("ckptfs-compact: mounted read-only; only --dry-run is possible\n", stderr);
 	else if (r < 0)
 		tell_refusal("ckptfs-compact", q->files.file[0].path, "a collection or another compaction", "compact", r);
 	return r;
@@ -184,7 +184,7 @@ static bool goes_on(void *userdata, uint64_t bytes)
 {
 	struct request *q = userdata;
 
-	progress_show(&q->progress, "looking at files", bytes, q->files.size, true);
+	progress_show(&q->progress, "reading files", bytes, q->files.size, true);
 	return !interrupted();
 }
 
@@ -256,7 +256,7 @@ static enum exit_status command_mount(const struct request *q, const char *path)
 	if (fd < 0)
 		tell_unopened("ckptfs-compact", path, "a mountpoint", r);
 	else if (r == -EOPNOTSUPP)
-		refuse("%s: not mounted with compact=auto: nothing is compacted by itself", path);
+		refuse("%s: not mounted with compact=auto: there is no background compaction", path);
 	else if (r < 0)
 		tell_refusal("ckptfs-compact", path, "", q->pause ? "pause" : "resume", r);
 	return r < 0 ? EXIT_FAILED : EXIT_DONE;
@@ -279,7 +279,7 @@ static enum exit_status work(struct request *q, char *paths[], int nr)
 	if (q->rows.nr_files > 0 || (q->json && r == 0))
 		(q->json ? compact_rows_json : compact_rows_text)(&q->rows);
 	else if (r == 0)
-		refuse("there are no files to compact");
+		refuse("no files to compact");
 	if (r == -ENOMEM)
 		complain(r, "too little memory");
 	return interrupted() ? EXIT_INTERRUPTED : r < 0 || q->rows.nr_files == 0 ? EXIT_FAILED : EXIT_DONE;

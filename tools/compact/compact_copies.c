@@ -56,7 +56,7 @@ static int add_copies(struct files *fs, const char *root, const char *wanted)
 		*s = (struct ckptfs_seal){ .size = sizeof(*s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_COPY, .inode = s->inode };
 		if (ioctl(fd, CKPTFS_IOC_SEAL, s) < 0) {
 			r = errno == ENOENT ? 1 :
-					      complain(-errno, "%s: what it has of other nodes cannot be listed", root);
+					      complain(-errno, "%s: cannot list replicas of other nodes", root);
 			break;
 		}
 		r = add_copy(fs, root, wanted, s->path);
@@ -76,7 +76,7 @@ int compact_copies_add(struct files *fs, const char *directory)
 	if (r < 0)
 		return complain(r, "%s", directory);
 	if (place.root[0] != '\0')
-		return complain(-EXDEV, "%s: a part of the filesystem is mounted here, and copies are at its mountpoint",
+		return complain(-EXDEV, "%s: only part of the filesystem is mounted here; give its mountpoint to include replicas",
 				directory);
 	len = strlen(place.point) - 1;
 	place.point[len] = '\0';

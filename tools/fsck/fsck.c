@@ -109,7 +109,7 @@ static void summary(const struct fsck *f, const struct check_result *r)
 			    " commits are in the journal only, as after a crash; the next mount applies them\n",
 			    f->store, r->unapplied);
 	if (r->rebuilt)
-		text_printf(stdout, "%s: the index was made anew\n", f->store);
+		text_printf(stdout, "%s: the index was rebuilt\n", f->store);
 	if (r->nr_lost_files > 0)
 		text_printf(stdout, "%s: %" PRIu64 " files miss %" PRIu64
 			    " bytes; writing their content again, mounted with -o verify, repairs them\n",

@@ -93,7 +93,7 @@ static void show_progress(void *userdata, const void *status)
 	else if (gc->packs == 0)
 		progress_show(&q->progress, "reading recipes", gc->recipes, 0, false);
 	else
-		progress_show(&q->progress, "looking at packs", gc->packs, gc->packs_total, false);
+		progress_show(&q->progress, "reading packs", gc->packs, gc->packs_total, false);
 }
 
 /* As --json has it. */
@@ -113,15 +113,15 @@ static void show_cluster(const struct ckptfs_gc *gc)
 	if (gc->cluster == CKPTFS_GC_LOCAL_ONLY)
 		return;
 	if (gc->cluster == CKPTFS_GC_NO_AGENT)
-		printf("Cluster:   no agent is there: nothing that others may refer to is given up\n");
+		printf("Cluster:   no agent: pinned chunks stay\n");
 	else if (gc->cluster == CKPTFS_GC_MISSING)
-		text_printf(stdout, "Cluster:   node %.64s is away: nothing that others may refer to is given up\n",
+		text_printf(stdout, "Cluster:   node %.64s is not connected: pinned chunks stay\n",
 			    gc->cluster_missing);
 	else
-		printf("Cluster:   %s kept for other nodes, %s given up that none refers to any more\n",
+		printf("Cluster:   %s pinned for other nodes, %s unpinned that no node refers to\n",
 		       human_size(gc->cluster_pinned_bytes).s, human_size(gc->cluster_unpinned_bytes).s);
 	if (gc->cluster == CKPTFS_GC_FAILED)
-		printf("Cluster:   not all was looked at: %s\n", strerror(gc->cluster_error));
+		printf("Cluster:   incomplete: %s\n", strerror(gc->cluster_error));
 }
 
 static void show_json(const struct request *q, const struct ckptfs_gc *gc)
@@ -182,7 +182,7 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 	} else if (gc->dead_bytes > 0) {
 		text_printf(stdout, "Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
 	}
-	printf("Looked at: %s and %" PRIu64 " recipes in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s, gc->recipes,
+	printf("Examined:  %s and %" PRIu64 " recipes in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s, gc->recipes,
 	       s, human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
 	       (double)(gc->live_chunks + gc->dead_chunks) / MAX(s, 1e-3));
 }
@@ -199,7 +199,7 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_gc *g
 	if (gc->complete)
 		return EXIT_DONE;
 	if (!q->json)
-		printf("The time was up before all was looked at; the next ckptfs-gc --delete goes on from there.\n");
+		printf("Time limit reached; the next ckptfs-gc --delete continues from there.\n");
 	return EXIT_TIME_UP;
 }
 
@@ -239,7 +239,7 @@ static enum exit_status collect_mount(struct request *q, int fd)
 		return show_result(q, &gc);
 	progress_clear(&q->progress);
 	if (r == -EROFS)
-		text_printf(stderr, "ckptfs-gc: %s: mounted read-only; without --delete it can be looked at\n", q->path);
+		text_printf(stderr, "ckptfs-gc: %s: mounted read-only; run it without --delete\n", q->path);
 	else
 		tell_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
 	return EXIT_FAILED;

@@ -158,7 +158,7 @@ static int find_proven(struct directory *d, const struct retain_epoch *v, size_t
 		if (r == -ECANCELED)
 			return r;
 		if (r > 0 && result.seal.inode != v[i].seal.inode) {
-			snprintf(result.why, sizeof(result.why), "another directory has its path now");
+			snprintf(result.why, sizeof(result.why), "another directory has this path now");
 			r = 0;
 		}
 		if (r > 0) {
@@ -167,7 +167,7 @@ static int find_proven(struct directory *d, const struct retain_epoch *v, size_t
 		}
 		fprintf(stderr, "%s: ", d->q->tool);
 		text_print(stderr, path);
-		fprintf(stderr, ": does not prove itself: %s\n", result.why);
+		fprintf(stderr, ": not valid: %s\n", result.why);
 		if (verify_is_no_answer(r))
 			return r;
 	}

@@ -38,7 +38,7 @@ void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_ep
 		struct retain_epoch *e = &v[i];
 
 		if (proven == nr)
-			e->why = "none proves itself";
+			e->why = "none is valid";
 		else if (i == proven)
 			e->why = "newest valid";
 		else if (nr - i <= p->last)

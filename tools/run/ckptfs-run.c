@@ -199,7 +199,7 @@ static void report(const struct session *s, const struct seals *epochs)
 		run_say("%s has %s of files in %s", s->mount.store, human_size(json_flat_u64(&a.j, "logical_bytes")).s,
 			human_size(json_flat_u64(&a.j, "disk_bytes")).s);
 	if (!newest)
-		run_say("nothing is sealed");
+		run_say("no sealed checkpoints");
 	else
 		run_say("%zu sealed checkpoints, %zu of them new; the newest is %s", epochs->nr, sealed,
 			newest->path[0] ? newest->path : "all of it");
@@ -215,7 +215,7 @@ static int drain_and_report(struct session *s)
 	if (!run_mount_is_alive(&s->mount))
 		return -ENOTCONN; /* told when it is unmounted */
 	if (r < 0)
-		run_complain_errno(r, "%s: what is sealed is not known", s->mount.point);
+		run_complain_errno(r, "%s: cannot list sealed checkpoints", s->mount.point);
 	if (r == 0 && s->drain_to)
 		r = drain(s, &epochs);
 	report(s, &epochs);
@@ -299,7 +299,7 @@ static int supervise(const struct run_request *q, struct run_nodes *n, struct ru
 			warn_ns = RUN_NEVER;
 		}
 		if (monotonic_ns() >= kill_ns) {
-			run_complain("the program goes on, %" PRIu64 " s after it was told to end: killing it",
+			run_complain("the program still runs, %" PRIu64 " s after the signal to end: killing it",
 				     q->grace_ns / NS_PER_S);
 			kill(-program, SIGKILL);
 			kill_ns = RUN_NEVER;
@@ -434,7 +434,7 @@ static void await_agents(const struct run_request *q, const struct run_nodes *n,
 			break;
 		nanosleep(&(struct timespec){ .tv_nsec = AGENTS_STEP_NS }, NULL);
 	}
-	run_complain("not all agents have met; the program starts without what other nodes have");
+	run_complain("not all agents are connected; the program starts without data of other nodes");
 }
 
 static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
@@ -462,7 +462,7 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	pass_time(&hold, "--time-limit=", q->until_ns == RUN_NEVER ? 0 : q->until_ns - monotonic_ns());
 	if (run_job_expand(&q->job, q->store, &store) < 0 || run_job_expand(&q->job, q->mount, &mount) < 0 ||
 	    agent.is_short || hold.is_short) {
-		run_complain_errno(-ENOMEM, "nothing was done");
+		run_complain_errno(-ENOMEM, "cannot start");
 		return EXIT_OURS;
 	}
 

@@ -85,8 +85,8 @@ static int copy_epoch(struct drain *d, int from, int top, const char *path, cons
 	if (r < 0 && r != -ETIME) {
 		progress_clear(&d->bar);
 		run_complain_errno(r, "%s/%s: cannot copy out: %s%s", d->d->to, path, c.path,
-				   r == -EBADMSG    ? ": reads back with other bytes than were written" :
-				   r == -EOPNOTSUPP ? ": a socket or a device, which is not copied" :
+				   r == -EBADMSG    ? ": read back different bytes than written" :
+				   r == -EOPNOTSUPP ? ": sockets and devices are not copied" :
 						      "");
 	}
 	return r;
@@ -108,10 +108,10 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 	if (there >= 0) {
 		r = run_copy_is_same(from, there);
 		if (r == 0)
-			run_complain("%s/%s: is there, and is not what is sealed as %s; not replaced", d->d->to, path,
+			run_complain("%s/%s: exists and differs from sealed %s; not replaced", d->d->to, path,
 				     path);
 		else if (r < 0)
-			run_complain_errno(r, "%s/%s: cannot be compared", d->d->to, path);
+			run_complain_errno(r, "%s/%s: cannot compare", d->d->to, path);
 		return r == 0 ? -EEXIST : r;
 	}
 	r = make_above(top, path);
@@ -127,11 +127,11 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 		 * replaces. */
 		r = errno == EINVAL ? io_rename(top, partial, top, path) : -errno;
 		if (r < 0)
-			return run_complain_errno(r, "%s/%s: copied, but cannot get its name", d->d->to, path);
+			return run_complain_errno(r, "%s/%s: copied, but cannot rename", d->d->to, path);
 	}
 	r = sync_above(top, path);
 	if (r < 0)
-		return run_complain_errno(r, "%s/%s: cannot be synced", d->d->to, path);
+		return run_complain_errno(r, "%s/%s: cannot sync", d->d->to, path);
 	return 0;
 }
 

@@ -69,7 +69,7 @@ static int look_at_existing(struct run_mount *m, bool shared)
 	_cleanup_(mounts_close) struct mounts there = { 0 };
 
 	if (mounts_find_point(&there, m->point) <= 0)
-		return shared ? run_complain_errno(-ENOENT, "%s: no ckptfs is mounted there, though --shared says so",
+		return shared ? run_complain_errno(-ENOENT, "%s: --shared, but no ckptfs is mounted there",
 						   m->point) :
 				0;
 	if (run_mount_is_alive(m)) {
@@ -78,7 +78,7 @@ static int look_at_existing(struct run_mount *m, bool shared)
 			m->store = strdup(there.store);
 			return m->store ? 1 : -ENOMEM;
 		}
-		run_complain("%s: %s is mounted there already; another job's? (--shared uses it, and leaves it)",
+		run_complain("%s: %s is mounted there already, perhaps by another job (--shared uses it and leaves it mounted)",
 			     m->point, there.store);
 		return -EBUSY;
 	}
@@ -87,7 +87,7 @@ static int look_at_existing(struct run_mount *m, bool shared)
 			     m->point);
 		return -ENOTCONN;
 	}
-	run_say("%s: was left mounted by a daemon that has died; unmounting it", m->point);
+	run_say("%s: unmounting the mount of a dead daemon", m->point);
 	return unmount(m, "-l");
 }
 
@@ -99,7 +99,7 @@ static int mount_it(struct run_mount *m)
 	if (r < 0)
 		return r;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-		run_complain("%s: could not be mounted on %s", m->store, m->point);
+		run_complain("%s: cannot mount on %s", m->store, m->point);
 		return -EIO;
 	}
 	m->mounted = true;

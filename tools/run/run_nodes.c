@@ -158,7 +158,7 @@ static int start_launcher(const struct command *c, int in, int out, int death_si
 	const struct run_start s = { .argv = c->word, .in = in, .out = out, .death_signal = death_signal };
 	int r = run_process_start(&s, ret);
 
-	return r < 0 ? run_complain_errno(r, "%s, which starts something on each node", c->word[0]) : 0;
+	return r < 0 ? run_complain_errno(r, "%s: cannot start processes on each node", c->word[0]) : 0;
 }
 
 static bool is_told_to_end(void)
@@ -287,7 +287,7 @@ static int end_holders(struct run_nodes *n)
 	n->holders = 0;
 	n->input = n->output = -1;
 	if (r < 0 || run_process_exit_status(status) != 0) {
-		run_complain("not all nodes have ended well: what they say is above");
+		run_complain("not all nodes ended without error: see their messages above");
 		r = -EIO;
 	}
 	return r;

@@ -123,7 +123,7 @@ static int choose_mountpoint(struct run_request *q)
 	if (run_job_expand(&q->job, q->mountpoint, &path) < 0)
 		return -ENOMEM;
 	if (lstat(path, &st) == 0 && (!S_ISDIR(st.st_mode) || (st.st_uid != geteuid() && st.st_uid != 0)))
-		return refuse(path, "belongs to somebody else; give another --mount");
+		return refuse(path, "belongs to another user; give another --mount");
 	q->mount = q->mountpoint;
 	return 0;
 }
@@ -173,7 +173,7 @@ static int settle_end(struct run_request *q)
 	if (q->drain_before_ns > 0 && q->until_ns == RUN_NEVER)
 		return refuse(
 			"--signal-before",
-			"neither the job's environment nor its batch system says when its time is up; give --time-limit");
+			"end of the job unknown from its environment and batch system; give --time-limit");
 	return 0;
 }
 

@@ -62,7 +62,7 @@ static const char *why_unknown(int dirfd, const char *name)
 	if (fd < 0)
 		return errno == EACCES ? "cannot be read" : "not sealed";
 	return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && flags & FS_IMMUTABLE_FL ?
-		       "sealed, but only its owner and root can prove it" :
+		       "sealed, but only its owner and root can verify it" :
 		       "not sealed";
 }
 
@@ -110,7 +110,7 @@ static int prove(const struct request *q, const char *path, struct progress *p)
 	if (verify_is_no_answer(r)) {
 		fputs(TOOL ": ", stderr);
 		text_print(stderr, path);
-		fprintf(stderr, ": %s; whether there is one that proves itself is not known\n", v.why);
+		fprintf(stderr, ": %s; cannot determine whether a valid one exists\n", v.why);
 		return r;
 	}
 	tell_passed(q, path, v.why);
@@ -152,7 +152,7 @@ static enum exit_status print_newest(const struct request *q, const char *top)
 	}
 	tell_unsealed(q, &s, real, 0);
 	text_printf(stderr, TOOL ": %s: no sealed directory in it%s\n", top,
-		q->no_verify ? "" : " proves itself; start from the beginning");
+		q->no_verify ? "" : " is valid; start from the beginning");
 	return EXIT_NONE;
 }
 

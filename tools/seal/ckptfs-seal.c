@@ -53,21 +53,21 @@ static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 		tell_culprit("not sealed: ", what, "is open for writing (close it first), or has another name in a "
 						   "checkpoint that is being erased (try again)");
 	else if (r == -EBUSY)
-		fputs("not sealed: somebody else is about to\n", stderr);
+		fputs("not sealed: another process is sealing it\n", stderr);
 	else if (r == -EEXIST && what[0])
 		tell_culprit("not sealed: ", what, "is sealed by itself; unseal that first");
 	else if (r == -EEXIST)
 		fputs("lies in a directory that is sealed\n", stderr);
 	else if (r == -EPERM && what[0])
-		tell_culprit("not sealed: ", what, "belongs to somebody else; root can seal it");
+		tell_culprit("not sealed: ", what, "belongs to another user; root can seal it");
 	else if (r == -EPERM)
 		fputs("only its owner and root may do that\n", stderr);
 	else if (r == -E2BIG)
 		fputs("not sealed: too many files in it; seal directories below it\n", stderr);
 	else if (r == -ECANCELED)
-		fputs("not sealed: somebody else has unsealed it meanwhile\n", stderr);
+		fputs("not sealed: another process has unsealed it meanwhile\n", stderr);
 	else if (r == -EIO)
-		fputs("not sealed: something in it is damaged; the daemon's log says more\n", stderr);
+		fputs("not sealed: some of its data is damaged; see the daemon's log\n", stderr);
 	else if (r == -ENODATA)
 		tell_culprit("lies in ", what, "which is sealed; unseal that");
 	else if (r == -ENOTTY)
@@ -86,24 +86,24 @@ static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 		text_printf(stderr, "not unsealed: %s\n",
 			statvfs(path, &st) == 0 && st.f_flag & ST_RDONLY ?
 				strerror(EROFS) :
-				"it is another node's, and not one of the directories that this has sealed");
+				"it belongs to another node, and is not one of its sealed directories");
 		return;
 	}
 	fputs(r == -EBUSY || r == -EHOSTDOWN || r == -ENOLINK ? "was sealed by node " : "not unsealed: node ", stderr);
 	text_print(stderr, s->path);
 	if (r == -ENOLINK) {
-		fputs("; other nodes may have copies, and no ckptfs-agent runs here: start agents, and try again\n", stderr);
+		fputs("; other nodes may have replicas, and no ckptfs-agent runs here: start agents and try again\n", stderr);
 	} else if (r == -EBUSY) {
-		fputs(", which takes part: unseal it there\n", stderr);
+		fputs(", which is connected: unseal it there\n", stderr);
 	} else if (r == -EHOSTDOWN) {
-		fputs(", which may come back; if it will not, say so first, on each node:\n"
+		fputs(", which may come back; if it will not, first run on each node:\n"
 		      "  ckptfs-agent --mount MOUNTPOINT --forget ",
 		      stderr);
 		text_print(stderr, s->path);
 		fputs("\n", stderr);
 	} else {
-		text_printf(stderr, " has not said that its copy is gone%s; try again\n",
-			r == -EREMOTEIO ? ", the daemon's log says why" : " in time");
+		text_printf(stderr, " has not confirmed that it dropped its replica%s; try again\n",
+			r == -EREMOTEIO ? ", see the daemon's log" : " in time");
 	}
 }
 
@@ -117,7 +117,7 @@ static void tell_done(const struct request *q, const char *path, const struct ck
 	if (q->quiet)
 		return;
 	if (q->what == UNSEAL && s->path[0]) {
-		text_printf(stdout, "%s: gone: all copies of what node ", path);
+		text_printf(stdout, "%s: dropped: all replicas of the directory that node ", path);
 		text_print(stdout, s->path);
 		puts(" had");
 	} else if (q->what == UNSEAL) {
@@ -144,25 +144,25 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 	if (r == 0) {
 		if (!q->quiet)
 			text_printf(stdout, "%s: %s\n", path,
-				    q->wait == WAIT_COLLECTED ? "is with the collectors" : "another node has a copy");
+				    q->wait == WAIT_COLLECTED ? "gathered" : "replicated on another node");
 		return EXIT_DONE;
 	}
 	text_printf(stderr, TOOL ": %s: sealed, but %s: ", path,
-		q->wait == WAIT_COLLECTED	   ? "the collectors do not have it" :
-		r == -EHOSTDOWN ? "it is not known whether another node has a copy" :
-				  "no other node has a copy");
+		q->wait == WAIT_COLLECTED	   ? "not gathered" :
+		r == -EHOSTDOWN ? "cannot find out whether another node has a replica" :
+				  "not replicated on another node");
 	if (r == -EOPNOTSUPP && q->wait == WAIT_COLLECTED)
-		fputs("there are none, without compact_group=\n", stderr);
+		fputs("the mount has no compact_group=\n", stderr);
 	else if (r == -EOPNOTSUPP)
-		fputs("the mount does not make any, without protect=partner or protect=xor\n", stderr);
+		fputs("the mount has neither protect=partner nor protect=xor\n", stderr);
 	else if (r == -ENOTCONN)
-		fputs("there is no ckptfs-agent; it will have one when that runs\n", stderr);
+		fputs("no ckptfs-agent runs; it is replicated once one does\n", stderr);
 	else if (r == -EHOSTDOWN)
-		fputs("who has it does not take part; if that is lost, ckptfs-agent --repair gives it to another one\n", stderr);
+		fputs("the node with its replica is not connected; if it is lost, run ckptfs-agent --repair\n", stderr);
 	else if (r == -EHOSTUNREACH)
-		fputs("no node of the cluster is on another host; it will have one when there is\n", stderr);
+		fputs("no node of the cluster is on another host; it is replicated once there is one\n", stderr);
 	else
-		text_printf(stderr, "%s; the mount tries again by itself, and logs what is wrong\n", strerror(-r));
+		text_printf(stderr, "%s; the mount retries and logs errors\n", strerror(-r));
 	return EXIT_FAILED;
 }
 

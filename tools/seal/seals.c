@@ -222,7 +222,7 @@ static void print_text(FILE *to, const struct seals *s)
 
 	if (s->nr == 0) {
 		text_print_path(to, s, &(struct ckptfs_seal){ 0 });
-		fputs(geteuid() == 0 ? ": nothing is sealed\n" : ": nothing is sealed that is yours\n", to);
+		fputs(geteuid() == 0 ? ": no sealed directories\n" : ": no sealed directories of yours\n", to);
 		return;
 	}
 	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE",
@@ -289,14 +289,14 @@ static int get_all(const char *tool, const char *path, bool shown, struct seals 
 	if (r == -ENOTTY)
 		text_printf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
 	else if (r == -ENOTUNIQ)
-		text_printf(stderr, "%s: %s: has what several nodes have sealed; give one of the directories in it\n", tool, path);
+		text_printf(stderr, "%s: %s: contains sealed directories of several nodes; give one of its subdirectories\n", tool, path);
 	else if (r < 0)
-		tell_refusal(tool, path, "it", "list what is sealed", r);
+		tell_refusal(tool, path, "it", "list sealed directories", r);
 	if (r < 0)
 		return r;
 	r = place_find(fd, &ret->place);
 	if (r < 0)
-		text_printf(stderr, "%s: %s: where it is mounted cannot be found in /proc/self/mountinfo: %s\n", tool, path,
+		text_printf(stderr, "%s: %s: cannot find its mountpoint in /proc/self/mountinfo: %s\n", tool, path,
 			strerror(-r));
 	else
 		place_all(ret);

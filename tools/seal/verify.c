@@ -300,7 +300,7 @@ static int read_all(const char *path, struct progress *p, struct verify_result *
 	else if (r == 0)
 		because(ret, r, "damaged: %s cannot be read", w.culprit ? w.culprit : path);
 	else if (r < 0)
-		because(ret, r, "cannot be looked at: %s: %s", w.culprit ? w.culprit : path, strerror(-r));
+		because(ret, r, "cannot read %s: %s", w.culprit ? w.culprit : path, strerror(-r));
 	free(w.culprit);
 	mutex_release(&w.lock);
 	cond_release(&w.changed);
@@ -327,14 +327,14 @@ static int compare_root(int fd, struct verify_result *ret)
 	if (r == -ENOTTY)
 		return because(ret, r, "not on a ckptfs");
 	if (r == -EPERM)
-		return because(ret, r, "only its owner, root and the user who mounted it may ask");
+		return because(ret, r, "only its owner, root and the mounting user may ask");
 	if (r == -EIO)
-		return because(ret, 0, "damaged: what it is made of cannot be looked up; the daemon's log says more");
+		return because(ret, 0, "damaged: cannot look up its content; see the daemon's log");
 	if (r < 0)
 		return because(ret, r, "%s", strerror(-r));
 	if (ret->seal.facts & CKPTFS_SEAL_HAS_ROOT &&
 	    memcmp(ret->seal.root, ret->seal.root_now, sizeof(ret->seal.root)) != 0)
-		return because(ret, 0, "damaged: its root is not that of its seal");
+		return because(ret, 0, "damaged: its root differs from the sealed root");
 	return 1;
 }
 

@@ -58,11 +58,11 @@ static int load_record(const char *file, const char *store_id, struct record *re
 	r = record_parse((const char *)page.data, page.len, &old);
 	if (r == -EBADMSG)
 		return complain(file, -EINVAL,
-				"is there and is no report of ckptfs-stat; it is left as it is, give another name");
+				"exists and is not a report of ckptfs-stat; not overwritten, give another name");
 	if (r < 0)
 		return r;
 	if (strcmp(old.store_id, store_id) != 0)
-		return complain(file, -EINVAL, "is a report of another store; it is left as it is, give another name");
+		return complain(file, -EINVAL, "is a report of another store; not overwritten, give another name");
 	*ret = old;
 	old = (struct record){ 0 };
 	return 0;

@@ -65,7 +65,7 @@ static void put_cards(FILE *to, const struct report *r)
 	put_card(to, saved, "saved");
 	put_card(to, files, r->walk->nr_files == 1 ? "file" : "files");
 	if (strcmp(json_flat_get(r->mount, "garbage.known"), "true") == 0)
-		put_card(to, human_size(json_flat_u64(r->mount, "garbage.bytes")).s, "garbage, when last looked for");
+		put_card(to, human_size(json_flat_u64(r->mount, "garbage.bytes")).s, "garbageat the last collection");
 	fputs("</ul>\n</header>\n<main>\n", to);
 }
 
@@ -151,8 +151,8 @@ static void put_readings(FILE *to, const struct report *r)
 	_cleanup_(freep) double *y = calloc(rec->nr, 4 * sizeof(*y));
 
 	parts_open(to, "time", "Size and deduplication over time",
-		   "The store keeps no history. This page does: each time it is made anew under the same name, it takes one "
-		   "more reading. Made after every checkpoint, or from a timer, it shows how each of them went.");
+		   "The store keeps no history, but this page does: each time it is written again under the same name, it adds a "
+		   "reading. Write it after every checkpoint, or from a timer.");
 	if (rec->nr < 2)
 		fputs("<p>This is the first reading. The next one starts the chart.</p>\n", to);
 	else if (x && y)
@@ -275,9 +275,9 @@ static void put_foot(FILE *to, const struct report *r)
 	html_text(to, json_flat_get(r->mount, "version"));
 	fputs("; the store is <code>", to);
 	html_text(to, json_flat_get(r->mount, "store_id"));
-	fputs("</code>. Times are those of the machine that made it. The page fetches nothing from anywhere.</p>\n", to);
+	fputs("</code>. Times are those of the machine that made it. The page loads no external resources.</p>\n", to);
 	if (r->walk->nr_unread > 0)
-		fprintf(to, "<p>%" PRIu64 " files or directories could not be looked at and are not counted.</p>\n",
+		fprintf(to, "<p>%" PRIu64 " files or directories could not be read and are not counted.</p>\n",
 			r->walk->nr_unread);
 	fputs("</footer>\n", to);
 	record_print(to, r->record);

@@ -65,7 +65,7 @@ static void put_stages(FILE *to, const struct json_flat *m)
 	      to);
 	put_stage(to, "In files", logical, whole, "without holes");
 	put_stage(to, "Distinct", json_flat_u64(m, "stored_bytes"), whole, "each chunk once, garbage included");
-	put_stage(to, "Compressed", json_flat_u64(m, "compressed_bytes"), whole, "where that is on and pays");
+	put_stage(to, "Compressed", json_flat_u64(m, "compressed_bytes"), whole, "where enabled and worthwhile");
 	put_stage(to, "On disk", disk, whole, "with tables, journal and index");
 	fputs("</tbody></table></div>\n", to);
 }
@@ -85,13 +85,13 @@ static void put_causes(FILE *to, const struct json_flat *m)
 
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
 		whole += parts[i].value;
-	fputs("<h3>What became of the bytes written since the mount</h3>\n", to);
+	fputs("<h3>Bytes written since the mount, by result</h3>\n", to);
 	if (whole == 0) {
 		fputs("<p>Nothing was written since the mount.</p>\n", to);
 		return;
 	}
 	fputs("<figure>\n", to);
-	chart_share(to, "Bytes written since the mount, by what became of them", parts, ARRAY_SIZE(parts));
+	chart_share(to, "Bytes written since the mount, by result", parts, ARRAY_SIZE(parts));
 	fputs("</figure>\n<table><tbody>\n", to);
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		fprintf(to,
@@ -107,7 +107,7 @@ static void put_causes(FILE *to, const struct json_flat *m)
 
 void parts_savings(FILE *to, const struct report *r)
 {
-	parts_open(to, "savings", "Where the savings come from", "From what files hold to what the disk holds.");
+	parts_open(to, "savings", "Where the savings come from", "From the content of files to bytes on disk.");
 	put_stages(to, r->mount);
 	put_causes(to, r->mount);
 	fputs("</section>\n", to);
@@ -139,8 +139,8 @@ void parts_fragmentation(FILE *to, const struct report *r)
 	const struct walk *w = r->walk;
 
 	parts_open(to, "fragmentation", "Fragmentation",
-		   "Places in packs that reading a file visits, per MiB. A file written in one go has 1; each more costs time, "
-		   "above all on a disk that turns.");
+		   "Places in packs that reading a file visits, per MiB. A file written at once has 1; each further one costs time, "
+		   "above all on rotating disks.");
 	fprintf(to, "<p>Over all files: <strong>%.2f</strong> places per MiB.</p>\n",
 		walk_fragmentation(w->frames, w->mapped));
 	fputs("<div class=\"wide\"><table><thead><tr><th>Places per MiB</th><th></th><th class=\"n\">Size</th>"
@@ -197,7 +197,7 @@ void parts_directories(FILE *to, const struct report *r)
 
 	parts_open(
 		to, "directories", "Space by directory",
-		"What files hold, before deduplication: a chunk that several directories share belongs to each of them.");
+		"Content of files, before deduplication: a chunk that several directories share counts in each of them.");
 	if (nr == 0) {
 		fputs("<p>There are no files.</p>\n</section>\n", to);
 		return;

@@ -264,7 +264,7 @@ static int look_at(const char *path, const struct stat *st)
 
 static int visit(const char *path, const struct stat *st, int type, _unused_ struct FTW *at)
 {
-	progress_show(&now.progress, "Looking at files:", now.w.nr_files, 0, false);
+	progress_show(&now.progress, "Reading files:", now.w.nr_files, 0, false);
 	if (interrupted())
 		now.error = -EINTR;
 	else if (type == FTW_F && S_ISREG(st->st_mode))

@@ -50,13 +50,13 @@ void stat_complain(const char *path, int r, int before)
 	const char *why = strerror(-r);
 
 	if (r == -ENODATA)
-		why = before	     ? "not on a ckptfs any more: it has been unmounted" :
+		why = before	     ? "no longer on a ckptfs: it has been unmounted" :
 		      is_store(path) ? "a store; give its mountpoint (ckptfs-stat without a path shows all mounts)" :
 				       "not on a ckptfs; give a mountpoint, or a file or directory below one";
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
-		why = "the daemon of this mount has died; umount it and mount it again";
+		why = "the daemon of this mount has died; unmount and mount it again";
 	else if (r == -EBADMSG)
-		why = "the daemon's answer cannot be understood";
+		why = "malformed answer from the daemon";
 	text_printf(stderr, "ckptfs-stat: %s: %s\n", path, why);
 }
 

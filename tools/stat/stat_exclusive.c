@@ -26,20 +26,20 @@
 static int complain(const char *path, int r)
 {
 	if (r == -ENOTTY)
-		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that can tell what deleting it would free\n", path);
+		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that computes exclusive space\n", path);
 	else if (r == -EBUSY)
-		text_printf(stderr, "ckptfs-stat: %s: too many such questions at once; try again\n", path);
+		text_printf(stderr, "ckptfs-stat: %s: too many concurrent requests; try again\n", path);
 	else if (r == -E2BIG)
-		text_printf(stderr, "ckptfs-stat: %s: more directories than one question can have; ask for parts of it\n",
+		text_printf(stderr, "ckptfs-stat: %s: too many directories for one request; give parts of it\n",
 			path);
 	else if (r == -EXDEV)
 		text_printf(stderr,
-			"ckptfs-stat: %s: on another mount than the paths before it; ask for each mount by itself\n",
+			"ckptfs-stat: %s: on another mount than the paths before it; give paths of one mount only\n",
 			path);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		stat_complain(path, r, 0);
 	else if (r != -EINTR)
-		text_printf(stderr, "ckptfs-stat: %s: what deleting it would free cannot be told: %s\n", path, strerror(-r));
+		text_printf(stderr, "ckptfs-stat: %s: cannot compute exclusive space: %s\n", path, strerror(-r));
 	return r;
 }
 
@@ -133,9 +133,9 @@ static int add_path(const char *path)
 static void show_progress(struct progress *p, const struct ckptfs_exclusive *x)
 {
 	if (x->frames == 0 && x->built > 0)
-		progress_show(p, "learning who refers to what", x->built, 0, false);
+		progress_show(p, "building back-references", x->built, 0, false);
 	else if (x->frames > 0)
-		progress_show(p, "looking at frames", x->frames_done, x->frames, false);
+		progress_show(p, "reading frames", x->frames_done, x->frames, false);
 	else
 		progress_show(p, "reading recipes", x->recipes, 0, false);
 }

@@ -77,7 +77,7 @@ static void show_space(FILE *to, const struct json_flat *j)
 	fprintf(to, " index %s\n", human_size(json_flat_u64(j, "index_disk_bytes")).s);
 	if (strcmp(json_flat_get(j, "garbage.known"), "true") == 0) {
 		size_line(to, "Garbage:", json_flat_u64(j, "garbage.bytes"));
-		fprintf(to, "  when ckptfs-gc last looked, %s ago\n", duration(json_flat_u64(j, "garbage.age_ns")).s);
+		fprintf(to, "  at the last collection, %s ago\n", duration(json_flat_u64(j, "garbage.age_ns")).s);
 	}
 }
 
@@ -177,7 +177,7 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 			json_flat_get(j, "scrub.damaged"), json_flat_get(j, "scrub.left"));
 	} else {
 		line(to, "Last scrub:", "never");
-		fputs("  ckptfs-scrub looks for damage\n", to);
+		fputs("  run ckptfs-scrub to find damage\n", to);
 	}
 	if (strcmp(json_flat_get(j, "scrub.unfinished"), "true") == 0) {
 		size_line(to,
@@ -192,7 +192,7 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 {
 	const char *agent = strcmp(json_flat_get(j, "cluster.agent"), "true") != 0	   ? "no agent" :
 			    strcmp(json_flat_get(j, "cluster.agent_answers"), "true") == 0 ? "with an agent" :
-											     "its agent is silent";
+											     "agent not responding";
 
 	if (strcmp(json_flat_get(j, "cluster.member"), "true") != 0)
 		return;
@@ -200,15 +200,15 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	fprintf(to, "  %s, %s rounds, %s commits without one\n", agent, json_flat_get(j, "cluster.rounds"),
 		json_flat_get(j, "cluster.rounds_failed"));
 	size_line(to, "  only on other nodes", json_flat_u64(j, "cluster.remote_bytes"));
-	fprintf(to, "  %s came from there since the mount,", human_size(json_flat_u64(j, "cluster.fetched_bytes")).s);
-	fprintf(to, " %s chunks could not be had\n", json_flat_get(j, "cluster.fetch_failures"));
-	size_line(to, "  here for others, too", json_flat_u64(j, "cluster.pinned_bytes"));
-	fprintf(to, "  %s went there since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
+	fprintf(to, "  %s fetched since the mount,", human_size(json_flat_u64(j, "cluster.fetched_bytes")).s);
+	fprintf(to, " %s chunks unavailable\n", json_flat_get(j, "cluster.fetch_failures"));
+	size_line(to, "  pinned for other nodes", json_flat_u64(j, "cluster.pinned_bytes"));
+	fprintf(to, "  %s served since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
 	if (json_flat_u64(j, "cluster.sealed") > 0)
-		fprintf(to, "  another node has %s of %s sealed directories, too\n",
+		fprintf(to, "  %s of %s sealed directories are replicated on another node\n",
 			json_flat_get(j, "cluster.sealed_protected"), json_flat_get(j, "cluster.sealed"));
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
-		fprintf(to, "  some could not be protected: %s; it is tried again\n",
+		fprintf(to, "  cannot protect some: %s; retrying\n",
 			json_flat_u64(j, "cluster.protect_errno") == EHOSTUNREACH ?
 				"no node of the cluster is on another host" :
 				strerror((int)json_flat_u64(j, "cluster.protect_errno")));
@@ -218,8 +218,8 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	}
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
 	fputc('\n', to);
-	number_line(to, "  copies for other nodes", json_flat_u64(j, "cluster.replicas"));
-	fprintf(to, "  of what they have sealed; %s more are cached for reading\n",
+	number_line(to, "  replicas for other nodes", json_flat_u64(j, "cluster.replicas"));
+	fprintf(to, "  of their sealed directories; %s more are cached for reading\n",
 		json_flat_get(j, "cluster.replicas_cached"));
 	fputc('\n', to);
 }
@@ -301,10 +301,10 @@ static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 		fputs("  compressed, in whole blocks\n", to);
 	}
 	size_line(to, "Shared:", x->bytes - x->exclusive_bytes);
-	fputs("  others have too\n", to);
+	fputs("  also in other files\n", to);
 	if (x->linked_files > 0) {
-		number_line(to, "Linked elsewhere:", x->linked_files);
-		fputs("  files have other names too: they would stay\n", to);
+		number_line(to, "Other hard links:", x->linked_files);
+		fputs("  files have other names and would stay\n", to);
 	}
 	if (x->damaged > 0) {
 		number_line(to, "Damaged:", x->damaged);

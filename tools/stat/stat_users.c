@@ -123,8 +123,8 @@ int stat_users(const char *mountpoint, bool json, FILE *to)
 	int r = fd < 0 ? -errno : print_users(fd, mountpoint, json, to);
 
 	if (r == -ENOTTY)
-		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that can tell who has how much\n", mountpoint);
+		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that reports space by user\n", mountpoint);
 	else if (r < 0 && r != -EINTR)
-		text_printf(stderr, "ckptfs-stat: %s: who has how much cannot be told: %s\n", mountpoint, strerror(-r));
+		text_printf(stderr, "ckptfs-stat: %s: cannot get space by user: %s\n", mountpoint, strerror(-r));
 	return r == -EINVAL ? -EIO : r;
 }

@@ -98,11 +98,11 @@ int stat_variables(const char *mountpoint, bool json, FILE *to)
 	int r = fd < 0 ? -errno : print_variables(fd, mountpoint, json, to);
 
 	if (r == -ENOTTY)
-		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that remembers variables\n", mountpoint);
+		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that records variables\n", mountpoint);
 	else if (r == -EPERM)
-		text_printf(stderr, "ckptfs-stat: %s: only root and the user who mounted it are told of variables\n",
+		text_printf(stderr, "ckptfs-stat: %s: only root and the mounting user can list variables\n",
 			mountpoint);
 	else if (r < 0)
-		text_printf(stderr, "ckptfs-stat: %s: variables cannot be told: %s\n", mountpoint, strerror(-r));
+		text_printf(stderr, "ckptfs-stat: %s: cannot list variables: %s\n", mountpoint, strerror(-r));
 	return r == -EINVAL ? -EIO : r;
 }

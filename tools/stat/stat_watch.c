@@ -47,7 +47,7 @@ static void show_ratio(FILE *to, uint64_t cut, uint64_t fresh)
 	if (cut == 0)
 		fputs("  nothing was written", to);
 	else
-		fprintf(to, "  %.2f %% of what was written was known", 100.0 * (double)(cut - fresh) / (double)cut);
+		fprintf(to, "  %.2f %% of the written bytes were known", 100.0 * (double)(cut - fresh) / (double)cut);
 	fputs("\n\n", to);
 }
 
@@ -57,7 +57,7 @@ void stat_show_rates(FILE *to, const struct stat_reading *before, const struct s
 	double seconds = (double)(now->uptime_ns - before->uptime_ns) / 1e9;
 
 	if (!before->taken || before->pid != now->pid || now->uptime_ns <= before->uptime_ns) {
-		fputs("Rates come with the second reading.\n\n", to);
+		fputs("Rates are shown from the second reading on.\n\n", to);
 		return;
 	}
 	rate_line(to, "Written:", now->written - before->written, seconds);

@@ -75,7 +75,7 @@ static void rates_are_of_the_time_between_two_readings(void **state)
 	assert_non_null(strstr(text, "Written:                   100.0 MB/s  in the last 2.0 s\n"));
 	assert_non_null(strstr(text, "Stored:                      5.0 MB/s"));
 	assert_non_null(strstr(text, "Commits:                        2.0 /s\n"));
-	assert_non_null(strstr(text, "10.00 : 1  90.00 % of what was written was known\n"));
+	assert_non_null(strstr(text, "10.00 : 1  90.00 % of the written bytes were known\n"));
 }
 
 static void an_idle_interval_has_no_ratio(void **state)
@@ -95,7 +95,7 @@ static void another_daemon_starts_anew(void **state)
 	_cleanup_(freep) char *text = rates(&before, &now);
 
 	(void)state;
-	assert_string_equal(text, "Rates come with the second reading.\n\n");
+	assert_string_equal(text, "Rates are shown from the second reading on.\n\n");
 }
 
 static void drawing_keeps_to_the_screen(void **state)
