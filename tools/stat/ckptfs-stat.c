@@ -175,7 +175,7 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read, root %s\n", v->seal.files,
 			human_size(v->seal.bytes).s, human_size(v->bytes).s, sha256_hex(v->seal.root).s);
 	else
-		fprintf(to, ": valid: %s read; a copy of what another node has sealed\n", human_size(v->bytes).s);
+		fprintf(to, ": valid: %s read; replica of a directory sealed by another node\n", human_size(v->bytes).s);
 }
 
 /* -EBADMSG: one does not prove itself. */
