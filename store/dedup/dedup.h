@@ -63,11 +63,8 @@ int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_lis
 /* The whole process for a job chunked by content. */
 int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *ret);
 
-/* dedup_append.c */
 /* The address in memory's tables, if it may be shared. */
 struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES(append_lock);
-/* 1: appended; 0: fingerprints were absorbed into RocksDB since `generation`, so look up again; <0. */
-int batch_append(struct batch *b, uint64_t generation);
 
 /* dedup_shifted.c: the same with a search for moved bytes */
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret);
@@ -76,5 +73,4 @@ int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list
 
 int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
 
-/* dedup_append.c */
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* make all existing frames durable */

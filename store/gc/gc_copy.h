@@ -61,7 +61,7 @@ static inline size_t gc_copy_nr(const struct gc_copy *c)
 	return c->nr + c->nr_next;
 }
 /* The chunks of the next frame, already read, belong to several domains: they are neither compressed together
- * (dedup_append.c) nor coded. */
+ * (dedup.c) nor coded. */
 bool gc_copy_is_mixed(const struct gc_copy *c);
 /* Flushes, repoints all recipes to the copies, frees the old places, and resets `c`. If the flush fails, does so for
  * the frames written before. */
