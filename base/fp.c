@@ -125,22 +125,22 @@ void fp_of_each(const struct fp_key *k, const void *p, size_t len, size_t n, str
 
 /* Of a tweak, the number of the domain and its kind. */
 #define TWEAK_ID_BITS 32
-#define TWEAK_TOLD ((UINT64_C(1) << (TWEAK_ID_BITS + 8)) - 1)
-#define TWEAK_TOLD_BYTES 5
+#define TWEAK_CLEAR ((UINT64_C(1) << (TWEAK_ID_BITS + 8)) - 1)
+#define TWEAK_CLEAR_BYTES 5
 
 /* A tweak from the bits that identify the domain. The rest is XXH3, which takes 3 ns where a chunk takes 400: tweaks
  * are never exposed, so it does not matter that they reveal parts of the XXH3 key. */
-static struct fp tweak_of(const struct fp_key *k, uint64_t told)
+static struct fp tweak_of(const struct fp_key *k, uint64_t clear)
 {
-	struct le64 bytes = le64_put(told);
-	XXH128_hash_t h = XXH3_128bits_withSecret(bytes.b, TWEAK_TOLD_BYTES, k->tweaks, sizeof(k->tweaks));
+	struct le64 bytes = le64_put(clear);
+	XXH128_hash_t h = XXH3_128bits_withSecret(bytes.b, TWEAK_CLEAR_BYTES, k->tweaks, sizeof(k->tweaks));
 
-	return (struct fp){ .lo = told | (h.low64 & ~TWEAK_TOLD), .hi = h.high64 & HI_MASK };
+	return (struct fp){ .lo = clear | (h.low64 & ~TWEAK_CLEAR), .hi = h.high64 & HI_MASK };
 }
 
-static bool tells_domain(uint64_t told)
+static bool is_domain(uint64_t clear)
 {
-	return told >> TWEAK_ID_BITS > FP_OF_ALL && told >> TWEAK_ID_BITS < NR_FP_DOMAIN_KINDS;
+	return clear >> TWEAK_ID_BITS > FP_OF_ALL && clear >> TWEAK_ID_BITS < NR_FP_DOMAIN_KINDS;
 }
 
 struct fp fp_tweak(const struct fp_key *k, struct fp_domain d)
@@ -151,15 +151,15 @@ struct fp fp_tweak(const struct fp_key *k, struct fp_domain d)
 bool fp_domain_of(const struct fp_key *k, struct fp f, struct fp bytes, struct fp_domain *ret)
 {
 	struct fp tweak = fp_xor(f, bytes);
-	uint64_t told = tweak.lo & TWEAK_TOLD;
+	uint64_t clear = tweak.lo & TWEAK_CLEAR;
 
 	if (fp_is_none(tweak)) {
 		*ret = (struct fp_domain){ FP_OF_ALL, 0 };
 		return true;
 	}
-	if (!tells_domain(told) || !fp_equal(tweak, tweak_of(k, told)))
+	if (!is_domain(clear) || !fp_equal(tweak, tweak_of(k, clear)))
 		return false;
-	*ret = (struct fp_domain){ (enum fp_domain_kind)(told >> TWEAK_ID_BITS), (uint32_t)told };
+	*ret = (struct fp_domain){ (enum fp_domain_kind)(clear >> TWEAK_ID_BITS), (uint32_t)clear };
 	return true;
 }
 
@@ -182,9 +182,9 @@ static bool differ_in_a_byte(struct fp a, struct fp b)
 	return n <= 1;
 }
 
-static bool is_nearly(const struct fp_key *k, struct fp f, struct fp bytes, uint64_t told, struct fp *ret)
+static bool is_nearly(const struct fp_key *k, struct fp f, struct fp bytes, uint64_t clear, struct fp *ret)
 {
-	struct fp is = fp_xor(bytes, tells_domain(told) ? tweak_of(k, told) : FP_NONE);
+	struct fp is = fp_xor(bytes, is_domain(clear) ? tweak_of(k, clear) : FP_NONE);
 
 	if (!differ_in_a_byte(f, is))
 		return false;
@@ -194,13 +194,13 @@ static bool is_nearly(const struct fp_key *k, struct fp f, struct fp bytes, uint
 
 bool fp_is_nearly_of(const struct fp_key *k, struct fp f, struct fp bytes, struct fp *ret)
 {
-	uint64_t told = (f.lo ^ bytes.lo) & TWEAK_TOLD, id = (uint32_t)told;
+	uint64_t clear = (f.lo ^ bytes.lo) & TWEAK_CLEAR, id = (uint32_t)clear;
 
-	if (is_nearly(k, f, bytes, told, ret))
+	if (is_nearly(k, f, bytes, clear, ret))
 		return true;
-	for (unsigned bit = 0; bit < TWEAK_ID_BITS && tells_domain(told); bit += 8)
+	for (unsigned bit = 0; bit < TWEAK_ID_BITS && is_domain(clear); bit += 8)
 		for (uint64_t wrong = 1; wrong < 256; wrong++) /* the wrong byte may be one that identifies the domain */
-			if (is_nearly(k, f, bytes, told ^ wrong << bit, ret))
+			if (is_nearly(k, f, bytes, clear ^ wrong << bit, ret))
 				return true;
 	for (uint64_t kind = FP_OF_ALL + 1; kind < NR_FP_DOMAIN_KINDS; kind++)
 		if (is_nearly(k, f, bytes, kind << TWEAK_ID_BITS | id, ret))

@@ -171,11 +171,11 @@ int fs_set_flags(struct fs *fs, bool read_only, bool noatime)
 	return r;
 }
 
-void fs_let_go(struct fs *fs, uint64_t holder)
+void fs_release_holder(struct fs *fs, uint64_t holder)
 {
-	collect_let_go(fs->collect, holder);
-	scrubber_let_go(fs->scrubber, holder);
-	compactor_let_go(fs->compactor, holder);
+	collect_release_holder(fs->collect, holder);
+	scrubber_release_holder(fs->scrubber, holder);
+	compactor_release_holder(fs->compactor, holder);
 }
 
 bool fs_is_in_view(struct fs *fs, uint64_t dir, const char *name)

@@ -111,7 +111,7 @@ bool fs_is_in_view(struct fs *fs, uint64_t dir, const char *name);
 int fs_apply(struct fs *fs, struct engine_tx *tx);
 
 /* The descriptor with this ops_holder() is closed: stop the work that is done for it. */
-void fs_let_go(struct fs *fs, uint64_t holder);
+void fs_release_holder(struct fs *fs, uint64_t holder);
 
 /* Change flags while mounted. -EROFS: the store was opened read-only; -EBUSY: a collection or recoding is running. When
  * it has become read-only, everything is durable; on failure nothing has changed. */

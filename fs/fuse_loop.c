@@ -50,7 +50,7 @@ struct worker {
 	struct notify_thread thread;
 	struct engine_buffer *buffer; /* NULL after the engine has taken it */
 	bool may_receive; /* counted in loop.nr_receiving */
-	struct job *later; /* work of the request to do after its reply */
+	struct job *deferred; /* work of the request to do after its reply */
 	void *read_buffer; /* allocated on first use */
 	const struct fuse_in_header *in; /* the current request */
 	uint32_t opcode; /* of the current request */
@@ -79,9 +79,10 @@ struct loop {
 	atomic_uint nr_long; /* threads in a request that may take long */
 	unsigned nr_ready; /* number of threads wanted in addition; constant */
 
-	struct mutex later_lock; /* leaf */
-	struct cond later_cond;
-	unsigned nr_later GUARDED_BY(later_lock); /* requests of loop_answer_later() that are not answered yet */
+	struct mutex deferred_lock; /* leaf */
+	struct cond deferred_cond;
+	/* requests of loop_answer_deferred() that are not answered yet */
+	unsigned nr_deferred GUARDED_BY(deferred_lock);
 
 	struct mutex lock; /* leaf */
 	struct worker *worker[MAX_THREADS] GUARDED_BY(lock);
@@ -144,31 +145,31 @@ struct engine_buffer **loop_buffer(void)
 	return &self->buffer;
 }
 
-struct job **loop_later(void)
+struct job **loop_deferred(void)
 {
-	return &self->later;
+	return &self->deferred;
 }
 
-void loop_answer_later(struct loop_later *ret)
+void loop_answer_deferred(struct loop_deferred *ret)
 {
 	struct loop *l = self->loop;
 
-	*ret = (struct loop_later){ .loop = l, .start_ns = self->start_ns, .opcode = self->opcode };
+	*ret = (struct loop_deferred){ .loop = l, .start_ns = self->start_ns, .opcode = self->opcode };
 	self->start_ns = 0;
-	mutex_lock(&l->later_lock);
-	l->nr_later++;
-	mutex_unlock(&l->later_lock);
+	mutex_lock(&l->deferred_lock);
+	l->nr_deferred++;
+	mutex_unlock(&l->deferred_lock);
 }
 
-void loop_answered(struct loop_later *later)
+void loop_answered(struct loop_deferred *deferred)
 {
-	struct loop *l = later->loop;
+	struct loop *l = deferred->loop;
 
-	control_count(l->fs->control, later->opcode, monotonic_ns() - later->start_ns);
-	mutex_lock(&l->later_lock);
-	if (--l->nr_later == 0)
-		cond_signal(&l->later_cond);
-	mutex_unlock(&l->later_lock);
+	control_count(l->fs->control, deferred->opcode, monotonic_ns() - deferred->start_ns);
+	mutex_lock(&l->deferred_lock);
+	if (--l->nr_deferred == 0)
+		cond_signal(&l->deferred_cond);
+	mutex_unlock(&l->deferred_lock);
 }
 
 void *loop_read_buffer(void)
@@ -382,16 +383,16 @@ static void answer(struct worker *w, struct fuse_buf *buf)
  * buffers than fit in the caches (4 writers of a checkpoint equal to the previous one: 5.4 GB/s with 2 threads on 2
  * processors, 5.0 with 8).
  */
-static void work_later(struct worker *w)
+static void run_deferred(struct worker *w)
 {
 	struct loop *l = w->loop;
 
 	if (l->nr_long >= l->nr_ready) {
-		job_queue(TAKE(w->later));
+		job_queue(TAKE(w->deferred));
 		return;
 	}
 	long_begin(l);
-	job_run(TAKE(w->later));
+	job_run(TAKE(w->deferred));
 	l->nr_long--;
 }
 
@@ -425,8 +426,8 @@ static void serve(struct worker *w, const void *p, size_t len, uint64_t start_ns
 		l->answers = true;
 		signal_event(l);
 	}
-	if (w->later)
-		work_later(w);
+	if (w->deferred)
+		run_deferred(w);
 	if (opcode == FUSE_READ)
 		read_ahead(l);
 }
@@ -667,8 +668,8 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 	if (!l)
 		return -ENOMEM;
 	mutex_init(&l->lock);
-	mutex_init(&l->later_lock);
-	cond_init(&l->later_cond);
+	mutex_init(&l->deferred_lock);
+	cond_init(&l->deferred_cond);
 	cond_init(&l->may_receive);
 	l->se = se;
 	l->fs = fs;
@@ -715,8 +716,8 @@ void loop_free(struct loop *l)
 	if (l->event_fd >= 0)
 		close(l->event_fd);
 	cond_release(&l->may_receive);
-	cond_release(&l->later_cond);
-	mutex_release(&l->later_lock);
+	cond_release(&l->deferred_cond);
+	mutex_release(&l->deferred_lock);
 	mutex_release(&l->lock);
 	free(l);
 }
@@ -784,9 +785,9 @@ bool loop_stop(struct loop *l)
 	for (unsigned i = 0; i < nr; i++)
 		all &= join(l->worker[i], until_ns);
 	l->nr = 0;
-	mutex_lock(&l->later_lock);
-	while (l->nr_later > 0)
-		cond_wait(&l->later_cond, &l->later_lock);
-	mutex_unlock(&l->later_lock);
+	mutex_lock(&l->deferred_lock);
+	while (l->nr_deferred > 0)
+		cond_wait(&l->deferred_cond, &l->deferred_lock);
+	mutex_unlock(&l->deferred_lock);
 	return all;
 }

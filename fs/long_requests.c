@@ -125,7 +125,7 @@ static void dequeue(struct request **list, struct request *q)
 	*list = q->next;
 }
 
-static void answer_given_up(struct long_requests *l, struct request *q)
+static void answer_abandoned(struct long_requests *l, struct request *q)
 {
 	ops_answer_error(l->fd, q->unique, EINTR);
 	if (!q->is_answered)
@@ -145,7 +145,7 @@ static void give_up(struct long_requests *l, uint64_t unique)
 	}
 	mutex_unlock(&l->lock);
 	if (q)
-		answer_given_up(l, q);
+		answer_abandoned(l, q);
 }
 
 struct client {
@@ -179,7 +179,7 @@ static unsigned choose_clients(struct long_requests *l, struct client ret[LOOKS_
  * Drop queued requests of clients that are being killed, if it is time for a check. Called by running requests and by the thread for thawed
  * requests, since queued requests have no thread.
  */
-static void drop_given_up(struct long_requests *l)
+static void drop_abandoned(struct long_requests *l)
 {
 	struct client v[LOOKS_MAX];
 	unsigned nr = 0;
@@ -199,7 +199,7 @@ static bool is_cancelled(void *userdata)
 
 	if (atomic_load(&l->stop))
 		return true;
-	drop_given_up(l);
+	drop_abandoned(l);
 	if (!atomic_load(&q->interrupted))
 		return false;
 	now = monotonic_ns();
@@ -385,7 +385,7 @@ struct long_request *long_request_take_thawed(struct long_requests *l)
 		else if (!q && !atomic_load(&l->stop))
 			cond_wait(&l->thawed, &l->lock);
 		mutex_unlock(&l->lock);
-		drop_given_up(l);
+		drop_abandoned(l);
 	}
 	return q ? &q->r : NULL;
 }
@@ -449,7 +449,7 @@ bool long_requests_interrupt(struct long_requests *l, uint64_t unique)
 /* Requests that are held are answered by their holders. */
 void long_requests_stop(struct long_requests *l)
 {
-	struct request *given_up = NULL, *q;
+	struct request *abandoned = NULL, *q;
 
 	mutex_lock(&l->lock);
 	atomic_store(&l->stop, true);
@@ -460,12 +460,12 @@ void long_requests_stop(struct long_requests *l)
 			continue;
 		}
 		*at = q->next;
-		q->next = given_up;
-		given_up = q;
+		q->next = abandoned;
+		abandoned = q;
 	}
 	mutex_unlock(&l->lock);
-	while ((q = given_up)) {
-		given_up = q->next;
-		answer_given_up(l, q);
+	while ((q = abandoned)) {
+		abandoned = q->next;
+		answer_abandoned(l, q);
 	}
 }

@@ -9,9 +9,9 @@
 
 #define FRAMES_END 7 /* letter, pack, frames */
 
-struct ns_key referrer_prefix(void)
+struct ns_key backref_prefix(void)
 {
-	return (struct ns_key){ .b = { VIEW_REFERRER }, .len = 1 };
+	return (struct ns_key){ .b = { VIEW_BACKREF }, .len = 1 };
 }
 
 /* How many bytes, then those, the highest first. */
@@ -26,9 +26,9 @@ static void put_number(struct ns_key *k, uint64_t n)
 		k->b[k->len++] = (uint8_t)(n >> 8 * --len);
 }
 
-struct ns_key referrer_key(const struct referrer *r)
+struct ns_key backref_key(const struct backref *r)
 {
-	struct ns_key k = referrer_prefix();
+	struct ns_key k = backref_prefix();
 
 	assert(r->frames <= UINT16_MAX);
 	be32_put(k.b + 1, r->pack);
@@ -56,12 +56,12 @@ static int get_number(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 	return 0;
 }
 
-int referrer_key_decode(const void *key, size_t len, struct referrer *ret)
+int backref_key_decode(const void *key, size_t len, struct backref *ret)
 {
 	const uint8_t *k = key, *p = k + FRAMES_END, *end = k + len;
-	struct referrer r;
+	struct backref r;
 
-	if (len < FRAMES_END || k[0] != VIEW_REFERRER)
+	if (len < FRAMES_END || k[0] != VIEW_BACKREF)
 		return -EBADMSG;
 	r.pack = be32_get(k + 1);
 	r.frames = (uint32_t)k[5] << 8 | k[6];

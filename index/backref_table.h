@@ -4,7 +4,7 @@
  *
  *   'B' pack frames inode segments -> (empty)
  *
- * `frames` are REFERRER_FRAMES frames in a row, `segments` REFERRER_SEGMENTS segments: neighbours in a pack are
+ * `frames` are BACKREF_FRAMES frames in a row, `segments` BACKREF_SEGMENTS segments: neighbours in a pack are
  * neighbours in a file, so a file needs an entry for 16 MiB where one per frame and segment would be 16, or hundreds
  * if it is made of many checkpoints. Every reference has an entry, but an entry may be stale: the recipes decide.
  *
@@ -18,16 +18,16 @@
 
 #include "index/namespace_table.h"
 
-#define REFERRER_FRAMES 16u
-#define REFERRER_SEGMENTS 64u
+#define BACKREF_FRAMES 16u
+#define BACKREF_SEGMENTS 64u
 
-struct referrer {
+struct backref {
 	uint32_t pack;
-	uint32_t frames; /* the first one / REFERRER_FRAMES, < 2^16 */
+	uint32_t frames; /* the first one / BACKREF_FRAMES, < 2^16 */
 	uint64_t ino;
-	uint64_t segments; /* the first one / REFERRER_SEGMENTS */
+	uint64_t segments; /* the first one / BACKREF_SEGMENTS */
 };
 
-struct ns_key referrer_key(const struct referrer *r);
-struct ns_key referrer_prefix(void); /* of all */
-int referrer_key_decode(const void *key, size_t len, struct referrer *ret);
+struct ns_key backref_key(const struct backref *r);
+struct ns_key backref_prefix(void); /* of all */
+int backref_key_decode(const void *key, size_t len, struct backref *ret);

@@ -48,7 +48,7 @@ enum view_table {
 	VIEW_LAYER = 'P', /* sorts before 'R': a scan of the view reads layers first */
 	VIEW_FREED = 'F',
 	VIEW_SHARE = 'E',
-	VIEW_REFERRER = 'B',
+	VIEW_BACKREF = 'B',
 	VIEW_META = 'M',
 };
 
@@ -115,8 +115,8 @@ static_assert(sizeof(struct freed_value_disk) == 34, "on disk");
 
 struct share_value_disk {
 	uint8_t version, flags; /* bit 0: settled; others: refuse */
-	struct le64 lent[4], away[4];
-	/* if settled, for each bit of `away` a byte, how many nodes have it, and their numbers, each a varint */
+	struct le64 pinned[4], remote[4];
+	/* if settled, for each bit of `remote` a byte, how many nodes have it, and their numbers, each a varint */
 };
 static_assert(sizeof(struct share_value_disk) == 66, "on disk");
 

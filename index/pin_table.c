@@ -12,7 +12,7 @@
 
 #define SHARE_VERSION 1
 #define FLAG_SETTLED 1u /* of a frame */
-#define FLAG_TOLD 2u
+#define FLAG_UNCONFIRMED 2u
 #define FLAG_FORGOTTEN 1u /* of a node */
 #define FLAG_ANY_TOLD 1u /* of the totals */
 
@@ -59,14 +59,14 @@ void share_frame_encode(const struct share_frame *f, struct buf *ret)
 {
 	struct share_value_disk d = { .version = SHARE_VERSION };
 
-	d.flags = (uint8_t)((f->settled ? FLAG_SETTLED : 0) | (f->told ? FLAG_TOLD : 0));
+	d.flags = (uint8_t)((f->settled ? FLAG_SETTLED : 0) | (f->unconfirmed ? FLAG_UNCONFIRMED : 0));
 	for (unsigned i = 0; i < SHARE_WORDS; i++) {
-		d.lent[i] = le64_put(f->lent[i]);
-		d.away[i] = le64_put(f->away[i]);
+		d.pinned[i] = le64_put(f->pinned[i]);
+		d.remote[i] = le64_put(f->remote[i]);
 	}
 	buf_add(ret, &d, sizeof(d));
 	for (unsigned i = 0; f->settled && i < SHARE_CHUNKS; i++) {
-		if (!share_bit(f->away, i))
+		if (!share_bit(f->remote, i))
 			continue;
 		buf_add_u8(ret, f->owners[i].nr);
 		for (unsigned k = 0; k < f->owners[i].nr; k++)
@@ -94,19 +94,19 @@ int share_frame_decode(const void *p, size_t len, struct share_frame *ret)
 	struct cursor c = cursor_of(p, len);
 	const struct share_value_disk *d = cursor_take(&c, sizeof(*d));
 
-	if (!d || d->version != SHARE_VERSION || d->flags & ~(FLAG_SETTLED | FLAG_TOLD))
+	if (!d || d->version != SHARE_VERSION || d->flags & ~(FLAG_SETTLED | FLAG_UNCONFIRMED))
 		return -EBADMSG;
 	memset(ret->owners, 0, sizeof(ret->owners));
 	ret->settled = d->flags & FLAG_SETTLED;
-	ret->told = d->flags & FLAG_TOLD;
+	ret->unconfirmed = d->flags & FLAG_UNCONFIRMED;
 	for (unsigned i = 0; i < SHARE_WORDS; i++) {
-		ret->lent[i] = le64_get(d->lent[i]);
-		ret->away[i] = le64_get(d->away[i]);
-		if (ret->lent[i] & ret->away[i])
+		ret->pinned[i] = le64_get(d->pinned[i]);
+		ret->remote[i] = le64_get(d->remote[i]);
+		if (ret->pinned[i] & ret->remote[i])
 			return -EBADMSG;
 	}
 	for (unsigned i = 0; ret->settled && i < SHARE_CHUNKS; i++)
-		if (share_bit(ret->away, i) && decode_owners(&c, &ret->owners[i]) < 0)
+		if (share_bit(ret->remote, i) && decode_owners(&c, &ret->owners[i]) < 0)
 			return -EBADMSG;
 	return cursor_done(&c) ? 0 : -EBADMSG;
 }
@@ -139,11 +139,11 @@ int share_node_decode(const void *p, size_t len, struct share_node *ret)
 void share_totals_encode(const struct share_totals *t, struct buf *ret)
 {
 	buf_add_u8(ret, SHARE_VERSION);
-	buf_add_u8(ret, t->any_told ? FLAG_ANY_TOLD : 0);
-	buf_add_varint(ret, t->nr_lent);
+	buf_add_u8(ret, t->any_unconfirmed ? FLAG_ANY_TOLD : 0);
+	buf_add_varint(ret, t->nr_pinned);
 	buf_add_varint(ret, t->pinned_bytes);
-	buf_add_varint(ret, t->nr_away);
-	buf_add_varint(ret, t->away_bytes);
+	buf_add_varint(ret, t->nr_remote);
+	buf_add_varint(ret, t->remote_bytes);
 	buf_add_varint(ret, t->nr_nodes);
 }
 
@@ -154,16 +154,16 @@ int share_totals_decode(const void *p, size_t len, struct share_totals *ret)
 	struct share_totals t;
 	uint64_t nr_nodes;
 
-	t.nr_lent = cursor_varint(&c);
+	t.nr_pinned = cursor_varint(&c);
 	t.pinned_bytes = cursor_varint(&c);
-	t.nr_away = cursor_varint(&c);
-	t.away_bytes = cursor_varint(&c);
+	t.nr_remote = cursor_varint(&c);
+	t.remote_bytes = cursor_varint(&c);
 	nr_nodes = cursor_varint(&c);
 	if (!cursor_done(&c) || version != SHARE_VERSION || flags & ~FLAG_ANY_TOLD ||
 	    nr_nodes > UINT16_MAX + UINT64_C(1))
 		return -EBADMSG;
 	t.nr_nodes = (uint32_t)nr_nodes;
-	t.any_told = flags & FLAG_ANY_TOLD;
+	t.any_unconfirmed = flags & FLAG_ANY_TOLD;
 	*ret = t;
 	return 0;
 }

@@ -5,7 +5,7 @@
  *
  *   'E'             -> totals
  *   'E' 0 number    -> a node, by the number that this store has given it
- *   'E' pack frame  -> the chunks of the frame that are pinned (`lent`) and remote (`away`)
+ *   'E' pack frame  -> the chunks of the frame that are pinned (`pinned`) and remote (`remote`)
  *
  * Decoders are pure functions of (bytes, length) and trust nothing: -EBADMSG.
  */
@@ -33,10 +33,10 @@ struct share_owners {
 };
 
 struct share_frame {
-	uint64_t lent[SHARE_WORDS]; /* pinned: bit i % 64 of word i / 64: chunk i is here, other nodes refer to it */
-	uint64_t away[SHARE_WORDS]; /* remote: its bytes are on other nodes */
+	uint64_t pinned[SHARE_WORDS]; /* pinned: bit i % 64 of word i / 64: chunk i is here, other nodes refer to it */
+	uint64_t remote[SHARE_WORDS]; /* remote: its bytes are on other nodes */
 	bool settled; /* other nodes have confirmed the remote chunks; otherwise these count as lost */
-	bool told; /* known from a catalog only: the owners have not confirmed a pin */
+	bool unconfirmed; /* known from a catalog only: the owners have not confirmed a pin */
 	struct share_owners owners[SHARE_CHUNKS]; /* of remote chunks, if settled */
 };
 
@@ -47,9 +47,9 @@ struct share_node {
 };
 
 struct share_totals {
-	uint64_t pinned_bytes, away_bytes, nr_lent, nr_away; /* settled ones */
+	uint64_t pinned_bytes, remote_bytes, nr_pinned, nr_remote; /* settled ones */
 	uint32_t nr_nodes; /* that have a number: from 0 on */
-	bool any_told; /* there is, or was, a frame with `told` */
+	bool any_unconfirmed; /* there is, or was, a frame with `unconfirmed` */
 };
 
 static inline bool share_bit(const uint64_t words[SHARE_WORDS], uint32_t i)

@@ -66,7 +66,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	epoch_init(&e->users);
 	e->log = txlog_new();
 	e->view = log_view_new();
-	e->backrefs = backrefs_new();
+	e->backrefs = backref_state_new();
 	e->files = file_table_new();
 	e->gc = collector_new();
 	e->dedup = dedup_new();
@@ -137,7 +137,7 @@ static void engine_free(struct engine *e)
 	repairs_free(e->repairs);
 	collector_free(e->gc);
 	epoch_release(&e->users);
-	backrefs_free(e->backrefs);
+	backref_state_free(e->backrefs);
 	log_view_free(e->view);
 	txlog_free(e->log);
 	file_table_free(e->files);
@@ -209,7 +209,7 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 	r = packs_open(e->dirs.packs, &pc, marks, &e->packs);
 	if (r == 0) {
 		db_set_stale(e->db, DB_FINGERPRINTS, freed_is_stale, e);
-		db_set_stale(e->db, DB_VIEW, referrers_is_stale, e);
+		db_set_stale(e->db, DB_VIEW, backrefs_is_stale, e);
 	}
 	return r;
 }
@@ -286,9 +286,9 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 		gc_unlock(e);
 	}
 	if (r == 0)
-		r = keeper_start(e);
+		r = housekeeping_start(e);
 	if (r < 0) {
-		keeper_stop(e);
+		housekeeping_stop(e);
 		jobs_stop(e);
 		engine_free(e);
 		return r;
@@ -310,13 +310,13 @@ int engine_close(struct engine *e)
 	if (!e)
 		return 0;
 	stages_flush_all(e);
-	keeper_stop(e);
+	housekeeping_stop(e);
 	jobs_stop(e); /* runs all queued jobs first */
 	if (e->dirs.frozen) {
 		engine_free(e);
 		return 0;
 	}
-	heal_tend(e); /* on failure, these files stay damaged */
+	repair_tend(e); /* on failure, these files stay damaged */
 	r = engine_sync_patiently(e);
 	if (absorb_at_close(e) < 0)
 		log_warning("store %s: fingerprints stay in the packs until the next mount", e->path);
@@ -453,7 +453,7 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	s.table_hits = ps.table_hits;
 	s.table_misses = ps.table_misses;
 	s.nr_damaged = ps.nr_damaged;
-	s.nr_healed = ps.nr_healed;
+	s.nr_repaired = ps.nr_repaired;
 	s.direct_io = ps.direct_io;
 	s.journal_disk = js.disk_bytes;
 	s.index_disk = ds.view_disk + ds.fingerprints_disk;

@@ -183,7 +183,7 @@ int content_write(struct content *c, const void *p, size_t len, uint64_t off);
  * anything.
  */
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-			 struct job **later);
+			 struct job **deferred);
 void job_run(struct job *j);
 void job_queue(struct job *j); /* NULL is fine */
 /* Returns the number of bytes read, fewer than len only at the end of the file. Every byte is verified; damage is
@@ -412,7 +412,7 @@ struct scrub_report {
 	uint64_t round_bytes, total_bytes; /* including earlier runs of this pass; approximate total */
 	uint64_t nr_damaged; /* chunks */
 	uint64_t nr_tables; /* tables, headers and packs that are damaged or missing */
-	uint64_t nr_mended, nr_unused, nr_left; /* of nr_damaged and nr_tables: repaired; unreferenced; neither */
+	uint64_t nr_repaired, nr_unused, nr_left; /* of nr_damaged and nr_tables: repaired; unreferenced; neither */
 	uint64_t nr_files, lost_bytes; /* files with unreadable ranges, and the bytes affected */
 	const char *doing; /* current phase, one or two words */
 	bool complete; /* everything committed at the start of the pass has been examined */
@@ -498,7 +498,7 @@ struct engine_stats {
 	uint64_t nr_commits, nr_commit_waiters;
 	uint64_t commit_ns_sum;
 	uint64_t unsynced_age_ns;		/* durability lag: age of the oldest change not yet durable */
-	uint64_t nr_damaged, nr_healed;
+	uint64_t nr_damaged, nr_repaired;
 	/* in a cluster: chunks stored on peers (remote); chunks pinned by peers; fetched from peers since the mount;
 	 * deferred until a round */
 	uint64_t remote_bytes, pinned_bytes, fetched_bytes, pending_bytes;

@@ -15,14 +15,14 @@
 #include "store/superblock.h"
 #include "store/pack/pack.h"
 
-struct backrefs;
+struct backref_state;
 struct buffers;
 struct cut_hooks;
 struct file_table;
 struct collector;
 struct dedup;
 struct job_queue;
-struct keeper;
+struct housekeeper;
 struct io_rate;
 struct journal;
 struct pacer;
@@ -57,7 +57,7 @@ struct engine {
 	struct io_rate *read_rate, *write_rate;
 	struct txlog *log; /* all changes, in order, and the commits of them */
 	struct log_view *view; /* state of the view, and its lock */
-	struct backrefs *backrefs; /* state of the back-reference table */
+	struct backref_state *backrefs; /* state of the back-reference table */
 	struct file_table *files; /* files in memory */
 	struct collector *gc; /* garbage collection, and moves of chunks */
 	struct dedup *dedup; /* chunks known in memory, and frames being filled */
@@ -66,7 +66,7 @@ struct engine {
 	struct searches *searches; /* chunking=auto: memory to search for moved bytes */
 	struct pacer *pacer; /* compress=auto: is there time to compress? */
 	struct space *space; /* free, reserved and promised space */
-	struct keeper *keeper; /* the background thread; NULL: not running */
+	struct housekeeper *housekeeper; /* the background thread; NULL: not running */
 	struct repairs *repairs; /* damaged chunks with a second copy */
 	struct scrub_record *scrub;
 	struct variables *variables; /* statistics of recoded variables */

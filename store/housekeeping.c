@@ -22,7 +22,7 @@
 #define TICK_NS (100 * 1000 * 1000ull)
 #define RETRY_NS (5 * 1000 * 1000 * 1000ull) /* after a failure: the disk may be full, do not spin */
 
-struct keeper {
+struct housekeeper {
 	struct mutex lock;
 	struct cond cond;
 	bool stop GUARDED_BY(lock);
@@ -55,7 +55,7 @@ static int tend(struct engine *e)
 	if (r == 0)
 		r = filter_tend(e);
 	if (r == 0)
-		r = heal_tend(e);
+		r = repair_tend(e);
 	if (r == 0 && (view_wants_flush(e) || view_wants_snapshot(e)))
 		r = view_flush(e, view_wants_snapshot(e));
 	absorb_share_memory(e);
@@ -65,59 +65,59 @@ static int tend(struct engine *e)
 	return r;
 }
 
-static void *keeper(void *arg)
+static void *housekeeper(void *arg)
 {
 	struct engine *e = arg;
 	uint64_t last_commit_ns = monotonic_ns(), not_before_ns = 0;
 	bool stop = false;
 
-	pthread_setname_np(pthread_self(), "ckptfs-keeper");
+	pthread_setname_np(pthread_self(), "ckptfs-house");
 	while (!stop) {
 		if (!e->dirs.frozen)
 			commit_by_timer(e, &last_commit_ns);
 		if (monotonic_ns() >= not_before_ns && tend(e) < 0)
 			not_before_ns = monotonic_ns() + RETRY_NS;
-		mutex_lock(&e->keeper->lock);
-		if (!e->keeper->stop)
-			cond_wait_for(&e->keeper->cond, &e->keeper->lock, TICK_NS);
-		stop = e->keeper->stop;
-		mutex_unlock(&e->keeper->lock);
+		mutex_lock(&e->housekeeper->lock);
+		if (!e->housekeeper->stop)
+			cond_wait_for(&e->housekeeper->cond, &e->housekeeper->lock, TICK_NS);
+		stop = e->housekeeper->stop;
+		mutex_unlock(&e->housekeeper->lock);
 	}
 	return NULL;
 }
 
-static void keeper_free(struct keeper *k)
+static void keeper_free(struct housekeeper *k)
 {
 	cond_release(&k->cond);
 	mutex_release(&k->lock);
 	free(k);
 }
 
-int keeper_start(struct engine *e)
+int housekeeping_start(struct engine *e)
 {
-	struct keeper *k = calloc(1, sizeof(*k));
+	struct housekeeper *k = calloc(1, sizeof(*k));
 	int r;
 
 	if (!k)
 		return -ENOMEM;
 	mutex_init(&k->lock);
 	cond_init(&k->cond);
-	e->keeper = k;
-	r = pthread_create(&k->thread, NULL, keeper, e);
+	e->housekeeper = k;
+	r = pthread_create(&k->thread, NULL, housekeeper, e);
 	if (r == 0)
 		return 0;
-	keeper_free(TAKE(e->keeper));
+	keeper_free(TAKE(e->housekeeper));
 	return -r;
 }
 
-void keeper_stop(struct engine *e)
+void housekeeping_stop(struct engine *e)
 {
-	if (!e->keeper)
+	if (!e->housekeeper)
 		return;
-	mutex_lock(&e->keeper->lock);
-	e->keeper->stop = true;
-	cond_signal(&e->keeper->cond);
-	mutex_unlock(&e->keeper->lock);
-	pthread_join(e->keeper->thread, NULL);
-	keeper_free(TAKE(e->keeper));
+	mutex_lock(&e->housekeeper->lock);
+	e->housekeeper->stop = true;
+	cond_signal(&e->housekeeper->cond);
+	mutex_unlock(&e->housekeeper->lock);
+	pthread_join(e->housekeeper->thread, NULL);
+	keeper_free(TAKE(e->housekeeper));
 }

@@ -3,5 +3,5 @@
 
 struct engine;
 
-int keeper_start(struct engine *e);
-void keeper_stop(struct engine *e); /* waits for it; not running is fine */
+int housekeeping_start(struct engine *e);
+void housekeeping_stop(struct engine *e); /* waits for it; not running is fine */

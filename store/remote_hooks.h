@@ -79,7 +79,7 @@ struct remote_hooks {
 	/* --- reading (callbacks of store/pack); any locks up to append_lock --- */
 
 	int (*fate)(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret); /* as in packs_conf */
-	int (*fetch)(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
+	int (*fetch)(void *engine, uint32_t pack, uint32_t frame, const struct pack_remote *chunks, size_t nr);
 
 	/* --- collection and moves (store/gc, store/recode); gc_lock --- */
 

@@ -208,7 +208,7 @@ static enum exit_status refuse(const struct request *q, int r)
 	else if (r == -ENOTTY)
 		text_printf(stderr, "ckptfs-scrub: %s: not on a ckptfs; give a mountpoint\n", q->path);
 	else
-		tell_refusal("ckptfs-scrub", q->path, "a scrub", "scrub", r);
+		report_refusal("ckptfs-scrub", q->path, "a scrub", "scrub", r);
 	return EXIT_FAILED;
 }
 
@@ -219,7 +219,7 @@ static enum exit_status scrub(struct request *q)
 	int r;
 
 	if (fd < 0) {
-		tell_unopened("ckptfs-scrub", q->path, "a mountpoint", -errno);
+		report_unopened("ckptfs-scrub", q->path, "a mountpoint", -errno);
 		return EXIT_FAILED;
 	}
 	q->fd = fd;

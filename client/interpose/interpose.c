@@ -57,22 +57,22 @@ void loan_take(struct loan *l, void *p, size_t len, bool keep)
 {
 	int saved = errno;
 
-	l->p = l->lent = p;
+	l->p = l->buffer = p;
 	l->len = len;
 	if (len <= sizeof(l->small)) {
-		l->lent = l->small;
+		l->buffer = l->small;
 	} else {
 		void *map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (map != MAP_FAILED) {
-			l->lent = map;
+			l->buffer = map;
 			l->mapped = len;
 		} else {
 			ckptfs_touch(p, len);
 		}
 	}
-	if (keep && is_lent(l))
-		memcpy(l->lent, p, len);
+	if (keep && is_borrowed(l))
+		memcpy(l->buffer, p, len);
 	errno = saved;
 }
 
@@ -81,15 +81,15 @@ void loan_end(struct loan *l)
 	int saved = errno;
 
 	if (l->mapped > 0)
-		munmap(l->lent, l->mapped);
+		munmap(l->buffer, l->mapped);
 	l->mapped = 0;
 	errno = saved;
 }
 
 void loan_return(struct loan *l, size_t len)
 {
-	if (is_lent(l) && len > 0)
-		memcpy(l->p, l->lent, len);
+	if (is_borrowed(l) && len > 0)
+		memcpy(l->p, l->buffer, len);
 	loan_end(l);
 }
 
@@ -206,16 +206,17 @@ static void scatter(const struct iovec *iov, size_t nr, const uint8_t *from, siz
 		__typeof__(iov) at = (iov);						\
 		__typeof__(nr) at_nr = (nr);						\
 		__typeof__(call) _r_##at;						\
-		_loan_##at.p = _loan_##at.lent = NULL;					\
+		_loan_##at.p = _loan_##at.buffer = NULL;					\
 		_loan_##at.mapped = 0;							\
 		if (_bytes_##at > 0 && _bytes_##at <= LOAN_MAX)				\
 			loan_take(&_loan_##at, NULL, _bytes_##at, false);		\
-		if (is_lent(&_loan_##at)) {						\
-			_one_##at = (struct iovec){ _loan_##at.lent, _bytes_##at };	\
+		if (is_borrowed(&_loan_##at)) {						\
+			_one_##at = (struct iovec){ _loan_##at.buffer, _bytes_##at };	\
 			at = &_one_##at;						\
 			at_nr = 1;							\
 			_r_##at = (call);						\
-			scatter(iov, (size_t)(nr), _loan_##at.lent, _r_##at > 0 ? MIN((size_t)_r_##at, _bytes_##at) : 0);	\
+			scatter(iov, (size_t)(nr), _loan_##at.buffer,			\
+				_r_##at > 0 ? MIN((size_t)_r_##at, _bytes_##at) : 0);	\
 		} else {								\
 			_r_##at = OPENED(open_iov(iov, _bytes_##at > 0 ? (size_t)(nr) : 0), call);	\
 		}									\
@@ -358,7 +359,7 @@ static size_t read_stream(void *p, size_t size, size_t nr, FILE *f, stream_reade
 		size_t wanted = MIN(len - done, (size_t)LOAN_MAX);
 
 		loan_take(&loan, (uint8_t *)p + done, wanted, false);
-		n = next(loan.lent, 1, wanted, f);
+		n = next(loan.buffer, 1, wanted, f);
 		loan_return(&loan, n);
 		done += n;
 		if (n < wanted)

@@ -86,9 +86,9 @@ uint64_t interpose_epoch(bool settled);
 #define LOAN_MAX (256u << 10) /* larger than any message */
 
 struct loan {
-	void *p, *lent; /* the program's memory; where the kernel writes: a buffer, or p itself */
+	void *p, *buffer; /* the program's memory; where the kernel writes: a buffer, or p itself */
 	size_t len;
-	size_t mapped; /* bytes of `lent`; 0: it is `small` or p */
+	size_t mapped; /* bytes of `buffer`; 0: it is `small` or p */
 	char small[LOAN_SMALL] __attribute__((aligned(16)));
 };
 
@@ -97,9 +97,9 @@ void loan_take(struct loan *l, void *p, size_t len, bool keep);
 void loan_return(struct loan *l, size_t len); /* copies `len` bytes to the program and ends the loan; errno unchanged */
 void loan_end(struct loan *l);
 
-static inline bool is_lent(const struct loan *l)
+static inline bool is_borrowed(const struct loan *l)
 {
-	return l->lent != l->p;
+	return l->buffer != l->p;
 }
 
 /* For one result, or several of `bytes` together, that the kernel may have written even if the call fails. In `call`,
@@ -109,14 +109,14 @@ static inline bool is_lent(const struct loan *l)
 		_cleanup_(loan_end) struct loan _loan_##at;				\
 		__typeof__(p) at = (p);							\
 		__typeof__(call) _r_##at;						\
-		bool _lent_##at = track_mprotect_may_close(p, bytes);			\
+		bool _borrowed_##at = track_mprotect_may_close(p, bytes);			\
 		_loan_##at.mapped = 0; /* the rest is not touched where nothing is lent */	\
-		if (_lent_##at) {							\
+		if (_borrowed_##at) {							\
 			loan_take(&_loan_##at, (void *)(p), bytes, true);		\
-			at = _loan_##at.lent;						\
+			at = _loan_##at.buffer;						\
 		}									\
 		_r_##at = (call);							\
-		if (_lent_##at)								\
+		if (_borrowed_##at)								\
 			loan_return(&_loan_##at, _loan_##at.len);			\
 		_r_##at;								\
 	})
@@ -135,7 +135,7 @@ static inline bool is_lent(const struct loan *l)
 			_r_##at = OPENED(ckptfs_touch(p, bytes), call);			\
 		} else {								\
 			loan_take(&_loan_##at, (void *)(p), bytes, false);		\
-			at = _loan_##at.lent;						\
+			at = _loan_##at.buffer;						\
 			_r_##at = (call);						\
 			loan_return(&_loan_##at, _r_##at > 0 ? MIN((size_t)_r_##at, (size_t)(bytes)) : 0);	\
 		}									\

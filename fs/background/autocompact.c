@@ -228,7 +228,7 @@ static void end_child(const struct aggregator *a) REQUIRES(a->lock)
 }
 
 /* Keep the end of its output, on one line. */
-static void hear(int in, char *said, size_t *len)
+static void read_output(int in, char *said, size_t *len)
 {
 	char piece[SAID_MAX];
 	ssize_t n = read(in, piece, sizeof(piece));
@@ -251,7 +251,7 @@ static void attend(struct aggregator *a, pid_t pid, int in, char *said, size_t *
 
 	while (poll(fds, ARRAY_SIZE(fds), -1) > 0 || errno == EINTR) {
 		if (fds[2].revents & POLLIN)
-			hear(in, said, said_len);
+			read_output(in, said, said_len);
 		else if (fds[2].revents)
 			fds[2].fd = -1; /* closed by the process */
 		if (fds[1].revents && !mounts_has(a->dev)) {

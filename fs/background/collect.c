@@ -16,7 +16,7 @@ struct collect {
 
 	struct task task;
 	struct gc_conf conf GUARDED_BY(task.lock); /* constant while it runs */
-	bool alone GUARDED_BY(task.lock); /* likewise */
+	bool local_only GUARDED_BY(task.lock); /* likewise */
 	struct gc_report report GUARDED_BY(task.lock);
 	enum collect_together together GUARDED_BY(task.lock);
 	struct cluster_collected cluster_result GUARDED_BY(task.lock);
@@ -38,7 +38,7 @@ static bool goes_on(void *userdata)
 	return task_goes_on(&((struct collect *)userdata)->task);
 }
 
-static void tell_together(struct collect *c, enum collect_together together, const struct cluster_collected *result)
+static void report_joint(struct collect *c, enum collect_together together, const struct cluster_collected *result)
 {
 	mutex_lock(&c->task.lock);
 	c->together = together;
@@ -53,10 +53,10 @@ static int collect_together(struct collect *c)
 	enum collect_together how;
 	int r;
 
-	tell_together(c, COLLECT_WAITING, &result);
+	report_joint(c, COLLECT_WAITING, &result);
 	r = c->fs->hooks->collect(c->fs, goes_on, c, &result);
 	if (r == -EOPNOTSUPP)
-		how = COLLECT_ALONE;
+		how = COLLECT_LOCAL_ONLY;
 	else if (r == -ENOTCONN)
 		how = COLLECT_NO_AGENT;
 	else if (result.missing[0] != '\0')
@@ -65,7 +65,7 @@ static int collect_together(struct collect *c)
 		how = r < 0 || result.error < 0 ? COLLECT_FAILED : COLLECT_TOGETHER;
 	if (r < 0 && how == COLLECT_FAILED)
 		result.error = r;
-	tell_together(c, how, &result);
+	report_joint(c, how, &result);
 	return result.nr_dropped > 0;
 }
 
@@ -109,7 +109,7 @@ static int work(void *userdata)
 		c->fs->hooks->trim_replicas(c->fs);
 	reaper_wait(c->fs->reaper, goes_on, c); /* so that the space of removed checkpoints is included */
 	r = collect_here(c, &report);
-	if (r == 0 && c->conf.delete && !c->alone && c->fs->hooks && report.complete && collect_together(c)) {
+	if (r == 0 && c->conf.delete && !c->local_only && c->fs->hooks && report.complete && collect_together(c)) {
 		first = report;
 		r = collect_here(c, &report);
 		if (r == 0)
@@ -139,33 +139,34 @@ int collect_new(struct fs *fs, struct collect **ret)
 	return 0;
 }
 
-static int start_locked(struct collect *c, const struct gc_conf *conf, bool alone, uint64_t holder) REQUIRES(c->task.lock)
+static int start_locked(struct collect *c, const struct gc_conf *conf, bool local_only,
+			uint64_t holder) REQUIRES(c->task.lock)
 {
 	if (!task_is_idle(&c->task))
 		return -EBUSY;
 	c->conf = *conf;
 	c->conf.step = step;
 	c->conf.userdata = c;
-	c->alone = alone;
+	c->local_only = local_only;
 	c->report = (struct gc_report){ 0 };
-	c->together = COLLECT_ALONE;
+	c->together = COLLECT_LOCAL_ONLY;
 	c->cluster_result = (struct cluster_collected){ 0 };
 	return task_start(&c->task, holder);
 }
 
-int collect_start(struct collect *c, const struct gc_conf *conf, bool alone, uint64_t holder)
+int collect_start(struct collect *c, const struct gc_conf *conf, bool local_only, uint64_t holder)
 {
 	int r;
 
 	mutex_lock(&c->task.lock);
-	r = start_locked(c, conf, alone, holder);
+	r = start_locked(c, conf, local_only, holder);
 	mutex_unlock(&c->task.lock);
 	return r;
 }
 
-void collect_let_go(struct collect *c, uint64_t holder)
+void collect_release_holder(struct collect *c, uint64_t holder)
 {
-	task_let_go(&c->task, holder);
+	task_release_holder(&c->task, holder);
 }
 
 void collect_stop(struct collect *c)

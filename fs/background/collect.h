@@ -14,7 +14,7 @@ struct collect;
 
 /* State of the collection of data shared with other nodes. */
 enum collect_together {
-	COLLECT_ALONE,
+	COLLECT_LOCAL_ONLY,
 	COLLECT_WAITING,
 	COLLECT_NO_AGENT,
 	COLLECT_MISSING,
@@ -35,8 +35,8 @@ struct collect_status {
 int collect_new(struct fs *fs, struct collect **ret); /* borrows `fs` */
 void collect_free(struct collect *c); /* stops a running collection; NULL is fine */
 
-/* -EBUSY: one is running. `alone`: without the other nodes of the cluster. */
-int collect_start(struct collect *c, const struct gc_conf *conf, bool alone, uint64_t holder);
-void collect_let_go(struct collect *c, uint64_t holder); /* as task_let_go() */
+/* -EBUSY: one is running. `local_only`: without the other nodes of the cluster. */
+int collect_start(struct collect *c, const struct gc_conf *conf, bool local_only, uint64_t holder);
+void collect_release_holder(struct collect *c, uint64_t holder); /* as task_release_holder() */
 void collect_stop(struct collect *c); /* soon; does not wait */
 void collect_status(struct collect *c, struct collect_status *ret);

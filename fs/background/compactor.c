@@ -169,9 +169,9 @@ int compactor_stop(struct compactor *c, uint64_t plan)
 	return r;
 }
 
-void compactor_let_go(struct compactor *c, uint64_t holder)
+void compactor_release_holder(struct compactor *c, uint64_t holder)
 {
-	if (!task_let_go(&c->task, holder))
+	if (!task_release_holder(&c->task, holder))
 		return;
 	mutex_lock(&c->task.lock);
 	if (atomic_load(&c->task.holder) == 0) /* else another plan was begun */

@@ -21,7 +21,7 @@ void compactor_free(struct compactor *c); /* stops a running plan; NULL is fine 
 /* Begin a plan: its number, from 1. -EBUSY: another one is being filled or running. It is stopped, or discarded, when
  * its holder is gone (fs/background/task.h). */
 int compactor_begin(struct compactor *c, uint64_t holder, uint64_t *ret);
-void compactor_let_go(struct compactor *c, uint64_t holder);
+void compactor_release_holder(struct compactor *c, uint64_t holder);
 /* Add to the plan of this number. -ESTALE: it is not the one being filled. Otherwise as in compact_plan.h. */
 int compactor_add_file(struct compactor *c, uint64_t plan, uint64_t ino, uint32_t *ret);
 int compactor_add(struct compactor *c, const struct ckptfs_compact_add *a);

@@ -92,9 +92,9 @@ int scrubber_start(struct scrubber *s, const struct scrub_conf *conf, uint64_t h
 	return r;
 }
 
-void scrubber_let_go(struct scrubber *s, uint64_t holder)
+void scrubber_release_holder(struct scrubber *s, uint64_t holder)
 {
-	task_let_go(&s->task, holder);
+	task_release_holder(&s->task, holder);
 }
 
 void scrubber_stop(struct scrubber *s)

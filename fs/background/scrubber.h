@@ -27,7 +27,7 @@ int scrubber_new(struct engine *e, struct scrubber **ret);
 void scrubber_free(struct scrubber *s); /* stops a running scrub; NULL is fine */
 
 int scrubber_start(struct scrubber *s, const struct scrub_conf *conf, uint64_t holder); /* -EBUSY: one is running */
-void scrubber_let_go(struct scrubber *s, uint64_t holder); /* as task_let_go() */
+void scrubber_release_holder(struct scrubber *s, uint64_t holder); /* as task_release_holder() */
 void scrubber_stop(struct scrubber *s); /* soon; does not wait */
 void scrubber_status(struct scrubber *s, struct scrubber_status *ret);
 /* Hit i of run `run`; ret->path is a copy that the caller frees. -ENOENT: there is none. */

@@ -50,7 +50,7 @@ void task_stop(struct task *t)
 	mutex_unlock(&t->lock);
 }
 
-bool task_let_go(struct task *t, uint64_t holder)
+bool task_release_holder(struct task *t, uint64_t holder)
 {
 	bool is_ours;
 

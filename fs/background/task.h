@@ -38,5 +38,5 @@ bool task_is_idle(struct task *t) REQUIRES(t->lock);
 int task_start(struct task *t, uint64_t holder) REQUIRES(t->lock); /* must be idle */
 void task_stop(struct task *t); /* soon; does not wait */
 /* The holder is gone: stop the task if it belongs to this one. Cheap otherwise. Returns whether it did. */
-bool task_let_go(struct task *t, uint64_t holder);
+bool task_release_holder(struct task *t, uint64_t holder);
 bool task_goes_on(struct task *t); /* for work(): false after a request to stop */

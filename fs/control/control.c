@@ -220,7 +220,7 @@ static void add_durability(struct json *j, const struct engine_stats *s)
 	json_close(j);
 	json_open(j, "health");
 	json_u64(j, "damaged", s->nr_damaged);
-	json_u64(j, "repaired", s->nr_healed);
+	json_u64(j, "repaired", s->nr_repaired);
 	json_u64(j, "verified_different", s->verified_different);
 	json_close(j);
 }
@@ -499,7 +499,7 @@ void control_dump(struct fs *fs)
 		   s.dirty_memory, s.dirty_limit, s.fptable_memory, s.fptable_limit, s.index_memory);
 	log_notice("state: commit %" PRIu64 ", oldest change not durable %" PRIu64 " ms old, damaged %" PRIu64
 		   ", repaired %" PRIu64,
-		   s.journal_number, s.unsynced_age_ns / 1000000, s.nr_damaged, s.nr_healed);
+		   s.journal_number, s.unsynced_age_ns / 1000000, s.nr_damaged, s.nr_repaired);
 	for (unsigned i = 0; c->names && i < CONTROL_REQUESTS; i++)
 		if (c->names[i] && c->request[i].nr > 0)
 			log_notice("state: %s: %" PRIu64 " requests, mean %" PRIu64 " us, p99 %" PRIu64

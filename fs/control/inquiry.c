@@ -18,7 +18,7 @@ struct inquiry {
 	struct inquiries *all;
 	uint64_t number; /* 0: not in use */
 	uint32_t uid; /* of the user that began it */
-	uint64_t heard_ns; /* last request from the client */
+	uint64_t asked_ns; /* last request from the client */
 	struct exclusive_name *names; /* owned by its thread once started */
 	size_t nr, size;
 	struct fp_domain owner; /* FP_OF_ALL: the names are used */
@@ -76,7 +76,7 @@ void inquiries_free(struct inquiries *q)
 
 static bool is_forgotten(const struct inquiry *i)
 {
-	return i->stop || monotonic_ns() - i->heard_ns > PATIENCE_NS;
+	return i->stop || monotonic_ns() - i->asked_ns > PATIENCE_NS;
 }
 
 static bool step(void *userdata, const struct exclusive_report *so_far)
@@ -116,7 +116,7 @@ static struct inquiry *find_inquiry(struct inquiries *q, uint64_t number) REQUIR
 {
 	for (unsigned i = 0; i < INQUIRIES_MAX; i++)
 		if (number != 0 && q->v[i].number == number) {
-			q->v[i].heard_ns = monotonic_ns();
+			q->v[i].asked_ns = monotonic_ns();
 			return &q->v[i];
 		}
 	return NULL;
@@ -157,7 +157,7 @@ int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret
 	if (i) {
 		i->number = *ret = number;
 		i->uid = uid;
-		i->heard_ns = monotonic_ns();
+		i->asked_ns = monotonic_ns();
 	}
 	mutex_unlock(&q->lock);
 	return i ? 0 : -EBUSY;

@@ -64,7 +64,7 @@ static void fill_gc(struct fs *fs, struct ckptfs_gc *arg)
 	arg->moved_bytes = s.report.moved_bytes;
 	arg->placed_files = s.report.nr_placed;
 	arg->placed_bytes = s.report.placed_bytes;
-	static_assert((int)COLLECT_ALONE == CKPTFS_GC_LOCAL_ONLY && (int)COLLECT_WAITING == CKPTFS_GC_WAITING &&
+	static_assert((int)COLLECT_LOCAL_ONLY == CKPTFS_GC_LOCAL_ONLY && (int)COLLECT_WAITING == CKPTFS_GC_WAITING &&
 			      (int)COLLECT_NO_AGENT == CKPTFS_GC_NO_AGENT && (int)COLLECT_MISSING == CKPTFS_GC_MISSING &&
 			      (int)COLLECT_FAILED == CKPTFS_GC_FAILED && (int)COLLECT_TOGETHER == CKPTFS_GC_TOGETHER,
 		      "copied without conversion");
@@ -127,7 +127,7 @@ static void fill_scrub(struct fs *fs, struct ckptfs_scrub *arg)
 	arg->total_bytes = s.report.total_bytes;
 	arg->damaged = s.report.nr_damaged;
 	arg->tables = s.report.nr_tables;
-	arg->repaired = s.report.nr_mended;
+	arg->repaired = s.report.nr_repaired;
 	arg->unused = s.report.nr_unused;
 	arg->left = s.report.nr_left;
 	arg->files = s.report.nr_files;

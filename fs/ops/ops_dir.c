@@ -39,7 +39,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	fs_let_go(fs_of(req), ops_holder(fi));
+	fs_release_holder(fs_of(req), ops_holder(fi));
 	fuse_reply_err(req, 0);
 }
 

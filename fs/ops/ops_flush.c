@@ -18,8 +18,8 @@
 
 #define FREE_THREADS 4u /* besides those that long requests may occupy */
 
-struct held {
-	struct held *next;
+struct deferred {
+	struct deferred *next;
 	uint64_t *inos; /* to be flushed */
 	size_t nr_inos, len;
 	struct fuse_in_header request[]; /* the whole request; typed for its alignment */
@@ -41,13 +41,13 @@ struct flush {
 
 	struct mutex lock; /* leaf */
 	struct cond work;
-	struct held *first, **last GUARDED_BY(lock);
+	struct deferred *first, **last GUARDED_BY(lock);
 	bool stop GUARDED_BY(lock);
 };
 
-static struct held *next_held(struct flush *f)
+static struct deferred *next_deferred(struct flush *f)
 {
-	struct held *h;
+	struct deferred *h;
 
 	mutex_lock(&f->lock);
 	while (!f->first && !f->stop)
@@ -66,9 +66,9 @@ static void *run(void *userdata)
 {
 	struct flush_thread *t = userdata;
 	struct flush *f = t->flush;
-	struct held *h;
+	struct deferred *h;
 
-	while ((h = next_held(f))) {
+	while ((h = next_deferred(f))) {
 		notify_thread_enter(&t->thread);
 		for (size_t i = 0; i < h->nr_inos; i++)
 			fuse_lowlevel_notify_inval_inode(f->se, h->inos[i], 0, 0);
@@ -183,14 +183,14 @@ static int choose_inodes(struct fs *fs, const struct fuse_in_header *in, size_t 
 	return *ret_nr > 0 && !*ret ? -ENOMEM : 0;
 }
 
-static int copy_request(struct flush *f, const void *request, size_t len, struct held **ret)
+static int copy_request(struct flush *f, const void *request, size_t len, struct deferred **ret)
 {
-	struct held *h = malloc(sizeof(*h) + len);
+	struct deferred *h = malloc(sizeof(*h) + len);
 	int r;
 
 	if (!h)
 		return -ENOMEM;
-	*h = (struct held){ .len = len };
+	*h = (struct deferred){ .len = len };
 	r = choose_inodes(f->fs, request, len, &h->inos, &h->nr_inos);
 	if (r < 0 || h->nr_inos == 0) {
 		free(h->inos);
@@ -206,7 +206,7 @@ static int copy_request(struct flush *f, const void *request, size_t len, struct
 bool flush_take(struct flush *f, const void *request, size_t len)
 {
 	const struct fuse_in_header *in = request;
-	struct held *h;
+	struct deferred *h;
 	int r;
 
 	if (in->opcode != FUSE_IOCTL && in->opcode != FUSE_LSEEK)

@@ -159,7 +159,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	fs_let_go(fs_of(req), ops_holder(fi));
+	fs_release_holder(fs_of(req), ops_holder(fi));
 	file_close(fs_of(req), file_of(fi));
 	fuse_reply_err(req, 0);
 }

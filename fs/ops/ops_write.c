@@ -16,7 +16,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t o
 	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
 	struct file_written done;
 	int r = file_write(fs_of(req), file_of(fi), loop_buffer(), p, len, (uint64_t)off, fi->flags,
-			   loop_kills_setid() ? &caller : NULL, loop_later(), &done);
+			   loop_kills_setid() ? &caller : NULL, loop_deferred(), &done);
 
 	if (r < 0) {
 		if (fs_of(req)->writeback) {
@@ -41,7 +41,7 @@ struct fsync {
 	fuse_req_t req;
 	struct notify *notify; /* NULL: the kernel's attributes are valid */
 	uint64_t ino;
-	struct loop_later later;
+	struct loop_deferred deferred;
 };
 
 static void fsync_done(struct file_sync *s, int r)
@@ -51,7 +51,7 @@ static void fsync_done(struct file_sync *s, int r)
 	if (f->notify)
 		notify_attributes_changed(f->notify, f->ino);
 	ops_reply(f->req, r);
-	loop_answered(&f->later);
+	loop_answered(&f->deferred);
 	free(f);
 }
 
@@ -71,14 +71,14 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 		f->notify = loop_notify(); /* the kernel cached the number of blocks before write-back */
 		file_take_write_error(file_of(fi)); /* the kernel reports it itself */
 	}
-	loop_answer_later(&f->later);
+	loop_answer_deferred(&f->deferred);
 	file_sync_then(fs_of(req), file_of(fi), &f->sync);
 }
 
 struct sync_all {
 	struct engine_waiter w;
 	fuse_req_t req;
-	struct loop_later later;
+	struct loop_deferred deferred;
 	bool is_ioctl;
 	int error; /* error of data that was to be included */
 };
@@ -92,7 +92,7 @@ static void sync_all_done(struct engine_waiter *w, int r)
 		ops_reply_ioctl(s->req, r, NULL, 0);
 	else
 		ops_reply(s->req, r);
-	loop_answered(&s->later);
+	loop_answered(&s->deferred);
 	free(s);
 }
 
@@ -107,7 +107,7 @@ void ops_sync_all(fuse_req_t req, bool is_ioctl)
 	s->w.done = sync_all_done;
 	s->req = req;
 	s->is_ioctl = is_ioctl;
-	loop_answer_later(&s->later);
+	loop_answer_deferred(&s->deferred);
 	if (is_ioctl) /* fsync of a directory concerns names only */
 		s->error = file_flush_all(fs_of(req));
 	engine_sync_then(fs_of(req)->engine, &s->w);

@@ -282,22 +282,22 @@ static int file_sync(struct file *f)
 }
 
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       int flags, struct caller *caller, struct job **later, struct file_written *ret)
+	       int flags, struct caller *caller, struct job **deferred, struct file_written *ret)
 {
 	bool privileged = f->inode->privileged; /* read once, see below */
 	int r;
 
-	*later = NULL;
+	*deferred = NULL;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
 	ensure_champions(fs, f);
-	r = b ? content_write_buffer(f->content, b, p, len, off, later) : content_write(f->content, p, len, off);
+	r = b ? content_write_buffer(f->content, b, p, len, off, deferred) : content_write(f->content, p, len, off);
 	if (r < 0)
 		return r;
-	if (*later && flags & (O_SYNC | O_DSYNC))
-		job_run(TAKE(*later)); /* file_sync() below waits for it */
+	if (*deferred && flags & (O_SYNC | O_DSYNC))
+		job_run(TAKE(*deferred)); /* file_sync() below waits for it */
 	else if (privileged)
-		job_queue(TAKE(*later)); /* the call below blocks, possibly on a thread that waits for this job */
+		job_queue(TAKE(*deferred)); /* the call below blocks, possibly on a thread that waits for this job */
 	f->wrote = true;
 	r = privileged ? attr_drop_privileges(fs, f->inode, caller) : 0;
 	if (r < 0)

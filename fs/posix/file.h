@@ -96,7 +96,7 @@ struct file_written {
  * the caller runs or queues it (content_write_buffer()) after sending its reply.
  */
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       int flags, struct caller *caller, struct job **later, struct file_written *ret);
+	       int flags, struct caller *caller, struct job **deferred, struct file_written *ret);
 /*
  * With fs.writeback: record a failed write that no program waits for. The kernel reports it at fsync and close. An
  * ioctl that depends on the data takes the error from here, and so does the next write(2): see op_getattr().

@@ -176,7 +176,7 @@ static int step_locked(struct step *s, uint64_t dir) REQUIRES(s->r->fs->names)
 	return r;
 }
 
-static void tell_changed(struct reaper *r, uint64_t ino)
+static void notify_changed(struct reaper *r, uint64_t ino)
 {
 	mutex_lock(&r->lock);
 	if (r->link_changed)
@@ -201,7 +201,7 @@ static int take_apart(struct reaper *r, uint64_t ino)
 		if (more == 0)
 			r->nr_next--;
 		if (more >= 0 && s.linked)
-			tell_changed(r, s.linked);
+			notify_changed(r, s.linked);
 		if (more >= 0 && s.subdir && r->nr_next < NEXT_MAX)
 			r->next[r->nr_next++] = s.subdir;
 	}

@@ -524,7 +524,7 @@ static __device__ uint8_t *staging_of(const struct gpu_take &t, const struct gpu
 }
 
 /* A warp of a block that `warps` gather in has done so. The last one of all tells the host, which begins to copy. */
-static __device__ __forceinline__ void tell_guess(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr,
+static __device__ __forceinline__ void report_guess(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr,
 						  uint32_t warps, uint32_t *done)
 {
 	__threadfence();
@@ -558,7 +558,7 @@ static __device__ bool gather_early(const struct gpu_take &t, const struct gpu_s
 		copy_chunks(t, c.nr, staging_of(t, s), first, [&](uint32_t k) {
 			return copy{ c.entries[k].chunk, (uint32_t)c.from + k };
 		});
-		tell_guess(t, s, nr, (BLOCK - first) / WARP, &warps_done);
+		report_guess(t, s, nr, (BLOCK - first) / WARP, &warps_done);
 	}
 	return true;
 }

@@ -63,8 +63,8 @@ struct loop {
 	MPI_Request leaving;
 
 	uint64_t turn_ns; /* when this turn began */
-	uint64_t heard_ns; /* from the rank before this one, ... */
-	uint64_t told_ns; /* and the one behind it heard from here */
+	uint64_t received_ns; /* from the rank before this one, ... */
+	uint64_t sent_ns; /* and the one behind it heard from here */
 	unsigned idle_turns, deaf_turns;
 	uint64_t busy_ns; /* when something has happened last that others may answer to */
 	uint64_t asked_ns; /* when another node has asked for chunks last */
@@ -150,12 +150,12 @@ static int handle_daemon_message(struct loop *l, const struct link_header *h, co
 		return rounds_offer(l->rounds, h->number, body, h->len);
 	case LINK_STORED:
 		return rounds_stored(l->rounds, h->number, body, h->len);
-	case LINK_TELL:
-		return rounds_tell(l->rounds, body, h->len);
+	case LINK_ANNOUNCE:
+		return rounds_announce(l->rounds, body, h->len);
 	case LINK_FETCH:
 		return fetches_fetch(l->fetches, h->number, body, h->len);
-	case LINK_LENT:
-		return rounds_lent(l->rounds, h->number, body, h->len);
+	case LINK_PINNED:
+		return rounds_pinned(l->rounds, h->number, body, h->len);
 	case LINK_WANT_COLLECT:
 		l->relayed_ns = l->turn_ns;
 		return collects_want(l->collects);
@@ -233,10 +233,10 @@ static int handle_peer_message(struct loop *l, const struct peer_header *h, stru
 		return fetches_chunks(l->fetches, h->from, h->number, l->turn_ns, message);
 	case PEER_ASK:
 	case PEER_FOUND:
-	case PEER_TELL:
+	case PEER_ANNOUNCE:
 	case PEER_TWICE:
-	case PEER_LEND:
-	case PEER_LENT:
+	case PEER_PIN:
+	case PEER_PINNED:
 		return rounds_peer_page(l->rounds, h, body, len);
 	case PEER_ALIVE:
 		return 0;
@@ -269,7 +269,7 @@ static int handle_peer_message(struct loop *l, const struct peer_header *h, stru
 }
 
 /* Of which no more is to come for now. Without a daemon nothing comes of it, and it would keep others from ending. */
-static unsigned held_lanes(const struct loop *l)
+static unsigned paused_lanes(const struct loop *l)
 {
 	if (l->daemon->fd < 0)
 		return 0;
@@ -291,12 +291,12 @@ static int attend_peers(struct loop *l)
 		_cleanup_(message_release) struct message message = MESSAGE_NONE;
 		struct peer_header h;
 
-		r = peers_next(l->peers, held_lanes(l), &h, &message);
+		r = peers_next(l->peers, paused_lanes(l), &h, &message);
 		if (r <= 0)
 			break;
 		any = 1;
 		if (h.from == rank_before(l->w))
-			l->heard_ns = l->turn_ns;
+			l->received_ns = l->turn_ns;
 		r = handle_peer_message(l, &h, &message);
 		if (r == -EBADMSG) {
 			log_warning("node %s (rank %" PRIu32
@@ -316,11 +316,11 @@ static int keep_alive(struct loop *l)
 
 	if (l->w->nr == 1 || l->state != RUNNING)
 		return 0;
-	if (l->turn_ns - l->told_ns >= l->waits->stall_ns / 4) {
-		l->told_ns = l->turn_ns;
+	if (l->turn_ns - l->sent_ns >= l->waits->stall_ns / 4) {
+		l->sent_ns = l->turn_ns;
 		r = peers_send(l->peers, next, PEER_ALIVE, 0, NULL, 0);
 	}
-	if (r == 0 && l->turn_ns - l->heard_ns >= l->waits->stall_ns) {
+	if (r == 0 && l->turn_ns - l->received_ns >= l->waits->stall_ns) {
 		log_error("node %s (rank %" PRIu32 "): no message for %" PRIu64 " s: ending all agents",
 			  l->w->nodes[rank_before(l->w)].name, rank_before(l->w), l->waits->stall_ns / 1000000000);
 		r = end_world(l, -ETIMEDOUT);
@@ -352,7 +352,7 @@ static void print_status(const struct loop *l, FILE *to)
 		rounds->remembered);
 	fprintf(to,
 		"Looked up: %" PRIu64 " pages, %" PRIu64 " found; %" PRIu64 " pinned for peers; %" PRIu64 " announced, %" PRIu64 " known\n",
-		lookups->asked, lookups->found, lookups->lent, lookups->told, lookups->known);
+		lookups->asked, lookups->found, lookups->pinned, lookups->announced, lookups->known);
 	fprintf(to, "Collected: %" PRIu64 " times jointly\n", collects_nr(l->collects));
 	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
 		fetched->chunks, fetched->missing);
@@ -470,7 +470,7 @@ static int turn(struct loop *l)
 	int r = 0, any = 0, any_of_peers = 0;
 
 	if (now - l->turn_ns > PAUSED_NS)
-		l->heard_ns = now; /* it is this node that was not there */
+		l->received_ns = now; /* it is this node that was not there */
 	l->turn_ns = now;
 	if (interrupted && l->state == RUNNING) {
 		log_notice("signal %d: ending all agents", (int)interrupted);
@@ -523,7 +523,7 @@ int loop_run(const struct world *w, struct link *daemon, const struct arenas *sh
 	struct loop l = { .w = w, .waits = waits, .daemon = daemon, .status_fd = status_fd, .leaving = MPI_REQUEST_NULL };
 	int r;
 
-	l.started_ns = l.turn_ns = l.heard_ns = l.told_ns = l.busy_ns = monotonic_ns();
+	l.started_ns = l.turn_ns = l.received_ns = l.sent_ns = l.busy_ns = monotonic_ns();
 	r = peers_new(w, shared->own, &l.peers);
 	if (r == 0)
 		r = rounds_new(w, l.peers, daemon, waits, conf, &l.rounds);

@@ -37,7 +37,7 @@ struct collects {
 	uint64_t until_ns;
 
 	struct link_step step;
-	struct buf step_filter; /* of UNLEND */
+	struct buf step_filter; /* of UNPIN */
 	bool is_daemon_done;
 	bool *has_child; /* by rank: it has answered */
 	uint32_t nr_children, nr_done;
@@ -160,7 +160,7 @@ static int start_step(struct collects *c, uint64_t number, const struct link_ste
 	_cleanup_(buf_release) struct buf body = BUF_EMPTY, filter = BUF_EMPTY;
 	int r;
 
-	buf_add(&filter, s->filter, s->kind == LINK_UNLEND ? s->len : 0); /* it may be c->filter's */
+	buf_add(&filter, s->filter, s->kind == LINK_UNPIN ? s->len : 0); /* it may be c->filter's */
 	link_encode_step_body(s, &body);
 	r = buf_error(&filter);
 	if (r < 0)
@@ -226,7 +226,7 @@ static int send_to_parent(struct collects *c)
 	c->state = NONE;
 	buf_release(&c->step_filter);
 	buf_release(&c->filter);
-	if (c->step.kind == LINK_UNLEND)
+	if (c->step.kind == LINK_UNPIN)
 		rounds_hold(c->rounds, false);
 	return r;
 }
@@ -293,10 +293,10 @@ static int next_step(struct collects *c)
 		plan_windows(c, c->sum.nr_referred);
 		return start_between(c);
 	case LINK_MARK:
-		s.kind = LINK_UNLEND;
+		s.kind = LINK_UNPIN;
 		s.filter = c->filter.data;
 		return start_step(c, c->number, &s);
-	case LINK_UNLEND:
+	case LINK_UNPIN:
 		return ++c->window < c->nr_windows ? start_between(c) : end_collection(c, 0);
 	}
 	return -EIO;

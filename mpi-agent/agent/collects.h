@@ -3,19 +3,19 @@
  * refers to any more. A sequence of steps; each goes down a tree from rank 0 to all daemons, and their answers are
  * merged on the way back:
  *
- *   PREPARE ─▶ MARK, UNLEND ─▶ MARK, UNLEND ─▶ ... ─▶ COLLECTED
+ *   PREPARE ─▶ MARK, UNPIN ─▶ MARK, UNPIN ─▶ ... ─▶ COLLECTED
  *              window 0        window 1
  *
  * PREPARE: each daemon collects its local garbage, and reports whether all nodes that it has registered are connected.
  * If one is not, the collection ends: the chunks that it refers to are not known. MARK: each sends a filter of the
- * chunks that it refers to; the filters are united (or). UNLEND: all receive the result, and unpin what is not in it.
+ * chunks that it refers to; the filters are united (or). UNPIN: all receive the result, and unpin what is not in it.
  *
  * No round runs during a window (rounds_hold()), and the results of earlier rounds are dropped at its start: a daemon
  * has marked what it refers to, or refers to it later, after it was stored for it. Between windows a pending round is
  * run.
  *
  * A missing answer or node, or a timeout, ends the collection: chunks not unpinned so far stay pinned. A daemon that
- * receives UNLEND late does no harm: it unpins chunks that it had then and that no node referred to
+ * receives UNPIN late does no harm: it unpins chunks that it had then and that no node referred to
  * (store/remote/cluster_gc.c).
  *
  * Memory: a filter of LINK_FILTER_MAX, and those of neighbours in the tree in transit; windows keep it independent of

@@ -13,9 +13,9 @@
 #include "mpi-agent/agent/waits.h"
 #include "mpi-agent/agent/world.h"
 
-#define LENDS_MAX 1024u /* of others, with the daemon at once */
+#define PINS_MAX 1024u /* of others, with the daemon at once */
 
-enum state { IDLE, FINDING, LENDING };
+enum state { IDLE, FINDING, PINNING };
 
 /* A page that a node is said to have. */
 struct hit {
@@ -29,14 +29,14 @@ struct piece {
 	bool is_done;
 };
 
-/* LEND of another node, with the daemon. */
-struct lend {
+/* PIN of another node, with the daemon. */
+struct pin {
 	uint64_t number; /* for the daemon */
 	uint32_t from; /* the requesting node, ... */
 	uint64_t peer_number; /* and calls it so */
 	uint32_t nr;
 	uint64_t until_ns; /* the request has timed out then */
-	struct lend *next;
+	struct pin *next;
 };
 
 struct lookups {
@@ -62,9 +62,9 @@ struct lookups {
 	struct piece *pieces;
 	uint32_t nr_pieces;
 
-	uint64_t number; /* of the last LEND, here or to others */
-	struct lend *lends;
-	uint32_t nr_lends;
+	uint64_t number; /* of the last PIN, here or to others */
+	struct pin *pins;
+	uint32_t nr_pins;
 };
 
 int lookups_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, size_t remember,
@@ -89,8 +89,8 @@ void lookups_free(struct lookups *ls)
 	if (!ls)
 		return;
 	lookups_stop(ls);
-	for (struct lend *l; (l = ls->lends);) {
-		ls->lends = l->next;
+	for (struct pin *l; (l = ls->pins);) {
+		ls->pins = l->next;
 		free(l);
 	}
 	homes_free(ls->homes);
@@ -200,11 +200,11 @@ int lookups_note(struct lookups *ls, uint64_t now_ns)
 static int announce_to(struct lookups *ls, uint32_t home, uint64_t round, const uint8_t *fps, size_t len)
 {
 	if (home == ls->w->rank)
-		return homes_tell(ls->homes, home, fps, len, monotonic_ns());
-	return len > 0 ? peers_send(ls->peers, home, PEER_TELL, round, fps, len) : 0;
+		return homes_announce(ls->homes, home, fps, len, monotonic_ns());
+	return len > 0 ? peers_send(ls->peers, home, PEER_ANNOUNCE, round, fps, len) : 0;
 }
 
-int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr)
+int lookups_announce(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr)
 {
 	_cleanup_(freep) uint32_t *order = calloc(MAX(nr, 1u), sizeof(*order));
 	_cleanup_(freep) uint32_t *from = calloc(ls->w->nr + 1, sizeof(*from));
@@ -219,7 +219,7 @@ int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uin
 		fp_encode(pages[order[i]], fps[i]);
 	for (uint32_t h = 0; h < ls->w->nr && r == 0; h++)
 		r = announce_to(ls, h, round, fps[from[h]], (from[h + 1] - from[h]) * sizeof(*fps));
-	ls->figures.told += nr;
+	ls->figures.announced += nr;
 	return r;
 }
 
@@ -366,14 +366,14 @@ static int send_piece(struct lookups *ls, struct piece *p)
 	for (uint32_t i = 0; i < p->nr; i++)
 		pages[i] = ls->pages[ls->hits[p->from + i].page];
 	p->number = ++ls->number;
-	return send_pages(ls, p->node, PEER_LEND, p->number, pages, p->nr);
+	return send_pages(ls, p->node, PEER_PIN, p->number, pages, p->nr);
 }
 
-static int start_lending(struct lookups *ls)
+static int start_pinning(struct lookups *ls)
 {
 	int r = 0;
 
-	ls->state = LENDING;
+	ls->state = PINNING;
 	ls->until_ns = monotonic_ns() + ls->waits->lookup_ns / 2;
 	ls->nr_open = 0;
 	if (ls->nr_hits == 0)
@@ -396,21 +396,21 @@ static int start_lending(struct lookups *ls)
 	return r;
 }
 
-static int handle_lent(struct lookups *ls, uint32_t node, uint64_t number, const void *body, size_t len)
+static int handle_pinned(struct lookups *ls, uint32_t node, uint64_t number, const void *body, size_t len)
 {
-	const uint8_t *lent;
+	const uint8_t *pinned;
 
 	for (struct piece *p = ls->pieces; p < ls->pieces + ls->nr_pieces; p++) {
 		if (p->number != number || p->node != node || p->is_done)
 			continue;
-		if (link_decode_lent(body, len, p->nr, &lent) < 0)
+		if (link_decode_pinned(body, len, p->nr, &pinned) < 0)
 			return -EBADMSG;
 		p->is_done = true;
 		ls->nr_open--;
 		for (uint32_t i = 0; i < p->nr; i++) {
 			struct holders *h = &ls->had[ls->hits[p->from + i].page];
 
-			if (!lent[i])
+			if (!pinned[i])
 				continue;
 			ls->figures.found += h->nr == 0;
 			holders_add(h, (uint16_t)node);
@@ -425,8 +425,8 @@ int lookups_progress(struct lookups *ls, uint64_t now_ns)
 	int r = 0;
 
 	if (ls->state == FINDING && (ls->nr_open == 0 || now_ns >= ls->until_ns))
-		r = start_lending(ls);
-	if (r < 0 || ls->state == FINDING || (ls->state == LENDING && ls->nr_open > 0 && now_ns < ls->until_ns))
+		r = start_pinning(ls);
+	if (r < 0 || ls->state == FINDING || (ls->state == PINNING && ls->nr_open > 0 && now_ns < ls->until_ns))
 		return r;
 	lookups_stop(ls);
 	return 1;
@@ -464,10 +464,10 @@ static int handle_ask(struct lookups *ls, uint32_t from, uint64_t round, const v
 	return send_body(ls, from, PEER_FOUND, round, &b);
 }
 
-static int handle_tell(struct lookups *ls, uint32_t from, const void *body, size_t len)
+static int handle_announce(struct lookups *ls, uint32_t from, const void *body, size_t len)
 {
 	uint64_t now_ns = monotonic_ns();
-	int r = len > (size_t)LOOKUPS_MAX * FP_LEN ? -EBADMSG : homes_tell(ls->homes, from, body, len, now_ns);
+	int r = len > (size_t)LOOKUPS_MAX * FP_LEN ? -EBADMSG : homes_announce(ls->homes, from, body, len, now_ns);
 
 	return r < 0 ? r : lookups_note(ls, now_ns); /* if it is too much to wait */
 }
@@ -477,8 +477,8 @@ static void drop_late(struct lookups *ls)
 {
 	uint64_t now = monotonic_ns();
 
-	for (struct lend **at = &ls->lends; *at;) {
-		struct lend *l = *at;
+	for (struct pin **at = &ls->pins; *at;) {
+		struct pin *l = *at;
 
 		if (now < l->until_ns) {
 			at = &l->next;
@@ -486,76 +486,76 @@ static void drop_late(struct lookups *ls)
 		}
 		*at = l->next;
 		free(l);
-		ls->nr_lends--;
+		ls->nr_pins--;
 	}
 }
 
-static int handle_lend(struct lookups *ls, uint32_t from, uint64_t number, const void *body, size_t len)
+static int handle_pin(struct lookups *ls, uint32_t from, uint64_t number, const void *body, size_t len)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
-	struct lend *l;
+	struct pin *l;
 	uint32_t nr;
-	int r = link_decode_lend(body, len, &pages, &nr);
+	int r = link_decode_pin(body, len, &pages, &nr);
 
 	if (r < 0)
 		return r;
 	drop_late(ls);
-	if (ls->daemon->fd < 0 || ls->nr_lends >= LENDS_MAX)
+	if (ls->daemon->fd < 0 || ls->nr_pins >= PINS_MAX)
 		return 0;
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	*l = (struct lend){ .number = ++ls->number,
+	*l = (struct pin){ .number = ++ls->number,
 			    .from = from,
 			    .peer_number = number,
 			    .nr = nr,
 			    .until_ns = monotonic_ns() + ls->waits->lookup_ns,
-			    .next = ls->lends };
-	ls->lends = l;
-	ls->nr_lends++;
-	link_encode_lend(l->number, pages, nr, &ls->daemon->out);
+			    .next = ls->pins };
+	ls->pins = l;
+	ls->nr_pins++;
+	link_encode_pin(l->number, pages, nr, &ls->daemon->out);
 	return 0;
 }
 
-int lookups_lent(struct lookups *ls, uint64_t number, const void *body, size_t len)
+int lookups_pinned(struct lookups *ls, uint64_t number, const void *body, size_t len)
 {
-	for (struct lend **at = &ls->lends; *at; at = &(*at)->next) {
-		struct lend *l = *at;
-		const uint8_t *lent;
+	for (struct pin **at = &ls->pins; *at; at = &(*at)->next) {
+		struct pin *l = *at;
+		const uint8_t *pinned;
 		int r;
 
 		if (l->number != number)
 			continue;
-		r = link_decode_lent(body, len, l->nr, &lent);
+		r = link_decode_pinned(body, len, l->nr, &pinned);
 		if (r < 0)
 			return r;
 		for (uint32_t i = 0; i < l->nr; i++)
-			ls->figures.lent += lent[i];
-		r = peers_send(ls->peers, l->from, PEER_LENT, l->peer_number, body, len);
+			ls->figures.pinned += pinned[i];
+		r = peers_send(ls->peers, l->from, PEER_PINNED, l->peer_number, body, len);
 		*at = l->next;
-		ls->nr_lends--;
+		ls->nr_pins--;
 		free(l);
 		return r;
 	}
 	return number > ls->number ? -EBADMSG : 0; /* late */
 }
 
-int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *body, size_t len)
+int lookups_receive(struct lookups *ls, const struct peer_header *h, const void *body, size_t len)
 {
 	switch (h->type) {
 	case PEER_ASK:
 		return handle_ask(ls, h->from, h->number, body, len);
 	case PEER_FOUND:
 		return handle_found(ls, h->from, h->number, body, len);
-	case PEER_TELL:
-		return handle_tell(ls, h->from, body, len);
+	case PEER_ANNOUNCE:
+		return handle_announce(ls, h->from, body, len);
 	case PEER_TWICE:
 		send_shared(ls, h->number);
 		return 0;
-	case PEER_LEND:
-		return handle_lend(ls, h->from, h->number, body, len);
-	case PEER_LENT:
-		return handle_lent(ls, h->from, h->number, body, len);
+	case PEER_PIN:
+		return handle_pin(ls, h->from, h->number, body, len);
+	case PEER_PINNED:
+		return handle_pinned(ls, h->from, h->number, body, len);
 	default:
 		return -EBADMSG;
 	}

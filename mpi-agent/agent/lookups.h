@@ -2,14 +2,14 @@
  * Single duplicates: pages that one node alone has stored in an earlier round, and that another one offers now. Each
  * page has a *home*, a node that follows from its fingerprint.
  *
- *   after a round     TELL: announces pages that only this node has stored to their homes, which cache it
+ *   after a round     ANNOUNCE: announces pages that only this node has stored to their homes, which cache it
  *   in the next       ASK ──▶ home ──▶ FOUND      nodes that may have the pages unknown here
- *                     LEND ─▶ holder ─▶ LENT      its daemon durably pins the pages that it has
+ *                     PIN ─▶ holder ─▶ PINNED      its daemon durably pins the pages that it has
  *
  * A home that receives more than a few pages from two nodes informs both (TWICE): they store the same data, which a
  * round would deduplicate.
  *
- * Only LENT counts: the cache of a home is a hint. If a node does not answer in time, or does not have the page any
+ * Only PINNED counts: the cache of a home is a hint. If a node does not answer in time, or does not have the page any
  * more, the page counts as not found. Pages that were pinned in vain stay pinned, which costs space only. One lookup is
  * in progress at a time, of at most LOOKUPS_MAX pages.
  */
@@ -34,8 +34,8 @@ struct world;
 struct lookups_figures {
 	uint64_t asked; /* pages that homes were asked about */
 	uint64_t found; /* of these, that were lent to this node */
-	uint64_t told; /* pages that homes were told of */
-	uint64_t lent; /* pages of this node for others; one that several asked for is counted for each */
+	uint64_t announced; /* pages that homes were told of */
+	uint64_t pinned; /* pages of this node for others; one that several asked for is counted for each */
 	uint64_t known; /* pages that this node is home of and remembers */
 };
 
@@ -53,12 +53,12 @@ int lookups_begin(struct lookups *ls, uint64_t round, const struct fp *pages, st
 int lookups_progress(struct lookups *ls, uint64_t now_ns); /* 1: no more is to come; 0; <0 */
 void lookups_stop(struct lookups *ls);
 /* This node has these: pages, in any order. */
-int lookups_tell(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr);
+int lookups_announce(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr);
 /* Notes announcements of other nodes when that is unlikely to delay anything (homes.h). -ENOMEM, -EIO */
 int lookups_note(struct lookups *ls, uint64_t now_ns);
 
-/* Messages of other nodes: ASK, FOUND, TELL, TWICE, LEND, LENT. -EBADMSG: malformed. */
-int lookups_hear(struct lookups *ls, const struct peer_header *h, const void *body, size_t len);
-/* The daemon's LENT. */
-int lookups_lent(struct lookups *ls, uint64_t number, const void *body, size_t len);
+/* Messages of other nodes: ASK, FOUND, ANNOUNCE, TWICE, PIN, PINNED. -EBADMSG: malformed. */
+int lookups_receive(struct lookups *ls, const struct peer_header *h, const void *body, size_t len);
+/* The daemon's PINNED. */
+int lookups_pinned(struct lookups *ls, uint64_t number, const void *body, size_t len);
 const struct lookups_figures *lookups_figures(struct lookups *ls);

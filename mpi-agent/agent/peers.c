@@ -408,26 +408,26 @@ static int take_whole(struct peers *p, struct incoming *ret)
 }
 
 /* One, or one of each lane if some are held. 1/0 */
-static int find_any(struct peers *p, unsigned held)
+static int find_any(struct peers *p, unsigned paused)
 {
 	int r = 0, any = 0;
 
-	if (held == 0)
+	if (paused == 0)
 		return find_message(p, NR_PEER_LANES);
 	for (enum peer_lane lane = 0; r >= 0 && lane < NR_PEER_LANES; lane++)
-		if (!(held >> lane & 1)) {
+		if (!(paused >> lane & 1)) {
 			r = find_message(p, lane);
 			any |= r > 0;
 		}
 	return r < 0 ? r : any;
 }
 
-int peers_next(struct peers *p, unsigned held, struct peer_header *ret, struct message *ret_message)
+int peers_next(struct peers *p, unsigned paused, struct peer_header *ret, struct message *ret_message)
 {
 	struct incoming in;
 	int r;
 
-	r = find_any(p, held);
+	r = find_any(p, paused);
 	/* MPI may deliver a lookup of one node before an announcement of another that was sent before the round of the
 	 * lookup started: the home would miss it. */
 	if (r > 0)

@@ -47,8 +47,8 @@ int peers_progress(struct peers *p); /* 0; -EIO: MPI has failed */
 
 /*
  * The next message that has come whole. 1/0/-EIO, -ENOMEM. The body is behind the header in `ret_message`, which the
- * caller releases. `held`: bits of lanes that are paused; their messages stay with the sender.
+ * caller releases. `paused`: bits of lanes that are paused; their messages stay with the sender.
  */
-int peers_next(struct peers *p, unsigned held, struct peer_header *ret, struct message *ret_message);
+int peers_next(struct peers *p, unsigned paused, struct peer_header *ret, struct message *ret_message);
 /* How many of that lane MPI is about to bring: peers_next() will, whatever is held. */
 unsigned peers_coming(const struct peers *p, enum peer_lane lane, size_t *ret_bytes);

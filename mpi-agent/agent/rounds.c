@@ -31,7 +31,7 @@
  * stored. */
 #define NAP_STORING_NS UINT64_C(20000000)
 
-enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, HELD };
+enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, PAUSED };
 
 /* The message of each node at the end of a round. */
 struct end_wire {
@@ -67,8 +67,8 @@ struct rounds {
 	struct known *remembered;
 	struct lookups *lookups;
 	bool lookup; /* use them */
-	struct fp *untold; /* pages that the daemon has stored without a round, in any order */
-	uint32_t nr_untold;
+	struct fp *unannounced; /* pages that the daemon has stored without a round, in any order */
+	uint32_t nr_unannounced;
 	struct holders *had; /* of each page: nodes that are known to have it, durable and pinned */
 	struct fp *entered; /* pages that enter the reduction, ... */
 	uint32_t *entered_index, nr_entered; /* and which these are */
@@ -124,7 +124,7 @@ void rounds_free(struct rounds *rs)
 	if (!rs)
 		return;
 	drop_round(rs);
-	free(rs->untold);
+	free(rs->unannounced);
 	known_free(rs->remembered);
 	lookups_free(rs->lookups);
 	free(rs->ends);
@@ -168,11 +168,11 @@ static uint64_t enter_state(struct rounds *rs, enum state state)
 	return now_ns;
 }
 
-static int announce_untold(struct rounds *rs);
+static int announce_unannounced(struct rounds *rs);
 
 static int start_offering(struct rounds *rs, uint64_t number)
 {
-	int r = announce_untold(rs);
+	int r = announce_unannounced(rs);
 
 	if (r < 0)
 		return r;
@@ -289,34 +289,34 @@ static void remember_found(struct rounds *rs)
 }
 
 /* Announces the pages that only this node stores, as far as it knows. */
-static int announce_alone(struct rounds *rs)
+static int announce_unshared(struct rounds *rs)
 {
-	_cleanup_(freep) struct fp *alone = calloc(MAX(rs->nr_entered, UINT32_C(1)), sizeof(*alone));
+	_cleanup_(freep) struct fp *unshared = calloc(MAX(rs->nr_entered, UINT32_C(1)), sizeof(*unshared));
 	const struct popular_set *s = &rs->result;
 	uint32_t nr = 0;
 	size_t k = 0;
 
-	if (!alone)
+	if (!unshared)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < rs->nr_entered; i++) {
 		while (k < s->nr && fp_compare(s->v[k].fp, rs->entered[i]) < 0)
 			k++;
 		if (k == s->nr || !fp_equal(s->v[k].fp, rs->entered[i]) || s->v[k].count < 2)
-			alone[nr++] = rs->entered[i];
+			unshared[nr++] = rs->entered[i];
 	}
-	return lookups_tell(rs->lookups, rs->number, alone, nr);
+	return lookups_announce(rs->lookups, rs->number, unshared, nr);
 }
 
 /* A round has settled that others have it. */
 static bool is_settled(struct rounds *rs, struct fp fp)
 {
 	struct holders h;
-	bool is_others = false;
+	bool is_of_peer = false;
 
 	if (known_find(rs->remembered, fp, (uint32_t)rs->number, &h))
 		for (uint32_t k = 0; k < h.nr; k++)
-			is_others |= h.nodes[k] != rs->w->rank;
-	return is_others;
+			is_of_peer |= h.nodes[k] != rs->w->rank;
+	return is_of_peer;
 }
 
 /* What was stored without a round, and need not have been: of what is settled homes do not know. */
@@ -331,28 +331,28 @@ static void warn_daemon(struct rounds *rs, const struct fp *pages, uint32_t nr)
 }
 
 /* Announces pages that were stored without a round. */
-static int announce_untold(struct rounds *rs)
+static int announce_unannounced(struct rounds *rs)
 {
-	_cleanup_(freep) struct fp *pages = TAKE(rs->untold);
-	uint32_t nr = rs->nr_untold;
+	_cleanup_(freep) struct fp *pages = TAKE(rs->unannounced);
+	uint32_t nr = rs->nr_unannounced;
 
-	rs->nr_untold = 0;
+	rs->nr_unannounced = 0;
 	if (known_nr(rs->remembered) > 0)
 		warn_daemon(rs, pages, nr);
-	return nr > 0 ? lookups_tell(rs->lookups, rs->number, pages, nr) : 0;
+	return nr > 0 ? lookups_announce(rs->lookups, rs->number, pages, nr) : 0;
 }
 
-static int add_untold(struct rounds *rs, const struct fp *pages, uint32_t nr)
+static int add_unannounced(struct rounds *rs, const struct fp *pages, uint32_t nr)
 {
 	struct fp *all;
 
-	nr = MIN(nr, LOOKUPS_MAX - rs->nr_untold);
-	all = reallocarray(rs->untold, MAX(rs->nr_untold + nr, UINT32_C(1)), sizeof(*all));
+	nr = MIN(nr, LOOKUPS_MAX - rs->nr_unannounced);
+	all = reallocarray(rs->unannounced, MAX(rs->nr_unannounced + nr, UINT32_C(1)), sizeof(*all));
 	if (!all)
 		return -ENOMEM;
-	rs->untold = all;
-	memcpy(all + rs->nr_untold, pages, nr * sizeof(*pages));
-	rs->nr_untold += nr;
+	rs->unannounced = all;
+	memcpy(all + rs->nr_unannounced, pages, nr * sizeof(*pages));
+	rs->nr_unannounced += nr;
 	return 0;
 }
 
@@ -508,7 +508,7 @@ static int start_gathering(struct rounds *rs)
 	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
 	rs->until_ns = enter_state(rs, GATHERING) + rs->waits->stored_ns + rs->waits->stall_ns;
 	if (rs->has_stored && rs->lookup) { /* before the round ends: the next one may look them up */
-		int r = announce_alone(rs);
+		int r = announce_unshared(rs);
 
 		if (r < 0)
 			return r;
@@ -600,7 +600,7 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 		rs->has_stored = error == 0;
 		return start_gathering(rs);
 	}
-	if (rs->state == IDLE || rs->state == HELD || number != rs->number || !rs->has_offered)
+	if (rs->state == IDLE || rs->state == PAUSED || number != rs->number || !rs->has_offered)
 		return send_unsettled(rs, number);
 	return rs->state == GATHERING ?
 		       0 :
@@ -608,11 +608,11 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 }
 
 /* Without announcements to homes, it would not be detected that several nodes store the same pages. */
-int rounds_tell(struct rounds *rs, const void *body, size_t len)
+int rounds_announce(struct rounds *rs, const void *body, size_t len)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
 	uint32_t nr;
-	int r = link_decode_tell(body, len, &pages, &nr);
+	int r = link_decode_announce(body, len, &pages, &nr);
 
 	if (r < 0)
 		return r;
@@ -620,18 +620,18 @@ int rounds_tell(struct rounds *rs, const void *body, size_t len)
 		link_encode_plain(LINK_SHARED, nr, &rs->daemon->out);
 		return 0;
 	}
-	r = add_untold(rs, pages, nr);
-	return r == 0 && rs->state == OFFERING ? announce_untold(rs) : r; /* lookups of this round may need them */
+	r = add_unannounced(rs, pages, nr);
+	return r == 0 && rs->state == OFFERING ? announce_unannounced(rs) : r; /* lookups of this round may need them */
 }
 
-int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len)
+int rounds_pinned(struct rounds *rs, uint64_t number, const void *body, size_t len)
 {
-	return lookups_lent(rs->lookups, number, body, len);
+	return lookups_pinned(rs->lookups, number, body, len);
 }
 
 int rounds_peer_page(struct rounds *rs, const struct peer_header *h, const void *body, size_t len)
 {
-	return lookups_hear(rs->lookups, h, body, len);
+	return lookups_receive(rs->lookups, h, body, len);
 }
 
 /* --- again and again --- */
@@ -663,7 +663,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 
 	switch (rs->state) {
 	case IDLE:
-		r = announce_untold(rs);
+		r = announce_unannounced(rs);
 		if (r == 0)
 			r = lookups_note(rs->lookups, now_ns);
 		if (r == 0)
@@ -692,7 +692,7 @@ int rounds_progress(struct rounds *rs, uint64_t now_ns)
 		if (r == 0 && is_late)
 			return round_timed_out(rs);
 		break;
-	case HELD:
+	case PAUSED:
 		break;
 	}
 	return r < 0 ? r : r > 0 || rs->state != before;
@@ -705,15 +705,15 @@ bool rounds_gathering(const struct rounds *rs)
 
 bool rounds_idle(const struct rounds *rs)
 {
-	return (rs->state == IDLE && rs->next == 0) || rs->state == HELD;
+	return (rs->state == IDLE && rs->next == 0) || rs->state == PAUSED;
 }
 
 void rounds_hold(struct rounds *rs, bool hold)
 {
 	assert(!hold || rounds_idle(rs));
 	if (hold)
-		rs->state = HELD;
-	else if (rs->state == HELD)
+		rs->state = PAUSED;
+	else if (rs->state == PAUSED)
 		rs->state = IDLE;
 }
 
@@ -746,7 +746,7 @@ uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_backe
 		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, is_backed_off ? NAP_NOBODY_NS : NAP_IDLE_NS);
 		return MIN(quiet_ns, NAP_LONG_NS);
 	}
-	if (rs->state == OFFERING || rs->state == HELD)
+	if (rs->state == OFFERING || rs->state == PAUSED)
 		return NAP_IDLE_NS;
 	return rounds_are_urgent(rs) ? NAP_NS : NAP_BACKED_OFF_NS;
 }

@@ -68,8 +68,8 @@ void rounds_free(struct rounds *rs); /* NULL is fine */
 int rounds_want(struct rounds *rs);
 int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t len);
 int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t len);
-int rounds_lent(struct rounds *rs, uint64_t number, const void *body, size_t len);
-int rounds_tell(struct rounds *rs, const void *body, size_t len);
+int rounds_pinned(struct rounds *rs, uint64_t number, const void *body, size_t len);
+int rounds_announce(struct rounds *rs, const void *body, size_t len);
 /* Messages of other nodes. */
 int rounds_peer_want(struct rounds *rs, uint64_t number);
 int rounds_peer_begin(struct rounds *rs, uint64_t number);

@@ -20,17 +20,17 @@ struct proof_wire {
 
 void world_host(char ret[LINK_NAME_LEN])
 {
-	const char *told = getenv("CKPTFS_AGENT_HOST");
+	const char *given = getenv("CKPTFS_AGENT_HOST");
 	char name[MPI_MAX_PROCESSOR_NAME] = "";
 	int len;
 
-	if (!told || !*told) {
+	if (!given || !*given) {
 		MPI_Get_processor_name(name, &len);
-		told = name[0] ? name : "unknown";
+		given = name[0] ? name : "unknown";
 	}
 	memset(ret, 0, LINK_NAME_LEN);
-	for (size_t i = 0; i < LINK_NAME_LEN - 1 && told[i]; i++)
-		ret[i] = (char)(told[i] >= ' ' && told[i] <= '~' ? told[i] : '?');
+	for (size_t i = 0; i < LINK_NAME_LEN - 1 && given[i]; i++)
+		ret[i] = (char)(given[i] >= ' ' && given[i] <= '~' ? given[i] : '?');
 }
 
 /* --- cards --- */

@@ -68,9 +68,9 @@ static void shared(void *userdata)
 	engine_cluster_is_shared(((struct cluster *)userdata)->engine);
 }
 
-static uint64_t held_ns(void *userdata)
+static uint64_t deferred_ns(void *userdata)
 {
-	return engine_cluster_held_ns(((struct cluster *)userdata)->engine);
+	return engine_cluster_deferred_ns(((struct cluster *)userdata)->engine);
 }
 
 static int chunks(void *userdata, struct cluster_want *wants, size_t nr)
@@ -78,13 +78,13 @@ static int chunks(void *userdata, struct cluster_want *wants, size_t nr)
 	return engine_cluster_chunks(((struct cluster *)userdata)->engine, wants, nr);
 }
 
-static int lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr,
-		bool *lent)
+static int pin(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps, size_t nr,
+		bool *pinned)
 {
 	struct engine *e = ((struct cluster *)userdata)->engine;
-	int r = engine_cluster_meet(e, nodes, nr_nodes);
+	int r = engine_cluster_register_peers(e, nodes, nr_nodes);
 
-	return r < 0 ? r : engine_cluster_lend(e, fps, nr, lent);
+	return r < 0 ? r : engine_cluster_pin(e, fps, nr, pinned);
 }
 
 static int answer(void *userdata, const void *question, size_t len, struct buf *ret)
@@ -97,7 +97,7 @@ static int answer(void *userdata, const void *question, size_t len, struct buf *
 static int keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
 		uint8_t *kept)
 {
-	return keeper_keep(((struct cluster *)userdata)->fs, put, nodes, nr_nodes, kept);
+	return replica_receive_chunks(((struct cluster *)userdata)->fs, put, nodes, nr_nodes, kept);
 }
 
 static struct stripe_io io_of(struct cluster *c)
@@ -113,11 +113,11 @@ static int copy(void *userdata, const struct link_copy *copied, const struct clu
 	int r;
 
 	if (copied->step == LINK_COPY_MAKE)
-		return keeper_copy(c->fs, copied, nodes, nr_nodes);
+		return replica_receive_copy(c->fs, copied, nodes, nr_nodes);
 	r = service_world(c->service, &w);
 	if (r == 0)
-		r = copied->step == LINK_COPY_COVER ? keeper_cover(c->fs, copied, &io, &w) :
-						      keeper_settle(c->fs, copied, &w);
+		r = copied->step == LINK_COPY_COVER ? replica_receive_cover(c->fs, copied, &io, &w) :
+						      replica_receive_settle(c->fs, copied, &w);
 	service_world_release(&w);
 	return r;
 }
@@ -126,12 +126,12 @@ static int drop(void *userdata, const struct link_drop *d)
 {
 	struct cluster *c = userdata;
 	struct service_world w = { 0 };
-	int r = keeper_drop(c->fs, d);
+	int r = replica_receive_drop(c->fs, d);
 
 	if (r == 0)
 		r = service_world(c->service, &w);
 	if (r == 0)
-		r = keeper_uncover(c->fs, &w);
+		r = replica_receive_uncover(c->fs, &w);
 	service_world_release(&w);
 	return r;
 }
@@ -149,7 +149,7 @@ static int rebuild(void *userdata, struct cluster_want *wants, size_t nr)
 	return r;
 }
 
-static void met(void *userdata)
+static void peers_changed(void *userdata)
 {
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	struct cluster *c = userdata;
@@ -159,7 +159,7 @@ static void met(void *userdata)
 	engine_cluster_present(c->engine, nodes, nr);
 	if (nr == 0)
 		return;
-	engine_cluster_met(c->engine);
+	engine_cluster_peers_changed(c->engine);
 	protect_wake(c->fs->protect);
 }
 
@@ -194,7 +194,7 @@ static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t
 		r = collect_here(c);
 	}
 	if (r == 0)
-		r = engine_cluster_meet(c->engine, nodes, nr_nodes);
+		r = engine_cluster_register_peers(c->engine, nodes, nr_nodes);
 	if (r < 0)
 		return r;
 	if (engine_cluster_missing(c->engine, nodes, nr_nodes, &missing) > 0)
@@ -203,10 +203,10 @@ static int prepare(struct cluster *c, const struct cluster_node *nodes, uint32_t
 	return 0;
 }
 
-static int unlend(struct cluster *c, const struct cluster_window *w, const struct link_step *step, struct link_done *ret)
+static int unpin(struct cluster *c, const struct cluster_window *w, const struct link_step *step, struct link_done *ret)
 {
-	struct cluster_unlent u;
-	int r = engine_cluster_unlend(c->engine, w, step->filter, step->len, &u);
+	struct cluster_unpinned u;
+	int r = engine_cluster_unpin(c->engine, w, step->filter, step->len, &u);
 
 	if (r < 0)
 		return r;
@@ -229,8 +229,8 @@ static int step(void *userdata, const struct link_step *s, const struct cluster_
 		return prepare(c, nodes, nr_nodes, is_ours, ret);
 	case LINK_MARK:
 		return engine_cluster_mark(c->engine, &w, filter, s->len);
-	case LINK_UNLEND:
-		return unlend(c, &w, s, ret);
+	case LINK_UNPIN:
+		return unpin(c, &w, s, ret);
 	}
 	return -EOPNOTSUPP;
 }
@@ -297,8 +297,8 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c,	   pending, commit, chunks, lend,    step,   collected, answer,
-					     keep, copy,    drop,   met,    rebuild, shared, held_ns };
+	const struct service_store calls = { c,	   pending, commit, chunks, pin,    step,   collected, answer,
+					     keep, copy,    drop,   peers_changed,    rebuild, shared, deferred_ns };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 
@@ -395,13 +395,13 @@ int cluster_nodes(struct cluster *c, struct cluster_node **ret, uint32_t *ret_nr
 	return 0;
 }
 
-int cluster_meet(struct cluster *c)
+int cluster_register_peers(struct cluster *c)
 {
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	uint32_t nr, self;
 	int r = cluster_nodes(c, &nodes, &nr, &self);
 
-	return r < 0 || nr == 0 ? r : engine_cluster_meet(c->engine, nodes, nr);
+	return r < 0 || nr == 0 ? r : engine_cluster_register_peers(c->engine, nodes, nr);
 }
 
 int cluster_ask(struct cluster *c, const uint8_t *id, const void *question, size_t len, struct buf *ret)

@@ -49,6 +49,6 @@ void cluster_name(struct cluster *c, char ret[CLUSTER_NAME_LEN]);
 /* Connected nodes, which the caller frees; none without an agent. *ret_self: index of this one, if there are any. */
 int cluster_nodes(struct cluster *c, struct cluster_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
 /* Register the connected nodes: they may refer to chunks of this store from now on. */
-int cluster_meet(struct cluster *c);
+int cluster_register_peers(struct cluster *c);
 /* service_ask() */
 int cluster_ask(struct cluster *c, const uint8_t *id, const void *question, size_t len, struct buf *ret);

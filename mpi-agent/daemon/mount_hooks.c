@@ -131,11 +131,11 @@ static int command(struct fs *fs, struct ckptfs_cluster *arg)
 	int r = 0;
 
 	if (arg->command == CKPTFS_CLUSTER_REPAIR)
-		r = protect_heal(fs->protect, &arg->number);
+		r = protect_repair(fs->protect, &arg->number);
 	if (arg->command == CKPTFS_CLUSTER_FORGET)
 		r = protect_forget(fs->protect, arg->node);
 	protect_status(fs->protect, &s);
-	arg->repaired = s.nr_healed;
+	arg->repaired = s.nr_repaired;
 	arg->sealed = s.nr_sealed;
 	arg->protected_dirs = s.nr_protected;
 	arg->copies = s.nr_copies;
@@ -143,7 +143,7 @@ static int command(struct fs *fs, struct ckptfs_cluster *arg)
 	arg->bytes = s.bytes;
 	arg->error = -s.error;
 	arg->is_busy = s.is_busy;
-	arg->flags = s.is_alone ? CKPTFS_CLUSTER_NO_AGENT : 0;
+	arg->flags = s.has_no_agent ? CKPTFS_CLUSTER_NO_AGENT : 0;
 	return r;
 }
 

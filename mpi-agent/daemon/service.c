@@ -18,7 +18,7 @@
 #define ROUND_NS (UINT64_C(20) * 1000000000)
 #define BEGIN_NS (UINT64_C(2) * 1000000000)
 #define FETCH_NS (UINT64_C(20) * 1000000000)
-#define TELL_NS UINT64_C(250000000)
+#define ANNOUNCE_NS UINT64_C(250000000)
 #define READ_STEP ((size_t)1 << 18) /* bytes received at once */
 #define SPARE_MIN ((size_t)64 << 10) /* the allocator reuses shorter ones itself */
 #define SPARE_MAX ((size_t)4 << 20) /* longer ones are rare */
@@ -173,7 +173,7 @@ struct connection {
 	uint64_t agent;
 	uint64_t since_ns;
 	bool is_welcome; /* HELLO was received */
-	bool has_told; /* NODES was received */
+	bool has_nodes; /* NODES was received */
 	uint8_t head[sizeof(struct link_header_wire)];
 	size_t head_len; /* bytes of it received */
 	struct link_header header;
@@ -196,7 +196,7 @@ void service_hang_up(struct service *s, uint64_t agent, const char *what)
 static void disconnect(struct connection *c)
 {
 	struct service *s = c->s;
-	bool had_told = c->has_told;
+	bool had_nodes = c->has_nodes;
 
 	if (c->fd < 0)
 		return;
@@ -231,8 +231,8 @@ static void disconnect(struct connection *c)
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
 	*c = (struct connection){ .s = s, .fd = -1, .passed = -1, .leaving = c->leaving };
-	if (had_told && s->store.met)
-		s->store.met(s->store.userdata);
+	if (had_nodes && s->store.peers_changed)
+		s->store.peers_changed(s->store.userdata);
 }
 
 /* Error to refuse a connection with; 0: accepted. */
@@ -260,7 +260,7 @@ static int may_connect(struct connection *c, int fd)
  * Refuse a new connection. The short message fits into the empty socket buffer. The agent may be about to send HELLO
  * and would get an error instead if this end were closed: it stays open until the next connection.
  */
-static void send_away(struct connection *c, int fd, int why)
+static void reject(struct connection *c, int fd, int why)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
@@ -282,7 +282,7 @@ static void take_caller(struct connection *c)
 		return;
 	r = may_connect(c, fd);
 	if (r < 0) {
-		send_away(c, fd, r);
+		reject(c, fd, r);
 		return;
 	}
 	mutex_lock(&s->lock);
@@ -389,10 +389,10 @@ static int take_nodes(struct connection *c)
 	s->is_silent = false;
 	cond_broadcast(&s->changed);
 	mutex_unlock(&s->lock);
-	c->has_told = true;
+	c->has_nodes = true;
 	log_info("agent: %" PRIu32 " nodes take part, this is number %" PRIu32, nr, self);
-	if (s->store.met)
-		s->store.met(s->store.userdata);
+	if (s->store.peers_changed)
+		s->store.peers_changed(s->store.userdata);
 	return 0;
 }
 
@@ -402,7 +402,7 @@ static int take_message(struct connection *c)
 
 	if (!c->is_welcome)
 		return c->header.type == LINK_HELLO ? take_hello(c) : -EBADMSG;
-	if (!c->has_told && c->header.type != LINK_NODES)
+	if (!c->has_nodes && c->header.type != LINK_NODES)
 		return -EBADMSG;
 	switch (c->header.type) {
 	case LINK_NODES:
@@ -434,7 +434,7 @@ static int take_message(struct connection *c)
 	case LINK_QUESTION:
 		return service_question(s, c->header.number, &c->body);
 	case LINK_GET:
-	case LINK_LEND:
+	case LINK_PIN:
 		service_get(s, c->header.type, c->header.number, &c->body);
 		return 0;
 	case LINK_TAKEN:
@@ -552,9 +552,9 @@ static bool turn(struct connection *c)
 
 	look_ns = service_await_writers(s, monotonic_ns());
 	mutex_lock(&s->lock);
-	until_ns = MIN(service_begin_alone(s, monotonic_ns()), look_ns);
-	until_ns = MIN(service_tell_later(s, monotonic_ns()), until_ns);
-	until_ns = MIN(service_tell_taken(s, monotonic_ns()), until_ns);
+	until_ns = MIN(service_begin_without_round(s, monotonic_ns()), look_ns);
+	until_ns = MIN(service_announce_due(s, monotonic_ns()), until_ns);
+	until_ns = MIN(service_report_taken(s, monotonic_ns()), until_ns);
 	stopping = s->stopping;
 	hang_up = s->hang_up;
 	fds[2].events |= s->out ? POLLOUT : 0;
@@ -601,7 +601,7 @@ int service_new(const struct service_limits *limits, struct service **ret)
 	s->limits.round_ns = s->limits.round_ns ?: ROUND_NS;
 	s->limits.begin_ns = s->limits.begin_ns ?: BEGIN_NS;
 	s->limits.fetch_ns = s->limits.fetch_ns ?: FETCH_NS;
-	s->limits.tell_ns = s->limits.tell_ns ?: TELL_NS;
+	s->limits.announce_ns = s->limits.announce_ns ?: ANNOUNCE_NS;
 	s->calls = (struct cluster_calls){
 		.userdata = s,
 		.is_there = service_is_there,
@@ -661,7 +661,7 @@ static int start_threads(struct service *s)
 			{ &s->committer, service_committer },
 			{ &s->collector, service_collector },
 			{ &s->answerer, service_answerer },
-			{ &s->keeper, service_keeper },
+			{ &s->receiver, service_receiver },
 			{ &s->rebuilder, service_rebuilder } };
 	size_t nr = 0;
 	int r = 0;
@@ -713,7 +713,7 @@ void service_stop(struct service *s)
 	pthread_join(s->committer, NULL);
 	pthread_join(s->collector, NULL);
 	pthread_join(s->answerer, NULL);
-	pthread_join(s->keeper, NULL);
+	pthread_join(s->receiver, NULL);
 	pthread_join(s->rebuilder, NULL);
 	listener_close(&s->listener);
 	s->is_started = false;
@@ -728,7 +728,7 @@ void service_free(struct service *s)
 		close(s->wake_fd);
 	for (unsigned i = 0; i < SERVICE_SPARES; i++)
 		buf_release(&s->spares[i]);
-	free(s->untold);
+	free(s->unannounced);
 	buf_release(&s->taken);
 	cond_release(&s->changed);
 	cond_release(&s->not_sending);

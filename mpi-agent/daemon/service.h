@@ -39,7 +39,7 @@ struct service_limits {
 	uint64_t round_ns; /* time limit of decide(), and then of settle(); 0: 20 s */
 	uint64_t begin_ns; /* time a round waits for this node to call decide(); 0: 2 s */
 	uint64_t fetch_ns; /* time fetch() waits for the next chunks; 0: 20 s */
-	uint64_t tell_ns; /* delay of the announcement after stored(), unless urgent; 0: 0.25 s */
+	uint64_t announce_ns; /* delay of the announcement after stored(), unless urgent; 0: 0.25 s */
 };
 
 /* Callbacks to the store. Called from the service's threads without a lock. */
@@ -49,11 +49,11 @@ struct service_store {
 	void (*commit)(void *userdata); /* commit, which calls decide() */
 	int (*chunks)(void *userdata, struct cluster_want *wants, size_t nr); /* engine_cluster_chunks() */
 	/*
-	 * engine_cluster_lend(): pin chunks for these nodes. They are registered first, so that a later collection by
+	 * engine_cluster_pin(): pin chunks for these nodes. They are registered first, so that a later collection by
 	 * all nodes notices if one is missing.
 	 */
-	int (*lend)(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps,
-		    size_t nr, bool *lent);
+	int (*pin)(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps,
+		    size_t nr, bool *pinned);
 	/*
 	 * A step of a collection by these nodes; `is_ours`: requested by service_collect(). `filter`, for MARK:
 	 * step->len zero bytes. NULL: -EOPNOTSUPP
@@ -82,7 +82,7 @@ struct service_store {
 	 * NODES was received, so that waiting work can continue; or the agent has disconnected (service_nodes()).
 	 * Returns at once. NULL: ignored
 	 */
-	void (*met)(void *userdata);
+	void (*peers_changed)(void *userdata);
 	/*
 	 * Rebuild chunks that no node stores any more from those of several others (`got`: already present). May take
 	 * as long as fetch(). NULL: cannot rebuild
@@ -90,8 +90,8 @@ struct service_store {
 	int (*rebuild)(void *userdata, struct cluster_want *wants, size_t nr);
 	/* SHARED was received: engine_cluster_is_shared(). Returns at once. NULL: ignored */
 	void (*shared)(void *userdata);
-	/* engine_cluster_held_ns(); returns soon. NULL: rounds do not wait for writers */
-	uint64_t (*held_ns)(void *userdata);
+	/* engine_cluster_deferred_ns(); returns soon. NULL: rounds do not wait for writers */
+	uint64_t (*deferred_ns)(void *userdata);
 };
 
 /*

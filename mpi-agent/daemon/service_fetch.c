@@ -157,7 +157,7 @@ static int put_behind_taken(struct service *s, uint64_t agent, struct buf *messa
 }
 
 /* A separate message would wake the agent, so the notice is sent with the next one, or after a delay. */
-static void tell_taken(struct service *s, uint64_t agent, uint64_t number) REQUIRES(s->lock)
+static void report_taken(struct service *s, uint64_t agent, uint64_t number) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
 	if (s->agent != agent)
@@ -169,7 +169,7 @@ static void tell_taken(struct service *s, uint64_t agent, uint64_t number) REQUI
 	}
 }
 
-uint64_t service_tell_taken(struct service *s, uint64_t now_ns)
+uint64_t service_report_taken(struct service *s, uint64_t now_ns)
 {
 	assert(mutex_held(&s->lock));
 	if (s->taken_ns == 0)
@@ -312,7 +312,7 @@ static int fetch_all(struct service *s, uint64_t agent, struct cluster_want *wan
 			mutex_lock(&s->lock);
 			service_spare(s, &sl->rq.answer);
 			if (sl->rq.lies_in)
-				tell_taken(s, agent, sl->rq.number);
+				report_taken(s, agent, sl->rq.number);
 			mutex_unlock(&s->lock);
 			arena_put(sl->rq.lies_in);
 			f.first = (f.first + 1) % IN_FLIGHT;
@@ -380,7 +380,7 @@ void service_answered(struct service *s, enum link_type type, uint64_t number, s
 		rq->is_done = true;
 		cond_broadcast(&rq->done);
 	} else if (type == LINK_PLACES) { /* late: no thread waits for it any more */
-		tell_taken(s, s->agent, number);
+		report_taken(s, s->agent, number);
 	}
 	mutex_unlock(&s->lock);
 }
@@ -691,29 +691,29 @@ static int serve_get(struct service *s, const struct service_get *g, enum servic
 }
 
 /* A chunk that cannot be recorded as pinned is reported as not pinned. */
-static int serve_lend(struct service *s, const struct service_get *g, bool is_too_much)
+static int serve_pin(struct service *s, const struct service_get *g, bool is_too_much)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) uint8_t *answer = NULL;
 	_cleanup_(freep) struct fp *fps = NULL;
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
-	_cleanup_(freep) bool *lent = NULL;
+	_cleanup_(freep) bool *pinned = NULL;
 	uint32_t nr, nr_nodes, self;
-	int r = link_decode_lend(g->body.data, g->body.len, &fps, &nr);
+	int r = link_decode_pin(g->body.data, g->body.len, &fps, &nr);
 
 	if (r < 0)
 		return r;
-	lent = calloc(MAX(nr, 1u), sizeof(*lent));
+	pinned = calloc(MAX(nr, 1u), sizeof(*pinned));
 	answer = calloc(MAX(nr, 1u), 1);
-	if (!lent || !answer)
+	if (!pinned || !answer)
 		return -ENOMEM;
 	r = service_nodes(s, &nodes, &nr_nodes, &self);
 	if (r < 0)
 		return r;
-	if (!is_too_much && s->store.lend(s->store.userdata, nodes, nr_nodes, fps, nr, lent) == 0)
+	if (!is_too_much && s->store.pin(s->store.userdata, nodes, nr_nodes, fps, nr, pinned) == 0)
 		for (uint32_t i = 0; i < nr; i++)
-			answer[i] = lent[i];
-	link_encode_lent(g->number, answer, nr, &b);
+			answer[i] = pinned[i];
+	link_encode_pinned(g->number, answer, nr, &b);
 	mutex_lock(&s->lock);
 	r = service_send(s, g->agent, &b);
 	mutex_unlock(&s->lock);
@@ -723,7 +723,7 @@ static int serve_lend(struct service *s, const struct service_get *g, bool is_to
 /* Frees `g` or queues it again. */
 static void serve(struct service *s, struct service_get *g, enum service_way way)
 {
-	int r = g->type == LINK_LEND ? serve_lend(s, g, way == TOO_MUCH) : serve_get(s, g, way);
+	int r = g->type == LINK_PIN ? serve_pin(s, g, way == TOO_MUCH) : serve_get(s, g, way);
 
 	if (r == -EXDEV) {
 		if (service_queue_put(s, &s->rebuilds, GETS_BYTES_MAX, g))

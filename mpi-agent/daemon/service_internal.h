@@ -79,7 +79,7 @@ struct service_given {
 	struct service_given *next;
 };
 
-/* A request of another node: GET, LEND; QUESTION; PUT, COPY, DROP. */
+/* A request of another node: GET, PIN; QUESTION; PUT, COPY, DROP. */
 struct service_get {
 	enum link_type type;
 	uint64_t number, agent;
@@ -105,7 +105,7 @@ struct service {
 	struct link_welcome welcome;
 	struct listener listener;
 	int wake_fd; /* wakes the thread that owns the socket */
-	pthread_t io, server, committer, collector, answerer, keeper, rebuilder;
+	pthread_t io, server, committer, collector, answerer, receiver, rebuilder;
 	bool is_started;
 
 	struct mutex lock; /* leaf */
@@ -145,13 +145,13 @@ struct service {
 	unsigned nr_deciding GUARDED_BY(lock); /* callers in decide() waiting for a round to begin */
 	bool is_wanted GUARDED_BY(lock); /* WANT was sent, and no BEGIN was received since */
 	bool commit_wanted GUARDED_BY(lock);
-	struct fp *untold GUARDED_BY(lock); /* stored without a round and not announced yet, ... */
-	uint32_t nr_untold GUARDED_BY(lock);
-	uint64_t tell_ns GUARDED_BY(lock); /* and when to announce it; 0: nothing pending */
+	struct fp *unannounced GUARDED_BY(lock); /* stored without a round and not announced yet, ... */
+	uint32_t nr_unannounced GUARDED_BY(lock);
+	uint64_t announce_ns GUARDED_BY(lock); /* and when to announce it; 0: nothing pending */
 
 	uint64_t number GUARDED_BY(lock); /* of the latest request */
 	struct service_request *requests GUARDED_BY(lock);
-	struct service_queue gets GUARDED_BY(lock); /* GET, LEND */
+	struct service_queue gets GUARDED_BY(lock); /* GET, PIN */
 	struct service_queue rebuilds GUARDED_BY(lock); /* GETs with chunks missing here */
 	struct service_queue keeps GUARDED_BY(lock); /* PUT, COPY, DROP */
 	struct service_get *questions GUARDED_BY(lock), **questions_end GUARDED_BY(lock);
@@ -200,7 +200,7 @@ void service_end_round(struct service *s, int r) REQUIRES(s->lock);
 void service_begin(struct service *s, uint64_t round); /* BEGIN was received */
 void service_answer(struct service *s, enum link_type type, uint64_t round, struct buf *body); /* DECISION, SETTLED */
 /* Offers nothing if no thread has called decide() in time. Returns when to call again, UINT64_MAX: never. */
-uint64_t service_begin_alone(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
+uint64_t service_begin_without_round(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
 /* Delays a round while programs write. Returns when to call again, UINT64_MAX: never. */
 uint64_t service_await_writers(struct service *s, uint64_t now_ns);
 void *service_committer(void *userdata); /* thread function */
@@ -208,9 +208,9 @@ void *service_committer(void *userdata); /* thread function */
 /* --- service_announce.c --- */
 
 void service_stored(void *userdata, const struct fp *fps, size_t nr, bool has_time);
-void service_tell(struct service *s) REQUIRES(s->lock); /* announces now, if an agent is connected */
+void service_announce(struct service *s) REQUIRES(s->lock); /* announces now, if an agent is connected */
 /* Announce if due. Returns when to call again, UINT64_MAX: no need. */
-uint64_t service_tell_later(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
+uint64_t service_announce_due(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
 
 /* --- service_fetch.c --- */
 
@@ -219,7 +219,7 @@ int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
 void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body);
 int service_taken(struct service *s, uint64_t number); /* TAKEN was received */
 /* Send TAKEN notices if due. Returns when to call again, UINT64_MAX: no need. */
-uint64_t service_tell_taken(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
+uint64_t service_report_taken(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
 void service_drop_given(struct service *s) REQUIRES(s->lock); /* the agent has disconnected */
 /* Adds a request to the list. Borrows it until service_forget(). */
 void service_request_add(struct service *s, struct service_request *rq) REQUIRES(s->lock);
@@ -227,7 +227,7 @@ void service_request_add(struct service *s, struct service_request *rq) REQUIRES
 int service_request_send(struct service *s, uint64_t agent, struct service_request *rq, struct buf *message);
 int service_request_await(struct service *s, struct service_request *rq, uint64_t until_ns);
 void service_forget(struct service *s, struct service_request *rq) REQUIRES(s->lock); /* removes it from the list */
-void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* for GET, LEND */
+void service_get(struct service *s, enum link_type type, uint64_t number, struct buf *body); /* for GET, PIN */
 void service_fail_requests(struct service *s) REQUIRES(s->lock);
 /* Takes the body. false: the queue would exceed `max` bytes, and the caller owns *ret; NULL: no memory. */
 bool service_queue_add(struct service *s, struct service_queue *q, size_t max, enum link_type type, uint64_t number,
@@ -243,7 +243,7 @@ void *service_rebuilder(void *userdata); /* thread function */
 
 /* PUT, COPY or DROP was received */
 void service_keep(struct service *s, enum link_type type, uint64_t number, struct buf *body);
-void *service_keeper(void *userdata); /* thread function */
+void *service_receiver(void *userdata); /* thread function */
 
 /* --- service_collect.c --- */
 

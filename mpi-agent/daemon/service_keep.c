@@ -250,7 +250,7 @@ void service_keep(struct service *s, enum link_type type, uint64_t number, struc
 	service_get_free(g);
 }
 
-void *service_keeper(void *userdata)
+void *service_receiver(void *userdata)
 {
 	struct service *s = userdata;
 

@@ -312,7 +312,7 @@ void service_begin(struct service *s, uint64_t round)
 	s->begun_ns = monotonic_ns();
 	s->is_wanted = s->is_silent = false;
 	s->look_ns = 0;
-	service_tell(s); /* before anything is offered: other nodes may offer the same */
+	service_announce(s); /* before anything is offered: other nodes may offer the same */
 	enter(s, SERVICE_BEGUN);
 	is_awaited = s->nr_deciding > 0;
 	mutex_unlock(&s->lock);
@@ -335,7 +335,7 @@ void service_begin(struct service *s, uint64_t round)
  */
 uint64_t service_await_writers(struct service *s, uint64_t now_ns)
 {
-	uint64_t serial, look_ns, until_ns, held_ns;
+	uint64_t serial, look_ns, until_ns, deferred_ns;
 
 	mutex_lock(&s->lock);
 	if (s->state != SERVICE_BEGUN || s->nr_deciding > 0)
@@ -346,9 +346,10 @@ uint64_t service_await_writers(struct service *s, uint64_t now_ns)
 	mutex_unlock(&s->lock);
 	if (look_ns == 0 || now_ns < look_ns)
 		return look_ns ?: UINT64_MAX;
-	held_ns = s->store.held_ns ? s->store.held_ns(s->store.userdata) : 0;
-	look_ns = held_ns == 0 || held_ns + QUIET_NS <= now_ns || now_ns >= until_ns ? 0 :
-										       MIN(held_ns + QUIET_NS, until_ns);
+	deferred_ns = s->store.deferred_ns ? s->store.deferred_ns(s->store.userdata) : 0;
+	look_ns = 0;
+	if (deferred_ns != 0 && deferred_ns + QUIET_NS > now_ns && now_ns < until_ns)
+		look_ns = MIN(deferred_ns + QUIET_NS, until_ns);
 	mutex_lock(&s->lock);
 	if (s->serial == serial)
 		s->look_ns = look_ns;
@@ -360,7 +361,7 @@ uint64_t service_await_writers(struct service *s, uint64_t now_ns)
 	return look_ns ?: UINT64_MAX;
 }
 
-uint64_t service_begin_alone(struct service *s, uint64_t now_ns)
+uint64_t service_begin_without_round(struct service *s, uint64_t now_ns)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
@@ -375,7 +376,7 @@ uint64_t service_begin_alone(struct service *s, uint64_t now_ns)
 }
 
 /* No thread here waits for the decision, but other nodes wait for this one. */
-static void answer_alone(struct service *s, uint64_t round) REQUIRES(s->lock)
+static void answer_without_round(struct service *s, uint64_t round) REQUIRES(s->lock)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
@@ -391,7 +392,7 @@ void service_answer(struct service *s, enum link_type type, uint64_t round, stru
 	if (round != s->round) {
 		log_debug("agent: message about round %" PRIu64 ", which is over", round);
 	} else if (type == LINK_DECISION && (s->state == SERVICE_EMPTY || s->state == SERVICE_LEFT)) {
-		answer_alone(s, round);
+		answer_without_round(s, round);
 	} else if (type == LINK_DECISION && s->state == SERVICE_OFFERED && s->waiter) {
 		wake_waiter(s, 0, body);
 		enter(s, SERVICE_STORING);
@@ -422,7 +423,7 @@ static void end_waiting(struct service *s, uint64_t serial) REQUIRES(s->lock)
 	if (s->state != SERVICE_BEGUN || s->serial != serial || s->nr_deciding > 0)
 		return;
 	s->begun_ns = 0;
-	service_begin_alone(s, monotonic_ns());
+	service_begin_without_round(s, monotonic_ns());
 }
 
 /* A commit takes as long as the disk and calls decide(), so the thread that owns the socket must not run it. */

@@ -12,23 +12,23 @@
 #define LATE_NS UINT64_C(10000000000) /* after which announcements are noted even if more keep arriving */
 #define AHEAD 8u /* pages prefetched while one is noted */
 
-struct told {
-	struct told *next;
+struct announcement {
+	struct announcement *next;
 	uint32_t node, nr;
 	uint8_t fps[][FP_LEN];
 };
 
 struct homes {
 	struct known *directory;
-	struct told *first, **end; /* waiting */
+	struct announcement *first, **end; /* waiting */
 	size_t waiting; /* bytes of them */
-	uint64_t since_ns, told_ns; /* the first and the last of them */
+	uint64_t since_ns, announced_ns; /* the first and the last of them */
 	uint32_t nr_nodes, *twice;
 };
 
-static size_t told_size(size_t nr)
+static size_t announcement_size(size_t nr)
 {
-	return sizeof(struct told) + nr * FP_LEN;
+	return sizeof(struct announcement) + nr * FP_LEN;
 }
 
 int homes_new(size_t remember, uint32_t nr_nodes, struct homes **ret)
@@ -48,22 +48,22 @@ int homes_new(size_t remember, uint32_t nr_nodes, struct homes **ret)
 	return 0;
 }
 
-static struct told *take_first(struct homes *hs)
+static struct announcement *take_first(struct homes *hs)
 {
-	struct told *t = hs->first;
+	struct announcement *t = hs->first;
 
 	if (!t)
 		return NULL;
 	hs->first = t->next;
 	if (!hs->first)
 		hs->end = &hs->first;
-	hs->waiting -= told_size(t->nr);
+	hs->waiting -= announcement_size(t->nr);
 	return t;
 }
 
 static void drop_waiting(struct homes *hs)
 {
-	for (struct told *t; (t = take_first(hs));)
+	for (struct announcement *t; (t = take_first(hs));)
 		free(t);
 }
 
@@ -83,38 +83,38 @@ void homes_clear(struct homes *hs)
 	known_clear(hs->directory);
 }
 
-int homes_tell(struct homes *hs, uint32_t node, const void *fps, size_t len, uint64_t now_ns)
+int homes_announce(struct homes *hs, uint32_t node, const void *fps, size_t len, uint64_t now_ns)
 {
-	struct told *t;
+	struct announcement *t;
 
 	assert(node < hs->nr_nodes);
 	if (len % FP_LEN != 0 || len / FP_LEN > UINT32_MAX)
 		return -EBADMSG;
 	if (len == 0)
 		return 0;
-	t = malloc(told_size(len / FP_LEN));
+	t = malloc(announcement_size(len / FP_LEN));
 	if (!t)
 		return -ENOMEM;
-	*t = (struct told){ .node = node, .nr = (uint32_t)(len / FP_LEN) };
+	*t = (struct announcement){ .node = node, .nr = (uint32_t)(len / FP_LEN) };
 	memcpy(t->fps, fps, len);
 	if (!hs->first)
 		hs->since_ns = now_ns;
 	*hs->end = t;
 	hs->end = &t->next;
-	hs->waiting += told_size(t->nr);
-	hs->told_ns = now_ns;
+	hs->waiting += announcement_size(t->nr);
+	hs->announced_ns = now_ns;
 	return 0;
 }
 
 bool homes_due(const struct homes *hs, uint64_t now_ns)
 {
-	return hs->first && (hs->waiting > HOMES_WAITING_MAX || now_ns >= hs->told_ns + QUIET_NS ||
+	return hs->first && (hs->waiting > HOMES_WAITING_MAX || now_ns >= hs->announced_ns + QUIET_NS ||
 			     now_ns >= hs->since_ns + LATE_NS);
 }
 
 int homes_note(struct homes *hs, uint32_t now, struct homes_noted *ret)
 {
-	_cleanup_(freep) struct told *t = take_first(hs);
+	_cleanup_(freep) struct announcement *t = take_first(hs);
 	uint32_t nr_twice = 0;
 
 	if (!t)
@@ -122,7 +122,7 @@ int homes_note(struct homes *hs, uint32_t now, struct homes_noted *ret)
 	memset(hs->twice, 0, hs->nr_nodes * sizeof(*hs->twice));
 	for (uint32_t i = 0; i < t->nr; i++) {
 		struct holders before;
-		bool is_others = false;
+		bool is_of_peer = false;
 
 		if (i + AHEAD < t->nr)
 			known_expect(hs->directory, fp_decode(t->fps[i + AHEAD]));
@@ -130,9 +130,9 @@ int homes_note(struct homes *hs, uint32_t now, struct homes_noted *ret)
 		for (uint32_t k = 0; k < before.nr; k++)
 			if (before.nodes[k] != t->node) {
 				hs->twice[before.nodes[k]]++;
-				is_others = true;
+				is_of_peer = true;
 			}
-		nr_twice += is_others;
+		nr_twice += is_of_peer;
 	}
 	*ret = (struct homes_noted){ .node = t->node, .nr = t->nr, .nr_twice = nr_twice, .twice = hs->twice };
 	return 1;

@@ -27,7 +27,7 @@ void homes_free(struct homes *hs); /* NULL is fine */
 void homes_clear(struct homes *hs);
 
 /* Queues an announcement of a node: fingerprints in wire format, in any order. -EBADMSG: malformed; -ENOMEM */
-int homes_tell(struct homes *hs, uint32_t node, const void *fps, size_t len, uint64_t now_ns);
+int homes_announce(struct homes *hs, uint32_t node, const void *fps, size_t len, uint64_t now_ns);
 /* It is time to note. */
 bool homes_due(const struct homes *hs, uint64_t now_ns);
 

@@ -84,14 +84,14 @@ void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, stru
 	encode_pages(LINK_OFFER, round, pages, nr, ret);
 }
 
-void link_encode_tell(const struct fp *pages, uint32_t nr, struct buf *ret)
+void link_encode_announce(const struct fp *pages, uint32_t nr, struct buf *ret)
 {
-	encode_pages(LINK_TELL, 0, pages, nr, ret);
+	encode_pages(LINK_ANNOUNCE, 0, pages, nr, ret);
 }
 
-void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret)
+void link_encode_pin(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret)
 {
-	encode_pages(LINK_LEND, number, pages, nr, ret);
+	encode_pages(LINK_PIN, number, pages, nr, ret);
 }
 
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret)
@@ -125,10 +125,10 @@ void link_encode_settled(uint64_t round, const uint8_t *has_stored, uint32_t nr_
 	buf_add(ret, has_stored, nr_nodes);
 }
 
-void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret)
+void link_encode_pinned(uint64_t number, const uint8_t *pinned, uint32_t nr, struct buf *ret)
 {
-	link_add_header(ret, LINK_LENT, number, nr);
-	buf_add(ret, lent, nr);
+	link_add_header(ret, LINK_PINNED, number, nr);
+	buf_add(ret, pinned, nr);
 }
 
 struct link_want_wire link_want_encode(const struct link_want *w, uint32_t nr_owners)
@@ -204,13 +204,13 @@ void link_encode_step_body(const struct link_step *s, struct buf *ret)
 
 	buf_reserve(ret, sizeof(d) + s->len);
 	buf_add(ret, &d, sizeof(d));
-	if (s->kind == LINK_UNLEND)
+	if (s->kind == LINK_UNPIN)
 		buf_add(ret, s->filter, s->len);
 }
 
 void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret)
 {
-	link_add_header(ret, LINK_STEP, number, sizeof(struct link_step_wire) + (s->kind == LINK_UNLEND ? s->len : 0));
+	link_add_header(ret, LINK_STEP, number, sizeof(struct link_step_wire) + (s->kind == LINK_UNPIN ? s->len : 0));
 	link_encode_step_body(s, ret);
 }
 
@@ -262,7 +262,7 @@ void link_encode_answer(uint64_t number, int error, const void *p, size_t len, s
 static bool is_type(enum link_type type)
 {
 	return (type >= LINK_HELLO && type <= LINK_DROPPED) || (type >= LINK_QUERY && type <= LINK_ANSWER) ||
-	       type == LINK_TELL || type == LINK_SHARED || (type >= LINK_PLACES && type <= LINK_TAKEN);
+	       type == LINK_ANNOUNCE || type == LINK_SHARED || (type >= LINK_PLACES && type <= LINK_TAKEN);
 }
 
 static bool is_plain(enum link_type type)
@@ -394,12 +394,12 @@ int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_
 	return decode_pages(p, len, true, ret, ret_nr);
 }
 
-int link_decode_tell(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
+int link_decode_announce(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
 {
-	return len > LINK_TELL_MAX * FP_LEN ? -EBADMSG : decode_pages(p, len, false, ret, ret_nr);
+	return len > LINK_ANNOUNCE_MAX * FP_LEN ? -EBADMSG : decode_pages(p, len, false, ret, ret_nr);
 }
 
-int link_decode_lend(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
+int link_decode_pin(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr)
 {
 	return len > LINK_CHUNKS_MAX * FP_LEN ? -EBADMSG : link_decode_offer(p, len, ret, ret_nr);
 }
@@ -474,7 +474,7 @@ int link_decode_settled(const void *p, size_t len, uint32_t nr_nodes, const uint
 	return decode_flags(p, len, nr_nodes, ret);
 }
 
-int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret)
+int link_decode_pinned(const void *p, size_t len, uint32_t nr, const uint8_t **ret)
 {
 	return decode_flags(p, len, nr, ret);
 }
@@ -605,10 +605,10 @@ int link_decode_step(const void *p, size_t len, struct link_step *ret)
 		.seed = le64_get(d->seed),
 	};
 	if (s.kind == LINK_PREPARE ? s.window != 0 || s.nr_windows != 0 || s.len != 0 || s.seed != 0 :
-				     (s.kind != LINK_MARK && s.kind != LINK_UNLEND) || s.window >= s.nr_windows ||
+				     (s.kind != LINK_MARK && s.kind != LINK_UNPIN) || s.window >= s.nr_windows ||
 					     !is_filter_len(s.len))
 		return -EBADMSG;
-	if (s.kind == LINK_UNLEND)
+	if (s.kind == LINK_UNPIN)
 		s.filter = cursor_take(&c, s.len);
 	if (!cursor_done(&c))
 		return -EBADMSG;
@@ -643,7 +643,7 @@ int link_decode_done(const void *p, size_t len, struct link_done *ret)
 		.nr_dropped = le64_get(d->nr_dropped),
 		.dropped_bytes = le64_get(d->dropped_bytes),
 	};
-	if (le32_get(d->kind) > LINK_UNLEND ||
+	if (le32_get(d->kind) > LINK_UNPIN ||
 	    (!is_nothing(d->missing) && link_name_decode(d->missing, done.missing) < 0) ||
 	    (done.kind == LINK_MARK && done.error == 0 ? !is_filter_len(done.len) : done.len != 0))
 		return -EBADMSG;

@@ -9,13 +9,13 @@
  *   BEGIN          ───▶  ◀─── OFFER            of round `number`: pages that this node is about to store
  *   DECISION       ───▶  ◀─── STORED           pages that others have, too, and their owners; this node's part is durable
  *   SETTLED        ───▶                        the nodes that have stored their part
- *                        ◀─── TELL             announces pages that were stored here without a round
+ *                        ◀─── ANNOUNCE             announces pages that were stored here without a round
  *   SHARED         ───▶                        other nodes have announced the same pages: rounds would pay
  *                        ◀─── FETCH            chunks that are on other nodes
  *   CHUNKS, PLACES ───▶
  *   GET            ───▶  ◀─── CHUNKS, THERE    chunks that another node wants
  *   TAKEN          ───▶  ◀─── TAKEN            the memory of PLACES, or THERE, is not needed any more
- *   LEND           ───▶  ◀─── LENT             pins chunks that another node wants to refer to
+ *   PIN           ───▶  ◀─── PINNED             pins chunks that another node wants to refer to
  *                        ◀─── WANT_COLLECT     requests a collection by all nodes (collects.h)
  *   STEP           ───▶  ◀─── DONE             one step of that
  *   COLLECTED      ───▶                        how it has ended
@@ -30,7 +30,7 @@
  *                        ◀─── KEPT, ...        and the answer
  *                        ◀─── REFUSED          instead of WELCOME; the connection ends
  *
- * `number` of an answer is that of its request; the daemon's requests (FETCH, PUT, COPY, DROP, QUERY), GET, LEND,
+ * `number` of an answer is that of its request; the daemon's requests (FETCH, PUT, COPY, DROP, QUERY), GET, PIN,
  * QUESTION and the requests of other nodes are numbered separately. A daemon that receives no more messages of a round
  * continues without it, and so does an agent: late messages are dropped by their number.
  *
@@ -59,7 +59,7 @@
 #define LINK_PUT_BYTES_MAX (4u << 20) /* of chunks that come with a PUT */
 #define LINK_PATH_MAX 4095u
 #define LINK_COPY_CHUNKS_MAX 65536u /* of a catalog */
-#define LINK_TELL_MAX (1u << 18) /* pages */
+#define LINK_ANNOUNCE_MAX (1u << 18) /* pages */
 
 enum link_type {
 	LINK_HELLO = 1,
@@ -75,8 +75,8 @@ enum link_type {
 	LINK_GET,
 	LINK_CHUNKS,
 	LINK_REFUSED,
-	LINK_LEND,
-	LINK_LENT,
+	LINK_PIN,
+	LINK_PINNED,
 	LINK_WANT_COLLECT,
 	LINK_STEP,
 	LINK_DONE,
@@ -90,7 +90,7 @@ enum link_type {
 	LINK_QUERY = 30,
 	LINK_QUESTION,
 	LINK_ANSWER,
-	LINK_TELL = 40,
+	LINK_ANNOUNCE = 40,
 	LINK_SHARED,
 	LINK_PLACES = 50,
 	LINK_THERE,
@@ -131,8 +131,8 @@ static_assert(sizeof(struct link_node_wire) == 84, "on the wire");
 
 /* OFFER: fingerprints of FP_LEN bytes, ascending, each once. */
 
-/* TELL: like OFFER, in any order, at most LINK_TELL_MAX. SHARED: nothing follows; `number`: how many of them another
- * node has announced, too. */
+/* ANNOUNCE: like OFFER, in any order, at most LINK_ANNOUNCE_MAX. SHARED: nothing follows; `number`: how many of them
+ * another node has announced, too. */
 
 /* DECISION: entries, ascending by `index`, of those pages of the offer that at least one other node offers, too, or has
  * already. */
@@ -149,16 +149,16 @@ static_assert(sizeof(struct link_owners_wire) == 16, "on the wire");
  * Steps of a collection of all nodes, which its number names:
  *   PREPARE   collect what is here; how many chunks are elsewhere, and is a node missing that may refer to any?
  *   MARK      which fingerprints of this window are of chunks that are elsewhere?
- *   UNLEND    what is lent of this window and is not among these (of all nodes) is not any more
+ *   UNPIN    what is lent of this window and is not among these (of all nodes) is not any more
  */
-enum link_step_kind { LINK_PREPARE = 1, LINK_MARK, LINK_UNLEND };
+enum link_step_kind { LINK_PREPARE = 1, LINK_MARK, LINK_UNPIN };
 #define LINK_FILTER_MIN 4096u
 #define LINK_FILTER_MAX (8u << 20)
 
 struct link_step_wire {
 	struct le32 kind;
 	struct le32 window, nr_windows; /* PREPARE: zeros, as all below */
-	struct le32 len; /* of the filter, which is to be the answer of MARK, and follows in UNLEND */
+	struct le32 len; /* of the filter, which is to be the answer of MARK, and follows in UNPIN */
 	struct le64 seed;
 };
 static_assert(sizeof(struct link_step_wire) == 24, "on the wire");
@@ -169,7 +169,7 @@ struct link_done_wire {
 	struct le32 error; /* an errno, or 0 */
 	struct le32 len; /* of the filter: MARK without an error; else 0 */
 	struct le64 nr_referred; /* PREPARE */
-	struct le64 nr_kept, kept_bytes, nr_dropped, dropped_bytes; /* UNLEND: of what was lent */
+	struct le64 nr_kept, kept_bytes, nr_dropped, dropped_bytes; /* UNPIN: of what was lent */
 	uint8_t missing[LINK_NAME_LEN]; /* a node; zeros: none is */
 };
 static_assert(sizeof(struct link_done_wire) == 120, "on the wire");
@@ -214,7 +214,7 @@ struct link_there_wire {
 };
 static_assert(sizeof(struct link_there_wire) == 12, "on the wire");
 
-/* LEND: like OFFER, at most LINK_CHUNKS_MAX. LENT: a byte for each of these, 1: it is here, durable, and lent from now
+/* PIN: like OFFER, at most LINK_CHUNKS_MAX. PINNED: a byte for each of these, 1: it is here, durable, and lent from now
  * on. */
 
 /* QUERY: the store id of the node (16), and the query, up to LINK_QUESTION_MAX bytes. QUESTION: the query alone. */
@@ -231,7 +231,7 @@ enum link_kept {
 	LINK_NOT_KEPT, /* it was not sent, and is not here */
 	LINK_IS_HERE, /* durable, and lent from now on */
 	/* not here, but this node refers to it, and a connected node other than the requesting one has it */
-	LINK_WITH_OTHERS,
+	LINK_ON_PEERS,
 };
 
 #define LINK_SLOTS_MAX 7u
@@ -306,7 +306,7 @@ struct link_step {
 	enum link_step_kind kind;
 	uint32_t window, nr_windows, len;
 	uint64_t seed;
-	const uint8_t *filter; /* UNLEND: `len` bytes */
+	const uint8_t *filter; /* UNPIN: `len` bytes */
 };
 
 struct link_done {
@@ -354,7 +354,7 @@ void link_encode_welcome(const struct link_welcome *w, struct buf *ret);
 void link_encode_nodes(const struct link_node *nodes, uint32_t nr, uint32_t self, struct buf *ret);
 /* WANT, BEGIN, REFUSED, SHARED, TAKEN: nothing follows */
 void link_encode_plain(enum link_type type, uint64_t number, struct buf *ret);
-void link_encode_tell(const struct fp *pages, uint32_t nr, struct buf *ret);
+void link_encode_announce(const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_offer(uint64_t round, const struct fp *pages, uint32_t nr, struct buf *ret);
 void link_encode_decision(uint64_t round, const struct link_owners *owners, uint32_t nr, struct buf *ret);
 void link_encode_stored(uint64_t round, int error, struct buf *ret); /* error: 0 or negative */
@@ -373,8 +373,8 @@ void link_put_chunks_head(uint64_t number, const bool *is_here, uint32_t nr, siz
 void link_encode_places(uint64_t number, const void *base, const void *const *chunks, uint32_t nr, struct buf *ret);
 void link_encode_there(uint64_t number, uint64_t off, uint32_t len, struct buf *ret);
 
-void link_encode_lend(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret);
-void link_encode_lent(uint64_t number, const uint8_t *lent, uint32_t nr, struct buf *ret);
+void link_encode_pin(uint64_t number, const struct fp *pages, uint32_t nr, struct buf *ret);
+void link_encode_pinned(uint64_t number, const uint8_t *pinned, uint32_t nr, struct buf *ret);
 void link_encode_step(uint64_t number, const struct link_step *s, struct buf *ret);
 /* DONE, COLLECTED */
 void link_encode_done(enum link_type type, uint64_t number, const struct link_done *d, struct buf *ret);
@@ -401,7 +401,7 @@ int link_decode_hello(const void *p, size_t len);
 int link_decode_welcome(const void *p, size_t len, struct link_welcome *ret);
 int link_decode_nodes(const void *p, size_t len, struct link_node **ret, uint32_t *ret_nr, uint32_t *ret_self);
 int link_decode_offer(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
-int link_decode_tell(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
+int link_decode_announce(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
 int link_decode_decision(const void *p, size_t len, uint32_t nr_offered, uint32_t nr_nodes, struct link_owners **ret,
 			 uint32_t *ret_nr);
 int link_decode_stored(const void *p, size_t len, int *ret); /* 0 or negative */
@@ -409,8 +409,8 @@ int link_decode_settled(const void *p, size_t len, uint32_t nr_nodes, const uint
 int link_decode_fetch(const void *p, size_t len, const uint8_t (**ret_ids)[16], uint32_t *ret_nr_nodes,
 		      struct link_want **ret, uint32_t *ret_nr);
 int link_decode_get(const void *p, size_t len, struct link_want **ret, uint32_t *ret_nr);
-int link_decode_lend(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
-int link_decode_lent(const void *p, size_t len, uint32_t nr, const uint8_t **ret);
+int link_decode_pin(const void *p, size_t len, struct fp **ret, uint32_t *ret_nr);
+int link_decode_pinned(const void *p, size_t len, uint32_t nr, const uint8_t **ret);
 /* chunks[i] points to the bytes of the one that was asked for as wants[i]; NULL: it is not there. */
 int link_decode_chunks(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void **chunks);
 /* The same of those in `base_len` bytes from `base` on, none of which is looked at. */

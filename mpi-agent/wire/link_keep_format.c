@@ -155,7 +155,7 @@ int link_decode_kept(const void *p, size_t len, uint32_t nr, int *ret_error, con
 	if (!kept || !cursor_done(&c) || error > LINK_ERROR_MAX)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < nr; i++)
-		if (kept[i] > LINK_WITH_OTHERS || (error != 0 && kept[i] != LINK_NOT_KEPT))
+		if (kept[i] > LINK_ON_PEERS || (error != 0 && kept[i] != LINK_NOT_KEPT))
 			return -EBADMSG;
 	*ret_error = -(int)error;
 	*ret = kept;

@@ -10,10 +10,10 @@
  *   END      all agents end; the receiver need not send it, too
  *   ASK      looks up pages (body as that of LINK_OFFER)
  *   FOUND    the answer: pages that some node may have (body as that of LINK_DECISION)
- *   TELL     announces pages of the sender (body as that of LINK_TELL)
+ *   ANNOUNCE     announces pages of the sender (body as that of LINK_ANNOUNCE)
  *   TWICE    another node has announced `number` of the pages that the receiver has announced
- *   LEND     for the receiver's daemon (body as that of LINK_LEND)
- *   LENT     the answer (body as that of LINK_LENT)
+ *   PIN     for the receiver's daemon (body as that of LINK_PIN)
+ *   PINNED     the answer (body as that of LINK_PINNED)
  *   COLLECT  to rank 0: a daemon requests a collection by all nodes
  *   STEP     of collection `number` (body as that of LINK_STEP); from rank 0 and on, in the tree of BEGIN
  *   DONE     it is done there and behind it (body as that of LINK_DONE); back to rank 0 in that tree
@@ -50,9 +50,9 @@ enum peer_type {
 	PEER_END,
 	PEER_ASK,
 	PEER_FOUND,
-	PEER_TELL,
-	PEER_LEND,
-	PEER_LENT,
+	PEER_ANNOUNCE,
+	PEER_PIN,
+	PEER_PINNED,
 	PEER_COLLECT,
 	PEER_STEP,
 	PEER_DONE,
@@ -97,7 +97,7 @@ static inline enum peer_lane peer_lane(enum peer_type type)
 	switch (type) {
 	case PEER_GET:
 		return PEER_LANE_GETS;
-	case PEER_TELL:
+	case PEER_ANNOUNCE:
 		return PEER_LANE_HINTS;
 	case PEER_PUT:
 	case PEER_COPY:

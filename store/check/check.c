@@ -45,16 +45,16 @@ const char *check_area_name(enum check_area area)
 	return names[area];
 }
 
-void check_tell(struct check *k, const struct check_finding *f)
+void check_report(struct check *k, const struct check_finding *f)
 {
-	*(f->mended ? &k->res.nr_mended : &k->res.nr_left) += 1;
+	*(f->repaired ? &k->res.nr_repaired : &k->res.nr_left) += 1;
 	if (k->conf->finding)
 		k->conf->finding(k->conf->userdata, f);
 }
 
-void check_found(struct check *k, enum check_area area, bool mended, const char *fmt, ...)
+void check_found(struct check *k, enum check_area area, bool repaired, const char *fmt, ...)
 {
-	struct check_finding f = { .area = area, .mended = mended };
+	struct check_finding f = { .area = area, .repaired = repaired };
 	char text[1024];
 	va_list ap;
 
@@ -63,7 +63,7 @@ void check_found(struct check *k, enum check_area area, bool mended, const char 
 	va_end(ap);
 	f.text = text;
 	k->nr_view += area == CHECK_INDEX || area == CHECK_NAMES || area == CHECK_CONTENTS;
-	check_tell(k, &f);
+	check_report(k, &f);
 }
 
 int check_step(struct check *k, const char *what, uint64_t done, uint64_t all, bool bytes)
@@ -73,7 +73,7 @@ int check_step(struct check *k, const char *what, uint64_t done, uint64_t all, b
 
 bool check_will_rebuild(const struct check *k)
 {
-	return k->conf->mend && !k->rebuild_tried && !k->journal_bad;
+	return k->conf->repair && !k->rebuild_tried && !k->journal_bad;
 }
 
 /* --- superblock --- */
@@ -83,7 +83,7 @@ static int open_dirs(struct check *k)
 	struct engine_conf conf = { .read_only = true }; /* creates nothing */
 	int r = store_dirs_open(k->path, &conf, &k->dirs);
 
-	if (r == 0 && k->conf->mend)
+	if (r == 0 && k->conf->repair)
 		r = remote_check_repair(k->path, &k->dirs.sb);
 	if (r == 0)
 		fp_key_init(&k->key, k->dirs.sb.hash, k->dirs.sb.secret);
@@ -117,13 +117,13 @@ static int check_copies(struct check *k)
 	for (unsigned i = 0; i < 2; i++) {
 		if (good[i])
 			continue;
-		r = k->conf->mend ? write_copy(k, copies[!i], i) : -EROFS;
+		r = k->conf->repair ? write_copy(k, copies[!i], i) : -EROFS;
 		check_found(k, CHECK_SUPERBLOCK, r == 0, "superblock: the %s copy is damaged%s%s",
 			    i == 0 ? "first" : "second",
 			    r == 0	  ? "; written anew from the other" :
-			    k->conf->mend ? "; cannot be written: " :
+			    k->conf->repair ? "; cannot be written: " :
 					    "; the other is used",
-			    r < 0 && k->conf->mend ? strerror(-r) : "");
+			    r < 0 && k->conf->repair ? strerror(-r) : "");
 	}
 	if (good[0] && good[1] && memcmp(copies[0], copies[1], SUPERBLOCK_SIZE) != 0)
 		check_found(k, CHECK_SUPERBLOCK, false,
@@ -155,7 +155,7 @@ static int fate(void *check, uint32_t pack, uint32_t frame, struct pack_fate *re
 	struct check *k = check;
 	const struct tail_frame *t = check_tail_of(k, pack, frame);
 	struct freed_frame f = { 0 };
-	uint64_t away[PACK_GONE_WORDS];
+	uint64_t remote[PACK_GONE_WORDS];
 	bool settled = true;
 	int r = 1;
 
@@ -166,10 +166,10 @@ static int fate(void *check, uint32_t pack, uint32_t frame, struct pack_fate *re
 	if (r < 0)
 		return r;
 	memcpy(ret->gone, f.gone, sizeof(ret->gone));
-	r = check_share_of(k, pack, frame, away, &settled);
+	r = check_share_of(k, pack, frame, remote, &settled);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
-		*(settled ? &ret->away[i] : &ret->gone[i]) |= away[i];
-	return r < 0 ? r : PACK_GONE | PACK_AWAY;
+		*(settled ? &ret->remote[i] : &ret->gone[i]) |= remote[i];
+	return r < 0 ? r : PACK_GONE | PACK_REMOTE;
 }
 
 static int open_packs(struct check *k, bool read_only)
@@ -281,20 +281,20 @@ static int prepare_index(struct check *k)
 	if (k->conf->rebuild && check_will_rebuild(k))
 		return rebuild(k);
 	if (!k->db && !is_new(k)) {
-		bool mends = check_will_rebuild(k);
+		bool repairs = check_will_rebuild(k);
 		char why[CHECK_TEXT];
 
 		snprintf(why, sizeof(why), "%s", k->db_why[0] ? k->db_why : "missing or unusable");
-		r = mends ? rebuild(k) : 0;
+		r = repairs ? rebuild(k) : 0;
 		if (r < 0)
 			return r;
 		check_found(k, CHECK_INDEX, k->rebuilt, "index: %s%s", why,
 			    k->rebuilt		    ? "; made anew from journal and packs" :
-			    mends || k->journal_bad ? "" :
+			    repairs || k->journal_bad ? "" :
 						      "; nothing is lost: -p makes it anew from journal and packs");
 		return 0;
 	}
-	return k->conf->mend && k->res.unapplied > 0 && !k->journal_bad ? apply_journal(k) : 0;
+	return k->conf->repair && k->res.unapplied > 0 && !k->journal_bad ? apply_journal(k) : 0;
 }
 
 /* Step 6. */
@@ -322,7 +322,7 @@ static int prove_packs(struct check *k)
 
 	if (!k->has_marks)
 		return 0; /* there are none, or their end is unknown */
-	r = open_packs(k, !k->conf->mend || k->journal_bad);
+	r = open_packs(k, !k->conf->repair || k->journal_bad);
 	if (r == 0)
 		r = check_packs(k);
 	if (!check_index_unusable(r))
@@ -332,12 +332,12 @@ static int prove_packs(struct check *k)
 }
 
 /* Step 3 for a damaged journal. 1: rebuilt from the view, which must be checked again; 0: not rebuilt. */
-static int mend_journal(struct check *k)
+static int repair_journal(struct check *k)
 {
 	int r = prove_view(k);
 
 	if (r == 0)
-		r = check_mend_journal(k);
+		r = check_repair_journal(k);
 	if (r <= 0)
 		return r;
 	close_all(k);
@@ -357,7 +357,7 @@ static int run(struct check *k)
 	if (r == 0)
 		r = check_journal(k);
 	if (r == 0 && k->journal_bad) {
-		r = mend_journal(k);
+		r = repair_journal(k);
 		is_proven = r == 0;
 	}
 	if (r >= 0)

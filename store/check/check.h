@@ -31,7 +31,7 @@ const char *check_area_name(enum check_area area); /* one word */
 
 struct check_finding {
 	enum check_area area;
-	bool mended;
+	bool repaired;
 	const char *text; /* what is wrong, where, and what was done about it; no trailing newline */
 	const char *path; /* of a file with missing bytes, from the root; else NULL */
 	uint64_t off, len; /* the missing bytes */
@@ -39,11 +39,11 @@ struct check_finding {
 
 struct check_conf {
 	uint64_t cache; /* memory limit */
-	bool mend; /* repair; else nothing is changed, not even a file time */
+	bool repair; /* repair; else nothing is changed, not even a file time */
 	bool read_data; /* verify every chunk against its fingerprint */
-	/* with `mend`: also drop commits that cannot be applied any more, if the store is unusable otherwise */
+	/* with `repair`: also drop commits that cannot be applied any more, if the store is unusable otherwise */
 	bool give_up;
-	bool rebuild; /* with `mend`: rebuild the index in any case */
+	bool rebuild; /* with `repair`: rebuild the index in any case */
 	/* Called for each finding, which is valid during the call only. */
 	void (*finding)(void *userdata, const struct check_finding *f);
 	/* Called often: `done` of `all` (0: unknown) of the current step. false: stop, check_store() returns -EINTR. */
@@ -52,7 +52,7 @@ struct check_conf {
 };
 
 struct check_result {
-	uint64_t nr_mended, nr_left; /* findings */
+	uint64_t nr_repaired, nr_left; /* findings */
 	bool rebuilt; /* the index was rebuilt */
 	uint64_t nr_lost_files, lost_bytes; /* files with missing bytes, and how many */
 	/* What was checked. */

@@ -17,7 +17,7 @@
 static int each_by_itself(struct check *k)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	struct ns_key prefix = referrer_prefix();
+	struct ns_key prefix = backref_prefix();
 	const void *key, *value;
 	size_t key_len, value_len;
 	uint64_t nr = 0;
@@ -37,13 +37,13 @@ static int look_for(struct check *k, uint64_t ino, uint64_t segment, const struc
 	int r = 0;
 
 	for (size_t i = 0; i < set->nr && r >= 0; i++) {
-		struct referrer ref = {
+		struct backref ref = {
 			.pack = frame_id_pack(set->v[i]),
 			.frames = frame_id_frame(set->v[i]),
 			.ino = ino,
-			.segments = segment / REFERRER_SEGMENTS,
+			.segments = segment / BACKREF_SEGMENTS,
 		};
-		struct ns_key key = referrer_key(&ref);
+		struct ns_key key = backref_key(&ref);
 
 		r = db_get(k->db, DB_VIEW, key.b, key.len, NULL);
 		*nr_missing += r == 0 && !check_is_removed(k, ref.pack); /* entries are dropped with their pack */
@@ -71,7 +71,7 @@ static int check_recipe(struct check *k, const void *key, size_t key_len, const 
 	return look_for(k, ino, segment, &set, nr_missing);
 }
 
-int check_referrers(struct check *k)
+int check_backrefs(struct check *k)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	const uint8_t prefix = VIEW_RECIPE;
@@ -82,7 +82,7 @@ int check_referrers(struct check *k)
 	int r;
 
 	r = each_by_itself(k);
-	if (r < 0 || k->meta.referrers != k->meta.commit)
+	if (r < 0 || k->meta.backrefs != k->meta.commit)
 		return r; /* incomplete and marked as such: a mount builds it when needed */
 	r = db_iter_new(k->db, NULL, &prefix, 1, NULL, 0, &it);
 	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {

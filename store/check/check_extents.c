@@ -19,7 +19,7 @@ struct scan {
 static enum hit_why why_of(enum extent_state s)
 {
 	switch (s) {
-	case EXTENT_ELSEWHERE:
+	case EXTENT_UNMAPPED:
 		return HIT_NEVER_WRITTEN;
 	case EXTENT_NO_FRAME:
 	case EXTENT_NO_CHUNK:
@@ -35,7 +35,7 @@ static enum hit_why why_of(enum extent_state s)
 static bool concerns(const struct scan *s, const struct extent *x, enum extent_state state)
 {
 	switch (state) {
-	case EXTENT_ELSEWHERE:
+	case EXTENT_UNMAPPED:
 		return s->w->is_first && (x->addr.pack == 0 || x->addr.pack >= s->k->marks.next_pack);
 	case EXTENT_NOWHERE:
 	case EXTENT_CROSSES:
@@ -113,7 +113,7 @@ static int check_chunks(struct scan *s, uint64_t ino, uint64_t base, const struc
 		if (b->pack != x->addr.pack || b->off >= end)
 			break;
 		b->used = true;
-		if (!b->healed)
+		if (!b->repaired)
 			r = add_overlap(s, ino, base, x, b->off, b->len, HIT_CHUNK);
 	}
 	for (size_t i = first_gone(w, x->addr); r == 0 && i < w->nr_gone; i++) {
@@ -187,7 +187,7 @@ int check_extents(struct check *k, struct check_window *w)
 			r = check_step(k, "recipes", s.nr, 0, false);
 	}
 	if (r == 0)
-		r = hits_tell(k, &s.hits);
+		r = hits_report(k, &s.hits);
 	hits_release(&s.hits);
 	return r;
 }

@@ -128,7 +128,7 @@ static int check_frame(struct check *k, const struct pack_frame_rec *rec, struct
 
 	r = fingerprints_find(k->db, rec->fps, rec->nr_chunks, hints);
 	for (uint32_t i = 0; r >= 0 && i < rec->nr_chunks; i++) {
-		if (fp_is_none(rec->fps[i]) || pack_rec_away(rec, i))
+		if (fp_is_none(rec->fps[i]) || pack_rec_remote(rec, i))
 			continue; /* remote chunks may have a hint or not */
 		r = hint_is_good(k, hints[i], hint_to(rec, i), rec->fps[i]);
 		if (r == 0)
@@ -173,16 +173,16 @@ int check_hints_compare(struct check *k, struct check_window *w, struct check_hi
 }
 
 /* Missing hints cost space, not data: their chunks would be stored again. */
-int check_hints_mend(struct check *k, struct check_hints *h)
+int check_hints_repair(struct check *k, struct check_hints *h)
 {
 	struct db_conf conf = { .cache = k->conf->cache / 4 };
 	_cleanup_(freep) char *dir = NULL;
-	bool mended = false;
+	bool repaired = false;
 	int r;
 
 	if (h->nr_missing == 0)
 		return 0;
-	if (k->conf->mend && h->nr_missing == h->nr) {
+	if (k->conf->repair && h->nr_missing == h->nr) {
 		if (asprintf(&dir, "%s/index", k->path) < 0)
 			return -ENOMEM;
 		db_close(TAKE(k->db));
@@ -191,13 +191,13 @@ int check_hints_mend(struct check *k, struct check_hints *h)
 			r = fingerprints_ingest(k->db, h->missing, h->nr);
 		if (r == -ENOMEM)
 			return r;
-		mended = r == 0;
+		repaired = r == 0;
 	}
-	check_found(k, CHECK_FINGERPRINTS, mended,
+	check_found(k, CHECK_FINGERPRINTS, repaired,
 		    "index: %" PRIu64 " chunks cannot be found by their fingerprints and would be stored again%s",
 		    h->nr_missing,
-		    mended	  ? "; put back" :
-		    k->conf->mend ? "; --rebuild puts them back" :
+		    repaired	  ? "; put back" :
+		    k->conf->repair ? "; --rebuild puts them back" :
 				    "");
 	return 0;
 }

@@ -35,7 +35,7 @@ int hits_add(struct check *k, struct hits *h, const struct hit *hit)
 		return 0;
 	}
 	if (h->nr == HITS_MAX)
-		r = hits_tell(k, h);
+		r = hits_report(k, h);
 	if (r == 0)
 		h->v[h->nr++] = *hit;
 	return r;
@@ -73,7 +73,7 @@ static void report_hit(struct check *k, const struct hit *hit, const char *path)
 		 "%sbytes %" PRIu64 " to %" PRIu64 " cannot be read: %s pack %" PRIu32 " offset %" PRIu32, inode,
 		 hit->off, hit->off + hit->len - 1, why_text(hit->why), hit->addr.pack, hit->addr.off);
 	f.text = text;
-	check_tell(k, &f);
+	check_report(k, &f);
 }
 
 static size_t first_of(const struct hits *h, uint64_t ino)
@@ -91,7 +91,7 @@ static size_t first_of(const struct hits *h, uint64_t ino)
 	return lo;
 }
 
-static void tell_file(struct check *k, const struct hits *h, uint64_t ino, const char *path)
+static void report_file(struct check *k, const struct hits *h, uint64_t ino, const char *path)
 {
 	for (size_t i = first_of(h, ino); i < h->nr && h->v[i].ino == ino; i++)
 		report_hit(k, &h->v[i], path);
@@ -105,7 +105,7 @@ static bool is_hit(const struct hits *h, uint64_t ino)
 }
 
 /* Reports the hits under all names; a file with several names is reported under each. */
-static int tell_names(struct check *k, const struct hits *h, bool *told)
+static int report_names(struct check *k, const struct hits *h, bool *reported)
 {
 	_cleanup_(name_walk_release) struct name_walk w;
 	int r = name_walk_open(k->db, &k->key, &w);
@@ -116,27 +116,27 @@ static int tell_names(struct check *k, const struct hits *h, bool *told)
 		r = name_walk_path(&w);
 		if (r < 0)
 			return r;
-		tell_file(k, h, w.ino, (const char *)w.path.data);
-		told[first_of(h, w.ino)] = true;
+		report_file(k, h, w.ino, (const char *)w.path.data);
+		reported[first_of(h, w.ino)] = true;
 	}
 	return r;
 }
 
-int hits_tell(struct check *k, struct hits *h)
+int hits_report(struct check *k, struct hits *h)
 {
-	_cleanup_(freep) bool *told = calloc(HITS_MAX, sizeof(*told));
+	_cleanup_(freep) bool *reported = calloc(HITS_MAX, sizeof(*reported));
 	int r;
 
-	if (!told)
+	if (!reported)
 		return -ENOMEM;
-	r = h->nr > 0 ? tell_names(k, h, told) : 0;
+	r = h->nr > 0 ? report_names(k, h, reported) : 0;
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < h->nr; i++) {
 		k->res.nr_lost_files += h->v[i].ino != h->last_ino;
 		k->res.lost_bytes += h->v[i].len;
 		h->last_ino = h->v[i].ino;
-		if (!told[first_of(h, h->v[i].ino)])
+		if (!reported[first_of(h, h->v[i].ino)])
 			report_hit(k, &h->v[i], NULL);
 	}
 	h->nr = 0;

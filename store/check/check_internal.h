@@ -45,7 +45,7 @@ struct tail_frame {
 /* Remote chunks according to these commits. */
 struct tail_share {
 	uint32_t pack, frame;
-	uint64_t away[SHARE_WORDS];
+	uint64_t remote[SHARE_WORDS];
 	bool settled;
 	size_t number;
 };
@@ -59,7 +59,7 @@ struct check {
 
 	struct db *db; /* opened read-only; NULL: missing or unusable */
 	struct {
-		uint64_t commit, logical, next_number, referrers, layers;
+		uint64_t commit, logical, next_number, backrefs, layers;
 		struct pack_marks marks, absorbed;
 	} meta; /* 'M' records of the index */
 	char db_why[CHECK_TEXT]; /* why there is no index, if more is known than "missing or unusable" */
@@ -87,8 +87,8 @@ struct check {
 
 /* check.c */
 /* Findings in index, names, contents and fingerprints count as repaired if the index will be rebuilt. */
-void check_found(struct check *k, enum check_area area, bool mended, const char *fmt, ...) _printf_(4, 5);
-void check_tell(struct check *k, const struct check_finding *f);
+void check_found(struct check *k, enum check_area area, bool repaired, const char *fmt, ...) _printf_(4, 5);
+void check_report(struct check *k, const struct check_finding *f);
 bool check_will_rebuild(const struct check *k);
 int check_step(struct check *k, const char *what, uint64_t done, uint64_t all, bool bytes); /* -EINTR: stop */
 
@@ -99,8 +99,8 @@ bool check_index_unusable(int r); /* does this error mean so? */
 /* check_journal.c */
 int check_journal(struct check *k);
 void check_journal_close(struct check *k);
-int check_mend_journal(struct check *k); /* reports a damaged journal and repairs it if allowed. 1: rebuilt */
-int check_mend_counts(struct check *k, const struct pack_counts *counts); /* appends a commit; the last step */
+int check_repair_journal(struct check *k); /* reports a damaged journal and repairs it if allowed. 1: rebuilt */
+int check_repair_counts(struct check *k, const struct pack_counts *counts); /* appends a commit; the last step */
 bool check_is_removed(const struct check *k, uint32_t pack);
 /* NULL: nothing of the frame was freed. */
 const struct tail_frame *check_tail_of(const struct check *k, uint32_t pack, uint32_t frame);
@@ -110,7 +110,7 @@ int check_shares_add(struct check *k, uint32_t pack, uint32_t frame, const void 
 void check_shares_sort(struct check *k);
 void check_shares_release(struct check *k);
 /* 1: found; 0: the frame has no shared chunks; <0 */
-int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away[SHARE_WORDS], bool *ret_settled);
+int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t remote[SHARE_WORDS], bool *ret_settled);
 
 /* check_view.c */
 int check_view(struct check *k);
@@ -119,7 +119,7 @@ void check_found_in_view(struct check *k, enum check_area area, const char *text
 int check_entry_alone(struct check *k, const uint8_t *key, size_t key_len, const void *value, size_t value_len);
 
 /* check_backrefs.c */
-int check_referrers(struct check *k);
+int check_backrefs(struct check *k);
 
 /* check_layers.c */
 int check_layers(struct check *k, const struct layer_set *in_use);
@@ -135,7 +135,7 @@ int check_packs(struct check *k);
 struct bad_chunk {
 	struct fp fp;
 	uint32_t pack, off, len;
-	bool healed, used;
+	bool repaired, used;
 	struct addr from; /* source of the repair */
 };
 struct bad_frame {
@@ -172,7 +172,7 @@ struct check_hints {
 };
 void check_hints_expect(struct check *k, struct check_window *w, const struct pack_frame_rec *rec); /* per frame, */
 int check_hints_compare(struct check *k, struct check_window *w, struct check_hints *h); /* then the whole window */
-int check_hints_mend(struct check *k, struct check_hints *h);
+int check_hints_repair(struct check *k, struct check_hints *h);
 
 /* check_hits.c */
 enum hit_why { HIT_NOWHERE, HIT_NEVER_WRITTEN, HIT_MISSING, HIT_TABLE, HIT_CHUNK, HIT_COLLECTED };
@@ -190,4 +190,4 @@ int hits_init(struct hits *h);
 void hits_release(struct hits *h);
 /* Sorted by inode and offset; adjacent hits are merged. When there are many, they are reported and dropped. */
 int hits_add(struct check *k, struct hits *h, const struct hit *hit);
-int hits_tell(struct check *k, struct hits *h);
+int hits_report(struct check *k, struct hits *h);

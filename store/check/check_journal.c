@@ -368,7 +368,7 @@ int check_journal(struct check *k)
 	return 0;
 }
 
-int check_mend_counts(struct check *k, const struct pack_counts *counts)
+int check_repair_counts(struct check *k, const struct pack_counts *counts)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY, group = BUF_EMPTY;
 	struct pack_marks marks = k->marks;
@@ -423,14 +423,14 @@ static int remake(struct check *k, char text[CHECK_TEXT])
 	return 1;
 }
 
-int check_mend_journal(struct check *k)
+int check_repair_journal(struct check *k)
 {
 	char done[CHECK_TEXT];
 	int r = 0;
 
 	if (!k->db || k->meta.commit == 0 || k->nr_view > 0)
 		snprintf(done, sizeof(done), "; there is no sound index to make it anew from");
-	else if (!k->conf->mend)
+	else if (!k->conf->repair)
 		snprintf(done, sizeof(done), "; -p makes it anew from the index, which stands for commit %" PRIu64,
 			 k->meta.commit);
 	else

@@ -61,7 +61,7 @@ static void check_header(struct check *k, uint32_t pack)
 		check_found(k, CHECK_PACKS, false, "pack %" PRIu32 ": the file is missing", pack);
 		return;
 	}
-	if (r == -EBADMSG && k->conf->mend && packs_mend_header(k->packs, pack, stream_of(k, pack)) == 0)
+	if (r == -EBADMSG && k->conf->repair && packs_repair_header(k->packs, pack, stream_of(k, pack)) == 0)
 		check_found(k, CHECK_PACKS, true, "pack %" PRIu32 ": the header is damaged; written anew", pack);
 	else
 		check_found(k, CHECK_PACKS, false, "pack %" PRIu32 ": the header %s; its chunks can still be read",
@@ -87,7 +87,7 @@ int check_headers(struct check *k)
 /* Is the chunk stored here? */
 static bool is_read(const struct pack_frame_rec *rec, uint32_t i)
 {
-	return !fp_is_none(rec->fps[i]) && !pack_rec_away(rec, i);
+	return !fp_is_none(rec->fps[i]) && !pack_rec_remote(rec, i);
 }
 
 static bool any_gone(const struct pack_frame_rec *rec)
@@ -101,16 +101,16 @@ static bool any_gone(const struct pack_frame_rec *rec)
 static int count_chunks(struct packs_check *c)
 {
 	const struct pack_frame_rec *rec = c->rec;
-	uint64_t away[SHARE_WORDS];
+	uint64_t remote[SHARE_WORDS];
 	bool settled = true;
 	int r;
 
 	c->counts.nr_frames++;
-	r = check_share_of(c->k, rec->pack, rec->frame, away, &settled);
+	r = check_share_of(c->k, rec->pack, rec->frame, remote, &settled);
 	for (uint32_t i = 0; i < rec->nr_chunks && r >= 0; i++) {
 		if (fp_is_none(rec->fps[i])) {
 			r = check_window_add_gone(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i));
-			if (settled || !share_bit(away, i))
+			if (settled || !share_bit(remote, i))
 				continue; /* else it was never written, but is counted in the marks */
 		}
 		c->counts.nr_chunks++;
@@ -172,7 +172,7 @@ static int read_again(struct packs_check *c)
 }
 
 /* 1: repaired, and c->rec is as if it had never been damaged; 0: cannot be repaired; <0. */
-static int mend_table(struct packs_check *c)
+static int repair_table(struct packs_check *c)
 {
 	struct pack_frame_rec *rec = c->rec;
 	struct pack_salvage *s = c->salvage;
@@ -183,7 +183,7 @@ static int mend_table(struct packs_check *c)
 	if (r > 0)
 		r = prove_by_hints(c->k, s) == 0;
 	if (r > 0)
-		r = packs_mend_table(c->k->packs, s) == 0 && read_again(c);
+		r = packs_repair_table(c->k->packs, s) == 0 && read_again(c);
 	if (r <= 0)
 		return r == -ENOMEM ? r : 0;
 	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
@@ -211,7 +211,7 @@ static int check_table(struct packs_check *c)
 
 	if (!rec->damaged)
 		return 1;
-	r = c->k->conf->mend ? mend_table(c) : 0;
+	r = c->k->conf->repair ? repair_table(c) : 0;
 	if (r != 0)
 		return r;
 	r = check_window_add_frame(&c->w, rec->pack, rec->frame);
@@ -258,7 +258,7 @@ static int enter_pack(struct packs_check *c, uint32_t pack)
 	return r;
 }
 
-static int tell_unreadable(struct packs_check *c, const struct pack_iter *it, int error)
+static int report_unreadable(struct packs_check *c, const struct pack_iter *it, int error)
 {
 	if (error == -ENOMEM)
 		return error;
@@ -277,7 +277,7 @@ static int go_through_frames(struct packs_check *c)
 
 	while ((r = pack_iter_next(&it, c->rec)) != 0) {
 		if (r < 0) {
-			r = tell_unreadable(c, &it, r);
+			r = report_unreadable(c, &it, r);
 		} else {
 			r = enter_pack(c, c->rec->pack);
 			if (r == 0)
@@ -332,7 +332,7 @@ static int check_counts(struct packs_check *c)
 	now.stored_bytes = share_of_stored(said, now.chunk_bytes);
 	if (said->nr_chunks == now.nr_chunks && said->chunk_bytes == now.chunk_bytes)
 		return 0;
-	r = c->k->conf->mend ? check_mend_counts(c->k, &now) : -EROFS;
+	r = c->k->conf->repair ? check_repair_counts(c->k, &now) : -EROFS;
 	if (r == -ENOMEM)
 		return r;
 	check_found(c->k, CHECK_PACKS, r == 0,
@@ -357,7 +357,7 @@ int check_packs(struct check *k)
 	r = go_through_frames(&c);
 	check_window_release(&c.w);
 	if (r == 0)
-		r = check_hints_mend(k, &c.hints);
+		r = check_hints_repair(k, &c.hints);
 	free(c.hints.missing);
 	if (r == 0)
 		r = check_counts(&c);

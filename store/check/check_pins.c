@@ -14,7 +14,7 @@ int check_shares_add(struct check *k, uint32_t pack, uint32_t frame, const void 
 		return -ENOMEM;
 	if (share_frame_decode(value, len, f) < 0)
 		return 0; /* reported already */
-	memcpy(t.away, f->away, sizeof(t.away));
+	memcpy(t.remote, f->remote, sizeof(t.remote));
 	t.settled = f->settled;
 	if (k->nr_shares == k->size_shares) {
 		size_t size = MAX(2 * k->size_shares, (size_t)64);
@@ -64,7 +64,7 @@ void check_shares_release(struct check *k)
 	k->nr_shares = k->size_shares = 0;
 }
 
-int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away[SHARE_WORDS], bool *ret_settled)
+int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t remote[SHARE_WORDS], bool *ret_settled)
 {
 	_cleanup_(freep) struct share_frame *f = NULL;
 	struct tail_share key = { .pack = pack, .frame = frame };
@@ -74,7 +74,7 @@ int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away
 	if (k->nr_shares > 0)
 		t = bsearch(&key, k->shares, k->nr_shares, sizeof(key), compare_places);
 	if (t) {
-		memcpy(away, t->away, sizeof(t->away));
+		memcpy(remote, t->remote, sizeof(t->remote));
 		*ret_settled = t->settled;
 		return 1;
 	}
@@ -85,7 +85,7 @@ int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t away
 		return -ENOMEM;
 	r = share_get(k->db, pack, frame, f);
 	if (r > 0) {
-		memcpy(away, f->away, sizeof(f->away));
+		memcpy(remote, f->remote, sizeof(f->remote));
 		*ret_settled = f->settled;
 	}
 	return r;

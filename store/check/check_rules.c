@@ -168,11 +168,11 @@ static const char *entry_share(const struct entry *e)
 	return r < 0 ? "the record of pinned and remote chunks does not decode" : NULL;
 }
 
-static const char *entry_referrer(const struct entry *e)
+static const char *entry_backref(const struct entry *e)
 {
-	struct referrer r;
+	struct backref r;
 
-	if (referrer_key_decode(e->k, e->k_len, &r) < 0)
+	if (backref_key_decode(e->k, e->k_len, &r) < 0)
 		return "its key does not decode";
 	return e->v_len != 0 ? "it has a value" : NULL;
 }
@@ -211,7 +211,7 @@ static const struct {
 	{ VIEW_INODE, entry_inode },	 { VIEW_CONTENT, entry_content }, { VIEW_DIRENT, entry_dirent },
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
-	{ VIEW_REFERRER, entry_referrer }, { VIEW_SHARE, entry_share },	  { VIEW_LAYER, entry_layer },
+	{ VIEW_BACKREF, entry_backref }, { VIEW_SHARE, entry_share },	  { VIEW_LAYER, entry_layer },
 	{ VIEW_SEAL, entry_seal },	 { VIEW_COPY, entry_copy },	  { VIEW_GUARD, entry_guard },
 };
 
@@ -406,7 +406,7 @@ enum extent_state check_extent(const struct frame_map *m, struct addr a, uint32_
 	if (len == 0 || len > PACK_FRAME_BYTES - in)
 		return EXTENT_CROSSES;
 	if (m->nr_packs == 0 || a.pack < m->first || a.pack >= m->end)
-		return EXTENT_ELSEWHERE;
+		return EXTENT_UNMAPPED;
 	p = &m->packs[a.pack - m->first];
 	if (frame >= p->nr || p->lens[frame] == 0)
 		return EXTENT_NO_FRAME;

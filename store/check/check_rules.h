@@ -65,7 +65,7 @@ void frame_map_release(struct frame_map *m);
 
 enum extent_state {
 	EXTENT_FINE,
-	EXTENT_ELSEWHERE, /* in a pack that is not in the map */
+	EXTENT_UNMAPPED, /* in a pack that is not in the map */
 	EXTENT_NOWHERE, /* not a valid place for chunks, or of another node */
 	EXTENT_CROSSES, /* not inside one frame */
 	EXTENT_NO_FRAME,

@@ -185,7 +185,7 @@ static uint64_t mapped(const struct extent *x, size_t nr)
 	return sum;
 }
 
-static void tell_recipe(struct inodes *s, uint64_t ino, uint64_t segment, const char *what)
+static void report_recipe(struct inodes *s, uint64_t ino, uint64_t segment, const char *what)
 {
 	char text[CHECK_TEXT];
 
@@ -206,7 +206,7 @@ static int gather_extents(struct inodes *s, const struct stack *stack, uint64_t 
 	if (r < 0)
 		return r;
 	if (mapped(x, nr) != mapped(lowest->x, lowest->nr))
-		tell_recipe(s, f->ino, segment, "has layers with more than the lowest of them");
+		report_recipe(s, f->ino, segment, "has layers with more than the lowest of them");
 	f->mapped += mapped(x, nr);
 	if (nr > 0)
 		f->end = MAX(f->end, segment * SEGMENT_SIZE + x[nr - 1].off + x[nr - 1].len);
@@ -221,7 +221,7 @@ static int gather_recipe(struct inodes *s, const struct table_at *t, struct inod
 
 	f->nr_segments++;
 	if (r == -EBADMSG) {
-		tell_recipe(s, f->ino, segment, "has layers that are missing, damaged, or too many");
+		report_recipe(s, f->ino, segment, "has layers that are missing, damaged, or too many");
 		return 0;
 	}
 	if (r == 0) {
@@ -266,7 +266,7 @@ static int gather(struct inodes *s, unsigned table, struct inode_facts *f)
 	}
 }
 
-static void tell_problems(struct check *k, const struct inode_facts *f)
+static void report_problems(struct check *k, const struct inode_facts *f)
 {
 	struct check_problems p;
 	char text[CHECK_TEXT + 64];
@@ -315,7 +315,7 @@ static int next_inode(struct inodes *s)
 	s->k->res.nr_inodes += f.has_inode;
 	s->k->res.nr_names += f.nr_entries;
 	s->logical += f.has_content ? f.content.mapped : 0;
-	tell_problems(s->k, &f);
+	report_problems(s->k, &f);
 	return 0;
 }
 
@@ -403,7 +403,7 @@ int check_view(struct check *k)
 	if (r == 0)
 		r = check_inodes(k);
 	if (r == 0)
-		r = check_referrers(k);
+		r = check_backrefs(k);
 	if (r == 0)
 		r = check_names(k);
 	if (r == 0)

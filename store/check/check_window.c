@@ -83,18 +83,18 @@ static int compare_fps(const void *a, const void *b)
 }
 
 /* Reads the same chunk from another place, which verifies it, and overwrites the damaged one. */
-static void heal_from(struct closing *c, struct bad_chunk *b, struct addr a)
+static void repair_from(struct closing *c, struct bad_chunk *b, struct addr a)
 {
 	struct addr to = { .pack = b->pack, .off = b->off };
 
-	if (b->healed || addr_equal(a, to) || packs_read(c->k->packs, a, b->len, c->buf) < 0)
+	if (b->repaired || addr_equal(a, to) || packs_read(c->k->packs, a, b->len, c->buf) < 0)
 		return;
-	b->healed = packs_heal(c->k->packs, to, c->buf, b->len) == 0;
+	b->repaired = packs_repair_chunk(c->k->packs, to, c->buf, b->len) == 0;
 	b->from = a;
 }
 
 /* Reads all tables once more to find second copies of damaged chunks. */
-static int heal(struct closing *c)
+static int repair_chunks(struct closing *c)
 {
 	_cleanup_(freep) struct by_fp *sorted = calloc(MAX(c->w->nr_bad, (size_t)1), sizeof(*sorted));
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
@@ -118,7 +118,7 @@ static int heal(struct closing *c)
 				s--;
 			for (; s && s < sorted + c->w->nr_bad && fp_equal(s->fp, rec->fps[i]); s++)
 				if (s->b->len == pack_rec_len(rec, i))
-					heal_from(c, s->b, pack_rec_addr(rec, i));
+					repair_from(c, s->b, pack_rec_addr(rec, i));
 		}
 		r = check_step(c->k, "second copies", it.pack, it.end_pack, false);
 		if (r < 0)
@@ -127,10 +127,10 @@ static int heal(struct closing *c)
 	return 0;
 }
 
-static void tell_bad(struct closing *c)
+static void report_bad(struct closing *c)
 {
 	for (const struct bad_chunk *b = c->w->bad; b < c->w->bad + c->w->nr_bad; b++)
-		if (b->healed)
+		if (b->repaired)
 			check_found(c->k, CHECK_DATA, true,
 				    "pack %" PRIu32 " offset %" PRIu32 ": a chunk of %" PRIu32
 				    " bytes is damaged; repaired from pack %" PRIu32 " offset %" PRIu32,
@@ -138,21 +138,21 @@ static void tell_bad(struct closing *c)
 		else
 			check_found(c->k, CHECK_DATA, false,
 				    "pack %" PRIu32 " offset %" PRIu32 ": a chunk of %" PRIu32 " bytes is damaged%s%s",
-				    b->pack, b->off, b->len, c->k->conf->mend ? "; there is no second copy" : "",
+				    b->pack, b->off, b->len, c->k->conf->repair ? "; there is no second copy" : "",
 				    !c->k->db ? "; which files use it is unknown without an index" :
 				    b->used   ? "" :
 						"; no file uses it");
 }
 
 /* Frames with tables that cannot be repaired. An unused frame is wiped, so that no new data is compared with it. */
-static void tell_bad_frames(struct closing *c)
+static void report_bad_frames(struct closing *c)
 {
 	/* References are known only if the index is sound and up to date. */
 	bool knows = c->k->db && !c->k->journal_bad && c->k->nr_view == 0 && c->k->res.unapplied == 0;
 
 	for (const struct bad_frame *b = c->w->frames; b < c->w->frames + c->w->nr_frames; b++) {
 		bool unused = knows && !b->used;
-		bool wiped = unused && c->k->conf->mend && packs_wipe_table(c->k->packs, b->pack, b->frame) == 0;
+		bool wiped = unused && c->k->conf->repair && packs_wipe_table(c->k->packs, b->pack, b->frame) == 0;
 
 		*c->uncounted |= !wiped;
 		check_found(c->k, CHECK_PACKS, wiped,
@@ -160,7 +160,7 @@ static void tell_bad_frames(struct closing *c)
 			    b->frame,
 			    wiped	     ? "no file uses the frame; dropped" :
 			    unused	     ? "no file uses the frame" :
-			    c->k->conf->mend ? "its chunks, up to 1 MiB, are lost" :
+			    c->k->conf->repair ? "its chunks, up to 1 MiB, are lost" :
 					       "its chunks, up to 1 MiB, cannot be read; -p may repair it");
 	}
 }
@@ -179,13 +179,13 @@ int check_window_close(struct check *k, struct check_window *w, uint8_t *buf, bo
 	struct closing c = { k, w, buf, uncounted };
 	int r = 0;
 
-	if (w->nr_bad > 0 && k->conf->mend && !k->journal_bad)
-		r = heal(&c);
+	if (w->nr_bad > 0 && k->conf->repair && !k->journal_bad)
+		r = repair_chunks(&c);
 	if (r == 0 && k->db)
 		r = check_extents(k, w);
 	if (r == 0) {
-		tell_bad(&c);
-		tell_bad_frames(&c);
+		report_bad(&c);
+		report_bad_frames(&c);
 	}
 	check_window_release(w);
 	return r;

@@ -18,7 +18,7 @@
 #include "store/gc/collector.h"
 #include "store/gc/repoint.h"
 
-#define HEAL_MAX 4096u /* chunks: 16 MiB of pages between two ticks of the background thread, 24 bytes each */
+#define REPAIR_MAX 4096u /* chunks: 16 MiB of pages between two ticks of the background thread, 24 bytes each */
 
 struct repairs {
 	struct mutex lock; /* leaf */
@@ -45,15 +45,15 @@ void repairs_free(struct repairs *r)
 	free(r);
 }
 
-void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to)
+void repair_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to)
 {
 	struct move m = { .pack = damaged.pack, .off = damaged.off, .len = len, .to = to };
 	bool is_first_too_many = false;
 
 	mutex_lock(&e->repairs->lock);
 	if (!e->repairs->moves)
-		e->repairs->moves = calloc(HEAL_MAX, sizeof(*e->repairs->moves));
-	if (e->repairs->moves && e->repairs->nr < HEAL_MAX) {
+		e->repairs->moves = calloc(REPAIR_MAX, sizeof(*e->repairs->moves));
+	if (e->repairs->moves && e->repairs->nr < REPAIR_MAX) {
 		e->repairs->moves[e->repairs->nr++] = m;
 	} else {
 		is_first_too_many = !e->repairs->too_many;
@@ -101,7 +101,7 @@ static size_t tidy(struct engine *e, struct move *m, size_t nr, uint8_t *bytes)
 	return n;
 }
 
-static int heal(struct engine *e, struct move *m, size_t nr)
+static int repair(struct engine *e, struct move *m, size_t nr)
 {
 	_cleanup_(freep) uint8_t *bytes = aligned_alloc(PACK_BLOCK, PACK_FRAME_BYTES);
 	int r;
@@ -119,10 +119,10 @@ static int heal(struct engine *e, struct move *m, size_t nr)
 static void put_back(struct engine *e, const struct move *m, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
-		heal_note(e, (struct addr){ .pack = m[i].pack, .off = m[i].off }, m[i].len, m[i].to);
+		repair_note(e, (struct addr){ .pack = m[i].pack, .off = m[i].off }, m[i].len, m[i].to);
 }
 
-static int heal_noted(struct engine *e) REQUIRES(gc_lock)
+static int repair_noted(struct engine *e) REQUIRES(gc_lock)
 {
 	_cleanup_(freep) struct move *m = NULL;
 	size_t nr;
@@ -134,13 +134,13 @@ static int heal_noted(struct engine *e) REQUIRES(gc_lock)
 	e->repairs->nr = 0;
 	e->repairs->too_many = false;
 	mutex_unlock(&e->repairs->lock);
-	r = nr > 0 ? heal(e, m, nr) : 0;
+	r = nr > 0 ? repair(e, m, nr) : 0;
 	if (r < 0)
 		put_back(e, m, nr);
 	return r;
 }
 
-int heal_tend(struct engine *e)
+int repair_tend(struct engine *e)
 {
 	size_t nr;
 	int r;
@@ -150,19 +150,19 @@ int heal_tend(struct engine *e)
 	mutex_unlock(&e->repairs->lock);
 	if (nr == 0 || !gc_trylock(e)) /* a collection is running: retry later */
 		return 0;
-	r = heal_noted(e);
+	r = repair_noted(e);
 	gc_unlock(e);
 	return r;
 }
 
-int heal_now(struct engine *e)
+int repair_now(struct engine *e)
 {
 	int r;
 
 	if (gc_is_running(e))
 		return 0;
 	gc_wait_lock(e); /* waits for the background thread, which may be processing part of the list */
-	r = heal_noted(e);
+	r = repair_noted(e);
 	gc_unlock(e);
 	return r;
 }

@@ -12,6 +12,6 @@ struct repairs *repairs_new(void); /* NULL: -ENOMEM */
 void repairs_free(struct repairs *r); /* NULL is fine; forgets what is noted */
 
 /* the same chunk was stored again at `to` */
-void heal_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to);
-int heal_tend(struct engine *e); /* called often by the background thread */
-int heal_now(struct engine *e); /* repair everything noted, unless a collection is running */
+void repair_note(struct engine *e, struct addr damaged, uint32_t len, struct addr to);
+int repair_tend(struct engine *e); /* called often by the background thread */
+int repair_now(struct engine *e); /* repair everything noted, unless a collection is running */

@@ -190,8 +190,8 @@ static int scrub_frame(struct scrub *s, uint32_t pack, uint32_t frame)
 
 	if (r > 0 && rec->damaged && !s->found->absent) {
 		s->report->nr_tables++;
-		r = scrub_mend_table(s, pack, frame);
-		s->report->nr_mended += r > 0;
+		r = scrub_repair_table(s, pack, frame);
+		s->report->nr_repaired += r > 0;
 		r = r > 0 ? look_at(s, pack, frame) : r < 0 ? r : 1;
 	}
 	if (r <= 0)
@@ -236,8 +236,8 @@ static int scrub_header(struct scrub *s, uint32_t pack)
 		b.len = UINT32_MAX;
 		b.used = false;
 	}
-	r = b.kind == BAD_HEADER ? scrub_mend_header(s, pack) : 0;
-	s->report->nr_mended += r > 0;
+	r = b.kind == BAD_HEADER ? scrub_repair_header(s, pack) : 0;
+	s->report->nr_repaired += r > 0;
 	if (r == 0)
 		r = add_bad(s, &b);
 	return r < 0 ? r : b.kind == BAD_HEADER;
@@ -277,7 +277,7 @@ static int scrub_packs(struct scrub *s)
 
 /* --- entry point --- */
 
-static bool is_mended(struct scrub *s, const struct bad *b)
+static bool is_repaired(struct scrub *s, const struct bad *b)
 {
 	struct addr a = { .pack = b->pack, .off = b->off };
 
@@ -285,10 +285,10 @@ static bool is_mended(struct scrub *s, const struct bad *b)
 	return b->kind == BAD_CHUNK && (!packs_is_damaged(s->e->packs, a) || packs_is_replaced(s->e->packs, a));
 }
 
-static void find_mended(struct scrub *s)
+static void find_repaired(struct scrub *s)
 {
 	for (size_t i = 0; i < s->nr_bad; i++)
-		s->bad[i].mended |= is_mended(s, &s->bad[i]);
+		s->bad[i].repaired |= is_repaired(s, &s->bad[i]);
 }
 
 static void count_bad(struct scrub *s)
@@ -300,9 +300,9 @@ static void count_bad(struct scrub *s)
 		bool is_used = b->used || (!rep->is_named && b->kind != BAD_ABSENT);
 
 		rep->nr_tables += b->kind == BAD_ABSENT && is_used;
-		rep->nr_mended += b->mended;
-		rep->nr_left += !b->mended && is_used;
-		rep->nr_unused += !b->mended && !is_used && b->kind != BAD_ABSENT;
+		rep->nr_repaired += b->repaired;
+		rep->nr_left += !b->repaired && is_used;
+		rep->nr_unused += !b->repaired && !is_used && b->kind != BAD_ABSENT;
 	}
 	rep->nr_left += s->nr_too_many;
 	s->state.round.nr_damaged += rep->nr_damaged + rep->nr_tables;
@@ -335,10 +335,10 @@ static int scrub(struct scrub *s)
 	s->deadline_ns = 0;
 	s->timed_out = false;
 	if (r == 0 && !s->stopped && s->nr_bad > 0 && !s->e->read_only)
-		r = scrub_mend_chunks(s);
-	find_mended(s);
+		r = scrub_repair_chunks(s);
+	find_repaired(s);
 	if (r == 0 && !s->stopped)
-		r = scrub_tell_files(s);
+		r = scrub_report_files(s);
 	s->report->is_named = r == 0 && !s->stopped;
 	s->report->complete &= s->report->is_named;
 	s->report->doing = "done";

@@ -23,7 +23,7 @@ struct hit {
 struct hits {
 	struct scrub *s;
 	struct hit *v; /* sorted by inode and offset */
-	bool *told;
+	bool *reported;
 	size_t nr;
 	uint64_t last_ino, nr_seen;
 };
@@ -73,7 +73,7 @@ static void look_at_extent(struct hits *h, uint64_t ino, uint64_t base, const st
 		if (b->pack != x->addr.pack || b->off >= to)
 			break;
 		b->used = true;
-		if (!b->mended)
+		if (!b->repaired)
 			add_hit(h, ino, base + x->off + (MAX(from, (uint64_t)b->off) - from),
 				MIN(to, bad_end(b)) - MAX(from, (uint64_t)b->off));
 	}
@@ -143,13 +143,13 @@ static void report_hit(struct hits *h, size_t i, const char *path)
 {
 	const struct scrub_conf *conf = h->s->conf;
 
-	h->told[i] = true;
+	h->reported[i] = true;
 	if (conf->hit)
 		conf->hit(conf->userdata, path, h->v[i].ino, h->v[i].off, h->v[i].len);
 }
 
 /* A file with several names is reported under each. */
-static int tell_names(struct hits *h)
+static int report_names(struct hits *h)
 {
 	_cleanup_(name_walk_release) struct name_walk w;
 	int r = name_walk_open(h->s->e->db, &h->s->e->key, &w);
@@ -166,7 +166,7 @@ static int tell_names(struct hits *h)
 			report_hit(h, i, (const char *)w.path.data);
 	}
 	for (size_t i = 0; r >= 0 && !h->s->stopped && i < h->nr; i++)
-		if (!h->told[i])
+		if (!h->reported[i])
 			report_hit(h, i, NULL);
 	return MIN(r, 0);
 }
@@ -174,25 +174,25 @@ static int tell_names(struct hits *h)
 static bool any_left(const struct scrub *s)
 {
 	for (size_t i = 0; i < s->nr_bad; i++)
-		if (!s->bad[i].mended)
+		if (!s->bad[i].repaired)
 			return true;
 	return false;
 }
 
-int scrub_tell_files(struct scrub *s)
+int scrub_report_files(struct scrub *s)
 {
 	_cleanup_(freep) struct hit *v = calloc(HITS_MAX, sizeof(*v));
-	_cleanup_(freep) bool *told = calloc(HITS_MAX, sizeof(*told));
-	struct hits h = { .s = s, .v = v, .told = told };
+	_cleanup_(freep) bool *reported = calloc(HITS_MAX, sizeof(*reported));
+	struct hits h = { .s = s, .v = v, .reported = reported };
 	int r;
 
 	if (!any_left(s))
 		return 0;
-	if (!v || !told)
+	if (!v || !reported)
 		return -ENOMEM;
 	s->report->doing = "looking for files";
 	r = look_at_recipes(&h);
 	if (r == 0 && h.nr > 0 && !s->stopped)
-		r = tell_names(&h);
+		r = report_names(&h);
 	return r;
 }

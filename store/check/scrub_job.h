@@ -23,7 +23,7 @@ struct bad {
 	struct fp fp; /* of a chunk */
 	uint32_t pack, off, len;
 	enum bad_kind kind;
-	bool mended, used;
+	bool repaired, used;
 };
 
 struct scrub {
@@ -48,12 +48,12 @@ void scrub_pace(struct scrub *s, uint64_t bytes); /* before or after reading: wa
 int scrub_nr_frames(struct scrub *s, uint32_t pack, uint32_t *ret);
 
 /* scrub_repair.c */
-int scrub_mend_header(struct scrub *s, uint32_t pack); /* 1: repaired, 0: cannot be, <0 */
-int scrub_mend_table(struct scrub *s, uint32_t pack, uint32_t frame); /* the same */
-int scrub_mend_chunks(struct scrub *s); /* from second copies */
+int scrub_repair_header(struct scrub *s, uint32_t pack); /* 1: repaired, 0: cannot be, <0 */
+int scrub_repair_table(struct scrub *s, uint32_t pack, uint32_t frame); /* the same */
+int scrub_repair_chunks(struct scrub *s); /* from second copies */
 
 /* scrub_hits.c */
-int scrub_tell_files(struct scrub *s);
+int scrub_report_files(struct scrub *s);
 
 /* scrub_format.c: the scrub record of the engine. Trusts nothing: -EBADMSG. */
 void scrub_state_encode(const struct scrub_state *st, struct buf *ret);

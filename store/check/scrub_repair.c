@@ -17,7 +17,7 @@
 
 /* --- headers and tables --- */
 
-static int mend_header(struct scrub *s, uint32_t pack)
+static int repair_header(struct scrub *s, uint32_t pack)
 {
 	enum pack_stream stream;
 	int r = packs_stream_of(s->e->packs, pack, &stream); /* as read when the file was opened */
@@ -29,11 +29,11 @@ static int mend_header(struct scrub *s, uint32_t pack)
 		}
 	if (r <= 0)
 		return 0;
-	r = packs_mend_header(s->e->packs, pack, stream);
+	r = packs_repair_header(s->e->packs, pack, stream);
 	return r < 0 ? 0 : packs_scrub_header(s->e->packs, pack) > 0;
 }
 
-static int mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
+static int repair_table(struct scrub *s, uint32_t pack, uint32_t frame)
 {
 	_cleanup_(freep) struct pack_salvage *salvage = malloc(sizeof(*salvage));
 	struct packs *p = s->e->packs;
@@ -47,27 +47,27 @@ static int mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
 	r = packs_salvage_table(p, pack, frame, salvage);
 	if (r == -ENOMEM)
 		return r;
-	return r > 0 && packs_mend_table(p, salvage) == 0;
+	return r > 0 && packs_repair_table(p, salvage) == 0;
 }
 
 /* While a collection is running, headers and tables are left to the next scrub. */
-int scrub_mend_header(struct scrub *s, uint32_t pack)
+int scrub_repair_header(struct scrub *s, uint32_t pack)
 {
 	int r = 0;
 
 	if (!s->e->read_only && gc_trylock(s->e)) {
-		r = mend_header(s, pack);
+		r = repair_header(s, pack);
 		gc_unlock(s->e);
 	}
 	return r;
 }
 
-int scrub_mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
+int scrub_repair_table(struct scrub *s, uint32_t pack, uint32_t frame)
 {
 	int r = 0;
 
 	if (!s->e->read_only && gc_trylock(s->e)) {
-		r = mend_table(s, pack, frame);
+		r = repair_table(s, pack, frame);
 		gc_unlock(s->e);
 	}
 	return r;
@@ -78,7 +78,7 @@ int scrub_mend_table(struct scrub *s, uint32_t pack, uint32_t frame)
 struct search {
 	struct scrub *s;
 	struct bad **by_fp; /* chunks, sorted by fingerprint */
-	size_t nr, nr_mended;
+	size_t nr, nr_repaired;
 	bool any_noted;
 	struct pack_frame_rec rec;
 	uint8_t *buf; /* holds a chunk */
@@ -112,23 +112,23 @@ static size_t first_of(const struct search *q, struct fp fp)
 }
 
 /* `from` should have the same bytes: reading verifies them. */
-static void mend_from(struct search *q, struct bad *b, struct addr from)
+static void repair_from(struct search *q, struct bad *b, struct addr from)
 {
 	struct addr to = { .pack = b->pack, .off = b->off };
 	struct engine *e = q->s->e;
 	int r;
 
-	if (b->mended || addr_equal(from, to) || packs_is_damaged(e->packs, from) || freed_condemned(e, to))
+	if (b->repaired || addr_equal(from, to) || packs_is_damaged(e->packs, from) || freed_is_gc_pending(e, to))
 		return;
 	if (packs_read(e->packs, from, b->len, q->buf) < 0)
 		return;
-	r = packs_heal(e->packs, to, q->buf, b->len);
+	r = packs_repair_chunk(e->packs, to, q->buf, b->len);
 	if (r == -EOPNOTSUPP) {
-		heal_note(e, to, b->len, from);
+		repair_note(e, to, b->len, from);
 		q->any_noted = true;
 	}
-	b->mended = r == 0;
-	q->nr_mended += b->mended;
+	b->repaired = r == 0;
+	q->nr_repaired += b->repaired;
 }
 
 static int look_at_table(struct search *q, uint32_t pack, uint32_t frame)
@@ -140,7 +140,7 @@ static int look_at_table(struct search *q, uint32_t pack, uint32_t frame)
 	for (uint32_t i = 0; r > 0 && !rec->damaged && i < rec->nr_chunks; i++)
 		for (size_t k = first_of(q, rec->fps[i]); k < q->nr && fp_equal(q->by_fp[k]->fp, rec->fps[i]); k++)
 			if (q->by_fp[k]->len == pack_rec_len(rec, i))
-				mend_from(q, q->by_fp[k], pack_rec_addr(rec, i));
+				repair_from(q, q->by_fp[k], pack_rec_addr(rec, i));
 	epoch_leave(&q->s->e->users, ticket);
 	scrub_pace(q->s, PACK_BLOCK);
 	return r == -ENOMEM ? r : 0; /* unreadable tables have been reported */
@@ -152,16 +152,18 @@ static int look_at_tables(struct search *q)
 	uint32_t nr_frames;
 	int r = 0;
 
-	for (uint32_t pack = 1; pack < s->marks.next_pack && r == 0 && q->nr_mended < q->nr && scrub_goes_on(s); pack++) {
+	for (uint32_t pack = 1; pack < s->marks.next_pack && r == 0 && q->nr_repaired < q->nr &&
+	     scrub_goes_on(s); pack++) {
 		if (scrub_nr_frames(s, pack, &nr_frames) < 0)
 			continue;
-		for (uint32_t frame = 0; frame < nr_frames && r == 0 && q->nr_mended < q->nr && scrub_goes_on(s); frame++)
+		for (uint32_t frame = 0; frame < nr_frames && r == 0 && q->nr_repaired < q->nr &&
+		     scrub_goes_on(s); frame++)
 			r = look_at_table(q, pack, frame);
 	}
 	return r;
 }
 
-int scrub_mend_chunks(struct scrub *s)
+int scrub_repair_chunks(struct scrub *s)
 {
 	_cleanup_(freep) struct bad **by_fp = calloc(s->nr_bad, sizeof(*by_fp));
 	_cleanup_(freep) uint8_t *buf = aligned_alloc(PACK_BLOCK, PACK_FRAME_BYTES);
@@ -173,7 +175,7 @@ int scrub_mend_chunks(struct scrub *s)
 	q->s = s;
 	q->by_fp = by_fp;
 	q->buf = buf;
-	q->nr = q->nr_mended = 0;
+	q->nr = q->nr_repaired = 0;
 	q->any_noted = false;
 	for (size_t i = 0; i < s->nr_bad; i++)
 		if (s->bad[i].kind == BAD_CHUNK)
@@ -182,6 +184,6 @@ int scrub_mend_chunks(struct scrub *s)
 	qsort(by_fp, q->nr, sizeof(*by_fp), compare);
 	r = look_at_tables(q);
 	if (r == 0 && q->any_noted)
-		heal_now(s->e); /* chunks that it fails to replace stay damaged and are reported */
+		repair_now(s->e); /* chunks that it fails to replace stay damaged and are reported */
 	return r;
 }

@@ -126,7 +126,7 @@ static int by_kind(const void *left, const void *right)
 	return r ? r : a->start < b->start ? -1 : a->start > b->start ? 1 : a->off < b->off ? -1 : a->off > b->off;
 }
 
-int areas_tell(struct areas *as, struct typed *ret)
+int areas_list(struct areas *as, struct typed *ret)
 {
 	const struct area *last = NULL;
 	int r;

@@ -36,4 +36,4 @@ void areas_name_kinds(struct areas *as, const char *program, size_t program_len)
 
 /* Add the areas that have bytes as variables: one for each kind and file. -EBADMSG: not in the image; -E2BIG, -ENOMEM.
  * Changes the order. */
-int areas_tell(struct areas *as, struct typed *ret);
+int areas_list(struct areas *as, struct typed *ret);

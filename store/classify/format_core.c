@@ -246,7 +246,7 @@ int format_core(const uint8_t *p, uint64_t len, struct typed *ret)
 	r = read_segments(&c, &as);
 	if (r == 0) {
 		find_kinds(&c, &as);
-		r = areas_tell(&as, ret);
+		r = areas_list(&as, ret);
 	}
 	areas_release(&c.files);
 	areas_release(&as);

@@ -332,7 +332,7 @@ int format_criu(const char *name, uint64_t len, const struct companion *beside, 
 	if (r == 0)
 		r = read_pages(map, len, &memory, &pages);
 	if (r == 0)
-		r = areas_tell(&pages, ret);
+		r = areas_list(&pages, ret);
 	if (r == 0)
 		r = typed_check(ret);
 	areas_release(&memory);

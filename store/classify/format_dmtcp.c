@@ -122,7 +122,7 @@ int format_dmtcp(const uint8_t *p, uint64_t len, struct typed *ret)
 		areas_sort(&as);
 		program = program_of(&as);
 		areas_name_kinds(&as, program->name, program->name_len);
-		r = areas_tell(&as, ret);
+		r = areas_list(&as, ret);
 	}
 	areas_release(&as);
 	return r < 0 ? r : 1;

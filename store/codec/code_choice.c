@@ -91,7 +91,7 @@ static bool stopped_paying(const struct code_choice *c)
 	       c->nr_blocks >= MANY;
 }
 
-static void tell_trial(struct code_choice *c, const struct code_trial *t)
+static void record_trial(struct code_choice *c, const struct code_trial *t)
 {
 	struct code_trial *sum = &c->trial[c->trying++];
 
@@ -105,12 +105,12 @@ static void tell_trial(struct code_choice *c, const struct code_trial *t)
 	choose(c);
 }
 
-void code_choice_tell(struct code_choice *c, uint64_t plain, uint64_t coded, uint64_t ns)
+void code_choice_record(struct code_choice *c, uint64_t plain, uint64_t coded, uint64_t ns)
 {
 	struct code_trial t = { .plain = plain, .coded = coded, .ns = ns };
 
 	if (code_choice_trying(c)) {
-		tell_trial(c, &t);
+		record_trial(c, &t);
 		return;
 	}
 	c->nr_blocks++;

@@ -44,6 +44,6 @@ bool code_choice_trying(const struct code_choice *c);
 /* Next candidate: each in turn while trying, then the chosen one. */
 unsigned code_choice_next(const struct code_choice *c);
 /* Report the result of code_choice_next(). */
-void code_choice_tell(struct code_choice *c, uint64_t plain, uint64_t coded, uint64_t ns);
+void code_choice_record(struct code_choice *c, uint64_t plain, uint64_t coded, uint64_t ns);
 /* Try all again. */
 void code_choice_again(struct code_choice *c);

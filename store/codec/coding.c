@@ -187,7 +187,7 @@ static int try_one(struct coding *c, const uint8_t *p, size_t len, const uint8_t
 	n = code_encode(c->work, &spec, p, len, base, base_len, ret);
 
 	if (n >= 0)
-		code_choice_tell(&c->choice, len, (uint64_t)n, c->cpu_ns() - from);
+		code_choice_record(&c->choice, len, (uint64_t)n, c->cpu_ns() - from);
 	return n;
 }
 

@@ -53,7 +53,7 @@ enum matching_turn matching_next(struct matching *m)
 	return m->pays ? MATCHING_ONLY : MATCHING_NOT;
 }
 
-void matching_tell(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns)
+void matching_record(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns)
 {
 	m->tried.plain += plain;
 	m->tried.alone += alone;

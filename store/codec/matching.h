@@ -26,7 +26,7 @@ struct matching {
 
 enum matching_turn {
 	MATCHING_NOT,
-	MATCHING_BOTH, /* and report by matching_tell() */
+	MATCHING_BOTH, /* and report by matching_record() */
 	MATCHING_ONLY,
 };
 
@@ -44,6 +44,6 @@ enum matching_turn matching_next(struct matching *m);
 int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const uint32_t *leads, uint8_t *ret,
 		   uint32_t *ret_end, uint32_t *ret_base);
 /* Report a frame that was coded both ways: plain bytes, coded bytes, and the time of the second way. */
-void matching_tell(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns);
+void matching_record(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns);
 /* How left-over elements are coded. */
 struct coder_spec matching_chosen(const struct matching *m);

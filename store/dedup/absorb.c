@@ -304,8 +304,8 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 /* Memory has another address for this chunk. If that one is remote and this one is local, use this one. */
 static void load_again(struct engine *e, struct fptable_slot *s, struct addr a, uint8_t number) REQUIRES(append_lock)
 {
-	if (packs_is_away(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 ||
-	    packs_is_away(e->packs, a) != 0)
+	if (packs_is_remote(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 ||
+	    packs_is_remote(e->packs, a) != 0)
 		return;
 	s->pack = a.pack;
 	s->off = a.off;
@@ -324,7 +324,7 @@ static int load_frame(struct engine *e, const struct pack_frame_rec *rec, bool m
 		if (fp_is_none(rec->fps[i]))
 			continue;
 		if (may_be_copies)
-			r = moving_meet(e, rec->fps[i], a, pack_rec_len(rec, i));
+			r = moving_find(e, rec->fps[i], a, pack_rec_len(rec, i));
 		s = r == 0 ? fptable_find(&e->dedup->recent, rec->fps[i]) : NULL;
 		if (s)
 			load_again(e, s, a, pack_rec_number(rec, i));

@@ -100,7 +100,9 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
  * for another copy or stores one; repair.c then redirects all files that share the damaged one. */
 static bool make_good(struct batch *b, unsigned i, struct addr a)
 {
-	int r = packs_is_damaged(b->e->packs, a) ? packs_heal(b->e->packs, a, batch_chunk(b, i), batch_len(b, i)) : 0;
+	int r = packs_is_damaged(b->e->packs, a) ?
+			packs_repair_chunk(b->e->packs, a, batch_chunk(b, i), batch_len(b, i)) :
+			0;
 
 	if (r == -EOPNOTSUPP) {
 		if (!b->any_damaged)
@@ -116,7 +118,7 @@ static bool make_good(struct batch *b, unsigned i, struct addr a)
 /* Chunk i is stored at `a`: use it if it may be shared. */
 static bool use_known(struct batch *b, unsigned i, struct addr a, enum cause cause)
 {
-	if (freed_condemned(b->e, a) || !batch_may_refer(b, a))
+	if (freed_is_gc_pending(b->e, a) || !batch_may_refer(b, a))
 		return false;
 	if (!same_bytes(b, i, a)) {
 		b->alone[i] = true;
@@ -160,7 +162,7 @@ static void compare_varied(struct batch *b, const struct addr *a, enum cause cau
 {
 	struct pack_chunk there[PAGES_MAX];
 	bool was_there = true;
-	int told;
+	int nr_found;
 
 	for (unsigned i = 0, n; i < b->n; i += n) {
 		n = 1;
@@ -168,10 +170,10 @@ static void compare_varied(struct batch *b, const struct addr *a, enum cause cau
 			continue;
 		if (was_there) /* otherwise probably none of them is */
 			n = run_length(b, a, i);
-		told = packs_chunks(b->e->packs, a[i], b->at[i + n] - b->at[i], n, there);
-		was_there = told > 0;
+		nr_found = packs_chunks(b->e->packs, a[i], b->at[i + n] - b->at[i], n, there);
+		was_there = nr_found > 0;
 		for (unsigned k = 0; k < n; k++) {
-			if (told <= (int)k || there[k].off != a[i + k].off || there[k].len != batch_len(b, i + k)) {
+			if (nr_found <= (int)k || there[k].off != a[i + k].off || there[k].len != batch_len(b, i + k)) {
 				n = k + 1; /* boundaries differ from here on: look up again */
 				break;
 			}
@@ -184,7 +186,7 @@ static void compare_varied(struct batch *b, const struct addr *a, enum cause cau
 static void compare_with(struct batch *b, const struct addr *a, enum cause cause)
 {
 	struct fp fps[PAGES_MAX];
-	int told;
+	int nr_found;
 
 	if (!b->page) {
 		compare_varied(b, a, cause);
@@ -195,8 +197,8 @@ static void compare_with(struct batch *b, const struct addr *a, enum cause cause
 		if (addr_is_none(a[i]) || a[i].off % PACK_BLOCK)
 			continue;
 		n = run_length(b, a, i);
-		told = packs_fps(b->e->packs, a[i], b->page, n, fps);
-		for (unsigned k = i; told > 0 && k < i + (unsigned)told; k++)
+		nr_found = packs_fps(b->e->packs, a[i], b->page, n, fps);
+		for (unsigned k = i; nr_found > 0 && k < i + (unsigned)nr_found; k++)
 			if (b->cause[k] == UNKNOWN && fp_equal(fps[k - i], b->fps[k]))
 				use_known(b, k, a[k], cause);
 	}
@@ -385,7 +387,7 @@ struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 	if (!s)
 		return ADDR_NONE;
 	a = (struct addr){ .pack = s->pack, .off = s->off };
-	return freed_condemned(e, a) ? ADDR_NONE : a;
+	return freed_is_gc_pending(e, a) ? ADDR_NONE : a;
 }
 
 /* Entry in memory's table for a page of this job; its offset is the index of the page. */
@@ -706,7 +708,7 @@ static void note_damaged(struct batch *b)
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->cause[i] != ZERO && !b->alone[i] && !addr_is_none(b->damaged[i]) &&
 		    !addr_equal(b->addr[i], b->damaged[i]))
-			heal_note(b->e, b->damaged[i], batch_len(b, i), b->addr[i]);
+			repair_note(b->e, b->damaged[i], batch_len(b, i), b->addr[i]);
 }
 
 /* Extents of the first `len` bytes, which start at `base` of the job. */

@@ -159,7 +159,7 @@ static void content_free(struct content *c)
 {
 	space_release(c);
 	space_take_back(c->e, c->spent);
-	content_forget_later(c);
+	content_forget_deferred(c);
 	segments_free(c, false);
 	shifted_unmap(c);
 	cond_release(&c->drained);
@@ -517,7 +517,7 @@ static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock
 static int log_as_they_are(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY, records = BUF_EMPTY;
-	_cleanup_(freep) struct later *spare = NULL;
+	_cleanup_(freep) struct deferred *spare = NULL;
 	int r = 0;
 
 	if (c->in_view && rp->nr == 0 && rp->len > 0) { /* nr is 1 then */
@@ -640,7 +640,7 @@ void content_forget(struct content *c)
 {
 	assert(mutex_held(&c->lock));
 	atomic_fetch_sub(&c->e->files->logical, (int64_t)c->logged.mapped);
-	content_forget_later(c);
+	content_forget_deferred(c);
 	segments_free(c, false);
 	c->dropped = true;
 	c->logged = c->live = (struct ns_content){ 0 };

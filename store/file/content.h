@@ -17,7 +17,7 @@
 
 struct allocated;
 struct job;
-struct later;
+struct deferred;
 struct run;
 struct shifted_map;
 
@@ -57,7 +57,7 @@ struct content {
 	bool dropped GUARDED_BY(lock);
 	struct segment_tree segments GUARDED_BY(lock); /* segments in memory: all dirty ones and some clean ones */
 	/* logged changes not yet applied to the segments, oldest first (pending_changes.c) */
-	struct later *later GUARDED_BY(lock);
+	struct deferred *deferred GUARDED_BY(lock);
 	uint64_t made_from GUARDED_BY(lock); /* the file it was cloned from at creation; 0: none */
 	/* all segments, built while no change is pending; NULL: not built, or changed since */
 	struct run *run GUARDED_BY(lock);
@@ -73,7 +73,7 @@ struct content {
 	uint32_t stage_start, stage_end;  /* range of new bytes in it */
 	int64_t stage_time_ns;
 	int error GUARDED_BY(lock); /* last error that occurred after write() had returned */
-	uint64_t nr_errors, nr_errors_told GUARDED_BY(lock);
+	uint64_t nr_errors, nr_errors_reported GUARDED_BY(lock);
 	_Atomic uint64_t promised, spent; /* its part of engine.promised.bytes: not written yet; the next job takes it */
 	struct allocated *allocated GUARDED_BY(lock); /* ranges with reserved space; NULL: none */
 	struct compress compress GUARDED_BY(lock);

@@ -12,7 +12,7 @@
  * a file with fewer bytes, which its owner still has to remove. Replay punches the same holes; the next write-back then
  * deletes the recipes, but leaves their back-references, as it does for overwritten data.
  *
- * One back-reference stands for REFERRER_SEGMENTS segments, so a step covers whole groups of these. After the last step
+ * One back-reference stands for BACKREF_SEGMENTS segments, so a step covers whole groups of these. After the last step
  * the view has nothing of the file: the drop does not have to search for recipes among the deleted ones.
  */
 #include <errno.h>
@@ -32,20 +32,20 @@
 
 struct step {
 	struct db_batch *batch;
-	struct referrers refs;
+	struct backrefs refs;
 	uint64_t first, end; /* segments, whole groups; end NO_MORE: all that are left */
 	uint64_t mapped; /* bytes of segments that are not in memory */
 };
 
 static void step_release(struct step *st)
 {
-	referrers_release(&st->refs);
+	backrefs_release(&st->refs);
 	db_batch_free(st->batch);
 }
 
 static uint64_t group_start(uint64_t segment)
 {
-	return round_down(segment, REFERRER_SEGMENTS);
+	return round_down(segment, BACKREF_SEGMENTS);
 }
 
 /* The step ends with the group in which the segments in memory exceed its size. */
@@ -55,7 +55,7 @@ static void find_end(struct content *c, struct step *st) REQUIRES(c->lock)
 
 	for (unsigned nr = 0; s && nr < STEP_SEGMENTS; nr++)
 		s = segment_tree_from(&c->segments, s->number + 1);
-	st->end = s ? group_start(s->number) + REFERRER_SEGMENTS : NO_MORE;
+	st->end = s ? group_start(s->number) + BACKREF_SEGMENTS : NO_MORE;
 }
 
 static int add_mapped(struct step *st, struct db *db, const void *recipe, size_t len)
@@ -73,7 +73,7 @@ static int delete_recipe(struct content *c, struct step *st, uint64_t segment, c
 	REQUIRES(c->lock)
 {
 	struct ns_key key = recipe_key(c->ino, segment);
-	int r = referrers_add_recipe(&st->refs, c->e->db, segment, recipe, len);
+	int r = backrefs_add_recipe(&st->refs, c->e->db, segment, recipe, len);
 
 	db_batch_del(st->batch, key.b, key.len);
 	if (r == 0 && !segment_tree_find(&c->segments, segment))
@@ -97,7 +97,7 @@ static int delete_recipes(struct content *c, struct step *st) REQUIRES(c->lock)
 		if (r < 0 || segment >= st->end)
 			break;
 		if (nr++ == STEP_SEGMENTS)
-			st->end = MIN(st->end, group_start(segment) + REFERRER_SEGMENTS);
+			st->end = MIN(st->end, group_start(segment) + BACKREF_SEGMENTS);
 		r = delete_recipe(c, st, segment, value, value_len);
 	}
 	return MIN(r, 0);
@@ -132,7 +132,7 @@ static int erase_step(struct content *c, struct step *st) REQUIRES(c->lock)
 	r = c->in_view ? delete_recipes(c, st) : 0;
 	if (r < 0)
 		return r;
-	referrers_del(&st->refs, st->batch);
+	backrefs_del(&st->refs, st->batch);
 	if (st->end == NO_MORE) {
 		struct ns_key key = ns_key_content(c->ino);
 
@@ -162,7 +162,8 @@ int content_takes_steps(struct engine *e, uint64_t ino)
 	if (content_lookup(e, ino, &c) > 0) {
 		mutex_lock(&c->lock);
 		was = c->logged;
-		many = c->nr_segments > AT_ONCE_SEGMENTS || c->later; /* after a truncation the view may have these still */
+		/* after a truncation the view may have these still */
+		many = c->nr_segments > AT_ONCE_SEGMENTS || c->deferred;
 		mutex_unlock(&c->lock);
 		content_close(c);
 		r = 1;
@@ -183,7 +184,7 @@ int content_erase_some(struct content *c, uint64_t *segment)
 		return r;
 	content_lock_quiet(c);
 	r = c->e->read_only ? -EROFS : content_catch_up(c, STEP_SEGMENTS);
-	if (r == 0 && c->later)
+	if (r == 0 && c->deferred)
 		st.end = st.first; /* more to apply first */
 	else if (r == 0 && !c->dropped)
 		r = erase_step(c, &st);

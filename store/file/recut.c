@@ -161,7 +161,7 @@ void recut_wait(struct content *c)
 }
 
 /* Number of boundaries up to the first one behind the new bytes that the file already has; 0: none. */
-static size_t meet(struct content *c, const uint32_t *cuts, size_t nr) REQUIRES(c->lock)
+static size_t find_common_cut(struct content *c, const uint32_t *cuts, size_t nr) REQUIRES(c->lock)
 {
 	uint32_t fresh = c->stage_end - c->stage_start;
 	uint64_t start = c->stage_base + c->stage_start;
@@ -186,7 +186,7 @@ struct job *recut_finish(struct content *c)
 						      c->stage_base + c->stage_end + old) < 0)
 			more = old; /* leave the bytes from there on as they are */
 		nr = chunker_cut(&c->e->cdc, p, fresh + more, more == old, cuts);
-		end = more == old ? nr : meet(c, cuts, nr);
+		end = more == old ? nr : find_common_cut(c, cuts, nr);
 		old = more;
 	}
 	return new_job(c, cuts, end);

@@ -112,10 +112,10 @@ static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end)
 }
 
 /* Queue the job before any wait: the thread we wait for may depend on it. */
-static void put_off(struct job **later)
+static void put_off(struct job **deferred)
 {
-	if (later)
-		job_queue(TAKE(*later));
+	if (deferred)
+		job_queue(TAKE(*deferred));
 }
 
 /* Wait for jobs that may still change the old bytes that complete the stage. */
@@ -150,14 +150,14 @@ static int stage_job(struct content *c, struct job **ret) REQUIRES(c->lock)
 	return r == 0 && !*ret ? -ENOMEM : r;
 }
 
-int stage_flush(struct content *c, struct job **later)
+int stage_flush(struct content *c, struct job **deferred)
 {
 	struct engine_buffer *b;
 	struct job *j;
 	int r;
 
 	assert(mutex_held(&c->lock));
-	put_off(later);
+	put_off(deferred);
 	/* Waiting drops the lock: check again afterwards, since other threads may have flushed or added data. */
 	while (c->stage) {
 		uint64_t seen = c->nr_finished;
@@ -178,8 +178,8 @@ int stage_flush(struct content *c, struct job **later)
 	}
 	j->time_ns = c->stage_time_ns;
 	job_submit(c, j);
-	if (later) {
-		*later = j;
+	if (deferred) {
+		*deferred = j;
 	} else if (j->len > INLINE_MAX) {
 		job_queue(j);
 	} else {
@@ -264,7 +264,7 @@ static void stage_add(struct content *c, const void *p, size_t len, uint64_t off
 }
 
 /* Continue a full stage chunked by content in *b. */
-static int stage_advance(struct content *c, struct engine_buffer **b, struct job **later) REQUIRES(c->lock)
+static int stage_advance(struct content *c, struct engine_buffer **b, struct job **deferred) REQUIRES(c->lock)
 {
 	struct job *j = recut_advance(c, *b);
 
@@ -272,34 +272,34 @@ static int stage_advance(struct content *c, struct engine_buffer **b, struct job
 		return -ENOMEM;
 	*b = NULL;
 	job_submit(c, j);
-	put_off(later);
-	if (later)
-		*later = j;
+	put_off(deferred);
+	if (deferred)
+		*deferred = j;
 	else
 		job_queue(j);
 	return 0;
 }
 
 /* Start a stage. If jobs have to be waited for first, which drops the lock, do nothing: the caller checks again. */
-static void stage_try_begin(struct content *c, struct engine_buffer **b, uint64_t off, struct job **later)
+static void stage_try_begin(struct content *c, struct engine_buffer **b, uint64_t off, struct job **deferred)
 	REQUIRES(c->lock)
 {
 	uint64_t seen = c->nr_finished;
 
 	if (c->by_content) {
-		put_off(later);
+		put_off(deferred);
 		jobs_wait_range(c, off - MIN(off, (uint64_t)RECUT_FRONT), RECUT_FRONT + 1);
 	}
 	if (seen == c->nr_finished)
 		stage_begin(c, TAKE(*b), off);
 }
 
-static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job **later) REQUIRES(c->lock)
+static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job **deferred) REQUIRES(c->lock)
 {
 	int r = buffer_try(c->e, ret);
 
 	if (r == 0) {
-		put_off(later);
+		put_off(deferred);
 		mutex_unlock(&c->lock);
 		r = engine_buffer_get(c->e, ret);
 		mutex_lock(&c->lock);
@@ -308,7 +308,7 @@ static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job
 }
 
 /* Stage the first bytes, as many as fit; *ret is their number. May drop and retake the lock. */
-static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **later, size_t *ret)
+static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **deferred, size_t *ret)
 	REQUIRES(c->lock)
 {
 	struct engine_buffer *b = NULL;
@@ -320,20 +320,20 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 		bool goes_on = c->stage && c->stage_is_cut && recut_is_full(c, off);
 
 		if (c->stage && !goes_on)
-			stage_flush(c, later); /* not an error of this write: the next flush reports it */
+			stage_flush(c, deferred); /* not an error of this write: the next flush reports it */
 		else if (!b)
-			r = buffer_wait(c, &b, later);
+			r = buffer_wait(c, &b, deferred);
 		else if (goes_on)
-			r = stage_advance(c, &b, later);
+			r = stage_advance(c, &b, deferred);
 		else
-			stage_try_begin(c, &b, off, later);
+			stage_try_begin(c, &b, off, deferred);
 	}
 	engine_buffer_put(c->e, b); /* unused: another writer's stage took the bytes */
 	if (r < 0)
 		return r;
 	stage_add(c, p, n, off);
 	if (!c->stage_is_cut && c->stage_start == 0 && c->stage_end == ENGINE_BUFFER_SIZE)
-		stage_flush(c, later);
+		stage_flush(c, deferred);
 	*ret = n;
 	return 0;
 }
@@ -347,7 +347,7 @@ static int write_check(struct content *c, size_t len, uint64_t off)
 	return space_admit_write(c, off, len);
 }
 
-static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **later)
+static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **deferred)
 {
 	const uint8_t *from = p;
 	int r;
@@ -362,7 +362,7 @@ static int write_copy(struct content *c, const void *p, size_t len, uint64_t off
 	while (len > 0 && r == 0) {
 		size_t n = 0;
 
-		r = write_piece(c, from, len, off, later, &n);
+		r = write_piece(c, from, len, off, deferred, &n);
 		from += n;
 		off += n;
 		len -= n;
@@ -392,7 +392,7 @@ static uint32_t takeable(struct content *c, const struct engine_buffer *b, const
 }
 
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-			 struct job **later)
+			 struct job **deferred)
 {
 	uint32_t whole = off == CONTENT_APPEND ? 0 : takeable(c, *b, p, len, off);
 	_cleanup_(freep) uint8_t *tail = NULL;
@@ -400,9 +400,9 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	size_t n = 0;
 	int r;
 
-	*later = NULL;
+	*deferred = NULL;
 	if (whole == 0)
-		return write_copy(c, p, len, off, later);
+		return write_copy(c, p, len, off, deferred);
 	r = write_check(c, len, off);
 	if (r < 0)
 		return r;
@@ -428,7 +428,7 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 		for (size_t done = 0; r == 0 && done < len - whole; done += n)
 			r = write_piece(c, tail + done, len - whole - done, off + whole + done, NULL, &n);
 	} else {
-		*later = j;
+		*deferred = j;
 	}
 	mutex_unlock(&c->lock);
 	atomic_fetch_add_explicit(&c->e->count.written, len, memory_order_relaxed);
@@ -446,7 +446,7 @@ int content_flush(struct content *c)
 	upto = c->nr_submitted;
 	while (c->nr_finished < upto)
 		jobs_wait(c);
-	r = c->nr_errors_told < c->nr_errors ? c->error : 0;
+	r = c->nr_errors_reported < c->nr_errors ? c->error : 0;
 	mutex_unlock(&c->lock);
 	return r;
 }
@@ -462,20 +462,20 @@ uint64_t content_errors(struct content *c)
 	uint64_t n;
 
 	mutex_lock(&c->lock);
-	n = c->nr_errors_told; /* an error not reported yet is also reported to a new opener */
+	n = c->nr_errors_reported; /* an error not reported yet is also reported to a new opener */
 	mutex_unlock(&c->lock);
 	return n;
 }
 
 /* The error to report to this opener, if it has not been reported to it yet. */
-static int tell_error(struct content *c, uint64_t *seen)
+static int take_error(struct content *c, uint64_t *seen)
 {
 	int r = 0;
 
 	mutex_lock(&c->lock);
-	if ((seen ? *seen : c->nr_errors_told) < c->nr_errors)
+	if ((seen ? *seen : c->nr_errors_reported) < c->nr_errors)
 		r = c->error;
-	c->nr_errors_told = c->nr_errors;
+	c->nr_errors_reported = c->nr_errors;
 	if (seen)
 		*seen = c->nr_errors;
 	mutex_unlock(&c->lock);
@@ -487,7 +487,7 @@ int content_sync(struct content *c, uint64_t *seen)
 	int r;
 
 	content_flush(c);
-	r = tell_error(c, seen);
+	r = take_error(c, seen);
 	return r < 0 ? r : engine_sync(c->e);
 }
 
@@ -495,7 +495,7 @@ void content_flushed(struct engine_waiter *w)
 {
 	struct content *c = w->c;
 	struct engine *e = c->e;
-	int r = tell_error(c, w->seen);
+	int r = take_error(c, w->seen);
 
 	compress_wait_ends(e); /* for jobs; waiting for the commit is counted separately */
 	content_close(c);

@@ -37,12 +37,12 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-#define FRAMES_MET 32u
-static_assert(FRAMES_MET == 1 << 5, "frames_set_of() takes 5 bits");
+#define FRAMES_SEEN 32u
+static_assert(FRAMES_SEEN == 1 << 5, "frames_set_of() takes 5 bits");
 
 int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
 {
-	frames_id met[FRAMES_MET] = { 0 }, id_of_group; /* where versions alternate, few groups recur */
+	frames_id seen[FRAMES_SEEN] = { 0 }, id_of_group; /* where versions alternate, few groups recur */
 	bool sorted = true;
 	size_t n = 0, last = 0;
 	uint32_t off;
@@ -62,10 +62,10 @@ int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret)
 		if (!frame_of_extent(&x[i], &id, &off))
 			continue;
 		id_of_group = frames_id_of(id); /* never 0: packs start at 1 */
-		slot = id_of_group * 0x9e3779b97f4a7c15u >> 59; /* 5 bits: FRAMES_MET */
-		if (met[slot] == id_of_group)
+		slot = id_of_group * 0x9e3779b97f4a7c15u >> 59; /* 5 bits: FRAMES_SEEN */
+		if (seen[slot] == id_of_group)
 			continue;
-		met[slot] = id_of_group;
+		seen[slot] = id_of_group;
 		sorted &= n == 0 || ret->v[n - 1] < id_of_group;
 		ret->v[n++] = id_of_group;
 	}
@@ -101,7 +101,7 @@ void frames_set_release(struct frames_set *s)
 
 static int compare_pairs(const void *a, const void *b)
 {
-	const struct referrer_pair *x = a, *y = b;
+	const struct backref_pair *x = a, *y = b;
 
 	if (x->frames != y->frames)
 		return x->frames < y->frames ? -1 : 1;
@@ -109,7 +109,7 @@ static int compare_pairs(const void *a, const void *b)
 }
 
 /* Sorts and removes duplicates. */
-static void condense(struct referrers *r)
+static void condense(struct backrefs *r)
 {
 	size_t n = 0;
 
@@ -121,12 +121,12 @@ static void condense(struct referrers *r)
 	r->nr = n;
 }
 
-static int make_room(struct referrers *r)
+static int make_room(struct backrefs *r)
 {
 	condense(r); /* neighbouring segments mostly have the same references */
 	if (2 * r->nr >= r->size) {
 		size_t size = MAX(2 * r->size, (size_t)64);
-		struct referrer_pair *v = reallocarray(r->v, size, sizeof(*v));
+		struct backref_pair *v = reallocarray(r->v, size, sizeof(*v));
 
 		if (!v)
 			return -ENOMEM;
@@ -142,23 +142,23 @@ static bool frames_set_has(const struct frames_set *s, frames_id id)
 }
 
 /* Extents of a file lie in few groups, in any order: most were seen recently. */
-static bool met_lately(struct referrers *r, struct referrer_pair p)
+static bool seen_lately(struct backrefs *r, struct backref_pair p)
 {
-	struct referrer_pair *met = &r->met[(p.frames * 0x9e3779b97f4a7c15u) >> 58]; /* 6 bits: REFERRERS_MET */
+	struct backref_pair *seen = &r->seen[(p.frames * 0x9e3779b97f4a7c15u) >> 58]; /* 6 bits: BACKREFS_SEEN */
 
-	if (met->frames == p.frames && met->segments == p.segments)
+	if (seen->frames == p.frames && seen->segments == p.segments)
 		return true;
-	*met = p;
+	*seen = p;
 	return false;
 }
 
-static_assert(REFERRERS_MET == 1 << 6, "met_lately() takes 6 bits");
+static_assert(BACKREFS_SEEN == 1 << 6, "met_lately() takes 6 bits");
 
-static int add_pair(struct referrers *r, frames_id id, uint64_t segment, const struct frames_set *known)
+static int add_pair(struct backrefs *r, frames_id id, uint64_t segment, const struct frames_set *known)
 {
-	struct referrer_pair p = { id, segment / REFERRER_SEGMENTS };
+	struct backref_pair p = { id, segment / BACKREF_SEGMENTS };
 
-	if (met_lately(r, p) || (known && frames_set_has(known, p.frames)))
+	if (seen_lately(r, p) || (known && frames_set_has(known, p.frames)))
 		return 0;
 	if (r->nr == r->size && make_room(r) < 0)
 		return -ENOMEM;
@@ -166,7 +166,8 @@ static int add_pair(struct referrers *r, frames_id id, uint64_t segment, const s
 	return 0;
 }
 
-int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x, size_t nr, const struct frames_set *known)
+int backrefs_add(struct backrefs *r, uint64_t segment, const struct extent *x, size_t nr,
+		 const struct frames_set *known)
 {
 	uint32_t off;
 	frame_id id;
@@ -178,7 +179,7 @@ int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x,
 	return ret;
 }
 
-int referrers_add_frames(struct referrers *r, uint64_t segment, const struct frames_set *frames,
+int backrefs_add_frames(struct backrefs *r, uint64_t segment, const struct frames_set *frames,
 			 const struct frames_set *known)
 {
 	int ret = 0;
@@ -188,7 +189,7 @@ int referrers_add_frames(struct referrers *r, uint64_t segment, const struct fra
 	return ret;
 }
 
-int referrers_add_recipe(struct referrers *r, struct db *db, uint64_t segment, const void *recipe, size_t len)
+int backrefs_add_recipe(struct backrefs *r, struct db *db, uint64_t segment, const void *recipe, size_t len)
 {
 	struct stack s;
 	int ret = stack_read(db, NULL, recipe, len, &s);
@@ -196,30 +197,30 @@ int referrers_add_recipe(struct referrers *r, struct db *db, uint64_t segment, c
 	if (ret < 0)
 		return ret;
 	for (unsigned i = 0; i < s.nr && ret == 0; i++)
-		ret = referrers_add(r, segment, s.v[i].x, s.v[i].nr, NULL);
+		ret = backrefs_add(r, segment, s.v[i].x, s.v[i].nr, NULL);
 	stack_release(&s);
 	return ret;
 }
 
-static struct ns_key key_of(const struct referrers *r, struct referrer_pair p)
+static struct ns_key key_of(const struct backrefs *r, struct backref_pair p)
 {
-	struct referrer ref = {
+	struct backref ref = {
 		.pack = frame_id_pack(p.frames),
 		.frames = frame_id_frame(p.frames),
 		.ino = r->ino,
 		.segments = p.segments,
 	};
 
-	return referrer_key(&ref);
+	return backref_key(&ref);
 }
 
-static void clear_referrers(struct referrers *r)
+static void clear_backrefs(struct backrefs *r)
 {
 	r->nr = 0;
-	memset(r->met, 0, sizeof(r->met));
+	memset(r->seen, 0, sizeof(r->seen));
 }
 
-void referrers_put(struct referrers *r, struct db_batch *batch)
+void backrefs_put(struct backrefs *r, struct db_batch *batch)
 {
 	condense(r);
 	for (size_t i = 0; i < r->nr; i++) {
@@ -227,10 +228,10 @@ void referrers_put(struct referrers *r, struct db_batch *batch)
 
 		db_batch_put(batch, key.b, key.len, "", 0);
 	}
-	clear_referrers(r);
+	clear_backrefs(r);
 }
 
-void referrers_del(struct referrers *r, struct db_batch *batch)
+void backrefs_del(struct backrefs *r, struct db_batch *batch)
 {
 	condense(r);
 	for (size_t i = 0; i < r->nr; i++) {
@@ -238,23 +239,23 @@ void referrers_del(struct referrers *r, struct db_batch *batch)
 
 		db_batch_del(batch, key.b, key.len);
 	}
-	clear_referrers(r);
+	clear_backrefs(r);
 }
 
-void referrers_release(struct referrers *r)
+void backrefs_release(struct backrefs *r)
 {
 	free(r->v);
-	*r = (struct referrers){ 0 };
+	*r = (struct backrefs){ 0 };
 }
 
-bool referrers_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t value_len)
+bool backrefs_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t value_len)
 {
 	struct engine *e = engine;
-	struct referrer ref;
+	struct backref ref;
 
 	(void)value;
 	(void)value_len;
-	return referrer_key_decode(key, key_len, &ref) == 0 && packs_is_removed(e->packs, ref.pack);
+	return backref_key_decode(key, key_len, &ref) == 0 && packs_is_removed(e->packs, ref.pack);
 }
 
 /* --- building the table --- */
@@ -262,7 +263,7 @@ bool referrers_is_stale(void *engine, const void *key, size_t key_len, const voi
 struct build {
 	struct engine *e;
 	struct db_batch *batch;
-	struct referrers refs;
+	struct backrefs refs;
 	uint64_t ino, segment; /* the next recipe */
 	uint64_t nr_recipes;
 };
@@ -271,7 +272,7 @@ struct build {
 static int clear_some(struct build *b)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	struct ns_key prefix = referrer_prefix();
+	struct ns_key prefix = backref_prefix();
 	const void *key, *value;
 	size_t key_len, value_len, n = 0;
 	int r;
@@ -301,11 +302,11 @@ static int add_some(struct build *b)
 	while (r >= 0 && n < ENTRIES_AT_ONCE && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
 		r = recipe_key_decode(key, key_len, &ino, &segment);
 		if (r == 0 && ino != b->refs.ino) {
-			referrers_put(&b->refs, b->batch);
+			backrefs_put(&b->refs, b->batch);
 			b->refs.ino = ino;
 		}
 		if (r == 0)
-			r = referrers_add_recipe(&b->refs, b->e->db, segment, value, value_len);
+			r = backrefs_add_recipe(&b->refs, b->e->db, segment, value, value_len);
 		if (r < 0)
 			return log_errno(r, "index: a recipe is damaged: run fsck.ckptfs");
 		n += 1 + value_len / 16; /* estimated number of entries */
@@ -314,26 +315,26 @@ static int add_some(struct build *b)
 		b->segment = segment + 1;
 		r = 1;
 	}
-	referrers_put(&b->refs, b->batch);
+	backrefs_put(&b->refs, b->batch);
 	q = r < 0 ? r : db_batch_apply(b->batch);
 	return q < 0 ? q : r;
 }
 
-struct backrefs {
+struct backref_state {
 	struct mutex lock; /* held while the table is built; before the locks of the view */
 	_Atomic bool complete; /* the table covers all recipes of the view; set with view_lock held exclusively */
 };
 
-struct backrefs *backrefs_new(void)
+struct backref_state *backref_state_new(void)
 {
-	struct backrefs *b = calloc(1, sizeof(*b));
+	struct backref_state *b = calloc(1, sizeof(*b));
 
 	if (b)
 		mutex_init(&b->lock);
 	return b;
 }
 
-void backrefs_free(struct backrefs *b)
+void backref_state_free(struct backref_state *b)
 {
 	if (!b)
 		return;
@@ -383,7 +384,7 @@ static int add_all(struct build *b, bool (*step)(void *userdata, uint64_t nr_rec
 	return r;
 }
 
-int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata)
+int backrefs_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata)
 {
 	struct build b = { .e = e };
 	int r = 0;
@@ -396,7 +397,7 @@ int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_r
 		if (r == 0)
 			r = add_all(&b, step, userdata);
 		db_batch_free(b.batch);
-		referrers_release(&b.refs);
+		backrefs_release(&b.refs);
 		if (r == 0)
 			log_notice("store %s: back-reference table built from %" PRIu64 " recipes", e->path,
 				   b.nr_recipes);

@@ -43,7 +43,7 @@ static inline uint32_t frame_id_frame(frame_id id)
 }
 static inline frames_id frames_id_of(frame_id id)
 {
-	return frame_id_of(frame_id_pack(id), frame_id_frame(id) / REFERRER_FRAMES);
+	return frame_id_of(frame_id_pack(id), frame_id_frame(id) / BACKREF_FRAMES);
 }
 
 /* The frame of an extent, and the offset of its data in the frame. false: not in a frame of this store. */
@@ -58,37 +58,37 @@ int frames_set_of(const struct extent *x, size_t nr, struct frames_set *ret); /*
 void frames_set_trim(struct frames_set *s); /* frees unused memory */
 void frames_set_release(struct frames_set *s);
 
-#define REFERRERS_MET 64u
+#define BACKREFS_SEEN 64u
 /* Entries of one inode to be put into a batch, each once. All zeros is an empty set. */
-struct referrers {
+struct backrefs {
 	uint64_t ino;
-	struct referrer_pair {
+	struct backref_pair {
 		frames_id frames;
 		uint64_t segments;
 	} * v;
 	size_t nr, size;
-	struct referrer_pair met[REFERRERS_MET];
+	struct backref_pair seen[BACKREFS_SEEN];
 };
 /* Adds the references of a segment. Those in `known` (NULL: none) are in the table already, for all segments of its
  * group. -ENOMEM */
-int referrers_add(struct referrers *r, uint64_t segment, const struct extent *x, size_t nr,
+int backrefs_add(struct backrefs *r, uint64_t segment, const struct extent *x, size_t nr,
 		  const struct frames_set *known);
-int referrers_add_frames(struct referrers *r, uint64_t segment, const struct frames_set *frames,
+int backrefs_add_frames(struct backrefs *r, uint64_t segment, const struct frames_set *frames,
 			 const struct frames_set *known);
 /* The same for a recipe of the view and for all extents of its layers, visible or not. -EBADMSG: the recipe does not
  * decode, or a layer is missing. */
-int referrers_add_recipe(struct referrers *r, struct db *db, uint64_t segment, const void *recipe, size_t len);
-void referrers_put(struct referrers *r, struct db_batch *batch); /* empties `r` */
-void referrers_del(struct referrers *r, struct db_batch *batch);
-void referrers_release(struct referrers *r);
+int backrefs_add_recipe(struct backrefs *r, struct db *db, uint64_t segment, const void *recipe, size_t len);
+void backrefs_put(struct backrefs *r, struct db_batch *batch); /* empties `r` */
+void backrefs_del(struct backrefs *r, struct db_batch *batch);
+void backrefs_release(struct backrefs *r);
 
 /* State of the table of a store. */
-struct backrefs *backrefs_new(void); /* NULL: -ENOMEM */
-void backrefs_free(struct backrefs *b); /* NULL is fine */
+struct backref_state *backref_state_new(void); /* NULL: -ENOMEM */
+void backref_state_free(struct backref_state *b); /* NULL is fine */
 bool backrefs_are_complete(struct engine *e); /* the table covers all recipes of the view */
 void backrefs_set_complete(struct engine *e, bool complete); /* at open */
 /* Builds the table unless it is complete. Calls `step` now and then with the recipes read so far; false: stop,
  * -ECANCELED. */
-int referrers_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata);
+int backrefs_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata);
 /* Is this an entry of the view about a removed pack? */
-bool referrers_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t value_len);
+bool backrefs_is_stale(void *engine, const void *key, size_t key_len, const void *value, size_t value_len);

@@ -38,11 +38,11 @@
 #define WINDOW_BYTES MiB(16)
 #define IDS_MAX (256u * 1024) /* 2 MiB */
 #define PLACES_MAX (16u * 1024) /* sorted and read in one pass */
-#define REFERRERS_FIRST 4u /* per group of frames, then four times as many, ... */
+#define BACKREFS_FIRST 4u /* per group of frames, then four times as many, ... */
 #define RECIPES_PER_STEP 256u
 #define TRIES 5u
 
-/* REFERRER_SEGMENTS consecutive segments of a file. */
+/* BACKREF_SEGMENTS consecutive segments of a file. */
 struct place {
 	uint64_t ino, segments;
 };
@@ -270,7 +270,7 @@ static int compare_places(const void *a, const void *b)
 
 static int read_place(struct question *q, const struct place *p)
 {
-	struct ns_key from = recipe_key(p->ino, p->segments * REFERRER_SEGMENTS);
+	struct ns_key from = recipe_key(p->ino, p->segments * BACKREF_SEGMENTS);
 	const void *key, *value;
 	size_t key_len, value_len;
 	uint64_t ino, segment;
@@ -279,7 +279,7 @@ static int read_place(struct question *q, const struct place *p)
 	db_iter_seek(q->it, from.b, from.len);
 	while ((r = db_iter_next(q->it, &key, &key_len, &value, &value_len)) > 0) {
 		if (recipe_key_decode(key, key_len, &ino, &segment) < 0 || ino != p->ino ||
-		    segment / REFERRER_SEGMENTS != p->segments)
+		    segment / BACKREF_SEGMENTS != p->segments)
 			return 0;
 		r = each_extent(q, value, value_len, mark_others);
 		if (r < 0)
@@ -301,20 +301,20 @@ static int read_places(struct question *q)
 }
 
 /* Adds up to `max` more places of other files that may refer to the group of a frame. */
-static int find_referrers(struct question *q, struct marked *m, unsigned max)
+static int find_backrefs(struct question *q, struct marked *m, unsigned max)
 {
 	frames_id id = frames_id_of(m->id);
-	struct referrer ref = { frame_id_pack(id), frame_id_frame(id), m->next_ino, m->next_segments };
-	struct ns_key from = referrer_key(&ref);
+	struct backref ref = { frame_id_pack(id), frame_id_frame(id), m->next_ino, m->next_segments };
+	struct ns_key from = backref_key(&ref);
 	const void *key, *value;
 	size_t key_len, value_len;
 	int r;
 
 	db_iter_seek(q->it, from.b, from.len);
 	while ((r = db_iter_next(q->it, &key, &key_len, &value, &value_len)) > 0) {
-		if (*(const uint8_t *)key != VIEW_REFERRER)
+		if (*(const uint8_t *)key != VIEW_BACKREF)
 			break;
-		r = referrer_key_decode(key, key_len, &ref);
+		r = backref_key_decode(key, key_len, &ref);
 		if (r < 0)
 			return log_errno(r, "index: the back-reference table is damaged: run fsck.ckptfs");
 		if (frame_id_of(ref.pack, ref.frames) != id)
@@ -378,7 +378,7 @@ static int ask_some(struct question *q, unsigned max)
 		if (q->nr_places + max > PLACES_MAX)
 			r = read_places(q);
 		if (r == 0)
-			r = find_referrers(q, m, max);
+			r = find_backrefs(q, m, max);
 	}
 	if (r == 0)
 		r = read_places(q);
@@ -391,7 +391,7 @@ static int ask_some(struct question *q, unsigned max)
 
 static int ask_others(struct question *q)
 {
-	unsigned max = REFERRERS_FIRST;
+	unsigned max = BACKREFS_FIRST;
 	int r;
 
 	while ((r = ask_some(q, max)) > 0)
@@ -537,7 +537,7 @@ int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct
 	q.rec = malloc(sizeof(*q.rec));
 	r = q.ids.v && q.places && q.rec ? stages_flush_all(e) : -ENOMEM;
 	if (r == 0)
-		r = referrers_build(e, built, &q);
+		r = backrefs_build(e, built, &q);
 	for (unsigned i = 0; r == 0 && i < TRIES && (i == 0 || q.collected); i++) {
 		q.report = (struct exclusive_report){ .nr_built = q.report.nr_built };
 		q.collected = false;

@@ -3,7 +3,7 @@
  *
  * The danger is sharing: a writer may find an unreferenced chunk just as it is being freed. Chunks are found through
  * hints from many sources (champions, neighbours, memory, RocksDB), so the collector relies on two points that all
- * paths pass: a writer that is about to share a chunk checks whether it is gc-pending (`condemned`), and every
+ * paths pass: a writer that is about to share a chunk checks whether it is gc-pending (`gc_pending`), and every
  * reference that enters the log is marked.
  *
  *   1. open a window over some packs, with all changes locked out for a moment: from here on every new reference is

@@ -129,7 +129,7 @@ int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_total
 	return 0;
 }
 
-bool freed_condemned(struct engine *e, struct addr a)
+bool freed_is_gc_pending(struct engine *e, struct addr a)
 {
 	struct gc_window *w = atomic_load(&e->gc->window);
 

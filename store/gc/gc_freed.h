@@ -26,6 +26,6 @@ struct remote_freed;
 int freed_apply(struct engine *e, struct engine_tx *tx, const struct freed_totals *t, const struct remote_freed *shared,
 		size_t nr);
 /* The chunk is gc-pending and must not be shared. Call inside e->users. */
-bool freed_condemned(struct engine *e, struct addr a);
+bool freed_is_gc_pending(struct engine *e, struct addr a);
 /* Records that extents entering the log are referenced. view_lock held shared. */
 void freed_referred(struct engine *e, const struct extent *x, size_t nr);

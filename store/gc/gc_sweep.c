@@ -200,10 +200,10 @@ int gc_find_dead(struct gc *g)
 
 /* --- step 3 and 4 --- */
 
-static void condemn(struct gc *g)
+static void mark_pending(struct gc *g)
 {
 	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
-		gc_window_set_condemned(g->w, d->at, &d->starts); /* sharing checks the block where a chunk begins */
+		gc_window_set_pending(g->w, d->at, &d->starts); /* sharing checks the block where a chunk begins */
 }
 
 /* Reads the chunk ends again, as few frames need them. If they cannot be read, all chunks of the frame are kept. */
@@ -226,7 +226,7 @@ static void pardon(struct gc *g)
 		if (overlap(&live, &d->blocks))
 			pardon_frame(g, d);
 	}
-	condemn(g);
+	mark_pending(g);
 }
 
 static uint64_t nr_live_blocks(const struct gc *g, const struct gc_pack *p)
@@ -433,7 +433,7 @@ static bool is_doomed(const struct gc *g, const struct fptable_slot *s)
 	struct addr a = { .pack = s->pack, .off = s->off };
 	const struct doomed key = { .pack = s->pack, .frame = (s->off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE }, *d;
 
-	if (s->pack == 0 || !gc_window_condemned(g->w, a))
+	if (s->pack == 0 || !gc_window_is_pending(g->w, a))
 		return false;
 	d = bsearch(&key, g->doomed, g->nr_doomed, sizeof(*d), compare_doomed); /* sorted already */
 	return !d || d->chunk_len != PACK_VARIED || gc_bit(&d->fresh, s->number);
@@ -523,7 +523,7 @@ static int give_up(struct gc *g)
 	struct engine *e = g->e;
 	int r;
 
-	condemn(g);
+	mark_pending(g);
 	epoch_wait(&e->users);
 	pardon(g);
 	end_dead_packs(g);
@@ -544,7 +544,7 @@ static int give_up(struct gc *g)
 	return r;
 }
 
-static bool condemns_any(const struct gc *g)
+static bool has_pending(const struct gc *g)
 {
 	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
 		if (gc_count(&d->fresh) > 0)
@@ -554,7 +554,7 @@ static bool condemns_any(const struct gc *g)
 
 int gc_sweep(struct gc *g)
 {
-	bool may_double = condemns_any(g);
+	bool may_double = has_pending(g);
 	int r;
 
 	r = may_double ? moving_begin(g->e) : 0;

@@ -22,10 +22,10 @@ int gc_window_new(struct gc_pack *packs, size_t nr_packs, struct gc_window **ret
 		w->nr_frames += packs[i].nr_frames;
 	}
 	w->live = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->live));
-	w->condemned = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->condemned));
+	w->gc_pending = calloc(w->nr_frames + 1, PACK_GONE_WORDS * sizeof(*w->gc_pending));
 	w->refused = calloc(w->nr_frames + 1, sizeof(*w->refused));
 	w->edges = calloc(w->nr_frames + 1, sizeof(struct gc_edges *));
-	if (!w->live || !w->condemned || !w->refused || !w->edges) {
+	if (!w->live || !w->gc_pending || !w->refused || !w->edges) {
 		gc_window_free(w);
 		return -ENOMEM;
 	}
@@ -42,7 +42,7 @@ void gc_window_free(struct gc_window *w)
 	free(w->edges);
 	free(w->packs);
 	free((void *)w->live);
-	free((void *)w->condemned);
+	free((void *)w->gc_pending);
 	free((void *)w->refused);
 	free(w);
 }
@@ -151,13 +151,13 @@ void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr
 	}
 }
 
-bool gc_window_condemned(const struct gc_window *w, struct addr a)
+bool gc_window_is_pending(const struct gc_window *w, struct addr a)
 {
 	uint32_t block;
 	size_t frame;
 
 	return place_of(w, a, &frame, &block) &&
-	       atomic_load(&w->condemned[frame * PACK_GONE_WORDS + block / 64]) >> block % 64 & 1;
+	       atomic_load(&w->gc_pending[frame * PACK_GONE_WORDS + block / 64]) >> block % 64 & 1;
 }
 
 bool gc_window_refuses(struct gc_window *w, struct addr a)
@@ -165,16 +165,16 @@ bool gc_window_refuses(struct gc_window *w, struct addr a)
 	uint32_t block;
 	size_t frame;
 
-	if (!gc_window_condemned(w, a) || !place_of(w, a, &frame, &block))
+	if (!gc_window_is_pending(w, a) || !place_of(w, a, &frame, &block))
 		return false;
 	atomic_store(&w->refused[frame], true);
 	return true;
 }
 
-void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks)
+void gc_window_set_pending(struct gc_window *w, size_t frame, const struct gc_bits *blocks)
 {
 	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
-		atomic_store(&w->condemned[frame * PACK_GONE_WORDS + i], blocks->w[i]);
+		atomic_store(&w->gc_pending[frame * PACK_GONE_WORDS + i], blocks->w[i]);
 }
 
 static struct gc_bits whole_blocks(const struct gc_window *w, size_t frame)

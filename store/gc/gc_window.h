@@ -48,7 +48,7 @@ struct gc_edges {
 struct gc_window {
 	struct gc_pack *packs; /* sorted by number */
 	size_t nr_packs, nr_frames;
-	_Atomic uint64_t *live, *condemned; /* PACK_GONE_WORDS per frame */
+	_Atomic uint64_t *live, *gc_pending; /* PACK_GONE_WORDS per frame */
 	/* by frame: a writer wanted to share a gc-pending chunk of it, or its neighbour in a block */
 	_Atomic bool *refused;
 	struct gc_edges **edges; /* by frame, NULL: none. Used by the collector only */
@@ -61,9 +61,9 @@ void gc_window_free(struct gc_window *w); /* NULL is fine */
 
 void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr);
 void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr); /* collector only: by byte */
-bool gc_window_condemned(const struct gc_window *w, struct addr a);
+bool gc_window_is_pending(const struct gc_window *w, struct addr a);
 bool gc_window_refuses(struct gc_window *w, struct addr a); /* the same for a writer: records the refusal */
-void gc_window_set_condemned(struct gc_window *w, size_t frame, const struct gc_bits *blocks);
+void gc_window_set_pending(struct gc_window *w, size_t frame, const struct gc_bits *blocks);
 /* Blocks that are live, in whole or in part. */
 struct gc_bits gc_window_live(const struct gc_window *w, size_t frame);
 /* Chunks, ending at `ends`, with any live byte. */

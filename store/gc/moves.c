@@ -158,7 +158,7 @@ static int add_move(struct engine *e, struct addr from, uint32_t len, struct add
 	return 0;
 }
 
-int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len)
+int moving_find(struct engine *e, struct fp fp, struct addr a, uint32_t len)
 {
 	struct addr other;
 	int r;
@@ -197,14 +197,14 @@ int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_to
 		epoch_wait(&e->users);
 		r = e->remote ? e->remote->carry(e, m, nr) : 0;
 		if (r >= 0)
-			r = vacate(e, m, nr, r > 0, ret);
+			r = release_moved(e, m, nr, r > 0, ret);
 		if (r == 0)
 			r = put_note(e, NULL);
 		if (r == 0)
 			r = engine_sync(e);
 		if (r == 0)
 			set_moving(e, false);
-		vacate_forget_tables(e, m, nr); /* even on failure: the log may have some as freed */
+		release_moved_tables(e, m, nr); /* even on failure: the log may have some as freed */
 		if (e->remote)
 			e->remote->moved(e);
 	}

@@ -19,10 +19,10 @@ int moving_load(struct engine *e); /* at open only */
 bool moving_is_on(const struct engine *e); /* chunks may have two copies: absorb nothing. append_lock, or at open */
 const struct pack_marks *moving_marks(const struct engine *e); /* of the note found at open */
 /* Check a chunk that lies beyond the marks of the note: if it is known at another place, it is a copy. */
-int moving_meet(struct engine *e, struct fp fp, struct addr a, uint32_t len) REQUIRES(append_lock);
+int moving_find(struct engine *e, struct fp fp, struct addr a, uint32_t len) REQUIRES(append_lock);
 
 /* moves_release.c */
 /* Release the old places of sorted moves; is_shared: the result of remote_hooks.carry(). The caller commits after the
  * first call, then makes the second. */
-int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret);
-void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr);
+int release_moved(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret);
+void release_moved_tables(struct engine *e, const struct move *m, size_t nr);

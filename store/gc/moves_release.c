@@ -74,7 +74,7 @@ static void take_out(struct engine *e, const struct move *m, size_t nr, const st
 }
 
 /* `nr` moves from one frame. If its table cannot be read, the chunks stay: damage is left to fsck. */
-static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struct pack_frame_rec *rec,
+static int release_moved_frame(struct engine *e, const struct move *m, size_t nr, struct pack_frame_rec *rec,
 			struct engine_tx *tx, struct remote_freed *gone, struct freed_totals *ret)
 {
 	struct freed_frame f = { 0 };
@@ -95,7 +95,8 @@ static int vacate_frame(struct engine *e, const struct move *m, size_t nr, struc
 }
 
 /* Frames up to the limit of one transaction; *done: the number of their moves. */
-static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct pack_frame_rec *rec,
+static int release_moved_some(struct engine *e, const struct move *m, size_t nr, bool is_shared,
+			      struct pack_frame_rec *rec,
 		       size_t *done, struct freed_totals *ret)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
@@ -107,7 +108,7 @@ static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool i
 	*done = 0;
 	for (; frames < FRAMES_PER_TX && *done < nr && r == 0; frames++, *done += n) {
 		n = same_frame(m + *done, nr - *done);
-		r = vacate_frame(e, m + *done, n, rec, &tx, &shared[frames], &some);
+		r = release_moved_frame(e, m + *done, n, rec, &tx, &shared[frames], &some);
 	}
 	if (r < 0)
 		return r;
@@ -122,19 +123,19 @@ static int vacate_some(struct engine *e, const struct move *m, size_t nr, bool i
 	return 0;
 }
 
-int vacate(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret)
+int release_moved(struct engine *e, const struct move *m, size_t nr, bool is_shared, struct freed_totals *ret)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	int r = rec ? 0 : -ENOMEM;
 
 	atomic_store(&e->gc->any, true);
 	for (size_t i = 0, n; i < nr && r == 0; i += n)
-		r = vacate_some(e, m + i, nr - i, is_shared, rec, &n, ret);
+		r = release_moved_some(e, m + i, nr - i, is_shared, rec, &n, ret);
 	return r;
 }
 
 /* Twice, as in gc_sweep.c: a thread that read a table before the chunks were freed in the log may put it back. */
-void vacate_forget_tables(struct engine *e, const struct move *m, size_t nr)
+void release_moved_tables(struct engine *e, const struct move *m, size_t nr)
 {
 	for (unsigned round = 0; round < 2; round++) {
 		for (size_t i = 0; i < nr; i += same_frame(m + i, nr - i))

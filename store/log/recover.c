@@ -170,7 +170,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
 	struct replay rp = { .e = e, .marks.next_pack = 1 };
-	uint64_t position = 0, logical = 0, referrers = 0;
+	uint64_t position = 0, logical = 0, backrefs = 0;
 	int r;
 
 	r = db_batch_new(e->db, &batch);
@@ -181,7 +181,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 	if (r >= 0)
 		r = get_le64(e, "logical", &logical);
 	if (r >= 0)
-		r = get_le64(e, "referrers", &referrers);
+		r = get_le64(e, "referrers", &backrefs);
 	e->view->next_layer = 1;
 	if (r >= 0)
 		r = get_le64(e, LAYERS_NOTE, &e->view->next_layer);
@@ -200,7 +200,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 				 e->path);
 	files_add_logical(e, (int64_t)logical);
 	/* 0: a new view, and all of its recipes pass through here */
-	backrefs_set_complete(e, referrers == position);
+	backrefs_set_complete(e, backrefs == position);
 	rp.number = position;
 	r = replay_all(&rp, position);
 	if (r < 0)

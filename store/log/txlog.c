@@ -128,12 +128,12 @@ static int batch_del_prefix(struct engine *e, struct db_batch *batch, const void
  * applied to the view they can be read. */
 static int refer(struct engine *e, uint64_t ino, uint64_t segment, const void *recipe, size_t len, struct db_batch *batch)
 {
-	_cleanup_(referrers_release) struct referrers refs = { .ino = ino };
+	_cleanup_(backrefs_release) struct backrefs refs = { .ino = ino };
 	int r = recipe_has_layer(recipe, len) ? db_batch_apply(batch) : 0;
 
 	if (r == 0)
-		r = referrers_add_recipe(&refs, e->db, segment, recipe, len);
-	referrers_put(&refs, batch);
+		r = backrefs_add_recipe(&refs, e->db, segment, recipe, len);
+	backrefs_put(&refs, batch);
 	return r == -EBADMSG ? 0 : r; /* a recipe that does not decode is reported when it is used */
 }
 
@@ -171,7 +171,7 @@ static int apply_put(struct engine *e, const void *p, size_t len, struct db_batc
 /* Delete all recipes of an inode and their back-references. */
 static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
 {
-	_cleanup_(referrers_release) struct referrers refs = { .ino = ino };
+	_cleanup_(backrefs_release) struct backrefs refs = { .ino = ino };
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	struct ns_key prefix = recipe_prefix(ino);
 	const void *key, *value;
@@ -184,11 +184,11 @@ static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
 		db_batch_del(batch, key, key_len);
 		r = recipe_key_decode(key, key_len, &ino, &segment);
 		if (r == 0)
-			r = referrers_add_recipe(&refs, e->db, segment, value, value_len);
+			r = backrefs_add_recipe(&refs, e->db, segment, value, value_len);
 		if (r == -EBADMSG)
 			r = 0; /* a damaged file can be deleted too; left-over entries are harmless */
 	}
-	referrers_del(&refs, batch);
+	backrefs_del(&refs, batch);
 	return r;
 }
 

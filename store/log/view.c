@@ -272,7 +272,7 @@ int view_write_state(struct db *db, const struct db_snapshot *state, const struc
 		if (*(const uint8_t *)key == VIEW_META && !is_meta(key, key_len, "next_number") &&
 		    !is_meta(key, key_len, MOVING_NOTE) && !is_meta(key, key_len, LAYERS_NOTE))
 			continue;
-		if (*(const uint8_t *)key == VIEW_REFERRER)
+		if (*(const uint8_t *)key == VIEW_BACKREF)
 			continue; /* rebuilt from the recipes */
 		buf_clear(&rec);
 		buf_add_varint(&rec, key_len);

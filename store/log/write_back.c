@@ -91,7 +91,7 @@ static int number_layer(struct engine *e, struct view_batch *b, struct layer *l)
 struct writer {
 	struct engine *e;
 	struct view_batch *batch;
-	struct referrers refs; /* back-references of the file */
+	struct backrefs refs; /* back-references of the file */
 	struct extent_list merged;
 	struct buf value;
 	size_t bytes; /* of recipes and layers so far */
@@ -99,7 +99,7 @@ struct writer {
 
 static void writer_release(struct writer *w)
 {
-	referrers_release(&w->refs);
+	backrefs_release(&w->refs);
 	extent_list_release(&w->merged);
 	buf_release(&w->value);
 }
@@ -168,7 +168,7 @@ static int refer_shared(struct writer *w, const struct segment *s)
 	for (struct layer *l = s->layers; l && r == 0; l = l->below) {
 		r = layer_frames(l, &frames);
 		if (r == 0)
-			r = referrers_add_frames(&w->refs, s->number, frames, &s->filed);
+			r = backrefs_add_frames(&w->refs, s->number, frames, &s->filed);
 	}
 	return r;
 }
@@ -182,7 +182,7 @@ static int write_back_segment(struct writer *w, const struct segment *s)
 		if (r == 0)
 			r = put_shared(w, s);
 	} else {
-		r = referrers_add(&w->refs, s->number, s->x, s->nr, &s->filed);
+		r = backrefs_add(&w->refs, s->number, s->x, s->nr, &s->filed);
 		if (r == 0)
 			put_extents(w, recipe_key(w->refs.ino, s->number), 0, s->x, s->nr);
 	}
@@ -209,7 +209,7 @@ static int write_back_from(struct content *c, uint64_t *at, size_t enough, struc
 			r = write_back_segment(w, s);
 	if (r < 0)
 		return r;
-	referrers_put(&w->refs, w->batch->db);
+	backrefs_put(&w->refs, w->batch->db);
 	*at = s ? s->number : UINT64_MAX;
 	if (s)
 		return 1;

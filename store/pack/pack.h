@@ -98,7 +98,7 @@ struct pack_compression {
 enum pack_time { PACK_TIME_NONE, PACK_TIME_SPARE, PACK_TIME_ENOUGH };
 
 /* A remote chunk, and the buffer that its bytes are fetched into. */
-struct pack_away {
+struct pack_remote {
 	uint32_t number; /* in its frame */
 	uint32_t len;
 	struct fp fp;
@@ -108,9 +108,9 @@ struct pack_away {
 /* Bit i % 64 of word i / 64 for chunk i of a frame. */
 struct pack_fate {
 	uint64_t gone[PACK_GONE_WORDS]; /* freed by packs_punch() or packs_remove(): no longer a chunk */
-	uint64_t away[PACK_GONE_WORDS]; /* remote: the chunk exists, but its bytes are not in the pack */
+	uint64_t remote[PACK_GONE_WORDS]; /* remote: the chunk exists, but its bytes are not in the pack */
 };
-enum { PACK_GONE = 1, PACK_AWAY = 2 }; /* which of the two sets have any bit */
+enum { PACK_GONE = 1, PACK_REMOTE = 2 }; /* which of the two sets have any bit */
 
 struct packs_conf {
 	const struct fp_key *key; /* borrowed for the life of the packs */
@@ -130,11 +130,11 @@ struct packs_conf {
 	bool (*is_disturbed)(void *userdata); /* with SPARE, between parts: is another thread waiting? */
 
 	/* Which chunks of a frame are gone or remote. Called whenever a table has been read. Returns PACK_GONE |
-	 * PACK_AWAY for the sets that have bits, 0 if all chunks are present, or <0. `ret` is zeroed before the call.
+	 * PACK_REMOTE for the sets that have bits, 0 if all chunks are present, or <0. `ret` is zeroed before the call.
 	 * NULL: all chunks are present. */
 	int (*fate)(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret);
 	/* Fetch remote chunks, all of one frame, and verify them. */
-	int (*fetch)(void *userdata, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
+	int (*fetch)(void *userdata, uint32_t pack, uint32_t frame, const struct pack_remote *chunks, size_t nr);
 	void *userdata; /* for all callbacks */
 	const uint32_t *removed; /* ids of removed packs; borrowed by packs_open() only */
 	size_t nr_removed;
@@ -177,8 +177,8 @@ void packs_frame_abandon(struct packs *p, struct pack_frame *f);
  * stays valid: try again. A crash in between leaves a table that lists chunks without bytes: conf.fate() must report
  * them as gone by then.
  */
-int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS]);
-int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS]);
+int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t remote[PACK_GONE_WORDS]);
+int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t remote[PACK_GONE_WORDS]);
 void packs_frame_leave(struct packs *p, struct pack_frame *f); /* do neither; leaves the state that a crash would */
 /* Contents of an open frame. */
 void pack_frame_place(const struct pack_frame *f, uint32_t *ret_pack, uint32_t *ret_frame);
@@ -243,7 +243,7 @@ int packs_fps(struct packs *p, struct addr a, uint32_t chunk_len, unsigned n, st
 struct pack_chunk {
 	uint32_t off, len; /* address and bytes */
 	struct fp fp;
-	bool is_away; /* remote */
+	bool is_remote; /* remote */
 };
 int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struct pack_chunk *ret);
 /* Length and start of the chunk that holds `a`. 1/0/<0 as above. */
@@ -256,7 +256,7 @@ struct pack_chunk_info {
 	struct fp fp; /* FP_NONE: it is gone */
 	uint32_t stored; /* bytes it occupies; in a compressed part, its share of the part */
 	enum pack_codec codec; /* of its frame */
-	bool is_away; /* remote */
+	bool is_remote; /* remote */
 	bool is_based; /* its frame has parts coded against other parts */
 };
 int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret);
@@ -277,15 +277,15 @@ static inline uint32_t pack_hint(struct addr chunk, uint8_t number)
 int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32_t *ret_len, struct fp *ret_fp);
 
 /* Is the chunk that holds `a` remote? 1/0/<0: unknown */
-int packs_is_away(struct packs *p, struct addr a);
+int packs_is_remote(struct packs *p, struct addr a);
 /* The same; if it is remote, also return its frame and its number in the frame. */
-int packs_away_number(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret_number);
+int packs_remote_number(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret_number);
 
 /* Damage found so far in this mount. A lookup is cheap when there is none. */
 bool packs_is_damaged(struct packs *p, struct addr chunk);
 /* Repair a damaged chunk in place, durably; all references to it read correctly again. -EOPNOTSUPP: it is compressed
  * together with other chunks, which are stored nowhere else. */
-int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len);
+int packs_repair_chunk(struct packs *p, struct addr chunk, const void *data, uint32_t len);
 /* All references to this damaged chunk point to another copy now: it counts as repaired, but must not be shared. */
 void packs_set_replaced(struct packs *p, struct addr chunk);
 bool packs_is_replaced(struct packs *p, struct addr chunk);
@@ -309,11 +309,11 @@ struct pack_frame_rec {
 	bool based; /* any part has a base */
 	uint32_t ends[PACK_FRAME_BLOCKS]; /* of each chunk, from `first` */
 	struct fp fps[PACK_FRAME_BLOCKS]; /* FP_NONE: the chunk is gone */
-	uint64_t away[PACK_GONE_WORDS]; /* remote chunks */
+	uint64_t remote[PACK_GONE_WORDS]; /* remote chunks */
 };
-static inline bool pack_rec_away(const struct pack_frame_rec *rec, uint32_t i)
+static inline bool pack_rec_remote(const struct pack_frame_rec *rec, uint32_t i)
 {
-	return rec->away[i / 64] >> i % 64 & 1;
+	return rec->remote[i / 64] >> i % 64 & 1;
 }
 static inline uint32_t pack_rec_start(const struct pack_frame_rec *rec, uint32_t i)
 {
@@ -389,7 +389,7 @@ struct pack_stats {
 	uint64_t stored_bytes; /* as compressed */
 	uint64_t disk_bytes;  /* blocks of the files */
 	uint64_t table_memory, table_hits, table_misses;
-	uint64_t nr_damaged, nr_healed;
+	uint64_t nr_damaged, nr_repaired;
 	uint64_t read_bytes, written_bytes;
 	uint64_t freed_bytes; /* on disk, by punching holes and removing packs */
 	/* Plain bytes of the frames written since opening: */

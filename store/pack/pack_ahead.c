@@ -142,7 +142,7 @@ static uint32_t parts_here(const struct shape *s, uint32_t in, uint32_t end)
 		uint32_t first = pack_cut_start(&s->cuts, i) / PACK_PART_BYTES,
 			 last = (pack_cut_end(&s->cuts, i) - 1) / PACK_PART_BYTES;
 
-		if (!fp_is_none(s->fps[i]) && !pack_is_away(s->away, i))
+		if (!fp_is_none(s->fps[i]) && !pack_is_remote(s->remote, i))
 			parts |= (2u << last) - (1u << first);
 	}
 	return parts;
@@ -187,9 +187,9 @@ static void read_frame_ahead(struct packs *p, struct pack_file *file, uint32_t f
 	uint32_t have = 0, parts;
 
 	if (v)
-		s = (struct shape){ table_view_cuts(v), &v->coding, v->fps, v->away };
+		s = (struct shape){ table_view_cuts(v), &v->coding, v->fps, v->remote };
 	else if (packs_find_table(p, file, frame, in, end, &stored, &have, &table) > 0)
-		s = (struct shape){ pack_table_cuts(&table), &table.coding, table.fps, table.away };
+		s = (struct shape){ pack_table_cuts(&table), &table.coding, table.fps, table.remote };
 	parts = s.coding->codec != PACK_CODEC_NONE ? parts_here(&s, in, end) : 0;
 	if (!stored && parts != 0)
 		stored = pack_buffer_get(&p->buffers);

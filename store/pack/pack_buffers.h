@@ -3,7 +3,7 @@
  * buffers are kept, so that steady work does not map and unmap a megabyte each time. Some of them cache decoded parts
  * of a compressed frame, so that the next read of that frame need not decode them again: requests for a file end
  * anywhere in a part, and consecutive files share frames. The cache never goes stale: bytes of a compressed frame are
- * never overwritten (packs_heal()), and pack numbers are not reused within a mount.
+ * never overwritten (packs_repair_chunk()), and pack numbers are not reused within a mount.
  *
  * The kernel has to find and clear new memory, which takes as long as decoding into it. Once as many bytes were read
  * from a cached frame as it has, it has probably been read completely, and its buffer is reused before a new one is

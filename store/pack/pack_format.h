@@ -171,14 +171,14 @@ static inline uint32_t pack_cut_total(const struct pack_cuts *c)
 /* The chunk that byte `in` lies in; nr_chunks or more: none. */
 uint32_t pack_cut_at(const struct pack_cuts *c, uint32_t in);
 
-static inline bool pack_is_away(const uint64_t away[PACK_GONE_WORDS], uint32_t chunk)
+static inline bool pack_is_remote(const uint64_t remote[PACK_GONE_WORDS], uint32_t chunk)
 {
-	return away[chunk / 64] >> chunk % 64 & 1;
+	return remote[chunk / 64] >> chunk % 64 & 1;
 }
 
-static inline bool pack_any_away(const uint64_t away[PACK_GONE_WORDS])
+static inline bool pack_any_remote(const uint64_t remote[PACK_GONE_WORDS])
 {
-	return away[0] | away[1] | away[2] | away[3];
+	return remote[0] | remote[1] | remote[2] | remote[3];
 }
 
 struct pack_table {
@@ -186,7 +186,7 @@ struct pack_table {
 	uint32_t ends[PACK_VARIED_MAX]; /* if they differ */
 	struct pack_coding coding;
 	struct fp fps[PACK_FRAME_BLOCKS]; /* the first nr_chunks */
-	uint64_t away[PACK_GONE_WORDS]; /* remote chunks; not part of the table on disk */
+	uint64_t remote[PACK_GONE_WORDS]; /* remote chunks; not part of the table on disk */
 };
 
 static inline struct pack_cuts pack_table_cuts(const struct pack_table *t)

@@ -120,7 +120,7 @@ uint32_t pack_rec_disk(const struct pack_frame_rec *rec, const uint64_t gone[PAC
 	if ((here[0] | here[1] | here[2] | here[3]) == 0)
 		return 0;
 	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
-		unneeded[i] |= rec->away[i];
+		unneeded[i] |= rec->remote[i];
 	memcpy(coding.part_end, rec->part_end, sizeof(coding.part_end));
 	memcpy(coding.base, rec->base, sizeof(coding.base));
 	needed_blocks(&cuts, &coding, unneeded, needed);

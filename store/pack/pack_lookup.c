@@ -19,14 +19,14 @@ int packs_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_fate 
 }
 
 /* Clear the fingerprints of chunks that are gone: they are never shared, and reading them is an error. */
-static int tell_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
+static int read_fate(struct packs *p, uint32_t pack, uint32_t frame, struct pack_table *t)
 {
 	struct pack_fate fate;
 	int r = packs_fate(p, pack, frame, &fate);
 
 	if (r < 0)
 		return r;
-	memcpy(t->away, fate.away, sizeof(t->away));
+	memcpy(t->remote, fate.remote, sizeof(t->remote));
 	for (uint32_t i = 0; r & PACK_GONE && i < t->nr_chunks; i++)
 		if (fate.gone[i / 64] >> i % 64 & 1)
 			t->fps[i] = FP_NONE;
@@ -59,9 +59,9 @@ int packs_check_table(struct packs *p, uint32_t pack, uint32_t frame, const void
 	}
 	atomic_store_explicit(&p->likely_chunk_len, ret->chunk_len, memory_order_relaxed);
 	atomic_store_explicit(&p->likely_stored, stored_of_whole(ret), memory_order_relaxed);
-	r = tell_fate(p, pack, frame, ret);
+	r = read_fate(p, pack, frame, ret);
 	if (r > 0)
-		atomic_store_explicit(&p->likely_away, pack_any_away(ret->away), memory_order_relaxed);
+		atomic_store_explicit(&p->likely_remote, pack_any_remote(ret->remote), memory_order_relaxed);
 	return r;
 }
 
@@ -149,7 +149,7 @@ static int find_on_disk(struct packs *p, uint32_t pack, uint32_t frame, struct t
 	ret->chunk_len = table.chunk_len;
 	ret->nr_chunks = table.nr_chunks;
 	ret->coding = table.coding;
-	memcpy(ret->away, table.away, sizeof(ret->away));
+	memcpy(ret->remote, table.remote, sizeof(ret->remote));
 	memcpy(ret->fps, table.fps, table.nr_chunks * sizeof(*table.fps));
 	if (table.chunk_len == PACK_VARIED)
 		memcpy(ret->ends, table.ends, table.nr_chunks * sizeof(*table.ends));
@@ -208,7 +208,7 @@ int packs_chunks(struct packs *p, struct addr a, uint32_t len, unsigned n, struc
 			.off = pack_data_off(frame) + pack_cut_start(&cuts, first + i),
 			.len = pack_cut_len(&cuts, first + i),
 			.fp = v.fps[first + i],
-			.is_away = pack_is_away(v.away, first + i),
+			.is_remote = pack_is_remote(v.remote, first + i),
 		};
 	return (int)i;
 }
@@ -285,7 +285,7 @@ int packs_chunk_info(struct packs *p, struct addr a, struct pack_chunk_info *ret
 		.stored = stored_share(v.coding.codec, v.coding.part_end, pack_cut_total(&cuts),
 				       pack_cut_start(&cuts, i), pack_cut_end(&cuts, i)),
 		.codec = v.coding.codec,
-		.is_away = pack_is_away(v.away, i),
+		.is_remote = pack_is_remote(v.remote, i),
 		.is_based = pack_has_bases(&v.coding),
 	};
 	return 1;
@@ -316,24 +316,24 @@ int packs_find(struct packs *p, struct addr hint, struct addr *ret_start, uint32
 	return 1;
 }
 
-int packs_away_number(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret_number)
+int packs_remote_number(struct packs *p, struct addr a, uint32_t *ret_frame, uint32_t *ret_number)
 {
 	struct table_view v;
 	uint32_t frame, i;
 	int r = find_chunk(p, a, &frame, &i, &v);
 
-	if (r <= 0 || !pack_is_away(v.away, i))
+	if (r <= 0 || !pack_is_remote(v.remote, i))
 		return MIN(r, 0);
 	*ret_frame = frame;
 	*ret_number = i;
 	return 1;
 }
 
-int packs_is_away(struct packs *p, struct addr a)
+int packs_is_remote(struct packs *p, struct addr a)
 {
 	uint32_t frame, number;
 
-	return packs_away_number(p, a, &frame, &number);
+	return packs_remote_number(p, a, &frame, &number);
 }
 
 /* The first and last block of a chunk may also hold bytes of its neighbours, which are rewritten unchanged. */
@@ -354,7 +354,7 @@ static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, co
 
 	if (!b)
 		return -ENOMEM;
-	mutex_lock(&p->heal_lock);
+	mutex_lock(&p->repair_lock);
 	if (off > from)
 		r = read_edge(file, from, b->data);
 	if (r == 0 && off + len < to)
@@ -364,7 +364,7 @@ static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, co
 		io_rate_wait(p->conf.write_rate, to - from);
 		r = io_pwrite(file->fd, b->data, to - from, from);
 	}
-	mutex_unlock(&p->heal_lock);
+	mutex_unlock(&p->repair_lock);
 	pack_buffer_put(&p->buffers, b);
 	if (r >= 0)
 		r = io_sync_since(file->fd, failures);
@@ -430,7 +430,7 @@ static int is_compressed(struct packs *p, struct addr a)
 	return r > 0 ? v.coding.codec != PACK_CODEC_NONE : r;
 }
 
-int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t len)
+int packs_repair_chunk(struct packs *p, struct addr chunk, const void *data, uint32_t len)
 {
 	struct pack_file *file;
 	struct addr start;
@@ -461,7 +461,7 @@ int packs_heal(struct packs *p, struct addr chunk, const void *data, uint32_t le
 	if (r < 0)
 		return r;
 	if (pack_places_remove(&p->damaged, chunk.pack, chunk.off)) {
-		p->nr_healed++;
+		p->nr_repaired++;
 		log_notice("pack %" PRIu32 " offset %" PRIu32 ": chunk %s healed", chunk.pack, chunk.off, fp_hex(fp).s);
 	}
 	return 0;

@@ -59,12 +59,12 @@ struct plan {
 	struct pack_cuts cuts; /* nr_chunks is not set if they are guessed */
 	uint32_t ends[PACK_VARIED_MAX]; /* of `cuts` */
 	uint8_t *where[PACK_FRAME_BLOCKS]; /* by chunk number; NULL: not wanted */
-	uint64_t away[PACK_GONE_WORDS]; /* remote chunks, which are not read from the pack */
+	uint64_t remote[PACK_GONE_WORDS]; /* remote chunks, which are not read from the pack */
 };
 
 static bool is_read(const struct plan *pl, uint32_t i)
 {
-	return pl->where[i] && !pack_is_away(pl->away, i);
+	return pl->where[i] && !pack_is_remote(pl->remote, i);
 }
 
 static uint32_t first_chunk(const struct want *w, const struct pack_cuts *cuts)
@@ -259,7 +259,7 @@ static int read_by_guess(struct plan *pl)
 	int r;
 
 	if (guess == PACK_VARIED || pl->wants->in / guess * guess > PACK_SKIP_BYTES ||
-	    atomic_load_explicit(&pl->packs->likely_away, memory_order_relaxed)) /* the data is probably remote */
+	    atomic_load_explicit(&pl->packs->likely_remote, memory_order_relaxed)) /* the data is probably remote */
 		return 0;
 	if ((pl->end - 1) / guess >= PACK_FRAME_BYTES / guess)
 		return 0;
@@ -270,7 +270,7 @@ static int read_by_guess(struct plan *pl)
 		return 0;
 	pack_tables_insert(pl->packs->tables, pl->file->pack, frame, &table);
 	if (table.chunk_len != guess || pl->end > table.nr_chunks * table.chunk_len ||
-	    table.coding.codec != PACK_CODEC_NONE || pack_any_away(table.away))
+	    table.coding.codec != PACK_CODEC_NONE || pack_any_remote(table.remote))
 		return 0;
 	r = plan_verify(pl, table.fps);
 	return r < 0 ? r : 1;
@@ -292,7 +292,7 @@ static bool is_part_here(const struct shape *s, uint32_t part)
 
 	for (uint32_t i = pack_cut_at(&s->cuts, start);
 	     i < s->cuts.nr_chunks && pack_cut_start(&s->cuts, i) < start + PACK_PART_BYTES; i++)
-		if (!pack_is_away(s->away, i))
+		if (!pack_is_remote(s->remote, i))
 			return true;
 	return false;
 }
@@ -313,7 +313,7 @@ static void plan_parts(struct plan *pl, const struct shape *s, struct part_read 
 			uint32_t start = pack_cut_start(&s->cuts, i), part = start / PACK_PART_BYTES;
 
 			for (uint32_t k = part;
-			     k * PACK_PART_BYTES < pack_cut_end(&s->cuts, i) && !pack_is_away(s->away, i); k++)
+			     k * PACK_PART_BYTES < pack_cut_end(&s->cuts, i) && !pack_is_remote(s->remote, i); k++)
 				if (!pr->to[k])
 					pr->to[k] = pl->buffer->data + k * PACK_PART_BYTES;
 			pl->where[i] = pr->to[part] ? pr->to[part] + (start - part * PACK_PART_BYTES) :
@@ -333,7 +333,7 @@ static void part_is_bad(struct plan *pl, uint32_t part)
 	cuts = pack_table_cuts(&t);
 	first = pack_cut_at(&cuts, part * PACK_PART_BYTES);
 	for (uint32_t i = first; i < t.nr_chunks && pack_cut_start(&cuts, i) < (part + 1) * PACK_PART_BYTES; i++)
-		if (!fp_is_none(t.fps[i]) && !pack_is_away(t.away, i))
+		if (!fp_is_none(t.fps[i]) && !pack_is_remote(t.remote, i))
 			nr += pack_places_add(&pl->packs->damaged, pack, pack_data_off(frame) + pack_cut_start(&cuts, i));
 	if (nr > 0)
 		log_error("pack %" PRIu32 " offset %" PRIu32 ": %" PRIu32
@@ -360,7 +360,7 @@ static void verify_bases(const struct plan *pl, const struct shape *s, uint32_t 
 	for (uint32_t i = 0; bases > 0 && i < s->cuts.nr_chunks; i++) {
 		uint32_t start = pack_cut_start(&s->cuts, i);
 
-		if (fp_is_none(s->fps[i]) || pack_is_away(s->away, i) || !lies_in(&s->cuts, i, bases) ||
+		if (fp_is_none(s->fps[i]) || pack_is_remote(s->remote, i) || !lies_in(&s->cuts, i, bases) ||
 		    fp_is_of(p->conf.key, s->fps[i], pl->buffer->data + start, pack_cut_len(&s->cuts, i)))
 			continue;
 		if (pack_places_add(&p->damaged, pl->file->pack, off + start))
@@ -409,13 +409,13 @@ static int plan_fetch(struct plan *pl, const struct shape *s)
 {
 	struct packs *p = pl->packs;
 	uint32_t pack = pl->file->pack, frame = pl->wants->frame;
-	struct pack_away chunks[PACK_FRAME_BLOCKS];
+	struct pack_remote chunks[PACK_FRAME_BLOCKS];
 	size_t nr = 0;
 	int r;
 
 	for (uint32_t i = 0; i < s->cuts.nr_chunks; i++)
-		if (pl->where[i] && pack_is_away(pl->away, i))
-			chunks[nr++] = (struct pack_away){ i, pack_cut_len(&s->cuts, i), s->fps[i], pl->where[i] };
+		if (pl->where[i] && pack_is_remote(pl->remote, i))
+			chunks[nr++] = (struct pack_remote){ i, pack_cut_len(&s->cuts, i), s->fps[i], pl->where[i] };
 	if (nr == 0)
 		return 0;
 	r = p->conf.fetch ? p->conf.fetch(p->conf.userdata, pack, frame, chunks, nr) : -EIO;
@@ -432,7 +432,7 @@ static int read_by_shape(struct plan *pl, const struct shape *s)
 	if (pl->end > pack_cut_total(&s->cuts))
 		return log_errno(-EBADMSG, "pack %" PRIu32 " offset %" PRIu32 ": no chunk there", pack,
 				 off + pl->end - 1);
-	memcpy(pl->away, s->away, sizeof(pl->away));
+	memcpy(pl->remote, s->remote, sizeof(pl->remote));
 	if (s->coding->codec != PACK_CODEC_NONE) {
 		r = read_compressed(pl, s);
 	} else {
@@ -467,7 +467,7 @@ static int read_without_table(struct plan *pl)
 		return r;
 	if (r == 0)
 		return log_errno(-EBADMSG, "pack %" PRIu32 " frame %" PRIu32 ": nothing there", pack, frame);
-	return read_by_shape(pl, &(struct shape){ pack_table_cuts(&table), &table.coding, table.fps, table.away });
+	return read_by_shape(pl, &(struct shape){ pack_table_cuts(&table), &table.coding, table.fps, table.remote });
 }
 
 /* Read from a frame that is not written yet. */
@@ -506,7 +506,7 @@ static int read_from_disk(struct plan *pl, const struct table_view *v)
 	if (!pl->buffer)
 		r = -ENOMEM;
 	else if (v)
-		r = read_by_shape(pl, &(struct shape){ table_view_cuts(v), &v->coding, v->fps, v->away });
+		r = read_by_shape(pl, &(struct shape){ table_view_cuts(v), &v->coding, v->fps, v->remote });
 	else
 		r = read_without_table(pl);
 	if (r >= 0)

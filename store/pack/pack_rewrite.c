@@ -13,7 +13,8 @@
  * Partly written frames are still in memory and are written from there. Headers of new packs and wiped places are
  * rewritten as well. Crash: all of this is beyond the last marks, and is cut off.
  *
- * In-place repairs (packs_heal()) and the blocks written by packs_frame_settle() are synced by their writers, which
+ * In-place repairs (packs_repair_chunk()) and the blocks written by packs_frame_settle() are synced by their writers,
+ * which
  * start again if a sync fails.
  */
 #include <assert.h>
@@ -68,7 +69,7 @@ static int rewrite_partly(struct packs *p, struct pack_frame *f)
 	uint32_t nr_blocks;
 	int r;
 
-	pack_blocks_here(&cuts, f->away, here);
+	pack_blocks_here(&cuts, f->remote, here);
 	r = io_pwrite(f->file->fd, &f->buffer->table, PACK_BLOCK, pack_table_off(f->frame));
 	return r < 0 ? r : pack_write_blocks(p, f->file, f->frame, f->buffer->data, here, none, &nr_blocks);
 }
@@ -87,19 +88,19 @@ static int write_as_read(struct packs *p, struct pack_file *file, const struct u
 		io_rate_wait(p->conf.write_rate, len);
 		return io_pwrite(file->fd, stored, len, pack_table_off(u->frame));
 	}
-	pack_blocks_here(&cuts, t->away, here);
+	pack_blocks_here(&cuts, t->remote, here);
 	r = io_pwrite(file->fd, stored, PACK_BLOCK, pack_table_off(u->frame));
 	return r < 0 ? r : pack_write_blocks(p, file, u->frame, stored->data, here, none, &nr_blocks);
 }
 
-/* 1/0 lost/<0. Takes heal_lock, so that no chunk of the frame is repaired meanwhile. */
+/* 1/0 lost/<0. Takes repair_lock, so that no chunk of the frame is repaired meanwhile. */
 static int rewrite_from_disk(struct packs *p, struct pack_file *file, const struct unsynced *u)
 {
 	struct pack_buffer *stored = pack_buffer_get(&p->buffers);
 	struct pack_table t;
 	int r = -ENOMEM;
 
-	mutex_lock(&p->heal_lock);
+	mutex_lock(&p->repair_lock);
 	if (stored)
 		r = packs_read_intact(p, file, u->frame, stored, &t);
 	if (r > 0 && le64_get(stored->table.seal) != u->seal)
@@ -108,7 +109,7 @@ static int rewrite_from_disk(struct packs *p, struct pack_file *file, const stru
 		r = write_as_read(p, file, u, stored, &t);
 		r = r < 0 ? r : 1;
 	}
-	mutex_unlock(&p->heal_lock);
+	mutex_unlock(&p->repair_lock);
 	pack_buffer_put(&p->buffers, stored);
 	return r;
 }

@@ -24,7 +24,7 @@ struct table {
 	int error; /* < 0: lost */
 	bool used; /* since the clock hand passed */
 	struct pack_coding coding; /* valid once written */
-	uint64_t away[PACK_GONE_WORDS];
+	uint64_t remote[PACK_GONE_WORDS];
 
 	struct fp fps[]; /* nr_max; if chunk lengths differ, followed by nr_max uint32_t: where each chunk ends */
 };
@@ -281,7 +281,7 @@ void table_copy(const struct table *t, struct pack_table *ret)
 	ret->chunk_len = t->chunk_len;
 	ret->nr_chunks = table_nr_chunks(t);
 	ret->coding = (struct pack_coding){ 0 };
-	memset(ret->away, 0, sizeof(ret->away));
+	memset(ret->remote, 0, sizeof(ret->remote));
 	memcpy(ret->fps, t->fps, ret->nr_chunks * sizeof(*t->fps));
 	if (t->chunk_len == 0)
 		memcpy(ret->ends, ends_of(t), ret->nr_chunks * sizeof(*ret->ends));
@@ -296,13 +296,13 @@ static void unpin(struct shard *s, struct table *t) REQUIRES(s->lock)
 }
 
 void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding,
-			 const uint64_t away[PACK_GONE_WORDS])
+			 const uint64_t remote[PACK_GONE_WORDS])
 {
 	struct shard *s = shard_of(ts, t->pack, t->frame);
 
 	mutex_lock(&s->lock);
 	t->coding = *coding; /* first: unpinning may drop the lock */
-	memcpy(t->away, away, sizeof(t->away));
+	memcpy(t->remote, remote, sizeof(t->remote));
 	unpin(s, t);
 	clock_add(s, t);
 	shard_evict(s, ts->shard_limit, NULL);
@@ -355,7 +355,7 @@ static void view_fill(const struct table *t, uint32_t from, uint32_t len, struct
 		ret->coding.codec = PACK_CODEC_NONE;
 	else
 		ret->coding = t->coding;
-	memcpy(ret->away, t->away, sizeof(ret->away));
+	memcpy(ret->remote, t->remote, sizeof(ret->remote));
 	ret->error = t->error;
 	ret->frame = NULL;
 	ret->table = NULL;
@@ -415,7 +415,7 @@ void pack_tables_insert(struct pack_tables *ts, uint32_t pack, uint32_t frame, c
 			       .coding = from->coding };
 	atomic_store_explicit(&t->nr_chunks, from->nr_chunks, memory_order_relaxed);
 	memcpy(t->fps, from->fps, from->nr_chunks * sizeof(*t->fps));
-	memcpy(t->away, from->away, sizeof(t->away));
+	memcpy(t->remote, from->remote, sizeof(t->remote));
 	if (t->chunk_len == 0)
 		memcpy(ends_of(t), from->ends, from->nr_chunks * sizeof(*from->ends));
 	mutex_lock(&s->lock);

@@ -44,7 +44,7 @@ void table_copy(const struct table *t, struct pack_table *ret);
 
 /* End the pinned state. Return when no reader uses the frame any more. */
 void pack_tables_written(struct pack_tables *ts, struct table *t, const struct pack_coding *coding,
-			 const uint64_t away[PACK_GONE_WORDS]);
+			 const uint64_t remote[PACK_GONE_WORDS]);
 void pack_tables_lost(struct pack_tables *ts, struct table *t, int error);
 void pack_tables_drop(struct pack_tables *ts, struct table *t); /* none of its addresses was given out */
 
@@ -53,7 +53,7 @@ struct table_view {
 	uint32_t chunk_len, nr_chunks;
 	uint32_t ends[PACK_VARIED_MAX]; /* if they differ */
 	struct pack_coding coding; /* if not pinned */
-	uint64_t away[PACK_GONE_WORDS]; /* likewise */
+	uint64_t remote[PACK_GONE_WORDS]; /* likewise */
 	int error; /* < 0: lost, with this */
 	struct pack_frame *frame; /* not NULL: pinned, and used until pack_tables_put() */
 	struct table *table; /* of `frame` */

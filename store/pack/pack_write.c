@@ -21,7 +21,7 @@
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
 
-static const uint64_t none_away[PACK_GONE_WORDS];
+static const uint64_t none_remote[PACK_GONE_WORDS];
 
 void packs_frame_free(struct pack_frame *f)
 {
@@ -313,7 +313,7 @@ void packs_frame_count(struct packs *p, struct pack_frame *f, const struct pack_
 static void finish_written(struct packs *p, struct pack_frame *f, const struct pack_coding *coding, uint32_t on_disk)
 {
 	packs_frame_count(p, f, coding, on_disk);
-	pack_tables_written(p->tables, f->table, coding, none_away);
+	pack_tables_written(p->tables, f->table, coding, none_remote);
 	packs_frame_free(f);
 }
 

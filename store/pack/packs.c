@@ -174,7 +174,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	pack_places_init(&p->damaged);
 	pack_places_init(&p->replaced);
 	pack_places_init(&p->removed);
-	mutex_init(&p->heal_lock);
+	mutex_init(&p->repair_lock);
 	mutex_init(&p->lock);
 	cond_init(&p->changed);
 	p->synced_failures = io_sync_failures();
@@ -220,7 +220,7 @@ void packs_close(struct packs *p)
 	coders_release(&p->coders);
 	cond_release(&p->changed);
 	mutex_release(&p->lock);
-	mutex_release(&p->heal_lock);
+	mutex_release(&p->repair_lock);
 	free(p);
 }
 
@@ -333,9 +333,9 @@ void packs_fill_rec(uint32_t pack, uint32_t frame, const struct pack_table *t, s
 		memcpy(ret->part_end, t->coding.part_end, sizeof(ret->part_end));
 		memcpy(ret->base, t->coding.base, sizeof(ret->base));
 	}
-	memset(ret->away, 0, sizeof(ret->away));
+	memset(ret->remote, 0, sizeof(ret->remote));
 	if (t)
-		memcpy(ret->away, t->away, sizeof(ret->away));
+		memcpy(ret->remote, t->remote, sizeof(ret->remote));
 	for (uint32_t i = 0; i < ret->nr_chunks; i++) {
 		ret->fps[i] = t->fps[i];
 		ret->ends[i] = t->chunk_len ? (i + 1) * t->chunk_len : t->ends[i];
@@ -442,7 +442,7 @@ void packs_set_replaced(struct packs *p, struct addr chunk)
 {
 	pack_places_add(&p->replaced, chunk.pack, chunk.off);
 	if (pack_places_remove(&p->damaged, chunk.pack, chunk.off)) {
-		p->nr_healed++;
+		p->nr_repaired++;
 		log_notice("pack %" PRIu32 " offset %" PRIu32 ": chunk healed, by another copy", chunk.pack, chunk.off);
 	}
 }
@@ -463,7 +463,7 @@ void packs_stats(struct packs *p, struct pack_stats *ret)
 		.table_hits = tables.hits,
 		.table_misses = tables.misses,
 		.nr_damaged = p->damaged.nr,
-		.nr_healed = p->nr_healed,
+		.nr_repaired = p->nr_repaired,
 		.read_bytes = p->read_bytes,
 		.written_bytes = p->written_bytes,
 		.freed_bytes = p->freed_bytes,

@@ -1,8 +1,8 @@
 /*
  * The body of struct packs, shared by the files of store/pack. Not included outside this folder.
  *
- * Lock order: heal_lock, then packs.lock, then the locks of pack_files, the shards of pack_tables, pack_places,
- * pack_buffers, coders, pack_crew and pack_ahead, which are all leaves. Only heal_lock is held across disk I/O.
+ * Lock order: repair_lock, then packs.lock, then the locks of pack_files, the shards of pack_tables, pack_places,
+ * pack_buffers, coders, pack_crew and pack_ahead, which are all leaves. Only repair_lock is held across disk I/O.
  */
 #pragma once
 
@@ -40,7 +40,7 @@ struct pack_frame {
 	struct pack_compression compression;
 	bool uncompressed; /* must stay uncompressed */
 	bool tried; /* a write was attempted: the place may hold anything */
-	uint64_t away[PACK_GONE_WORDS]; /* chunks left out by packs_frame_write_partly() */
+	uint64_t remote[PACK_GONE_WORDS]; /* chunks left out by packs_frame_write_partly() */
 
 	/* guarded by packs.lock */
 	struct pack_frame *prev, *next;
@@ -74,12 +74,12 @@ struct packs {
 	struct pack_places replaced; /* chunks that were damaged and are no longer referred to */
 	_Atomic uint32_t likely_chunk_len; /* of the table decoded last: a reader without a table guesses this */
 	_Atomic uint32_t likely_stored; /* stored size of a full frame, if the last one was compressed; else 0 */
-	_Atomic bool likely_away; /* the last one had remote chunks */
-	_Atomic uint64_t nr_packs, nr_healed, read_bytes, written_bytes, freed_bytes;
+	_Atomic bool likely_remote; /* the last one had remote chunks */
+	_Atomic uint64_t nr_packs, nr_repaired, read_bytes, written_bytes, freed_bytes;
 	_Atomic uint64_t compressed_bytes, compressed_to, unshrinkable_bytes, busy_bytes;
 
 	/* Serialises in-place repairs: two chunks may share a block. Held across that I/O; taken before all others. */
-	struct mutex heal_lock;
+	struct mutex repair_lock;
 
 	struct mutex lock;
 	struct cond changed; /* any of the fields below that a thread may wait for */
@@ -140,7 +140,7 @@ struct shape {
 	struct pack_cuts cuts;
 	const struct pack_coding *coding;
 	const struct fp *fps;
-	const uint64_t *away; /* words */
+	const uint64_t *remote; /* words */
 };
 
 /* pack_parts.c: read and decode parts of a compressed frame. */
@@ -177,12 +177,13 @@ void packs_set_dirty(struct packs *p, struct pack_file *file) REQUIRES(p->lock);
 void packs_count_disk(struct packs *p, struct pack_file *file, uint64_t now_bytes) REQUIRES(p->lock);
 
 /* pack_partly.c: which blocks of an uncompressed frame hold bytes of a local chunk. */
-void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t away[PACK_GONE_WORDS], bool ret[PACK_FRAME_BLOCKS]);
+void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t remote[PACK_GONE_WORDS],
+		      bool ret[PACK_FRAME_BLOCKS]);
 /* pack_partly.c: write the blocks of a frame's data that are in `now` and not in `before`. *ret: how many. */
 int pack_write_blocks(struct packs *p, struct pack_file *file, uint32_t frame, const uint8_t *data, const bool *now,
 		      const bool *before, uint32_t *ret);
 
-/* pack_scrub.c: read a frame, table and data, into `stored`, and verify all local chunks. The caller holds heal_lock.
+/* pack_scrub.c: read a frame, table and data, into `stored`, and verify all local chunks. The caller holds repair_lock.
  * 1: intact, and *ret is the table; 0: not intact; <0: it could not be read. */
 int packs_read_intact(struct packs *p, struct pack_file *file, uint32_t frame, struct pack_buffer *stored,
 		      struct pack_table *ret);

@@ -247,7 +247,7 @@ static int code_frame(struct compact *c, const struct gc_copy *copy, const uint3
 			return n;
 	}
 	if (turn == MATCHING_BOTH)
-		matching_tell(&c->matching, copy->used, (uint64_t)n, (uint64_t)matched, ns);
+		matching_record(&c->matching, copy->used, (uint64_t)n, (uint64_t)matched, ns);
 	if (matched == 0 || (turn == MATCHING_BOTH && !c->matching.pays))
 		return n;
 	*ret = parts;

@@ -67,7 +67,7 @@ int compact_steps_next(struct compact_steps *s, struct compact_place *ret)
 
 	/* those returned by the last call */
 	for (unsigned i = 0; i < s->nr && r == 0; i++)
-		if (s->told[i])
+		if (s->returned[i])
 			r = advance(s, i);
 	if (r < 0)
 		return r;
@@ -76,8 +76,8 @@ int compact_steps_next(struct compact_steps *s, struct compact_place *ret)
 		apart = s->has[i] && s->is_apart[i] ? i : apart;
 	}
 	for (unsigned i = 0; i < s->nr; i++) {
-		s->told[i] = apart < s->nr ? i == apart : s->has[i] && s->place[i] == at;
-		ret->chunk[i] = s->told[i] ? &s->next[i] : NULL;
+		s->returned[i] = apart < s->nr ? i == apart : s->has[i] && s->place[i] == at;
+		ret->chunk[i] = s->returned[i] ? &s->next[i] : NULL;
 	}
 	return at != INT64_MAX;
 }

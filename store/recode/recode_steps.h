@@ -22,7 +22,7 @@
 struct compact_steps {
 	struct compact_walk walk[STEPS_MAX]; /* by step, the oldest first */
 	struct compact_chunk next[STEPS_MAX]; /* of each step, */
-	bool has[STEPS_MAX], told[STEPS_MAX]; /* if there is one; it was returned by the last call */
+	bool has[STEPS_MAX], returned[STEPS_MAX]; /* if there is one; it was returned by the last call */
 	struct compact_align align[STEPS_MAX]; /* to the next step */
 	int64_t place[STEPS_MAX]; /* of `next`, in the newest step; never decreases */
 	bool is_apart[STEPS_MAX]; /* the place would decrease: the chunk is returned by itself */

@@ -208,7 +208,7 @@ static int look_at(struct compact_walk *w, const struct extent *x, uint64_t exte
 	ret->phase = (uint32_t)(w->origin - chunk_off) % 8;
 	ret->at = (int64_t)(w->at + (chunk_off - w->begin));
 	w->off = end;
-	return !fp_is_none(info->fp) && !info->is_away && middle >= w->begin && middle < w->end;
+	return !fp_is_none(info->fp) && !info->is_remote && middle >= w->begin && middle < w->end;
 }
 
 int compact_walk_next(struct compact_walk *w, struct compact_chunk *ret)

@@ -25,7 +25,7 @@ struct rest {
 
 static bool may_be_given(struct engine *e, struct addr a)
 {
-	return !freed_condemned(e, a) && !packs_is_damaged(e->packs, a);
+	return !freed_is_gc_pending(e, a) && !packs_is_damaged(e->packs, a);
 }
 
 /* Finds the next chunk with this fingerprint. It may skip some, which the reader may request from other nodes. */
@@ -37,7 +37,7 @@ static bool find_behind(struct engine *e, struct rest *rest, const struct cluste
 
 		if (!fp_equal(c->fp, w->fp))
 			continue;
-		if (c->len != w->len || c->is_away || !may_be_given(e, a) ||
+		if (c->len != w->len || c->is_remote || !may_be_given(e, a) ||
 		    (!rest->is_written && packs_wait(e->packs, a) < 0))
 			return false;
 		rest->is_written = true;

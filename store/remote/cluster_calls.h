@@ -6,9 +6,9 @@
  * A round belongs to one commit. New chunks are deferred in memory; at the commit
  *   1. they are offered; the decision lists the chunks that peers offer or hold, too, and the owners of each;
  *   2. this node writes the chunks that it owns and those that no peer has, makes them durable, and records which of
- *      them peers rely on: *pinned* (`lent` in code);
+ *      them peers rely on: *pinned* (`pinned` in code);
  *   3. it reports this, and receives which peers have stored theirs;
- *   4. chunks that peers have stored durably are *remote* from now on (`elsewhere`, `away`), and the rest is written
+ *   4. chunks that peers have stored durably are *remote* from now on (`remote`, `remote`), and the rest is written
  *      here after all; only then the commit continues.
  * A failure or timeout in 1 or 3 costs space, not data: all chunks are written here.
  */
@@ -103,12 +103,12 @@ int engine_cluster_round(struct engine *e);
 /* Peers have stored some of the chunks announced by stored(): the next chunks are deferred for rounds. */
 void engine_cluster_is_shared(struct engine *e);
 /* The set of participating nodes has changed, or they have restarted: back-off starts over. */
-void engine_cluster_met(struct engine *e);
+void engine_cluster_peers_changed(struct engine *e);
 /*
  * Time (monotonic_ns()) when a chunk was last deferred, if peers are likely to bring the same chunks; else 0. If a
  * round ran on pages that peers offer while this program is about to write them, the peers would store them all.
  */
-uint64_t engine_cluster_held_ns(struct engine *e);
+uint64_t engine_cluster_deferred_ns(struct engine *e);
 /* Reads the chunks with these fingerprints and lengths that are here, in as few reads as their placement allows; `got`
  * is set for each. They are verified, unless all are wanted `as_is`. -ENOMEM. */
 int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t nr);
@@ -121,7 +121,7 @@ int engine_cluster_locate(struct engine *e, struct cluster_want *wants, size_t n
  * catalog may itself only refer to the chunk. Several owners come from a round only, in which each of them has
  * confirmed that the chunk is durable and pinned there.
  */
-static inline bool cluster_owners_are_sure(const struct cluster_want *w)
+static inline bool cluster_owners_are_confirmed(const struct cluster_want *w)
 {
 	return w->nr_owners >= 2;
 }
@@ -142,10 +142,10 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 
 /* Pins chunks by fingerprint for peers. lent[i]: the chunk is here, durable, and pinned from now on. Never waits:
  * chunks are not pinned while a collection runs or while a round is settling their frame. */
-int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool *lent);
+int engine_cluster_pin(struct engine *e, const struct fp *fps, size_t nr, bool *pinned);
 
 /* Pins those that are here and ignores the rest. -EAGAIN: one is here and cannot be pinned now. */
-int engine_cluster_lend_all(struct engine *e, const struct fp *fps, size_t nr);
+int engine_cluster_pin_all(struct engine *e, const struct fp *fps, size_t nr);
 
 struct content;
 struct content_piece;
@@ -173,18 +173,18 @@ struct cluster_takers {
 	uint32_t nr; /* 1 to CLUSTER_OWNERS_MAX */
 	/* Does each of the nodes hold these chunks, durable, and pinned from now on? has[i] is false initially. Takes
 	 * no engine lock; takes as long as a request to other nodes. */
-	int (*lend)(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has);
+	int (*pin)(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has);
 	void *userdata;
 };
-struct cluster_let_go {
+struct cluster_released {
 	uint64_t chunks, bytes; /* released */
 	uint64_t nr_refused; /* chunks that not all nodes hold or could pin now: they stay here */
 };
 /*
  * Adds to *sums. Durable on return; whatever it returns, every byte can be read from some node. -EAGAIN: a cluster
- * collection or a local collection is running. Other errors: those of `lend`. Idempotent.
+ * collection or a local collection is running. Other errors: those of `pin`. Idempotent.
  */
-int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers, struct cluster_let_go *sums);
+int engine_cluster_release(struct content *c, const struct cluster_takers *takers, struct cluster_released *sums);
 
 /*
  * Cluster collection (cluster_gc.c): unpins chunks that no node refers to any more; each node's own collection then
@@ -204,7 +204,7 @@ struct cluster_window {
 
 /* Registers peers that may refer to chunks of this node from now on; a round registers its nodes itself. Durable. A
  * node that is only recorded as an owner, such as the node of a replica, is not registered by that. */
-int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size_t nr);
+int engine_cluster_register_peers(struct engine *e, const struct cluster_node *nodes, size_t nr);
 /* Returns one registered peer that is not among `here` and may refer to chunks pinned on this node. 1/0 */
 int engine_cluster_missing(struct engine *e, const struct cluster_node *here, size_t nr, struct cluster_node *ret);
 /* Sets the participating nodes, including this one. Empty, as before the first call: no agent is running. Writes do not
@@ -219,18 +219,18 @@ bool engine_cluster_is_forgotten(struct engine *e, const uint8_t id[CLUSTER_ID_L
 uint64_t engine_cluster_nr_referred(struct engine *e); /* remote chunks */
 /*
  * Adds the fingerprints of all remote chunks in the window to `filter` (initially zeros). From here until
- * engine_cluster_unlend() or engine_cluster_collected(), storing or pinning chunks for peers and referring to theirs
+ * engine_cluster_unpin() or engine_cluster_collected(), storing or pinning chunks for peers and referring to theirs
  * fail with -EAGAIN. -EAGAIN: a round has not ended here; -EBADMSG: a frame table cannot be read, so its references are
  * unknown.
  */
 int engine_cluster_mark(struct engine *e, const struct cluster_window *w, uint8_t *filter, size_t len);
-struct cluster_unlent {
+struct cluster_unpinned {
 	uint64_t nr_kept, kept_bytes; /* still referred to */
 	uint64_t nr_dropped, dropped_bytes; /* unpinned */
 };
 /* Unpins, durably, the chunks that were pinned when this window was marked here and are not in the united filter.
  * -ESTALE: the window was not marked here, or another one was since. A failure halfway leaves part of the chunks
  * unpinned, which is a valid state. */
-int engine_cluster_unlend(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
-			  struct cluster_unlent *ret);
+int engine_cluster_unpin(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
+			  struct cluster_unpinned *ret);
 void engine_cluster_collected(struct engine *e); /* ends the window: done, or its outcome is unknown */

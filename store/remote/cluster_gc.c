@@ -67,7 +67,7 @@ static bool is_here(const struct cluster_node *here, size_t nr, const uint8_t id
 	return false;
 }
 
-int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
+int shares_register_peers(struct engine *e, const struct cluster_node *nodes, size_t nr)
 {
 	uint32_t nr_before = e->shares->totals.nr_nodes;
 	uint16_t number;
@@ -87,7 +87,7 @@ int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
 	return r;
 }
 
-int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size_t nr)
+int engine_cluster_register_peers(struct engine *e, const struct cluster_node *nodes, size_t nr)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	int r;
@@ -95,7 +95,7 @@ int engine_cluster_meet(struct engine *e, const struct cluster_node *nodes, size
 	if (e->read_only)
 		return -EROFS;
 	mutex_lock(&e->shares->lock);
-	r = shares_meet(e, nodes, nr);
+	r = shares_register_peers(e, nodes, nr);
 	if (r == 0 && e->shares->waiting.len > 0)
 		r = shares_commit(e, NULL, &records);
 	mutex_unlock(&e->shares->lock);
@@ -147,7 +147,7 @@ int engine_cluster_forget(struct engine *e, const char *name)
 }
 
 /* The node is registered and its is_forgotten has this value. */
-static bool is_met(struct engine *e, const uint8_t id[CLUSTER_ID_LEN], bool is_forgotten)
+static bool is_registered(struct engine *e, const uint8_t id[CLUSTER_ID_LEN], bool is_forgotten)
 {
 	bool yes = false;
 
@@ -161,12 +161,12 @@ static bool is_met(struct engine *e, const uint8_t id[CLUSTER_ID_LEN], bool is_f
 
 bool engine_cluster_is_expected(struct engine *e, const uint8_t id[CLUSTER_ID_LEN])
 {
-	return is_met(e, id, false);
+	return is_registered(e, id, false);
 }
 
 bool engine_cluster_is_forgotten(struct engine *e, const uint8_t id[CLUSTER_ID_LEN])
 {
-	return is_met(e, id, true);
+	return is_registered(e, id, true);
 }
 
 uint64_t engine_cluster_nr_referred(struct engine *e)
@@ -174,7 +174,7 @@ uint64_t engine_cluster_nr_referred(struct engine *e)
 	uint64_t nr;
 
 	mutex_lock(&e->shares->lock);
-	nr = e->shares->totals.nr_away;
+	nr = e->shares->totals.nr_remote;
 	mutex_unlock(&e->shares->lock);
 	return nr;
 }
@@ -332,14 +332,14 @@ static int mark_all(struct engine *e, const struct cluster_window *w, uint8_t *f
 	int r = notes_new(e, &n);
 
 	while (r >= 0 && (r = notes_next(n)) > 0) {
-		if (!n->f.settled || !share_any(n->f.away))
+		if (!n->f.settled || !share_any(n->f.remote))
 			continue;
 		r = notes_rec(n);
 		if (r < 0)
 			return log_errno(r, "pack %u frame %u: what it refers to on other nodes is not known", n->pack,
 					 n->frame);
 		for (uint32_t i = 0; r > 0 && i < n->rec.nr_chunks; i++)
-			if (share_bit(n->f.away, i) && !fp_is_none(n->rec.fps[i]) && is_in_window(w, n->rec.fps[i]))
+			if (share_bit(n->f.remote, i) && !fp_is_none(n->rec.fps[i]) && is_in_window(w, n->rec.fps[i]))
 				marks_add(filter, len, w->seed, n->rec.fps[i]);
 	}
 	return r;
@@ -370,12 +370,12 @@ struct unlending {
 	const uint8_t *filter;
 	size_t len;
 	struct pack_marks marked;
-	struct cluster_unlent sums;
+	struct cluster_unpinned sums;
 	struct remote_freed *frames; /* chunks to unpin, by frame */
 	size_t nr;
 };
 
-static int unlend_frame(struct unlending *u, const struct remote_freed *g, struct pack_frame_rec *rec,
+static int unpin_frame(struct unlending *u, const struct remote_freed *g, struct pack_frame_rec *rec,
 			struct share_frame *f, struct buf *records) REQUIRES(u->e->shares->lock)
 {
 	struct share_totals *t = &u->e->shares->totals;
@@ -388,27 +388,27 @@ static int unlend_frame(struct unlending *u, const struct remote_freed *g, struc
 	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
 		uint32_t len = pack_rec_len(rec, i);
 
-		if (!share_bit(g->gone, i) || !share_bit(f->lent, i))
+		if (!share_bit(g->gone, i) || !share_bit(f->pinned, i))
 			continue;
-		share_unset(f->lent, i);
-		t->nr_lent -= MIN(t->nr_lent, UINT64_C(1));
+		share_unset(f->pinned, i);
+		t->nr_pinned -= MIN(t->nr_pinned, UINT64_C(1));
 		t->pinned_bytes -= MIN(t->pinned_bytes, (uint64_t)len);
 		u->sums.nr_dropped++;
 		u->sums.dropped_bytes += len;
 	}
-	if (!share_any(f->away) && !share_any(f->lent))
+	if (!share_any(f->remote) && !share_any(f->pinned))
 		shares_del(g->pack, g->frame, records);
 	else
 		shares_put(f, g->pack, g->frame, records);
 	return 0;
 }
 
-static int unlend_some(struct unlending *u)
+static int unpin_some(struct unlending *u)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
-	struct cluster_unlent sums = u->sums;
+	struct cluster_unpinned sums = u->sums;
 	struct share_totals totals;
 	int r = rec && f ? 0 : -ENOMEM;
 
@@ -417,7 +417,7 @@ static int unlend_some(struct unlending *u)
 	if (!u->e->shares->collecting || !same_window(&u->e->shares->window, u->w))
 		r = -ESTALE;
 	for (size_t i = 0; i < u->nr && r == 0; i++)
-		r = unlend_frame(u, &u->frames[i], rec, f, &records);
+		r = unpin_frame(u, &u->frames[i], rec, f, &records);
 	if (r == 0 && records.len > 0)
 		r = shares_commit(u->e, NULL, &records);
 	if (r < 0) {
@@ -430,19 +430,19 @@ static int unlend_some(struct unlending *u)
 }
 
 /* Chunks of frames that cannot be read stay pinned. */
-static int look_at_lent(struct unlending *u, struct notes *n)
+static int look_at_pinned(struct unlending *u, struct notes *n)
 {
 	struct remote_freed g = { .pack = n->pack, .frame = n->frame };
 	bool any = false;
 	int r;
 
-	if (!share_any(n->f.lent) || !shares_is_before(&u->marked, n->pack, n->frame))
+	if (!share_any(n->f.pinned) || !shares_is_before(&u->marked, n->pack, n->frame))
 		return 0;
 	r = notes_rec(n);
 	if (r <= 0)
 		return r == -EBADMSG ? 0 : r;
 	for (uint32_t i = 0; i < n->rec.nr_chunks; i++) {
-		if (!share_bit(n->f.lent, i) || fp_is_none(n->rec.fps[i]) || !is_in_window(u->w, n->rec.fps[i]))
+		if (!share_bit(n->f.pinned, i) || fp_is_none(n->rec.fps[i]) || !is_in_window(u->w, n->rec.fps[i]))
 			continue;
 		if (marks_have(u->filter, u->len, u->w->seed, n->rec.fps[i])) {
 			u->sums.nr_kept++;
@@ -454,21 +454,21 @@ static int look_at_lent(struct unlending *u, struct notes *n)
 	}
 	if (any)
 		u->frames[u->nr++] = g;
-	return u->nr == FRAMES_PER_GROUP ? unlend_some(u) : 0;
+	return u->nr == FRAMES_PER_GROUP ? unpin_some(u) : 0;
 }
 
-static int unlend_all(struct unlending *u)
+static int unpin_all(struct unlending *u)
 {
 	_cleanup_(notes_freep) struct notes *n = NULL;
 	int r = notes_new(u->e, &n);
 
 	while (r >= 0 && (r = notes_next(n)) > 0)
-		r = look_at_lent(u, n);
-	return r == 0 ? unlend_some(u) : r;
+		r = look_at_pinned(u, n);
+	return r == 0 ? unpin_some(u) : r;
 }
 
-int engine_cluster_unlend(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
-			  struct cluster_unlent *ret)
+int engine_cluster_unpin(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
+			  struct cluster_unpinned *ret)
 {
 	_cleanup_(freep) struct remote_freed *frames = calloc(FRAMES_PER_GROUP, sizeof(*frames));
 	struct unlending u = { .e = e, .w = w, .filter = filter, .len = len, .frames = frames };
@@ -485,7 +485,7 @@ int engine_cluster_unlend(struct engine *e, const struct cluster_window *w, cons
 	mutex_unlock(&e->shares->lock);
 	if (r < 0)
 		return r;
-	r = unlend_all(&u);
+	r = unpin_all(&u);
 	if (r != -ESTALE)
 		engine_cluster_collected(e);
 	if (r == 0)

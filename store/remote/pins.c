@@ -1,6 +1,6 @@
 /*
- * Chunks that a store shares with the other nodes of its cluster. *Pinned* chunks (`lent`) are stored here, and peers
- * read them from here, so they are never freed while a peer may refer to them. *Remote* chunks (`away`) have a local
+ * Chunks that a store shares with the other nodes of its cluster. *Pinned* chunks (`pinned`) are stored here, and peers
+ * read them from here, so they are never freed while a peer may refer to them. *Remote* chunks (`remote`) have a local
  * address, which recipes refer to like any other, and their bytes are on peers. Pin records in the view hold this per
  * frame ('E', index/pin_table.h).
  *
@@ -71,7 +71,7 @@ int shares_load(struct engine *e, const struct pack_marks *marks)
 		if (!e->shares->nodes)
 			r = -ENOMEM;
 		atomic_store(&e->shares->any, true);
-		atomic_store(&e->shares->any_told, e->shares->totals.any_told);
+		atomic_store(&e->shares->any_unconfirmed, e->shares->totals.any_unconfirmed);
 	}
 	for (uint32_t i = 0; r > 0 && i < e->shares->totals.nr_nodes; i++) {
 		r = share_get_node(e->db, (uint16_t)i, &e->shares->nodes[i]);
@@ -92,8 +92,8 @@ int remote_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fat
 	r = share_get(e->db, pack, frame, &f);
 	if (r <= 0)
 		return r;
-	memcpy(f.settled ? ret->away : ret->gone, f.away, sizeof(f.away));
-	return f.settled ? PACK_AWAY : PACK_GONE;
+	memcpy(f.settled ? ret->remote : ret->gone, f.remote, sizeof(f.remote));
+	return f.settled ? PACK_REMOTE : PACK_GONE;
 }
 
 /* --- reading --- */
@@ -106,7 +106,8 @@ static void add_owners(struct engine *e, const struct share_owners *o, struct cl
 			memcpy(ret->owners[ret->nr_owners++], e->shares->nodes[o->node[i]].id, CLUSTER_ID_LEN);
 }
 
-static void want(struct engine *e, const struct share_frame *f, const struct pack_away *chunk, struct cluster_want *ret)
+static void want(struct engine *e, const struct share_frame *f, const struct pack_remote *chunk,
+		 struct cluster_want *ret)
 	REQUIRES(e->shares->lock)
 {
 	*ret = (struct cluster_want){
@@ -193,7 +194,7 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 	return 0;
 }
 
-int remote_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr)
+int remote_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_remote *chunks, size_t nr)
 {
 	_cleanup_(freep) struct cluster_want *wants = calloc(nr, sizeof(*wants));
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
@@ -217,9 +218,9 @@ int remote_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len,
 		  struct fp found)
 {
-	return (len == 0 || found_len == len) && fp_equal(found, fp) && !freed_condemned(e, start) &&
+	return (len == 0 || found_len == len) && fp_equal(found, fp) && !freed_is_gc_pending(e, start) &&
 	       !packs_is_damaged(e->packs, start) && packs_wait(e->packs, start) == 0 &&
-	       (!here || packs_is_away(e->packs, start) == 0);
+	       (!here || packs_is_remote(e->packs, start) == 0);
 }
 
 /* len 0: any length */
@@ -254,7 +255,7 @@ int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t 
 }
 
 /* Adds the owners of a remote chunk. */
-static int locate_away(struct engine *e, struct cluster_want *w, struct addr a)
+static int locate_remote(struct engine *e, struct cluster_want *w, struct addr a)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
@@ -266,7 +267,7 @@ static int locate_away(struct engine *e, struct cluster_want *w, struct addr a)
 	if (packs_frame_rec(e->packs, a.pack, frame, rec) <= 0 || rec->damaged)
 		return 0;
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
-		if (pack_rec_addr(rec, i).off == a.off && share_bit(f->away, i)) {
+		if (pack_rec_addr(rec, i).off == a.off && share_bit(f->remote, i)) {
 			mutex_lock(&e->shares->lock);
 			add_owners(e, &f->owners[i], w);
 			mutex_unlock(&e->shares->lock);
@@ -288,7 +289,7 @@ int engine_cluster_locate(struct engine *e, struct cluster_want *wants, size_t n
 		if (r == 0)
 			r = shares_find(e, wants[i].fp, wants[i].len, false, &a);
 		if (r > 0 && !wants[i].got)
-			r = locate_away(e, &wants[i], a);
+			r = locate_remote(e, &wants[i], a);
 	}
 	epoch_leave(&e->users, ticket);
 	return MIN(r, 0);

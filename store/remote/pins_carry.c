@@ -34,7 +34,7 @@ static struct addr place_of(const struct move *m)
 static int record_carried(struct carrying *c) REQUIRES(c->e->shares->lock)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
-	int r = c->nr > 0 ? shares_note_lent(c->e, c->where, c->nr, &records) : 0;
+	int r = c->nr > 0 ? shares_note_pinned(c->e, c->where, c->nr, &records) : 0;
 
 	if (r == 0 && c->nr > 0)
 		r = shares_commit(c->e, NULL, &records);
@@ -51,7 +51,7 @@ static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) RE
 	uint32_t i = 0;
 	int r = share_get(e->db, a.pack, pack_frame_of(a), &c->note);
 
-	if (r <= 0 || !share_any(c->note.lent))
+	if (r <= 0 || !share_any(c->note.pinned))
 		return MIN(r, 0);
 	r = packs_frame_rec(e->packs, a.pack, pack_frame_of(a), &c->rec);
 	if (r <= 0 || c->rec.damaged)
@@ -64,7 +64,7 @@ static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) RE
 	for (size_t k = 0; k < nr; k++) {
 		while (i < c->rec.nr_chunks && pack_rec_addr(&c->rec, i).off < m[k].off)
 			i++;
-		if (i < c->rec.nr_chunks && pack_rec_addr(&c->rec, i).off == m[k].off && share_bit(c->note.lent, i))
+		if (i < c->rec.nr_chunks && pack_rec_addr(&c->rec, i).off == m[k].off && share_bit(c->note.pinned, i))
 			c->where[c->nr++] = m[k].to;
 	}
 	return 0;

@@ -21,7 +21,7 @@
 static void mark_frame(struct gc_window *w, const struct pack_frame_rec *rec, const struct share_frame *f)
 {
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
-		if (share_bit(f->lent, i)) {
+		if (share_bit(f->pinned, i)) {
 			struct extent x = { .len = pack_rec_len(rec, i), .addr = pack_rec_addr(rec, i) };
 
 			gc_window_mark_bytes(w, &x, 1);
@@ -48,7 +48,7 @@ int remote_mark_pinned(struct engine *e, struct db_snapshot *state, struct gc_wi
 			r = share_frame_decode(value, value_len, f);
 		if (r < 0)
 			return log_errno(r, "index: what is shared with other nodes is damaged: run fsck.ckptfs");
-		if (pack == 0 || !share_any(f->lent))
+		if (pack == 0 || !share_any(f->pinned))
 			continue;
 		r = packs_frame_rec(e->packs, pack, frame, rec);
 		if (r > 0 && !rec->damaged)
@@ -111,12 +111,12 @@ static void give_up_chunks(struct engine *e, uint32_t pack, uint32_t frame, cons
 
 		if (!share_bit(gone, i))
 			continue;
-		if (share_bit(f->away, i) && f->settled)
-			count_less(&t->nr_away, &t->away_bytes, len);
-		if (share_bit(f->lent, i))
-			count_less(&t->nr_lent, &t->pinned_bytes, len);
-		share_unset(f->away, i);
-		share_unset(f->lent, i);
+		if (share_bit(f->remote, i) && f->settled)
+			count_less(&t->nr_remote, &t->remote_bytes, len);
+		if (share_bit(f->pinned, i))
+			count_less(&t->nr_pinned, &t->pinned_bytes, len);
+		share_unset(f->remote, i);
+		share_unset(f->pinned, i);
 	}
 }
 
@@ -128,7 +128,7 @@ static int give_up_frame(struct engine *e, const struct remote_freed *g, struct 
 	if (r <= 0)
 		return r;
 	give_up_chunks(e, g->pack, g->frame, g->gone, f);
-	if (!share_any(f->away) && !share_any(f->lent))
+	if (!share_any(f->remote) && !share_any(f->pinned))
 		shares_del(g->pack, g->frame, records);
 	else
 		shares_put(f, g->pack, g->frame, records);

@@ -68,7 +68,7 @@ static void look_up(struct engine *e, uint32_t pack, uint32_t frame, struct remo
 	if (r < 0)
 		memset(look->unusable, 0xff, sizeof(look->unusable));
 	for (uint32_t i = 0; i < SHARE_CHUNKS && r > 0; i++)
-		if (f.told || any_is_lost(e, &f.owners[i]))
+		if (f.unconfirmed || any_is_lost(e, &f.owners[i]))
 			share_set(look->unusable, i);
 }
 
@@ -77,14 +77,14 @@ bool remote_any_unusable(struct engine *e)
 	const struct shares *s = e->shares;
 
 	return atomic_load(&s->any) &&
-	       (!atomic_load(&s->has_world) || atomic_load(&s->any_lost) || atomic_load(&s->any_told));
+	       (!atomic_load(&s->has_world) || atomic_load(&s->any_lost) || atomic_load(&s->any_unconfirmed));
 }
 
 bool remote_chunk_is_usable(struct engine *e, struct addr a, struct remote_look *look)
 {
 	uint32_t frame, number;
 
-	if (!remote_any_unusable(e) || packs_away_number(e->packs, a, &frame, &number) <= 0)
+	if (!remote_any_unusable(e) || packs_remote_number(e->packs, a, &frame, &number) <= 0)
 		return true;
 	if (!atomic_load(&e->shares->has_world))
 		return false;

@@ -30,7 +30,7 @@
 struct letting {
 	struct engine *e;
 	const struct cluster_takers *takers;
-	struct cluster_let_go *sums;
+	struct cluster_released *sums;
 	struct share_owners owners;
 
 	struct place {
@@ -42,7 +42,7 @@ struct letting {
 	size_t nr;
 	struct cluster_want wants[BATCH]; /* chunks stored here */
 	bool has[BATCH];
-	struct move m[BATCH]; /* in the form that vacate_forget_tables() takes */
+	struct move m[BATCH]; /* in the form that release_moved_tables() takes */
 	struct share_frame note;
 	struct pack_frame_rec rec;
 };
@@ -62,7 +62,8 @@ static int gather_extent(struct letting *l, const struct extent *x, uint32_t *do
 		if (r <= 0)
 			return r < 0 ? r : -EBADMSG;
 		l->v[l->nr++] =
-			(struct place){ .start = info.start, .len = info.len, .fp = info.fp, .is_here = !info.is_away };
+			(struct place){ .start = info.start, .len = info.len, .fp = info.fp, .is_here =
+				!info.is_remote };
 		*done += info.len - (a.off - info.start.off);
 	}
 	return 0;
@@ -140,7 +141,7 @@ static int find_holders(struct letting *l)
 	if (n == 0)
 		return 0;
 	memset(l->has, 0, n * sizeof(*l->has));
-	r = l->takers->lend(l->takers->userdata, l->wants, n, l->has);
+	r = l->takers->pin(l->takers->userdata, l->wants, n, l->has);
 	n = 0;
 	for (size_t i = 0; r == 0 && i < l->nr; i++) {
 		l->v[i].has = l->v[i].is_here && l->has[n++];
@@ -155,13 +156,13 @@ static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQU
 {
 	struct share_totals *t = &l->e->shares->totals;
 
-	if (!p->has || share_bit(l->note.away, number) || share_bit(l->note.lent, number) ||
+	if (!p->has || share_bit(l->note.remote, number) || share_bit(l->note.pinned, number) ||
 	    !fp_equal(l->rec.fps[number], p->fp))
 		return;
-	share_set(l->note.away, number);
+	share_set(l->note.remote, number);
 	l->note.owners[number] = l->owners;
-	t->nr_away++;
-	t->away_bytes += p->len;
+	t->nr_remote++;
+	t->remote_bytes += p->len;
 	l->sums->chunks++;
 	l->sums->bytes += p->len;
 }
@@ -185,7 +186,7 @@ static int note_frame(struct letting *l, size_t from, size_t nr, struct buf *rec
 		if (number < l->rec.nr_chunks && pack_rec_addr(&l->rec, number).off == l->v[i].start.off)
 			note_chunk(l, &l->v[i], number);
 	}
-	if (share_any(l->note.away))
+	if (share_any(l->note.remote))
 		shares_put(&l->note, a.pack, frame, records);
 	return 0;
 }
@@ -203,7 +204,7 @@ static int number_takers(struct letting *l) REQUIRES(l->e->shares->lock)
 static int record_released(struct letting *l, const struct pack_marks *marks)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
-	struct cluster_let_go sums = *l->sums;
+	struct cluster_released sums = *l->sums;
 	struct share_totals totals;
 	int r;
 
@@ -232,18 +233,18 @@ static int punch_released(struct letting *l)
 {
 	int r = 0;
 
-	vacate_forget_tables(l->e, l->m, l->nr);
+	release_moved_tables(l->e, l->m, l->nr);
 	for (size_t i = 0, n; i < l->nr && r == 0; i += n) {
 		uint64_t unneeded[PACK_GONE_WORDS];
 		struct addr a = l->v[i].start;
 
 		n = same_frame(l, i);
 		r = packs_frame_rec(l->e->packs, a.pack, pack_frame_of(a), &l->rec);
-		if (r <= 0 || l->rec.damaged || !share_any(l->rec.away)) {
+		if (r <= 0 || l->rec.damaged || !share_any(l->rec.remote)) {
 			r = MIN(r, 0);
 			continue;
 		}
-		memcpy(unneeded, l->rec.away, sizeof(unneeded));
+		memcpy(unneeded, l->rec.remote, sizeof(unneeded));
 		for (uint32_t k = 0; k < l->rec.nr_chunks; k++)
 			if (fp_is_none(l->rec.fps[k]))
 				share_set(unneeded, k);
@@ -278,7 +279,7 @@ static int let_batch_go(struct letting *l, struct content *c, uint64_t size, uin
 	return r < 0 ? r : punch_released(l);
 }
 
-int engine_cluster_let_go(struct content *c, const struct cluster_takers *takers, struct cluster_let_go *sums)
+int engine_cluster_release(struct content *c, const struct cluster_takers *takers, struct cluster_released *sums)
 {
 	struct letting *l;
 	uint64_t off = 0, size;

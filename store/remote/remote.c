@@ -38,13 +38,13 @@ static void stats(struct engine *e, struct engine_stats *ret)
 	struct shares *s = e->shares;
 
 	mutex_lock(&s->lock);
-	ret->remote_bytes = s->totals.away_bytes;
+	ret->remote_bytes = s->totals.remote_bytes;
 	ret->pinned_bytes = s->totals.pinned_bytes;
 	mutex_unlock(&s->lock);
 	ret->fetched_bytes = atomic_load_explicit(&s->fetched, memory_order_relaxed);
 	ret->nr_rounds = atomic_load_explicit(&s->nr_rounds, memory_order_relaxed);
 	dedup_lock(e);
-	ret->pending_bytes = s->nr_held * PACK_FRAME_BYTES;
+	ret->pending_bytes = s->nr_deferred * PACK_FRAME_BYTES;
 	dedup_unlock(e);
 }
 

@@ -43,7 +43,7 @@ struct shares {
 	const struct move *moved GUARDED_BY(lock);
 	size_t nr_moved GUARDED_BY(lock);
 	_Atomic bool any; /* chunks are shared: check the notes for each pack table read */
-	_Atomic bool any_told; /* copy of totals.any_told */
+	_Atomic bool any_unconfirmed; /* copy of totals.any_unconfirmed */
 	/* an agent is present; bitmap of nodes, by number, that do not take part (pins_usable.c). Changed under
 	 * lock */
 	_Atomic bool has_world, any_lost;
@@ -61,16 +61,16 @@ struct shares {
 	/* --- under append_lock --- */
 
 	/* full frames deferred until a round, in order, and those that the last round could not settle */
-	struct pack_frame **held;
-	/* taken frames may all be put back: nr_held + nr_taken <= size_held */
-	size_t nr_held, nr_taken, size_held;
+	struct pack_frame **deferred;
+	/* taken frames may all be put back: nr_deferred + nr_taken <= size_deferred */
+	size_t nr_deferred, nr_taken, size_deferred;
 	bool is_mostly_unique; /* the last round found fewer than one chunk in MOSTLY_UNIQUE_PART on peers */
 	bool is_round_due; /* enough frames are deferred, and none were taken since */
 	bool wants_round; /* the agent has not been notified of it yet */
 	/* a commit has taken the deferred frames and is about to start a round */
 	bool is_offering;
 	/* time of the last chunk added to a deferred frame, or to one that will be */
-	uint64_t held_ns;
+	uint64_t deferred_ns;
 	struct backoff backoff; /* round back-off */
 	struct unsettled *unsettled; /* owned by the thread in the first half of a commit */
 	struct unsettled *arriving; /* for the next commit */
@@ -94,7 +94,7 @@ void remote_abandon_frames(struct engine *e);
 
 /* pins.c */
 int remote_fate(struct engine *e, uint32_t pack, uint32_t frame, struct pack_fate *ret);
-int remote_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr);
+int remote_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_remote *chunks, size_t nr);
 
 /* pins_usable.c */
 bool remote_chunk_is_usable(struct engine *e, struct addr a, struct remote_look *look);
@@ -135,7 +135,7 @@ bool shares_any_moved(struct engine *e, const struct addr *where, size_t nr) REQ
 
 /* replica_chunks.c: notes that pin local chunks, in any order; existing notes are kept. -EAGAIN: a chunk is no longer
  * local */
-int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf *records) REQUIRES(e->shares->lock);
+int shares_note_pinned(struct engine *e, struct addr *where, size_t nr, struct buf *records) REQUIRES(e->shares->lock);
 
 /* cluster_gc.c */
 /* Begin an operation that ends with a note about another node's chunk; shares_settled() ends it. -EAGAIN during a
@@ -143,4 +143,4 @@ int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf
 int shares_settling(struct engine *e, bool even_then);
 void shares_settled(struct engine *e);
 /* Register nodes that may refer to pinned chunks; committed with the next notes. */
-int shares_meet(struct engine *e, const struct cluster_node *nodes, size_t nr) REQUIRES(e->shares->lock);
+int shares_register_peers(struct engine *e, const struct cluster_node *nodes, size_t nr) REQUIRES(e->shares->lock);

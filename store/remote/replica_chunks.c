@@ -140,7 +140,7 @@ static int compare_addr(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf *records)
+int shares_note_pinned(struct engine *e, struct addr *where, size_t nr, struct buf *records)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *note = malloc(sizeof(*note));
@@ -158,12 +158,12 @@ int shares_note_lent(struct engine *e, struct addr *where, size_t nr, struct buf
 			r = read_frame(e, first, rec);
 		for (; r >= 0 && i < nr && pack_same_frame(where[i], first); i++) {
 			r = number_of(rec, where[i], &number);
-			if (r < 0 || share_bit(note->lent, number))
+			if (r < 0 || share_bit(note->pinned, number))
 				continue;
-			if (share_bit(note->away, number))
+			if (share_bit(note->remote, number))
 				return -EAGAIN; /* remote by now */
-			share_set(note->lent, number);
-			e->shares->totals.nr_lent++;
+			share_set(note->pinned, number);
+			e->shares->totals.nr_pinned++;
 			e->shares->totals.pinned_bytes += pack_rec_len(rec, number);
 		}
 		if (r >= 0)
@@ -196,7 +196,7 @@ static int keep_chunks(struct keeping *k)
 	if (r < 0)
 		return r;
 	mutex_lock(&e->shares->lock);
-	r = shares_any_moved(e, k->where, k->nr) ? -EAGAIN : shares_note_lent(e, k->where, k->nr, &records);
+	r = shares_any_moved(e, k->where, k->nr) ? -EAGAIN : shares_note_pinned(e, k->where, k->nr, &records);
 	if (r == 0)
 		r = shares_commit(e, NULL, &records); /* with `marks`, or those of a later commit */
 	mutex_unlock(&e->shares->lock);
@@ -229,17 +229,17 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 
 /* --- lend (pin) --- */
 
-struct lending {
+struct pinning {
 	struct addr where; /* ADDR_NONE: not here, or not durable yet */
 	bool *ret;
 };
 
 static int by_place(const void *a, const void *b)
 {
-	return compare_addr(&((const struct lending *)a)->where, &((const struct lending *)b)->where);
+	return compare_addr(&((const struct pinning *)a)->where, &((const struct pinning *)b)->where);
 }
 
-static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, struct lending *l) REQUIRES(gc_lock)
+static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, struct pinning *l) REQUIRES(gc_lock)
 {
 	struct pack_marks marks;
 
@@ -257,7 +257,7 @@ static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, stru
 }
 
 /* Pins chunks of one frame. Chunks pinned before are recorded again: that record may not be durable yet. */
-static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf *records) REQUIRES(e->shares->lock)
+static int pin_frame(struct engine *e, struct pinning *l, size_t nr, struct buf *records) REQUIRES(e->shares->lock)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *note = malloc(sizeof(*note));
@@ -275,13 +275,13 @@ static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf
 	if (read_frame(e, l->where, rec) < 0)
 		return 0;
 	for (size_t i = 0; i < nr; i++) {
-		if (number_of(rec, l[i].where, &number) < 0 || share_bit(note->away, number))
+		if (number_of(rec, l[i].where, &number) < 0 || share_bit(note->remote, number))
 			continue;
-		if (!share_bit(note->lent, number)) {
-			e->shares->totals.nr_lent++;
+		if (!share_bit(note->pinned, number)) {
+			e->shares->totals.nr_pinned++;
 			e->shares->totals.pinned_bytes += pack_rec_len(rec, number);
 		}
-		share_set(note->lent, number);
+		share_set(note->pinned, number);
 		*l[i].ret = any = true;
 	}
 	if (any)
@@ -289,7 +289,7 @@ static int lend_frame(struct engine *e, struct lending *l, size_t nr, struct buf
 	return 0;
 }
 
-static int lend(struct engine *e, struct lending *l, size_t nr)
+static int pin(struct engine *e, struct pinning *l, size_t nr)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	int r = 0;
@@ -299,7 +299,7 @@ static int lend(struct engine *e, struct lending *l, size_t nr)
 		for (n = 1; i + n < nr && pack_same_frame(l[i].where, l[i + n].where); n++)
 			;
 		if (!addr_is_none(l[i].where))
-			r = lend_frame(e, &l[i], n, &records);
+			r = pin_frame(e, &l[i], n, &records);
 	}
 	if (r == 0 && (records.len > 0 || buf_error(&records) < 0))
 		r = shares_commit(e, NULL, &records);
@@ -307,19 +307,19 @@ static int lend(struct engine *e, struct lending *l, size_t nr)
 	return r;
 }
 
-int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool *lent)
+int engine_cluster_pin(struct engine *e, const struct fp *fps, size_t nr, bool *pinned)
 {
-	_cleanup_(freep) struct lending *l = calloc(MAX(nr, (size_t)1), sizeof(*l));
+	_cleanup_(freep) struct pinning *l = calloc(MAX(nr, (size_t)1), sizeof(*l));
 	unsigned ticket;
 	int r;
 
-	memset(lent, 0, nr * sizeof(*lent));
+	memset(pinned, 0, nr * sizeof(*pinned));
 	if (!l)
 		return -ENOMEM;
 	if (e->read_only)
 		return -EROFS;
 	for (size_t i = 0; i < nr; i++)
-		l[i].ret = &lent[i];
+		l[i].ret = &pinned[i];
 	if (!gc_trylock(e))
 		return 0;
 	/* a cluster collection is running: it may just have found the chunk unreferenced */
@@ -331,28 +331,28 @@ int engine_cluster_lend(struct engine *e, const struct fp *fps, size_t nr, bool 
 	r = find_lendable(e, fps, nr, l);
 	if (r == 0) {
 		qsort(l, nr, sizeof(*l), by_place);
-		r = lend(e, l, nr);
+		r = pin(e, l, nr);
 	}
 	epoch_leave(&e->users, ticket);
 	shares_settled(e);
 	gc_unlock(e);
 	if (r < 0)
-		memset(lent, 0, nr * sizeof(*lent));
+		memset(pinned, 0, nr * sizeof(*pinned));
 	return r;
 }
 
-int engine_cluster_lend_all(struct engine *e, const struct fp *fps, size_t nr)
+int engine_cluster_pin_all(struct engine *e, const struct fp *fps, size_t nr)
 {
-	_cleanup_(freep) bool *lent = calloc(MAX(nr, (size_t)1), sizeof(*lent));
+	_cleanup_(freep) bool *pinned = calloc(MAX(nr, (size_t)1), sizeof(*pinned));
 	unsigned ticket;
-	int r = lent ? engine_cluster_lend(e, fps, nr, lent) : -ENOMEM;
+	int r = pinned ? engine_cluster_pin(e, fps, nr, pinned) : -ENOMEM;
 
 	ticket = epoch_enter(&e->users);
 	for (size_t i = 0; i < nr && r == 0; i++) {
 		struct addr a;
 		uint32_t len;
 
-		if (!lent[i])
+		if (!pinned[i])
 			r = shares_find_here(e, fps[i], &a, &len);
 	}
 	epoch_leave(&e->users, ticket);
@@ -392,7 +392,7 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 	if (r < 0)
 		return r;
 	pack_frame_place(u->f, &u->pack, &u->frame);
-	u->note.told = true;
+	u->note.unconfirmed = true;
 	for (size_t last = i; i < rf->nr; i++) {
 		const struct content_piece *p = &rf->pieces[i];
 
@@ -407,14 +407,14 @@ static int refer_frame(struct referring *rf, size_t i, size_t *ret_end)
 		rf->where[i] = add_to_frame(u->f, kind, p->fp, zeros, p->chunk_len);
 		rf->number[i] = pack_frame_last(u->f);
 		rf->is_new[i] = true;
-		share_set(u->note.away, nr);
+		share_set(u->note.remote, nr);
 		u->note.owners[nr++] = rf->owners;
 		last = i;
 		u->nr_more++;
 		u->more_bytes += p->chunk_len;
 	}
 	*ret_end = i;
-	r = packs_frame_write_partly(e->packs, u->f, u->note.away);
+	r = packs_frame_write_partly(e->packs, u->f, u->note.remote);
 	if (r < 0) {
 		packs_frame_abandon(e->packs, u->f);
 		return r;
@@ -543,8 +543,8 @@ int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, 
 		return -EROFS;
 	mutex_lock(&e->shares->lock);
 	r = shares_number(e, owner, &rf.owners.node[0]);
-	e->shares->totals.any_told = true;
-	atomic_store(&e->shares->any_told, true);
+	e->shares->totals.any_unconfirmed = true;
+	atomic_store(&e->shares->any_unconfirmed, true);
 	mutex_unlock(&e->shares->lock);
 	rf.owners.nr = 1;
 	if (r < 0)

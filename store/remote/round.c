@@ -58,7 +58,7 @@ int round_decide(const struct cluster_decision *d, const uint8_t self[CLUSTER_ID
 	if (!fits(d, self, nr_offered))
 		return -EBADMSG;
 	for (size_t i = 0; i < d->nr; i++)
-		fates[d->owners[i].index] = is_owner(&d->owners[i], d->self) ? ROUND_LEND : ROUND_AWAIT;
+		fates[d->owners[i].index] = is_owner(&d->owners[i], d->self) ? ROUND_PIN : ROUND_AWAIT;
 	return 0;
 }
 
@@ -77,7 +77,7 @@ void round_settle(const struct cluster_decision *d, const bool *has_stored, size
 
 	for (size_t i = 0; i < d->nr && is_ours; i++)
 		if (fates[d->owners[i].index] == ROUND_AWAIT && all_have(&d->owners[i], has_stored))
-			fates[d->owners[i].index] = ROUND_ELSEWHERE;
+			fates[d->owners[i].index] = ROUND_REMOTE;
 	for (size_t i = 0; i < nr_offered; i++)
 		if (fates[i] == ROUND_AWAIT)
 			fates[i] = ROUND_WRITE;

@@ -2,7 +2,7 @@
  * Decisions of a round on one node (cluster_calls.h): the fate of each chunk that the node has offered. Pure functions.
  *
  *   offered ─┬─ no peer offers it ─────────────────────────────────────▶ WRITE
- *            ├─ this node is one of the assigned owners ───────────────▶ LEND
+ *            ├─ this node is one of the assigned owners ───────────────▶ PIN
  *            └─ peers are ──▶ AWAIT ─┬─ all owners have stored it ─────▶ ELSEWHERE
  *                                    └─ one has not, or end unknown ───▶ WRITE
  *
@@ -13,9 +13,9 @@
  *
  * round_decide() takes the first step, round_settle() the second; without a decision all chunks are WRITE. Safety
  * depends on the order that the caller keeps:
- *   1. WRITE and LEND chunks, and the pin records of the latter, are durable before this node reports that it has
+ *   1. WRITE and PIN chunks, and the pin records of the latter, are durable before this node reports that it has
  *      stored its share;
- *   2. nothing refers to a chunk as remote before round_settle() has returned ROUND_ELSEWHERE for it.
+ *   2. nothing refers to a chunk as remote before round_settle() has returned ROUND_REMOTE for it.
  * So every reference to another node is younger than the pin there that keeps the chunk from being freed. A node that
  * misses the end of a round, or crashes, leaves chunks pinned that no node refers to. This costs space, not data.
  */
@@ -29,9 +29,9 @@
 
 enum round_fate {
 	ROUND_WRITE, /* stored here, as without a cluster */
-	ROUND_LEND, /* stored here and pinned: peers refer to it */
+	ROUND_PIN, /* stored here and pinned: peers refer to it */
 	ROUND_AWAIT, /* deferred until the round is settled */
-	ROUND_ELSEWHERE, /* remote */
+	ROUND_REMOTE, /* remote */
 };
 
 /*

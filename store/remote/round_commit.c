@@ -35,7 +35,7 @@
 #include "store/remote/remote.h"
 #include "store/remote/round.h"
 
-#define HELD_DEFAULT MiB(64)
+#define DEFERRED_DEFAULT MiB(64)
 #define ROUND_FRAMES 16u /* of 1 MiB; 8 or 32 made no measurable difference */
 #define MOSTLY_UNIQUE_PART 8u /* fewer than one page in 8 is on peers */
 
@@ -47,7 +47,7 @@ struct offered {
 struct taken {
 	struct pack_frame *f; /* partly written */
 	uint32_t pack, frame;
-	uint32_t nr_away;
+	uint32_t nr_remote;
 	struct share_frame note;
 	struct unsettled *left; /* of a frame with remote chunks: preallocated for leave_unsettled() */
 };
@@ -82,22 +82,22 @@ static bool has_agent(const struct engine *e)
 }
 
 /* Are new chunks deferred for a round, if there are peers? */
-static bool is_held(const struct engine *e) REQUIRES(append_lock)
+static bool is_deferred(const struct engine *e) REQUIRES(append_lock)
 {
 	if (backoff_is_last_sample(&e->shares->backoff))
-		return !e->shares->is_offering && e->shares->nr_held < BACKOFF_SAMPLE_FRAMES;
+		return !e->shares->is_offering && e->shares->nr_deferred < BACKOFF_SAMPLE_FRAMES;
 	return e->shares->backoff.state != OFFER_NOTHING;
 }
 
 bool remote_is_deferring(struct engine *e)
 {
-	return is_held(e) && has_agent(e);
+	return is_deferred(e) && has_agent(e);
 }
 
 /* Are new chunks written at once, and announced later? */
 static bool is_announcing(const struct engine *e) REQUIRES(append_lock)
 {
-	return !is_held(e) && has_agent(e);
+	return !is_deferred(e) && has_agent(e);
 }
 
 void remote_committed(struct engine *e)
@@ -114,16 +114,16 @@ void engine_cluster_is_shared(struct engine *e)
 	dedup_unlock(e);
 }
 
-void engine_cluster_met(struct engine *e)
+void engine_cluster_peers_changed(struct engine *e)
 {
 	dedup_lock(e);
 	backoff_peers_changed(&e->shares->backoff);
 	dedup_unlock(e);
 }
 
-static size_t held_max(const struct engine *e)
+static size_t deferred_max(const struct engine *e)
 {
-	uint64_t bytes = e->conf.pending ? e->conf.pending : HELD_DEFAULT;
+	uint64_t bytes = e->conf.pending ? e->conf.pending : DEFERRED_DEFAULT;
 
 	return MAX((size_t)(bytes / PACK_FRAME_BYTES), (size_t)1);
 }
@@ -134,7 +134,7 @@ static size_t held_max(const struct engine *e)
  */
 static size_t round_frames(const struct engine *e) REQUIRES(append_lock)
 {
-	size_t half = (held_max(e) + 1) / 2;
+	size_t half = (deferred_max(e) + 1) / 2;
 
 	if (e->shares->backoff.state == OFFER_SAMPLE)
 		return e->shares->is_offering ? SIZE_MAX : MIN((size_t)BACKOFF_SAMPLE_FRAMES, half);
@@ -144,22 +144,22 @@ static size_t round_frames(const struct engine *e) REQUIRES(append_lock)
 unsigned remote_nr_spare(const struct engine *e)
 {
 	/* more frames fill up during a round */
-	return e->conf.cluster_calls ? (unsigned)MIN(held_max(e), (size_t)4 * ROUND_FRAMES) : 0;
+	return e->conf.cluster_calls ? (unsigned)MIN(deferred_max(e), (size_t)4 * ROUND_FRAMES) : 0;
 }
 
 /* Makes room to defer `nr` more frames; false: out of memory. */
 static bool make_room(struct engine *e, size_t nr) REQUIRES(append_lock)
 {
-	size_t need = e->shares->nr_held + e->shares->nr_taken + nr;
+	size_t need = e->shares->nr_deferred + e->shares->nr_taken + nr;
 	struct pack_frame **more;
 
-	if (need <= e->shares->size_held)
+	if (need <= e->shares->size_deferred)
 		return true;
-	more = reallocarray(e->shares->held, need + 64, sizeof(*more));
+	more = reallocarray(e->shares->deferred, need + 64, sizeof(*more));
 	if (!more)
 		return false;
-	e->shares->held = more;
-	e->shares->size_held = need + 64;
+	e->shares->deferred = more;
+	e->shares->size_deferred = need + 64;
 	return true;
 }
 
@@ -169,15 +169,15 @@ struct pack_frame *remote_defer(struct engine *e, struct pack_frame *f)
 
 	if (!remote_is_deferring(e) || !make_room(e, 1))
 		return f;
-	e->shares->held[e->shares->nr_held++] = f;
-	if (!e->shares->is_round_due && e->shares->nr_held >= round_frames(e)) {
+	e->shares->deferred[e->shares->nr_deferred++] = f;
+	if (!e->shares->is_round_due && e->shares->nr_deferred >= round_frames(e)) {
 		e->shares->is_round_due = true;
 		e->shares->wants_round = true;
 	}
-	if (e->shares->nr_held <= held_max(e))
+	if (e->shares->nr_deferred <= deferred_max(e))
 		return NULL;
-	oldest = e->shares->held[0];
-	memmove(e->shares->held, e->shares->held + 1, --e->shares->nr_held * sizeof(*e->shares->held));
+	oldest = e->shares->deferred[0];
+	memmove(e->shares->deferred, e->shares->deferred + 1, --e->shares->nr_deferred * sizeof(*e->shares->deferred));
 	return oldest;
 }
 
@@ -188,7 +188,7 @@ static void put_back(struct engine *e, struct pack_frame **frames, size_t nr) RE
 	e->shares->nr_taken -= nr;
 	for (size_t i = 0; i < nr; i++)
 		if (frames[i])
-			e->shares->held[e->shares->nr_held++] = frames[i];
+			e->shares->deferred[e->shares->nr_deferred++] = frames[i];
 }
 
 /* Before the last deferred frame fills up: is_announcing() may change when it does. */
@@ -209,7 +209,7 @@ bool remote_append_end(struct engine *e, bool begun, const struct batch *b)
 				backoff_add_written(&e->shares->backoff, b->fps[i]);
 		}
 	if (any && !begun && e->conf.cluster_calls)
-		e->shares->held_ns = monotonic_ns();
+		e->shares->deferred_ns = monotonic_ns();
 	return wants_round;
 }
 
@@ -235,18 +235,18 @@ bool engine_cluster_pending(struct engine *e)
 	if (!e->remote)
 		return false;
 	dedup_lock(e);
-	pending = e->shares->nr_held > 0 || e->shares->is_offering ||
+	pending = e->shares->nr_deferred > 0 || e->shares->is_offering ||
 		  (!is_announcing(e) && (dedup_open_frame(e, false) || dedup_open_frame(e, true)));
 	dedup_unlock(e);
 	return pending;
 }
 
-uint64_t engine_cluster_held_ns(struct engine *e)
+uint64_t engine_cluster_deferred_ns(struct engine *e)
 {
 	uint64_t ns;
 
 	dedup_lock(e);
-	ns = e->shares->backoff.state == OFFER_ALL && !e->shares->is_mostly_unique ? e->shares->held_ns : 0;
+	ns = e->shares->backoff.state == OFFER_ALL && !e->shares->is_mostly_unique ? e->shares->deferred_ns : 0;
 	dedup_unlock(e);
 	return ns;
 }
@@ -281,7 +281,7 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 	int r = 0;
 
 	for (struct unsettled *u = e->shares->unsettled; u && r == 0; u = u->next) {
-		r = u->f ? packs_frame_settle(e->packs, u->f, u->note.away) : 0;
+		r = u->f ? packs_frame_settle(e->packs, u->f, u->note.remote) : 0;
 		if (r == 0) {
 			u->f = NULL;
 			u->note.settled = true;
@@ -292,8 +292,8 @@ static int settle_left(struct engine *e, const struct pack_marks *marks)
 		return r;
 	mutex_lock(&e->shares->lock);
 	for (struct unsettled *u = e->shares->unsettled; u; u = u->next) {
-		e->shares->totals.nr_away += u->nr_more;
-		e->shares->totals.away_bytes += u->more_bytes;
+		e->shares->totals.nr_remote += u->nr_more;
+		e->shares->totals.remote_bytes += u->more_bytes;
 		u->nr_more = u->more_bytes = 0;
 	}
 	r = shares_commit(e, marks, &records);
@@ -331,10 +331,10 @@ void remote_abandon_frames(struct engine *e)
 		shares_settled(e);
 	}
 	backoff_release(&e->shares->backoff);
-	for (size_t i = 0; i < e->shares->nr_held; i++)
-		packs_frame_abandon(e->packs, e->shares->held[i]);
-	e->shares->nr_held = e->shares->size_held = 0;
-	free(TAKE(e->shares->held));
+	for (size_t i = 0; i < e->shares->nr_deferred; i++)
+		packs_frame_abandon(e->packs, e->shares->deferred[i]);
+	e->shares->nr_deferred = e->shares->size_deferred = 0;
+	free(TAKE(e->shares->deferred));
 }
 
 /* --- step 1 --- */
@@ -379,11 +379,11 @@ static int take_fates(struct round *rd)
 	for (size_t i = 0; i < rd->nr_offered; i++) {
 		struct taken *t = &rd->frames[rd->offer[i].frame];
 
-		if (rd->fates[i] == ROUND_LEND)
-			share_set(t->note.lent, rd->offer[i].chunk);
+		if (rd->fates[i] == ROUND_PIN)
+			share_set(t->note.pinned, rd->offer[i].chunk);
 		if (rd->fates[i] == ROUND_AWAIT) {
-			share_set(t->note.away, rd->offer[i].chunk);
-			t->nr_away++;
+			share_set(t->note.remote, rd->offer[i].chunk);
+			t->nr_remote++;
 			t->left = t->left ?: malloc(sizeof(*t->left));
 			if (!t->left)
 				return -ENOMEM;
@@ -418,9 +418,9 @@ static int write_frames(struct round *rd, struct pack_frame **frames, struct pac
 	for (size_t i = 0; i < rd->nr; i++) {
 		struct taken *t = &rd->frames[i];
 
-		if (t->nr_away == 0 && packs_frame_write(p, frames[i]) == 0)
+		if (t->nr_remote == 0 && packs_frame_write(p, frames[i]) == 0)
 			frames[i] = NULL;
-		if (t->nr_away > 0 && packs_frame_write_partly(p, frames[i], t->note.away) == 0)
+		if (t->nr_remote > 0 && packs_frame_write_partly(p, frames[i], t->note.remote) == 0)
 			t->f = TAKE(frames[i]);
 	}
 	return packs_sync_end(p, ret);
@@ -428,7 +428,7 @@ static int write_frames(struct round *rd, struct pack_frame **frames, struct pac
 
 static bool is_noted(const struct taken *t)
 {
-	return t->nr_away > 0 || share_any(t->note.lent);
+	return t->nr_remote > 0 || share_any(t->note.pinned);
 }
 
 /* Adds the chunks of this round with that fate, and their bytes. */
@@ -451,7 +451,7 @@ static int note_stored(struct round *rd, const struct pack_marks *marks)
 	for (size_t i = 0; i < rd->nr; i++) {
 		struct taken *t = &rd->frames[i];
 
-		t->note.settled = t->nr_away == 0;
+		t->note.settled = t->nr_remote == 0;
 		if (is_noted(t))
 			shares_put(&t->note, t->pack, t->frame, &records);
 	}
@@ -459,8 +459,8 @@ static int note_stored(struct round *rd, const struct pack_marks *marks)
 		return 0;
 	mutex_lock(&e->shares->lock);
 	totals = &e->shares->totals;
-	count_fate(rd, ROUND_LEND, &totals->nr_lent, &totals->pinned_bytes);
-	r = shares_meet(e, rd->d.nodes, rd->d.nr_nodes); /* any of them may refer to the pinned chunks */
+	count_fate(rd, ROUND_PIN, &totals->nr_pinned, &totals->pinned_bytes);
+	r = shares_register_peers(e, rd->d.nodes, rd->d.nr_nodes); /* any of them may refer to the pinned chunks */
 	if (r == 0)
 		r = shares_commit(e, marks, &records);
 	mutex_unlock(&e->shares->lock);
@@ -477,19 +477,19 @@ static int settle_notes(struct engine *e, struct round *rd, const bool *has_stor
 
 	round_settle(&rd->d, has_stored, rd->nr_offered, rd->fates);
 	for (size_t i = 0; i < rd->nr; i++)
-		memset(rd->frames[i].note.away, 0, sizeof(rd->frames[i].note.away));
+		memset(rd->frames[i].note.remote, 0, sizeof(rd->frames[i].note.remote));
 	for (size_t i = 0; i < rd->d.nr; i++) {
 		const struct cluster_owners *o = &rd->d.owners[i];
 		const struct offered *of = &rd->offer[o->index];
 		struct share_frame *note = &rd->frames[of->frame].note;
 
-		if (rd->fates[o->index] != ROUND_ELSEWHERE)
+		if (rd->fates[o->index] != ROUND_REMOTE)
 			continue;
 		for (uint32_t k = 0; k < o->nr && r == 0; k++)
 			r = shares_number(e, &rd->d.nodes[o->owners[k]], &numbers[k]);
 		if (r < 0)
 			break;
-		share_set(note->away, of->chunk);
+		share_set(note->remote, of->chunk);
 		note->owners[of->chunk].nr = (uint8_t)o->nr;
 		memcpy(note->owners[of->chunk].node, numbers, o->nr * sizeof(*numbers));
 	}
@@ -504,10 +504,10 @@ static int settle_frames(struct round *rd, struct buf *records)
 	for (size_t i = 0; i < rd->nr && r == 0; i++) {
 		struct taken *t = &rd->frames[i];
 
-		if (t->nr_away == 0)
+		if (t->nr_remote == 0)
 			continue;
 		t->note.settled = true;
-		r = packs_frame_settle(rd->e->packs, t->f, t->note.away);
+		r = packs_frame_settle(rd->e->packs, t->f, t->note.remote);
 		if (r == 0) {
 			t->f = NULL;
 			shares_put(&t->note, t->pack, t->frame, records);
@@ -529,12 +529,12 @@ static int end_round(struct round *rd, const bool *has_stored, const struct pack
 		r = settle_frames(rd, &records);
 	if (r == 0 && records.len > 0) {
 		mutex_lock(&e->shares->lock);
-		count_fate(rd, ROUND_ELSEWHERE, &e->shares->totals.nr_away, &e->shares->totals.away_bytes);
+		count_fate(rd, ROUND_REMOTE, &e->shares->totals.nr_remote, &e->shares->totals.remote_bytes);
 		r = shares_commit(e, marks, &records);
 		mutex_unlock(&e->shares->lock);
 	}
 	for (size_t i = 0; r < 0 && i < rd->nr; i++)
-		if (rd->frames[i].nr_away > 0)
+		if (rd->frames[i].nr_remote > 0)
 			leave_unsettled(e, &rd->frames[i]);
 	return r;
 }
@@ -603,19 +603,19 @@ static void note_frame(struct engine *e, const struct pack_frame *f) REQUIRES(ap
 
 /* Takes the deferred frames. Chunks in frames still being filled are recorded for announcement, too, as they will not
  * be offered either. On ENOMEM the frames stay for the next commit. */
-static size_t take_held(struct engine *e, struct pack_frame ***ret) REQUIRES(append_lock)
+static size_t take_deferred(struct engine *e, struct pack_frame ***ret) REQUIRES(append_lock)
 {
-	struct pack_frame **frames = calloc(MAX(e->shares->nr_held, (size_t)1), sizeof(*frames));
-	size_t nr = frames ? e->shares->nr_held : 0;
+	struct pack_frame **frames = calloc(MAX(e->shares->nr_deferred, (size_t)1), sizeof(*frames));
+	size_t nr = frames ? e->shares->nr_deferred : 0;
 
-	for (size_t i = 0; i < e->shares->nr_held; i++)
-		note_frame(e, e->shares->held[i]);
+	for (size_t i = 0; i < e->shares->nr_deferred; i++)
+		note_frame(e, e->shares->deferred[i]);
 	note_frame(e, dedup_open_frame(e, false));
 	note_frame(e, dedup_open_frame(e, true));
 	if (nr > 0)
-		memcpy(frames, e->shares->held, nr * sizeof(*frames));
-	e->shares->nr_held -= nr;
-	e->shares->nr_taken += nr; /* keeps their slots in `held` reserved */
+		memcpy(frames, e->shares->deferred, nr * sizeof(*frames));
+	e->shares->nr_deferred -= nr;
+	e->shares->nr_taken += nr; /* keeps their slots in `deferred` reserved */
 	*ret = frames;
 	return nr;
 }
@@ -631,7 +631,7 @@ static void stop_offering(struct engine *e, const struct round *rd, bool is_deci
 	if (is_decided) {
 		e->shares->is_mostly_unique = rd->d.nr < rd->nr_offered / MOSTLY_UNIQUE_PART;
 		if (backoff_decided(&e->shares->backoff, rd->nr, rd->nr_offered, rd->d.nr))
-			nr = take_held(e, &frames);
+			nr = take_deferred(e, &frames);
 	}
 	dedup_unlock(e);
 	write_deferred(e, frames, nr);
@@ -690,7 +690,7 @@ static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr
 
 int remote_sync_room(struct engine *e, size_t nr)
 {
-	return make_room(e, nr) ? (int)e->shares->nr_held : -ENOMEM;
+	return make_room(e, nr) ? (int)e->shares->nr_deferred : -ENOMEM;
 }
 
 bool remote_sync_begin(struct engine *e, struct pack_frame **frames, size_t *nr)
@@ -698,11 +698,11 @@ bool remote_sync_begin(struct engine *e, struct pack_frame **frames, size_t *nr)
 	struct shares *s = e->shares;
 	bool is_ours;
 
-	memmove(frames + s->nr_held, frames, *nr * sizeof(*frames));
-	if (s->nr_held > 0)
-		memcpy(frames, s->held, s->nr_held * sizeof(*frames));
-	*nr += s->nr_held;
-	s->nr_held = 0;
+	memmove(frames + s->nr_deferred, frames, *nr * sizeof(*frames));
+	if (s->nr_deferred > 0)
+		memcpy(frames, s->deferred, s->nr_deferred * sizeof(*frames));
+	*nr += s->nr_deferred;
+	s->nr_deferred = 0;
 	s->is_round_due = false;
 	take_arriving(e);
 	is_ours = e->conf.cluster_calls || s->unsettled;

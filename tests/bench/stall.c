@@ -26,7 +26,7 @@
 #define SYNC_MIB 16u
 #define READ_BYTES (64u << 10)
 #define WRITE_EACH_NS (10 * 1000 * 1000)
-#define OTHERS_EACH_NS (2 * 1000 * 1000)
+#define PEERS_EACH_NS (2 * 1000 * 1000)
 #define CALLS_MAX ((size_t)1 << 20)
 
 enum kind { WRITE, FSYNC, READ, CREATE, STAT, UNLINK, NR_KINDS };
@@ -137,7 +137,7 @@ static void read_file(void)
 		if (pread(fd, p, READ_BYTES, off) != (ssize_t)READ_BYTES)
 			die("read");
 		took(READ, t);
-		pause_ns(OTHERS_EACH_NS);
+		pause_ns(PEERS_EACH_NS);
 	}
 }
 
@@ -159,7 +159,7 @@ static void make_names(void)
 		if (unlink(path) < 0)
 			die("unlink");
 		took(UNLINK, t);
-		pause_ns(OTHERS_EACH_NS);
+		pause_ns(PEERS_EACH_NS);
 	}
 }
 

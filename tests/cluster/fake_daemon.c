@@ -67,11 +67,11 @@ static struct {
 	unsigned nr_lists; /* of these */
 	unsigned holds[PAGES_MAX], nr_holds;
 	unsigned lost[PAGES_MAX], nr_lost;
-	unsigned tells[PAGES_MAX], nr_tells;
+	unsigned announces[PAGES_MAX], nr_reports;
 	bool awaits_shared, is_shared;
 	bool crosses;
 	unsigned refers[PAGES_MAX], nr_refers;
-	unsigned lent[PAGES_MAX], nr_lent;
+	unsigned pinned[PAGES_MAX], nr_pinned;
 	unsigned collections, nr_collected, referred;
 	const char *missing;
 	unsigned rounds, late_ms, refused;
@@ -210,7 +210,7 @@ static const char *name_of(enum link_type type)
 	static const char *const names[] = {
 		[LINK_HELLO] = "hello",	      [LINK_NODES] = "nodes",	    [LINK_BEGIN] = "begin",
 		[LINK_DECISION] = "decision", [LINK_SETTLED] = "settled",   [LINK_CHUNKS] = "chunks",
-		[LINK_GET] = "get",	      [LINK_LEND] = "lend",	    [LINK_COLLECTED] = "collected",
+		[LINK_GET] = "get",	      [LINK_PIN] = "lend",	    [LINK_COLLECTED] = "collected",
 		[LINK_PLACES] = "places",     [LINK_TAKEN] = "taken",	    [LINK_SHARED] = "shared",
 		[LINK_PUT] = "put",	      [LINK_KEPT] = "kept",	    [LINK_COPY] = "copy",
 		[LINK_COPIED] = "copied",     [LINK_DROP] = "drop",	    [LINK_DROPPED] = "dropped",
@@ -278,7 +278,7 @@ static void parse(char *arg)
 	else if (strcmp(arg, "refers") == 0)
 		parse_pages(value, d.refers, &d.nr_refers);
 	else if (strcmp(arg, "lent") == 0)
-		parse_pages(value, d.lent, &d.nr_lent);
+		parse_pages(value, d.pinned, &d.nr_pinned);
 	else if (strcmp(arg, "referred") == 0)
 		d.referred = (unsigned)atoi(value);
 	else if (strcmp(arg, "missing") == 0)
@@ -300,7 +300,7 @@ static void parse(char *arg)
 	else if (strcmp(arg, "refused") == 0)
 		d.refused = (unsigned)atoi(value);
 	else if (strcmp(arg, "tells") == 0)
-		parse_pages(value, d.tells, &d.nr_tells);
+		parse_pages(value, d.announces, &d.nr_reports);
 	else if (strcmp(arg, "shared") == 0)
 		d.awaits_shared = atoi(value) != 0;
 	else if (strcmp(arg, "quit") == 0)
@@ -376,17 +376,17 @@ static void offer(uint64_t round)
 	has_said("offer");
 }
 
-static void tell(void)
+static void announce(void)
 {
-	_cleanup_(freep) struct fp *pages = calloc(d.nr_tells + 1, sizeof(*pages));
+	_cleanup_(freep) struct fp *pages = calloc(d.nr_reports + 1, sizeof(*pages));
 
 	if (!pages)
 		fail("memory");
-	for (unsigned i = 0; i < d.nr_tells; i++)
-		pages[i] = fp_of_page(d.tells[d.nr_tells - 1 - i]);
-	if (d.nr_tells == 0)
+	for (unsigned i = 0; i < d.nr_reports; i++)
+		pages[i] = fp_of_page(d.announces[d.nr_reports - 1 - i]);
+	if (d.nr_reports == 0)
 		return;
-	link_encode_tell(pages, d.nr_tells, &d.link.out);
+	link_encode_announce(pages, d.nr_reports, &d.link.out);
 	has_said("tell");
 }
 
@@ -460,7 +460,7 @@ static void next_step(void)
 
 /* --- what it hears --- */
 
-static void hear_nodes(const struct link_header *h, const void *body)
+static void receive_nodes(const struct link_header *h, const void *body)
 {
 	_cleanup_(freep) struct link_node *nodes = NULL;
 	uint32_t self;
@@ -471,11 +471,11 @@ static void hear_nodes(const struct link_header *h, const void *body)
 	for (uint32_t i = 0; i < d.nr_nodes; i++)
 		printf(" %s", nodes[i].name);
 	puts("");
-	tell();
+	announce();
 	next_step();
 }
 
-static void hear_shared(void)
+static void receive_shared(void)
 {
 	puts("shared");
 	d.is_shared = true;
@@ -483,7 +483,7 @@ static void hear_shared(void)
 		next_step();
 }
 
-static void hear_decision(const struct link_header *h, const void *body)
+static void receive_decision(const struct link_header *h, const void *body)
 {
 	_cleanup_(freep) struct link_owners *owners = NULL;
 	const struct pages *p = pages_of(h->number);
@@ -501,7 +501,7 @@ static void hear_decision(const struct link_header *h, const void *body)
 	has_said("stored");
 }
 
-static void hear_settled(const struct link_header *h, const void *body)
+static void receive_settled(const struct link_header *h, const void *body)
 {
 	const uint8_t *has_stored;
 
@@ -515,7 +515,7 @@ static void hear_settled(const struct link_header *h, const void *body)
 		next_step();
 }
 
-static void hear_chunks(const struct link_header *h, const void *body)
+static void receive_chunks(const struct link_header *h, const void *body)
 {
 	static const void *chunks[FETCHES_MAX];
 	uint8_t expected[CHUNK_LEN];
@@ -572,7 +572,7 @@ static bool say_there(uint64_t number, const struct link_want *wants, const void
 }
 
 /* It is written over: the agent is not to look there any more. */
-static void hear_taken(uint64_t number)
+static void receive_taken(uint64_t number)
 {
 	for (unsigned i = 0; i < d.nr_given; i++)
 		if (d.given[i].number == number) {
@@ -585,7 +585,7 @@ static void hear_taken(uint64_t number)
 	fail("TAKEN of what was not given");
 }
 
-static void hear_get(const struct link_header *h, const void *body)
+static void receive_get(const struct link_header *h, const void *body)
 {
 	_cleanup_(freep) struct link_want *wants = NULL;
 	_cleanup_(freep) const void **chunks = NULL;
@@ -614,40 +614,40 @@ static void hear_get(const struct link_header *h, const void *body)
 }
 
 /* As if all of them had been stored here that were offered. */
-static bool lends(unsigned page)
+static bool pins(unsigned page)
 {
 	if (has(d.lost, d.nr_lost, page))
 		return false;
 	for (uint64_t round = 1; round <= d.nr_settled; round++)
 		if (has(pages_of(round)->v, pages_of(round)->nr, page))
 			return true;
-	return has(d.tells, d.nr_tells, page);
+	return has(d.announces, d.nr_reports, page);
 }
 
-static void hear_lend(const struct link_header *h, const void *body)
+static void receive_pin(const struct link_header *h, const void *body)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
-	_cleanup_(freep) uint8_t *lent = NULL;
+	_cleanup_(freep) uint8_t *pinned = NULL;
 	uint32_t nr;
 
-	if (link_decode_lend(body, h->len, &pages, &nr) < 0)
-		fail("LEND");
-	lent = calloc(nr + 1, 1);
-	if (!lent)
+	if (link_decode_pin(body, h->len, &pages, &nr) < 0)
+		fail("PIN");
+	pinned = calloc(nr + 1, 1);
+	if (!pinned)
 		fail("memory");
 	printf("lent");
 	for (uint32_t i = 0; i < nr; i++) {
-		lent[i] = lends((unsigned)pages[i].hi);
-		if (lent[i])
+		pinned[i] = pins((unsigned)pages[i].hi);
+		if (pinned[i])
 			printf(" %u", (unsigned)pages[i].hi);
 	}
 	puts("");
-	link_encode_lent(h->number, lent, nr, &d.link.out);
+	link_encode_pinned(h->number, pinned, nr, &d.link.out);
 }
 
 /* --- what others want it to keep, or to tell --- */
 
-static void hear_put(const struct link_header *h, const void *body)
+static void receive_put(const struct link_header *h, const void *body)
 {
 	_cleanup_(freep) uint8_t *kept = NULL;
 	struct link_put p;
@@ -664,7 +664,7 @@ static void hear_put(const struct link_header *h, const void *body)
 	free(p.chunks);
 }
 
-static void hear_copy(const struct link_header *h, const void *body)
+static void receive_copy(const struct link_header *h, const void *body)
 {
 	struct link_copy c;
 
@@ -675,7 +675,7 @@ static void hear_copy(const struct link_header *h, const void *body)
 	link_encode_error(LINK_COPIED, h->number, d.stored, &d.link.out);
 }
 
-static void hear_drop(const struct link_header *h, const void *body)
+static void receive_drop(const struct link_header *h, const void *body)
 {
 	struct link_drop drop;
 
@@ -685,7 +685,7 @@ static void hear_drop(const struct link_header *h, const void *body)
 	link_encode_error(LINK_DROPPED, h->number, d.stored, &d.link.out);
 }
 
-static void hear_question(const struct link_header *h, const void *body)
+static void receive_question(const struct link_header *h, const void *body)
 {
 	if (link_decode_question(body, h->len) < 0)
 		fail("QUESTION");
@@ -694,7 +694,7 @@ static void hear_question(const struct link_header *h, const void *body)
 }
 
 /* KEPT, COPIED, DROPPED, ANSWER: to the call of that number. */
-static void hear_called(const struct link_header *h, const void *body)
+static void receive_called(const struct link_header *h, const void *body)
 {
 	const uint8_t *kept;
 	const void *said;
@@ -718,7 +718,7 @@ static bool is_page_of(unsigned page, const struct link_step *s)
 	return page % s->nr_windows == s->window;
 }
 
-static void hear_step(const struct link_header *h, const void *body)
+static void receive_step(const struct link_header *h, const void *body)
 {
 	_cleanup_(freep) uint8_t *filter = NULL;
 	struct link_done done = { 0 };
@@ -746,13 +746,13 @@ static void hear_step(const struct link_header *h, const void *body)
 		done.len = s.len;
 		done.filter = filter;
 		break;
-	case LINK_UNLEND:
+	case LINK_UNPIN:
 		printf("unlend %" PRIu64 " %" PRIu32 "/%" PRIu32, h->number, s.window, s.nr_windows);
-		for (unsigned i = 0; i < d.nr_lent; i++) {
-			if (!is_page_of(d.lent[i], &s))
+		for (unsigned i = 0; i < d.nr_pinned; i++) {
+			if (!is_page_of(d.pinned[i], &s))
 				continue;
-			if (s.filter[d.lent[i] / 8 % s.len] >> d.lent[i] % 8 & 1) {
-				printf(" %u", d.lent[i]);
+			if (s.filter[d.pinned[i] / 8 % s.len] >> d.pinned[i] % 8 & 1) {
+				printf(" %u", d.pinned[i]);
 				done.nr_kept++;
 			} else {
 				done.nr_dropped++;
@@ -767,7 +767,7 @@ static void hear_step(const struct link_header *h, const void *body)
 	link_encode_done(LINK_DONE, h->number, &done, &d.link.out);
 }
 
-static void hear_collected(const struct link_header *h, const void *body)
+static void receive_collected(const struct link_header *h, const void *body)
 {
 	struct link_done done;
 
@@ -787,7 +787,7 @@ static const char *name_of_step(const void *body, size_t len)
 	return s.kind == LINK_PREPARE ? "prepare" : s.kind == LINK_MARK ? "mark" : "unlend";
 }
 
-static void hear(const struct link_header *h, const void *body)
+static void receive(const struct link_header *h, const void *body)
 {
 	const char *name = h->type == LINK_STEP ? name_of_step(body, h->len) : name_of(h->type);
 
@@ -808,7 +808,7 @@ static void hear(const struct link_header *h, const void *body)
 			link_encode_welcome(&d.welcome, &d.link.out);
 		break;
 	case LINK_NODES:
-		hear_nodes(h, body);
+		receive_nodes(h, body);
 		break;
 	case LINK_BEGIN:
 		usleep(d.late_ms * 1000);
@@ -817,50 +817,50 @@ static void hear(const struct link_header *h, const void *body)
 		offer(h->number);
 		break;
 	case LINK_DECISION:
-		hear_decision(h, body);
+		receive_decision(h, body);
 		break;
 	case LINK_SETTLED:
-		hear_settled(h, body);
+		receive_settled(h, body);
 		break;
 	case LINK_CHUNKS:
 	case LINK_PLACES:
-		hear_chunks(h, body);
+		receive_chunks(h, body);
 		break;
 	case LINK_TAKEN:
-		hear_taken(h->number);
+		receive_taken(h->number);
 		break;
 	case LINK_GET:
-		hear_get(h, body);
+		receive_get(h, body);
 		break;
-	case LINK_LEND:
-		hear_lend(h, body);
+	case LINK_PIN:
+		receive_pin(h, body);
 		break;
 	case LINK_STEP:
-		hear_step(h, body);
+		receive_step(h, body);
 		break;
 	case LINK_COLLECTED:
-		hear_collected(h, body);
+		receive_collected(h, body);
 		break;
 	case LINK_SHARED:
-		hear_shared();
+		receive_shared();
 		break;
 	case LINK_PUT:
-		hear_put(h, body);
+		receive_put(h, body);
 		break;
 	case LINK_COPY:
-		hear_copy(h, body);
+		receive_copy(h, body);
 		break;
 	case LINK_DROP:
-		hear_drop(h, body);
+		receive_drop(h, body);
 		break;
 	case LINK_QUESTION:
-		hear_question(h, body);
+		receive_question(h, body);
 		break;
 	case LINK_KEPT:
 	case LINK_COPIED:
 	case LINK_DROPPED:
 	case LINK_ANSWER:
-		hear_called(h, body);
+		receive_called(h, body);
 		break;
 	default:
 		fail("a message that is not for a daemon");
@@ -881,7 +881,7 @@ static void run(void)
 			puts("closed");
 			return;
 		}
-		hear(&h, body);
+		receive(&h, body);
 		fflush(stdout);
 		if (link_flush(&d.link, monotonic_ns() + LIFE_S * NS_PER_S) < 0) {
 			puts("closed");

@@ -78,10 +78,10 @@ static void misbehave(void)
 	send_message(PEER_LANE_ANSWERS, header(PEER_CHUNKS, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_GETS, header(PEER_GET, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_ASK, 1), "\2\2\2", 3, &w.message_key);
-	send_message(PEER_LANE_HINTS, header(PEER_TELL, 1), "\2\2\2", 3, &w.message_key);
-	send_message(PEER_LANE_ANSWERS, header(PEER_LEND, 1), "\2\2\2", 3, &w.message_key);
+	send_message(PEER_LANE_HINTS, header(PEER_ANNOUNCE, 1), "\2\2\2", 3, &w.message_key);
+	send_message(PEER_LANE_ANSWERS, header(PEER_PIN, 1), "\2\2\2", 3, &w.message_key);
 	send_message(PEER_LANE_ANSWERS, header(PEER_FOUND, 1), "\2\2\2", 3, &w.message_key);
-	send_message(PEER_LANE_ANSWERS, header(PEER_LENT, 1), "\1\1\1", 3, &w.message_key);
+	send_message(PEER_LANE_ANSWERS, header(PEER_PINNED, 1), "\1\1\1", 3, &w.message_key);
 	for (enum peer_type type = PEER_PUT; type <= PEER_DROP; type += 2) {
 		send_message(PEER_LANE_KEEPS, header(type, 1), "\2\2\2", 3, &w.message_key);
 		/* which nobody waits for */

@@ -51,7 +51,7 @@ void peer_end(void)
 	peer.e = NULL;
 }
 
-void peer_meet(struct engine *e)
+void peer_register(struct engine *e)
 {
 	peer.e = e;
 }

@@ -13,5 +13,5 @@ struct engine_conf;
 /* `log`: of the run; its bytes are beside it. `records`: there are rounds, and it begins without any. */
 int peer_begin(uint64_t seed, const char *log, bool records);
 void peer_join(struct engine_conf *conf);
-void peer_meet(struct engine *e); /* the store that takes part in its rounds */
+void peer_register(struct engine *e); /* the store that takes part in its rounds */
 void peer_end(void);

@@ -14,7 +14,7 @@ void peer_join(struct engine_conf *conf)
 	(void)conf;
 }
 
-void peer_meet(struct engine *e)
+void peer_register(struct engine *e)
 {
 	(void)e;
 }

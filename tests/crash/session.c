@@ -115,7 +115,7 @@ int session_record(const struct session *s, const char *dir, const char *log_pat
 		return r;
 	r = engine_open(path, &conf, &e);
 	if (r == 0) {
-		peer_meet(e);
+		peer_register(e);
 		r = run_all(s, e);
 		q = engine_close(e);
 		r = r < 0 ? r : q;

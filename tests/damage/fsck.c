@@ -250,7 +250,8 @@ static void on_finding(void *userdata, const struct check_finding *f)
 {
 	struct said *s = userdata;
 
-	fprintf(s->to, "  %s%s%s%s\n", f->mended ? "mended: " : "", f->path ? f->path : "", f->path ? ": " : "", f->text);
+	fprintf(s->to, "  %s%s%s%s\n", f->repaired ? "mended: " : "", f->path ? f->path : "", f->path ? ": " : "",
+		f->text);
 	s->of_journal |= f->area == CHECK_JOURNAL;
 	if (f->path && s->nr_hits < NR_HITS)
 		snprintf(s->hits[s->nr_hits++], sizeof(s->hits[0]), "%s", f->path);
@@ -260,7 +261,7 @@ static void on_finding(void *userdata, const struct check_finding *f)
 struct step {
 	const char *store;
 	const struct rig *rig;
-	bool mend, whole, moments;
+	bool repair, whole, moments;
 	FILE *to;
 	struct said said;
 	int result;
@@ -271,20 +272,20 @@ static bool check_step(void *userdata)
 	struct step *st = userdata;
 	struct check_conf conf = { .cache = MiB(8),
 				   .read_data = true,
-				   .mend = st->mend,
-				   .give_up = st->mend,
+				   .repair = st->repair,
+				   .give_up = st->repair,
 				   .finding = on_finding,
 				   .userdata = &st->said };
 
 	st->said = (struct said){ .to = st->to };
-	fprintf(st->to, "%s:\n", st->mend ? "mending" : "checking");
+	fprintf(st->to, "%s:\n", st->repair ? "mending" : "checking");
 	st->result = check_store(st->store, &conf, &st->said.result);
 	return true;
 }
 
-static bool check(struct step *st, bool mend)
+static bool check(struct step *st, bool repair)
 {
-	st->mend = mend;
+	st->repair = repair;
 	return pool_apart(check_step, st);
 }
 
@@ -374,7 +375,7 @@ static bool check_changes_nothing(struct step *st)
 }
 
 /* Single faults of a closed store for which there always is a second source. */
-static bool must_be_mended(const struct fsck *f, const struct harm *h, const struct rig *rig)
+static bool must_be_repaired(const struct fsck *f, const struct harm *h, const struct rig *rig)
 {
 	return rig == &f->rig[0] && h->kind == CHANGE_BYTE && !h->in_data;
 }
@@ -394,7 +395,7 @@ static bool check_case(const struct fsck *f, struct step *st, const struct harm 
 	if (!check(st, true) || st->result < 0)
 		return false;
 	if (st->said.result.nr_left > 0) /* what cannot be opened has been told */
-		return !must_be_mended(f, h, st->rig) && look(st, false, killed || st->said.of_journal) &&
+		return !must_be_repaired(f, h, st->rig) && look(st, false, killed || st->said.of_journal) &&
 		       st->result != 0;
 	fprintf(st->to, "mended, so all must be there\n");
 	if (!look(st, true, killed) || st->result != 1)

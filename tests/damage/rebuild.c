@@ -42,7 +42,7 @@ static bool fails(const char *what, int r)
 	return false;
 }
 
-static bool take_away(const struct rebuild *b)
+static bool take_remote(const struct rebuild *b)
 {
 	char pattern[300];
 	bool done = true;
@@ -84,19 +84,19 @@ static bool check_tree(const struct rebuild *b)
 	return found && store_check(b->path, stdout);
 }
 
-static bool log_tells_what_to_do(const struct rebuild *b)
+static bool log_says_what_to_do(const struct rebuild *b)
 {
 	char line[1000];
-	bool told = false;
+	bool reported = false;
 	FILE *f = fopen(b->log, "re");
 
 	while (f && fgets(line, sizeof(line), f))
-		told = told || (strstr(line, "fsck.ckptfs --rebuild") && strstr(line, b->path));
+		reported = reported || (strstr(line, "fsck.ckptfs --rebuild") && strstr(line, b->path));
 	if (f)
 		fclose(f);
-	if (!told)
+	if (!reported)
 		printf("FAILED: the log does not say what to do\n");
-	return told;
+	return reported;
 }
 
 /* Opening refuses and says why, or is right (what was lost is of no weight); then rebuild. */
@@ -109,7 +109,7 @@ static bool lose_and_rebuild(void *userdata)
 
 	log_to_file(b->log);
 	r = rig_stamp(&b->rig, b->dir);
-	if (r < 0 || !take_away(b))
+	if (r < 0 || !take_remote(b))
 		return fails("cannot be set up", r);
 	r = engine_open(b->path, &conf, &e);
 	if (r == 0) {
@@ -121,7 +121,7 @@ static bool lose_and_rebuild(void *userdata)
 		engine_close(e);
 		if (!check_tree(b))
 			return false;
-	} else if (r != -ENODATA || !log_tells_what_to_do(b)) {
+	} else if (r != -ENODATA || !log_says_what_to_do(b)) {
 		return fails("opening tells", r);
 	}
 	r = engine_rebuild(b->path, &conf);
@@ -139,7 +139,7 @@ static bool record_rebuild(void *userdata)
 
 	snprintf(saved, sizeof(saved), "%s/rebuild.log", b->scratch);
 	r = rig_stamp(&b->rig, b->dir);
-	if (r < 0 || !take_away(b))
+	if (r < 0 || !take_remote(b))
 		return fails("cannot be set up", r);
 	r = record_start(b->dir);
 	if (r < 0)

@@ -42,7 +42,7 @@ static void look(const uint8_t *p, size_t len)
 }
 
 /* The head's checksum; and that of a record END at the very end, of all between. */
-static void mend(uint8_t *p, size_t len)
+static void repair(uint8_t *p, size_t len)
 {
 	struct catalog_head_disk *h = (struct catalog_head_disk *)p;
 	const size_t end = 2 + 1 + 4; /* of fewer than 128 entries */
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	if (!copy)
 		return 0;
 	memcpy(copy, p, len);
-	mend(copy, len);
+	repair(copy, len);
 	look(copy, len);
 	free(copy);
 	return 0;

@@ -99,7 +99,7 @@ static void set_payload_len(struct delta_header *h, const uint8_t *tables)
 }
 
 /* The header, and from the end of the input the tables. */
-static void read_mended(const uint8_t *p, size_t len)
+static void read_repaired(const uint8_t *p, size_t len)
 {
 	struct delta_header_disk d;
 	struct delta_header h;
@@ -127,6 +127,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 
 	if (delta_decode(p, len, &t) == 0)
 		check_regions(&t);
-	read_mended(p, len);
+	read_repaired(p, len);
 	return 0;
 }

@@ -85,7 +85,7 @@ static void read_file(const uint8_t *p, size_t len)
 	read_records(p, len);
 }
 
-static void mend_group(uint8_t *p, size_t len)
+static void repair_group(uint8_t *p, size_t len)
 {
 	struct journal_group_disk *d = (struct journal_group_disk *)p;
 	uint64_t bytes = journal_group_bytes(le32_get(d->payload_len));
@@ -97,13 +97,13 @@ static void mend_group(uint8_t *p, size_t len)
 }
 
 /* Makes the checksums right, block by block: a group's payload is mended before its header is. */
-static void mend(uint8_t *p, size_t len)
+static void repair(uint8_t *p, size_t len)
 {
 	struct journal_file_disk *d = (struct journal_file_disk *)p;
 
 	for (size_t off = round_down(len, JOURNAL_BLOCK); off >= JOURNAL_BLOCK; off -= JOURNAL_BLOCK)
 		if (len - off >= sizeof(struct journal_group_disk))
-			mend_group(p + off, len - off);
+			repair_group(p + off, len - off);
 	if (len >= sizeof(*d)) {
 		memcpy(d->magic, len % 2 ? JOURNAL_LOG_MAGIC : JOURNAL_SNAP_MAGIC, sizeof(d->magic));
 		d->crc32c = le32_put(crc32c(d, offsetof(struct journal_file_disk, crc32c)));
@@ -112,13 +112,13 @@ static void mend(uint8_t *p, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
-	_cleanup_(freep) uint8_t *mended = malloc(len + 1);
+	_cleanup_(freep) uint8_t *repaired = malloc(len + 1);
 
 	read_file(p, len);
-	if (!mended)
+	if (!repaired)
 		return 0;
-	memcpy(mended, p, len);
-	mend(mended, len);
-	read_file(mended, len);
+	memcpy(repaired, p, len);
+	repair(repaired, len);
+	read_file(repaired, len);
 	return 0;
 }

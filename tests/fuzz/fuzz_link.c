@@ -49,33 +49,33 @@ static int again_offer(const struct link_header *h, const uint8_t *p, struct buf
 	return r;
 }
 
-static int again_tell(const struct link_header *h, const uint8_t *p, struct buf *b)
+static int again_announce(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
 	uint32_t nr;
-	int r = link_decode_tell(p, h->len, &pages, &nr);
+	int r = link_decode_announce(p, h->len, &pages, &nr);
 
 	if (r == 0)
-		link_encode_tell(pages, nr, b);
+		link_encode_announce(pages, nr, b);
 	return r;
 }
 
-static int again_lend(const struct link_header *h, const uint8_t *p, struct buf *b)
+static int again_pin(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
-	const uint8_t *lent;
+	const uint8_t *pinned;
 	uint32_t nr;
 	int r;
 
-	if (h->type == LINK_LENT) {
-		r = link_decode_lent(p, h->len, NR_WANTS, &lent);
+	if (h->type == LINK_PINNED) {
+		r = link_decode_pinned(p, h->len, NR_WANTS, &pinned);
 		if (r == 0)
-			link_encode_lent(h->number, lent, NR_WANTS, b);
+			link_encode_pinned(h->number, pinned, NR_WANTS, b);
 		return r;
 	}
-	r = link_decode_lend(p, h->len, &pages, &nr);
+	r = link_decode_pin(p, h->len, &pages, &nr);
 	if (r == 0)
-		link_encode_lend(h->number, pages, nr, b);
+		link_encode_pin(h->number, pages, nr, b);
 	return r;
 }
 
@@ -287,11 +287,11 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 		return 0;
 	case LINK_OFFER:
 		return again_offer(h, p, b);
-	case LINK_TELL:
-		return again_tell(h, p, b);
-	case LINK_LEND:
-	case LINK_LENT:
-		return again_lend(h, p, b);
+	case LINK_ANNOUNCE:
+		return again_announce(h, p, b);
+	case LINK_PIN:
+	case LINK_PINNED:
+		return again_pin(h, p, b);
 	case LINK_DECISION:
 		return again_decision(h, p, b);
 	case LINK_STORED:

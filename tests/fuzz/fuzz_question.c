@@ -30,14 +30,14 @@ static void try_list(const uint8_t *p, size_t len)
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct cursor c = cursor_of(p, len);
 	uint64_t seals_after, copies_after;
-	struct told_seal t;
+	struct answer_seal t;
 	int r;
 
-	if (told_head_decode(&c, &seals_after, &copies_after) < 0)
+	if (answer_head_decode(&c, &seals_after, &copies_after) < 0)
 		return;
-	told_head_encode(seals_after, copies_after, &b);
-	while ((r = told_seal_next(&c, &t)) > 0)
-		told_seal_encode(&t, &b);
+	answer_head_encode(seals_after, copies_after, &b);
+	while ((r = answer_seal_next(&c, &t)) > 0)
+		answer_seal_encode(&t, &b);
 	if (r == 0)
 		expect_same(&b, p, len);
 }
@@ -49,9 +49,9 @@ static void try_catalog(const uint8_t *p, size_t len)
 	bool is_last;
 	size_t n;
 
-	if (told_catalog_decode(p, len, &is_last, &part, &n) < 0)
+	if (answer_catalog_decode(p, len, &is_last, &part, &n) < 0)
 		return;
-	told_catalog_encode(is_last, part, n, &b);
+	answer_catalog_encode(is_last, part, n, &b);
 	expect_same(&b, p, len);
 }
 

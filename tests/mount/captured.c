@@ -121,7 +121,7 @@ static void try_child(const struct root *root)
 }
 
 /* One that nobody has told ends as well. */
-static void try_untold_child(void)
+static void try_unannounced_child(void)
 {
 	pid_t pid = _Fork();
 	int status;
@@ -200,7 +200,7 @@ int main(void)
 		printf("asked %d\n", ckptfs_checkpoint());
 	while (fgets(line, sizeof(line), stdin)) {
 		try_child(root);
-		try_untold_child();
+		try_unannounced_child();
 		try_maps();
 		printf("done\n");
 	}

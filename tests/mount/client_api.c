@@ -278,7 +278,7 @@ static void the_newest_that_is_valid_is_taken(void)
 	api_end();
 }
 
-static void a_parent_that_is_gone_is_told_and_mended(void)
+static void a_parent_that_is_gone_is_reported_and_repaired(void)
 {
 	char path[5000];
 	uint8_t *p;
@@ -380,7 +380,7 @@ static void zeros_come_back_as_nothing(void)
 	munmap(own, own_len);
 }
 
-static void mistakes_are_told(void)
+static void mistakes_are_reported(void)
 {
 	struct ckptfs_status s = { .size = 1 };
 	uint8_t stack[8 * PAGE], *p;
@@ -454,7 +454,7 @@ static void a_directory_has_one_process(void)
 	}
 }
 
-static void a_full_disk_is_told_and_the_program_goes_on(const char *full)
+static void a_full_disk_is_reported_and_the_program_goes_on(const char *full)
 {
 	size_t len = 48 << 20;
 	uint32_t number;
@@ -539,10 +539,10 @@ int main(int argc, char **argv)
 		{ "regions come, go and grow", regions_come_go_and_grow },
 		{ "a checkpoint is an ordinary file", a_checkpoint_is_an_ordinary_file },
 		{ "the newest that is valid is taken", the_newest_that_is_valid_is_taken },
-		{ "a parent that is gone is told and mended", a_parent_that_is_gone_is_told_and_mended },
+		{ "a parent that is gone is told and mended", a_parent_that_is_gone_is_reported_and_repaired },
 		{ "a region that goes does not wait for others", a_region_that_goes_does_not_wait_for_others },
 		{ "zeros come back as nothing", zeros_come_back_as_nothing },
-		{ "mistakes are told", mistakes_are_told },
+		{ "mistakes are told", mistakes_are_reported },
 		{ "a directory has one process", a_directory_has_one_process },
 		{ NULL, NULL },
 	};
@@ -558,7 +558,7 @@ int main(int argc, char **argv)
 	run(api_program_tests);
 	run(api_calls_tests);
 	run(api_signals_tests);
-	a_full_disk_is_told_and_the_program_goes_on(argv[2]);
+	a_full_disk_is_reported_and_the_program_goes_on(argv[2]);
 	printf("ok a full disk is told and the program goes on\n");
 	return 0;
 }

@@ -436,7 +436,7 @@ static void on_storm_ask(int number)
 	nr_storms += r == -EDEADLK;
 }
 
-static void a_handler_that_asks_in_the_midst_of_a_call_is_told_so(void)
+static void a_handler_that_asks_in_the_midst_of_a_call_is_reported_so(void)
 {
 	struct sigaction action = { .sa_handler = on_storm_ask };
 	uint8_t *p;
@@ -579,7 +579,8 @@ const struct api_test api_program_tests[] = {
 	{ "children are not tracked and parents are", children_are_not_tracked_and_parents_are },
 	{ "handlers of the program are called and may write", handlers_of_the_program_are_called_and_may_write },
 	{ "a handler may wait at any moment", a_handler_may_wait_at_any_moment },
-	{ "a handler that asks in the midst of a call is told so", a_handler_that_asks_in_the_midst_of_a_call_is_told_so },
+	{ "a handler that asks in the midst of a call is told so",
+		a_handler_that_asks_in_the_midst_of_a_call_is_reported_so },
 	{ "descriptors of the library are not the program's", descriptors_of_the_library_are_not_the_programs },
 	{ "huge pages are tracked", huge_pages_are_tracked },
 	{ "pages that the kernel has joined are tracked", pages_that_the_kernel_has_joined_are_tracked },

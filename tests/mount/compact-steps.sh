@@ -48,7 +48,7 @@ move_all() { "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --place --move-below 100 -
 make_steps "$WORK/steps"
 begin
 run --chain 0 "$MNT/steps"
-alone=$(disk_kib "$STORE/packs")
+isolated=$(disk_kib "$STORE/packs")
 fs_umount
 begin
 run "$MNT/steps"

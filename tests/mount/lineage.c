@@ -231,19 +231,19 @@ static void every_version_is_what_the_program_had(const char *top, uint32_t meth
 	state_release(&s);
 }
 
-struct told {
+struct reported {
 	uint32_t number;
 	int error;
 };
 
-static void tell(void *arg, uint32_t number, int error)
+static void report(void *arg, uint32_t number, int error)
 {
-	*(struct told *)arg = (struct told){ number, error };
+	*(struct reported *)arg = (struct reported){ number, error };
 }
 
-static void a_small_change_is_a_small_delta_and_its_end_is_told(const char *top)
+static void a_small_change_is_a_small_delta_and_its_end_is_reported(const char *top)
 {
-	struct told told = { .error = 1 };
+	struct reported reported = { .error = 1 };
 	struct ckptfs_gpu_stats stats = { .size = sizeof(stats) };
 	struct ckptfs_gpu_buffer b = { .name = "data", .len = 8 << 20 };
 	struct ckptfs_gpu *g;
@@ -259,16 +259,16 @@ static void a_small_change_is_a_small_delta_and_its_end_is_told(const char *top)
 	CHECK_EQUAL(ckptfs_gpu_open(dir, NULL, &g), 0);
 	p.fd = ckptfs_gpu_event_fd(g);
 	CHECK(poll(&p, 1, 0) == 0);
-	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 1, &b, 1, NULL, tell, &told), 0);
+	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 1, &b, 1, NULL, report, &reported), 0);
 	CHECK(poll(&p, 1, 60000) == 1 && read(p.fd, &count, sizeof(count)) == sizeof(count) && count == 1);
 	CHECK_EQUAL(ckptfs_gpu_wait(g), 0);
-	CHECK(told.number == 1 && told.error == 0);
+	CHECK(reported.number == 1 && reported.error == 0);
 	CHECK_EQUAL(ckptfs_gpu_stats(g, &stats), 0);
 	CHECK(stats.number == 1 && stats.on_gpu == 0 && stats.content_bytes > b.len && stats.delta_bytes > b.len);
 	((uint8_t *)b.p)[5000000] ^= 1;
-	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 2, &b, 1, NULL, tell, &told), 0);
+	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 2, &b, 1, NULL, report, &reported), 0);
 	CHECK_EQUAL(ckptfs_gpu_wait(g), 0);
-	CHECK(told.number == 2 && told.error == 0);
+	CHECK(reported.number == 2 && reported.error == 0);
 	CHECK_EQUAL(ckptfs_gpu_stats(g, &stats), 0);
 	CHECK(stats.number == 2 && stats.payload_bytes == 128 && stats.delta_bytes < 1024);
 	CHECK_EQUAL(ckptfs_gpu_close(g), 0);
@@ -339,13 +339,13 @@ static void what_cannot_be_is_refused_and_changes_nothing(const char *top, const
 	state_release(&s);
 }
 
-static void a_checkpoint_that_fails_behind_is_told(const char *top)
+static void a_checkpoint_that_fails_behind_is_reported(const char *top)
 {
 	struct rlimit limit, before;
 	struct state s;
 	struct ckptfs_gpu *g;
 	char dir[4096];
-	struct told told = { 0 };
+	struct reported reported = { 0 };
 	struct ckptfs_gpu_buffer buffers[NR_BUFFERS];
 
 	snprintf(dir, sizeof(dir), "%s/fails", top);
@@ -359,9 +359,9 @@ static void a_checkpoint_that_fails_behind_is_told(const char *top)
 	limit = before;
 	limit.rlim_cur = 100;
 	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 2, buffers, state_list(&s, buffers), NULL, tell, &told), 0);
+	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 2, buffers, state_list(&s, buffers), NULL, report, &reported), 0);
 	CHECK_EQUAL(ckptfs_gpu_wait(g), -EFBIG);
-	CHECK(told.number == 2 && told.error == -EFBIG);
+	CHECK(reported.number == 2 && reported.error == -EFBIG);
 	CHECK_EQUAL(ckptfs_gpu_wait(g), 0); /* told once */
 	CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
 	checkpoint(g, 2, &s); /* from version 1, as if it had never been tried */
@@ -414,15 +414,15 @@ static void call_all(void *arg, uint32_t number, int error)
 
 static void a_callback_that_calls_is_refused(const char *top)
 {
-	struct ckptfs_gpu *g, *told;
+	struct ckptfs_gpu *g, *reported;
 	char dir[4096];
 
 	snprintf(dir, sizeof(dir), "%s/callback", top);
 	CHECK_EQUAL(ckptfs_gpu_open(dir, NULL, &g), 0);
-	told = g;
-	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 1, NULL, 0, NULL, call_all, &told), 0);
+	reported = g;
+	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 1, NULL, 0, NULL, call_all, &reported), 0);
 	CHECK_EQUAL(ckptfs_gpu_wait(g), 0);
-	CHECK(told == NULL);
+	CHECK(reported == NULL);
 	CHECK_EQUAL(ckptfs_gpu_close(g), 0);
 }
 
@@ -520,9 +520,9 @@ int main(int argc, char **argv)
 	}
 	for (uint32_t method = CKPTFS_GPU_TREE; method <= CKPTFS_GPU_FULL; method++)
 		every_version_is_what_the_program_had(argv[1], method);
-	a_small_change_is_a_small_delta_and_its_end_is_told(argv[1]);
+	a_small_change_is_a_small_delta_and_its_end_is_reported(argv[1]);
 	what_cannot_be_is_refused_and_changes_nothing(argv[1], argv[2]);
-	a_checkpoint_that_fails_behind_is_told(argv[1]);
+	a_checkpoint_that_fails_behind_is_reported(argv[1]);
 	what_is_no_file_is_no_version(argv[1]);
 	a_callback_that_calls_is_refused(argv[1]);
 	signals_are_the_programs(argv[1]);

@@ -324,7 +324,7 @@ static int hold(struct worker *w, struct held *h)
 	return OP_OK;
 }
 
-static int let_go(struct worker *w, struct held *h)
+static int release_one(struct worker *w, struct held *h)
 {
 	const char *path = "held";
 
@@ -366,7 +366,7 @@ int op_held(struct worker *w)
 		return OP_OK;
 	x = &w->tree->node[h->node];
 	if (x->type != NODE_FILE || x->id != h->id || roll(w, 8) == 0)
-		return let_go(w, h);
+		return release_one(w, h);
 	catch_bus();
 	if (sigsetjmp(bus_jump, 1))
 		return differs(w, __LINE__, "held: SIGBUS inside the file");

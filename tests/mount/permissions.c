@@ -144,7 +144,7 @@ static const char *const way_names[] = {
 
 /* Shared with the child. */
 struct answers {
-	int told[NR_WAYS];
+	int outcome[NR_WAYS];
 };
 
 static bool is_unseen;
@@ -235,7 +235,7 @@ static int stage(const char *dir, uint32_t number, bool on_first)
 
 /* --- the ways --- */
 
-static int told(long r)
+static int outcome(long r)
 {
 	return r < 0 ? errno : 0;
 }
@@ -248,7 +248,7 @@ static int make_version(int staged, uint32_t number, uint32_t parent)
 	struct ckptfs_delta_commit commit = ARGUMENT(ckptfs_delta_commit, .flags = 0);
 	int r = ioctl(staged, CKPTFS_IOC_DELTA_BEGIN, &begin);
 
-	return told(r < 0 ? r : ioctl(staged, CKPTFS_IOC_DELTA_COMMIT, &commit));
+	return outcome(r < 0 ? r : ioctl(staged, CKPTFS_IOC_DELTA_COMMIT, &commit));
 }
 
 static int ask_exclusive(int dir, const char *name)
@@ -259,7 +259,7 @@ static int ask_exclusive(int dir, const char *name)
 	MUST(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg), "exclusive");
 	arg.command = CKPTFS_EXCLUSIVE_ADD;
 	snprintf(arg.name, sizeof(arg.name), "%s", name);
-	r = told(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg));
+	r = outcome(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg));
 	arg.command = CKPTFS_EXCLUSIVE_END;
 	MUST(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg), "exclusive");
 	return r;
@@ -277,26 +277,26 @@ static int clone_to(int to, const char *path)
 
 		r = ioctl(to, CKPTFS_IOC_CLONE, &clone);
 	}
-	return told(r);
+	return outcome(r);
 }
 
 static int copy_to(int to, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	return told(fd < 0 ? -1 : copy_file_range(fd, NULL, to, NULL, CONTENT, 0));
+	return outcome(fd < 0 ? -1 : copy_file_range(fd, NULL, to, NULL, CONTENT, 0));
 }
 
 static int seal(int dir, enum ckptfs_seal_command command)
 {
 	struct ckptfs_seal arg = ARGUMENT(ckptfs_seal, .command = command);
 
-	return told(ioctl(dir, CKPTFS_IOC_SEAL, &arg));
+	return outcome(ioctl(dir, CKPTFS_IOC_SEAL, &arg));
 }
 
 static int may_write(int dir)
 {
-	return told(syscall(SYS_faccessat2, dir, "", W_OK, AT_EMPTY_PATH | AT_EACCESS));
+	return outcome(syscall(SYS_faccessat2, dir, "", W_OK, AT_EMPTY_PATH | AT_EACCESS));
 }
 
 /* --- callers --- */
@@ -353,7 +353,7 @@ static void as_caller(const struct caller_kind *c, void (*fn)(void *), void *arg
 
 static void expect(const char *of, const struct caller_kind *c, enum way way, int want, bool is_certain)
 {
-	int got = shared->told[way];
+	int got = shared->outcome[way];
 
 	nr_checks++;
 	nr_granted += got == 0;
@@ -373,19 +373,19 @@ struct visit {
 static void ask_kernel(void *arg)
 {
 	struct visit *v = arg;
-	int *t = shared->told;
+	int *t = shared->outcome;
 
-	t[OPEN] = told(open(v->file, O_RDONLY | O_CLOEXEC));
-	t[CREATE] = told(open(v->fresh, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
-	t[LIST_DIR] = told(syscall(SYS_faccessat2, AT_FDCWD, v->dir, R_OK | X_OK, AT_EACCESS));
-	t[UNLINK] = told(unlink(v->victim));
+	t[OPEN] = outcome(open(v->file, O_RDONLY | O_CLOEXEC));
+	t[CREATE] = outcome(open(v->fresh, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+	t[LIST_DIR] = outcome(syscall(SYS_faccessat2, AT_FDCWD, v->dir, R_OK | X_OK, AT_EACCESS));
+	t[UNLINK] = outcome(unlink(v->victim));
 }
 
 static void ask_all(void *arg)
 {
 	char value[64];
 	struct visit *v = arg;
-	int *t = shared->told;
+	int *t = shared->outcome;
 
 	ask_kernel(v);
 	t[DELTA] = make_version(v->staged, v->number, 1);
@@ -394,7 +394,7 @@ static void ask_all(void *arg)
 	t[EXCLUSIVE_ALL] = ask_exclusive(v->dir_fd, "");
 	t[CLONE] = clone_to(v->target, v->file);
 	t[COPY] = copy_to(v->target, v->file);
-	t[FINGERPRINT] = told(getxattr(v->file, "user.ckptfs.fingerprint", value, sizeof(value)));
+	t[FINGERPRINT] = outcome(getxattr(v->file, "user.ckptfs.fingerprint", value, sizeof(value)));
 }
 
 static void prepare(struct visit *v, size_t caller)
@@ -421,7 +421,7 @@ static void visit_as(struct visit *v, const struct kind *dir, const struct kind 
 	bool is_plain = c->uid != 0 && !c->capability && !file->list && !dir->list,
 	     certain = is_plain && (c->uid == file->uid || strcmp(file->name, "0644") == 0 || strcmp(file->name, "0600") == 0),
 	     certain_dir = is_plain && (c->uid == dir->uid || ((dir->mode >> 3 ^ dir->mode) & 7) == 0);
-	int *t = shared->told;
+	int *t = shared->outcome;
 
 	prepare(v, caller);
 	v->dir_fd = open(v->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -461,7 +461,7 @@ static void compare_with_plain(struct visit *v, size_t caller)
 	clean(v);
 	for (unsigned i = 0; i < KERNEL; i++)
 		if (i != OWNS && i != MAY_WRITE)
-			expect(v->dir, &callers[caller], i, on_mount.told[i], true);
+			expect(v->dir, &callers[caller], i, on_mount.outcome[i], true);
 }
 
 static void visit_all(const char *mnt, const char *plain)
@@ -490,18 +490,18 @@ static void visit_all(const char *mnt, const char *plain)
 
 static void ask_seal(void *arg)
 {
-	int dir = *(int *)arg, *t = shared->told;
+	int dir = *(int *)arg, *t = shared->outcome;
 	struct stat st;
 
 	MUST(fstat(dir, &st), "seal");
-	t[OWNS] = told(fchmod(dir, st.st_mode & 07777));
+	t[OWNS] = outcome(fchmod(dir, st.st_mode & 07777));
 	t[MAY_WRITE] = may_write(dir);
 	t[SEAL] = seal(dir, CKPTFS_SEAL_SEAL);
 }
 
 static void ask_unseal(void *arg)
 {
-	shared->told[UNSEAL] = seal(*(int *)arg, CKPTFS_SEAL_UNSEAL);
+	shared->outcome[UNSEAL] = seal(*(int *)arg, CKPTFS_SEAL_UNSEAL);
 }
 
 static void try_seals(const char *mnt)
@@ -513,7 +513,7 @@ static void try_seals(const char *mnt)
 		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
 			const struct caller_kind *who = &callers[c];
 			char path[PATH_MAX], file[PATH_MAX + 8];
-			int fd, owns, *t = shared->told;
+			int fd, owns, *t = shared->outcome;
 
 			snprintf(path, sizeof(path), "%s/seal.%zu.%zu", mnt, k, c);
 			snprintf(file, sizeof(file), "%s/file", path);
@@ -545,8 +545,8 @@ static void ask_remove(void *arg)
 {
 	const struct removing *r = arg;
 
-	shared->told[RMDIR] = told(rmdir(r->empty));
-	shared->told[REMOVE] = seal(r->fd, CKPTFS_SEAL_REMOVE);
+	shared->outcome[RMDIR] = outcome(rmdir(r->empty));
+	shared->outcome[REMOVE] = seal(r->fd, CKPTFS_SEAL_REMOVE);
 }
 
 /* A sealed directory is removed by those who own all of it, if the kernel lets them remove a directory there. */
@@ -570,15 +570,15 @@ static void try_removal(const char *dir, const struct caller_kind *who, uid_t ow
 		fail("cannot seal", path);
 	as_caller(who, ask_remove, &r);
 	if (who->uid == 0)
-		expect(path, who, REMOVE, shared->told[RMDIR] ? shared->told[RMDIR] : owns ? 0 : EPERM, true);
+		expect(path, who, REMOVE, shared->outcome[RMDIR] ? shared->outcome[RMDIR] : owns ? 0 : EPERM, true);
 	else
-		expect(path, who, REMOVE, !owns ? EPERM : shared->told[RMDIR], true);
-	if ((shared->told[REMOVE] == 0) != (access(path, F_OK) < 0))
+		expect(path, who, REMOVE, !owns ? EPERM : shared->outcome[RMDIR], true);
+	if ((shared->outcome[REMOVE] == 0) != (access(path, F_OK) < 0))
 		fail("is there, or gone, against what was said", path);
-	if (shared->told[REMOVE] != 0 && seal(r.fd, CKPTFS_SEAL_REMOVE) != 0)
+	if (shared->outcome[REMOVE] != 0 && seal(r.fd, CKPTFS_SEAL_REMOVE) != 0)
 		fail("cannot remove", path);
 	close(r.fd);
-	if (shared->told[RMDIR] != 0)
+	if (shared->outcome[RMDIR] != 0)
 		MUST(rmdir(r.empty), r.empty);
 }
 
@@ -610,7 +610,7 @@ static void take_group(void *arg)
 
 	MUST(fchown(fd, (uid_t)-1, OWN_GROUP), "staging file");
 	MUST(fchmod(fd, 02755), "staging file");
-	shared->told[DELTA_NEW] = make_version(fd, 7, 0);
+	shared->outcome[DELTA_NEW] = make_version(fd, 7, 0);
 }
 
 /* A user that is not in the directory's group cannot get a set-gid program of that group. */
@@ -647,7 +647,7 @@ static int commit_only(int fd)
 {
 	struct ckptfs_delta_commit commit = ARGUMENT(ckptfs_delta_commit, .flags = 0);
 
-	return told(ioctl(fd, CKPTFS_IOC_DELTA_COMMIT, &commit));
+	return outcome(ioctl(fd, CKPTFS_IOC_DELTA_COMMIT, &commit));
 }
 
 struct closing {
@@ -664,7 +664,7 @@ static void begin_then_commit(void *arg)
 	MUST(ioctl(c->staged, CKPTFS_IOC_DELTA_BEGIN, &begin), c->dir);
 	MUST((int)write(c->begun[1], &byte, 1), c->dir);
 	MUST((int)read(c->closed[0], &byte, 1), c->dir);
-	shared->told[DELTA_NEW] = commit_only(c->staged);
+	shared->outcome[DELTA_NEW] = commit_only(c->staged);
 }
 
 static void close_dir(const struct closing *c, unsigned how, int fd)

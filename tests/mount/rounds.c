@@ -18,7 +18,7 @@ static uint64_t mix(uint64_t n)
 	return n ^ n >> 29;
 }
 
-static void tell(const char *path, const char *suffix, unsigned long long n)
+static void report(const char *path, const char *suffix, unsigned long long n)
 {
 	char to[4096];
 	FILE *f;
@@ -44,7 +44,7 @@ static uint64_t work(const char *path, uint64_t *memory, size_t nr, unsigned rou
 		MPI_Allreduce(&got, &sum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 		number = mix(got ^ sum);
 		if (rank == 0)
-			tell(path, "", n + 1);
+			report(path, "", n + 1);
 		usleep(20000);
 	}
 	for (size_t i = 0; i < nr * WORDS; i++)
@@ -68,7 +68,7 @@ int main(int argc, char *argv[])
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	result = work(argv[1], memory, nr, (unsigned)atoi(argv[3]), rank, nr_ranks);
 	if (rank == 0)
-		tell(argv[1], ".result", (unsigned long long)result);
+		report(argv[1], ".result", (unsigned long long)result);
 	free(memory);
 	MPI_Finalize();
 }

@@ -52,7 +52,7 @@ static int is_filled(const uint64_t *page, uint64_t seed)
 }
 
 /* One line of always the same length, in a file that stays open: restored, it finds the file as it was. */
-static void tell(int fd, int right, uint64_t counted, unsigned threads)
+static void report(int fd, int right, uint64_t counted, unsigned threads)
 {
 	char line[LINE + 1];
 	int n = snprintf(line, sizeof(line), "%s %llu", right ? "right" : "wrong", (unsigned long long)counted);
@@ -83,7 +83,7 @@ static void work(const char *path, unsigned number, size_t nr, unsigned threads)
 		fill(memory + n % nr * WORDS, first + n);
 		for (uint64_t k = n - nr + 1; k <= n && right; k++)
 			right = is_filled(memory + k % nr * WORDS, first + k);
-		tell(fd, right, n - nr, threads);
+		report(fd, right, n - nr, threads);
 		usleep(20000);
 	}
 }

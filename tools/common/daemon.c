@@ -25,7 +25,7 @@ bool is_store(const char *path)
 	return snprintf(name, sizeof(name), "%s/superblock", path) < PATH_MAX && access(name, F_OK) == 0;
 }
 
-void tell_refusal(const char *tool, const char *path, const char *work, const char *verb, int r)
+void report_refusal(const char *tool, const char *path, const char *work, const char *verb, int r)
 {
 	text_printf(stderr, "%s: %s: ", tool, path);
 	if (r == -EBUSY)
@@ -40,7 +40,7 @@ void tell_refusal(const char *tool, const char *path, const char *work, const ch
 		text_printf(stderr, "%s; see the daemon's log\n", strerror(-r));
 }
 
-void tell_unopened(const char *tool, const char *path, const char *wanted, int r)
+void report_unopened(const char *tool, const char *path, const char *wanted, int r)
 {
 	text_printf(stderr, "%s: %s: ", tool, path);
 	if (r == -ENOTCONN || r == -ECONNABORTED)

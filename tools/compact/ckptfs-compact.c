@@ -24,7 +24,7 @@
 #include "tools/analyze/analyze_complain.h"
 #include "tools/common/classifier.h"
 #include "tools/compact/compact_background.h"
-#include "tools/compact/compact_copies.h"
+#include "tools/compact/compact_replicas.h"
 #include "tools/compact/compact_daemon.h"
 #include "tools/compact/compact_options.h"
 #include "tools/compact/compact_planner.h"
@@ -96,7 +96,8 @@ static int report_failure(struct request *q, int r)
 	else if (r == -EROFS)
 		fputs("ckptfs-compact: mounted read-only; only --dry-run is possible\n", stderr);
 	else if (r < 0)
-		tell_refusal("ckptfs-compact", q->files.file[0].path, "a collection or another compaction", "compact", r);
+		report_refusal("ckptfs-compact", q->files.file[0].path, "a collection or another compaction",
+			       "compact", r);
 	return r;
 }
 
@@ -218,7 +219,7 @@ static int compact(struct request *q, char *paths[], int nr)
 	int r = open_mount(q, paths[0]), failed = 0;
 
 	for (int i = 0; i < nr && r == 0; i++) {
-		int one = (q->replicas ? compact_copies_add : files_add)(&q->files, paths[i]);
+		int one = (q->replicas ? compact_replicas_add : files_add)(&q->files, paths[i]);
 
 		r = one == -ENOMEM ? one : 0;
 		failed = one < 0 ? one : failed;
@@ -254,11 +255,11 @@ static enum exit_status command_mount(const struct request *q, const char *path)
 	int r = fd < 0 ? -errno : compact_daemon_pause(fd, q->pause);
 
 	if (fd < 0)
-		tell_unopened("ckptfs-compact", path, "a mountpoint", r);
+		report_unopened("ckptfs-compact", path, "a mountpoint", r);
 	else if (r == -EOPNOTSUPP)
 		refuse("%s: not mounted with compact=auto: there is no background compaction", path);
 	else if (r < 0)
-		tell_refusal("ckptfs-compact", path, "", q->pause ? "pause" : "resume", r);
+		report_refusal("ckptfs-compact", path, "", q->pause ? "pause" : "resume", r);
 	return r < 0 ? EXIT_FAILED : EXIT_DONE;
 }
 

@@ -86,7 +86,7 @@ static int code_frame(struct coder *c, struct coding *coding, struct matching *m
 	if (matched < 0)
 		return matched;
 	if (turn == MATCHING_BOTH)
-		matching_tell(matching, len, alone, (uint64_t)matched, thread_cpu_ns() - ns);
+		matching_record(matching, len, alone, (uint64_t)matched, thread_cpu_ns() - ns);
 	if (matched > 0 && matching->pays)
 		*ret = (uint64_t)matched;
 	else if (turn == MATCHING_ONLY)

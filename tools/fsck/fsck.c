@@ -77,7 +77,7 @@ static void on_finding(void *userdata, const struct check_finding *finding)
 		fsck_json_finding(finding);
 		return;
 	}
-	fputs(finding->mended ? "repaired: " : "", stdout);
+	fputs(finding->repaired ? "repaired: " : "", stdout);
 	if (finding->path) {
 		text_print(stdout, finding->path);
 		fputs(": ", stdout);
@@ -114,22 +114,23 @@ static void summary(const struct fsck *f, const struct check_result *r)
 		text_printf(stdout, "%s: %" PRIu64 " files miss %" PRIu64
 			    " bytes; writing their content again, mounted with -o verify, repairs them\n",
 			    f->store, r->nr_lost_files, r->lost_bytes);
-	if (r->nr_left + r->nr_mended == 0)
+	if (r->nr_left + r->nr_repaired == 0)
 		text_printf(stdout, "%s: clean\n", f->store);
 	else
-		text_printf(stdout, "%s: %" PRIu64 " repaired, %" PRIu64 " left%s\n", f->store, r->nr_mended, r->nr_left,
-			    f->conf.mend ? "" : "; -p repairs what can be repaired");
+		text_printf(stdout, "%s: %" PRIu64 " repaired, %" PRIu64 " left%s\n", f->store, r->nr_repaired,
+			    r->nr_left,
+			    f->conf.repair ? "" : "; -p repairs what can be repaired");
 }
 
 static int exit_code(const struct check_result *r)
 {
 	if (r->nr_left > 0)
 		return FSCK_UNCORRECTED;
-	return r->nr_mended > 0 || r->rebuilt ? FSCK_CORRECTED : FSCK_CLEAN;
+	return r->nr_repaired > 0 || r->rebuilt ? FSCK_CORRECTED : FSCK_CLEAN;
 }
 
 /* Why it could not be. */
-static void tell_cause(const struct fsck *f, int r)
+static void report_cause(const struct fsck *f, int r)
 {
 	_cleanup_(mounts_close) struct mounts m = { 0 };
 
@@ -159,7 +160,7 @@ static int check(struct fsck *f)
 	else if (r == 0)
 		summary(f, &result);
 	if (r < 0 && !interrupted())
-		tell_cause(f, r);
+		report_cause(f, r);
 	return code;
 }
 
@@ -188,7 +189,7 @@ static const char *check_options(void *request, int nr _unused_)
 		return "-n, -p and -y exclude each other";
 	if (f->conf.rebuild && f->no)
 		return "--rebuild changes the index, -n nothing";
-	f->conf.mend = f->preen || f->yes || f->conf.rebuild;
+	f->conf.repair = f->preen || f->yes || f->conf.rebuild;
 	f->conf.give_up = f->yes;
 	return NULL;
 }

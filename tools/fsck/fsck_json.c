@@ -24,7 +24,7 @@ void fsck_json_finding(const struct check_finding *f)
 	json_line(&j);
 	json_open(&j, NULL);
 	json_string(&j, "area", check_area_name(f->area));
-	json_bool(&j, "repaired", f->mended);
+	json_bool(&j, "repaired", f->repaired);
 	json_string(&j, "text", f->text);
 	if (f->len > 0) {
 		json_string(&j, "path", f->path);
@@ -37,7 +37,7 @@ void fsck_json_finding(const struct check_finding *f)
 void fsck_json_end(const struct check_result *r, int exit_code)
 {
 	json_close_array(&j);
-	json_u64(&j, "repaired", r->nr_mended);
+	json_u64(&j, "repaired", r->nr_repaired);
 	json_u64(&j, "left", r->nr_left);
 	json_bool(&j, "index_rebuilt", r->rebuilt);
 	json_u64(&j, "lost_files", r->nr_lost_files);

@@ -241,7 +241,7 @@ static enum exit_status collect_mount(struct request *q, int fd)
 	if (r == -EROFS)
 		text_printf(stderr, "ckptfs-gc: %s: mounted read-only; run it without --delete\n", q->path);
 	else
-		tell_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
+		report_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
 	return EXIT_FAILED;
 }
 
@@ -313,7 +313,7 @@ static enum exit_status collect(struct request *q)
 	struct ckptfs_gc gc = { 0 };
 
 	if (fd < 0) {
-		tell_unopened("ckptfs-gc", q->path, "a mountpoint or a store", -errno);
+		report_unopened("ckptfs-gc", q->path, "a mountpoint or a store", -errno);
 		return EXIT_FAILED;
 	}
 	q->started_ns = monotonic_ns();

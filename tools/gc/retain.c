@@ -33,7 +33,7 @@ struct directory {
 	uint32_t only; /* checkpoints of this user are removed; 0: of all */
 	uint32_t removes_for; /* the user that must own them and the directory; 0: the caller's permissions decide */
 	char not_owned[64]; /* the reason for keeping one that contains files of other users */
-	struct retain_epoch *v; /* by owner, then the oldest first; names borrowed from `seals` */
+	struct retain_seal *v; /* by owner, then the oldest first; names borrowed from `seals` */
 	size_t nr;
 	struct seals seals;
 	uint64_t nr_removed, removed_bytes, new_bytes;
@@ -59,7 +59,7 @@ static int complain(const struct directory *d, const char *name, int r)
 
 /* --- what is there --- */
 
-static int open_epoch(const struct directory *d, const struct retain_epoch *e)
+static int open_seal(const struct directory *d, const struct retain_seal *e)
 {
 	int fd = openat(d->fd, e->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
@@ -75,7 +75,7 @@ static int open_epoch(const struct directory *d, const struct retain_epoch *e)
 
 static int compare_owners(const void *a, const void *b)
 {
-	const struct retain_epoch *x = a, *y = b;
+	const struct retain_seal *x = a, *y = b;
 
 	if (x->uid != y->uid)
 		return x->uid < y->uid ? -1 : 1;
@@ -83,16 +83,16 @@ static int compare_owners(const void *a, const void *b)
 }
 
 /* Skips one that was removed since it was listed. */
-static void add_epoch(struct directory *d, const char *name, const struct ckptfs_seal *seal)
+static void add_seal(struct directory *d, const char *name, const struct ckptfs_seal *seal)
 {
 	struct stat st;
 
 	if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == seal->inode)
-		d->v[d->nr++] = (struct retain_epoch){ .name = name, .seal = *seal, .uid = st.st_uid };
+		d->v[d->nr++] = (struct retain_seal){ .name = name, .seal = *seal, .uid = st.st_uid };
 }
 
 /* Its epochs are those that lie in it, not deeper. */
-static int find_epochs(struct directory *d)
+static int find_seals(struct directory *d)
 {
 	size_t len = strlen(d->path);
 
@@ -107,7 +107,7 @@ static int find_epochs(struct directory *d)
 		if (!path)
 			return -ENOMEM;
 		if (slash && (size_t)(slash - path) == (len > 1 ? len : 0) && strncmp(path, d->path, len) == 0 && slash[1])
-			add_epoch(d, s->path + strlen(s->path) - strlen(slash + 1), s);
+			add_seal(d, s->path + strlen(s->path) - strlen(slash + 1), s);
 	}
 	qsort(d->v, d->nr, sizeof(*d->v), compare_owners);
 	return 0;
@@ -128,7 +128,7 @@ static void find_tags(struct directory *d)
 			d->v[i].is_tagged |= d->v[i].seal.inode == st.st_ino;
 	}
 	for (size_t i = 0; i < d->nr; i++) {
-		_cleanup_(closep) int fd = open_epoch(d, &d->v[i]);
+		_cleanup_(closep) int fd = open_seal(d, &d->v[i]);
 
 		d->v[i].is_tagged |= fd >= 0 && fgetxattr(fd, TAG_XATTR, NULL, 0) >= 0;
 	}
@@ -139,7 +139,7 @@ static void find_tags(struct directory *d)
 }
 
 /* The newest of one owner's checkpoints that verifies. nr: none. */
-static int find_proven(struct directory *d, const struct retain_epoch *v, size_t nr, size_t *ret)
+static int find_proven(struct directory *d, const struct retain_seal *v, size_t nr, size_t *ret)
 {
 	struct verify_result result;
 	struct progress p;
@@ -154,7 +154,7 @@ static int find_proven(struct directory *d, const struct retain_epoch *v, size_t
 			path = NULL;
 			return -ENOMEM;
 		}
-		r = verify_epoch(path, d->q->verify, &p, &result);
+		r = verify_seal(path, d->q->verify, &p, &result);
 		if (r == -ECANCELED)
 			return r;
 		if (r > 0 && result.seal.inode != v[i].seal.inode) {
@@ -179,7 +179,7 @@ static int find_proven(struct directory *d, const struct retain_epoch *v, size_t
 
 /* Removes the chosen inode if it still has the seal that was examined. 0: removed, kept because of its owner, or
  * removed or unsealed by another process meanwhile. */
-static int remove_epoch(struct directory *d, struct retain_epoch *e)
+static int remove_seal(struct directory *d, struct retain_seal *e)
 {
 	struct ckptfs_seal s = {
 		.size = sizeof(s),
@@ -188,7 +188,7 @@ static int remove_epoch(struct directory *d, struct retain_epoch *e)
 		.sealed_ns = e->seal.sealed_ns,
 		.uid = d->removes_for,
 	};
-	_cleanup_(closep) int fd = open_epoch(d, e);
+	_cleanup_(closep) int fd = open_seal(d, e);
 	int r = fd < 0 ? fd : ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0;
 
 	if (r == 0) {
@@ -207,7 +207,7 @@ static int remove_epoch(struct directory *d, struct retain_epoch *e)
 
 /* --- telling --- */
 
-static void show(struct directory *d, const struct retain_epoch *e)
+static void show(struct directory *d, const struct retain_seal *e)
 {
 	if (!d->q->json) {
 		if (d->q->quiet)
@@ -261,7 +261,7 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 /* --- the whole --- */
 
 /* Policies count the checkpoints of one owner: those of other users must not push them out. */
-static int choose_of_owner(struct directory *d, const struct keep_policy *policy, struct retain_epoch *v, size_t nr)
+static int choose_of_owner(struct directory *d, const struct keep_policy *policy, struct retain_seal *v, size_t nr)
 {
 	size_t proven = nr;
 	int r;
@@ -306,10 +306,10 @@ static int apply(struct directory *d, const struct keep_policy *policy)
 		return r;
 	show_begin(d);
 	for (size_t i = 0; i < d->nr && r != -ECANCELED; i++) {
-		struct retain_epoch *e = &d->v[i];
+		struct retain_seal *e = &d->v[i];
 
 		nr_unwanted += e->why == NULL;
-		one = e->why || !d->q->delete ? 0 : interrupted() ? -ECANCELED : remove_epoch(d, e);
+		one = e->why || !d->q->delete ? 0 : interrupted() ? -ECANCELED : remove_seal(d, e);
 		if (one < 0)
 			r = complain(d, e->name, one);
 		else if (!e->is_gone)
@@ -387,7 +387,7 @@ static int open_directory(struct directory *d, const char *path)
 		return r;
 	}
 	d->uid = st.st_uid;
-	return find_epochs(d);
+	return find_seals(d);
 }
 
 int retain_directory(const struct retain_request *q, const char *path, const struct keep_policy *policy)

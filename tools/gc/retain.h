@@ -14,7 +14,7 @@
 #include "client/ioctl.h"
 #include "client/retention.h"
 
-struct retain_epoch {
+struct retain_seal {
 	const char *name; /* in its directory */
 	struct ckptfs_seal seal;
 	bool is_tagged;
@@ -27,7 +27,7 @@ struct retain_epoch {
  * What is to become of them, the oldest first. `proven`: the newest that proves itself, which is always kept; nr: there
  * is none, and all are kept. Sets `why`.
  */
-void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_epoch *v, size_t nr, size_t proven);
+void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_seal *v, size_t nr, size_t proven);
 
 struct retain_request {
 	const char *tool;

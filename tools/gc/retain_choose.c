@@ -32,10 +32,10 @@ static bool is_within(const struct keep_policy *p, int64_t now_ns, int64_t seale
 	return p->within_ns > 0 && (sealed_ns > now_ns || (uint64_t)(now_ns - sealed_ns) < p->within_ns);
 }
 
-void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_epoch *v, size_t nr, size_t proven)
+void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_seal *v, size_t nr, size_t proven)
 {
 	for (size_t i = 0; i < nr; i++) {
-		struct retain_epoch *e = &v[i];
+		struct retain_seal *e = &v[i];
 
 		if (proven == nr)
 			e->why = "none is valid";

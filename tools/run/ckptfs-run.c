@@ -9,7 +9,8 @@
  *   its daemon dies            reported at once; by default the store is mounted again (--on-daemon-death, run_watch.h)
  *   processes of it are left   SIGTERM, after --grace SIGKILL; of those in another session, the ones that use the mount
  *                              (run_process.h). If others use it, it is detached.
- *   ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_keeper.h), or holds it on each node (run_nodes.h), unmounts
+ *   ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_guard.h), or holds it on each node
+ * (run_nodes.h), unmounts
  *   all of them are            a mount is left; the next ckptfs-run with this store takes it away if its daemon has died, too
  *
  * Exit status: the program's, or 128 and the signal that ended it; 125 ckptfs-run itself has failed, 126 the program
@@ -33,9 +34,9 @@
 
 #include "base/conf.h"
 #include "base/util.h"
-#include "tools/run/run_drain.h"
+#include "tools/run/run_flush.h"
 #include "tools/run/run_job.h"
-#include "tools/run/run_keeper.h"
+#include "tools/run/run_guard.h"
 #include "tools/run/run_mount.h"
 #include "tools/run/run_nodes.h"
 #include "tools/run/run_process.h"
@@ -56,10 +57,10 @@ enum exit_status { EXIT_DONE = 0, EXIT_OURS = RUN_EXIT_OURS, EXIT_NOT_EXECUTABLE
 /* What happens to one mount, from before the program to after it. */
 struct session {
 	struct run_mount mount;
-	char *drain_to; /* NULL: nowhere */
+	char *flush_to; /* NULL: nowhere */
 	uint64_t start_ns; /* since 1970 */
 	uint64_t written, new; /* bytes, before the program */
-	uint64_t drain_until_ns;
+	uint64_t flush_until_ns;
 	bool (*is_stopped)(const struct run_request *q); /* flushing must end now */
 	const struct run_request *q;
 };
@@ -79,7 +80,7 @@ static void read_figures(const char *path, uint64_t *written, uint64_t *new)
 
 /* The last directory of its path is made, those above it are not: where they are missing, the parallel filesystem may
  * be. 1: made, 0: was there. */
-static int make_drain_to(const char *to)
+static int make_flush_to(const char *to)
 {
 	_cleanup_(closep) int fd = -1;
 	int r = mkdir(to, 0777) < 0 ? -errno : 0;
@@ -118,17 +119,17 @@ static bool lies_in(const char *path, const char *in)
 
 /* Into the mount it would be brought to where it is, into the store among the files of that. One that was made is not
  * left there: nothing would mount over it. */
-static int check_drain_to(const struct session *s, bool made)
+static int check_flush_to(const struct session *s, bool made)
 {
-	const char *what = lies_in(s->drain_to, s->mount.point) ? "the mount" :
-			   lies_in(s->drain_to, s->mount.store) ? "the store" :
+	const char *what = lies_in(s->flush_to, s->mount.point) ? "the mount" :
+			   lies_in(s->flush_to, s->mount.store) ? "the store" :
 								  NULL;
 
 	if (!what)
 		return 0;
 	if (made)
-		rmdir(s->drain_to);
-	run_complain("--flush-to %s: is in %s; choose a directory of another filesystem", s->drain_to, what);
+		rmdir(s->flush_to);
+	run_complain("--flush-to %s: is in %s; choose a directory of another filesystem", s->flush_to, what);
 	return -EINVAL;
 }
 
@@ -140,18 +141,19 @@ static int session_begin(const struct run_request *q, struct session *s)
 	s->mount.options = q->options;
 	if (r == 0)
 		r = run_job_expand(&q->job, q->mount, &s->mount.point);
-	if (r == 0 && q->drain_to)
-		r = run_job_expand(&q->job, q->drain_to, &s->drain_to);
-	if (r == 0 && s->drain_to)
-		r = make_drain_to(s->drain_to);
-	if (r >= 0 && s->drain_to)
-		r = check_drain_to(s, r > 0);
+	if (r == 0 && q->flush_to)
+		r = run_job_expand(&q->job, q->flush_to, &s->flush_to);
+	if (r == 0 && s->flush_to)
+		r = make_flush_to(s->flush_to);
+	if (r >= 0 && s->flush_to)
+		r = check_flush_to(s, r > 0);
 	if (r == 0)
 		r = run_mount_begin(&s->mount, q->shared);
 	if (r < 0)
 		return r;
 	s->start_ns = now_ns();
-	s->drain_until_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(UNMOUNT_NS, q->drain_before_ns / 2);
+	s->flush_until_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(UNMOUNT_NS,
+										     q->signal_before_ns / 2);
 	read_figures(s->mount.point, &s->written, &s->new);
 	return 0;
 }
@@ -159,22 +161,23 @@ static int session_begin(const struct run_request *q, struct session *s)
 static void session_end(struct session *s)
 {
 	run_mount_release(&s->mount);
-	free(s->drain_to);
+	free(s->flush_to);
 }
 
-static bool may_drain(void *userdata)
+static bool may_flush(void *userdata)
 {
 	const struct session *s = userdata;
 
-	return monotonic_ns() < s->drain_until_ns && !(s->is_stopped && s->is_stopped(s->q));
+	return monotonic_ns() < s->flush_until_ns && !(s->is_stopped && s->is_stopped(s->q));
 }
 
-static int drain(struct session *s, const struct seals *epochs)
+static int flush(struct session *s, const struct seals *epochs)
 {
-	const struct run_drain d = { .mountpoint = s->mount.point, .to = s->drain_to, .go_on = may_drain, .userdata = s };
-	int r = make_drain_to(s->drain_to);
+	const struct run_flush d = { .mountpoint = s->mount.point, .to = s->flush_to, .go_on = may_flush, .userdata =
+		s };
+	int r = make_flush_to(s->flush_to);
 
-	return r < 0 ? r : run_drain_epochs(&d, epochs);
+	return r < 0 ? r : run_flush_seals(&d, epochs);
 }
 
 static void report(const struct session *s, const struct seals *epochs)
@@ -206,7 +209,7 @@ static void report(const struct session *s, const struct seals *epochs)
 }
 
 /* While agents are there: what is read for it may be on other nodes. */
-static int drain_and_report(struct session *s)
+static int flush_and_report(struct session *s)
 {
 	_cleanup_(closep) int fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_(seals_release) struct seals epochs = { 0 };
@@ -216,8 +219,8 @@ static int drain_and_report(struct session *s)
 		return -ENOTCONN; /* told when it is unmounted */
 	if (r < 0)
 		run_complain_errno(r, "%s: cannot list sealed checkpoints", s->mount.point);
-	if (r == 0 && s->drain_to)
-		r = drain(s, &epochs);
+	if (r == 0 && s->flush_to)
+		r = flush(s, &epochs);
 	report(s, &epochs);
 	return r;
 }
@@ -278,11 +281,11 @@ static int await_event(int signals, const struct run_nodes *n, const struct run_
 /* Until it has ended, or was made to: the status, as in wait(2). */
 static int supervise(const struct run_request *q, struct run_nodes *n, struct run_watch *w, int signals, pid_t program)
 {
-	uint64_t warn_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(q->drain_before_ns, q->until_ns),
+	uint64_t warn_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(q->signal_before_ns, q->until_ns),
 		 kill_ns = RUN_NEVER;
 	int status = 0, signal;
 
-	if (q->drain_before_ns == 0)
+	if (q->signal_before_ns == 0)
 		warn_ns = RUN_NEVER;
 	while (!reap(program, n, w, &status)) {
 		signal = await_event(signals, n, w, MIN(warn_ns, kill_ns));
@@ -309,7 +312,7 @@ static int supervise(const struct run_request *q, struct run_nodes *n, struct ru
 }
 
 /* `k`: may be NULL. */
-static int run_program(const struct run_request *q, struct run_nodes *n, const struct run_keeper *k,
+static int run_program(const struct run_request *q, struct run_nodes *n, const struct run_guard *k,
 		       struct run_watch *w, const sigset_t *signals, const char *store, const char *mount)
 {
 	_cleanup_(closep) int signal_fd = signalfd(-1, signals, SFD_CLOEXEC);
@@ -329,7 +332,7 @@ static int run_program(const struct run_request *q, struct run_nodes *n, const s
 		return r == -ENOENT ? EXIT_NO_PROGRAM : EXIT_NOT_EXECUTABLE;
 	}
 	if (k)
-		run_keeper_tell(k, program);
+		run_guard_set_program(k, program);
 	status = supervise(q, n, w, signal_fd, program);
 	if (run_process_end_left(&(struct run_left){ program, mount }, q->grace_ns))
 		run_say("processes that the program left behind were ended");
@@ -352,19 +355,19 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 {
 	struct run_nodes no_nodes = RUN_NODES_NONE;
 	struct session s = { .is_stopped = is_signalled, .q = q };
-	struct run_keeper keeper = { 0 };
+	struct run_guard guard = { 0 };
 	struct run_watch watch = RUN_WATCH_NONE;
 	int status = EXIT_OURS, r, e;
 
 	if (session_begin(q, &s) == 0) {
-		r = run_keeper_start(&keeper, &s.mount, q->grace_ns);
+		r = run_guard_start(&guard, &s.mount, q->grace_ns);
 		run_watch_begin(&watch, &s.mount, q->on_death);
 		if (r == 0)
-			status = run_program(q, &no_nodes, &keeper, &watch, signals, s.mount.store, s.mount.point);
+			status = run_program(q, &no_nodes, &guard, &watch, signals, s.mount.store, s.mount.point);
 		run_watch_end(&watch);
-		r = drain_and_report(&s);
+		r = flush_and_report(&s);
 		e = run_mount_end(&s.mount);
-		run_keeper_end(&keeper);
+		run_guard_end(&guard);
 		if ((r < 0 || e < 0) && status == 0)
 			status = EXIT_OURS;
 	}
@@ -454,11 +457,11 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	pass(&hold, "--mount=", q->mount);
 	pass(&hold, "--store=", q->store);
 	pass(&hold, "-o", q->options);
-	pass(&hold, "--flush-to=", q->drain_to);
+	pass(&hold, "--flush-to=", q->flush_to);
 	pass(&hold, "--on-daemon-death=", run_on_death_names[q->on_death]);
 	pass(&hold, "--shared", q->shared ? "" : NULL);
 	pass(&hold, "--quiet", q->quiet ? "" : NULL);
-	pass_time(&hold, "--signal-before=", q->drain_before_ns);
+	pass_time(&hold, "--signal-before=", q->signal_before_ns);
 	pass_time(&hold, "--time-limit=", q->until_ns == RUN_NEVER ? 0 : q->until_ns - monotonic_ns());
 	if (run_job_expand(&q->job, q->store, &store) < 0 || run_job_expand(&q->job, q->mount, &mount) < 0 ||
 	    agent.is_short || hold.is_short) {
@@ -503,11 +506,11 @@ static int hold_mount(const struct run_request *q)
 			run_watch_settle(&watch);
 		}
 		run_watch_end(&watch);
-		if (word == RUN_DRAIN)
+		if (word == RUN_FLUSH)
 			s.is_stopped = is_end_said;
-		r = drain_and_report(&s);
+		r = flush_and_report(&s);
 		if (s.is_stopped) {
-			run_nodes_say_drained();
+			run_nodes_say_flushed();
 			run_nodes_await_word(by_signal, -1);
 		}
 		e = run_mount_end(&s.mount);

@@ -37,7 +37,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-static int tell_progress(struct state *s)
+static int report_progress(struct state *s)
 {
 	return s->c->go_on && !s->c->go_on(s->c->userdata, s->c->bytes) ? -ETIME : 0;
 }
@@ -56,7 +56,7 @@ static int copy_extent(struct state *s, int from, int to, off_t off, off_t end)
 		off += n;
 		s->c->bytes += (uint64_t)n;
 		if (r == 0)
-			r = tell_progress(s);
+			r = report_progress(s);
 	}
 	return r;
 }
@@ -103,7 +103,7 @@ static int compare_extent(struct state *s, int from, int to, off_t off, off_t en
 		if (n == 0 || n != m || memcmp(s->a, s->b, (size_t)n) != 0)
 			return -EBADMSG;
 		off += n;
-		r = tell_progress(s);
+		r = report_progress(s);
 	}
 	return r;
 }
@@ -167,7 +167,7 @@ static int copy_file(struct state *s, int from_dir, int to_dir, const char *name
 		return -errno;
 	if (fstatat(to_dir, name, &done, AT_SYMLINK_NOFOLLOW) == 0 && is_same_file(st, &done)) {
 		s->c->bytes += (uint64_t)st->st_size;
-		return tell_progress(s);
+		return report_progress(s);
 	}
 	to = openat(to_dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (to < 0)

@@ -22,7 +22,7 @@
 #define READY "ckptfs-run: ready "
 #define READY_MEMBER READY "in a cluster\n"
 #define READY_ALONE READY "alone\n"
-#define DRAINED "ckptfs-run: copied out\n"
+#define FLUSHED "ckptfs-run: copied out\n"
 #define DIED "ckptfs-run: daemon died\n"
 #define FAILED "ckptfs-run: failed\n"
 #define LOOK_MS 200
@@ -248,7 +248,7 @@ static void send_word(struct run_nodes *n, enum run_word word)
 {
 	if (n->by_signal)
 		kill(n->holders, word == RUN_END ? SIGUSR1 : SIGUSR2);
-	else if (word == RUN_DRAIN)
+	else if (word == RUN_FLUSH)
 		(void)!write(n->input, "d", 1); /* a failure means that the node has ended, which is detected elsewhere */
 	if (word == RUN_END) {
 		closep(&n->input);
@@ -266,7 +266,7 @@ static bool has_failed(struct run_nodes *n)
 	while (next_line(n->output, true, line, sizeof(line), &len) > 0) {
 		if (strcmp(line, FAILED) == 0)
 			failed = true;
-		else if (strcmp(line, DRAINED) != 0 && strcmp(line, DIED) != 0)
+		else if (strcmp(line, FLUSHED) != 0 && strcmp(line, DIED) != 0)
 			fputs(line, stderr);
 	}
 	return failed;
@@ -345,8 +345,8 @@ int run_nodes_end(struct run_nodes *n)
 	int status, r = 0, e;
 
 	if (n->holders > 0) {
-		send_word(n, RUN_DRAIN);
-		r = await_said(n, DRAINED, "copied out", &nr_members);
+		send_word(n, RUN_FLUSH);
+		r = await_said(n, FLUSHED, "copied out", &nr_members);
 	}
 	if (n->agents > 0) {
 		kill(n->agents, SIGTERM);
@@ -378,9 +378,9 @@ void run_nodes_say_died(void)
 	say_line(DIED);
 }
 
-void run_nodes_say_drained(void)
+void run_nodes_say_flushed(void)
 {
-	say_line(DRAINED);
+	say_line(FLUSHED);
 }
 
 /* SIGTERM, which a batch system sends to all of a job, is for the program: that may want the mount for its last
@@ -407,10 +407,10 @@ enum run_word run_nodes_await_word(bool by_signal, int event)
 	if (TEMP_FAILURE_RETRY(poll(p, ARRAY_SIZE(p), -1)) > 0 && p[0].revents == 0)
 		return RUN_EVENT;
 	if (!by_signal)
-		return TEMP_FAILURE_RETRY(read(STDIN_FILENO, &byte, 1)) == 1 ? RUN_DRAIN : RUN_END;
+		return TEMP_FAILURE_RETRY(read(STDIN_FILENO, &byte, 1)) == 1 ? RUN_FLUSH : RUN_END;
 	if (TEMP_FAILURE_RETRY(read(signals, &signal, sizeof(signal))) != (ssize_t)sizeof(signal))
 		return RUN_END;
-	return signal.ssi_signo == SIGUSR2 ? RUN_DRAIN : RUN_END;
+	return signal.ssi_signo == SIGUSR2 ? RUN_FLUSH : RUN_END;
 }
 
 bool run_nodes_is_end_said(bool by_signal)

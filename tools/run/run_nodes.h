@@ -56,11 +56,11 @@ bool run_nodes_look(struct run_nodes *n);
 int run_nodes_end(struct run_nodes *n);
 
 /* In ckptfs-run --hold. */
-enum run_word { RUN_DRAIN, RUN_END, RUN_EVENT };
+enum run_word { RUN_FLUSH, RUN_END, RUN_EVENT };
 enum run_word run_nodes_await_word(bool by_signal, int event); /* RUN_EVENT: `event`, if it is one, is readable */
-bool run_nodes_is_end_said(bool by_signal); /* after RUN_DRAIN */
+bool run_nodes_is_end_said(bool by_signal); /* after RUN_FLUSH */
 void run_nodes_say_ready(bool is_member);
 /* instead, or at its end; its status is 0, since launchers end others over another one */
 void run_nodes_say_failed(void);
-void run_nodes_say_drained(void);
+void run_nodes_say_flushed(void);
 void run_nodes_say_died(void); /* the daemon died, and the program is to end */

@@ -60,9 +60,9 @@ static const struct conf_key options[] = {
 	{ "", CONF_STRING, OF(options), .letter = 'o', .value = "OPTION,...",
 	  .help = "options of mount.ckptfs; with cluster=KEYFILE nodes share common data" },
 	{ "shared", CONF_FLAG, OF(shared), .help = "it is mounted already, and stays mounted" },
-	{ "flush-to", CONF_STRING, OF(drain_to), .value = "DIR",
+	{ "flush-to", CONF_STRING, OF(flush_to), .value = "DIR",
 	  .help = "copy sealed checkpoints here afterwards, the newest first; on several nodes with %h or %n" },
-	{ "signal-before", CONF_TIME, OF(drain_before_ns),
+	{ "signal-before", CONF_TIME, OF(signal_before_ns),
 	  .help = "send SIGTERM to the program this long before the end of the job" },
 	{ "signal", CONF_PARSED, OF(signal), .fallback = "TERM", .parse = parse_signal, .value = "NAME",
 	  .help = "send INT, HUP, USR1 or USR2 instead; srun passes on USR1 and USR2" },
@@ -170,7 +170,7 @@ static int settle_end(struct run_request *q)
 		q->until_ns = monotonic_ns() + q->time_limit_ns;
 	else if (q->job.end_s > 0)
 		q->until_ns = monotonic_ns() + (q->job.end_s > now ? q->job.end_s - now : 0) * NS_PER_S;
-	if (q->drain_before_ns > 0 && q->until_ns == RUN_NEVER)
+	if (q->signal_before_ns > 0 && q->until_ns == RUN_NEVER)
 		return refuse(
 			"--signal-before",
 			"end of the job unknown from its environment and batch system; give --time-limit");
@@ -184,7 +184,7 @@ static int settle(struct run_request *q)
 
 	if (r < 0)
 		return refuse(what, r == -EINVAL ? "is no number" : strerror(-r));
-	if (q->drain_before_ns > 0 && q->time_limit_ns == 0 && q->job.end_s == 0)
+	if (q->signal_before_ns > 0 && q->time_limit_ns == 0 && q->job.end_s == 0)
 		q->job.end_s = ask_end(&q->job); /* by its own name */
 	if (q->job_name)
 		run_job_call(&q->job, q->job_name);
@@ -205,8 +205,8 @@ static int settle(struct run_request *q)
 	if (r == 0)
 		r = check_pattern(q, "--mount", q->mount);
 	if (r == 0)
-		r = check_pattern(q, "--flush-to", q->drain_to);
-	if (r == 0 && q->mode == RUN && q->job.nodes > 1 && q->drain_to && !run_job_is_per_node(q->drain_to))
+		r = check_pattern(q, "--flush-to", q->flush_to);
+	if (r == 0 && q->mode == RUN && q->job.nodes > 1 && q->flush_to && !run_job_is_per_node(q->flush_to))
 		r = refuse("--flush-to", "is the same on all nodes, but each has its own files; put %h or %n into it");
 	return r < 0 ? r : settle_end(q);
 }

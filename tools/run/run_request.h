@@ -14,13 +14,13 @@ enum run_mode { RUN, RUN_HOLD_BY_INPUT, RUN_HOLD_BY_SIGNAL, RUN_AGENT };
 
 struct run_request {
 	enum run_mode mode;
-	const char *store, *mount, *options, *drain_to, *launcher; /* patterns, but for the options and the launcher */
+	const char *store, *mount, *options, *flush_to, *launcher; /* patterns, but for the options and the launcher */
 	bool shared, no_agent, quiet;
 	bool agent;
 	int hold; /* 0: no, 1: by input, 2: by signal */
 	const char *job_name; /* NULL: as the environment says */
 	uint64_t nodes; /* 0: likewise */
-	uint64_t drain_before_ns, time_limit_ns, grace_ns; /* time_limit_ns: 0: as the job says */
+	uint64_t signal_before_ns, time_limit_ns, grace_ns; /* time_limit_ns: 0: as the job says */
 	int signal; /* what tells the program to end */
 	enum run_on_death on_death;
 	char **program;

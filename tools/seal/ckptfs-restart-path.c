@@ -36,7 +36,7 @@ struct request {
 	bool null, quiet;
 };
 
-static void tell_passed(const struct request *q, const char *path, const char *why)
+static void report_passed(const struct request *q, const char *path, const char *why)
 {
 	if (q->quiet)
 		return;
@@ -67,14 +67,14 @@ static const char *why_unknown(int dirfd, const char *name)
 }
 
 /* Directories in `top` that are no epochs, and newer than the one that was found: half a checkpoint, perhaps. */
-static void tell_unsealed(const struct request *q, const struct seals *s, const char *top, int64_t since_ns)
+static void report_unsealed(const struct request *q, const struct seals *s, const char *top, int64_t since_ns)
 {
 	DIR *dir = opendir(top);
 	struct dirent *d;
 
 	while (dir && (d = readdir(dir))) {
 		_cleanup_(freep) char *path = NULL;
-		bool is_epoch = false;
+		bool is_seal = false;
 		struct stat st;
 
 		if (d->d_name[0] == '.' || fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
@@ -84,13 +84,13 @@ static void tell_unsealed(const struct request *q, const struct seals *s, const 
 			path = NULL;
 			break;
 		}
-		for (size_t i = 0; i < s->nr && !is_epoch; i++) {
+		for (size_t i = 0; i < s->nr && !is_seal; i++) {
 			_cleanup_(freep) char *epoch = seals_path(s, &s->v[i]);
 
-			is_epoch = epoch && is_below(epoch, path);
+			is_seal = epoch && is_below(epoch, path);
 		}
-		if (!is_epoch && (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
-			tell_passed(q, path, why_unknown(dirfd(dir), d->d_name));
+		if (!is_seal && (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
+			report_passed(q, path, why_unknown(dirfd(dir), d->d_name));
 	}
 	if (dir)
 		closedir(dir);
@@ -104,7 +104,7 @@ static int prove(const struct request *q, const char *path, struct progress *p)
 
 	if (q->no_verify)
 		return 1;
-	r = verify_epoch(path, !q->quick, p, &v);
+	r = verify_seal(path, !q->quick, p, &v);
 	if (r == 1 || r == -ECANCELED)
 		return r;
 	if (verify_is_no_answer(r)) {
@@ -113,7 +113,7 @@ static int prove(const struct request *q, const char *path, struct progress *p)
 		fprintf(stderr, ": %s; cannot determine whether a valid one exists\n", v.why);
 		return r;
 	}
-	tell_passed(q, path, v.why);
+	report_passed(q, path, v.why);
 	return 0;
 }
 
@@ -141,7 +141,7 @@ static enum exit_status print_newest(const struct request *q, const char *top)
 		if (r < 0)
 			return EXIT_PATH;
 		if (r > 0) {
-			tell_unsealed(q, &s, real, s.v[i].sealed_ns);
+			report_unsealed(q, &s, real, s.v[i].sealed_ns);
 			if (isatty(STDOUT_FILENO) && !q->null)
 				text_print(stdout, path);
 			else
@@ -150,7 +150,7 @@ static enum exit_status print_newest(const struct request *q, const char *top)
 			return EXIT_FOUND;
 		}
 	}
-	tell_unsealed(q, &s, real, 0);
+	report_unsealed(q, &s, real, 0);
 	text_printf(stderr, TOOL ": %s: no sealed directory in it%s\n", top,
 		q->no_verify ? "" : " is valid; start from the beginning");
 	return EXIT_NONE;

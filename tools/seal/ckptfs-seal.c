@@ -37,29 +37,29 @@ struct request {
 };
 
 /* What stands in the way lies in the directory; its path is from the mountpoint. */
-static void tell_culprit(const char *before, const char *what, const char *behind)
+static void report_culprit(const char *before, const char *what, const char *behind)
 {
 	fputs(before, stderr);
 	text_print(stderr, what);
 	text_printf(stderr, ", from the mountpoint, %s\n", behind);
 }
 
-static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
+static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
 {
 	const char *what = s->path;
 
 	text_printf(stderr, TOOL ": %s: ", path);
 	if (r == -EBUSY && what[0])
-		tell_culprit("not sealed: ", what, "is open for writing (close it first), or has another name in a "
+		report_culprit("not sealed: ", what, "is open for writing (close it first), or has another name in a "
 						   "checkpoint that is being erased (try again)");
 	else if (r == -EBUSY)
 		fputs("not sealed: another process is sealing it\n", stderr);
 	else if (r == -EEXIST && what[0])
-		tell_culprit("not sealed: ", what, "is sealed by itself; unseal that first");
+		report_culprit("not sealed: ", what, "is sealed by itself; unseal that first");
 	else if (r == -EEXIST)
 		fputs("lies in a directory that is sealed\n", stderr);
 	else if (r == -EPERM && what[0])
-		tell_culprit("not sealed: ", what, "belongs to another user; root can seal it");
+		report_culprit("not sealed: ", what, "belongs to another user; root can seal it");
 	else if (r == -EPERM)
 		fputs("only its owner and root may do that\n", stderr);
 	else if (r == -E2BIG)
@@ -69,7 +69,7 @@ static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 	else if (r == -EIO)
 		fputs("not sealed: some of its data is damaged; see the daemon's log\n", stderr);
 	else if (r == -ENODATA)
-		tell_culprit("lies in ", what, "which is sealed; unseal that");
+		report_culprit("lies in ", what, "which is sealed; unseal that");
 	else if (r == -ENOTTY)
 		fputs("not on a ckptfs\n", stderr);
 	else
@@ -77,7 +77,7 @@ static void tell_why_not(const char *path, const struct ckptfs_seal *s, int r)
 }
 
 /* Of a directory that another node has sealed: s->path is a node's name. */
-static void tell_why_kept(const char *path, const struct ckptfs_seal *s, int r)
+static void report_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 {
 	struct statvfs st;
 
@@ -112,7 +112,7 @@ static bool is_died(int r)
 	return r == -ENOTCONN || r == -ECONNABORTED;
 }
 
-static void tell_done(const struct request *q, const char *path, const struct ckptfs_seal *s, int r)
+static void report_done(const struct request *q, const char *path, const struct ckptfs_seal *s, int r)
 {
 	if (q->quiet)
 		return;
@@ -177,21 +177,21 @@ static enum exit_status change(const struct request *q, const char *path)
 	int r;
 
 	if (fd < 0) {
-		tell_unopened(TOOL, path, "a directory on a ckptfs", -errno);
+		report_unopened(TOOL, path, "a directory on a ckptfs", -errno);
 		return EXIT_FAILED;
 	}
 	while ((r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0) == -EAGAIN && q->what == UNSEAL)
 		nanosleep(&(struct timespec){ .tv_nsec = WAIT_STEP_NS }, NULL);
 	if (r == 0 || (q->what == SEAL && r == -EALREADY) || (q->what == UNSEAL && r == -ENODATA && !s.path[0])) {
-		tell_done(q, path, &s, r);
+		report_done(q, path, &s, r);
 		return q->wait != WAIT_LOCAL ? wait_for_copy(q, path, fd) : EXIT_DONE;
 	}
 	if (is_died(r))
-		tell_refusal(TOOL, path, "it", "do that", r);
+		report_refusal(TOOL, path, "it", "do that", r);
 	else if (q->what == UNSEAL && (r == -EROFS || (s.path[0] && r != -ENODATA)))
-		tell_why_kept(path, &s, r);
+		report_why_kept(path, &s, r);
 	else
-		tell_why_not(path, &s, r);
+		report_why_not(path, &s, r);
 	return EXIT_FAILED;
 }
 

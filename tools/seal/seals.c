@@ -278,7 +278,7 @@ static int get_all(const char *tool, const char *path, bool shown, struct seals 
 
 	if (fd < 0) {
 		r = -errno;
-		tell_unopened(tool, path, "a mountpoint, or a directory below it", r);
+		report_unopened(tool, path, "a mountpoint, or a directory below it", r);
 		return r;
 	}
 	r = shown ? ask_all(fd, CKPTFS_SEAL_OF_NODE, ret) : -ENODATA;
@@ -291,7 +291,7 @@ static int get_all(const char *tool, const char *path, bool shown, struct seals 
 	else if (r == -ENOTUNIQ)
 		text_printf(stderr, "%s: %s: contains sealed directories of several nodes; give one of its subdirectories\n", tool, path);
 	else if (r < 0)
-		tell_refusal(tool, path, "it", "list sealed directories", r);
+		report_refusal(tool, path, "it", "list sealed directories", r);
 	if (r < 0)
 		return r;
 	r = place_find(fd, &ret->place);

@@ -338,7 +338,7 @@ static int compare_root(int fd, struct verify_result *ret)
 	return 1;
 }
 
-int verify_epoch(const char *path, bool reads, struct progress *p, struct verify_result *ret)
+int verify_seal(const char *path, bool reads, struct progress *p, struct verify_result *ret)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ckptfs_seal end;

@@ -21,7 +21,7 @@ struct verify_result {
  * `reads`, every byte is read from the store, which compares it with what the root is made of. Memory does not grow
  * with the size of files. NULL is fine for `p`.
  */
-int verify_epoch(const char *path, bool reads, struct progress *p, struct verify_result *ret);
+int verify_seal(const char *path, bool reads, struct progress *p, struct verify_result *ret);
 /* Is that of this process or of the mount as a whole, and says nothing of the epoch, nor will it of others? Who goes on
  * to older ones then finds none, and takes that for the truth. */
 bool verify_is_no_answer(int r);

@@ -121,7 +121,7 @@ static int show_if_deleted(const struct request *q, FILE *to)
 	return 0;
 }
 
-static int show_epochs(const struct request *q, FILE *to)
+static int show_seals(const struct request *q, FILE *to)
 {
 	int r = 0, one;
 
@@ -179,7 +179,7 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 }
 
 /* -EBADMSG: one does not prove itself. */
-static int verify_epochs(const struct request *q, FILE *to)
+static int verify_seals(const struct request *q, FILE *to)
 {
 	struct verify_result v;
 	struct progress p;
@@ -187,7 +187,7 @@ static int verify_epochs(const struct request *q, FILE *to)
 
 	progress_init(&p);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
-		one = verify_epoch(q->paths[i], !q->quick, &p, &v);
+		one = verify_seal(q->paths[i], !q->quick, &p, &v);
 		if (one >= 0)
 			show_verified(q, to, q->paths[i], &v, one);
 		else if (one != -ECANCELED) {
@@ -259,11 +259,11 @@ static int show_all(struct request *q, FILE *to)
 	if (q->if_deleted)
 		return show_if_deleted(q, to);
 	if (q->sealed)
-		return show_epochs(q, to);
+		return show_seals(q, to);
 	if (q->users || q->variables)
 		return show_mounts(q, q->users ? stat_users : stat_variables, to);
 	if (q->verify)
-		return verify_epochs(q, to);
+		return verify_seals(q, to);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);

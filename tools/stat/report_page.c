@@ -189,7 +189,7 @@ static void put_step(FILE *to, uint64_t step_s)
 	fprintf(to, "%" PRIu64 " %s%s", step_s / units[i].s, units[i].name, step_s == units[i].s ? "" : "s");
 }
 
-struct epochs {
+struct intervals {
 	uint64_t step_s;
 	size_t nr;
 	time_t x[BARS_MAX];
@@ -197,7 +197,7 @@ struct epochs {
 	uint64_t files[BARS_MAX];
 };
 
-static void count_epochs(const struct walk *w, struct epochs *ret)
+static void count_seals(const struct walk *w, struct intervals *ret)
 {
 	time_t from = w->files[0].mtime, last = w->files[w->nr_files - 1].mtime, step;
 
@@ -216,7 +216,7 @@ static void count_epochs(const struct walk *w, struct epochs *ret)
 	}
 }
 
-static void put_epochs_table(FILE *to, const struct epochs *e)
+static void put_intervals_table(FILE *to, const struct intervals *e)
 {
 	double sum = 0;
 
@@ -240,9 +240,9 @@ static void put_epochs_table(FILE *to, const struct epochs *e)
 	fputs("</tbody></table></div></details>\n", to);
 }
 
-static void put_epochs(FILE *to, const struct report *r)
+static void put_intervals(FILE *to, const struct report *r)
 {
-	struct epochs e = { 0 };
+	struct intervals e = { 0 };
 	struct chart_series series[] = { { "content of its own", e.fresh },
 					 { "the same content as an older file", e.again } };
 
@@ -253,7 +253,7 @@ static void put_epochs(FILE *to, const struct report *r)
 		fputs("<p>There are no files.</p>\n</section>\n", to);
 		return;
 	}
-	count_epochs(r->walk, &e);
+	count_seals(r->walk, &e);
 	fputs("<figure>\n", to);
 	chart_bars(to,
 		   &(struct chart){ "Bytes of files by the time they were last written", e.x, e.nr, series,
@@ -263,7 +263,7 @@ static void put_epochs(FILE *to, const struct report *r)
 	fputs("<figcaption>Each bar is ", to);
 	put_step(to, e.step_s);
 	fputs(".</figcaption>\n</figure>\n", to);
-	put_epochs_table(to, &e);
+	put_intervals_table(to, &e);
 	fputs("</section>\n", to);
 }
 
@@ -289,7 +289,7 @@ void report_print(FILE *to, const struct report *r)
 	put_head(to, r);
 	put_cards(to, r);
 	put_readings(to, r);
-	put_epochs(to, r);
+	put_intervals(to, r);
 	parts_savings(to, r);
 	parts_fragmentation(to, r);
 	parts_directories(to, r);

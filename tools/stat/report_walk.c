@@ -226,7 +226,7 @@ static int add_file(const char *name, const struct stat *st, const struct json_f
 }
 
 /* 1: this inode has been met under another name. */
-static int met_before(const struct stat *st)
+static int seen_before(const struct stat *st)
 {
 	uint64_t key = st->st_ino, *copy;
 
@@ -247,7 +247,7 @@ static int met_before(const struct stat *st)
 static int look_at(const char *path, const struct stat *st)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
-	int r = met_before(st);
+	int r = seen_before(st);
 
 	if (r != 0)
 		return r < 0 ? r : 0;

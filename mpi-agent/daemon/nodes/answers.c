@@ -31,7 +31,7 @@
 #define STEP_NS 5000000
 #define CLAIM_NS (UINT64_C(5) * 1000000000) /* a result is reserved for its requester this long */
 #define FPS_AT_ONCE 4096u
-#define LEND_WAIT_NS (UINT64_C(10) * 1000000000) /* retry time for chunks that cannot be pinned now */
+#define PIN_WAIT_NS (UINT64_C(10) * 1000000000) /* retry time for chunks that cannot be pinned now */
 
 /* A sealed directory: its identity in the cluster, and its inode here. */
 struct subject {
@@ -100,12 +100,12 @@ static int make_catalog(struct answers *a, const struct subject *s)
 }
 
 /* Pin the chunks. Some cannot be pinned for a while, for instance during a garbage collection here. */
-static int lend(struct answers *a, const struct fp *fps, size_t nr, bool *all)
+static int pin(struct answers *a, const struct fp *fps, size_t nr, bool *all)
 {
-	uint64_t until = monotonic_ns() + LEND_WAIT_NS;
+	uint64_t until = monotonic_ns() + PIN_WAIT_NS;
 	int r;
 
-	while ((r = engine_cluster_lend_all(a->fs->engine, fps, nr)) == -EAGAIN && *all && monotonic_ns() < until) {
+	while ((r = engine_cluster_pin_all(a->fs->engine, fps, nr)) == -EAGAIN && *all && monotonic_ns() < until) {
 		if (!task_goes_on(&a->task))
 			return -ECANCELED;
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
@@ -128,18 +128,18 @@ struct holding {
 	bool all;
 };
 
-static int lend_some(struct holding *h, size_t at_least)
+static int pin_some(struct holding *h, size_t at_least)
 {
 	int r;
 
 	if (h->nr < at_least || h->nr == 0)
 		return 0;
-	r = task_goes_on(&h->a->task) ? lend(h->a, h->fps, h->nr, &h->all) : -ECANCELED;
+	r = task_goes_on(&h->a->task) ? pin(h->a, h->fps, h->nr, &h->all) : -ECANCELED;
 	h->nr = 0;
 	return r;
 }
 
-static int lend_pieces(struct holding *h, const struct catalog_record *rec)
+static int pin_pieces(struct holding *h, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
 	struct content_piece p;
@@ -148,13 +148,13 @@ static int lend_pieces(struct holding *h, const struct catalog_record *rec)
 	while (r >= 0 && (r = catalog_piece_next(&c, &p)) > 0) {
 		if (p.chunk_len > 0)
 			h->fps[h->nr++] = p.fp;
-		r = lend_some(h, FPS_AT_ONCE);
+		r = pin_some(h, FPS_AT_ONCE);
 	}
 	return r;
 }
 
 /* catalog_write() passes whole records. */
-static int lend_records(void *userdata, const void *p, size_t len)
+static int pin_records(void *userdata, const void *p, size_t len)
 {
 	struct holding *h = userdata;
 	const uint8_t *at = p, *end = at + len;
@@ -165,18 +165,18 @@ static int lend_records(void *userdata, const void *p, size_t len)
 	while (r >= 0 && (r = catalog_reader_next(&h->reader, at, (size_t)(end - at), &used, &rec)) > 0) {
 		at += used;
 		if (rec.type == CATALOG_PIECES)
-			r = lend_pieces(h, &rec);
+			r = pin_pieces(h, &rec);
 	}
-	return r == 0 && h->reader.at_end ? lend_some(h, 0) : r; /* pin the rest before the seal is checked */
+	return r == 0 && h->reader.at_end ? pin_some(h, 0) : r; /* pin the rest before the seal is checked */
 }
 
 static int hold(struct answers *a, const struct subject *s)
 {
 	struct holding h = { .a = a, .all = true, .fps = calloc(FPS_AT_ONCE, sizeof(*h.fps)) };
-	int r = h.fps ? cluster_meet(a->fs->cluster) : -ENOMEM;
+	int r = h.fps ? cluster_register_peers(a->fs->cluster) : -ENOMEM;
 
 	if (r == 0)
-		r = catalog_write(a->fs, s->dir, &(struct catalog_sink){ lend_records, &h });
+		r = catalog_write(a->fs, s->dir, &(struct catalog_sink){ pin_records, &h });
 	free(h.fps);
 	return r < 0 ? r : h.all ? 0 : -EAGAIN;
 }
@@ -276,9 +276,9 @@ static int find_subject(struct answers *a, struct subject *s)
 
 /* --- answers --- */
 
-static int tell_seals(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
+static int encode_seals(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
 {
-	struct told_seal t = { 0 };
+	struct answer_seal t = { 0 };
 	struct ns_seal seal;
 	uint32_t access;
 	int r = 1;
@@ -302,18 +302,18 @@ static int tell_seals(struct answers *a, uint64_t *after, size_t max, struct buf
 			continue; /* removed meanwhile */
 		if (r < 0)
 			return r;
-		t.access = (uint8_t)(TOLD_ACCESS_KNOWN | access);
+		t.access = (uint8_t)(ANSWER_ACCESS_KNOWN | access);
 		if (path.len > 0)
 			memcpy(t.path, path.data, path.len);
 		t.path[path.len] = '\0';
-		told_seal_encode(&t, ret);
+		answer_seal_encode(&t, ret);
 	}
 	return 0;
 }
 
-static int tell_copies(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
+static int encode_copies(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
 {
-	struct told_seal t = { 0 };
+	struct answer_seal t = { 0 };
 	struct ns_copy c;
 
 	while (*after != QUESTION_AT_END && ret->len < max) {
@@ -328,7 +328,7 @@ static int tell_copies(struct answers *a, uint64_t *after, size_t max, struct bu
 		memcpy(t.store, c.store, sizeof(t.store));
 		memcpy(t.name, c.name, sizeof(t.name));
 		memcpy(t.path, c.path, sizeof(t.path));
-		told_seal_encode(&t, ret);
+		answer_seal_encode(&t, ret);
 	}
 	return 0;
 }
@@ -337,13 +337,13 @@ static int answer_seals(struct answers *a, const struct question *q, struct buf 
 {
 	uint64_t seals_after = q->seals_after, copies_after = q->copies_after;
 	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
-	int r = tell_seals(a, &seals_after, LIST_BYTES, &list);
+	int r = encode_seals(a, &seals_after, LIST_BYTES, &list);
 
 	if (r == 0)
-		r = tell_copies(a, &copies_after, LIST_BYTES, &list);
+		r = encode_copies(a, &copies_after, LIST_BYTES, &list);
 	if (r < 0)
 		return r;
-	told_head_encode(seals_after, copies_after, ret);
+	answer_head_encode(seals_after, copies_after, ret);
 	buf_add(ret, list.data, list.len);
 	return buf_error(&list);
 }
@@ -412,7 +412,7 @@ static int answer_catalog(struct answers *a, const struct question *q, const str
 	n = TEMP_FAILURE_RETRY(pread(k->fd, part, MIN(k->len - q->off, (uint64_t)PART_BYTES), (off_t)q->off));
 	if (n < 0)
 		return log_errno(-errno, "catalog of a sealed directory");
-	told_catalog_encode(q->off + (uint64_t)n == k->len, part, (size_t)n, ret);
+	answer_catalog_encode(q->off + (uint64_t)n == k->len, part, (size_t)n, ret);
 	return 0;
 }
 

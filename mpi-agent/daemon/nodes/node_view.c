@@ -34,7 +34,7 @@ struct entry {
 
 struct view {
 	struct fs *fs; /* constant */
-	struct others *others;
+	struct peer_list *peer_list;
 	struct timespec since;
 
 	struct mutex unlook_lock; /* outside the lock of fs/ops/notify.h, which is a leaf */
@@ -47,8 +47,8 @@ struct view {
 	size_t nr GUARDED_BY(lock), room GUARDED_BY(lock);
 	/* the list view_next_seal() iterates over, sorted by inode on that node */
 	uint8_t listed_id[NS_STORE_ID_LEN] GUARDED_BY(lock);
-	char listed_name[OTHERS_NAME_MAX + 1] GUARDED_BY(lock);
-	struct others_seals listed GUARDED_BY(lock);
+	char listed_name[PEER_LIST_NAME_MAX + 1] GUARDED_BY(lock);
+	struct peer_list_seals listed GUARDED_BY(lock);
 };
 
 /* --- synthetic inodes --- */
@@ -189,13 +189,13 @@ static const char *below(const char *dir, const char *path)
 /* Find a sealed directory, or a directory above one. If neither exists, the root of a connected node is still found. */
 static int look_once(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
 {
-	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
+	_cleanup_(peer_list_seals_release) struct peer_list_seals seals = { 0 };
 	bool leads_on = is_node;
-	int r = others_seals(v->others, e->id, &seals);
+	int r = peer_list_seals(v->peer_list, e->id, &seals);
 
 	for (size_t i = 0; i < seals.nr && r == 0; i++) {
 		if (strcmp(seals.v[i].path, e->path) == 0)
-			return others_open(v->others, &seals.v[i], ret);
+			return peer_list_open(v->peer_list, &seals.v[i], ret);
 		leads_on |= below(e->path, seals.v[i].path) != NULL;
 	}
 	return r < 0 ? r : leads_on ? make_up(v, e, ret) : -ENOENT;
@@ -208,7 +208,7 @@ static int look_up_path(struct view *v, const struct entry *e, bool is_node, uin
 
 	if (r != -ENOENT)
 		return r;
-	others_forget(v->others);
+	peer_list_forget(v->peer_list);
 	return look_once(v, e, is_node, ret);
 }
 
@@ -216,13 +216,13 @@ static int look_up_node(struct view *v, uint64_t dir, const char *name, uint64_t
 {
 	struct entry e = { .kind = OF_SELF, .parent = dir, .path = "" };
 	char own[CLUSTER_NAME_LEN];
-	struct others_node n;
+	struct peer_list_node n;
 	int r;
 
 	cluster_name(v->fs->cluster, own);
 	if (strcmp(name, own) == 0)
 		return make_up(v, &e, ret);
-	r = others_find(v->others, name, &n);
+	r = peer_list_find(v->peer_list, name, &n);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	e.kind = OF_NODE;
@@ -307,13 +307,13 @@ static int add_name(struct names *l, const char *name, size_t len, uint8_t type)
 
 static int add_nodes(struct names *l)
 {
-	_cleanup_(freep) struct others_node *nodes = NULL;
-	char name[OTHERS_NAME_MAX + 1];
+	_cleanup_(freep) struct peer_list_node *nodes = NULL;
+	char name[PEER_LIST_NAME_MAX + 1];
 	size_t nr = 0;
-	int r = others_nodes(l->v->others, &nodes, &nr);
+	int r = peer_list_nodes(l->v->peer_list, &nodes, &nr);
 
 	for (size_t i = 0; i < nr && r == 0; i++) {
-		others_shown_name(nodes, nr, i, name);
+		peer_list_shown_name(nodes, nr, i, name);
 		r = add_name(l, name, strlen(name), DT_DIR);
 	}
 	cluster_name(l->v->fs->cluster, name);
@@ -331,8 +331,8 @@ static bool has_name(const struct names *l, const char *name, size_t len)
 
 static int add_below(struct names *l, const struct entry *e)
 {
-	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
-	int r = others_seals(l->v->others, e->id, &seals);
+	_cleanup_(peer_list_seals_release) struct peer_list_seals seals = { 0 };
+	int r = peer_list_seals(l->v->peer_list, e->id, &seals);
 
 	for (size_t i = 0; i < seals.nr && r == 0; i++) {
 		const char *name = below(e->path, seals.v[i].path);
@@ -379,8 +379,8 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
-	char name[OTHERS_NAME_MAX + 1];
-	struct others_node node = { 0 };
+	char name[PEER_LIST_NAME_MAX + 1];
+	struct peer_list_node node = { 0 };
 	int r = c ? 0 : -ENOMEM;
 
 	while (r == 0 && v && (r = nodes_next(v->fs, after, &after, c)) > 0) {
@@ -391,7 +391,7 @@ int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf
 		static_assert(sizeof(node.id) == sizeof(c->store) && sizeof(node.name) == sizeof(c->name), "as they are");
 		memcpy(node.id, c->store, sizeof(node.id));
 		memcpy(node.name, c->name, sizeof(node.name));
-		others_long_name(&node, name);
+		peer_list_long_name(&node, name);
 		buf_add(path, name, strlen(name));
 		buf_add_u8(path, '/');
 		buf_add(path, c->path, strlen(c->path));
@@ -424,15 +424,15 @@ static int find_node(struct view *v, uint64_t dir, uint8_t id[NS_STORE_ID_LEN])
 	return r;
 }
 
-static int shown_name(struct view *v, const uint8_t *id, char ret[OTHERS_NAME_MAX + 1])
+static int shown_name(struct view *v, const uint8_t *id, char ret[PEER_LIST_NAME_MAX + 1])
 {
-	_cleanup_(freep) struct others_node *nodes = NULL;
+	_cleanup_(freep) struct peer_list_node *nodes = NULL;
 	size_t nr = 0;
-	int r = others_nodes(v->others, &nodes, &nr);
+	int r = peer_list_nodes(v->peer_list, &nodes, &nr);
 
 	for (size_t i = 0; i < nr && r == 0; i++)
 		if (memcmp(nodes[i].id, id, NS_STORE_ID_LEN) == 0) {
-			others_shown_name(nodes, nr, i, ret);
+			peer_list_shown_name(nodes, nr, i, ret);
 			return 0;
 		}
 	return r < 0 ? r : -ENOENT;
@@ -440,7 +440,7 @@ static int shown_name(struct view *v, const uint8_t *id, char ret[OTHERS_NAME_MA
 
 static int by_ino(const void *a, const void *b)
 {
-	const struct others_seal *x = a, *y = b;
+	const struct peer_list_seal *x = a, *y = b;
 
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
@@ -448,8 +448,8 @@ static int by_ino(const void *a, const void *b)
 /* The listing is kept from one step to the next, and fetched again at the first one to include recent seals. */
 static int list_seals(struct view *v, const uint8_t *id, bool anew)
 {
-	struct others_seals seals = { 0 };
-	char name[OTHERS_NAME_MAX + 1];
+	struct peer_list_seals seals = { 0 };
+	char name[PEER_LIST_NAME_MAX + 1];
 	int r;
 
 	mutex_lock(&v->lock);
@@ -457,18 +457,18 @@ static int list_seals(struct view *v, const uint8_t *id, bool anew)
 	mutex_unlock(&v->lock);
 	if (!anew)
 		return 0;
-	others_forget(v->others);
-	r = others_seals(v->others, id, &seals);
+	peer_list_forget(v->peer_list);
+	r = peer_list_seals(v->peer_list, id, &seals);
 	if (r == 0)
 		r = shown_name(v, id, name);
 	if (r < 0) {
-		others_seals_release(&seals);
+		peer_list_seals_release(&seals);
 		return r;
 	}
 	if (seals.nr > 0)
 		qsort(seals.v, seals.nr, sizeof(*seals.v), by_ino);
 	mutex_lock(&v->lock);
-	others_seals_release(&v->listed);
+	peer_list_seals_release(&v->listed);
 	v->listed = seals;
 	memcpy(v->listed_id, id, sizeof(v->listed_id));
 	memcpy(v->listed_name, name, sizeof(v->listed_name));
@@ -482,7 +482,7 @@ static int find_seal(struct view *v, uint64_t after, uint64_t *ret_ino, int64_t 
 {
 	static const char nodes[] = VIEW_NAME "/nodes/";
 	size_t max = NS_PATH_MAX - strlen(nodes) - strlen(v->listed_name) - 1;
-	const struct others_seal *s = v->listed.v, *end = s + v->listed.nr;
+	const struct peer_list_seal *s = v->listed.v, *end = s + v->listed.nr;
 
 	for (; s < end && (s->ino <= after || strlen(s->path) > max); s++)
 		;
@@ -557,8 +557,8 @@ static void unlook(struct fs *fs, const struct ns_copy *c)
 {
 	struct view *v = fs->view;
 	const char *slash = strrchr(c->path, '/');
-	struct others_node n = { 0 };
-	char long_name[OTHERS_NAME_MAX + 1];
+	struct peer_list_node n = { 0 };
+	char long_name[PEER_LIST_NAME_MAX + 1];
 	uint64_t dir;
 
 	if (*c->path) {
@@ -573,7 +573,7 @@ static void unlook(struct fs *fs, const struct ns_copy *c)
 	}
 	memcpy(n.id, c->store, sizeof(n.id));
 	snprintf(n.name, sizeof(n.name), "%s", c->name);
-	others_long_name(&n, long_name);
+	peer_list_long_name(&n, long_name);
 	unlook_name(v, VIEW_FIRST_INO + OF_NODES, n.name);
 	unlook_name(v, VIEW_FIRST_INO + OF_NODES, long_name);
 }
@@ -585,29 +585,29 @@ static void unlook_below(struct fs *fs, uint64_t dir, const char *name)
 
 int view_trim(struct view *v)
 {
-	return v ? others_trim(v->others) : 0;
+	return v ? peer_list_trim(v->peer_list) : 0;
 }
 
 void view_changed(struct view *v)
 {
 	if (v)
-		others_forget(v->others);
+		peer_list_forget(v->peer_list);
 }
 
 void view_abandon(struct view *v, const uint8_t *store, uint64_t ino, bool yes)
 {
 	if (v)
-		others_abandon(v->others, store, ino, yes);
+		peer_list_abandon(v->peer_list, store, ino, yes);
 }
 
 bool view_is_abandoned(struct view *v, const uint8_t *store, uint64_t ino)
 {
-	return v && others_is_abandoned(v->others, store, ino);
+	return v && peer_list_is_abandoned(v->peer_list, store, ino);
 }
 
 int view_check(struct view *v)
 {
-	int r = v ? others_check(v->others) : 0;
+	int r = v ? peer_list_check(v->peer_list) : 0;
 
 	if (r > 0)
 		nanosleep(&(struct timespec){ .tv_nsec = FORGET_NS }, NULL);
@@ -620,8 +620,8 @@ void view_free(struct view *v)
 {
 	if (!v)
 		return;
-	others_free(v->others);
-	others_seals_release(&v->listed);
+	peer_list_free(v->peer_list);
+	peer_list_seals_release(&v->listed);
 	for (size_t i = 0; i < v->nr; i++)
 		free(v->v[i].path);
 	free(v->v);
@@ -660,7 +660,7 @@ int view_new(struct fs *fs, struct view **ret)
 	mutex_init(&v->lock);
 	mutex_init(&v->unlook_lock);
 	clock_gettime(CLOCK_REALTIME, &v->since);
-	r = others_new(fs, &v->others);
+	r = peer_list_new(fs, &v->peer_list);
 	if (r == 0)
 		r = make_first(v);
 	if (r < 0) {

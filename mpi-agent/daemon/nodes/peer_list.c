@@ -18,8 +18,8 @@
 #include "mpi-agent/daemon/replica/replica.h"
 #include "mpi-agent/daemon/nodes/question_format.h"
 
-#define BELIEVED_NS (UINT64_C(1) * 1000000000)
-#define HEARD_MAX 16u /* number of nodes with a cached listing */
+#define LISTING_NS (UINT64_C(1) * 1000000000)
+#define LISTINGS_MAX 16u /* number of nodes with a cached listing */
 #define SEALS_MAX (1u << 14) /* limits of a listing: number of seals, ... */
 #define PATHS_MAX (4u << 20) /* bytes, ... */
 #define PARTS_MAX 4096u /* and answers; the rest is ignored */
@@ -32,10 +32,10 @@
 #define ABANDONED_NS (UINT64_C(120) * 1000000000) /* twice the time that abandoning waits for other nodes */
 #define ABANDONED_MAX 256u /* entries */
 
-struct heard {
+struct listing {
 	uint8_t id[NS_STORE_ID_LEN];
 	uint64_t when_ns; /* 0: empty */
-	struct others_seals seals; /* its complete listing */
+	struct peer_list_seals seals; /* its complete listing */
 };
 
 struct silent {
@@ -45,7 +45,7 @@ struct silent {
 
 /* A replica being created. On the stack of the creating thread. */
 struct opening {
-	const struct others_seal *seal;
+	const struct peer_list_seal *seal;
 	struct opening *next;
 };
 
@@ -55,20 +55,20 @@ struct abandoned {
 	uint64_t until_ns; /* 0: empty */
 };
 
-struct others {
+struct peer_list {
 	struct fs *fs; /* constant */
 	struct mutex lock; /* leaf */
 	struct cond changed; /* signalled when the creation of a replica has ended */
-	struct heard heard[HEARD_MAX] GUARDED_BY(lock);
+	struct listing listing[LISTINGS_MAX] GUARDED_BY(lock);
 	struct silent silent[SILENT_MAX] GUARDED_BY(lock);
 	struct opening *opening GUARDED_BY(lock);
 	struct abandoned abandoned[ABANDONED_MAX] GUARDED_BY(lock);
 	unsigned next_abandoned GUARDED_BY(lock);
 };
 
-int others_new(struct fs *fs, struct others **ret)
+int peer_list_new(struct fs *fs, struct peer_list **ret)
 {
-	struct others *o = calloc(1, sizeof(*o));
+	struct peer_list *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		return -ENOMEM;
@@ -79,12 +79,12 @@ int others_new(struct fs *fs, struct others **ret)
 	return 0;
 }
 
-void others_free(struct others *o)
+void peer_list_free(struct peer_list *o)
 {
 	if (!o)
 		return;
-	for (unsigned i = 0; i < HEARD_MAX; i++)
-		others_seals_release(&o->heard[i].seals);
+	for (unsigned i = 0; i < LISTINGS_MAX; i++)
+		peer_list_seals_release(&o->listing[i].seals);
 	cond_release(&o->changed);
 	mutex_release(&o->lock);
 	free(o);
@@ -92,22 +92,22 @@ void others_free(struct others *o)
 
 /* --- listings --- */
 
-void others_seals_release(struct others_seals *s)
+void peer_list_seals_release(struct peer_list_seals *s)
 {
 	for (size_t i = 0; i < s->nr; i++)
 		free(s->v[i].path);
 	free(s->v);
-	*s = (struct others_seals){ 0 };
+	*s = (struct peer_list_seals){ 0 };
 }
 
 /* Copies the path. */
-static int add_seal(struct others_seals *l, const struct others_seal *s)
+static int add_seal(struct peer_list_seals *l, const struct peer_list_seal *s)
 {
 	char *path = strdup(s->path);
 
 	if (path && l->nr == l->room) {
 		size_t room = MAX(2 * l->room, (size_t)16);
-		struct others_seal *more = reallocarray(l->v, room, sizeof(*more));
+		struct peer_list_seal *more = reallocarray(l->v, room, sizeof(*more));
 
 		if (more) {
 			l->v = more;
@@ -123,7 +123,7 @@ static int add_seal(struct others_seals *l, const struct others_seal *s)
 	return 0;
 }
 
-static int add_all(struct others_seals *l, const struct others_seals *from)
+static int add_all(struct peer_list_seals *l, const struct peer_list_seals *from)
 {
 	int r = 0;
 
@@ -138,12 +138,12 @@ static bool is_id(const uint8_t *a, const uint8_t *b)
 	return memcmp(a, b, NS_STORE_ID_LEN) == 0;
 }
 
-static bool is_same(const struct others_seal *a, const struct others_seal *b)
+static bool is_same(const struct peer_list_seal *a, const struct peer_list_seal *b)
 {
 	return a->ino == b->ino && a->sealed_ns == b->sealed_ns && is_id(a->store, b->store);
 }
 
-static bool has(const struct others_seals *l, const struct others_seal *s)
+static bool has(const struct peer_list_seals *l, const struct peer_list_seal *s)
 {
 	for (size_t i = 0; i < l->nr; i++)
 		if (is_same(&l->v[i], s))
@@ -153,13 +153,13 @@ static bool has(const struct others_seals *l, const struct others_seal *s)
 
 static int by_path(const void *a, const void *b)
 {
-	const struct others_seal *x = a, *y = b;
+	const struct peer_list_seal *x = a, *y = b;
 	int r = strcmp(x->path, y->path);
 
 	return r != 0 ? r : (x->sealed_ns < y->sealed_ns) - (x->sealed_ns > y->sealed_ns);
 }
 
-static void sort(struct others_seals *l)
+static void sort(struct peer_list_seals *l)
 {
 	size_t kept = 0;
 
@@ -175,7 +175,7 @@ static void sort(struct others_seals *l)
 
 /* --- queries --- */
 
-static struct silent *find_silent(struct others *o, const uint8_t *id) REQUIRES(o->lock)
+static struct silent *find_silent(struct peer_list *o, const uint8_t *id) REQUIRES(o->lock)
 {
 	for (unsigned i = 0; i < SILENT_MAX; i++)
 		if (o->silent[i].pause_ns > 0 && is_id(o->silent[i].id, id))
@@ -183,7 +183,7 @@ static struct silent *find_silent(struct others *o, const uint8_t *id) REQUIRES(
 	return NULL;
 }
 
-static bool is_silent(struct others *o, const uint8_t *id)
+static bool is_silent(struct peer_list *o, const uint8_t *id)
 {
 	const struct silent *s;
 	bool yes;
@@ -196,7 +196,7 @@ static bool is_silent(struct others *o, const uint8_t *id)
 }
 
 /* Replaces the entry that expires first if the table is full. */
-static struct silent *add_silent(struct others *o, const uint8_t *id) REQUIRES(o->lock)
+static struct silent *add_silent(struct peer_list *o, const uint8_t *id) REQUIRES(o->lock)
 {
 	struct silent *s = &o->silent[0];
 
@@ -208,7 +208,7 @@ static struct silent *add_silent(struct others *o, const uint8_t *id) REQUIRES(o
 	return s;
 }
 
-static void note_silence(struct others *o, const uint8_t *id, bool is_silent)
+static void note_silence(struct peer_list *o, const uint8_t *id, bool is_silent)
 {
 	uint64_t now = monotonic_ns();
 	struct silent *s;
@@ -230,7 +230,7 @@ static void note_silence(struct others *o, const uint8_t *id, bool is_silent)
  * Repeats the query while the node replies that it is working on it or overloaded. A node that does not answer in time
  * is skipped for a while: otherwise each look-up would wait for it, though other nodes may have the same directories.
  */
-static int ask(struct others *o, const uint8_t *id, const struct question *q, struct buf *ret)
+static int ask(struct peer_list *o, const uint8_t *id, const struct question *q, struct buf *ret)
 {
 	uint64_t start = monotonic_ns();
 	_cleanup_(buf_release) struct buf question = BUF_EMPTY;
@@ -252,15 +252,16 @@ static int ask(struct others *o, const uint8_t *id, const struct question *q, st
 	return r;
 }
 
-static int take_list(const uint8_t *holder, const struct buf *answer, struct question *q, struct others_seals *ret)
+static int take_list(const uint8_t *holder, const struct buf *answer, struct question *q, struct peer_list_seals *ret)
 {
 	struct cursor c = cursor_of(answer->data, answer->len);
 	struct question before = *q;
-	struct told_seal t;
-	int r = told_head_decode(&c, &q->seals_after, &q->copies_after);
+	struct answer_seal t;
+	int r = answer_head_decode(&c, &q->seals_after, &q->copies_after);
 
-	while (r >= 0 && (r = told_seal_next(&c, &t)) > 0) {
-		struct others_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path, .access = t.access };
+	while (r >= 0 && (r = answer_seal_next(&c, &t)) > 0) {
+		struct peer_list_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path, .access =
+			t.access };
 
 		memcpy(s.store, t.store, sizeof(s.store));
 		memcpy(s.holder, holder, sizeof(s.holder));
@@ -272,7 +273,7 @@ static int take_list(const uint8_t *holder, const struct buf *answer, struct que
 	return r;
 }
 
-static int hear_anew(struct others *o, const uint8_t *id, struct others_seals *ret)
+static int request_seals(struct peer_list *o, const uint8_t *id, struct peer_list_seals *ret)
 {
 	struct question q = { .kind = QUESTION_SEALS };
 	size_t bytes = 0;
@@ -294,19 +295,19 @@ static int hear_anew(struct others *o, const uint8_t *id, struct others_seals *r
 	return r;
 }
 
-static void remember(struct others *o, const uint8_t *id, const struct others_seals *l) REQUIRES(o->lock)
+static void remember(struct peer_list *o, const uint8_t *id, const struct peer_list_seals *l) REQUIRES(o->lock)
 {
-	struct heard *h = &o->heard[0];
+	struct listing *h = &o->listing[0];
 
-	for (unsigned i = 0; i < HEARD_MAX; i++) {
-		if (is_id(o->heard[i].id, id)) {
-			h = &o->heard[i];
+	for (unsigned i = 0; i < LISTINGS_MAX; i++) {
+		if (is_id(o->listing[i].id, id)) {
+			h = &o->listing[i];
 			break;
 		}
-		if (o->heard[i].when_ns < h->when_ns)
-			h = &o->heard[i];
+		if (o->listing[i].when_ns < h->when_ns)
+			h = &o->listing[i];
 	}
-	others_seals_release(&h->seals);
+	peer_list_seals_release(&h->seals);
 	h->when_ns = 0;
 	if (add_all(&h->seals, l) < 0)
 		return; /* the node is asked again */
@@ -315,23 +316,23 @@ static void remember(struct others *o, const uint8_t *id, const struct others_se
 }
 
 /* Get the complete listing of a node, from the cache if recent. */
-static int hear(struct others *o, const uint8_t *id, struct others_seals *ret)
+static int list_seals(struct peer_list *o, const uint8_t *id, struct peer_list_seals *ret)
 {
 	bool is_fresh = false;
 	int r = 0;
 
 	mutex_lock(&o->lock);
-	for (unsigned i = 0; i < HEARD_MAX && !is_fresh; i++) {
-		const struct heard *h = &o->heard[i];
+	for (unsigned i = 0; i < LISTINGS_MAX && !is_fresh; i++) {
+		const struct listing *h = &o->listing[i];
 
-		is_fresh = h->when_ns > 0 && is_id(h->id, id) && monotonic_ns() - h->when_ns < BELIEVED_NS;
+		is_fresh = h->when_ns > 0 && is_id(h->id, id) && monotonic_ns() - h->when_ns < LISTING_NS;
 		if (is_fresh)
 			r = add_all(ret, &h->seals);
 	}
 	mutex_unlock(&o->lock);
 	if (is_fresh)
 		return r;
-	r = hear_anew(o, id, ret);
+	r = request_seals(o, id, ret);
 	if (r == -EBADMSG)
 		log_warning("a node sent a malformed list of sealed directories; asked again at the next lookup");
 	if (r < 0)
@@ -342,17 +343,17 @@ static int hear(struct others *o, const uint8_t *id, struct others_seals *ret)
 	return 0;
 }
 
-void others_forget(struct others *o)
+void peer_list_forget(struct peer_list *o)
 {
 	mutex_lock(&o->lock);
-	for (unsigned i = 0; i < HEARD_MAX; i++)
-		o->heard[i].when_ns = 0;
+	for (unsigned i = 0; i < LISTINGS_MAX; i++)
+		o->listing[i].when_ns = 0;
 	mutex_unlock(&o->lock);
 }
 
 /* --- abandoned directories --- */
 
-static struct abandoned *find_abandoned(struct others *o, const uint8_t *store, uint64_t ino) REQUIRES(o->lock)
+static struct abandoned *find_abandoned(struct peer_list *o, const uint8_t *store, uint64_t ino) REQUIRES(o->lock)
 {
 	for (unsigned i = 0; i < ABANDONED_MAX; i++)
 		if (o->abandoned[i].until_ns > 0 && o->abandoned[i].ino == ino && is_id(o->abandoned[i].store, store))
@@ -360,7 +361,7 @@ static struct abandoned *find_abandoned(struct others *o, const uint8_t *store, 
 	return NULL;
 }
 
-void others_abandon(struct others *o, const uint8_t *store, uint64_t ino, bool yes)
+void peer_list_abandon(struct peer_list *o, const uint8_t *store, uint64_t ino, bool yes)
 {
 	struct abandoned *a;
 
@@ -375,7 +376,7 @@ void others_abandon(struct others *o, const uint8_t *store, uint64_t ino, bool y
 	mutex_unlock(&o->lock);
 }
 
-bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino)
+bool peer_list_is_abandoned(struct peer_list *o, const uint8_t *store, uint64_t ino)
 {
 	const struct abandoned *a;
 	bool yes;
@@ -390,7 +391,7 @@ bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino)
 /* --- nodes --- */
 
 struct node_list {
-	struct others_node *v;
+	struct peer_list_node *v;
 	size_t nr, room;
 };
 
@@ -402,13 +403,13 @@ static bool has_node(const struct node_list *l, const uint8_t *id)
 	return false;
 }
 
-static int add_node(struct others *o, struct node_list *l, const uint8_t *id, const char *name, bool is_live)
+static int add_node(struct peer_list *o, struct node_list *l, const uint8_t *id, const char *name, bool is_live)
 {
 	if (is_id(id, engine_store_id(o->fs->engine)) || has_node(l, id))
 		return 0;
 	if (l->nr == l->room) {
 		size_t room = MAX(2 * l->room, (size_t)16);
-		struct others_node *more = reallocarray(l->v, room, sizeof(*more));
+		struct peer_list_node *more = reallocarray(l->v, room, sizeof(*more));
 
 		if (!more)
 			return -ENOMEM;
@@ -421,7 +422,7 @@ static int add_node(struct others *o, struct node_list *l, const uint8_t *id, co
 	return 0;
 }
 
-static int add_live(struct others *o, struct node_list *l)
+static int add_live(struct peer_list *o, struct node_list *l)
 {
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	uint32_t nr, self;
@@ -432,7 +433,7 @@ static int add_live(struct others *o, struct node_list *l)
 	return r;
 }
 
-static int add_of_copies(struct others *o, struct node_list *l)
+static int add_of_copies(struct peer_list *o, struct node_list *l)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
@@ -447,7 +448,7 @@ static int add_of_copies(struct others *o, struct node_list *l)
 }
 
 /* Add nodes of which connected nodes have replicas. Unresponsive nodes are skipped. */
-static int add_told(struct others *o, struct node_list *l)
+static int add_reported(struct peer_list *o, struct node_list *l)
 {
 	size_t nr_live = 0;
 	int r = 0;
@@ -455,28 +456,28 @@ static int add_told(struct others *o, struct node_list *l)
 	while (nr_live < l->nr && l->v[nr_live].is_live)
 		nr_live++;
 	for (size_t i = 0; i < nr_live && r == 0; i++) {
-		_cleanup_(others_seals_release) struct others_seals told = { 0 };
+		_cleanup_(peer_list_seals_release) struct peer_list_seals reported = { 0 };
 
-		if (hear(o, l->v[i].id, &told) < 0)
+		if (list_seals(o, l->v[i].id, &reported) < 0)
 			continue;
-		for (size_t k = 0; k < told.nr && r == 0; k++)
-			r = add_node(o, l, told.v[k].store, told.v[k].name, false);
+		for (size_t k = 0; k < reported.nr && r == 0; k++)
+			r = add_node(o, l, reported.v[k].store, reported.v[k].name, false);
 	}
 	return r;
 }
 
-static int gather(struct others *o, bool asks, struct node_list *l)
+static int gather(struct peer_list *o, bool asks, struct node_list *l)
 {
 	int r = add_live(o, l);
 
 	if (r == 0)
 		r = add_of_copies(o, l);
 	if (r == 0 && asks)
-		r = add_told(o, l);
+		r = add_reported(o, l);
 	return r;
 }
 
-int others_nodes(struct others *o, struct others_node **ret, size_t *ret_nr)
+int peer_list_nodes(struct peer_list *o, struct peer_list_node **ret, size_t *ret_nr)
 {
 	struct node_list l = { 0 };
 	int r = gather(o, true, &l);
@@ -490,35 +491,35 @@ int others_nodes(struct others *o, struct others_node **ret, size_t *ret_nr)
 	return 0;
 }
 
-void others_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1])
+void peer_list_long_name(const struct peer_list_node *n, char ret[PEER_LIST_NAME_MAX + 1])
 {
-	int at = snprintf(ret, OTHERS_NAME_MAX + 1, "%s~", n->name);
+	int at = snprintf(ret, PEER_LIST_NAME_MAX + 1, "%s~", n->name);
 
 	for (unsigned i = 0; i < sizeof(n->id); i++)
-		at += snprintf(ret + at, (size_t)(OTHERS_NAME_MAX + 1 - at), "%02x", n->id[i]);
+		at += snprintf(ret + at, (size_t)(PEER_LIST_NAME_MAX + 1 - at), "%02x", n->id[i]);
 }
 
-void others_shown_name(const struct others_node *all, size_t nr, size_t i, char ret[OTHERS_NAME_MAX + 1])
+void peer_list_shown_name(const struct peer_list_node *all, size_t nr, size_t i, char ret[PEER_LIST_NAME_MAX + 1])
 {
 	for (size_t k = 0; k < nr; k++)
 		if (k != i && strcmp(all[k].name, all[i].name) == 0) {
-			others_long_name(&all[i], ret);
+			peer_list_long_name(&all[i], ret);
 			return;
 		}
-	snprintf(ret, OTHERS_NAME_MAX + 1, "%s", all[i].name);
+	snprintf(ret, PEER_LIST_NAME_MAX + 1, "%s", all[i].name);
 }
 
-static bool goes_by(const struct others_node *n, const char *name, bool *ret_exactly)
+static bool goes_by(const struct peer_list_node *n, const char *name, bool *ret_exactly)
 {
-	char full[OTHERS_NAME_MAX + 1];
+	char full[PEER_LIST_NAME_MAX + 1];
 
-	others_long_name(n, full);
+	peer_list_long_name(n, full);
 	*ret_exactly = strcmp(full, name) == 0;
 	return *ret_exactly || strcmp(n->name, name) == 0;
 }
 
 /* 1; 0: none; -EEXIST: ambiguous, both among connected nodes and among all. */
-static int pick(const struct node_list *l, const char *name, struct others_node *ret)
+static int pick(const struct node_list *l, const char *name, struct peer_list_node *ret)
 {
 	unsigned nr = 0, nr_live = 0;
 	bool exactly;
@@ -539,7 +540,7 @@ static int pick(const struct node_list *l, const char *name, struct others_node 
 }
 
 /* Peers are queried only if the name is not known here. */
-int others_find(struct others *o, const char *name, struct others_node *ret)
+int peer_list_find(struct peer_list *o, const char *name, struct peer_list_node *ret)
 {
 	struct node_list l = { 0 };
 	int r = gather(o, false, &l);
@@ -547,7 +548,7 @@ int others_find(struct others *o, const char *name, struct others_node *ret)
 	if (r == 0)
 		r = pick(&l, name, ret);
 	if (r == 0)
-		r = add_told(o, &l);
+		r = add_reported(o, &l);
 	if (r == 0)
 		r = pick(&l, name, ret);
 	free(l.v);
@@ -557,7 +558,7 @@ int others_find(struct others *o, const char *name, struct others_node *ret)
 /* --- sealed directories of a node --- */
 
 /* 1/0/<0: the top of a complete replica of exactly this seal. */
-static int find_copy(struct others *o, const struct others_seal *s, uint64_t *ret_top)
+static int find_copy(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
@@ -572,7 +573,7 @@ static int find_copy(struct others *o, const struct others_seal *s, uint64_t *re
 }
 
 /* true: dropped */
-static bool drop(struct others *o, uint64_t top, const struct ns_copy *c)
+static bool drop(struct peer_list *o, uint64_t top, const struct ns_copy *c)
 {
 	static struct log_limit said;
 
@@ -584,37 +585,37 @@ static bool drop(struct others *o, uint64_t top, const struct ns_copy *c)
 }
 
 /* The node itself has answered, so the listing is complete. */
-static int match_copies(struct others *o, const uint8_t *id, struct others_seals *l)
+static int match_copies(struct peer_list *o, const uint8_t *id, struct peer_list_seals *l)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
 	int r;
 
 	while ((r = nodes_next(o->fs, top, &top, &c)) > 0) {
-		bool is_told = false;
+		bool is_reported = false;
 
 		for (size_t i = 0; i < l->nr; i++)
 			if (l->v[i].ino == c.ino && l->v[i].sealed_ns == c.sealed_ns && is_id(c.store, id)) {
 				l->v[i].top = top;
-				is_told = true;
+				is_reported = true;
 				r = l->v[i].access ? nodes_set_access(o->fs, top, l->v[i].access & CATALOG_ACCESS) : 0;
 				if (r < 0)
 					return r; /* rather than keep access that was revoked */
 			}
-		if (!is_told && is_id(c.store, id) && c.state == NS_COPY_CACHED && !l->is_cut)
+		if (!is_reported && is_id(c.store, id) && c.state == NS_COPY_CACHED && !l->is_cut)
 			drop(o, top, &c);
 	}
 	return r;
 }
 
-static int add_copies(struct others *o, const uint8_t *id, struct others_seals *l)
+static int add_replicas(struct peer_list *o, const uint8_t *id, struct peer_list_seals *l)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
 	int r;
 
 	while ((r = nodes_next(o->fs, top, &top, &c)) > 0) {
-		struct others_seal s = { .ino = c.ino, .sealed_ns = c.sealed_ns, .top = top, .path = c.path };
+		struct peer_list_seal s = { .ino = c.ino, .sealed_ns = c.sealed_ns, .top = top, .path = c.path };
 
 		if (!is_id(c.store, id))
 			continue;
@@ -627,7 +628,7 @@ static int add_copies(struct others *o, const uint8_t *id, struct others_seals *
 	return r;
 }
 
-static int add_of_node(const struct others_seals *from, const uint8_t *id, struct others_seals *ret)
+static int add_of_node(const struct peer_list_seals *from, const uint8_t *id, struct peer_list_seals *ret)
 {
 	int r = 0;
 
@@ -639,27 +640,28 @@ static int add_of_node(const struct others_seals *from, const uint8_t *id, struc
 }
 
 /* The node is not connected: use the replicas of this store and of others. */
-static int seals_of_absent(struct others *o, const uint8_t *id, const struct node_list *live, struct others_seals *ret)
+static int seals_of_absent(struct peer_list *o, const uint8_t *id, const struct node_list *live,
+			   struct peer_list_seals *ret)
 {
-	int r = add_copies(o, id, ret);
+	int r = add_replicas(o, id, ret);
 
 	for (size_t i = 0; i < live->nr && r == 0; i++) {
-		_cleanup_(others_seals_release) struct others_seals told = { 0 };
+		_cleanup_(peer_list_seals_release) struct peer_list_seals reported = { 0 };
 
-		if (!is_id(live->v[i].id, id) && hear(o, live->v[i].id, &told) == 0)
-			r = add_of_node(&told, id, ret);
+		if (!is_id(live->v[i].id, id) && list_seals(o, live->v[i].id, &reported) == 0)
+			r = add_of_node(&reported, id, ret);
 	}
 	return r;
 }
 
-int others_seals(struct others *o, const uint8_t *id, struct others_seals *ret)
+int peer_list_seals(struct peer_list *o, const uint8_t *id, struct peer_list_seals *ret)
 {
-	_cleanup_(others_seals_release) struct others_seals told = { 0 };
+	_cleanup_(peer_list_seals_release) struct peer_list_seals reported = { 0 };
 	struct node_list live = { 0 };
 	int r = add_live(o, &live);
 
-	if (r == 0 && has_node(&live, id) && hear(o, id, &told) == 0) {
-		r = add_of_node(&told, id, ret);
+	if (r == 0 && has_node(&live, id) && list_seals(o, id, &reported) == 0) {
+		r = add_of_node(&reported, id, ret);
 		if (r == 0)
 			r = match_copies(o, id, ret);
 	} else if (r == 0) {
@@ -675,8 +677,8 @@ int others_seals(struct others *o, const uint8_t *id, struct others_seals *ret)
 
 /* A catalog received in parts. */
 struct receiving {
-	struct others *o;
-	const struct others_seal *seal;
+	struct peer_list *o;
+	const struct peer_list_seal *seal;
 	uint64_t off; /* end of `part` */
 	struct buf part; /* the answer, ... */
 	const uint8_t *at; /* and its unread rest */
@@ -684,7 +686,7 @@ struct receiving {
 	bool is_last;
 };
 
-static struct question question_about(enum question_kind kind, const struct others_seal *s)
+static struct question question_about(enum question_kind kind, const struct peer_list_seal *s)
 {
 	struct question q = { .kind = kind, .ino = s->ino, .sealed_ns = s->sealed_ns };
 
@@ -701,7 +703,7 @@ static int receive_part(struct receiving *rc)
 	q.off = rc->off;
 	r = ask(rc->o, rc->seal->holder, &q, &rc->part);
 	if (r == 0)
-		r = told_catalog_decode(rc->part.data, rc->part.len, &rc->is_last, &p, &rc->left);
+		r = answer_catalog_decode(rc->part.data, rc->part.len, &rc->is_last, &p, &rc->left);
 	if (r < 0)
 		return r;
 	rc->at = p;
@@ -733,7 +735,7 @@ static ssize_t receive(void *userdata, void *buf, size_t len)
  * chunks itself, and a node recorded as a location of a chunk is assumed to have it
  * (mpi-agent/daemon/replica/replica_send.h).
  */
-static struct cluster_node owner_of(const struct others_seal *s)
+static struct cluster_node owner_of(const struct peer_list_seal *s)
 {
 	struct cluster_node n = { 0 };
 
@@ -743,7 +745,7 @@ static struct cluster_node owner_of(const struct others_seal *s)
 }
 
 /* Also creates one if a kept replica arrives meanwhile. On failure only the replica created here is dropped. */
-static int make_copy(struct others *o, const struct others_seal *s)
+static int make_copy(struct peer_list *o, const struct peer_list_seal *s)
 {
 	struct nodes_seal seal = { .ino = s->ino, .sealed_ns = s->sealed_ns, .path = s->path, .cached = true };
 	struct receiving rc = { .o = o, .seal = s };
@@ -764,7 +766,7 @@ static int make_copy(struct others *o, const struct others_seal *s)
 	if (r < 0)
 		return log_errno(r, "node %s, %s: cannot fetch", s->name, *s->path ? s->path : "/");
 	r = ask(o, s->holder, &hold, &nothing);
-	if (others_is_abandoned(o, s->store, s->ino)) /* abandoned while it was created */
+	if (peer_list_is_abandoned(o, s->store, s->ino)) /* abandoned while it was created */
 		r = -ESTALE;
 	if (r == -ENODATA || r == -ESTALE) {
 		nodes_drop_copy(o->fs, top);
@@ -777,7 +779,7 @@ static int make_copy(struct others *o, const struct others_seal *s)
 }
 
 /* Only one thread creates a replica of the same directory; others wait for it. */
-static int open_once(struct others *o, const struct others_seal *s, uint64_t *ret_top)
+static int open_once(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top)
 {
 	struct opening op = { s, NULL };
 	int r;
@@ -794,7 +796,7 @@ static int open_once(struct others *o, const struct others_seal *s, uint64_t *re
 	o->opening = &op;
 	mutex_unlock(&o->lock);
 	r = find_copy(o, s, ret_top);
-	if (r == 0 && others_is_abandoned(o, s->store, s->ino))
+	if (r == 0 && peer_list_is_abandoned(o, s->store, s->ino))
 		r = -ENOENT;
 	if (r == 0) {
 		r = make_copy(o, s);
@@ -814,7 +816,7 @@ static int open_once(struct others *o, const struct others_seal *s, uint64_t *re
 	return MIN(r, 0);
 }
 
-int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top)
+int peer_list_open(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top)
 {
 	int r;
 
@@ -824,12 +826,12 @@ int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top
 	}
 	r = open_once(o, s, ret_top);
 	if (r == -ENOENT)
-		others_forget(o);
+		peer_list_forget(o);
 	return r;
 }
 
 /* Is there also a kept replica of the same? 1/0/<0 */
-static int is_kept(struct others *o, const struct ns_copy *of)
+static int is_kept(struct peer_list *o, const struct ns_copy *of)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
@@ -843,13 +845,13 @@ static int is_kept(struct others *o, const struct ns_copy *of)
 }
 
 /* Not in use, and either available again from its node or also kept here. */
-static bool is_useless(struct others *o, const struct node_list *live, uint64_t top, const struct ns_copy *c)
+static bool is_useless(struct peer_list *o, const struct node_list *live, uint64_t top, const struct ns_copy *c)
 {
 	return c->state == NS_COPY_CACHED && !nodes_is_looked_at(o->fs, top) &&
 	       (has_node(live, c->store) || is_kept(o, c) > 0);
 }
 
-int others_trim(struct others *o)
+int peer_list_trim(struct peer_list *o)
 {
 	struct node_list live = { 0 };
 	struct ns_copy c;
@@ -864,7 +866,7 @@ int others_trim(struct others *o)
 }
 
 /* Count the cached replicas, and list their nodes (NULL: count only). */
-static int count_cached(struct others *o, struct node_list *ret_of)
+static int count_cached(struct peer_list *o, struct node_list *ret_of)
 {
 	struct ns_copy c;
 	uint64_t top = 0;
@@ -881,16 +883,16 @@ static int count_cached(struct others *o, struct node_list *ret_of)
 	return r < 0 ? r : nr;
 }
 
-int others_check(struct others *o)
+int peer_list_check(struct peer_list *o)
 {
 	struct node_list of = { 0 };
 	int before = count_cached(o, &of), after;
 
-	others_forget(o);
+	peer_list_forget(o);
 	for (size_t i = 0; i < of.nr && before > 0; i++) {
-		_cleanup_(others_seals_release) struct others_seals told = { 0 };
+		_cleanup_(peer_list_seals_release) struct peer_list_seals reported = { 0 };
 
-		(void)others_seals(o, of.v[i].id, &told); /* drops those that are gone */
+		(void)peer_list_seals(o, of.v[i].id, &reported); /* drops those that are gone */
 	}
 	free(of.v);
 	after = before > 0 ? count_cached(o, NULL) : before;

@@ -27,62 +27,62 @@
 #include "index/namespace_table.h"
 
 struct fs;
-struct others;
+struct peer_list;
 
-int others_new(struct fs *fs, struct others **ret); /* borrows fs */
-void others_free(struct others *o); /* NULL is fine */
+int peer_list_new(struct fs *fs, struct peer_list **ret); /* borrows fs */
+void peer_list_free(struct peer_list *o); /* NULL is fine */
 
-struct others_node {
+struct peer_list_node {
 	uint8_t id[NS_STORE_ID_LEN];
 	char name[NS_NODE_NAME_MAX + 1];
 	bool is_live; /* connected now */
 };
 /* All known nodes except this one, each once; the caller frees them. */
-int others_nodes(struct others *o, struct others_node **ret, size_t *ret_nr);
+int peer_list_nodes(struct peer_list *o, struct peer_list_node **ret, size_t *ret_nr);
 /* NAME, which must be unique (among connected nodes first), or NAME~ID: 1/0/<0. */
-int others_find(struct others *o, const char *name, struct others_node *ret);
+int peer_list_find(struct peer_list *o, const char *name, struct peer_list_node *ret);
 /* Displayed name: NAME, or NAME~ID if it is not unique. */
-#define OTHERS_NAME_MAX (NS_NODE_NAME_MAX + 1 + 2 * NS_STORE_ID_LEN)
-void others_long_name(const struct others_node *n, char ret[OTHERS_NAME_MAX + 1]); /* NAME~ID, always unique */
-void others_shown_name(const struct others_node *all, size_t nr, size_t i, char ret[OTHERS_NAME_MAX + 1]);
+#define PEER_LIST_NAME_MAX (NS_NODE_NAME_MAX + 1 + 2 * NS_STORE_ID_LEN)
+void peer_list_long_name(const struct peer_list_node *n, char ret[PEER_LIST_NAME_MAX + 1]); /* NAME~ID, always unique */
+void peer_list_shown_name(const struct peer_list_node *all, size_t nr, size_t i, char ret[PEER_LIST_NAME_MAX + 1]);
 
-struct others_seal {
+struct peer_list_seal {
 	uint8_t store[NS_STORE_ID_LEN], holder[NS_STORE_ID_LEN]; /* holder: has the catalog, unless `top` is set */
 	char name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
 	int64_t sealed_ns;
 	uint64_t top; /* of the replica here; 0: none */
-	uint8_t access; /* as received (struct told_seal) */
+	uint8_t access; /* as received (struct answer_seal) */
 	char *path;
 };
-struct others_seals {
-	struct others_seal *v; /* sorted by path, for each path the latest seal only */
+struct peer_list_seals {
+	struct peer_list_seal *v; /* sorted by path, for each path the latest seal only */
 	size_t nr, room;
 	bool is_cut; /* there are more */
 };
-void others_seals_release(struct others_seals *s);
+void peer_list_seals_release(struct peer_list_seals *s);
 /* Sealed directories of a node. Cached replicas of directories that the node no longer has are dropped. */
-int others_seals(struct others *o, const uint8_t *id, struct others_seals *ret);
+int peer_list_seals(struct peer_list *o, const uint8_t *id, struct peer_list_seals *ret);
 /* Drop cached listings: the next call queries the nodes. */
-void others_forget(struct others *o);
+void peer_list_forget(struct peer_list *o);
 /* The top of its replica, created if there is none. -ENOENT: removed meanwhile. */
-int others_open(struct others *o, const struct others_seal *s, uint64_t *ret_top);
+int peer_list_open(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top);
 
 /*
  * Abandoned directories (mpi-agent/daemon/replica/abandon.h): no replica is created until all other nodes have had time
  * to drop theirs. Otherwise an access meanwhile would restore it from a node that has not done so yet. `yes` false:
  * undo.
  */
-void others_abandon(struct others *o, const uint8_t *store, uint64_t ino, bool yes);
-bool others_is_abandoned(struct others *o, const uint8_t *store, uint64_t ino);
+void peer_list_abandon(struct peer_list *o, const uint8_t *store, uint64_t ino, bool yes);
+bool peer_list_is_abandoned(struct peer_list *o, const uint8_t *store, uint64_t ino);
 
 /*
  * Drop cached replicas that the kernel no longer refers to and that are available again because their node is
  * connected, or are also kept here. Returns their number.
  */
-int others_trim(struct others *o);
+int peer_list_trim(struct peer_list *o);
 /*
  * Query the connected nodes of which there are cached replicas. Replicas of directories that are gone there are
  * dropped, even if the kernel refers to them. Returns their number.
  */
-int others_check(struct others *o);
+int peer_list_check(struct peer_list *o);

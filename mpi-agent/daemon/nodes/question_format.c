@@ -64,13 +64,13 @@ int question_decode(const void *p, size_t len, struct question *ret)
 	return 0;
 }
 
-void told_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret)
+void answer_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret)
 {
 	buf_add_le64(ret, seals_after);
 	buf_add_le64(ret, copies_after);
 }
 
-int told_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_copies_after)
+int answer_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_copies_after)
 {
 	uint64_t seals_after = cursor_le64(c), copies_after = cursor_le64(c);
 
@@ -81,9 +81,9 @@ int told_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_
 	return 0;
 }
 
-void told_seal_encode(const struct told_seal *s, struct buf *ret)
+void answer_seal_encode(const struct answer_seal *s, struct buf *ret)
 {
-	struct told_seal_wire d = {
+	struct answer_seal_wire d = {
 		.ino = le64_put(s->ino),
 		.sealed_ns = le64_put((uint64_t)s->sealed_ns),
 		.name_len = (uint8_t)strlen(s->name),
@@ -97,16 +97,16 @@ void told_seal_encode(const struct told_seal *s, struct buf *ret)
 	buf_add(ret, s->path, strlen(s->path));
 }
 
-int told_seal_next(struct cursor *c, struct told_seal *ret)
+int answer_seal_next(struct cursor *c, struct answer_seal *ret)
 {
-	const struct told_seal_wire *d;
+	const struct answer_seal_wire *d;
 	const char *name, *path;
 	size_t path_len;
 
 	if (cursor_left(c) == 0)
 		return c->failed ? -EBADMSG : 0;
 	d = cursor_take(c, sizeof(*d));
-	if (!d || (d->access != 0 && (d->access & ~(S_IRWXG | S_IRWXO)) != TOLD_ACCESS_KNOWN))
+	if (!d || (d->access != 0 && (d->access & ~(S_IRWXG | S_IRWXO)) != ANSWER_ACCESS_KNOWN))
 		return -EBADMSG;
 	path_len = le16_get(d->path_len);
 	name = cursor_take(c, d->name_len);
@@ -124,14 +124,14 @@ int told_seal_next(struct cursor *c, struct told_seal *ret)
 	return 1;
 }
 
-void told_catalog_encode(bool is_last, const void *p, size_t len, struct buf *ret)
+void answer_catalog_encode(bool is_last, const void *p, size_t len, struct buf *ret)
 {
 	buf_reserve(ret, len + 1);
 	buf_add_u8(ret, is_last);
 	buf_add(ret, p, len);
 }
 
-int told_catalog_decode(const void *p, size_t len, bool *ret_is_last, const void **ret, size_t *ret_len)
+int answer_catalog_decode(const void *p, size_t len, bool *ret_is_last, const void **ret, size_t *ret_len)
 {
 	struct cursor c = cursor_of(p, len);
 	uint8_t is_last = cursor_u8(&c);

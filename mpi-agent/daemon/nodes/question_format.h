@@ -52,17 +52,17 @@ void question_encode(const struct question *q, struct buf *ret);
 int question_decode(const void *p, size_t len, struct question *ret);
 
 /* Answer to SEALS: two le64 where to continue, then for each directory: */
-struct told_seal_wire {
+struct answer_seal_wire {
 	uint8_t store[NS_STORE_ID_LEN];
 	struct le64 ino, sealed_ns;
 	uint8_t name_len; /* name of the node: 1 to 63 */
-	uint8_t access; /* TOLD_ACCESS_KNOWN and current permissions of group and others; 0: not sent */
+	uint8_t access; /* ANSWER_ACCESS_KNOWN and current permissions of group and others; 0: not sent */
 	struct le16 path_len; /* 0 to 4095; both follow */
 };
-static_assert(sizeof(struct told_seal_wire) == 36, "on the wire");
-#define TOLD_ACCESS_KNOWN 0x80u
+static_assert(sizeof(struct answer_seal_wire) == 36, "on the wire");
+#define ANSWER_ACCESS_KNOWN 0x80u
 
-struct told_seal {
+struct answer_seal {
 	uint8_t store[NS_STORE_ID_LEN];
 	char name[NS_NODE_NAME_MAX + 1];
 	uint64_t ino;
@@ -70,11 +70,11 @@ struct told_seal {
 	uint8_t access; /* as on the wire; sent by the owning node only */
 	char path[NS_PATH_MAX + 1];
 };
-void told_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret);
-void told_seal_encode(const struct told_seal *s, struct buf *ret);
-int told_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_copies_after);
-int told_seal_next(struct cursor *c, struct told_seal *ret); /* 1/0 */
+void answer_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret);
+void answer_seal_encode(const struct answer_seal *s, struct buf *ret);
+int answer_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_copies_after);
+int answer_seal_next(struct cursor *c, struct answer_seal *ret); /* 1/0 */
 
 /* Answer to CATALOG: one byte, 1 in the last part; then the bytes. */
-void told_catalog_encode(bool is_last, const void *p, size_t len, struct buf *ret);
-int told_catalog_decode(const void *p, size_t len, bool *ret_is_last, const void **ret, size_t *ret_len);
+void answer_catalog_encode(bool is_last, const void *p, size_t len, struct buf *ret);
+int answer_catalog_decode(const void *p, size_t len, bool *ret_is_last, const void **ret, size_t *ret_len);

@@ -395,7 +395,7 @@ static void add_inode(struct making *m, const char *name, uint32_t mode, uint64_
 	catalog_record_encode(&m->w, &rec, &m->catalog);
 }
 
-static void tell_pieces(struct making *m)
+static void emit_pieces(struct making *m)
 {
 	struct catalog_record rec = { .type = CATALOG_PIECES, .data = m->pieces.data, .len = m->pieces.len };
 
@@ -405,14 +405,14 @@ static void tell_pieces(struct making *m)
 	m->nr_pieces = 0;
 }
 
-static int tell_chunk(void *userdata, const struct strip_chunk *c, uint64_t off)
+static int emit_chunk(void *userdata, const struct strip_chunk *c, uint64_t off)
 {
 	struct making *m = userdata;
 
 	(void)off;
 	catalog_piece_encode(&(struct content_piece){ .fp = c->fp, .chunk_len = c->len, .len = c->len }, &m->pieces);
 	if (++m->nr_pieces == CATALOG_PIECES_MAX)
-		tell_pieces(m);
+		emit_pieces(m);
 	return buf_error(&m->pieces);
 }
 
@@ -422,8 +422,8 @@ static int add_strip(struct making *m, const char *name, uint64_t len, const str
 
 	add_inode(m, name, S_IFREG | 0400, len);
 	for (size_t i = 0; r == 0 && i < nr; i++)
-		r = tell_chunk(m, &chunks[i], 0);
-	tell_pieces(m);
+		r = emit_chunk(m, &chunks[i], 0);
+	emit_pieces(m);
 	return r;
 }
 
@@ -432,8 +432,8 @@ static int add_member(struct making *m, const struct stripe_member *member)
 	int r;
 
 	add_inode(m, name_of(member->node).s, S_IFREG | 0400, member->len);
-	r = strip_each(m->io->fs, member->ino, tell_chunk, m);
-	tell_pieces(m);
+	r = strip_each(m->io->fs, member->ino, emit_chunk, m);
+	emit_pieces(m);
 	return r;
 }
 

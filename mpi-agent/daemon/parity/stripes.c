@@ -110,12 +110,12 @@ static bool is_whole(const struct service_world *w, const struct stripe *s)
 }
 
 /* Is a verified copy on a node that would not be lost together with the sender? */
-static bool is_with_others(const struct service_world *w, const struct cluster_want *chunk, const uint8_t *sender)
+static bool is_on_peers(const struct service_world *w, const struct cluster_want *chunk, const uint8_t *sender)
 {
 	uint32_t at = w->nr, node;
 	bool is_there = service_world_find(w, sender, &at);
 
-	for (uint32_t i = 0; i < chunk->nr_owners && cluster_owners_are_sure(chunk); i++)
+	for (uint32_t i = 0; i < chunk->nr_owners && cluster_owners_are_confirmed(chunk); i++)
 		if (service_world_find(w, chunk->owners[i], &node) && !(is_there && w->hosts[node] == w->hosts[at]))
 			return true;
 	return false;
@@ -403,34 +403,34 @@ static int cover_wanted(struct covering *g)
 /*
  * Pin the chunks that are here: the replica may refer to another node for them, and then nothing else would keep them.
  */
-static int lend_looked(struct covering *g, bool lent[LOOK_MAX])
+static int pin_looked(struct covering *g, bool pinned[LOOK_MAX])
 {
 	struct fp fps[LOOK_MAX];
-	bool is_lent[LOOK_MAX] = { 0 };
+	bool is_pinned[LOOK_MAX] = { 0 };
 	size_t n = 0;
 	int r;
 
 	for (size_t i = 0; i < g->nr_looked; i++)
 		if (g->looked[i].got)
 			fps[n++] = g->looked[i].fp;
-	r = n > 0 ? engine_cluster_lend(g->s->fs->engine, fps, n, is_lent) : 0;
+	r = n > 0 ? engine_cluster_pin(g->s->fs->engine, fps, n, is_pinned) : 0;
 	n = 0;
 	for (size_t i = 0; r == 0 && i < g->nr_looked; i++)
-		lent[i] = g->looked[i].got && is_lent[n++];
+		pinned[i] = g->looked[i].got && is_pinned[n++];
 	return r;
 }
 
 static int look(struct covering *g)
 {
-	bool lent[LOOK_MAX];
+	bool pinned[LOOK_MAX];
 	int r = engine_cluster_locate(g->s->fs->engine, g->looked, g->nr_looked);
 
 	if (r == 0)
-		r = lend_looked(g, lent);
+		r = pin_looked(g, pinned);
 	for (size_t i = 0; r == 0 && i < g->nr_looked; i++) {
 		const struct cluster_want *w = &g->looked[i];
 
-		if (lent[i] || is_with_others(g->w, w, g->copy->sender) || covers_has(&g->covers, w->fp))
+		if (pinned[i] || is_on_peers(g->w, w, g->copy->sender) || covers_has(&g->covers, w->fp))
 			continue;
 		g->wanted[g->nr_wanted] = (struct wanted){ { w->fp, w->len }, g->nr_wanted };
 		g->nr_wanted++;
@@ -523,12 +523,12 @@ struct sweeping {
 static int is_safe(const struct sweeping *g, const struct strip_chunk *c)
 {
 	struct cluster_want v = { .fp = c->fp, .len = c->len };
-	bool is_lent = false;
+	bool is_pinned = false;
 	int r = engine_cluster_locate(g->fs->engine, &v, 1);
 
 	if (r == 0 && v.got)
-		r = engine_cluster_lend(g->fs->engine, &v.fp, 1, &is_lent);
-	return r < 0 ? r : is_lent || is_with_others(g->w, &v, g->copy->sender);
+		r = engine_cluster_pin(g->fs->engine, &v.fp, 1, &is_pinned);
+	return r < 0 ? r : is_pinned || is_on_peers(g->w, &v, g->copy->sender);
 }
 
 /*

@@ -1,6 +1,6 @@
 /*
  * Order of abandoning a directory:
- *   1. This node, and each node in step 2, stops creating replicas of it (others_abandon()).
+ *   1. This node, and each node in step 2, stops creating replicas of it (peer_list_abandon()).
  *   2. Each connected node drops its replica.     crash, or a node fails: the remaining replicas stay visible, also
  *   3. This node drops its own, durably.          here; repeat the request
  * A node that is not connected meanwhile still has its replica when it returns, and it becomes visible again.
@@ -26,7 +26,7 @@
 #include "mpi-agent/daemon/nodes/node_view.h"
 #include "mpi-agent/daemon/service.h"
 
-#define OTHERS_WAIT_NS UINT64_C(60000000000) /* for all nodes: dropping a replica of many files takes seconds */
+#define PEERS_WAIT_NS UINT64_C(60000000000) /* for all nodes: dropping a replica of many files takes seconds */
 
 struct patience {
 	struct service *service;
@@ -61,10 +61,10 @@ static int find_copy(struct fs *fs, uint64_t top, const struct cred *cred, struc
 	return permission_owner(&caller, &in) ? 0 : -EPERM;
 }
 
-static int others_drop(struct fs *fs, struct service *service, const struct service_world *w, const struct ns_copy *c,
+static int peers_drop(struct fs *fs, struct service *service, const struct service_world *w, const struct ns_copy *c,
 		       struct buf *node)
 {
-	struct patience patience = { service, monotonic_ns() + OTHERS_WAIT_NS };
+	struct patience patience = { service, monotonic_ns() + PEERS_WAIT_NS };
 	struct push push = { fs, service, w, 0, goes_on, &patience };
 
 	for (push.to = 0; push.to < w->nr; push.to++) {
@@ -93,7 +93,7 @@ static int drop_here(struct fs *fs, const struct service_world *w, const struct 
 	r = nodes_drop(fs, &from, c->ino, INT64_MAX);
 	view_changed(fs->view);
 	if (r == 0 && w->nr > 0)
-		r = keeper_uncover(fs, w);
+		r = replica_receive_uncover(fs, w);
 	protect_wake(fs->protect);
 	return r;
 }
@@ -114,7 +114,7 @@ static int drop_all(struct fs *fs, const struct ns_copy *c, struct buf *node)
 		r = -EHOSTDOWN;
 	if (r == 0) {
 		view_abandon(fs->view, c->store, c->ino, true);
-		r = others_drop(fs, service, &w, c, node);
+		r = peers_drop(fs, service, &w, c, node);
 		if (r == 0)
 			r = drop_here(fs, &w, c);
 		else

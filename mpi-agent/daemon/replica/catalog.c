@@ -36,7 +36,7 @@ struct twins {
 	size_t nr, size; /* a power of two, at most half full */
 };
 
-struct telling {
+struct encoding {
 	struct fs *fs;
 	const struct catalog_sink *to;
 	struct catalog_writer w;
@@ -48,7 +48,7 @@ struct telling {
 	bool narrowed; /* permissions of the top were removed, so its access list is limited to its mode */
 };
 
-static void telling_release(struct telling *t)
+static void encoding_release(struct encoding *t)
 {
 	buf_release(&t->out);
 	buf_release(&t->scratch);
@@ -83,7 +83,7 @@ static int twins_reserve(struct twins *t)
 	return 0;
 }
 
-static int add_dir(struct telling *t, uint64_t ino)
+static int add_dir(struct encoding *t, uint64_t ino)
 {
 	if (t->nr_dirs == t->room) {
 		size_t room = MAX(2 * t->room, (size_t)64);
@@ -98,7 +98,7 @@ static int add_dir(struct telling *t, uint64_t ino)
 	return 0;
 }
 
-static int put_pending(struct telling *t, size_t at_least)
+static int put_pending(struct encoding *t, size_t at_least)
 {
 	int r = buf_error(&t->out);
 
@@ -109,13 +109,13 @@ static int put_pending(struct telling *t, size_t at_least)
 	return r;
 }
 
-static int add_record(struct telling *t, const struct catalog_record *rec)
+static int add_record(struct encoding *t, const struct catalog_record *rec)
 {
 	catalog_record_encode(&t->w, rec, &t->out);
 	return put_pending(t, PUT_BYTES);
 }
 
-static int add_xattr(struct telling *t, const struct ns_inode *in, const char *name)
+static int add_xattr(struct encoding *t, const struct ns_inode *in, const char *name)
 {
 	struct catalog_record rec = { .type = CATALOG_XATTR };
 	int r;
@@ -135,7 +135,7 @@ static int add_xattr(struct telling *t, const struct ns_inode *in, const char *n
 	return add_record(t, &rec);
 }
 
-static int tell_xattrs(struct telling *t, const struct ns_inode *in)
+static int encode_xattrs(struct encoding *t, const struct ns_inode *in)
 {
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
 	int r = 0;
@@ -149,7 +149,7 @@ static int tell_xattrs(struct telling *t, const struct ns_inode *in)
 }
 
 /* Write one record with the pieces in scratch. */
-static int tell_scratch(struct telling *t)
+static int encode_scratch(struct encoding *t)
 {
 	struct catalog_record rec = { .type = CATALOG_PIECES, .data = t->scratch.data, .len = t->scratch.len };
 	int r = buf_error(&t->scratch);
@@ -158,7 +158,7 @@ static int tell_scratch(struct telling *t)
 }
 
 /* Holes are returned in parts of 1 MiB and written as one piece. */
-static int tell_some(struct telling *t, const struct content_piece *p, int nr, uint64_t *hole)
+static int encode_some(struct encoding *t, const struct content_piece *p, int nr, uint64_t *hole)
 {
 	buf_clear(&t->scratch);
 	for (int i = 0; i < nr; i++) {
@@ -171,10 +171,10 @@ static int tell_some(struct telling *t, const struct content_piece *p, int nr, u
 		*hole = 0;
 		catalog_piece_encode(&p[i], &t->scratch);
 	}
-	return tell_scratch(t);
+	return encode_scratch(t);
 }
 
-static int tell_pieces(struct telling *t, struct content *c)
+static int encode_pieces(struct encoding *t, struct content *c)
 {
 	_cleanup_(freep) struct content_piece *p = calloc(PIECES_AT_ONCE, sizeof(*p));
 	uint64_t off = 0, hole = 0;
@@ -185,16 +185,16 @@ static int tell_pieces(struct telling *t, struct content *c)
 		for (int i = 0; i < nr; i++)
 			off += p[i].len;
 		if (r >= 0)
-			r = tell_some(t, p, nr, &hole);
+			r = encode_some(t, p, nr, &hole);
 	}
 	if (r < 0 || hole == 0)
 		return r;
 	buf_clear(&t->scratch);
 	catalog_piece_encode(&(struct content_piece){ .len = hole }, &t->scratch);
-	return tell_scratch(t);
+	return encode_scratch(t);
 }
 
-static int tell_content(struct telling *t, const struct ns_inode *in)
+static int encode_content(struct encoding *t, const struct ns_inode *in)
 {
 	struct content *c;
 	int r;
@@ -204,13 +204,13 @@ static int tell_content(struct telling *t, const struct ns_inode *in)
 	r = content_open(t->fs->engine, in->ino, &c);
 	if (r < 0)
 		return r;
-	r = tell_pieces(t, c);
+	r = encode_pieces(t, c);
 	content_close(c);
 	return r;
 }
 
 /* Attributes as shown by stat(2): times of a file come from its content where newer. */
-static int fill(struct telling *t, const struct ns_inode *in, struct catalog_record *rec)
+static int fill(struct encoding *t, const struct ns_inode *in, struct catalog_record *rec)
 {
 	struct ns_content c = { 0 };
 	int r = 1;
@@ -232,7 +232,7 @@ static int fill(struct telling *t, const struct ns_inode *in, struct catalog_rec
 	return r;
 }
 
-static int tell_inode(struct telling *t, uint64_t dir, const char *name, const struct ns_inode *in)
+static int encode_inode(struct encoding *t, uint64_t dir, const char *name, const struct ns_inode *in)
 {
 	struct catalog_record rec = { .type = CATALOG_INODE, .dir = dir };
 	int r = fill(t, in, &rec);
@@ -241,9 +241,9 @@ static int tell_inode(struct telling *t, uint64_t dir, const char *name, const s
 	if (r == 0)
 		r = add_record(t, &rec);
 	if (r == 0)
-		r = tell_xattrs(t, in);
+		r = encode_xattrs(t, in);
 	if (r == 0)
-		r = tell_content(t, in);
+		r = encode_content(t, in);
 	if (r < 0)
 		return r;
 	if (S_ISDIR(in->mode))
@@ -253,7 +253,7 @@ static int tell_inode(struct telling *t, uint64_t dir, const char *name, const s
 }
 
 /* 1: the file was written before, and a LINK record for this name was added. */
-static int tell_link(struct telling *t, uint64_t dir, const char *name, const struct ns_inode *in)
+static int encode_link(struct encoding *t, uint64_t dir, const char *name, const struct ns_inode *in)
 {
 	struct catalog_record rec = { .type = CATALOG_LINK, .dir = dir };
 	struct twin *twin;
@@ -273,36 +273,36 @@ static int tell_link(struct telling *t, uint64_t dir, const char *name, const st
 	return r < 0 ? r : 1;
 }
 
-static int tell_name(struct telling *t, uint64_t dir, const struct ns_dirent *d)
+static int encode_name(struct encoding *t, uint64_t dir, const struct ns_dirent *d)
 {
 	struct ns_inode in;
 	int r = attr_load(t->fs, d->ino, &in);
 
 	if (r <= 0)
 		return r < 0 ? r : -ESTALE;
-	r = !S_ISDIR(in.mode) && in.nlink > 1 ? tell_link(t, dir, d->name, &in) : 0;
-	return r != 0 ? MIN(r, 0) : tell_inode(t, dir, d->name, &in);
+	r = !S_ISDIR(in.mode) && in.nlink > 1 ? encode_link(t, dir, d->name, &in) : 0;
+	return r != 0 ? MIN(r, 0) : encode_inode(t, dir, d->name, &in);
 }
 
-static int tell_names(struct telling *t, uint64_t dir)
+static int encode_names(struct encoding *t, uint64_t dir)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
 	struct ns_dirent d;
 	int r = ns_readdir_open(t->fs->db, t->dirs[dir], 0, &it);
 
 	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0)
-		r = tell_name(t, dir, &d);
+		r = encode_name(t, dir, &d);
 	return r;
 }
 
-static int tell_all(struct telling *t, const struct ns_inode *top, const struct catalog_head *head)
+static int encode_all(struct encoding *t, const struct ns_inode *top, const struct catalog_head *head)
 {
 	int r;
 
 	catalog_head_encode(head, &t->out);
-	r = tell_inode(t, 0, "", top);
+	r = encode_inode(t, 0, "", top);
 	for (uint64_t i = 0; r == 0 && i < t->nr_dirs; i++)
-		r = tell_names(t, i);
+		r = encode_names(t, i);
 	if (r < 0)
 		return r;
 	catalog_end_encode(&t->w, &t->out);
@@ -342,7 +342,7 @@ static int has_access_list(struct fs *fs, const struct ns_inode *in)
  * Remove permissions of `top` from classes that cannot pass through `above`; an access list on `above` removes both.
  * 1/<0
  */
-static int take_away(struct fs *fs, const struct ns_inode *above, struct ns_inode *top)
+static int consume(struct fs *fs, const struct ns_inode *above, struct ns_inode *top)
 {
 	bool group = above->gid == top->gid ? above->mode & S_IXGRP :
 					      (above->mode & (S_IXGRP | S_IXOTH)) == (S_IXGRP | S_IXOTH);
@@ -371,7 +371,7 @@ static int narrow(struct fs *fs, struct ns_inode *top)
 	while (r > 0 && above.ino != NS_ROOT_INO) {
 		r = attr_load(fs, above.parent, &above);
 		if (r > 0)
-			r = take_away(fs, &above, top);
+			r = consume(fs, &above, top);
 	}
 	rwlock_unlock_shared(&fs->names);
 	if (r <= 0)
@@ -395,7 +395,7 @@ int catalog_access(struct fs *fs, uint64_t dir, uint32_t *ret)
 
 int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)
 {
-	_cleanup_(telling_release) struct telling t = { .fs = fs, .to = to };
+	_cleanup_(encoding_release) struct encoding t = { .fs = fs, .to = to };
 	struct catalog_head head = { 0 }, then = { 0 };
 	struct ns_inode top;
 	uint32_t mode;
@@ -409,7 +409,7 @@ int catalog_write(struct fs *fs, uint64_t dir, const struct catalog_sink *to)
 	r = memcmp(head.store, engine_store_id(fs->engine), sizeof(head.store)) == 0 ? narrow(fs, &top) : 0;
 	t.narrowed = top.mode != mode;
 	if (r == 0)
-		r = tell_all(&t, &top, &head);
+		r = encode_all(&t, &top, &head);
 	if (find_head(fs, dir, &then) <= 0 || then.sealed_ns != head.sealed_ns)
 		return -ESTALE;
 	return r;

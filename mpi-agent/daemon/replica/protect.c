@@ -24,7 +24,7 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/fs.h"
-#include "mpi-agent/daemon/replica/hand_over.h"
+#include "mpi-agent/daemon/replica/gather_group.h"
 #include "mpi-agent/daemon/replica/replica.h"
 #include "fs/mount_options.h"
 #include "mpi-agent/daemon/replica/replica_send.h"
@@ -55,7 +55,7 @@ struct protect {
 	struct mutex lock; /* leaf */
 	struct cond changed;
 	bool stop GUARDED_BY(lock), wanted GUARDED_BY(lock);
-	uint64_t nr_heal_wanted GUARDED_BY(lock);
+	uint64_t nr_repairs_wanted GUARDED_BY(lock);
 	struct protect_status status GUARDED_BY(lock);
 	struct failure failures[FAILURES] GUARDED_BY(lock); /* indexed by number of the directory */
 	struct protect_failure *failed GUARDED_BY(lock); /* of the last pass */
@@ -129,7 +129,7 @@ static int note(struct fs *fs, uint64_t dir, const struct guard *g)
 	return r;
 }
 
-static void tell_failure(struct protect *p, uint64_t dir, int error)
+static void report_failure(struct protect *p, uint64_t dir, int error)
 {
 	mutex_lock(&p->lock);
 	p->failures[dir % FAILURES] = (struct failure){ error < 0 ? dir : 0, error };
@@ -143,7 +143,7 @@ static void tell_failure(struct protect *p, uint64_t dir, int error)
 struct pass {
 	struct protect *p;
 	struct service_world world;
-	bool heals;
+	bool repairs;
 	uint64_t nr_sealed, nr_protected, nr_copies;
 	int error; /* the last one */
 	struct protect_failure *failed;
@@ -226,7 +226,7 @@ static bool is_among(const struct pass *s, const uint32_t *group, uint32_t nr, c
 }
 
 /* Drop the replicas of previous holders that are not in the group any more, if connected. */
-static int drop_from_others(struct pass *s, const struct guard *before, const uint32_t *group, uint32_t nr)
+static int drop_from_peers(struct pass *s, const struct guard *before, const uint32_t *group, uint32_t nr)
 {
 	int r = is_among(s, group, nr, before->holder) ? 0 : drop_copy(s, before, before->holder);
 
@@ -258,7 +258,7 @@ static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy,
 	r = push_directory(&push, dir, copy, &figures);
 	count_sent(s->p, &figures);
 	if (r == 0 && before)
-		r = drop_from_others(s, before, &to, 1);
+		r = drop_from_peers(s, before, &to, 1);
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
@@ -300,7 +300,7 @@ static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *cop
 		r = push_settle(&push, copy);
 	}
 	if (r == 0 && before)
-		r = drop_from_others(s, before, group, nr);
+		r = drop_from_peers(s, before, group, nr);
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
@@ -325,32 +325,32 @@ static int find_collectors(const struct pass *s, const struct guard *before, uin
 		if (i == nr)
 			return (int)nr;
 	}
-	return hand_over_collectors(&s->world, s->p->group, s->p->replicas, ret);
+	return gather_group_nodes(&s->world, s->p->group, s->p->replicas, ret);
 }
 
 /* All except this node. */
-static uint32_t find_targets(const struct pass *s, const uint32_t *collectors, uint32_t nr, uint32_t *ret)
+static uint32_t find_targets(const struct pass *s, const uint32_t *gatherers, uint32_t nr, uint32_t *ret)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < nr; i++)
-		if (collectors[i] != s->world.self)
-			ret[n++] = collectors[i];
+		if (gatherers[i] != s->world.self)
+			ret[n++] = gatherers[i];
 	return n;
 }
 
 /* Send everything to the gathering nodes; then release the local chunks, unless this node is one of them. */
-static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+static int gather_directory(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
 {
 	static struct log_limit said;
-	uint32_t collectors[CLUSTER_OWNERS_MAX], targets[CLUSTER_OWNERS_MAX], nr_targets = 0;
-	int nr = find_collectors(s, before, collectors), r = MIN(nr, 0);
+	uint32_t gatherers[CLUSTER_OWNERS_MAX], targets[CLUSTER_OWNERS_MAX], nr_targets = 0;
+	int nr = find_collectors(s, before, gatherers), r = MIN(nr, 0);
 	struct push_figures figures = { 0 };
-	struct cluster_let_go gone = { 0 };
+	struct cluster_released gone = { 0 };
 	struct guard g;
 
 	if (nr > 0)
-		nr_targets = find_targets(s, collectors, (uint32_t)nr, targets);
+		nr_targets = find_targets(s, gatherers, (uint32_t)nr, targets);
 	if (nr_targets == 0)
 		return r; /* this node has it, and no other needs it */
 	g = guard_of(s, copy, targets, nr_targets);
@@ -362,11 +362,11 @@ static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const
 	}
 	count_sent(s->p, &figures);
 	if (r == 0 && before)
-		r = drop_from_others(s, before, targets, nr_targets);
+		r = drop_from_peers(s, before, targets, nr_targets);
 	if (r == 0 && nr_targets == (uint32_t)nr) {
 		struct push push = push_to(s, targets[0]);
 
-		r = hand_over_let_go(&push, targets, nr_targets, dir, &gone);
+		r = gather_group_release(&push, targets, nr_targets, dir, &gone);
 	}
 	if (r == 0) {
 		g.state = nr_targets == (uint32_t)nr ? GUARD_GIVEN : GUARD_DONE;
@@ -383,7 +383,7 @@ static int hand_over(struct pass *s, uint64_t dir, struct link_copy *copy, const
 static bool is_done(const struct pass *s, const struct guard *g, int64_t sealed_ns)
 {
 	return (g->state == GUARD_DONE || (g->state == GUARD_GIVEN && s->p->mode == PROTECT_COLLECT)) &&
-	       g->sealed_ns == sealed_ns && !s->heals;
+	       g->sealed_ns == sealed_ns && !s->repairs;
 }
 
 /* At least two nodes have all of it. */
@@ -426,7 +426,7 @@ static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, in
 						 strerror(-r));
 	}
 	/* -ENOTCONN is reported by the state of the agent instead */
-	tell_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r);
+	report_failure(s->p, dir, r == -EAGAIN || r == -ESTALE || r == -ECANCELED || r == -ENOTCONN ? 0 : r);
 	return r == -ENOTCONN || r == -ECANCELED ? r : 0;
 }
 
@@ -454,7 +454,7 @@ static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal
 	if (path->len > LINK_PATH_MAX)
 		r = -ENAMETOOLONG;
 	else
-		r = (s->p->mode == PROTECT_COLLECT ? hand_over :
+		r = (s->p->mode == PROTECT_COLLECT ? gather_directory :
 		     s->p->mode == PROTECT_XOR	   ? protect_by_parity :
 						     protect_by_copy)(s, dir, copy, r > 0 ? &g : NULL);
 	s->nr_protected += r == 0 && (s->p->mode != PROTECT_COLLECT || s->p->replicas > 1);
@@ -586,7 +586,7 @@ static int run_pass(struct pass *s)
 		r = drop_rest(s);
 	if (r == 0)
 		r = protect_seals(s, copy);
-	if (r == 0 && s->heals)
+	if (r == 0 && s->repairs)
 		r = protect_copies(s, copy);
 	service_world_release(&s->world);
 	free(copy);
@@ -595,8 +595,8 @@ static int run_pass(struct pass *s)
 
 /* --- the thread --- */
 
-/* `heal`: number of protect_heal() requests completed by this pass. */
-static void note_status(struct protect *p, struct pass *s, int r, uint64_t heal) REQUIRES(p->lock)
+/* `repair`: number of protect_repair() requests completed by this pass. */
+static void note_status(struct protect *p, struct pass *s, int r, uint64_t repair) REQUIRES(p->lock)
 {
 	p->status.is_busy = false;
 	if (r < 0) {
@@ -608,12 +608,12 @@ static void note_status(struct protect *p, struct pass *s, int r, uint64_t heal)
 	p->nr_failed = s->nr_failed;
 	p->status.nr_sealed = s->nr_sealed;
 	p->status.nr_protected = s->nr_protected;
-	if (heal > p->status.nr_healed) {
-		p->status.nr_healed = heal;
+	if (repair > p->status.nr_repaired) {
+		p->status.nr_repaired = repair;
 		p->status.nr_copies += s->nr_copies;
 	}
 	if (s->error == 0)
-		p->status.error = s->soon && heal >= p->nr_heal_wanted ? -EAGAIN : 0;
+		p->status.error = s->soon && repair >= p->nr_repairs_wanted ? -EAGAIN : 0;
 }
 
 /* Failures of the last pass stay visible while the next one runs. */
@@ -625,8 +625,8 @@ static void *run(void *userdata)
 	pthread_setname_np(pthread_self(), "ckptfs-protect");
 	mutex_lock(&p->lock);
 	while (!p->stop) {
-		struct pass s = { .p = p, .heals = p->status.nr_healed < p->nr_heal_wanted };
-		uint64_t heal = p->nr_heal_wanted;
+		struct pass s = { .p = p, .repairs = p->status.nr_repaired < p->nr_repairs_wanted };
+		uint64_t repair = p->nr_repairs_wanted;
 		int r;
 
 		p->wanted = false;
@@ -638,7 +638,7 @@ static void *run(void *userdata)
 		mutex_lock(&p->lock);
 		nr_soon = s.soon ? nr_soon + 1 : 0;
 		/* not complete while a retry may succeed soon */
-		note_status(p, &s, r, s.soon && nr_soon < SOON_MAX ? p->status.nr_healed : heal);
+		note_status(p, &s, r, s.soon && nr_soon < SOON_MAX ? p->status.nr_repaired : repair);
 		while (!p->stop && !p->wanted) {
 			if (s.error < 0 || s.soon || (r < 0 && r != -ENOTCONN)) {
 				cond_wait_for(&p->changed, &p->lock, s.soon && nr_soon < SOON_MAX ? SOON_NS : RETRY_NS);
@@ -710,7 +710,7 @@ void protect_wake(struct protect *p)
 	mutex_unlock(&p->lock);
 }
 
-int protect_heal(struct protect *p, uint64_t *ret)
+int protect_repair(struct protect *p, uint64_t *ret)
 {
 	struct service_world w = { 0 };
 	int r = p->has_thread ? service_world(p->service, &w) : -EOPNOTSUPP;
@@ -719,7 +719,7 @@ int protect_heal(struct protect *p, uint64_t *ret)
 	if (r < 0)
 		return r;
 	mutex_lock(&p->lock);
-	*ret = ++p->nr_heal_wanted;
+	*ret = ++p->nr_repairs_wanted;
 	p->wanted = true;
 	cond_broadcast(&p->changed);
 	mutex_unlock(&p->lock);
@@ -858,15 +858,15 @@ int protect_state(struct protect *p, uint64_t dir)
 }
 
 /* Is this node the only gathering node of its group? */
-static bool is_collector_alone(struct protect *p)
+static bool is_only_gatherer(struct protect *p)
 {
-	uint32_t collectors[CLUSTER_OWNERS_MAX];
+	uint32_t gatherers[CLUSTER_OWNERS_MAX];
 	struct service_world w = { 0 };
-	bool alone = service_world(p->service, &w) == 0 &&
-		     hand_over_collectors(&w, p->group, p->replicas, collectors) == 1 && collectors[0] == w.self;
+	bool is_only = service_world(p->service, &w) == 0 &&
+		     gather_group_nodes(&w, p->group, p->replicas, gatherers) == 1 && gatherers[0] == w.self;
 
 	service_world_release(&w);
-	return alone;
+	return is_only;
 }
 
 int protect_collected(struct protect *p, uint64_t dir)
@@ -878,7 +878,7 @@ int protect_collected(struct protect *p, uint64_t dir)
 		return r;
 	if (p->mode != PROTECT_COLLECT || !p->service)
 		return -EOPNOTSUPP;
-	if ((r > 0 && g.state != GUARD_BEGUN) || is_collector_alone(p))
+	if ((r > 0 && g.state != GUARD_BEGUN) || is_only_gatherer(p))
 		return 0;
 	return what_is_missing(p, dir);
 }
@@ -892,5 +892,5 @@ void protect_status(struct protect *p, struct protect_status *ret)
 	mutex_lock(&p->lock);
 	*ret = p->status;
 	mutex_unlock(&p->lock);
-	ret->is_alone = agent.nr_nodes == 0;
+	ret->has_no_agent = agent.nr_nodes == 0;
 }

@@ -6,10 +6,10 @@
  *
  * The partner is the next node on another host in the circular order of store ids. Nodes that join later may change the
  * partner for later seals; a replica stays with its node as long as that is connected. A replica counts while its node
- * is not connected, until protect_heal().
+ * is not connected, until protect_repair().
  *
  * With compact_group= directories go to the gathering nodes of this node's group instead, and this node releases its
- * own chunks (mpi-agent/daemon/replica/hand_over.h). With one gathering node that is no protection.
+ * own chunks (mpi-agent/daemon/replica/gather_directory.h). With one gathering node that is no protection.
  */
 #pragma once
 
@@ -31,9 +31,9 @@ struct protect_status {
 	uint64_t nr_copies; /* replicas of lost nodes' directories that were re-replicated */
 	uint64_t chunks, bytes; /* sent since the mount */
 	bool is_busy;
-	bool is_alone; /* no agent is connected */
+	bool has_no_agent; /* no agent is connected */
 	int error; /* of the last directory that could not be protected; 0: none, or not tried yet */
-	uint64_t nr_healed; /* number of completed protect_heal() requests */
+	uint64_t nr_repaired; /* number of completed protect_repair() requests */
 };
 
 /* A directory that could not be protected. */
@@ -54,10 +54,10 @@ void protect_wake(struct protect *p);
 /*
  * Re-replicate: nodes that are not connected now are considered lost, and their replicas are created on other nodes.
  * All seals of this store are checked, and replicas of directories of lost nodes are sent to another node. Returns at
- * once with a number; when nr_healed reaches it, everything is done except what protect_failed() lists. -EOPNOTSUPP:
+ * once with a number; when nr_repaired reaches it, everything is done except what protect_failed() lists. -EOPNOTSUPP:
  * the store belongs to no cluster; -ENOTCONN: no agent is connected.
  */
-int protect_heal(struct protect *p, uint64_t *ret);
+int protect_repair(struct protect *p, uint64_t *ret);
 /* The first PROTECT_FAILED_MAX directories that could not be protected in the last pass: 1/0 */
 #define PROTECT_FAILED_MAX 64u
 int protect_failed(struct protect *p, uint32_t number, struct protect_failure *ret);
@@ -70,7 +70,7 @@ int protect_forget(struct protect *p, const char *name);
  * State of a sealed directory. 0: another node has all of it. -EAGAIN: not yet; -EOPNOTSUPP: protect=none; -ENODATA:
  * not sealed; -ENOTCONN: no agent is connected; -EHOSTUNREACH: no node on another host; -EHOSTDOWN: the holder is not
  * connected and may be lost; others: result of the last attempt. It is retried in each case except 0, -EOPNOTSUPP,
- * -ENODATA and -EHOSTDOWN; the last needs protect_heal().
+ * -ENODATA and -EHOSTDOWN; the last needs protect_repair().
  */
 int protect_state(struct protect *p, uint64_t dir);
 /*

@@ -560,7 +560,7 @@ bool nodes_is_looked_at(struct fs *fs, uint64_t top)
 /*
  * Is an existing replica replaced by one that is now complete? A kept one only by another kept one: this node cannot
  * decide which of them its owner wants. A cached one by any that is not older; but one of the same seal stays if a kept
- * one arrives while users are in it (others_trim() drops it later).
+ * one arrives while users are in it (peer_list_trim() drops it later).
  */
 static bool gives_way(struct fs *fs, uint64_t top, const struct ns_copy *c, const struct ns_copy *to)
 {

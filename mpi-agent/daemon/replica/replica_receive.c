@@ -37,10 +37,10 @@ static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUS
 	return false;
 }
 
-static bool is_with_others(const struct cluster_want *w, const uint8_t from[CLUSTER_ID_LEN],
+static bool is_on_peers(const struct cluster_want *w, const uint8_t from[CLUSTER_ID_LEN],
 			   const struct cluster_node *nodes, uint32_t nr_nodes)
 {
-	for (uint32_t i = 0; i < w->nr_owners && cluster_owners_are_sure(w); i++)
+	for (uint32_t i = 0; i < w->nr_owners && cluster_owners_are_confirmed(w); i++)
 		if (is_another(w->owners[i], from, nodes, nr_nodes))
 			return true;
 	return false;
@@ -70,37 +70,38 @@ static int look_for(struct fs *fs, const struct link_put *put, const struct clus
 		    uint8_t *kept)
 {
 	_cleanup_(freep) struct fp *fps = calloc(MAX(put->nr, 1u), sizeof(*fps));
-	_cleanup_(freep) bool *lent = calloc(MAX(put->nr, 1u), sizeof(*lent));
+	_cleanup_(freep) bool *pinned = calloc(MAX(put->nr, 1u), sizeof(*pinned));
 	size_t n = 0;
 	int r;
 
-	if (!fps || !lent)
+	if (!fps || !pinned)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < put->nr; i++)
 		if (!put->chunks[i])
 			fps[n++] = put->wants[i].fp;
-	r = n > 0 ? engine_cluster_lend(fs->engine, fps, n, lent) : 0;
+	r = n > 0 ? engine_cluster_pin(fs->engine, fps, n, pinned) : 0;
 	n = 0;
 	for (uint32_t i = 0; r == 0 && i < put->nr; i++) {
 		struct cluster_want w = { .fp = put->wants[i].fp, .len = put->wants[i].len };
 
 		if (put->chunks[i])
 			continue;
-		if (lent[n++]) {
+		if (pinned[n++]) {
 			kept[i] = LINK_IS_HERE;
 			continue;
 		}
 		r = engine_cluster_locate(fs->engine, &w, 1);
-		if (r == 0 && !w.got && is_with_others(&w, put->node, nodes, nr_nodes))
-			kept[i] = LINK_WITH_OTHERS;
+		if (r == 0 && !w.got && is_on_peers(&w, put->node, nodes, nr_nodes))
+			kept[i] = LINK_ON_PEERS;
 	}
 	return r;
 }
 
-int keeper_keep(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+int replica_receive_chunks(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes,
+			   uint32_t nr_nodes,
 		uint8_t *kept)
 {
-	int r = engine_cluster_meet(fs->engine, nodes, nr_nodes);
+	int r = engine_cluster_register_peers(fs->engine, nodes, nr_nodes);
 
 	if (r == 0)
 		r = keep_chunks(fs, put, kept);
@@ -155,7 +156,7 @@ static int look(struct looking *l)
 	int r = engine_cluster_locate(l->fs->engine, l->wants, l->nr);
 
 	for (size_t i = 0; r == 0 && i < l->nr; i++)
-		if (!l->wants[i].got && !is_with_others(&l->wants[i], l->copy->node, l->nodes, l->nr_nodes))
+		if (!l->wants[i].got && !is_on_peers(&l->wants[i], l->copy->node, l->nodes, l->nr_nodes))
 			r = -ESTALE;
 	l->nr = 0;
 	return r;
@@ -266,7 +267,8 @@ static int is_copied(struct fs *fs, const struct link_copy *copy)
  * The slot is the one the sender specifies. It is recorded only when all nodes have covered theirs: until then the
  * previous one is needed.
  */
-int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io, const struct service_world *w)
+int replica_receive_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io,
+			  const struct service_world *w)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
 	uint64_t top;
@@ -285,7 +287,7 @@ int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct strip
 	return r < 0 ? log_errno(r, "replica of %s of node %s: not covered here", copy->path, copy->name) : 0;
 }
 
-int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w)
+int replica_receive_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w)
 {
 	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
 	uint64_t top;
@@ -306,14 +308,15 @@ int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct serv
 	return r < 0 ? log_errno(r, "replica of %s of node %s: cannot remove its stripes", copy->path, copy->name) : 0;
 }
 
-int keeper_uncover(struct fs *fs, const struct service_world *w)
+int replica_receive_uncover(struct fs *fs, const struct service_world *w)
 {
 	int r = stripes_sweep(fs->stripes, w);
 
 	return r < 0 ? log_errno(r, "cannot remove unreferenced stripes") : 0;
 }
 
-int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes)
+int replica_receive_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes,
+			 uint32_t nr_nodes)
 {
 	static struct log_limit said;
 	struct looking *l = calloc(1, sizeof(*l));
@@ -353,7 +356,7 @@ int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluste
 	return 0;
 }
 
-int keeper_drop(struct fs *fs, const struct link_drop *drop)
+int replica_receive_drop(struct fs *fs, const struct link_drop *drop)
 {
 	static struct log_limit said;
 	struct nodes_origin from = { 0 };

@@ -15,20 +15,25 @@ struct service_world;
 struct stripe_io;
 
 /* `nodes` are the connected ones. */
-int keeper_keep(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+int replica_receive_chunks(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes,
+			   uint32_t nr_nodes,
 		uint8_t *kept);
 /*
  * Create a replica. -ESTALE: some chunks are neither here nor on a node other than the sender. With slots that is not
- * checked, since chunks may be on the sender only: keeper_cover() follows.
+ * checked, since chunks may be on the sender only: replica_receive_cover() follows.
  */
-int keeper_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes);
+int replica_receive_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes,
+			 uint32_t nr_nodes);
 /*
- * keeper_cover() covers the chunks of a replica with slots, which exists here and for which the sender has pinned its
- * chunks (mpi-agent/daemon/parity/stripes.h). When all nodes have done so, keeper_settle() drops stripes that are no
- * longer needed; so does keeper_uncover() after the drop of a replica. -ESTALE: there is no such replica.
+ * replica_receive_cover() covers the chunks of a replica with slots, which exists here and for which the sender has
+ * pinned its
+ * chunks (mpi-agent/daemon/parity/stripes.h). When all nodes have done so, replica_receive_settle() drops stripes that
+ * are no
+ * longer needed; so does replica_receive_uncover() after the drop of a replica. -ESTALE: there is no such replica.
  */
-int keeper_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io, const struct service_world *w);
-int keeper_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w);
-int keeper_uncover(struct fs *fs, const struct service_world *w);
+int replica_receive_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io,
+			  const struct service_world *w);
+int replica_receive_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w);
+int replica_receive_uncover(struct fs *fs, const struct service_world *w);
 /* -EHOSTDOWN: of an abandoned directory, if this node has not been told that the owner is lost for good. */
-int keeper_drop(struct fs *fs, const struct link_drop *drop);
+int replica_receive_drop(struct fs *fs, const struct link_drop *drop);

@@ -264,9 +264,9 @@ int push_ask(const struct push *p, const uint8_t *node, const struct cluster_wan
 }
 
 /* Does only an unverified location, besides the receiver, have it? */
-static bool is_believed(const struct pushing *g, const struct cluster_want *w)
+static bool is_unconfirmed(const struct pushing *g, const struct cluster_want *w)
 {
-	return !w->got && !cluster_owners_are_sure(w) && nr_live_hosts(g, w, NO_HOST) > 0;
+	return !w->got && !cluster_owners_are_confirmed(w) && nr_live_hosts(g, w, NO_HOST) > 0;
 }
 
 /*
@@ -284,7 +284,7 @@ static int ask_owner(struct pushing *g, const uint8_t *owner, bool *is_asked)
 	if (!v || !which || !kept)
 		return -ENOMEM;
 	for (size_t i = 0; i < g->nr; i++)
-		if (is_believed(g, &g->wants[i]) && memcmp(g->wants[i].owners[0], owner, CLUSTER_ID_LEN) == 0) {
+		if (is_unconfirmed(g, &g->wants[i]) && memcmp(g->wants[i].owners[0], owner, CLUSTER_ID_LEN) == 0) {
 			v[n] = g->wants[i];
 			which[n++] = i;
 			is_asked[i] = true;
@@ -302,7 +302,7 @@ static int ask_owners(struct pushing *g)
 	int r = is_asked ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < g->nr; i++)
-		if (!is_asked[i] && is_believed(g, &g->wants[i])) {
+		if (!is_asked[i] && is_unconfirmed(g, &g->wants[i])) {
 			uint8_t owner[CLUSTER_ID_LEN];
 
 			memcpy(owner, g->wants[i].owners[0], sizeof(owner));
@@ -340,7 +340,7 @@ static int hold_chunks(struct pushing *g)
 		if (g->wants[i].got)
 			fps[n++] = g->wants[i].fp;
 	if (r == 0)
-		r = engine_cluster_lend_all(g->p->fs->engine, fps, n);
+		r = engine_cluster_pin_all(g->p->fs->engine, fps, n);
 	g->nr = 0;
 	return r;
 }
@@ -555,7 +555,8 @@ int push_settle(const struct push *p, struct link_copy *copy)
 int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy)
 {
 	struct push_figures none = { 0 };
-	int r = engine_cluster_meet(p->fs->engine, p->world->nodes, p->world->nr); /* they refer to chunks here */
+	/* they refer to chunks here */
+	int r = engine_cluster_register_peers(p->fs->engine, p->world->nodes, p->world->nr);
 
 	return r < 0 ? r : push(p, dir, HOLD, copy, &none);
 }

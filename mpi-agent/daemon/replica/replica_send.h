@@ -50,7 +50,8 @@ struct push {
  */
 int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures);
 /*
- * The same for a node that replaces this one (mpi-agent/daemon/replica/hand_over.h): remote chunks need not be stored
+ * The same for a node that replaces this one (mpi-agent/daemon/replica/gather_directory.h): remote chunks need not be
+ * stored
  * here.
  */
 int push_over(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures);

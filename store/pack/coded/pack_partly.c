@@ -19,13 +19,13 @@
 #include "store/pack/packs_impl.h"
 
 /* Blocks that hold a byte of a local chunk. */
-void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t away[PACK_GONE_WORDS], bool ret[PACK_FRAME_BLOCKS])
+void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t remote[PACK_GONE_WORDS], bool ret[PACK_FRAME_BLOCKS])
 {
 	memset(ret, 0, PACK_FRAME_BLOCKS * sizeof(*ret));
 	for (uint32_t i = 0; i < cuts->nr_chunks; i++) {
 		uint32_t first = pack_cut_start(cuts, i) / PACK_BLOCK, last = (pack_cut_end(cuts, i) - 1) / PACK_BLOCK;
 
-		for (uint32_t b = first; !pack_is_away(away, i) && b <= last; b++)
+		for (uint32_t b = first; !pack_is_remote(remote, i) && b <= last; b++)
 			ret[b] = true;
 	}
 }
@@ -65,7 +65,7 @@ static int write_table_and_blocks(struct pack_frame *f, const bool *here, uint32
 	return r < 0 ? r : pack_write_blocks(f->packs, f->file, f->frame, f->buffer->data, here, none, ret_blocks);
 }
 
-int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS])
+int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t remote[PACK_GONE_WORDS])
 {
 	static const struct pack_coding plain;
 	struct pack_cuts cuts = table_cuts(f->table);
@@ -77,17 +77,17 @@ int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64
 	mutex_lock(&p->lock);
 	f->error = 0;
 	mutex_unlock(&p->lock);
-	pack_blocks_here(&cuts, away, here);
+	pack_blocks_here(&cuts, remote, here);
 	f->tried = true;
 	r = write_table_and_blocks(f, here, &nr_blocks);
 	if (r < 0)
 		return packs_frame_failed(p, f, r);
-	memcpy(f->away, away, sizeof(f->away));
+	memcpy(f->remote, remote, sizeof(f->remote));
 	packs_frame_count(p, f, &plain, nr_blocks * PACK_BLOCK);
 	return 0;
 }
 
-int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t away[PACK_GONE_WORDS])
+int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t remote[PACK_GONE_WORDS])
 {
 	static const struct pack_coding plain;
 	struct pack_cuts cuts = table_cuts(f->table);
@@ -96,8 +96,8 @@ int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t awa
 	uint32_t nr_blocks;
 	int r;
 
-	pack_blocks_here(&cuts, f->away, before);
-	pack_blocks_here(&cuts, away, now);
+	pack_blocks_here(&cuts, f->remote, before);
+	pack_blocks_here(&cuts, remote, now);
 	r = pack_write_blocks(p, f->file, f->frame, f->buffer->data, now, before, &nr_blocks);
 	if (r == 0 && nr_blocks > 0)
 		r = io_sync_since(f->file->fd, failures);
@@ -109,7 +109,7 @@ int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t awa
 	p->counts.stored_bytes += (uint64_t)nr_blocks * PACK_BLOCK;
 	packs_count_disk(p, f->file, f->file->disk_bytes + (uint64_t)nr_blocks * PACK_BLOCK);
 	mutex_unlock(&p->lock);
-	pack_tables_written(p->tables, f->table, &plain, away);
+	pack_tables_written(p->tables, f->table, &plain, remote);
 	packs_frame_free(f);
 	return 0;
 }
@@ -118,7 +118,7 @@ void packs_frame_leave(struct packs *p, struct pack_frame *f)
 {
 	static const struct pack_coding plain;
 
-	pack_tables_written(p->tables, f->table, &plain, f->away);
+	pack_tables_written(p->tables, f->table, &plain, f->remote);
 	packs_frame_free(f);
 }
 

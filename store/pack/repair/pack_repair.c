@@ -24,7 +24,7 @@ static int write_block(struct packs *p, uint32_t pack, uint64_t off, const void 
 	return r < 0 ? log_errno(r, "pack %" PRIu32 " offset %" PRIu64 ": cannot be mended", pack, off) : 0;
 }
 
-int packs_mend_header(struct packs *p, uint32_t pack, enum pack_stream stream)
+int packs_repair_header(struct packs *p, uint32_t pack, enum pack_stream stream)
 {
 	struct pack_header h = { .pack = pack, .node = p->conf.node, .stream = stream };
 	struct pack_header_disk block;
@@ -34,7 +34,7 @@ int packs_mend_header(struct packs *p, uint32_t pack, enum pack_stream stream)
 	return write_block(p, pack, 0, &block);
 }
 
-int packs_mend_table(struct packs *p, const struct pack_salvage *s)
+int packs_repair_table(struct packs *p, const struct pack_salvage *s)
 {
 	struct pack_table t = {
 		.chunk_len = s->chunk_len, .nr_chunks = s->nr_chunks, .coding.codec = (enum pack_codec)s->codec

@@ -19,7 +19,7 @@
 #include "store/pack/pack.h"
 
 /* Write the header of a pack, durably. `p` uses it after the next packs_open(). */
-int packs_mend_header(struct packs *p, uint32_t pack, enum pack_stream stream);
+int packs_repair_header(struct packs *p, uint32_t pack, enum pack_stream stream);
 
 /* Reconstruction of a frame with a damaged table. */
 struct pack_salvage {
@@ -35,7 +35,7 @@ struct pack_salvage {
 /* 1: at least one chunk is proved; 0: none; <0. */
 int packs_salvage_table(struct packs *p, uint32_t pack, uint32_t frame, struct pack_salvage *ret);
 /* Write the table with fps[], durably. */
-int packs_mend_table(struct packs *p, const struct pack_salvage *s);
+int packs_repair_table(struct packs *p, const struct pack_salvage *s);
 /* The same from the cached table: 1/0 not cached/<0. */
 int packs_restore_table(struct packs *p, uint32_t pack, uint32_t frame);
 /* Wipe the table of a frame without referenced chunks, so that the frame does not exist any more. Durable. */

@@ -4,7 +4,7 @@
  *
  *   1. read the table and everything that may follow it at once
  *   2. read each chunk that does not match once more, by itself: one unreadable block fails the whole read of step 1,
- *      and bytes may have been corrupted in transit only. heal_lock keeps damaged chunks from being overwritten
+ *      and bytes may have been corrupted in transit only. repair_lock keeps damaged chunks from being overwritten
  *      meanwhile: a repair happens before, and the chunk is good, or after, and it is not damaged any more
  *
  * Unreadable chunks count as damaged too: overwriting them lets a disk remap the block.
@@ -33,7 +33,7 @@ struct look {
 /* Skips chunks that are gone or remote. */
 static bool is_looked_at(const struct look *l, uint32_t i)
 {
-	return !fp_is_none(l->t.fps[i]) && !pack_is_away(l->t.away, i);
+	return !fp_is_none(l->t.fps[i]) && !pack_is_remote(l->t.remote, i);
 }
 
 static bool is_bad(const struct look *l, uint32_t i)
@@ -168,7 +168,7 @@ static int look_again(struct look *l)
 	struct packs *p = l->p;
 	int r = 0;
 
-	mutex_lock(&p->heal_lock);
+	mutex_lock(&p->repair_lock);
 	for (uint32_t i = 0; i < l->t.nr_chunks && r >= 0; i++) {
 		struct addr a = chunk_addr(l, i);
 
@@ -181,7 +181,7 @@ static int look_again(struct look *l)
 			log_error("pack %" PRIu32 " offset %" PRIu32 ": chunk %s is damaged", a.pack, a.off,
 				  fp_hex(l->t.fps[i]).s);
 	}
-	mutex_unlock(&p->heal_lock);
+	mutex_unlock(&p->repair_lock);
 	return MIN(r, 0);
 }
 

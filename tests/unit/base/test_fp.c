@@ -194,7 +194,7 @@ static void whose_bytes_they_are_shows_in_a_fingerprint(void **state _unused_)
 	}
 }
 
-static void a_wrong_byte_is_told_and_put_right(void **state _unused_)
+static void a_wrong_byte_is_reported_and_put_right(void **state _unused_)
 {
 	static const struct fp_domain domains[] = { { FP_OF_ALL, 0 }, { FP_OF_USER, 1001 } };
 	struct fp_key k;
@@ -228,7 +228,7 @@ int main(void)
 		cmocka_unit_test(the_top_byte_is_always_clear),
 		cmocka_unit_test(tweaks_are_pinned),
 		cmocka_unit_test(whose_bytes_they_are_shows_in_a_fingerprint),
-		cmocka_unit_test(a_wrong_byte_is_told_and_put_right),
+		cmocka_unit_test(a_wrong_byte_is_reported_and_put_right),
 	};
 
 	return cmocka_run_group_tests_name("fp", tests, set_up, NULL);

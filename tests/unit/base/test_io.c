@@ -356,7 +356,7 @@ static bool three_times(void *nr)
 }
 
 /* It would wait for 4096 s. */
-static void waiting_ends_when_it_is_told_to(void **state _unused_)
+static void waiting_ends_when_requested(void **state _unused_)
 {
 	struct io_rate *r = NULL;
 	unsigned nr = 0;
@@ -420,7 +420,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_real_failure_reports_no_bytes, end),
 		cmocka_unit_test(rates_of_nothing_never_wait),
 		cmocka_unit_test(the_first_transfer_passes_and_the_next_waits_for_it),
-		cmocka_unit_test(waiting_ends_when_it_is_told_to),
+		cmocka_unit_test(waiting_ends_when_requested),
 		cmocka_unit_test(idle_time_is_not_saved_up),
 		cmocka_unit_test(threads_share_a_rate),
 	};

@@ -178,7 +178,7 @@ static void stderr_takes_the_same_lines(void **state _unused_)
 	assert_string_equal(logged(path), "info to stderr\n");
 }
 
-static void a_caller_hears_the_command(void **state _unused_)
+static void a_caller_receives_the_command(void **state _unused_)
 {
 	_cleanup_(closep) int saved = dup(STDERR_FILENO);
 	int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
@@ -302,7 +302,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_there_is_appended_to, begin, end),
 		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_is_logged_where_we_were, begin, end),
 		cmocka_unit_test_setup_teardown(stderr_takes_the_same_lines, begin, end),
-		cmocka_unit_test_setup_teardown(a_caller_hears_the_command, begin, end),
+		cmocka_unit_test_setup_teardown(a_caller_receives_the_command, begin, end),
 		cmocka_unit_test_setup_teardown(a_function_gets_the_bare_line, begin, end),
 		cmocka_unit_test_setup_teardown(a_flood_is_a_few_lines, begin, end),
 		cmocka_unit_test_setup_teardown(who_debugs_sees_all_of_a_flood, begin, end),

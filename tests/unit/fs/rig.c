@@ -16,11 +16,11 @@ void rig_collect(struct fs *fs)
 	const struct gc_conf conf = { .delete = true };
 	const struct cluster_window win = { 0, 1, 7 };
 	uint8_t filter[CLUSTER_FILTER_MIN] = { 0 };
-	struct cluster_unlent u;
+	struct cluster_unpinned u;
 	struct gc_report report;
 
 	assert_int_equal(engine_cluster_mark(fs->engine, &win, filter, sizeof(filter)), 0);
-	assert_int_equal(engine_cluster_unlend(fs->engine, &win, filter, sizeof(filter), &u), 0);
+	assert_int_equal(engine_cluster_unpin(fs->engine, &win, filter, sizeof(filter), &u), 0);
 	engine_cluster_collected(fs->engine);
 	assert_true(u.nr_dropped > 0);
 	assert_int_equal(engine_gc(fs->engine, &conf, &report), 0);

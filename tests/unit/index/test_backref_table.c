@@ -6,17 +6,17 @@ static void keys_are_short_and_sort_by_number(void **state)
 {
 	static const uint64_t numbers[] = { 0, 1, 255, 256, 65535, 65536, UINT64_C(1) << 56, UINT64_MAX };
 	struct ns_key before = { .len = 0 }, k;
-	struct referrer got;
+	struct backref got;
 
 	(void)state;
-	k = referrer_key(&(struct referrer){ .pack = 0x01020304, .frames = 0x0506, .ino = 0x0708, .segments = 0 });
+	k = backref_key(&(struct backref){ .pack = 0x01020304, .frames = 0x0506, .ino = 0x0708, .segments = 0 });
 	assert_int_equal(k.len, 11);
 	assert_memory_equal(k.b, "B\1\2\3\4\5\6\2\7\10\0", 11);
 	for (size_t i = 0; i < 8; i++)
 		for (size_t s = 0; s < 8; s++) {
-			k = referrer_key(&(struct referrer){
+			k = backref_key(&(struct backref){
 				.pack = 7, .frames = 2999, .ino = numbers[i], .segments = numbers[s] });
-			assert_int_equal(referrer_key_decode(k.b, k.len, &got), 0);
+			assert_int_equal(backref_key_decode(k.b, k.len, &got), 0);
 			assert_int_equal(got.pack, 7);
 			assert_int_equal(got.frames, 2999);
 			assert_int_equal(got.ino, numbers[i]);
@@ -43,13 +43,13 @@ static void nothing_else_is_taken_for_a_key(void **state)
 		{ "B\0\0\0\0\0\0\1\5\0", 10 }, /* no pack */
 		{ "R\0\0\0\1\0\0\1\5\0", 10 },
 	};
-	struct referrer got = { .pack = 77 };
+	struct backref got = { .pack = 77 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
-		assert_int_equal(referrer_key_decode(wrong[i].p, wrong[i].len, &got), -EBADMSG);
+		assert_int_equal(backref_key_decode(wrong[i].p, wrong[i].len, &got), -EBADMSG);
 	assert_int_equal(got.pack, 77);
-	assert_int_equal(referrer_key_decode("B\0\0\0\1\0\0\1\5\0", 10, &got), 0);
+	assert_int_equal(backref_key_decode("B\0\0\0\1\0\0\1\5\0", 10, &got), 0);
 }
 
 int main(void)

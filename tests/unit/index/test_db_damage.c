@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-static void open_tells_missing_from_damaged(void **state)
+static void open_distinguishes_missing_and_damaged(void **state)
 {
 	struct rig *rig = *state;
 	struct db_conf conf = { .cache = MiB(16) };
@@ -153,7 +153,7 @@ static void a_compaction_that_keeps_failing_is_paused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		rig_test(open_tells_missing_from_damaged),
+		rig_test(open_distinguishes_missing_and_damaged),
 		rig_test(damaged_manifest_or_current_is_reported),
 		rig_test(missing_or_cut_table_is_reported_at_open),
 		rig_test(damaged_table_is_reported_by_every_reader),

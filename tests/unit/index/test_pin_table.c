@@ -30,11 +30,12 @@ static void frames_round_trip_and_nothing_else_is_taken(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	/* padding is zero */
-	static struct share_frame f = { .lent = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true, .told = true }, got;
+	static struct share_frame f = { .pinned = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true, .unconfirmed =
+		true }, got;
 
 	(void)state;
-	share_set(f.away, 1);
-	share_set(f.away, 200);
+	share_set(f.remote, 1);
+	share_set(f.remote, 200);
 	f.owners[1] = (struct share_owners){ 2, { 0, 65535 } };
 	f.owners[200] = (struct share_owners){ 4, { 3, 2, 1, 300 } };
 	share_frame_encode(&f, &b);
@@ -57,7 +58,7 @@ static void frames_round_trip_and_nothing_else_is_taken(void **state)
 	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
 
 	buf_clear(&b);
-	f.settled = f.told = false;
+	f.settled = f.unconfirmed = false;
 	memset(f.owners, 0, sizeof(f.owners));
 	share_frame_encode(&f, &b);
 	assert_int_equal(b.len, 66);
@@ -87,21 +88,21 @@ static void nodes_and_totals_round_trip(void **state)
 	share_totals_encode(&t, &b);
 	assert_int_equal(share_totals_decode(b.data, b.len, &totals), 0);
 	assert_int_equal(totals.pinned_bytes, t.pinned_bytes);
-	assert_int_equal(totals.away_bytes, t.away_bytes);
-	assert_int_equal(totals.nr_lent, t.nr_lent);
-	assert_int_equal(totals.nr_away, t.nr_away);
+	assert_int_equal(totals.remote_bytes, t.remote_bytes);
+	assert_int_equal(totals.nr_pinned, t.nr_pinned);
+	assert_int_equal(totals.nr_remote, t.nr_remote);
 	assert_int_equal(totals.nr_nodes, t.nr_nodes);
-	assert_false(totals.any_told);
+	assert_false(totals.any_unconfirmed);
 	for (size_t i = 0; i < 2; i++) { /* version and flags */
 		b.data[i] ^= 2;
 		assert_int_equal(share_totals_decode(b.data, b.len, &totals), -EBADMSG);
 		b.data[i] ^= 2;
 	}
-	t.any_told = true;
+	t.any_unconfirmed = true;
 	buf_clear(&b);
 	share_totals_encode(&t, &b);
 	assert_int_equal(share_totals_decode(b.data, b.len, &totals), 0);
-	assert_true(totals.any_told);
+	assert_true(totals.any_unconfirmed);
 	assert_int_equal(share_totals_decode(b.data, b.len - 1, &totals), -EBADMSG);
 	t.nr_nodes++;
 	buf_clear(&b);

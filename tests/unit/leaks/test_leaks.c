@@ -140,19 +140,19 @@ static void only_leaks_are_looked_for(void **unused)
 	}
 }
 
-static void a_leak_is_told(void **unused)
+static void a_leak_is_reported(void **unused)
 {
 	char line[200];
-	bool told = false;
+	bool reported = false;
 	FILE *f = popen("exec /proc/$PPID/exe end 0 2>&1", "r");
 	int status;
 
 	(void)unused;
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f))
-		told = told || strstr(line, "LeakSanitizer: detected memory leaks");
+		reported = reported || strstr(line, "LeakSanitizer: detected memory leaks");
 	status = pclose(f);
-	assert_true(told);
+	assert_true(reported);
 	assert_int_not_equal(status, 0);
 }
 
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_leaks_are_looked_for),
-		cmocka_unit_test(a_leak_is_told),
+		cmocka_unit_test(a_leak_is_reported),
 	};
 
 	if (argc == 3) {

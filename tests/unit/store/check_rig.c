@@ -19,7 +19,7 @@ static void on_finding(void *userdata, const struct check_finding *f)
 	struct said *s = userdata;
 
 	if (s->nr < NR_SAID)
-		snprintf(s->text[s->nr++], TEXT, "%s%s%s%s", f->mended ? "+" : "", f->path ? f->path : "",
+		snprintf(s->text[s->nr++], TEXT, "%s%s%s%s", f->repaired ? "+" : "", f->path ? f->path : "",
 			 f->path ? ": " : "", f->text);
 }
 
@@ -39,9 +39,9 @@ struct said check(struct rig *rig)
 	return check_with(rig, (struct check_conf){ 0 });
 }
 
-struct said mend(struct rig *rig)
+struct said repair(struct rig *rig)
 {
-	return check_with(rig, (struct check_conf){ .mend = true });
+	return check_with(rig, (struct check_conf){ .repair = true });
 }
 
 void assert_clean(struct rig *rig)

@@ -31,7 +31,7 @@ struct said {
 
 struct said check_with(struct rig *rig, struct check_conf conf);
 struct said check(struct rig *rig);
-struct said mend(struct rig *rig);
+struct said repair(struct rig *rig);
 void assert_clean(struct rig *rig); /* with all bytes read */
 
 /* Exactly these findings. */

@@ -293,17 +293,17 @@ void rig_name(struct rig *rig, const char *name, uint64_t ino)
 	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 }
 
-void rig_wait_until_healed(struct rig *rig, uint64_t nr)
+void rig_wait_until_repaired(struct rig *rig, uint64_t nr)
 {
 	struct engine_stats st;
 
 	for (unsigned i = 0; i < 6000; i++) {
 		engine_stats(rig->e, &st);
-		if (st.nr_healed >= nr)
+		if (st.nr_repaired >= nr)
 			break;
 		usleep(10000);
 	}
-	assert_int_equal(st.nr_healed, nr);
+	assert_int_equal(st.nr_repaired, nr);
 }
 
 struct engine_stats rig_stats(struct rig *rig)

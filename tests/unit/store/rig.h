@@ -57,4 +57,4 @@ uint64_t rig_find(struct rig *rig, const char *name); /* 0: none */
 struct gc_report rig_collect(struct rig *rig, const struct gc_conf *conf);
 struct scrub_report rig_scrub(struct rig *rig, const struct scrub_conf *conf);
 struct engine_stats rig_stats(struct rig *rig); /* after a sync, which brings everything written to its place */
-void rig_wait_until_healed(struct rig *rig, uint64_t nr); /* chunks, by the background thread */
+void rig_wait_until_repaired(struct rig *rig, uint64_t nr); /* chunks, by the background thread */

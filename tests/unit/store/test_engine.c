@@ -351,7 +351,7 @@ static struct fp gathered(struct fp f)
  * Products without carry are linear: if they could be seen, what a file tells about itself with a page at places whose
  * xor is zero would xor to zero, and enough of such equations make collisions.
  */
-static void what_a_file_tells_of_its_fingerprints_gives_no_equations(void **state)
+static void what_a_file_reports_of_its_fingerprints_gives_no_equations(void **state)
 {
 	static const unsigned places[] = { 1, 2, 4, 7 };
 	struct fp sum = FP_NONE, first = FP_NONE;
@@ -425,7 +425,7 @@ int main(void)
 		rig_test(a_second_opening_is_refused),
 		rig_test(another_hash_is_refused),
 		rig_test(every_hash_finds_its_pages_again),
-		rig_test(what_a_file_tells_of_its_fingerprints_gives_no_equations),
+		rig_test(what_a_file_reports_of_its_fingerprints_gives_no_equations),
 		rig_test(a_store_of_a_later_version_is_refused),
 		rig_test(what_comes_and_goes_between_two_flushes_is_forgotten),
 	};

@@ -124,7 +124,7 @@ static void room_that_is_there_again_is_used_at_once(void **state)
 	set_hook(d.rig, NULL);
 }
 
-static void who_commits_does_not_hear_what_another_was_refused(void **state)
+static void who_commits_does_not_receive_what_another_was_refused(void **state)
 {
 	static struct disk d;
 
@@ -178,7 +178,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		rig_test(room_that_is_there_again_is_used_at_once),
-		rig_test(who_commits_does_not_hear_what_another_was_refused),
+		rig_test(who_commits_does_not_receive_what_another_was_refused),
 		rig_test(what_is_on_its_way_has_room),
 	};
 

@@ -17,7 +17,7 @@
 /* --- what is between the nodes --- */
 
 /* All nodes of the round come here; the last one does what is to be done. False: not all have come in time. */
-static bool meet(struct world *w, void (*last)(struct world *w))
+static bool rendezvous(struct world *w, void (*last)(struct world *w))
 {
 	struct timespec until;
 	unsigned generation;
@@ -107,11 +107,11 @@ static int decide(void *node, const struct fp *offer, size_t nr, struct cluster_
 		return -ETIMEDOUT;
 	n->offer = offer;
 	n->nr_offered = nr;
-	if (n->w->held_meanwhile == n) {
-		n->w->held_meanwhile = NULL;
+	if (n->w->deferred_meanwhile == n) {
+		n->w->deferred_meanwhile = NULL;
 		rig_write(n->rig, 12, MiB(6), 3);
 	}
-	if (!meet(n->w, decide_all))
+	if (!rendezvous(n->w, decide_all))
 		return -ETIMEDOUT;
 	*ret = n->d;
 	n->d = (struct cluster_decision){ 0 };
@@ -131,7 +131,7 @@ static int settle(void *node, const struct cluster_decision *d, int stored, bool
 	if (w->before_settle)
 		w->before_settle(n);
 	n->stored = w->fail_store == (int)n->number + 1 ? -ENOSPC : stored;
-	if (!meet(w, nothing) || w->fail_settle)
+	if (!rendezvous(w, nothing) || w->fail_settle)
 		return -ETIMEDOUT;
 	for (unsigned i = 0; has_stored && i < d->nr_nodes; i++)
 		has_stored[i] = w->nodes[i].stored == 0;
@@ -144,7 +144,7 @@ static int fetch(void *node, struct cluster_want *wants, size_t nr)
 
 	for (size_t i = 0; i < nr; i++)
 		for (unsigned k = 0; k < wants[i].nr_owners && !wants[i].got; k++)
-			for (unsigned n = w->nr_away; n < NODES; n++)
+			for (unsigned n = w->nr_remote; n < NODES; n++)
 				if (memcmp(engine_store_id(w->nodes[n].rig->e), wants[i].owners[k], CLUSTER_ID_LEN) == 0)
 					assert_int_equal(engine_cluster_chunks(w->nodes[n].rig->e, &wants[i], 1), 0);
 	return 0;
@@ -155,13 +155,13 @@ static void want(void *node)
 	((struct world_node *)node)->nr_wanted++;
 }
 
-static void told(void *node, const struct fp *fps, size_t nr, bool has_time _unused_)
+static void announced(void *node, const struct fp *fps, size_t nr, bool has_time _unused_)
 {
 	struct world_node *n = node;
 
 	for (size_t i = 0; i < nr; i++)
 		assert_false(fp_equal(fps[i], FP_NONE));
-	n->nr_told += nr;
+	n->nr_announced += nr;
 }
 
 /* --- the nodes --- */
@@ -196,7 +196,7 @@ int world_setup(void **state)
 
 		n->w = w;
 		n->number = i;
-		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch, want, told };
+		w->calls[i] = (struct cluster_calls){ n, is_there, decide, settle, fetch, want, announced };
 		snprintf(rig->path, sizeof(rig->path), "%s/ckptfs-unit-XXXXXX", test_place());
 		if (!mkdtemp(rig->path))
 			return -1;

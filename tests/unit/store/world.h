@@ -30,7 +30,7 @@ struct world_node {
 	struct cluster_decision d;
 	int stored;
 	unsigned nr_wanted; /* rounds, before a commit */
-	size_t nr_told; /* pages that no round was about */
+	size_t nr_announced; /* pages that no round was about */
 	bool takes_none; /* others store what it has in common with them */
 };
 
@@ -42,9 +42,9 @@ struct world {
 	unsigned replicas;
 	bool fail_decide, fail_settle; /* nobody hears of it */
 	int fail_store; /* 1 + the number of the node that has not stored what it was to; 0: none */
-	unsigned nr_away; /* the first nodes cannot be reached */
+	unsigned nr_remote; /* the first nodes cannot be reached */
 	void (*before_settle)(struct world_node *n);
-	struct world_node *held_meanwhile; /* writes something while it is decided; NULL: nobody does */
+	struct world_node *deferred_meanwhile; /* writes something while it is decided; NULL: nobody does */
 
 	pthread_mutex_t lock;
 	pthread_cond_t cond;

@@ -42,16 +42,16 @@ void daemon_mark(struct daemon *d)
 	if (!filter)
 		abort();
 	for (unsigned page = 0; page < SIM_PAGES; page++)
-		if (d->node->elsewhere[page].is)
+		if (d->node->remote[page].is)
 			filter[bit_of(&d->mark, page) / 8] |= (uint8_t)(1u << bit_of(&d->mark, page) % 8);
-	memcpy(d->is_marked, d->node->lent, sizeof(d->is_marked));
+	memcpy(d->is_marked, d->node->pinned, sizeof(d->is_marked));
 	done.len = d->mark.len;
 	done.filter = filter;
 	say_done(d, d->mark_number, &done);
 	free(filter);
 }
 
-static void unlend(struct daemon *d, const struct link_step *s, struct link_done *done)
+static void unpin(struct daemon *d, const struct link_step *s, struct link_done *done)
 {
 	struct sim_node *n = d->node;
 
@@ -60,12 +60,13 @@ static void unlend(struct daemon *d, const struct link_step *s, struct link_done
 		return;
 	}
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		if (!n->lent[page] || !d->is_marked[page] || (s->filter[bit_of(s, page) / 8] >> bit_of(s, page) % 8 & 1))
+		if (!n->pinned[page] || !d->is_marked[page] || (s->filter[bit_of(s, page) / 8] >> bit_of(s,
+													 page) % 8 & 1))
 			continue;
-		n->lent[page] = false;
+		n->pinned[page] = false;
 		n->has[page] = n->file[page] || n->acked[page];
 		done->nr_dropped++;
-		ws->result->nr_unlent++;
+		ws->result->nr_unpinned++;
 		ws_trace("daemon %u: gives up %u", daemon_number(d), page);
 	}
 }
@@ -77,11 +78,11 @@ static void prepare(const struct daemon *d, struct link_done *done)
 
 		for (uint32_t k = 0; k < d->nr_nodes; k++)
 			is_here |= d->nodes[k].store_id[1] == i;
-		if (d->has_met[i] && !is_here && !ws_is_flaw(WORLDS_IGNORES_MISSING))
+		if (d->has_registered[i] && !is_here && !ws_is_flaw(WORLDS_IGNORES_MISSING))
 			memcpy(done->missing, "away", 5);
 	}
 	for (unsigned page = 0; page < SIM_PAGES; page++)
-		done->nr_referred += d->node->elsewhere[page].is;
+		done->nr_referred += d->node->remote[page].is;
 }
 
 void daemon_on_step(struct daemon *d, uint64_t number, const void *body, size_t len)
@@ -105,7 +106,7 @@ void daemon_on_step(struct daemon *d, uint64_t number, const void *body, size_t 
 	if (s.kind == LINK_PREPARE)
 		prepare(d, &done);
 	else
-		unlend(d, &s, &done);
+		unpin(d, &s, &done);
 	say_done(d, number, &done);
 }
 

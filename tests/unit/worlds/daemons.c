@@ -42,12 +42,12 @@ void daemon_say(struct daemon *d, struct buf *b)
 		daemon_crash(d);
 }
 
-static unsigned held_pages(const struct sim_node *n, struct fp *ret)
+static unsigned deferred_pages(const struct sim_node *n, struct fp *ret)
 {
 	unsigned nr = 0;
 
 	for (unsigned page = 0; page < SIM_PAGES; page++)
-		if (n->held[page])
+		if (n->paused[page])
 			ret[nr++] = sim_fp_of_page(page);
 	return nr;
 }
@@ -58,7 +58,7 @@ static void want(struct daemon *d)
 	struct fp pages[SIM_PAGES];
 
 	if (!d->is_connected || !d->nodes || d->is_wanted || d->is_silent || d->begun != 0 || !d->node->is_up ||
-	    d->node->state != SIM_NODE_IDLE || held_pages(d->node, pages) == 0)
+	    d->node->state != SIM_NODE_IDLE || deferred_pages(d->node, pages) == 0)
 		return;
 	d->is_wanted = true;
 	d->give_up_ns = ws->now_ns + ROUND_NS;
@@ -66,19 +66,19 @@ static void want(struct daemon *d)
 	daemon_say(d, &b);
 }
 
-static void tell(struct daemon *d)
+static void announce(struct daemon *d)
 {
 	struct buf b = BUF_EMPTY;
 	struct fp pages[SIM_PAGES];
 	uint32_t nr = 0;
 
 	for (unsigned page = 0; page < SIM_PAGES; page++)
-		if (d->is_untold[page])
+		if (d->is_unannounced[page])
 			pages[nr++] = sim_fp_of_page(page);
 	if (nr == 0 || !d->is_connected)
 		return;
-	memset(d->is_untold, 0, sizeof(d->is_untold));
-	link_encode_tell(pages, nr, &b);
+	memset(d->is_unannounced, 0, sizeof(d->is_unannounced));
+	link_encode_announce(pages, nr, &b);
 	daemon_say(d, &b);
 }
 
@@ -92,21 +92,21 @@ static void say_stored(struct daemon *d, uint64_t round, int r)
 
 /* --- its store --- */
 
-static void commit_alone(struct daemon *d)
+static void commit_locally(struct daemon *d)
 {
-	bool was_held[SIM_PAGES];
+	bool was_deferred[SIM_PAGES];
 
-	memcpy(was_held, d->node->held, sizeof(was_held));
-	sim_commit_alone(&ws->sim, d->node, full_by_chance());
+	memcpy(was_deferred, d->node->paused, sizeof(was_deferred));
+	sim_commit_locally(&ws->sim, d->node, full_by_chance());
 	for (unsigned page = 0; page < SIM_PAGES; page++)
-		d->is_untold[page] |= was_held[page] && d->node->has[page];
+		d->is_unannounced[page] |= was_deferred[page] && d->node->has[page];
 }
 
 static void store(struct daemon *d, enum sim_fault f, int *ret)
 {
 	*ret = sim_store(&ws->sim, d->node, f);
 	for (unsigned i = 0; i < d->node->part.nr; i++) /* where nothing was when the window was marked */
-		if (d->node->part.fates[i] == ROUND_LEND)
+		if (d->node->part.fates[i] == ROUND_PIN)
 			d->is_marked[d->node->part.pages[i]] = false;
 }
 
@@ -118,7 +118,7 @@ static void leave_round(struct daemon *d)
 	d->begun = 0;
 	d->offer_ns = d->store_ns = d->give_up_ns = NEVER;
 	if (d->node->state == SIM_NODE_OFFERED)
-		commit_alone(d);
+		commit_locally(d);
 	if (d->node->state == SIM_NODE_STORING)
 		store(d, SIM_FINE, &r);
 	if (d->node->state == SIM_NODE_STORED)
@@ -133,7 +133,7 @@ static void on_nodes(struct daemon *d, const void *body, size_t len)
 		abort();
 	for (uint32_t i = 0; i < d->nr_nodes; i++) {
 		memcpy(d->cluster[i].id, d->nodes[i].store_id, CLUSTER_ID_LEN);
-		d->has_met[d->nodes[i].store_id[1]] = true;
+		d->has_registered[d->nodes[i].store_id[1]] = true;
 	}
 }
 
@@ -142,7 +142,7 @@ static void on_begin(struct daemon *d, uint64_t round)
 	leave_round(d);
 	d->is_wanted = d->is_silent = false;
 	d->left = 0;
-	tell(d);
+	announce(d);
 	d->begun = round;
 	d->offer_ns = ws->now_ns + ws_between(0, 10 * MS);
 	if (ws_faulty(SLOW_OFFER))
@@ -153,7 +153,7 @@ static void offer(struct daemon *d)
 {
 	struct buf b = BUF_EMPTY;
 	struct fp pages[SIM_PAGES];
-	unsigned nr = held_pages(d->node, pages);
+	unsigned nr = deferred_pages(d->node, pages);
 
 	sim_on_begin(&ws->sim, d->node, d->begun);
 	link_encode_offer(d->begun, pages, nr, &b);
@@ -163,19 +163,19 @@ static void offer(struct daemon *d)
 	daemon_say(d, &b);
 }
 
-static struct heard *heard_of(uint64_t round)
+static struct received *received_of(uint64_t round)
 {
-	struct heard *h = &ws->heard[round % ARRAY_SIZE(ws->heard)];
+	struct received *h = &ws->received[round % ARRAY_SIZE(ws->received)];
 
 	if (h->round != round)
-		*h = (struct heard){ .round = round };
+		*h = (struct received){ .round = round };
 	return h;
 }
 
 /* What was not known to a node before is decided for all alike. */
 static void compare_decision(const struct daemon *d, uint64_t round, const struct link_owners *o, unsigned page)
 {
-	struct heard *h = heard_of(round);
+	struct received *h = received_of(round);
 
 	if (o->nr == ws->sim.nr_owners && o->has == (1u << o->nr) - 1)
 		return;
@@ -252,7 +252,7 @@ static void store_now(struct daemon *d)
 static void compare_settled(const struct daemon *d, uint64_t round, const uint8_t *stored)
 {
 	static const uint8_t nobody[WORLDS_NODES];
-	struct heard *h = heard_of(round);
+	struct received *h = received_of(round);
 
 	if (memcmp(stored, nobody, d->nr_nodes) == 0)
 		return; /* perhaps it was late */
@@ -299,38 +299,38 @@ static void give_up(struct daemon *d)
 	if (d->node->state == SIM_NODE_OFFERED)
 		d->left = d->node->part.round;
 	if (d->node->state == SIM_NODE_IDLE)
-		commit_alone(d);
+		commit_locally(d);
 	d->is_silent = true;
 	leave_round(d);
 }
 
 /* --- what other nodes want --- */
 
-static void on_lend(struct daemon *d, uint64_t number, const void *body, size_t len)
+static void on_pin(struct daemon *d, uint64_t number, const void *body, size_t len)
 {
 	struct buf b = BUF_EMPTY;
 	struct sim_node *n = d->node;
 	struct fp *pages;
-	uint8_t lent[SIM_PAGES];
+	uint8_t pinned[SIM_PAGES];
 	uint32_t nr;
 
-	if (link_decode_lend(body, len, &pages, &nr) < 0 || nr > SIM_PAGES)
+	if (link_decode_pin(body, len, &pages, &nr) < 0 || nr > SIM_PAGES)
 		abort();
 	for (uint32_t i = 0; i < nr; i++) {
 		unsigned page = (unsigned)pages[i].hi - 1;
 
-		lent[i] = !d->is_collecting && (n->has[page] || ws_is_flaw(WORLDS_LENDS_UNLOOKED));
-		n->lent[page] |= lent[i] && n->has[page] && !ws_is_flaw(WORLDS_LENDS_UNNOTED);
-		ws->result->nr_lent += lent[i];
+		pinned[i] = !d->is_collecting && (n->has[page] || ws_is_flaw(WORLDS_PINS_UNLOOKED));
+		n->pinned[page] |= pinned[i] && n->has[page] && !ws_is_flaw(WORLDS_PINS_UNNOTED);
+		ws->result->nr_pinned += pinned[i];
 	}
 	free(pages);
-	link_encode_lent(number, lent, nr, &b);
+	link_encode_pinned(number, pinned, nr, &b);
 	daemon_say(d, &b);
 }
 
 /* --- event by event --- */
 
-static void hear(struct daemon *d, const struct buf *message)
+static void receive(struct daemon *d, const struct buf *message)
 {
 	const uint8_t *body = message->data + sizeof(struct link_header_wire);
 	struct link_header h;
@@ -352,8 +352,8 @@ static void hear(struct daemon *d, const struct buf *message)
 	case LINK_SETTLED:
 		on_settled(d, h.number, body, h.len);
 		break;
-	case LINK_LEND:
-		on_lend(d, h.number, body, h.len);
+	case LINK_PIN:
+		on_pin(d, h.number, body, h.len);
 		break;
 	case LINK_STEP:
 		daemon_on_step(d, h.number, body, h.len);
@@ -381,10 +381,10 @@ static void write_pages(struct daemon *d)
 			sim_delete_and_collect(&ws->sim, n);
 		sim_write_pages(&ws->sim, n);
 		if (!ws->conf->identical && sim_chance(&ws->sim, 20))
-			commit_alone(d); /* more than may be pending */
+			commit_locally(d); /* more than may be pending */
 	}
 	if (sim_chance(&ws->sim, 50))
-		tell(d);
+		announce(d);
 	if (sim_chance(&ws->sim, 30) && d->is_connected && d->nodes) {
 		link_encode_plain(LINK_WANT_COLLECT, 0, &b);
 		daemon_say(d, &b);
@@ -430,7 +430,7 @@ void daemon_crash(struct daemon *d)
 	if (!d->node->is_up)
 		return;
 	sim_crash(&ws->sim, d->node);
-	memset(d->is_untold, 0, sizeof(d->is_untold));
+	memset(d->is_unannounced, 0, sizeof(d->is_unannounced));
 	d->offer_ns = d->store_ns = d->give_up_ns = NEVER;
 	d->begun = 0;
 	daemon_disconnect(d);
@@ -451,7 +451,7 @@ bool daemon_is_busy(const struct daemon *d)
 	struct fp pages[SIM_PAGES];
 
 	return d->node->is_up && (d->node->state != SIM_NODE_IDLE || d->begun != 0 || d->write_ns != NEVER ||
-				  held_pages(d->node, pages) > 0);
+				  deferred_pages(d->node, pages) > 0);
 }
 
 void daemon_step(struct daemon *d)
@@ -460,7 +460,7 @@ void daemon_step(struct daemon *d)
 	uint64_t now = ws->now_ns;
 
 	if (wire_take(&d->in, now, &message))
-		hear(d, &message);
+		receive(d, &message);
 	else if (d->closed_ns <= now)
 		daemon_disconnect(d);
 	else if (d->write_ns <= now)

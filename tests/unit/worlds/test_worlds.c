@@ -37,9 +37,9 @@ static void add(struct worlds_result *to, const struct worlds_result *r)
 {
 	to->nr_worlds += r->nr_worlds;
 	to->nr_rounds += r->nr_rounds;
-	to->nr_elsewhere += r->nr_elsewhere;
-	to->nr_lent += r->nr_lent;
-	to->nr_unlent += r->nr_unlent;
+	to->nr_remote += r->nr_remote;
+	to->nr_pinned += r->nr_pinned;
+	to->nr_unpinned += r->nr_unpinned;
 	to->nr_collected += r->nr_collected;
 	to->nr_faults += r->nr_faults;
 	to->nr_turns += r->nr_turns;
@@ -64,9 +64,9 @@ static void faults_by_chance_lose_nothing(void **state)
 		      " ends of rounds, %" PRIu64 " of collections were heard; pages: %" PRIu64 " elsewhere, %" PRIu64
 		      " lent, %" PRIu64 " given up\n",
 		      runs, all.nr_worlds, all.nr_turns, all.nr_faults, all.nr_rounds, all.nr_collected,
-		      all.nr_elsewhere, all.nr_lent, all.nr_unlent);
+		      all.nr_remote, all.nr_pinned, all.nr_unpinned);
 	assert_true(all.nr_faults > 0 && all.nr_rounds > 0 && all.nr_collected > 0);
-	assert_true(all.nr_elsewhere > 0 && all.nr_lent > 0 && all.nr_unlent > 0);
+	assert_true(all.nr_remote > 0 && all.nr_pinned > 0 && all.nr_unpinned > 0);
 }
 
 static void without_faults_all_is_well(void **state)

@@ -67,7 +67,7 @@ static unsigned choose_members(unsigned *members)
 
 		if (!n->is_up)
 			sim_mount(&ws->sim, n);
-		if (nr + ws->sim.nr_nodes - i <= 2 || !ws_faulty(NODE_AWAY))
+		if (nr + ws->sim.nr_nodes - i <= 2 || !ws_faulty(NODE_ABSENT))
 			members[nr++] = i;
 	}
 	for (unsigned i = nr; i > 1; i--) { /* ranks are in any order */
@@ -113,7 +113,7 @@ static void world_begin(void)
 	ws->nr = choose_members(members);
 	ws->is_dead = false;
 	ws->died_ns = NEVER;
-	memset(ws->heard, 0, sizeof(ws->heard));
+	memset(ws->received, 0, sizeof(ws->received));
 	mpi_begin();
 	for (unsigned rank = 0; rank < ws->nr; rank++)
 		agent_init(&ws->agents[rank], rank, members);
@@ -268,8 +268,8 @@ static enum sim_flaw flaw_of_store(enum worlds_flaw flaw)
 	switch (flaw) {
 	case WORLDS_REFERS_EARLY:
 		return SIM_REFERS_EARLY;
-	case WORLDS_LENDS_LATE:
-		return SIM_LENDS_LATE;
+	case WORLDS_PINS_LATE:
+		return SIM_PINS_LATE;
 	case WORLDS_ALWAYS_STORED:
 		return SIM_ALWAYS_STORED;
 	case WORLDS_SILENCE_IS_CONSENT:
@@ -306,7 +306,7 @@ static void check_copies(void)
 static void choose_faults(struct worlds *w)
 {
 	static const unsigned usual[NR_FAULTS] = { /* of 100,000, for each per cent of the configuration */
-		[SLOW_MESSAGE] = 3,  [AGENT_STOPS] = 2,	    [AGENT_DIES] = 1,	[NODE_AWAY] = 2000,
+		[SLOW_MESSAGE] = 3,  [AGENT_STOPS] = 2,	    [AGENT_DIES] = 1,	[NODE_ABSENT] = 2000,
 		[WORLD_DIES] = 5000, [SLOW_WORD] = 100,	    [SLOW_OFFER] = 100, [SLOW_STORE] = 100,
 		[DAEMON_HANGS] = 60, [DAEMON_CRASHES] = 60, [DISK_FULL] = 100,
 	};
@@ -383,6 +383,6 @@ void worlds_run(const struct worlds_conf *conf, struct worlds_result *ret)
 		check_copies();
 	ret->failed = w.sim_result.failed;
 	memcpy(ret->why, w.sim_result.why, sizeof(ret->why));
-	ret->nr_elsewhere = w.sim_result.nr_elsewhere;
+	ret->nr_remote = w.sim_result.nr_remote;
 	ws = NULL;
 }

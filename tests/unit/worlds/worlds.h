@@ -22,11 +22,11 @@
 enum worlds_flaw {
 	WORLDS_RIGHT,
 	WORLDS_REFERS_EARLY, /* to others, before they have said that they have it */
-	WORLDS_LENDS_LATE, /* after it has said that it has stored */
+	WORLDS_PINS_LATE, /* after it has said that it has stored */
 	WORLDS_ALWAYS_STORED, /* says so even if not */
 	WORLDS_SILENCE_IS_CONSENT, /* who hears no end of a round takes it for a good one */
-	WORLDS_LENDS_UNNOTED, /* says that it lends a page, and has not noted it */
-	WORLDS_LENDS_UNLOOKED, /* says so of a page that it may not have */
+	WORLDS_PINS_UNNOTED, /* says that it lends a page, and has not noted it */
+	WORLDS_PINS_UNLOOKED, /* says so of a page that it may not have */
 	WORLDS_IGNORES_MISSING, /* collects though a node is away */
 	WORLDS_FLAWS,
 };
@@ -43,7 +43,7 @@ struct worlds_result {
 	bool failed;
 	char why[160];
 	uint64_t nr_worlds, nr_rounds; /* rounds that a daemon has heard the end of */
-	uint64_t nr_elsewhere, nr_lent, nr_unlent; /* pages: not stored by who wrote them; lent when asked, given up */
+	uint64_t nr_remote, nr_pinned, nr_unpinned; /* pages: not stored by who wrote them; lent when asked, given up */
 	uint64_t nr_collected; /* by all nodes together, to the end */
 	uint64_t nr_faults, nr_turns;
 };

@@ -26,7 +26,7 @@ enum fault {
 	SLOW_MESSAGE, /* between agents; so are the next */
 	AGENT_STOPS, /* for a while */
 	AGENT_DIES, /* and the others do not hear of it */
-	NODE_AWAY, /* for the whole world */
+	NODE_ABSENT, /* for the whole world */
 	WORLD_DIES,
 	SLOW_WORD, /* of a daemon; so are the next */
 	SLOW_OFFER,
@@ -73,7 +73,7 @@ struct daemon {
 	uint64_t begun; /* the round that it is to offer for; 0: none */
 	uint64_t left; /* the round whose decision it does not wait for any more */
 	bool is_wanted, is_silent;
-	bool is_untold[SIM_PAGES];
+	bool is_unannounced[SIM_PAGES];
 	struct cluster_node cluster[WORLDS_NODES];
 	struct cluster_owners owners[SIM_PAGES];
 	/* collecting together */
@@ -82,7 +82,7 @@ struct daemon {
 	uint64_t mark_ns, mark_until_ns, mark_number; /* a MARK that waits for a round to end */
 	struct link_step mark;
 	/* durable */
-	bool has_met[WORLDS_NODES];
+	bool has_registered[WORLDS_NODES];
 };
 
 /* --- an agent --- */
@@ -120,12 +120,12 @@ struct worlds {
 	bool is_dead; /* nothing works any more; agents unwind */
 	uint64_t died_ns; /* when the first of its agents has; NEVER: all live */
 	/* What was heard of rounds, which must be the same everywhere: by round, of the last ones. */
-	struct heard {
+	struct received {
 		uint64_t round;
 		bool is_settled, is_decided[SIM_PAGES];
 		uint8_t stored[WORLDS_NODES];
 		struct link_owners owners[SIM_PAGES];
-	} heard[8];
+	} received[8];
 };
 extern struct worlds *ws; /* the one that is run */
 

@@ -99,7 +99,7 @@ static void what_cannot_be_is_refused(void **state _unused_)
 			 -EINVAL);
 }
 
-static void a_mapping_tells_its_page_size(void **state _unused_)
+static void a_mapping_reports_its_page_size(void **state _unused_)
 {
 	char smaps[] =
 		"ffff0000-ffff8000 rw-p 00000000 00:00 0 \nSize: 32 kB\nKernelPageSize:        4 kB\nMMUPageSize: 4 kB\n"
@@ -124,7 +124,7 @@ int main(void)
 		cmocka_unit_test_setup(the_environment_is_asked_for_what_the_program_does_not_say, no_variables),
 		cmocka_unit_test_setup(no_room_for_copies_can_be_asked_for, no_variables),
 		cmocka_unit_test_setup(what_cannot_be_is_refused, no_variables),
-		cmocka_unit_test(a_mapping_tells_its_page_size),
+		cmocka_unit_test(a_mapping_reports_its_page_size),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

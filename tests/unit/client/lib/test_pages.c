@@ -116,7 +116,7 @@ static void a_page_goes_through_its_states(void **state _unused_)
 	pages_end(&rig.m);
 }
 
-static void each_access_is_told_from_the_others(void **state _unused_)
+static void each_access_is_distinguished(void **state _unused_)
 {
 	_cleanup_(rig_release) struct rig rig = rig_new(NR, 1);
 	uint32_t slot = PAGES_NONE, p;
@@ -192,7 +192,7 @@ static void by_address_only_the_waited_for_page_goes_first(void **state _unused_
 }
 
 /* Algorithm 4, one of each kind. */
-static void the_pattern_of_the_last_epoch_is_the_order(void **state _unused_)
+static void the_pattern_of_the_last_seal_is_the_order(void **state _unused_)
 {
 	_cleanup_(rig_release) struct rig rig = rig_new(NR, 2);
 	uint32_t p;
@@ -445,11 +445,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_what_was_touched_is_scheduled),
 		cmocka_unit_test(a_page_goes_through_its_states),
-		cmocka_unit_test(each_access_is_told_from_the_others),
+		cmocka_unit_test(each_access_is_distinguished),
 		cmocka_unit_test(a_page_in_progress_is_waited_for_though_there_are_slots),
 		cmocka_unit_test(a_slot_is_free_again_when_its_page_is_done),
 		cmocka_unit_test(by_address_only_the_waited_for_page_goes_first),
-		cmocka_unit_test(the_pattern_of_the_last_epoch_is_the_order),
+		cmocka_unit_test(the_pattern_of_the_last_seal_is_the_order),
 		cmocka_unit_test(waited_for_pages_go_first_in_their_order),
 		cmocka_unit_test(what_has_failed_is_dirty_again),
 		cmocka_unit_test(who_waits_for_a_checkpoint_that_fails_goes_on),

@@ -63,7 +63,7 @@ static void also_one_that_goes_down(void **state _unused_)
 	assert_in_range(rig->nr_faults, NR / STREAMS_MAX, NR / STREAMS_MAX + 30);
 }
 
-static void several_rows_are_told_apart(void **state _unused_)
+static void several_rows_are_distinguished(void **state _unused_)
 {
 	struct rig *rig = rig_new();
 	uint32_t nr = 48, len = NR / nr;
@@ -142,7 +142,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_row_is_opened_in_large_pieces),
 		cmocka_unit_test(also_one_that_goes_down),
-		cmocka_unit_test(several_rows_are_told_apart),
+		cmocka_unit_test(several_rows_are_distinguished),
 		cmocka_unit_test(a_row_outlives_touches_elsewhere),
 		cmocka_unit_test(single_pages_open_nothing_else),
 		cmocka_unit_test(a_row_that_ends_has_opened_half_of_it_too_much),

@@ -29,7 +29,7 @@ struct world {
 	char path[64];
 	struct options o;
 	struct fs *fs;
-	uint64_t top, sub, first, last, elsewhere;
+	uint64_t top, sub, first, last, remote;
 	unsigned nr_steps; /* so far; and at which of them to stop */
 	unsigned stop_at;
 	unsigned nr_crashed; /* marks at the last crash */
@@ -69,7 +69,7 @@ static int set_up(void **state)
 	open_store(w->path, &w->o, &w->fs);
 	w->top = make(w, NS_ROOT_INO, "top", S_IFDIR | 0755);
 	w->sub = make(w, w->top, "sub", S_IFDIR | 0755);
-	w->elsewhere = make(w, NS_ROOT_INO, "elsewhere", S_IFDIR | 0755);
+	w->remote = make(w, NS_ROOT_INO, "elsewhere", S_IFDIR | 0755);
 	for (unsigned i = 0; i < NR_FILES; i++) {
 		char name[16];
 
@@ -78,7 +78,7 @@ static int set_up(void **state)
 		w->first = i == 0 ? w->last : w->first;
 	}
 	assert_int_equal(names_link(w->fs, w->first, w->top, "twin", NULL, &st), 0);
-	assert_int_equal(names_link(w->fs, w->first, w->elsewhere, "outside", NULL, &st), 0);
+	assert_int_equal(names_link(w->fs, w->first, w->remote, "outside", NULL, &st), 0);
 	*state = w;
 	return 0;
 }
@@ -102,7 +102,7 @@ static unsigned nr_marked(struct fs *fs, const struct world *w)
 	unsigned nr = 0;
 
 	for (uint64_t ino = w->top; ino <= w->last; ino++) {
-		if (ino == w->elsewhere)
+		if (ino == w->remote)
 			continue;
 		assert_int_equal(attr_load(fs, ino, &in), 1);
 		nr += in.flags & INODE_SEALED ? 1 : 0;
@@ -145,10 +145,10 @@ static void check_changes(struct world *w, int expected)
 	assert_int_equal(open_to_write(w, w->first), expected);
 	assert_int_equal(set_xattr(w, w->top), expected);
 	assert_int_equal(names_rename(fs, NS_ROOT_INO, "top", NS_ROOT_INO, "moved", 0), expected);
-	assert_int_equal(names_rename(fs, w->sub, "f1", w->elsewhere, "f1", 0), expected);
-	assert_int_equal(names_rename(fs, w->elsewhere, "outside", w->sub, "inside", 0), expected);
-	assert_int_equal(names_link(fs, w->last, w->elsewhere, "link", NULL, &st), expected);
-	assert_int_equal(names_unlink(fs, w->elsewhere, "outside"), expected);
+	assert_int_equal(names_rename(fs, w->sub, "f1", w->remote, "f1", 0), expected);
+	assert_int_equal(names_rename(fs, w->remote, "outside", w->sub, "inside", 0), expected);
+	assert_int_equal(names_link(fs, w->last, w->remote, "link", NULL, &st), expected);
+	assert_int_equal(names_unlink(fs, w->remote, "outside"), expected);
 }
 
 /* Other directories are not concerned. */
@@ -157,8 +157,8 @@ static void change_elsewhere(struct world *w)
 	char name[16];
 
 	snprintf(name, sizeof(name), "new%u", w->nr_steps);
-	make(w, w->elsewhere, name, S_IFREG | 0644);
-	assert_int_equal(names_unlink(w->fs, w->elsewhere, name), 0);
+	make(w, w->remote, name, S_IFREG | 0644);
+	assert_int_equal(names_unlink(w->fs, w->remote, name), 0);
 }
 
 static bool is_listed(struct fs *fs)

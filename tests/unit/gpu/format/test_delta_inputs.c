@@ -45,7 +45,7 @@ static unsigned each_input(const char *folder, void (*check)(const char *path))
 	return nr;
 }
 
-static void damaged_objects_are_told_apart(void **state _unused_)
+static void damaged_objects_are_distinguished(void **state _unused_)
 {
 	assert_true(each_input(TESTS_DIR "/should-fail/delta", check_damaged) >= 85);
 }
@@ -149,7 +149,7 @@ static void golden_objects_are_what_is_encoded_today(void **state _unused_)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(damaged_objects_are_told_apart),
+		cmocka_unit_test(damaged_objects_are_distinguished),
 		cmocka_unit_test(golden_objects_have_these_regions),
 		cmocka_unit_test(golden_objects_are_what_is_encoded_today),
 	};

@@ -90,7 +90,7 @@ enum sim_fault sim_fault_at(struct sim *s, enum sim_step step, const struct sim_
 
 static void check_ref(struct sim *s, const struct sim_node *n, unsigned page)
 {
-	const struct sim_ref *ref = &n->elsewhere[page];
+	const struct sim_ref *ref = &n->remote[page];
 
 	if (ref->nr == 0 || (ref->expected > 0 && ref->nr != ref->expected))
 		sim_wrong(s, "round %u: node %u has page %u at %u others, not at %u", s->round, sim_number_of(s, n),
@@ -98,7 +98,7 @@ static void check_ref(struct sim *s, const struct sim_node *n, unsigned page)
 	for (unsigned i = 0; i < ref->nr; i++) {
 		const struct sim_node *owner = &s->nodes[ref->owners[i]];
 
-		if (owner == n || !owner->has[page] || !owner->lent[page])
+		if (owner == n || !owner->has[page] || !owner->pinned[page])
 			sim_wrong(s, "round %u: node %u has page %u at node %u, which %s", s->round,
 				  sim_number_of(s, n), page, ref->owners[i],
 				  owner->has[page] ? "may give it up" : "has it not");
@@ -115,11 +115,11 @@ void sim_check(struct sim *s)
 		const struct sim_node *n = &s->nodes[i];
 
 		for (unsigned page = 0; page < SIM_PAGES; page++) {
-			if (n->elsewhere[page].is)
+			if (n->remote[page].is)
 				check_ref(s, n, page);
 			else if (n->acked[page] && !n->has[page])
 				sim_wrong(s, "round %u: node %u has lost page %u", s->round, i, page);
-			if (n->lent[page] && !n->has[page])
+			if (n->pinned[page] && !n->has[page])
 				sim_wrong(s, "round %u: node %u has given up page %u, which it has lent", s->round, i,
 					  page);
 		}

@@ -19,7 +19,7 @@
 enum sim_step {
 	SIM_BEGIN, /* the agent's message */
 	SIM_OFFER, /* the daemon's */
-	SIM_LEND, /* another node's, to the one that is said to have a page; and its answer */
+	SIM_PIN, /* another node's, to the one that is said to have a page; and its answer */
 	SIM_DECISION,
 	SIM_STORE, /* what the daemon is to write */
 	SIM_STORED,
@@ -44,15 +44,15 @@ enum sim_flaw {
 	SIM_RIGHT,
 	SIM_REFERS_EARLY, /* to others before they have said that they have it */
 	SIM_ONE_WILL_DO, /* of several owners */
-	SIM_LENDS_LATE, /* after it has said that it has stored */
+	SIM_PINS_LATE, /* after it has said that it has stored */
 	SIM_TAKES_STALE, /* answers of any round */
 	SIM_ALWAYS_STORED, /* says so even if not */
 	SIM_SILENCE_IS_CONSENT, /* who hears no end of a round takes it for a good one */
-	SIM_FREES_LENT, /* when no file of its own needs it */
-	SIM_FORGETS_LENT, /* in a crash */
+	SIM_FREES_PINNED, /* when no file of its own needs it */
+	SIM_FORGETS_PINNED, /* in a crash */
 	SIM_TRUSTS_HINTS, /* takes it for lent what somebody is said to have */
-	SIM_LENDS_UNNOTED, /* says that it lends a page, and has not noted it */
-	SIM_LENDS_UNLOOKED, /* says so of a page that it may not have */
+	SIM_PINS_UNNOTED, /* says that it lends a page, and has not noted it */
+	SIM_PINS_UNLOOKED, /* says so of a page that it may not have */
 	SIM_REMEMBERS_TOO_MUCH, /* also owners that have not said that they have stored a page */
 	SIM_REMEMBERS_TOO_LONG, /* also what nodes that collected together may have given up */
 	SIM_REFERS_LATE, /* goes by what was decided in a round that was over without it */
@@ -76,8 +76,8 @@ struct sim_conf {
 struct sim_result {
 	bool failed;
 	char why[160];
-	uint64_t nr_elsewhere; /* pages that were not stored by who wrote them */
-	uint64_t nr_unlent; /* pages that nodes have found together nobody refers to */
+	uint64_t nr_remote; /* pages that were not stored by who wrote them */
+	uint64_t nr_unpinned; /* pages that nodes have found together nobody refers to */
 	uint64_t nr_faults;
 };
 

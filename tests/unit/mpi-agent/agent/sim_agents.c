@@ -120,7 +120,7 @@ static void step_offer(struct sim *s)
 }
 
 /* The lender looks, notes that it lends the page, and says so. */
-static bool lends(struct sim *s, unsigned rank, unsigned page)
+static bool pins(struct sim *s, unsigned rank, unsigned page)
 {
 	struct sim_node *n = member(s, rank);
 	enum sim_fault f;
@@ -130,11 +130,11 @@ static bool lends(struct sim *s, unsigned rank, unsigned page)
 		return true;
 	if (!n)
 		return false;
-	f = sim_fault_at(s, SIM_LEND, n);
+	f = sim_fault_at(s, SIM_PIN, n);
 	if (!goes_well(s, n, f, &late))
 		return false;
-	yes = n->has[page] || sim_is_flaw(s, SIM_LENDS_UNLOOKED);
-	n->lent[page] |= n->has[page] && !sim_is_flaw(s, SIM_LENDS_UNNOTED);
+	yes = n->has[page] || sim_is_flaw(s, SIM_PINS_UNLOOKED);
+	n->pinned[page] |= n->has[page] && !sim_is_flaw(s, SIM_PINS_UNNOTED);
 	sim_trace(s, "round %u node %u: %s page %u", s->round, sim_number_of(s, n), yes ? "lends" : "does not have",
 		  page);
 	goes_on(s, n, f);
@@ -151,7 +151,7 @@ static void ask(struct sim *s, const struct merge_conf *conf, unsigned rank, uns
 	struct holders *h = &s->world.known[s->world.members[rank]][page], chosen = { 0 };
 
 	for (unsigned k = 0; k < s->world.nr && chosen.nr < s->nr_owners && h->nr == 0; k++) {
-		bool is_taken = k == rank || !s->world.is_told[k][page];
+		bool is_taken = k == rank || !s->world.is_reported[k][page];
 
 		for (unsigned i = 0; i < chosen.nr; i++)
 			is_taken |= conf->hosts[chosen.nodes[i]] == conf->hosts[k];
@@ -159,7 +159,7 @@ static void ask(struct sim *s, const struct merge_conf *conf, unsigned rank, uns
 			holders_add(&chosen, (uint16_t)k);
 	}
 	for (unsigned i = 0; i < chosen.nr && s->world.lives; i++)
-		if (lends(s, chosen.nodes[i], page))
+		if (pins(s, chosen.nodes[i], page))
 			holders_add(h, chosen.nodes[i]);
 }
 
@@ -359,7 +359,7 @@ static void step_remember(struct sim *s)
 			if (h.nr > 0)
 				w->known[w->members[rank]][page] = h;
 			if (!ref->is && w->entered[w->members[rank]][page] && w->has_stored[w->members[rank]])
-				w->is_told[rank][page] = true;
+				w->is_reported[rank][page] = true;
 		}
 }
 
@@ -376,14 +376,14 @@ static void step_collect(struct sim *s)
 		if (!s->nodes[i].is_up || s->nodes[i].state == SIM_NODE_STORED)
 			return;
 		for (unsigned page = 0; page < SIM_PAGES; page++)
-			referred[page] |= s->nodes[i].elsewhere[page].is;
+			referred[page] |= s->nodes[i].remote[page].is;
 	}
 	if (!sim_is_flaw(s, SIM_REMEMBERS_TOO_LONG)) {
 		memset(w->known, 0, sizeof(w->known));
-		memset(w->is_told, 0, sizeof(w->is_told));
+		memset(w->is_reported, 0, sizeof(w->is_reported));
 	}
 	for (unsigned i = 0; i < s->nr_nodes; i++)
-		sim_unlend(s, &s->nodes[i], referred);
+		sim_unpin(s, &s->nodes[i], referred);
 	sim_check(s);
 }
 
@@ -404,7 +404,7 @@ static void step_late(struct sim *s)
 }
 
 /* Who has waited long enough goes on by itself. */
-static void step_alone(struct sim *s)
+static void step_locally(struct sim *s)
 {
 	for (unsigned i = 0; i < s->nr_nodes; i++) {
 		struct sim_node *n = &s->nodes[i];
@@ -418,7 +418,7 @@ static void step_alone(struct sim *s)
 		else if (n->state == SIM_NODE_STORED)
 			sim_finish(s, n, NULL, f);
 		else if (n->state != SIM_NODE_IDLE || sim_chance(s, 50)) /* else it is not in a hurry */
-			sim_commit_alone(s, n, f);
+			sim_commit_locally(s, n, f);
 		goes_on(s, n, f);
 	}
 }
@@ -434,5 +434,5 @@ void sim_world_round(struct sim *s)
 	step_remember(s);
 	step_collect(s);
 	step_late(s);
-	step_alone(s);
+	step_locally(s);
 }

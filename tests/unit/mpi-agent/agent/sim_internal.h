@@ -45,12 +45,12 @@ struct sim_node {
 	unsigned host;
 	uint8_t id[CLUSTER_ID_LEN];
 	/* On its disk. */
-	bool has[SIM_PAGES], lent[SIM_PAGES], acked[SIM_PAGES];
-	struct sim_ref elsewhere[SIM_PAGES];
+	bool has[SIM_PAGES], pinned[SIM_PAGES], acked[SIM_PAGES];
+	struct sim_ref remote[SIM_PAGES];
 	/* In its memory. */
 	bool is_up;
 	bool file[SIM_PAGES]; /* files as applications see them, of which `acked` are durable */
-	bool held[SIM_PAGES]; /* new, and nowhere yet */
+	bool paused[SIM_PAGES]; /* new, and nowhere yet */
 	enum sim_state state;
 	struct sim_part part;
 	struct sim_late late;
@@ -66,7 +66,7 @@ struct sim_world {
 	/* What agents know of others, by number in the simulation; what they know is by number in a round. */
 	struct holders known[SIM_NODES][SIM_PAGES];
 	bool entered[SIM_NODES][SIM_PAGES]; /* offered, and not had by as many as are to */
-	bool is_told[SIM_NODES][SIM_PAGES]; /* to the page's home: who has stored it alone; by number in a round */
+	bool is_reported[SIM_NODES][SIM_PAGES]; /* to the page's home: who has stored it alone; by number in a round */
 };
 
 struct sim {
@@ -98,12 +98,12 @@ void sim_crash(struct sim *s, struct sim_node *n);
 void sim_mount(struct sim *s, struct sim_node *n);
 void sim_delete_and_collect(struct sim *s, struct sim_node *n);
 void sim_write_pages(struct sim *s, struct sim_node *n);
-void sim_commit_alone(struct sim *s, struct sim_node *n, enum sim_fault fault);
+void sim_commit_locally(struct sim *s, struct sim_node *n, enum sim_fault fault);
 void sim_on_begin(struct sim *s, struct sim_node *n, uint64_t round);
 void sim_on_decision(struct sim *s, struct sim_node *n, uint64_t round, const struct sim_part *p);
 int sim_store(struct sim *s, struct sim_node *n, enum sim_fault fault);
 void sim_finish(struct sim *s, struct sim_node *n, const bool *has_stored, enum sim_fault fault);
-void sim_unlend(struct sim *s, struct sim_node *n, const bool *referred); /* and what no file needs is given back */
+void sim_unpin(struct sim *s, struct sim_node *n, const bool *referred); /* and what no file needs is given back */
 
 /* --- sim_agents.c --- */
 

@@ -12,11 +12,11 @@ void sim_crash(struct sim *s, struct sim_node *n)
 	sim_trace(s, "round %u node %u: dies", s->round, sim_number_of(s, n));
 	n->is_up = false;
 	n->state = SIM_NODE_IDLE;
-	memset(n->held, 0, sizeof(n->held));
+	memset(n->paused, 0, sizeof(n->paused));
 	memset(&n->part, 0, sizeof(n->part));
 	memset(&n->late, 0, sizeof(n->late));
-	if (sim_is_flaw(s, SIM_FORGETS_LENT))
-		memset(n->lent, 0, sizeof(n->lent));
+	if (sim_is_flaw(s, SIM_FORGETS_PINNED))
+		memset(n->pinned, 0, sizeof(n->pinned));
 }
 
 void sim_mount(struct sim *s, struct sim_node *n)
@@ -30,11 +30,11 @@ void sim_mount(struct sim *s, struct sim_node *n)
 void sim_delete_and_collect(struct sim *s, struct sim_node *n)
 {
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		if (!n->file[page] || n->held[page] || !sim_chance(s, 20))
+		if (!n->file[page] || n->paused[page] || !sim_chance(s, 20))
 			continue;
 		n->file[page] = n->acked[page] = false; /* deleting is a commit of its own here */
-		n->elsewhere[page].is = false;
-		if (!n->lent[page] || sim_is_flaw(s, SIM_FREES_LENT))
+		n->remote[page].is = false;
+		if (!n->pinned[page] || sim_is_flaw(s, SIM_FREES_PINNED))
 			n->has[page] = false;
 		sim_trace(s, "round %u node %u: deletes %u", s->round, sim_number_of(s, n), page);
 	}
@@ -46,7 +46,7 @@ void sim_write_pages(struct sim *s, struct sim_node *n)
 		if (n->file[page] || !(s->conf->identical || sim_chance(s, 30 + 60 * (page % 2))))
 			continue;
 		n->file[page] = true;
-		n->held[page] = !n->has[page] && !n->elsewhere[page].is;
+		n->paused[page] = !n->has[page] && !n->remote[page].is;
 	}
 }
 
@@ -58,14 +58,14 @@ static void acknowledge(struct sim *s, struct sim_node *n)
 }
 
 /* Everything here: without a round, or without its end. */
-void sim_commit_alone(struct sim *s, struct sim_node *n, enum sim_fault fault)
+void sim_commit_locally(struct sim *s, struct sim_node *n, enum sim_fault fault)
 {
 	n->state = SIM_NODE_IDLE;
 	if (fault == SIM_FULL)
 		return; /* nobody is told that it is durable; it stays in memory */
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		n->has[page] |= n->held[page];
-		n->held[page] = false;
+		n->has[page] |= n->paused[page];
+		n->paused[page] = false;
 	}
 	sim_trace(s, "round %u node %u: commits alone", s->round, sim_number_of(s, n));
 	acknowledge(s, n);
@@ -78,7 +78,7 @@ void sim_on_begin(struct sim *s, struct sim_node *n, uint64_t round)
 	(void)s;
 	n->part = (struct sim_part){ .round = round };
 	for (unsigned page = 0; page < SIM_PAGES; page++)
-		if (n->held[page])
+		if (n->paused[page])
 			n->part.pages[n->part.nr++] = page;
 	n->state = SIM_NODE_OFFERED;
 }
@@ -110,17 +110,17 @@ static void refer(struct sim *s, struct sim_node *n, unsigned i)
 {
 	unsigned page = n->part.pages[i];
 
-	n->elsewhere[page] = n->part.refs[i];
-	n->held[page] = false;
-	s->result->nr_elsewhere++;
+	n->remote[page] = n->part.refs[i];
+	n->paused[page] = false;
+	s->result->nr_remote++;
 	sim_trace(s, "round %u node %u: page %u is elsewhere", s->round, sim_number_of(s, n), page);
 }
 
-static void lend(struct sim_node *n)
+static void pin(struct sim_node *n)
 {
 	for (unsigned i = 0; i < n->part.nr; i++)
-		if (n->part.fates[i] == ROUND_LEND)
-			n->lent[n->part.pages[i]] = true;
+		if (n->part.fates[i] == ROUND_PIN)
+			n->pinned[n->part.pages[i]] = true;
 }
 
 /* What it is to store is on the disk, and noted there as lent. */
@@ -132,14 +132,14 @@ int sim_store(struct sim *s, struct sim_node *n, enum sim_fault fault)
 		if (n->part.fates[i] == ROUND_AWAIT || (fault == SIM_FULL && sim_chance(s, 50)))
 			continue;
 		n->has[page] = true;
-		n->held[page] = false;
+		n->paused[page] = false;
 		sim_trace(s, "round %u node %u: stores %u%s", s->round, sim_number_of(s, n), page,
-			  n->part.fates[i] == ROUND_LEND ? " for others, too" : "");
+			  n->part.fates[i] == ROUND_PIN ? " for others, too" : "");
 	}
 	if (fault == SIM_FULL)
 		return sim_is_flaw(s, SIM_ALWAYS_STORED) ? 0 : -ENOSPC;
-	if (!sim_is_flaw(s, SIM_LENDS_LATE))
-		lend(n);
+	if (!sim_is_flaw(s, SIM_PINS_LATE))
+		pin(n);
 	if (sim_is_flaw(s, SIM_REFERS_EARLY)) {
 		for (unsigned i = 0; i < n->part.nr; i++)
 			if (n->part.fates[i] == ROUND_AWAIT)
@@ -154,42 +154,42 @@ int sim_store(struct sim *s, struct sim_node *n, enum sim_fault fault)
 void sim_finish(struct sim *s, struct sim_node *n, const bool *has_stored, enum sim_fault fault)
 {
 	static const bool all[SIM_NODES] = { true, true, true, true, true, true, true, true, true };
-	bool heard[SIM_NODES];
+	bool received[SIM_NODES];
 
 	if (!has_stored && sim_is_flaw(s, SIM_SILENCE_IS_CONSENT))
 		has_stored = all;
 	if (has_stored && sim_is_flaw(s, SIM_REFERS_LATE)) {
-		memcpy(heard, has_stored, sizeof(heard));
-		heard[n->part.d.self] = true;
-		has_stored = heard;
+		memcpy(received, has_stored, sizeof(received));
+		received[n->part.d.self] = true;
+		has_stored = received;
 	}
 	round_settle(&n->part.d, has_stored, n->part.nr, n->part.fates);
 	n->state = SIM_NODE_IDLE;
-	if (sim_is_flaw(s, SIM_LENDS_LATE))
-		lend(n);
+	if (sim_is_flaw(s, SIM_PINS_LATE))
+		pin(n);
 	for (unsigned i = 0; i < n->part.nr; i++)
-		if (fault == SIM_FULL && n->part.fates[i] == ROUND_WRITE && n->held[n->part.pages[i]])
+		if (fault == SIM_FULL && n->part.fates[i] == ROUND_WRITE && n->paused[n->part.pages[i]])
 			return; /* the commit fails; what is not here is still in memory */
 	for (unsigned i = 0; i < n->part.nr; i++) {
 		unsigned page = n->part.pages[i];
 
-		if (n->part.fates[i] == ROUND_ELSEWHERE)
+		if (n->part.fates[i] == ROUND_REMOTE)
 			refer(s, n, i);
 		else
 			n->has[page] = true;
-		n->held[page] = false;
+		n->paused[page] = false;
 	}
 	acknowledge(s, n);
 }
 
-void sim_unlend(struct sim *s, struct sim_node *n, const bool *referred)
+void sim_unpin(struct sim *s, struct sim_node *n, const bool *referred)
 {
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		if (!n->lent[page] || (referred[page] && !sim_is_flaw(s, SIM_UNLENDS_REFERRED)))
+		if (!n->pinned[page] || (referred[page] && !sim_is_flaw(s, SIM_UNLENDS_REFERRED)))
 			continue;
-		n->lent[page] = false;
+		n->pinned[page] = false;
 		n->has[page] = n->file[page];
-		s->result->nr_unlent++;
+		s->result->nr_unpinned++;
 		sim_trace(s, "round %u node %u: does not lend %u any more", s->round, sim_number_of(s, n), page);
 	}
 }

@@ -130,7 +130,7 @@ static void expect_asked(unsigned nr, const uint32_t *ranks)
 #define EXPECT_ASKED(...) \
 	expect_asked(sizeof((uint32_t[]){ __VA_ARGS__ }) / sizeof(uint32_t), (const uint32_t[]){ __VA_ARGS__ })
 
-static void owners_are_asked_and_then_all_others(void **state)
+static void owners_are_asked_and_then_all_peers(void **state)
 {
 	struct rig *rig = *state;
 
@@ -227,7 +227,7 @@ int main(void)
 {
 #define with_rig(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		with_rig(owners_are_asked_and_then_all_others),
+		with_rig(owners_are_asked_and_then_all_peers),
 		with_rig(who_did_not_answer_in_time_is_asked_last),
 		with_rig(an_answer_that_comes_late_is_one),
 		with_rig(who_has_nothing_to_say_for_long_is_asked_last),

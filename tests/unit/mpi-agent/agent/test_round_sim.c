@@ -35,7 +35,7 @@ static struct sim_conf by_chance(uint64_t number)
 
 static void each_fault_alone_loses_nothing(void **state)
 {
-	uint64_t nr_elsewhere = 0;
+	uint64_t nr_remote = 0;
 
 	(void)state;
 	for (unsigned nr_nodes = 1; nr_nodes <= SIM_NODES; nr_nodes++)
@@ -54,18 +54,18 @@ static void each_fault_alone_loses_nothing(void **state)
 						struct sim_result result;
 
 						sim_run(&conf, &result);
-						nr_elsewhere += result.nr_elsewhere;
+						nr_remote += result.nr_remote;
 						if (result.failed)
 							fail_msg("fault %d at step %d of round %u, node %u of %u: %s",
 								 (int)fault, (int)step, round, node, nr_nodes,
 								 result.why);
 					}
-	assert_true(nr_elsewhere > 0);
+	assert_true(nr_remote > 0);
 }
 
 static void faults_by_chance_lose_nothing(void **state)
 {
-	uint64_t runs = from_environment("SIM_RUNS", RUNS), nr_faults = 0, nr_elsewhere = 0, nr_unlent = 0;
+	uint64_t runs = from_environment("SIM_RUNS", RUNS), nr_faults = 0, nr_remote = 0, nr_unpinned = 0;
 
 	(void)state;
 	for (uint64_t number = 0; number < runs; number++) {
@@ -74,15 +74,15 @@ static void faults_by_chance_lose_nothing(void **state)
 
 		sim_run(&conf, &result);
 		nr_faults += result.nr_faults;
-		nr_elsewhere += result.nr_elsewhere;
-		nr_unlent += result.nr_unlent;
+		nr_remote += result.nr_remote;
+		nr_unpinned += result.nr_unpinned;
 		if (result.failed)
 			fail_msg("SIM_SEED=%" PRIu64 ": %s", number, result.why);
 	}
 	print_message("%" PRIu64 " runs with %" PRIu64 " faults; %" PRIu64 " pages were elsewhere, %" PRIu64
 		      " not lent any more\n",
-		      runs, nr_faults, nr_elsewhere, nr_unlent);
-	assert_true(nr_faults > 0 && nr_elsewhere > 0 && nr_unlent > 0);
+		      runs, nr_faults, nr_remote, nr_unpinned);
+	assert_true(nr_faults > 0 && nr_remote > 0 && nr_unpinned > 0);
 }
 
 static void without_faults_loads_are_even(void **state)
@@ -128,7 +128,7 @@ static void a_run_can_be_had_again(void **state)
 	sim_run(&conf, &a);
 	sim_run(&conf, &b);
 	assert_int_equal(a.nr_faults, b.nr_faults);
-	assert_int_equal(a.nr_elsewhere, b.nr_elsewhere);
+	assert_int_equal(a.nr_remote, b.nr_remote);
 }
 
 int main(void)

@@ -66,13 +66,13 @@ static int store_chunk(void *userdata, struct fp fp, uint32_t len, void *buf)
 }
 
 /* The same ones, unless one of them cannot be noted. */
-static int store_lend(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps,
-		      size_t nr, bool *lent)
+static int store_pin(void *userdata, const struct cluster_node *nodes, uint32_t nr_nodes, const struct fp *fps,
+		      size_t nr, bool *pinned)
 {
 	(void)userdata;
 	assert_true(nodes && nr_nodes > 0);
 	for (size_t i = 0; i < nr; i++) {
-		lent[i] = fps[i].lo <= 200;
+		pinned[i] = fps[i].lo <= 200;
 		if (fps[i].lo == 255)
 			return -EIO;
 	}
@@ -93,9 +93,9 @@ static int store_step(void *userdata, const struct link_step *step, const struct
 	}
 	if (step->kind == LINK_MARK)
 		filter[step->window] = 8;
-	if (step->kind == LINK_UNLEND)
+	if (step->kind == LINK_UNPIN)
 		ret->nr_dropped = 2;
-	return step->kind == LINK_UNLEND && step->filter[1] != 9 ? -EIO : 0;
+	return step->kind == LINK_UNPIN && step->filter[1] != 9 ? -EIO : 0;
 }
 
 static void store_collected(void *userdata, bool free_too)
@@ -141,7 +141,7 @@ static int store_keep(void *userdata, const struct link_put *put, const struct c
 	for (uint32_t i = 0; i < put->nr; i++) {
 		uint64_t lo = put->wants[i].fp.lo;
 
-		kept[i] = put->chunks[i] || lo <= 200 ? LINK_IS_HERE : lo <= 250 ? LINK_WITH_OTHERS : LINK_NOT_KEPT;
+		kept[i] = put->chunks[i] || lo <= 200 ? LINK_IS_HERE : lo <= 250 ? LINK_ON_PEERS : LINK_NOT_KEPT;
 		if (put->chunks[i] && *(const char *)put->chunks[i] == 'x')
 			return -ENOSPC;
 	}
@@ -161,7 +161,7 @@ static int store_drop(void *userdata, const struct link_drop *drop)
 	return drop->ino == 13 ? -EROFS : 0;
 }
 
-static void store_met(void *userdata)
+static void store_peers_changed(void *userdata)
 {
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	struct rig *rig = userdata;
@@ -169,7 +169,7 @@ static void store_met(void *userdata)
 
 	assert_int_equal(service_nodes(rig->s, &nodes, &nr, &self), 0);
 	rig->nr_present = nr;
-	rig->nr_met++; /* last: a test waits for it */
+	rig->nr_peers_changed++; /* last: a test waits for it */
 }
 
 static void store_shared(void *userdata)
@@ -177,7 +177,7 @@ static void store_shared(void *userdata)
 	((struct rig *)userdata)->nr_shared++;
 }
 
-static uint64_t store_held_ns(void *userdata)
+static uint64_t store_deferred_ns(void *userdata)
 {
 	struct rig *rig = userdata;
 
@@ -194,16 +194,16 @@ void rig_start(struct rig *rig)
 		.pending = store_pending,
 		.commit = store_commit,
 		.chunks = store_chunks,
-		.lend = store_lend,
+		.pin = store_pin,
 		.step = store_step,
 		.collected = store_collected,
 		.keep = store_keep,
 		.copy = store_copy,
 		.drop = store_drop,
-		.met = store_met,
+		.peers_changed = store_peers_changed,
 		.answer = store_answer,
 		.shared = store_shared,
-		.held_ns = store_held_ns,
+		.deferred_ns = store_deferred_ns,
 	};
 
 	assert_int_equal(service_start(rig->s, rig->path, &welcome, &store), 0);
@@ -269,7 +269,7 @@ void rig_say(struct rig *rig, struct buf *b)
 	buf_release(b);
 }
 
-bool rig_hear_bytes(int fd, void *p, size_t len)
+bool rig_receive_bytes(int fd, void *p, size_t len)
 {
 	size_t got = 0;
 
@@ -283,64 +283,64 @@ bool rig_hear_bytes(int fd, void *p, size_t len)
 	return true;
 }
 
-struct link_header rig_hear_any(int fd, struct buf *ret)
+struct link_header rig_receive_any(int fd, struct buf *ret)
 {
 	uint8_t head[sizeof(struct link_header_wire)];
 	struct link_header h;
 
-	assert_true(rig_hear_bytes(fd, head, sizeof(head)));
+	assert_true(rig_receive_bytes(fd, head, sizeof(head)));
 	assert_int_equal(link_decode_header(head, sizeof(head), &h), 0);
 	buf_release(ret);
 	assert_int_equal(buf_reserve(ret, h.len), 0);
-	assert_true(rig_hear_bytes(fd, ret->data, h.len));
+	assert_true(rig_receive_bytes(fd, ret->data, h.len));
 	ret->len = h.len;
 	return h;
 }
 
-uint64_t rig_hear(int fd, enum link_type type, struct buf *ret)
+uint64_t rig_receive(int fd, enum link_type type, struct buf *ret)
 {
-	struct link_header h = rig_hear_any(fd, ret);
+	struct link_header h = rig_receive_any(fd, ret);
 
 	assert_int_equal(h.type, type);
 	return h.number;
 }
 
-void rig_hear_plain(struct rig *rig, enum link_type type, uint64_t number)
+void rig_receive_plain(struct rig *rig, enum link_type type, uint64_t number)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
-	assert_int_equal(rig_hear(rig->agent, type, &b), number);
+	assert_int_equal(rig_receive(rig->agent, type, &b), number);
 	assert_int_equal(b.len, 0);
 }
 
-void rig_hear_offer(struct rig *rig, uint64_t round, uint32_t nr)
+void rig_receive_offer(struct rig *rig, uint64_t round, uint32_t nr)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct fp *offered = NULL;
 	uint32_t nr_offered;
 
-	assert_int_equal(rig_hear(rig->agent, LINK_OFFER, &b), round);
+	assert_int_equal(rig_receive(rig->agent, LINK_OFFER, &b), round);
 	assert_int_equal(link_decode_offer(b.data, b.len, &offered, &nr_offered), 0);
 	assert_int_equal(nr_offered, nr);
 	if (nr > 0)
 		assert_memory_equal(offered, rig_pages, nr * sizeof(*rig_pages));
 }
 
-void rig_hear_stored(struct rig *rig, uint64_t round, int error)
+void rig_receive_stored(struct rig *rig, uint64_t round, int error)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	int stored;
 
-	assert_int_equal(rig_hear(rig->agent, LINK_STORED, &b), round);
+	assert_int_equal(rig_receive(rig->agent, LINK_STORED, &b), round);
 	assert_int_equal(link_decode_stored(b.data, b.len, &stored), 0);
 	assert_int_equal(stored, error);
 }
 
-void rig_hear_end(int fd)
+void rig_receive_end(int fd)
 {
 	uint8_t byte;
 
-	assert_false(rig_hear_bytes(fd, &byte, 1));
+	assert_false(rig_receive_bytes(fd, &byte, 1));
 }
 
 void rig_say_nodes(struct rig *rig, uint32_t self)
@@ -357,7 +357,7 @@ void rig_greet(struct rig *rig)
 	rig->agent = rig_dial(rig);
 	link_encode_hello(&hello);
 	rig_say(rig, &hello);
-	rig_hear(rig->agent, LINK_WELCOME, &b);
+	rig_receive(rig->agent, LINK_WELCOME, &b);
 	assert_int_equal(link_decode_welcome(b.data, b.len, &w), 0);
 	assert_memory_equal(&w, &welcome, sizeof(w));
 }
@@ -427,9 +427,9 @@ void rig_decide(struct rig *rig, uint64_t round, struct rig_call *ret)
 {
 	*ret = (struct rig_call){ .rig = rig, .nr = 3 };
 	rig_call_start(ret, rig_run_decide);
-	rig_hear_plain(rig, LINK_WANT, 0);
+	rig_receive_plain(rig, LINK_WANT, 0);
 	RIG_SAY(rig, plain, LINK_BEGIN, round);
-	rig_hear_offer(rig, round, 3);
+	rig_receive_offer(rig, round, 3);
 	rig_say_decision(rig, round);
 	assert_int_equal(rig_call_finish(ret), 0);
 }
@@ -439,7 +439,7 @@ void rig_settle(struct rig *rig, uint64_t round, struct rig_call *c)
 	static const uint8_t settled[] = { 1, 1, 0 };
 
 	rig_call_start(c, rig_run_settle);
-	rig_hear_stored(rig, round, 0);
+	rig_receive_stored(rig, round, 0);
 	RIG_SAY(rig, settled, round, settled, 3);
 	assert_int_equal(rig_call_finish(c), 0);
 }
@@ -481,9 +481,9 @@ void rig_fetch_release(struct rig_fetch *f)
 	buf_release(&f->b);
 }
 
-void rig_hear_fetch(struct rig *rig, struct rig_fetch *ret)
+void rig_receive_fetch(struct rig *rig, struct rig_fetch *ret)
 {
 	*ret = (struct rig_fetch){ .b = BUF_EMPTY };
-	ret->number = rig_hear(rig->agent, LINK_FETCH, &ret->b);
+	ret->number = rig_receive(rig->agent, LINK_FETCH, &ret->b);
 	assert_int_equal(link_decode_fetch(ret->b.data, ret->b.len, &ret->ids, &ret->nr_ids, &ret->wants, &ret->nr), 0);
 }

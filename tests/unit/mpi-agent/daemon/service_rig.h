@@ -33,7 +33,7 @@ struct rig {
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
 	atomic_uint nr_as_is; /* chunks for other nodes, who compare them */
 	atomic_bool was_ours;
-	atomic_uint nr_keeps, nr_met, nr_present, nr_shared;
+	atomic_uint nr_keeps, nr_peers_changed, nr_present, nr_shared;
 	atomic_bool writes; /* a program, what others may have, too */
 	atomic_uint nr_looks; /* whether it does */
 	atomic_bool holds_answers; /* until it does not */
@@ -66,13 +66,13 @@ void rig_say_nodes(struct rig *rig, uint32_t self);
 /* Of three pages: 1 is for node 0 and this one, 2 for node 2. */
 void rig_say_decision(struct rig *rig, uint64_t round);
 
-bool rig_hear_bytes(int fd, void *p, size_t len); /* false: the end came first */
-struct link_header rig_hear_any(int fd, struct buf *ret); /* the next message; `ret` is used again */
-uint64_t rig_hear(int fd, enum link_type type, struct buf *ret); /* it must be of this type; its number */
-void rig_hear_plain(struct rig *rig, enum link_type type, uint64_t number);
-void rig_hear_offer(struct rig *rig, uint64_t round, uint32_t nr); /* of the first of rig_pages */
-void rig_hear_stored(struct rig *rig, uint64_t round, int error);
-void rig_hear_end(int fd); /* nothing but the end */
+bool rig_receive_bytes(int fd, void *p, size_t len); /* false: the end came first */
+struct link_header rig_receive_any(int fd, struct buf *ret); /* the next message; `ret` is used again */
+uint64_t rig_receive(int fd, enum link_type type, struct buf *ret); /* it must be of this type; its number */
+void rig_receive_plain(struct rig *rig, enum link_type type, uint64_t number);
+void rig_receive_offer(struct rig *rig, uint64_t round, uint32_t nr); /* of the first of rig_pages */
+void rig_receive_stored(struct rig *rig, uint64_t round, int error);
+void rig_receive_end(int fd); /* nothing but the end */
 
 /* --- those who call --- */
 
@@ -112,5 +112,5 @@ struct rig_fetch {
 	uint32_t nr_ids, nr;
 };
 
-void rig_hear_fetch(struct rig *rig, struct rig_fetch *ret); /* with rig_fetch_release() */
+void rig_receive_fetch(struct rig *rig, struct rig_fetch *ret); /* with rig_fetch_release() */
 void rig_fetch_release(struct rig_fetch *f);

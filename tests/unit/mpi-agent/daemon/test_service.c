@@ -42,7 +42,7 @@ static void a_round_goes_from_want_to_settled(void **state)
 	rig_release(&rig);
 }
 
-static void a_failure_to_store_is_told_and_not_waited_for(void **state)
+static void a_failure_to_store_is_reported_and_not_waited_for(void **state)
 {
 	struct service_stats stats;
 	struct rig rig;
@@ -52,7 +52,7 @@ static void a_failure_to_store_is_told_and_not_waited_for(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	rig_decide(&rig, 1, &c);
 	assert_int_equal(rig.calls->settle(rig.calls->userdata, &c.d, -ENOSPC, NULL), 0);
-	rig_hear_stored(&rig, 1, -ENOSPC);
+	rig_receive_stored(&rig, 1, -ENOSPC);
 	service_stats(rig.s, &stats);
 	assert_int_equal(stats.nr_rounds, 0);
 	assert_int_equal(stats.nr_failed, 1);
@@ -71,9 +71,9 @@ static void a_round_that_nothing_is_pending_for_is_answered_at_once(void **state
 	rig_with_agent(&rig, &rig_patient);
 	for (uint64_t round = 1; round <= 2; round++) {
 		RIG_SAY(&rig, plain, LINK_BEGIN, round);
-		rig_hear_offer(&rig, round, 0);
+		rig_receive_offer(&rig, round, 0);
 		RIG_SAY(&rig, decision, round, NULL, 0);
-		rig_hear_stored(&rig, round, 0);
+		rig_receive_stored(&rig, round, 0);
 		RIG_SAY(&rig, settled, round, ((const uint8_t[]){ 1, 1, 1 }), 3);
 	}
 	assert_int_equal(rig.nr_commits, 0);
@@ -88,7 +88,7 @@ static void a_round_has_what_is_pending_committed(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	rig.pending = rig.commit_decides = true;
 	RIG_SAY(&rig, plain, LINK_BEGIN, 5);
-	rig_hear_offer(&rig, 5, 2);
+	rig_receive_offer(&rig, 5, 2);
 	assert_int_equal(rig.nr_commits, 1);
 	rig_go(&rig);
 	rig_release(&rig);
@@ -106,7 +106,7 @@ static void a_round_waits_for_a_program_that_still_writes(void **state)
 		usleep(1000);
 	assert_int_equal(rig.nr_commits, 0);
 	rig.writes = false;
-	rig_hear_offer(&rig, 5, 2);
+	rig_receive_offer(&rig, 5, 2);
 	assert_int_equal(rig.nr_commits, 1);
 	rig_go(&rig);
 	rig_release(&rig);
@@ -120,33 +120,33 @@ static void a_round_does_not_wait_for_ever_for_a_program(void **state)
 	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS, 0 });
 	rig.pending = rig.writes = true;
 	RIG_SAY(&rig, plain, LINK_BEGIN, 5);
-	rig_hear_offer(&rig, 5, 0); /* a commit has come to no round, or time is up */
+	rig_receive_offer(&rig, 5, 0); /* a commit has come to no round, or time is up */
 	RIG_SAY(&rig, decision, 5, NULL, 0);
-	rig_hear_stored(&rig, 5, 0);
+	rig_receive_stored(&rig, 5, 0);
 	rig_release(&rig);
 }
 
-static void hear_told(struct rig *rig, const struct fp *fps, uint32_t nr_fps)
+static void receive_announced(struct rig *rig, const struct fp *fps, uint32_t nr_fps)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct fp *back = NULL;
 	uint32_t nr;
 
-	assert_int_equal(rig_hear(rig->agent, LINK_TELL, &b), 0);
-	assert_int_equal(link_decode_tell(b.data, b.len, &back, &nr), 0);
+	assert_int_equal(rig_receive(rig->agent, LINK_ANNOUNCE, &b), 0);
+	assert_int_equal(link_decode_announce(b.data, b.len, &back, &nr), 0);
 	assert_int_equal(nr, nr_fps);
 	assert_memory_equal(back, fps, nr_fps * sizeof(*fps));
 }
 
-static void pages_that_no_round_was_about_are_told(void **state)
+static void pages_that_no_round_was_about_are_reported(void **state)
 {
 	const struct fp in_any_order[] = { rig_pages[2], rig_pages[0], rig_pages[1] };
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = 1 });
+	rig_with_agent(&rig, &(struct service_limits){ .announce_ns = 1 });
 	rig.calls->stored(rig.calls->userdata, in_any_order, 2, true);
-	hear_told(&rig, in_any_order, 2);
+	receive_announced(&rig, in_any_order, 2);
 	RIG_SAY(&rig, plain, LINK_SHARED, 2);
 	while (rig.nr_shared == 0)
 		usleep(1000);
@@ -154,52 +154,52 @@ static void pages_that_no_round_was_about_are_told(void **state)
 	rig.calls->stored(rig.calls->userdata, in_any_order, 2, true); /* nobody is there for it: the next one is told */
 	rig.calls->stored(rig.calls->userdata, in_any_order + 2, 1, true);
 	rig_come(&rig);
-	hear_told(&rig, in_any_order, 3);
+	receive_announced(&rig, in_any_order, 3);
 	rig_release(&rig);
 }
 
-static void pages_that_have_no_time_are_told_at_once(void **state)
+static void pages_that_have_no_time_are_reported_at_once(void **state)
 {
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ .announce_ns = LONG_NS });
 	rig.calls->stored(rig.calls->userdata, rig_pages, 1, true);
 	rig.calls->stored(rig.calls->userdata, rig_pages + 1, 1, false);
-	hear_told(&rig, rig_pages, 2);
+	receive_announced(&rig, rig_pages, 2);
 	rig_release(&rig);
 }
 
-static void pages_that_were_to_be_told_later_are_told_before_a_round(void **state)
+static void pages_that_were_to_be_reported_later_are_reported_before_a_round(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct rig rig;
 
 	(void)state;
-	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ .announce_ns = LONG_NS });
 	rig.calls->stored(rig.calls->userdata, rig_pages, 2, true);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
-	hear_told(&rig, rig_pages, 2);
-	assert_int_equal(rig_hear(rig.agent, LINK_OFFER, &b), 1); /* nothing */
+	receive_announced(&rig, rig_pages, 2);
+	assert_int_equal(rig_receive(rig.agent, LINK_OFFER, &b), 1); /* nothing */
 	assert_int_equal(b.len, 0);
 	rig_release(&rig);
 }
 
-static void more_pages_than_a_message_holds_are_told_in_several(void **state)
+static void more_pages_than_a_message_holds_are_reported_in_several(void **state)
 {
-	_cleanup_(freep) struct fp *many = calloc(LINK_TELL_MAX, sizeof(*many));
+	_cleanup_(freep) struct fp *many = calloc(LINK_ANNOUNCE_MAX, sizeof(*many));
 	struct rig rig;
 
 	(void)state;
 	assert_non_null(many);
-	for (uint32_t i = 0; i < LINK_TELL_MAX; i++)
+	for (uint32_t i = 0; i < LINK_ANNOUNCE_MAX; i++)
 		many[i].lo = i;
-	rig_with_agent(&rig, &(struct service_limits){ .tell_ns = LONG_NS });
+	rig_with_agent(&rig, &(struct service_limits){ .announce_ns = LONG_NS });
 	rig.calls->stored(rig.calls->userdata, rig_pages, 1, true);
-	rig.calls->stored(rig.calls->userdata, many, LINK_TELL_MAX, true);
-	hear_told(&rig, rig_pages, 1);
+	rig.calls->stored(rig.calls->userdata, many, LINK_ANNOUNCE_MAX, true);
+	receive_announced(&rig, rig_pages, 1);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
-	hear_told(&rig, many, LINK_TELL_MAX);
+	receive_announced(&rig, many, LINK_ANNOUNCE_MAX);
 	rig_release(&rig);
 }
 
@@ -211,9 +211,9 @@ static void a_round_does_not_wait_for_ever_for_a_commit(void **state)
 	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, SHORT_NS, LONG_NS, 0 });
 	rig.pending = rig.commit_hangs = true;
 	RIG_SAY(&rig, plain, LINK_BEGIN, 5);
-	rig_hear_offer(&rig, 5, 0);
+	rig_receive_offer(&rig, 5, 0);
 	RIG_SAY(&rig, decision, 5, NULL, 0);
-	rig_hear_stored(&rig, 5, 0);
+	rig_receive_stored(&rig, 5, 0);
 	rig.commit_hangs = false;
 	rig_release(&rig);
 }
@@ -227,9 +227,9 @@ static void a_commit_that_comes_to_no_round_does_not_hold_it_up(void **state)
 	rig.pending = true; /* and somebody else takes it away */
 	for (uint64_t round = 1; round <= 2; round++) {
 		RIG_SAY(&rig, plain, LINK_BEGIN, round);
-		rig_hear_offer(&rig, round, 0);
+		rig_receive_offer(&rig, round, 0);
 		RIG_SAY(&rig, decision, round, NULL, 0);
-		rig_hear_stored(&rig, round, 0);
+		rig_receive_stored(&rig, round, 0);
 	}
 	rig_release(&rig);
 }
@@ -242,9 +242,9 @@ static void a_round_that_is_wanted_has_the_store_commit(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	rig.commit_decides = true;
 	rig.calls->want(rig.calls->userdata);
-	rig_hear_plain(&rig, LINK_WANT, 0);
+	rig_receive_plain(&rig, LINK_WANT, 0);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
-	rig_hear_offer(&rig, 1, 2);
+	rig_receive_offer(&rig, 1, 2);
 	assert_int_equal(rig.nr_commits, 1);
 	rig_go(&rig);
 	rig.calls->want(rig.calls->userdata); /* nobody is there for it */
@@ -270,19 +270,19 @@ static void nobody_waits_long_for_a_round_and_then_not_at_all(void **state)
 	assert_int_equal(stats.nr_failed, 1);
 	rig_run_decide(&c);
 	assert_int_equal(c.r, -ENOTCONN);
-	rig_hear_plain(&rig, LINK_WANT, 0);
+	rig_receive_plain(&rig, LINK_WANT, 0);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1); /* it speaks of rounds again */
-	rig_hear_offer(&rig, 1, 0);
+	rig_receive_offer(&rig, 1, 0);
 	rig_await_there(&rig, true);
 	rig_release(&rig);
 }
 
 /* The next one of this type, whatever comes before. Its length. */
-static size_t hear_until(struct rig *rig, enum link_type type)
+static size_t receive_until(struct rig *rig, enum link_type type)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
-	while (rig_hear_any(rig->agent, &b).type != type)
+	while (rig_receive_any(rig->agent, &b).type != type)
 		;
 	return b.len;
 }
@@ -294,12 +294,12 @@ static uint64_t begin_in_time(struct rig *rig, struct rig_call *c)
 		*c = (struct rig_call){ .rig = rig, .nr = 3 };
 		if (!rig_is_there(rig)) { /* it was too slow the last time */
 			RIG_SAY(rig, plain, LINK_BEGIN, round++);
-			hear_until(rig, LINK_OFFER);
+			receive_until(rig, LINK_OFFER);
 		}
 		rig_call_start(c, rig_run_decide);
-		hear_until(rig, LINK_WANT);
+		receive_until(rig, LINK_WANT);
 		RIG_SAY(rig, plain, LINK_BEGIN, round);
-		if (hear_until(rig, LINK_OFFER) > 0)
+		if (receive_until(rig, LINK_OFFER) > 0)
 			return round;
 		rig_call_finish(c); /* nobody was left to offer anything */
 	}
@@ -317,7 +317,7 @@ static void a_late_decision_is_answered_by_an_error(void **state)
 	assert_int_equal(rig_call_finish(&c), -ETIMEDOUT);
 	assert_false(rig_is_there(&rig));
 	rig_say_decision(&rig, round);
-	rig_hear_stored(&rig, round, -ECANCELED);
+	rig_receive_stored(&rig, round, -ECANCELED);
 	rig_release(&rig);
 }
 
@@ -336,7 +336,7 @@ static void nobody_waits_long_for_the_end_of_a_round(void **state)
 	rig_run_settle(&c);
 	assert_int_equal(c.r, -ETIMEDOUT);
 	assert_false(rig_is_there(&rig));
-	rig_hear_stored(&rig, round, 0);
+	rig_receive_stored(&rig, round, 0);
 	cluster_decision_release(&c.d);
 	rig_release(&rig);
 }
@@ -355,14 +355,14 @@ static void an_agent_that_goes_leaves_nobody_waiting(void **state)
 		else
 			rig_decide(&rig, 1, &c);
 		if (step < 2)
-			rig_hear_plain(&rig, LINK_WANT, 0);
+			rig_receive_plain(&rig, LINK_WANT, 0);
 		if (step == 1) {
 			RIG_SAY(&rig, plain, LINK_BEGIN, 1);
-			rig_hear_offer(&rig, 1, 3);
+			rig_receive_offer(&rig, 1, 3);
 		}
 		if (step == 3) {
 			rig_call_start(&c, rig_run_settle);
-			rig_hear_stored(&rig, 1, 0);
+			rig_receive_stored(&rig, 1, 0);
 		}
 		rig_go(&rig);
 		if (step == 2)
@@ -410,10 +410,10 @@ static void what_is_late_is_thrown_away(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	c = (struct rig_call){ .rig = &rig, .nr = 3 };
 	rig_call_start(&c, rig_run_decide);
-	rig_hear_plain(&rig, LINK_WANT, 0);
+	rig_receive_plain(&rig, LINK_WANT, 0);
 	rig_say_decision(&rig, 0);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 2);
-	rig_hear_offer(&rig, 2, 3);
+	rig_receive_offer(&rig, 2, 3);
 	rig_say_decision(&rig, 1);
 	RIG_SAY(&rig, settled, 2, all, 3);
 	RIG_SAY(&rig, decision, 2, NULL, 0);
@@ -421,7 +421,7 @@ static void what_is_late_is_thrown_away(void **state)
 	assert_int_equal(c.d.nr, 0);
 	rig_say_decision(&rig, 2);
 	rig_call_start(&c, rig_run_settle);
-	rig_hear_stored(&rig, 2, 0);
+	rig_receive_stored(&rig, 2, 0);
 	RIG_SAY(&rig, settled, 1, all, 3);
 	RIG_SAY(&rig, settled, 2, settled, 3);
 	assert_int_equal(rig_call_finish(&c), 0);
@@ -439,15 +439,15 @@ static void a_round_that_begins_ends_the_one_before(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	c = (struct rig_call){ .rig = &rig, .nr = 3 };
 	rig_call_start(&c, rig_run_decide);
-	rig_hear_plain(&rig, LINK_WANT, 0);
+	rig_receive_plain(&rig, LINK_WANT, 0);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
-	rig_hear_offer(&rig, 1, 3);
+	rig_receive_offer(&rig, 1, 3);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 2);
 	assert_int_equal(rig_call_finish(&c), -ECANCELED);
-	rig_hear_offer(&rig, 2, 0);
+	rig_receive_offer(&rig, 2, 0);
 	rig_decide(&rig, 3, &c);
 	rig_call_start(&c, rig_run_settle);
-	rig_hear_stored(&rig, 3, 0);
+	rig_receive_stored(&rig, 3, 0);
 	rig_say_nodes(&rig, 1); /* and so does another world */
 	assert_int_equal(rig_call_finish(&c), -ECANCELED);
 	cluster_decision_release(&c.d);
@@ -455,7 +455,7 @@ static void a_round_that_begins_ends_the_one_before(void **state)
 }
 
 /* One behind the other, in one piece, as an agent sends them where the next round is wanted already. */
-static void an_answer_is_heard_though_the_next_round_begins(void **state)
+static void an_answer_is_received_though_the_next_round_begins(void **state)
 {
 	static const uint8_t settled[] = { 1, 1, 0 };
 
@@ -468,24 +468,24 @@ static void an_answer_is_heard_though_the_next_round_begins(void **state)
 		rig_with_agent(&rig, &rig_patient);
 		rig_decide(&rig, 1, &c);
 		rig_call_start(&c, rig_run_settle);
-		rig_hear_stored(&rig, 1, 0);
+		rig_receive_stored(&rig, 1, 0);
 		link_encode_settled(1, settled, 3, &b);
 		link_encode_plain(LINK_BEGIN, 2, &b);
 		rig_say(&rig, &b);
 		assert_int_equal(rig_call_finish(&c), 0);
 		assert_memory_equal(c.has_stored, ((bool[]){ true, true, false }), sizeof(c.has_stored));
 		cluster_decision_release(&c.d);
-		rig_hear_offer(&rig, 2, 0);
+		rig_receive_offer(&rig, 2, 0);
 		c = (struct rig_call){ .rig = &rig, .nr = 3 };
 		rig_call_start(&c, rig_run_decide);
-		rig_hear_plain(&rig, LINK_WANT, 0);
+		rig_receive_plain(&rig, LINK_WANT, 0);
 		RIG_SAY(&rig, plain, LINK_BEGIN, 3);
-		rig_hear_offer(&rig, 3, 3);
+		rig_receive_offer(&rig, 3, 3);
 		link_encode_decision(3, NULL, 0, &b);
 		link_encode_plain(LINK_BEGIN, 4, &b);
 		rig_say(&rig, &b);
 		assert_int_equal(rig_call_finish(&c), 0);
-		rig_hear_offer(&rig, 4, 0);
+		rig_receive_offer(&rig, 4, 0);
 		rig_run_settle(&c);
 		assert_int_equal(c.r, -ECANCELED);
 		cluster_decision_release(&c.d);
@@ -504,17 +504,17 @@ static void two_commits_take_a_round_each(void **state)
 		c[i] = (struct rig_call){ .rig = &rig, .nr = 3 };
 		rig_call_start(&c[i], rig_run_decide);
 	}
-	rig_hear_plain(&rig, LINK_WANT, 0);
+	rig_receive_plain(&rig, LINK_WANT, 0);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
 	for (int i = 0; i < 2; i++) { /* an offer, and WANT by the other, in some order */
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-		struct link_header h = rig_hear_any(rig.agent, &b);
+		struct link_header h = rig_receive_any(rig.agent, &b);
 
 		assert_true(h.type == LINK_OFFER || h.type == LINK_WANT);
 	}
 	rig_say_decision(&rig, 1);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 2);
-	rig_hear_offer(&rig, 2, 3);
+	rig_receive_offer(&rig, 2, 3);
 	rig_say_decision(&rig, 2);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(rig_call_finish(&c[i]), 0);
@@ -527,15 +527,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_round_goes_from_want_to_settled),
-		cmocka_unit_test(a_failure_to_store_is_told_and_not_waited_for),
+		cmocka_unit_test(a_failure_to_store_is_reported_and_not_waited_for),
 		cmocka_unit_test(a_round_that_nothing_is_pending_for_is_answered_at_once),
 		cmocka_unit_test(a_round_has_what_is_pending_committed),
 		cmocka_unit_test(a_round_waits_for_a_program_that_still_writes),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_program),
-		cmocka_unit_test(pages_that_no_round_was_about_are_told),
-		cmocka_unit_test(pages_that_have_no_time_are_told_at_once),
-		cmocka_unit_test(pages_that_were_to_be_told_later_are_told_before_a_round),
-		cmocka_unit_test(more_pages_than_a_message_holds_are_told_in_several),
+		cmocka_unit_test(pages_that_no_round_was_about_are_reported),
+		cmocka_unit_test(pages_that_have_no_time_are_reported_at_once),
+		cmocka_unit_test(pages_that_were_to_be_reported_later_are_reported_before_a_round),
+		cmocka_unit_test(more_pages_than_a_message_holds_are_reported_in_several),
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_commit),
 		cmocka_unit_test(a_commit_that_comes_to_no_round_does_not_hold_it_up),
 		cmocka_unit_test(a_round_that_is_wanted_has_the_store_commit),
@@ -546,7 +546,7 @@ int main(void)
 		cmocka_unit_test(a_new_agent_does_not_end_the_round_of_the_last),
 		cmocka_unit_test(what_is_late_is_thrown_away),
 		cmocka_unit_test(a_round_that_begins_ends_the_one_before),
-		cmocka_unit_test(an_answer_is_heard_though_the_next_round_begins),
+		cmocka_unit_test(an_answer_is_received_though_the_next_round_begins),
 		cmocka_unit_test(two_commits_take_a_round_each),
 	};
 

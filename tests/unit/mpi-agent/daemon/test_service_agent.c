@@ -47,27 +47,27 @@ static void nobody_is_there_before_it_has_said_who_takes_part(void **state)
 	rig_release(&rig);
 }
 
-static void the_store_hears_who_takes_part_and_that_nobody_does(void **state)
+static void the_store_receives_who_takes_part_and_that_nobody_does(void **state)
 {
 	struct rig rig;
 
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
-	while (rig.nr_met < 1)
+	while (rig.nr_peers_changed < 1)
 		sched_yield();
 	assert_int_equal(rig.nr_present, ARRAY_SIZE(rig_nodes));
 	rig_go(&rig);
-	while (rig.nr_met < 2)
+	while (rig.nr_peers_changed < 2)
 		sched_yield();
 	assert_int_equal(rig.nr_present, 0);
 	rig_greet(&rig); /* and has not said who takes part */
 	rig_go(&rig);
 	service_stop(rig.s);
-	assert_int_equal(rig.nr_met, 2);
+	assert_int_equal(rig.nr_peers_changed, 2);
 	rig_release(&rig);
 }
 
-static void a_second_agent_is_told_that_there_is_one(void **state)
+static void a_second_agent_is_reported_that_there_is_one(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct rig rig;
@@ -78,9 +78,9 @@ static void a_second_agent_is_told_that_there_is_one(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	for (int i = 0; i < 3; i++) {
 		second = rig_dial(&rig);
-		assert_int_equal(rig_hear(second, LINK_REFUSED, &b), EBUSY);
+		assert_int_equal(rig_receive(second, LINK_REFUSED, &b), EBUSY);
 		assert_int_equal(send(second, "HELLO", 5, MSG_NOSIGNAL), 5); /* it need not listen first */
-		rig_hear_end(second);
+		rig_receive_end(second);
 		close(second);
 	}
 	rig_decide(&rig, 1, &c); /* the first does not mind */
@@ -111,7 +111,7 @@ static void another_users_agent_is_refused(void **state)
 
 		strcpy(a.sun_path, rig.path);
 		if (setgid(65534) < 0 || setuid(65534) < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-		    !rig_hear_bytes(fd, head, sizeof(head)) || link_decode_header(head, sizeof(head), &h) < 0)
+		    !rig_receive_bytes(fd, head, sizeof(head)) || link_decode_header(head, sizeof(head), &h) < 0)
 			_exit(1);
 		_exit(h.type == LINK_REFUSED && h.number == EACCES ? 0 : 2);
 	}
@@ -155,7 +155,7 @@ static void who_does_not_keep_to_it_is_hung_up_on(void **state)
 			rig_come(&rig);
 		buf_add(&b, cases[i].bytes, cases[i].len);
 		rig_say(&rig, &b);
-		rig_hear_end(rig.agent);
+		rig_receive_end(rig.agent);
 		rig_go(&rig);
 		rig_come(&rig); /* the next is welcome */
 		rig_release(&rig);
@@ -174,23 +174,23 @@ static void answers_that_cannot_be_right_end_the_connection(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	c = (struct rig_call){ .rig = &rig, .nr = 3 };
 	rig_call_start(&c, rig_run_decide);
-	rig_hear_plain(&rig, LINK_WANT, 0);
+	rig_receive_plain(&rig, LINK_WANT, 0);
 	RIG_SAY(&rig, plain, LINK_BEGIN, 1);
-	rig_hear_offer(&rig, 1, 3);
+	rig_receive_offer(&rig, 1, 3);
 	RIG_SAY(&rig, decision, 1, beyond, 1);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
 	rig_go(&rig);
 	rig_come(&rig);
 	rig_decide(&rig, 1, &c);
 	rig_call_start(&c, rig_run_settle);
-	rig_hear_stored(&rig, 1, 0);
+	rig_receive_stored(&rig, 1, 0);
 	RIG_SAY(&rig, settled, 1, five, 5);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
 	cluster_decision_release(&c.d);
 	rig_go(&rig);
 	rig_come(&rig);
 	rig_start_fetch(&rig, 3, 10, 1, &c);
-	rig_hear_fetch(&rig, &f);
+	rig_receive_fetch(&rig, &f);
 	RIG_SAY(&rig, chunks, f.number, f.wants, ((const void *[]){ NULL, NULL }), 2);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
 	rig_wants_free(c.wants, 3);
@@ -208,11 +208,11 @@ static void an_agent_of_another_store_is_hung_up_on(void **state)
 	rig_start(&rig);
 	rig_greet(&rig);
 	rig_say_nodes(&rig, 2);
-	rig_hear_end(rig.agent);
+	rig_receive_end(rig.agent);
 	rig_release(&rig);
 }
 
-static void who_says_nothing_makes_room_for_others(void **state)
+static void who_says_nothing_makes_room_for_peers(void **state)
 {
 	struct rig rig;
 
@@ -220,7 +220,7 @@ static void who_says_nothing_makes_room_for_others(void **state)
 	rig_init(&rig, &(struct service_limits){ SHORT_NS, LONG_NS, LONG_NS, 0 });
 	rig_start(&rig);
 	rig.agent = rig_dial(&rig);
-	rig_hear_end(rig.agent);
+	rig_receive_end(rig.agent);
 	close(rig.agent);
 	rig_come(&rig);
 	rig_release(&rig);
@@ -236,12 +236,12 @@ static void stopping_leaves_nobody_waiting(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	rig_decide(&rig, 1, &c[0]);
 	rig_call_start(&c[0], rig_run_settle);
-	rig_hear_stored(&rig, 1, 0);
+	rig_receive_stored(&rig, 1, 0);
 	c[1] = (struct rig_call){ .rig = &rig, .nr = 3 };
 	rig_call_start(&c[1], rig_run_decide);
-	rig_hear_plain(&rig, LINK_WANT, 0);
+	rig_receive_plain(&rig, LINK_WANT, 0);
 	rig_start_fetch(&rig, 1, 10, 1, &c[2]);
-	rig_hear_fetch(&rig, &f);
+	rig_receive_fetch(&rig, &f);
 	service_stop(rig.s);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(rig_call_finish(&c[i]), -ENOTCONN);
@@ -329,13 +329,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_is_there_before_it_has_said_who_takes_part),
-		cmocka_unit_test(the_store_hears_who_takes_part_and_that_nobody_does),
-		cmocka_unit_test(a_second_agent_is_told_that_there_is_one),
+		cmocka_unit_test(the_store_receives_who_takes_part_and_that_nobody_does),
+		cmocka_unit_test(a_second_agent_is_reported_that_there_is_one),
 		cmocka_unit_test(another_users_agent_is_refused),
 		cmocka_unit_test(who_does_not_keep_to_it_is_hung_up_on),
 		cmocka_unit_test(answers_that_cannot_be_right_end_the_connection),
 		cmocka_unit_test(an_agent_of_another_store_is_hung_up_on),
-		cmocka_unit_test(who_says_nothing_makes_room_for_others),
+		cmocka_unit_test(who_says_nothing_makes_room_for_peers),
 		cmocka_unit_test(stopping_leaves_nobody_waiting),
 		cmocka_unit_test(the_socket_is_private_and_goes_with_the_service),
 		cmocka_unit_test(a_socket_is_taken_over_from_the_dead_alone),

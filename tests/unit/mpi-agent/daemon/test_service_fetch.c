@@ -68,7 +68,7 @@ static void chunks_come_in_messages_that_are_not_too_large(void **state)
 		for (unsigned m = 0; m < cases[i].nr_messages; m++) {
 			struct rig_fetch f;
 
-			rig_hear_fetch(&rig, &f);
+			rig_receive_fetch(&rig, &f);
 			if (m == 0)
 				assert_int_equal(f.nr, cases[i].in_first);
 			for (uint32_t n = 0; m == 0 && n < f.nr; n++) {
@@ -99,7 +99,7 @@ static void answers_are_matched_by_their_numbers(void **state)
 		rig_start_fetch(&rig, 6, 100, 10 * i + 1, &c[i]);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(f); i++)
-		rig_hear_fetch(&rig, &f[i]);
+		rig_receive_fetch(&rig, &f[i]);
 	RIG_SAY(&rig, chunks, 1000, NULL, NULL, 0); /* nobody's */
 	for (unsigned i = ARRAY_SIZE(f); i-- > 0;)
 		say_chunks(&rig, &f[i]);
@@ -128,13 +128,13 @@ static void chunks_that_do_not_come_are_not_waited_for(void **state)
 	assert_int_equal(c.r, -ETIMEDOUT);
 	for (int i = 0; i < 3; i++)
 		assert_false(c.wants[i].got);
-	rig_hear_fetch(&rig, &late);
+	rig_receive_fetch(&rig, &late);
 	say_chunks(&rig, &late);
 	rig_wants_free(c.wants, 3);
 	c.wants = rig_wants_of(40, 1u << 20, 1);
 	c.nr = 40;
 	rig_call_start(&c, rig_run_fetch);
-	rig_hear_fetch(&rig, &f);
+	rig_receive_fetch(&rig, &f);
 	say_chunks(&rig, &f); /* unless that was late already, too */
 	rig_go(&rig);
 	rig_call_finish(&c);
@@ -156,7 +156,7 @@ static void an_agent_that_goes_leaves_no_reader_waiting(void **state)
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
 	rig_start_fetch(&rig, 40, 1u << 20, 1, &c);
-	rig_hear_fetch(&rig, &f);
+	rig_receive_fetch(&rig, &f);
 	rig_go(&rig);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
 	rig_fetch_release(&f);
@@ -176,7 +176,7 @@ static void what_cannot_be_asked_for_is_not_there(void **state)
 	c.wants[1].len = (1u << 20) + 1;
 	rig_call_start(&c, rig_run_fetch);
 	for (int i = 0; i < 2; i++) {
-		rig_hear_fetch(&rig, &f);
+		rig_receive_fetch(&rig, &f);
 		assert_int_equal(f.nr, 1);
 		say_chunks(&rig, &f);
 	}
@@ -208,7 +208,7 @@ static void what_comes_is_compared_if_there_is_a_key(void **state)
 	}
 	rig_with_agent(&rig, &rig_patient);
 	rig_call_start(&c, rig_run_fetch);
-	rig_hear_fetch(&rig, &f);
+	rig_receive_fetch(&rig, &f);
 	RIG_SAY(&rig, chunks, f.number, f.wants, chunks, f.nr);
 	assert_int_equal(rig_call_finish(&c), 0);
 	assert_true(c.wants[0].got && c.wants[0].matches);
@@ -239,7 +239,7 @@ static void other_nodes_get_what_is_here(void **state)
 	for (uint64_t n = 1; n <= 3; n++)
 		RIG_SAY(&rig, get, n, wants, ARRAY_SIZE(wants));
 	for (uint64_t n = 1; n <= 3; n++) {
-		assert_int_equal(rig_hear(rig.agent, LINK_CHUNKS, &b), n);
+		assert_int_equal(rig_receive(rig.agent, LINK_CHUNKS, &b), n);
 		assert_int_equal(link_decode_chunks(b.data, b.len, wants, ARRAY_SIZE(wants), chunks), 0);
 		assert_null(chunks[1]);
 		assert_null(chunks[3]);
@@ -254,31 +254,31 @@ static void other_nodes_get_what_is_here(void **state)
 	rig_release(&rig);
 }
 
-static void chunks_are_lent(void **state)
+static void chunks_are_pinned(void **state)
 {
 	static const struct fp fps[] = { { .lo = 1 }, { .lo = 7 }, { .lo = 201 }, { .lo = 255 } };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	const uint8_t *lent;
+	const uint8_t *pinned;
 	struct rig rig;
 
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
-	RIG_SAY(&rig, lend, 1, fps, 3);
-	RIG_SAY(&rig, lend, 2, fps, 4);
-	RIG_SAY(&rig, lend, 3, fps, 0);
-	assert_int_equal(rig_hear(rig.agent, LINK_LENT, &b), 1);
-	assert_int_equal(link_decode_lent(b.data, b.len, 3, &lent), 0);
-	assert_memory_equal(lent, "\1\1\0", 3);
-	assert_int_equal(rig_hear(rig.agent, LINK_LENT, &b), 2);
-	assert_int_equal(link_decode_lent(b.data, b.len, 4, &lent), 0);
-	assert_memory_equal(lent, "\0\0\0\0", 4);
-	assert_int_equal(rig_hear(rig.agent, LINK_LENT, &b), 3);
+	RIG_SAY(&rig, pin, 1, fps, 3);
+	RIG_SAY(&rig, pin, 2, fps, 4);
+	RIG_SAY(&rig, pin, 3, fps, 0);
+	assert_int_equal(rig_receive(rig.agent, LINK_PINNED, &b), 1);
+	assert_int_equal(link_decode_pinned(b.data, b.len, 3, &pinned), 0);
+	assert_memory_equal(pinned, "\1\1\0", 3);
+	assert_int_equal(rig_receive(rig.agent, LINK_PINNED, &b), 2);
+	assert_int_equal(link_decode_pinned(b.data, b.len, 4, &pinned), 0);
+	assert_memory_equal(pinned, "\0\0\0\0", 4);
+	assert_int_equal(rig_receive(rig.agent, LINK_PINNED, &b), 3);
 	assert_int_equal(b.len, 0);
 	rig_release(&rig);
 }
 
 /* More than it remembers, and nobody who takes the answers meanwhile. */
-static void who_wants_too_much_is_told_that_it_is_not_here(void **state)
+static void who_wants_too_much_is_reported_that_it_is_not_here(void **state)
 {
 	enum { NR = 40 };
 	struct link_want *wants = calloc(LINK_CHUNKS_MAX, sizeof(*wants));
@@ -294,7 +294,7 @@ static void who_wants_too_much_is_told_that_it_is_not_here(void **state)
 	for (uint64_t n = 1; n <= NR; n++)
 		RIG_SAY(&rig, get, n, wants, LINK_CHUNKS_MAX);
 	for (uint64_t n = 1; n <= NR; n++) {
-		uint64_t number = rig_hear(rig.agent, LINK_CHUNKS, &b);
+		uint64_t number = rig_receive(rig.agent, LINK_CHUNKS, &b);
 
 		assert_true(number >= 1 && number <= NR && !is_answered[number]);
 		is_answered[number] = true;
@@ -360,7 +360,7 @@ static void other_nodes_get_what_lies_in_memory(void **state)
 		uint64_t off;
 
 		RIG_SAY(&rig, get, n, wants, ARRAY_SIZE(wants));
-		assert_int_equal(rig_hear(rig.agent, LINK_THERE, &b), n);
+		assert_int_equal(rig_receive(rig.agent, LINK_THERE, &b), n);
 		assert_int_equal(link_decode_there(b.data, b.len, arena_len(m.theirs), &off, &len), 0);
 		assert_int_equal(link_decode_chunks(arena_data(m.theirs) + off, len, wants, ARRAY_SIZE(wants), chunks),
 				 0);
@@ -370,7 +370,7 @@ static void other_nodes_get_what_lies_in_memory(void **state)
 		RIG_SAY(&rig, plain, LINK_TAKEN, n);
 	}
 	RIG_SAY(&rig, plain, LINK_TAKEN, 1); /* once more */
-	rig_hear_end(rig.agent);
+	rig_receive_end(rig.agent);
 	memory_release(&m);
 	rig_release(&rig);
 }
@@ -390,17 +390,17 @@ static void without_room_chunks_go_through_the_socket(void **state)
 	rig_start(&rig);
 	m = come_with_memory(&rig);
 	RIG_SAY(&rig, get, 1, few, 1);
-	rig_hear(rig.agent, LINK_CHUNKS, &b);
+	rig_receive(rig.agent, LINK_CHUNKS, &b);
 	for (uint64_t n = 1; n <= 40; n++) {
 		RIG_SAY(&rig, get, n, wants, 1);
-		nr_there += rig_hear_any(rig.agent, &b).type == LINK_THERE;
+		nr_there += rig_receive_any(rig.agent, &b).type == LINK_THERE;
 	}
 	assert_in_range(nr_there, 20, 32); /* MiB, and a little for each */
 	rig_go(&rig);
 	memory_release(&m);
 	rig_come(&rig); /* without any */
 	RIG_SAY(&rig, get, 1, wants, 1);
-	rig_hear(rig.agent, LINK_CHUNKS, &b);
+	rig_receive(rig.agent, LINK_CHUNKS, &b);
 	rig_release(&rig);
 }
 
@@ -434,20 +434,20 @@ static void chunks_are_taken_from_memory(void **state)
 	rig_start(&rig);
 	m = come_with_memory(&rig);
 	rig_start_fetch(&rig, 6, 4096, 1, &c);
-	rig_hear_fetch(&rig, &f);
+	rig_receive_fetch(&rig, &f);
 	say_places(&rig, m.own, &f);
 	assert_int_equal(rig_call_finish(&c), 0);
 	check_wants(c.wants, 6);
 	rig_wants_free(c.wants, 6);
-	rig_hear_plain(&rig, LINK_TAKEN, f.number);
+	rig_receive_plain(&rig, LINK_TAKEN, f.number);
 	RIG_SAY(&rig, places, f.number + 100, NULL, NULL, 0);
-	rig_hear_plain(&rig, LINK_TAKEN, f.number + 100);
+	rig_receive_plain(&rig, LINK_TAKEN, f.number + 100);
 	memory_release(&m);
 	rig_release(&rig);
 }
 
 /* It goes with the next request, and none is left out. */
-static void what_was_taken_is_told_before_the_next_is_wanted(void **state)
+static void what_was_taken_is_reported_before_the_next_is_wanted(void **state)
 {
 	struct arenas m;
 	struct rig_fetch f;
@@ -463,8 +463,8 @@ static void what_was_taken_is_told_before_the_next_is_wanted(void **state)
 
 		rig_call_start(&c, rig_run_fetch);
 		if (last > 0)
-			rig_hear_plain(&rig, LINK_TAKEN, last);
-		rig_hear_fetch(&rig, &f);
+			rig_receive_plain(&rig, LINK_TAKEN, last);
+		rig_receive_fetch(&rig, &f);
 		last = f.number;
 		say_places(&rig, m.own, &f);
 		arena_give_back(m.own, arena_data(m.own), 6 * 4096 + 1);
@@ -472,7 +472,7 @@ static void what_was_taken_is_told_before_the_next_is_wanted(void **state)
 		check_wants(c.wants, 6);
 		rig_wants_free(c.wants, 6);
 	}
-	rig_hear_plain(&rig, LINK_TAKEN, last);
+	rig_receive_plain(&rig, LINK_TAKEN, last);
 	memory_release(&m);
 	rig_release(&rig);
 }
@@ -489,7 +489,7 @@ static void places_that_cannot_be_right_end_the_connection(void **state)
 	rig_start(&rig);
 	m = come_with_memory(&rig);
 	rig_start_fetch(&rig, 1, 4096, 1, &c);
-	rig_hear_fetch(&rig, &f);
+	rig_receive_fetch(&rig, &f);
 	RIG_SAY(&rig, places, f.number, arena_data(m.own), ((const void *[]){ arena_data(m.own) + ARENA_LEN - 4095 }),
 		1);
 	assert_int_equal(rig_call_finish(&c), -ENOTCONN);
@@ -514,7 +514,7 @@ static void an_agent_with_memory_that_is_not_safe_is_hung_up_on(void **state)
 	link_encode_hello(&b);
 	assert_int_equal(link_send(rig.agent, b.data, b.len, fd), b.len);
 	buf_release(&b);
-	rig_hear_end(rig.agent);
+	rig_receive_end(rig.agent);
 	close(fd);
 	rig_release(&rig);
 }
@@ -532,11 +532,11 @@ int main(void)
 		cmocka_unit_test(other_nodes_get_what_lies_in_memory),
 		cmocka_unit_test(without_room_chunks_go_through_the_socket),
 		cmocka_unit_test(chunks_are_taken_from_memory),
-		cmocka_unit_test(what_was_taken_is_told_before_the_next_is_wanted),
+		cmocka_unit_test(what_was_taken_is_reported_before_the_next_is_wanted),
 		cmocka_unit_test(places_that_cannot_be_right_end_the_connection),
 		cmocka_unit_test(an_agent_with_memory_that_is_not_safe_is_hung_up_on),
-		cmocka_unit_test(chunks_are_lent),
-		cmocka_unit_test(who_wants_too_much_is_told_that_it_is_not_here),
+		cmocka_unit_test(chunks_are_pinned),
+		cmocka_unit_test(who_wants_too_much_is_reported_that_it_is_not_here),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

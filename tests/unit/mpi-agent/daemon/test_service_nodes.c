@@ -14,11 +14,11 @@
 
 /* --- collecting together --- */
 
-static struct link_done hear_done(struct rig *rig, uint64_t number, struct buf *b)
+static struct link_done receive_done(struct rig *rig, uint64_t number, struct buf *b)
 {
 	struct link_done d;
 
-	assert_int_equal(rig_hear(rig->agent, LINK_DONE, b), number);
+	assert_int_equal(rig_receive(rig->agent, LINK_DONE, b), number);
 	assert_int_equal(link_decode_done(b->data, b->len, &d), 0);
 	return d;
 }
@@ -37,23 +37,23 @@ static void all_steps(struct rig *rig, uint64_t number)
 	struct link_done d;
 
 	RIG_SAY(rig, step, number, &step);
-	d = hear_done(rig, number, &b);
+	d = receive_done(rig, number, &b);
 	assert_int_equal(d.kind, LINK_PREPARE);
 	assert_int_equal(d.error, 0);
 	assert_int_equal(d.nr_referred, ARRAY_SIZE(rig_nodes));
 	assert_string_equal(d.missing, "two");
 	step = (struct link_step){ .kind = LINK_MARK, .window = 3, .nr_windows = 5, .len = LINK_FILTER_MIN, .seed = 1 };
 	RIG_SAY(rig, step, number, &step);
-	d = hear_done(rig, number, &b);
+	d = receive_done(rig, number, &b);
 	assert_int_equal(d.kind, LINK_MARK);
 	assert_int_equal(d.window, 3);
 	assert_int_equal(d.len, LINK_FILTER_MIN);
 	assert_int_equal(d.filter[3], 8);
-	step.kind = LINK_UNLEND;
+	step.kind = LINK_UNPIN;
 	step.filter = filter;
 	RIG_SAY(rig, step, number, &step);
-	d = hear_done(rig, number, &b);
-	assert_int_equal(d.kind, LINK_UNLEND);
+	d = receive_done(rig, number, &b);
+	assert_int_equal(d.kind, LINK_UNPIN);
 	assert_int_equal(d.error, 0);
 	assert_int_equal(d.nr_dropped, 2);
 }
@@ -98,7 +98,7 @@ static void *collect_with_all(void *rig)
 	return (void *)(intptr_t)(r < 0 ? r : (int)d.nr_dropped);
 }
 
-static void who_asks_for_a_collection_hears_of_its_end(void **state)
+static void who_asks_for_a_collection_receives_of_its_end(void **state)
 {
 	_cleanup_(rig_release) struct rig rig;
 	struct link_done d;
@@ -111,9 +111,9 @@ static void who_asks_for_a_collection_hears_of_its_end(void **state)
 	rig_start(&rig);
 	rig_come(&rig);
 	assert_int_equal(service_collect(rig.s, never, NULL, &d), -ECANCELED);
-	rig_hear_plain(&rig, LINK_WANT_COLLECT, 0);
+	rig_receive_plain(&rig, LINK_WANT_COLLECT, 0);
 	assert_int_equal(pthread_create(&thread, NULL, collect_with_all, &rig), 0);
-	rig_hear_plain(&rig, LINK_WANT_COLLECT, 0);
+	rig_receive_plain(&rig, LINK_WANT_COLLECT, 0);
 	all_steps(&rig, 4);
 	assert_true(rig.was_ours);
 	RIG_SAY(&rig, done, LINK_COLLECTED, 4, &(struct link_done){ .nr_dropped = 7 });
@@ -122,7 +122,7 @@ static void who_asks_for_a_collection_hears_of_its_end(void **state)
 	await_over(&rig, 1);
 	assert_int_equal(rig.nr_freed, 0); /* who has asked for it does that */
 	assert_int_equal(pthread_create(&thread, NULL, collect_with_all, &rig), 0);
-	rig_hear_plain(&rig, LINK_WANT_COLLECT, 0);
+	rig_receive_plain(&rig, LINK_WANT_COLLECT, 0);
 	closep(&rig.agent);
 	pthread_join(thread, &result);
 	assert_int_equal((intptr_t)result, -ENOTCONN);
@@ -130,14 +130,14 @@ static void who_asks_for_a_collection_hears_of_its_end(void **state)
 
 /* --- questions --- */
 
-static void hear_answer(struct rig *rig, uint64_t number, int error, const char *text)
+static void receive_answer(struct rig *rig, uint64_t number, int error, const char *text)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	const void *p;
 	size_t len;
 	int said;
 
-	assert_int_equal(rig_hear(rig->agent, LINK_ANSWER, &b), number);
+	assert_int_equal(rig_receive(rig->agent, LINK_ANSWER, &b), number);
 	assert_int_equal(link_decode_answer(b.data, b.len, &said, &p, &len), 0);
 	assert_int_equal(said, error);
 	assert_int_equal(len, strlen(text));
@@ -153,12 +153,12 @@ static void other_daemons_are_answered(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	RIG_SAY(&rig, body, LINK_QUESTION, 5, "who", 3);
 	RIG_SAY(&rig, body, LINK_QUESTION, 6, "no", 2);
-	hear_answer(&rig, 5, 0, "whowho");
-	hear_answer(&rig, 6, -ENODATA, "");
+	receive_answer(&rig, 5, 0, "whowho");
+	receive_answer(&rig, 6, -ENODATA, "");
 	rig_release(&rig);
 }
 
-static void who_asks_too_much_is_told_so(void **state)
+static void who_asks_too_much_is_reported_so(void **state)
 {
 	struct rig rig;
 
@@ -173,7 +173,7 @@ static void who_asks_too_much_is_told_so(void **state)
 		size_t len;
 		int error;
 
-		assert_in_range(rig_hear(rig.agent, LINK_ANSWER, &b), 64, 65);
+		assert_in_range(rig_receive(rig.agent, LINK_ANSWER, &b), 64, 65);
 		assert_int_equal(link_decode_answer(b.data, b.len, &error, &p, &len), 0);
 		assert_int_equal(error, -EBUSY);
 	}
@@ -202,10 +202,10 @@ static intptr_t finish_asking(pthread_t thread)
 	return (intptr_t)result;
 }
 
-static uint64_t hear_query(struct rig *rig, uint8_t id)
+static uint64_t receive_query(struct rig *rig, uint8_t id)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	uint64_t number = rig_hear(rig->agent, LINK_QUERY, &b);
+	uint64_t number = rig_receive(rig->agent, LINK_QUERY, &b);
 	const uint8_t *who;
 	const void *p;
 	size_t len;
@@ -228,9 +228,9 @@ static void another_daemon_is_asked(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	a.rig = b.rig = &rig;
 	assert_int_equal(pthread_create(&one, NULL, ask, &a), 0);
-	number = hear_query(&rig, 12);
+	number = receive_query(&rig, 12);
 	assert_int_equal(pthread_create(&two, NULL, ask, &b), 0);
-	RIG_SAY(&rig, answer, hear_query(&rig, 10), -ENODATA, NULL, 0);
+	RIG_SAY(&rig, answer, receive_query(&rig, 10), -ENODATA, NULL, 0);
 	RIG_SAY(&rig, chunks, number, NULL, NULL, 0); /* is no answer to it, ... */
 	RIG_SAY(&rig, answer, number + 7, 0, "none", 4); /* nor is this */
 	RIG_SAY(&rig, answer, number, 0, "that", 4);
@@ -240,13 +240,13 @@ static void another_daemon_is_asked(void **state)
 	assert_memory_equal(a.answer.data, "that", 4);
 	buf_release(&a.answer);
 	assert_int_equal(pthread_create(&one, NULL, ask, &a), 0);
-	hear_query(&rig, 12);
+	receive_query(&rig, 12);
 	rig_go(&rig);
 	assert_int_equal(finish_asking(one), -ENOTCONN);
 	assert_int_equal((intptr_t)ask(&a), -ENOTCONN); /* nobody is there */
 	rig_come(&rig);
 	assert_int_equal(pthread_create(&one, NULL, ask, &a), 0);
-	number = hear_query(&rig, 12);
+	number = receive_query(&rig, 12);
 	RIG_SAY(&rig, settled, 1, (const uint8_t *)"", 0); /* of no round: thrown away */
 	{
 		struct buf bad = BUF_EMPTY;
@@ -269,11 +269,11 @@ static void an_answer_that_does_not_come_is_not_waited_for(void **state)
 	rig_with_agent(&rig, &(struct service_limits){ LONG_NS, LONG_NS, SHORT_NS, 0 });
 	a.rig = &rig;
 	assert_int_equal((intptr_t)ask(&a), -ETIMEDOUT);
-	RIG_SAY(&rig, answer, hear_query(&rig, 12), 0, "late", 4);
+	RIG_SAY(&rig, answer, receive_query(&rig, 12), 0, "late", 4);
 	rig_release(&rig);
 }
 
-static void who_takes_part_is_told(void **state)
+static void who_takes_part_is_reported(void **state)
 {
 	struct cluster_node *nodes;
 	uint32_t nr, self;
@@ -295,7 +295,7 @@ static void who_takes_part_is_told(void **state)
 
 /* --- what they keep --- */
 
-static void others_have_their_chunks_kept(void **state)
+static void peers_have_their_chunks_kept(void **state)
 {
 	static const struct link_want wants[] = { { .fp = { .lo = 1 }, .len = 4 },
 						  { .fp = { .lo = 201 }, .len = 4 },
@@ -312,12 +312,12 @@ static void others_have_their_chunks_kept(void **state)
 	rig_with_agent(&rig, &rig_patient);
 	RIG_SAY(&rig, put, 1, rig_nodes[2].store_id, wants, some, 4);
 	RIG_SAY(&rig, put, 2, rig_nodes[2].store_id, wants, bad, 4);
-	assert_int_equal(rig_hear(rig.agent, LINK_KEPT, &b), 1);
-	assert_int_equal(rig.nr_met, 1);
+	assert_int_equal(rig_receive(rig.agent, LINK_KEPT, &b), 1);
+	assert_int_equal(rig.nr_peers_changed, 1);
 	assert_int_equal(link_decode_kept(b.data, b.len, 4, &error, &kept), 0);
 	assert_int_equal(error, 0);
 	assert_memory_equal(kept, "\1\2\0\1", 4);
-	assert_int_equal(rig_hear(rig.agent, LINK_KEPT, &b), 2);
+	assert_int_equal(rig_receive(rig.agent, LINK_KEPT, &b), 2);
 	assert_int_equal(link_decode_kept(b.data, b.len, 4, &error, &kept), 0);
 	assert_int_equal(error, -ENOSPC);
 	service_stats(rig.s, &st);
@@ -335,17 +335,17 @@ static void say_copy(struct rig *rig, uint64_t number, const char *path)
 	RIG_SAY(rig, copy, number, &c);
 }
 
-static void hear_error(struct rig *rig, enum link_type type, uint64_t number, int error)
+static void receive_error(struct rig *rig, enum link_type type, uint64_t number, int error)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	int got;
 
-	assert_int_equal(rig_hear(rig->agent, type, &b), number);
+	assert_int_equal(rig_receive(rig->agent, type, &b), number);
 	assert_int_equal(link_decode_error(b.data, b.len, &got), 0);
 	assert_int_equal(got, error);
 }
 
-static void others_have_their_directories_copied(void **state)
+static void peers_have_their_directories_copied(void **state)
 {
 	struct link_drop d = { .name = "two", .ino = 5 };
 	struct rig rig;
@@ -357,10 +357,10 @@ static void others_have_their_directories_copied(void **state)
 	RIG_SAY(&rig, drop, 3, &d);
 	d.ino = 13;
 	RIG_SAY(&rig, drop, 4, &d);
-	hear_error(&rig, LINK_COPIED, 1, 0);
-	hear_error(&rig, LINK_COPIED, 2, -ESTALE);
-	hear_error(&rig, LINK_DROPPED, 3, 0);
-	hear_error(&rig, LINK_DROPPED, 4, -EROFS);
+	receive_error(&rig, LINK_COPIED, 1, 0);
+	receive_error(&rig, LINK_COPIED, 2, -ESTALE);
+	receive_error(&rig, LINK_DROPPED, 3, 0);
+	receive_error(&rig, LINK_DROPPED, 4, -EROFS);
 	rig_release(&rig);
 }
 
@@ -374,7 +374,7 @@ static void what_cannot_be_kept_ends_the_connection(void **state)
 
 		rig_with_agent(&rig, &rig_patient);
 		RIG_SAY(&rig, body, types[i], 1, "too short", 9);
-		rig_hear_end(rig.agent);
+		rig_receive_end(rig.agent);
 		assert_int_equal(rig.nr_keeps, 0);
 		rig_release(&rig);
 	}
@@ -405,7 +405,7 @@ static void calls_to_other_nodes_are_answered_in_any_order(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		calls[i] = call_other(&rig, 0);
 	for (unsigned i = 0; i < 3; i++)
-		numbers[i] = rig_hear(rig.agent, LINK_DROP, &b);
+		numbers[i] = rig_receive(rig.agent, LINK_DROP, &b);
 	for (unsigned i = 3; i-- > 1;)
 		RIG_SAY(&rig, error, LINK_DROPPED, numbers[i], -(int)i);
 	RIG_SAY(&rig, error, LINK_DROPPED, numbers[2], -77); /* once more */
@@ -451,14 +451,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_collection_of_all_nodes_has_this_one_take_part),
-		cmocka_unit_test(who_asks_for_a_collection_hears_of_its_end),
+		cmocka_unit_test(who_asks_for_a_collection_receives_of_its_end),
 		cmocka_unit_test(other_daemons_are_answered),
-		cmocka_unit_test(who_asks_too_much_is_told_so),
+		cmocka_unit_test(who_asks_too_much_is_reported_so),
 		cmocka_unit_test(another_daemon_is_asked),
 		cmocka_unit_test(an_answer_that_does_not_come_is_not_waited_for),
-		cmocka_unit_test(who_takes_part_is_told),
-		cmocka_unit_test(others_have_their_chunks_kept),
-		cmocka_unit_test(others_have_their_directories_copied),
+		cmocka_unit_test(who_takes_part_is_reported),
+		cmocka_unit_test(peers_have_their_chunks_kept),
+		cmocka_unit_test(peers_have_their_directories_copied),
 		cmocka_unit_test(what_cannot_be_kept_ends_the_connection),
 		cmocka_unit_test(calls_to_other_nodes_are_answered_in_any_order),
 		cmocka_unit_test(an_agent_that_goes_leaves_no_caller_waiting),

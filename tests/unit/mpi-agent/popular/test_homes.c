@@ -28,24 +28,24 @@ static struct homes *homes(void)
 }
 
 /* The last one first: they come in any order. */
-static void tell(struct homes *hs, uint32_t node, unsigned first, unsigned nr, uint64_t now_ns)
+static void announce(struct homes *hs, uint32_t node, unsigned first, unsigned nr, uint64_t now_ns)
 {
 	uint8_t(*fps)[FP_LEN] = calloc(nr, FP_LEN);
 
 	assert_non_null(fps);
 	for (unsigned i = 0; i < nr; i++)
 		fp_encode(page(first + nr - 1 - i), fps[i]);
-	assert_int_equal(homes_tell(hs, node, fps, (size_t)nr * FP_LEN, now_ns), 0);
+	assert_int_equal(homes_announce(hs, node, fps, (size_t)nr * FP_LEN, now_ns), 0);
 	free(fps);
 }
 
-static void what_is_told_is_found_once_it_is_noted(void **state _unused_)
+static void what_is_reported_is_found_once_it_is_noted(void **state _unused_)
 {
 	struct homes *hs = homes();
 	struct homes_noted noted;
 	struct holders h;
 
-	tell(hs, 2, 100, 50, 0);
+	announce(hs, 2, 100, 50, 0);
 	assert_false(homes_find(hs, page(100), 1, &h));
 	assert_int_equal(homes_note(hs, 1, &noted), 1);
 	assert_int_equal(noted.node, 2);
@@ -62,15 +62,15 @@ static void what_is_told_is_found_once_it_is_noted(void **state _unused_)
 	homes_free(hs);
 }
 
-static void the_oldest_is_noted_first_and_who_tells_the_same_is_counted(void **state _unused_)
+static void the_oldest_is_noted_first_and_who_reports_the_same_is_counted(void **state _unused_)
 {
 	struct homes *hs = homes();
 	struct homes_noted noted;
 
-	tell(hs, 0, 0, 10, 0);
-	tell(hs, 1, 5, 10, 0);
-	tell(hs, 3, 8, 4, 0);
-	tell(hs, 3, 8, 4, 0); /* again: it has nothing in common with itself */
+	announce(hs, 0, 0, 10, 0);
+	announce(hs, 1, 5, 10, 0);
+	announce(hs, 3, 8, 4, 0);
+	announce(hs, 3, 8, 4, 0); /* again: it has nothing in common with itself */
 	assert_int_equal(homes_note(hs, 1, &noted), 1);
 	assert_int_equal(noted.node, 0);
 	assert_int_equal(noted.nr_twice, 0);
@@ -92,16 +92,16 @@ static void the_oldest_is_noted_first_and_who_tells_the_same_is_counted(void **s
 	homes_free(hs);
 }
 
-static void it_is_time_when_nobody_has_told_for_a_while(void **state _unused_)
+static void it_is_time_when_nobody_has_reported_for_a_while(void **state _unused_)
 {
 	struct homes *hs = homes();
 	struct homes_noted noted;
 
 	assert_false(homes_due(hs, 100 * SECOND));
-	tell(hs, 0, 0, 10, 100 * SECOND);
+	announce(hs, 0, 0, 10, 100 * SECOND);
 	assert_false(homes_due(hs, 100 * SECOND));
 	assert_false(homes_due(hs, 100 * SECOND - 1)); /* by a clock that was read before */
-	tell(hs, 1, 20, 10, 101 * SECOND);
+	announce(hs, 1, 20, 10, 101 * SECOND);
 	assert_false(homes_due(hs, 101 * SECOND + SECOND / 2));
 	assert_true(homes_due(hs, 103 * SECOND));
 	while (homes_note(hs, 1, &noted) > 0)
@@ -110,14 +110,14 @@ static void it_is_time_when_nobody_has_told_for_a_while(void **state _unused_)
 	homes_free(hs);
 }
 
-static void those_who_tell_without_end_are_heard_all_the_same(void **state _unused_)
+static void those_who_report_without_end_are_received_all_the_same(void **state _unused_)
 {
 	struct homes *hs = homes();
 	uint64_t at = 100 * SECOND;
 
 	for (; at < 110 * SECOND; at += SECOND / 2) {
 		assert_false(homes_due(hs, at));
-		tell(hs, 0, 0, 10, at);
+		announce(hs, 0, 0, 10, at);
 	}
 	assert_true(homes_due(hs, at));
 	homes_free(hs);
@@ -130,7 +130,7 @@ static void too_much_does_not_wait(void **state _unused_)
 
 	for (size_t bytes = 0; bytes <= HOMES_WAITING_MAX; bytes += (size_t)nr * FP_LEN) {
 		assert_false(homes_due(hs, SECOND));
-		tell(hs, 0, 0, nr, SECOND);
+		announce(hs, 0, 0, nr, SECOND);
 	}
 	assert_true(homes_due(hs, SECOND));
 	homes_free(hs); /* what waits, too */
@@ -142,27 +142,27 @@ static void what_are_no_fingerprints_is_refused(void **state _unused_)
 	struct homes *hs = homes();
 	struct homes_noted noted;
 
-	assert_int_equal(homes_tell(hs, 0, bytes, FP_LEN + 1, 0), -EBADMSG);
-	assert_int_equal(homes_tell(hs, 0, bytes, FP_LEN - 1, 0), -EBADMSG);
-	assert_int_equal(homes_tell(hs, 0, bytes, 0, 0), 0);
+	assert_int_equal(homes_announce(hs, 0, bytes, FP_LEN + 1, 0), -EBADMSG);
+	assert_int_equal(homes_announce(hs, 0, bytes, FP_LEN - 1, 0), -EBADMSG);
+	assert_int_equal(homes_announce(hs, 0, bytes, 0, 0), 0);
 	assert_int_equal(homes_note(hs, 1, &noted), 0);
 	homes_free(hs);
 }
 
-static void what_was_told_can_be_forgotten(void **state _unused_)
+static void what_was_reported_can_be_forgotten(void **state _unused_)
 {
 	struct homes *hs = homes();
 	struct homes_noted noted;
 	struct holders h;
 
-	tell(hs, 0, 0, 10, 0);
+	announce(hs, 0, 0, 10, 0);
 	assert_int_equal(homes_note(hs, 1, &noted), 1);
-	tell(hs, 0, 20, 10, 0);
+	announce(hs, 0, 20, 10, 0);
 	homes_clear(hs);
 	assert_int_equal(homes_note(hs, 1, &noted), 0);
 	assert_false(homes_find(hs, page(0), 1, &h));
 	assert_int_equal(homes_nr(hs), 0);
-	tell(hs, 1, 0, 1, 0);
+	announce(hs, 1, 0, 1, 0);
 	assert_int_equal(homes_note(hs, 1, &noted), 1);
 	assert_true(homes_find(hs, page(0), 1, &h));
 	homes_free(hs);
@@ -172,13 +172,13 @@ static void what_was_told_can_be_forgotten(void **state _unused_)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_told_is_found_once_it_is_noted),
-		cmocka_unit_test(the_oldest_is_noted_first_and_who_tells_the_same_is_counted),
-		cmocka_unit_test(it_is_time_when_nobody_has_told_for_a_while),
-		cmocka_unit_test(those_who_tell_without_end_are_heard_all_the_same),
+		cmocka_unit_test(what_is_reported_is_found_once_it_is_noted),
+		cmocka_unit_test(the_oldest_is_noted_first_and_who_reports_the_same_is_counted),
+		cmocka_unit_test(it_is_time_when_nobody_has_reported_for_a_while),
+		cmocka_unit_test(those_who_report_without_end_are_received_all_the_same),
 		cmocka_unit_test(too_much_does_not_wait),
 		cmocka_unit_test(what_are_no_fingerprints_is_refused),
-		cmocka_unit_test(what_was_told_can_be_forgotten),
+		cmocka_unit_test(what_was_reported_can_be_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,7 +134,7 @@ static void a_large_message_goes_in_pieces(void **state _unused_)
 		assert_memory_equal(back[i], chunks[i], wants[i].len);
 }
 
-static void an_end_is_told_behind_the_last_message(void **state _unused_)
+static void an_end_is_reported_behind_the_last_message(void **state _unused_)
 {
 	_cleanup_(link_release) struct link a, b;
 	struct link_header h;
@@ -149,7 +149,7 @@ static void an_end_is_told_behind_the_last_message(void **state _unused_)
 	assert_int_equal(link_receive(&b, monotonic_ns() + SECOND, &h, &body), -ECONNRESET);
 }
 
-static void an_end_within_a_message_is_told(void **state _unused_)
+static void an_end_within_a_message_is_reported(void **state _unused_)
 {
 	_cleanup_(link_release) struct link a, b;
 	struct link_header h;
@@ -194,7 +194,7 @@ static void who_is_gone_is_an_error_and_no_signal(void **state _unused_)
 	assert_int_equal(link_write(&a), -EPIPE);
 }
 
-static void garbage_is_told(void **state _unused_)
+static void garbage_is_reported(void **state _unused_)
 {
 	_cleanup_(link_release) struct link a, b;
 	struct link_header h;
@@ -212,12 +212,12 @@ int main(void)
 		cmocka_unit_test(a_message_in_single_bytes_arrives),
 		cmocka_unit_test(a_descriptor_comes_along),
 		cmocka_unit_test(a_large_message_goes_in_pieces),
-		cmocka_unit_test(an_end_is_told_behind_the_last_message),
-		cmocka_unit_test(an_end_within_a_message_is_told),
+		cmocka_unit_test(an_end_is_reported_behind_the_last_message),
+		cmocka_unit_test(an_end_within_a_message_is_reported),
 		cmocka_unit_test(waiting_for_nothing_ends),
 		cmocka_unit_test(who_does_not_read_is_not_waited_for),
 		cmocka_unit_test(who_is_gone_is_an_error_and_no_signal),
-		cmocka_unit_test(garbage_is_told),
+		cmocka_unit_test(garbage_is_reported),
 	};
 
 	return cmocka_run_group_tests_name("link", tests, NULL, NULL);

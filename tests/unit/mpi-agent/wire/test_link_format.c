@@ -265,25 +265,25 @@ static void chunks_come_back(void **state _unused_)
 	assert_null(back[1]);
 }
 
-static void pages_are_told_in_any_order_and_not_too_many(void **state _unused_)
+static void pages_are_reported_in_any_order_and_not_too_many(void **state _unused_)
 {
-	static uint8_t many[(LINK_TELL_MAX + 1) * FP_LEN];
-	const struct fp told[] = { { .lo = 3 }, { .lo = 1 }, { .lo = 3 } };
+	static uint8_t many[(LINK_ANNOUNCE_MAX + 1) * FP_LEN];
+	const struct fp announced[] = { { .lo = 3 }, { .lo = 1 }, { .lo = 3 } };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct fp *back = NULL;
 	size_t len;
 	uint32_t nr;
 
-	link_encode_tell(told, 3, &b);
-	len = check_header(&b, LINK_TELL, 0);
-	assert_int_equal(link_decode_tell(body(&b), len, &back, &nr), 0);
+	link_encode_announce(announced, 3, &b);
+	len = check_header(&b, LINK_ANNOUNCE, 0);
+	assert_int_equal(link_decode_announce(body(&b), len, &back, &nr), 0);
 	assert_int_equal(nr, 3);
-	assert_memory_equal(back, told, sizeof(told));
+	assert_memory_equal(back, announced, sizeof(announced));
 	free(TAKE(back));
 	assert_int_equal(link_decode_offer(body(&b), len, &back, &nr), -EBADMSG);
-	assert_int_equal(link_decode_tell(body(&b), len - 1, &back, &nr), -EBADMSG);
-	assert_int_equal(link_decode_tell(many, sizeof(many), &back, &nr), -EBADMSG);
-	assert_int_equal(link_decode_tell(many, sizeof(many) - FP_LEN, &back, &nr), 0);
+	assert_int_equal(link_decode_announce(body(&b), len - 1, &back, &nr), -EBADMSG);
+	assert_int_equal(link_decode_announce(many, sizeof(many), &back, &nr), -EBADMSG);
+	assert_int_equal(link_decode_announce(many, sizeof(many) - FP_LEN, &back, &nr), 0);
 }
 
 /* --- lies --- */
@@ -300,7 +300,7 @@ static void lying_headers_are_refused(void **state _unused_)
 		{ 4, LINK_DROPPED + 1 },
 		{ 4, LINK_QUERY - 1 },
 		{ 4, LINK_ANSWER + 1 },
-		{ 4, LINK_TELL - 1 },
+		{ 4, LINK_ANNOUNCE - 1 },
 		{ 4, LINK_SHARED + 1 },
 		{ 5, 1 },
 		{ 6, 1 },
@@ -321,7 +321,7 @@ static void lying_headers_are_refused(void **state _unused_)
 	assert_int_equal(link_decode_header(b.data, HEADER, &h), 0);
 }
 
-static void other_versions_are_told(void **state _unused_)
+static void other_versions_are_reported(void **state _unused_)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct link_welcome w;
@@ -467,35 +467,35 @@ static void questions_come_back_and_lies_are_refused(void **state _unused_)
 	assert_int_equal(link_decode_answer(large, sizeof(large), &error, &p, &len), -EBADMSG);
 }
 
-static void lending_comes_back_and_lies_are_refused(void **state _unused_)
+static void pinning_comes_back_and_lies_are_refused(void **state _unused_)
 {
 	_cleanup_(freep) struct fp *many = calloc(LINK_CHUNKS_MAX + 1, sizeof(*many)), *back = NULL, *all = NULL;
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	const uint8_t *lent;
+	const uint8_t *pinned;
 	uint32_t nr;
 
-	link_encode_lend(7, pages, 3, &b);
-	assert_int_equal(link_decode_lend(body(&b), check_header(&b, LINK_LEND, 7), &back, &nr), 0);
+	link_encode_pin(7, pages, 3, &b);
+	assert_int_equal(link_decode_pin(body(&b), check_header(&b, LINK_PIN, 7), &back, &nr), 0);
 	assert_int_equal(nr, 3);
 	assert_memory_equal(back, pages, sizeof(pages));
-	assert_int_equal(link_decode_lend(body(&b), 3 * FP_LEN - 1, &all, &nr), -EBADMSG);
-	assert_int_equal(link_decode_lend(body(&b) + FP_LEN, FP_LEN, &all, &nr), 0);
+	assert_int_equal(link_decode_pin(body(&b), 3 * FP_LEN - 1, &all, &nr), -EBADMSG);
+	assert_int_equal(link_decode_pin(body(&b) + FP_LEN, FP_LEN, &all, &nr), 0);
 	free(TAKE(all));
 	for (unsigned i = 0; i <= LINK_CHUNKS_MAX; i++)
 		many[i].lo = i;
 	buf_clear(&b);
-	link_encode_lend(7, many, LINK_CHUNKS_MAX + 1, &b);
-	assert_int_equal(link_decode_lend(body(&b), b.len - HEADER, &all, &nr), -EBADMSG);
-	assert_int_equal(link_decode_lend(body(&b), b.len - HEADER - FP_LEN, &all, &nr), 0);
+	link_encode_pin(7, many, LINK_CHUNKS_MAX + 1, &b);
+	assert_int_equal(link_decode_pin(body(&b), b.len - HEADER, &all, &nr), -EBADMSG);
+	assert_int_equal(link_decode_pin(body(&b), b.len - HEADER - FP_LEN, &all, &nr), 0);
 
 	buf_clear(&b);
-	link_encode_lent(7, (const uint8_t *)"\1\0\1", 3, &b);
-	assert_int_equal(link_decode_lent(body(&b), check_header(&b, LINK_LENT, 7), 3, &lent), 0);
-	assert_memory_equal(lent, "\1\0\1", 3);
-	assert_int_equal(link_decode_lent(body(&b), 3, 2, &lent), -EBADMSG);
-	assert_int_equal(link_decode_lent(body(&b), 3, 4, &lent), -EBADMSG);
+	link_encode_pinned(7, (const uint8_t *)"\1\0\1", 3, &b);
+	assert_int_equal(link_decode_pinned(body(&b), check_header(&b, LINK_PINNED, 7), 3, &pinned), 0);
+	assert_memory_equal(pinned, "\1\0\1", 3);
+	assert_int_equal(link_decode_pinned(body(&b), 3, 2, &pinned), -EBADMSG);
+	assert_int_equal(link_decode_pinned(body(&b), 3, 4, &pinned), -EBADMSG);
 	b.data[HEADER + 1] = 2;
-	assert_int_equal(link_decode_lent(body(&b), 3, 3, &lent), -EBADMSG);
+	assert_int_equal(link_decode_pinned(body(&b), 3, 3, &pinned), -EBADMSG);
 }
 
 static int decode_two_owners(const struct link_owners lie[2], uint32_t nr_offered, uint32_t nr_nodes)
@@ -626,7 +626,8 @@ static void steps_come_back(void **state)
 	const struct link_step steps[] = {
 		{ .kind = LINK_PREPARE },
 		{ .kind = LINK_MARK, .window = 2, .nr_windows = 3, .len = LINK_FILTER_MAX, .seed = 5 },
-		{ .kind = LINK_UNLEND, .window = 0, .nr_windows = 1, .len = sizeof(filter), .seed = 6, .filter = filter },
+		{ .kind = LINK_UNPIN, .window = 0, .nr_windows = 1, .len = sizeof(filter), .seed = 6, .filter =
+			filter },
 	};
 	struct link_step back;
 
@@ -658,7 +659,7 @@ static void lying_steps_are_refused(void **state)
 		{ .kind = LINK_MARK, .window = 1, .nr_windows = 1, .len = LINK_FILTER_MIN },
 		{ .kind = LINK_MARK, .nr_windows = 1, .len = LINK_FILTER_MIN - 1 },
 		{ .kind = LINK_MARK, .nr_windows = 1, .len = LINK_FILTER_MAX + 1 },
-		{ .kind = LINK_UNLEND, .nr_windows = 1, .len = LINK_FILTER_MIN - 1, .filter = filter },
+		{ .kind = LINK_UNPIN, .nr_windows = 1, .len = LINK_FILTER_MIN - 1, .filter = filter },
 	};
 	struct link_step back;
 
@@ -678,7 +679,7 @@ static void what_is_done_comes_back(void **state)
 		{ .kind = LINK_PREPARE, .nr_referred = 5, .missing = "far" },
 		{ .kind = LINK_MARK, .window = 7, .len = sizeof(filter), .filter = filter },
 		{ .kind = LINK_MARK, .window = 7, .error = -EIO },
-		{ .kind = LINK_UNLEND, .nr_kept = 1, .kept_bytes = 2, .nr_dropped = 3, .dropped_bytes = 4 },
+		{ .kind = LINK_UNPIN, .nr_kept = 1, .kept_bytes = 2, .nr_dropped = 3, .dropped_bytes = 4 },
 		{ .kind = 0, .error = -ETIMEDOUT, .nr_dropped = 3 },
 	};
 
@@ -714,14 +715,14 @@ int main(void)
 		cmocka_unit_test(chunks_come_back),
 		cmocka_unit_test(places_are_inside_of_the_memory),
 		cmocka_unit_test(what_lies_there_is_inside_of_the_memory),
-		cmocka_unit_test(pages_are_told_in_any_order_and_not_too_many),
+		cmocka_unit_test(pages_are_reported_in_any_order_and_not_too_many),
 		cmocka_unit_test(lying_headers_are_refused),
-		cmocka_unit_test(other_versions_are_told),
+		cmocka_unit_test(other_versions_are_reported),
 		cmocka_unit_test(lying_welcomes_are_refused),
 		cmocka_unit_test(names_end_and_have_nothing_behind_them),
 		cmocka_unit_test(lying_nodes_are_refused),
 		cmocka_unit_test(offers_are_ascending_and_whole),
-		cmocka_unit_test(lending_comes_back_and_lies_are_refused),
+		cmocka_unit_test(pinning_comes_back_and_lies_are_refused),
 		cmocka_unit_test(questions_come_back_and_lies_are_refused),
 		cmocka_unit_test(lying_decisions_are_refused),
 		cmocka_unit_test(lying_ends_of_rounds_are_refused),

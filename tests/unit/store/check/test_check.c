@@ -85,7 +85,7 @@ static void a_killed_store_is_clean_and_stays_as_it_was(void **state)
 	s = check(rig);
 	assert_int_equal(s.nr, 0);
 	assert_int_equal(s.result.unapplied, 1);
-	s = mend(rig);
+	s = repair(rig);
 	assert_int_equal(s.nr, 0);
 	assert_int_equal(s.result.unapplied, 0);
 	rig_open(rig);
@@ -101,15 +101,15 @@ static void a_copy_of_the_superblock_is_made_from_the_other(void **state)
 	rig_flip(rig, "superblock", 4096 + 30);
 	s = check(rig);
 	ASSERT_SAID(s, "superblock: the second copy is damaged; the other is used");
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+superblock: the second copy is damaged; written anew from the other");
 	rig_flip(rig, "superblock", 41);
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+superblock: the first copy is damaged; written anew from the other");
 	assert_clean(rig);
 	rig_flip(rig, "superblock", 41);
 	rig_flip(rig, "superblock", 4096 + 41);
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "superblock: both copies are damaged, and the key of all fingerprints is lost with them");
 }
 

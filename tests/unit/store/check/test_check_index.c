@@ -72,14 +72,14 @@ static void bad_table(struct rig *rig _unused_, struct db_batch *b, const struct
 	db_batch_put(b, "Z1", 2, "?", 1);
 }
 
-static void bad_referrer(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+static void bad_backref(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
 	db_batch_put(b, "B\0\0\0\1\0\0\1\0\0", 10, "", 0);
 }
 
-static void missing_referrer(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+static void missing_backref(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	del(b, referrer_key(&(struct referrer){ .pack = 1, .frames = 0, .ino = FILE_G, .segments = 0 }));
+	del(b, backref_key(&(struct backref){ .pack = 1, .frames = 0, .ino = FILE_G, .segments = 0 }));
 }
 
 static void bad_cookie(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key)
@@ -303,7 +303,7 @@ static void extent_in_a_pack_to_come(struct rig *rig _unused_, struct db_batch *
 	put_extent(b, (struct extent){ 0, PAGE, { .pack = 9, .off = pack_data_off(0) } });
 }
 
-static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
+static void every_wrong_entry_is_found_and_repaired_from_the_journal(void **state)
 {
 	static const struct {
 		edit_fn *edit;
@@ -314,8 +314,8 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		    "inode 4: has a recipe but no size",
 		    "index: counts 20580 bytes with data in all files, they have 12288" } },
 		{ bad_table, { "index: entry Z 31: it belongs to no table" } },
-		{ bad_referrer, { "index: entry B 0000000100000100 00: its key does not decode" } },
-		{ missing_referrer,
+		{ bad_backref, { "index: entry B 0000000100000100 00: its key does not decode" } },
+		{ missing_backref,
 		  { "index: 1 references of recipes are missing in the back-reference table" } },
 		{ bad_cookie,
 		  { "index: entry D 0000000000000001 0000000000001000: its name is not where look-ups search for it",
@@ -377,14 +377,14 @@ static void every_wrong_entry_is_found_and_mended_from_the_journal(void **state)
 		for (; nr < ARRAY_SIZE(cases[i].said) && cases[i].said[nr]; nr++)
 			assert_string_equal(nr < s.nr ? s.text[nr] : "nothing", cases[i].said[nr]);
 		assert_int_equal(s.nr, nr);
-		s = mend(rig);
+		s = repair(rig);
 		assert_int_equal(s.result.nr_left, 0);
-		assert_int_equal(s.result.nr_mended, nr);
+		assert_int_equal(s.result.nr_repaired, nr);
 		assert_clean(rig);
 	}
 }
 
-static void every_wrong_extent_is_told_with_its_file(void **state)
+static void every_wrong_extent_is_reported_with_its_file(void **state)
 {
 	static const struct {
 		edit_fn *edit;
@@ -412,7 +412,7 @@ static void every_wrong_extent_is_told_with_its_file(void **state)
 		s = check(rig);
 		ASSERT_SAID(s, cases[i].said);
 	}
-	s = check_with(rig, (struct check_conf){ .mend = true, .rebuild = true });
+	s = check_with(rig, (struct check_conf){ .repair = true, .rebuild = true });
 	assert_int_equal(s.result.nr_left, 0);
 	assert_clean(rig);
 }
@@ -433,7 +433,7 @@ static void who_referred_to_a_pack_that_is_gone_is_not_missed(void **state)
 	rig_close(rig);
 	bring_back_index(rig);
 	s = check(rig);
-	edit_index(rig, &key, missing_referrer);
+	edit_index(rig, &key, missing_backref);
 	assert_int_equal(check(rig).nr, s.nr);
 }
 
@@ -446,7 +446,7 @@ static void a_wrong_tree_that_the_journal_says_too_is_left(void **state)
 	put_inode(&tx, (struct ns_inode){ .ino = LINK_L, .mode = S_IFLNK | 0777, .nlink = 2 });
 	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 	rig_close(rig);
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+inode 5: has 1 names, should have 2; the index is made anew",
 		    "inode 5: has 1 names, should have 2");
 }
@@ -460,7 +460,7 @@ static void a_missing_index_is_made_anew(void **state)
 	rig_remove_index(rig);
 	s = check(rig);
 	ASSERT_SAID(s, "index: missing or unusable; nothing is lost: -p makes it anew from journal and packs");
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+index: missing or unusable; made anew from journal and packs");
 	assert_clean(rig);
 }
@@ -486,7 +486,7 @@ static void an_index_that_is_too_old_is_made_anew(void **state)
 	}
 	rig_close(rig);
 	bring_back_index(rig);
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+index: stands for commit 1, and the journal does not go back so far; "
 		       "made anew from journal and packs");
 	assert_clean(rig);
@@ -495,8 +495,8 @@ static void an_index_that_is_too_old_is_made_anew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		check_test(every_wrong_entry_is_found_and_mended_from_the_journal),
-		check_test(every_wrong_extent_is_told_with_its_file),
+		check_test(every_wrong_entry_is_found_and_repaired_from_the_journal),
+		check_test(every_wrong_extent_is_reported_with_its_file),
 		check_test(who_referred_to_a_pack_that_is_gone_is_not_missed),
 		check_test(a_wrong_tree_that_the_journal_says_too_is_left),
 		check_test(a_missing_index_is_made_anew),

@@ -27,9 +27,9 @@ static void a_damaged_journal_is_made_anew_from_the_index(void **state)
 		assert_int_equal(s.nr, 1);
 		assert_int_equal(s.result.nr_left, 1);
 		assert_non_null(strstr(s.text[0], "; -p makes it anew from the index, which stands for commit "));
-		s = mend(rig);
+		s = repair(rig);
 		assert_int_equal(s.nr, 1);
-		assert_int_equal(s.result.nr_mended, 1);
+		assert_int_equal(s.result.nr_repaired, 1);
 		assert_non_null(strstr(s.text[0], "; made anew from the index, up to commit "));
 		assert_clean(rig);
 		rig_open(rig);
@@ -51,7 +51,7 @@ static void without_index_a_damaged_journal_is_left(void **state)
 	rig_close(rig);
 	rig_remove_index(rig);
 	rig_flip(rig, "journal/*.log", 512 + 100);
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "journal: a file of it is damaged or missing; there is no sound index to make it anew from",
 		    "index: missing or unusable");
 }
@@ -89,14 +89,14 @@ static void commits_behind_a_damaged_one_are_given_up_only_if_asked(void **state
 	keep_index(rig);
 	rig_open(rig);
 	write_and_damage(rig, 3);
-	s = mend(rig);
+	s = repair(rig);
 	assert_int_equal(s.result.nr_left, 1);
 	assert_non_null(
 		strstr(s.text[0], "; -y gives up commits 3 to 4, among them a damaged one, and goes on from there"));
-	s = check_with(rig, (struct check_conf){ .mend = true, .give_up = true });
+	s = check_with(rig, (struct check_conf){ .repair = true, .give_up = true });
 	assert_string_equal(s.text[0], "journal: commits 3 to 4 are lost");
 	assert_int_equal(s.result.nr_left, 1);
-	s = mend(rig);
+	s = repair(rig);
 	assert_int_equal(s.result.nr_left, 0);
 	assert_clean(rig);
 	rig_open(rig);
@@ -127,7 +127,7 @@ static void what_is_missing_is_named_as_of_the_last_commit_that_is_kept(void **s
 	write_and_damage(rig, 2);
 	rig_path_of(rig, "packs/*", pack);
 	assert_int_equal(unlink(pack), 0);
-	s = check_with(rig, (struct check_conf){ .mend = true, .give_up = true });
+	s = check_with(rig, (struct check_conf){ .repair = true, .give_up = true });
 	ASSERT_SAID(s, "journal: commits 3 to 4 are lost",
 		    "+journal: a file of it is damaged or missing; made anew from the index, up to commit 2",
 		    "pack 1: the file is missing",

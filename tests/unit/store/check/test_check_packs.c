@@ -23,7 +23,7 @@ static void a_header_is_written_anew(void **state)
 	rig_flip(rig, "packs/00000001.pack", 20);
 	s = check(rig);
 	ASSERT_SAID(s, "pack 1: the header is damaged; its chunks can still be read");
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+pack 1: the header is damaged; written anew");
 	assert_clean(rig);
 	rig_open(rig);
@@ -42,7 +42,7 @@ static void a_table_is_written_anew_from_the_bytes(void **state)
 	rig_close(rig);
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		rig_flip(rig, "packs/00000001.pack", pack_table_off(0) + places[i]);
-		s = mend(rig);
+		s = repair(rig);
 		ASSERT_SAID(s, "+pack 1 frame 0: the table of fingerprints is damaged; "
 			       "written anew, for 6 of 6 chunks");
 		assert_clean(rig);
@@ -77,7 +77,7 @@ static void files_of_a_lost_table_are_named(void **state)
 		"its chunks, up to 1 MiB, cannot be read; -p may repair it");
 	assert_int_equal(s.result.nr_lost_files, 2);
 	assert_int_equal(s.result.lost_bytes, 5 * PAGE + 100);
-	s = mend(rig);
+	s = repair(rig);
 	assert_int_equal(s.result.nr_left, 4);
 }
 
@@ -87,11 +87,11 @@ static void hints_prove_the_chunks_of_a_lost_table(void **state)
 	struct said s;
 
 	rig_close(rig);
-	s = check_with(rig, (struct check_conf){ .mend = true, .rebuild = true }); /* absorbs */
+	s = check_with(rig, (struct check_conf){ .repair = true, .rebuild = true }); /* absorbs */
 	assert_int_equal(s.nr, 0);
 	assert_true(s.result.rebuilt);
 	zero(rig, pack_table_off(0) + 256 + 15, 45); /* three of six entries */
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+pack 1 frame 0: the table of fingerprints is damaged; written anew, for 6 of 6 chunks");
 	assert_clean(rig);
 }
@@ -110,13 +110,13 @@ static void files_of_a_damaged_chunk_are_named(void **state)
 		    "d/e/hard: bytes 4096 to 8191 cannot be read: the data is damaged in pack 1 offset 12288",
 		    "pack 1 offset 12288: a chunk of 4096 bytes is damaged");
 	assert_int_equal(s.result.nr_lost_files, 1);
-	s = check_with(rig, (struct check_conf){ .read_data = true, .mend = true });
+	s = check_with(rig, (struct check_conf){ .read_data = true, .repair = true });
 	assert_int_equal(s.result.nr_left, 3);
 	assert_string_equal(s.text[2],
 			    "pack 1 offset 12288: a chunk of 4096 bytes is damaged; there is no second copy");
 }
 
-static void a_missing_pack_is_told_with_its_files(void **state)
+static void a_missing_pack_is_reported_with_its_files(void **state)
 {
 	struct rig *rig = *state;
 	char path[RIG_PATH_MAX];
@@ -152,7 +152,7 @@ static void a_table_of_zeros_is_missed_before_the_journal_is_applied(void **stat
 	s = check(rig);
 	assert_true(s.result.unapplied > 1);
 	ASSERT_SAID(s, "packs: 107 chunks with 438272 bytes were committed, 103 with 421888 are there");
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "d/f: bytes 0 to 16383 cannot be read: there is no data in pack 1 offset 1060864",
 		    "d/e/hard: bytes 0 to 16383 cannot be read: there is no data in pack 1 offset 1060864",
 		    "+packs: 107 chunks with 438272 bytes were committed, 103 with 421888 are there; counted anew");
@@ -165,11 +165,11 @@ static void wrong_counts_are_counted_anew(void **state)
 
 	rig_close(rig);
 	zero(rig, pack_table_off(0), PAGE); /* there is no frame now, and nobody said so */
-	s = mend(rig);
+	s = repair(rig);
 	assert_int_equal(s.nr, 4);
 	assert_string_equal(s.text[3],
 			    "+packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there; counted anew");
-	s = mend(rig);
+	s = repair(rig);
 	assert_int_equal(s.nr, 3); /* the files that miss their bytes */
 }
 
@@ -196,7 +196,7 @@ static void frames_are_still_compressed_after_counting_anew(void **state)
 	rig_write(rig, FILE_G, st.compressed - st.compressed_to, 61);
 	rig_close(rig);
 	zero(rig, pack_table_off(2), PAGE);
-	assert_int_equal(mend(rig).result.nr_mended, 1);
+	assert_int_equal(repair(rig).result.nr_repaired, 1);
 	rig_open(rig);
 	rig_write(rig, FILE_F, 64 * PAGE, 62);
 	rig_pattern(bytes, 64 * PAGE, 62);
@@ -229,12 +229,12 @@ static void missing_hints_are_put_back(void **state)
 	edit_index(rig, &key, pretend_absorbed);
 	s = check(rig);
 	ASSERT_SAID(s, "index: 6 chunks cannot be found by their fingerprints and would be stored again");
-	s = mend(rig);
+	s = repair(rig);
 	ASSERT_SAID(s, "+index: 6 chunks cannot be found by their fingerprints and would be stored again; put back");
 	assert_clean(rig);
 }
 
-static void a_chunk_is_healed_from_its_second_copy(void **state)
+static void a_chunk_is_repaired_from_its_second_copy(void **state)
 {
 	struct rig *rig = *state;
 	struct fp_key key = *engine_key(rig->e);
@@ -245,11 +245,11 @@ static void a_chunk_is_healed_from_its_second_copy(void **state)
 	rig_open(rig);
 	rig_write(rig, FILE_G, 3 * PAGE, 1); /* what f has, stored once more */
 	rig_close(rig);
-	s = mend(rig);
+	s = repair(rig);
 	assert_int_equal(s.result.nr_left, 0);
 	assert_int_equal(s.result.nr_chunks, 9);
 	rig_flip(rig, "packs/00000001.pack", pack_data_off(0) + 2 * PAGE + 5);
-	s = check_with(rig, (struct check_conf){ .read_data = true, .mend = true });
+	s = check_with(rig, (struct check_conf){ .read_data = true, .repair = true });
 	ASSERT_SAID(s, "+pack 1 offset 16384: a chunk of 4096 bytes is damaged; repaired from pack 1 offset 1069056");
 	assert_clean(rig);
 	rig_open(rig);
@@ -265,12 +265,12 @@ int main(void)
 		check_test(files_of_a_lost_table_are_named),
 		check_test(hints_prove_the_chunks_of_a_lost_table),
 		check_test(files_of_a_damaged_chunk_are_named),
-		check_test(a_missing_pack_is_told_with_its_files),
+		check_test(a_missing_pack_is_reported_with_its_files),
 		check_test(a_table_of_zeros_is_missed_before_the_journal_is_applied),
 		check_test(wrong_counts_are_counted_anew),
 		check_test(frames_are_still_compressed_after_counting_anew),
 		check_test(missing_hints_are_put_back),
-		check_test(a_chunk_is_healed_from_its_second_copy),
+		check_test(a_chunk_is_repaired_from_its_second_copy),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -34,21 +34,21 @@ static int look(struct rig *rig, uint64_t ino, size_t len)
 
 /* --- what is told --- */
 
-struct told {
+struct reported {
 	char hits[16][160];
 	unsigned nr;
 };
 
 static void on_hit(void *userdata, const char *path, uint64_t ino, uint64_t off, uint64_t len)
 {
-	struct told *t = userdata;
+	struct reported *t = userdata;
 
 	assert_true(t->nr < ARRAY_SIZE(t->hits));
 	snprintf(t->hits[t->nr++], sizeof(t->hits[0]), "%s %" PRIu64 " %" PRIu64 "+%" PRIu64, path ? path : "-", ino,
 		 off, len);
 }
 
-static bool was_told(const struct told *t, const char *hit)
+static bool was_reported(const struct reported *t, const char *hit)
 {
 	for (unsigned i = 0; i < t->nr; i++)
 		if (strcmp(t->hits[i], hit) == 0)
@@ -61,7 +61,7 @@ static struct scrub_report scrub(struct rig *rig)
 	return rig_scrub(rig, &(struct scrub_conf){ .restart = true });
 }
 
-static struct scrub_report scrub_and_tell(struct rig *rig, struct told *t)
+static struct scrub_report scrub_and_report(struct rig *rig, struct reported *t)
 {
 	t->nr = 0;
 	return rig_scrub(rig, &(struct scrub_conf){ .restart = true, .hit = on_hit, .userdata = t });
@@ -96,11 +96,11 @@ static void everything_that_is_committed_is_looked_at_once(void **state)
 	assert_int_equal(st.last.bytes, rep.bytes);
 }
 
-static void exactly_what_is_damaged_is_found_and_heals(void **state)
+static void exactly_what_is_damaged_is_found_and_repairs(void **state)
 {
 	struct rig *rig = *state;
 	struct scrub_report rep;
-	struct told told;
+	struct reported reported;
 	size_t len = MiB(1); /* one frame */
 
 	rig_write(rig, 101, len, 1);
@@ -113,45 +113,45 @@ static void exactly_what_is_damaged_is_found_and_heals(void **state)
 	damage_chunk(rig, 1, 0, 3);
 	damage_chunk(rig, 1, 0, 4);
 	damage_chunk(rig, 1, 0, 255);
-	rep = scrub_and_tell(rig, &told);
+	rep = scrub_and_report(rig, &reported);
 	assert_int_equal(rep.nr_damaged, 3);
 	assert_int_equal(rep.nr_left, 3);
-	assert_int_equal(rep.nr_tables + rep.nr_mended + rep.nr_unused, 0);
+	assert_int_equal(rep.nr_tables + rep.nr_repaired + rep.nr_unused, 0);
 	assert_int_equal(rep.nr_files, 2);
 	assert_int_equal(rep.lost_bytes, 6 * PAGE);
 	assert_true(rep.complete);
-	assert_int_equal(told.nr, 4);
-	assert_true(was_told(&told, "first 101 12288+8192"));
-	assert_true(was_told(&told, "first 101 1044480+4096"));
-	assert_true(was_told(&told, "twin 102 12288+8192"));
-	assert_true(was_told(&told, "twin 102 1044480+4096"));
+	assert_int_equal(reported.nr, 4);
+	assert_true(was_reported(&reported, "first 101 12288+8192"));
+	assert_true(was_reported(&reported, "first 101 1044480+4096"));
+	assert_true(was_reported(&reported, "twin 102 12288+8192"));
+	assert_true(was_reported(&reported, "twin 102 1044480+4096"));
 	assert_int_equal(rig_stats(rig).nr_damaged, 3);
 	assert_int_equal(look(rig, 101, len), -EIO);
 	assert_int_equal(look(rig, 103, len), 0);
 
 	rig_write(rig, 110, len, 1); /* the same bytes again */
 	assert_int_equal(rig_stats(rig).nr_damaged, 0);
-	assert_int_equal(rig_stats(rig).nr_healed, 3);
-	rep = scrub_and_tell(rig, &told);
-	assert_int_equal(rep.nr_damaged + rep.nr_left + told.nr, 0);
+	assert_int_equal(rig_stats(rig).nr_repaired, 3);
+	rep = scrub_and_report(rig, &reported);
+	assert_int_equal(rep.nr_damaged + rep.nr_left + reported.nr, 0);
 	rig_check(rig, 101, len, 1);
 	rig_check(rig, 102, len, 1);
 }
 
-static void what_no_file_uses_is_told_apart(void **state)
+static void what_no_file_uses_is_distinguished(void **state)
 {
 	struct rig *rig = *state;
 	struct scrub_report rep;
-	struct told told;
+	struct reported reported;
 
 	rig_write(rig, 101, LEN, 1);
 	rig_stats(rig);
 	rig_drop(rig, 101);
 	damage_chunk(rig, 1, 0, 9);
-	rep = scrub_and_tell(rig, &told);
+	rep = scrub_and_report(rig, &reported);
 	assert_int_equal(rep.nr_damaged, 1);
 	assert_int_equal(rep.nr_unused, 1);
-	assert_int_equal(rep.nr_left + told.nr, 0);
+	assert_int_equal(rep.nr_left + reported.nr, 0);
 	rig_collect(rig, &(struct gc_conf){ .delete = true });
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_damaged, 0);
@@ -180,7 +180,7 @@ static void chunks_of_varied_lengths_are_compared(void **state)
 	rig_stats(rig);
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_damaged, 0);
-	assert_int_equal(rig_stats(rig).nr_healed, 2);
+	assert_int_equal(rig_stats(rig).nr_repaired, 2);
 	rig_check(rig, 101, LEN, 1);
 }
 
@@ -211,7 +211,7 @@ static void compressed_frames_are_compared(void **state)
 			assert_int_equal(rep.nr_left, rep.nr_damaged);
 			assert_int_equal(look(rig, 101, LEN), -EIO);
 			rig_write_soft(rig, 102, LEN, 1);
-			rig_wait_until_healed(rig, rep.nr_damaged);
+			rig_wait_until_repaired(rig, rep.nr_damaged);
 			rig_stats(rig);
 			rep = scrub(rig); /* the damaged copies are still there, and nobody's */
 			assert_int_equal(rep.nr_damaged + rep.nr_left, 0);
@@ -219,12 +219,12 @@ static void compressed_frames_are_compared(void **state)
 			rig_reopen(rig);
 			rep = scrub(rig); /* finds the good copies, and forgets the others again */
 			assert_int_equal(rep.nr_left + rep.nr_unused, 0);
-			assert_int_equal(rep.nr_mended, rep.nr_damaged);
+			assert_int_equal(rep.nr_repaired, rep.nr_damaged);
 		}
 }
 
 /* Of a compressed chunk that was replaced, the damaged copy is repaired on the disk; then the good one is damaged. */
-static void a_second_copy_mends_at_once(void **state)
+static void a_second_copy_repairs_at_once(void **state)
 {
 	struct rig *rig = *state;
 	struct pack_table t;
@@ -250,7 +250,7 @@ static void a_second_copy_mends_at_once(void **state)
 	rig_open(rig);
 	scrub(rig);
 	rig_write_soft(rig, 102, MiB(1), 1);
-	rig_wait_until_healed(rig, rep.nr_left);
+	rig_wait_until_repaired(rig, rep.nr_left);
 	rig_stats(rig);
 	assert_int_equal(pwrite(fd, &b, 1, (off_t)off), 1);
 	assert_int_equal(fsync(fd), 0);
@@ -267,23 +267,23 @@ static void a_second_copy_mends_at_once(void **state)
 	}
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_damaged, 1);
-	assert_int_equal(rep.nr_mended, 1);
+	assert_int_equal(rep.nr_repaired, 1);
 	assert_int_equal(rep.nr_left + rep.nr_unused, 0);
 	assert_int_equal(look(rig, 101, MiB(1)), 0);
 	damage_byte(rig, 1, off); /* and the other way round: what cannot be written over is replaced */
 	rep = scrub(rig);
 	assert_true(rep.nr_damaged > 0);
-	assert_int_equal(rep.nr_mended, rep.nr_damaged);
+	assert_int_equal(rep.nr_repaired, rep.nr_damaged);
 	assert_int_equal(scrub(rig).nr_damaged, 0);
 	assert_int_equal(look(rig, 101, MiB(1)), 0);
 	assert_int_equal(look(rig, 102, MiB(1)), 0);
 }
 
-static void damaged_tables_are_mended_where_they_can_be(void **state)
+static void damaged_tables_are_repaired_where_they_can_be(void **state)
 {
 	struct rig *rig = *state;
 	struct scrub_report rep;
-	struct told told;
+	struct reported reported;
 
 	rig_write(rig, 101, LEN, 1);
 	rig_name(rig, "file", 101);
@@ -291,7 +291,7 @@ static void damaged_tables_are_mended_where_they_can_be(void **state)
 	damage_byte(rig, 1, pack_table_off(0) + 300); /* memory has it */
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_tables, 1);
-	assert_int_equal(rep.nr_mended, 1);
+	assert_int_equal(rep.nr_repaired, 1);
 	assert_int_equal(rep.nr_left + rep.nr_damaged, 0);
 	assert_int_equal(rep.bytes, LEN);
 	rig_reopen(rig);
@@ -300,30 +300,30 @@ static void damaged_tables_are_mended_where_they_can_be(void **state)
 	damage_byte(rig, 1, pack_table_off(1) + 300); /* proved by the bytes */
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_tables, 1);
-	assert_int_equal(rep.nr_mended, 1);
+	assert_int_equal(rep.nr_repaired, 1);
 	assert_int_equal(rep.bytes, LEN);
 	rig_check(rig, 101, LEN, 1);
 	rig_reopen(rig);
 	for (unsigned i = 0; i < PAGE; i += 2)
 		damage_byte(rig, 1, pack_table_off(0) + i);
-	rep = scrub_and_tell(rig, &told);
+	rep = scrub_and_report(rig, &reported);
 	assert_int_equal(rep.nr_tables, 1);
 	assert_int_equal(rep.nr_left, 1);
-	assert_int_equal(told.nr, 1);
+	assert_int_equal(reported.nr, 1);
 	assert_int_equal(rep.lost_bytes, MiB(1));
 	damage_byte(rig, 1, 100); /* of the header */
 	rep = scrub(rig);
 	assert_int_equal(rep.nr_tables, 2);
-	assert_int_equal(rep.nr_mended, 1);
+	assert_int_equal(rep.nr_repaired, 1);
 	assert_int_equal(rep.nr_left, 1);
 }
 
-static void a_lost_table_and_a_lost_pack_are_told(void **state)
+static void a_lost_table_and_a_lost_pack_are_reported(void **state)
 {
 	static const uint8_t zeros[PAGE];
 	struct rig *rig = *state;
 	struct scrub_report rep;
-	struct told told;
+	struct reported reported;
 	char path[128];
 	int fd;
 
@@ -342,14 +342,14 @@ static void a_lost_table_and_a_lost_pack_are_told(void **state)
 	close(fd);
 	snprintf(path, sizeof(path), "%s/packs/00000003.pack", rig->path);
 	assert_int_equal(unlink(path), 0);
-	rep = scrub_and_tell(rig, &told);
+	rep = scrub_and_report(rig, &reported);
 	assert_int_equal(rep.nr_tables, 2);
 	assert_int_equal(rep.nr_left, 2);
 	assert_int_equal(rep.nr_files, 2);
 	assert_int_equal(rep.lost_bytes, MiB(2));
-	assert_int_equal(told.nr, 2);
-	assert_true(was_told(&told, "f2 102 0+1048576"));
-	assert_true(was_told(&told, "f3 103 0+1048576"));
+	assert_int_equal(reported.nr, 2);
+	assert_true(was_reported(&reported, "f2 102 0+1048576"));
+	assert_true(was_reported(&reported, "f3 103 0+1048576"));
 	rig_check(rig, 101, MiB(1), 1);
 	rig_check(rig, 104, MiB(1), 4);
 }
@@ -383,7 +383,7 @@ static void a_block_that_the_disk_cannot_read_is_damage_to_its_chunk(void **stat
 	unreadable_end = 0; /* the disk has put another block in its place */
 	assert_int_equal(rig_stats(rig).nr_damaged, 1);
 	rig_write(rig, 102, LEN, 1);
-	assert_int_equal(rig_stats(rig).nr_healed, 1);
+	assert_int_equal(rig_stats(rig).nr_repaired, 1);
 	assert_int_equal(scrub(rig).nr_damaged, 0);
 	rig_close(rig);
 	io_set_hook(NULL);
@@ -401,7 +401,7 @@ static void what_is_well_again_is_not_damaged_any_more(void **state)
 	damage_chunk(rig, 1, 0, 3); /* back */
 	assert_int_equal(scrub(rig).nr_damaged, 0);
 	assert_int_equal(rig_stats(rig).nr_damaged, 0);
-	assert_int_equal(rig_stats(rig).nr_healed, 0);
+	assert_int_equal(rig_stats(rig).nr_repaired, 0);
 }
 
 static bool stop_after(void *userdata, const struct scrub_report *so_far)
@@ -494,13 +494,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		rig_test(everything_that_is_committed_is_looked_at_once),
-		rig_test(exactly_what_is_damaged_is_found_and_heals),
-		rig_test(what_no_file_uses_is_told_apart),
+		rig_test(exactly_what_is_damaged_is_found_and_repairs),
+		rig_test(what_no_file_uses_is_distinguished),
 		rig_test(chunks_of_varied_lengths_are_compared),
 		rig_test(compressed_frames_are_compared),
-		rig_test(a_second_copy_mends_at_once),
-		rig_test(damaged_tables_are_mended_where_they_can_be),
-		rig_test(a_lost_table_and_a_lost_pack_are_told),
+		rig_test(a_second_copy_repairs_at_once),
+		rig_test(damaged_tables_are_repaired_where_they_can_be),
+		rig_test(a_lost_table_and_a_lost_pack_are_reported),
 		rig_test(a_block_that_the_disk_cannot_read_is_damage_to_its_chunk),
 		rig_test(what_is_well_again_is_not_damaged_any_more),
 		rig_test(a_stopped_scrub_is_gone_on_with),

@@ -113,7 +113,7 @@ static void damage_is_found_beside_writers_and_collections(void **state)
 	rig_check(rig, 50, MiB(1), 12345);
 }
 
-static void *heal_on(void *arg)
+static void *repair_on(void *arg)
 {
 	struct writer *w = arg;
 
@@ -123,7 +123,7 @@ static void *heal_on(void *arg)
 }
 
 /* Somebody writes over what is damaged while it is looked at: in the end nothing is damaged, nor said to be. */
-static void healing_beside_a_scrub_leaves_no_damage(void **state)
+static void repairing_beside_a_scrub_leaves_no_damage(void **state)
 {
 	struct rig *rig = *state;
 	struct writer w = { .rig = rig };
@@ -132,7 +132,7 @@ static void healing_beside_a_scrub_leaves_no_damage(void **state)
 	rig_write(rig, 101, LEN, 1);
 	rig_stats(rig);
 	all_written = false;
-	assert_int_equal(pthread_create(&w.thread, NULL, heal_on, &w), 0);
+	assert_int_equal(pthread_create(&w.thread, NULL, repair_on, &w), 0);
 	for (uint32_t i = 0; i < 40; i++) {
 		damage_chunk(rig, 1, i % 2, i);
 		scrub(rig);
@@ -151,7 +151,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		rig_test(sound_data_is_never_taken_for_damaged),
 		rig_test(damage_is_found_beside_writers_and_collections),
-		rig_test(healing_beside_a_scrub_leaves_no_damage),
+		rig_test(repairing_beside_a_scrub_leaves_no_damage),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -39,7 +39,7 @@ static uint8_t *read_file(const char *name, size_t *ret_len)
 	return realloc(p, MAX(*ret_len, (size_t)1)); /* so that a sanitizer sees the end */
 }
 
-static void tell(FILE *to, const char *name, int r, const struct typed *t)
+static void print_format(FILE *to, const char *name, int r, const struct typed *t)
 {
 	fprintf(to, "%s: %s\n", name, r > 0 ? "known" : r == 0 ? "unknown" : strerror(-r));
 	for (size_t i = 0; i < t->nr_variables && r > 0; i++) {
@@ -69,7 +69,7 @@ static void what_is_in_files_is_found(void **state)
 		uint8_t *p = read_file(names[i]->d_name, &len);
 		struct typed t = TYPED_EMPTY(len);
 
-		tell(to, names[i]->d_name, format_any(p, len, &t), &t);
+		print_format(to, names[i]->d_name, format_any(p, len, &t), &t);
 		typed_release(&t);
 		free(p);
 		free(names[i]);

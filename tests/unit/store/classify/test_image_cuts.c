@@ -102,7 +102,7 @@ static uint64_t part_of(const struct grid *g, uint64_t off)
 	return start;
 }
 
-static void a_core_tells_where_memory_begins(void **state)
+static void a_core_reports_where_memory_begins(void **state)
 {
 	_cleanup_(freep) uint8_t *memory = rig_bytes(MEMORY, 1);
 	_cleanup_(image_release) struct image i = core_of(memory, MEMORY, 5);
@@ -239,7 +239,7 @@ static void bytes_are_right(void **state)
 }
 
 /* A file that was an image, and is written again as something else. */
-static void what_was_told_ends_with_the_file(void **state)
+static void what_was_reported_ends_with_the_file(void **state)
 {
 	_cleanup_(freep) uint8_t *memory = rig_bytes(MEMORY, 1);
 	_cleanup_(image_release) struct image i = core_of(memory, MEMORY, 5);
@@ -259,11 +259,11 @@ static void what_was_told_ends_with_the_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_core_tells_where_memory_begins),
+		cmocka_unit_test(a_core_reports_where_memory_begins),
 		cmocka_unit_test(the_hook_is_called_for_headers_only),
 		rig_test(images_share_pages_with_files),
 		rig_test(bytes_are_right),
-		rig_test(what_was_told_ends_with_the_file),
+		rig_test(what_was_reported_ends_with_the_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

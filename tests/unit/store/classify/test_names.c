@@ -58,7 +58,7 @@ static void names_become_others(void **state)
 	}
 }
 
-static void bad_rules_are_told(void **state)
+static void bad_rules_are_reported(void **state)
 {
 	static const struct {
 		const char *rules, *why;
@@ -153,7 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_become_others),
-		cmocka_unit_test(bad_rules_are_told),
+		cmocka_unit_test(bad_rules_are_reported),
 		cmocka_unit_test(rules_have_limits),
 		cmocka_unit_test(what_becomes_too_long_is_no_variable),
 	};

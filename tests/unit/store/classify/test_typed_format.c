@@ -64,7 +64,7 @@ static void what_was_said_is_understood(void **state)
 }
 
 /* Each with a checksum that holds, so that it is not that which finds it. */
-static void a_classifier_that_was_taken_over_is_not_believed(void **state)
+static void a_classifier_that_was_taken_over_is_not_trusted(void **state)
 {
 	struct typed t = example(), got;
 	char reason[TYPED_REASON_MAX + 1];
@@ -157,7 +157,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_said_is_understood),
-		cmocka_unit_test(a_classifier_that_was_taken_over_is_not_believed),
+		cmocka_unit_test(a_classifier_that_was_taken_over_is_not_trusted),
 		cmocka_unit_test(extents_over_one_another_are_refused),
 		cmocka_unit_test(small_variables_are_dropped),
 		cmocka_unit_test(the_numbers_of_what_is_kept_move_up),

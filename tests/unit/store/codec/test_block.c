@@ -313,7 +313,7 @@ static void steps_that_do_not_go_together_are_refused(void **state)
 		assert_false(code_steps_valid(&bad[i]));
 }
 
-static void names_tell_the_steps(void **state)
+static void names_report_the_steps(void **state)
 {
 	struct coder_spec s = delta_zstd((struct code_type){ CODE_FLOAT, 4, true });
 
@@ -342,7 +342,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(every_damaged_byte_is_an_error, rig_new, work_rig_free),
 		cmocka_unit_test_setup_teardown(lies_with_a_checksum_are_found_or_harmless, rig_new, work_rig_free),
 		cmocka_unit_test(steps_that_do_not_go_together_are_refused),
-		cmocka_unit_test(names_tell_the_steps),
+		cmocka_unit_test(names_report_the_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

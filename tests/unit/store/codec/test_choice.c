@@ -16,7 +16,7 @@ static unsigned run_trial(struct code_choice *c, const struct fake *fake)
 		unsigned i = code_choice_next(c);
 
 		assert_int_equal(i, nr++);
-		code_choice_tell(c, 100, fake[i].coded, fake[i].ns);
+		code_choice_record(c, 100, fake[i].coded, fake[i].ns);
 	}
 	assert_int_equal(nr, c->nr);
 	return code_choice_next(c);
@@ -58,7 +58,7 @@ static unsigned run_rounds(struct code_choice *c, const struct fake *fake)
 			chosen = run_trial(c, fake);
 			round++;
 		} else {
-			code_choice_tell(c, 100, fake[chosen].coded, fake[chosen].ns);
+			code_choice_record(c, 100, fake[chosen].coded, fake[chosen].ns);
 		}
 		assert_in_range(blocks, 0, 10000);
 	}
@@ -74,7 +74,7 @@ static void what_pays_is_kept(void **state)
 	run_rounds(&c, two);
 	for (unsigned i = 0; i < 4000; i++) {
 		assert_false(code_choice_trying(&c));
-		code_choice_tell(&c, 100, 53, 500); /* not quite what was promised */
+		code_choice_record(&c, 100, 53, 500); /* not quite what was promised */
 	}
 	assert_int_equal(c.nr_trials, 4);
 }
@@ -88,7 +88,7 @@ static void one_block_is_not_a_variable(void **state)
 	code_choice_init(&c, 2, 0);
 	assert_int_equal(run_trial(&c, (const struct fake[]){ { 60, 500 }, { 40, 500 } }), 1);
 	for (unsigned round = 1; round < 4; round++) {
-		code_choice_tell(&c, 100, 40, 500);
+		code_choice_record(&c, 100, 40, 500);
 		run_trial(&c, two);
 	}
 	assert_int_equal(code_choice_next(&c), 0);
@@ -101,7 +101,7 @@ static unsigned blocks_until_trial(struct code_choice *c, uint64_t coded, uint64
 
 	while (!code_choice_trying(c)) {
 		assert_in_range(++n, 1, 100000);
-		code_choice_tell(c, 100, coded, ns);
+		code_choice_record(c, 100, coded, ns);
 	}
 	return n;
 }
@@ -143,7 +143,7 @@ static void one_slow_block_changes_nothing(void **state)
 	run_rounds(&c, two);
 	for (unsigned i = 0; i < 100; i++) {
 		assert_false(code_choice_trying(&c));
-		code_choice_tell(&c, 100, i == 50 ? 85 : 50, i == 50 ? 5000 : 500);
+		code_choice_record(&c, 100, i == 50 ? 85 : 50, i == 50 ? 5000 : 500);
 	}
 }
 

@@ -113,7 +113,7 @@ static void records_are_found_wherever_they_begin(void **state)
 	assert_int_equal(code_columns_find_record(rig->plain, LEN), 8);
 }
 
-static void what_are_no_records_is_told(void **state)
+static void what_are_no_records_is_reported(void **state)
 {
 	struct rig *rig = *state;
 
@@ -225,7 +225,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(all_records_come_back, rig_new, work_rig_free),
 		cmocka_unit_test_setup_teardown(records_are_found_wherever_they_begin, rig_new, work_rig_free),
-		cmocka_unit_test_setup_teardown(what_are_no_records_is_told, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(what_are_no_records_is_reported, rig_new, work_rig_free),
 		cmocka_unit_test_setup_teardown(atoms_of_which_nothing_is_known_are_small, rig_new, work_rig_free),
 		cmocka_unit_test_setup_teardown(columns_take_what_pays_of_a_base, rig_new, work_rig_free),
 		cmocka_unit_test(steps_that_are_no_columns_are_refused),

@@ -89,7 +89,7 @@ static void fill_near(struct rig *rig)
 
 static const struct code_type f32 = { CODE_FLOAT, 4, false };
 
-static void levels_of_a_base_save_what_they_tell(void **state)
+static void levels_of_a_base_save_what_they_report(void **state)
 {
 	struct rig *rig = *state;
 	struct coder_spec spec = coding_by_levels(f32);
@@ -166,7 +166,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_base_is_as_good_as_its_levels, rig_new, work_rig_free),
-		cmocka_unit_test_setup_teardown(levels_of_a_base_save_what_they_tell, rig_new, work_rig_free),
+		cmocka_unit_test_setup_teardown(levels_of_a_base_save_what_they_report, rig_new, work_rig_free),
 		cmocka_unit_test_setup_teardown(another_base_or_a_damaged_one_is_an_error, rig_new, work_rig_free),
 		cmocka_unit_test(steps_that_are_not_by_levels_are_refused),
 	};

@@ -311,18 +311,18 @@ static void what_does_not_pay_is_tried_less_and_less(void **state)
 	bench_init(&b, f64);
 	for (unsigned i = 0; i < 1000; i++)
 		if (matching_next(&b.matching) == MATCHING_BOTH) {
-			matching_tell(&b.matching, FRAME, 900, 890, 1);
+			matching_record(&b.matching, FRAME, 900, 890, 1);
 			tries++;
 		}
 	assert_in_range(tries, 8, 12);
 	matching_release(&b.matching);
 	assert_int_equal(matching_init(&b.matching, b.work, &(struct coding_shape){ .type = f64 }, 2, NULL), 0);
 	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
-	matching_tell(&b.matching, FRAME, 900, 700, 2 * FRAME - 1);
+	matching_record(&b.matching, FRAME, 900, 700, 2 * FRAME - 1);
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(matching_next(&b.matching), MATCHING_ONLY);
 	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
-	matching_tell(&b.matching, FRAME, 900, 700, 2 * FRAME + 1); /* dearer than the budget */
+	matching_record(&b.matching, FRAME, 900, 700, 2 * FRAME + 1); /* dearer than the budget */
 	assert_int_equal(matching_next(&b.matching), MATCHING_NOT);
 	matching_release(&b.matching);
 	assert_int_equal(matching_init(&b.matching, b.work, &(struct coding_shape){ .type = { CODE_FLOAT, 4, false } },
@@ -340,20 +340,20 @@ static void a_short_frame_decides_nothing(void **state)
 	(void)state;
 	bench_init(&b, f64);
 	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
-	matching_tell(&b.matching, 20000, 18000, 0, 1);
+	matching_record(&b.matching, 20000, 18000, 0, 1);
 	assert_false(b.matching.pays);
 	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
-	matching_tell(&b.matching, FRAME, FRAME / 2, FRAME / 3, 1);
+	matching_record(&b.matching, FRAME, FRAME / 2, FRAME / 3, 1);
 	assert_true(b.matching.pays);
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(matching_next(&b.matching), MATCHING_ONLY);
 	for (unsigned i = 0; i < 13; i++) { /* so many short ones do */
 		assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
-		matching_tell(&b.matching, 20000, 18000, 0, 1);
+		matching_record(&b.matching, 20000, 18000, 0, 1);
 	}
 	assert_false(b.matching.pays);
 	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
-	matching_tell(&b.matching, 20000, 18000, 0, 1);
+	matching_record(&b.matching, 20000, 18000, 0, 1);
 	assert_int_equal(matching_next(&b.matching), MATCHING_NOT);
 	bench_release(&b);
 }

@@ -133,7 +133,7 @@ static void a_base_is_no_longer_than_its_block(void **state)
 	assert_int_equal(narrow[1] & 0xff, 0x40);
 }
 
-static void marks_tell_twins(void **state)
+static void marks_report_twins(void **state)
 {
 	struct twin_mark a = { .narrow = bfloat, .nr = 100, .sample = { 1, 2 } }, b = a;
 
@@ -159,7 +159,7 @@ int main(void)
 		cmocka_unit_test(orders_of_bytes_are_those_of_the_types),
 		cmocka_unit_test(all_that_are_widened_come_back),
 		cmocka_unit_test(a_base_is_no_longer_than_its_block),
-		cmocka_unit_test(marks_tell_twins),
+		cmocka_unit_test(marks_report_twins),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -317,7 +317,7 @@ static void verify_compares_varied_chunks_too(void **state)
 }
 
 /* Plain: written over in place. Compressed: stored anew, and the background thread points the file there. */
-static void damage_heals_when_the_content_comes_again(struct rig *rig)
+static void damage_repairs_when_the_content_comes_again(struct rig *rig)
 {
 	_cleanup_(freep) uint8_t *p = rig_bytes(MiB(2), 1), *got = malloc(MiB(2));
 	struct content *c;
@@ -338,14 +338,14 @@ static void damage_heals_when_the_content_comes_again(struct rig *rig)
 	assert_memory_equal(got, p, MiB(2));
 	content_close(c);
 	rig_check_bytes(rig, 102, p + 3, MiB(2) - 3);
-	assert_int_not_equal(rig_stats(rig).nr_healed, 0);
+	assert_int_not_equal(rig_stats(rig).nr_repaired, 0);
 	rig_reopen(rig);
 	rig_check_bytes(rig, 101, p, MiB(2));
 }
 
-static void damage_heals_in_place(void **state)
+static void damage_repairs_in_place(void **state)
 {
-	damage_heals_when_the_content_comes_again(*state);
+	damage_repairs_when_the_content_comes_again(*state);
 }
 
 static void damage_of_compressed_chunks_heals_elsewhere(void **state)
@@ -356,7 +356,7 @@ static void damage_of_compressed_chunks_heals_elsewhere(void **state)
 	rig->conf.compress.kind = COMPRESS_LZ4;
 	rig->conf.commit_s = 1;
 	rig_open(rig);
-	damage_heals_when_the_content_comes_again(rig);
+	damage_repairs_when_the_content_comes_again(rig);
 }
 
 /* --- several at once --- */
@@ -465,7 +465,7 @@ int main(void)
 		TEST_WITH_STORE(sparse_packs_are_emptied),
 		TEST_WITH_STORE(compressed_chunks_are_read_and_shared),
 		TEST_WITH_STORE(verify_compares_varied_chunks_too),
-		TEST_WITH_STORE(damage_heals_in_place),
+		TEST_WITH_STORE(damage_repairs_in_place),
 		TEST_WITH_STORE(damage_of_compressed_chunks_heals_elsewhere),
 		TEST_WITH_STORE(writers_share_while_a_collection_runs),
 		TEST_WITH_STORE(anything_reads_as_in_memory),

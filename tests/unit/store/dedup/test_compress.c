@@ -174,9 +174,9 @@ static void written_again_all_who_share_it_read_well(void **state)
 		assert_int_equal(look(rig, 103, LEN, 1), -EIO);
 		engine_stats(rig->e, &st);
 		assert_in_range(st.nr_damaged, 1, 16);
-		assert_int_equal(st.nr_healed, 0);
+		assert_int_equal(st.nr_repaired, 0);
 		rig_write_soft(rig, 104, LEN, 1);
-		rig_wait_until_healed(rig, st.nr_damaged);
+		rig_wait_until_repaired(rig, st.nr_damaged);
 		engine_stats(rig->e, &now);
 		assert_int_equal(now.nr_damaged, 0);
 		for (uint64_t ino = 101; ino <= 104; ino++)
@@ -197,7 +197,7 @@ static void written_again_all_who_share_it_read_well(void **state)
 }
 
 /* Closing does what the background thread has not come to. */
-static void what_was_written_again_heals_at_the_latest_on_closing(void **state)
+static void what_was_written_again_repairs_at_the_latest_on_closing(void **state)
 {
 	struct rig *rig = *state;
 
@@ -244,7 +244,7 @@ int main(void)
 		rig_test(what_is_stored_in_any_way_is_stored_once),
 		cmocka_unit_test(level_and_kind_are_parsed),
 		rig_test(written_again_all_who_share_it_read_well),
-		rig_test(what_was_written_again_heals_at_the_latest_on_closing),
+		rig_test(what_was_written_again_repairs_at_the_latest_on_closing),
 		rig_test(a_collection_gives_compressed_parts_back),
 	};
 

@@ -109,18 +109,18 @@ static void all_is_found_with_the_filter_in_use(void **state)
 static void fingerprints_that_could_not_be_absorbed_are_tried_again(void **state)
 {
 	struct rig *rig = *state;
-	char dir[100], away[100];
+	char dir[100], remote[100];
 
 	rig_close(rig);
 	rig->conf.ingest_entries = 500;
 	rig_open(rig);
 	snprintf(dir, sizeof(dir), "%s/index/ingest", rig->path);
-	snprintf(away, sizeof(away), "%s/index/away", rig->path);
-	assert_int_equal(rename(dir, away), 0);
+	snprintf(remote, sizeof(remote), "%s/index/away", rig->path);
+	assert_int_equal(rename(dir, remote), 0);
 	rig_write(rig, 101, LEN, 101);
 	nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
 	assert_true(rig_stats(rig).fptable_entries >= LEN / PAGE);
-	assert_int_equal(rename(away, dir), 0);
+	assert_int_equal(rename(remote, dir), 0);
 	for (unsigned i = 0; i < 300 && rig_stats(rig).fptable_entries >= 500; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	assert_in_range(rig_stats(rig).fptable_entries, 0, 499);

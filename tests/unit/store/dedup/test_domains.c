@@ -234,7 +234,7 @@ static void bytes_of_two_domains_are_not_compressed_together(void **state)
 }
 
 /* A byte of a fingerprint in a frame's table is wrong, and with it the table's seal: it is mended. */
-static void a_damaged_table_is_mended_in_any_byte_of_an_entry(void **state)
+static void a_damaged_table_is_repaired_in_any_byte_of_an_entry(void **state)
 {
 	struct rig *rig = *state;
 
@@ -285,7 +285,7 @@ int main(void)
 		domain_test(bytes_stay_where_they_are_when_a_file_is_given_away, of_users),
 		domain_test(collecting_moves_chunks_of_all_domains, of_users),
 		domain_test(bytes_of_two_domains_are_not_compressed_together, of_users),
-		domain_test(a_damaged_table_is_mended_in_any_byte_of_an_entry, of_users),
+		domain_test(a_damaged_table_is_repaired_in_any_byte_of_an_entry, of_users),
 		domain_test(domains_are_chosen_once, of_users),
 	};
 

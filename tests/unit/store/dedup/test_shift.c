@@ -149,7 +149,7 @@ static void bytes_that_repeat_are_no_trouble(void **state)
 	}
 }
 
-static void a_map_tells_where_bytes_are(void **state)
+static void a_map_reports_where_bytes_are(void **state)
 {
 	uint64_t nr = shift_map_slots(&cdc, sizeof(old), 1 << 17);
 	struct shift_map *m = malloc(sizeof(*m) + nr * sizeof(m->slots[0]));
@@ -207,7 +207,7 @@ int main(void)
 		cmocka_unit_test(blocks_that_changed_places_are_found),
 		cmocka_unit_test(what_one_place_has_not_another_has),
 		cmocka_unit_test(bytes_that_repeat_are_no_trouble),
-		cmocka_unit_test(a_map_tells_where_bytes_are),
+		cmocka_unit_test(a_map_reports_where_bytes_are),
 		cmocka_unit_test(a_map_of_much_leaves_some_out),
 	};
 

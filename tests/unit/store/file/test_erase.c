@@ -45,14 +45,14 @@ static unsigned count(struct rig *rig, uint8_t prefix, uint64_t ino)
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	const void *key, *value;
 	size_t key_len, value_len;
-	struct referrer ref;
+	struct backref ref;
 	uint64_t of, segment;
 	unsigned nr = 0;
 
 	assert_int_equal(db_iter_new(rig->e->db, NULL, &prefix, 1, NULL, 0, &it), 0);
 	while (db_iter_next(it, &key, &key_len, &value, &value_len) > 0) {
-		if (prefix == VIEW_REFERRER) {
-			assert_int_equal(referrer_key_decode(key, key_len, &ref), 0);
+		if (prefix == VIEW_BACKREF) {
+			assert_int_equal(backref_key_decode(key, key_len, &ref), 0);
 			of = ref.ino;
 		} else {
 			assert_int_equal(recipe_key_decode(key, key_len, &of, &segment), 0);
@@ -108,8 +108,8 @@ static void erased_in_steps(void **state)
 	} while (r > 0);
 	assert_true(nr_steps >= NR_SEGMENTS / STEP_MAX);
 	assert_int_equal(count(rig, VIEW_RECIPE, FILE_INO), 0);
-	assert_int_equal(count(rig, VIEW_REFERRER, FILE_INO), 0);
-	assert_true(count(rig, VIEW_REFERRER, OTHER_INO) > 0);
+	assert_int_equal(count(rig, VIEW_BACKREF, FILE_INO), 0);
+	assert_true(count(rig, VIEW_BACKREF, OTHER_INO) > 0);
 	assert_int_equal(stat_of(rig, FILE_INO).mapped, 0);
 	assert_int_equal(stat_of(rig, FILE_INO).size, NR_SEGMENTS * MiB(1));
 	rig_drop(rig, FILE_INO);

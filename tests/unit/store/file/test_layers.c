@@ -623,7 +623,7 @@ static void the_checker_finds_what_is_wrong_with_them(void **state)
 		for (unsigned k = 0; k < ARRAY_SIZE(said[i]) && said[i][k]; k++)
 			if (!was_said(&found, said[i][k]))
 				fail_msg("not said: %s", said[i][k]);
-		found = mend(rig);
+		found = repair(rig);
 		assert_true(found.result.rebuilt);
 		rig_open(rig);
 		check_all(rig, &l);

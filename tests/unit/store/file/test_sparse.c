@@ -344,8 +344,12 @@ static uint64_t truncate_ns(struct rig *rig, uint64_t ino, uint64_t nr_segments)
 static void removing_data_takes_linear_time(void **state)
 {
 	struct rig *rig = *state;
-	uint64_t little = truncate_ns(rig, 10, 2048), much = truncate_ns(rig, 11, 32768);
+	uint64_t little = UINT64_MAX, much = UINT64_MAX;
 
+	for (unsigned i = 0; i < 3; i++) { /* the best of some: interrupts count as processor time */
+		little = MIN(little, truncate_ns(rig, 10 + 2 * i, 2048));
+		much = MIN(much, truncate_ns(rig, 11 + 2 * i, 32768));
+	}
 	if (much > 64 * little)
 		fail_msg("2048 segments: %" PRIu64 " us, 32768 segments: %" PRIu64 " us", little / 1000, much / 1000);
 }

@@ -155,7 +155,7 @@ static size_t check_table(struct rig *rig)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	const uint8_t prefix = VIEW_RECIPE;
-	struct ns_key all = referrer_prefix();
+	struct ns_key all = backref_prefix();
 	const void *key, *value;
 	size_t key_len, value_len, nr_have = 0, nr;
 	uint64_t ino, segment;
@@ -171,8 +171,8 @@ static size_t check_table(struct rig *rig)
 		assert_int_equal(recipe_decode(value, value_len, &x, &nr), 0);
 		for (size_t i = 0; i < nr; i++) {
 			uint32_t frame = (x[i].addr.off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE;
-			struct ns_key k = referrer_key(
-				&(struct referrer){ x[i].addr.pack, frame / 16, ino, segment / 64 });
+			struct ns_key k = backref_key(
+				&(struct backref){ x[i].addr.pack, frame / 16, ino, segment / 64 });
 
 			assert_int_equal(db_get(engine_db(rig->e), DB_VIEW, k.b, k.len, NULL), 1);
 		}
@@ -283,7 +283,7 @@ static void a_store_without_the_table_gets_it_when_asked(void **state)
 	struct rig *rig = *state;
 	struct db_batch *batch;
 	struct le64 none = le64_put(0);
-	struct ns_key key = ns_key_meta("referrers"), stray = referrer_key(&(struct referrer){ 1, 0, 9999, 3 });
+	struct ns_key key = ns_key_meta("referrers"), stray = backref_key(&(struct backref){ 1, 0, 9999, 3 });
 
 	make(rig, DIR_A, 101);
 	make(rig, DIR_A, 102);
@@ -300,7 +300,7 @@ static void a_store_without_the_table_gets_it_when_asked(void **state)
 		assert_int_equal(db_batch_new(db, &batch), 0);
 		db_batch_put(batch, key.b, key.len, &none, sizeof(none));
 		db_batch_put(batch, stray.b, stray.len, "", 0);
-		stray = referrer_key(&(struct referrer){ 1, 0, 101, 0 });
+		stray = backref_key(&(struct backref){ 1, 0, 101, 0 });
 		db_batch_del(batch, stray.b, stray.len);
 		assert_int_equal(db_batch_apply(batch), 0);
 		db_batch_free(batch);

@@ -61,7 +61,7 @@ static void each_block_that_an_extent_touches_is_live(void **state)
 	}
 }
 
-static void what_is_elsewhere_is_none_of_its_business(void **state)
+static void what_is_remote_is_none_of_its_business(void **state)
 {
 	struct gc_window *w = window();
 	struct gc_bits all = { { UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX } };
@@ -78,12 +78,12 @@ static void what_is_elsewhere_is_none_of_its_business(void **state)
 	gc_window_mark(w, x, ARRAY_SIZE(x));
 	for (size_t i = 0; i < 3; i++) {
 		assert_int_equal(nr_live(w, i), 0);
-		gc_window_set_condemned(w, i, &all);
+		gc_window_set_pending(w, i, &all);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(x); i++)
-		assert_false(gc_window_condemned(w, x[i].addr));
-	assert_true(gc_window_condemned(w, at(7, 0, 0)));
-	assert_true(gc_window_condemned(w, at(3, 1, (1 << 20) - 1)));
+		assert_false(gc_window_is_pending(w, x[i].addr));
+	assert_true(gc_window_is_pending(w, at(7, 0, 0)));
+	assert_true(gc_window_is_pending(w, at(3, 1, (1 << 20) - 1)));
 	gc_window_free(w);
 }
 
@@ -113,7 +113,7 @@ static void a_chunk_is_live_if_any_of_its_blocks_is(void **state)
 
 /* All ranges of a frame's first blocks: marked by the collector, exactly the chunks that they overlap are live; but in
  * the middle of a block, where its whole block is. Marked by others, at least those. */
-static void chunks_that_share_blocks_are_told_apart(void **state)
+static void chunks_that_share_blocks_are_distinguished(void **state)
 {
 	static const uint32_t ends[] = { 1, 3000, 4096, 4097, 8190, 8200, 20000, 20480, 21000 };
 	const unsigned nr = sizeof(ends) / sizeof(ends[0]);
@@ -168,9 +168,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_block_that_an_extent_touches_is_live),
-		cmocka_unit_test(what_is_elsewhere_is_none_of_its_business),
+		cmocka_unit_test(what_is_remote_is_none_of_its_business),
 		cmocka_unit_test(a_chunk_is_live_if_any_of_its_blocks_is),
-		cmocka_unit_test(chunks_that_share_blocks_are_told_apart),
+		cmocka_unit_test(chunks_that_share_blocks_are_distinguished),
 		cmocka_unit_test(what_is_marked_twice_adds_up),
 	};
 

@@ -276,7 +276,7 @@ static void what_is_gone_stays_gone_while_its_pack_is_removed(void **state)
 }
 
 /* Chunks that live beside condemned ones are refused as well, and stored again: in the end each is there once. */
-static void what_is_stored_again_while_it_is_condemned_is_stored_once(void **state)
+static void what_is_stored_again_while_it_is_gc_pending_is_stored_once(void **state)
 {
 	static const struct io_hook hook = { .before = write_slice };
 	struct rig *rig = *state;
@@ -354,7 +354,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_could_not_be_committed_as_gone_is_not_shared, rig_setup,
 						rig_teardown),
-		cmocka_unit_test_setup_teardown(what_is_stored_again_while_it_is_condemned_is_stored_once, rig_setup,
+		cmocka_unit_test_setup_teardown(what_is_stored_again_while_it_is_gc_pending_is_stored_once, rig_setup,
 						rig_teardown),
 		cmocka_unit_test_setup_teardown(what_is_gone_stays_gone_while_its_pack_is_removed, rig_setup,
 						rig_teardown),

@@ -98,7 +98,7 @@ static void check_input(const char *path, bool read_only)
 		fail_msg("%s: %s %s", path, got.step, got.result);
 }
 
-static void damaged_inputs_are_told_apart(void **state _unused_)
+static void damaged_inputs_are_distinguished(void **state _unused_)
 {
 	static const char folder[] = TESTS_DIR "/should-fail/journal";
 	DIR *d = opendir(folder);
@@ -232,7 +232,7 @@ static void version_1_is_read(void **state _unused_)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(damaged_inputs_are_told_apart),
+		cmocka_unit_test(damaged_inputs_are_distinguished),
 		cmocka_unit_test(what_is_written_is_version_1_byte_for_byte),
 		cmocka_unit_test(version_1_is_read),
 	};

@@ -30,16 +30,16 @@ static void short_sleep(void)
 
 struct caller {
 	struct engine_waiter w;
-	atomic_uint nr_told;
+	atomic_uint nr_reported;
 	int r;
 };
 
-static void told(struct engine_waiter *w, int r)
+static void notified(struct engine_waiter *w, int r)
 {
 	struct caller *c = container_of(w, struct caller, w);
 
 	c->r = r;
-	c->nr_told++;
+	c->nr_reported++;
 }
 
 struct thread {
@@ -58,14 +58,14 @@ static void *append_and_go_on(void *arg)
 	for (unsigned i = 0; i < NR_SYNCS; i++) {
 		memset(page, (int)(1 + t->nr * NR_SYNCS + i), sizeof(page));
 		assert_int_equal(content_write(c, page, sizeof(page), CONTENT_APPEND), 0);
-		t->callers[i].w.done = told;
+		t->callers[i].w.done = notified;
 		content_sync_then(c, NULL, &t->callers[i].w);
 	}
 	content_close(c);
 	return NULL;
 }
 
-static void all_who_do_not_wait_hear_once_and_what_they_wrote_survives(void **state)
+static void all_who_do_not_wait_receive_once_and_what_they_wrote_survives(void **state)
 {
 	struct rig *rig = *state;
 	struct thread *t = calloc(NR_THREADS, sizeof(*t));
@@ -80,7 +80,7 @@ static void all_who_do_not_wait_hear_once_and_what_they_wrote_survives(void **st
 		pthread_join(t[n].id, NULL);
 	for (unsigned n = 0; n < NR_THREADS; n++)
 		for (unsigned i = 0; i < NR_SYNCS; i++) {
-			while (t[n].callers[i].nr_told == 0)
+			while (t[n].callers[i].nr_reported == 0)
 				short_sleep();
 			assert_int_equal(t[n].callers[i].r, 0);
 		}
@@ -89,7 +89,7 @@ static void all_who_do_not_wait_hear_once_and_what_they_wrote_survives(void **st
 		struct content *c = rig_content(rig, 200 + n);
 
 		for (unsigned i = 0; i < NR_SYNCS; i++) {
-			assert_int_equal(t[n].callers[i].nr_told, 1);
+			assert_int_equal(t[n].callers[i].nr_reported, 1);
 			assert_int_equal(content_read(c, page, sizeof(page), i * sizeof(page)), sizeof(page));
 			assert_int_equal(page[7], (uint8_t)(1 + n * NR_SYNCS + i));
 		}
@@ -110,7 +110,7 @@ static void *sync_too(void *arg)
 {
 	struct trouble *t = arg;
 
-	t->other.w.done = told;
+	t->other.w.done = notified;
 	engine_sync_then(t->rig->e, &t->other.w);
 	return NULL;
 }
@@ -131,7 +131,7 @@ static int fail_one_write(void *userdata, const struct io_event *ev)
 	return -EIO;
 }
 
-static void a_failed_commit_is_told_to_one_and_made_again_for_the_others(void **state)
+static void a_failed_commit_is_reported_to_one_and_made_again_for_the_others(void **state)
 {
 	struct rig *rig = *state;
 	struct trouble t = { .rig = rig, .committer = pthread_self() };
@@ -144,12 +144,12 @@ static void a_failed_commit_is_told_to_one_and_made_again_for_the_others(void **
 	t.armed = true;
 	assert_int_equal(engine_sync(rig->e), -EIO);
 	pthread_join(t.id, NULL);
-	while (t.other.nr_told == 0)
+	while (t.other.nr_reported == 0)
 		short_sleep();
 	assert_int_equal(t.other.r, 0);
 	rig_crash(rig);
 	assert_int_equal(rig_find(rig, "name"), 77);
-	assert_int_equal(t.other.nr_told, 1);
+	assert_int_equal(t.other.nr_reported, 1);
 	rig_close(rig);
 	io_set_hook(NULL);
 	rig_open(rig);
@@ -228,9 +228,11 @@ static void what_nobody_waits_for_is_compressed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(all_who_do_not_wait_hear_once_and_what_they_wrote_survives, rig_setup,
+		cmocka_unit_test_setup_teardown(all_who_do_not_wait_receive_once_and_what_they_wrote_survives,
+						rig_setup,
 						rig_teardown),
-		cmocka_unit_test_setup_teardown(a_failed_commit_is_told_to_one_and_made_again_for_the_others, rig_setup,
+		cmocka_unit_test_setup_teardown(a_failed_commit_is_reported_to_one_and_made_again_for_the_others,
+						rig_setup,
 						rig_teardown),
 		rig_test(commits_that_are_begun_ahead_and_those_that_are_not_get_along),
 		rig_test(what_nobody_waits_for_is_compressed),

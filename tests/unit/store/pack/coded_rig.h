@@ -137,10 +137,10 @@ static inline void coded_try_words(struct coded *c, uint32_t part, const struct 
 	free(t);
 }
 
-/* Pages that are gone, as packs are told whose conf.fate is coded_tell_gone(). */
+/* Pages that are gone, as packs are told whose conf.fate is coded_mark_gone(). */
 static uint64_t coded_gone[PACK_GONE_WORDS] _unused_;
 
-static inline int coded_tell_gone(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
+static inline int coded_mark_gone(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	(void)userdata;
 	memcpy(ret->gone, coded_gone, sizeof(coded_gone));
@@ -157,7 +157,7 @@ static inline void coded_give_up(struct coded *c, uint32_t from, uint32_t to, ui
 }
 
 /* The table, without bytes [off, off + len), is mended to where parts have their bases. */
-static inline void coded_mend_without(struct coded *c, uint32_t off, uint32_t len)
+static inline void coded_repair_without(struct coded *c, uint32_t off, uint32_t len)
 {
 	struct pack_salvage *salvage = malloc(sizeof(*salvage));
 	uint8_t table[PACK_BLOCK], now[PACK_BLOCK], damaged[PACK_BLOCK];
@@ -169,7 +169,7 @@ static inline void coded_mend_without(struct coded *c, uint32_t off, uint32_t le
 	assert_int_equal(pwrite(fd, damaged, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
 	rig_reopen(&c->rig);
 	assert_int_equal(packs_salvage_table(c->rig.p, 1, 0, salvage), 1);
-	assert_int_equal(packs_mend_table(c->rig.p, salvage), 0);
+	assert_int_equal(packs_repair_table(c->rig.p, salvage), 0);
 	assert_int_equal(pread(fd, now, PACK_BLOCK, pack_table_off(0)), PACK_BLOCK);
 	assert_memory_equal(now + 108, table + 108, 64);
 	close(fd);

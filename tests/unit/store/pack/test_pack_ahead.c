@@ -185,7 +185,7 @@ static void files_init(struct files *f, uint32_t nr_steps)
 	uint8_t *bytes = aligned_bytes(PACK_FRAME_BYTES);
 
 	memset(coded_gone, 0, sizeof(coded_gone));
-	rig_init(&f->rig, (struct packs_conf){ .table_memory = MiB(1), .fate = coded_tell_gone });
+	rig_init(&f->rig, (struct packs_conf){ .table_memory = MiB(1), .fate = coded_mark_gone });
 	for (uint32_t i = 0; i < nr_steps * NR_FRAMES; i++) {
 		struct pack_frame *frame;
 

@@ -171,7 +171,7 @@ static void chunks_of_an_unwritten_frame_are_known_and_readable(void **state)
 	rig_release(&rig);
 }
 
-static void fingerprints_are_told_where_there_are_chunks(void **state)
+static void fingerprints_are_reported_where_there_are_chunks(void **state)
 {
 	uint8_t chunk[8192];
 	struct fp fps[256];
@@ -449,7 +449,7 @@ static void reading_only_changes_nothing(void **state)
 	assert_int_equal(rig_check(&rig, a, PACK_BLOCK, 1, 256), 0);
 	assert_int_equal(packs_fps(rig.p, cut, PACK_BLOCK, 1, &fp), 0);
 	assert_int_equal(packs_frame_open(rig.p, PACK_BULK, PACK_BLOCK, &f), -EROFS);
-	assert_int_equal(packs_heal(rig.p, a, "", 1), -EROFS);
+	assert_int_equal(packs_repair_chunk(rig.p, a, "", 1), -EROFS);
 	assert_int_equal(packs_sync(rig.p, &marks), 0);
 	assert_mark(marks.stream[PACK_BULK], 1, 1);
 	assert_int_equal(marks.next_pack, 2);
@@ -592,7 +592,7 @@ int main(void)
 		cmocka_unit_test(any_range_into_any_memory_reads_right),
 		cmocka_unit_test(pieces_come_from_many_frames_in_any_order),
 		cmocka_unit_test(chunks_of_an_unwritten_frame_are_known_and_readable),
-		cmocka_unit_test(fingerprints_are_told_where_there_are_chunks),
+		cmocka_unit_test(fingerprints_are_reported_where_there_are_chunks),
 		cmocka_unit_test(marks_after_sync_are_exact),
 		cmocka_unit_test(opening_cuts_frames_after_the_marks),
 		cmocka_unit_test(an_abandoned_frame_keeps_its_place_and_says_so),

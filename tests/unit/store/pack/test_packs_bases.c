@@ -94,7 +94,7 @@ static void damage_reaches_what_is_coded_against_it(void **state)
 }
 
 /* The first version does not get smaller: it is stored as it is, and has no checksum of its own. */
-static void a_damaged_base_is_told_where_it_is(void **state)
+static void a_damaged_base_is_reported_where_it_is(void **state)
 {
 	struct addr page = { .pack = 1, .off = pack_data_off(0) };
 	struct coded s;
@@ -129,7 +129,7 @@ static void what_is_gone_stays_while_others_need_it(void **state)
 
 		series_init(&s);
 		memset(coded_gone, 0, sizeof(coded_gone));
-		s.rig.conf.fate = coded_tell_gone;
+		s.rig.conf.fate = coded_mark_gone;
 		rig_reopen(&s.rig);
 		for (unsigned i = 0; i < 3; i++) {
 			version_goes(&s, orders[o][i]);
@@ -175,7 +175,7 @@ static void a_lost_table_is_found_again(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(lost); i++) {
 		series_init(&s);
-		coded_mend_without(&s, lost[i][0], lost[i][1]);
+		coded_repair_without(&s, lost[i][0], lost[i][1]);
 		if (lost[i][0] + lost[i][1] <= 256) { /* else fingerprints are lost, which files know */
 			rig_reopen(&s.rig);
 			assert_int_equal(coded_read(&s, 100, NR - 100), 0);
@@ -327,7 +327,7 @@ int main(void)
 		cmocka_unit_test(every_version_comes_back),
 		cmocka_unit_test(a_page_needs_its_chain_and_nothing_else),
 		cmocka_unit_test(damage_reaches_what_is_coded_against_it),
-		cmocka_unit_test(a_damaged_base_is_told_where_it_is),
+		cmocka_unit_test(a_damaged_base_is_reported_where_it_is),
 		cmocka_unit_test(what_is_gone_stays_while_others_need_it),
 		cmocka_unit_test(space_comes_back_with_the_last_that_needs_it),
 		cmocka_unit_test(a_lost_table_is_found_again),

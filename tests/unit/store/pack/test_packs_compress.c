@@ -315,7 +315,7 @@ static void damage_costs_its_part_and_is_not_written_over(void **state)
 		packs_stats(rig.p, &st);
 		assert_int_equal(st.nr_damaged, nr_damaged);
 		fill_chunk(chunk, 3 * 16 + 5, PACK_BLOCK);
-		assert_int_equal(packs_heal(rig.p, bad, chunk, PACK_BLOCK), -EOPNOTSUPP);
+		assert_int_equal(packs_repair_chunk(rig.p, bad, chunk, PACK_BLOCK), -EOPNOTSUPP);
 		rig_release(&rig);
 	}
 	free(chunk);

@@ -57,7 +57,7 @@ static void damage_of_any_byte_of_a_header_is_found_and_harmless(void **state)
 	rig_release(&rig);
 }
 
-static void damaged_data_is_found_and_healed(void **state)
+static void damaged_data_is_found_and_repaired(void **state)
 {
 	static const uint32_t lens[] = { 4096, 65536, 1048576 };
 	struct rig rig;
@@ -84,15 +84,15 @@ static void damaged_data_is_found_and_healed(void **state)
 		assert_int_equal(stats.nr_damaged, 1);
 
 		fill_chunk(right, 49, lens[c]);
-		assert_int_equal(packs_heal(rig.p, chunk, right, lens[c]), -EINVAL); /* other bytes */
+		assert_int_equal(packs_repair_chunk(rig.p, chunk, right, lens[c]), -EINVAL); /* other bytes */
 		fill_chunk(right + 8, 50 + bad, lens[c]); /* not aligned */
-		assert_int_equal(packs_heal(rig.p, chunk, right + 8, lens[c] - 1), -EINVAL);
-		assert_int_equal(packs_heal(rig.p, chunk, right + 8, lens[c]), 0);
+		assert_int_equal(packs_repair_chunk(rig.p, chunk, right + 8, lens[c] - 1), -EINVAL);
+		assert_int_equal(packs_repair_chunk(rig.p, chunk, right + 8, lens[c]), 0);
 		assert_false(packs_is_damaged(rig.p, chunk));
 		assert_int_equal(rig_check(&rig, a, lens[c], 50, nr), 0);
 		packs_stats(rig.p, &stats);
 		assert_int_equal(stats.nr_damaged, 0);
-		assert_int_equal(stats.nr_healed, c + 1);
+		assert_int_equal(stats.nr_repaired, c + 1);
 		free(right);
 	}
 	rig_sync(&rig);
@@ -304,7 +304,7 @@ static void *wait_thread(void *arg)
 	return NULL;
 }
 
-static void who_waits_for_a_frame_is_told_that_it_failed(void **state)
+static void who_waits_for_a_frame_is_reported_that_it_failed(void **state)
 {
 	struct failing failing = { .ops = 1u << IO_WRITE, .at = 1, .result = -EIO };
 	struct io_hook hook = { .before = fail_before, .userdata = &failing };
@@ -339,7 +339,7 @@ static int refuse_direct(void *userdata, const struct io_event *ev)
 	return fail_before(f, ev);
 }
 
-static void a_filesystem_without_direct_io_is_used_and_told(void **state)
+static void a_filesystem_without_direct_io_is_used_and_reported(void **state)
 {
 	struct failing failing = { .ops = 1u << IO_SYNC, .at = 2, .result = -EIO };
 	struct io_hook hook = { .before = refuse_direct, .userdata = &failing };
@@ -638,14 +638,14 @@ int main(void)
 		cmocka_unit_test(a_failed_frame_can_be_written_again),
 		cmocka_unit_test(a_half_written_frame_leaves_nothing_behind),
 		cmocka_unit_test(no_marks_cover_a_place_that_could_not_be_wiped),
-		cmocka_unit_test(who_waits_for_a_frame_is_told_that_it_failed),
-		cmocka_unit_test(a_filesystem_without_direct_io_is_used_and_told),
+		cmocka_unit_test(who_waits_for_a_frame_is_reported_that_it_failed),
+		cmocka_unit_test(a_filesystem_without_direct_io_is_used_and_reported),
 		cmocka_unit_test(after_a_failed_sync_everything_is_written_again),
 		cmocka_unit_test(no_sync_succeeds_once_a_frame_is_lost),
 		cmocka_unit_test(a_frame_of_an_earlier_life_does_not_pass_for_a_lost_one),
 		cmocka_unit_test(whatever_call_fails_what_was_synced_is_there),
 	}, of_exact_places[] = {
-		cmocka_unit_test(damaged_data_is_found_and_healed),
+		cmocka_unit_test(damaged_data_is_found_and_repaired),
 		cmocka_unit_test(a_cut_or_missing_pack_is_damage),
 	};
 	int r;

@@ -140,7 +140,7 @@ static void what_others_take_levels_of_stays(void **state)
 	(void)state;
 	memset(coded_gone, 0, sizeof(coded_gone));
 	series_init(&s, &parts);
-	s.rig.conf.fate = coded_tell_gone;
+	s.rig.conf.fate = coded_mark_gone;
 	coded_give_up(&s, 0, ROW / 4096, NR); /* the newest */
 	rig_reopen(&s.rig);
 	for (uint32_t i = ROW / 4096; i < NR; i++)
@@ -148,7 +148,7 @@ static void what_others_take_levels_of_stays(void **state)
 	coded_release(&s);
 }
 
-static void a_damaged_table_is_mended(void **state)
+static void a_damaged_table_is_repaired(void **state)
 {
 	static const uint32_t where[][2] = { { 8, 8 }, { 108, 64 }, { 44, 64 }, { 0, 256 } };
 
@@ -159,7 +159,7 @@ static void a_damaged_table_is_mended(void **state)
 		struct coded s;
 
 		series_init(&s, &parts);
-		coded_mend_without(&s, where[i][0], where[i][1]);
+		coded_repair_without(&s, where[i][0], where[i][1]);
 		for (uint32_t k = 0; k < NR; k += 5)
 			assert_int_equal(coded_read(&s, k, 1), 0);
 		coded_release(&s);
@@ -192,7 +192,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_version_comes_back),	    cmocka_unit_test(levels_are_all_that_is_read),
 		cmocka_unit_test(damage_reaches_as_far_as_levels),  cmocka_unit_test(what_others_take_levels_of_stays),
-		cmocka_unit_test(a_damaged_table_is_mended),	    cmocka_unit_test(other_levels_are_refused),
+		cmocka_unit_test(a_damaged_table_is_repaired),	    cmocka_unit_test(other_levels_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static void each_page_comes_from_its_frame(void **state)
 	rig_release(&m.rig);
 }
 
-static void damage_of_one_is_told(void **state)
+static void damage_of_one_is_reported(void **state)
 {
 	struct many m;
 	uint32_t bad = 29; /* neither of the first that are read, nor of the last */
@@ -130,7 +130,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_page_comes_from_its_frame),
-		cmocka_unit_test(damage_of_one_is_told),
+		cmocka_unit_test(damage_of_one_is_reported),
 		cmocka_unit_test(as_many_are_held_as_there_is_memory_for),
 		cmocka_unit_test(several_readers_share_those_who_help),
 	};

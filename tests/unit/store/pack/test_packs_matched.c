@@ -137,7 +137,7 @@ static void what_is_gone_stays_while_others_need_it(void **state)
 	(void)state;
 	frame_init(&f);
 	memset(coded_gone, 0, sizeof(coded_gone));
-	f.c.rig.conf.fate = coded_tell_gone;
+	f.c.rig.conf.fate = coded_mark_gone;
 	rig_reopen(&f.c.rig);
 	all = pack_stat(&f.c.rig, 1).st_blocks;
 	for (uint32_t part = 0; part < 8; part++) {
@@ -161,7 +161,7 @@ static void a_lost_table_is_found_again(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(lost); i++) {
 		frame_init(&f);
-		coded_mend_without(&f.c, lost[i][0], lost[i][1]);
+		coded_repair_without(&f.c, lost[i][0], lost[i][1]);
 		rig_reopen(&f.c.rig);
 		assert_int_equal(coded_read(&f.c, 0, NR), 0);
 		coded_release(&f.c);

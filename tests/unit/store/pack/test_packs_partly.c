@@ -4,31 +4,31 @@
 #define NR 64u
 
 /* What the rig's calls know: chunk i is chunk number i of the pattern, and these are elsewhere. */
-struct elsewhere {
-	uint64_t away[PACK_GONE_WORDS];
+struct remote {
+	uint64_t remote[PACK_GONE_WORDS];
 	unsigned nr_fetched, nr_asked; /* chunks; what has become of a frame */
 	bool is_down;
 };
 
 static int fate(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
-	struct elsewhere *e = userdata;
+	struct remote *e = userdata;
 
 	(void)pack;
 	(void)frame;
-	memcpy(ret->away, e->away, sizeof(e->away));
+	memcpy(ret->remote, e->remote, sizeof(e->remote));
 	e->nr_asked++;
-	return PACK_AWAY;
+	return PACK_REMOTE;
 }
 
-static int fetch(void *userdata, uint32_t pack, uint32_t frame, const struct pack_away *chunks, size_t nr)
+static int fetch(void *userdata, uint32_t pack, uint32_t frame, const struct pack_remote *chunks, size_t nr)
 {
-	struct elsewhere *e = userdata;
+	struct remote *e = userdata;
 
 	(void)pack;
 	(void)frame;
 	for (size_t i = 0; i < nr; i++) {
-		assert_true(pack_is_away(e->away, chunks[i].number));
+		assert_true(pack_is_remote(e->remote, chunks[i].number));
 		fill_chunk(chunks[i].buf, chunks[i].number, chunks[i].len);
 		e->nr_fetched++;
 	}
@@ -70,9 +70,9 @@ static uint64_t disk_bytes(struct rig *rig)
 	return (uint64_t)st.st_blocks * 512;
 }
 
-static void what_is_elsewhere_takes_no_space_and_is_fetched(void **state)
+static void what_is_remote_takes_no_space_and_is_fetched(void **state)
 {
-	struct elsewhere e = { .away = { 0xfffffffffffff0f0 } };
+	struct remote e = { .remote = { 0xfffffffffffff0f0 } };
 	struct rig rig;
 	uint8_t *bytes = aligned_bytes(NR * PACK_BLOCK);
 	struct pack_scrub *scrub = malloc(sizeof(*scrub));
@@ -81,11 +81,11 @@ static void what_is_elsewhere_takes_no_space_and_is_fetched(void **state)
 	(void)state;
 	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1), .fate = fate, .fetch = fetch, .userdata = &e });
 	f = fill(&rig, bytes);
-	assert_int_equal(packs_frame_write_partly(rig.p, f, e.away), 0);
+	assert_int_equal(packs_frame_write_partly(rig.p, f, e.remote), 0);
 	check(&rig, bytes);
 	assert_int_equal(e.nr_fetched, 0); /* all is in memory */
 	assert_int_equal(packs_sync(rig.p, &rig.marks), 0);
-	assert_int_equal(packs_frame_settle(rig.p, f, e.away), 0);
+	assert_int_equal(packs_frame_settle(rig.p, f, e.remote), 0);
 	assert_true(disk_bytes(&rig) < 16 * PACK_BLOCK);
 	check(&rig, bytes);
 	assert_int_equal(e.nr_fetched, 56 + 1);
@@ -93,8 +93,9 @@ static void what_is_elsewhere_takes_no_space_and_is_fetched(void **state)
 	e.nr_asked = 0;
 	check(&rig, bytes);
 	assert_int_equal(e.nr_asked, 1); /* with the table, which is in memory then */
-	assert_int_equal(packs_is_away(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }), 0);
-	assert_int_equal(packs_is_away(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) + 4 * PACK_BLOCK }), 1);
+	assert_int_equal(packs_is_remote(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }), 0);
+	assert_int_equal(packs_is_remote(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) + 4 * PACK_BLOCK }),
+			 1);
 	assert_int_equal(packs_scrub_frame(rig.p, 1, 0, scrub), 1);
 	assert_true((scrub->bad[0] | scrub->bad[1] | scrub->bad[2] | scrub->bad[3]) == 0);
 	e.is_down = true;
@@ -108,9 +109,9 @@ static void what_is_elsewhere_takes_no_space_and_is_fetched(void **state)
 	rig_release(&rig);
 }
 
-static void what_is_not_elsewhere_after_all_is_written(void **state)
+static void what_is_not_remote_after_all_is_written(void **state)
 {
-	struct elsewhere e = { .away = { 0xff00 } };
+	struct remote e = { .remote = { 0xff00 } };
 	const uint64_t first[PACK_GONE_WORDS] = { 0xffffffff };
 	struct rig rig;
 	uint8_t *bytes = aligned_bytes(NR * PACK_BLOCK);
@@ -121,7 +122,7 @@ static void what_is_not_elsewhere_after_all_is_written(void **state)
 	f = fill(&rig, bytes);
 	assert_int_equal(packs_frame_write_partly(rig.p, f, first), 0);
 	assert_int_equal(packs_sync(rig.p, &rig.marks), 0);
-	assert_int_equal(packs_frame_settle(rig.p, f, e.away), 0);
+	assert_int_equal(packs_frame_settle(rig.p, f, e.remote), 0);
 	rig_reopen(&rig);
 	check(&rig, bytes);
 	assert_int_equal(e.nr_fetched, 8);
@@ -132,7 +133,7 @@ static void what_is_not_elsewhere_after_all_is_written(void **state)
 /* Blocks that hold a byte of what is here are written, whatever else is in them. */
 static void chunks_of_any_lengths(void **state)
 {
-	struct elsewhere e = { .away = { 0xfffffffffffffff6 } };
+	struct remote e = { .remote = { 0xfffffffffffffff6 } };
 	struct rig rig;
 	uint8_t *bytes = aligned_bytes(NR * PACK_BLOCK), *got = aligned_bytes(NR * PACK_BLOCK);
 	struct pack_frame *f;
@@ -148,9 +149,9 @@ static void chunks_of_any_lengths(void **state)
 		pack_frame_add_varied(f, fp_of(&rig.key, bytes + at, len), bytes + at, len);
 		at += len;
 	}
-	assert_int_equal(packs_frame_write_partly(rig.p, f, e.away), 0);
+	assert_int_equal(packs_frame_write_partly(rig.p, f, e.remote), 0);
 	assert_int_equal(packs_sync(rig.p, &rig.marks), 0);
-	assert_int_equal(packs_frame_settle(rig.p, f, e.away), 0);
+	assert_int_equal(packs_frame_settle(rig.p, f, e.remote), 0);
 	rig_reopen(&rig);
 	assert_true(disk_bytes(&rig) < 8 * PACK_BLOCK);
 	assert_int_equal(packs_read(rig.p, (struct addr){ .pack = 1, .off = pack_data_off(0) }, at, got), 0);
@@ -164,8 +165,8 @@ static void chunks_of_any_lengths(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_elsewhere_takes_no_space_and_is_fetched),
-		cmocka_unit_test(what_is_not_elsewhere_after_all_is_written),
+		cmocka_unit_test(what_is_remote_takes_no_space_and_is_fetched),
+		cmocka_unit_test(what_is_not_remote_after_all_is_written),
 		cmocka_unit_test(chunks_of_any_lengths),
 	};
 

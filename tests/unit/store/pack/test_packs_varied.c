@@ -202,7 +202,7 @@ static void hints_lead_to_chunks_by_their_number(void **state)
 	rig_release(&rig);
 }
 
-static void chunks_are_told_by_where_they_begin(void **state)
+static void chunks_are_reported_by_where_they_begin(void **state)
 {
 	struct rig rig;
 	struct chunks *c = rig_with_chunks(&rig);
@@ -261,7 +261,7 @@ static void frames_are_listed_with_their_cuts(void **state)
 
 static uint64_t gone_words[PACK_GONE_WORDS];
 
-static int tell_gone(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
+static int report_gone(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	(void)userdata, (void)pack, (void)frame;
 	memcpy(ret->gone, gone_words, sizeof(gone_words));
@@ -279,7 +279,7 @@ static void giving_back_leaves_neighbours_alone(void **state)
 	for (unsigned i = 0; i < NR; i++)
 		if (i % 3 != 0 || i < 40)
 			gone_words[i / 64] |= UINT64_C(1) << i % 64;
-	rig.conf.fate = tell_gone;
+	rig.conf.fate = report_gone;
 	rig_reopen(&rig);
 	assert_int_equal(packs_punch(rig.p, 1, 0, PACK_VARIED, NR, gone_words), 0);
 	assert_true(pack_stat(&rig, 1).st_blocks < before);
@@ -296,7 +296,7 @@ static void giving_back_leaves_neighbours_alone(void **state)
 	rig_release(&rig);
 }
 
-static void a_damaged_chunk_is_healed_and_its_neighbours_stay(void **state)
+static void a_damaged_chunk_is_repaired_and_its_neighbours_stay(void **state)
 {
 	struct rig rig;
 	struct chunks *c = rig_with_chunks(&rig);
@@ -310,8 +310,8 @@ static void a_damaged_chunk_is_healed_and_its_neighbours_stay(void **state)
 		flip_byte(&rig, 1, c->addr[i].off + len / 2);
 		assert_int_equal(read_and_compare(&rig, c, c->off[i], len), -EBADMSG);
 		assert_true(packs_is_damaged(rig.p, c->addr[i]));
-		assert_int_equal(packs_heal(rig.p, c->addr[i], c->bytes + c->off[i] + 1, len), -EINVAL);
-		assert_int_equal(packs_heal(rig.p, c->addr[i], c->bytes + c->off[i], len), 0);
+		assert_int_equal(packs_repair_chunk(rig.p, c->addr[i], c->bytes + c->off[i] + 1, len), -EINVAL);
+		assert_int_equal(packs_repair_chunk(rig.p, c->addr[i], c->bytes + c->off[i], len), 0);
 		assert_false(packs_is_damaged(rig.p, c->addr[i]));
 		assert_int_equal(read_and_compare(&rig, c, 0, c->off[NR]), 0);
 	}
@@ -357,7 +357,7 @@ static void wipe_bytes(struct rig *rig, uint64_t off, size_t len)
 }
 
 /* Any byte of the table changes: all chunks, or all but the one whose entry it is, are proved. */
-static void a_table_with_a_changed_byte_is_mended(void **state)
+static void a_table_with_a_changed_byte_is_repaired(void **state)
 {
 	struct rig rig;
 	struct chunks *c = rig_with_chunks(&rig);
@@ -377,7 +377,7 @@ static void a_table_with_a_changed_byte_is_mended(void **state)
 			nr_proved += s->proved[i];
 		}
 		assert_int_equal(nr_proved, NR);
-		assert_int_equal(packs_mend_table(rig.p, s), 0);
+		assert_int_equal(packs_repair_table(rig.p, s), 0);
 		rig_reopen(&rig);
 		assert_int_equal(read_and_compare(&rig, c, 0, c->off[NR]), 0);
 	}
@@ -386,7 +386,7 @@ static void a_table_with_a_changed_byte_is_mended(void **state)
 	rig_release(&rig);
 }
 
-static void a_table_without_a_sector_is_mended_but_for_the_chunks_in_it(void **state)
+static void a_table_without_a_sector_is_repaired_but_for_the_chunks_in_it(void **state)
 {
 	struct rig rig;
 	struct chunks *c = rig_with_chunks(&rig);
@@ -400,7 +400,7 @@ static void a_table_without_a_sector_is_mended_but_for_the_chunks_in_it(void **s
 		assert_int_equal(packs_salvage_table(rig.p, 1, 0, s), 1);
 		for (unsigned i = 0; i < NR; i++)
 			assert_int_equal(s->proved[i], i < first || i >= end);
-		assert_int_equal(packs_mend_table(rig.p, s), 0);
+		assert_int_equal(packs_repair_table(rig.p, s), 0);
 		rig_reopen(&rig);
 		assert_int_equal(read_and_compare(&rig, c, 0, c->off[first]), 0);
 		assert_int_equal(read_and_compare(&rig, c, c->off[first], c->off[end] - c->off[first]), -EBADMSG);
@@ -416,13 +416,13 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(several_pieces_of_a_frame_are_one_request),
 	cmocka_unit_test(a_frame_takes_225_chunks_or_1_mib),
 	cmocka_unit_test(hints_lead_to_chunks_by_their_number),
-	cmocka_unit_test(chunks_are_told_by_where_they_begin),
+	cmocka_unit_test(chunks_are_reported_by_where_they_begin),
 	cmocka_unit_test(frames_are_listed_with_their_cuts),
 	cmocka_unit_test(giving_back_leaves_neighbours_alone),
-	cmocka_unit_test(a_damaged_chunk_is_healed_and_its_neighbours_stay),
+	cmocka_unit_test(a_damaged_chunk_is_repaired_and_its_neighbours_stay),
 	cmocka_unit_test(a_frame_may_end_one_byte_into_a_part),
-	cmocka_unit_test(a_table_with_a_changed_byte_is_mended),
-	cmocka_unit_test(a_table_without_a_sector_is_mended_but_for_the_chunks_in_it),
+	cmocka_unit_test(a_table_with_a_changed_byte_is_repaired),
+	cmocka_unit_test(a_table_without_a_sector_is_repaired_but_for_the_chunks_in_it),
 };
 
 int main(void)

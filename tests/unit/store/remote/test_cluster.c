@@ -33,7 +33,7 @@ static void what_all_have_is_stored_once(void **state)
 	}
 }
 
-static void a_file_like_one_that_is_elsewhere_costs_nothing(void **state)
+static void a_file_like_one_that_is_remote_costs_nothing(void **state)
 {
 	struct world *w = *state;
 	uint64_t before;
@@ -54,7 +54,7 @@ static void assert_stored_anew(struct world *w)
 	struct rig *rig = w->nodes[0].rig;
 
 	w->open = false;
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	for (unsigned ino = 20; ino < 22; ino++) { /* of the second there is one that is here */
 		rig_write(rig, ino, MiB(3), 1);
 		world_commit(w, 1);
@@ -65,7 +65,7 @@ static void assert_stored_anew(struct world *w)
 	rig_reopen(rig);
 	rig_check(rig, 20, MiB(3), 1);
 	rig_check(rig, 10, MiB(3), 1);
-	w->nr_away = 0;
+	w->nr_remote = 0;
 }
 
 /* Who does not take part may never do so again: what is written anew does not rely on it. */
@@ -99,14 +99,14 @@ static void a_file_like_one_that_lost_nodes_have_too_is_stored(void **state)
 	rig_write(n->rig, 20, MiB(3), 1);
 	assert_int_equal(engine_sync(n->rig->e), 0);
 	assert_in_range(world_stored(w, n->number), MiB(2), MiB(3) - 1); /* not what two others have */
-	w->nr_away = 2;
+	w->nr_remote = 2;
 	rig_check(n->rig, 20, MiB(3), 1);
 	rig_check(n->rig, 10, MiB(3), 1);
-	w->nr_away = 0;
+	w->nr_remote = 0;
 }
 
 /* Nobody knows who is left, and what is written now is to be read now. */
-static void a_file_like_one_that_is_elsewhere_is_stored_while_no_agent_is_there(void **state)
+static void a_file_like_one_that_is_remote_is_stored_while_no_agent_is_there(void **state)
 {
 	struct world *w = *state;
 
@@ -117,7 +117,7 @@ static void a_file_like_one_that_is_elsewhere_is_stored_while_no_agent_is_there(
 	assert_stored_anew(w);
 }
 
-static void a_file_like_one_that_is_elsewhere_is_stored_before_an_agent_comes(void **state)
+static void a_file_like_one_that_is_remote_is_stored_before_an_agent_comes(void **state)
 {
 	struct world *w = *state;
 
@@ -137,7 +137,7 @@ static void as_many_nodes_have_it_as_is_asked_for(void **state)
 	world_commit(w, NODES);
 	world_assert_committed(w);
 	assert_int_equal(world_stored_by_all(w), 2 * MiB(3));
-	w->nr_away = 1;
+	w->nr_remote = 1;
 	for (unsigned i = 1; i < NODES; i++)
 		rig_check(w->nodes[i].rig, 10, MiB(3), 1);
 }
@@ -150,11 +150,11 @@ static void what_cannot_be_had_is_an_error_until_it_can(void **state)
 
 	world_write_all(w, 10, MiB(3), 1);
 	world_commit(w, NODES);
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	c = rig_content(w->nodes[0].rig, 10);
 	assert_int_equal(content_read(c, p, MiB(3), 0), -EIO);
 	content_close(c);
-	w->nr_away = 0;
+	w->nr_remote = 0;
 	world_check_all(w, 10, MiB(3), 1);
 	free(p);
 }
@@ -180,21 +180,21 @@ static void nobody_relies_on_a_node_that_has_not_stored(void **state)
 	world_commit(w, NODES);
 	world_assert_committed(w);
 	assert_true(world_stored_by_all(w) > MiB(3) * 3 / 2);
-	w->nr_away = 2; /* what the second had to store all have */
+	w->nr_remote = 2; /* what the second had to store all have */
 	for (unsigned i = 0; i < NODES; i++) {
 		struct engine_stats s;
 
 		engine_stats(w->nodes[i].rig->e, &s);
 		assert_true(s.remote_bytes < MiB(3));
 	}
-	w->nr_away = 0;
+	w->nr_remote = 0;
 	for (unsigned i = 0; i < NODES; i++) {
 		rig_crash(w->nodes[i].rig);
 		rig_check(w->nodes[i].rig, 10, MiB(3), 1);
 	}
 }
 
-static void who_does_not_hear_the_end_stores_all(void **state)
+static void who_does_not_receive_the_end_stores_all(void **state)
 {
 	struct world *w = *state;
 
@@ -203,7 +203,7 @@ static void who_does_not_hear_the_end_stores_all(void **state)
 	world_commit(w, NODES);
 	world_assert_committed(w);
 	assert_int_equal(world_stored_by_all(w), NODES * MiB(3));
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	world_check_all(w, 10, MiB(3), 1);
 	for (unsigned i = 0; i < NODES; i++) {
 		rig_crash(w->nodes[i].rig);
@@ -242,9 +242,9 @@ static void a_crash_in_the_middle_leaves_what_was_there_before(void **state)
 	world_commit(w, NODES);
 	world_check_all(w, 12, MiB(2), 2);
 	for (unsigned i = 0; i < NODES; i++) {
-		w->nr_away = NODES;
+		w->nr_remote = NODES;
 		rig_check(w->nodes[i].rig, 12, MiB(2), 2);
-		w->nr_away = 0;
+		w->nr_remote = 0;
 		rig_fsck(w->nodes[i].rig);
 		rig_check(w->nodes[i].rig, 12, MiB(2), 2);
 		rig_check(w->nodes[i].rig, 10, MiB(2), 1);
@@ -341,7 +341,7 @@ static bool was_offered(struct world_node *n)
 	return yes;
 }
 
-static void where_nothing_is_in_common_only_the_first_frames_are_held(void **state)
+static void where_nothing_is_in_common_only_the_first_frames_are_deferred(void **state)
 {
 	struct world *w = *state;
 	struct world_node *n = &w->nodes[0];
@@ -358,11 +358,11 @@ static void where_nothing_is_in_common_only_the_first_frames_are_held(void **sta
 	rig_write(n->rig, 13, MiB(7), 4);
 	assert_int_equal(n->nr_wanted, 1);
 	assert_false(engine_cluster_pending(n->rig->e));
-	assert_int_equal(n->nr_told, 0);
+	assert_int_equal(n->nr_announced, 0);
 	world_commit(w, 1);
 	assert_int_equal(n->result, 0);
 	assert_false(was_offered(n));
-	assert_int_equal(n->nr_told, MiB(7) / 4096);
+	assert_int_equal(n->nr_announced, MiB(7) / 4096);
 
 	/* The next commit begins as this one did. */
 	rig_write(n->rig, 14, MiB(1), 5);
@@ -384,14 +384,14 @@ static void what_comes_while_the_first_frames_are_decided_about_goes_with_them(v
 	rig_write(n->rig, 10, MiB(5), 1);
 	world_commit(w, 1);
 	rig_write(n->rig, 11, MiB(5), 2);
-	w->held_meanwhile = n;
+	w->deferred_meanwhile = n;
 	assert_int_equal(engine_cluster_round(n->rig->e), 0);
-	assert_null(w->held_meanwhile);
+	assert_null(w->deferred_meanwhile);
 	assert_true(was_offered(n));
 	assert_int_equal(n->nr_wanted, 1);
 	world_commit(w, 1);
 	assert_false(was_offered(n));
-	assert_int_equal(n->nr_told, MiB(6) / 4096); /* the frame that was not full, too */
+	assert_int_equal(n->nr_announced, MiB(6) / 4096); /* the frame that was not full, too */
 	rig_check(n->rig, 12, MiB(6), 3);
 	w->open = false;
 	rig_crash(n->rig);
@@ -400,7 +400,7 @@ static void what_comes_while_the_first_frames_are_decided_about_goes_with_them(v
 }
 
 /* Each node writes pages of its own, twice: the next commit begins with a probe that is to confirm it. */
-static void be_alone_twice(struct world *w, unsigned nr)
+static void back_off_twice(struct world *w, unsigned nr)
 {
 	for (uint64_t ino = 10; ino < 12; ino++) {
 		for (unsigned i = 0; i < nr; i++)
@@ -409,13 +409,13 @@ static void be_alone_twice(struct world *w, unsigned nr)
 	}
 }
 
-static void behind_a_probe_that_is_to_confirm_it_nothing_is_held(void **state)
+static void behind_a_probe_that_is_to_confirm_it_nothing_is_deferred(void **state)
 {
 	struct world *w = *state;
 	struct world_node *n = &w->nodes[0];
 
-	be_alone_twice(w, 1);
-	n->nr_wanted = n->nr_told = 0;
+	back_off_twice(w, 1);
+	n->nr_wanted = n->nr_announced = 0;
 	assert_true(was_offered(n));
 	rig_write(n->rig, 12, MiB(5), 1);
 	assert_int_equal(n->nr_wanted, 1);
@@ -428,7 +428,7 @@ static void behind_a_probe_that_is_to_confirm_it_nothing_is_held(void **state)
 	world_commit(w, 1);
 	assert_int_equal(n->result, 0);
 	assert_false(was_offered(n));
-	assert_in_range(n->nr_told, MiB(7 + 3) / 4096, MiB(7 + 3 + 1) / 4096); /* and what was not a frame yet */
+	assert_in_range(n->nr_announced, MiB(7 + 3) / 4096, MiB(7 + 3 + 1) / 4096); /* and what was not a frame yet */
 	w->open = false;
 	rig_crash(n->rig);
 	for (uint64_t ino = 12; ino <= 14; ino++)
@@ -437,15 +437,15 @@ static void behind_a_probe_that_is_to_confirm_it_nothing_is_held(void **state)
 }
 
 /* What comes until it is known is stored by each of them, once. */
-static void a_probe_that_is_to_confirm_it_may_find_others(void **state)
+static void a_probe_that_is_to_confirm_it_may_find_peers(void **state)
 {
 	struct world *w = *state;
 	uint64_t before;
 
-	be_alone_twice(w, 2);
+	back_off_twice(w, 2);
 	before = world_stored_by_all(w);
 	for (unsigned i = 0; i < 2; i++) {
-		w->nodes[i].nr_told = 0;
+		w->nodes[i].nr_announced = 0;
 		rig_write(w->nodes[i].rig, 12, MiB(4) + 4096, 1);
 		rig_write(w->nodes[i].rig, 13, MiB(7), 2);
 	}
@@ -455,11 +455,11 @@ static void a_probe_that_is_to_confirm_it_may_find_others(void **state)
 	world_commit(w, 2);
 	assert_int_equal(world_stored_by_all(w) - before, MiB(4) + 4096 + 2 * MiB(7) + MiB(6));
 	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(w->nodes[i].nr_told, MiB(7) / 4096);
+		assert_int_equal(w->nodes[i].nr_announced, MiB(7) / 4096);
 	w->open = false;
 }
 
-static void where_nothing_was_in_common_for_long_nothing_is_held(void **state)
+static void where_nothing_was_in_common_for_long_nothing_is_deferred(void **state)
 {
 	struct world *w = *state;
 	struct world_node *n = &w->nodes[0];
@@ -470,14 +470,14 @@ static void where_nothing_was_in_common_for_long_nothing_is_held(void **state)
 		world_commit(w, 1);
 		assert_true(was_offered(n));
 	}
-	n->nr_wanted = n->nr_told = 0;
+	n->nr_wanted = n->nr_announced = 0;
 	rig_write(n->rig, ino, MiB(5), ino);
 	assert_int_equal(n->nr_wanted, 0);
 	assert_false(engine_cluster_pending(n->rig->e));
 	world_commit(w, 1);
 	assert_false(was_offered(n));
-	assert_int_equal(n->nr_told, MiB(5) / 4096);
-	engine_cluster_met(n->rig->e); /* other nodes */
+	assert_int_equal(n->nr_announced, MiB(5) / 4096);
+	engine_cluster_peers_changed(n->rig->e); /* other nodes */
 	ino++;
 	rig_write(n->rig, ino, MiB(5), ino);
 	world_commit(w, 1);
@@ -489,7 +489,7 @@ static void where_nothing_was_in_common_for_long_nothing_is_held(void **state)
 	rig_fsck(n->rig);
 }
 
-static void what_others_have_after_all_is_held_again(void **state)
+static void what_peers_have_after_all_is_deferred_again(void **state)
 {
 	struct world *w = *state;
 
@@ -505,11 +505,11 @@ static void what_others_have_after_all_is_held_again(void **state)
 		rig_write(w->nodes[i].rig, 12, MiB(6), 2);
 	world_commit(w, 2);
 	assert_int_equal(world_stored_by_all(w), 2 * MiB(5) + 2 * MiB(6));
-	assert_int_equal(w->nodes[0].nr_told + w->nodes[1].nr_told, 0);
+	assert_int_equal(w->nodes[0].nr_announced + w->nodes[1].nr_announced, 0);
 	w->open = false;
 }
 
-static void what_others_have_told_too_is_held_the_next_time(void **state)
+static void what_peers_have_reported_too_is_deferred_the_next_time(void **state)
 {
 	struct world *w = *state;
 
@@ -524,7 +524,7 @@ static void what_others_have_told_too_is_held_the_next_time(void **state)
 	world_commit(w, 2);
 	assert_int_equal(world_stored_by_all(w), 2 * MiB(5 + 5 + 3));
 	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(w->nodes[i].nr_told, MiB(3) / 4096);
+		assert_int_equal(w->nodes[i].nr_announced, MiB(3) / 4096);
 		engine_cluster_is_shared(w->nodes[i].rig->e);
 		w->nodes[i].nr_wanted = 0;
 		rig_write(w->nodes[i].rig, 13, MiB(6), OWN + 4 + i);
@@ -579,27 +579,27 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(what_all_have_is_stored_once),
-		world_test(a_file_like_one_that_is_elsewhere_costs_nothing),
+		world_test(a_file_like_one_that_is_remote_costs_nothing),
 		world_test(a_file_like_one_that_lost_nodes_have_is_stored),
 		world_test(a_file_like_one_that_lost_nodes_have_too_is_stored),
-		world_test(a_file_like_one_that_is_elsewhere_is_stored_while_no_agent_is_there),
-		world_test(a_file_like_one_that_is_elsewhere_is_stored_before_an_agent_comes),
+		world_test(a_file_like_one_that_is_remote_is_stored_while_no_agent_is_there),
+		world_test(a_file_like_one_that_is_remote_is_stored_before_an_agent_comes),
 		world_test(as_many_nodes_have_it_as_is_asked_for),
 		world_test(what_cannot_be_had_is_an_error_until_it_can),
 		world_test(without_a_decision_all_is_stored),
 		world_test(nobody_relies_on_a_node_that_has_not_stored),
-		world_test(who_does_not_hear_the_end_stores_all),
+		world_test(who_does_not_receive_the_end_stores_all),
 		world_test(a_crash_in_the_middle_leaves_what_was_there_before),
 		world_test(a_new_index_knows_it_all),
 		world_test(past_the_limit_it_is_stored_here),
 		world_test(a_round_is_wanted_early_where_little_is_in_common),
-		world_test(where_nothing_is_in_common_only_the_first_frames_are_held),
+		world_test(where_nothing_is_in_common_only_the_first_frames_are_deferred),
 		world_test(what_comes_while_the_first_frames_are_decided_about_goes_with_them),
-		world_test(behind_a_probe_that_is_to_confirm_it_nothing_is_held),
-		world_test(a_probe_that_is_to_confirm_it_may_find_others),
-		world_test(where_nothing_was_in_common_for_long_nothing_is_held),
-		world_test(what_others_have_after_all_is_held_again),
-		world_test(what_others_have_told_too_is_held_the_next_time),
+		world_test(behind_a_probe_that_is_to_confirm_it_nothing_is_deferred),
+		world_test(a_probe_that_is_to_confirm_it_may_find_peers),
+		world_test(where_nothing_was_in_common_for_long_nothing_is_deferred),
+		world_test(what_peers_have_after_all_is_deferred_again),
+		world_test(what_peers_have_reported_too_is_deferred_the_next_time),
 		world_test(no_round_is_wanted_early_where_much_is_in_common),
 		world_test(chunks_cut_by_content_are_shared_too),
 	};

@@ -75,7 +75,7 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	rig_collect(partner, &conf);
 	rig_crash(partner);
 	refer(w, 2, 20, p, nr);
-	w->nr_away = 1;
+	w->nr_remote = 1;
 	rig_check_bytes(heir, 20, bytes, MiB(3) + 123);
 	assert_true(world_stored(w, 2) < KiB(8));
 	rig_crash(heir);
@@ -91,9 +91,9 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	assert_int_equal(content_sync(c, NULL), 0);
 	memcpy(bytes + KiB(500), "new", 3);
 	rig_check_bytes(heir, 20, bytes, MiB(3) + 123);
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	assert_int_equal(content_read(c, got, MiB(3), 0), -EIO);
-	w->nr_away = 0;
+	w->nr_remote = 0;
 	content_close(c);
 	free(got);
 	free(bytes);
@@ -145,10 +145,10 @@ static void new_data_does_not_rely_on_a_catalog(void **state)
 		rig_write(heir, 30 + i, MiB(3), 5 + i);
 		assert_int_equal(engine_sync(heir->e), 0);
 		assert_int_equal(world_stored(w, 2), (i + 1) * MiB(3));
-		w->nr_away = NODES;
+		w->nr_remote = NODES;
 		rig_check(heir, 30 + i, MiB(3), 5 + i);
 		rig_check(heir, 20 + i, MiB(3), 5 + i); /* what is here is found */
-		w->nr_away = 0;
+		w->nr_remote = 0;
 	}
 	rig_fsck(heir);
 	free(p);
@@ -176,9 +176,9 @@ static void bytes_that_have_moved_are_not_looked_for_in_a_catalog(void **state)
 	assert_int_equal(content_sync(c, NULL), 0);
 	content_close(c);
 	assert_int_equal(rig_stats(heir).shifted, 0);
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	rig_check_bytes(heir, 30, bytes, MiB(3) + 10);
-	w->nr_away = 0;
+	w->nr_remote = 0;
 	free(bytes);
 	free(p);
 }
@@ -350,7 +350,7 @@ static void assert_located(struct rig *rig, const struct content_piece *p, size_
 	}
 }
 
-static void what_was_elsewhere_can_be_kept_here(void **state)
+static void what_was_remote_can_be_kept_here(void **state)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
@@ -369,37 +369,37 @@ static void what_was_elsewhere_can_be_kept_here(void **state)
 	w->open = false;
 	keep(lost, partner, p, nr);
 	assert_located(partner, p, nr, true, NULL);
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	rig_check(partner, 10, MiB(1), 1); /* though that refers to what is elsewhere */
 	for (int i = 0; i < 2; i++) {
 		rig_crash(partner);
 		assert_located(partner, p, nr, true, NULL);
 		rig_check(partner, 10, MiB(1), 1);
 	}
-	w->nr_away = 0;
+	w->nr_remote = 0;
 	assert_int_equal(world_stored(w, 1), MiB(1)); /* once, however often it is kept */
 	rig_fsck(partner);
 	free(p);
 }
 
 /* How many of a file's chunks a node lends. */
-static size_t lend(struct rig *rig, const struct content_piece *p, size_t nr)
+static size_t pin(struct rig *rig, const struct content_piece *p, size_t nr)
 {
 	struct fp *fps = calloc(nr, sizeof(*fps));
-	bool *lent = calloc(nr, sizeof(*lent));
+	bool *pinned = calloc(nr, sizeof(*pinned));
 	size_t n = 0;
 
 	for (size_t i = 0; i < nr; i++)
 		fps[i] = p[i].fp;
-	assert_int_equal(engine_cluster_lend(rig->e, fps, nr, lent), 0);
+	assert_int_equal(engine_cluster_pin(rig->e, fps, nr, pinned), 0);
 	for (size_t i = 0; i < nr; i++)
-		n += lent[i];
+		n += pinned[i];
 	free(fps);
-	free(lent);
+	free(pinned);
 	return n;
 }
 
-static void what_is_here_is_lent_when_it_is_asked_for(void **state)
+static void what_is_here_is_pinned_when_it_is_asked_for(void **state)
 {
 	const struct gc_conf conf = { .delete = true, .move_below = 90, .place = true };
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
@@ -414,9 +414,9 @@ static void what_is_here_is_lent_when_it_is_asked_for(void **state)
 	rig_write(rig, 11, MiB(1), 6);
 	assert_int_equal(engine_sync(rig->e), 0);
 	nr = rig_pieces(rig, 10, p, PIECES);
-	assert_int_equal(lend(w->nodes[1].rig, p, nr), 0); /* it is not there */
-	assert_int_equal(lend(rig, p, nr), nr);
-	assert_int_equal(lend(rig, p, nr), nr);
+	assert_int_equal(pin(w->nodes[1].rig, p, nr), 0); /* it is not there */
+	assert_int_equal(pin(rig, p, nr), nr);
+	assert_int_equal(pin(rig, p, nr), nr);
 	engine_stats(rig->e, &s);
 	assert_int_equal(s.pinned_bytes, MiB(3));
 	rig_drop(rig, 10);
@@ -428,12 +428,12 @@ static void what_is_here_is_lent_when_it_is_asked_for(void **state)
 	for (size_t i = 0; i < nr; i++)
 		assert_int_equal(engine_cluster_chunk(rig->e, p[i].fp, p[i].chunk_len, bytes), 1);
 	rig_fsck(rig);
-	assert_int_equal(lend(rig, p, nr), nr);
+	assert_int_equal(pin(rig, p, nr), nr);
 	free(bytes);
 	free(p);
 }
 
-static void what_is_not_durable_is_not_lent(void **state)
+static void what_is_not_durable_is_not_pinned(void **state)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
@@ -448,9 +448,9 @@ static void what_is_not_durable_is_not_lent(void **state)
 	content_close(c);
 	nr = rig_pieces(rig, 10, p, PIECES);
 	assert_true(nr > 0);
-	assert_int_equal(lend(rig, p, nr), 0);
+	assert_int_equal(pin(rig, p, nr), 0);
 	assert_int_equal(engine_sync(rig->e), 0);
-	assert_int_equal(lend(rig, p, nr), nr);
+	assert_int_equal(pin(rig, p, nr), nr);
 	free(p);
 }
 
@@ -458,19 +458,19 @@ static struct content_piece *earlier;
 static size_t nr_earlier;
 
 /* Between a round's two notes. */
-static void lend_in_the_middle(struct world_node *n)
+static void pin_in_the_middle(struct world_node *n)
 {
-	bool *lent = calloc(n->nr_offered, sizeof(*lent));
+	bool *pinned = calloc(n->nr_offered, sizeof(*pinned));
 
 	if (n->number == 0)
-		assert_int_equal(lend(n->rig, earlier, nr_earlier), nr_earlier);
-	assert_int_equal(engine_cluster_lend(n->rig->e, n->offer, n->nr_offered, lent), 0);
+		assert_int_equal(pin(n->rig, earlier, nr_earlier), nr_earlier);
+	assert_int_equal(engine_cluster_pin(n->rig->e, n->offer, n->nr_offered, pinned), 0);
 	for (size_t i = 0; i < n->nr_offered; i++)
-		assert_false(lent[i]);
-	free(lent);
+		assert_false(pinned[i]);
+	free(pinned);
 }
 
-static void lending_does_not_wait_for_a_round(void **state)
+static void pinning_does_not_wait_for_a_round(void **state)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct world *w = *state;
@@ -483,7 +483,7 @@ static void lending_does_not_wait_for_a_round(void **state)
 	nr_earlier = rig_pieces(w->nodes[0].rig, 9, earlier, PIECES);
 	w->open = true;
 	world_write_all(w, 10, MiB(2), 1);
-	w->before_settle = lend_in_the_middle;
+	w->before_settle = pin_in_the_middle;
 	world_commit(w, NODES);
 	w->before_settle = NULL;
 	world_assert_committed(w);
@@ -491,7 +491,7 @@ static void lending_does_not_wait_for_a_round(void **state)
 	nr = rig_pieces(w->nodes[0].rig, 10, p, PIECES);
 	for (unsigned i = 0; i < NODES; i++) {
 		rig_crash(w->nodes[i].rig);
-		sum += lend(w->nodes[i].rig, p, nr); /* who has it, and nobody else */
+		sum += pin(w->nodes[i].rig, p, nr); /* who has it, and nobody else */
 	}
 	assert_int_equal(sum, nr);
 	world_check_all(w, 10, MiB(2), 1);
@@ -512,10 +512,10 @@ int main(void)
 		world_test(a_long_hole_is_referred_to_at_once),
 		world_test(new_data_does_not_rely_on_a_catalog),
 		world_test(bytes_that_have_moved_are_not_looked_for_in_a_catalog),
-		world_test(what_was_elsewhere_can_be_kept_here),
-		world_test(what_is_here_is_lent_when_it_is_asked_for),
-		world_test(what_is_not_durable_is_not_lent),
-		world_test(lending_does_not_wait_for_a_round),
+		world_test(what_was_remote_can_be_kept_here),
+		world_test(what_is_here_is_pinned_when_it_is_asked_for),
+		world_test(what_is_not_durable_is_not_pinned),
+		world_test(pinning_does_not_wait_for_a_round),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

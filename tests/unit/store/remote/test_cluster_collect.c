@@ -32,28 +32,28 @@ static unsigned nr_notes(struct rig *rig)
 	return nr;
 }
 
-static void sum_shared(struct world *w, uint64_t *ret_away, uint64_t *ret_lent)
+static void sum_shared(struct world *w, uint64_t *ret_remote, uint64_t *ret_pinned)
 {
-	*ret_away = *ret_lent = 0;
+	*ret_remote = *ret_pinned = 0;
 	for (unsigned i = 0; i < NODES; i++) {
 		struct engine_stats s;
 
 		engine_stats(w->nodes[i].rig->e, &s);
-		*ret_away += s.remote_bytes;
-		*ret_lent += s.pinned_bytes;
+		*ret_remote += s.remote_bytes;
+		*ret_pinned += s.pinned_bytes;
 	}
 }
 
-static void assert_shared(struct world *w, uint64_t away, uint64_t lent)
+static void assert_shared(struct world *w, uint64_t remote, uint64_t pinned)
 {
-	uint64_t is_away, is_lent;
+	uint64_t is_remote, is_pinned;
 
-	sum_shared(w, &is_away, &is_lent);
-	assert_int_equal(is_away, away);
-	assert_int_equal(is_lent, lent);
+	sum_shared(w, &is_remote, &is_pinned);
+	assert_int_equal(is_remote, remote);
+	assert_int_equal(is_pinned, pinned);
 }
 
-static void what_is_lent_is_not_collected(void **state)
+static void what_is_pinned_is_not_collected(void **state)
 {
 	const struct gc_conf conf = { .delete = true, .move_below = 90, .place = true };
 	struct world *w = *state;
@@ -77,7 +77,7 @@ static void what_is_lent_is_not_collected(void **state)
 	assert_true(world_stored_by_all(w) <= MiB(3) + MiB(1));
 }
 
-static void what_is_given_up_is_not_counted_as_elsewhere(void **state)
+static void what_is_given_up_is_not_counted_as_remote(void **state)
 {
 	const struct gc_conf conf = { .delete = true };
 	struct world *w = *state;
@@ -126,7 +126,7 @@ static void notes_go_with_what_they_are_about(void **state)
 	assert_shared(w, 2 * MiB(3), MiB(3));
 	rig_write(w->nodes[0].rig, 12, MiB(3), 1); /* not taken for known any more */
 	assert_int_equal(engine_sync(w->nodes[0].rig->e), 0);
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	rig_check(w->nodes[0].rig, 12, MiB(3), 1);
 	rig_fsck(w->nodes[0].rig);
 }
@@ -151,12 +151,12 @@ static void mark_all(struct world *w, const struct cluster_window *win, uint8_t 
 		assert_int_equal(engine_cluster_mark(w->nodes[i].rig->e, win, filter, FILTER), 0);
 }
 
-static struct cluster_unlent unlend_all(struct world *w, const struct cluster_window *win, const uint8_t *filter)
+static struct cluster_unpinned unpin_all(struct world *w, const struct cluster_window *win, const uint8_t *filter)
 {
-	struct cluster_unlent sum = { 0 }, u;
+	struct cluster_unpinned sum = { 0 }, u;
 
 	for (unsigned i = 0; i < NODES; i++) {
-		assert_int_equal(engine_cluster_unlend(w->nodes[i].rig->e, win, filter, FILTER, &u), 0);
+		assert_int_equal(engine_cluster_unpin(w->nodes[i].rig->e, win, filter, FILTER, &u), 0);
 		sum.nr_kept += u.nr_kept;
 		sum.kept_bytes += u.kept_bytes;
 		sum.nr_dropped += u.nr_dropped;
@@ -172,18 +172,18 @@ static void collect_all(struct world *w)
 }
 
 /* As the agents do it, in so many windows. */
-static struct cluster_unlent collect_together(struct world *w, unsigned nr_windows)
+static struct cluster_unpinned collect_together(struct world *w, unsigned nr_windows)
 {
-	struct cluster_unlent sum = { 0 };
+	struct cluster_unpinned sum = { 0 };
 
 	collect_all(w);
 	for (unsigned i = 0; i < nr_windows; i++) {
 		const struct cluster_window win = { i, nr_windows, 77 + i };
 		uint8_t *filter = calloc(1, FILTER);
-		struct cluster_unlent u;
+		struct cluster_unpinned u;
 
 		mark_all(w, &win, filter);
-		u = unlend_all(w, &win, filter);
+		u = unpin_all(w, &win, filter);
 		sum.kept_bytes += u.kept_bytes;
 		sum.dropped_bytes += u.dropped_bytes;
 		free(filter);
@@ -195,7 +195,7 @@ static struct cluster_unlent collect_together(struct world *w, unsigned nr_windo
 static void what_nobody_refers_to_is_given_up(void **state)
 {
 	struct world *w = *state;
-	struct cluster_unlent u;
+	struct cluster_unpinned u;
 
 	w->replicas = 2;
 	world_write_all(w, 10, MiB(3), 1);
@@ -254,7 +254,7 @@ static void who_is_missing_is_known(void **state)
 		assert_string_equal(missing.name, "node3");
 	}
 	memcpy(missing.id, "somebody met now", CLUSTER_ID_LEN);
-	assert_int_equal(engine_cluster_meet(w->nodes[0].rig->e, &missing, 1), 0);
+	assert_int_equal(engine_cluster_register_peers(w->nodes[0].rig->e, &missing, 1), 0);
 	rig_crash(w->nodes[0].rig);
 	assert_int_equal(engine_cluster_missing(w->nodes[0].rig->e, nodes, NODES, &missing), 1);
 	assert_memory_equal(missing.id, "somebody met now", CLUSTER_ID_LEN);
@@ -269,14 +269,14 @@ static void who_is_forgotten_is_not_missing_until_it_is_back(void **state)
 	w->open = false;
 	nodes_of(w, nodes);
 	assert_int_equal(engine_cluster_forget(rig->e, nodes[1].name), -ENOENT);
-	assert_int_equal(engine_cluster_meet(rig->e, nodes, NODES), 0);
+	assert_int_equal(engine_cluster_register_peers(rig->e, nodes, NODES), 0);
 	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 1);
 	assert_int_equal(engine_cluster_forget(rig->e, nodes[NODES - 1].name), 0);
 	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 0);
 	rig_crash(rig);
 	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 0);
 	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 2, &missing), 1); /* another one is */
-	assert_int_equal(engine_cluster_meet(rig->e, nodes, NODES), 0);
+	assert_int_equal(engine_cluster_register_peers(rig->e, nodes, NODES), 0);
 	rig_crash(rig);
 	assert_int_equal(engine_cluster_missing(rig->e, nodes, NODES - 1, &missing), 1);
 	rig_fsck(rig);
@@ -288,7 +288,7 @@ static void without_a_window_nothing_is_given_up(void **state)
 	uint8_t *filter = calloc(1, FILTER);
 	struct world *w = *state;
 	struct rig *rig = w->nodes[1].rig;
-	struct cluster_unlent u;
+	struct cluster_unpinned u;
 
 	world_write_all(w, 10, MiB(1), 1);
 	world_commit(w, NODES);
@@ -296,18 +296,18 @@ static void without_a_window_nothing_is_given_up(void **state)
 	for (unsigned i = 0; i < NODES; i++)
 		rig_drop(w->nodes[i].rig, 10);
 	collect_all(w);
-	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), -ESTALE);
+	assert_int_equal(engine_cluster_unpin(rig->e, &win, filter, FILTER, &u), -ESTALE);
 	mark_all(w, &win, filter);
-	assert_int_equal(engine_cluster_unlend(rig->e, &other, filter, FILTER, &u), -ESTALE);
+	assert_int_equal(engine_cluster_unpin(rig->e, &other, filter, FILTER, &u), -ESTALE);
 	rig_crash(rig); /* between mark and end */
-	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), -ESTALE);
+	assert_int_equal(engine_cluster_unpin(rig->e, &win, filter, FILTER, &u), -ESTALE);
 	assert_shared(w, 0, MiB(1));
 	mark_all(w, &win, filter);
 	engine_cluster_collected(rig->e);
-	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), -ESTALE);
+	assert_int_equal(engine_cluster_unpin(rig->e, &win, filter, FILTER, &u), -ESTALE);
 	assert_shared(w, 0, MiB(1));
 	mark_all(w, &win, filter);
-	assert_int_equal(engine_cluster_unlend(rig->e, &win, filter, FILTER, &u), 0);
+	assert_int_equal(engine_cluster_unpin(rig->e, &win, filter, FILTER, &u), 0);
 	assert_true(u.nr_dropped > 0);
 	rig_crash(rig);
 	assert_shared(w, 0, MiB(1) - u.dropped_bytes);
@@ -323,7 +323,7 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	uint8_t page[4096];
 	struct world *w = *state;
 	struct cluster_chunk chunk;
-	struct cluster_unlent u;
+	struct cluster_unpinned u;
 
 	world_write_all(w, 10, MiB(3), 1);
 	world_commit(w, NODES);
@@ -345,7 +345,7 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	memset(page, 3, sizeof(page));
 	chunk = (struct cluster_chunk){ fp_of(&w->nodes[0].rig->e->key, page, sizeof(page)), sizeof(page), page };
 	assert_int_equal(engine_cluster_keep(w->nodes[0].rig->e, &chunk, 1), -EAGAIN);
-	u = unlend_all(w, &win, filter);
+	u = unpin_all(w, &win, filter);
 	assert_true(u.dropped_bytes >= MiB(2));
 	assert_int_equal(engine_cluster_keep(w->nodes[0].rig->e, &chunk, 1), 0);
 	collect_all(w);
@@ -367,7 +367,7 @@ static int decide_and_collect(void *node, const struct fp *offer _unused_, size_
 	const struct cluster_window win = { 0, 1, 5 };
 	uint8_t *filter = calloc(1, FILTER);
 	struct world *w = ((struct world_node *)node)->w;
-	struct cluster_unlent u;
+	struct cluster_unpinned u;
 
 	*ret = (struct cluster_decision){ .nr_nodes = NODES, .nr = nr };
 	ret->nodes = calloc(NODES, sizeof(*ret->nodes));
@@ -376,7 +376,7 @@ static int decide_and_collect(void *node, const struct fp *offer _unused_, size_
 	for (size_t i = 0; i < nr; i++)
 		ret->owners[i] = (struct cluster_owners){ .index = (uint32_t)i, .nr = 1, .owners = { 1 }, .has = 1 };
 	mark_all(w, &win, filter);
-	u = unlend_all(w, &win, filter);
+	u = unpin_all(w, &win, filter);
 	assert_int_equal(u.dropped_bytes, MiB(1));
 	rig_collect(w->nodes[1].rig, &collecting);
 	free(filter);
@@ -389,11 +389,11 @@ static int nobody_has(void *node _unused_, const struct cluster_decision *d, int
 	return 0;
 }
 
-static void who_is_late_for_a_round_does_not_go_by_what_others_had(void **state)
+static void who_is_late_for_a_round_does_not_go_by_what_peers_had(void **state)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct fp *fps = calloc(PIECES, sizeof(*fps));
-	bool *lent = calloc(PIECES, sizeof(*lent));
+	bool *pinned = calloc(PIECES, sizeof(*pinned));
 	struct world *w = *state;
 	size_t nr;
 
@@ -403,7 +403,7 @@ static void who_is_late_for_a_round_does_not_go_by_what_others_had(void **state)
 	nr = rig_pieces(w->nodes[1].rig, 10, p, PIECES);
 	for (size_t i = 0; i < nr; i++)
 		fps[i] = p[i].fp;
-	assert_int_equal(engine_cluster_lend(w->nodes[1].rig->e, fps, nr, lent), 0);
+	assert_int_equal(engine_cluster_pin(w->nodes[1].rig->e, fps, nr, pinned), 0);
 	assert_shared(w, 0, MiB(1));
 	rig_drop(w->nodes[1].rig, 10);
 	assert_int_equal(engine_sync(w->nodes[1].rig->e), 0);
@@ -419,7 +419,7 @@ static void who_is_late_for_a_round_does_not_go_by_what_others_had(void **state)
 	rig_crash(w->nodes[0].rig);
 	rig_fsck(w->nodes[0].rig);
 	rig_check(w->nodes[0].rig, 10, MiB(1), 1);
-	free(lent);
+	free(pinned);
 	free(fps);
 	free(p);
 }
@@ -427,15 +427,15 @@ static void who_is_late_for_a_round_does_not_go_by_what_others_had(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		world_test(what_is_lent_is_not_collected),
-		world_test(what_is_given_up_is_not_counted_as_elsewhere),
+		world_test(what_is_pinned_is_not_collected),
+		world_test(what_is_given_up_is_not_counted_as_remote),
 		world_test(notes_go_with_what_they_are_about),
 		world_test(what_nobody_refers_to_is_given_up),
 		world_test(who_is_missing_is_known),
 		world_test(who_is_forgotten_is_not_missing_until_it_is_back),
 		world_test(without_a_window_nothing_is_given_up),
 		world_test(what_comes_while_nodes_collect_stays),
-		world_test(who_is_late_for_a_round_does_not_go_by_what_others_had),
+		world_test(who_is_late_for_a_round_does_not_go_by_what_peers_had),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

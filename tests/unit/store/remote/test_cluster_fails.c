@@ -109,17 +109,17 @@ static int all_have_stored(void *node _unused_, const struct cluster_decision *d
 	return 0;
 }
 
-static int nobody_hears(void *node _unused_, const struct cluster_decision *d _unused_, int stored _unused_,
+static int nobody_receives(void *node _unused_, const struct cluster_decision *d _unused_, int stored _unused_,
 			bool *has_stored _unused_)
 {
 	return -ETIMEDOUT;
 }
 
-static void lend_file(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
+static void pin_file(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct fp *fps = calloc(PIECES, sizeof(*fps));
-	bool *lent = calloc(PIECES, sizeof(*lent));
+	bool *pinned = calloc(PIECES, sizeof(*pinned));
 	size_t nr;
 
 	rig_write(rig, ino, len, seed);
@@ -127,10 +127,10 @@ static void lend_file(struct rig *rig, uint64_t ino, size_t len, uint64_t seed)
 	nr = rig_pieces(rig, ino, p, PIECES);
 	for (size_t i = 0; i < nr; i++)
 		fps[i] = p[i].fp;
-	assert_int_equal(engine_cluster_lend(rig->e, fps, nr, lent), 0);
+	assert_int_equal(engine_cluster_pin(rig->e, fps, nr, pinned), 0);
 	for (size_t i = 0; i < nr; i++)
-		assert_true(lent[i]);
-	free(lent);
+		assert_true(pinned[i]);
+	free(pinned);
 	free(fps);
 	free(p);
 }
@@ -145,7 +145,7 @@ static void fail_each_write(struct world *w, size_t len)
 		uint64_t ino = 10 + i;
 
 		w->open = false;
-		lend_file(w->nodes[1].rig, ino, len, ino);
+		pin_file(w->nodes[1].rig, ino, len, ino);
 		w->open = true;
 		rig_write(rig, ino, len, ino);
 		fail_after(w, (int)i);
@@ -164,7 +164,7 @@ static void fail_each_write(struct world *w, size_t len)
 	rig_fsck(rig);
 }
 
-static void what_fails_before_it_is_elsewhere_is_in_the_next_commit(void **state)
+static void what_fails_before_it_is_remote_is_in_the_next_commit(void **state)
 {
 	struct world *w = *state;
 
@@ -179,8 +179,8 @@ static void what_fails_when_it_is_written_after_all_is_in_the_next_commit(void *
 	struct world *w = *state;
 
 	w->calls[0].decide = decide;
-	w->calls[0].settle = nobody_hears;
-	w->nr_away = NODES;
+	w->calls[0].settle = nobody_receives;
+	w->nr_remote = NODES;
 	fail_each_write(w, LEN);
 	assert_int_equal(engine_cluster_nr_referred(w->nodes[0].rig->e), 0);
 }
@@ -190,7 +190,7 @@ static void what_fails_without_a_round_is_in_the_next_commit(void **state)
 	struct world *w = *state;
 
 	w->calls[0].decide = nothing_is_decided;
-	w->nr_away = NODES;
+	w->nr_remote = NODES;
 	fail_each_write(w, 65536);
 }
 
@@ -198,7 +198,7 @@ int main(void)
 {
 	static const struct io_hook hook = { .before = before };
 	const struct CMUnitTest tests[] = {
-		world_test(what_fails_before_it_is_elsewhere_is_in_the_next_commit),
+		world_test(what_fails_before_it_is_remote_is_in_the_next_commit),
 		world_test(what_fails_when_it_is_written_after_all_is_in_the_next_commit),
 		world_test(what_fails_without_a_round_is_in_the_next_commit),
 	};

@@ -31,7 +31,7 @@ struct world {
 	char keyfile[64];
 	struct cluster_calls calls[NR];
 	unsigned refuses; /* 1 more: of so many chunks the collector does not lend one */
-	bool is_away; /* the collector */
+	bool is_remote; /* the collector */
 	unsigned nr_asked;
 };
 
@@ -45,7 +45,7 @@ static int fetch(void *world, struct cluster_want *wants, size_t nr)
 {
 	struct world *w = world;
 
-	return w->is_away ? -ENOTCONN : engine_cluster_chunks(w->rig[COLLECTOR]->e, wants, nr);
+	return w->is_remote ? -ENOTCONN : engine_cluster_chunks(w->rig[COLLECTOR]->e, wants, nr);
 }
 
 static int set_up(void **state)
@@ -155,13 +155,13 @@ static void hand_over(struct world *w, uint64_t ino)
 	free(p);
 }
 
-static int lend(void *world, const struct cluster_want *chunks, size_t nr, bool *has)
+static int pin(void *world, const struct cluster_want *chunks, size_t nr, bool *has)
 {
 	struct world *w = world;
 
 	w->nr_asked += (unsigned)nr;
 	for (size_t i = 0; i < nr; i++) {
-		assert_int_equal(engine_cluster_lend(w->rig[COLLECTOR]->e, &chunks[i].fp, 1, &has[i]), 0);
+		assert_int_equal(engine_cluster_pin(w->rig[COLLECTOR]->e, &chunks[i].fp, 1, &has[i]), 0);
 		if (w->refuses > 0 && i % w->refuses == 0)
 			has[i] = false;
 	}
@@ -176,12 +176,12 @@ static struct cluster_node collector_of(const struct world *w)
 	return n;
 }
 
-static int let_go(struct world *w, uint64_t ino, struct cluster_let_go *sums)
+static int write_deferred(struct world *w, uint64_t ino, struct cluster_released *sums)
 {
 	struct cluster_node collector = collector_of(w);
-	struct cluster_takers takers = { .nodes = &collector, .nr = 1, .lend = lend, .userdata = w };
+	struct cluster_takers takers = { .nodes = &collector, .nr = 1, .pin = pin, .userdata = w };
 	struct content *c = rig_content(w->rig[MEMBER], ino);
-	int r = engine_cluster_let_go(c, &takers, sums);
+	int r = engine_cluster_release(c, &takers, sums);
 
 	content_close(c);
 	return r;
@@ -219,14 +219,14 @@ static void check_sound(struct world *w)
 static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 {
 	struct world *w = *state;
-	struct cluster_let_go sums = { 0 };
+	struct cluster_released sums = { 0 };
 	struct cluster_node collector;
 	uint64_t before;
 
 	write_field(w->rig[MEMBER], INO, 1);
 	before = rig_stats(w->rig[MEMBER]).pack_disk;
 	hand_over(w, INO);
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(sums.bytes, round_up(LEN, 4096));
 	assert_int_equal(sums.nr_refused, 0);
 	assert_in_range(rig_stats(w->rig[MEMBER]).pack_disk, 1, before / 20); /* tables stay */
@@ -239,7 +239,7 @@ static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 	check_field(w->rig[MEMBER], INO, 1);
 	/* a second time there is nothing to be done, and nobody is asked */
 	w->nr_asked = 0;
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(w->nr_asked, 0);
 	/* it is known here by what it is: the same once more costs nothing, and comes from there */
 	collector = collector_of(w);
@@ -255,16 +255,16 @@ static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 	check_sound(w);
 }
 
-static void what_it_does_not_lend_stays(void **state)
+static void what_it_does_not_pin_stays(void **state)
 {
 	struct world *w = *state;
-	struct cluster_let_go sums = { 0 };
+	struct cluster_released sums = { 0 };
 	uint64_t left;
 
 	write_field(w->rig[MEMBER], INO, 1);
 	hand_over(w, INO);
 	w->refuses = 3;
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	left = round_up(LEN, 4096) - sums.bytes;
 	assert_int_equal(sums.nr_refused * 4096, left);
 	assert_in_range(left, LEN / 4, LEN / 2);
@@ -273,33 +273,33 @@ static void what_it_does_not_lend_stays(void **state)
 	check_field(w->rig[MEMBER], INO, 1);
 	check_sound(w);
 	w->refuses = 0;
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(sums.bytes, round_up(LEN, 4096));
 	check_field(w->rig[MEMBER], INO, 1);
 }
 
-static void what_others_have_from_here_stays(void **state)
+static void what_peers_have_from_here_stays(void **state)
 {
 	struct world *w = *state;
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
-	struct cluster_let_go sums = { 0 };
+	struct cluster_released sums = { 0 };
 	size_t nr;
-	bool lent;
+	bool pinned;
 
 	write_field(w->rig[MEMBER], INO, 1);
 	hand_over(w, INO);
 	nr = rig_pieces(w->rig[MEMBER], INO, p, PIECES);
-	assert_int_equal(engine_cluster_lend(w->rig[MEMBER]->e, &p[nr / 2].fp, 1, &lent), 0);
-	assert_true(lent);
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(engine_cluster_pin(w->rig[MEMBER]->e, &p[nr / 2].fp, 1, &pinned), 0);
+	assert_true(pinned);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(sums.bytes, round_up(LEN, 4096) - 4096);
-	w->is_away = true;
+	w->is_remote = true;
 	for (size_t i = 0; i < nr; i++) {
 		uint8_t page[4096];
 
 		assert_int_equal(engine_cluster_chunk(w->rig[MEMBER]->e, p[i].fp, p[i].chunk_len, page), i == nr / 2);
 	}
-	w->is_away = false;
+	w->is_remote = false;
 	check_field(w->rig[MEMBER], INO, 1);
 	free(p);
 }
@@ -308,41 +308,41 @@ static void what_others_have_from_here_stays(void **state)
 static void what_is_coded_goes_as_well(void **state)
 {
 	struct world *w = *state;
-	struct cluster_let_go sums = { 0 };
+	struct cluster_released sums = { 0 };
 	uint64_t inos[] = { INO };
 
 	write_field(w->rig[MEMBER], INO, 1);
 	assert_in_range(compact(w->rig[MEMBER], inos, 1), MiB(2), LEN + 4096);
 	hand_over(w, INO);
 	w->refuses = 400;
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_in_range(sums.nr_refused, 1, 3);
 	rig_crash(w->rig[MEMBER]);
 	check_field(w->rig[MEMBER], INO, 1);
 	assert_in_range(rig_stats(w->rig[MEMBER]).pack_disk, 1, KiB(400));
 	check_sound(w);
 	w->refuses = 0;
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_in_range(rig_stats(w->rig[MEMBER]).pack_disk, 1, KiB(64));
 	check_field(w->rig[MEMBER], INO, 1);
 	check_sound(w);
 }
 
-static void what_is_lent_stays_so_when_it_is_coded(void **state)
+static void what_is_pinned_stays_so_when_it_is_coded(void **state)
 {
 	struct world *w = *state;
-	struct cluster_let_go sums = { 0 };
-	uint64_t inos[] = { INO, INO + 1 }, lent, disk;
+	struct cluster_released sums = { 0 };
+	uint64_t inos[] = { INO, INO + 1 }, pinned, disk;
 
 	write_field(w->rig[MEMBER], INO, 1);
 	write_field(w->rig[COLLECTOR], INO + 1, 2); /* its own, which is coded with the other */
 	hand_over(w, INO);
-	assert_int_equal(let_go(w, INO, &sums), 0);
-	lent = rig_stats(w->rig[COLLECTOR]).pinned_bytes;
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
+	pinned = rig_stats(w->rig[COLLECTOR]).pinned_bytes;
 	disk = rig_stats(w->rig[COLLECTOR]).pack_disk;
-	assert_int_equal(lent, round_up(LEN, 4096));
+	assert_int_equal(pinned, round_up(LEN, 4096));
 	assert_in_range(compact(w->rig[COLLECTOR], inos, 2), MiB(5), 2 * LEN + 8192);
-	assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, lent);
+	assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, pinned);
 	assert_in_range(rig_stats(w->rig[COLLECTOR]).pack_disk, 1, disk * 8 / 10);
 	check_field(w->rig[MEMBER], INO, 1);
 	/* Nobody here refers to it any more; the member does. */
@@ -350,7 +350,7 @@ static void what_is_lent_stays_so_when_it_is_coded(void **state)
 	collect(w->rig[COLLECTOR]);
 	rig_crash(w->rig[COLLECTOR]);
 	collect(w->rig[COLLECTOR]);
-	assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, lent);
+	assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, pinned);
 	check_field(w->rig[MEMBER], INO, 1);
 	check_field(w->rig[COLLECTOR], INO + 1, 2);
 	check_sound(w);
@@ -362,34 +362,34 @@ static void nothing_goes_while_nodes_collect_together(void **state)
 	struct world *w = *state;
 	struct cluster_window window = { .number = 0, .nr = 1, .seed = 3 };
 	uint8_t *filter = calloc(1, MiB(1)), *ours = calloc(1, MiB(1));
-	struct cluster_let_go sums = { 0 };
-	struct cluster_unlent unlent;
+	struct cluster_released sums = { 0 };
+	struct cluster_unpinned unpinned;
 
 	write_field(w->rig[MEMBER], INO, 1);
 	hand_over(w, INO);
 	/* The member has marked: what it comes to refer to now would be given up. */
 	assert_int_equal(engine_cluster_mark(w->rig[MEMBER]->e, &window, filter, MiB(1)), 0);
-	assert_int_equal(let_go(w, INO, &sums), -EAGAIN);
+	assert_int_equal(write_deferred(w, INO, &sums), -EAGAIN);
 	assert_int_equal(sums.chunks, 0);
 	/* The member is through, the collector is not: it lends nothing. */
 	assert_int_equal(engine_cluster_mark(w->rig[COLLECTOR]->e, &window, filter, MiB(1)), 0);
-	assert_int_equal(engine_cluster_unlend(w->rig[MEMBER]->e, &window, filter, MiB(1), &unlent), 0);
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(engine_cluster_unpin(w->rig[MEMBER]->e, &window, filter, MiB(1), &unpinned), 0);
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(sums.chunks, 0);
 	assert_true(sums.nr_refused > 0);
 	/* Nobody referred to it, so it is not lent any more; from now on it is again. */
-	assert_int_equal(engine_cluster_unlend(w->rig[COLLECTOR]->e, &window, filter, MiB(1), &unlent), 0);
-	assert_int_equal(unlent.dropped_bytes, round_up(LEN, 4096));
-	sums = (struct cluster_let_go){ 0 };
-	assert_int_equal(let_go(w, INO, &sums), 0);
+	assert_int_equal(engine_cluster_unpin(w->rig[COLLECTOR]->e, &window, filter, MiB(1), &unpinned), 0);
+	assert_int_equal(unpinned.dropped_bytes, round_up(LEN, 4096));
+	sums = (struct cluster_released){ 0 };
+	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(sums.bytes, round_up(LEN, 4096));
 	/* And stays, since the member marks it. */
 	window.seed++;
 	assert_int_equal(engine_cluster_mark(w->rig[MEMBER]->e, &window, ours, MiB(1)), 0);
 	assert_int_equal(engine_cluster_mark(w->rig[COLLECTOR]->e, &window, ours, MiB(1)), 0);
-	assert_int_equal(engine_cluster_unlend(w->rig[MEMBER]->e, &window, ours, MiB(1), &unlent), 0);
-	assert_int_equal(engine_cluster_unlend(w->rig[COLLECTOR]->e, &window, ours, MiB(1), &unlent), 0);
-	assert_int_equal(unlent.nr_dropped, 0);
+	assert_int_equal(engine_cluster_unpin(w->rig[MEMBER]->e, &window, ours, MiB(1), &unpinned), 0);
+	assert_int_equal(engine_cluster_unpin(w->rig[COLLECTOR]->e, &window, ours, MiB(1), &unpinned), 0);
+	assert_int_equal(unpinned.nr_dropped, 0);
 	rig_drop(w->rig[COLLECTOR], INO);
 	collect(w->rig[COLLECTOR]);
 	check_field(w->rig[MEMBER], INO, 1);
@@ -419,13 +419,13 @@ static void a_crash_while_it_goes_loses_nothing(void **state)
 
 	crashes = w->rig[MEMBER];
 	for (bool crashed = true; crashed; n++) {
-		struct cluster_let_go sums = { 0 };
+		struct cluster_released sums = { 0 };
 
 		write_field(w->rig[MEMBER], INO + n, n);
 		hand_over(w, INO + n);
 		atomic_store(&nr_left, (int)(1 + n * n)); /* first one by one: what matters comes early */
 		io_set_hook(&hook);
-		assert_int_equal(let_go(w, INO + n, &sums), 0);
+		assert_int_equal(write_deferred(w, INO + n, &sums), 0);
 		io_set_hook(NULL);
 		crashed = atomic_load(&nr_left) <= 0;
 		if (crashed) {
@@ -433,7 +433,7 @@ static void a_crash_while_it_goes_loses_nothing(void **state)
 			rig_open(w->rig[MEMBER]);
 		}
 		check_field(w->rig[MEMBER], INO + n, n);
-		assert_int_equal(let_go(w, INO + n, &sums), 0);
+		assert_int_equal(write_deferred(w, INO + n, &sums), 0);
 		check_field(w->rig[MEMBER], INO + n, n);
 		rig_drop(w->rig[COLLECTOR], INO + n); /* what is lent stays */
 	}
@@ -452,12 +452,12 @@ static void a_crash_while_it_is_coded_loses_nothing(void **state)
 
 	crashes = w->rig[COLLECTOR];
 	for (bool crashed = true; crashed; n++) {
-		struct cluster_let_go sums = { 0 };
+		struct cluster_released sums = { 0 };
 		uint64_t ino = INO + n;
 
 		write_field(w->rig[MEMBER], ino, n);
 		hand_over(w, ino);
-		assert_int_equal(let_go(w, ino, &sums), 0);
+		assert_int_equal(write_deferred(w, ino, &sums), 0);
 		atomic_store(&nr_left, (int)(1 + 2 * n));
 		io_set_hook(&hook);
 		compact(w->rig[COLLECTOR], &ino, 1);
@@ -484,10 +484,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(what_the_collector_has_goes_and_is_read_from_there),
-		world_test(what_it_does_not_lend_stays),
-		world_test(what_others_have_from_here_stays),
+		world_test(what_it_does_not_pin_stays),
+		world_test(what_peers_have_from_here_stays),
 		world_test(what_is_coded_goes_as_well),
-		world_test(what_is_lent_stays_so_when_it_is_coded),
+		world_test(what_is_pinned_stays_so_when_it_is_coded),
 		world_test(nothing_goes_while_nodes_collect_together),
 		world_test(a_crash_while_it_goes_loses_nothing),
 		world_test(a_crash_while_it_is_coded_loses_nothing),

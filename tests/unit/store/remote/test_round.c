@@ -26,7 +26,7 @@ static int decide(struct cluster_owners *owners, size_t nr, size_t nr_offered, u
 	return round_decide(&d, nodes[SELF].id, nr_offered, fates);
 }
 
-static void chunks_are_written_lent_or_awaited(void **state)
+static void chunks_are_written_pinned_or_awaited(void **state)
 {
 	struct cluster_owners owners[] = {
 		{ .index = 1, .nr = 1, .owners = { 1 } },
@@ -37,7 +37,7 @@ static void chunks_are_written_lent_or_awaited(void **state)
 
 	(void)state;
 	assert_int_equal(decide(owners, 3, 5, fates), 0);
-	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_LEND, ROUND_LEND, ROUND_WRITE, ROUND_AWAIT }), 5);
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_PIN, ROUND_PIN, ROUND_WRITE, ROUND_AWAIT }), 5);
 	assert_int_equal(decide(NULL, 0, 2, fates), 0);
 	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE }), 2);
 	assert_int_equal(decide(NULL, 0, 0, fates), 0);
@@ -60,7 +60,7 @@ static void who_has_it_already_need_not_store_it(void **state)
 	assert_int_equal(decide(owners, 3, 3, fates), 0);
 	assert_memory_equal(fates, ((uint8_t[]){ ROUND_AWAIT, ROUND_AWAIT, ROUND_AWAIT }), 3);
 	round_settle(&d, has_stored, 3, fates);
-	assert_memory_equal(fates, ((uint8_t[]){ ROUND_ELSEWHERE, ROUND_WRITE, ROUND_ELSEWHERE }), 3);
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_REMOTE, ROUND_WRITE, ROUND_REMOTE }), 3);
 	assert_int_equal(decide(owners, 3, 3, fates), 0);
 	round_settle(&d, NULL, 3, fates); /* but nobody goes on without the end of a round */
 	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_WRITE }), 3);
@@ -85,21 +85,21 @@ static void a_round_that_was_over_without_this_node_is_none(void **state)
 	(void)state;
 	assert_int_equal(decide(owners, 3, 3, fates), 0);
 	round_settle(&d, nobody, 3, fates);
-	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_LEND }), 3);
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_PIN }), 3);
 	assert_int_equal(decide(owners, 3, 3, fates), 0);
 	round_settle(&d, others, 3, fates);
-	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_LEND }), 3);
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_PIN }), 3);
 }
 
-static void a_chunk_is_elsewhere_if_all_its_owners_have_it(void **state)
+static void a_chunk_is_remote_if_all_its_owners_have_it(void **state)
 {
 	static const struct {
 		bool has_stored[4];
 		enum round_fate first, second;
 	} cases[] = {
-		{ { true, true, true, true }, ROUND_ELSEWHERE, ROUND_ELSEWHERE },
-		{ { false, true, true, true }, ROUND_WRITE, ROUND_ELSEWHERE },
-		{ { true, true, true, false }, ROUND_ELSEWHERE, ROUND_WRITE },
+		{ { true, true, true, true }, ROUND_REMOTE, ROUND_REMOTE },
+		{ { false, true, true, true }, ROUND_WRITE, ROUND_REMOTE },
+		{ { true, true, true, false }, ROUND_REMOTE, ROUND_WRITE },
 		{ { false, true, false, false }, ROUND_WRITE, ROUND_WRITE },
 	};
 	struct cluster_owners owners[] = {
@@ -116,7 +116,7 @@ static void a_chunk_is_elsewhere_if_all_its_owners_have_it(void **state)
 		round_settle(&d, cases[i].has_stored, 4, fates);
 		assert_memory_equal(
 			fates,
-			((uint8_t[]){ (uint8_t)cases[i].first, ROUND_LEND, (uint8_t)cases[i].second, ROUND_WRITE }), 4);
+			((uint8_t[]){ (uint8_t)cases[i].first, ROUND_PIN, (uint8_t)cases[i].second, ROUND_WRITE }), 4);
 	}
 }
 
@@ -132,7 +132,7 @@ static void what_nobody_knows_the_end_of_is_written(void **state)
 	(void)state;
 	assert_int_equal(decide(owners, 2, 3, fates), 0);
 	round_settle(&d, NULL, 3, fates);
-	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_LEND }), 3);
+	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_PIN }), 3);
 }
 
 static void a_decision_that_does_not_fit_is_none(void **state)
@@ -181,10 +181,10 @@ static void a_node_is_itself_and_nobody_else_is(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chunks_are_written_lent_or_awaited),
+		cmocka_unit_test(chunks_are_written_pinned_or_awaited),
 		cmocka_unit_test(who_has_it_already_need_not_store_it),
 		cmocka_unit_test(a_round_that_was_over_without_this_node_is_none),
-		cmocka_unit_test(a_chunk_is_elsewhere_if_all_its_owners_have_it),
+		cmocka_unit_test(a_chunk_is_remote_if_all_its_owners_have_it),
 		cmocka_unit_test(what_nobody_knows_the_end_of_is_written),
 		cmocka_unit_test(a_decision_that_does_not_fit_is_none),
 		cmocka_unit_test(a_node_is_itself_and_nobody_else_is),

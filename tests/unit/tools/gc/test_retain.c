@@ -17,12 +17,13 @@
 static void expect_kept(const struct keep_policy *p, size_t proven, const char *want)
 {
 	static const char *const names[NR] = { "step.10", "step.20", "step.30", "step.40", "step.50", "step.60" };
-	struct retain_epoch v[NR] = { 0 };
+	struct retain_seal v[NR] = { 0 };
 	char got[NR + 1] = { 0 };
 	size_t n = 0;
 
 	for (size_t i = 0; i < NR; i++)
-		v[i] = (struct retain_epoch){ .name = names[i], .seal.sealed_ns = (int64_t)i * DAY, .is_tagged = i == 2 };
+		v[i] = (struct retain_seal){ .name = names[i], .seal.sealed_ns = (int64_t)i * DAY, .is_tagged =
+			i == 2 };
 	retain_choose(p, NR * DAY, v, NR, proven);
 	for (size_t i = 0; i < NR; i++)
 		if (v[i].why)
@@ -74,7 +75,7 @@ static void a_number_is_the_last_in_a_name(void **state _unused_)
 	struct keep_policy p = { .every = 10 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct retain_epoch v[2] = { { .name = t[i].name }, { .name = "newest" } };
+		struct retain_seal v[2] = { { .name = t[i].name }, { .name = "newest" } };
 
 		retain_choose(&p, DAY, v, 2, 1);
 		assert_int_equal(v[0].why != NULL, t[i].kept);

@@ -68,26 +68,26 @@ static void questions_are_plain(void **state)
 
 static void lists_round_trip_and_damage_is_refused(void **state)
 {
-	static const struct told_seal seals[] = {
+	static const struct answer_seal seals[] = {
 		{ .store = "sixteen bytes...", .name = "n", .ino = 1, .sealed_ns = -2,
-		  .access = TOLD_ACCESS_KNOWN | 050, .path = "a/b" },
+		  .access = ANSWER_ACCESS_KNOWN | 050, .path = "a/b" },
 		{ .store = "sixteen others..", .name = "node-2", .ino = UINT64_MAX, .sealed_ns = 3, .path = "" },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	uint64_t seals_after, copies_after;
-	struct told_seal t;
+	struct answer_seal t;
 	struct cursor c;
 
 	(void)state;
-	told_head_encode(4, QUESTION_AT_END, &b);
+	answer_head_encode(4, QUESTION_AT_END, &b);
 	for (size_t i = 0; i < ARRAY_SIZE(seals); i++)
-		told_seal_encode(&seals[i], &b);
+		answer_seal_encode(&seals[i], &b);
 	c = cursor_of(b.data, b.len);
-	assert_int_equal(told_head_decode(&c, &seals_after, &copies_after), 0);
+	assert_int_equal(answer_head_decode(&c, &seals_after, &copies_after), 0);
 	assert_int_equal(seals_after, 4);
 	assert_true(copies_after == QUESTION_AT_END);
 	for (size_t i = 0; i < ARRAY_SIZE(seals); i++) {
-		assert_int_equal(told_seal_next(&c, &t), 1);
+		assert_int_equal(answer_seal_next(&c, &t), 1);
 		assert_memory_equal(t.store, seals[i].store, sizeof(t.store));
 		assert_string_equal(t.name, seals[i].name);
 		assert_string_equal(t.path, seals[i].path);
@@ -95,20 +95,20 @@ static void lists_round_trip_and_damage_is_refused(void **state)
 		assert_int_equal(t.sealed_ns, seals[i].sealed_ns);
 		assert_int_equal(t.access, seals[i].access);
 	}
-	assert_int_equal(told_seal_next(&c, &t), 0);
+	assert_int_equal(answer_seal_next(&c, &t), 0);
 	c = cursor_of(b.data, 15);
-	assert_int_equal(told_head_decode(&c, &seals_after, &copies_after), -EBADMSG);
+	assert_int_equal(answer_head_decode(&c, &seals_after, &copies_after), -EBADMSG);
 	for (size_t len = 17; len < 16 + 36 + 4; len++) { /* the first one cut */
 		c = cursor_of(b.data, len);
-		assert_int_equal(told_head_decode(&c, &seals_after, &copies_after), 0);
-		assert_int_equal(told_seal_next(&c, &t), -EBADMSG);
+		assert_int_equal(answer_head_decode(&c, &seals_after, &copies_after), 0);
+		assert_int_equal(answer_seal_next(&c, &t), -EBADMSG);
 	}
 	for (size_t at = 16 + 32; at < 16 + 36 + 2; at++) { /* lengths, permissions of what is not told, names */
 		uint8_t was = b.data[at];
 
 		b.data[at] = at < 16 + 36 ? 0x7f : '/';
 		c = cursor_of(b.data + 16, b.len - 16);
-		assert_int_equal(told_seal_next(&c, &t), -EBADMSG);
+		assert_int_equal(answer_seal_next(&c, &t), -EBADMSG);
 		b.data[at] = was;
 	}
 }
@@ -121,18 +121,18 @@ static void parts_of_catalogs_round_trip_and_lies_are_refused(void **state)
 	size_t len;
 
 	(void)state;
-	told_catalog_encode(false, "part", 4, &b);
-	assert_int_equal(told_catalog_decode(b.data, b.len, &is_last, &p, &len), 0);
+	answer_catalog_encode(false, "part", 4, &b);
+	assert_int_equal(answer_catalog_decode(b.data, b.len, &is_last, &p, &len), 0);
 	assert_false(is_last);
 	assert_int_equal(len, 4);
 	assert_memory_equal(p, "part", 4);
 	/* nothing, and more to come: for ever */
-	assert_int_equal(told_catalog_decode(b.data, 1, &is_last, &p, &len), -EBADMSG);
-	assert_int_equal(told_catalog_decode(b.data, 0, &is_last, &p, &len), -EBADMSG);
+	assert_int_equal(answer_catalog_decode(b.data, 1, &is_last, &p, &len), -EBADMSG);
+	assert_int_equal(answer_catalog_decode(b.data, 0, &is_last, &p, &len), -EBADMSG);
 	b.data[0] = 2;
-	assert_int_equal(told_catalog_decode(b.data, b.len, &is_last, &p, &len), -EBADMSG);
-	told_catalog_encode(true, NULL, 0, &end);
-	assert_int_equal(told_catalog_decode(end.data, end.len, &is_last, &p, &len), 0);
+	assert_int_equal(answer_catalog_decode(b.data, b.len, &is_last, &p, &len), -EBADMSG);
+	answer_catalog_encode(true, NULL, 0, &end);
+	assert_int_equal(answer_catalog_decode(end.data, end.len, &is_last, &p, &len), 0);
 	assert_true(is_last);
 	assert_int_equal(len, 0);
 }

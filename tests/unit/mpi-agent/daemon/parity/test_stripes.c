@@ -246,7 +246,7 @@ static void take_copy(struct world *w, unsigned node, unsigned number, struct sl
 	c->chunks = &want;
 	c->nr_chunks = 1;
 	assert_int_equal(engine_cluster_keep(w->fs->engine, &chunk, 1), 0);
-	assert_int_equal(keeper_copy(w->fs, c, w->nodes, NR_NODES), 0);
+	assert_int_equal(replica_receive_copy(w->fs, c, w->nodes, NR_NODES), 0);
 	free(c);
 }
 
@@ -255,7 +255,7 @@ static int cover_part(struct world *w, unsigned node, unsigned number, struct sl
 {
 	struct link_copy *c = copy_of(w, node, number, slots);
 	struct stripe_io io = io_of(w);
-	int r = keeper_cover(w->fs, c, &io, &w->now);
+	int r = replica_receive_cover(w->fs, c, &io, &w->now);
 
 	free(c);
 	return r;
@@ -264,7 +264,7 @@ static int cover_part(struct world *w, unsigned node, unsigned number, struct sl
 static int settle_part(struct world *w, unsigned node, unsigned number, struct slots slots)
 {
 	struct link_copy *c = copy_of(w, node, number, slots);
-	int r = keeper_settle(w->fs, c, &w->now);
+	int r = replica_receive_settle(w->fs, c, &w->now);
 
 	free(c);
 	return r;
@@ -289,8 +289,8 @@ static void drop(struct world *w, unsigned node, unsigned number)
 
 	memcpy(d.origin, w->nodes[node].id, sizeof(d.origin));
 	memcpy(d.name, w->nodes[node].name, sizeof(d.name));
-	assert_int_equal(keeper_drop(w->fs, &d), 0);
-	assert_int_equal(keeper_uncover(w->fs, &w->now), 0);
+	assert_int_equal(replica_receive_drop(w->fs, &d), 0);
+	assert_int_equal(replica_receive_uncover(w->fs, &w->now), 0);
 }
 
 static struct stripes_figures figures(struct world *w)
@@ -557,7 +557,7 @@ static void what_comes_whole_is_not_covered_any_more(void **state)
 						     1),
 				 0);
 	take_copy(w, A, FIRST, (struct slots){ 0, 0 });
-	assert_int_equal(keeper_uncover(w->fs, &w->now), 0);
+	assert_int_equal(replica_receive_uncover(w->fs, &w->now), 0);
 	expect_figures(w, 1, PAGES, 2 * PAGES - 7); /* B needs it */
 	drop(w, B, FIRST);
 	expect_figures(w, 0, 0, 0);
@@ -580,7 +580,7 @@ static void of_two_that_cover_the_same_one_goes(void **state)
 	assert_int_equal(nr, 1);
 	assert_int_equal(stripe_add(&io, v, &w->nodes[B], chunks, w->dirs[B][FIRST].nr), 0);
 	expect_figures(w, 2, 2 * PAGES, 3 * PAGES - 7);
-	assert_int_equal(keeper_uncover(w->fs, &w->now), 0);
+	assert_int_equal(replica_receive_uncover(w->fs, &w->now), 0);
 	expect_figures(w, 1, PAGES, 2 * PAGES - 7);
 	expect_rebuilt(w, A, FIRST);
 	expect_rebuilt(w, B, FIRST);
@@ -603,14 +603,14 @@ static void who_cannot_be_reached_is_not_covered(void **state)
 	expect_rebuilt(w, A, FIRST);
 }
 
-struct telling {
+struct catalog_source {
 	const struct buf *catalog;
 	size_t at;
 };
 
-static ssize_t tell(void *userdata, void *to, size_t len)
+static ssize_t announce(void *userdata, void *to, size_t len)
 {
-	struct telling *t = userdata;
+	struct catalog_source *t = userdata;
 
 	len = MIN(len, t->catalog->len - t->at);
 	memcpy(to, t->catalog->data + t->at, len);
@@ -624,11 +624,11 @@ static void look_at(struct world *w, unsigned node, unsigned number)
 {
 	const struct dir *d = &w->dirs[node][number];
 	struct nodes_seal seal = { .ino = d->ino, .sealed_ns = d->sealed_ns, .path = dir_names[number], .cached = true };
-	struct telling t = { &d->catalog, 0 };
+	struct catalog_source t = { &d->catalog, 0 };
 
 	memcpy(seal.from.id, w->nodes[node].id, sizeof(seal.from.id));
 	memcpy(seal.from.name, w->nodes[node].name, sizeof(seal.from.name));
-	assert_int_equal(nodes_take(w->fs, &seal, &(struct nodes_source){ tell, &t }, &w->nodes[node], NULL), 0);
+	assert_int_equal(nodes_take(w->fs, &seal, &(struct nodes_source){ announce, &t }, &w->nodes[node], NULL), 0);
 }
 
 static void who_only_refers_to_a_chunk_does_not_count(void **state)
@@ -673,7 +673,7 @@ static int settle(void *userdata _unused_, const struct cluster_decision *d, int
 
 /* In a round it has been found that two others have all but the first pages of A: while one of them takes part these
  * are not covered. */
-static void what_others_are_known_to_have_is_not_covered(void **state)
+static void what_peers_are_known_to_have_is_not_covered(void **state)
 {
 	struct world *w = *state;
 	const struct cluster_calls calls = {
@@ -789,7 +789,7 @@ static void a_crash_leaves_what_was_covered(void **state)
 		expect_rebuilt(w, A, FIRST);
 	assert_in_range(nr, 6, 1000); /* several writes before it is covered, and then there is nothing to do */
 	assert_int_equal(cover(w, B, FIRST, all_of_it), 0);
-	assert_int_equal(keeper_uncover(w->fs, &w->now), 0);
+	assert_int_equal(replica_receive_uncover(w->fs, &w->now), 0);
 	expect_figures(w, 1, PAGES, 2 * PAGES - 7);
 	expect_rebuilt(w, A, FIRST);
 	expect_rebuilt(w, B, FIRST);
@@ -811,7 +811,7 @@ int main(void)
 		with_world(of_two_that_cover_the_same_one_goes),
 		with_world(who_cannot_be_reached_is_not_covered),
 		with_world(who_only_refers_to_a_chunk_does_not_count),
-		with_world(what_others_are_known_to_have_is_not_covered),
+		with_world(what_peers_are_known_to_have_is_not_covered),
 		with_world(chunks_of_any_length_are_covered),
 		with_world(parity_that_was_collected_meanwhile_is_no_parity),
 		with_world(a_crash_leaves_what_was_covered),

@@ -121,7 +121,7 @@ void push_expect_copy(struct push_world *w)
 
 /* --- the agents --- */
 
-static bool hear_bytes(int fd, void *p, size_t len)
+static bool receive_bytes(int fd, void *p, size_t len)
 {
 	for (size_t got = 0; got < len;) {
 		ssize_t n = recv(fd, (char *)p + got, len - got, 0);
@@ -133,17 +133,17 @@ static bool hear_bytes(int fd, void *p, size_t len)
 	return true;
 }
 
-static bool hear(int fd, struct link_header *h, struct buf *body)
+static bool receive(int fd, struct link_header *h, struct buf *body)
 {
 	uint8_t head[sizeof(struct link_header_wire)];
 
 	buf_clear(body);
-	if (!hear_bytes(fd, head, sizeof(head)))
+	if (!receive_bytes(fd, head, sizeof(head)))
 		return false;
 	assert_int_equal(link_decode_header(head, sizeof(head), h), 0);
 	assert_int_equal(buf_reserve(body, h->len + 1), 0);
 	body->len = h->len;
-	return hear_bytes(fd, body->data, h->len);
+	return receive_bytes(fd, body->data, h->len);
 }
 
 static void say(int fd, struct buf *b)
@@ -193,7 +193,7 @@ static void do_put(struct push_world *w, uint64_t number, const struct buf *body
 	} else {
 		assert_memory_equal(p.node, nodes[PARTNER].id, CLUSTER_ID_LEN);
 		memcpy(p.node, nodes[HERE].id, CLUSTER_ID_LEN); /* as agents do */
-		r = error < 0 ? error : keeper_keep(w->fs[PARTNER], &p, nodes, w->nr_nodes, kept);
+		r = error < 0 ? error : replica_receive_chunks(w->fs[PARTNER], &p, nodes, w->nr_nodes, kept);
 	}
 	link_encode_kept(number, r, kept, p.nr, ret);
 	free(kept);
@@ -234,8 +234,8 @@ static int do_step(struct push_world *w, const struct link_copy *c, struct clust
 	uint32_t hosts[] = { 0, 1 };
 	const struct service_world now = { nodes, hosts, NR_STORES, PARTNER };
 
-	return c->step == LINK_COPY_COVER ? keeper_cover(w->fs[PARTNER], c, &io, &now) :
-					    keeper_settle(w->fs[PARTNER], c, &now);
+	return c->step == LINK_COPY_COVER ? replica_receive_cover(w->fs[PARTNER], c, &io, &now) :
+					    replica_receive_settle(w->fs[PARTNER], c, &now);
 }
 
 static void do_copy(struct push_world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
@@ -250,7 +250,7 @@ static void do_copy(struct push_world *w, uint64_t number, const struct buf *bod
 		collect_all_but(w->fs[PARTNER], c);
 	w->collect_at_copy = false;
 	r = error < 0		      ? error :
-	    c->step == LINK_COPY_MAKE ? keeper_copy(w->fs[PARTNER], c, nodes, w->nr_nodes) :
+	    c->step == LINK_COPY_MAKE ? replica_receive_copy(w->fs[PARTNER], c, nodes, w->nr_nodes) :
 					do_step(w, c, (struct cluster_node *)nodes);
 	link_encode_error(LINK_COPIED, number, r, ret);
 	free(c->chunks);
@@ -264,9 +264,9 @@ static void do_drop(struct push_world *w, uint64_t number, const struct buf *bod
 	int r;
 
 	assert_int_equal(link_decode_drop(body->data, body->len, &d), 0);
-	r = error < 0 ? error : keeper_drop(w->fs[PARTNER], &d);
+	r = error < 0 ? error : replica_receive_drop(w->fs[PARTNER], &d);
 	if (r == 0)
-		r = keeper_uncover(w->fs[PARTNER], &(struct service_world){ (struct cluster_node *)nodes,
+		r = replica_receive_uncover(w->fs[PARTNER], &(struct service_world){ (struct cluster_node *)nodes,
 									    (uint32_t[]){ 0, 1 }, NR_STORES, PARTNER });
 	link_encode_error(LINK_DROPPED, number, r, ret);
 }
@@ -301,11 +301,11 @@ static void *run_agent(void *userdata)
 
 	link_encode_hello(&b);
 	say(w->fd, &b);
-	assert_true(hear(w->fd, &h, &body));
+	assert_true(receive(w->fd, &h, &body));
 	assert_int_equal(h.type, LINK_WELCOME);
 	link_encode_nodes(w->nodes, w->nr_nodes, HERE, &b);
 	say(w->fd, &b);
-	while (hear(w->fd, &h, &body)) {
+	while (receive(w->fd, &h, &body)) {
 		assert_true(h.type == LINK_PUT || h.type == LINK_COPY || h.type == LINK_DROP || h.type == LINK_FETCH);
 		if (++w->nr_messages == w->lose_at)
 			break;
@@ -317,7 +317,7 @@ static void *run_agent(void *userdata)
 
 void push_agent_comes(struct push_world *w)
 {
-	unsigned before = w->nr_met;
+	unsigned before = w->nr_peers_changed;
 	int flags;
 
 	do
@@ -327,7 +327,7 @@ void push_agent_comes(struct push_world *w)
 	assert_int_equal(fcntl(w->fd, F_SETFL, flags & ~O_NONBLOCK), 0);
 	w->nr_messages = 0;
 	assert_int_equal(pthread_create(&w->agent, NULL, run_agent, w), 0);
-	while (w->nr_met == before)
+	while (w->nr_peers_changed == before)
 		sched_yield();
 }
 
@@ -382,19 +382,19 @@ static bool nothing_pends(void *userdata _unused_)
 	return false;
 }
 
-static void met(void *userdata)
+static void peers_changed(void *userdata)
 {
 	struct push_world *w = userdata;
 	struct service_stats s;
 
 	service_stats(w->service, &s);
 	protect_wake(w->fs[HERE]->protect);
-	w->nr_met += s.nr_nodes > 0;
+	w->nr_peers_changed += s.nr_nodes > 0;
 }
 
 static void start(struct push_world *w)
 {
-	const struct service_store store = { .userdata = w, .pending = nothing_pends, .met = met };
+	const struct service_store store = { .userdata = w, .pending = nothing_pends, .peers_changed = peers_changed };
 
 	assert_int_equal(service_new(NULL, &w->service), 0);
 	assert_int_equal(service_start(w->service, w->socket, &w->welcome, &store), 0);

@@ -36,7 +36,7 @@ struct push_world {
 	/* The agents. */
 	pthread_t agent;
 	int fd; /* -1: none */
-	atomic_uint nr_met; /* worlds that were told of */
+	atomic_uint nr_peers_changed; /* worlds that were told of */
 	atomic_uint nr_messages; /* requests that came, ... */
 	unsigned lose_at; /* and the one at which the connection ends; 0: none */
 	/* from which on they are answered with an error, so that trying again at once does no better; 0: none */

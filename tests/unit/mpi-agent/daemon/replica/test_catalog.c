@@ -235,7 +235,7 @@ static void expect_record(struct world *w, const struct catalog_record *rec, str
 		expect_chunks(w, rec, f);
 }
 
-static void a_catalog_tells_all_of_a_sealed_directory(void **state)
+static void a_catalog_reports_all_of_a_sealed_directory(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, again = BUF_EMPTY;
 	struct world *w = *state;
@@ -280,7 +280,7 @@ static int disturb(void *userdata, const void *p _unused_, size_t len _unused_)
 	return 0;
 }
 
-static void what_is_unsealed_meanwhile_is_not_told(void **state)
+static void what_is_unsealed_meanwhile_is_not_reported(void **state)
 {
 	struct world *w = *state;
 	struct ns_seal s;
@@ -363,7 +363,7 @@ static void set_mode(struct world *w, uint64_t ino, uint32_t mode)
 	names_put(w->fs, i);
 }
 
-static uint32_t told_mode(struct world *w)
+static uint32_t reported_mode(struct world *w)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct catalog_reader reader = { 0 };
@@ -378,10 +378,10 @@ static uint32_t told_mode(struct world *w)
 }
 
 /* Others make up the directories above, and let anybody pass. */
-static void who_cannot_reach_it_here_is_not_told_to_read_it(void **state)
+static void who_cannot_reach_it_here_is_not_reported_to_read_it(void **state)
 {
 	static const struct {
-		uint32_t above, told;
+		uint32_t above, reported;
 	} cases[] = { { 0755, 0755 }, { 0711, 0755 }, { 0700, 0700 }, { 0750, 0700 }, { 0705, 0700 } };
 	struct world *w = *state;
 	struct ns_seal s;
@@ -391,14 +391,14 @@ static void who_cannot_reach_it_here_is_not_told_to_read_it(void **state)
 		uint32_t access;
 
 		set_mode(w, NS_ROOT_INO, S_IFDIR | cases[i].above);
-		assert_int_equal(told_mode(w), S_IFDIR | cases[i].told);
+		assert_int_equal(reported_mode(w), S_IFDIR | cases[i].reported);
 		assert_int_equal(catalog_access(w->fs, w->top, &access), 0);
-		assert_int_equal(access, cases[i].told & 077);
+		assert_int_equal(access, cases[i].reported & 077);
 	}
 }
 
 /* Of the same group as what is above it. */
-static void a_group_that_may_pass_is_told(void **state)
+static void a_group_that_may_pass_is_reported(void **state)
 {
 	struct world *w = *state;
 	uint64_t above = w->top;
@@ -407,7 +407,7 @@ static void a_group_that_may_pass_is_told(void **state)
 	w->top = make(w, above, "inner", S_IFDIR | 0755, NULL);
 	set_mode(w, above, S_IFDIR | 0750);
 	assert_int_equal(seal(w, &owner, &s, ""), 0);
-	assert_int_equal(told_mode(w), S_IFDIR | 0750);
+	assert_int_equal(reported_mode(w), S_IFDIR | 0750);
 }
 
 static void set_xattr_named(struct world *w, uint64_t ino, const char *name, const void *value, size_t len)
@@ -443,11 +443,11 @@ static void a_list_of_who_may_read_it_gives_nothing_if_not_all_can_reach_it(void
 	w->top = make(w, above, "inner", S_IFDIR | 0775, NULL);
 	set_xattr_named(w, w->top, ACL_ACCESS_NAME, list, sizeof(list));
 	assert_int_equal(seal(w, &owner, &s, ""), 0);
-	assert_int_equal(told_mode(w), S_IFDIR | 0775);
+	assert_int_equal(reported_mode(w), S_IFDIR | 0775);
 	set_mode(w, above, S_IFDIR | 0750);
-	assert_int_equal(told_mode(w), S_IFDIR | 0700);
+	assert_int_equal(reported_mode(w), S_IFDIR | 0700);
 	set_mode(w, above, S_IFDIR | 0755);
-	assert_int_equal(told_mode(w), S_IFDIR | 0775);
+	assert_int_equal(reported_mode(w), S_IFDIR | 0775);
 }
 
 static void set_mtime(struct world *w, uint64_t ino, int64_t ns)
@@ -528,11 +528,11 @@ static void new_is_what_nothing_else_has(void **state)
 {
 	struct world *w = *state;
 	uint64_t copy = make(w, NS_ROOT_INO, "copy", S_IFREG | 0600, NULL);
-	struct ns_seal alone = resealed(w), shared;
+	struct ns_seal is_only = resealed(w), shared;
 	uint8_t bytes[4 * PAGE];
 	struct file *f;
 
-	assert_int_equal(alone.new_bytes, 4 * PAGE); /* the last page is filled up */
+	assert_int_equal(is_only.new_bytes, 4 * PAGE); /* the last page is filled up */
 	bytes_of(bytes);
 	f = open_for(w, copy, O_RDWR);
 	assert_int_equal(content_write(f->content, bytes, 2 * PAGE, 0), 0);
@@ -547,14 +547,14 @@ int main(void)
 #define with_world(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		with_world(sealing_is_for_the_owner_and_waits_for_no_writer_for_ever),
-		with_world(a_catalog_tells_all_of_a_sealed_directory),
-		with_world(what_is_unsealed_meanwhile_is_not_told),
+		with_world(a_catalog_reports_all_of_a_sealed_directory),
+		with_world(what_is_unsealed_meanwhile_is_not_reported),
 		with_world(half_a_seal_is_no_seal_and_is_taken_back),
 		with_world(a_seal_is_later_than_those_before_it_whatever_the_clock_says),
 		with_world(a_root_is_of_names_attributes_and_content),
 		with_world(new_is_what_nothing_else_has),
-		with_world(who_cannot_reach_it_here_is_not_told_to_read_it),
-		with_world(a_group_that_may_pass_is_told),
+		with_world(who_cannot_reach_it_here_is_not_reported_to_read_it),
+		with_world(a_group_that_may_pass_is_reported),
 		with_world(a_list_of_who_may_read_it_gives_nothing_if_not_all_can_reach_it),
 	};
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/hand_over.h"
+#include "mpi-agent/daemon/replica/gather_group.h"
 #include "mpi-agent/daemon/replica/protect.h"
 #include "mpi-agent/daemon/service.h"
 #include "store/remote/cluster_calls.h"
@@ -84,11 +84,11 @@ static void a_group_is_the_next_ones_on_hosts_of_their_own(void **state _unused_
 /* --- collectors --- */
 
 /* Numbers of them as digits, the first one first; -1: none. */
-static int collectors(uint32_t *hosts, uint32_t nr, uint32_t self, uint32_t group, uint32_t replicas)
+static int gatherers(uint32_t *hosts, uint32_t nr, uint32_t self, uint32_t group, uint32_t replicas)
 {
 	const struct service_world w = { nodes, hosts, nr, self };
 	uint32_t ret[CLUSTER_OWNERS_MAX];
-	int n = hand_over_collectors(&w, group, replicas, ret), digits = 0;
+	int n = gather_group_nodes(&w, group, replicas, ret), digits = 0;
 
 	if (n < 0)
 		return n;
@@ -105,12 +105,12 @@ static void the_first_of_each_group_collects(void **state _unused_)
 	static const int of_two[] = { 3, 2, 3, 2 }, both[] = { 31, 24, 31, 24 };
 
 	for (uint32_t i = 0; i < 4; i++) {
-		assert_int_equal(collectors(hosts, 4, i, 1, 1), 1 + i);
-		assert_int_equal(collectors(hosts, 4, i, 2, 1), of_two[i]);
-		assert_int_equal(collectors(hosts, 4, i, 2, 2), both[i]);
-		assert_int_equal(collectors(hosts, 4, i, 4, 1), 2);
-		assert_int_equal(collectors(hosts, 4, i, 3, 2), 24); /* one group: the rest is too small for another */
-		assert_int_equal(collectors(hosts, 4, i, 1000, 2), 24);
+		assert_int_equal(gatherers(hosts, 4, i, 1, 1), 1 + i);
+		assert_int_equal(gatherers(hosts, 4, i, 2, 1), of_two[i]);
+		assert_int_equal(gatherers(hosts, 4, i, 2, 2), both[i]);
+		assert_int_equal(gatherers(hosts, 4, i, 4, 1), 2);
+		assert_int_equal(gatherers(hosts, 4, i, 3, 2), 24); /* one group: the rest is too small for another */
+		assert_int_equal(gatherers(hosts, 4, i, 1000, 2), 24);
 	}
 }
 
@@ -118,11 +118,11 @@ static void collectors_are_on_different_hosts(void **state _unused_)
 {
 	uint32_t two[] = { 0, 1, 0, 1 }, one[] = { 5, 5, 5, 5 };
 
-	assert_int_equal(collectors(two, 4, 0, 4, 2), 23);
-	assert_int_equal(collectors(two, 4, 0, 2, 2), -EHOSTUNREACH); /* both of this group are on one */
-	assert_int_equal(collectors(one, 4, 0, 4, 2), -EHOSTUNREACH);
-	assert_int_equal(collectors(one, 4, 0, 4, 1), 2);
-	assert_int_equal(collectors(one, 1, 0, 4, 1), 1);
+	assert_int_equal(gatherers(two, 4, 0, 4, 2), 23);
+	assert_int_equal(gatherers(two, 4, 0, 2, 2), -EHOSTUNREACH); /* both of this group are on one */
+	assert_int_equal(gatherers(one, 4, 0, 4, 2), -EHOSTUNREACH);
+	assert_int_equal(gatherers(one, 4, 0, 4, 1), 2);
+	assert_int_equal(gatherers(one, 1, 0, 4, 1), 1);
 }
 
 int main(void)

@@ -49,7 +49,7 @@ struct world {
 	struct options o[NR_STORES];
 	struct fs *fs[NR_STORES];
 	struct cluster_calls calls;
-	bool is_away; /* the other node */
+	bool is_remote; /* the other node */
 	uint64_t nr_fetched;
 	uint8_t *bytes;
 	struct ns_seal seal;
@@ -72,7 +72,7 @@ static int fetch(void *userdata, struct cluster_want *wants, size_t nr)
 {
 	struct world *w = userdata;
 
-	if (w->is_away)
+	if (w->is_remote)
 		return -ETIMEDOUT;
 	w->nr_fetched += nr;
 	return engine_cluster_chunks(w->fs[OTHER]->engine, wants, nr);
@@ -92,14 +92,14 @@ static void unmount(struct world *w, unsigned i)
 	w->fs[i] = NULL;
 }
 
-static void tell(void *userdata _unused_, const struct check_finding *f)
+static void announce(void *userdata _unused_, const struct check_finding *f)
 {
 	print_message("fsck: %s\n", f->text);
 }
 
 static void check(struct world *w, unsigned i)
 {
-	const struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = tell };
+	const struct check_conf conf = { .cache = MiB(16), .read_data = true, .finding = announce };
 	struct check_result res;
 
 	assert_int_equal(check_store(w->path[i], &conf, &res), 0);
@@ -169,7 +169,7 @@ static int collect(void *userdata, const void *p, size_t len)
 	return buf_error(b);
 }
 
-static void tell_catalog(struct fs *fs, uint64_t dir, struct buf *ret)
+static void encode_catalog(struct fs *fs, uint64_t dir, struct buf *ret)
 {
 	buf_clear(ret);
 	assert_int_equal(catalog_write(fs, dir, &(struct catalog_sink){ collect, ret }), 0);
@@ -180,7 +180,7 @@ static void seal(struct world *w)
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 
 	assert_int_equal(seal_directory(w->fs[OTHER], w->top, &owner, &w->seal, &culprit), 0);
-	tell_catalog(w->fs[OTHER], w->top, &w->catalog);
+	encode_catalog(w->fs[OTHER], w->top, &w->catalog);
 	w->s.ino = w->top;
 	w->s.sealed_ns = w->seal.sealed_ns;
 }
@@ -344,7 +344,7 @@ static void expect_whole(struct world *w)
 	assert_int_equal(c.sealed_ns, w->seal.sealed_ns);
 	assert_string_equal(c.name, "other");
 	assert_string_equal(c.path, "job/step");
-	tell_catalog(w->fs[HERE], top, &again);
+	encode_catalog(w->fs[HERE], top, &again);
 	assert_int_equal(again.len, w->catalog.len);
 	assert_memory_equal(again.data, w->catalog.data, again.len);
 	expect_bytes(w, look_up(w->fs[HERE], top, "twin"), 0);
@@ -429,7 +429,7 @@ static void nothing_of_a_copy_changes(void **state)
 	expect_whole(w);
 }
 
-static void a_copy_is_let_go_when_its_node_is_forgotten(void **state)
+static void a_copy_is_released_when_its_node_is_forgotten(void **state)
 {
 	static const struct cred stranger = { .uid = 1001, .gid = 100 };
 	_cleanup_(buf_release) struct buf node = BUF_EMPTY;
@@ -446,7 +446,7 @@ static void a_copy_is_let_go_when_its_node_is_forgotten(void **state)
 	assert_int_equal(abandon_copy(fs, NS_ROOT_INO, &owner, &node), -EROFS);
 	assert_int_equal(abandon_copy(fs, top, &stranger, &node), -EPERM);
 	assert_false(engine_cluster_is_expected(fs->engine, w->owner.id)); /* who has a copy of it has not met it, ... */
-	assert_int_equal(engine_cluster_meet(fs->engine, &w->owner, 1), 0);
+	assert_int_equal(engine_cluster_register_peers(fs->engine, &w->owner, 1), 0);
 	assert_int_equal(abandon_copy(fs, top, &owner, &node), -EHOSTDOWN);
 	assert_int_equal(node.len, strlen(w->s.from.name));
 	assert_memory_equal(node.data, w->s.from.name, node.len);
@@ -622,17 +622,17 @@ int __wrap_cluster_ask(struct cluster *c _unused_, const uint8_t *id, const void
 static int look(struct world *w, enum question_kind kind, void (*before)(struct world *w), uint64_t *ret_top)
 {
 	char path[] = "job/step";
-	struct others_seal s = { .ino = w->s.ino, .sealed_ns = w->s.sealed_ns, .name = "other", .path = path };
-	struct others *o;
+	struct peer_list_seal s = { .ino = w->s.ino, .sealed_ns = w->s.sealed_ns, .name = "other", .path = path };
+	struct peer_list *o;
 	int r;
 
 	memcpy(s.store, w->owner.id, sizeof(s.store));
 	memcpy(s.holder, w->owner.id, sizeof(s.holder));
 	asked = (struct asked){ .w = w, .kind = kind, .before = before };
 	assert_int_equal(answers_new(w->fs[OTHER], w->dir, &asked.answers), 0);
-	assert_int_equal(others_new(w->fs[HERE], &o), 0);
-	r = others_open(o, &s, ret_top);
-	others_free(o);
+	assert_int_equal(peer_list_new(w->fs[HERE], &o), 0);
+	r = peer_list_open(o, &s, ret_top);
+	peer_list_free(o);
 	answers_free(asked.answers);
 	asked = (struct asked){ 0 };
 	return r;
@@ -688,12 +688,12 @@ static void what_is_kept_anew_stays_when_who_looked_is_too_late(void **state)
 	assert_int_not_equal(copy_in_state(w, NS_COPY_KEPT), 0);
 }
 
-static unsigned nr_asked_for_seals(struct world *w, struct others *o)
+static unsigned nr_asked_for_seals(struct world *w, struct peer_list *o)
 {
-	_cleanup_(others_seals_release) struct others_seals seals = { 0 };
+	_cleanup_(peer_list_seals_release) struct peer_list_seals seals = { 0 };
 	unsigned before = asked.nr;
 
-	assert_int_equal(others_seals(o, w->owner.id, &seals), 0);
+	assert_int_equal(peer_list_seals(o, w->owner.id, &seals), 0);
 	assert_int_equal(seals.nr, 1); /* of what is kept here */
 	return asked.nr - before;
 }
@@ -701,22 +701,22 @@ static unsigned nr_asked_for_seals(struct world *w, struct others *o)
 static void who_does_not_answer_is_not_asked_for_each_name(void **state)
 {
 	struct world *w = *state;
-	struct others *o;
+	struct peer_list *o;
 
 	keep(w);
-	assert_int_equal(others_new(w->fs[HERE], &o), 0);
+	assert_int_equal(peer_list_new(w->fs[HERE], &o), 0);
 	asked = (struct asked){ .w = w, .is_silent = true };
 	assert_int_equal(nr_asked_for_seals(w, o), 1);
 	assert_int_equal(nr_asked_for_seals(w, o), 0);
-	others_forget(o);
+	peer_list_forget(o);
 	assert_int_equal(nr_asked_for_seals(w, o), 0);
 	asked.is_silent = false; /* which is found some time, and then it is asked as ever */
 	assert_int_equal(answers_new(w->fs[OTHER], w->dir, &asked.answers), 0);
 	while (nr_asked_for_seals(w, o) == 0)
 		usleep(1000);
-	others_forget(o);
+	peer_list_forget(o);
 	assert_int_equal(nr_asked_for_seals(w, o), 1);
-	others_free(o);
+	peer_list_free(o);
 	answers_free(asked.answers);
 	asked = (struct asked){ 0 };
 }
@@ -843,7 +843,7 @@ static int take_made_up(struct world *w, const struct catalog_record *rec, unsig
 	return take_bytes(w, &(struct reading){ .p = b.data, .len = b.len, .step = SIZE_MAX });
 }
 
-static void what_a_liar_tells_is_refused(void **state)
+static void what_a_liar_reports_is_refused(void **state)
 {
 	_cleanup_(buf_release) struct buf odd = BUF_EMPTY, far = BUF_EMPTY;
 	struct world *w = *state;
@@ -891,10 +891,10 @@ static void a_chunk_that_nobody_has_is_an_error_of_who_reads_it(void **state)
 	uint8_t got[PAGE];
 
 	assert_int_equal(take(w), 0);
-	w->is_away = true;
+	w->is_remote = true;
 	f = open_for(w->fs[HERE], look_up(w->fs[HERE], the_copy(w, &c), "twin"), O_RDONLY);
 	assert_int_equal(content_read(f->content, got, PAGE, 0), -EIO);
-	w->is_away = false;
+	w->is_remote = false;
 	assert_int_equal(content_read(f->content, got, PAGE, 0), PAGE);
 	assert_memory_equal(got, w->bytes, PAGE);
 	file_close(w->fs[HERE], f);
@@ -915,7 +915,7 @@ static int give(struct answers *a, const struct question *q, struct buf *ret)
 	return r;
 }
 
-static void a_directory_is_told_and_lent(void **state)
+static void a_directory_is_reported_and_pinned(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct world *w = *state;
@@ -930,7 +930,7 @@ static void a_directory_is_told_and_lent(void **state)
 	assert_int_equal(answers_new(w->fs[OTHER], w->dir, &a), 0);
 	q.off = 100;
 	assert_int_equal(give(a, &q, &b), 0);
-	assert_int_equal(told_catalog_decode(b.data, b.len, &is_last, &p, &len), 0);
+	assert_int_equal(answer_catalog_decode(b.data, b.len, &is_last, &p, &len), 0);
 	assert_true(is_last);
 	assert_int_equal(len, w->catalog.len - 100);
 	assert_memory_equal(p, w->catalog.data + 100, len);
@@ -964,7 +964,7 @@ static uint32_t mode_of_copy(struct world *w)
 }
 
 /* What lies above it there is closed, and opened again: sealed as it is, and for as long as there is the copy. */
-static void who_may_read_a_copy_is_told_later(void **state)
+static void who_may_read_a_copy_is_reported_later(void **state)
 {
 	struct world *w = *state;
 	struct ns_copy c;
@@ -1015,7 +1015,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		with_world(a_copy_is_what_was_sealed),
 		with_world(nothing_of_a_copy_changes),
-		with_world(a_copy_is_let_go_when_its_node_is_forgotten),
+		with_world(a_copy_is_released_when_its_node_is_forgotten),
 		with_world(a_newer_copy_takes_the_place_of_the_older),
 		with_world(what_is_kept_stays_when_somebody_looks),
 		with_world(what_its_node_drops_goes_with_what_was_looked_at),
@@ -1027,11 +1027,11 @@ int main(void)
 		with_world(who_has_the_name_of_the_view_keeps_it),
 		with_world(a_catalog_that_is_cut_or_changed_leaves_nothing),
 		with_world(another_catalog_than_was_said_is_refused),
-		with_world(what_a_liar_tells_is_refused),
+		with_world(what_a_liar_reports_is_refused),
 		with_world(a_chunk_that_nobody_has_is_an_error_of_who_reads_it),
-		with_world(a_directory_is_told_and_lent),
+		with_world(a_directory_is_reported_and_pinned),
 		with_world(a_crash_while_a_copy_is_made_leaves_the_older_one),
-		with_world(who_may_read_a_copy_is_told_later),
+		with_world(who_may_read_a_copy_is_reported_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

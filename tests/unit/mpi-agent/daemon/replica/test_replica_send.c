@@ -94,7 +94,7 @@ static void agents_may_go_at_any_message(void **state)
 	push_expect_copy(w);
 }
 
-static void an_error_of_the_partner_is_told_and_tried_again(void **state)
+static void an_error_of_the_partner_is_reported_and_tried_again(void **state)
 {
 	static const int errors[] = { -ENOSPC, -EDQUOT }; /* by turns, so that it is seen which agent's it is */
 	struct push_world *w = *state;
@@ -201,7 +201,7 @@ static void who_only_refers_to_a_chunk_does_not_count(void **state)
 
 	w->nr_nodes = NR_NODES;
 	refer(w, pieces);
-	protect_referred(w, LINK_WITH_OTHERS);
+	protect_referred(w, LINK_ON_PEERS);
 	assert_int_equal(nr_here(w, pieces), REFERRED);
 }
 
@@ -237,20 +237,20 @@ static void what_is_unsealed_is_dropped_there(void **state)
 	assert_int_equal(push_nr_copies(w), 0);
 }
 
-static struct protect_status heal(struct push_world *w)
+static struct protect_status repair(struct push_world *w)
 {
 	struct protect_status s;
 	uint64_t number;
 
-	assert_int_equal(protect_heal(w->fs[HERE]->protect, &number), 0);
+	assert_int_equal(protect_repair(w->fs[HERE]->protect, &number), 0);
 	do {
 		sched_yield();
 		protect_status(w->fs[HERE]->protect, &s);
-	} while (s.nr_healed < number);
+	} while (s.nr_repaired < number);
 	return s;
 }
 
-static void healing_gives_the_partner_what_it_has_lost(void **state)
+static void repairing_gives_the_partner_what_it_has_lost(void **state)
 {
 	const struct nodes_origin from = { .name = "here" };
 	struct push_world *w = *state;
@@ -263,7 +263,7 @@ static void healing_gives_the_partner_what_it_has_lost(void **state)
 	for (int collects = 0; collects < 2; collects++) { /* while nodes collect together it takes a second try */
 		assert_int_equal(nodes_drop(w->fs[PARTNER], &origin, w->top, INT64_MAX), 0);
 		w->collect_at_copy = collects;
-		assert_int_equal(heal(w).nr_protected, 1);
+		assert_int_equal(repair(w).nr_protected, 1);
 		push_expect_copy(w);
 	}
 }
@@ -315,12 +315,12 @@ static uint64_t take_copy_of_other(struct push_world *w)
 	assert_int_equal(seal_directory(there, st.st_ino, &push_owner, &sealed, &culprit), 0);
 	take_copy(w, HERE, st.st_ino);
 	memcpy(other.id, w->nodes[OTHER].store_id, sizeof(other.id));
-	assert_int_equal(engine_cluster_meet(w->fs[HERE]->engine, &other, 1), 0);
+	assert_int_equal(engine_cluster_register_peers(w->fs[HERE]->engine, &other, 1), 0);
 	return st.st_ino;
 }
 
 /* Its node is back, seals it anew, and gives that to the partner itself. */
-static void seal_others_anew(struct push_world *w, uint64_t ino)
+static void seal_peers_anew(struct push_world *w, uint64_t ino)
 {
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 	struct ns_seal sealed;
@@ -342,24 +342,24 @@ static int64_t kept_of_partner(struct push_world *w)
 }
 
 /* This node has healed it, and hears later that its copy is not wanted any more: no more is that seal. */
-static void what_was_healed_is_dropped_and_not_what_is_newer(void **state)
+static void what_was_repaired_is_dropped_and_not_what_is_newer(void **state)
 {
 	struct push_world *w = *state;
 	struct nodes_origin from = { .name = "other" };
 	uint64_t ino = take_copy_of_other(w), after;
-	int64_t healed, anew;
+	int64_t repaired, anew;
 	struct guard g;
 
 	memcpy(from.id, w->nodes[OTHER].store_id, sizeof(from.id));
 	for (int seals_anew = 0; seals_anew < 2; seals_anew++) {
 		push_agent_comes(w);
-		assert_int_equal(heal(w).nr_copies, 1 + seals_anew);
+		assert_int_equal(repair(w).nr_copies, 1 + seals_anew);
 		push_agent_goes(w);
-		healed = kept_of_partner(w);
+		repaired = kept_of_partner(w);
 		if (seals_anew)
-			seal_others_anew(w, ino);
+			seal_peers_anew(w, ino);
 		anew = kept_of_partner(w);
-		assert_true(seals_anew ? anew > healed : anew == healed);
+		assert_true(seals_anew ? anew > repaired : anew == repaired);
 		assert_int_equal(nodes_drop(w->fs[HERE], &from, ino, INT64_MAX), 0);
 		push_agent_comes(w);
 		while (guard_next(w->fs[HERE]->db, 0, &after, &g) > 0)
@@ -374,20 +374,20 @@ static void what_was_healed_is_dropped_and_not_what_is_newer(void **state)
 }
 
 /* Nor is what this node has, and nobody wants any more, put in its place. */
-static void what_is_healed_late_does_not_take_the_place_of_what_is_newer(void **state)
+static void what_is_repaired_late_does_not_take_the_place_of_what_is_newer(void **state)
 {
 	struct push_world *w = *state;
 	uint64_t ino = take_copy_of_other(w);
 	int64_t anew;
 
-	seal_others_anew(w, ino);
+	seal_peers_anew(w, ino);
 	anew = kept_of_partner(w);
 	push_agent_comes(w);
-	assert_int_equal(heal(w).error, 0);
+	assert_int_equal(repair(w).error, 0);
 	assert_int_equal(kept_of_partner(w), anew);
 }
 
-static void what_no_node_has_any_more_is_told_by_name(void **state)
+static void what_no_node_has_any_more_is_reported_by_name(void **state)
 {
 	struct push_world *w = *state;
 	struct protect *p = w->fs[HERE]->protect;
@@ -399,7 +399,7 @@ static void what_no_node_has_any_more_is_told_by_name(void **state)
 	push_seal(w);
 	assert_int_equal(push_await_state(w), 0);
 	w->nobody_gives = true;
-	s = heal(w);
+	s = repair(w);
 	assert_int_equal(s.nr_protected, 1); /* the others are healed */
 	assert_int_equal(s.error, -EIO);
 	assert_int_equal(protect_failed(p, 0, &f), 1);
@@ -409,10 +409,10 @@ static void what_no_node_has_any_more_is_told_by_name(void **state)
 	assert_int_equal(protect_failed(p, 1, &f), 0);
 
 	assert_int_equal(protect_forget(p, "other"), 0);
-	assert_int_equal(heal(w).error, 0); /* nobody waits for it any more */
+	assert_int_equal(repair(w).error, 0); /* nobody waits for it any more */
 	assert_int_equal(protect_failed(p, 0, &f), 0);
 	w->nobody_gives = false;
-	assert_int_equal(heal(w).nr_copies, 1); /* and if somebody should have it after all it is protected */
+	assert_int_equal(repair(w).nr_copies, 1); /* and if somebody should have it after all it is protected */
 }
 
 /* What the partner covers, of the one file that all directories here are made of. */
@@ -474,15 +474,15 @@ int main(void)
 		with_world(without_an_agent_it_waits),
 		with_world(who_is_on_the_same_host_is_no_partner),
 		with_world(agents_may_go_at_any_message),
-		with_world(an_error_of_the_partner_is_told_and_tried_again),
+		with_world(an_error_of_the_partner_is_reported_and_tried_again),
 		with_world(what_was_collected_meanwhile_is_sent_again),
 		with_world(who_is_said_to_have_a_chunk_is_asked),
 		with_world(who_only_refers_to_a_chunk_does_not_count),
 		with_world(what_is_unsealed_is_dropped_there),
-		with_world(healing_gives_the_partner_what_it_has_lost),
-		with_world(what_no_node_has_any_more_is_told_by_name),
-		with_world(what_was_healed_is_dropped_and_not_what_is_newer),
-		with_world(what_is_healed_late_does_not_take_the_place_of_what_is_newer),
+		with_world(repairing_gives_the_partner_what_it_has_lost),
+		with_world(what_no_node_has_any_more_is_reported_by_name),
+		with_world(what_was_repaired_is_dropped_and_not_what_is_newer),
+		with_world(what_is_repaired_late_does_not_take_the_place_of_what_is_newer),
 		cmocka_unit_test_setup_teardown(parity_may_be_cut_off_at_any_message, push_set_up_parity, push_tear_down),
 		cmocka_unit_test_setup_teardown(parity_goes_with_the_seal, push_set_up_parity, push_tear_down),
 	};

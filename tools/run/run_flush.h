@@ -20,11 +20,11 @@
 
 struct seals;
 
-struct run_drain {
+struct run_flush {
 	const char *mountpoint, *to; /* borrowed */
 	bool (*go_on)(void *userdata); /* false: stop as soon as it can be gone on with */
 	void *userdata;
 };
 
 /* 0 all are there; -ETIME stopped; <0 one or more are not, which has been told. */
-int run_drain_epochs(const struct run_drain *d, const struct seals *e);
+int run_flush_seals(const struct run_flush *d, const struct seals *e);

@@ -1,4 +1,4 @@
-#include "mpi-agent/daemon/replica/hand_over.h"
+#include "mpi-agent/daemon/replica/gather_group.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ static bool has_host(const struct service_world *w, const uint32_t *nodes, uint3
 	return false;
 }
 
-int hand_over_collectors(const struct service_world *w, uint32_t group, uint32_t replicas,
+int gather_group_nodes(const struct service_world *w, uint32_t group, uint32_t replicas,
 			 uint32_t ret[CLUSTER_OWNERS_MAX])
 {
 	uint32_t mine = group_of(rank_of(w, w->self), w->nr, group), nr = 0;
@@ -70,12 +70,12 @@ int hand_over_collectors(const struct service_world *w, uint32_t group, uint32_t
 
 struct handing {
 	const struct push *p;
-	const uint32_t *collectors;
+	const uint32_t *gatherers;
 	uint32_t nr;
 };
 
 /* A chunk must be stored on all of them. */
-static int lend(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has)
+static int pin(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has)
 {
 	const struct handing *h = userdata;
 	_cleanup_(freep) uint8_t *kept = calloc(nr, 1);
@@ -83,7 +83,7 @@ static int lend(void *userdata, const struct cluster_want *chunks, size_t nr, bo
 
 	memset(has, true, nr);
 	for (uint32_t i = 0; i < h->nr && r == 0; i++) {
-		r = push_ask(h->p, h->p->world->nodes[h->collectors[i]].id, chunks, nr, kept);
+		r = push_ask(h->p, h->p->world->nodes[h->gatherers[i]].id, chunks, nr, kept);
 		for (size_t k = 0; k < nr && r == 0; k++)
 			has[k] &= kept[k] == LINK_IS_HERE;
 	}
@@ -91,7 +91,7 @@ static int lend(void *userdata, const struct cluster_want *chunks, size_t nr, bo
 }
 
 static int let_file_go(const struct handing *h, const struct cluster_takers *takers, uint64_t ino,
-		       struct cluster_let_go *sums)
+		       struct cluster_released *sums)
 {
 	struct content *c;
 	int r = content_open(h->p->fs->engine, ino, &c);
@@ -100,7 +100,7 @@ static int let_file_go(const struct handing *h, const struct cluster_takers *tak
 		return r;
 	for (unsigned tries = 0;; tries++) {
 		sums->nr_refused = 0;
-		r = engine_cluster_let_go(c, takers, sums);
+		r = engine_cluster_release(c, takers, sums);
 		if (r == 0 && sums->nr_refused > 0)
 			r = -EAGAIN;
 		if (r != -EAGAIN || tries == AGAIN_MAX)
@@ -120,7 +120,7 @@ static int let_file_go(const struct handing *h, const struct cluster_takers *tak
  * removed meanwhile, nothing is lost: its file is removed too.
  */
 static int let_names_go(const struct handing *h, const struct cluster_takers *takers, uint64_t dir, struct buf *dirs,
-			struct cluster_let_go *sums)
+			struct cluster_released *sums)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
 	struct ns_dirent d;
@@ -135,17 +135,17 @@ static int let_names_go(const struct handing *h, const struct cluster_takers *ta
 	return r;
 }
 
-int hand_over_let_go(const struct push *p, const uint32_t *collectors, uint32_t nr, uint64_t dir,
-		     struct cluster_let_go *sums)
+int gather_group_release(const struct push *p, const uint32_t *gatherers, uint32_t nr, uint64_t dir,
+		     struct cluster_released *sums)
 {
 	_cleanup_(buf_release) struct buf dirs = BUF_EMPTY;
-	struct handing h = { p, collectors, nr };
+	struct handing h = { p, gatherers, nr };
 	struct cluster_node nodes[CLUSTER_OWNERS_MAX];
-	struct cluster_takers takers = { nodes, nr, lend, &h };
+	struct cluster_takers takers = { nodes, nr, pin, &h };
 	int r = 0;
 
 	for (uint32_t i = 0; i < nr; i++)
-		nodes[i] = p->world->nodes[collectors[i]];
+		nodes[i] = p->world->nodes[gatherers[i]];
 	buf_add(&dirs, &dir, sizeof(dir));
 	for (size_t at = 0; r == 0 && at < dirs.len; at += sizeof(dir)) {
 		memcpy(&dir, dirs.data + at, sizeof(dir));

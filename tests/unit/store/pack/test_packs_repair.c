@@ -139,14 +139,14 @@ static int read_all(struct frame *f)
 }
 
 /* The table is damaged so. Is it the same as before, then? */
-static bool is_mended(struct frame *f, const uint8_t damaged[PACK_BLOCK], struct pack_salvage *s)
+static bool is_repaired(struct frame *f, const uint8_t damaged[PACK_BLOCK], struct pack_salvage *s)
 {
 	uint8_t now[PACK_BLOCK];
 
 	write_at(f, damaged, PACK_BLOCK, pack_table_off(0));
 	if (packs_salvage_table(f->rig.p, 1, 0, s) <= 0)
 		return false;
-	assert_int_equal(packs_mend_table(f->rig.p, s), 0);
+	assert_int_equal(packs_repair_table(f->rig.p, s), 0);
 	read_table(f, now);
 	return memcmp(now, f->table, PACK_BLOCK) == 0;
 }
@@ -162,14 +162,14 @@ static void change_bytes(struct frame *f, const char *how)
 	unsigned nr_not = 0;
 
 	for (uint32_t at = 0; at < PACK_BLOCK; at++) {
-		bool tells_of_frame = (at >= 20 && at < 24) || (at >= 32 && at < 108);
+		bool lists_of_frame = (at >= 20 && at < 24) || (at >= 32 && at < 108);
 		bool is_turn = f->shape->every_byte || (at + (uint32_t)(f->shape - shapes)) % 4 == 0;
 
-		if (!(tells_of_frame && is_turn) && at % step != 0)
+		if (!(lists_of_frame && is_turn) && at % step != 0)
 			continue;
 		memcpy(damaged, f->table, PACK_BLOCK);
 		damaged[at] ^= (uint8_t)(1 + at * 40503u % 255);
-		if (!is_mended(f, damaged, s)) {
+		if (!is_repaired(f, damaged, s)) {
 			print_error("%s, %s: byte %u\n", how, f->shape->name, at);
 			nr_not++;
 		}
@@ -245,7 +245,7 @@ static unsigned entries_changed(const struct frame *f, const uint8_t *damaged, u
 
 /* But for the entries that are gone themselves. Without a codec nothing else tells where the first of varied lengths
  * are. */
-static void a_table_without_a_sector_is_mended(void **state)
+static void a_table_without_a_sector_is_repaired(void **state)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
 
@@ -272,7 +272,7 @@ static void a_table_without_a_sector_is_mended(void **state)
 				for (uint32_t c = 0; c < s->nr_chunks; c++)
 					nr_proved += s->proved[c];
 				assert_in_range(nr_proved, f->t.nr_chunks - nr_doubtful, f->t.nr_chunks - nr_lost);
-				assert_int_equal(packs_mend_table(f->rig.p, s), 0);
+				assert_int_equal(packs_repair_table(f->rig.p, s), 0);
 				if (at % 1536 == 0)
 					assert_int_equal(read_chunks(f, ~0u), f->t.nr_chunks - nr_proved);
 			}
@@ -296,7 +296,7 @@ static void change_bytes_beside(struct frame *f, uint32_t lost_parts)
 		for (uint32_t i = 0; i < f->t.nr_chunks; i++)
 			if (!is_in(f, i, lost_parts) && (i >= s->nr_chunks || !s->proved[i]))
 				fail_msg("parts %x lost, byte %u changed: chunk %u is not proved", lost_parts, at, i);
-		assert_int_equal(packs_mend_table(f->rig.p, s), 0);
+		assert_int_equal(packs_repair_table(f->rig.p, s), 0);
 		if (at % 9 == 0)
 			read_chunks(f, lost_parts);
 	}
@@ -359,7 +359,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_table_with_a_changed_byte_is_as_it_was),
-		cmocka_unit_test(a_table_without_a_sector_is_mended),
+		cmocka_unit_test(a_table_without_a_sector_is_repaired),
 		cmocka_unit_test(parts_that_are_lost_too_cost_no_others),
 		cmocka_unit_test(bytes_that_look_compressed_deceive_nobody),
 	};

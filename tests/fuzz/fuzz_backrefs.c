@@ -9,11 +9,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
-	struct referrer r;
+	struct backref r;
 	struct ns_key k;
 
-	if (referrer_key_decode(p, len, &r) == 0) {
-		k = referrer_key(&r);
+	if (backref_key_decode(p, len, &r) == 0) {
+		k = backref_key(&r);
 		assert(k.len == len && memcmp(k.b, p, len) == 0);
 	}
 	return 0;

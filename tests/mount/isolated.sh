@@ -1,5 +1,5 @@
 #!/bin/bash
-# A test that runs alone (tests/alone) does not keep others from unmounting: it has their mounts no more than it has their processes.
+# A test that runs alone (tests/isolated) does not keep others from unmounting: it has their mounts no more than it has their processes.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root

@@ -25,14 +25,14 @@ static void wait_for(const char *path, int nr)
 	}
 }
 
-static int tell(struct peers *p, const char *path)
+static int announce(struct peers *p, const char *path)
 {
 	_cleanup_(closep) int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	return fd < 0 || peers_send(p, 0, PEER_ALIVE, 0, NULL, 0) < 0 || peers_progress(p) < 0 || write(fd, "x", 1) != 1;
 }
 
-static int hear(struct peers *p, const char *path, int nr)
+static int receive_one(struct peers *p, const char *path, int nr)
 {
 	_cleanup_(message_release) struct message m = MESSAGE_NONE;
 	struct peer_header h;
@@ -63,7 +63,7 @@ int main(int argc, char *argv[])
 	}
 	for (int i = 1; i <= TIMES && !failed; i++) {
 		MPI_Barrier(MPI_COMM_WORLD);
-		failed = rank == 1 ? tell(p, argv[1]) : hear(p, argv[1], i);
+		failed = rank == 1 ? announce(p, argv[1]) : receive_one(p, argv[1], i);
 	}
 	if (failed)
 		MPI_Abort(MPI_COMM_WORLD, 1);

@@ -8,4 +8,4 @@
 
 /* `directory`, and below it what this node has of others. 0, or a negative errno after having said why; as
  * files_add(). */
-int compact_copies_add(struct files *fs, const char *directory);
+int compact_replicas_add(struct files *fs, const char *directory);

@@ -1,6 +1,6 @@
 /*
  * Gathers the sealed directories of N nodes on M of them (compact_group=). Nodes form groups. The first nodes of a
- * group gather (`collectors`): they receive what the others have sealed (mpi-agent/daemon/replica/replica_send.h), and
+ * group gather (`gatherers`): they receive what the others have sealed (mpi-agent/daemon/replica/replica_send.h), and
  * the others then release their chunks. So the variables of all ranks of a group are in one store, and ckptfs-compact
  * --replicas encodes them together there.
  *
@@ -24,11 +24,11 @@ struct service_world;
  * same result without communication. Returns their number, and their indexes in the world; -EHOSTUNREACH: the group has
  * too few hosts. Pure.
  */
-int hand_over_collectors(const struct service_world *w, uint32_t group, uint32_t replicas,
+int gather_group_nodes(const struct service_world *w, uint32_t group, uint32_t replicas,
 			 uint32_t ret[CLUSTER_OWNERS_MAX]);
 /*
  * Step 2 for all files below `dir`. p->to is not used; p->goes_on is called. Long: waits for a gathering node that is
  * compacting. -EAGAIN: some chunks could not be released now; the others were. Other errors as push_directory().
  */
-int hand_over_let_go(const struct push *p, const uint32_t *collectors, uint32_t nr, uint64_t dir,
-		     struct cluster_let_go *sums);
+int gather_group_release(const struct push *p, const uint32_t *gatherers, uint32_t nr, uint64_t dir,
+		     struct cluster_released *sums);

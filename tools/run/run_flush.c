@@ -1,4 +1,4 @@
-#include "tools/run/run_drain.h"
+#include "tools/run/run_flush.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 
 #define WHOLE "whole" /* what the mountpoint itself is called, if that is sealed */
 
-struct drain {
-	const struct run_drain *d;
+struct flush {
+	const struct run_flush *d;
 	const char *name; /* from the mountpoint; what is being copied */
 	struct progress bar;
 	uint64_t all, before; /* bytes: of all epochs, and of those that are done */
@@ -28,7 +28,7 @@ struct drain {
 
 static bool go_on(void *userdata, uint64_t copied)
 {
-	struct drain *d = userdata;
+	struct flush *d = userdata;
 
 	progress_show(&d->bar, d->name, d->before + copied, d->all, true);
 	return !d->d->go_on || d->d->go_on(d->d->userdata);
@@ -70,7 +70,7 @@ static int sync_above(int top, const char *path)
 	return io_sync_dir(fd);
 }
 
-static int copy_epoch(struct drain *d, int from, int top, const char *path, const char *partial)
+static int copy_seal(struct flush *d, int from, int top, const char *path, const char *partial)
 {
 	struct run_copy c = { .go_on = go_on, .userdata = d };
 	_cleanup_(closep) int to = -1;
@@ -93,7 +93,7 @@ static int copy_epoch(struct drain *d, int from, int top, const char *path, cons
 }
 
 /* 1: it was there already */
-static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_seal *e)
+static int flush_seal(struct flush *d, int mount, int top, const struct ckptfs_seal *e)
 {
 	const char *path = e->path[0] ? e->path : WHOLE;
 	_cleanup_(freep) char *partial = NULL;
@@ -119,7 +119,7 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 		r = name_partial(path, e->sealed_ns, &partial);
 	if (r < 0)
 		return run_complain_errno(r, "%s/%s: cannot copy out", d->d->to, path);
-	r = copy_epoch(d, from, top, path, partial);
+	r = copy_seal(d, from, top, path, partial);
 	if (r < 0)
 		return r;
 	if (renameat2(top, partial, top, path, RENAME_NOREPLACE) < 0) {
@@ -135,11 +135,11 @@ static int drain_epoch(struct drain *d, int mount, int top, const struct ckptfs_
 	return 0;
 }
 
-int run_drain_epochs(const struct run_drain *d, const struct seals *e)
+int run_flush_seals(const struct run_flush *d, const struct seals *e)
 {
 	_cleanup_(closep) int mount = open(d->mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_(closep) int top = -1;
-	struct drain run = { .d = d };
+	struct flush run = { .d = d };
 	int r = 0, result = 0;
 
 	if (mount < 0)
@@ -154,7 +154,7 @@ int run_drain_epochs(const struct run_drain *d, const struct seals *e)
 		const struct ckptfs_seal *one = &e->v[e->nr - 1 - i];
 
 		run.name = one->path;
-		r = go_on(&run, 0) ? drain_epoch(&run, mount, top, one) : -ETIME;
+		r = go_on(&run, 0) ? flush_seal(&run, mount, top, one) : -ETIME;
 		progress_clear(&run.bar);
 		if (r == -ETIME) {
 			run_complain(

@@ -1,4 +1,4 @@
-#include "tools/compact/compact_copies.h"
+#include "tools/compact/compact_replicas.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,17 +25,18 @@ static const char *below(const char *dir, const char *path)
 	return strncmp(dir, path, len) == 0 && (path[len] == '/' || path[len] == '\0') ? path + len : NULL;
 }
 
-/* A copy, if it has to do with what was asked for: `told` is NAME/PATH. */
-static int add_copy(struct files *fs, const char *root, const char *wanted, const char *told)
+/* A copy, if it has to do with what was asked for: `listed` is NAME/PATH. */
+static int add_copy(struct files *fs, const char *root, const char *wanted, const char *listed)
 {
 	_cleanup_(freep) char *from = NULL, *as = NULL;
-	const char *slash = strchr(told, '/'), *path = slash ? slash + 1 : "";
+	const char *slash = strchr(listed, '/'), *path = slash ? slash + 1 : "";
 	const char *part = below(wanted, path) ? path : below(path, wanted) ? wanted : NULL;
 	struct stat st;
 
 	if (!slash || !part)
 		return 0;
-	if (asprintf(&from, "%s/.ckptfs/nodes/%.*s%s%s", root, (int)(slash - told), told, *part ? "/" : "", part) < 0)
+	if (asprintf(&from, "%s/.ckptfs/nodes/%.*s%s%s", root, (int)(slash - listed), listed, *part ? "/" : "",
+		     part) < 0)
 		from = NULL;
 	if (asprintf(&as, "%s%s%s", root, *part ? "/" : "", part) < 0)
 		as = NULL;
@@ -46,7 +47,7 @@ static int add_copy(struct files *fs, const char *root, const char *wanted, cons
 	return files_add_as(fs, from, as);
 }
 
-static int add_copies(struct files *fs, const char *root, const char *wanted)
+static int add_replicas(struct files *fs, const char *root, const char *wanted)
 {
 	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, *root ? root : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ckptfs_seal *s = calloc(1, sizeof(*s));
@@ -65,7 +66,7 @@ static int add_copies(struct files *fs, const char *root, const char *wanted)
 	return MIN(r, 0);
 }
 
-int compact_copies_add(struct files *fs, const char *directory)
+int compact_replicas_add(struct files *fs, const char *directory)
 {
 	_cleanup_(freep) char *path = realpath(directory, NULL);
 	_cleanup_(closep) int fd = path ? open(path, O_PATH | O_CLOEXEC) : -1;
@@ -81,5 +82,5 @@ int compact_copies_add(struct files *fs, const char *directory)
 	len = strlen(place.point) - 1;
 	place.point[len] = '\0';
 	r = files_add(fs, path);
-	return r < 0 ? r : add_copies(fs, place.point, path[len] == '/' ? path + len + 1 : "");
+	return r < 0 ? r : add_replicas(fs, place.point, path[len] == '/' ? path + len + 1 : "");
 }

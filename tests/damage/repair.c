@@ -27,7 +27,7 @@
 /* Files as rows of pages. */
 static const char *const files[] = { "ABCDEF", "CDEGHI", "AJKLBB" };
 
-struct heal {
+struct repair {
 	char scratch[64];
 	struct oplog log;
 	struct states *states;
@@ -82,7 +82,7 @@ static int read_file(struct engine *e, const char *path, const char *pages)
 	return r < 0 ? r : r == 0;
 }
 
-static void path_of(const struct heal *h, int me, char dir[128], char path[160])
+static void path_of(const struct repair *h, int me, char dir[128], char path[160])
 {
 	snprintf(dir, 128, "%s/w%d", h->scratch, me);
 	snprintf(path, 160, "%s/store", dir);
@@ -91,7 +91,7 @@ static void path_of(const struct heal *h, int me, char dir[128], char path[160])
 static bool make(void *userdata)
 {
 	static const char *const tops[] = { RIG_TOP };
-	struct heal *h = userdata;
+	struct repair *h = userdata;
 	struct engine_conf conf = rig_conf();
 	char dir[128], path[160], name[32];
 	struct engine *e;
@@ -111,7 +111,7 @@ static bool make(void *userdata)
 }
 
 /* Every chunk, by its bytes: the pages carry their letter. */
-static void find_places(struct heal *h, const char *path)
+static void find_places(struct repair *h, const char *path)
 {
 	for (uint32_t pack = 1; pack < 20; pack++) {
 		char name[300];
@@ -169,7 +169,7 @@ static bool check_files(struct engine *e, char damaged, FILE *to)
 }
 
 /* With `verify` nobody has to meet the damage first: the comparison before sharing does. */
-static bool check_heals(const char *path, char letter, bool verify, FILE *to)
+static bool check_repairs(const char *path, char letter, bool verify, FILE *to)
 {
 	struct engine_conf conf = rig_conf();
 	const char page[2] = { letter, 0 };
@@ -200,7 +200,7 @@ static bool check_heals(const char *path, char letter, bool verify, FILE *to)
 
 static enum pool_verdict run_case(void *userdata, int me, uint64_t nr, FILE *to)
 {
-	struct heal *h = userdata;
+	struct repair *h = userdata;
 	bool verify = nr >= NR_PAGES;
 	char dir[128], path[160], letter;
 
@@ -213,7 +213,7 @@ static enum pool_verdict run_case(void *userdata, int me, uint64_t nr, FILE *to)
 		fprintf(to, "cannot be set up\n");
 		return POOL_WRONG;
 	}
-	return check_heals(path, letter, verify, to) ? POOL_RIGHT : POOL_WRONG;
+	return check_repairs(path, letter, verify, to) ? POOL_RIGHT : POOL_WRONG;
 }
 
 static void describe(void *userdata, int me, uint64_t nr)
@@ -223,7 +223,7 @@ static void describe(void *userdata, int me, uint64_t nr)
 	printf("chunk %" PRIu64 "\n", nr);
 }
 
-static bool prepare(struct heal *h)
+static bool prepare(struct repair *h)
 {
 	char dir[128], path[160];
 
@@ -237,7 +237,7 @@ static bool prepare(struct heal *h)
 
 int main(void)
 {
-	struct heal h = { .scratch = "/dev/shm/ckptfs-heal.XXXXXX" };
+	struct repair h = { .scratch = "/dev/shm/ckptfs-heal.XXXXXX" };
 	bool good = false;
 
 	if (!mkdtemp(h.scratch))

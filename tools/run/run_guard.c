@@ -1,4 +1,4 @@
-#include "tools/run/run_keeper.h"
+#include "tools/run/run_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static _Noreturn void keep(int words, struct run_mount *m, uint64_t grace_ns)
 	_exit(run_mount_end(m) < 0);
 }
 
-int run_keeper_start(struct run_keeper *k, struct run_mount *m, uint64_t grace_ns)
+int run_guard_start(struct run_guard *k, struct run_mount *m, uint64_t grace_ns)
 {
 	int words[2];
 	pid_t pid;
@@ -46,22 +46,22 @@ int run_keeper_start(struct run_keeper *k, struct run_mount *m, uint64_t grace_n
 		close(words[1]);
 		return run_complain_errno(-errno, "fork");
 	}
-	*k = (struct run_keeper){ pid, words[1] };
+	*k = (struct run_guard){ pid, words[1] };
 	return 0;
 }
 
-static void send_word(const struct run_keeper *k, pid_t word)
+static void send_word(const struct run_guard *k, pid_t word)
 {
 	if (k->pid > 0)
 		(void)!write(k->words, &word, sizeof(word)); /* one that was killed misses it */
 }
 
-void run_keeper_tell(const struct run_keeper *k, pid_t program)
+void run_guard_set_program(const struct run_guard *k, pid_t program)
 {
 	send_word(k, program);
 }
 
-void run_keeper_end(struct run_keeper *k)
+void run_guard_end(struct run_guard *k)
 {
 	int status;
 
