@@ -125,7 +125,7 @@ done
 agents_start
 # Nor does anybody say that a lost node has a copy.
 unsure=0
-for i in 0 1 2; do seal --quiet --wait=replicated "$TOP/mnt/$i/first" 2>"$TOP/log/seal" || { grep -q "does not take part" "$TOP/log/seal" && unsure=$((unsure + 1)); }; done
+for i in 0 1 2; do seal --quiet --wait=replicated "$TOP/mnt/$i/first" 2>"$TOP/log/seal" || { grep -q "cannot find out whether another node has a replica" "$TOP/log/seal" && unsure=$((unsure + 1)); }; done
 [ $unsure -ge 1 ] || fail "all that was protected is said to be, though a node is lost"
 for i in 0 1 2; do
 	own_is_whole $i

@@ -55,7 +55,7 @@ run "$MNT/steps"
 coder=$(value '[v["coder"] for v in d["variables"] if v["key"].startswith("weights")][0]')
 [[ $coder == *-base* ]] || fail "weights are coded by themselves: $coder"
 together=$(disk_kib "$STORE/packs")
-[ "$together" -lt $((alone * 7 / 10)) ] || fail "together $together KiB, by themselves $alone"
+[ "$together" -lt $((isolated * 7 / 10)) ] || fail "together $together KiB, by themselves $isolated"
 same "compacted" 1 2 3 4 5 6
 drop_caches
 same "from the disk" 1 2 3 4 5 6

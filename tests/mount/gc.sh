@@ -107,7 +107,7 @@ fs_remount
 # With hardly any time it ends early and says so; in the end all is done.
 rm "$MNT"/*
 exits 3 "$gc" --delete --budget 0.000001s "$MNT"
-tells 'time was up'
+tells 'Time limit reached'
 exits 0 "$gc" --delete "$MNT"
 exits 0 "$gc" --delete "$MNT"
 [ "$(figure stored_bytes)" = 0 ] || fail "something is left"
