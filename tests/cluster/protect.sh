@@ -186,7 +186,7 @@ done
 
 # What it had can be let go: by one node, on all.
 view=.ckptfs/nodes/${NAMES[3]}
-refused "takes part" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[1]}/first"
+refused "which is connected" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[1]}/first"
 refused "not one of its sealed directories" "$TOP/mnt/0/$view/first/sub"
 held() { # by all nodes, of that one
 	local n=0

@@ -120,8 +120,8 @@ fs_umount
 fs_mount
 daemon_kill
 exits 2 "$gc" "$MNT"
-says 'has died; umount'
+says 'has died; unmount'
 exits 2 "$CKPTFS_BUILD/tools/ckptfs-scrub" "$MNT"
-says 'has died; umount'
+says 'has died; unmount'
 exits 0 "$gc" "$STORE"
 fs_kill
