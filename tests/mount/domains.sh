@@ -116,7 +116,8 @@ before=$(disk_kib "$STORE/packs")
 rm "$MNT/later"
 "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT" >"$WORK/out"
 freed=$((before - $(disk_kib "$STORE/packs")))
-[ "$freed" -ge $((told >> 10)) ] && [ "$freed" -le $(((told >> 10) + 8)) ] || fail "dedup=user: $told bytes were told, the disk got back $freed KiB"
+# A pack with holes may take a block more for its list of extents.
+[ "$freed" -ge $(((told >> 10) - 8)) ] && [ "$freed" -le $(((told >> 10) + 8)) ] || fail "dedup=user: $told bytes were told, the disk got back $freed KiB"
 fs_umount
 exits 0 "$CKPTFS_BUILD/tools/fsck.ckptfs" -n --read-data "$STORE"
 

@@ -147,7 +147,8 @@ disk_gets() {
 	before=$(disk_kib "$STORE/packs")
 	"$gc" --delete -q --move-below 0 "$MNT" >/dev/null
 	freed=$((before - $(disk_kib "$STORE/packs")))
-	[ "$freed" -ge $(($1 >> 10)) ] && [ "$freed" -le $((($1 >> 10) + 8)) ] || fail "$2: $1 bytes were told, the disk got back $freed KiB"
+	# A pack with holes may take a block more for its list of extents.
+	[ "$freed" -ge $((($1 >> 10) - 8)) ] && [ "$freed" -le $((($1 >> 10) + 8)) ] || fail "$2: $1 bytes were told, the disk got back $freed KiB"
 }
 rm "$MNT/text"
 disk_gets "$stored" "compressed"
