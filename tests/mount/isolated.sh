@@ -5,7 +5,7 @@ need_mount
 need_root
 
 fs_mount
-"$HERE/../alone" sh -c 'echo begun; exec sleep 1000' >"$WORK/said" 2>&1 &
+"$HERE/../isolated" sh -c 'echo begun; exec sleep 1000' >"$WORK/said" 2>&1 &
 other=$!
 await grep -q begun "$WORK/said"
 fs_umount # waits for the daemon, which ends with the last of its mounts
