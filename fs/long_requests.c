@@ -125,27 +125,23 @@ static void dequeue(struct request **list, struct request *q)
 	*list = q->next;
 }
 
-static void answer_abandoned(struct long_requests *l, struct request *q)
-{
-	ops_answer_error(l->fd, q->unique, EINTR);
-	if (!q->is_answered)
-		free(q);
-}
-
-/* Answer a queued request of a client that is being killed. */
+/* Answer a queued request of a client that is being killed. long_request_release() frees one that is held, perhaps
+ * before it is answered. */
 static void give_up(struct long_requests *l, uint64_t unique)
 {
-	struct request *q;
+	struct request *q, *owned;
 
 	mutex_lock(&l->lock);
-	q = find_unique(l->waiting, unique);
+	q = owned = find_unique(l->waiting, unique);
 	if (q) {
 		dequeue(&l->waiting, q);
-		q->is_answered = q->waits_for == WAITS_FOR_KERNEL; /* then long_request_release() frees it */
+		q->is_answered = q->waits_for == WAITS_FOR_KERNEL;
+		owned = q->is_answered ? NULL : q;
 	}
 	mutex_unlock(&l->lock);
 	if (q)
-		answer_abandoned(l, q);
+		ops_answer_error(l->fd, unique, EINTR);
+	free(owned);
 }
 
 struct client {
@@ -466,6 +462,7 @@ void long_requests_stop(struct long_requests *l)
 	mutex_unlock(&l->lock);
 	while ((q = abandoned)) {
 		abandoned = q->next;
-		answer_abandoned(l, q);
+		ops_answer_error(l->fd, q->unique, EINTR);
+		free(q);
 	}
 }

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -266,17 +267,47 @@ static void a_killed_client_is_answered_while_the_kernel_is_waited_for(void **st
 	end_all(rig, v, nr);
 }
 
+static struct rig *held_rig;
+static struct long_request *held;
+
+static void release_held(int signal)
+{
+	(void)signal;
+	if (held)
+		assert_true(long_request_release(held_rig->l, TAKE(held)));
+}
+
+/* The holder ends the request while its client is answered: here as soon as the answer can be read. */
+static void a_held_request_ends_while_it_is_answered(void **state)
+{
+	struct sigaction before, action = { .sa_handler = release_held };
+	struct rig *rig = *state;
+	uint64_t unique;
+
+	assert_int_equal(sigaction(SIGIO, &action, &before), 0);
+	assert_int_equal(fcntl(rig->fds[0], F_SETOWN, getpid()), 0);
+	assert_int_equal(fcntl(rig->fds[0], F_SETFL, O_NONBLOCK | O_ASYNC), 0);
+	held_rig = rig;
+	held = hold(rig, NO_PID);
+	assert_true(long_requests_interrupt(rig->l, rig->unique));
+	assert_null(held);
+	assert_int_equal(answer_to(rig, &unique), -EINTR);
+	assert_int_equal(unique, rig->unique);
+	assert_int_equal(fcntl(rig->fds[0], F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(sigaction(SIGIO, &before, NULL), 0);
+}
+
 /* The signal came while its work was still under way: the kernel sends no other INTERRUPT. */
 static void a_held_request_has_the_signals_of_its_work(void **state)
 {
 	struct rig *rig = *state;
 	struct fuse_in_header in = { .len = sizeof(in), .unique = 1, .uid = 70000, .pid = NO_PID };
-	struct long_request *r, *held;
+	struct long_request *r, *done;
 	uint64_t unique;
 
 	assert_int_equal(long_request_begin(rig->l, &in, sizeof(in), &r), 1);
 	assert_true(long_requests_interrupt(rig->l, 1));
-	held = long_request_hold(rig->l, &in);
+	done = long_request_hold(rig->l, &in);
 	assert_null(long_request_end(rig->l, r));
 	r = begin(rig, 70001, (uint32_t)getpid());
 	cancel_set(&r->cancel);
@@ -284,7 +315,7 @@ static void a_held_request_has_the_signals_of_its_work(void **state)
 	cancel_set(NULL);
 	assert_int_equal(answer_to(rig, &unique), -EINTR);
 	assert_int_equal(unique, 1);
-	assert_true(long_request_release(rig->l, held));
+	assert_true(long_request_release(rig->l, done));
 	assert_null(long_request_end(rig->l, r));
 }
 
@@ -342,6 +373,7 @@ int main(void)
 		rig_test(waiting_has_a_limit), rig_test(waiting_users_take_turns),
 		rig_test(parked_requests_are_served_after_a_thaw),
 		rig_test(a_killed_client_is_answered_while_the_kernel_is_waited_for),
+		rig_test(a_held_request_ends_while_it_is_answered),
 		rig_test(a_held_request_has_the_signals_of_its_work),
 		rig_test(clients_that_received_a_signal_are_checked_in_turn),
 		rig_test(clients_that_live_do_not_keep_others_from_being_checked),
