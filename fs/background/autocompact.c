@@ -356,7 +356,10 @@ static uint64_t compact(struct aggregator *a, struct directory d[STEPS])
 		return AGAIN_NS;
 	r = compact_some(a, d, nr, said, &said_len);
 	if (r != 0 && r != -ECANCELED && r != CKPTFS_COMPACT_EXIT_BUSY && nr > 1) {
-		said_len = 0; /* one of the other directories may have been removed */
+		/* One of the other directories may have been removed. */
+		log_notice("directory %" PRIu64 ": recoded alone, since recoding it with earlier steps failed: %.*s", d->ino,
+			   (int)said_len, said);
+		said_len = 0;
 		r = compact_some(a, d, 1, said, &said_len);
 	}
 	if (r == -ECANCELED)

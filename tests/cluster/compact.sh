@@ -44,7 +44,7 @@ for i in 0 1 2; do node_start $i $options; done
 agents_start
 cp -r "$TOP/steps" "$TOP/mnt/0/"
 sync "$TOP"/mnt/0/steps/*/*
-"$BUILD/tools/ckptfs-compact" --json "$TOP/mnt/0/steps" >"$TOP/log/compact" || fail "ckptfs-compact: exit status $?"
+"$BUILD/tools/ckptfs-compact" --budget 1000 --json "$TOP/mnt/0/steps" >"$TOP/log/compact" || fail "ckptfs-compact: exit status $?"
 grep -q -- '-base' "$TOP/log/compact" || fail "steps are coded by themselves: $(cat "$TOP/log/compact")"
 
 # Another node has the same files: most of their chunks are node 0's.

@@ -3,7 +3,7 @@
 # meanwhile, and a member that is away loses nothing. With replicas=2 each group has two collectors, and the loss of any node does no harm.
 . "$(dirname "$0")/nodes.sh"
 
-compact() { "$BUILD/tools/ckptfs-compact" --json "$@" >"$TOP/log/compact" || fail "compact $*: $?"; }
+compact() { "$BUILD/tools/ckptfs-compact" --budget 1000 --json "$@" >"$TOP/log/compact" || fail "compact $*: $?"; }
 seal() { "$BUILD/tools/ckptfs-seal" --quiet "$@"; }
 packs_kib() { du -sk "$TOP/store/$1/packs" | cut -f 1; } # NODE
 all_kib() { du -ck "$TOP"/store/*/packs | tail -n 1 | cut -f 1; }

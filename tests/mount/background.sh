@@ -5,6 +5,7 @@
 need_mount
 need_root
 compact=$CKPTFS_BUILD/tools/ckptfs-compact
+auto=compact=auto,compact_budget=1000000 # no deadline, so that the best coding is found on any machine
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 seal=$CKPTFS_BUILD/tools/ckptfs-seal
 
@@ -43,7 +44,7 @@ is_state off || fail "it is on though nobody has asked for it"
 exits 2 "$compact" --pause "$MNT"
 says 'compact=auto'
 make_step one 1
-fs_remount compact=auto
+fs_remount $auto
 await has_done 1 # what was sealed before, too
 one=$(coded)
 [ "$one" -ge 1000000 ] || fail "of 1 MiB $one bytes were coded"
@@ -62,7 +63,7 @@ echo "ok what is sealed"
 
 # The next mount knows what is done.
 both=$(coded)
-fs_remount compact=auto
+fs_remount $auto
 make_step three 3
 await has_done 1
 [ "$(coded)" -gt "$both" ] || fail "the third one was not coded"
@@ -80,7 +81,7 @@ exits 1 "$compact" --pause "$MNT" "$MNT"
 echo "ok paused, and not done twice"
 
 # Steps that come one by one are coded by themselves, and one against the other when there are five of them.
-fs_remount compact=auto
+fs_remount $auto
 before=$(coded)
 mkdir "$MNT/run" "$WORK/run"
 for i in 1 2 3 4; do
@@ -108,7 +109,7 @@ exits 32 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE.other" "$WORK/other" -o "compac
 says 'compact_names.*No such file'
 [ ! -e "$STORE.other" ] || fail "a store was made all the same"
 printf 'arr(.*)\trenamed\\1\n' >"$WORK/rules"
-fs_remount "compact=auto,compact_names=$WORK/rules"
+fs_remount "$auto,compact_names=$WORK/rules"
 make_step named 7
 await has_done 1
 "$stat" --variables "$MNT" | grep -q renamed || fail "compact_names= is not obeyed: $("$stat" --variables "$MNT")"
@@ -116,7 +117,7 @@ same named
 echo "ok names"
 
 # While it is at work, and slowly: nobody waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
-fs_remount compact=auto,read_rate=1M
+fs_remount $auto,read_rate=1M
 make_step five 5 large
 await is_state running
 exits 0 "$compact" --pause "$MNT"
@@ -127,7 +128,7 @@ exits 0 timeout 600 "$CKPTFS_BUILD/tools/ckptfs-gc" --quiet "$MNT"
 await is_state running
 fs_umount
 fs_sound "unmounted meanwhile"
-fs_mount compact=auto,read_rate=1M
+fs_mount $auto,read_rate=1M
 await is_state running
 umount -i "$MNT"
 wait "$DAEMON" || fail "it did not end: $?"
@@ -137,13 +138,13 @@ echo "ok gives way"
 
 # Killed at any moment, the next mount goes on.
 for round in 1 2; do
-	fs_mount compact=auto,read_rate=1M
+	fs_mount $auto,read_rate=1M
 	await is_state running
 	sleep "0.$((RANDOM % 6))"
 	fs_kill
 	fs_sound "killed, round $round"
 done
-fs_mount compact=auto
+fs_mount $auto
 await has_done 1
 same one two three four five
 fs_umount
