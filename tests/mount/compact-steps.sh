@@ -35,7 +35,7 @@ same() { # WHAT STEP...
 		diff -r "$WORK/steps/step-$step" "$MNT/steps/step-$step" || fail "$what: step $step has other bytes"
 	done
 }
-run() { "$compact" --json "$@" >"$WORK/out" || fail "compact $*: $?"; }
+run() { "$compact" --budget 1000 --json "$@" >"$WORK/out" || fail "compact $*: $?"; }
 value() { "$PYTHON" -c 'import json,sys; print(eval(sys.argv[1], {"d": json.load(open(sys.argv[2]))}))' "$1" "$WORK/out"; } # EXPRESSION
 begin() {
 	rm -rf "$STORE"

@@ -36,7 +36,7 @@ make_steps() { # DIRECTORY SEED
 }
 same() { diff -r "$WORK/steps" "$MNT/steps" || fail "$1: other bytes"; }
 value() { "$PYTHON" -c 'import json,sys; print(eval(sys.argv[1], {"json": json, "d": json.load(open(sys.argv[2]))}))' "$1" "$WORK/out"; } # EXPRESSION
-run() { "$compact" --json "$@" >"$WORK/out" || fail "compact $*: $?"; }
+run() { "$compact" --budget 1000 --json "$@" >"$WORK/out" || fail "compact $*: $?"; }
 
 make_steps "$WORK/steps" 1
 sizes=()
