@@ -1,5 +1,18 @@
 # bash completion for the commands of ckptfs
 
+_ckptfs_mounts=/proc/mounts # what is mounted; its names are other users' text
+
+_ckptfs_mountpoints() { # WORD: those that begin with it, as it is or quoted
+	local point type quoted
+	while read -r _ point type _; do
+		[[ $type == fuse.ckptfs ]] || continue
+		# shellcheck disable=SC2059 # decodes \ooo; %b would take \0401 for one character
+		printf -v point "${point//%/%%}"
+		printf -v quoted %q "$point"
+		[[ $point == "$1"* || $quoted == "$1"* ]] && COMPREPLY+=("$quoted")
+	done <"$_ckptfs_mounts"
+}
+
 _ckptfs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[0]##*/}
 	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd
@@ -32,16 +45,17 @@ _ckptfs() {
 		local done= last=$cur
 		[[ $cur == *,* ]] && done=${cur%,*}, last=${cur##*,}
 		compopt -o nospace
-		COMPREPLY=($(compgen -P "$done" -W "$options" -- "$last"))
+		mapfile -t COMPREPLY < <(compgen -P "$done" -W "$options" -- "$last")
 	elif [[ $cur == -* ]]; then
-		COMPREPLY=($(compgen -W "$flags" -- "$cur"))
+		mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$cur")
 	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below|signal-before|time-limit|timeout|grace|job|nodes) ]]; then
 		COMPREPLY=() # a size, a time or a number
 	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount && $command == ckptfs-agent ]]; then
-		COMPREPLY=($(compgen -W "$(awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts)" -- "$cur"))
+		COMPREPLY=()
+		_ckptfs_mountpoints "$cur"
 	else
 		compopt -o filenames
-		COMPREPLY=($(compgen $files -- "$cur"))
+		mapfile -t COMPREPLY < <(compgen $files -- "$cur")
 	fi
 } &&
 	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat

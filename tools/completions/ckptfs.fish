@@ -1,7 +1,9 @@
 # fish completion for the commands of ckptfs
 
 function __ckptfs_mounts
-    awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts
+    # A candidate is a line, and ends at a tab: names with these stay encoded.
+    awk '$3 == "fuse.ckptfs" { print $2 }' /proc/mounts | string replace -a '\\040' ' ' | string replace -a '\\043' '#' |
+        string replace -a '\\134' '\\'
 end
 
 # A list after -o, complete but for its last word.
@@ -102,7 +104,7 @@ complete -c ckptfs-gc -l verify -d 'read the newest one'
 complete -c ckptfs-gc -l json -d 'for machines'
 complete -c ckptfs-gc -s q -l quiet -d 'no progress'
 
-complete -c ckptfs-agent -l mount -x -a "(awk '\$3 == \"fuse.ckptfs\" { print \$2 }' /proc/mounts)" -d 'where it is mounted'
+complete -c ckptfs-agent -l mount -x -a '(__ckptfs_mounts)' -d 'where it is mounted'
 complete -c ckptfs-agent -l forget -x -d 'a node that will not come back'
 complete -c ckptfs-agent -l repair -d 're-replicate after the loss of a node'
 complete -c ckptfs-agent -l no-lookup -d 'do not ask other nodes for single pages'
