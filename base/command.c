@@ -109,6 +109,25 @@ static int take_option(const struct command *c, const struct conf_key *k, void *
 	return MIN(r, 0);
 }
 
+/* Is `value` of an option in these tables? */
+static bool is_option(int value, const char *letters)
+{
+	return value >= LETTERLESS || (value > 0 && value != ':' && value != '+' && strchr(letters, value));
+}
+
+void command_refusal(int value, const char *letters, char *const argv[], char ret[COMMAND_REFUSAL_MAX])
+{
+	const char *word = argv[optind - 1]; /* not if it is of several letters that are not all read */
+	bool is_word = value == ':' ? strncmp(word, "--", 2) == 0 : optopt == 0 || is_option(optopt, letters);
+	char letter[3] = { '-', (char)optopt, '\0' };
+
+	snprintf(ret, COMMAND_REFUSAL_MAX, "%.400s: %s", is_word ? word : letter,
+		 value == ':'		    ? "needs a value" :
+		 optopt == 0		    ? "no such option, or ambiguous" :
+		 is_option(optopt, letters) ? "takes no value" :
+					      "no such option");
+}
+
 /* Tables for getopt_long(); their values are LETTERLESS + the number of the key. */
 static void build_tables(const struct command *c, struct option *longs, char *letters)
 {
@@ -116,6 +135,7 @@ static void build_tables(const struct command *c, struct option *longs, char *le
 
 	if (c->is_prefix)
 		*letters++ = '+';
+	*letters++ = ':';
 	for (const struct conf_key *set = c->options; set; set = set == c->options ? standard : NULL)
 		for (const struct conf_key *k = set; k->name; k++) {
 			bool has_value = k->type != CONF_FLAG;
@@ -155,7 +175,7 @@ static const char *check_request(const struct command *c, void *request, int nr)
 int command_parse(const struct command *c, void *request, int argc, char *argv[], int *ret_status)
 {
 	struct option longs[OPTIONS_MAX + 1];
-	char letters[2 * OPTIONS_MAX + 2];
+	char letters[2 * OPTIONS_MAX + 3], refusal[COMMAND_REFUSAL_MAX];
 	int value, r = conf_set_defaults(c->options, request);
 	const char *why;
 
@@ -163,6 +183,7 @@ int command_parse(const struct command *c, void *request, int argc, char *argv[]
 	if (r < 0)
 		return log_errno(r, "%s: options", c->name);
 	build_tables(c, longs, letters);
+	opterr = 0;
 	while ((value = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		const struct conf_key *k = find_key(c, value);
 
@@ -175,7 +196,8 @@ int command_parse(const struct command *c, void *request, int argc, char *argv[]
 			return 1;
 		}
 		if (!k) {
-			fprintf(stderr, "Try %s --help.\n", c->name); /* getopt has printed the reason */
+			command_refusal(value, letters, argv, refusal);
+			text_printf(stderr, "%s: %s; try %s --help\n", c->name, refusal, c->name);
 			return -EINVAL;
 		}
 		r = take_option(c, k, request, option_value(k, argc, argv));

@@ -53,3 +53,8 @@ int command_main(const struct command *c, void *request, int argc, char *argv[])
 int command_parse(const struct command *c, void *request, int argc, char *argv[], int *ret_status);
 /* The second half: `status`, or c->exit_failed if that is 0 and standard output could not be written. */
 int command_finish(const struct command *c, int status);
+
+#define COMMAND_REFUSAL_MAX 512
+/* After '?' or ':' from getopt_long(): which option, and why. Its own message would have the argument's bytes as they
+ * are, so opterr is 0, and `letters` begins with a colon, behind a plus if there is one. */
+void command_refusal(int value, const char *letters, char *const argv[], char ret[COMMAND_REFUSAL_MAX]);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/command.h"
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -348,11 +349,14 @@ int options_parse(struct options *o, int argc, char *argv[])
 		{ "version", no_argument, NULL, 'V' },
 		{ 0 },
 	};
+	static const char letters[] = ":sfnvdhVo:t:N:";
+	char refusal[COMMAND_REFUSAL_MAX];
 	const char *lists[64];
 	size_t nr = 0;
 	int c, r;
 
-	while ((c = getopt_long(argc, argv, "sfnvdhVo:t:N:", longs, NULL)) != -1) {
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		switch (c) {
 		case 's':
 			o->sloppy = true;
@@ -385,7 +389,8 @@ int options_parse(struct options *o, int argc, char *argv[])
 		case 'N': /* mount(8) has already entered the namespace */
 			break;
 		default:
-			fputs("mount.ckptfs --help tells the usage\n", stderr); /* getopt has printed the reason */
+			command_refusal(c, letters, argv, refusal);
+			log_error("%s; mount.ckptfs --help tells the usage", refusal);
 			return -EINVAL;
 		}
 	}

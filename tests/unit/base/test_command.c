@@ -165,9 +165,18 @@ static void a_wrong_command_line_is_refused_with_a_reason(void **state _unused_)
 		{ "tool --watch=0 a", "tool: --watch 0: not a number of seconds\n" },
 		{ "tool --to= a", "tool: --to : needs a value\n" },
 		{ "tool --json -q a", "tool: --json and --quiet exclude each other; try tool --help\n" },
-		{ "tool --loud a", "tool: unrecognized option '--loud'\nTry tool --help.\n" },
-		{ "tool --noquiet a", "tool: unrecognized option '--noquiet'\nTry tool --help.\n" },
-		{ "tool a --rate", "tool: option '--rate' requires an argument\nTry tool --help.\n" },
+		{ "tool --loud a", "tool: --loud: no such option, or ambiguous; try tool --help\n" },
+		{ "tool --noquiet a", "tool: --noquiet: no such option, or ambiguous; try tool --help\n" },
+		{ "tool --\x1b[31m\n a", "tool: --\\033[31m\\012: no such option, or ambiguous; try tool --help\n" },
+		{ "tool -\x1b[31m a", "tool: -\\033: no such option; try tool --help\n" },
+		{ "tool --json -qx a", "tool: -x: no such option; try tool --help\n" },
+		{ "tool --json -q\xff\x65 a", "tool: -\\377: no such option; try tool --help\n" },
+		{ "tool --json -q: a", "tool: -:: no such option; try tool --help\n" },
+		{ "tool --quiet=\x9b a", "tool: --quiet=\\233: takes no value; try tool --help\n" },
+		{ "tool --help=1 a", "tool: --help=1: takes no value; try tool --help\n" },
+		{ "tool --json=1 a", "tool: --json=1: takes no value; try tool --help\n" },
+		{ "tool a --rate", "tool: --rate: needs a value; try tool --help\n" },
+		{ "tool a -yk", "tool: -k: needs a value; try tool --help\n" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
