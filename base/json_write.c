@@ -164,10 +164,12 @@ void json_members(struct json *j, const char *object)
 	if (len <= 2)
 		return;
 	add_comma(j);
-	if (j->buf)
-		buf_add(j->buf, object + 1, len - 2);
-	else
-		fwrite(object + 1, 1, len - 2, j->to);
+	for (const char *s = object + 1, *end = object + len - 1; s < end;) {
+		char c[JSON_CHAR_MAX] = { *s };
+
+		s += (unsigned char)*s <= '~' ? 1 : json_char(s, c);
+		add_text(j, c);
+	}
 }
 
 void json_line(struct json *j)

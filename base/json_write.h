@@ -38,7 +38,7 @@ void json_real(struct json *j, const char *key, double v, int decimals);
 void json_bool(struct json *j, const char *key, bool v);
 void json_string(struct json *j, const char *key, const char *v); /* v NULL: null */
 void json_null(struct json *j, const char *key);
-/* The members of an object that is JSON already: `object` without its braces. */
+/* The members of an object that is JSON already: `object` without its braces, escaped as here. */
 void json_members(struct json *j, const char *object);
 void json_line(struct json *j); /* the next value starts on a new line */
 void json_end(struct json *j); /* closes the document, an object, and its line */

@@ -64,6 +64,7 @@ static void a_document_has_commas_where_they_belong(void **state _unused_)
 	json_i64(&j, "min", INT64_MIN);
 	json_members(&j, "{\"a\":1,\"b\":2}");
 	json_members(&j, "{}");
+	json_members(&j, "{\"\xe2\x80\xae\": \"\\n\x7f\xff\xc3\xa4\"}");
 	json_open_array(&j, "rows");
 	for (unsigned i = 0; i < 2; i++) {
 		json_line(&j);
@@ -82,6 +83,7 @@ static void a_document_has_commas_where_they_belong(void **state _unused_)
 	json_end(&j);
 	fclose(to);
 	assert_string_equal(text, "{\"max\":18446744073709551615,\"min\":-9223372036854775808,\"a\":1,\"b\":2,"
+				  "\"\\u202e\": \"\\n\\u007f\\u00ff\xc3\xa4\","
 				  "\"rows\":[\n{\"ratio\":1.250,\"none\":null},\n{\"ratio\":1.250,\"none\":null}],"
 				  "\"empty\":[],\"o\":{},\"yes\":true,\"nothing\":null}\n");
 }
