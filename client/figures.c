@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json_flat.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #define NS_PER_S 1e9
@@ -107,15 +108,16 @@ static void print_value(FILE *to, uint64_t v, bool ns)
 		fprintf(to, "%" PRIu64 "\n", v);
 }
 
-/* The format escapes these three characters. */
+/* As text shows it: the format itself has an escape for a quote, a backslash and a newline only, and must be UTF-8. */
 static void print_label_value(FILE *to, const char *s)
 {
+	char c[TEXT_CHAR_MAX];
+
 	fputc('"', to);
-	for (; *s; s++) {
-		if (*s == '\n')
-			fputs("\\n", to);
-		else
-			fprintf(to, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+	while (*s) {
+		s += text_char(s, c);
+		for (const char *p = c; *p; p++)
+			fprintf(to, *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
 	}
 	fputc('"', to);
 }
@@ -124,8 +126,10 @@ static void print_labels(FILE *to, const struct json_flat *j, const char *reques
 {
 	fputs("{mountpoint=", to);
 	print_label_value(to, json_flat_get(j, "mountpoint"));
-	if (request)
-		fprintf(to, ",request=\"%s\"", request);
+	if (request) {
+		fputs(",request=", to);
+		print_label_value(to, request);
+	}
 }
 
 static void print_request(FILE *to, const struct json_flat *j, const char *name)

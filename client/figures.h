@@ -1,6 +1,6 @@
 /*
  * Statistics of a mount (the parsed JSON of user.ckptfs.stat) in the text exposition format of Prometheus. ckptfs-stat
- * and the daemon share one table of metrics.
+ * and the daemon share one table of metrics. Values of labels are as in text: \ooo for what base/text.h escapes.
  */
 #pragma once
 
