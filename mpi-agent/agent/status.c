@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #define ANSWER_MS 5000
@@ -61,24 +62,29 @@ void status_answer(int fd, const char *text, size_t len)
 		log_debug("status: %s", strerror(errno));
 }
 
-/* All of it, to standard output. */
+/* All of it, to standard output, line by line: names of nodes are in it. */
 static int print_answer(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
-	char bytes[4096];
+	char line[4096];
+	size_t len = 0;
 
 	for (;;) {
 		ssize_t n;
 
 		if (poll(&p, 1, ANSWER_MS) == 0)
 			return log_errno(-ETIMEDOUT, "the agent does not answer");
-		n = recv(fd, bytes, sizeof(bytes), 0);
+		n = recv(fd, line + len, 1, 0);
 		if (n < 0 && errno != EINTR)
 			return log_errno(-errno, "the agent does not answer");
+		if (n < 0 || (n > 0 && line[len] != '\n' && ++len < sizeof(line) - 1))
+			continue;
+		line[len] = '\0';
+		if (n > 0 || len > 0)
+			text_printf(stdout, "%s\n", line);
 		if (n == 0)
 			return 0;
-		if (n > 0)
-			fwrite(bytes, 1, (size_t)n, stdout);
+		len = 0;
 	}
 }
 
