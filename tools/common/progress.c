@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "base/util.h"
 
 #define SHOW_NS UINT64_C(200000000)
@@ -64,7 +65,8 @@ void progress_show(struct progress *p, const char *what, uint64_t done, uint64_t
 	p->last_ns = now;
 	seconds = (double)(now - p->start_ns) / 1e9;
 	rate = (double)(done - p->start_done) / seconds;
-	fprintf(stderr, "\r\033[K%s ", p->what);
+	fputs("\r\033[K", stderr);
+	text_printf(stderr, "%s ", p->what);
 	done = all > 0 ? MIN(done, all) : done;
 	if (all > 0)
 		put_bar(done, all);

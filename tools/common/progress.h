@@ -16,6 +16,6 @@ struct progress {
 };
 
 void progress_init(struct progress *p);
-/* `done` of `all`, 0: unknown. Cheap enough to be called for every small step. */
+/* `done` of `all`, 0: unknown; `what` may be a name. Cheap enough to be called for every small step. */
 void progress_show(struct progress *p, const char *what, uint64_t done, uint64_t all, bool bytes);
 void progress_clear(struct progress *p); /* before something else is printed, and at the end */

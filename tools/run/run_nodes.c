@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "base/util.h"
 #include "tools/run/run_process.h"
 #include "tools/run/run_say.h"
@@ -193,6 +194,13 @@ static int next_line(int fd, bool to_the_end, char *line, size_t size, size_t *l
 	}
 }
 
+/* Anything else that came from a node. */
+static void show_line(char *line)
+{
+	line[strcspn(line, "\n")] = '\0';
+	text_printf(stderr, "%s\n", line);
+}
+
 /* Until all holders have said what begins with `wanted`: that they have `done` it; how many are members. Other lines
  * are shown. <0: not all will, told. */
 static int await_said(struct run_nodes *n, const char *wanted, const char *done, uint64_t *ret_members)
@@ -208,7 +216,7 @@ static int await_said(struct run_nodes *n, const char *wanted, const char *done,
 			break;
 		}
 		if (strncmp(line, wanted, strlen(wanted)) != 0) {
-			fputs(line, stderr);
+			show_line(line);
 			continue;
 		}
 		nr_said++;
@@ -239,7 +247,7 @@ bool run_nodes_look(struct run_nodes *n)
 		else if (strcmp(line, FAILED) == 0)
 			n->failed = true;
 		else
-			fputs(line, stderr);
+			show_line(line);
 	}
 	return died;
 }
@@ -267,7 +275,7 @@ static bool has_failed(struct run_nodes *n)
 		if (strcmp(line, FAILED) == 0)
 			failed = true;
 		else if (strcmp(line, FLUSHED) != 0 && strcmp(line, DIED) != 0)
-			fputs(line, stderr);
+			show_line(line);
 	}
 	return failed;
 }
