@@ -80,7 +80,7 @@ int compact_rows_add(struct compact_rows *r, const char *key, struct code_type t
 					   .code_ns = res->code_ns });
 	row->turns += res->turns == CKPTFS_COMPACT_TURNS ? res->coded : 0;
 	if (res->coded > 0 && res->coded >= row->most) {
-		snprintf(row->coder, sizeof(row->coder), "%s", res->coder);
+		snprintf(row->coder, sizeof(row->coder), "%.*s", (int)sizeof(res->coder), res->coder);
 		row->most = res->coded;
 	}
 	return 0;
@@ -120,8 +120,8 @@ static void print_line(const char *name, const char *type, const char *scheme_na
 	printf(" %10s", human_size(row->kept).s);
 	printf(" %10s", human_size(row->coded).s);
 	printf(" %10s", human_size(row->before).s);
-	printf(" %10s %7.3f %7.0f  %-14s %s\n", human_size(row->after).s, ratio(row), mb_per_s(row), scheme_name,
-	       row->coder);
+	text_printf(stdout, " %10s %7.3f %7.0f  %-14s %s\n", human_size(row->after).s, ratio(row), mb_per_s(row),
+		    scheme_name, row->coder);
 }
 
 static struct compact_row sum_up(const struct compact_rows *r)

@@ -47,7 +47,7 @@ static double percent(uint64_t part, uint64_t whole)
 
 static void line(FILE *to, const char *label, const char *value)
 {
-	fprintf(to, "%-24s %12s", label, value);
+	text_printf(to, "%-24s %12s", label, value);
 }
 
 static void size_line(FILE *to, const char *label, uint64_t bytes)
@@ -68,7 +68,7 @@ static void show_space(FILE *to, const struct json_flat *j)
 	size_line(to, "Logical size:", logical);
 	fputs("  mapped bytes of all files\n", to);
 	size_line(to, "After deduplication:", stored);
-	fprintf(to, "  %.2f %% of logical, %s chunks\n", percent(stored, logical), json_flat_get(j, "stored_chunks"));
+	text_printf(to, "  %.2f %% of logical, %s chunks\n", percent(stored, logical), json_flat_get(j, "stored_chunks"));
 	size_line(to, "After compression:", compressed);
 	fprintf(to, "  %.2f %% of that\n", percent(compressed, stored));
 	size_line(to, "On disk:", json_flat_u64(j, "disk_bytes"));
@@ -149,9 +149,9 @@ static void show_memory(FILE *to, const struct json_flat *j)
 	uint64_t hits = json_flat_u64(j, "tables.hits"), misses = json_flat_u64(j, "tables.misses");
 
 	size_line(to, "Look-up memory:", used);
-	fprintf(to, "  of %s (cache=), %s fingerprints, %s inodes in use\n",
-		human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s,
-		json_flat_get(j, "memory.fingerprint_entries"), json_flat_get(j, "memory.inodes"));
+	text_printf(to, "  of %s (cache=), %s fingerprints, %s inodes in use\n",
+		    human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s,
+		    json_flat_get(j, "memory.fingerprint_entries"), json_flat_get(j, "memory.inodes"));
 	size_line(to, "Write buffers:", json_flat_u64(j, "memory.dirty_bytes"));
 	fprintf(to, "  made so far, of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
 	fprintf(to, "%-24s %10.1f %%  of %" PRIu64 " look-ups in pack tables\n",
@@ -166,15 +166,15 @@ static void show_durability(FILE *to, const struct json_flat *j)
 	line(to, "Not yet durable since:", duration(json_flat_u64(j, "durability.lag_ns")).s);
 	fprintf(to, "  %" PRIu64 " commits, %s on average\n", commits, duration(mean).s);
 	line(to, "Damaged chunks:", json_flat_get(j, "health.damaged"));
-	fprintf(to, "  %s repaired\n", json_flat_get(j, "health.repaired"));
+	text_printf(to, "  %s repaired\n", json_flat_get(j, "health.repaired"));
 }
 
 static void show_scrub(FILE *to, const struct json_flat *j)
 {
 	if (strcmp(json_flat_get(j, "scrub.known"), "true") == 0) {
 		size_line(to, "Last scrub:", json_flat_u64(j, "scrub.bytes"));
-		fprintf(to, "  %s ago, %s damaged places, %s left\n", duration(json_flat_u64(j, "scrub.age_ns")).s,
-			json_flat_get(j, "scrub.damaged"), json_flat_get(j, "scrub.left"));
+		text_printf(to, "  %s ago, %s damaged places, %s left\n", duration(json_flat_u64(j, "scrub.age_ns")).s,
+			    json_flat_get(j, "scrub.damaged"), json_flat_get(j, "scrub.left"));
 	} else {
 		line(to, "Last scrub:", "never");
 		fputs("  run ckptfs-scrub to find damage\n", to);
@@ -183,7 +183,7 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 		size_line(to,
 			  strcmp(json_flat_get(j, "scrub.running"), "true") == 0 ? "Scrub running:" : "Scrub stopped:",
 			  json_flat_u64(j, "scrub.round.bytes"));
-		fprintf(to, "  so far, %s damaged places\n", json_flat_get(j, "scrub.round.damaged"));
+		text_printf(to, "  so far, %s damaged places\n", json_flat_get(j, "scrub.round.damaged"));
 	}
 }
 
@@ -197,16 +197,16 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	if (strcmp(json_flat_get(j, "cluster.member"), "true") != 0)
 		return;
 	number_line(to, "Nodes of the cluster:", json_flat_u64(j, "cluster.nodes"));
-	fprintf(to, "  %s, %s rounds, %s commits without one\n", agent, json_flat_get(j, "cluster.rounds"),
-		json_flat_get(j, "cluster.rounds_failed"));
+	text_printf(to, "  %s, %s rounds, %s commits without one\n", agent, json_flat_get(j, "cluster.rounds"),
+		    json_flat_get(j, "cluster.rounds_failed"));
 	size_line(to, "  only on other nodes", json_flat_u64(j, "cluster.remote_bytes"));
 	fprintf(to, "  %s fetched since the mount,", human_size(json_flat_u64(j, "cluster.fetched_bytes")).s);
-	fprintf(to, " %s chunks unavailable\n", json_flat_get(j, "cluster.fetch_failures"));
+	text_printf(to, " %s chunks unavailable\n", json_flat_get(j, "cluster.fetch_failures"));
 	size_line(to, "  pinned for other nodes", json_flat_u64(j, "cluster.pinned_bytes"));
 	fprintf(to, "  %s served since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
 	if (json_flat_u64(j, "cluster.sealed") > 0)
-		fprintf(to, "  %s of %s sealed directories are replicated on another node\n",
-			json_flat_get(j, "cluster.sealed_protected"), json_flat_get(j, "cluster.sealed"));
+		text_printf(to, "  %s of %s sealed directories are replicated on another node\n",
+			    json_flat_get(j, "cluster.sealed_protected"), json_flat_get(j, "cluster.sealed"));
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
 		fprintf(to, "  cannot protect some: %s; retrying\n",
 			json_flat_u64(j, "cluster.protect_errno") == EHOSTUNREACH ?
@@ -219,8 +219,8 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
 	fputc('\n', to);
 	number_line(to, "  replicas for other nodes", json_flat_u64(j, "cluster.replicas"));
-	fprintf(to, "  of their sealed directories; %s more are cached for reading\n",
-		json_flat_get(j, "cluster.replicas_cached"));
+	text_printf(to, "  of their sealed directories; %s more are cached for reading\n",
+		    json_flat_get(j, "cluster.replicas_cached"));
 	fputc('\n', to);
 }
 
@@ -231,13 +231,12 @@ static const char *on_off(const struct json_flat *j, const char *path)
 
 static void show_paths(FILE *to, const struct json_flat *j)
 {
-	fprintf(to,
-		"Fast paths: direct pack I/O %s, writes around the page cache %s, write-back cache %s,\n"
-		"            no capability check per write %s,\n"
-		"            parallel look-ups %s, read-ahead %s KiB, %s threads\n",
-		on_off(j, "paths.pack_direct_io"), on_off(j, "paths.write_direct_io"), on_off(j, "paths.writeback"),
-		on_off(j, "paths.write_without_capability_check"), on_off(j, "paths.parallel_directory_lookups"),
-		json_flat_get(j, "paths.readahead_kib"), json_flat_get(j, "paths.threads"));
+	fprintf(to, "Fast paths: direct pack I/O %s, writes around the page cache %s, write-back cache %s,\n",
+		on_off(j, "paths.pack_direct_io"), on_off(j, "paths.write_direct_io"), on_off(j, "paths.writeback"));
+	fprintf(to, "            no capability check per write %s,\n", on_off(j, "paths.write_without_capability_check"));
+	text_printf(to, "            parallel look-ups %s, read-ahead %s KiB, %s threads\n",
+		    on_off(j, "paths.parallel_directory_lookups"), json_flat_get(j, "paths.readahead_kib"),
+		    json_flat_get(j, "paths.threads"));
 }
 
 static void show_requests(FILE *to, const struct json_flat *j)
@@ -248,8 +247,8 @@ static void show_requests(FILE *to, const struct json_flat *j)
 	for (size_t i = 0; i < j->nr; i++) {
 		if (!figures_request_name(j->entry[i].path, name))
 			continue;
-		fprintf(to, "%-18s %12s %12s", name, j->entry[i].value,
-			duration(figures_request_u64(j, name, "mean_ns")).s);
+		text_printf(to, "%-18s %12s %12s", name, j->entry[i].value,
+			    duration(figures_request_u64(j, name, "mean_ns")).s);
 		fprintf(to, " %12s", duration(figures_request_u64(j, name, "p50_ns")).s);
 		fprintf(to, " %12s", duration(figures_request_u64(j, name, "p99_ns")).s);
 		fprintf(to, " %12s\n", duration(figures_request_u64(j, name, "max_ns")).s);
@@ -264,9 +263,9 @@ static void show_compaction(FILE *to, const struct json_flat *j)
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
 	line(to, "Compacting:", state);
-	fprintf(to, "  %s sealed directories wait, %s done since the mount, %s failed\n",
-		json_flat_get(j, "compaction.waiting_directories"), json_flat_get(j, "compaction.done_directories"),
-		json_flat_get(j, "compaction.failed_directories"));
+	text_printf(to, "  %s sealed directories wait, %s done since the mount, %s failed\n",
+		    json_flat_get(j, "compaction.waiting_directories"), json_flat_get(j, "compaction.done_directories"),
+		    json_flat_get(j, "compaction.failed_directories"));
 }
 
 void stat_show_head(FILE *to, const struct json_flat *j)
@@ -320,13 +319,14 @@ void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const
 		return;
 	}
 	size_line(to, "Size:", json_flat_u64(j, "size_bytes"));
-	fprintf(to, "  %s bytes\n", json_flat_get(j, "size_bytes"));
+	text_printf(to, "  %s bytes\n", json_flat_get(j, "size_bytes"));
 	size_line(to, "Mapped:", json_flat_u64(j, "mapped_bytes"));
 	fputs("  without holes\n", to);
 	line(to, "Extents:", json_flat_get(j, "extents"));
-	fprintf(to, "  in %s places, %s per MiB\n", json_flat_get(j, "frames"), json_flat_get(j, "fragmentation"));
+	text_printf(to, "  in %s places, %s per MiB\n", json_flat_get(j, "frames"), json_flat_get(j, "fragmentation"));
 	line(to, "Durable:", strcmp(json_flat_get(j, "durable"), "true") == 0 ? "yes" : "not yet");
-	fprintf(to, "\n%-24s %s\n", "Fingerprint:", json_flat_get(j, "fingerprint"));
+	fputc('\n', to);
+	text_printf(to, "%-24s %s\n", "Fingerprint:", json_flat_get(j, "fingerprint"));
 	if (x)
 		show_exclusive(to, x);
 }

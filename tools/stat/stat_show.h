@@ -1,4 +1,5 @@
-/* How ckptfs-stat prints what it has learnt. */
+/* How ckptfs-stat prints what it has learnt. An answer may come from another user's filesystem: its strings are
+ * escaped. */
 #pragma once
 
 #include <stdio.h>

@@ -76,7 +76,7 @@ static int print_kind(int fd, size_t kind, struct json *j, FILE *to)
 	do {
 		if (ioctl(fd, CKPTFS_IOC_OWNERS, &a) < 0)
 			return -errno;
-		for (uint32_t i = 0; i < a.nr && r == 0; i++) {
+		for (uint32_t i = 0; i < MIN(a.nr, ARRAY_SIZE(a.v)) && r == 0; i++) {
 			const struct ckptfs_owner *o = &a.v[i];
 			struct owner_name name = name_of(a.kind, o->id);
 

@@ -58,8 +58,8 @@ static void add_variable(struct json *j, const struct ckptfs_variable *v)
 static void print_text_row(FILE *to, const struct ckptfs_variable *v)
 {
 	json_print_cell(to, shown_key(v), KEY_WIDTH); /* names are users' bytes */
-	fprintf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s, human_size(v->after).s,
-		ratio(v), mb_per_s(v), scheme(v), v->coder);
+	text_printf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s,
+		    human_size(v->after).s, ratio(v), mb_per_s(v), scheme(v), v->coder);
 }
 
 static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)
@@ -79,11 +79,14 @@ static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)
 		fprintf(to, "\n%-*s  %-6s %10s %10s %7s %7s  %-14s %s\n", KEY_WIDTH, "", "TYPE", "PLAIN", "STORED",
 			"RATIO", "MB/S", "SCHEME", "CODER");
 	}
-	while (ioctl(fd, CKPTFS_IOC_VARIABLE, &v) == 0)
+	while (ioctl(fd, CKPTFS_IOC_VARIABLE, &v) == 0) {
+		/* It may be another user's filesystem that answers. */
+		v.type[sizeof(v.type) - 1] = v.coder[sizeof(v.coder) - 1] = v.key[sizeof(v.key) - 1] = '\0';
 		if (json)
 			add_variable(&j, &v);
 		else
 			print_text_row(to, &v);
+	}
 	r = errno == ENOENT ? 0 : -errno;
 	if (json) {
 		json_close_array(&j);

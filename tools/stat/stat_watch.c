@@ -70,18 +70,17 @@ void stat_show_rates(FILE *to, const struct stat_reading *before, const struct s
 	show_ratio(to, now->cut - before->cut, fresh);
 }
 
-/* Up to `columns` characters; bytes that a terminal might obey come as '?'. */
+/* Up to `columns` characters. */
 static void draw_line(FILE *to, const char *p, size_t len, unsigned columns)
 {
 	unsigned n = 0;
 
 	for (size_t i = 0; i < len; i++) {
-		unsigned char c = (unsigned char)p[i];
-		bool starts = (c & 0xc0) != 0x80; /* a UTF-8 character */
+		bool starts = (p[i] & 0xc0) != 0x80; /* a UTF-8 character */
 
 		if (starts && columns > 0 && n++ == columns)
 			break;
-		fputc(c < ' ' || c == 0x7f ? '?' : c, to);
+		fputc(p[i], to);
 	}
 	fputs("\033[K", to); /* what was there further right */
 }

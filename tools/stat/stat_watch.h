@@ -22,5 +22,6 @@ struct stat_reading stat_reading_of(const struct json_flat *mount);
 /* `before` of another daemon, or not taken: says that rates need two readings. */
 void stat_show_rates(FILE *to, const struct stat_reading *before, const struct stat_reading *now);
 
-/* As many lines and columns of `text` as fit (0: all), drawn from the upper left corner over what was there. */
+/* As many lines and columns of `text`, which is escaped, as fit (0: all), drawn from the upper left corner over what was
+ * there. */
 void stat_draw(FILE *to, const char *text, size_t len, unsigned rows, unsigned columns);

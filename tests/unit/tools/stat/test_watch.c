@@ -108,14 +108,6 @@ static void drawing_keeps_to_the_screen(void **state)
 	assert_string_equal(cropped, "\033[Hlo\033[K\nl\xc3\xa4\033[K\n\033[J");
 }
 
-static void a_name_cannot_steer_the_terminal(void **state)
-{
-	_cleanup_(freep) char *text = drawn("a\033[2Jb\x7f\n", 0, 0);
-
-	(void)state;
-	assert_string_equal(text, "\033[Ha?[2Jb?\033[K\n\033[J");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,7 +116,6 @@ int main(void)
 		cmocka_unit_test(an_idle_interval_has_no_ratio),
 		cmocka_unit_test(another_daemon_starts_anew),
 		cmocka_unit_test(drawing_keeps_to_the_screen),
-		cmocka_unit_test(a_name_cannot_steer_the_terminal),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,119 @@
+/* What a hostile filesystem may answer. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include <cmocka.h>
+
+#include "base/json_flat.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/stat/stat_show.h"
+#include "tools/stat/stat_variables.h"
+
+/* ESC [ 2 J, a newline, U+202E. */
+#define EVIL "\"\\u001b[2J\\n\\u202e\""
+
+static FILE *to;
+static char *text;
+static size_t len;
+
+static void begin(void)
+{
+	to = open_memstream(&text, &len);
+	assert_non_null(to);
+}
+
+static void is_harmless(unsigned nr_expected)
+{
+	static const char escaped[] = "\\033[2J\\012\\342\\200\\256";
+	unsigned nr = 0;
+
+	fclose(to);
+	assert_null(strstr(text, "\033"));
+	assert_null(strstr(text, "\xe2"));
+	for (const char *p = text; (p = strstr(p, escaped)); p++)
+		nr++;
+	assert_int_equal(nr, nr_expected);
+	free(text);
+}
+
+static void strings_of_a_mount_are_escaped(void **state _unused_)
+{
+	static const char json[] =
+		"{\"store\":" EVIL ",\"mountpoint\":" EVIL ",\"version\":" EVIL ",\"stored_chunks\":" EVIL
+		",\"memory\":{\"fingerprint_entries\":" EVIL ",\"inodes\":" EVIL "},\"health\":{\"damaged\":" EVIL
+		",\"repaired\":" EVIL "},\"scrub\":{\"known\":true,\"damaged\":" EVIL ",\"left\":" EVIL
+		",\"unfinished\":true,\"round\":{\"damaged\":" EVIL "}},\"cluster\":{\"member\":true,\"rounds\":" EVIL
+		",\"rounds_failed\":" EVIL ",\"fetch_failures\":" EVIL ",\"sealed\":1,\"sealed_protected\":" EVIL
+		",\"replicas_cached\":" EVIL "},\"paths\":{\"readahead_kib\":" EVIL ",\"threads\":" EVIL
+		"},\"compaction\":{\"state\":" EVIL ",\"waiting_directories\":" EVIL ",\"done_directories\":" EVIL
+		",\"failed_directories\":" EVIL "},\"requests\":{" EVIL ":{\"count\":" EVIL "}}}";
+	_cleanup_(json_flat_release) struct json_flat j = { 0 };
+
+	assert_int_equal(json_flat_parse(json, strlen(json), &j), 0);
+	begin();
+	stat_show_head(to, &j);
+	stat_show_mount(to, &j);
+	is_harmless(24);
+}
+
+static void strings_of_a_file_are_escaped(void **state _unused_)
+{
+	static const char json[] = "{\"kind\":\"file\",\"size_bytes\":" EVIL ",\"extents\":" EVIL ",\"frames\":" EVIL
+				   ",\"fragmentation\":" EVIL ",\"fingerprint\":" EVIL "}";
+	_cleanup_(json_flat_release) struct json_flat j = { 0 };
+
+	assert_int_equal(json_flat_parse(json, strlen(json), &j), 0);
+	begin();
+	stat_show_file(to, "\033[2J\n\xe2\x80\xae", &j, NULL);
+	is_harmless(6);
+}
+
+/* The daemon's, for stat_variables(). */
+int ioctl(int fd _unused_, unsigned long request, ...)
+{
+	struct ckptfs_variable *v;
+	va_list args;
+
+	va_start(args, request);
+	v = va_arg(args, struct ckptfs_variable *);
+	va_end(args);
+	if (request != CKPTFS_IOC_VARIABLE || v->number++ > 0) {
+		errno = ENOENT;
+		return -1;
+	}
+	strcpy(v->type, "\033[2J");
+	memset(v->coder, 'x', sizeof(v->coder)); /* without a NUL */
+	memset(v->key, '\x9b', sizeof(v->key));
+	return 0;
+}
+
+static void strings_of_variables_are_escaped_and_end(void **state _unused_)
+{
+	begin();
+	assert_int_equal(stat_variables("/", false, to), 0);
+	fflush(to);
+	assert_null(strchr(text, '\033'));
+	assert_non_null(strstr(text, "\\033[2J "));
+	assert_null(strchr(text, '\x9b'));
+	assert_int_equal(strspn(strstr(text, "xxxx"), "x"), sizeof(((struct ckptfs_variable *)NULL)->coder) - 1);
+	is_harmless(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(strings_of_a_mount_are_escaped),
+		cmocka_unit_test(strings_of_a_file_are_escaped),
+		cmocka_unit_test(strings_of_variables_are_escaped_and_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
