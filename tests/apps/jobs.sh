@@ -80,6 +80,14 @@ exits 1 env -i SLURM_JOB_ID=6 SLURM_JOB_USER=../x "$WORK/slurm/prolog"
 says "is no user's name"
 exits 1 env -i SLURM_JOB_ID=6/../7 SLURM_JOB_USER=nobody "$WORK/slurm/epilog"
 says "is no number"
+for name in $'x\e[2J' $'x\nforged' -x; do
+	exits 1 env -i SLURM_JOB_ID=6 SLURM_JOB_USER="$name" "$WORK/slurm/prolog"
+	[ "$(cat "$WORK/said")" = "ckptfs-prolog: job 6, user ?: SLURM_JOB_USER is no user's name" ] ||
+		fail_showing "${name@Q} is printed"
+	exits 1 env -i SLURM_JOB_ID="$name" SLURM_JOB_USER=nobody "$WORK/slurm/epilog"
+	[ "$(cat "$WORK/said")" = "ckptfs-epilog: job ?, user nobody: SLURM_JOB_ID is no number" ] ||
+		fail_showing "${name@Q} is printed"
+done
 
 # --- the examples, as they stand; one node, and other names for its disks ---
 cat >"$WORK/bin/srun" <<'SH'
