@@ -28,9 +28,9 @@ struct ckptfs_handle {
 
 /*
  * Shares bytes with another open file of the same mount instead of copying them. Ranges may be unaligned; in one file
- * they must not overlap (EINVAL). Changes in mapped pages of the source count after msync(). Where both descriptors are
- * available, copy_file_range(2) does the same. On a mount with `writeback` the kernel keeps the old modification time;
- * futimens(2) sets it.
+ * they must not overlap (EINVAL). This file must not be opened with O_APPEND (EBADF). Changes in mapped pages of the
+ * source count after msync(). Where both descriptors are available, copy_file_range(2) does the same. On a mount with
+ * `writeback` the kernel keeps the old modification time; futimens(2) sets it.
  */
 struct ckptfs_clone {
 	uint32_t size, version;

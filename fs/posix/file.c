@@ -445,7 +445,7 @@ static int share(struct fs *fs, struct inode *from, struct content *content, uin
 {
 	int r;
 
-	if (!file_is_for_writing(to->flags))
+	if (!file_is_for_writing(to->flags) || to->flags & O_APPEND) /* as copy_file_range(2) */
 		return -EBADF;
 	if (from_off > INT64_MAX - len || to_off > INT64_MAX - len)
 		return -EFBIG;

@@ -157,6 +157,28 @@ static void unknown_numbers_and_commands_are_refused(void **state)
 	}
 }
 
+/* As copy_file_range(2) and FICLONE: such a descriptor writes at the end only. */
+static void clone_refuses_a_target_open_for_appending(void **state)
+{
+	struct world *w = *state;
+	struct ckptfs_handle h = { .size = sizeof(h), .version = CKPTFS_IOC_VERSION };
+	struct ckptfs_clone c = { .size = sizeof(c), .version = CKPTFS_IOC_VERSION };
+	struct ckptfs_stat s = { .size = sizeof(s), .version = CKPTFS_IOC_VERSION };
+	struct fake_fd made = fake_create(w->k, w->dir.ino, "log", O_RDWR), append;
+
+	fake_write(w->k, made, "log", 3);
+	append = fake_open(w->k, made.ino, O_WRONLY | O_APPEND);
+	assert_int_equal(fake_ioctl(w->k, w->read, 0, CKPTFS_IOC_HANDLE, &h, NULL), 0);
+	c.from = h.handle;
+	assert_int_equal(fake_ioctl(w->k, append, 0, CKPTFS_IOC_CLONE, &c, NULL), -EBADF);
+	assert_int_equal(fake_ioctl(w->k, made, 0, CKPTFS_IOC_STAT, &s, NULL), 0);
+	assert_int_equal(s.file_size, 3);
+	assert_int_equal(fake_ioctl(w->k, made, 0, CKPTFS_IOC_CLONE, &c, NULL), 0);
+	assert_int_equal(c.done, 7);
+	fake_close(w->k, append);
+	fake_close(w->k, made);
+}
+
 static void argument_comes_back_where_the_number_says_so(void **state)
 {
 	struct world *w = *state;
@@ -189,6 +211,7 @@ int main(void)
 		cmocka_unit_test(kind_of_descriptor_is_checked),
 		cmocka_unit_test(commands_for_operators_are_refused_to_others),
 		cmocka_unit_test(unknown_numbers_and_commands_are_refused),
+		cmocka_unit_test(clone_refuses_a_target_open_for_appending),
 		cmocka_unit_test(argument_comes_back_where_the_number_says_so),
 	};
 
