@@ -176,7 +176,8 @@ struct ckptfs_scrub_hit {
  *   USER    instead of names: all files owned by user `id`; GROUP: of group `id`. EPERM: not the caller's, and
  *           the caller is neither root nor the mounting user
  *   RUN
- *   STATUS  running, error and results, which are as of RUN when it has ended
+ *   STATUS  running, error and results, which are of one moment after RUN when it has ended. `error` is EACCES if the
+ *           caller of RUN may not list a directory, or read a file, that it counts
  *   END
  */
 enum ckptfs_exclusive_command {

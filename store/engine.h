@@ -461,6 +461,11 @@ struct exclusive_conf {
 	const struct exclusive_name *names;
 	size_t nr_names;
 	struct fp_domain owner; /* FP_OF_ALL: use `names`; else all files of this user or group, and no names */
+	/*
+	 * Called when `names` are listed, for each directory and each file: 0; -ENOENT: leave it out; <0: the result.
+	 * NULL: none
+	 */
+	int (*check)(void *userdata, uint64_t ino);
 	/* progress; false: -ECANCELED. NULL: none */
 	bool (*step)(void *userdata, const struct exclusive_report *so_far);
 	void *userdata;

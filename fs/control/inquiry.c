@@ -22,6 +22,7 @@ struct inquiry {
 	struct exclusive_name *names; /* owned by its thread once started */
 	size_t nr, size;
 	struct fp_domain owner; /* FP_OF_ALL: the names are used */
+	struct inquiry_reader *reader; /* NULL: reads everything */
 	bool has_thread; /* to be joined */
 	bool stop;
 	pthread_t thread;
@@ -57,6 +58,8 @@ static void forget(struct inquiry *i)
 	if (i->has_thread)
 		pthread_join(i->thread, NULL); /* it has ended, or is about to end */
 	free(i->names);
+	if (i->reader)
+		i->reader->free(i->reader);
 	*i = (struct inquiry){ .all = all };
 }
 
@@ -91,11 +94,18 @@ static bool step(void *userdata, const struct exclusive_report *so_far)
 	return go_on;
 }
 
+static int check(void *userdata, uint64_t ino)
+{
+	struct inquiry *i = userdata;
+
+	return i->reader ? i->reader->check(i->reader, ino) : 0;
+}
+
 static void *run(void *arg)
 {
 	struct inquiry *i = arg;
 	struct exclusive_conf conf = {
-		.names = i->names, .nr_names = i->nr, .owner = i->owner, .step = step, .userdata = i
+		.names = i->names, .nr_names = i->nr, .owner = i->owner, .check = check, .step = step, .userdata = i
 	};
 	struct exclusive_report report;
 	int r;
@@ -211,29 +221,31 @@ int inquiry_add_owner(struct inquiries *q, uint64_t number, struct fp_domain own
 	return r;
 }
 
-static int start_locked(struct inquiry *i)
+static int start_locked(struct inquiry *i, struct inquiry_reader *reader)
 {
 	int r;
 
 	if (!i || i->has_thread)
 		return -ESTALE;
 	i->status.running = true;
+	i->reader = reader;
 	/* the new thread takes the lock only later, and the caller releases it soon */
 	r = pthread_create(&i->thread, NULL, run, i);
 	if (r != 0) {
 		i->status.running = false;
+		i->reader = NULL;
 		return -r;
 	}
 	i->has_thread = true;
 	return 0;
 }
 
-int inquiry_start(struct inquiries *q, uint64_t number)
+int inquiry_start(struct inquiries *q, uint64_t number, struct inquiry_reader *reader)
 {
 	int r;
 
 	mutex_lock(&q->lock);
-	r = start_locked(find_inquiry(q, number));
+	r = start_locked(find_inquiry(q, number), reader);
 	mutex_unlock(&q->lock);
 	return r;
 }

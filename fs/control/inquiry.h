@@ -23,12 +23,20 @@ struct inquiry_status {
 int inquiries_new(struct engine *e, struct inquiries **ret);
 void inquiries_free(struct inquiries *q); /* stops running queries; NULL is fine */
 
+/* The user that runs an inquiry, if not all names are for that user. */
+struct inquiry_reader {
+	/* 0: may read this file, or list this directory; -ENOENT: it has been removed; <0 */
+	int (*check)(struct inquiry_reader *r, uint64_t ino);
+	void (*free)(struct inquiry_reader *r);
+};
+
 /* -EBUSY: this user has too many queries, or all ordinary users together. */
 int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret);
 /* Add all names of a directory (cookie 0), or one. -ESTALE: no such query, or already started. -E2BIG: too many. */
 int inquiry_add(struct inquiries *q, uint64_t number, struct exclusive_name name);
 /* All files of a user or a group instead; for a query without names. */
 int inquiry_add_owner(struct inquiries *q, uint64_t number, struct fp_domain owner);
-int inquiry_start(struct inquiries *q, uint64_t number);
+/* Takes `reader` on success; NULL: reads everything. */
+int inquiry_start(struct inquiries *q, uint64_t number, struct inquiry_reader *reader);
 int inquiry_status(struct inquiries *q, uint64_t number, struct inquiry_status *ret);
 int inquiry_end(struct inquiries *q, uint64_t number); /* does not wait for it */

@@ -4,7 +4,9 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -15,7 +17,8 @@
 #include "fs/posix/permission.h"
 #include "store/engine.h"
 
-static int check_inode(struct fs *fs, struct caller *caller, uint64_t ino, unsigned want)
+/* May the caller read the file, or list the directory as ls -l does? */
+static int check_inode(struct fs *fs, struct caller *caller, uint64_t ino)
 {
 	struct ns_inode in;
 	int r;
@@ -24,7 +27,7 @@ static int check_inode(struct fs *fs, struct caller *caller, uint64_t ino, unsig
 		return 0;
 	rwlock_lock_shared(&fs->names);
 	r = attr_load(fs, ino, &in);
-	r = r > 0 ? permission_check(fs, caller, &in, want) : r < 0 ? r : -ENOENT;
+	r = r > 0 ? permission_check(fs, caller, &in, S_ISDIR(in.mode) ? R_OK | X_OK : R_OK) : r < 0 ? r : -ENOENT;
 	rwlock_unlock_shared(&fs->names);
 	return r;
 }
@@ -40,7 +43,7 @@ static int check_all(struct fs *fs, struct caller *caller, uint64_t dir)
 	int r = permission_operator(caller->cred) ? 0 : ns_readdir_open(fs->db, dir, 0, &it);
 
 	while (it && r == 0 && (r = cancel_check()) == 0 && (r = ns_readdir_next(it, &d)) > 0)
-		r = d.type == DT_REG ? check_inode(fs, caller, d.ino, R_OK) : 0;
+		r = d.type == DT_REG ? check_inode(fs, caller, d.ino) : 0;
 	return r;
 }
 
@@ -48,7 +51,7 @@ static int check_all(struct fs *fs, struct caller *caller, uint64_t dir)
 static int find_name(struct fs *fs, struct caller *caller, uint64_t dir, const char *name, struct exclusive_name *ret)
 {
 	struct ns_dirent d = { .cookie = 0 };
-	int r = check_inode(fs, caller, dir, R_OK | X_OK); /* as for ls -l */
+	int r = check_inode(fs, caller, dir);
 
 	if (r < 0)
 		return r;
@@ -58,7 +61,7 @@ static int find_name(struct fs *fs, struct caller *caller, uint64_t dir, const c
 		rwlock_lock_shared(&fs->names);
 		r = ns_find(fs->db, fs->key, dir, name, &d);
 		rwlock_unlock_shared(&fs->names);
-		r = r == 0 ? -ENOENT : r < 0 || d.type != DT_REG ? MIN(r, 0) : check_inode(fs, caller, d.ino, R_OK);
+		r = r == 0 ? -ENOENT : r < 0 || d.type != DT_REG ? MIN(r, 0) : check_inode(fs, caller, d.ino);
 	}
 	if (r == 0)
 		*ret = (struct exclusive_name){ dir, d.cookie };
@@ -83,6 +86,45 @@ static bool may_know_of(struct caller *caller, enum fp_domain_kind kind, uint32_
 	if (permission_operator(caller->cred))
 		return true;
 	return kind == FP_OF_USER ? caller->cred->uid == id : permission_in_group(caller, id);
+}
+
+/* What the names lead to may change until it is listed, which is after the reply to RUN. */
+struct asker {
+	struct inquiry_reader reader;
+	struct fs *fs;
+	struct cred cred;
+	struct caller caller; /* with its groups and capabilities at RUN */
+};
+
+static int asker_check(struct inquiry_reader *r, uint64_t ino)
+{
+	struct asker *a = container_of(r, struct asker, reader);
+
+	return check_inode(a->fs, &a->caller, ino);
+}
+
+static void asker_free(struct inquiry_reader *r)
+{
+	struct asker *a = container_of(r, struct asker, reader);
+
+	caller_release(&a->caller);
+	free(a);
+}
+
+static int exclusive_run(const struct ioctl_call *c, const struct ckptfs_exclusive *arg)
+{
+	struct asker *a = malloc(sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct asker){ .reader = { asker_check, asker_free }, .fs = c->fs, .cred = ops_cred(c->req) };
+	a->caller = caller_of(&a->cred);
+	caller_load(&a->caller);
+	r = inquiry_start(c->fs->inquiries, arg->question, &a->reader);
+	if (r < 0)
+		asker_free(&a->reader);
+	return r;
 }
 
 static int exclusive_add_owner(const struct ioctl_call *c, enum fp_domain_kind kind, const struct ckptfs_exclusive *arg)
@@ -136,7 +178,7 @@ int ioctl_exclusive(const struct ioctl_call *c, void *p)
 	case CKPTFS_EXCLUSIVE_GROUP:
 		return exclusive_add_owner(c, FP_OF_GROUP, arg);
 	case CKPTFS_EXCLUSIVE_RUN:
-		return inquiry_start(fs->inquiries, arg->question);
+		return exclusive_run(c, arg);
 	case CKPTFS_EXCLUSIVE_STATUS:
 		return fill_exclusive(fs, arg);
 	case CKPTFS_EXCLUSIVE_END:

@@ -19,6 +19,7 @@
  *                                                                         in it, permission_remove(); NEXT, CHECK:
  *                                                                         owner or operator
  *   ioctl EXCLUSIVE                  R_OK of the directory              ADD: R_OK|X_OK of it now, R_OK of each file;
+ *                                                                         RUN: the same of what the result counts;
  *                                                                         USER, GROUP: the caller's own, or operator
  *   ioctl OWNERS                     that there is a descriptor         the same
  *   ioctl GC, SCRUB, CLUSTER,        that there is a descriptor         operator; figures of GC and SCRUB are for all
@@ -154,7 +155,7 @@ static bool is_in_our_user_namespace(int pid)
 }
 
 /* On failure, groups and capabilities stay unknown. */
-static void load_credentials(struct caller *c)
+void caller_load(struct caller *c)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	const struct cred *cred = c->cred;
@@ -189,7 +190,7 @@ static enum acl_member is_member(void *userdata, uint32_t gid)
 
 	if (c->cred->gid == gid)
 		return ACL_MEMBER;
-	load_credentials(c);
+	caller_load(c);
 	if (!c->groups)
 		return ACL_MEMBER_UNKNOWN;
 	for (at = c->groups; (at = next_number(at, &v));)
@@ -231,7 +232,7 @@ static int is_granted(struct fs *fs, struct caller *c, const struct ns_inode *in
 
 bool permission_capable(struct caller *c, unsigned capability)
 {
-	load_credentials(c);
+	caller_load(c);
 	return c->capabilities >> capability & 1;
 }
 

@@ -34,6 +34,9 @@ static inline struct caller caller_of(const struct cred *cred)
 	return (struct caller){ .cred = cred };
 }
 
+/* Loads groups and capabilities now, so that the caller can be used after the reply. */
+void caller_load(struct caller *c);
+
 static inline void caller_release(struct caller *c)
 {
 	buf_release(&c->status);

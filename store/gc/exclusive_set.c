@@ -45,14 +45,28 @@ static int add_found(struct search *s, const struct found *f)
 	return 0;
 }
 
+static int check(struct search *s, uint64_t ino)
+{
+	return s->conf->check ? s->conf->check(s->conf->userdata, ino) : 0;
+}
+
+static int add_file(struct search *s, const struct found *f)
+{
+	int r = check(s, f->ino);
+
+	return r < 0 ? (r == -ENOENT ? 0 : r) : add_found(s, f);
+}
+
 static int add_names(struct search *s, const struct exclusive_name *n)
 {
 	struct ns_key dir = ns_key_dirents(n->dir), from = n->cookie ? ns_key_dirent(n->dir, n->cookie) : dir;
 	const void *key, *value;
 	size_t key_len, value_len;
 	struct ns_dirent d;
-	int r;
+	int r = check(s, n->dir);
 
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 	db_iter_seek(s->it, from.b, from.len);
 	while ((r = db_iter_next(s->it, &key, &key_len, &value, &value_len)) > 0) {
 		if (key_len != dir.len + 8 || memcmp(key, from.b, from.len) != 0)
@@ -61,7 +75,7 @@ static int add_names(struct search *s, const struct exclusive_name *n)
 		if (r < 0)
 			return log_errno(r, "index: a name is damaged: run fsck.ckptfs");
 		if (d.type == DT_REG)
-			r = add_found(s, &(struct found){ d.ino, n->dir, d.cookie });
+			r = add_file(s, &(struct found){ d.ino, n->dir, d.cookie });
 		if (r < 0)
 			return r;
 	}

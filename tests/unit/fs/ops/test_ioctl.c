@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/fuse.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -179,6 +180,94 @@ static void clone_refuses_a_target_open_for_appending(void **state)
 	fake_close(w->k, made);
 }
 
+static int exclusive(struct world *w, struct fake_fd dir, struct ckptfs_exclusive *x, uint32_t command)
+{
+	x->size = sizeof(*x);
+	x->version = CKPTFS_IOC_VERSION;
+	x->command = command;
+	return fake_ioctl(w->k, dir, ORDINARY, CKPTFS_IOC_EXCLUSIVE, x, NULL);
+}
+
+static void set_mode(struct world *w, uint64_t ino, uint32_t mode)
+{
+	struct fuse_setattr_in in = { .valid = FATTR_MODE, .mode = mode };
+
+	assert_int_equal(fake_kernel_ask(w->k, FUSE_SETATTR, ino, 0, &in, sizeof(in), NULL, 0, NULL), 0);
+}
+
+/* The errno that the query ends with; between ADD and RUN the change is made. */
+static int ask_after(struct world *w, void (*change)(struct world *w, uint64_t dir, uint64_t file), uint64_t *ret_files)
+{
+	struct fs *fs = fake_kernel_fs(w->k);
+	struct names_new n = { .mode = S_IFDIR | 0755 };
+	struct cred root = { 0 };
+	struct ckptfs_exclusive x = { 0 };
+	struct fake_fd dir, file;
+	struct stat st;
+	int r;
+
+	assert_int_equal(names_make(fs, w->dir.ino, "x", &n, &root, &st), 0);
+	dir = fake_opendir(w->k, st.st_ino);
+	file = fake_create(w->k, dir.ino, "f", O_RDWR);
+	assert_int_equal(exclusive(w, dir, &x, CKPTFS_EXCLUSIVE_BEGIN), 0);
+	assert_int_equal(exclusive(w, dir, &x, CKPTFS_EXCLUSIVE_ADD), 0);
+	change(w, dir.ino, file.ino);
+	r = exclusive(w, dir, &x, CKPTFS_EXCLUSIVE_RUN);
+	while (r == 0 && (r = exclusive(w, dir, &x, CKPTFS_EXCLUSIVE_STATUS)) == 0 && x.running)
+		usleep(1000);
+	assert_int_equal(r, 0);
+	*ret_files = x.files;
+	r = x.error;
+	assert_int_equal(exclusive(w, dir, &x, CKPTFS_EXCLUSIVE_END), 0);
+	fake_close(w->k, file);
+	names_unlink(fs, dir.ino, "f");
+	names_unlink(fs, dir.ino, "new");
+	fake_close(w->k, dir);
+	assert_int_equal(names_rmdir(fs, w->dir.ino, "x"), 0);
+	return r;
+}
+
+static void change_nothing(struct world *w _unused_, uint64_t dir _unused_, uint64_t file _unused_)
+{
+}
+
+static void close_file(struct world *w, uint64_t dir _unused_, uint64_t file)
+{
+	set_mode(w, file, S_IFREG | 0600);
+}
+
+static void close_directory(struct world *w, uint64_t dir, uint64_t file _unused_)
+{
+	set_mode(w, dir, S_IFDIR | 0711);
+}
+
+static void add_closed_file(struct world *w, uint64_t dir, uint64_t file _unused_)
+{
+	struct fake_fd new = fake_create(w->k, dir, "new", O_RDWR);
+
+	set_mode(w, new.ino, S_IFREG | 0600);
+	fake_close(w->k, new);
+}
+
+static void remove_file(struct world *w, uint64_t dir, uint64_t file _unused_)
+{
+	names_unlink(fake_kernel_fs(w->k), dir, "f");
+}
+
+static void exclusive_counts_only_what_its_caller_may_read_at_run(void **state)
+{
+	struct world *w = *state;
+	uint64_t files;
+
+	assert_int_equal(ask_after(w, change_nothing, &files), 0);
+	assert_int_equal(files, 1);
+	assert_int_equal(ask_after(w, remove_file, &files), 0);
+	assert_int_equal(files, 0);
+	assert_int_equal(ask_after(w, close_file, &files), EACCES);
+	assert_int_equal(ask_after(w, close_directory, &files), EACCES);
+	assert_int_equal(ask_after(w, add_closed_file, &files), EACCES);
+}
+
 static void argument_comes_back_where_the_number_says_so(void **state)
 {
 	struct world *w = *state;
@@ -212,6 +301,7 @@ int main(void)
 		cmocka_unit_test(commands_for_operators_are_refused_to_others),
 		cmocka_unit_test(unknown_numbers_and_commands_are_refused),
 		cmocka_unit_test(clone_refuses_a_target_open_for_appending),
+		cmocka_unit_test(exclusive_counts_only_what_its_caller_may_read_at_run),
 		cmocka_unit_test(argument_comes_back_where_the_number_says_so),
 	};
 
