@@ -172,10 +172,12 @@ struct ckptfs_scrub_hit {
  *
  *   BEGIN   sets `question` (EBUSY: this user has 4, or all ordinary users have 12; 4 more are reserved for root)
  *   ADD     adds `name` of this directory; "": all names in it, without subdirectories. EACCES: the caller may not read
- *           a file
+ *           a file. E2BIG: the queries of this user have 262144 names, or those of all ordinary users 393216; 131072
+ *           more are reserved for root
  *   USER    instead of names: all files owned by user `id`; GROUP: of group `id`. EPERM: not the caller's, and
  *           the caller is neither root nor the mounting user
- *   RUN
+ *   RUN     starts it, or queues it: three are computed at a time, one of each ordinary user, and one place is reserved
+ *           for root
  *   STATUS  running, error and results, which are of one moment after RUN when it has ended. `error` is EACCES if the
  *           caller of RUN may not list a directory, or read a file, that it counts
  *   END

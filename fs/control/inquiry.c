@@ -11,19 +11,29 @@
 
 #define INQUIRIES_MAX 16u
 static const struct places places = { .all = INQUIRIES_MAX, .reserved = 4, .per_user = 4 };
-#define NAMES_MAX (1u << 20) /* directories and single names, 16 bytes each */
+/*
+ * Memory of all together: 8 MiB of names, in blocks, and some 19 MiB of each that is being computed
+ * (store/gc/exclusive.c). The others that have been started wait.
+ */
+#define BLOCK 4096u /* directories and single names, 16 bytes each */
+static const struct places blocks = { .all = 128, .reserved = 32, .per_user = 64 };
+static const struct places computed = { .all = 3, .reserved = 1, .per_user = 1 };
 #define PATIENCE_NS 30000000000u /* without a request from the client */
+#define WAIT_NS 1000000000u /* between two checks whether the client is gone */
 
 struct inquiry {
 	struct inquiries *all;
 	uint64_t number; /* 0: not in use */
 	uint32_t uid; /* of the user that began it */
+	bool is_root;
 	uint64_t asked_ns; /* last request from the client */
 	struct exclusive_name *names; /* owned by its thread once started */
-	size_t nr, size;
+	size_t nr;
+	unsigned nr_blocks;
 	struct fp_domain owner; /* FP_OF_ALL: the names are used */
 	struct inquiry_reader *reader; /* NULL: reads everything */
 	bool has_thread; /* to be joined */
+	bool is_computed; /* now */
 	bool stop;
 	pthread_t thread;
 	struct inquiry_status status;
@@ -33,6 +43,7 @@ struct inquiries {
 	struct engine *e; /* constant */
 
 	struct mutex lock; /* leaf */
+	struct cond turn; /* one has ended or is to stop */
 	struct inquiry v[INQUIRIES_MAX] GUARDED_BY(lock);
 };
 
@@ -44,6 +55,7 @@ int inquiries_new(struct engine *e, struct inquiries **ret)
 		return -ENOMEM;
 	q->e = e;
 	mutex_init(&q->lock);
+	cond_init(&q->turn);
 	for (unsigned i = 0; i < INQUIRIES_MAX; i++)
 		q->v[i].all = q;
 	*ret = q;
@@ -70,9 +82,11 @@ void inquiries_free(struct inquiries *q)
 	mutex_lock(&q->lock);
 	for (unsigned i = 0; i < INQUIRIES_MAX; i++)
 		q->v[i].stop = true;
+	cond_broadcast(&q->turn);
 	mutex_unlock(&q->lock);
 	for (unsigned i = 0; i < INQUIRIES_MAX; i++)
 		forget(&q->v[i]);
+	cond_release(&q->turn);
 	mutex_release(&q->lock);
 	free(q);
 }
@@ -80,6 +94,49 @@ void inquiries_free(struct inquiries *q)
 static bool is_forgotten(const struct inquiry *i)
 {
 	return i->stop || monotonic_ns() - i->asked_ns > PATIENCE_NS;
+}
+
+typedef unsigned nr_fn(const struct inquiry *i); /* how many places it takes */
+
+static unsigned nr_begun(const struct inquiry *i)
+{
+	return i->number != 0;
+}
+
+static unsigned nr_computed(const struct inquiry *i)
+{
+	return i->is_computed;
+}
+
+static unsigned nr_blocks(const struct inquiry *i)
+{
+	return i->nr_blocks;
+}
+
+static bool has_room(const struct inquiries *q, const struct places *p, nr_fn *nr_of, uint32_t uid, bool is_root)
+	REQUIRES(q->lock)
+{
+	unsigned nr = 0, nr_own = 0;
+
+	for (const struct inquiry *at = q->v; at < q->v + INQUIRIES_MAX; at++) {
+		nr += nr_of(at);
+		nr_own += at->uid == uid ? nr_of(at) : 0;
+	}
+	return places_has_room(p, nr, nr_own, is_root);
+}
+
+/* Waits until it may be computed. false: it is to stop. */
+static bool take_turn(struct inquiry *i)
+{
+	struct inquiries *q = i->all;
+	bool go_on;
+
+	mutex_lock(&q->lock);
+	while ((go_on = !is_forgotten(i)) && !has_room(q, &computed, nr_computed, i->uid, i->is_root))
+		cond_wait_for(&q->turn, &q->lock, WAIT_NS);
+	i->is_computed = go_on;
+	mutex_unlock(&q->lock);
+	return go_on;
 }
 
 static bool step(void *userdata, const struct exclusive_report *so_far)
@@ -111,12 +168,15 @@ static void *run(void *arg)
 	int r;
 
 	pthread_setname_np(pthread_self(), "ckptfs-inquiry");
-	r = engine_exclusive(i->all->e, &conf, &report);
+	r = take_turn(i) ? engine_exclusive(i->all->e, &conf, &report) : -ECANCELED;
 	mutex_lock(&i->all->lock);
 	if (r == 0)
 		i->status.report = report;
 	i->status.error = r;
-	i->status.running = false;
+	i->status.running = i->is_computed = false;
+	free(TAKE(i->names));
+	i->nr_blocks = 0;
+	cond_broadcast(&i->all->turn);
 	mutex_unlock(&i->all->lock);
 	return NULL;
 }
@@ -132,25 +192,24 @@ static struct inquiry *find_inquiry(struct inquiries *q, uint64_t number) REQUIR
 	return NULL;
 }
 
+/* Frees those that the client has left. */
+static void forget_left(struct inquiries *q) REQUIRES(q->lock)
+{
+	for (struct inquiry *at = q->v; at < q->v + INQUIRIES_MAX; at++)
+		if (at->number != 0 && !at->status.running && is_forgotten(at))
+			forget(at);
+}
+
 /* NULL: no room for this user. */
 static struct inquiry *find_free(struct inquiries *q, uint32_t uid, bool is_root) REQUIRES(q->lock)
 {
-	struct inquiry *found = NULL;
-	unsigned nr = 0, nr_own = 0;
-
-	for (unsigned i = 0; i < INQUIRIES_MAX; i++) {
-		struct inquiry *at = &q->v[i];
-
-		if (at->number != 0 && !at->status.running && is_forgotten(at))
-			forget(at);
-		if (at->number == 0) {
-			found = at;
-			continue;
-		}
-		nr++;
-		nr_own += at->uid == uid;
-	}
-	return places_has_room(&places, nr, nr_own, is_root) ? found : NULL;
+	forget_left(q);
+	if (!has_room(q, &places, nr_begun, uid, is_root))
+		return NULL;
+	for (struct inquiry *at = q->v; at < q->v + INQUIRIES_MAX; at++)
+		if (at->number == 0)
+			return at;
+	return NULL;
 }
 
 int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret)
@@ -167,29 +226,40 @@ int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret
 	if (i) {
 		i->number = *ret = number;
 		i->uid = uid;
+		i->is_root = is_root;
 		i->asked_ns = monotonic_ns();
 	}
 	mutex_unlock(&q->lock);
 	return i ? 0 : -EBUSY;
 }
 
-static int add_locked(struct inquiry *i, struct exclusive_name name)
+/* Room for another block of names. */
+static int add_block(struct inquiries *q, struct inquiry *i) REQUIRES(q->lock)
 {
+	struct exclusive_name *more;
+
+	forget_left(q); /* not this one: it was asked for right now */
+	if (!has_room(q, &blocks, nr_blocks, i->uid, i->is_root))
+		return -E2BIG;
+	more = reallocarray(i->names, (i->nr_blocks + 1) * (size_t)BLOCK, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	i->names = more;
+	i->nr_blocks++;
+	return 0;
+}
+
+static int add_locked(struct inquiries *q, struct inquiry *i, struct exclusive_name name) REQUIRES(q->lock)
+{
+	int r;
+
 	if (!i || i->has_thread)
 		return -ESTALE;
 	if (i->owner.kind != FP_OF_ALL)
 		return -EINVAL;
-	if (i->nr == NAMES_MAX)
-		return -E2BIG;
-	if (i->nr == i->size) {
-		size_t size = MAX(2 * i->size, (size_t)64);
-		struct exclusive_name *more = reallocarray(i->names, size, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		i->names = more;
-		i->size = size;
-	}
+	r = i->nr == (size_t)i->nr_blocks * BLOCK ? add_block(q, i) : 0;
+	if (r < 0)
+		return r;
 	i->names[i->nr++] = name;
 	return 0;
 }
@@ -199,7 +269,7 @@ int inquiry_add(struct inquiries *q, uint64_t number, struct exclusive_name name
 	int r;
 
 	mutex_lock(&q->lock);
-	r = add_locked(find_inquiry(q, number), name);
+	r = add_locked(q, find_inquiry(q, number), name);
 	mutex_unlock(&q->lock);
 	return r;
 }
@@ -268,10 +338,12 @@ int inquiry_end(struct inquiries *q, uint64_t number)
 
 	mutex_lock(&q->lock);
 	i = find_inquiry(q, number);
-	if (i && i->status.running)
+	if (i && i->status.running) {
 		i->stop = true; /* its slot is freed after the thread has seen this */
-	else if (i)
+		cond_broadcast(&q->turn);
+	} else if (i) {
 		forget(i);
+	}
 	mutex_unlock(&q->lock);
 	return i ? 0 : -ESTALE;
 }

@@ -32,11 +32,14 @@ struct inquiry_reader {
 
 /* -EBUSY: this user has too many queries, or all ordinary users together. */
 int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret);
-/* Add all names of a directory (cookie 0), or one. -ESTALE: no such query, or already started. -E2BIG: too many. */
+/*
+ * Add all names of a directory (cookie 0), or one. -ESTALE: no such query, or already started. -E2BIG: all queries of
+ * this user, or those of all ordinary users together, have too many.
+ */
 int inquiry_add(struct inquiries *q, uint64_t number, struct exclusive_name name);
 /* All files of a user or a group instead; for a query without names. */
 int inquiry_add_owner(struct inquiries *q, uint64_t number, struct fp_domain owner);
-/* Takes `reader` on success; NULL: reads everything. */
+/* Queries are computed a few at a time. Takes `reader` on success; NULL: reads everything. */
 int inquiry_start(struct inquiries *q, uint64_t number, struct inquiry_reader *reader);
 int inquiry_status(struct inquiries *q, uint64_t number, struct inquiry_status *ret);
 int inquiry_end(struct inquiries *q, uint64_t number); /* does not wait for it */

@@ -30,8 +30,8 @@ static int complain(const char *path, int r)
 	else if (r == -EBUSY)
 		text_printf(stderr, "ckptfs-stat: %s: too many concurrent requests; try again\n", path);
 	else if (r == -E2BIG)
-		text_printf(stderr, "ckptfs-stat: %s: too many directories for one request; give parts of it\n",
-			path);
+		text_printf(stderr,
+			"ckptfs-stat: %s: too many directories in concurrent requests; give parts of them\n", path);
 	else if (r == -EXDEV)
 		text_printf(stderr,
 			"ckptfs-stat: %s: on another mount than the paths before it; give paths of one mount only\n",
