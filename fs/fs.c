@@ -44,6 +44,7 @@ static void fs_free(struct fs *fs)
 	if (fs->hooks)
 		fs->hooks->free_view(fs);
 	mutex_release(&fs->handles_lock);
+	mutex_release(&fs->open_files_lock);
 	cond_release(&fs->delta_tables_freed);
 	mutex_release(&fs->delta_tables_lock);
 	mutex_release(&fs->remount_lock);
@@ -66,6 +67,7 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		return -ENOMEM;
 	rwlock_init(&fs->names);
 	mutex_init(&fs->handles_lock);
+	mutex_init(&fs->open_files_lock);
 	mutex_init(&fs->delta_tables_lock);
 	cond_init(&fs->delta_tables_freed);
 	fs->delta_tables_max = MIN(o->engine.dirty / 2, DELTA_TABLES_MAX);

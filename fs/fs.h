@@ -93,6 +93,9 @@ struct fs {
 
 	struct mutex handles_lock; /* inside no other lock; outside that of the inode table */
 	struct file *handles GUARDED_BY(handles_lock); /* open files that have a handle */
+
+	struct mutex open_files_lock; /* leaf */
+	struct file *open_files GUARDED_BY(open_files_lock);
 };
 
 /* The caller of a request: its filesystem ids, and the thread that waits for the reply (permission.h). */

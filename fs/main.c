@@ -40,6 +40,7 @@
 #include "fs/fuse_loop.h"
 #include "fs/control/metrics.h"
 #include "fs/ops/ops.h"
+#include "fs/posix/file.h"
 #include "fs/mount_options.h"
 #include "fs/remount.h"
 #include "store/engine.h"
@@ -418,6 +419,8 @@ static int close_all(struct run *run)
 		unmount(run);
 	if (run->hooks)
 		run->hooks->stop(run->cluster, run->fs); /* with the agent, while the engine is still open */
+	if (run->fs && !run->is_held)
+		file_close_all(run->fs);
 	r = fs_close(run->fs);
 	if (run->hooks)
 		run->hooks->free(run->cluster);
@@ -514,5 +517,7 @@ int main(int argc, char *argv[])
 		status = run_main(&run, argc, argv);
 	options_release(&run.o);
 	checks_release(&run.paths);
+	if (run.is_held) /* the blocked thread may still use what exit(3) would release */
+		_exit((int)status);
 	return (int)status;
 }

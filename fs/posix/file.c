@@ -16,8 +16,31 @@
 #include "fs/posix/xattr.h"
 #include "store/engine.h"
 
+static void list_file(struct fs *fs, struct file *f)
+{
+	mutex_lock(&fs->open_files_lock);
+	f->behind = fs->open_files;
+	if (f->behind)
+		f->behind->before = f;
+	fs->open_files = f;
+	mutex_unlock(&fs->open_files_lock);
+}
+
+static void unlist_file(struct fs *fs, struct file *f)
+{
+	mutex_lock(&fs->open_files_lock);
+	if (f->before)
+		f->before->behind = f->behind;
+	else
+		fs->open_files = f->behind;
+	if (f->behind)
+		f->behind->before = f->before;
+	mutex_unlock(&fs->open_files_lock);
+}
+
 static void file_free(struct fs *fs, struct file *f)
 {
+	unlist_file(fs, f);
 	if (f->counts)
 		attr_write_end(fs, f->inode);
 	if (f->content) {
@@ -54,6 +77,7 @@ static int new_file(struct fs *fs, struct inode *i, int flags, bool has_xattrs, 
 	f->direct = (flags & O_ACCMODE) == O_WRONLY && !fs->writeback;
 	f->counts = file_is_for_writing(flags);
 	f->inode = i;
+	list_file(fs, f);
 	r = inode_content_open(fs->inodes, i, &f->content);
 	if (r < 0) {
 		file_free(fs, f);
@@ -242,6 +266,19 @@ void file_close(struct fs *fs, struct file *f)
 		forget_handle(fs, f);
 	count_close(f);
 	file_free(fs, f);
+}
+
+void file_close_all(struct fs *fs)
+{
+	struct file *f;
+
+	do {
+		mutex_lock(&fs->open_files_lock);
+		f = fs->open_files;
+		mutex_unlock(&fs->open_files_lock);
+		if (f)
+			file_close(fs, f);
+	} while (f);
 }
 
 /* Only if the file is empty. */

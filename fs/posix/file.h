@@ -73,6 +73,8 @@ struct file {
 
 	uint64_t handle; /* under fs.handles_lock; 0: none */
 	struct file *next; /* in fs.handles */
+
+	struct file *before, *behind; /* in fs.open_files */
 };
 
 bool file_is_for_writing(int flags);
@@ -84,6 +86,8 @@ int file_open(struct fs *fs, uint64_t ino, int flags, struct file **ret);
  */
 int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct file **ret);
 void file_close(struct fs *fs, struct file *f);
+/* Close the files that the kernel will not release: it sends no more requests after the session has been severed. */
+void file_close_all(struct fs *fs);
 
 enum file_stale { FILE_STALE_NONE, FILE_STALE_RANGE, FILE_STALE_ALL };
 struct file_written {
