@@ -1,5 +1,6 @@
 /*
  * Usage: permissions MNT PLAIN [unseen]
+ *        permissions MNT control
  *
  * Every way to the bytes of a file, or to a new name, that does not go through open(2): the daemon must decide as the
  * kernel does for open(2) itself. As root. Each kind of caller meets each kind of file in each kind of directory, with
@@ -8,6 +9,8 @@
  *
  * unseen: the daemon cannot see the caller's process. Then it must never grant what the kernel does not, and must still
  * grant what does not depend on groups and capabilities.
+ *
+ * control: below .ckptfs, in a store of a cluster, nothing can be changed by any of them.
  */
 #include <endian.h>
 #include <errno.h>
@@ -15,6 +18,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
 #include <linux/posix_acl_xattr.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -86,7 +90,14 @@ static const struct kind dirs[] = {
 	    { A_GROUP, 7, NAMED_GROUP }, { A_MASK, 7, 0 }, { A_OTHER, 5, 0 } } },
 	{ "write-without-search", 0722, OWNER, GROUP, NULL, {{ 0 }} },
 	{ "closed", 0700, OWNER, GROUP, NULL, {{ 0 }} },
+	{ "sealed", 0777, OWNER, GROUP, NULL, {{ 0 }} },
 };
+
+/* FS_IMMUTABLE_FL on another filesystem */
+static bool is_sealed(const struct kind *dir)
+{
+	return strcmp(dir->name, "sealed") == 0;
+}
 
 static const struct caller_kind {
 	const char *name;
@@ -122,24 +133,40 @@ enum way {
 	OWNS, /* chmod of a directory */
 	MAY_WRITE, /* W_OK of that */
 	UNLINK,
+	XATTR, /* of the directory */
 	KERNEL,
 	DELTA = KERNEL, /* from the file */
+	DELTA_OLDER, /* from another one that all may read, with bytes of the file */
 	DELTA_NEW, /* from nothing */
 	EXCLUSIVE_NAME,
 	EXCLUSIVE_ALL,
 	CLONE,
 	COPY,
 	FINGERPRINT,
+	COMPARE,
+	STAT,
+	KEEP, /* retention rule of the directory */
+	LIST_USER, /* the owner by OWNERS, and no other that is not the caller's */
+	LIST_GROUP,
+	EXCLUSIVE_USER,
+	EXCLUSIVE_GROUP,
 	SEAL,
+	CHECK,
+	NEXT,
 	UNSEAL,
 	RMDIR, /* by the kernel */
 	REMOVE,
+	LIST_NODES, /* by the kernel */
+	CHANGE_NODES,
+	NEXT_REPLICA,
 	NR_WAYS
 };
 static const char *const way_names[] = {
-	"open", "create", "list", "chmod", "write", "unlink", "delta", "delta from nothing", "exclusive, by name",
-	"exclusive, all", "clone", "copy_file_range", "fingerprint", "seal", "unseal",
-	"rmdir", "remove",
+	"open", "create", "list", "chmod", "write", "unlink", "setxattr", "delta", "delta with bytes of an older version",
+	"delta from nothing", "exclusive, by name", "exclusive, all", "clone", "copy_file_range", "fingerprint", "compare",
+	"stat", "retention rule", "list users", "list groups", "exclusive, by user", "exclusive, by group", "seal",
+	"check a seal", "list seals", "unseal", "rmdir", "remove", "list nodes", "change the node directory view",
+	"list replicas",
 };
 
 /* Shared with the child. */
@@ -201,33 +228,37 @@ static void make_file(const char *path, const struct kind *k)
 	make_so(path, k);
 }
 
-/* Version `number` as an object: what version 1 has, or from nothing. */
-static void make_object(uint32_t number, bool on_first, struct buf *ret)
+/* Makes the object of the next version, as if it were committed. */
+static void take_version(struct delta_record *rec, uint32_t number, const uint8_t *content, struct buf *ret)
 {
-	static uint8_t content[CONTENT] = { 1, 2, 3 };
+	struct delta_take take = { .method = DELTA_METHOD_TREE, .number = number };
+
+	if (delta_record_take(rec, content, CONTENT, &take, ret) < 0)
+		fail("cannot take", "object");
+	delta_record_commit(rec);
+}
+
+/* Version `number`, with the content of version 1, after versions 1 to `parent`. */
+static void make_object(uint32_t number, uint32_t parent, struct buf *ret)
+{
+	static const uint8_t content[CONTENT] = { 1, 2, 3 }, other[CONTENT] = { 4, 5, 6 };
 	struct delta_record_params params = { .chunk_len = 128, .table_limit = MiB(1) };
-	struct delta_take take = { .method = DELTA_METHOD_TREE, .number = 1 };
 	struct delta_record *rec;
 
 	if (delta_record_new(&params, &rec) < 0)
 		fail("no memory", "object");
-	if (on_first) {
-		if (delta_record_take(rec, content, sizeof(content), &take, ret) < 0)
-			fail("cannot take", "object");
-		delta_record_commit(rec);
-	}
-	take.number = number;
-	if (delta_record_take(rec, content, sizeof(content), &take, ret) < 0)
-		fail("cannot take", "object");
+	for (uint32_t n = 1; n <= parent; n++)
+		take_version(rec, n, n == 1 ? content : other, ret);
+	take_version(rec, number, content, ret);
 	delta_record_free(rec);
 }
 
-static int stage(const char *dir, uint32_t number, bool on_first)
+static int stage(const char *dir, uint32_t number, uint32_t parent)
 {
 	_cleanup_(buf_release) struct buf object = BUF_EMPTY;
 	int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 
-	make_object(number, on_first, &object);
+	make_object(number, parent, &object);
 	if (fd < 0 || write(fd, object.data, object.len) != (ssize_t)object.len)
 		fail("cannot stage", dir);
 	return fd;
@@ -251,13 +282,15 @@ static int make_version(int staged, uint32_t number, uint32_t parent)
 	return outcome(r < 0 ? r : ioctl(staged, CKPTFS_IOC_DELTA_COMMIT, &commit));
 }
 
-static int ask_exclusive(int dir, const char *name)
+/* ADD a name, or USER or GROUP. */
+static int ask_exclusive(int dir, enum ckptfs_exclusive_command command, uint32_t id, const char *name)
 {
 	struct ckptfs_exclusive arg = ARGUMENT(ckptfs_exclusive, .command = CKPTFS_EXCLUSIVE_BEGIN);
 	int r;
 
 	MUST(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg), "exclusive");
-	arg.command = CKPTFS_EXCLUSIVE_ADD;
+	arg.command = command;
+	arg.id = id;
 	snprintf(arg.name, sizeof(arg.name), "%s", name);
 	r = outcome(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg));
 	arg.command = CKPTFS_EXCLUSIVE_END;
@@ -265,19 +298,39 @@ static int ask_exclusive(int dir, const char *name)
 	return r;
 }
 
-static int clone_to(int to, const char *path)
+static int handle_of(const char *path, uint64_t *ret)
 {
 	struct ckptfs_handle handle = ARGUMENT(ckptfs_handle, .handle = 0);
 	int fd = open(path, O_RDONLY | O_CLOEXEC), r = fd;
 
 	if (fd >= 0)
 		r = ioctl(fd, CKPTFS_IOC_HANDLE, &handle);
-	if (r >= 0) {
-		struct ckptfs_clone clone = ARGUMENT(ckptfs_clone, .from = handle.handle);
+	*ret = handle.handle;
+	return r;
+}
 
-		r = ioctl(to, CKPTFS_IOC_CLONE, &clone);
-	}
-	return outcome(r);
+static int clone_to(int to, const char *path)
+{
+	struct ckptfs_clone clone = ARGUMENT(ckptfs_clone, .from = 0);
+	int r = handle_of(path, &clone.from);
+
+	return outcome(r < 0 ? r : ioctl(to, CKPTFS_IOC_CLONE, &clone));
+}
+
+static int compare_with(int fd, const char *path)
+{
+	struct ckptfs_compare compare = ARGUMENT(ckptfs_compare, .len = CONTENT);
+	int r = handle_of(path, &compare.with);
+
+	return outcome(r < 0 ? r : ioctl(fd, CKPTFS_IOC_COMPARE, &compare));
+}
+
+static int stat_of(const char *path)
+{
+	struct ckptfs_stat arg = ARGUMENT(ckptfs_stat, .reserved = 0);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return outcome(fd < 0 ? fd : ioctl(fd, CKPTFS_IOC_STAT, &arg));
 }
 
 static int copy_to(int to, const char *path)
@@ -292,6 +345,19 @@ static int seal(int dir, enum ckptfs_seal_command command)
 	struct ckptfs_seal arg = ARGUMENT(ckptfs_seal, .command = command);
 
 	return outcome(ioctl(dir, CKPTFS_IOC_SEAL, &arg));
+}
+
+/* As CHECK; for NEXT, EPERM if the directory itself is not listed. */
+static int check_seal(int dir, enum ckptfs_seal_command command)
+{
+	struct ckptfs_seal arg = ARGUMENT(ckptfs_seal, .command = command);
+	struct stat st;
+
+	MUST(fstat(dir, &st), "seal");
+	arg.inode = st.st_ino - 1;
+	if (ioctl(dir, CKPTFS_IOC_SEAL, &arg) < 0)
+		return command == CKPTFS_SEAL_NEXT && errno == ENOENT ? EPERM : errno;
+	return arg.inode == st.st_ino ? 0 : EPERM;
 }
 
 static int may_write(int dir)
@@ -367,7 +433,7 @@ static void expect(const char *of, const struct caller_kind *c, enum way way, in
 struct visit {
 	char dir[PATH_MAX], file[PATH_MAX + 16], fresh[PATH_MAX + 16], victim[PATH_MAX + 16];
 	uint32_t number;
-	int dir_fd, staged, staged_new, target;
+	int dir_fd, staged, staged_older, staged_new, target;
 };
 
 static void ask_kernel(void *arg)
@@ -379,6 +445,7 @@ static void ask_kernel(void *arg)
 	t[CREATE] = outcome(open(v->fresh, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
 	t[LIST_DIR] = outcome(syscall(SYS_faccessat2, AT_FDCWD, v->dir, R_OK | X_OK, AT_EACCESS));
 	t[UNLINK] = outcome(unlink(v->victim));
+	t[XATTR] = outcome(setxattr(v->dir, "user.test", "1", 1, 0));
 }
 
 static void ask_all(void *arg)
@@ -390,100 +457,15 @@ static void ask_all(void *arg)
 	ask_kernel(v);
 	t[DELTA] = make_version(v->staged, v->number, 1);
 	t[DELTA_NEW] = make_version(v->staged_new, v->number + 1, 0);
-	t[EXCLUSIVE_NAME] = ask_exclusive(v->dir_fd, "000001");
-	t[EXCLUSIVE_ALL] = ask_exclusive(v->dir_fd, "");
+	t[DELTA_OLDER] = make_version(v->staged_older, v->number + 2, 2);
+	t[EXCLUSIVE_NAME] = ask_exclusive(v->dir_fd, CKPTFS_EXCLUSIVE_ADD, 0, "000001");
+	t[EXCLUSIVE_ALL] = ask_exclusive(v->dir_fd, CKPTFS_EXCLUSIVE_ADD, 0, "");
 	t[CLONE] = clone_to(v->target, v->file);
 	t[COPY] = copy_to(v->target, v->file);
 	t[FINGERPRINT] = outcome(getxattr(v->file, "user.ckptfs.fingerprint", value, sizeof(value)));
-}
-
-static void prepare(struct visit *v, size_t caller)
-{
-	static const struct kind root = { "victim", 0600, 0, 0, NULL, {{ 0 }} };
-
-	snprintf(v->file, sizeof(v->file), "%s/000001", v->dir);
-	snprintf(v->fresh, sizeof(v->fresh), "%s/fresh.%zu", v->dir, caller);
-	snprintf(v->victim, sizeof(v->victim), "%s/victim.%zu", v->dir, caller);
-	make_file(v->victim, &root);
-	v->number = 2 * (uint32_t)caller + 2;
-}
-
-static void clean(struct visit *v)
-{
-	unlink(v->fresh);
-	unlink(v->victim);
-}
-
-static void visit_as(struct visit *v, const struct kind *dir, const struct kind *file, size_t caller)
-{
-	const struct caller_kind *c = &callers[caller];
-	/* The same for all groups, and without capabilities. */
-	bool is_plain = c->uid != 0 && !c->capability && !file->list && !dir->list,
-	     certain = is_plain && (c->uid == file->uid || strcmp(file->name, "0644") == 0 || strcmp(file->name, "0600") == 0),
-	     certain_dir = is_plain && (c->uid == dir->uid || ((dir->mode >> 3 ^ dir->mode) & 7) == 0);
-	int *t = shared->outcome;
-
-	prepare(v, caller);
-	v->dir_fd = open(v->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	v->staged = stage(v->dir, v->number, true);
-	v->staged_new = stage(v->dir, v->number + 1, false);
-	v->target = open(v->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (v->dir_fd < 0 || v->target < 0)
-		fail("cannot open", v->dir);
-	as_caller(c, ask_all, v);
-	close(v->dir_fd);
-	close(v->staged);
-	close(v->staged_new);
-	close(v->target);
-	clean(v);
-	expect(v->dir, c, DELTA, t[CREATE] ? t[CREATE] : t[OPEN], certain && certain_dir);
-	expect(v->dir, c, DELTA_NEW, t[CREATE], certain_dir);
-	if (c->uid != 0) { /* the operator may ask about all */
-		expect(v->dir, c, EXCLUSIVE_NAME, t[LIST_DIR] ? t[LIST_DIR] : t[OPEN], certain && certain_dir);
-		if (t[LIST_DIR])
-			expect(v->dir, c, EXCLUSIVE_ALL, t[LIST_DIR], certain && certain_dir);
-	}
-	expect(v->dir, c, CLONE, t[OPEN], true);
-	expect(v->dir, c, COPY, t[OPEN], true);
-	expect(v->dir, c, FINGERPRINT, t[OPEN], true);
-	for (unsigned i = 0; i < 2; i++) { /* the versions that were made are not in the way of the next caller */
-		snprintf(v->fresh, sizeof(v->fresh), "%s/%06u", v->dir, v->number + i);
-		unlink(v->fresh);
-	}
-}
-
-static void compare_with_plain(struct visit *v, size_t caller)
-{
-	struct answers on_mount = *shared;
-
-	prepare(v, caller);
-	as_caller(&callers[caller], ask_kernel, v);
-	clean(v);
-	for (unsigned i = 0; i < KERNEL; i++)
-		if (i != OWNS && i != MAY_WRITE)
-			expect(v->dir, &callers[caller], i, on_mount.outcome[i], true);
-}
-
-static void visit_all(const char *mnt, const char *plain)
-{
-	for (size_t d = 0; d < ARRAY_SIZE(dirs); d++)
-		for (size_t f = 0; f < ARRAY_SIZE(files); f++) {
-			struct visit here, there;
-
-			snprintf(here.dir, sizeof(here.dir), "%s/%s.%s", mnt, dirs[d].name, files[f].name);
-			snprintf(there.dir, sizeof(there.dir), "%s/%s.%s", plain, dirs[d].name, files[f].name);
-			for (struct visit *v = &here; v; v = v == &here ? &there : NULL) {
-				MUST(mkdir(v->dir, 0700), v->dir);
-				snprintf(v->file, sizeof(v->file), "%s/000001", v->dir);
-				make_file(v->file, &files[f]);
-				make_so(v->dir, &dirs[d]);
-			}
-			for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-				visit_as(&here, &dirs[d], &files[f], c);
-				if (!is_unseen)
-					compare_with_plain(&there, c);
-			}
-		}
+	t[COMPARE] = compare_with(v->target, v->file);
+	t[STAT] = stat_of(v->file);
+	t[KEEP] = outcome(setxattr(v->dir, "user.ckptfs.keep", "last=1", 6, 0));
 }
 
 /* --- seals --- */
@@ -497,6 +479,228 @@ static void ask_seal(void *arg)
 	t[OWNS] = outcome(fchmod(dir, st.st_mode & 07777));
 	t[MAY_WRITE] = may_write(dir);
 	t[SEAL] = seal(dir, CKPTFS_SEAL_SEAL);
+}
+
+static void make_files(struct visit *v, const struct kind *file)
+{
+	static const struct kind for_all = { "parent", 0644, OWNER, GROUP, NULL, {{ 0 }} };
+	char path[PATH_MAX + 16];
+
+	snprintf(v->file, sizeof(v->file), "%s/000001", v->dir);
+	make_file(v->file, file);
+	snprintf(path, sizeof(path), "%s/000002", v->dir);
+	make_file(path, &for_all);
+}
+
+static void prepare(struct visit *v, size_t caller)
+{
+	static const struct kind of_root = { "victim", 0600, 0, 0, NULL, {{ 0 }} };
+
+	snprintf(v->fresh, sizeof(v->fresh), "%s/fresh.%zu", v->dir, caller);
+	snprintf(v->victim, sizeof(v->victim), "%s/victim.%zu", v->dir, caller);
+	make_file(v->victim, &of_root);
+	v->number = 3 * (uint32_t)caller + 3;
+}
+
+static void clean(struct visit *v)
+{
+	unlink(v->fresh);
+	unlink(v->victim);
+	removexattr(v->dir, "user.test");
+	removexattr(v->dir, "user.ckptfs.keep");
+}
+
+/* The versions that were made are not in the way of the next caller. */
+static void clean_versions(struct visit *v)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		snprintf(v->fresh, sizeof(v->fresh), "%s/%06u", v->dir, v->number + i);
+		unlink(v->fresh);
+	}
+}
+
+/* By the owner of all that is in it: a daemon that cannot see root does not let it. */
+static void seal_visited(struct visit *v)
+{
+	MUST(chown(v->victim, OWNER, GROUP), v->victim);
+	as_caller(&callers[0], ask_seal, &v->dir_fd);
+	if (shared->outcome[SEAL] != 0)
+		fail("the owner cannot seal", v->dir);
+}
+
+static void visit_as(struct visit *v, const struct kind *dir, const struct kind *file, size_t caller)
+{
+	const struct caller_kind *c = &callers[caller];
+	/* The same for all groups, and without capabilities. */
+	bool is_plain = c->uid != 0 && !c->capability && !file->list && !dir->list,
+	     certain = is_plain && (c->uid == file->uid || strcmp(file->name, "0644") == 0 || strcmp(file->name, "0600") == 0),
+	     certain_dir = is_plain && (c->uid == dir->uid || ((dir->mode >> 3 ^ dir->mode) & 7) == 0);
+	int *t = shared->outcome;
+
+	prepare(v, caller);
+	v->dir_fd = open(v->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	v->staged = stage(v->dir, v->number, 1);
+	v->staged_new = stage(v->dir, v->number + 1, 0);
+	v->staged_older = stage(v->dir, v->number + 2, 2);
+	v->target = open(v->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (v->dir_fd < 0 || v->target < 0)
+		fail("cannot open", v->dir);
+	if (is_sealed(dir))
+		seal_visited(v);
+	as_caller(c, ask_all, v);
+	close(v->dir_fd);
+	close(v->staged);
+	close(v->staged_new);
+	close(v->staged_older);
+	close(v->target);
+	clean(v);
+	clean_versions(v);
+	expect(v->dir, c, DELTA, t[CREATE] ? t[CREATE] : t[OPEN], certain && certain_dir);
+	expect(v->dir, c, DELTA_OLDER, t[CREATE] ? t[CREATE] : t[OPEN], certain && certain_dir);
+	expect(v->dir, c, DELTA_NEW, t[CREATE], certain_dir);
+	if (c->uid != 0) { /* the operator may ask about all */
+		expect(v->dir, c, EXCLUSIVE_NAME, t[LIST_DIR] ? t[LIST_DIR] : t[OPEN], certain && certain_dir);
+		if (t[LIST_DIR])
+			expect(v->dir, c, EXCLUSIVE_ALL, t[LIST_DIR], certain && certain_dir);
+	}
+	expect(v->dir, c, CLONE, t[OPEN], true);
+	expect(v->dir, c, COPY, t[OPEN], true);
+	expect(v->dir, c, FINGERPRINT, t[OPEN], true);
+	expect(v->dir, c, COMPARE, t[OPEN], true);
+	expect(v->dir, c, STAT, t[OPEN], true);
+	expect(v->dir, c, KEEP, t[XATTR] ? t[XATTR] : c->uid == 0 || c->uid == dir->uid ? 0 : EPERM, true);
+}
+
+/* false: there is no such flag there. */
+static bool set_immutable(const char *path, bool is_immutable)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), flags = 0, r = fd;
+
+	if (r >= 0)
+		r = ioctl(fd, FS_IOC_GETFLAGS, &flags);
+	flags = is_immutable ? flags | FS_IMMUTABLE_FL : flags & ~FS_IMMUTABLE_FL;
+	if (r >= 0)
+		r = ioctl(fd, FS_IOC_SETFLAGS, &flags);
+	if (fd >= 0)
+		close(fd);
+	return r >= 0;
+}
+
+static void compare_with_plain(struct visit *v, const struct kind *dir, size_t caller)
+{
+	struct answers on_mount = *shared;
+
+	prepare(v, caller);
+	if (is_sealed(dir) && !set_immutable(v->dir, true)) {
+		clean(v);
+		return;
+	}
+	as_caller(&callers[caller], ask_kernel, v);
+	if (is_sealed(dir))
+		set_immutable(v->dir, false);
+	clean(v);
+	for (unsigned i = 0; i < KERNEL; i++)
+		if (i != OWNS && i != MAY_WRITE && !(i == XATTR && shared->outcome[i] == EOPNOTSUPP))
+			expect(v->dir, &callers[caller], i, on_mount.outcome[i], true);
+}
+
+/* The same directory here and there, for the callers from `from` to before `end`. */
+static void visit_dir(const char *mnt, const char *plain, const struct kind *dir, const struct kind *file, size_t from,
+		      size_t end)
+{
+	struct visit here, there;
+
+	snprintf(here.dir, sizeof(here.dir), "%s/%s.%s.%zu", mnt, dir->name, file->name, from);
+	snprintf(there.dir, sizeof(there.dir), "%s/%s.%s.%zu", plain, dir->name, file->name, from);
+	for (struct visit *v = &here; v; v = v == &here ? &there : NULL) {
+		MUST(mkdir(v->dir, 0700), v->dir);
+		make_files(v, file);
+		make_so(v->dir, dir);
+	}
+	for (size_t c = from; c < end; c++) {
+		visit_as(&here, dir, file, c);
+		if (!is_unseen)
+			compare_with_plain(&there, dir, c);
+	}
+}
+
+static void visit_all(const char *mnt, const char *plain)
+{
+	for (size_t d = 0; d < ARRAY_SIZE(dirs); d++) {
+		/* a sealed directory cannot be prepared for the next caller */
+		size_t together = is_sealed(&dirs[d]) ? 1 : ARRAY_SIZE(callers);
+
+		for (size_t f = 0; f < ARRAY_SIZE(files); f++)
+			for (size_t c = 0; c < ARRAY_SIZE(callers); c += together)
+				visit_dir(mnt, plain, &dirs[d], &files[f], c, c + together);
+	}
+}
+
+/* --- owners --- */
+
+struct asking {
+	const struct caller_kind *who;
+	int dir;
+};
+
+static bool is_own(const struct caller_kind *who, enum ckptfs_owner_kind kind, uint32_t id)
+{
+	bool is_one = who->uid == 0 || id == (kind == CKPTFS_OWNER_USER ? who->uid : who->gid);
+
+	for (size_t i = 0; kind == CKPTFS_OWNER_GROUP && i < who->nr_groups; i++)
+		is_one |= who->groups[i] == id;
+	return is_one;
+}
+
+/* 0: `id` is listed; EPERM: it is not. EINVAL: others are that are not for the caller. */
+static int list_owners(const struct asking *a, enum ckptfs_owner_kind kind, uint32_t id)
+{
+	struct ckptfs_owners arg = ARGUMENT(ckptfs_owners, .kind = kind);
+	int r = EPERM;
+
+	do {
+		MUST(ioctl(a->dir, CKPTFS_IOC_OWNERS, &arg), "owners");
+		for (uint32_t i = 0; i < arg.nr; i++)
+			r = !is_own(a->who, kind, arg.v[i].id) ? EINVAL : arg.v[i].id == id && r == EPERM ? 0 : r;
+	} while (arg.more);
+	return r;
+}
+
+static void ask_owners(void *arg)
+{
+	const struct asking *a = arg;
+	int *t = shared->outcome;
+
+	t[LIST_USER] = list_owners(a, CKPTFS_OWNER_USER, OWNER);
+	t[LIST_GROUP] = list_owners(a, CKPTFS_OWNER_GROUP, GROUP);
+	t[EXCLUSIVE_USER] = ask_exclusive(a->dir, CKPTFS_EXCLUSIVE_USER, OWNER, "");
+	t[EXCLUSIVE_GROUP] = ask_exclusive(a->dir, CKPTFS_EXCLUSIVE_GROUP, GROUP, "");
+}
+
+static void try_owners(const char *mnt)
+{
+	int fd = open(mnt, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
+		const struct caller_kind *who = &callers[c];
+		int user = is_own(who, CKPTFS_OWNER_USER, OWNER) ? 0 : EPERM,
+		    group = is_own(who, CKPTFS_OWNER_GROUP, GROUP) ? 0 : EPERM;
+
+		as_caller(who, ask_owners, &(struct asking){ who, fd });
+		expect(mnt, who, LIST_USER, user, true);
+		expect(mnt, who, LIST_GROUP, group, who->uid == 0 || who->gid == GROUP);
+		expect(mnt, who, EXCLUSIVE_USER, user, true);
+		expect(mnt, who, EXCLUSIVE_GROUP, group, who->uid == 0 || who->gid == GROUP);
+	}
+	close(fd);
+}
+
+static void ask_sealed(void *arg)
+{
+	int dir = *(int *)arg, *t = shared->outcome;
+
+	t[CHECK] = check_seal(dir, CKPTFS_SEAL_CHECK);
+	t[NEXT] = check_seal(dir, CKPTFS_SEAL_NEXT);
 }
 
 static void ask_unseal(void *arg)
@@ -530,6 +734,9 @@ static void try_seals(const char *mnt)
 			}
 			if (t[SEAL] != 0)
 				fail("the owner cannot seal", path);
+			as_caller(who, ask_sealed, &fd);
+			expect(path, who, CHECK, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
+			expect(path, who, NEXT, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
 			as_caller(who, ask_unseal, &fd);
 			expect(path, who, UNSEAL, owns, !who->capability && who->uid != 0);
 			close(fd);
@@ -587,6 +794,8 @@ static void try_removals(const char *mnt)
 	for (size_t d = 0; d < ARRAY_SIZE(dirs); d++) {
 		char dir[PATH_MAX];
 
+		if (is_sealed(&dirs[d])) /* nothing is removed in it */
+			continue;
 		snprintf(dir, sizeof(dir), "%s/removals.%s", mnt, dirs[d].name);
 		MUST(mkdir(dir, 0700), dir);
 		make_so(dir, &dirs[d]);
@@ -624,7 +833,7 @@ static void keep_groups_apart(const char *mnt, const struct kind *dir)
 	snprintf(path, sizeof(path), "%s/%s", mnt, dir->name);
 	MUST(mkdir(path, 0700), path);
 	make_so(path, dir);
-	fd = stage(path, 7, false);
+	fd = stage(path, 7, 0);
 	MUST(fchown(fd, OTHER, OWN_GROUP), path);
 	if (dir->list)
 		MUST(fremovexattr(fd, ACCESS), path);
@@ -708,7 +917,7 @@ static void close_meanwhile(const char *mnt)
 		MUST(mkdir(c.dir, 0777), c.dir);
 		MUST(chmod(c.dir, 0777), c.dir);
 		fd = open(c.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		c.staged = stage(c.dir, 7, false);
+		c.staged = stage(c.dir, 7, 0);
 		MUST(pipe2(c.begun, O_CLOEXEC), c.dir);
 		MUST(pipe2(c.closed, O_CLOEXEC), c.dir);
 		pid = fork();
@@ -732,6 +941,78 @@ static void close_meanwhile(const char *mnt)
 	}
 }
 
+/* --- the node directory view --- */
+
+struct control {
+	char own[PATH_MAX], path[PATH_MAX + 16], below[PATH_MAX + 32];
+	int fd; /* of path */
+};
+
+/* 0: one of them is permitted. */
+static int change_nodes(const struct control *c)
+{
+	const char *below = c->below, *path = c->path;
+	bool is_changed = mkdir(below, 0755) == 0 || mknod(below, S_IFREG | 0644, 0) == 0 || symlink("x", below) == 0 ||
+			  open(below, O_CREAT | O_WRONLY | O_CLOEXEC, 0644) >= 0 ||
+			  open(path, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644) >= 0 || rename(c->own, below) == 0 ||
+			  link(c->own, below) == 0 || rename(path, c->own) == 0 || rmdir(path) == 0 ||
+			  chmod(path, 0777) == 0 || chown(path, OTHER, GROUP) == 0 ||
+			  utimensat(AT_FDCWD, path, NULL, 0) == 0 || setxattr(path, "user.test", "1", 1, 0) == 0 ||
+			  setxattr(path, "user.ckptfs.keep", "last=1", 6, 0) == 0 || fchmod(c->fd, 0777) == 0 ||
+			  futimens(c->fd, NULL) == 0 || seal(c->fd, CKPTFS_SEAL_SEAL) == 0 ||
+			  seal(c->fd, CKPTFS_SEAL_UNSEAL) == 0 || seal(c->fd, CKPTFS_SEAL_REMOVE) == 0;
+
+	return is_changed ? 0 : EROFS;
+}
+
+static void ask_nodes(void *arg)
+{
+	const struct control *c = arg;
+	int *t = shared->outcome;
+
+	t[LIST_NODES] = outcome(syscall(SYS_faccessat2, AT_FDCWD, c->path, R_OK | X_OK, AT_EACCESS));
+	t[CHANGE_NODES] = change_nodes(c);
+	t[CHECK] = seal(c->fd, CKPTFS_SEAL_CHECK);
+	t[NEXT_REPLICA] = seal(c->fd, CKPTFS_SEAL_COPY);
+}
+
+/* Without other nodes. */
+static void try_control(const char *mnt)
+{
+	static const char *const names[] = { ".ckptfs", ".ckptfs/nodes" };
+
+	for (size_t n = 0; n < ARRAY_SIZE(names); n++)
+		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
+			const struct caller_kind *who = &callers[c];
+			struct kind own = { "own", 0666, who->uid, who->gid, NULL, {{ 0 }} };
+			struct control v;
+
+			snprintf(v.own, sizeof(v.own), "%s/own.%zu.%zu", mnt, n, c);
+			make_file(v.own, &own);
+			snprintf(v.path, sizeof(v.path), "%s/%s", mnt, names[n]);
+			snprintf(v.below, sizeof(v.below), "%s/new", v.path);
+			v.fd = open(v.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			if (v.fd < 0)
+				fail("cannot open", v.path);
+			as_caller(who, ask_nodes, &v);
+			close(v.fd);
+			expect(v.path, who, LIST_NODES, 0, true);
+			expect(v.path, who, CHANGE_NODES, EROFS, true);
+			expect(v.path, who, CHECK, ENODATA, true);
+			expect(v.path, who, NEXT_REPLICA, who->uid == 0 ? ENOENT : EPERM, true);
+		}
+}
+
+static int conclude(void)
+{
+	if (nr_failed > 0) {
+		fprintf(stderr, "permissions: %u of %u decisions are not the kernel's\n", nr_failed, nr_checks);
+		return 1;
+	}
+	printf("%u decisions as the kernel's, %u of them granted\n", nr_checks, nr_granted);
+	return 0;
+}
+
 int main(int argc, char *argv[])
 {
 	static const struct kind set_gid[] = {
@@ -746,7 +1027,13 @@ int main(int argc, char *argv[])
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		fail("no memory", "answers");
+	if (strcmp(argv[2], "control") == 0) {
+		MUST(chmod(argv[1], 0777), argv[1]);
+		try_control(argv[1]);
+		return conclude();
+	}
 	visit_all(argv[1], argv[2]);
+	try_owners(argv[1]);
 	try_seals(argv[1]);
 	if (!is_unseen) /* root could not seal */
 		try_removals(argv[1]);
@@ -755,10 +1042,5 @@ int main(int argc, char *argv[])
 			keep_groups_apart(argv[1], &set_gid[i]);
 		close_meanwhile(argv[1]);
 	}
-	if (nr_failed > 0) {
-		fprintf(stderr, "permissions: %u of %u decisions are not the kernel's\n", nr_failed, nr_checks);
-		return 1;
-	}
-	printf("%u decisions as the kernel's, %u of them granted\n", nr_checks, nr_granted);
-	return 0;
+	return conclude();
 }

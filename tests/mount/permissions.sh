@@ -8,10 +8,10 @@ as_nobody test -x "$WORK" || skip "other users cannot reach $WORK"
 
 permissions=$(program permissions)
 
-# run PLAIN [unseen]
+# run PLAIN [unseen], run control
 run() {
 	local code=0
-	mkdir -p "$1"
+	[ "$1" = control ] || mkdir -p "$1"
 	"$permissions" "$MNT" "$@" >"$WORK/said" || code=$?
 	[ $code != 77 ] || skip "$(cat "$WORK/said") ($1)"
 	[ $code = 0 ] || fail "permissions exited with $code"
@@ -42,3 +42,15 @@ umount "$MNT"
 wait "$DAEMON" || fail "the daemon ended with exit code $?"
 DAEMON=
 echo "ok a caller that cannot be seen gets nothing that depends on its groups and capabilities"
+
+# The node directory view of a store in a cluster.
+if [ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ]; then
+	rm -r "$STORE"
+	head -c 32 /dev/urandom >"$WORK/key"
+	fs_mount "cluster=$WORK/key"
+	run control
+	fs_umount
+	echo "ok no caller changes the node directory view"
+else
+	skip_part "built without the cluster"
+fi
