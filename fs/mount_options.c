@@ -151,8 +151,7 @@ static const struct {
 	{ "atime", KERNEL_IGNORE },	  { "sync", KERNEL_PASS },
 	{ "dirsync", KERNEL_PASS },	  { "async", KERNEL_IGNORE },
 	{ "rw", KERNEL_IGNORE },	  { "relatime", KERNEL_IGNORE },
-	{ "nodiratime", KERNEL_IGNORE },  { "norelatime", KERNEL_IGNORE },
-	{ "lazytime", KERNEL_IGNORE },	  { "nolazytime", KERNEL_IGNORE },
+	{ "nodiratime", KERNEL_IGNORE },  { "nolazytime", KERNEL_IGNORE },
 	{ "default_permissions", KERNEL_IGNORE },
 	{ "allow_other", KERNEL_PASS },	  { "defaults", KERNEL_IGNORE },
 	{ "auto", KERNEL_IGNORE },	  { "noauto", KERNEL_IGNORE },
@@ -207,6 +206,12 @@ static void list_add(struct buf *list, const char *name, const char *value)
 	}
 }
 
+/* Only a remount can set these: libfuse does not know them. */
+static bool is_of_remount(const char *name)
+{
+	return strcmp(name, "symfollow") == 0 || strcmp(name, "nosymfollow") == 0;
+}
+
 /* mount(8) adds these to a remount, as the kernel lists them. */
 static bool is_shown_by_kernel(const char *name)
 {
@@ -222,6 +227,10 @@ static int kernel_option(struct options *o, const char *name, const char *value)
 	if (value)
 		return strcmp(name, "user") == 0 || /* "user=NAME" is for the internal use of mount(8) */
 		       (o->remount && is_shown_by_kernel(name));
+	if (o->remount && is_of_remount(name)) {
+		list_add(&o->flags, name, NULL);
+		return 1;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(kernel_options); i++) {
 		if (strcmp(kernel_options[i].name, name) != 0)
 			continue;
@@ -255,6 +264,16 @@ static bool is_of_cluster(const char *option)
 	return false;
 }
 
+/* Times of files are maintained in one way only. */
+static const char *why_not_supported(const char *option)
+{
+	if (strcmp(option, "strictatime") == 0 || strcmp(option, "norelatime") == 0)
+		return "the kernel answers reads from its cache, so read times are kept as with relatime";
+	if (strcmp(option, "lazytime") == 0)
+		return "the daemon keeps the times of files, not the kernel";
+	return NULL;
+}
+
 /* `option` is "name" or "name=value"; it is cut at the '='. */
 static int option_set(struct options *o, char *option)
 {
@@ -281,9 +300,9 @@ static int option_set(struct options *o, char *option)
 		return 0;
 	if (strcmp(option, "remount") == 0 && !value)
 		return 0;
-	if (strcmp(option, "strictatime") == 0 && !o->sloppy) {
-		log_error("option strictatime: not supported: the kernel answers reads from its cache, so read times are kept "
-			  "as with relatime");
+	why = why_not_supported(option);
+	if (why && !o->sloppy) {
+		log_error("option %s: not supported: %s", option, why);
 		return -EINVAL;
 	}
 	if (o->sloppy) {

@@ -23,6 +23,10 @@
 #include "client/ioctl.h"
 #include "fs/mount_options.h"
 
+#ifndef MS_NOSYMFOLLOW
+#define MS_NOSYMFOLLOW 256 /* glibc before 2.36 */
+#endif
+
 #define FIGURES_MAX 65536
 #define TRIES 20 /* background recoding stops soon after it was asked to */
 #define TRY_AGAIN_NS 100000000
@@ -42,6 +46,11 @@ static const struct {
 	{ "noatime", MS_RELATIME | MS_STRICTATIME, MS_NOATIME },
 	{ "relatime", MS_NOATIME | MS_STRICTATIME, MS_RELATIME },
 	{ "atime", MS_NOATIME, 0 },
+	{ "symfollow", MS_NOSYMFOLLOW, 0 },
+	{ "nosymfollow", 0, MS_NOSYMFOLLOW },
+	/* Never changed, but the kernel clears what it is not given again. */
+	{ "sync", 0, MS_SYNCHRONOUS },
+	{ "dirsync", 0, MS_DIRSYNC },
 };
 
 /* Determined by the daemon or the kernel at the first mount. */
@@ -124,11 +133,14 @@ static int check_fixed(const struct options *o, const struct mounts *m)
 	const char *list = (const char *)o->flags.data, *word;
 	size_t left = o->flags.len, len;
 
-	while (next_word(&list, &left, &word, &len))
+	while (next_word(&list, &left, &word, &len)) {
+		if (len == 5 && memcmp(word, "async", len) == 0 && has_word(m->options, "sync", 4))
+			return refuse_change(word, len);
 		for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
 			if (strlen(fixed[i]) == len && memcmp(fixed[i], word, len) == 0 &&
 			    !has_word(m->options, word, len) && !has_word(m->flags, word, len))
 				return refuse_change(word, len);
+	}
 	return 0;
 }
 

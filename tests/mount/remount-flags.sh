@@ -78,6 +78,23 @@ remount ro
 fs_kill
 fs_mount
 [ "$(cat "$MNT/unsynced")" = unsynced ] || fail "what was written before remount,ro was not durable after it"
+
+# --- sync: what write() has returned for stays durable, whatever other flag changes ---
+fs_remount sync,dirsync,commit=3600
+remount noexec
+has sync dirsync noexec
+refused 1 "option async: cannot be changed while mounted" noatime,async
+remount sync,dirsync,exec # as mount(8) lists them
+has sync dirsync
+has_not noexec
+"$PYTHON" - "$MNT/synced" <<'PY'
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.pwrite(fd, b"durable", 0)
+PY
+fs_kill
+fs_mount
+[ "$(cat "$MNT/synced")" = durable ] || fail "a write on a sync mount was not durable after a remount"
 fs_umount
 
 # --- what is not a flag ---
@@ -85,6 +102,15 @@ fs_mount cache=64M,verify
 refused 1 "option cache=32M: cannot be changed while mounted" ro,cache=32M
 refused 1 "option chunking=cdc: cannot be changed" chunking=cdc
 refused 1 "option sync: cannot be changed" sync
+refused 1 "option dirsync: cannot be changed" ro,dirsync
+refused 1 "option lazytime: not supported" lazytime
+refused 1 "option norelatime: not supported" norelatime
+remount async,nosymfollow # it is not sync
+has nosymfollow
+remount nodev
+has nosymfollow nodev
+remount symfollow,dev
+has_not nosymfollow
 refused 1 "option nosuch: not known" ro,nosuch
 remount "ro,relatime,cache=64M,verify,user_id=0,group_id=0,default_permissions,allow_other" # as mount(8) calls it
 has ro

@@ -117,7 +117,7 @@ static void bad_options_are_refused(void **state)
 		"cdc=512:4096:32768:", "cdc=512:4096:32768:1", "cdc=255:4K:32K", "cdc=512:1023:32K", "cdc=512:4K:8191",
 		"cdc=512:4K:65K", "cdc=512:4K:4294967808", "cdc=a:b:c", "cdc=::",
 		"agent", "agent=", "replicas=0", "replicas=5", "replicas=", "pending=1M", "pending=17G", "pending",
-		"strictatime", "noatime,strictatime",
+		"strictatime", "noatime,strictatime", "norelatime", "lazytime", "nosymfollow",
 	};
 
 	(void)state;
