@@ -205,8 +205,9 @@ int content_takes_steps(struct engine *e, uint64_t ino);
 int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, frees space; size unchanged */
 /*
  * Reserve space for [off, off+len) until it is written, the file is truncated, or content_allocate_end(); with
- * `extend`, also extend the size. -ENOSPC: the store has less space left. Reservations are in memory only and end with
- * the mount.
+ * `extend`, also extend the size. Bytes that have been written are reserved for writing them again; those that are
+ * reserved already are not reserved twice. -ENOSPC: the store has less space left. The space is allocated on the disk
+ * (space.c); which ranges it is for is known in memory only, so it ends with the mount.
  */
 int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend);
 void content_allocate_end(struct content *c); /* call when the last writer has closed */

@@ -15,9 +15,10 @@
  *
  * Space reserved by fallocate is allocated in a third file, `promised`, so that other files of the store, its journal
  * and index, and other programs cannot take it, and so that the amount of free space need not be known: statvfs() of
- * btrfs is a transaction late. A write into a reserved range passes without a check. Its share moves from
- * content.promised to content.spent, and the file shrinks by it when the job that stores the bytes starts. A closed
- * store has no such file; a crash leaves one, and the next mount removes it.
+ * btrfs is a transaction late. A write into a reserved range passes without a check, and the range is no longer
+ * reserved: overwriting it takes space as any other write. Its share moves from content.promised to content.spent, and
+ * the file shrinks by it when the job that stores the bytes starts. A closed store has no such file; a crash leaves
+ * one, and the next mount removes it.
  */
 #include "store/space.h"
 
@@ -243,33 +244,57 @@ int space_promise(struct engine *e, uint64_t bytes)
 	}
 }
 
-/* Bytes of a write that lie in reserved ranges. */
-static uint64_t reserved_part(struct content *c, uint64_t off, uint64_t len)
+/* Space of reserved ranges for a write into them, and it ends their reservation. The last write takes what rounding has
+ * left over; ranges without any space left are forgotten, so that they can be reserved again. */
+static void take_reserved(struct content *c, uint64_t off, uint64_t len, uint64_t n) REQUIRES(c->lock)
 {
-	uint64_t n;
+	uint64_t has = atomic_load(&c->promised);
+
+	allocated_remove(c->allocated, off, off + len);
+	if (c->allocated->nr == 0 && !c->allocated->dropped_some)
+		n = has;
+	atomic_fetch_sub(&c->promised, n);
+	atomic_fetch_add(&c->spent, n);
+	if (n == has)
+		free(TAKE(c->allocated));
+}
+
+/* Computes *ret, the bytes of a write without reserved space; if they are at most `admitted`, takes that of the
+ * others. */
+static bool use_reserved(struct content *c, uint64_t off, uint64_t len, uint64_t admitted, uint64_t *ret)
+{
+	uint64_t reserved, n;
+	bool enough;
 
 	mutex_lock(&c->lock);
 	if (off == CONTENT_APPEND)
 		off = c->live.size;
-	n = allocated_part(c->allocated, off, off + len);
+	reserved = allocated_part(c->allocated, off, off + len);
+	n = MIN(atomic_load(&c->promised), space_with_overhead(reserved));
+	*ret = len - MIN(n, reserved);
+	enough = *ret <= admitted;
+	if (enough && n > 0)
+		take_reserved(c, off, len, n);
 	mutex_unlock(&c->lock);
-	return n;
+	return enough;
 }
 
+/* Waiting for room needs the lock released. What is missing is therefore computed again afterwards: another write may
+ * have used the same range. */
 int space_admit_write(struct content *c, uint64_t off, uint64_t len)
 {
-	uint64_t has = atomic_load(&c->promised), reserved, n;
+	uint64_t admitted = 0, missing;
 	int r;
 
-	if (has == 0)
+	if (atomic_load(&c->promised) == 0)
 		return space_wait(c->e, len);
-	reserved = reserved_part(c, off, len);
-	do {
-		n = MIN(has, space_with_overhead(reserved));
-	} while (!atomic_compare_exchange_weak(&c->promised, &has, has - n));
-	r = MIN(n, reserved) < len ? space_wait(c->e, len - MIN(n, reserved)) : 0;
-	atomic_fetch_add(r < 0 ? &c->promised : &c->spent, n);
-	return r;
+	while (!use_reserved(c, off, len, admitted, &missing)) {
+		r = space_wait(c->e, missing);
+		if (r < 0)
+			return r;
+		admitted = missing;
+	}
+	return 0;
 }
 
 void space_spend(struct content *c)

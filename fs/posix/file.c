@@ -443,8 +443,8 @@ static int allocate(struct content *c, int mode, uint64_t off, uint64_t len)
 	case FALLOC_FL_PUNCH_HOLE:
 		return keep_size ? content_punch(c, off, len) : -EOPNOTSUPP;
 	case FALLOC_FL_ZERO_RANGE:
-		r = content_punch(c, off, len);
-		return r < 0 || keep_size ? r : content_allocate(c, off, len, true);
+		r = content_allocate(c, off, len, !keep_size); /* first: it may fail, and leaves the bytes as they are */
+		return r < 0 ? r : content_punch(c, off, len);
 	default:
 		return -EOPNOTSUPP;
 	}

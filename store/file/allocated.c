@@ -55,3 +55,44 @@ void allocated_add(struct allocated *a, uint64_t from, uint64_t to)
 		a->dropped_some = true;
 	}
 }
+
+static unsigned closest_to_next(const struct allocated *a)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 1; i + 1 < a->nr; i++)
+		if (a->v[i + 1].from - a->v[i].to < a->v[found + 1].from - a->v[found].to)
+			found = i;
+	return found;
+}
+
+static void split(struct allocated *a, unsigned i, uint64_t from, uint64_t to)
+{
+	memmove(a->v + i + 1, a->v + i, (a->nr - i) * sizeof(*a->v));
+	a->v[i].to = from;
+	a->v[i + 1].from = to;
+	if (++a->nr > ALLOCATED_MAX) {
+		i = closest_to_next(a);
+		a->v[i + 1].from = a->v[i].from;
+		remove_ranges(a, i, 1);
+	}
+}
+
+void allocated_remove(struct allocated *a, uint64_t from, uint64_t to)
+{
+	unsigned first = 0, nr = 0;
+
+	while (first < a->nr && a->v[first].to <= from)
+		first++;
+	if (first < a->nr && a->v[first].from < from && a->v[first].to > to) {
+		split(a, first, from, to);
+		return;
+	}
+	if (first < a->nr && a->v[first].from < from)
+		a->v[first++].to = from;
+	while (first + nr < a->nr && a->v[first + nr].to <= to)
+		nr++;
+	remove_ranges(a, first, nr);
+	if (first < a->nr)
+		a->v[first].from = MAX(a->v[first].from, to);
+}

@@ -75,7 +75,7 @@ struct content {
 	int error GUARDED_BY(lock); /* last error that occurred after write() had returned */
 	uint64_t nr_errors, nr_errors_reported GUARDED_BY(lock);
 	_Atomic uint64_t promised, spent; /* its part of engine.promised.bytes: not written yet; the next job takes it */
-	struct allocated *allocated GUARDED_BY(lock); /* ranges with reserved space; NULL: none */
+	struct allocated *allocated GUARDED_BY(lock); /* ranges with reserved space; NULL: none, `promised` is 0 */
 	struct compress compress GUARDED_BY(lock);
 	_Atomic bool by_content; /* new bytes are chunked by content; changed under the lock */
 	_Atomic bool is_auto; /* chunking=auto: pages, with a search for moved ones; changed under the lock */

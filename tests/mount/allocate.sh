@@ -97,6 +97,101 @@ for give_back in (lambda: os.ftruncate(fd, 0)), (lambda: os.close(fd)):
 PY
 fs_umount
 
+# Overwriting one part leaves the space of the others; zeroing a range reserves it, or fails and leaves its bytes.
+rm -r "$STORE"
+fs_mount
+"$PYTHON" - "$MNT" <<'PY'
+import ctypes, errno, os, sys
+os.chdir(sys.argv[1])
+MIB = 1 << 20
+KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 2, 16
+libc = ctypes.CDLL(None, use_errno=True)
+
+def fallocate(fd, mode, off, length):
+    """0 or the error."""
+    r = libc.fallocate(fd, mode, ctypes.c_long(off), ctypes.c_long(length))
+    return 0 if r == 0 else ctypes.get_errno()
+
+def check(ok, what):
+    if not ok:
+        sys.exit("FAILED: " + what)
+
+def fill(name):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(fd, os.urandom(MIB))
+    except OSError as e:
+        check(e.errno == errno.ENOSPC, "filling the disk: %s" % e)
+    try:
+        os.close(fd)
+    except OSError as e:  # with -o writeback
+        check(e.errno == errno.ENOSPC, "filling the disk: %s" % e)
+
+def write_all(fd, first, what):
+    for i in range(first, 20):
+        try:
+            os.pwrite(fd, os.urandom(MIB), i * MIB)
+        except OSError as e:
+            sys.exit("FAILED: %s: MiB %d of 20: %s" % (what, i, e))
+    os.fsync(fd)
+
+fd = os.open("kept", os.O_RDWR | os.O_CREAT)
+other = os.open("other", os.O_RDWR | os.O_CREAT)
+data = os.urandom(MIB)
+os.pwrite(other, data, 0)
+check(fallocate(fd, 0, 0, 20 * MIB) == 0, "allocating")
+for i in range(20):
+    os.pwrite(fd, os.urandom(MIB), 0)
+fill("filler")
+for mode, what in (ZERO_RANGE, "zero range"), (ZERO_RANGE | KEEP_SIZE, "zero range with its size kept"):
+    check(fallocate(other, mode, 0, 20 * MIB) == errno.ENOSPC, "a %s on a full disk" % what)
+    check(os.fstat(other).st_size == MIB and os.pread(other, MIB, 0) == data, "a refused %s has changed something" % what)
+write_all(fd, 1, "overwriting the first MiB has used the space")
+os.close(other)
+os.close(fd)
+PY
+fs_umount
+for mode in "ZERO_RANGE" "ZERO_RANGE | KEEP_SIZE" "PUNCH_HOLE | KEEP_SIZE"; do # what was written before is reserved again
+	rm -r "$STORE"
+	fs_mount
+	"$PYTHON" - "$MNT" "$mode" <<'PY'
+import ctypes, errno, os, sys
+os.chdir(sys.argv[1])
+MIB = 1 << 20
+KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 2, 16
+mode = eval(sys.argv[2])
+fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+
+def allocate(mode):
+    if fallocate(fd, mode, ctypes.c_long(0), ctypes.c_long(20 * MIB)) != 0:
+        sys.exit("FAILED: %s: %s" % (sys.argv[2], os.strerror(ctypes.get_errno())))
+
+fd = os.open("kept", os.O_RDWR | os.O_CREAT)
+allocate(0)
+for i in range(20):
+    os.pwrite(fd, os.urandom(MIB), i * MIB)
+os.fsync(fd)
+allocate(mode)
+if mode & PUNCH_HOLE:
+    allocate(KEEP_SIZE)
+if os.pread(fd, 20 * MIB, 0) != bytes(20 * MIB):
+    sys.exit("FAILED: not zeros after %s" % sys.argv[2])
+filler = os.open("filler", os.O_WRONLY | os.O_CREAT)
+try:
+    while True:
+        os.write(filler, os.urandom(MIB))
+except OSError as e:
+    if e.errno != errno.ENOSPC:
+        raise
+for i in range(20):
+    if os.pwrite(fd, os.urandom(MIB), i * MIB) != MIB:
+        sys.exit("FAILED: short write")
+os.fsync(fd)
+PY
+	fs_umount
+done
+
 # The promise holds on real filesystems, whatever else fills the disk: other files of the store, names, other programs.
 keeps_its_promise() { # NAME
 	fs_mount

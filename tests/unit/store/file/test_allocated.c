@@ -106,6 +106,64 @@ static void full_disk_refuses_only_writes_outside_reserved_ranges(void **state)
 	content_close(c);
 }
 
+static void overwriting_leaves_the_space_of_other_ranges(void **state)
+{
+	struct rig *rig = *state;
+	struct content *c = rig_content(rig, INO);
+	_cleanup_(freep) uint8_t *p = rig_bytes(MiB(1), 1);
+
+	assert_int_equal(content_allocate(c, 0, MiB(1), false), 0);
+	for (unsigned i = 0; i < 16; i++) {
+		assert_int_equal(content_write(c, p, KiB(64), 0), 0);
+		assert_int_equal(content_flush(c), 0);
+		assert_int_equal(reserved(rig), space_for(MiB(1) - KiB(64)));
+	}
+	claim_disk(rig, true);
+	assert_int_equal(content_write(c, p, KiB(64), 0), -ENOSPC);
+	for (size_t at = KiB(64); at < MiB(1); at += KiB(64))
+		assert_int_equal(content_write(c, p + at, KiB(64), at), 0);
+	assert_int_equal(content_flush(c), 0);
+	claim_disk(rig, false);
+	assert_int_equal(reserved(rig), 0);
+	rig_check_bytes(rig, INO, p, MiB(1));
+	content_close(c);
+}
+
+static void written_ranges_are_reserved_again(void **state)
+{
+	struct rig *rig = *state;
+	struct content *c = rig_content(rig, INO);
+	_cleanup_(freep) uint8_t *p = rig_bytes(MiB(1), 1);
+
+	assert_int_equal(content_allocate(c, 0, MiB(1), false), 0);
+	assert_int_equal(content_punch(c, 0, MiB(1)), 0); /* of bytes not written yet: still reserved */
+	assert_int_equal(reserved(rig), space_for(MiB(1)));
+	assert_int_equal(content_write(c, p, MiB(1), 0), 0);
+	assert_int_equal(content_punch(c, 0, MiB(1)), 0);
+	assert_int_equal(reserved(rig), 0);
+	assert_int_equal(content_allocate(c, 0, MiB(1), false), 0);
+	assert_int_equal(reserved(rig), space_for(MiB(1)));
+	assert_int_equal(content_write(c, p, MiB(1), 0), 0);
+	assert_int_equal(content_flush(c), 0);
+	assert_int_equal(content_allocate(c, KiB(512), MiB(1), false), 0); /* to write half of it again */
+	assert_int_equal(reserved(rig), space_for(MiB(1)));
+	content_close(c);
+}
+
+static void pieces_of_any_length_use_all_reserved_space(void **state)
+{
+	struct rig *rig = *state;
+	struct content *c = rig_content(rig, INO);
+	_cleanup_(freep) uint8_t *p = rig_bytes(KiB(64), 1);
+
+	assert_int_equal(content_allocate(c, 0, KiB(64), false), 0);
+	for (size_t at = 0; at < KiB(64); at += 15)
+		assert_int_equal(content_write(c, p + at, MIN(KiB(64) - at, (size_t)15), at), 0);
+	assert_int_equal(content_flush(c), 0);
+	assert_int_equal(reserved(rig), 0);
+	content_close(c);
+}
+
 /* The file `promised` of the store. */
 static int64_t size_held(struct rig *rig)
 {
@@ -188,6 +246,48 @@ static void ranges_join_where_they_touch(void **state)
 	assert_int_equal(allocated_missing(&a, 0, 61), 1);
 }
 
+static void parts_are_removed_from_ranges(void **state)
+{
+	struct allocated a = { 0 };
+
+	(void)state;
+	allocated_remove(&a, 0, 100);
+	allocated_add(&a, 10, 20);
+	allocated_add(&a, 30, 40);
+	allocated_add(&a, 50, 60);
+	allocated_remove(&a, 0, 10);
+	allocated_remove(&a, 20, 30);
+	allocated_remove(&a, 60, 70);
+	assert_int_equal(a.nr, 3);
+	assert_int_equal(allocated_part(&a, 0, 100), 30);
+	allocated_remove(&a, 15, 55); /* the end of one, all of one, the start of one */
+	assert_int_equal(a.nr, 2);
+	assert_int_equal(allocated_part(&a, 10, 15), 5);
+	assert_int_equal(allocated_part(&a, 55, 60), 5);
+	assert_int_equal(allocated_part(&a, 0, 100), 10);
+	allocated_remove(&a, 12, 13); /* the middle of one */
+	assert_int_equal(a.nr, 3);
+	assert_int_equal(allocated_part(&a, 10, 15), 4);
+	assert_int_equal(allocated_missing(&a, 12, 13), 1);
+	allocated_remove(&a, 10, 12);
+	allocated_remove(&a, 0, 100);
+	assert_int_equal(a.nr, 0);
+}
+
+static void the_closest_join_where_removing_makes_too_many(void **state)
+{
+	struct allocated a = { 0 };
+
+	(void)state;
+	allocated_add(&a, 0, 1000 * (ALLOCATED_MAX + 1));
+	for (uint64_t i = 1; i <= ALLOCATED_MAX; i++)
+		allocated_remove(&a, i * 1000, i * 1000 + (i == 7 ? 1 : 10));
+	assert_int_equal(a.nr, ALLOCATED_MAX);
+	assert_int_equal(allocated_part(&a, 7000, 7001), 1); /* as if it had not been written */
+	assert_int_equal(allocated_missing(&a, 0, 1000 * (ALLOCATED_MAX + 1)), 10 * (ALLOCATED_MAX - 1));
+	assert_int_equal(allocated_part(&a, 1000 * (ALLOCATED_MAX + 1), 1000 * (ALLOCATED_MAX + 2)), 0);
+}
+
 static void the_shortest_is_dropped_where_there_are_too_many(void **state)
 {
 	struct allocated a = { 0 };
@@ -250,10 +350,15 @@ int main(void)
 		rig_test(what_cannot_be_reserved_is_not_kept),
 		rig_test(truncating_ends_all_reservations),
 		rig_test(full_disk_refuses_only_writes_outside_reserved_ranges),
+		rig_test(overwriting_leaves_the_space_of_other_ranges),
+		rig_test(written_ranges_are_reserved_again),
+		rig_test(pieces_of_any_length_use_all_reserved_space),
 		rig_test(reserved_space_is_allocated_on_the_disk),
 		rig_test(read_only_store_reserves_nothing),
 		rig_test(more_ranges_than_are_remembered_are_reserved),
 		cmocka_unit_test(ranges_join_where_they_touch),
+		cmocka_unit_test(parts_are_removed_from_ranges),
+		cmocka_unit_test(the_closest_join_where_removing_makes_too_many),
 		cmocka_unit_test(the_shortest_is_dropped_where_there_are_too_many),
 		rig_test(concurrent_calls_reserve_each_range_once),
 	};
