@@ -10,8 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/buf.h"
 #include "base/util.h"
 
@@ -160,6 +162,22 @@ char *mounts_real_path(const char *path)
 	if (above && asprintf(&result, "%s/%s", strcmp(above, "/") == 0 ? "" : above, basename(other)) < 0)
 		result = NULL;
 	return result;
+}
+
+/* statfs(2): no cache of the kernel answers it. */
+static void ask_statfs(const void *point, void *ret)
+{
+	struct statfs s;
+
+	*(int *)ret = statfs(point, &s) < 0 ? -errno : 0;
+}
+
+int mounts_ask(const char *point, uint64_t until_ns, void (*report)(const void *point))
+{
+	const struct apart a = { .call = ask_statfs, .report = report, .arg = point, .until_ns = until_ns };
+	int answer, r = apart_call(&a, &answer, sizeof(answer));
+
+	return r > 0 ? answer : r == 0 ? -ETIMEDOUT : r;
 }
 
 bool mounts_has(dev_t dev)

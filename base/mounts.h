@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -30,6 +31,11 @@ int mounts_find_point(struct mounts *m, const char *point);
 /* realpath(3) of a mountpoint, even if lookups fail there because its daemon has died. The caller frees it. NULL and
  * errno. */
 char *mounts_real_path(const char *path);
+/*
+ * Asks the daemon of a mount, until this time of the monotonic clock: 0 it answers, or nothing is mounted there;
+ * -ENOTCONN it has died; -ETIMEDOUT; other errors of statfs(2). `report` as in apart.h, with `point`.
+ */
+int mounts_ask(const char *point, uint64_t until_ns, void (*report)(const void *point));
 /* Is this device mounted in this process's namespace? true also if mountinfo cannot be read. */
 bool mounts_has(dev_t dev);
 

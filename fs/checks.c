@@ -45,6 +45,25 @@ static int died(const char *mountpoint)
 	return -ENOTCONN;
 }
 
+static void report_wait(const void *point)
+{
+	log_notice("mountpoint %s: waiting up to 30 s for the daemon of the mount there", (const char *)point);
+}
+
+/* The daemon of a mount that is there already may hang, and stat(2) would wait for it. */
+static int check_answers(const char *mountpoint)
+{
+	_cleanup_(freep) char *path = mounts_real_path(mountpoint);
+	_cleanup_(mounts_close) struct mounts m = { 0 };
+
+	if (!path || mounts_find_point(&m, path) <= 0 ||
+	    mounts_ask(path, monotonic_ns() + AWAIT_NS, report_wait) != -ETIMEDOUT)
+		return 0;
+	log_error("mountpoint %s: %s is mounted there, and its daemon does not answer; umount.ckptfs -l it first", path,
+		  m.store);
+	return -EBUSY;
+}
+
 /* A second mount on top of the first would hide it, which is never intended. */
 static int check_not_mounted(const char *path, const struct stat *st)
 {
@@ -79,8 +98,10 @@ static int check_mountpoint(const struct options *o, char **ret)
 {
 	_cleanup_(freep) char *path = NULL;
 	struct stat st;
-	int r;
+	int r = check_answers(o->mountpoint);
 
+	if (r < 0)
+		return r;
 	if (stat(o->mountpoint, &st) < 0) {
 		r = -errno;
 		if (r == -ENOENT)

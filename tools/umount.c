@@ -9,8 +9,8 @@
  *   3. wait for the lock on the store's superblock, which the daemon releases last.
  * If this process is killed after 1, the request stays: an unmount by other means then ends the daemon as well.
  *
- * No wait exceeds --timeout, and a wait of more than two seconds is reported. A process that waits for a FUSE reply
- * cannot be interrupted, so a child process sends the requests.
+ * No wait exceeds --timeout by more than two seconds, and a wait of more than that is reported. A process that waits
+ * for a FUSE reply cannot be interrupted, so a child process sends the requests.
  *
  * umount(8) finds this program as umount.fuse.ckptfs (the type in /proc/self/mounts), hence a link of that name.
  * Exit status as of umount(8): 0 done, 1 usage or permission, 2 system error, 32 failed.
@@ -19,7 +19,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/buf.h"
 #include "base/command.h"
 #include "base/log.h"
@@ -93,72 +93,59 @@ static int command_mount(int fd, enum ckptfs_mount_command command, struct answe
 	return 0;
 }
 
+struct question {
+	const struct mounts *m;
+	enum ckptfs_mount_command command;
+};
+
 /* syncfs(2) first writes back pages that are mapped, also in other namespaces. A daemon of another mount namespace is
  * not asked to end: the store was mounted there. */
-static struct answer send_request(const struct mounts *m, enum ckptfs_mount_command command)
+static void send_request(const void *arg, void *ret)
 {
+	const struct question *q = arg;
 	struct ckptfs_sync sync = { sizeof(sync), CKPTFS_IOC_VERSION };
-	_cleanup_(closep) int fd = open_root(m);
-	struct answer a = { 0 };
+	_cleanup_(closep) int fd = open_root(q->m);
+	struct answer *a = ret;
 
 	if (fd < 0) {
-		a.error = -errno;
-		return a;
+		a->error = -errno;
+		return;
 	}
 	/* The first call reports failed write-backs of any time, which fsync or close may have reported already. */
-	if (command == CKPTFS_MOUNT_END && syncfs(fd) < 0)
-		a.lost = -errno;
-	if (command == CKPTFS_MOUNT_END &&
-	    ((a.lost < 0 && syncfs(fd) < 0) || ioctl(fd, CKPTFS_IOC_SYNC, &sync) < 0)) {
-		a.error = -errno;
-		return a;
+	if (q->command == CKPTFS_MOUNT_END && syncfs(fd) < 0)
+		a->lost = -errno;
+	if (q->command == CKPTFS_MOUNT_END && ((a->lost < 0 && syncfs(fd) < 0) || ioctl(fd, CKPTFS_IOC_SYNC, &sync) < 0)) {
+		a->error = -errno;
+		return;
 	}
-	a.is_synced = true;
-	a.error = command_mount(fd, command, &a);
-	a.is_asked = a.error == 0;
-	if (a.is_asked && command == CKPTFS_MOUNT_END && a.mount_namespace != own_namespace())
-		a.error = command_mount(fd, CKPTFS_MOUNT_STAY, &a);
-	return a;
+	a->is_synced = true;
+	a->error = command_mount(fd, q->command, a);
+	a->is_asked = a->error == 0;
+	if (a->is_asked && q->command == CKPTFS_MOUNT_END && a->mount_namespace != own_namespace())
+		a->error = command_mount(fd, CKPTFS_MOUNT_STAY, a);
 }
 
-/* 1: answered, 0: not in time, <0: the process has died. */
-static int await_answer(const struct request *req, const struct mounts *m, int from, struct answer *ret)
+static void report_wait(const void *arg)
 {
-	struct pollfd p = { .fd = from, .events = POLLIN };
-	uint64_t start = monotonic_ns(), now;
-	bool said = false;
+	const struct question *q = arg;
 
-	for (now = start; now < req->until_ns; now = monotonic_ns()) {
-		if (poll(&p, 1, (int)(STEP_NS / 1000000)) > 0)
-			return TEMP_FAILURE_RETRY(read(from, ret, sizeof(*ret))) == (ssize_t)sizeof(*ret) ? 1 : -EIO;
-		if (!said && now - start >= SILENT_NS) {
-			log_notice("%s: waiting for the daemon to make everything durable", m->point);
-			said = true;
-		}
-	}
-	return 0;
+	log_notice("%s: waiting for the daemon to make everything durable", q->m->point);
 }
 
 static int send_request_apart(const struct request *req, const struct mounts *m, enum ckptfs_mount_command command,
 			      struct answer *ret)
 {
-	int fds[2], r;
-	pid_t child;
+	/* An unmount that fails at the end of the timeout is cancelled all the same. */
+	uint64_t until = command == CKPTFS_MOUNT_STAY ? monotonic_ns() + BUSY_NS : 0;
+	const struct question q = { m, command };
+	const struct apart a = {
+		.call = send_request,
+		.report = report_wait,
+		.arg = &q,
+		.until_ns = MAX(req->until_ns, until),
+	};
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return log_errno(-errno, "pipe");
-	child = fork();
-	if (child == 0) {
-		struct answer a = send_request(m, command);
-
-		_exit(write(fds[1], &a, sizeof(a)) != (ssize_t)sizeof(a));
-	}
-	close(fds[1]);
-	r = child < 0 ? log_errno(-errno, "fork") : await_answer(req, m, fds[0], ret);
-	close(fds[0]);
-	if (r > 0)
-		waitpid(child, NULL, 0);
-	return r;
+	return apart_call(&a, ret, sizeof(*ret));
 }
 
 /* Sync, and ask the daemon to end: 0, or why not to unmount. */

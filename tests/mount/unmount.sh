@@ -33,6 +33,25 @@ await sh -c "! flock -n '$WORK/locked/superblock' true"
 mount.ckptfs "$WORK/locked" "$WORK/busy" >"$WORK/gave-up" 2>&1 &
 waiting=$!
 
+# Daemons that hang: ckptfs-run and mount.ckptfs give up after a minute and less, meanwhile likewise.
+cat >"$WORK/stops" <<'SH'
+echo kept >"$CKPTFS_MOUNT/kept"
+ckptfs-stat --json "$CKPTFS_MOUNT" | sed 's/.*"pid":\([0-9]*\).*/\1/' >"$WORK/hung.pid"
+kill -STOP "$(cat "$WORK/hung.pid")"
+SH
+ckptfs-run --store "$WORK/hung.store" --mount "$WORK/hung mount" --flush-to "$WORK/flushed" bash "$WORK/stops" >"$WORK/hung" 2>&1 &
+hung=$!
+mkdir "$WORK/stopped"
+mount.ckptfs "$WORK/stopped.store" "$WORK/stopped"
+stopped=$(ckptfs-stat --json "$WORK/stopped" | json pid)
+kill -STOP "$stopped"
+mount.ckptfs "$WORK/another" "$WORK/stopped" >"$WORK/stopped.mount" 2>&1 &
+over_stopped=$!
+ckptfs-run --store "$WORK/another" --mount "$WORK/stopped" true >"$WORK/stopped.run" 2>&1 &
+run_stopped=$!
+ckptfs-run --shared --mount "$WORK/stopped" --flush-to "$WORK/flushed" true >"$WORK/stopped.shared" 2>&1 &
+share_stopped=$!
+
 # --- pinned elsewhere, with files open and mapped there ---
 cat >"$WORK/writer.py" <<'PY'
 import mmap, os, sys, time
@@ -168,6 +187,26 @@ if [ -u "$(command -v fusermount3)" ] && mknod -m 666 "$WORK/fuse" c 10 229; the
 else
 	skip_part "plain users cannot mount here"
 fi
+
+# --- daemons that hang ---
+gave_up() { # PID CODE FILE REGEX...: what it has said
+	local code=0 what
+	gone "$1" || fail "it waits for ever for a daemon that hangs: $(cat "$WORK/$3")"
+	wait "$1" || code=$?
+	[ "$code" = "$2" ] || fail "$3: exit code $code instead of $2: $(cat "$WORK/$3")"
+	for what in "${@:4}"; do grep -q "$what" "$WORK/$3" || fail "$3: nothing was said of: $what: $(cat "$WORK/$3")"; done
+}
+gave_up "$over_stopped" 32 stopped.mount "waiting up to 30 s for the daemon of the mount there" \
+	"$WORK/stopped.store is mounted there, and its daemon does not answer; umount.ckptfs -l"
+gave_up "$run_stopped" 125 stopped.run "waiting for its daemon to answer" "its daemon does not answer" "umount.ckptfs -l .* detaches it"
+gave_up "$share_stopped" 125 stopped.shared "its daemon does not answer"
+gave_up "$hung" 125 hung "waiting for its daemon to answer" "its daemon does not answer" "hung mount: detached; its daemon"
+! grep -q "hung.040mount" /proc/mounts || fail "ckptfs-run has left a mount whose daemon hangs"
+[ ! -e "$WORK/hung mount" ] || fail "ckptfs-run has left the mountpoint of a daemon that hangs"
+umount.ckptfs -l "$WORK/stopped"
+kill -CONT "$stopped" "$(cat "$WORK/hung.pid")"
+gone "$stopped" && gone "$(cat "$WORK/hung.pid")" || fail "a detached daemon goes on without users"
+exits 0 ckptfs-run --store "$WORK/hung.store" --mount "$WORK/hung mount" grep -qx kept "$WORK/hung mount/kept"
 
 code=0
 wait "$waiting" || code=$?

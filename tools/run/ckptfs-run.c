@@ -7,6 +7,7 @@
  *
  *   the program is killed      as if it had ended
  *   its daemon dies            reported at once; by default the store is mounted again (--on-daemon-death, run_watch.h)
+ *   its daemon hangs           told; after a minute the mount is detached, and nothing is flushed
  *   processes of it are left   SIGTERM, after --grace SIGKILL; of those in another session, the ones that use the mount
  *                              (run_process.h). If others use it, it is detached.
  *   ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_guard.h), or holds it on each node
@@ -28,6 +29,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -101,16 +103,18 @@ static int make_flush_to(const char *to)
 static bool lies_in(const char *path, const char *in)
 {
 	_cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct stat want, here, last = { 0 };
+	struct stat here, last = { 0 };
+	struct statx want;
 
-	if (fd < 0 || !in || stat(in, &want) < 0)
+	/* `in` may be a mount whose daemon hangs: what the kernel knows of it is enough. */
+	if (fd < 0 || !in || statx(AT_FDCWD, in, AT_STATX_DONT_SYNC, STATX_INO, &want) < 0)
 		return false;
 	while (fstat(fd, &here) == 0 && (here.st_dev != last.st_dev || here.st_ino != last.st_ino)) {
 		int above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 		close(fd);
 		fd = above;
-		if (here.st_dev == want.st_dev && here.st_ino == want.st_ino)
+		if (here.st_dev == makedev(want.stx_dev_major, want.stx_dev_minor) && here.st_ino == want.stx_ino)
 			return true;
 		last = here;
 	}
@@ -211,12 +215,16 @@ static void report(const struct session *s, const struct seals *epochs)
 /* While agents are there: what is read for it may be on other nodes. */
 static int flush_and_report(struct session *s)
 {
-	_cleanup_(closep) int fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(closep) int fd = -1;
 	_cleanup_(seals_release) struct seals epochs = { 0 };
-	int r = fd < 0 ? -errno : seals_ask(fd, &epochs);
+	int r = run_mount_ask(&s->mount);
 
-	if (!run_mount_is_alive(&s->mount))
-		return -ENOTCONN; /* told when it is unmounted */
+	if (r < 0)
+		return r; /* a death is told when it is unmounted */
+	fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = fd < 0 ? -errno : seals_ask(fd, &epochs);
+	if (r < 0 && run_mount_ask(&s->mount) < 0)
+		return r; /* likewise */
 	if (r < 0)
 		run_complain_errno(r, "%s: cannot list sealed checkpoints", s->mount.point);
 	if (r == 0 && s->flush_to)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +14,8 @@
 #include "base/util.h"
 #include "tools/run/run_process.h"
 #include "tools/run/run_say.h"
+
+#define ANSWER_NS UINT64_C(60000000000) /* as long as umount.ckptfs waits */
 
 /* Signals to all of ckptfs-run's group do not interrupt it half-way. `death_signal`: as in struct run_start. */
 static int call(const char *const argv[], int death_signal, int *ret_status)
@@ -67,12 +68,18 @@ static bool is_same_store(const char *a, const char *b)
 static int look_at_existing(struct run_mount *m, bool shared)
 {
 	_cleanup_(mounts_close) struct mounts there = { 0 };
+	int r;
 
 	if (mounts_find_point(&there, m->point) <= 0)
 		return shared ? run_complain_errno(-ENOENT, "%s: --shared, but no ckptfs is mounted there",
 						   m->point) :
 				0;
-	if (run_mount_is_alive(m)) {
+	r = run_mount_ask(m);
+	if (r == -ETIMEDOUT) {
+		run_complain("%s: %s is mounted there; umount.ckptfs -l %s detaches it", m->point, there.store, m->point);
+		return r;
+	}
+	if (r == 0) {
 		if (shared) {
 			free(m->store);
 			m->store = strdup(there.store);
@@ -119,11 +126,19 @@ int run_mount_begin(struct run_mount *m, bool shared)
 	return MIN(r, 0);
 }
 
-bool run_mount_is_alive(const struct run_mount *m)
+static void report_wait(const void *point)
 {
-	struct statfs s;
+	run_complain("%s: waiting for its daemon to answer", (const char *)point);
+}
 
-	return statfs(m->point, &s) == 0;
+int run_mount_ask(struct run_mount *m)
+{
+	int r = mounts_ask(m->point, monotonic_ns() + ANSWER_NS, report_wait);
+
+	m->hangs = r == -ETIMEDOUT;
+	if (m->hangs)
+		run_complain("%s: its daemon does not answer", m->point);
+	return r == 0 || m->hangs ? r : -ENOTCONN;
 }
 
 bool run_mount_is_there(const struct run_mount *m)
@@ -154,18 +169,21 @@ int run_mount_again(struct run_mount *m)
 
 int run_mount_end(struct run_mount *m)
 {
-	int r = 0;
+	int r;
 
 	if (!m->mounted)
 		return 0;
 	m->mounted = false;
-	if (run_mount_is_alive(m)) {
+	r = m->hangs ? -ETIMEDOUT : run_mount_ask(m);
+	if (r == 0) {
 		r = run_mount_is_there(m) ? unmount_alive(m) : 0;
+	} else if (r == -ETIMEDOUT) {
+		run_complain("%s: detached; its daemon makes what it has accepted durable if it goes on", m->point);
+		unmount(m, "-l");
 	} else {
 		run_complain("%s: its daemon died; %s has all durable data, and the next mount recovers it",
 			     m->point, m->store);
 		unmount(m, "-l");
-		r = -ENOTCONN;
 	}
 	if (r == 0 && m->nr_deaths > 0) {
 		run_complain("%s: its daemon died: data that was not durable is lost", m->point);

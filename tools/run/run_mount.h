@@ -9,6 +9,7 @@ struct run_mount {
 	bool mounted; /* by us */
 	bool made; /* the mountpoint: it is removed afterwards */
 	unsigned nr_deaths; /* of its daemon, noticed by ckptfs-run */
+	bool hangs; /* its daemon did not answer */
 };
 
 /*
@@ -16,13 +17,16 @@ struct run_mount {
  * away first. `shared`: there is a mount, and it stays. What is wrong is told. 0/<0
  */
 int run_mount_begin(struct run_mount *m, bool shared);
-bool run_mount_is_alive(const struct run_mount *m);
+/* Asks its daemon. 0: it answers, or nothing is mounted; -ENOTCONN: it has died; -ETIMEDOUT: it does not answer within
+ * a minute, told. */
+int run_mount_ask(struct run_mount *m);
 bool run_mount_is_there(const struct run_mount *m); /* mounted, whether its daemon lives or not */
 /* Detach the mount of a daemon that has died, and mount the store in its place. 0/<0, reported. */
 int run_mount_again(struct run_mount *m);
 /*
  * Unmount, when everything is durable. Whatever happens, nothing is left mounted: one that is in use is detached, and
- * its daemon ends with its last user: -EBUSY. -ENOTCONN: the daemon had died, now or before. What is wrong is told.
+ * its daemon ends with its last user: -EBUSY. -ENOTCONN: the daemon had died, now or before. -ETIMEDOUT: it does not
+ * answer, so the mount is detached. What is wrong is told.
  */
 int run_mount_end(struct run_mount *m);
 void run_mount_release(struct run_mount *m);

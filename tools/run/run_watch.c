@@ -20,7 +20,7 @@
 #define REMOUNTS 3
 
 /* A pidfd of the daemon. It still answers after pidfd_open(), so the pid has not been reused. */
-static int open_daemon(const struct run_mount *m)
+static int open_daemon(struct run_mount *m)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 	int r = stat_ask(m->point, &a), fd;
@@ -30,10 +30,11 @@ static int open_daemon(const struct run_mount *m)
 	fd = (int)syscall(SYS_pidfd_open, (pid_t)json_flat_u64(&a.j, "pid"), 0);
 	if (fd < 0)
 		return -errno;
-	if (run_mount_is_alive(m))
+	r = run_mount_ask(m);
+	if (r == 0)
 		return fd;
 	close(fd);
-	return -ENOTCONN;
+	return r;
 }
 
 static void watch_daemon(struct run_watch *w)
