@@ -281,9 +281,13 @@ static void look_at(struct worker *w, const struct fuse_in_header *in)
 static int add_thread(struct loop *l);
 
 /* Requests that wait for the disk or for data in flight: others must not wait behind them. */
-static bool takes_long(uint32_t opcode)
+static bool takes_long(const struct fuse_in_header *in)
 {
-	switch (opcode) {
+	const void *arg = in + 1;
+
+	switch (in->opcode) {
+	case FUSE_WRITE: /* the thread may have to run the commit */
+		return file_is_synchronous((int)((const struct fuse_write_in *)arg)->flags);
 	case FUSE_READ:
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
@@ -363,7 +367,7 @@ static void answer(struct worker *w, struct fuse_buf *buf)
 {
 	const struct fuse_in_header *in = buf->mem;
 	struct loop *l = w->loop;
-	bool is_long = takes_long(in->opcode) || w->has_place;
+	bool is_long = takes_long(in) || w->has_place;
 
 	if (is_long)
 		long_begin(l);
@@ -387,6 +391,8 @@ static void run_deferred(struct worker *w)
 {
 	struct loop *l = w->loop;
 
+	if (!w->deferred)
+		return;
 	if (l->nr_long >= l->nr_ready) {
 		job_queue(TAKE(w->deferred));
 		return;
@@ -394,6 +400,11 @@ static void run_deferred(struct worker *w)
 	long_begin(l);
 	job_run(TAKE(w->deferred));
 	l->nr_long--;
+}
+
+void loop_run_deferred(void)
+{
+	run_deferred(self);
 }
 
 /* Decode the data that will probably be read next, while the reader processes what it has got. */
@@ -426,8 +437,7 @@ static void serve(struct worker *w, const void *p, size_t len, uint64_t start_ns
 		l->answers = true;
 		signal_event(l);
 	}
-	if (w->deferred)
-		run_deferred(w);
+	run_deferred(w);
 	if (opcode == FUSE_READ)
 		read_ahead(l);
 }

@@ -13,9 +13,9 @@
  * for inside the engine. The engine empties its buffers without needing any request from the kernel, so each of these
  * waits ends after at most one buffer per waiting thread has been written to packs: milliseconds. At worst other
  * requests are delayed by that. Nothing here waits for the page cache or for names: see
- * ops/notify.h, ops/name_drops.h and ops/ops_flush.h. For every
- * thread in a request that may take long (fsync, a read from disk) another thread is started, up to a limit, so that it
- * does not hold up others. Requests of unbounded duration may use less than half of these threads: see
+ * ops/notify.h, ops/name_drops.h and ops/ops_flush.h. For every thread in a request that may take long (fsync, a read
+ * from disk) another thread is started, up to a limit, so that it does not hold up others. Only two of those that want
+ * a commit wait for it, to run it. Requests of unbounded duration may use less than half of these threads: see
  * fs/long_requests.h.
  */
 #pragma once
@@ -46,6 +46,7 @@ bool loop_stop(struct loop *l);
 /* For the request that the calling thread is serving. */
 struct engine_buffer **loop_buffer(void); /* contains the request; may be taken, leaving NULL */
 struct job **loop_deferred(void); /* work to do after the reply, see content_write_buffer() */
+void loop_run_deferred(void); /* do or queue that work now: the reply waits for it */
 void *loop_read_buffer(void); /* ENGINE_BUFFER_SIZE bytes, page-aligned */
 bool loop_kills_setid(void); /* drop set-id bits unless the caller may keep them; false: the kernel says that it may */
 struct notify *loop_notify(void);

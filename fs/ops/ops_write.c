@@ -10,30 +10,74 @@
 #include "fs/posix/permission.h"
 #include "store/engine.h"
 
+struct write {
+	struct file_sync sync;
+	fuse_req_t req;
+	struct notify *notify;
+	struct file *file;
+	uint64_t ino, off;
+	size_t len;
+	struct file_written written;
+	struct loop_deferred deferred;
+};
+
+static void reply_write(const struct write *w, int r)
+{
+	if (r < 0) {
+		if (fs_of(w->req)->writeback) {
+			file_write_failed(w->file, r);
+			notify_attributes_changed(w->notify, w->ino); /* the next write(2) then sends GETATTR */
+		}
+		ops_reply(w->req, r);
+	} else if (w->written.stale == FILE_STALE_NONE) {
+		fuse_reply_write(w->req, w->len);
+	} else if (w->written.stale == FILE_STALE_RANGE) {
+		notify_range_then_reply_write(w->notify, w->req, w->ino, w->off, w->len);
+	} else {
+		notify_all_then_reply_write(w->notify, w->req, w->ino, w->len, w->file, w->written.opens);
+	}
+}
+
+static void write_synced(struct file_sync *s, int r)
+{
+	struct write *w = container_of(s, struct write, sync);
+
+	reply_write(w, r);
+	loop_answered(&w->deferred);
+	free(w);
+}
+
+static void sync_then_reply_write(const struct write *written)
+{
+	struct write *w = malloc(sizeof(*w));
+
+	if (!w) {
+		reply_write(written, -ENOMEM);
+		return;
+	}
+	*w = *written;
+	w->sync.done = write_synced;
+	loop_run_deferred();
+	loop_answer_deferred(&w->deferred);
+	file_sync_data_then(w->file, &w->sync);
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t off, struct fuse_file_info *fi)
 {
 	struct cred cred = ops_cred(req);
 	_cleanup_(caller_release) struct caller caller = caller_of(&cred);
-	struct file_written done;
-	int r = file_write(fs_of(req), file_of(fi), loop_buffer(), p, len, (uint64_t)off, fi->flags,
-			   loop_kills_setid() ? &caller : NULL, loop_deferred(), &done);
+	struct write w = {
+		.req = req, .notify = loop_notify(), .file = file_of(fi), .ino = ino, .off = (uint64_t)off, .len = len
+	};
+	int r = file_write(fs_of(req), w.file, loop_buffer(), p, len, w.off, loop_kills_setid() ? &caller : NULL,
+			   loop_deferred(), &w.written);
 
-	if (r < 0) {
-		if (fs_of(req)->writeback) {
-			file_write_failed(file_of(fi), r);
-			notify_attributes_changed(loop_notify(), ino); /* the next write(2) then sends GETATTR */
-		}
-		ops_reply(req, r);
-		return;
-	}
-	if (done.mode_changed)
-		notify_attributes_changed(loop_notify(), ino);
-	if (done.stale == FILE_STALE_NONE)
-		fuse_reply_write(req, len);
-	else if (done.stale == FILE_STALE_RANGE)
-		notify_range_then_reply_write(loop_notify(), req, ino, (uint64_t)off, len);
+	if (r == 0 && w.written.mode_changed)
+		notify_attributes_changed(w.notify, ino);
+	if (r == 0 && file_is_synchronous(fi->flags))
+		sync_then_reply_write(&w);
 	else
-		notify_all_then_reply_write(loop_notify(), req, ino, len, file_of(fi), done.opens);
+		reply_write(&w, r);
 }
 
 struct fsync {
@@ -75,11 +119,13 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	file_sync_then(fs_of(req), file_of(fi), &f->sync);
 }
 
+/* A request that is answered when everything so far is durable. */
 struct sync_all {
 	struct engine_waiter w;
 	fuse_req_t req;
 	struct loop_deferred deferred;
-	bool is_ioctl;
+	enum sync_reply { SYNC_REPLY, SYNC_REPLY_IOCTL, SYNC_REPLY_WRITE } kind;
+	size_t written; /* SYNC_REPLY_WRITE: bytes to report */
 	int error; /* error of data that was to be included */
 };
 
@@ -88,15 +134,17 @@ static void sync_all_done(struct engine_waiter *w, int r)
 	struct sync_all *s = container_of(w, struct sync_all, w);
 
 	r = s->error < 0 ? s->error : r;
-	if (s->is_ioctl)
+	if (s->kind == SYNC_REPLY_IOCTL)
 		ops_reply_ioctl(s->req, r, NULL, 0);
+	else if (s->kind == SYNC_REPLY_WRITE && r == 0)
+		fuse_reply_write(s->req, s->written);
 	else
 		ops_reply(s->req, r);
 	loop_answered(&s->deferred);
 	free(s);
 }
 
-void ops_sync_all(fuse_req_t req, bool is_ioctl)
+static void sync_all(fuse_req_t req, enum sync_reply kind, size_t written)
 {
 	struct sync_all *s = calloc(1, sizeof(*s));
 
@@ -106,11 +154,17 @@ void ops_sync_all(fuse_req_t req, bool is_ioctl)
 	}
 	s->w.done = sync_all_done;
 	s->req = req;
-	s->is_ioctl = is_ioctl;
+	s->kind = kind;
+	s->written = written;
 	loop_answer_deferred(&s->deferred);
-	if (is_ioctl) /* fsync of a directory concerns names only */
+	if (kind == SYNC_REPLY_IOCTL) /* fsync of a directory concerns names only; other changes are in the log */
 		s->error = file_flush_all(fs_of(req));
 	engine_sync_then(fs_of(req)->engine, &s->w);
+}
+
+void ops_sync_all(fuse_req_t req, bool is_ioctl)
+{
+	sync_all(req, is_ioctl ? SYNC_REPLY_IOCTL : SYNC_REPLY, 0);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)
@@ -121,7 +175,10 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 
 	if (r > 0)
 		notify_attributes_changed(loop_notify(), ino);
-	ops_reply(req, MIN(r, 0));
+	if (r >= 0 && file_syncs_changes(fs_of(req), file_of(fi)))
+		sync_all(req, SYNC_REPLY, 0);
+	else
+		ops_reply(req, MIN(r, 0));
 }
 
 void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, struct fuse_file_info *from,
@@ -140,6 +197,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t from_ino, off_t from_off, str
 		notify_attributes_changed(loop_notify(), to_ino);
 	if (r < 0)
 		ops_reply(req, r);
+	else if (file_syncs_changes(fs_of(req), file_of(to)))
+		sync_all(req, SYNC_REPLY_WRITE, done);
 	else
 		fuse_reply_write(req, done);
 }

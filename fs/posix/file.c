@@ -60,6 +60,11 @@ bool file_is_for_writing(int flags)
 	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
+bool file_is_synchronous(int flags)
+{
+	return flags & (O_SYNC | O_DSYNC);
+}
+
 /* Consumes the pin of `i`, and one writer if the flags are for writing, also on failure. */
 static int new_file(struct fs *fs, struct inode *i, int flags, bool has_xattrs, struct file **ret)
 {
@@ -169,16 +174,16 @@ static int settle_times(struct fs *fs, struct file *f)
 	return r <= 0 ? r : content_restore_times(f->content, in.mtime_ns, in.ctime_ns);
 }
 
-/* After a change that carries no data, so no write handles O_SYNC. 1: the mode has changed too. */
+bool file_syncs_changes(struct fs *fs, const struct file *f)
+{
+	return fs->sync || file_is_synchronous(f->flags);
+}
+
+/* After a change that carries no data. 1: the mode has changed too. */
 static int finish_change(struct fs *fs, struct file *f, struct caller *caller)
 {
-	int mode_changed, r;
-
 	f->wrote = true;
-	r = mode_changed = attr_drop_privileges(fs, f->inode, caller);
-	if (r >= 0 && (fs->sync || f->flags & (O_SYNC | O_DSYNC)))
-		r = engine_sync(fs->engine);
-	return r < 0 ? r : mode_changed;
+	return attr_drop_privileges(fs, f->inode, caller);
 }
 
 /* Load the record, and count a writer if the flags are for writing. */
@@ -309,17 +314,8 @@ static void ensure_champions(struct fs *fs, struct file *f)
 	mutex_unlock(&f->champion_lock);
 }
 
-static int file_sync(struct file *f)
-{
-	uint64_t seen = f->errors_seen;
-	int r = content_sync(f->content, &seen);
-
-	f->errors_seen = seen;
-	return r;
-}
-
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       int flags, struct caller *caller, struct job **deferred, struct file_written *ret)
+	       struct caller *caller, struct job **deferred, struct file_written *ret)
 {
 	bool privileged = f->inode->privileged; /* read once, see below */
 	int r;
@@ -331,9 +327,7 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	r = b ? content_write_buffer(f->content, b, p, len, off, deferred) : content_write(f->content, p, len, off);
 	if (r < 0)
 		return r;
-	if (*deferred && flags & (O_SYNC | O_DSYNC))
-		job_run(TAKE(*deferred)); /* file_sync() below waits for it */
-	else if (privileged)
+	if (privileged)
 		job_queue(TAKE(*deferred)); /* the call below blocks, possibly on a thread that waits for this job */
 	f->wrote = true;
 	r = privileged ? attr_drop_privileges(fs, f->inode, caller) : 0;
@@ -341,7 +335,7 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 		return r;
 	ret->mode_changed = r > 0;
 	ret->stale = stale_pages(f, &ret->opens);
-	return flags & (O_SYNC | O_DSYNC) ? file_sync(f) : 0;
+	return 0;
 }
 
 ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off)
@@ -361,18 +355,22 @@ static void synced(struct engine_waiter *w, int r)
 	s->done(s, r);
 }
 
-void file_sync_then(struct fs *fs, struct file *f, struct file_sync *s)
+void file_sync_data_then(struct file *f, struct file_sync *s)
 {
-	int r = settle_times(fs, f);
-
-	if (r < 0) {
-		s->done(s, r);
-		return;
-	}
 	s->w.done = synced;
 	s->f = f;
 	s->seen = f->errors_seen;
 	content_sync_then(f->content, &s->seen, &s->w);
+}
+
+void file_sync_then(struct fs *fs, struct file *f, struct file_sync *s)
+{
+	int r = settle_times(fs, f);
+
+	if (r < 0)
+		s->done(s, r);
+	else
+		file_sync_data_then(f, s);
 }
 
 /* Small writes are buffered for more bytes of the same file and are not in the log yet. */
@@ -562,6 +560,11 @@ int file_clone_handle(struct fs *fs, uint64_t handle, uint64_t from_off, struct 
 		inode_content_close(fs->inodes, from);
 	}
 	names_put(fs, from);
+	if (r >= 0 && file_syncs_changes(fs, to)) { /* the request has a place (fs/long_requests.h) and may wait */
+		int synced = engine_sync(fs->engine);
+
+		r = synced < 0 ? synced : r;
+	}
 	return r;
 }
 

@@ -78,6 +78,7 @@ struct file {
 };
 
 bool file_is_for_writing(int flags);
+bool file_is_synchronous(int flags); /* of open(2), or of a write */
 /* O_TRUNC arrives as a separate SETATTR. */
 int file_open(struct fs *fs, uint64_t ino, int flags, struct file **ret);
 /*
@@ -96,11 +97,12 @@ struct file_written {
 	bool mode_changed; /* set-id bits were dropped */
 };
 /*
- * `p` points into (*b)->data or, with b NULL, anywhere. If *b is consumed it is NULL on return. If *later is not NULL,
- * the caller runs or queues it (content_write_buffer()) after sending its reply.
+ * `p` points into (*b)->data or, with b NULL, anywhere. If *b is consumed it is NULL on return. If *deferred is not
+ * NULL, the caller runs or queues it (content_write_buffer()) after sending its reply. A synchronous write is followed
+ * by file_sync_data_then(), before which *deferred is run or queued.
  */
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       int flags, struct caller *caller, struct job **deferred, struct file_written *ret);
+	       struct caller *caller, struct job **deferred, struct file_written *ret);
 /*
  * With fs.writeback: record a failed write that no program waits for. The kernel reports it at fsync and close. An
  * ioctl that depends on the data takes the error from here, and so does the next write(2): see op_getattr().
@@ -121,8 +123,11 @@ struct file_sync {
 	uint64_t seen;
 };
 void file_sync_then(struct fs *fs, struct file *f, struct file_sync *s);
+void file_sync_data_then(struct file *f, struct file_sync *s); /* without the times that the kernel has not sent yet */
 int file_flush_all(struct fs *fs); /* writes all buffered bytes of open files to the log */
 bool file_is_large(struct fs *fs, uint64_t ino); /* removing its data, or allocating more, may take long */
+/* After a change by one of the next two: does the reply wait for engine_sync_then()? */
+bool file_syncs_changes(struct fs *fs, const struct file *f);
 /* These return 1 if set-id bits were dropped. */
 int file_allocate(struct fs *fs, struct file *f, int mode, uint64_t off, uint64_t len, struct caller *caller);
 /* Shares the bytes, and may end early (content_clone_some()): the kernel holds the lock of `to` meanwhile. */

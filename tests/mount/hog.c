@@ -363,6 +363,19 @@ static void owners(void)
 	close(fd);
 }
 
+/* Each of these requests waits for a commit. */
+static void write_synchronously(void)
+{
+	static int fd = -1;
+	static uint64_t page[512];
+
+	if (fd < 0)
+		fd = open_in(".", O_TMPFILE | O_WRONLY | O_SYNC);
+	page[0]++;
+	if (pwrite(fd, page, sizeof(page), 0) != sizeof(page))
+		exit(0);
+}
+
 static bool send_one(const char *kind)
 {
 	if (strcmp(kind, "clone") == 0)
@@ -395,6 +408,8 @@ static bool send_one(const char *kind)
 		seal("sealed", CKPTFS_SEAL_CHECK);
 	else if (strcmp(kind, "list") == 0)
 		list();
+	else if (strcmp(kind, "osync") == 0)
+		write_synchronously();
 	else if (strcmp(kind, "ask") == 0)
 		ask();
 	else if (strcmp(kind, "owners") == 0)

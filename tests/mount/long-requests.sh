@@ -8,6 +8,8 @@ need_root
 HOG=$(program hog)
 KINDS="clone clone-deep copy compare compare-deep stat seek verify seal reseal seals ask owners"
 LIST=list # by itself, so that it has a place all the time
+SYNCHRONOUS=osync # writes, each of which waits for a commit; first, because the daemon keeps threads that it has started
+NR_SYNCHRONOUS=64
 ENDLESS=repeat # would write 8 TiB
 NR_EACH=${CKPTFS_HOGS:-3} # processes of each kind
 NR_FILES=${CKPTFS_HOG_FILES:-3000}
@@ -69,10 +71,11 @@ sync -f "$MNT"
 
 read -r before p50 p99 longest <<<"$(rounds)"
 echo "quiet: $before rounds of a user, p50 $p50, p99 $p99, longest $longest us"
-for kinds in "$KINDS" "$LIST" "$ENDLESS $ENDLESS $ENDLESS"; do
+for kinds in "$SYNCHRONOUS" "$KINDS" "$LIST" "$ENDLESS $ENDLESS $ENDLESS"; do
 	[ "${kinds%% *}" != "$ENDLESS" ] || SHARE=$((5 * SHARE)) # it writes as fast as the daemon can, as dd(1) would
+	nr=$([ "$kinds" = "$SYNCHRONOUS" ] && echo "$NR_SYNCHRONOUS" || echo "$NR_EACH")
 	# shellcheck disable=SC2086 # each is a word
-	start_hogs $kinds
+	NR_EACH=$nr start_hogs $kinds
 	read -r busy p50 p99 longest <<<"$(rounds)"
 	# root's own, and other users', have places that one user cannot take
 	for uid in 0 1001; do
@@ -82,7 +85,7 @@ for kinds in "$KINDS" "$LIST" "$ENDLESS $ENDLESS $ENDLESS"; do
 	kill_hogs
 	read -r after _ <<<"$(rounds)"
 	quiet=$((before < after ? before : after))
-	echo "$busy rounds, p50 $p50, p99 $p99, longest $longest us beside $NR_EACH x $kinds; then, quiet, $after"
+	echo "$busy rounds, p50 $p50, p99 $p99, longest $longest us beside $nr x $kinds; then, quiet, $after"
 	[ $((busy * SHARE)) -ge "$quiet" ] || fail "only $busy of $quiet rounds beside long requests of another user"
 	before=$after
 done

@@ -9,7 +9,9 @@ change() {
 	"$PYTHON" - "$MNT" "${@:2}" <<'PY'
 import ctypes, os, sys
 os.chdir(sys.argv[1])
-call, flags = sys.argv[2], os.O_RDWR | (os.O_SYNC if "O_SYNC" in sys.argv else 0)
+call, flags = sys.argv[2], 0 if "O_WRONLY" in sys.argv else os.O_RDWR
+for flag in sys.argv[3:]:
+    flags |= getattr(os, flag)
 if call == "open":
     os.open("file", flags | os.O_TRUNC)
     sys.exit()
@@ -19,6 +21,8 @@ if call == "truncate":
 fd = os.open("file", flags)
 if call == "write":
     os.pwrite(fd, b"y" * 5000, 1 << 20)
+elif call == "large-write":
+    os.pwrite(fd, os.urandom(2 << 20), 0)
 elif call == "ftruncate":
     os.ftruncate(fd, 5000)
 elif call == "fallocate":
@@ -46,6 +50,10 @@ while read -r options call size blocks; do
 	fs_umount
 done <<'CALLS'
 async write,O_SYNC 1053576 2058
+async write,O_DSYNC 1053576 2058
+async write,O_WRONLY,O_SYNC 1053576 2058
+async large-write,O_WRONLY,O_SYNC 2097152 4096
+async,writeback write,O_SYNC 1053576 2058
 async fallocate,O_SYNC 2097152 2048
 async punch,O_SYNC 1048576 1024
 async copy_file_range,O_SYNC 1572864 3072

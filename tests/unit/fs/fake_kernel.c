@@ -95,48 +95,53 @@ struct fs *fake_kernel_fs(struct fake_kernel *k)
 	return k->fs;
 }
 
-/* The reply; notifications, which have no number, are only received. */
-static size_t receive(struct fake_kernel *k, uint8_t *p)
-{
-	struct fuse_out_header header;
-	ssize_t n;
-
-	do {
-		do
-			n = recv(k->fd, p, REPLY_MAX, 0);
-		while (n < 0 && errno == EINTR); /* the alarm of a fuzzer */
-		REQUIRE(n >= (ssize_t)sizeof(header));
-		memcpy(&header, p, sizeof(header));
-		REQUIRE(header.len == (size_t)n);
-	} while (header.unique == 0);
-	REQUIRE(header.unique == k->unique);
-	return (size_t)n;
-}
-
-int fake_kernel_ask(struct fake_kernel *k, uint32_t opcode, uint64_t ino, uint32_t uid, const void *p, size_t len,
-		    void *reply, size_t size, size_t *ret_len)
+uint64_t fake_kernel_send(struct fake_kernel *k, uint32_t opcode, uint64_t ino, uint32_t uid, const void *p, size_t len)
 {
 	struct fuse_in_header in = {
 		.len = (uint32_t)(sizeof(in) + len), .opcode = opcode, .unique = ++k->unique, .nodeid = ino, .uid = uid
 	};
 	struct iovec iov[] = { { &in, sizeof(in) }, { (void *)p, len } };
-	struct fuse_out_header out;
-	uint8_t bytes[REPLY_MAX];
 	ssize_t sent;
-	size_t n;
 
 	do
 		sent = writev(k->fd, iov, len > 0 ? 2 : 1);
 	while (sent < 0 && errno == EINTR);
 	REQUIRE(sent == (ssize_t)in.len);
-	n = receive(k, bytes);
-	memcpy(&out, bytes, sizeof(out));
-	n -= sizeof(out);
+	return in.unique;
+}
+
+/* Notifications, which have no number, are only received. */
+int fake_kernel_receive(struct fake_kernel *k, uint64_t *ret_number, void *reply, size_t size, size_t *ret_len)
+{
+	struct fuse_out_header header;
+	uint8_t bytes[REPLY_MAX];
+	ssize_t n;
+
+	do {
+		do
+			n = recv(k->fd, bytes, sizeof(bytes), 0);
+		while (n < 0 && errno == EINTR); /* the alarm of a fuzzer */
+		REQUIRE(n >= (ssize_t)sizeof(header));
+		memcpy(&header, bytes, sizeof(header));
+		REQUIRE(header.len == (size_t)n);
+	} while (header.unique == 0);
+	n -= (ssize_t)sizeof(header);
 	if (size > 0)
-		memcpy(reply, bytes + sizeof(out), MIN(n, size));
+		memcpy(reply, bytes + sizeof(header), MIN((size_t)n, size));
 	if (ret_len)
-		*ret_len = n;
-	return out.error;
+		*ret_len = (size_t)n;
+	*ret_number = header.unique;
+	return header.error;
+}
+
+int fake_kernel_ask(struct fake_kernel *k, uint32_t opcode, uint64_t ino, uint32_t uid, const void *p, size_t len,
+		    void *reply, size_t size, size_t *ret_len)
+{
+	uint64_t asked = fake_kernel_send(k, opcode, ino, uid, p, len), answered;
+	int r = fake_kernel_receive(k, &answered, reply, size, ret_len);
+
+	REQUIRE(answered == asked);
+	return r;
 }
 
 static struct fake_fd open_as(struct fake_kernel *k, uint32_t opcode, uint64_t ino, int flags)
