@@ -92,7 +92,7 @@ struct fs {
 	struct making *delta_counted GUARDED_BY(delta_tables_lock); /* commits with reserved memory */
 
 	struct mutex handles_lock; /* inside no other lock; outside that of the inode table */
-	struct file *handles GUARDED_BY(handles_lock); /* open files that have a handle */
+	void *handles GUARDED_BY(handles_lock); /* open files that have a handle: a tree of tsearch(3) */
 
 	struct mutex open_files_lock; /* leaf */
 	struct file *open_files GUARDED_BY(open_files_lock);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <search.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -249,14 +250,17 @@ int file_open_new(struct fs *fs, uint64_t ino, uint64_t dir, int flags, struct f
 	return 0;
 }
 
+static int compare_handles(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
 static void forget_handle(struct fs *fs, struct file *f)
 {
-	struct file **at;
-
 	mutex_lock(&fs->handles_lock);
-	for (at = &fs->handles; *at != f; at = &(*at)->next)
-		;
-	*at = f->next;
+	tdelete(&f->handle, &fs->handles, compare_handles);
 	mutex_unlock(&fs->handles_lock);
 }
 
@@ -499,33 +503,44 @@ int file_copy_some(struct fs *fs, struct file *from, uint64_t from_off, struct f
 	return share(fs, from->inode, from->content, from_off, to, to_off, len, caller, content_clone_some, ret);
 }
 
-int file_handle(struct fs *fs, struct file *f, uint64_t *ret)
+static int new_handle(struct fs *fs, struct file *f) REQUIRES(fs->handles_lock)
 {
-	mutex_lock(&fs->handles_lock);
-	while (f->handle == 0) {
+	uint64_t **at;
+
+	do {
 		if (getrandom(&f->handle, sizeof(f->handle), 0) != sizeof(f->handle)) {
 			f->handle = 0;
-			break;
+			return -EIO;
 		}
-		if (f->handle != 0) {
-			f->next = fs->handles;
-			fs->handles = f;
-		}
-	}
-	*ret = f->handle;
+	} while (f->handle == 0 || tfind(&f->handle, &fs->handles, compare_handles));
+	at = tsearch(&f->handle, &fs->handles, compare_handles);
+	if (!at)
+		f->handle = 0;
+	return at ? 0 : -ENOMEM;
+}
+
+int file_handle(struct fs *fs, struct file *f, uint64_t *ret)
+{
+	int r;
+
+	mutex_lock(&fs->handles_lock);
+	r = f->handle == 0 ? new_handle(fs, f) : 0;
+	if (r == 0)
+		*ret = f->handle;
 	mutex_unlock(&fs->handles_lock);
-	return *ret != 0 ? 0 : -EIO;
+	return r;
 }
 
 /* Pins the inode, because the file may be closed meanwhile. */
 static struct inode *inode_of_handle(struct fs *fs, uint64_t handle)
 {
 	struct inode *i = NULL;
+	uint64_t **at;
 
 	mutex_lock(&fs->handles_lock);
-	for (struct file *f = fs->handles; f && !i; f = f->next)
-		if (f->handle == handle)
-			i = inode_find(fs->inodes, f->inode->ino);
+	at = tfind(&handle, &fs->handles, compare_handles);
+	if (at)
+		i = inode_find(fs->inodes, container_of(*at, struct file, handle)->inode->ino);
 	mutex_unlock(&fs->handles_lock);
 	return i;
 }

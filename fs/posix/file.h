@@ -71,8 +71,7 @@ struct file {
 	atomic_int delta; /* enum file_delta */
 	uint32_t delta_number, delta_parent; /* constant once the delta has begun */
 
-	uint64_t handle; /* under fs.handles_lock; 0: none */
-	struct file *next; /* in fs.handles */
+	uint64_t handle; /* under fs.handles_lock; 0: none, else fs.handles refers to it */
 
 	struct file *before, *behind; /* in fs.open_files */
 };
