@@ -281,7 +281,7 @@ static void look_at(struct worker *w, const struct fuse_in_header *in)
 static int add_thread(struct loop *l);
 
 /* Requests that wait for the disk or for data in flight: others must not wait behind them. */
-static bool takes_long(const struct fuse_in_header *in)
+static bool takes_long(const struct loop *l, const struct fuse_in_header *in)
 {
 	const void *arg = in + 1;
 
@@ -302,6 +302,16 @@ static bool takes_long(const struct fuse_in_header *in)
 	case FUSE_LSEEK:
 	case FUSE_IOCTL:
 		return true;
+	case FUSE_CREATE:
+	case FUSE_TMPFILE:
+	case FUSE_MKNOD:
+	case FUSE_MKDIR:
+	case FUSE_SYMLINK:
+	case FUSE_UNLINK:
+	case FUSE_RMDIR:
+	case FUSE_SETXATTR:
+	case FUSE_REMOVEXATTR:
+		return l->fs->sync;
 	default:
 		return false;
 	}
@@ -367,7 +377,7 @@ static void answer(struct worker *w, struct fuse_buf *buf)
 {
 	const struct fuse_in_header *in = buf->mem;
 	struct loop *l = w->loop;
-	bool is_long = takes_long(in) || w->has_place;
+	bool is_long = takes_long(l, in) || w->has_place;
 
 	if (is_long)
 		long_begin(l);

@@ -14,9 +14,9 @@
  * waits ends after at most one buffer per waiting thread has been written to packs: milliseconds. At worst other
  * requests are delayed by that. Nothing here waits for the page cache or for names: see
  * ops/notify.h, ops/name_drops.h and ops/ops_flush.h. For every thread in a request that may take long (fsync, a read
- * from disk) another thread is started, up to a limit, so that it does not hold up others. Only two of those that want
- * a commit wait for it, to run it. Requests of unbounded duration may use less than half of these threads: see
- * fs/long_requests.h.
+ * from disk) another thread is started, up to a limit, so that it does not hold up others. Of all fsyncs and
+ * synchronous writes at most two occupy a thread while they wait, to run the commit. Requests of unbounded duration may
+ * use less than half of these threads: see fs/long_requests.h.
  */
 #pragma once
 

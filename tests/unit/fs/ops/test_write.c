@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -12,10 +13,12 @@
 #include "base/io.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/fs.h"
 #include "index/namespace_table.h"
 #include "tests/unit/fs/fake_kernel.h"
 
 #define MANY 100u /* more than the loop has threads */
+#define FEW 10u /* more than it starts with, and fewer than it may start */
 #define PAGE 4096u
 
 static struct disk {
@@ -154,6 +157,31 @@ static void copies_that_wait_for_a_commit_occupy_no_thread(void **state)
 	wait_for_many(*state, send_copy, sizeof(struct fuse_write_out));
 }
 
+/* With -o sync a commit follows each change of names, in the thread that makes it. Others serve the rest. */
+static void changes_of_names_that_wait_for_a_commit_leave_threads_to_others(void **state)
+{
+	struct {
+		struct fuse_mkdir_in in;
+		char name[8];
+	} mkdir = { .in.mode = 0755 };
+	struct fuse_getattr_in in = { 0 };
+	uint64_t asked, answered;
+
+	fake_kernel_fs(*state)->sync = true;
+	set_disk(true, false);
+	for (unsigned i = 0; i < FEW; i++) {
+		snprintf(mkdir.name, sizeof(mkdir.name), "d%u", i);
+		fake_kernel_send(*state, FUSE_MKDIR, NS_ROOT_INO, 0, &mkdir, sizeof(mkdir));
+	}
+	asked = fake_kernel_send(*state, FUSE_GETATTR, NS_ROOT_INO, 0, &in, sizeof(in));
+	assert_int_equal(fake_kernel_receive(*state, &answered, NULL, 0, NULL), 0);
+	assert_int_equal(answered, asked);
+	set_disk(false, false);
+	for (unsigned i = 0; i < FEW; i++)
+		assert_int_equal(fake_kernel_receive(*state, &answered, NULL, 0, NULL), 0);
+	fake_kernel_fs(*state)->sync = false;
+}
+
 static void a_failed_commit_fails_the_request(void **state)
 {
 	static uint64_t (*const send[])(struct fake_kernel *, unsigned) = { send_write, send_allocation, send_copy };
@@ -175,6 +203,7 @@ int main(void)
 		cmocka_unit_test(writes_that_wait_for_a_commit_occupy_no_thread),
 		cmocka_unit_test(allocations_that_wait_for_a_commit_occupy_no_thread),
 		cmocka_unit_test(copies_that_wait_for_a_commit_occupy_no_thread),
+		cmocka_unit_test(changes_of_names_that_wait_for_a_commit_leave_threads_to_others),
 		cmocka_unit_test(a_failed_commit_fails_the_request),
 	};
 
