@@ -6,30 +6,33 @@
 #include "base/text.h"
 #include "base/util.h"
 
-size_t json_char(const char *s, char ret[JSON_CHAR_MAX])
+#define CHAR_MAX_LEN 13
+
+/* How many bytes of s, at least one, become the text in `ret` in a JSON string. */
+static size_t quote_char(const char *s, char ret[CHAR_MAX_LEN])
 {
 	size_t len = utf8_len(s);
 	uint32_t c = utf8_code_point(s, len);
 
 	if (*s == '"' || *s == '\\') {
-		snprintf(ret, JSON_CHAR_MAX, "\\%c", *s);
+		snprintf(ret, CHAR_MAX_LEN, "\\%c", *s);
 	} else if (!text_is_control(s, len)) {
 		memcpy(ret, s, len);
 		ret[len] = '\0';
 	} else if (c < 0x10000) {
-		snprintf(ret, JSON_CHAR_MAX, "\\u%04x", c);
+		snprintf(ret, CHAR_MAX_LEN, "\\u%04x", c);
 	} else { /* surrogates */
-		snprintf(ret, JSON_CHAR_MAX, "\\u%04x\\u%04x", (0xd7c0 + (c >> 10)) & 0xffff, 0xdc00 + (c & 0x3ff));
+		snprintf(ret, CHAR_MAX_LEN, "\\u%04x\\u%04x", (0xd7c0 + (c >> 10)) & 0xffff, 0xdc00 + (c & 0x3ff));
 	}
 	return MAX(len, (size_t)1);
 }
 
 void json_print_cell(FILE *to, const char *s, int width)
 {
-	char c[JSON_CHAR_MAX];
+	char c[CHAR_MAX_LEN];
 
 	while (*s && width > 0) {
-		s += json_char(s, c);
+		s += quote_char(s, c);
 		width -= fprintf(to, "%s", c);
 	}
 	fprintf(to, "%*s", MAX(width, 0), "");
@@ -45,11 +48,11 @@ static void add_text(struct json *j, const char *s)
 
 static void add_quoted(struct json *j, const char *s)
 {
-	char c[JSON_CHAR_MAX];
+	char c[CHAR_MAX_LEN];
 
 	add_text(j, "\"");
 	while (*s) {
-		s += json_char(s, c);
+		s += quote_char(s, c);
 		add_text(j, c);
 	}
 	add_text(j, "\"");
@@ -165,9 +168,9 @@ void json_members(struct json *j, const char *object)
 		return;
 	add_comma(j);
 	for (const char *s = object + 1, *end = object + len - 1; s < end;) {
-		char c[JSON_CHAR_MAX] = { *s };
+		char c[CHAR_MAX_LEN] = { *s };
 
-		s += (unsigned char)*s <= '~' ? 1 : json_char(s, c);
+		s += (unsigned char)*s <= '~' ? 1 : quote_char(s, c);
 		add_text(j, c);
 	}
 }

@@ -43,8 +43,5 @@ void json_members(struct json *j, const char *object);
 void json_line(struct json *j); /* the next value starts on a new line */
 void json_end(struct json *j); /* closes the document, an object, and its line */
 
-#define JSON_CHAR_MAX 13
-/* How many bytes of s, at least one, become the text in `ret` in a JSON string. */
-size_t json_char(const char *s, char ret[JSON_CHAR_MAX]);
 /* A cell of a table: as in a JSON string, cut where it has become `width` bytes, filled up to them. */
 void json_print_cell(FILE *to, const char *s, int width);

@@ -90,9 +90,8 @@ uint64_t db_view_unflushed(struct db *db); /* bytes in memtables */
 bool db_view_is_flushed(struct db *db); /* nothing was changed since the last flush */
 
 /* Add entries (equally long keys and values, key after key and value after value, sorted, distinct) to
- * `fingerprints` as one SST file. An entry that is there already is replaced. Durable on return. */
-int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n);
-/* The same in parts, each with larger keys than the one before it: only one part needs to be in memory. */
+ * `fingerprints` as one SST file, in parts: each has larger keys than the one before it, and only one needs to be in
+ * memory. An entry that is there already is replaced. Durable after the commit. */
 struct db_ingestion;
 int db_ingestion_new(struct db *db, struct db_ingestion **ret);
 int db_ingestion_add(struct db_ingestion *in, const void *keys, size_t key_len, const void *values, size_t value_len,

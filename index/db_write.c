@@ -499,19 +499,6 @@ void db_ingestion_free(struct db_ingestion *in)
 	free(in);
 }
 
-int db_ingest(struct db *db, const void *keys, size_t key_len, const void *values, size_t value_len, size_t n)
-{
-	_cleanup_(db_ingestion_freep) struct db_ingestion *in = NULL;
-	int r = atomic_load(&db->stopped);
-
-	if (r < 0 || n == 0)
-		return r;
-	r = db_ingestion_new(db, &in);
-	if (r == 0)
-		r = db_ingestion_add(in, keys, key_len, values, value_len, n);
-	return r < 0 ? r : db_ingestion_commit(in);
-}
-
 static bool compaction_is_off(struct db *db)
 {
 	bool off;

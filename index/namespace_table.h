@@ -15,7 +15,6 @@
 struct buf;
 struct db;
 struct db_iter;
-struct db_snapshot;
 
 #define NS_NAME_MAX 255
 #define NS_ROOT_INO 1

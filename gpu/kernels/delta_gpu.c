@@ -38,7 +38,7 @@ int delta_gpu_wait_flag(struct delta_gpu *g, const uint32_t *flag, enum stream s
 	}
 }
 
-int delta_gpu_wait_event(cudaEvent_t event)
+static int wait_event(cudaEvent_t event)
 {
 	cudaError_t e;
 
@@ -381,7 +381,7 @@ static int take_version(struct delta_gpu *g, const struct delta_take *take)
 		remember_likeness(g);
 	if (r == 0 && g->whole)
 		r = delta_gpu_wait(g, COPY); /* it may read the buffers */
-	return r < 0 ? r : delta_gpu_wait_event(g->gathered[g->nr_segments - 1]);
+	return r < 0 ? r : wait_event(g->gathered[g->nr_segments - 1]);
 }
 
 int delta_gpu_take(struct delta_gpu *g, const struct delta_buffer *buffers, size_t nr, const struct delta_take *take,

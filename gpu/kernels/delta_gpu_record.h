@@ -71,7 +71,6 @@ struct delta_gpu {
 int delta_gpu_wait(struct delta_gpu *g, enum stream stream);
 /* For a flag of the report, which something on that stream sets to the number of the attempt. */
 int delta_gpu_wait_flag(struct delta_gpu *g, const uint32_t *flag, enum stream stream);
-int delta_gpu_wait_event(cudaEvent_t event);
 void delta_gpu_drain(struct delta_gpu *g); /* waits for all, whatever has failed */
 /* Host memory for so many bytes of tables. */
 int delta_gpu_ensure_tables(struct delta_gpu *g, uint64_t len);

@@ -67,15 +67,6 @@ static int connect_at(const char *path, int dir, const char *name)
 	return fd;
 }
 
-int listener_connect(const char *path)
-{
-	_cleanup_(closep) int dir = -1;
-	char name[256];
-	int r = split(path, &dir, name, sizeof(name));
-
-	return r < 0 ? r : connect_at(path, dir, name);
-}
-
 /* Removes an existing socket if no daemon listens on it. */
 static int take_over(struct listener *l, const char *path)
 {

@@ -21,5 +21,3 @@ struct listener {
 int listener_open(struct listener *l, const char *path);
 /* Close, and remove the socket unless another one has replaced it. LISTENER_NONE is fine. */
 void listener_close(struct listener *l);
-/* Connect to `path`: a descriptor, or -ECONNREFUSED and the like. Not logged. */
-int listener_connect(const char *path);

@@ -741,7 +741,8 @@ static int settle(struct batch *b)
 	return 0;
 }
 
-void batch_clear(struct batch *b)
+/* Reset: all chunks are UNKNOWN except zeros. n and at[] must be set. */
+static void batch_clear(struct batch *b)
 {
 	for (unsigned i = 0; i < b->n; i++)
 		b->cause[i] = is_zero(batch_chunk(b, i), batch_len(b, i)) ? ZERO : UNKNOWN;

@@ -52,8 +52,6 @@ static inline bool batch_may_refer(struct batch *b, struct addr a)
 	return !b->e->remote || b->e->remote->chunk_is_usable(b->e, a, &b->look);
 }
 
-/* Reset: all chunks are UNKNOWN except zeros. n and at[] must be set. */
-void batch_clear(struct batch *b);
 /* The cheap lookups for unknown chunks. */
 void batch_begin(struct batch *b);
 /* The expensive lookups; nothing is stored yet. */

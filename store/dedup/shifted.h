@@ -4,7 +4,6 @@
 #include "store/dedup/shift.h"
 
 struct content;
-struct engine;
 struct job;
 struct searches;
 

@@ -251,7 +251,8 @@ static int read_recipe(struct content *c, uint64_t number, struct stack *ret) RE
 	return r < 0 ? r : 1;
 }
 
-int content_segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret)
+/* Loads a segment, which may have changes that segment_settle() would apply. */
+static int segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock)
 {
 	struct stack stack;
 	struct segment *s;
@@ -299,7 +300,7 @@ static int settle(struct content *c, struct segment *s) REQUIRES(c->lock)
 
 int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret)
 {
-	int r = content_segment_as_it_is(c, number, make, ret), q = r > 0 ? settle(c, *ret) : 0;
+	int r = segment_as_it_is(c, number, make, ret), q = r > 0 ? settle(c, *ret) : 0;
 
 	return q < 0 ? q : r;
 }
@@ -390,7 +391,7 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 	int r;
 
 	content_forget_run(c);
-	r = content_segment_as_it_is(c, number, nr > 0, &s);
+	r = segment_as_it_is(c, number, nr > 0, &s);
 	if (r <= 0)
 		return r;
 	was_dirty = s->dirty;
@@ -507,7 +508,7 @@ static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock
 	if (rp->nr == 0)
 		return 0;
 	for (uint64_t n = rp->off / SEGMENT_SIZE; n * SEGMENT_SIZE < rp->off + rp->len; n++) {
-		r = content_segment_as_it_is(c, n, true, &s);
+		r = segment_as_it_is(c, n, true, &s);
 		if (r < 0)
 			return r;
 	}
@@ -579,7 +580,7 @@ int segment_shared(struct content *from, uint64_t number, struct segment **ret)
 	int r;
 
 	assert(mutex_held(&from->lock));
-	r = content_segment_as_it_is(from, number, false, &s);
+	r = segment_as_it_is(from, number, false, &s);
 	if (r <= 0 || segment_is_empty(s))
 		return MIN(r, 0);
 	new = segment_new(from->e, number);

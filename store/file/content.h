@@ -100,7 +100,6 @@ struct content *content_ref(struct content *c);
 int content_lookup(struct engine *e, uint64_t ino, struct content **ret); /* 1: in memory (referenced), 0: not */
 /* A settled segment (segment_settle()). */
 int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
-int content_segment_as_it_is(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
 /* A new segment, not in a tree, that shares all extents of segment `number`; 0: it has none. */
 int segment_shared(struct content *from, uint64_t number, struct segment **ret) REQUIRES(from->lock);
 /* Add a segment made by segment_shared(); its number must be free. */

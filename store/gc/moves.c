@@ -91,7 +91,7 @@ int moving_begin(struct engine *e)
 	return r;
 }
 
-int moving_end(struct engine *e)
+static int moving_end(struct engine *e)
 {
 	int r = put_note(e, NULL);
 

@@ -12,7 +12,6 @@ int moving_begin(struct engine *e); /* before the first copy; needs gc_lock, lik
 /* Redirect all files to the copies and release the original places. Sorts `m`. Adds the released totals to *ret.
  * Success ends the move; after a failure call moving_give_up(). */
 int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_totals *ret);
-int moving_end(struct engine *e); /* no copies were made */
 void moving_give_up(struct engine *e); /* copies may exist */
 void moving_finish(struct engine *e); /* finish a move interrupted by a crash; at open only */
 int moving_load(struct engine *e); /* at open only */

@@ -149,20 +149,19 @@ int engine_cluster_pin_all(struct engine *e, const struct fp *fps, size_t nr);
 
 struct content;
 struct content_piece;
-/*
- * Gives c these pieces from `off` on without moving data: chunks unknown here become remote chunks of `owner`. On
- * return that is durable, and the change of c is in the log. -EAGAIN: as above.
- */
-int engine_cluster_refer(struct content *c, uint64_t off, const struct content_piece *pieces, size_t nr,
-			 const struct cluster_node *owner);
-/* The same for several files with a single sync: the pieces of the first run, then those of the next. */
+/* Pieces of a file, from `off` on. */
 struct cluster_run {
 	struct content *c;
 	uint64_t off;
 	size_t nr; /* pieces */
 };
-int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs,
-			      const struct content_piece *pieces, const struct cluster_node *owner);
+/*
+ * Gives files these pieces without moving data, those of the first run, then those of the next: chunks unknown here
+ * become remote chunks of `owner`. On return that is durable, after a single sync, and the changes of the files are in
+ * the log. -EAGAIN: as above.
+ */
+int engine_cluster_refer(struct engine *e, const struct cluster_run *runs, size_t nr_runs,
+			 const struct content_piece *pieces, const struct cluster_node *owner);
 
 /*
  * Releases the chunks of a file to the nodes that store them from now on: local bytes that are not pinned are punched
@@ -200,7 +199,6 @@ struct cluster_window {
 };
 #define CLUSTER_FILTER_MIN 4096u /* bytes */
 #define CLUSTER_FILTER_MAX (8u << 20)
-#define CLUSTER_FILTER_BITS 16u /* per chunk */
 
 /* Registers peers that may refer to chunks of this node from now on; a round registers its nodes itself. Durable. A
  * node that is only recorded as an owner, such as the node of a replica, is not registered by that. */

@@ -520,14 +520,8 @@ static size_t nr_pieces(const struct cluster_run *runs, size_t nr_runs)
 	return nr;
 }
 
-int engine_cluster_refer(struct content *c, uint64_t off, const struct content_piece *pieces, size_t nr,
-			 const struct cluster_node *owner)
-{
-	return engine_cluster_refer_runs(c->e, &(struct cluster_run){ c, off, nr }, 1, pieces, owner);
-}
-
-int engine_cluster_refer_runs(struct engine *e, const struct cluster_run *runs, size_t nr_runs,
-			      const struct content_piece *pieces, const struct cluster_node *owner)
+int engine_cluster_refer(struct engine *e, const struct cluster_run *runs, size_t nr_runs,
+			 const struct content_piece *pieces, const struct cluster_node *owner)
 {
 	size_t nr = nr_pieces(runs, nr_runs);
 	_cleanup_(freep) struct addr *where = calloc(MAX(nr, (size_t)1), sizeof(*where));

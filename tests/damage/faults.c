@@ -21,13 +21,13 @@
 
 #include "base/io.h"
 #include "base/util.h"
-#include "index/db.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/record.h"
 #include "tests/crash/scratch.h"
 #include "tests/crash/store_check.h"
 #include "tests/crash/tree.h"
 #include "tests/damage/rig.h"
+#include "tests/unit/index/ingest.h"
 
 #define NR_OPS 70
 #define MODE_CASES 100000 /* case numbers do not depend on how many calls a run makes */
@@ -482,7 +482,7 @@ static bool stop_index(void *userdata, const struct compact_report *so_far)
 	(void)so_far;
 	if (db_stopped(engine_db(e)) == 0 && tree_create(e, "a/late", 0600) == 0) {
 		record_set_fault(fail_manifest, &fault);
-		db_ingest(engine_db(e), key, sizeof(key), value, sizeof(value), 1);
+		ingest_all(engine_db(e), key, sizeof(key), value, sizeof(value), 1);
 		record_set_fault(NULL, NULL);
 	}
 	return true;

@@ -14,9 +14,9 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "index/db.h"
 #include "tests/crash/record.h"
 #include "tests/crash/scratch.h"
+#include "tests/unit/index/ingest.h"
 
 #define NR_KEYS 8
 #define KEY_LEN 2
@@ -44,7 +44,7 @@ static int ingest(struct db *db, uint8_t value)
 		keys[i * KEY_LEN + 1] = (uint8_t)i;
 		values[i] = value;
 	}
-	return db_ingest(db, keys, KEY_LEN, values, 1, NR_KEYS);
+	return ingest_all(db, keys, KEY_LEN, values, 1, NR_KEYS);
 }
 
 /* All are there, with this value, each once. */

@@ -14,9 +14,9 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "gpu/format/delta_apply.h"
-#include "gpu/kernels/delta_gpu.h"
 #include "gpu/format/delta_record.h"
+#include "gpu/kernels/delta_gpu.h"
+#include "tests/unit/gpu/format/delta_apply.h"
 
 #define NR_VERSIONS 9
 #define BUFFERS_MAX 6

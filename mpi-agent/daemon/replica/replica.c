@@ -267,7 +267,7 @@ static int refer(struct making *m, const struct cluster_run *runs)
 	uint64_t until = monotonic_ns() + BUSY_WAIT_NS;
 	int r;
 
-	while ((r = engine_cluster_refer_runs(m->fs->engine, runs, m->nr_runs, m->pieces, m->owner)) == -EAGAIN &&
+	while ((r = engine_cluster_refer(m->fs->engine, runs, m->nr_runs, m->pieces, m->owner)) == -EAGAIN &&
 	       monotonic_ns() < until)
 		nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
 	return r == -EINVAL ? -EBADMSG : r; /* invalid chunk lengths */

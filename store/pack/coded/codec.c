@@ -279,13 +279,6 @@ int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p,
 	return -EBADMSG;
 }
 
-int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len)
-{
-	int n = codec_decompress_some(c, codec, p, len, NULL, 0, ret, ret_len);
-
-	return n < 0 ? n : (size_t)n == ret_len ? 0 : -EBADMSG;
-}
-
 /* A length that does not fit in half a token continues behind it, up to a byte that is not 255. */
 static bool lz4_length(const uint8_t *p, size_t len, size_t *at, size_t *n)
 {

@@ -27,10 +27,9 @@ void coder_put(struct coders *cs, struct coder *c); /* NULL is fine */
 /* Bytes written to `ret`, fewer than len; 0: it does not shrink, or there is no memory. `ret` has room for len. Always
  * 0 for PACK_CODEC_CODED: coding needs the data type, so the caller does it (store/codec). */
 size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const void *p, size_t len, void *ret);
-/* Decompress to exactly ret_len bytes, without a base. -EBADMSG: damaged, and `ret` is undefined; -ENOMEM. */
-int codec_decompress(struct coder *c, enum pack_codec codec, const void *p, size_t len, void *ret, size_t ret_len);
-/* The same for a part of unknown length, at most `room`: returns its length. `before`: plain bytes of the nr_before
- * whole parts before it, NULL for parts that are missing; a part coded against a missing one counts as damaged. */
+/* Decompress a part of unknown length, at most `room`: returns its length. `before`: plain bytes of the nr_before whole
+ * parts before it, NULL for parts that are missing; a part coded against a missing one counts as damaged. -EBADMSG:
+ * damaged, and `ret` is undefined; -ENOMEM. */
 int codec_decompress_some(struct coder *c, enum pack_codec codec, const void *p, size_t len, uint8_t *const before[],
 			  uint32_t nr_before, void *ret, size_t room);
 /* Decompress a coded block with its base at `place` (CODE_PLACE_LEVELS) to exactly ret_len bytes. `base` is the

@@ -117,7 +117,7 @@ void rig_ingest(struct rig *rig, uint64_t first, uint64_t step, size_t n, uint8_
 	for (size_t i = 0; i < n; i++)
 		be64_put(keys + i * 8, first + i * step);
 	memset(values, round, n * 6);
-	assert_int_equal(db_ingest(rig->db, keys, 8, values, 6, n), 0);
+	assert_int_equal(ingest_all(rig->db, keys, 8, values, 6, n), 0);
 	free(keys);
 	free(values);
 }

@@ -19,6 +19,7 @@
 #include "base/fp.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "tests/unit/index/ingest.h"
 
 struct rig {
 	char dir[64];

@@ -255,7 +255,7 @@ static void read_only_reads_and_refuses_writes(void **state)
 	db_batch_put(b, "k", 1, "w", 1);
 	assert_int_equal(db_batch_apply(b), -EROFS);
 	assert_int_equal(db_view_flush_start(rig->db), -EROFS);
-	assert_int_equal(db_ingest(rig->db, "k", 1, "v", 1, 1), -EROFS);
+	assert_int_equal(ingest_all(rig->db, "k", 1, "v", 1, 1), -EROFS);
 	db_batch_free(b);
 }
 

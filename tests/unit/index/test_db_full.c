@@ -101,12 +101,12 @@ static void a_full_disk_fails_an_ingestion_and_later_ones_succeed(void **state)
 	for (uint64_t i = 0; i < N; i++)
 		be64_put(keys + i * 8, i);
 	memset(values, 2, N * 6);
-	assert_int_equal(db_ingest(rig->db, keys, 8, values, 6, N), -ENOSPC);
+	assert_int_equal(ingest_all(rig->db, keys, 8, values, 6, N), -ENOSPC);
 	memset(expected, 1, sizeof(expected));
 	rig_expect_values(rig, expected, sizeof(expected));
 	rig_put(rig, "k", "v"); /* the view still takes writes */
 	delete(ballast);
-	assert_int_equal(db_ingest(rig->db, keys, 8, values, 6, N), 0);
+	assert_int_equal(ingest_all(rig->db, keys, 8, values, 6, N), 0);
 	memset(expected, 2, sizeof(expected));
 	rig_expect_values(rig, expected, sizeof(expected));
 	rig_flush(rig);
@@ -185,7 +185,7 @@ static void a_manifest_that_cannot_be_written_stops_all_and_flushes_nothing(void
 	rig_put(rig, "state", "3"); /* not committed: must not reach the disk */
 	assert_int_equal(db_view_flush_wait(rig->db), -ENOSPC);
 	assert_int_equal(db_view_flush_start(rig->db), -ENOSPC);
-	assert_int_equal(db_ingest(rig->db, "k", 1, "v", 1, 1), -ENOSPC);
+	assert_int_equal(ingest_all(rig->db, "k", 1, "v", 1, 1), -ENOSPC);
 	assert_int_equal(db_batch_new(rig->db, &b), 0);
 	db_batch_put(b, "state", 5, "4", 1);
 	assert_int_equal(db_batch_apply(b), -ENOSPC);

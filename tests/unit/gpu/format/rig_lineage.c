@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/format/delta_apply.h"
+#include "tests/unit/gpu/format/delta_apply.h"
 
 const uint8_t lineage_id[DELTA_LINEAGE_LEN] = "lineage-of-test";
 

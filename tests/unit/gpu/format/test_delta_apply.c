@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "gpu/format/delta_apply.h"
+#include "tests/unit/gpu/format/delta_apply.h"
 #include "tests/unit/gpu/format/rig.h"
 
 #define NR_VERSIONS 5

@@ -1,7 +1,6 @@
 #include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "mpi-agent/daemon/listen.h"
+#include "tests/unit/mpi-agent/daemon/dial.h"
 
 static const struct link_welcome welcome = {
 	.hash = FP_CLMUL,
@@ -247,11 +246,9 @@ void rig_await_there(struct rig *rig, bool there)
 
 int rig_dial(struct rig *rig)
 {
-	int fd = listener_connect(rig->path), flags;
+	int fd = dial(rig->path);
 
 	assert_true(fd >= 0);
-	flags = fcntl(fd, F_GETFL);
-	assert_int_equal(fcntl(fd, F_SETFL, flags & ~O_NONBLOCK), 0);
 	return fd;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/util.h"
 #include "mpi-agent/daemon/listen.h"
+#include "tests/unit/mpi-agent/daemon/dial.h"
 #include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 static void nobody_is_there_before_it_has_said_who_takes_part(void **state)
@@ -317,7 +318,7 @@ static void a_path_may_be_long(void **state)
 	assert_int_equal(listener_open(&l, path), 0);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
-	fd = listener_connect(path);
+	fd = dial(path);
 	assert_true(fd >= 0);
 	close(fd);
 	listener_close(&l);

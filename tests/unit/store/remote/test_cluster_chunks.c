@@ -44,7 +44,9 @@ static void refer(struct world *w, unsigned node, uint64_t ino, const struct con
 	memcpy(owner.id, engine_store_id(w->nodes[1].rig->e), CLUSTER_ID_LEN);
 	for (size_t i = 0, n; i < nr; i += n) {
 		n = MIN(nr - i, (size_t)333);
-		assert_int_equal(engine_cluster_refer(c, off, p + i, n, &owner), 0);
+		assert_int_equal(engine_cluster_refer(w->nodes[node].rig->e, &(struct cluster_run){ c, off, n }, 1,
+						      p + i, &owner),
+				 0);
 		for (size_t k = i; k < i + n; k++)
 			off += p[k].len;
 	}

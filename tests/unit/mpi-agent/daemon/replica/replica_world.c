@@ -1,7 +1,6 @@
 #include "tests/unit/mpi-agent/daemon/replica/replica_world.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,18 +15,18 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog.h"
 #include "fs/posix/file.h"
-#include "mpi-agent/daemon/replica/replica_receive.h"
 #include "fs/posix/namespace.h"
-#include "mpi-agent/daemon/replica/replica.h"
-#include "mpi-agent/daemon/replica/protect.h"
 #include "fs/seal/seal.h"
 #include "mpi-agent/daemon/parity/stripes.h"
-#include "mpi-agent/daemon/listen.h"
+#include "mpi-agent/daemon/replica/catalog.h"
+#include "mpi-agent/daemon/replica/protect.h"
+#include "mpi-agent/daemon/replica/replica.h"
+#include "mpi-agent/daemon/replica/replica_receive.h"
 #include "mpi-agent/daemon/service.h"
 #include "store/check/check.h"
 #include "tests/unit/fs/rig.h"
+#include "tests/unit/mpi-agent/daemon/dial.h"
 #include "tests/unit/place.h"
 
 const struct cred push_owner = { .uid = 1000, .gid = 100 };
@@ -318,13 +317,10 @@ static void *run_agent(void *userdata)
 void push_agent_comes(struct push_world *w)
 {
 	unsigned before = w->nr_peers_changed;
-	int flags;
 
 	do
-		w->fd = listener_connect(w->socket);
+		w->fd = dial(w->socket);
 	while (w->fd < 0);
-	flags = fcntl(w->fd, F_GETFL);
-	assert_int_equal(fcntl(w->fd, F_SETFL, flags & ~O_NONBLOCK), 0);
 	w->nr_messages = 0;
 	assert_int_equal(pthread_create(&w->agent, NULL, run_agent, w), 0);
 	while (w->nr_peers_changed == before)

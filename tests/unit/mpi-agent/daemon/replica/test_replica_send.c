@@ -152,7 +152,8 @@ static void refer(struct push_world *w, struct content_piece pieces[REFERRED])
 	assert_int_equal(engine_cluster_keep(w->fs[PARTNER]->engine, chunks, REFERRED), 0);
 	assert_int_equal(names_make(w->fs[HERE], w->top, "referred", &n, &push_owner, &st), 0);
 	assert_int_equal(content_open(w->fs[HERE]->engine, st.st_ino, &c), 0);
-	assert_int_equal(engine_cluster_refer(c, 0, pieces, REFERRED, &other), 0);
+	assert_int_equal(
+		engine_cluster_refer(w->fs[HERE]->engine, &(struct cluster_run){ c, 0, REFERRED }, 1, pieces, &other), 0);
 	assert_int_equal(content_sync(c, NULL), 0);
 	content_close(c);
 }

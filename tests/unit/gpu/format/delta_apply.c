@@ -1,4 +1,4 @@
-#include "gpu/format/delta_apply.h"
+#include "tests/unit/gpu/format/delta_apply.h"
 
 #include <errno.h>
 #include <string.h>

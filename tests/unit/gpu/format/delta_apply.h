@@ -1,4 +1,4 @@
-/* Applies a delta object to the versions it refers to. */
+/* Applies a delta object to the versions it refers to: the reference for what a mount makes of it. */
 #pragma once
 
 #include <stddef.h>
