@@ -279,6 +279,19 @@ static bool use_reserved(struct content *c, uint64_t off, uint64_t len, uint64_t
 	return enough;
 }
 
+/* space_check() that counts data on its way; no lock held. */
+static int space_wait(struct engine *e, uint64_t need)
+{
+	for (;;) {
+		uint64_t on_its_way = jobs_bytes(e);
+		int r = space_check(e, need + on_its_way);
+
+		if (!io_is_full(r) || on_its_way == 0)
+			return r;
+		jobs_wait_fewer(e, on_its_way); /* once deduplicated, they may need no space */
+	}
+}
+
 /* Waiting for room needs the lock released. What is missing is therefore computed again afterwards: another write may
  * have used the same range. */
 int space_admit_write(struct content *c, uint64_t off, uint64_t len)
@@ -330,18 +343,6 @@ int space_check(struct engine *e, uint64_t need)
 	atomic_store(&e->space->avail, sp.avail);
 	atomic_store(&e->space->checked_ns, now);
 	return sp.avail < need ? -ENOSPC : 0;
-}
-
-int space_wait(struct engine *e, uint64_t need)
-{
-	for (;;) {
-		uint64_t on_its_way = jobs_bytes(e);
-		int r = space_check(e, need + on_its_way);
-
-		if (!io_is_full(r) || on_its_way == 0)
-			return r;
-		jobs_wait_fewer(e, on_its_way); /* once deduplicated, they may need no space */
-	}
 }
 
 static uint64_t opening_bytes(const struct engine *e)

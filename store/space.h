@@ -23,7 +23,6 @@ int space_admit_write(struct content *c, uint64_t off, uint64_t len);
 void space_spend(struct content *c); /* a job of this file starts: allow it the space of admitted writes */
 void space_close(struct engine *e); /* no file has a reservation any more */
 void space_release(struct content *c); /* release all of its remaining reservation */
-int space_wait(struct engine *e, uint64_t need); /* space_check() that counts data on its way; no lock held */
 void reserve_make(struct engine *e); /* make the reserve whole, if there is room */
 int reserve_for_opening(struct engine *e);
 void reserve_restore(struct engine *e); /* allocate the missing part of it, as far as there is room */
