@@ -304,7 +304,7 @@ static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint3
 /* Memory has another address for this chunk. If that one is remote and this one is local, use this one. */
 static void load_again(struct engine *e, struct fptable_slot *s, struct addr a, uint8_t number) REQUIRES(append_lock)
 {
-	if (packs_is_remote(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 ||
+	if (!e->remote || packs_is_remote(e->packs, (struct addr){ .pack = s->pack, .off = s->off }) <= 0 ||
 	    packs_is_remote(e->packs, a) != 0)
 		return;
 	s->pack = a.pack;

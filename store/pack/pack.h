@@ -171,11 +171,11 @@ int packs_frame_write(struct packs *p, struct pack_frame *f);
 int packs_frame_write_coded(struct packs *p, struct pack_frame *f, const void *stored, const struct pack_parts *parts);
 void packs_frame_abandon(struct packs *p, struct pack_frame *f);
 /*
- * A PACK_SMALL frame with chunks that are to become remote. packs_frame_write_partly() writes the frame without them:
- * blocks that hold nothing else stay holes. The frame keeps all bytes in memory and serves reads until
- * packs_frame_settle() durably writes the chunks that did not become remote after all, and frees `f`. On an error `f`
- * stays valid: try again. A crash in between leaves a table that lists chunks without bytes: conf.fate() must report
- * them as gone by then.
+ * Frames that are written partly (pack_partly.c, which a build without the cluster does not have). They are PACK_SMALL
+ * and have chunks that are to become remote. packs_frame_write_partly() writes the frame without these: blocks that
+ * hold nothing else stay holes. The frame keeps all bytes in memory and serves reads until packs_frame_settle() durably
+ * writes the chunks that did not become remote after all, and frees `f`. On an error `f` stays valid: try again. A
+ * crash in between leaves a table that lists chunks without bytes: conf.fate() must report them as gone by then.
  */
 int packs_frame_write_partly(struct packs *p, struct pack_frame *f, const uint64_t remote[PACK_GONE_WORDS]);
 int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t remote[PACK_GONE_WORDS]);

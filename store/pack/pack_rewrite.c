@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/io.h"
 #include "base/log.h"
@@ -58,6 +59,40 @@ void packs_unsynced_done(struct packs *p)
 	if (p->unnoted <= p->sync_number)
 		p->unnoted = 0;
 	p->synced_failures = p->sync_failures; /* not later ones: what is left may have been written before them */
+}
+
+/* Blocks that hold a byte of a local chunk. */
+void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t remote[PACK_GONE_WORDS], bool ret[PACK_FRAME_BLOCKS])
+{
+	memset(ret, 0, PACK_FRAME_BLOCKS * sizeof(*ret));
+	for (uint32_t i = 0; i < cuts->nr_chunks; i++) {
+		uint32_t first = pack_cut_start(cuts, i) / PACK_BLOCK, last = (pack_cut_end(cuts, i) - 1) / PACK_BLOCK;
+
+		for (uint32_t b = first; !pack_is_remote(remote, i) && b <= last; b++)
+			ret[b] = true;
+	}
+}
+
+int pack_write_blocks(struct packs *p, struct pack_file *file, uint32_t frame, const uint8_t *data, const bool *now,
+		      const bool *before, uint32_t *ret)
+{
+	*ret = 0;
+	for (uint32_t b = 0, n; b < PACK_FRAME_BLOCKS; b += n) {
+		int r;
+
+		n = 1;
+		if (!now[b] || before[b])
+			continue;
+		while (b + n < PACK_FRAME_BLOCKS && now[b + n] && !before[b + n])
+			n++;
+		io_rate_wait(p->conf.write_rate, (uint64_t)n * PACK_BLOCK);
+		r = io_pwrite(file->fd, data + (size_t)b * PACK_BLOCK, (size_t)n * PACK_BLOCK,
+			      pack_data_off(frame) + (uint64_t)b * PACK_BLOCK);
+		if (r < 0)
+			return r;
+		*ret += n;
+	}
+	return 0;
 }
 
 /* A frame that is still in memory (packs_frame_write_partly()). */

@@ -176,10 +176,10 @@ void packs_frame_free(struct pack_frame *f); /* neither listed nor in a table an
 void packs_set_dirty(struct packs *p, struct pack_file *file) REQUIRES(p->lock);
 void packs_count_disk(struct packs *p, struct pack_file *file, uint64_t now_bytes) REQUIRES(p->lock);
 
-/* pack_partly.c: which blocks of an uncompressed frame hold bytes of a local chunk. */
+/* pack_rewrite.c: which blocks of an uncompressed frame hold bytes of a local chunk. */
 void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t remote[PACK_GONE_WORDS],
 		      bool ret[PACK_FRAME_BLOCKS]);
-/* pack_partly.c: write the blocks of a frame's data that are in `now` and not in `before`. *ret: how many. */
+/* pack_rewrite.c: write the blocks of a frame's data that are in `now` and not in `before`. *ret: how many. */
 int pack_write_blocks(struct packs *p, struct pack_file *file, uint32_t frame, const uint8_t *data, const bool *now,
 		      const bool *before, uint32_t *ret);
 

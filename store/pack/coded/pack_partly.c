@@ -1,5 +1,5 @@
 /*
- * Frames with remote chunks. pack.h describes the order of calls; on disk are
+ * Frames with remote chunks, for store/remote; not built without the cluster. pack.h describes the order of calls; on disk are
  *
  *   written partly   the table, and the blocks that hold a byte of a local chunk; the other blocks are holes
  *   settled          also the blocks of chunks that became local after all
@@ -17,40 +17,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
-
-/* Blocks that hold a byte of a local chunk. */
-void pack_blocks_here(const struct pack_cuts *cuts, const uint64_t remote[PACK_GONE_WORDS], bool ret[PACK_FRAME_BLOCKS])
-{
-	memset(ret, 0, PACK_FRAME_BLOCKS * sizeof(*ret));
-	for (uint32_t i = 0; i < cuts->nr_chunks; i++) {
-		uint32_t first = pack_cut_start(cuts, i) / PACK_BLOCK, last = (pack_cut_end(cuts, i) - 1) / PACK_BLOCK;
-
-		for (uint32_t b = first; !pack_is_remote(remote, i) && b <= last; b++)
-			ret[b] = true;
-	}
-}
-
-int pack_write_blocks(struct packs *p, struct pack_file *file, uint32_t frame, const uint8_t *data, const bool *now,
-		      const bool *before, uint32_t *ret)
-{
-	*ret = 0;
-	for (uint32_t b = 0, n; b < PACK_FRAME_BLOCKS; b += n) {
-		int r;
-
-		n = 1;
-		if (!now[b] || before[b])
-			continue;
-		while (b + n < PACK_FRAME_BLOCKS && now[b + n] && !before[b + n])
-			n++;
-		io_rate_wait(p->conf.write_rate, (uint64_t)n * PACK_BLOCK);
-		r = io_pwrite(file->fd, data + (size_t)b * PACK_BLOCK, (size_t)n * PACK_BLOCK,
-			      pack_data_off(frame) + (uint64_t)b * PACK_BLOCK);
-		if (r < 0)
-			return r;
-		*ret += n;
-	}
-	return 0;
-}
 
 static int write_table_and_blocks(struct pack_frame *f, const bool *here, uint32_t *ret_blocks)
 {
