@@ -113,7 +113,7 @@ static int load_file(const char *path, uint8_t **ret, size_t *ret_len)
 }
 
 /* Bytes of the file that start at *p, which moves on; NULL: none of that length are left. */
-static const void *take(const uint8_t **p, const uint8_t *end, uint64_t len)
+static const void *next_bytes(const uint8_t **p, const uint8_t *end, uint64_t len)
 {
 	const void *q = *p;
 
@@ -126,15 +126,15 @@ static const void *take(const uint8_t **p, const uint8_t *end, uint64_t len)
 static int load_ops(const uint8_t *p, const uint8_t *end, struct oplog *l)
 {
 	while (p < end) {
-		const void *head = take(&p, end, sizeof(struct op_disk)), *name, *new_name, *data;
+		const void *head = next_bytes(&p, end, sizeof(struct op_disk)), *name, *new_name, *data;
 		struct op_disk d;
 
 		if (!head)
 			return -EBADMSG;
 		memcpy(&d, head, sizeof(d));
-		name = take(&p, end, d.name_len);
-		new_name = take(&p, end, d.new_name_len);
-		data = take(&p, end, d.data_len);
+		name = next_bytes(&p, end, d.name_len);
+		new_name = next_bytes(&p, end, d.new_name_len);
+		data = next_bytes(&p, end, d.data_len);
 		if (!name || !new_name || !data)
 			return -EBADMSG;
 		if (l->nr == l->size) {

@@ -37,7 +37,7 @@ static bool incomplete;
 static record_fault fault;
 static void *fault_userdata;
 
-static uint32_t find(uint32_t dir, const char *name)
+static uint32_t object_of(uint32_t dir, const char *name)
 {
 	for (size_t i = 0; i < nr_names; i++)
 		if (names[i].dir == dir && strcmp(names[i].name, name) == 0)
@@ -72,7 +72,7 @@ static void set_name(uint32_t dir, const char *name, uint32_t obj)
 	names[nr_names++] = (struct name){ dir, obj, copy };
 }
 
-static void add(const struct op *op)
+static void add_op(const struct op *op)
 {
 	if (oplog_add(&oplog, op) < 0)
 		incomplete = true;
@@ -126,7 +126,7 @@ static bool resolve(int dirfd, const char *path, uint32_t *ret_dir, char name[25
 			memcpy(name, path, len);
 			name[len] = 0;
 			dir = obj;
-			obj = strcmp(name, "..") == 0 ? parent_of(dir) : find(dir, name);
+			obj = strcmp(name, "..") == 0 ? parent_of(dir) : object_of(dir, name);
 		}
 		path += len;
 		path += *path == '/';
@@ -231,14 +231,14 @@ void record_end(struct record_call *c, bool ok, uint64_t off, uint64_t len)
 {
 	if (ok && c->kind != OP_READ && c->kind != OP_OPEN && (!c->name[0] || c->present || c->kind == OP_MKDIR)) {
 		end_names(c);
-		add(&(struct op){ .kind = c->kind,
-				  .obj = c->obj,
-				  .dir = c->dir,
-				  .new_dir = c->new_dir,
-				  .off = off,
-				  .len = len,
-				  .name = c->name[0] ? c->name : NULL,
-				  .new_name = c->new_name[0] ? c->new_name : NULL });
+		add_op(&(struct op){ .kind = c->kind,
+				     .obj = c->obj,
+				     .dir = c->dir,
+				     .new_dir = c->new_dir,
+				     .off = off,
+				     .len = len,
+				     .name = c->name[0] ? c->name : NULL,
+				     .new_name = c->new_name[0] ? c->new_name : NULL });
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -260,7 +260,7 @@ void record_end_write(struct record_call *c, int64_t result, uint64_t off, const
 	}
 	op.data = joined;
 	if (joined)
-		add(&op);
+		add_op(&op);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -270,9 +270,9 @@ void record_end_open(struct record_call *c, int fd, int flags)
 		if (!c->present && (flags & O_CREAT)) {
 			c->obj = nr_objs++;
 			set_name(c->dir, c->name, c->obj);
-			add(&(struct op){ .kind = OP_CREATE, .obj = c->obj, .dir = c->dir, .name = c->name });
+			add_op(&(struct op){ .kind = OP_CREATE, .obj = c->obj, .dir = c->dir, .name = c->name });
 		} else if (c->present && (flags & O_TRUNC)) {
-			add(&(struct op){ .kind = OP_TRUNCATE, .obj = c->obj });
+			add_op(&(struct op){ .kind = OP_TRUNCATE, .obj = c->obj });
 		}
 		fd_obj[fd] = c->obj == NO_OBJ ? 0 : c->obj + 1;
 	}
@@ -289,7 +289,7 @@ void record_mark(uint64_t a, uint64_t b)
 {
 	pthread_mutex_lock(&lock);
 	if (atomic_load(&recording))
-		add(&(struct op){ .kind = OP_MARK, .off = a, .len = b });
+		add_op(&(struct op){ .kind = OP_MARK, .off = a, .len = b });
 	pthread_mutex_unlock(&lock);
 }
 
@@ -420,11 +420,10 @@ static int import_file(int dirfd, const char *name, uint32_t obj)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	add(&(struct op){ .kind = OP_TRUNCATE, .obj = obj, .len = (uint64_t)st.st_size });
+	add_op(&(struct op){ .kind = OP_TRUNCATE, .obj = obj, .len = (uint64_t)st.st_size });
 	while ((n = pread(fd, block, sizeof(block), (off_t)off)) > 0) {
 		if (block[0] != 0 || memcmp(block, block + 1, (size_t)n - 1) != 0)
-			add(&(struct op){
-				.kind = OP_WRITE, .obj = obj, .off = off, .len = (uint64_t)n, .data = block });
+			add_op(&(struct op){ .kind = OP_WRITE, .obj = obj, .off = off, .len = (uint64_t)n, .data = block });
 		off += (uint64_t)n;
 	}
 	return n < 0 ? -errno : 0;
@@ -447,7 +446,7 @@ static int import_dir(int fd, uint32_t dir)
 			continue;
 		obj = nr_objs++;
 		set_name(dir, e->d_name, obj);
-		add(&(struct op){ .kind = is_dir ? OP_MKDIR : OP_CREATE, .obj = obj, .dir = dir, .name = e->d_name });
+		add_op(&(struct op){ .kind = is_dir ? OP_MKDIR : OP_CREATE, .obj = obj, .dir = dir, .name = e->d_name });
 		if (is_dir) {
 			int sub = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -455,9 +454,9 @@ static int import_dir(int fd, uint32_t dir)
 		} else {
 			r = import_file(dirfd(d), e->d_name, obj);
 		}
-		add(&(struct op){ .kind = OP_SYNC, .obj = obj });
+		add_op(&(struct op){ .kind = OP_SYNC, .obj = obj });
 	}
-	add(&(struct op){ .kind = OP_SYNC, .obj = dir });
+	add_op(&(struct op){ .kind = OP_SYNC, .obj = dir });
 	closedir(d);
 	return r;
 }

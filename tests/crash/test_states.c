@@ -60,7 +60,7 @@ static const char *content(struct states *s, size_t point, unsigned variant, con
 	return text;
 }
 
-static void add(struct oplog *l, struct op op)
+static void add_op(struct oplog *l, struct op op)
 {
 	assert_int_equal(oplog_add(l, &op), 0);
 }
@@ -76,12 +76,12 @@ static void synced_bytes_and_names_stay_in_every_variant(void **state)
 	_cleanup_(states_freep) struct states *s = NULL;
 
 	(void)state;
-	add(&l, CREATE(1, 0, "a"));
-	add(&l, WRITE(1, 0, "one"));
-	add(&l, SYNC(1));
-	add(&l, SYNC(0));
-	add(&l, CREATE(2, 0, "b"));
-	add(&l, WRITE(2, 0, "two"));
+	add_op(&l, CREATE(1, 0, "a"));
+	add_op(&l, WRITE(1, 0, "one"));
+	add_op(&l, SYNC(1));
+	add_op(&l, SYNC(0));
+	add_op(&l, CREATE(2, 0, "b"));
+	add_op(&l, WRITE(2, 0, "two"));
 	assert_int_equal(states_new(&l, "index", &s), 0);
 	for (unsigned v = 0; v < 200; v++)
 		assert_string_equal(content(s, l.nr, v, "a"), "one");
@@ -94,9 +94,9 @@ static void a_name_is_lost_without_a_sync_of_its_directory(void **state)
 	_cleanup_(states_freep) struct states *s = NULL;
 
 	(void)state;
-	add(&l, CREATE(1, 0, "a"));
-	add(&l, WRITE(1, 0, "one"));
-	add(&l, SYNC(1));
+	add_op(&l, CREATE(1, 0, "a"));
+	add_op(&l, WRITE(1, 0, "one"));
+	add_op(&l, SYNC(1));
 	assert_int_equal(states_new(&l, "index", &s), 0);
 	assert_string_equal(content(s, l.nr, 0, "a"), "one");
 	assert_string_equal(content(s, l.nr, 2, "a"), "-");
@@ -111,14 +111,14 @@ static void a_rename_over_shows_the_old_file_or_the_new_one(void **state)
 	bool old = false, new = false;
 
 	(void)state;
-	add(&l, CREATE(1, 0, "a"));
-	add(&l, WRITE(1, 0, "old"));
-	add(&l, SYNC(1));
-	add(&l, CREATE(2, 0, "a.tmp"));
-	add(&l, WRITE(2, 0, "new"));
-	add(&l, SYNC(2));
-	add(&l, SYNC(0));
-	add(&l, (struct op){ .kind = OP_RENAME, .obj = 2, .name = "a.tmp", .new_name = "a" });
+	add_op(&l, CREATE(1, 0, "a"));
+	add_op(&l, WRITE(1, 0, "old"));
+	add_op(&l, SYNC(1));
+	add_op(&l, CREATE(2, 0, "a.tmp"));
+	add_op(&l, WRITE(2, 0, "new"));
+	add_op(&l, SYNC(2));
+	add_op(&l, SYNC(0));
+	add_op(&l, (struct op){ .kind = OP_RENAME, .obj = 2, .name = "a.tmp", .new_name = "a" });
 	assert_int_equal(states_new(&l, "index", &s), 0);
 	for (unsigned v = 0; v < 100; v++) {
 		const char *c = content(s, l.nr, v, "a");
@@ -140,10 +140,10 @@ static void unsynced_writes_are_dropped_reordered_and_torn(void **state)
 	(void)state;
 	memset(block, 'x', 1536);
 	memset(half, 'y', 1024);
-	add(&l, CREATE(1, 0, "a"));
-	add(&l, SYNC(0));
-	add(&l, WRITE(1, 0, half));
-	add(&l, WRITE(1, 1024, block));
+	add_op(&l, CREATE(1, 0, "a"));
+	add_op(&l, SYNC(0));
+	add_op(&l, WRITE(1, 0, half));
+	add_op(&l, WRITE(1, 1024, block));
 	assert_int_equal(states_new(&l, "index", &s), 0);
 	for (unsigned v = 0; v < 300; v++) {
 		const char *c = content(s, l.nr, v, "a");
@@ -162,13 +162,13 @@ static void under_the_ordered_directory_only_the_end_is_lost(void **state)
 	_cleanup_(states_freep) struct states *s = NULL;
 
 	(void)state;
-	add(&l, (struct op){ .kind = OP_MKDIR, .obj = 1, .name = "index" });
-	add(&l, SYNC(0));
-	add(&l, CREATE(2, 1, "log"));
-	add(&l, SYNC(1));
-	add(&l, WRITE(2, 0, "one "));
-	add(&l, WRITE(2, 4, "two "));
-	add(&l, WRITE(2, 8, "three"));
+	add_op(&l, (struct op){ .kind = OP_MKDIR, .obj = 1, .name = "index" });
+	add_op(&l, SYNC(0));
+	add_op(&l, CREATE(2, 1, "log"));
+	add_op(&l, SYNC(1));
+	add_op(&l, WRITE(2, 0, "one "));
+	add_op(&l, WRITE(2, 4, "two "));
+	add_op(&l, WRITE(2, 8, "three"));
 	assert_int_equal(states_new(&l, "index", &s), 0);
 	for (unsigned v = 0; v < 200; v++) {
 		const char *c = content(s, l.nr, v, "index/log");
@@ -185,9 +185,9 @@ static void a_state_is_made_again_by_its_numbers(void **state)
 	bool differ = false;
 
 	(void)state;
-	add(&l, CREATE(1, 0, "a"));
+	add_op(&l, CREATE(1, 0, "a"));
 	for (uint64_t i = 0; i < 20; i++)
-		add(&l, WRITE(1, i * 512, "some bytes of no meaning"));
+		add_op(&l, WRITE(1, i * 512, "some bytes of no meaning"));
 	assert_int_equal(states_new(&l, "index", &s), 0);
 	for (int round = 0; round < 2; round++)
 		for (unsigned v = 0; v < 100; v++) {

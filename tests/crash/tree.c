@@ -66,7 +66,7 @@ static void put_name(struct engine_tx *tx, uint64_t dir, struct ns_dirent *d, ui
 }
 
 /* A place for a name: its directory, and the entry as ns_find() has it. 1 the name is there, 0 it is not. */
-static int find(struct engine *e, const char *path, uint64_t *ret_dir, struct ns_dirent *ret)
+static int find_entry(struct engine *e, const char *path, uint64_t *ret_dir, struct ns_dirent *ret)
 {
 	uint64_t dir = NS_ROOT_INO;
 
@@ -99,7 +99,7 @@ static int find_inode(struct engine *e, const char *path, struct ns_inode *ret)
 {
 	struct ns_dirent d;
 	uint64_t dir;
-	int r = find(e, path, &dir, &d);
+	int r = find_entry(e, path, &dir, &d);
 
 	if (r > 0)
 		r = ns_get_inode(engine_db(e), d.ino, ret);
@@ -119,12 +119,12 @@ static int count_subdir(struct engine *e, struct engine_tx *tx, uint64_t dir)
 }
 
 /* Add a new inode under a name. More may already be in *tx. */
-static int add(struct engine *e, struct engine_tx *tx, const char *path, uint32_t mode, const char *target)
+static int add_inode(struct engine *e, struct engine_tx *tx, const char *path, uint32_t mode, const char *target)
 {
 	struct ns_inode in = { .mode = mode, .nlink = S_ISDIR(mode) ? 2 : 1, .mtime_ns = now_ns() };
 	struct ns_dirent d;
 	uint64_t dir;
-	int r = find(e, path, &dir, &d);
+	int r = find_entry(e, path, &dir, &d);
 
 	if (r > 0)
 		return -EEXIST;
@@ -159,7 +159,7 @@ int tree_format(struct engine *e, const char *const *dirs, size_t nr)
 		struct ns_dirent d;
 		uint64_t dir;
 
-		r = find(e, dirs[i], &dir, &d);
+		r = find_entry(e, dirs[i], &dir, &d);
 		if (r == 0)
 			r = engine_new_number(e, &in.ino);
 		if (r < 0)
@@ -176,7 +176,7 @@ static int add_one(struct engine *e, const char *path, uint32_t mode, const char
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 
-	return add(e, &tx, path, mode, target);
+	return add_inode(e, &tx, path, mode, target);
 }
 
 int tree_mkdir(struct engine *e, const char *path)
@@ -205,7 +205,7 @@ int tree_link(struct engine *e, const char *path, const char *new_path)
 	r = find_inode(e, path, &in);
 	if (r < 0)
 		return r;
-	r = find(e, new_path, &dir, &d);
+	r = find_entry(e, new_path, &dir, &d);
 	if (r != 0)
 		return r < 0 ? r : -EEXIST;
 	in.nlink++;
@@ -242,10 +242,10 @@ int tree_rename(struct engine *e, const char *path, const char *new_path)
 	uint64_t from_dir, to_dir, ino;
 	int r;
 
-	r = find(e, path, &from_dir, &from);
+	r = find_entry(e, path, &from_dir, &from);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	r = find(e, new_path, &to_dir, &to);
+	r = find_entry(e, new_path, &to_dir, &to);
 	if (r > 0 && to.ino == from.ino)
 		return 0;
 	if (r > 0)
@@ -265,7 +265,7 @@ int tree_unlink(struct engine *e, const char *path)
 	uint64_t dir;
 	int r;
 
-	r = find(e, path, &dir, &d);
+	r = find_entry(e, path, &dir, &d);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
 	engine_tx_del(&tx, ns_key_dirent(dir, d.cookie));

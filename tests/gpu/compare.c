@@ -262,7 +262,7 @@ static void collect(struct chain *c, const struct delta_object *o)
 	CHECK(buf_error(&c->object) == 0, "memory");
 }
 
-static void take(struct chain *c, struct buf *b, const struct delta_take *how)
+static void take_and_compare(struct chain *c, struct buf *b, const struct delta_take *how)
 {
 	_cleanup_(buf_release) struct buf twin = BUF_EMPTY;
 	struct delta_buffer buffers[BUFFERS_MAX];
@@ -339,7 +339,7 @@ static void run_round(uint64_t seed, uint32_t chunk_len, size_t nr_chunks)
 					  .number = c.last + 1 };
 
 		how.compare = below(&c, 3) == 0;
-		take(&c, &b, &how);
+		take_and_compare(&c, &b, &how);
 		if (below(&c, 5) == 0) {
 			delta_record_abandon(c.twin);
 			delta_gpu_abandon(c.gpu);

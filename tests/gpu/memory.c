@@ -105,7 +105,7 @@ static void change(struct rig *rig, size_t len, unsigned every)
 	CUDA(cudaMemcpy(rig->device, rig->host, len, cudaMemcpyHostToDevice));
 }
 
-static int take(struct rig *rig, size_t len)
+static int take_version(struct rig *rig, size_t len)
 {
 	const struct delta_buffer buffer = { rig->device, len, 0 };
 
@@ -116,7 +116,7 @@ static int take(struct rig *rig, size_t len)
 static void take_fails(struct rig *rig, size_t len)
 {
 	_cleanup_(freep) uint8_t *after = malloc(len);
-	int r = take(rig, len);
+	int r = take_version(rig, len);
 
 	CHECK(r == -ENOMEM, "take: %d instead of -ENOMEM", r);
 	CHECK(cudaGetLastError() == cudaSuccess, "an error is left for the application to find");
@@ -129,7 +129,7 @@ static void take_is_right(struct rig *rig, size_t len)
 {
 	_cleanup_(buf_release) struct buf twin = BUF_EMPTY, got = BUF_EMPTY;
 	struct delta_object object;
-	int r = take(rig, len);
+	int r = take_version(rig, len);
 
 	CHECK(r == 0, "take: %s", strerror(-r));
 	r = delta_gpu_finish(rig->gpu, &object);
