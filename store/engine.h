@@ -437,7 +437,8 @@ void engine_scrub_state(struct engine *e, struct scrub_state *ret);
  * Space that deleting a set of names would free: exact, as of the start of the call, concurrent with all other
  * operations. Time and I/O grow with the extents of the files and of those that share chunks with them; memory is a
  * fixed part plus 24 bytes per name. A file counts if all of its names are in the set. Open files without a name keep
- * their bytes and therefore count as sharing. The first call on a store made by an older version reads all recipes.
+ * their bytes and therefore count as sharing. If the back-reference table is incomplete, the first call reads all
+ * recipes.
  */
 struct exclusive_name {
 	uint64_t dir;

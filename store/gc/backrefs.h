@@ -7,8 +7,8 @@
  * compaction drops them: more precision would require the recipes of the whole group, under a lock that all changes
  * wait for.
  *
- * Older stores have no table, or a part of one. `complete` says which; in the view it is a commit number beside the
- * view's own (complete if 'M' referrers = 'M' commit). The table is built when it is first needed, concurrent with all
+ * `complete` says whether the table covers all recipes; in the view it is a commit number beside the view's own
+ * (complete if 'M' referrers = 'M' commit). An incomplete table is built when it is first needed, concurrent with all
  * other work: changes made meanwhile follow the rule above, so a recipe is either still to be read or already in the
  * table.
  */

@@ -46,7 +46,7 @@ open("pages", "wb").write(b"".join(pages) + bytes(40 * 4096) + b"".join(pages[:6
 EOT
 check 'p["new_bytes"] == 100 * K and p["known_bytes"] == 60 * K and p["zero_bytes"] == 40 * K' pages
 check 't["size_bytes"] == 200 * K == p["sum"] == c["sum"] and t["files"] == 1' pages
-check 'j["schema_version"] == 2 and j["complete"] and len(stores) == 3 and "compacted_bytes" not in stores[0]' pages
+check 'j["schema_version"] == 1 and j["complete"] and len(stores) == 3 and "compacted_bytes" not in stores[0]' pages
 
 # Steps and ranks. Each rank has 80 pages of its own and 20 that all have; each step changes 10 of its own.
 make <<'EOT'

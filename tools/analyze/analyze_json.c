@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "tools/analyze/analyze_report.h"
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 1
 
 static void add_figures(struct json *j, uint64_t size, const struct scratch_figures *f)
 {
