@@ -11,6 +11,7 @@
 
 #include "base/util.h"
 #include "mpi-agent/wire/card.h"
+#include "tests/unit/golden.h"
 
 static const struct card card = { .hash = FP_CLMUL,
 				  .incompat = 3,
@@ -29,6 +30,14 @@ static void cards_come_back(void **state _unused_)
 	card_encode(&card, &d);
 	assert_int_equal(card_decode(&d, &c), 0);
 	assert_memory_equal(&c, &card, sizeof(c));
+}
+
+static void cards_have_these_bytes(void **state _unused_)
+{
+	struct card_wire d;
+
+	card_encode(&card, &d);
+	golden_expect("card/v1.txt", "the card of a node", &d, sizeof(d));
 }
 
 static void who_has_no_daemon_says_only_that(void **state _unused_)
@@ -135,6 +144,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cards_come_back),
+		cmocka_unit_test(cards_have_these_bytes),
 		cmocka_unit_test(who_has_no_daemon_says_only_that),
 		cmocka_unit_test(lies_are_refused),
 		cmocka_unit_test(those_that_agree_are_one_cluster),

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "mpi-agent/wire/link_format.h"
+#include "tests/unit/golden.h"
 
 #define HEADER sizeof(struct link_header_wire)
 
@@ -702,6 +703,46 @@ static void what_is_done_comes_back(void **state)
 	}
 }
 
+/* One of each type that has bytes of its own; what nodes keep for each other is in test_link_keep_format.c. */
+static void messages_have_these_bytes(void **state _unused_)
+{
+	static const struct link_step prepare = { .kind = LINK_PREPARE };
+	static const struct link_step mark = {
+		.kind = LINK_MARK, .window = 2, .nr_windows = 3, .len = LINK_FILTER_MAX, .seed = 5
+	};
+	static const struct link_done done = { .kind = LINK_PREPARE, .nr_referred = 5, .missing = "far" };
+	static const struct link_done collected = { .kind = 0, .error = -ETIMEDOUT, .nr_dropped = 3, .dropped_bytes = 4 };
+	static const char base[] = "abcde";
+	const void *chunks[] = { "abc", NULL, "z" }, *there[] = { base + 1, NULL, base + 4 };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	link_encode_hello(&b);
+	link_encode_welcome(&welcome, &b);
+	link_encode_nodes(nodes, ARRAY_SIZE(nodes), 2, &b);
+	link_encode_plain(LINK_BEGIN, UINT64_C(0x123456789abcdef), &b);
+	link_encode_announce(pages, ARRAY_SIZE(pages), &b);
+	link_encode_offer(3, pages, ARRAY_SIZE(pages), &b);
+	link_encode_decision(3, owners, ARRAY_SIZE(owners), &b);
+	link_encode_stored(3, -ENOSPC, &b);
+	link_encode_settled(3, (const uint8_t *)"\1\0\1", 3, &b);
+	link_encode_fetch(8, store_ids, ARRAY_SIZE(store_ids), wants, ARRAY_SIZE(wants), &b);
+	link_encode_get(8, wants, ARRAY_SIZE(wants), &b);
+	link_encode_chunks(9, (const struct link_want[]){ { .len = 3 }, { .len = 5 }, { .len = 1 } }, chunks, 3, &b);
+	link_encode_places(9, base, there, 3, &b);
+	link_encode_there(9, 77, 4096, &b);
+	link_encode_pin(7, pages, ARRAY_SIZE(pages), &b);
+	link_encode_pinned(7, (const uint8_t *)"\1\0\1", 3, &b);
+	link_encode_step(9, &prepare, &b);
+	link_encode_step(9, &mark, &b);
+	link_encode_done(LINK_DONE, 3, &done, &b);
+	link_encode_done(LINK_COLLECTED, 3, &collected, &b);
+	link_encode_query(7, store_ids[0], "what", 4, &b);
+	link_encode_body(LINK_QUESTION, 8, "what", 4, &b);
+	link_encode_answer(9, 0, "that", 4, &b);
+	assert_int_equal(buf_error(&b), 0);
+	golden_expect("link/v1.txt", "messages between daemon and agent, one after the other", b.data, b.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -731,6 +772,7 @@ int main(void)
 		cmocka_unit_test(steps_come_back),
 		cmocka_unit_test(lying_steps_are_refused),
 		cmocka_unit_test(what_is_done_comes_back),
+		cmocka_unit_test(messages_have_these_bytes),
 	};
 
 	return cmocka_run_group_tests_name("link_format", tests, NULL, NULL);

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "mpi-agent/wire/link_format.h"
+#include "tests/unit/golden.h"
 
 #define HEADER sizeof(struct link_header_wire)
 #define NODE "sixteen bytes..."
@@ -311,6 +312,25 @@ static void what_is_dropped_comes_back(void **state _unused_)
 	assert_int_equal(link_decode_error(e.data + HEADER, 3, &r), -EBADMSG);
 }
 
+static void messages_have_these_bytes(void **state _unused_)
+{
+	static const struct link_drop drop = {
+		.node = NODE, .origin = "origin of it ...", .name = "far", .ino = 12, .sealed_ns = INT64_MAX, .abandons = true
+	};
+	const void *const chunks[] = { "abc", NULL, "de" };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct link_copy c = sample();
+
+	link_encode_put(7, (const uint8_t *)NODE, wants, chunks, ARRAY_SIZE(wants), &b);
+	link_encode_kept(7, 0, (const uint8_t *)"\1\0\1", 3, &b);
+	link_encode_copy(9, &c, &b);
+	link_encode_error(LINK_COPIED, 9, 0, &b);
+	link_encode_drop(3, &drop, &b);
+	link_encode_error(LINK_DROPPED, 3, -EROFS, &b);
+	assert_int_equal(buf_error(&b), 0);
+	golden_expect("link/v1-keep.txt", "messages about what nodes keep for each other", b.data, b.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +343,7 @@ int main(void)
 		cmocka_unit_test(copies_have_a_catalog),
 		cmocka_unit_test(copies_have_slots_and_steps_that_can_be),
 		cmocka_unit_test(what_is_dropped_comes_back),
+		cmocka_unit_test(messages_have_these_bytes),
 	};
 
 	return cmocka_run_group_tests_name("link_keep_format", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 
 #include "base/util.h"
 #include "mpi-agent/daemon/replica/catalog_format.h"
+#include "tests/unit/golden.h"
 
 static const struct catalog_head head = { .store = "0123456789abcdef", .ino = 77, .sealed_ns = -5 };
 
@@ -153,6 +154,15 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(catalog_reader_next(&reader, b.data, 1, &used, &rec), -EBADMSG);
 }
 
+static void a_catalog_has_these_bytes(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	encode_sample(&b);
+	golden_expect("catalog/v1.txt", "two directories, a file with two names, an attribute and a link", b.data, b.len);
+}
+
 static void a_part_is_no_catalog(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -247,9 +257,8 @@ static void what_makes_no_sense_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read),
-		cmocka_unit_test(a_part_is_no_catalog),
-		cmocka_unit_test(no_bit_can_change),
+		cmocka_unit_test(what_is_written_is_read),	  cmocka_unit_test(a_catalog_has_these_bytes),
+		cmocka_unit_test(a_part_is_no_catalog),		  cmocka_unit_test(no_bit_can_change),
 		cmocka_unit_test(what_makes_no_sense_is_refused),
 	};
 
