@@ -31,7 +31,7 @@ alone() { # NODE NAME: until it asks no more
 	asks_not "$1" || fail "node $1 asks though it was alone"
 }
 
-for i in 0 1 2; do node_start $i replicas=1; done
+for i in 0 1 2; do node_start $i replicas=1,commit=3600; done # nothing is committed in parts
 agents_start
 
 echo "what a round has settled"

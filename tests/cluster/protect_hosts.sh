@@ -7,7 +7,7 @@ seal() { "$BUILD/tools/ckptfs-seal" "$@"; }
 write() { mkdir "$TOP/mnt/$1/sealed" && dd if="$TOP/data" of="$TOP/mnt/$1/sealed/data" bs=1M conv=fsync status=none; } # NODE
 
 head -c 3M /dev/urandom >"$TOP/data"
-for i in 0 1 2 3; do node_start $i protect=partner,replicas=2; done
+for i in 0 1 2 3; do node_start $i protect=partner,replicas=2,commit=3600; done # nothing is committed in parts
 agents_start
 write 1 & write 2
 wait $!

@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
+no_commit_timer
 
 api=$(program client_api) client=$(program client)
 small_disk 160m

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
+no_commit_timer
 compact=$CKPTFS_BUILD/tools/ckptfs-compact
 
 # Noise. With each step 23 pages are put in at a third of the file, 5 are taken out at two thirds, and of two pages of three 16 bytes change.

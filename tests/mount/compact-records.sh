@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
+no_commit_timer
 compact=$CKPTFS_BUILD/tools/ckptfs-compact
 
 # Atoms of 88 bytes behind a head of an odd length: 11.0, place, number, type, group, image, speed. With MOVES the places are new with each step;

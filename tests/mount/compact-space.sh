@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
+no_commit_timer
 compact=$CKPTFS_BUILD/tools/ckptfs-compact
 slack=64 # KiB: headers and tables of packs
 tables=16 # KiB: RocksDB may merge small tables of the index later on a busy machine

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
+no_commit_timer
 compact=$CKPTFS_BUILD/tools/ckptfs-compact
 
 # An eighth of the field is noise. The others mirror it: odd in the first direction, even in the others; in small or large byte order. With "twice"
