@@ -17,6 +17,11 @@
  * from disk) another thread is started, up to a limit, so that it does not hold up others. Of all fsyncs and
  * synchronous writes at most two occupy a thread while they wait, to run the commit. Requests of unbounded duration may
  * use less than half of these threads: see fs/long_requests.h.
+ *
+ * The kernel holds the lock of a file during LSEEK, COPY_FILE_RANGE, SETATTR and FALLOCATE, and that of a directory
+ * during requests about names; a removal of the file then waits with the lock of its directory. So these requests are
+ * not queued behind others: the first two are limited to a part of the work, and look-ups that ask other nodes, and
+ * changes of the size of large files, have places of their own (queue_of() in fuse_loop.c).
  */
 #pragma once
 

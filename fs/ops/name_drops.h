@@ -7,6 +7,10 @@
  * else, and holds no place of the long requests (fs/long_requests.h). At most one thread waits for a directory; further
  * drops in it are queued, and so are those of a user beyond a limit (fs/places.h). A drop waits only for its own
  * directory and for drops of the same user, unless several users together have occupied all threads.
+ *
+ * The request that made or removed the name has no place then; it is answered after the drop, or when its client is
+ * killed. A daemon that ends waits two seconds for the threads, then abandons them: it closes the store, aborts the
+ * session and exits. The kernel keeps such a thread until the lock is released.
  */
 #pragma once
 

@@ -6,6 +6,10 @@
  *
  * There is one job at a time. While there is one, the producer and the lineage belong to the thread, else to the holder
  * of `call`. A crash at any time leaves the version complete or absent: the mount's commit is atomic.
+ *
+ * `call` is held for the duration of a call of the application, and inside it `lock`, briefly, to hand a checkpoint to
+ * the thread or to see whether it has one. The thread takes only `lock`, and holds nothing while it works or calls the
+ * application back.
  */
 #include "gpu/lib/ckptfs_gpu.h"
 

@@ -10,6 +10,10 @@
  * nodes, which must not wait for it in turn. Callers of struct cluster_calls wait for answers, each time no longer than
  * the limits below. They do not wait if no agent is connected, or if it is unresponsive, until it starts a round again.
  *
+ * The socket's thread asks the engine only whether something is pending and since when, and reports that other nodes
+ * store the same; neither takes a lock that is held across a call that waits for the agent. When a world begins it
+ * reports the members, under shares.lock: a holder of that lock may wait for the journal but never for an agent.
+ *
  * Rounds are not started here. Deferred data is committed after `commit=` seconds at the latest, offered in a round
  * when there is much of it, and committed when a thread waits for it (engine.h); each of these calls decide(), which
  * requests a round.

@@ -1,4 +1,9 @@
-/* The buffers that carry written data; engine.h has the functions for callers of the store. */
+/*
+ * The buffers that carry written data; engine.h has the functions for callers of the store.
+ *
+ * Writers wait for a buffer when `dirty` is used up. The job that used one returns it (write_jobs.h). When the stages of
+ * files hold all buffers, the oldest stage is submitted as a job.
+ */
 #pragma once
 
 #include <stdbool.h>

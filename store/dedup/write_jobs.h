@@ -1,4 +1,11 @@
-/* Jobs: written data on its way to the packs. engine.h has job_run() and job_queue(). */
+/*
+ * Jobs: written data on its way to the packs. engine.h has job_run() and job_queue().
+ *
+ * No thread waits for a job while it holds view_lock: the job needs it, shared, to finish. content_lock_quiet() waits
+ * first and takes the locks afterwards. A request thread with a job to run after its reply queues the job before any
+ * wait. A job returns the buffer that it used and needs no second one. It may share a chunk whose frame is not on disk
+ * yet: then it waits for that frame (packs_wait()) before it changes the recipe, holding no lock.
+ */
 #pragma once
 
 #include "store/file/content.h"

@@ -1,5 +1,9 @@
 /*
  * Internals of the collector, shared by gc*.c.
+ *
+ * The collector waits for all users of an address that no lock protects (engine.users, base/epoch.h): jobs from their
+ * first look-up until they are in the log, readers, clones. They never wait for the collector. A move waits likewise
+ * before it frees the old places, and again before it stops pointing new log entries to the copies.
  */
 #pragma once
 

@@ -1,4 +1,11 @@
-/* Commits beyond engine_sync(), which engine.h has. */
+/*
+ * Commits beyond engine_sync(), which engine.h has.
+ *
+ * Up to two of the threads that want a commit lead it, one half each. An idle leader waits and holds nothing. A worker
+ * may run the first half for a caller that will want a commit. An fsync or a synchronous write does not wait: the
+ * thread that ends the commit, or the last job that it needs, continues and answers it (engine_sync_then()). A waiting
+ * request holds no lock and no thread.
+ */
 #pragma once
 
 struct buf;

@@ -6,7 +6,8 @@
  * from compressed frames. When a file ends that began where another file had ended, the following file is probably read
  * next: a stretch as long as the last one is queued as a wish. packs_read_ahead() takes wishes from the queue and
  * decodes them into a buffer that caches decoded parts (pack_buffers.h). A reader that arrives first cancels the wish
- * and reads by itself, or waits while its frame is being decoded.
+ * and reads by itself, or waits while its frame is being decoded, holding nothing. Decoding ahead waits for the disk and
+ * the rate limit only.
  *
  * No wishes are queued while there are other readers: they may be decoding the same data, and no processor is idle.
  * There are no more trails than buffers can serve: with more concurrent readers than that, each trail is replaced

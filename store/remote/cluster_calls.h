@@ -140,8 +140,9 @@ struct cluster_chunk {
 /* -EAGAIN: a cluster collection is running. The caller must store the chunk again before it refers to it. */
 int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, size_t nr);
 
-/* Pins chunks by fingerprint for peers. lent[i]: the chunk is here, durable, and pinned from now on. Never waits:
- * chunks are not pinned while a collection runs or while a round is settling their frame. */
+/* Pins chunks by fingerprint for peers. pinned[i]: the chunk is here, durable, and pinned from now on. Waits for no
+ * commit, because the round may belong to a commit that waits for the agent: only durable chunks are pinned, which is
+ * recorded between two groups of the journal, and none while a collection runs or a round is settling their frame. */
 int engine_cluster_pin(struct engine *e, const struct fp *fps, size_t nr, bool *pinned);
 
 /* Pins those that are here and ignores the rest. -EAGAIN: one is here and cannot be pinned now. */

@@ -32,7 +32,8 @@ struct shares {
 	struct share_node *nodes GUARDED_BY(lock); /* by number */
 	struct buf waiting GUARDED_BY(lock); /* notes that the next commit of notes includes */
 	struct pack_marks opened; /* frames before these existed when the store was opened; constant */
-	/* operations that may still record a chunk as remote or pinned */
+	/* operations that may still record a chunk as remote or pinned. Marking for a joint collection waits a few
+	 * seconds at most for them; they never wait for it: a later one that would have to is refused */
 	unsigned nr_settling GUARDED_BY(lock);
 	struct cond settled;
 	/* all references of this window have been sent; unreferenced chunks may be unpinned */

@@ -16,7 +16,8 @@
  * Permissions of directories above a sealed one may change later. With every listing the node sends the current ones,
  * and the replica here is updated. For a lost node its last listing applies.
  *
- * Thread rule: any thread, holding no lock. Every query returns in bounded time.
+ * Thread rule: any thread, holding no lock. Every query returns in bounded time, and an answer waits for no other node.
+ * Several readers of one replica wait for the thread that creates it.
  */
 #pragma once
 
