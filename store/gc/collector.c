@@ -13,6 +13,7 @@ struct collector *collector_new(void)
 		return NULL;
 	mutex_init(&g->lock);
 	mutex_init(&g->totals_lock);
+	atomic_init(&g->unpunched, true); /* before a crash */
 	return g;
 }
 

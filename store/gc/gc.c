@@ -47,17 +47,19 @@ bool gc_goes_on(struct gc *g)
 		g->stopped = true;
 	if (!g->stopped && g->conf->step && !g->conf->step(g->conf->userdata, g->report))
 		g->stopped = true;
-	return !g->stopped;
+	return !g->stopped || g->finishes;
 }
 
-static bool goes_on(void *gc)
+static bool is_paced(void *gc)
 {
-	return gc_goes_on(gc);
+	struct gc *g = gc;
+
+	return gc_goes_on(g) && !g->stopped;
 }
 
 void gc_pace(struct gc *g, uint64_t bytes)
 {
-	io_rate_wait_while(g->rate, bytes, goes_on, g);
+	io_rate_wait_while(g->rate, bytes, is_paced, g);
 }
 
 int gc_write_back(struct engine *e)

@@ -38,6 +38,7 @@ struct gc {
 	uint64_t deadline_ns;
 	struct io_rate *rate;
 	bool stopped; /* by the caller or the clock */
+	bool finishes; /* continues although it was stopped, without waiting for the rate limit */
 	uint32_t end_pack; /* packs from here on were started after the collection */
 	struct gc_window *w;
 	struct db_snapshot *state; /* the view when the window was opened */

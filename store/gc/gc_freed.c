@@ -58,6 +58,36 @@ int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr)
 	return 0;
 }
 
+int freed_unpunched(struct engine *e, uint32_t **ret, size_t *ret_nr)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	_cleanup_(freep) uint32_t *packs = NULL;
+	struct ns_key prefix = freed_key_totals();
+	const void *key, *value;
+	size_t key_len, value_len, nr = 0, size = 0;
+	struct freed_frame f;
+	uint32_t pack, frame;
+	int r = 0;
+
+	if (atomic_load(&e->gc->unpunched))
+		r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (it && r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		r = freed_key_decode(key, key_len, &pack, &frame);
+		if (r < 0 || frame == UINT32_MAX)
+			continue;
+		r = freed_frame_decode(value, value_len, &f);
+		if (r == 0 && !f.punched && (nr == 0 || packs[nr - 1] != pack))
+			r = add_pack(&packs, &nr, &size, pack);
+	}
+	if (r < 0)
+		return log_errno(r, "index: cannot read the entries of freed chunks");
+	if (nr == 0)
+		atomic_store(&e->gc->unpunched, false);
+	*ret = TAKE(packs);
+	*ret_nr = nr;
+	return 0;
+}
+
 int freed_fate(void *engine, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	struct engine *e = engine;

@@ -15,6 +15,8 @@ struct freed_totals;
 struct pack_fate;
 
 int freed_load(struct engine *e, uint32_t **ret_removed, size_t *ret_nr); /* at open; caller frees */
+/* Sorted packs with freed chunks that may not have been punched, according to RocksDB; caller frees. */
+int freed_unpunched(struct engine *e, uint32_t **ret, size_t *ret_nr);
 int freed_fate(void *engine, uint32_t pack, uint32_t frame, struct pack_fate *ret);
 void freed_put_frame(struct engine_tx *tx, uint32_t pack, uint32_t frame, const struct freed_frame *f);
 /* Is an entry of the fingerprint table stale? */

@@ -171,12 +171,12 @@ int gc_mark(struct gc *g)
 		if (++g->report->nr_recipes % RECIPES_PER_STEP == 0 && !gc_goes_on(g))
 			break;
 	}
-	if (r == 0 && !g->stopped)
+	if (r == 0)
 		r = gc_layers_sweep(g);
 	if (r < 0)
 		return r;
 	db_iter_freep(&it);
 	it = NULL;
 	db_snapshot_free(TAKE(g->state));
-	return g->stopped ? -ECANCELED : 0;
+	return gc_goes_on(g) ? 0 : -ECANCELED;
 }

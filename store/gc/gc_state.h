@@ -21,6 +21,7 @@ struct collector {
 	struct mutex totals_lock; /* leaf */
 	struct freed_totals totals GUARDED_BY(totals_lock);
 	_Atomic bool any; /* chunks have been freed: check the freed table for each pack table read */
+	_Atomic bool unpunched; /* moved chunks may not have been punched */
 
 	struct {
 		bool on; /* chunks may have two copies: absorb nothing; append_lock */

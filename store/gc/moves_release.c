@@ -129,6 +129,7 @@ int release_moved(struct engine *e, const struct move *m, size_t nr, bool is_sha
 	int r = rec ? 0 : -ENOMEM;
 
 	atomic_store(&e->gc->any, true);
+	atomic_store(&e->gc->unpunched, true);
 	for (size_t i = 0, n; i < nr && r == 0; i += n)
 		r = release_moved_some(e, m + i, nr - i, is_shared, rec, &n, ret);
 	return r;

@@ -33,6 +33,7 @@
 #include "index/db.h"
 #include "store/dedup/compress.h"
 #include "store/gc/collector.h"
+#include "store/gc/gc_freed.h"
 #include "store/log/view.h"
 #include "store/recode/variables.h"
 #include "store/remote_hooks.h"
@@ -82,20 +83,6 @@ void compact_yield(struct compact *c)
 
 /* --- moving --- */
 
-static int note_packs_left(struct compact *c)
-{
-	for (size_t i = 0; i < c->copy.nr; i++) {
-		uint32_t pack = c->copy.m[i].pack;
-
-		if (c->nr_left > 0 && c->left[c->nr_left - 1] == pack)
-			continue;
-		if (list_grow(&c->left, c->nr_left, &c->size_left, sizeof(*c->left)) < 0)
-			return -ENOMEM;
-		c->left[c->nr_left++] = pack;
-	}
-	return 0;
-}
-
 /* Repoints files to the copies made so far. */
 int compact_repoint(struct compact *c, struct compact_walk *w)
 {
@@ -103,8 +90,6 @@ int compact_repoint(struct compact *c, struct compact_walk *w)
 
 	if (r == 0 && c->copy.nr > 0)
 		r = compact_take_rest(c);
-	if (r == 0)
-		r = note_packs_left(c);
 	if (r == 0)
 		r = gc_copy_repoint(&c->copy);
 	if (r == 0)
@@ -340,13 +325,6 @@ int compact_one(struct compact *c, size_t i)
 
 /* --- all variables --- */
 
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int sweep_packs(struct gc *g, const uint32_t *packs, size_t nr)
 {
 	int r = gc_collect_packs(g, packs, nr);
@@ -356,21 +334,18 @@ static int sweep_packs(struct gc *g, const uint32_t *packs, size_t nr)
 	return r;
 }
 
-/* Returns the space of moved chunks. */
+/* Returns the space of moved chunks, also of those that a killed run has moved. Even if stopped, since the store would be
+ * larger than before. */
 static int sweep_left(struct compact *c)
 {
-	size_t nr = 0;
-	int r = 0;
+	_cleanup_(freep) uint32_t *packs = NULL;
+	size_t nr;
+	int r = freed_unpunched(c->g.e, &packs, &nr);
 
-	if (c->nr_left == 0)
-		return 0;
-	qsort(c->left, c->nr_left, sizeof(*c->left), by_number);
-	for (size_t i = 0; i < c->nr_left; i++)
-		if (nr == 0 || c->left[i] != c->left[nr - 1])
-			c->left[nr++] = c->left[i];
-	for (size_t i = 0; i < nr && r == 0 && gc_goes_on(&c->g); i += SWEPT_AT_ONCE)
-		r = sweep_packs(&c->g, c->left + i, MIN(nr - i, (size_t)SWEPT_AT_ONCE));
-	return r == -ECANCELED ? 0 : r; /* stopped: left to the next collection */
+	c->g.finishes = true;
+	for (size_t i = 0; r == 0 && i < nr; i += SWEPT_AT_ONCE)
+		r = sweep_packs(&c->g, packs + i, MIN(nr - i, (size_t)SWEPT_AT_ONCE));
+	return r;
 }
 
 /* New recipes lie beside the old ones in the index until it is merged. That costs a pass over all of it, so it is done
@@ -448,7 +423,6 @@ static void compact_release(struct compact *c)
 	gc_copy_release(&c->copy);
 	layer_set_release(&c->seen);
 	layer_set_release(&c->g.layers.live);
-	free(c->left);
 	free(c->next);
 	free(c->narrow_of);
 	free(c->base);

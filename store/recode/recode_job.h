@@ -41,8 +41,6 @@ struct compact {
 	uint64_t freed_before; /* pack bytes freed since the mount, when this compaction began */
 	uint64_t disk_repointed; /* size of the new frames that files refer to by now */
 	struct layer_set seen; /* chunks, by place_of() */
-	uint32_t *left; /* packs that chunks have moved from */
-	size_t nr_left, size_left;
 	uint8_t *stored; /* a coded frame, and room for a block that is larger than its part */
 	uint8_t *matched; /* likewise, with repeats removed */
 	struct code_work *work;

@@ -107,16 +107,19 @@ exits 2 "$CKPTFS_BUILD/tools/ckptfs-stat" --variables "$WORK"
 says "not on a ckptfs"
 fs_umount
 
-# Killed at any moment: the daemon, and the command. Readers beside it see nothing but the right bytes.
+# Killed at any moment: the daemon, and the command. Readers beside it see nothing but the right bytes, and the next run returns the space that was left.
+grown() { [ "$(disk_kib "$STORE/packs")" -gt $(($1 + 1024)) ] || ! running "$2"; } # KIB PID
 for round in 1 2 3 4; do
 	rm -rf "$STORE"
 	fs_mount commit=1
 	cp -r "$WORK/steps" "$MNT/"
 	sync "$MNT"/steps/*/*
+	before=$(disk_kib "$STORE/packs")
 	"$compact" --quiet --rate $((round * 8))M "$MNT/steps" >"$WORK/out" 2>&1 &
 	pid=$!
 	(while cmp -s "$WORK/steps/step-100/rank1.safetensors" "$MNT/steps/step-100/rank1.safetensors"; do :; done) 2>/dev/null &
 	reader=$!
+	[ $((round % 2)) = 1 ] || await grown "$before" $pid # some of it is coded
 	sleep "0.$((RANDOM % 8 + 1))"
 	if [ $((round % 3)) = 0 ]; then
 		kill -KILL $pid 2>/dev/null || true # it may have ended
@@ -139,6 +142,8 @@ for round in 1 2 3 4; do
 	[ "$(value 'd["complete"]')" = True ] || fail "round $round: $(cat "$WORK/out")"
 	same "round $round, compacted"
 	fs_umount
+	left=$(disk_kib "$STORE/packs")
+	[ "$left" -le $((sizes[4] * 103 / 100)) ] || fail "round $round: $left KiB are left, ${sizes[4]} without an interruption"
 	fs_sound "round $round, compacted"
 done
 

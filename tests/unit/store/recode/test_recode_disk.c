@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "tests/unit/store/rig.h"
@@ -43,19 +44,34 @@ static void mount_with(struct rig *rig, enum chunking chunking, enum compress_ki
 	rig_open(rig);
 }
 
-static struct compact_report compact_field(struct rig *rig, size_t field)
+static struct compact_report compact_field_while(struct rig *rig, size_t field,
+						 bool (*step)(void *userdata, const struct compact_report *so_far),
+						 void *userdata)
 {
 	struct compact_extent extent[NR_PARTS];
 	struct compact_variable variable = { "field", doubles, extent, NR_PARTS, 0, 0 };
 	struct compact_result result;
 	struct compact_conf conf = {
-		.inos = (uint64_t[]){ INO }, .variable = &variable, .nr_variables = 1, .result = &result, .block = KiB(64)
+		.inos = (uint64_t[]){ INO },
+		.variable = &variable,
+		.nr_variables = 1,
+		.result = &result,
+		.block = KiB(64),
+		.step = step,
+		.userdata = userdata,
 	};
 	struct compact_report report;
 
 	for (size_t i = 0; i < NR_PARTS; i++)
 		extent[i] = (struct compact_extent){ 0, i * PART, field };
 	assert_int_equal(engine_compact(rig->e, &conf, &report), 0);
+	return report;
+}
+
+static struct compact_report compact_field(struct rig *rig, size_t field)
+{
+	struct compact_report report = compact_field_while(rig, field, NULL, NULL);
+
 	assert_true(report.complete);
 	return report;
 }
@@ -139,6 +155,72 @@ static void moves_that_save_nothing_are_reversed(void **state)
 	rig_fsck(rig);
 }
 
+static bool stop_after(void *userdata, const struct compact_report *so_far)
+{
+	unsigned *left = userdata;
+
+	(void)so_far;
+	return *left > 0 && --*left > 0;
+}
+
+static void a_stopped_run_returns_the_space_of_what_it_moved(void **state)
+{
+	struct rig *rig = *state;
+	_cleanup_(freep) uint8_t *p = make_bytes(PART, 1);
+	unsigned left = LEN / KiB(4) / 2; /* it asks once for each chunk */
+	struct compact_report report;
+	uint64_t before, after;
+
+	mount_with(rig, CHUNKING_PAGE, COMPRESS_NONE);
+	rig_write_bytes(rig, INO, p, LEN);
+	before = rig_stats(rig).pack_disk;
+	report = compact_field_while(rig, PART, stop_after, &left);
+	after = rig_stats(rig).pack_disk;
+	assert_false(report.complete);
+	assert_in_range(report.sum.coded, LEN / 4, LEN / 2);
+	assert_in_range(after, 1, before - LEN / 8); /* coded to half of its size */
+	assert_in_range(before - after + KiB(8), report.freed - report.written, report.freed - report.written + KiB(8));
+	rig_check_bytes(rig, INO, p, LEN);
+	rig_fsck(rig);
+}
+
+static int die_before_punching(void *userdata, const struct io_event *ev)
+{
+	struct rig **rig = userdata;
+
+	if (ev->op == IO_PUNCH && *rig)
+		rig_copy_as_it_is(TAKE(*rig));
+	return 0;
+}
+
+/* Nothing is left for it to move. */
+static void the_next_run_returns_the_space_that_a_killed_one_left(void **state)
+{
+	struct rig *rig = *state, *dies = NULL;
+	_cleanup_(freep) uint8_t *p = make_bytes(KiB(48), 1);
+	const struct io_hook hook = { .before = die_before_punching, .userdata = &dies };
+	uint64_t before, after;
+
+	rig_close(rig);
+	io_set_hook(&hook);
+	rig_open(rig);
+	mount_with(rig, CHUNKING_PAGE, COMPRESS_NONE);
+	rig_write_bytes(rig, INO, p, LEN);
+	before = rig_stats(rig).pack_disk;
+	dies = rig;
+	compact_field(rig, KiB(48));
+	assert_null(dies);
+	after = rig_stats(rig).pack_disk;
+	rig_close_to_copy(rig);
+	io_set_hook(NULL);
+	rig_open(rig);
+	assert_in_range(rig_stats(rig).pack_disk, before + LEN / 4, 2 * before); /* copies, and all that they were made of */
+	assert_int_equal(compact_field(rig, KiB(48)).sum.coded, 0);
+	assert_int_equal(rig_stats(rig).pack_disk, after);
+	rig_check_bytes(rig, INO, p, LEN);
+	rig_fsck(rig);
+}
+
 /* Of each part one page is left, which keeps all of the part until the collector moves it. It stays compressed, also by a
  * mount that compresses nothing. */
 static void the_collector_frees_parts_of_which_little_is_left(void **state)
@@ -180,6 +262,8 @@ int main(void)
 		rig_test(a_store_never_grows_by_compacting),
 		rig_test(chunks_beside_those_that_are_coded_keep_no_space),
 		rig_test(moves_that_save_nothing_are_reversed),
+		rig_test(a_stopped_run_returns_the_space_of_what_it_moved),
+		rig_test(the_next_run_returns_the_space_that_a_killed_one_left),
 		rig_test(the_collector_frees_parts_of_which_little_is_left),
 	};
 
