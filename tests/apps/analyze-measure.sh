@@ -113,4 +113,11 @@ mount -t tmpfs -o size=60m none "$WORK/full"
 TMPDIR=$WORK/full exits 2 "$analyze" --quiet "$WORK/$set"
 says 'full: a scratch store needs .* is free: set TMPDIR, or give a smaller --measure'
 umount "$WORK/full"
+exits 0 "$analyze" --quiet --no-compact --chunking page --json "$WORK/$set"
+data=$("$PYTHON" -c 'import json,sys; print(json.load(open(sys.argv[1]))["measured"]["data_bytes"])' "$WORK/out")
+mount -t tmpfs -o size=$((data * 3 / 2 + (64 << 20))) none "$WORK/full" # compaction copies before it frees
+TMPDIR=$WORK/full exits 2 "$analyze" --quiet --chunking page "$WORK/$set"
+says 'full: a scratch store needs .* is free: set TMPDIR, or give a smaller --measure'
+TMPDIR=$WORK/full exits 0 "$analyze" --quiet --no-compact --chunking page "$WORK/$set"
+umount "$WORK/full"
 echo "ok"

@@ -15,7 +15,7 @@
 #include "tools/analyze/analyze_complain.h"
 
 #define MEMORY MiB(64)
-#define OVERHEAD MiB(64) /* journal and index, and copies that exist during compaction; approximate */
+#define OVERHEAD MiB(64) /* journal and index; approximate */
 #define DIRECTORY 2 /* inode of all names */
 #define CALL MiB(1) /* bytes of a write, as the kernel makes them */
 

@@ -461,8 +461,8 @@ int stores_run(struct stores *ret, const struct stores_conf *conf, struct files 
 	s->stores = ret;
 	s->all = files;
 	r = choose_files(s);
-	if (r == 0)
-		r = scratch_check_room(conf->where, ret->measured);
+	if (r == 0) /* compaction copies before it frees: a plan may have all files */
+		r = scratch_check_room(conf->where, conf->no_compact ? ret->measured : 2 * ret->measured);
 	if (r == 0)
 		r = try_all(s);
 	ret->complete = r == 0 && !s->stopped;
