@@ -2,7 +2,8 @@
 
 The measure of mcrEngine (Islam et al., SC'12): how much smaller checkpoints get if variables are merged (Aware, Aware-Block) than if
 files are (Agnostic, Agnostic-Block), by ranks that are merged and by the size of blocks. And against gzip -6, zstd -3 and zstd -19 of everything
-as one stream. Speeds are of CPU time on one core. What restoring them takes, once they are compacted, is measured on mounts (aware_restore.py).
+as one stream. Speeds are of CPU time on one core. What mounts save with each mix of chunking and compression (space.py) and
+what restoring takes (aware_restore.py) is measured on mounts.
 """
 import json
 import os
@@ -148,6 +149,7 @@ def run(base, size, rounds, sets):
             files = last_step(data, RANKS_OF[name])
             report["sets"][name]["by_group"] = sweep(files, "group", GROUP_SIZES, "ranks", SCHEMES[:4])
             report["sets"][name]["by_block"] = sweep(files, "block", BLOCK_SIZES, "KiB", ["agnostic-block", "aware-block"])
+        report["sets"][name]["compacted"] = space.compacted_rows(base, [data])
         report["sets"][name]["restore"] = aware_restore.measure(base, data, rounds)
         aware_restore.show(report["sets"][name]["restore"])
         shutil.rmtree(data)
