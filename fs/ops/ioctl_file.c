@@ -48,12 +48,14 @@ int ioctl_clone(const struct ioctl_call *c, void *p)
 
 	content_stat(c->file->content, &before);
 	r = file_clone_handle(c->fs, arg->from, arg->from_off, c->file, arg->to_off, arg->len, &caller, &arg->done);
-	if (r < 0)
+	if (r == -EINPROGRESS || (r < 0 && !file_is_for_writing(c->file->flags)))
 		return r;
 	if (r > 0)
 		notify_attributes_changed(loop_notify(), c->ino);
 	growth = growth_since(c->file, &before);
-	notify_then_reply_ioctl(loop_notify(), c->req, c->ino, arg->to_off, arg->done, growth, arg, sizeof(*arg));
+	/* On an error some of the range may have changed. */
+	notify_then_reply_ioctl(loop_notify(), c->req, c->ino, arg->to_off, r < 0 ? arg->len : arg->done, growth,
+				MIN(r, 0), arg, sizeof(*arg));
 	return IOCTL_REPLIED;
 }
 
@@ -153,6 +155,7 @@ int ioctl_delta_abort(const struct ioctl_call *c, _unused_ void *p)
 	r = delta_abort(c->file);
 	if (r < 0)
 		return r;
-	notify_then_reply_ioctl(loop_notify(), c->req, c->ino, 0, before.size, (struct notify_growth){ 0 }, NULL, 0);
+	notify_then_reply_ioctl(loop_notify(), c->req, c->ino, 0, before.size, (struct notify_growth){ 0 }, 0,
+				NULL, 0);
 	return IOCTL_REPLIED;
 }

@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/ops/ops.h"
 #include "fs/posix/file.h"
 
 #define STEP_NS 5000000
@@ -21,7 +22,7 @@ struct job {
 	struct job *next;
 	fuse_req_t req;
 	uint64_t ino, off, len; /* len 0: to the end */
-	size_t written; /* length of the write to reply to */
+	ssize_t result; /* bytes of the write to reply to, or an error of either */
 	struct file *file; /* set for a write after which all pages are dropped */
 	uint32_t opens;
 	struct notify_growth growth;
@@ -98,10 +99,12 @@ static void drop(struct notify *n, const struct job *j)
 
 static void answer(struct job *j)
 {
-	if (j->is_ioctl)
+	if (j->result < 0)
+		fuse_reply_err(j->req, ops_errno((int)j->result));
+	else if (j->is_ioctl)
 		fuse_reply_ioctl(j->req, 0, j->out, j->out_len);
 	else
-		fuse_reply_write(j->req, j->written);
+		fuse_reply_write(j->req, (size_t)j->result);
 	free(j);
 }
 
@@ -208,18 +211,19 @@ void notify_attributes_changed(struct notify *n, uint64_t ino)
 	fuse_lowlevel_notify_inval_inode(n->se, ino, -1, 0);
 }
 
-void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len)
+void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len,
+				   ssize_t result)
 {
 	if (len == 0)
 		fuse_reply_write(req, 0);
 	else
-		add_job(n, &(struct job){ .req = req, .ino = ino, .off = off, .len = len, .written = len });
+		add_job(n, &(struct job){ .req = req, .ino = ino, .off = off, .len = len, .result = result });
 }
 
-void notify_all_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, size_t len, struct file *f,
-				 uint32_t opens)
+void notify_all_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, struct file *f, uint32_t opens,
+				 ssize_t result)
 {
-	add_job(n, &(struct job){ .req = req, .ino = ino, .written = len, .file = f, .opens = opens });
+	add_job(n, &(struct job){ .req = req, .ino = ino, .result = result, .file = f, .opens = opens });
 }
 
 static void set_answer(struct job *j, const void *out, size_t out_len)
@@ -231,9 +235,11 @@ static void set_answer(struct job *j, const void *out, size_t out_len)
 }
 
 void notify_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, uint64_t len,
-			     struct notify_growth growth, const void *out, size_t out_len)
+			     struct notify_growth growth, int error, const void *out, size_t out_len)
 {
-	struct job j = { .req = req, .ino = ino, .off = off, .len = len, .growth = growth, .is_ioctl = true };
+	struct job j = {
+		.req = req, .ino = ino, .off = off, .len = len, .growth = growth, .result = error, .is_ioctl = true
+	};
 
 	set_answer(&j, out, out_len);
 	add_job(n, &j);

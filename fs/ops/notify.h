@@ -53,18 +53,20 @@ void notify_free(struct notify *n); /* after notify_stop(), or NULL */
 /* Make the kernel fetch the attributes again because the mode or the number of blocks has changed. Does not block. */
 void notify_attributes_changed(struct notify *n, uint64_t ino);
 
-/* Drop the pages of [off, off+len), then reply to the write of len bytes. */
-void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len);
-/* Drop all pages, call file_pages_dropped(), then reply to the write of len bytes. */
-void notify_all_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, size_t len, struct file *f,
-				 uint32_t opens);
+/* Drop the pages of [off, off+len), then reply to the write with `result`: bytes, or the error of a write whose bytes
+ * are in the file all the same. */
+void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len,
+				   ssize_t result);
+/* Drop all pages, call file_pages_dropped(), then reply likewise. */
+void notify_all_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, struct file *f, uint32_t opens,
+				 ssize_t result);
 /*
- * The same for an ioctl that has changed the range; *out (copied) is its reply. If the file has grown to `size`, its
- * `last` byte is stored in the page cache, which updates the kernel's i_size.
+ * The same for an ioctl that has changed the range; *out (copied) is its reply unless `error` is one. If the file has
+ * grown to `size`, its `last` byte is stored in the page cache, which updates the kernel's i_size.
  */
 struct notify_growth {
 	uint64_t size; /* 0: not grown */
 	uint8_t last;
 };
 void notify_then_reply_ioctl(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, uint64_t len,
-			     struct notify_growth growth, const void *out, size_t out_len);
+			     struct notify_growth growth, int error, const void *out, size_t out_len);

@@ -21,21 +21,23 @@ struct write {
 	struct loop_deferred deferred;
 };
 
+/* A write may fail after its bytes are in the file (file_write()); other readers must then not find the old ones. */
 static void reply_write(const struct write *w, int r)
 {
-	if (r < 0) {
-		if (fs_of(w->req)->writeback) {
-			file_write_failed(w->file, r);
-			notify_attributes_changed(w->notify, w->ino); /* the next write(2) then sends GETATTR */
-		}
-		ops_reply(w->req, r);
-	} else if (w->written.stale == FILE_STALE_NONE) {
-		fuse_reply_write(w->req, w->len);
-	} else if (w->written.stale == FILE_STALE_RANGE) {
-		notify_range_then_reply_write(w->notify, w->req, w->ino, w->off, w->len);
-	} else {
-		notify_all_then_reply_write(w->notify, w->req, w->ino, w->len, w->file, w->written.opens);
+	ssize_t result = r < 0 ? r : (ssize_t)w->len;
+
+	if (r < 0 && fs_of(w->req)->writeback) {
+		file_write_failed(w->file, r);
+		notify_attributes_changed(w->notify, w->ino); /* the next write(2) then sends GETATTR */
 	}
+	if (w->written.stale == FILE_STALE_RANGE)
+		notify_range_then_reply_write(w->notify, w->req, w->ino, w->off, w->len, result);
+	else if (w->written.stale == FILE_STALE_ALL)
+		notify_all_then_reply_write(w->notify, w->req, w->ino, w->file, w->written.opens, result);
+	else if (r < 0)
+		ops_reply(w->req, r);
+	else
+		fuse_reply_write(w->req, w->len);
 }
 
 static void write_synced(struct file_sync *s, int r)

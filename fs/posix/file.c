@@ -325,6 +325,7 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	int r;
 
 	*deferred = NULL;
+	*ret = (struct file_written){ .stale = FILE_STALE_NONE };
 	if (off > INT64_MAX - len)
 		return -EFBIG;
 	ensure_champions(fs, f);
@@ -334,12 +335,10 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	if (privileged)
 		job_queue(TAKE(*deferred)); /* the call below blocks, possibly on a thread that waits for this job */
 	f->wrote = true;
-	r = privileged ? attr_drop_privileges(fs, f->inode, caller) : 0;
-	if (r < 0)
-		return r;
-	ret->mode_changed = r > 0;
 	ret->stale = stale_pages(f, &ret->opens);
-	return 0;
+	r = privileged ? attr_drop_privileges(fs, f->inode, caller) : 0;
+	ret->mode_changed = r > 0;
+	return MIN(r, 0);
 }
 
 ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off)

@@ -98,7 +98,8 @@ struct file_written {
 /*
  * `p` points into (*b)->data or, with b NULL, anywhere. If *b is consumed it is NULL on return. If *deferred is not
  * NULL, the caller runs or queues it (content_write_buffer()) after sending its reply. A synchronous write is followed
- * by file_sync_data_then(), before which *deferred is run or queued.
+ * by file_sync_data_then(), before which *deferred is run or queued. *ret is valid also on an error, which may follow
+ * the change of the bytes.
  */
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
 	       struct caller *caller, struct job **deferred, struct file_written *ret);

@@ -30,6 +30,7 @@ struct fake_kernel {
 	struct loop *loop;
 	int fd; /* the kernel's end */
 	uint64_t unique;
+	uint64_t dropped; /* inode of the last notification that drops pages */
 };
 
 #define REQUIRE(condition)                                                                                   \
@@ -110,7 +111,27 @@ uint64_t fake_kernel_send(struct fake_kernel *k, uint32_t opcode, uint64_t ino, 
 	return in.unique;
 }
 
-/* Notifications, which have no number, are only received. */
+static void note(struct fake_kernel *k, int code, const void *p, size_t len)
+{
+	struct fuse_notify_inval_inode_out out;
+
+	if (code != FUSE_NOTIFY_INVAL_INODE)
+		return;
+	REQUIRE(len == sizeof(out));
+	memcpy(&out, p, len);
+	if (out.off >= 0) /* else of attributes */
+		k->dropped = out.ino;
+}
+
+uint64_t fake_kernel_dropped(struct fake_kernel *k)
+{
+	uint64_t ino = k->dropped;
+
+	k->dropped = 0;
+	return ino;
+}
+
+/* Notifications have no number. */
 int fake_kernel_receive(struct fake_kernel *k, uint64_t *ret_number, void *reply, size_t size, size_t *ret_len)
 {
 	struct fuse_out_header header;
@@ -124,6 +145,8 @@ int fake_kernel_receive(struct fake_kernel *k, uint64_t *ret_number, void *reply
 		REQUIRE(n >= (ssize_t)sizeof(header));
 		memcpy(&header, bytes, sizeof(header));
 		REQUIRE(header.len == (size_t)n);
+		if (header.unique == 0)
+			note(k, header.error, bytes + sizeof(header), (size_t)n - sizeof(header));
 	} while (header.unique == 0);
 	n -= (ssize_t)sizeof(header);
 	if (size > 0)

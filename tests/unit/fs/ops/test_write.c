@@ -197,6 +197,21 @@ static void a_failed_commit_fails_the_request(void **state)
 	}
 }
 
+/* The bytes are in the file, so readers must not keep the old ones. */
+static void a_failed_commit_drops_cached_pages(void **state)
+{
+	struct fake_fd reader = fake_open(*state, to.ino, O_RDONLY);
+	uint64_t answered;
+
+	fake_kernel_dropped(*state);
+	set_disk(false, true);
+	send_write(*state, 3 * MANY);
+	assert_int_equal(fake_kernel_receive(*state, &answered, NULL, 0, NULL), -EIO);
+	assert_int_equal(fake_kernel_dropped(*state), to.ino);
+	set_disk(false, false);
+	fake_close(*state, reader);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -205,6 +220,7 @@ int main(void)
 		cmocka_unit_test(copies_that_wait_for_a_commit_occupy_no_thread),
 		cmocka_unit_test(changes_of_names_that_wait_for_a_commit_leave_threads_to_others),
 		cmocka_unit_test(a_failed_commit_fails_the_request),
+		cmocka_unit_test(a_failed_commit_drops_cached_pages),
 	};
 
 	return cmocka_run_group_tests_name("write", tests, set_up, tear_down);
