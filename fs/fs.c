@@ -9,6 +9,7 @@
 #include "fs/posix/attr.h"
 #include "fs/posix/attr_cache.h"
 #include "fs/seal/autoseal.h"
+#include "fs/seal/dir_names.h"
 #include "fs/background/collect.h"
 #include "fs/background/compactor.h"
 #include "fs/cluster_hooks.h"
@@ -34,6 +35,7 @@ static void fs_free(struct fs *fs)
 		fs->hooks->close(fs);
 	inodes_free(fs->inodes);
 	attr_cache_free(fs->attrs);
+	dir_names_free(fs->dir_names);
 	freezes_free(fs->freezes);
 	collect_free(fs->collect);
 	scrubber_free(fs->scrubber);
@@ -89,6 +91,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = freezes_new(&fs->freezes);
 	if (r == 0)
 		r = attr_cache_new(&fs->attrs);
+	if (r == 0)
+		r = dir_names_new(&fs->dir_names);
 	if (r == 0)
 		r = series_new(&fs->series);
 	if (r == 0)

@@ -22,6 +22,7 @@ struct cluster_hooks;
 struct collect;
 struct compactor;
 struct control;
+struct dir_names;
 struct file;
 struct freezes;
 struct making; /* delta.c: the commit of a delta */
@@ -43,6 +44,7 @@ struct fs {
 	const struct fp_key *key;
 	struct inodes *inodes;
 	struct attr_cache *attrs;
+	struct dir_names *dir_names; /* where names of directories are */
 	struct freezes *freezes; /* trees being sealed or unsealed */
 	struct series *series;
 	struct control *control;

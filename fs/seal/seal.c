@@ -48,6 +48,7 @@
 #include "fs/background/autocompact.h"
 #include "fs/posix/attr.h"
 #include "fs/posix/attr_cache.h"
+#include "fs/seal/dir_names.h"
 #include "fs/seal/freeze.h"
 #include "fs/fs.h"
 #include "fs/posix/inode.h"
@@ -122,17 +123,6 @@ static int prepend(struct buf *path, const char *name, size_t len)
 	return buf_error(path);
 }
 
-static int name_of_dir(struct fs *fs, uint64_t parent, uint64_t dir, struct ns_dirent *ret)
-{
-	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
-	int r = ns_readdir_open(fs->db, parent, 0, &it);
-
-	while (r >= 0 && (r = cancel_check()) == 0 && (r = ns_readdir_next(it, ret)) > 0)
-		if (ret->ino == dir)
-			return 0;
-	return r < 0 ? r : -ENOENT;
-}
-
 /*
  * Prepend the path of a directory to *path. The time grows with the number and size of the directories above, which
  * users choose, so the caller holds no lock. -ENOENT: also if one was renamed meanwhile; -ELOOP: longer than
@@ -149,7 +139,7 @@ static int prepend_dirs(struct fs *fs, uint64_t dir, struct buf *path)
 		if (r == 0)
 			r = -ENOENT;
 		if (r > 0)
-			r = name_of_dir(fs, in.parent, dir, &d);
+			r = dir_names_find(fs->dir_names, fs->db, in.parent, dir, &d);
 		if (r == 0)
 			r = prepend(path, d.name, d.name_len);
 		if (r == 0 && path->len > NS_PATH_MAX)
