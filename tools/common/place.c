@@ -1,10 +1,12 @@
 #include "tools/common/place.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/util.h"
 
@@ -93,4 +95,19 @@ const char *place_inside(const struct place *p, const char *path)
 	if (strncmp(path, p->root, len) != 0 || (path[len] != '/' && path[len] != '\0'))
 		return NULL;
 	return path + len + (path[len] == '/');
+}
+
+int place_open(int dir, const char *path, int flags, bool follows_links)
+{
+	struct open_how how = {
+		.flags = (uint64_t)flags,
+		.resolve = RESOLVE_NO_XDEV |
+			   (follows_links ? RESOLVE_NO_MAGICLINKS : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS),
+	};
+	int fd;
+
+	do { /* EAGAIN: ".." while a directory was renamed */
+		fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	} while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+	return fd < 0 ? -errno : fd;
 }

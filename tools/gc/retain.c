@@ -17,6 +17,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
+#include "client/ioctl.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
 #include "tools/seal/seals.h"
@@ -27,6 +28,8 @@
 
 struct directory {
 	const struct retain_request *q;
+	const struct seals *seals; /* of the mount */
+	int mount; /* its mountpoint; borrowed */
 	char *path; /* real */
 	int fd;
 	uint32_t uid; /* the owner */
@@ -35,7 +38,6 @@ struct directory {
 	char not_owned[64]; /* the reason for keeping one that contains files of other users */
 	struct retain_seal *v; /* by owner, then the oldest first; names borrowed from `seals` */
 	size_t nr;
-	struct seals seals;
 	uint64_t nr_removed, removed_bytes, new_bytes;
 	struct json out; /* of --json */
 };
@@ -45,14 +47,14 @@ static void directory_release(struct directory *d)
 	closep(&d->fd);
 	free(d->path);
 	free(d->v);
-	seals_release(&d->seals);
 }
 
+/* About a name in the directory, or NULL: about the directory. */
 static int complain(const struct directory *d, const char *name, int r)
 {
 	if (r == -ECANCELED)
 		return r;
-	text_printf(stderr, "%s: %s/%s: %s\n", d->q->tool, d->path, name,
+	text_printf(stderr, "%s: %s%s%s: %s\n", d->q->tool, d->path ? d->path : "", name ? "/" : "", name ? name : "",
 		    r == -EINVAL ? "the daemon is of an earlier version of ckptfs; mount the store again" : strerror(-r));
 	return r;
 }
@@ -61,16 +63,24 @@ static int complain(const struct directory *d, const char *name, int r)
 
 static int open_seal(const struct directory *d, const struct retain_seal *e)
 {
-	int fd = openat(d->fd, e->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = place_open(d->fd, e->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, false);
 	struct stat st;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (fstat(fd, &st) < 0 || st.st_ino != e->seal.inode) { /* replaced meanwhile */
 		close(fd);
 		return -ESTALE;
 	}
 	return fd;
+}
+
+/* What a name in the directory is, but not what is mounted there. */
+static int stat_name(const struct directory *d, const char *name, struct stat *ret)
+{
+	_cleanup_(closep) int fd = place_open(d->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, false);
+
+	return fd < 0 ? fd : fstat(fd, ret) < 0 ? -errno : 0;
 }
 
 static int compare_owners(const void *a, const void *b)
@@ -82,60 +92,106 @@ static int compare_owners(const void *a, const void *b)
 	return (x->seal.sealed_ns > y->seal.sealed_ns) - (x->seal.sealed_ns < y->seal.sealed_ns);
 }
 
-/* Skips one that was removed since it was listed. */
-static void add_seal(struct directory *d, const char *name, const struct ckptfs_seal *seal)
+/* Those in the directory. Skips one that was removed since it was listed, or has something mounted on it. */
+static int find_seals(struct directory *d, struct sealed *const *v, size_t nr)
 {
 	struct stat st;
 
-	if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == seal->inode)
-		d->v[d->nr++] = (struct retain_seal){ .name = name, .seal = *seal, .uid = st.st_uid };
-}
-
-/* Its epochs are those that lie in it, not deeper. */
-static int find_seals(struct directory *d)
-{
-	size_t len = strlen(d->path);
-
-	d->v = calloc(MAX(d->seals.nr, (size_t)1), sizeof(*d->v));
+	d->v = calloc(MAX(nr, (size_t)1), sizeof(*d->v));
 	if (!d->v)
 		return -ENOMEM;
-	for (size_t i = 0; i < d->seals.nr; i++) {
-		struct ckptfs_seal *s = &d->seals.v[i];
-		_cleanup_(freep) char *path = seals_path(&d->seals, s);
-		const char *slash = path ? strrchr(path, '/') : NULL;
+	for (size_t i = 0; i < nr; i++) {
+		const char *slash = strrchr(v[i]->path, '/'), *name = slash ? slash + 1 : v[i]->path;
 
-		if (!path)
-			return -ENOMEM;
-		if (slash && (size_t)(slash - path) == (len > 1 ? len : 0) && strncmp(path, d->path, len) == 0 && slash[1])
-			add_seal(d, s->path + strlen(s->path) - strlen(slash + 1), s);
+		if (name[0] != '\0' && stat_name(d, name, &st) == 0 && st.st_ino == v[i]->inode)
+			d->v[d->nr++] = (struct retain_seal){ .name = name, .seal = *v[i], .uid = st.st_uid };
 	}
 	qsort(d->v, d->nr, sizeof(*d->v), compare_owners);
 	return 0;
 }
 
-static void find_tags(struct directory *d)
+static int compare_inodes(const void *a, const void *b)
 {
-	int copy = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-	struct dirent *entry;
-	struct stat link, st;
+	const struct retain_seal *x = *(struct retain_seal *const *)a, *y = *(struct retain_seal *const *)b;
 
-	while (dir && (entry = readdir(dir))) {
-		if (fstatat(d->fd, entry->d_name, &link, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISLNK(link.st_mode) ||
-		    fstatat(d->fd, entry->d_name, &st, 0) < 0 || st.st_dev != link.st_dev)
+	return (x->seal.inode > y->seal.inode) - (x->seal.inode < y->seal.inode);
+}
+
+/* The last name of a path, in place. */
+static const char *last_name(char *path)
+{
+	size_t len = strlen(path);
+	char *slash;
+
+	while (len > 0 && path[len - 1] == '/')
+		path[--len] = '\0';
+	slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+/*
+ * What a symbolic link points to. Links belong to users, so they are followed on this mount only. One that leaves it,
+ * perhaps to come back by another path to the mount, is compared by the last name of its target: rather keep too many.
+ */
+static int stat_target(const struct directory *d, const char *link, struct stat *ret)
+{
+	const char *point = d->seals->place.point;
+	_cleanup_(closep) int fd = place_open(d->fd, link, O_PATH | O_CLOEXEC, true);
+	char target[PATH_MAX], *inside = target + strlen(point);
+	ssize_t len;
+
+	if (fd == -EXDEV) {
+		len = readlinkat(d->fd, link, target, sizeof(target) - 1);
+		if (len < 0)
+			return -errno;
+		target[len] = '\0';
+		if (strncmp(target, point, strlen(point)) == 0)
+			fd = place_open(d->mount, inside + strspn(inside, "/"), O_PATH | O_CLOEXEC, true);
+		if (fd == -EXDEV)
+			return stat_name(d, last_name(target), ret);
+	}
+	return fd < 0 ? fd : fstat(fd, ret) < 0 ? -errno : 0;
+}
+
+static int find_links(struct directory *d, DIR *dir, struct retain_seal **by_inode)
+{
+	struct dirent *entry;
+	struct stat st;
+
+	while ((errno = 0, entry = readdir(dir))) {
+		struct retain_seal key, *wanted = &key, **found;
+
+		if (entry->d_type != DT_LNK || stat_target(d, entry->d_name, &st) < 0)
 			continue;
-		for (size_t i = 0; i < d->nr; i++)
-			d->v[i].is_tagged |= d->v[i].seal.inode == st.st_ino;
+		key.seal.inode = st.st_ino;
+		found = bsearch(&wanted, by_inode, d->nr, sizeof(wanted), compare_inodes);
+		if (found)
+			(*found)->is_tagged = true;
+	}
+	return -errno;
+}
+
+static int find_tags(struct directory *d)
+{
+	_cleanup_(freep) struct retain_seal **by_inode = calloc(MAX(d->nr, (size_t)1), sizeof(struct retain_seal *));
+	int copy = by_inode ? openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	int r = by_inode ? -errno : -ENOMEM;
+
+	if (!dir) {
+		closep(&copy);
+		return r;
 	}
 	for (size_t i = 0; i < d->nr; i++) {
 		_cleanup_(closep) int fd = open_seal(d, &d->v[i]);
 
-		d->v[i].is_tagged |= fd >= 0 && fgetxattr(fd, TAG_XATTR, NULL, 0) >= 0;
+		by_inode[i] = &d->v[i];
+		d->v[i].is_tagged = fd >= 0 && fgetxattr(fd, TAG_XATTR, NULL, 0) >= 0;
 	}
-	if (dir)
-		closedir(dir);
-	else if (copy >= 0)
-		close(copy);
+	qsort(by_inode, d->nr, sizeof(struct retain_seal *), compare_inodes);
+	r = find_links(d, dir, by_inode);
+	closedir(dir);
+	return r;
 }
 
 /* The newest of one owner's checkpoints that verifies. nr: none. */
@@ -148,19 +204,16 @@ static int find_proven(struct directory *d, const struct retain_seal *v, size_t 
 	progress_init(&p);
 	p.on &= !d->q->quiet;
 	for (size_t i = nr; i-- > 0;) {
+		_cleanup_(closep) int fd = open_seal(d, &v[i]);
 		_cleanup_(freep) char *path = NULL;
 
 		if (asprintf(&path, "%s/%s", d->path, v[i].name) < 0) {
 			path = NULL;
 			return -ENOMEM;
 		}
-		r = verify_seal(path, d->q->verify, &p, &result);
+		r = verify_opened(fd, path, d->q->verify, &p, &result);
 		if (r == -ECANCELED)
 			return r;
-		if (r > 0 && result.seal.inode != v[i].seal.inode) {
-			snprintf(result.why, sizeof(result.why), "another directory has this path now");
-			r = 0;
-		}
 		if (r > 0) {
 			*ret = i;
 			return 0;
@@ -300,7 +353,9 @@ static int apply(struct directory *d, const struct keep_policy *policy)
 	uint64_t nr_unwanted = 0;
 	int r, one;
 
-	find_tags(d);
+	r = policy->tagged ? find_tags(d) : 0;
+	if (r < 0)
+		return complain(d, NULL, r);
 	r = choose_all(d, policy);
 	if (r == -ECANCELED)
 		return r;
@@ -369,57 +424,138 @@ static void set_owner(struct directory *d, bool is_rule)
 	snprintf(d->not_owned, sizeof(d->not_owned), "not all of it belongs to user %" PRIu32, d->only);
 }
 
-static int open_directory(struct directory *d, const char *path)
+static int read_owner(struct directory *d)
+{
+	struct stat st;
+
+	if (fstat(d->fd, &st) < 0)
+		return -errno;
+	d->uid = st.st_uid;
+	return 0;
+}
+
+/* The directory that the caller named. */
+static int open_named(struct directory *d, const char *path)
 {
 	char link[32];
-	struct stat st;
-	int r = seals_get(d->q->tool, path, &d->seals);
+	int r;
 
-	if (r < 0)
-		return r;
 	d->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->fd);
 	if (d->fd >= 0)
 		d->path = realpath(link, NULL); /* of the open directory, even if it was renamed */
-	if (!d->path || fstat(d->fd, &st) < 0) {
-		r = -errno;
+	r = d->path ? read_owner(d) : -errno;
+	if (r < 0)
 		text_printf(stderr, "%s: %s: %s\n", d->q->tool, path, strerror(-r));
-		return r;
+	return r;
+}
+
+/* Its sealed checkpoints, not those below. */
+static int find_seals_by_path(struct directory *d)
+{
+	const struct seals *s = d->seals;
+	size_t nr;
+
+	for (size_t i = 0; i < s->nr; i += nr) {
+		_cleanup_(freep) char *path = seals_directory(s, s->by_directory[i]);
+
+		if (!path)
+			return -ENOMEM;
+		nr = seals_in_directory(s, i);
+		if (strcmp(path, d->path) == 0)
+			return find_seals(d, &s->by_directory[i], nr);
 	}
-	d->uid = st.st_uid;
-	return find_seals(d);
+	return find_seals(d, NULL, 0);
+}
+
+static int open_mountpoint(const struct retain_request *q, const struct seals *s)
+{
+	int fd = open(s->place.point, O_PATH | O_DIRECTORY | O_CLOEXEC), r = -errno;
+
+	if (fd >= 0)
+		return fd;
+	text_printf(stderr, "%s: %s: %s\n", q->tool, s->place.point, strerror(-r));
+	return r;
 }
 
 int retain_directory(const struct retain_request *q, const char *path, const struct keep_policy *policy)
 {
-	_cleanup_(directory_release) struct directory d = { .q = q, .fd = -1 };
-	struct keep_policy stored;
-	int r = open_directory(&d, path);
+	_cleanup_(seals_release) struct seals s = { 0 };
+	_cleanup_(closep) int mount = -1;
+	_cleanup_(directory_release) struct directory d = { .q = q, .seals = &s, .fd = -1 };
+	int r = seals_get(q->tool, path, &s);
 
-	if (r == 0 && !policy) {
-		r = read_policy(&d, &stored);
-		if (r <= 0)
-			return r;
-		r = 0;
+	if (r == 0)
+		r = d.mount = mount = open_mountpoint(q, &s);
+	if (r >= 0)
+		r = open_named(&d, path);
+	if (r < 0)
+		return r;
+	r = find_seals_by_path(&d);
+	if (r < 0)
+		return complain(&d, NULL, r);
+	set_owner(&d, false);
+	return apply(&d, policy);
+}
+
+/* Users rename and remove directories, and mount on them, at any time. */
+static bool was_replaced(int r)
+{
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
+}
+
+/* Of the directory with these sealed checkpoints, if it has a policy. That is read first: most have none. */
+static int retain_group(const struct retain_request *q, const struct seals *s, int mount, struct sealed *const *v,
+			size_t nr)
+{
+	_cleanup_(directory_release) struct directory d = { .q = q, .seals = s, .mount = mount, .fd = -1 };
+	_cleanup_(freep) char *inside = strdup(v[0]->path);
+	struct keep_policy policy;
+	char *slash = inside ? strrchr(inside, '/') : NULL;
+	int r;
+
+	d.path = seals_directory(s, v[0]);
+	if (!d.path || !inside)
+		return complain(&d, NULL, -ENOMEM);
+	if (slash)
+		*slash = '\0';
+	d.fd = place_open(mount, slash ? inside : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, false);
+	if (was_replaced(d.fd))
+		return 0;
+	if (d.fd == -EXDEV) {
+		text_printf(stderr, "%s: %s: skipped: another filesystem is mounted on it or above\n", q->tool, d.path);
+		return 0;
 	}
-	set_owner(&d, !policy);
-	return r < 0 ? r : apply(&d, policy ? policy : &stored);
+	r = d.fd < 0 ? d.fd : read_owner(&d);
+	if (r < 0)
+		return complain(&d, NULL, r);
+	r = read_policy(&d, &policy);
+	if (r <= 0)
+		return r;
+	r = find_seals(&d, v, nr);
+	if (r < 0)
+		return complain(&d, NULL, r);
+	if (d.nr == 0)
+		return 0;
+	set_owner(&d, true);
+	return apply(&d, &policy);
 }
 
 int retain_mount(const struct retain_request *q, const char *path)
 {
 	_cleanup_(seals_release) struct seals s = { 0 };
+	_cleanup_(closep) int mount = -1;
 	int r = seals_get(q->tool, path, &s), one;
+	size_t nr;
 
-	/* Of each directory the newest stands for all. */
-	for (size_t i = 0; r != -ECANCELED && i < s.nr; i++) {
-		_cleanup_(freep) char *epoch = seals_is_newest(&s, &s.v[i]) ? seals_path(&s, &s.v[i]) : NULL;
-		char *slash = epoch ? strrchr(epoch, '/') : NULL;
-
-		if (!slash || s.v[i].path[0] == '\0' || strlen(epoch) >= PATH_MAX) /* too deep for any path */
-			continue;
-		slash[slash == epoch] = '\0';
-		one = retain_directory(q, epoch, NULL);
+	if (r == 0)
+		r = mount = open_mountpoint(q, &s);
+	if (r < 0)
+		return r;
+	r = 0;
+	for (size_t i = 0; r != -ECANCELED && i < s.nr; i += nr) {
+		nr = seals_in_directory(&s, i);
+		one = retain_group(q, &s, mount, &s.by_directory[i], nr);
 		r = one < 0 ? one : r;
 	}
 	return r;

@@ -11,12 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/ioctl.h"
 #include "client/retention.h"
+#include "tools/seal/seals.h"
 
 struct retain_seal {
 	const char *name; /* in its directory */
-	struct ckptfs_seal seal;
+	struct sealed seal;
 	bool is_tagged;
 	uint32_t uid; /* its owner */
 	bool is_gone; /* removed or unsealed by another process */
@@ -37,9 +37,12 @@ struct retain_request {
 };
 
 /*
- * Of the epochs in `path`, not below; told on standard output. `policy` NULL: as its attribute says. 0; <0, and what is
- * wrong has been told; -ECANCELED: interrupted.
+ * Of the epochs in `path`, not below; told on standard output. 0; <0, and what is wrong has been told; -ECANCELED:
+ * interrupted.
  */
 int retain_directory(const struct retain_request *q, const char *path, const struct keep_policy *policy);
-/* Of all directories of a mount that have a policy and epochs. */
+/*
+ * Of all directories of a mount that have a policy and epochs. The time grows with the number of epochs of all users:
+ * they are listed once, and of a directory without a policy only that is read.
+ */
 int retain_mount(const struct retain_request *q, const char *path);

@@ -187,7 +187,7 @@ static int flush(struct session *s, const struct seals *epochs)
 static void report(const struct session *s, const struct seals *epochs)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
-	const struct ckptfs_seal *newest = epochs->nr > 0 ? &epochs->v[epochs->nr - 1] : NULL;
+	const struct sealed *newest = epochs->nr > 0 ? &epochs->v[epochs->nr - 1] : NULL;
 	uint64_t written, new;
 	size_t sealed = 0;
 

@@ -12,6 +12,7 @@
 #include "base/conf.h"
 #include "base/io.h"
 #include "base/util.h"
+#include "tools/common/place.h"
 #include "tools/common/progress.h"
 #include "tools/run/run_copy.h"
 #include "tools/run/run_say.h"
@@ -93,17 +94,17 @@ static int copy_seal(struct flush *d, int from, int top, const char *path, const
 }
 
 /* 1: it was there already */
-static int flush_seal(struct flush *d, int mount, int top, const struct ckptfs_seal *e)
+static int flush_seal(struct flush *d, int mount, int top, const struct sealed *e)
 {
 	const char *path = e->path[0] ? e->path : WHOLE;
 	_cleanup_(freep) char *partial = NULL;
 	_cleanup_(closep) int from =
-		openat(mount, e->path[0] ? e->path : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		place_open(mount, e->path[0] ? e->path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, false);
 	_cleanup_(closep) int there = -1;
 	int r;
 
 	if (from < 0)
-		return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->mountpoint, e->path);
+		return run_complain_errno(from, "%s/%s: cannot copy out", d->d->mountpoint, e->path);
 	there = openat(top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (there >= 0) {
 		r = run_copy_is_same(from, there);
@@ -151,7 +152,7 @@ int run_flush_seals(const struct run_flush *d, const struct seals *e)
 		run.all += e->v[i].bytes;
 	progress_init(&run.bar);
 	for (size_t i = 0; i < e->nr; i++) {
-		const struct ckptfs_seal *one = &e->v[e->nr - 1 - i];
+		const struct sealed *one = &e->v[e->nr - 1 - i];
 
 		run.name = one->path;
 		r = go_on(&run, 0) ? flush_seal(&run, mount, top, one) : -ETIME;

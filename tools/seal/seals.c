@@ -15,33 +15,53 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
+#include "client/ioctl.h"
 #include "tools/common/daemon.h"
 
 #define SCHEMA_VERSION 1
 
 void seals_release(struct seals *s)
 {
+	for (size_t i = 0; i < s->nr; i++)
+		free(s->v[i].path);
 	free(s->v);
+	free(s->by_directory);
 }
 
 static int add_seal(struct seals *s, const struct ckptfs_seal *one)
 {
+	char *path;
+
 	if (s->nr == s->room) {
 		size_t room = MAX(2 * s->room, (size_t)16);
-		struct ckptfs_seal *more = reallocarray(s->v, room, sizeof(*more));
+		struct sealed *more = reallocarray(s->v, room, sizeof(*more));
 
 		if (!more)
 			return -ENOMEM;
 		s->v = more;
 		s->room = room;
 	}
-	s->v[s->nr++] = *one;
+	path = strndup(one->path, sizeof(one->path));
+	if (!path)
+		return -ENOMEM;
+	s->v[s->nr] = (struct sealed){
+		.inode = one->inode,
+		.sealed_ns = one->sealed_ns,
+		.files = one->files,
+		.directories = one->directories,
+		.bytes = one->bytes,
+		.new_bytes = one->new_bytes,
+		.uid = one->uid,
+		.facts = one->facts,
+		.path = path,
+	};
+	memcpy(s->v[s->nr++].root, one->root, sizeof(one->root));
 	return 0;
 }
 
 static int compare_times(const void *a, const void *b)
 {
-	const struct ckptfs_seal *x = a, *y = b;
+	const struct sealed *x = a, *y = b;
 
 	if (x->sealed_ns != y->sealed_ns)
 		return x->sealed_ns < y->sealed_ns ? -1 : 1;
@@ -75,26 +95,32 @@ static void place_all(struct seals *s)
 	for (size_t i = 0; i < s->nr; i++) {
 		const char *inside = place_inside(&s->place, s->v[i].path);
 
-		if (!inside)
+		if (!inside) {
+			free(s->v[i].path);
 			continue;
+		}
 		memmove(s->v[i].path, inside, strlen(inside) + 1);
-		if (nr != i)
-			s->v[nr] = s->v[i];
-		nr++;
+		s->v[nr++] = s->v[i];
 	}
 	s->nr = nr;
 }
 
-char *seals_path(const struct seals *s, const struct ckptfs_seal *one)
+/* The path of what has this path from the mountpoint on. */
+static char *path_of(const struct seals *s, const char *inside, size_t inside_len)
 {
 	char *path;
-	int len = asprintf(&path, "%s%s", s->place.point, one->path);
+	int len = asprintf(&path, "%s%.*s", s->place.point, (int)inside_len, inside);
 
 	if (len < 0)
 		return NULL;
 	if (len > 1 && path[len - 1] == '/')
 		path[len - 1] = '\0';
 	return path;
+}
+
+char *seals_path(const struct seals *s, const struct sealed *one)
+{
+	return path_of(s, one->path, strlen(one->path));
 }
 
 static size_t parent_len(const char *path)
@@ -104,31 +130,68 @@ static size_t parent_len(const char *path)
 	return slash ? (size_t)(slash - path) : 0;
 }
 
-bool seals_is_newest(const struct seals *s, const struct ckptfs_seal *one)
+char *seals_directory(const struct seals *s, const struct sealed *one)
 {
-	size_t len = parent_len(one->path);
-
-	for (const struct ckptfs_seal *later = one + 1; later < s->v + s->nr; later++)
-		if (parent_len(later->path) == len && memcmp(later->path, one->path, len) == 0)
-			return false;
-	return true;
+	return path_of(s, one->path, parent_len(one->path));
 }
 
-static void add_path(struct json *j, const char *key, const struct seals *s, const struct ckptfs_seal *one)
+static int compare_parents(const struct sealed *x, const struct sealed *y)
 {
-	_cleanup_(freep) char *path = seals_path(s, one);
+	size_t a = parent_len(x->path), b = parent_len(y->path);
+	int r = memcmp(x->path, y->path, MIN(a, b));
 
-	json_string(j, key, path ? path : one->path);
+	return r != 0 ? r : (a > b) - (a < b);
 }
 
-static size_t text_print_path(FILE *to, const struct seals *s, const struct ckptfs_seal *one)
+static int compare_directories(const void *a, const void *b)
 {
-	_cleanup_(freep) char *path = seals_path(s, one);
+	const struct sealed *x = *(struct sealed *const *)a, *y = *(struct sealed *const *)b;
+	int r = compare_parents(x, y);
 
-	return text_print(to, path ? path : one->path);
+	return r != 0 ? r : (x > y) - (x < y);
 }
 
-static uint64_t age_ns(const struct ckptfs_seal *e)
+size_t seals_in_directory(const struct seals *s, size_t first)
+{
+	size_t end = first + 1;
+
+	while (end < s->nr && compare_parents(s->by_directory[end], s->by_directory[first]) == 0)
+		end++;
+	return end - first;
+}
+
+static int group_all(struct seals *s)
+{
+	if (s->nr == 0)
+		return 0;
+	s->by_directory = calloc(s->nr, sizeof(struct sealed *));
+	if (!s->by_directory)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->nr; i++)
+		s->by_directory[i] = &s->v[i];
+	qsort(s->by_directory, s->nr, sizeof(struct sealed *), compare_directories);
+	for (size_t i = 0; i < s->nr;) {
+		i += seals_in_directory(s, i);
+		s->by_directory[i - 1]->is_newest = true;
+	}
+	return 0;
+}
+
+static void add_path(struct json *j, const char *key, const struct seals *s, const char *inside)
+{
+	_cleanup_(freep) char *path = path_of(s, inside, strlen(inside));
+
+	json_string(j, key, path ? path : inside);
+}
+
+static size_t text_print_path(FILE *to, const struct seals *s, const char *inside)
+{
+	_cleanup_(freep) char *path = path_of(s, inside, strlen(inside));
+
+	return text_print(to, path ? path : inside);
+}
+
+static uint64_t age_ns(const struct sealed *e)
 {
 	int64_t now = (int64_t)now_ns();
 
@@ -136,7 +199,7 @@ static uint64_t age_ns(const struct ckptfs_seal *e)
 }
 
 /* Where it is. */
-static const char *durable(const struct ckptfs_seal *e)
+static const char *durable(const struct sealed *e)
 {
 	return e->facts & CKPTFS_SEAL_REMOTE ? "node" : e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
 }
@@ -149,19 +212,19 @@ static void add_count(struct json *j, const char *key, bool is_known, uint64_t v
 		json_null(j, key);
 }
 
-static void add_json_seal(struct json *j, const struct seals *s, const struct ckptfs_seal *e)
+static void add_json_seal(struct json *j, const struct seals *s, const struct sealed *e)
 {
 	bool is_here = !(e->facts & CKPTFS_SEAL_REMOTE); /* else only its node has these figures */
 	bool has_root = e->facts & CKPTFS_SEAL_HAS_ROOT;
 
 	json_open(j, NULL);
-	add_path(j, "path", s, e);
+	add_path(j, "path", s, e->path);
 	json_u64(j, "inode", e->inode);
 	json_i64(j, "sealed_ns", e->sealed_ns);
 	json_u64(j, "age_ns", age_ns(e));
 	json_string(j, "state", "sealed");
 	json_string(j, "durable", durable(e));
-	json_bool(j, "newest", seals_is_newest(s, e));
+	json_bool(j, "newest", e->is_newest);
 	add_count(j, "uid", is_here, e->uid);
 	add_count(j, "files", is_here, e->files);
 	add_count(j, "directories", is_here, e->directories);
@@ -177,7 +240,7 @@ static void print_json(FILE *to, const struct seals *s)
 
 	json_open(&j, NULL);
 	json_u64(&j, "schema_version", SCHEMA_VERSION);
-	add_path(&j, "mountpoint", s, &(struct ckptfs_seal){ 0 });
+	add_path(&j, "mountpoint", s, "");
 	json_open_array(&j, "sealed");
 	for (size_t i = 0; i < s->nr; i++)
 		add_json_seal(&j, s, &s->v[i]);
@@ -210,7 +273,7 @@ static size_t path_columns(const struct seals *s)
 	FILE *to = open_memstream(&text, &len);
 
 	for (size_t i = 0; to && i < s->nr; i++)
-		columns = MAX(columns, text_print_path(to, s, &s->v[i]));
+		columns = MAX(columns, text_print_path(to, s, s->v[i].path));
 	if (to)
 		fclose(to);
 	return columns;
@@ -221,22 +284,22 @@ static void print_text(FILE *to, const struct seals *s)
 	size_t width = path_columns(s);
 
 	if (s->nr == 0) {
-		text_print_path(to, s, &(struct ckptfs_seal){ 0 });
+		text_print_path(to, s, "");
 		fputs(geteuid() == 0 ? ": no sealed directories\n" : ": no sealed directories of yours\n", to);
 		return;
 	}
 	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE",
 		"NEW", "FILES", "AGE");
 	for (size_t i = 0; i < s->nr; i++) {
-		const struct ckptfs_seal *e = &s->v[i];
+		const struct sealed *e = &s->v[i];
 		bool is_known = !(e->facts & CKPTFS_SEAL_REMOTE);
 		char files[24] = "-";
 		size_t columns;
 
 		if (is_known)
 			snprintf(files, sizeof(files), "%" PRIu64, e->files);
-		fputs(seals_is_newest(s, e) ? "* " : "  ", to);
-		columns = text_print_path(to, s, e);
+		fputs(e->is_newest ? "* " : "  ", to);
+		columns = text_print_path(to, s, e->path);
 		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)(width - columns), "", "sealed", durable(e),
 			is_known ? human_size(e->bytes).s : "-",
 			e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", files,
@@ -245,30 +308,30 @@ static void print_text(FILE *to, const struct seals *s)
 }
 
 /* A node has a longer name, too (NAME~ID): paths are told with the one by which it was asked for. */
-static void rename_node(struct seals *s, const char *path)
+static int rename_node(struct seals *s, const char *path)
 {
 	static const char nodes[] = ".ckptfs/nodes/";
 	_cleanup_(freep) char *real = realpath(path, NULL);
 	const char *asked = real ? strstr(real, nodes) : NULL;
-	size_t len;
+	size_t len, prefix = strlen(nodes);
 
 	if (!asked)
-		return;
-	asked += strlen(nodes);
+		return 0;
+	asked += prefix;
 	len = strcspn(asked, "/");
 	for (size_t i = 0; i < s->nr; i++) {
-		struct ckptfs_seal *e = &s->v[i];
-		char renamed[sizeof(e->path)];
-		size_t prefix = strlen(nodes);
-		int n;
+		struct sealed *e = &s->v[i];
+		char *renamed;
 
 		if (strncmp(e->path, nodes, prefix) != 0)
 			continue;
-		n = snprintf(renamed, sizeof(renamed), "%s%.*s%s", nodes, (int)len, asked,
-			     e->path + prefix + strcspn(e->path + prefix, "/"));
-		if (n > 0 && (size_t)n < sizeof(renamed))
-			memcpy(e->path, renamed, (size_t)n + 1);
+		if (asprintf(&renamed, "%s%.*s%s", nodes, (int)len, asked,
+			     e->path + prefix + strcspn(e->path + prefix, "/")) < 0)
+			return -ENOMEM;
+		free(e->path);
+		e->path = renamed;
 	}
+	return 0;
 }
 
 static int get_all(const char *tool, const char *path, bool shown, struct seals *ret)
@@ -285,7 +348,7 @@ static int get_all(const char *tool, const char *path, bool shown, struct seals 
 	if (r == -ENODATA)
 		r = seals_ask(fd, ret);
 	else if (r == 0)
-		rename_node(ret, path);
+		r = rename_node(ret, path);
 	if (r == -ENOTTY)
 		text_printf(stderr, "%s: %s: not on a ckptfs; give a mountpoint, or a directory below it\n", tool, path);
 	else if (r == -ENOTUNIQ)
@@ -295,11 +358,15 @@ static int get_all(const char *tool, const char *path, bool shown, struct seals 
 	if (r < 0)
 		return r;
 	r = place_find(fd, &ret->place);
-	if (r < 0)
+	if (r < 0) {
 		text_printf(stderr, "%s: %s: cannot find its mountpoint in /proc/self/mountinfo: %s\n", tool, path,
 			strerror(-r));
-	else
-		place_all(ret);
+		return r;
+	}
+	place_all(ret);
+	r = group_all(ret);
+	if (r < 0)
+		text_printf(stderr, "%s: %s: %s\n", tool, path, strerror(-r));
 	return r;
 }
 

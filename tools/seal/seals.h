@@ -3,13 +3,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-#include "client/ioctl.h"
 #include "tools/common/place.h"
 
+/* As struct ckptfs_seal, without room for the longest path. */
+struct sealed {
+	uint64_t inode;
+	int64_t sealed_ns;
+	uint64_t files, directories, bytes, new_bytes;
+	uint32_t uid, facts;
+	uint8_t root[32];
+	bool is_newest; /* of its directory; not set by seals_ask() */
+	char *path; /* relative to the mountpoint; "": the mountpoint, or too long */
+};
+
 struct seals {
-	struct ckptfs_seal *v; /* the first sealed first */
+	struct sealed *v; /* the first sealed first */
+	struct sealed **by_directory; /* those in one directory together, in the order of `v`; not set by seals_ask() */
 	size_t nr, room;
 	struct place place; /* what paths are from */
 };
@@ -24,9 +36,11 @@ int seals_get(const char *tool, const char *path, struct seals *ret);
 int seals_get_shown(const char *tool, const char *path, struct seals *ret);
 void seals_release(struct seals *s);
 /* Where one is. Freed by the caller; NULL: no memory. */
-char *seals_path(const struct seals *s, const struct ckptfs_seal *one);
-/* Is there none behind it in the directory that it lies in? */
-bool seals_is_newest(const struct seals *s, const struct ckptfs_seal *one);
+char *seals_path(const struct seals *s, const struct sealed *one);
+/* The same of the directory that contains it. */
+char *seals_directory(const struct seals *s, const struct sealed *one);
+/* How many from by_directory[first] on are in the same directory. */
+size_t seals_in_directory(const struct seals *s, size_t first);
 
 /* All of them, for people and for machines. As seals_get_shown(). */
 int seals_list(const char *tool, const char *path, bool json, FILE *to);

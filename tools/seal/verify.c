@@ -9,9 +9,9 @@
  */
 #include "tools/seal/verify.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -37,12 +37,13 @@
 #define READ_ALIGN 4096u
 
 struct stretch {
-	char *path; /* freed by the reader */
+	char *path; /* below the top; freed by the reader */
 	uint64_t off, end;
 	bool has_holes;
 };
 
 struct reading {
+	int top; /* constant; borrowed. Everything is opened from there, and what is mounted inside is not */
 	struct mutex lock; /* leaf; not held while something is read */
 	struct cond changed;
 	struct stretch queue[NR_STRETCHES] GUARDED_BY(lock);
@@ -51,7 +52,7 @@ struct reading {
 	uint64_t bytes GUARDED_BY(lock); /* read */
 	uint64_t passed GUARDED_BY(lock); /* read, or holes */
 	int error GUARDED_BY(lock); /* the first one */
-	char *culprit GUARDED_BY(lock);
+	char *culprit GUARDED_BY(lock); /* below the top */
 };
 
 /* A cause, as text that a terminal can be given. */
@@ -114,13 +115,13 @@ static int skip_hole(struct reading *w, int fd, uint64_t *off, uint64_t end)
 
 static int read_stretch(struct reading *w, const struct stretch *s, void *buf)
 {
-	_cleanup_(closep) int fd = open(s->path, O_RDONLY | O_NOFOLLOW | O_DIRECT | O_CLOEXEC);
+	_cleanup_(closep) int fd = place_open(w->top, s->path, O_RDONLY | O_DIRECT | O_CLOEXEC, false);
 	uint64_t off = s->off;
 	ssize_t n;
 	int r;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	while (off < s->end) {
 		n = pread(fd, buf, READ_BYTES, (off_t)off);
 		if (n < 0 && errno != EINTR)
@@ -202,68 +203,133 @@ static int queue_stretch(struct reading *w, const char *path, uint64_t off, uint
 /* --- walking --- */
 
 /* A file without holes is not asked for them: that costs a request per MiB. */
-static int give_file(struct reading *w, const FTSENT *e)
+static int give_file(struct reading *w, const char *path, const struct stat *st)
 {
-	uint64_t size = (uint64_t)e->fts_statp->st_size;
-	bool has_holes = (uint64_t)e->fts_statp->st_blocks < size / 512;
-	_cleanup_(closep) int fd = has_holes ? open(e->fts_path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-	int r = has_holes && fd < 0 ? -errno : 0;
+	uint64_t size = (uint64_t)st->st_size;
+	bool has_holes = (uint64_t)st->st_blocks < size / 512;
+	_cleanup_(closep) int fd = has_holes ? place_open(w->top, path, O_RDONLY | O_CLOEXEC, false) : -1;
+	int r = has_holes ? MIN(fd, 0) : 0;
 
 	for (uint64_t off = 0; off < size && r == 0; off += STRETCH_BYTES) {
 		if (has_holes)
 			r = interrupted() ? -ECANCELED : skip_hole(w, fd, &off, size);
 		if (r == 0 && off < size)
-			r = queue_stretch(w, e->fts_path, off, MIN(off + STRETCH_BYTES, size), has_holes);
+			r = queue_stretch(w, path, off, MIN(off + STRETCH_BYTES, size), has_holes);
 	}
-	if (r < 0)
-		fail(w, e->fts_path, r);
 	return r;
 }
 
-static int walk(struct reading *w, const char *path, uint64_t all, struct progress *p)
-{
-	char *paths[] = { (char *)path, NULL };
-	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
-	FTSENT *e;
-	int r = fts ? 0 : -errno;
+/* Directories below the top that are still to be read. */
+struct unread {
+	char **v;
+	size_t nr, room;
+};
 
-	while (r == 0 && (errno = 0, e = fts_read(fts))) {
+static void unread_release(struct unread *u)
+{
+	while (u->nr > 0)
+		free(u->v[--u->nr]);
+	free(u->v);
+}
+
+static int unread_add(struct unread *u, const char *path)
+{
+	if (u->nr == u->room) {
+		size_t room = MAX(2 * u->room, (size_t)16);
+		char **more = reallocarray(u->v, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		u->v = more;
+		u->room = room;
+	}
+	u->v[u->nr] = strdup(path);
+	return u->v[u->nr] ? (u->nr++, 0) : -ENOMEM;
+}
+
+static int walk_entry(struct reading *w, struct unread *u, const char *path)
+{
+	_cleanup_(closep) int fd = place_open(w->top, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, false);
+	struct stat st;
+	int r = fd < 0 ? fd : fstat(fd, &st) < 0 ? -errno : 0;
+
+	if (r == 0 && S_ISDIR(st.st_mode))
+		r = unread_add(u, path);
+	else if (r == 0 && S_ISREG(st.st_mode))
+		r = give_file(w, path, &st);
+	if (r < 0)
+		fail(w, path, r);
+	return r;
+}
+
+static void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+static int walk_directory(struct reading *w, struct unread *u, const char *path, uint64_t *all, struct progress *p)
+{
+	int fd = place_open(w->top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, false);
+	_cleanup_(closedirp) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+	int r = dir ? 0 : fd < 0 ? fd : -errno;
+
+	if (!dir)
+		closep(&fd);
+	while (r == 0 && (errno = 0, e = readdir(dir))) {
+		_cleanup_(freep) char *below = NULL;
+
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
 		if (interrupted())
-			r = -ECANCELED;
-		else if (e->fts_info == FTS_F)
-			r = S_ISREG(e->fts_statp->st_mode) ? give_file(w, e) : 0;
-		else if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS)
-			fail(w, e->fts_path, r = -e->fts_errno);
+			return -ECANCELED;
+		if (asprintf(&below, "%s/%s", path, e->d_name) < 0)
+			return -ENOMEM;
+		r = walk_entry(w, u, below);
 		if (p) {
 			mutex_lock(&w->lock);
-			all = MAX(all, w->passed);
-			progress_show(p, "verifying", w->passed, all, true);
+			*all = MAX(*all, w->passed);
+			progress_show(p, "verifying", w->passed, *all, true);
 			mutex_unlock(&w->lock);
 		}
 	}
-	if (r == 0 && errno != 0)
+	if (r == 0)
 		r = -errno;
-	if (fts)
-		fts_close(fts);
+	if (r < 0)
+		fail(w, path, r); /* unless an entry has */
+	return r;
+}
+
+static int walk(struct reading *w, uint64_t all, struct progress *p)
+{
+	_cleanup_(unread_release) struct unread u = { .nr = 0 };
+	int r = unread_add(&u, ".");
+
+	while (r == 0 && u.nr > 0) {
+		_cleanup_(freep) char *path = u.v[--u.nr];
+
+		r = walk_directory(w, &u, path, &all, p);
+	}
 	return r;
 }
 
 /* Pages may be on other nodes, and there is no way to them. Then what cannot be read need not be damaged. */
-static bool is_cut_off(const char *path)
+static bool is_cut_off(int fd)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct place place;
 
-	if (fd < 0 || place_find(fd, &place) < 0 || stat_ask(place.point, &a) < 0)
+	if (place_find(fd, &place) < 0 || stat_ask(place.point, &a) < 0)
 		return false;
 	return strcmp(json_flat_get(&a.j, "cluster.member"), "true") == 0 &&
 	       strcmp(json_flat_get(&a.j, "cluster.agent"), "true") != 0;
 }
 
-static int read_all(const char *path, struct progress *p, struct verify_result *ret)
+static int read_all(int fd, const char *path, struct progress *p, struct verify_result *ret)
 {
-	struct reading w = { .bytes = 0 };
+	struct reading w = { .top = fd };
+	const char *culprit;
 	pthread_t threads[NR_READERS];
 	unsigned nr = 0;
 	int r = 0;
@@ -275,9 +341,9 @@ static int read_all(const char *path, struct progress *p, struct verify_result *
 		nr += r == 0;
 	}
 	if (r == 0)
-		r = walk(&w, path, ret->seal.bytes, p);
+		r = walk(&w, ret->seal.bytes, p);
 	if (r < 0)
-		fail(&w, path, r);
+		fail(&w, ".", r);
 	mutex_lock(&w.lock);
 	w.ended = true;
 	cond_broadcast(&w.changed);
@@ -290,17 +356,18 @@ static int read_all(const char *path, struct progress *p, struct verify_result *
 		progress_clear(p);
 	ret->bytes = w.bytes;
 	r = w.error == -EIO || w.error == -EBADMSG ? 0 : w.error < 0 ? w.error : 1;
-	if (r == 0 && is_cut_off(path))
+	if (r == 0 && is_cut_off(fd))
 		r = -ENOLINK;
+	culprit = w.culprit && strncmp(w.culprit, "./", 2) == 0 ? w.culprit + 1 : ""; /* with its slash */
 	if (r == -ECANCELED)
 		because(ret, r, "interrupted");
 	else if (r == -ENOLINK)
-		because(ret, r, "%s cannot be read; it may be on other nodes, and no ckptfs-agent runs here",
-			w.culprit ? w.culprit : path);
+		because(ret, r, "%s%s cannot be read; it may be on other nodes, and no ckptfs-agent runs here", path,
+			culprit);
 	else if (r == 0)
-		because(ret, r, "damaged: %s cannot be read", w.culprit ? w.culprit : path);
+		because(ret, r, "damaged: %s%s cannot be read", path, culprit);
 	else if (r < 0)
-		because(ret, r, "cannot read %s: %s", w.culprit ? w.culprit : path, strerror(-r));
+		because(ret, r, "cannot read %s%s: %s", path, culprit, strerror(-r));
 	free(w.culprit);
 	mutex_release(&w.lock);
 	cond_release(&w.changed);
@@ -341,16 +408,22 @@ static int compare_root(int fd, struct verify_result *ret)
 int verify_seal(const char *path, bool reads, struct progress *p, struct verify_result *ret)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return verify_opened(fd < 0 ? -errno : fd, path, reads, p, ret);
+}
+
+int verify_opened(int fd, const char *path, bool reads, struct progress *p, struct verify_result *ret)
+{
 	struct ckptfs_seal end;
 	int r;
 
 	*ret = (struct verify_result){ 0 };
 	if (fd < 0)
-		return because(ret, -errno, "%s", strerror(errno));
+		return because(ret, fd, "%s", strerror(-fd));
 	r = compare_root(fd, ret);
 	if (r <= 0 || !reads)
 		return r;
-	r = read_all(path, p, ret);
+	r = read_all(fd, path, p, ret);
 	if (r <= 0)
 		return r;
 	if (ret->seal.facts & CKPTFS_SEAL_REMOTE)

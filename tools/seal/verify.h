@@ -22,6 +22,8 @@ struct verify_result {
  * with the size of files. NULL is fine for `p`.
  */
 int verify_seal(const char *path, bool reads, struct progress *p, struct verify_result *ret);
+/* The same of an open directory, whose path is for messages only. `fd` may be the -errno of opening it. */
+int verify_opened(int fd, const char *path, bool reads, struct progress *p, struct verify_result *ret);
 /* Is that of this process or of the mount as a whole, and says nothing of the epoch, nor will it of others? Who goes on
  * to older ones then finds none, and takes that for the truth. */
 bool verify_is_no_answer(int r);
