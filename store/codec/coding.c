@@ -5,6 +5,7 @@
 
 #include "base/util.h"
 #include "store/codec/code_columns.h"
+#include "store/codec/match.h"
 
 #define SAMPLE (64u * 1024) /* of a block, from its middle: enough to decide, in a quarter of the time */
 
@@ -96,6 +97,22 @@ static void add_columns(struct candidates *to, enum code_base base)
 	add_candidate(to, h, CODE_LEVEL_SYMBOLS);
 }
 
+/* For untyped bytes: arrays of floats, if elements look like that (for_floats()). */
+static void add_floats(struct candidates *to)
+{
+	struct code_header h = { .type = { CODE_FLOAT, 8, false },
+				 .split = CODE_SPLIT_BYTES,
+				 .entropy = CODE_ENTROPY_ZSTD };
+
+	h.predict = CODE_PREDICT_FPC;
+	add_candidate(to, h, 1);
+	h.predict = CODE_PREDICT_DELTA;
+	h.map = CODE_MAP_ORDERED;
+	h.zigzag = true;
+	h.stride[0] = 1;
+	add_candidate(to, h, 1);
+}
+
 unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct coder_spec ret[CODE_CANDIDATES_MAX])
 {
 	struct code_header bytes = { .type = { CODE_BYTES, 1, false } }, h = { .type = s->type };
@@ -116,8 +133,11 @@ unsigned coding_candidates(const struct coding_shape *s, bool with_base, struct 
 		add_base(&to, s, h, is_float);
 	if (s->type.width == 1)
 		add_columns(&to, with_base ? CODE_BASE_SUB : CODE_BASE_NONE);
-	if (s->type.class == CODE_BYTES)
+	if (s->type.class == CODE_BYTES) {
+		if (!with_base)
+			add_floats(&to);
 		return to.nr;
+	}
 	add_candidate(&to, h, 1);
 	add_candidate(&to, h, 3);
 	if (is_float) {
@@ -151,6 +171,7 @@ int coding_init(struct coding *c, struct code_work *work, const struct coding_sh
 	c->room = malloc(CODE_BLOCK_MAX(SAMPLE));
 	if (!c->room)
 		return -ENOMEM;
+	c->is_untyped = shape->type.class == CODE_BYTES;
 	c->nr = coding_candidates(shape, with_base, c->spec);
 	code_choice_init(&c->choice, c->nr, budget);
 	return 0;
@@ -162,27 +183,61 @@ void coding_release(struct coding *c)
 	c->room = NULL;
 }
 
+static struct coder_spec plain_bytes(void)
+{
+	return (struct coder_spec){ .steps = { .type = { CODE_BYTES, 1, false }, .entropy = CODE_ENTROPY_ZSTD },
+				    .level = LEVEL_BYTES };
+}
+
+static struct coder_spec in_columns(uint32_t record)
+{
+	return (struct coder_spec){ .steps = { .type = { CODE_BYTES, 1, false },
+					       .split = CODE_SPLIT_COLUMNS,
+					       .entropy = CODE_ENTROPY_ZSTD,
+					       .stride = { record } },
+				    .level = 1 };
+}
+
 /* Columns with the record length of this block or, without records, plain bytes. `way` keeps the last record length. */
 static struct coder_spec for_records(struct coder_spec *way, const uint8_t *p, size_t len)
 {
 	uint32_t record = code_columns_find_record(p, len);
 
 	if (record == 0)
-		return (struct coder_spec){ .steps = { .type = way->steps.type, .entropy = CODE_ENTROPY_ZSTD },
-					    .level = LEVEL_BYTES };
+		return plain_bytes();
 	way->steps.stride[0] = record;
 	return *way;
+}
+
+/* Elements of the record length of this block or, if no float has it, as for_records(), which is not tried again: a trial
+ * stores the bytes. `way` keeps the last width. */
+static struct coder_spec for_floats(struct coder_spec *way, bool is_trial, const uint8_t *p, size_t len)
+{
+	uint32_t record = code_columns_find_record(p, len);
+
+	if (record == 8 || (record == 4 && way->steps.predict != CODE_PREDICT_FPC)) {
+		way->steps.type.width = record;
+		way->steps.lead = match_guess_lead(p, (uint32_t)len) % record;
+		return *way;
+	}
+	if (is_trial)
+		return (struct coder_spec){ .steps = { .type = { CODE_BYTES, 1, false } } };
+	return record == 0 ? plain_bytes() : in_columns(record);
 }
 
 static int try_one(struct coding *c, const uint8_t *p, size_t len, const uint8_t *base, size_t base_len, void *ret)
 {
 	struct coder_spec *way = &c->spec[code_choice_next(&c->choice)], spec = *way;
+	bool is_trial = code_choice_trying(&c->choice);
 	uint64_t from = c->cpu_ns();
 	int n;
 
 	if (spec.steps.split == CODE_SPLIT_COLUMNS)
 		spec = for_records(way, p, len);
-	spec.steps.lead = c->lead % spec.steps.type.width;
+	if (c->is_untyped && spec.steps.type.class == CODE_FLOAT)
+		spec = for_floats(way, is_trial, p, len);
+	else
+		spec.steps.lead = c->lead % spec.steps.type.width;
 	spec.steps.base_place = spec.steps.base == CODE_BASE_NONE ? 0 : c->base_place;
 	n = code_encode(c->work, &spec, p, len, base, base_len, ret);
 

@@ -23,6 +23,7 @@ struct coding {
 	struct code_work *work; /* borrowed */
 	uint64_t (*cpu_ns)(void);
 	unsigned nr;
+	bool is_untyped; /* floats among the candidates are a guess */
 	struct coder_spec spec[CODE_CANDIDATES_MAX];
 	struct code_choice choice;
 	size_t sampled; /* bytes used in the last trial */

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Files of no known format that are arrays of structs, as restart files of LAMMPS: how long records are is found by sampling, and compacting
-# splits them into columns. Steps are coded against one another where columns are the same, come back after a collection, and keep their bytes.
+# splits them into columns, or codes them as floats. Steps are coded against one another where columns are the same, come back after a collection, and keep their bytes.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
@@ -55,3 +55,25 @@ for set in melt solid; do
 	fs_sound $set
 done
 [ "$(value 'any("sub-base" in v["coder"] for v in d["variables"])')" = True ] || fail "solid: not against another step: $(cat "$WORK/out")"
+
+# Doubles behind a head of an odd length: columns leave 65 %.
+mkdir "$WORK/fields"
+"$PYTHON" - "$WORK/fields" <<-'END'
+	import array, math, random, sys
+	random.seed(4)
+	head = b"a head of no known format"
+	n = 1 << 18
+	with open(sys.argv[1] + "/double.raw", "wb") as f:
+	    f.write(head + array.array("d", [2 + math.sin(i / 700) + random.random() * 1e-7 for i in range(n)]).tobytes())
+END
+rm -rf "$STORE"
+fs_mount
+cp -r "$WORK/fields" "$MNT/"
+sync "$MNT"/fields/*
+"$compact" --budget 1000 --json "$MNT/fields" >"$WORK/out" || fail "compact fields: $?"
+after=$(disk_kib "$STORE/packs")
+[ "$after" -le $(($(plain_kib fields) * 60 / 100)) ] || fail "fields: $after of $(plain_kib fields) KiB: $(cat "$WORK/out")"
+drop_caches
+same fields compacted
+fs_umount
+fs_sound fields
