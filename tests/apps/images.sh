@@ -56,7 +56,8 @@ check "len(i) == 1 and i['core.1']['all']['original_bytes'] == $size" core.1
 check "{'heap', 'stack', 'code', 'library', 'anonymous', 'other'} <= set(t)" core.1
 check "$mib << 20 <= t['anonymous']['new_bytes'] < ($mib << 20) + 200000" core.1 # the rest of it is zeros
 check "t['stack']['original_bytes'] > 2 * 8000000 and t['stack']['redundancy'] > .98" core.1 # of two threads as well, 8 MiB each
-check "t['library']['redundancy'] > .7 and t['code']['redundancy'] > .5 and t['heap']['redundancy'] > .7" core.1 core.2 core.3 core.4
+# The kernel changes a page of [vvar], which counts as code, and gcore leaves out the program's own on x86-64.
+check "t['library']['redundancy'] > .7 and t['code']['redundancy'] > .4 and t['heap']['redundancy'] > .7" core.1 core.2 core.3 core.4
 check "t['all']['new_bytes'] < i['core.1']['all']['new_bytes'] + $changed + 1000000" core.1 core.2 core.3 core.4
 
 # Which memory differs.

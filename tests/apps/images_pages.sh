@@ -17,7 +17,8 @@ core() { # NAME [LIBRARY]: of a program that sleeps, with a library more
 	pid=$!
 	await grep -q "${2:-$libc}" "/proc/$pid/maps"
 	await grep -q '^State:.S' "/proc/$pid/status"
-	gcore -a -o "$MNT/core" "$pid" >"$WORK/said" 2>&1 || { cat "$WORK/said" >&2; fail "gcore"; }
+	echo 0x7f >"/proc/$pid/coredump_filter" # also what is mapped from files, as code is
+	gcore -o "$MNT/core" "$pid" >"$WORK/said" 2>&1 || { cat "$WORK/said" >&2; fail "gcore"; }
 	kill "$pid"
 	wait "$pid" 2>/dev/null || true
 	mv "$MNT/core.$pid" "$MNT/$1"
