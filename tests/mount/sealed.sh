@@ -6,7 +6,7 @@ need_mount
 seal() { "$CKPTFS_BUILD/tools/ckptfs-seal" --quiet "$@"; }
 epoch_stat() { "$CKPTFS_BUILD/tools/ckptfs-stat" "$@"; }
 restart() { "$CKPTFS_BUILD/tools/ckptfs-restart-path" "$@"; }
-# of EPOCH KEY: a figure of the list
+# of CHECKPOINT KEY: a figure of the list
 of() {
 	epoch_stat --sealed --json "$MNT" | "$PYTHON" -c 'import json, sys
 print(next(e for e in json.load(sys.stdin)["sealed"] if e["path"] == sys.argv[1])[sys.argv[2]])' "$MNT/$1" "$2"
@@ -30,7 +30,7 @@ done
 
 # --- the list ---
 exits 0 epoch_stat --sealed "$MNT"
-tells "^  EPOCH  *STATE  *DURABLE  *SIZE  *NEW  *FILES  *AGE\$"
+tells "^  CHECKPOINT  *STATE  *DURABLE  *SIZE  *NEW  *FILES  *AGE\$"
 tells "^  $MNT/run/step.1  *sealed  *local  *4 MiB  *4 MiB  *2  *[0-9]"
 tells "^\\* $MNT/run/step.3  *sealed  *local  *4 MiB  *1 MiB  *2  *[0-9]"
 [ "$(grep -c '^\*' out)" = 1 ] || fail_showing "not one is the newest"
@@ -73,7 +73,7 @@ exits 1 epoch_stat --verify --sealed "$MNT"
 # --- the way back ---
 exits 0 restart "$MNT/run"
 [ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "another one was found"
-says "step.4: passed over: not sealed"
+says "step.4: skipped: not sealed"
 exits 0 restart --quiet "$MNT"
 [ ! -s said ] || fail_showing "something was said"
 exits 0 restart --null "$MNT/run/step.2" # itself
@@ -95,8 +95,8 @@ exits 3 epoch_stat --verify --json "$MNT/run/step.2" "$MNT/run/step.3"
 [ "$(sed -n 's/.*"state":"\([a-z]*\)".*/\1/p' out | tr '\n' ' ')" = "valid damaged " ] || fail_showing "other states"
 exits 0 restart "$MNT/run"
 [ "$(cat out)" = "$MNT/run/step.2" ] || fail_showing "a damaged one was taken"
-says "step.3: passed over: damaged"
-says "step.4: passed over: not sealed"
+says "step.3: skipped: damaged"
+says "step.4: skipped: not sealed"
 exits 0 restart --no-verify "$MNT/run"
 [ "$(cat out)" = "$MNT/run/step.3" ] || fail_showing "it has been verified"
 exits 0 restart --quick "$MNT/run"
@@ -154,7 +154,7 @@ if [ "$(id -u)" = 0 ]; then
 	mount --bind "$MNT/run" "$part"
 	exits 0 restart "$part"
 	[ "$(cat out)" = "$part/step.2" ] || fail_showing "another one was found"
-	says "part/step.3: passed over: damaged"
+	says "part/step.3: skipped: damaged"
 	exits 0 epoch_stat --sealed --json "$part"
 	"$PYTHON" -c 'import json, sys
 j = json.load(sys.stdin)

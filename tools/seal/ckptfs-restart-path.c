@@ -1,9 +1,9 @@
 /*
- * ckptfs-restart-path: where a job that starts again finds its last checkpoint: the newest sealed directory below
- * another one that proves itself (tools/seal/verify.h). What is passed over is told on standard error, with the reason.
+ * ckptfs-restart-path: prints the checkpoint from which a restarted job continues: the newest sealed directory below a
+ * given one that verifies (tools/seal/verify.h). Skipped directories are reported on standard error, with the reason.
  *
- * Exit status: 0 its path has been printed, 1 usage, 2 the directory is not there or not on a ckptfs, the mount has
- * died, or other nodes cannot be reached, 3 none proves itself, 130 interrupted.
+ * Exit status: 0 the path was printed, 1 usage, 2 the directory does not exist or is not on a ckptfs, the daemon has
+ * died, or other nodes cannot be reached, 3 no sealed directory verifies, 130 interrupted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +32,7 @@
 enum exit_status { EXIT_FOUND = 0, EXIT_USAGE = 1, EXIT_PATH = 2, EXIT_NONE = 3, EXIT_INTERRUPTED = 130 };
 
 struct request {
-	bool quick, no_verify; /* otherwise every byte is read */
+	bool quick, no_verify; /* neither: read every byte */
 	bool null, quiet;
 };
 
@@ -42,7 +42,7 @@ static void report_passed(const struct request *q, const char *path, const char 
 		return;
 	fputs(TOOL ": ", stderr);
 	text_print(stderr, path);
-	fprintf(stderr, ": passed over: %s\n", why);
+	fprintf(stderr, ": skipped: %s\n", why);
 }
 
 static bool is_below(const char *path, const char *top)
@@ -52,8 +52,8 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0' || strcmp(top, "/") == 0);
 }
 
-/* Of a directory that is none of the epochs that one may know of: another user's is one, and whoever can read it sees
- * that. */
+/* For a directory that is not in the caller's list of seals. One of another user may be sealed: if it is readable, its
+ * immutable flag shows that. */
 static const char *why_unknown(int dirfd, const char *name)
 {
 	_cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -66,7 +66,7 @@ static const char *why_unknown(int dirfd, const char *name)
 		       "not sealed";
 }
 
-/* Directories in `top` that are no epochs, and newer than the one that was found: half a checkpoint, perhaps. */
+/* Reports directories in `top` that are not sealed and newer than the checkpoint found: they may be incomplete. */
 static void report_unsealed(const struct request *q, const struct seals *s, const char *top, int64_t since_ns)
 {
 	DIR *dir = opendir(top);
@@ -96,7 +96,7 @@ static void report_unsealed(const struct request *q, const struct seals *s, cons
 		closedir(dir);
 }
 
-/* 1: this one; 0: not; <0 */
+/* 1: valid; 0: not valid; <0: cannot be determined */
 static int prove(const struct request *q, const char *path, struct progress *p)
 {
 	struct verify_result v;
@@ -145,7 +145,7 @@ static enum exit_status print_newest(const struct request *q, const char *top)
 			if (isatty(STDOUT_FILENO) && !q->null)
 				text_print(stdout, path);
 			else
-				fputs(path, stdout); /* for programs, which want the bytes */
+				fputs(path, stdout); /* programs need the exact bytes */
 			putchar(q->null ? '\0' : '\n');
 			return EXIT_FOUND;
 		}

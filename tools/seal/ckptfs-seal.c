@@ -1,7 +1,8 @@
 /*
- * ckptfs-seal: makes directories of a mount durable, then immutable; all or nothing. The daemon does it (fs/seal/seal.c).
+ * ckptfs-seal: makes directories of a mount durable, then immutable, all or nothing. The daemon does the work
+ * (fs/seal/seal.c).
  *
- * Exit status: 0 all are sealed, or unsealed, or were so before; 1 usage, 2 one is not.
+ * Exit status: 0 all are sealed, or unsealed, now or before; 1 usage; 2 at least one is not.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,12 +37,12 @@ struct request {
 	bool json, quiet, unseal, list;
 };
 
-/* What stands in the way lies in the directory; its path is from the mountpoint. */
+/* The file or directory that prevents the change. */
 static void report_culprit(const char *before, const char *what, const char *behind)
 {
 	fputs(before, stderr);
 	text_print(stderr, what);
-	text_printf(stderr, ", from the mountpoint, %s\n", behind);
+	text_printf(stderr, " (relative to the mountpoint)%s\n", behind);
 }
 
 static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
@@ -50,33 +51,34 @@ static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
 
 	text_printf(stderr, TOOL ": %s: ", path);
 	if (r == -EBUSY && what[0])
-		report_culprit("not sealed: ", what, "is open for writing (close it first), or has another name in a "
-						   "checkpoint that is being erased (try again)");
+		report_culprit("not sealed: ", what,
+			       " is open for writing (close it first), or has another name in a "
+			       "checkpoint that is being erased (try again)");
 	else if (r == -EBUSY)
 		fputs("not sealed: another process is sealing it\n", stderr);
 	else if (r == -EEXIST && what[0])
-		report_culprit("not sealed: ", what, "is sealed by itself; unseal that first");
+		report_culprit("not sealed: ", what, " is sealed separately; unseal it first");
 	else if (r == -EEXIST)
-		fputs("lies in a directory that is sealed\n", stderr);
+		fputs("not sealed: it is in a sealed directory\n", stderr);
 	else if (r == -EPERM && what[0])
-		report_culprit("not sealed: ", what, "belongs to another user; root can seal it");
+		report_culprit("not sealed: ", what, " belongs to another user; root can seal it");
 	else if (r == -EPERM)
-		fputs("only its owner and root may do that\n", stderr);
+		fputs("only its owner and root may seal or unseal it\n", stderr);
 	else if (r == -E2BIG)
 		fputs("not sealed: too many files in it; seal directories below it\n", stderr);
 	else if (r == -ECANCELED)
-		fputs("not sealed: another process has unsealed it meanwhile\n", stderr);
+		fputs("not sealed: another process unsealed it meanwhile\n", stderr);
 	else if (r == -EIO)
 		fputs("not sealed: some of its data is damaged; see the daemon's log\n", stderr);
 	else if (r == -ENODATA)
-		report_culprit("lies in ", what, "which is sealed; unseal that");
+		report_culprit("not unsealed: it is in the sealed directory ", what, "; unseal that");
 	else if (r == -ENOTTY)
 		fputs("not on a ckptfs\n", stderr);
 	else
 		text_printf(stderr, "%s\n", strerror(-r));
 }
 
-/* Of a directory that another node has sealed: s->path is a node's name. */
+/* For a directory that another node sealed: s->path is the name of that node. */
 static void report_why_kept(const char *path, const struct ckptfs_seal *s, int r)
 {
 	struct statvfs st;
@@ -117,9 +119,9 @@ static void report_done(const struct request *q, const char *path, const struct 
 	if (q->quiet)
 		return;
 	if (q->what == UNSEAL && s->path[0]) {
-		text_printf(stdout, "%s: dropped: all replicas of the directory that node ", path);
+		text_printf(stdout, "%s: dropped all replicas of the directory; it belonged to node ", path);
 		text_print(stdout, s->path);
-		puts(" had");
+		puts("");
 	} else if (q->what == UNSEAL) {
 		text_printf(stdout, "%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
 	} else {
@@ -129,7 +131,7 @@ static void report_done(const struct request *q, const char *path, const struct 
 	}
 }
 
-/* Until another node has it, too. It is sealed here, whatever comes of that. */
+/* The directory is sealed on this node already, whatever the result. */
 static enum exit_status wait_for_copy(const struct request *q, const char *path, int fd)
 {
 	struct ckptfs_seal s = {
@@ -205,7 +207,7 @@ static const struct conf_key options[] = {
 	{ "unseal", CONF_FLAG, OF(unseal),
 	  .help = "make it writable again, which is needed to delete it; for a directory of a lost and forgotten node "
 		  "(.ckptfs/nodes/NAME/...): drop all replicas of it" },
-	{ "list", CONF_FLAG, OF(list), .help = "list what is sealed; *: the newest in its directory" },
+	{ "list", CONF_FLAG, OF(list), .help = "list sealed checkpoints; *: the newest in its directory" },
 	{ "json", CONF_FLAG, OF(json),
 	  .help = "print the list as one JSON document for each mount; keys keep their meaning (schema_version)" },
 	COMMAND_QUIET(struct request, quiet, "print errors only"),
@@ -220,9 +222,9 @@ static const char *check(void *request, int nr)
 	if (q->unseal && q->list)
 		return "--unseal and --list exclude each other";
 	if (q->wait != WAIT_LOCAL && q->what != SEAL)
-		return "--wait goes with sealing only";
+		return "--wait cannot be used with --unseal or --list";
 	if (q->json && !q->list)
-		return "--json goes with --list only";
+		return "--json requires --list";
 	if (q->quiet && q->list)
 		return "--quiet and --list exclude each other";
 	return nr > 0 ? NULL : q->list ? "a mountpoint must be given" : "a directory must be given";
@@ -251,9 +253,9 @@ int main(int argc, char *argv[])
 			 "       " TOOL " --unseal [--quiet] DIRECTORY...\n"
 			 "       " TOOL " --list [--json] MOUNTPOINT...\n",
 		.about = "Make a directory of a ckptfs, with everything in it, durable and then immutable: a complete checkpoint. "
-			 "After a crash all of it is sealed, or nothing.",
+			 "After a crash either all of it is sealed or nothing is.",
 		.options = options,
-		.footer = "Exit status: 0 done, or it was done before, 1 usage, 2 failed.",
+		.footer = "Exit status: 0 done, now or before, 1 usage, 2 failed.",
 		.exit_usage = EXIT_USAGE,
 		.exit_failed = EXIT_FAILED,
 		.max_operands = COMMAND_OPERANDS_MAX,

@@ -87,7 +87,7 @@ int seals_ask(int fd, struct seals *ret)
 	return ask_all(fd, CKPTFS_SEAL_NEXT, ret);
 }
 
-/* What is not to be seen from there on is left out. */
+/* Drops seals that are not visible below the mountpoint. */
 static void place_all(struct seals *s)
 {
 	size_t nr = 0;
@@ -105,7 +105,7 @@ static void place_all(struct seals *s)
 	s->nr = nr;
 }
 
-/* The path of what has this path from the mountpoint on. */
+/* The absolute path of `inside`, which is relative to the mountpoint. */
 static char *path_of(const struct seals *s, const char *inside, size_t inside_len)
 {
 	char *path;
@@ -198,7 +198,7 @@ static uint64_t age_ns(const struct sealed *e)
 	return now > e->sealed_ns ? (uint64_t)(now - e->sealed_ns) : 0;
 }
 
-/* Where it is. */
+/* Where it is stored. */
 static const char *durable(const struct sealed *e)
 {
 	return e->facts & CKPTFS_SEAL_REMOTE ? "node" : e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
@@ -214,7 +214,7 @@ static void add_count(struct json *j, const char *key, bool is_known, uint64_t v
 
 static void add_json_seal(struct json *j, const struct seals *s, const struct sealed *e)
 {
-	bool is_here = !(e->facts & CKPTFS_SEAL_REMOTE); /* else only its node has these figures */
+	bool is_here = !(e->facts & CKPTFS_SEAL_REMOTE); /* otherwise only the node that sealed it has these figures */
 	bool has_root = e->facts & CKPTFS_SEAL_HAS_ROOT;
 
 	json_open(j, NULL);
@@ -248,7 +248,7 @@ static void print_json(FILE *to, const struct seals *s)
 	json_end(&j);
 }
 
-/* "45s", "12m", "3h", "5d": whole ones. */
+/* "45s", "12m", "3h", "5d": in whole units. */
 static struct human human_age(uint64_t ns)
 {
 	static const struct {
@@ -265,11 +265,11 @@ static struct human human_age(uint64_t ns)
 	return h;
 }
 
-/* How wide is the longest? */
+/* Width of the longest path. */
 static size_t path_columns(const struct seals *s)
 {
 	_cleanup_(freep) char *text = NULL;
-	size_t len, columns = strlen("EPOCH");
+	size_t len, columns = strlen("CHECKPOINT");
 	FILE *to = open_memstream(&text, &len);
 
 	for (size_t i = 0; to && i < s->nr; i++)
@@ -285,10 +285,10 @@ static void print_text(FILE *to, const struct seals *s)
 
 	if (s->nr == 0) {
 		text_print_path(to, s, "");
-		fputs(geteuid() == 0 ? ": no sealed directories\n" : ": no sealed directories of yours\n", to);
+		fputs(geteuid() == 0 ? ": no sealed directories\n" : ": no sealed directories of this user\n", to);
 		return;
 	}
-	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "EPOCH", "STATE", "DURABLE", "SIZE",
+	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "CHECKPOINT", "STATE", "DURABLE", "SIZE",
 		"NEW", "FILES", "AGE");
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct sealed *e = &s->v[i];
@@ -307,7 +307,7 @@ static void print_text(FILE *to, const struct seals *s)
 	}
 }
 
-/* A node has a longer name, too (NAME~ID): paths are told with the one by which it was asked for. */
+/* A node also has a longer name (NAME~ID): print paths with the name that the user gave. */
 static int rename_node(struct seals *s, const char *path)
 {
 	static const char nodes[] = ".ckptfs/nodes/";

@@ -1,4 +1,4 @@
-/* The sealed directories of a mount: epochs. One thread. */
+/* Lists the sealed checkpoints of a mount. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "tools/common/place.h"
 
-/* As struct ckptfs_seal, without room for the longest path. */
+/* struct ckptfs_seal without its fixed-size path. */
 struct sealed {
 	uint64_t inode;
 	int64_t sealed_ns;
@@ -20,27 +20,27 @@ struct sealed {
 };
 
 struct seals {
-	struct sealed *v; /* the first sealed first */
-	struct sealed **by_directory; /* those in one directory together, in the order of `v`; not set by seals_ask() */
+	struct sealed *v; /* by time of sealing, oldest first */
+	struct sealed **by_directory; /* grouped by directory, then in the order of `v`; not set by seals_ask() */
 	size_t nr, room;
-	struct place place; /* what paths are from */
+	struct place place; /* paths are relative to it */
 };
 
-/* Of the filesystem that `fd` is on: those that the caller may know of. Tells nothing, and leaves the place alone:
- * paths are from the root of the filesystem. 0/<0 */
+/* Lists the seals of the filesystem of `fd` that the caller may see. Prints nothing and does not set `place`: paths are
+ * relative to the root of the filesystem. 0/<0 */
 int seals_ask(int fd, struct seals *ret);
-/* Of the mount that `path`, a directory of it, lies on: those to be seen there that the caller may know of. What is
- * wrong is told on standard error, in the name of `tool`. 0/<0 */
+/* Lists the seals of the mount of the directory `path`: those that are visible there and that the caller may see.
+ * Prints errors to standard error, prefixed with `tool`. 0/<0 */
 int seals_get(const char *tool, const char *path, struct seals *ret);
-/* The same; if `path` lies in .ckptfs/nodes, what the node has sealed that it belongs to (CKPTFS_SEAL_REMOTE). */
+/* The same; if `path` is in .ckptfs/nodes, lists the seals of the node that it belongs to (CKPTFS_SEAL_REMOTE). */
 int seals_get_shown(const char *tool, const char *path, struct seals *ret);
 void seals_release(struct seals *s);
-/* Where one is. Freed by the caller; NULL: no memory. */
+/* Its absolute path. Freed by the caller; NULL: no memory. */
 char *seals_path(const struct seals *s, const struct sealed *one);
-/* The same of the directory that contains it. */
+/* The same for the directory that contains it. */
 char *seals_directory(const struct seals *s, const struct sealed *one);
-/* How many from by_directory[first] on are in the same directory. */
+/* The number of entries, from by_directory[first] on, that are in the same directory. */
 size_t seals_in_directory(const struct seals *s, size_t first);
 
-/* All of them, for people and for machines. As seals_get_shown(). */
+/* Prints the list as text or as JSON. Errors as of seals_get_shown(). */
 int seals_list(const char *tool, const char *path, bool json, FILE *to);

@@ -1,11 +1,12 @@
 /*
- * Each byte that is read past the caches (O_DIRECT) is compared by the daemon with its fingerprint, or the read fails.
- * The root is made of the fingerprints. So what has been read, and has the root of the seal, is what was sealed, as
- * long as it has been sealed all the while: that is looked at in the end. A copy of what another node has sealed has no
- * root: its names and fingerprints are there as that node told them, all of them or none.
+ * The daemon compares each byte that is read past the caches (O_DIRECT) with its fingerprint, and fails the read on a
+ * mismatch. The root is computed from the fingerprints. So if everything can be read and the root equals that of the
+ * seal, the content is what was sealed, provided that it stayed sealed meanwhile; that is checked at the end. A
+ * replica of another node's checkpoint has no root: it has all names and fingerprints that the node sent, or none.
  *
- * One thread walks, a few read stretches of files that it hands to them. Holes are not read: the root covers where data
- * is, and the rest of a file reads as zeros without being stored. So the work grows with what is stored, not with sizes.
+ * One thread walks the tree and queues stretches of files; a few threads read them. Holes are not read: the root covers
+ * where data is, and the rest of a file reads as zeros without being stored. So the work grows with stored data, not
+ * with file sizes.
  */
 #include "tools/seal/verify.h"
 
@@ -43,19 +44,19 @@ struct stretch {
 };
 
 struct reading {
-	int top; /* constant; borrowed. Everything is opened from there, and what is mounted inside is not */
-	struct mutex lock; /* leaf; not held while something is read */
+	int top; /* constant; borrowed. Everything is opened relative to it, without crossing mountpoints */
+	struct mutex lock; /* leaf; not held during I/O */
 	struct cond changed;
 	struct stretch queue[NR_STRETCHES] GUARDED_BY(lock);
 	size_t first, nr GUARDED_BY(lock);
-	bool ended GUARDED_BY(lock); /* nothing is to come any more */
+	bool ended GUARDED_BY(lock); /* no more stretches will be queued */
 	uint64_t bytes GUARDED_BY(lock); /* read */
-	uint64_t passed GUARDED_BY(lock); /* read, or holes */
+	uint64_t passed GUARDED_BY(lock); /* read or skipped as holes */
 	int error GUARDED_BY(lock); /* the first one */
 	char *culprit GUARDED_BY(lock); /* below the top */
 };
 
-/* A cause, as text that a terminal can be given. */
+/* Sets ret->why, escaped for a terminal. Returns r. */
 _printf_(3, 4) static int because(struct verify_result *ret, int r, const char *format, ...)
 {
 	_cleanup_(freep) char *text = NULL;
@@ -127,7 +128,7 @@ static int read_stretch(struct reading *w, const struct stretch *s, void *buf)
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		if (n == 0)
-			return -EBADMSG; /* it has had that size, and nothing changes in it */
+			return -EBADMSG; /* shorter than at fstat(), although it is immutable */
 		if (interrupted())
 			return -ECANCELED;
 		n = MAX(n, 0);
@@ -140,7 +141,7 @@ static int read_stretch(struct reading *w, const struct stretch *s, void *buf)
 	return 0;
 }
 
-/* true: one to be read, false: no more. */
+/* Waits for a stretch to read. false: no more. */
 static bool next_stretch(struct reading *w, struct stretch *ret)
 {
 	bool has;
@@ -178,7 +179,7 @@ static void *reader(void *userdata)
 	return NULL;
 }
 
-/* Of the readers, or of the producer. */
+/* Returns the first error of the walk or of a reader. */
 static int queue_stretch(struct reading *w, const char *path, uint64_t off, uint64_t end, bool has_holes)
 {
 	struct stretch s = { strdup(path), off, end, has_holes };
@@ -202,7 +203,7 @@ static int queue_stretch(struct reading *w, const char *path, uint64_t off, uint
 
 /* --- walking --- */
 
-/* A file without holes is not asked for them: that costs a request per MiB. */
+/* Does not look for holes in a file that has none: each lseek costs a request per MiB. */
 static int give_file(struct reading *w, const char *path, const struct stat *st)
 {
 	uint64_t size = (uint64_t)st->st_size;
@@ -219,7 +220,7 @@ static int give_file(struct reading *w, const char *path, const struct stat *st)
 	return r;
 }
 
-/* Directories below the top that are still to be read. */
+/* Directories that are still to be walked. */
 struct unread {
 	char **v;
 	size_t nr, room;
@@ -297,7 +298,7 @@ static int walk_directory(struct reading *w, struct unread *u, const char *path,
 	if (r == 0)
 		r = -errno;
 	if (r < 0)
-		fail(w, path, r); /* unless an entry has */
+		fail(w, path, r); /* no effect if walk_entry() failed already */
 	return r;
 }
 
@@ -314,7 +315,7 @@ static int walk(struct reading *w, uint64_t all, struct progress *p)
 	return r;
 }
 
-/* Pages may be on other nodes, and there is no way to them. Then what cannot be read need not be damaged. */
+/* Without an agent, pages on other nodes are unreachable: unreadable data is not necessarily damaged. */
 static bool is_cut_off(int fd)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
@@ -358,7 +359,7 @@ static int read_all(int fd, const char *path, struct progress *p, struct verify_
 	r = w.error == -EIO || w.error == -EBADMSG ? 0 : w.error < 0 ? w.error : 1;
 	if (r == 0 && is_cut_off(fd))
 		r = -ENOLINK;
-	culprit = w.culprit && strncmp(w.culprit, "./", 2) == 0 ? w.culprit + 1 : ""; /* with its slash */
+	culprit = w.culprit && strncmp(w.culprit, "./", 2) == 0 ? w.culprit + 1 : ""; /* keep the slash */
 	if (r == -ECANCELED)
 		because(ret, r, "interrupted");
 	else if (r == -ENOLINK)
@@ -394,7 +395,7 @@ static int compare_root(int fd, struct verify_result *ret)
 	if (r == -ENOTTY)
 		return because(ret, r, "not on a ckptfs");
 	if (r == -EPERM)
-		return because(ret, r, "only its owner, root and the mounting user may ask");
+		return because(ret, r, "only its owner, root and the mounting user may verify it");
 	if (r == -EIO)
 		return because(ret, 0, "damaged: cannot look up its content; see the daemon's log");
 	if (r < 0)
@@ -431,7 +432,7 @@ int verify_opened(int fd, const char *path, bool reads, struct progress *p, stru
 	else
 		r = seal_command(fd, CKPTFS_SEAL_NEXT, ret->seal.inode - 1, &end);
 	if (r < 0 || end.inode != ret->seal.inode || end.sealed_ns != ret->seal.sealed_ns)
-		return because(ret, 0, "not sealed any more");
+		return because(ret, 0, "no longer sealed");
 	return 1;
 }
 
