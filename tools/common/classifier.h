@@ -1,4 +1,4 @@
-/* Where ckptfs-classify is: beside the program that asks, as in a build tree, or where it is installed. */
+/* The path of ckptfs-classify: beside the calling program, as in a build tree, or where it is installed. */
 #pragma once
 
 #include <limits.h>

@@ -13,8 +13,8 @@
 #include "client/ioctl.h"
 #include "tools/common/interrupt.h"
 
-#define POLL_MIN_NS (5 * 1000 * 1000) /* short work is not delayed, ... */
-#define POLL_MAX_NS (100 * 1000 * 1000) /* and long work hardly disturbed */
+#define POLL_MIN_NS (5 * 1000 * 1000) /* does not delay short tasks */
+#define POLL_MAX_NS (100 * 1000 * 1000) /* hardly disturbs long ones */
 
 #define DIED "the daemon of this mount has died; unmount and mount it again\n"
 

@@ -33,7 +33,7 @@ void interrupt_sleep(uint64_t ns)
 	struct timespec ts = { .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
 	sigset_t block, before;
 
-	/* Blocked until ppoll() waits: between a look at `caught` and the wait it would be lost. */
+	/* Blocked until ppoll() waits: a signal between the check of `caught` and the wait would be lost. */
 	sigemptyset(&block);
 	sigaddset(&block, SIGINT);
 	sigaddset(&block, SIGTERM);

@@ -1,4 +1,4 @@
-/* Ctrl-C or SIGTERM ends a command at its next safe place, with status 130. Caught in any thread, slept in one. */
+/* Ctrl-C or SIGTERM ends a command at its next safe point, with status 130. Only one thread may sleep. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,5 +6,5 @@
 
 void interrupt_catch(void);
 bool interrupted(void);
-/* Sleep; an interrupt, even one that came just before, ends it at once. */
+/* Returns at once on an interrupt, even one that arrived just before the call. */
 void interrupt_sleep(uint64_t ns);

@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 
-static char why[256]; /* options are parsed by one thread */
+static char why[256]; /* one thread parses options */
 
 int names_file_parse(const struct conf_key *k, void *conf, const char *path, const char **ret_why)
 {
@@ -28,14 +28,15 @@ int names_file_parse(const struct conf_key *k, void *conf, const char *path, con
 		return -EINVAL;
 	}
 	if (len > NAMES_TEXT_MAX || memchr(f->text, 0, len)) {
-		snprintf(why, sizeof(why), len > NAMES_TEXT_MAX ? "has more than %u bytes" : "is no text", NAMES_TEXT_MAX);
+		snprintf(why, sizeof(why), len > NAMES_TEXT_MAX ? "has more than %u bytes" : "is not a text file",
+			 NAMES_TEXT_MAX);
 		return -EINVAL;
 	}
 	f->text[len] = 0;
 	r = names_parse(f->text, &names, why, sizeof(why));
 	if (r < 0)
 		return r;
-	names_free(names); /* ckptfs-classify parses them again, where time is limited */
+	names_free(names); /* ckptfs-classify, which limits its CPU time, parses and applies them */
 	f->is_given = true;
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* The option --names: a file of rules for names of variables (store/classify/names.h). */
+/* The option --names: a file with rules for names of variables (store/classify/names.h). */
 #pragma once
 
 #include "base/conf.h"
@@ -11,6 +11,6 @@ struct names_file {
 
 #define NAMES_FILE_OPTION(type, field) \
 	{ "names", CONF_PARSED, offsetof(type, field), .parse = names_file_parse, .value = "FILE", \
-	  .help = "rules that map names of variables: an expression and a new name a line" }
+	  .help = "rules that map names of variables: an expression and a new name on each line" }
 
 int names_file_parse(const struct conf_key *k, void *conf, const char *path, const char **ret_why);

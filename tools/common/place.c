@@ -21,7 +21,7 @@ static bool is_octal(char c)
 	return c >= '0' && c <= '7';
 }
 
-/* As /proc writes what would end a field: a backslash and three octal digits. In place. */
+/* Decodes, in place, characters that /proc writes as a backslash and three octal digits. */
 static void unescape(char *s)
 {
 	char *to = s;
@@ -76,7 +76,7 @@ int place_find(int fd, struct place *ret)
 		return -errno;
 	r = -ENOENT;
 	while (r == -ENOENT && getline(&line, &room, f) > 0) {
-		char *fields[5] = { NULL }, *rest = line; /* its id, its parent's, device, root, mountpoint */
+		char *fields[5] = { NULL }, *rest = line; /* mount ID, parent ID, device, root, mountpoint */
 
 		for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 			fields[i] = strsep(&rest, " ");
@@ -106,7 +106,7 @@ int place_open(int dir, const char *path, int flags, bool follows_links)
 	};
 	int fd;
 
-	do { /* EAGAIN: ".." while a directory was renamed */
+	do { /* EAGAIN: a rename raced with ".." */
 		fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
 	} while (fd < 0 && (errno == EINTR || errno == EAGAIN));
 	return fd < 0 ? -errno : fd;

@@ -9,7 +9,7 @@
 #include "base/util.h"
 
 #define SHOW_NS UINT64_C(200000000)
-#define WAIT_NS UINT64_C(500000000) /* what is done sooner needs no bar */
+#define WAIT_NS UINT64_C(500000000) /* shorter work shows no bar */
 #define BAR_WIDTH 24u
 
 void progress_init(struct progress *p)
