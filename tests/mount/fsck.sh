@@ -96,7 +96,7 @@ said 0 'clean' "$fsck" -n "$STORE"
 said 4 'left; -p repairs what can be' "$fsck" -n --read-data "$STORE"
 said 4 '^d/big: bytes 12288 to 16383 cannot be read' "$fsck" -p --read-data "$STORE"
 grep -q '^d/copy: bytes 12288 to 16383' "$WORK/said" || fail "the copy is hit and not named"
-grep -q '2 files miss 8192 bytes; writing .*verify' "$WORK/said" || fail "the sum is wrong: $(cat "$WORK/said")"
+grep -q '2 files are missing 8192 bytes; writing .*verify' "$WORK/said" || fail "the sum is wrong: $(cat "$WORK/said")"
 fs_mount
 for f in d/big d/copy; do
 	! cat "$MNT/$f" >/dev/null 2>&1 || fail "$f is damaged and can be read"

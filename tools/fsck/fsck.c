@@ -1,6 +1,6 @@
 /*
- * fsck.ckptfs: checks a store and repairs it. What it checks and repairs is in store/check/check.h; this talks to people
- * and machines.
+ * fsck.ckptfs: checks and repairs a store. The checks are in store/check/check.h; here are the options, the report and
+ * the exit codes.
  *
  * Exit codes as fsck(8): 0 clean, 1 corrected, 4 left uncorrected, 8 operational error, 16 usage; 130 interrupted.
  */
@@ -28,21 +28,21 @@ enum {
 	FSCK_INTERRUPTED = 130
 };
 
-#define NR_DETAILS 4u /* lines of the log that are kept for the next finding of their area */
+#define NR_DETAILS 4u /* log lines kept for the next finding in their area */
 
 struct fsck {
 	const char *store;
 	bool json, verbose, no, preen, yes;
 	struct progress progress;
 	struct check_conf conf;
-	char cause[512]; /* the last error that was logged */
+	char cause[512]; /* the last logged error */
 	struct {
 		char line[NR_DETAILS][512];
 		unsigned nr;
 	} details[CHECK_NR_AREAS];
 };
 
-/* --- what the engine logs: details of what it then calls damaged --- */
+/* --- log lines of the engine: details of the finding that follows --- */
 
 static enum check_area area_of(const char *line)
 {
@@ -58,7 +58,7 @@ static void on_log(void *userdata, enum log_level level, const char *line)
 
 	if (f->verbose) {
 		progress_clear(&f->progress);
-		fprintf(stderr, "%s\n", line); /* is escaped, as all of the log */
+		fprintf(stderr, "%s\n", line); /* log lines are escaped already */
 	}
 	if (level == LOG_LEVEL_ERROR)
 		snprintf(f->cause, sizeof(f->cause), "%s", line);
@@ -111,7 +111,8 @@ static void summary(const struct fsck *f, const struct check_result *r)
 	if (r->rebuilt)
 		text_printf(stdout, "%s: the index was rebuilt\n", f->store);
 	if (r->nr_lost_files > 0)
-		text_printf(stdout, "%s: %" PRIu64 " files miss %" PRIu64
+		text_printf(stdout,
+			    "%s: %" PRIu64 " files are missing %" PRIu64
 			    " bytes; writing their content again, mounted with -o verify, repairs them\n",
 			    f->store, r->nr_lost_files, r->lost_bytes);
 	if (r->nr_left + r->nr_repaired == 0)
@@ -129,7 +130,7 @@ static int exit_code(const struct check_result *r)
 	return r->nr_repaired > 0 || r->rebuilt ? FSCK_CORRECTED : FSCK_CLEAN;
 }
 
-/* Why it could not be. */
+/* Reports why the check failed. */
 static void report_cause(const struct fsck *f, int r)
 {
 	_cleanup_(mounts_close) struct mounts m = { 0 };
@@ -188,7 +189,7 @@ static const char *check_options(void *request, int nr _unused_)
 	if (f->no + f->preen + f->yes > 1)
 		return "-n, -p and -y exclude each other";
 	if (f->conf.rebuild && f->no)
-		return "--rebuild changes the index, -n nothing";
+		return "--rebuild and -n exclude each other";
 	f->conf.repair = f->preen || f->yes || f->conf.rebuild;
 	f->conf.give_up = f->yes;
 	return NULL;
@@ -209,7 +210,7 @@ int main(int argc, char *argv[])
 		.usage = "fsck.ckptfs [-n | -p | -y] [-v] [--read-data] [--rebuild] [--json] [--cache SIZE] STORE\n",
 		.about = "Check a store that is not mounted: superblock, journal, index, packs, names, recipes and fingerprints.",
 		.options = options,
-		.footer = "Exit status: 0 clean, 1 corrected, 4 something is left uncorrected, 8 the check could not be done, 16 "
+		.footer = "Exit status: 0 clean, 1 corrected, 4 errors left uncorrected, 8 the check could not be done, 16 "
 			  "usage, 130 interrupted.",
 		.exit_usage = FSCK_USAGE,
 		.exit_failed = FSCK_OPERATIONAL,

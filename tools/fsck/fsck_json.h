@@ -1,4 +1,4 @@
-/* What fsck.ckptfs --json prints: one document, its findings as they come. */
+/* The output of fsck.ckptfs --json: one document; findings are printed as they are found. */
 #pragma once
 
 struct check_finding;
