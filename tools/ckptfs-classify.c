@@ -1,10 +1,10 @@
 /*
- * ckptfs-classify: what variables or segments a file has, and where. Started by those who want to know
- * (store/classify/classify.h), not by hand: the file is standard input, a pipe standard output. Told the file's name,
- * it has the file's directory as descriptor 3, and maps those files beside it that may say more. Then it restricts
- * itself, and then looks at the first byte.
+ * ckptfs-classify: lists the variables or segments of a file and their offsets. Started by other programs
+ * (store/classify/classify.h), not by hand: standard input is the file, standard output a pipe. With --beside,
+ * descriptor 3 is the directory of the file, and files in it that may describe the file are mapped. All this happens
+ * before the first byte is read: by then the process has sandboxed itself.
  *
- * Exit status: 0 it has said what it found, 1 it could not.
+ * Exit status: 0 the result was written, 1 failed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -30,13 +30,13 @@
 
 #define MEMORY GiB(1) /* besides the file */
 #define CPU_SECONDS 60
-#define COMPANIONS_MAX 4096 /* of a tree with as many processes the rest is plain */
+#define COMPANIONS_MAX 4096 /* files beyond this limit are ignored; data that only they describe is plain */
 #define COMPANION_MAX MiB(256)
 
 struct request {
 	const uint8_t *p;
 	uint64_t size;
-	const char *name; /* NULL: not told */
+	const char *name; /* NULL: not given */
 	const char *rules; /* for names of variables */
 	struct companion beside[COMPANIONS_MAX];
 	size_t nr_beside;
@@ -53,7 +53,7 @@ static const char *reason_of(int r)
 	case -ENOMEM:
 		return "out of memory";
 	case -EOPNOTSUPP:
-		return "this is a build without HDF5";
+		return "built without HDF5";
 	default:
 		return "it cannot be read";
 	}
@@ -102,14 +102,14 @@ static int help(FILE *to)
 	fputs("Usage: ckptfs-classify [--names RULES] [--beside NAME 3<DIRECTORY] <FILE >PIPE\n"
 	      "Lists the variables or segments of a file and their offsets, for other ckptfs commands. Not for interactive use.\n\n"
 	      "  --names RULES  rules that map names of variables, as in ckptfs-analyze(1)\n"
-	      "  --beside NAME  the file's name in the directory that is descriptor 3, whose other files may describe it\n"
+	      "  --beside NAME  the file's name in its directory, which is descriptor 3; other files there may describe it\n"
 	      "  -h, --help     this text\n"
 	      "  -V, --version  the version\n",
 	      to);
 	return to == stdout ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* NULL of an empty file. */
+/* NULL for an empty file. */
 static const uint8_t *map(int fd, uint64_t *ret_size)
 {
 	struct stat st;
@@ -120,7 +120,7 @@ static const uint8_t *map(int fd, uint64_t *ret_size)
 	return st.st_size > 0 ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
 }
 
-/* What is beside it is left out if it cannot be had: then less is known. */
+/* Skips files that cannot be opened or mapped: the result is then less detailed. */
 static void map_companions(struct request *q)
 {
 	DIR *dir = fdopendir(CLASSIFY_DIR_FILENO);
@@ -174,6 +174,6 @@ int main(int argc, char *argv[])
 		perror("ckptfs-classify: cannot restrict itself");
 		return EXIT_FAILURE;
 	}
-	/* Without what libraries do in the end: it may not be permitted, and nothing is left to tidy. */
+	/* Skips exit handlers of libraries: the sandbox may not permit them, and there is nothing to clean up. */
 	_exit(q.p ? classify(&q) : write_answer(&TYPED_EMPTY(0), TYPED_UNKNOWN, ""));
 }

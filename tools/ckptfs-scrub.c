@@ -1,12 +1,12 @@
 /*
- * ckptfs-scrub: has a mount look for damage, and says which files it hits.
+ * ckptfs-scrub: checks the data of a mounted store, and reports damaged files.
  *
- * The daemon does the work, while everything else goes on; this program starts it, shows how far it is, and stops it
- * when interrupted. It can be stopped or killed at any time: the next one goes on from there. A store that is not
- * mounted is fsck.ckptfs's business.
+ * The daemon does the work while the mount stays in use; this program starts it, shows progress, and stops it when
+ * interrupted. It can be stopped or killed at any time: the next run continues from there. A store that is not mounted
+ * is checked by fsck.ckptfs.
  *
- * Exit status: 0 every file that was looked at is sound, 1 usage, 2 it failed or there is no mount, 3 the time was up
- * before all was looked at, 4 files cannot be read everywhere, 130 interrupted.
+ * Exit status: 0 no damage in what was read, 1 usage, 2 failed or not mounted, 3 stopped by --budget before the end, 4
+ * some files are damaged, 130 interrupted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,9 +48,9 @@ struct request {
 	uint64_t started_ns;
 };
 
-/* --- asking the daemon --- */
+/* --- requests to the daemon --- */
 
-/* 1/0 there are no more/<0 */
+/* 1: *ret is set, 0: no more, <0 */
 static int ask_hit(const struct request *q, const struct ckptfs_scrub *s, uint64_t number, struct ckptfs_scrub_hit *ret)
 {
 	*ret = (struct ckptfs_scrub_hit){
@@ -95,7 +95,7 @@ static int run_in_daemon(struct request *q, struct ckptfs_scrub *s)
 	return daemon_run(&task);
 }
 
-/* --- what is shown --- */
+/* --- output --- */
 
 static double seconds_since(uint64_t ns)
 {
@@ -158,7 +158,8 @@ static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
 	if (s->left > 0 && !s->named)
 		puts("Stopped before the damaged files were determined; the next ckptfs-scrub lists them.");
 	else if (s->files > 0)
-		printf("%" PRIu64 " files miss %s. Writing their content again repairs them and all files that share it.\n",
+		printf("%" PRIu64
+		       " files are missing %s. Writing their content again repairs them and all files that share it.\n",
 		       s->files, human_size(s->lost_bytes).s);
 }
 
@@ -197,7 +198,7 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_scrub
 	return s->left > 0 ? EXIT_DAMAGE : s->complete ? EXIT_SOUND : EXIT_TIME_UP;
 }
 
-/* --- what to do --- */
+/* --- running --- */
 
 static enum exit_status refuse(const struct request *q, int r)
 {

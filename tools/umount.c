@@ -1,5 +1,5 @@
 /*
- * umount.ckptfs: unmount, and come back when everything is durable.
+ * umount.ckptfs: unmounts, and returns when everything is durable.
  *
  * umount(2) returns when the mount is gone from this mount namespace. The daemon then still writes, commits and closes
  * its store; if another namespace contains the mount, the kernel does not even report the unmount to it. So:
@@ -49,9 +49,9 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED =
 struct request {
 	const char *path;
 	bool lazy, force, verbose, ignored;
-	char *namespace, *type; /* ignored, too */
+	char *namespace, *type; /* ignored */
 	uint64_t timeout_ns;
-	uint64_t until_ns; /* by the monotonic clock */
+	uint64_t until_ns; /* monotonic clock */
 };
 
 /* --- requests to the daemon, sent by a child process --- */
@@ -148,7 +148,7 @@ static int send_request_apart(const struct request *req, const struct mounts *m,
 	return apart_call(&a, ret, sizeof(*ret));
 }
 
-/* Sync, and ask the daemon to end: 0, or why not to unmount. */
+/* Sync, and ask the daemon to end. <0: do not unmount. */
 static int prepare(const struct request *req, const struct mounts *m, struct answer *ret)
 {
 	struct answer a = { 0 };
@@ -230,7 +230,7 @@ static void describe_wait(const struct mounts *m, enum log_level level, const ch
 		 users.len > 0 ? (const char *)users.data : "", users.len > 0 ? ")" : "");
 }
 
-/* Until the daemon has closed its store. */
+/* Waits until the daemon has closed its store. */
 static int await_daemon(const struct request *req, const struct mounts *m)
 {
 	uint64_t start = monotonic_ns();
@@ -263,7 +263,7 @@ static int await_daemon(const struct request *req, const struct mounts *m)
 	return 0;
 }
 
-/* One of several mounts of the store is gone: the daemon serves the others. Everything is durable. */
+/* True if only one of several mounts of the store is gone: the daemon serves the others. Everything is durable. */
 static bool is_mounted_elsewhere(const struct mounts *m, const struct answer *a)
 {
 	_cleanup_(mounts_close) struct mounts other = { 0 };
@@ -316,10 +316,11 @@ static int unmount_and_wait(struct request *req)
 
 static const struct conf_key options[] = {
 	{ "timeout", CONF_TIME, OF(timeout_ns), .fallback = "60s", .help = "wait this long at most" },
-	{ "", CONF_FLAG, OF(lazy), .letter = 'l', .help = "detach now, end when the last user is gone; does not wait" },
+	{ "", CONF_FLAG, OF(lazy), .letter = 'l',
+	  .help = "detach now and do not wait; the daemon ends after the last user" },
 	{ "", CONF_FLAG, OF(force), .letter = 'f', .help = "unmount even if the data cannot be made durable first" },
 	{ "", CONF_FLAG, OF(verbose), .letter = 'v', .help = "print each step" },
-	/* umount(8) passes these on */
+	/* umount(8) passes these options */
 	{ "", CONF_FLAG, OF(ignored), .letter = 'n', .help = "accepted, without effect" },
 	{ "", CONF_FLAG, OF(ignored), .letter = 'r', .help = "accepted, without effect" },
 	{ "", CONF_STRING, OF(namespace), .letter = 'N', .help = NULL },

@@ -40,7 +40,7 @@ tells '^run7/deep/ckpt.1: bytes 20480 to 28671 cannot be read'
 tells '^twin: bytes 20480 to 28671 cannot be read'
 tells '^other: bytes 4096000 to 4100095 cannot be read'
 says_not '^third'
-tells '^3 files miss 20 KiB'
+tells '^3 files are missing 20 KiB'
 tells '3 chunks, 0 tables and headers; 0 repaired, 0 unreferenced, 3 left'
 [ "$(figure health.damaged)" = 3 ] || fail "not marked as damaged"
 [ "$(figure scrub.damaged) $(figure scrub.left)" = "3 3" ] || fail "ckptfs-stat does not know of the damage"
