@@ -54,7 +54,7 @@ exits 0 slurm epilog 2 # again
 exits 0 slurm prolog 4 ckptfs
 kill -KILL "$(ckptfs-stat --json "$point" | json pid)"
 exits 0 slurm prolog 5 ckptfs
-says "has died; mounting anew"
+says "has died; mounting again"
 stat -f "$point" >/dev/null || fail "the dead mount is still there"
 exits 0 slurm epilog 4
 (cd "$point" && exec sleep 1000) &
@@ -77,15 +77,15 @@ says "job 6, user nobody: cannot mount"
 echo "required=yes" >>"$WORK/etc/ckptfs/slurm.conf"
 exits 1 slurm prolog 6 ckptfs
 exits 1 env -i SLURM_JOB_ID=6 SLURM_JOB_USER=../x "$WORK/slurm/prolog"
-says "is no user's name"
+says "is not a user name"
 exits 1 env -i SLURM_JOB_ID=6/../7 SLURM_JOB_USER=nobody "$WORK/slurm/epilog"
-says "is no number"
+says "is not a number"
 for name in $'x\e[2J' $'x\nforged' -x; do
 	exits 1 env -i SLURM_JOB_ID=6 SLURM_JOB_USER="$name" "$WORK/slurm/prolog"
-	[ "$(cat "$WORK/said")" = "ckptfs-prolog: job 6, user ?: SLURM_JOB_USER is no user's name" ] ||
+	[ "$(cat "$WORK/said")" = "ckptfs-prolog: job 6, user ?: SLURM_JOB_USER is not a user name" ] ||
 		fail_showing "${name@Q} is printed"
 	exits 1 env -i SLURM_JOB_ID="$name" SLURM_JOB_USER=nobody "$WORK/slurm/epilog"
-	[ "$(cat "$WORK/said")" = "ckptfs-epilog: job ?, user nobody: SLURM_JOB_ID is no number" ] ||
+	[ "$(cat "$WORK/said")" = "ckptfs-epilog: job ?, user nobody: SLURM_JOB_ID is not a number" ] ||
 		fail_showing "${name@Q} is printed"
 done
 

@@ -1,20 +1,20 @@
-# A recipe for Spack: put it into packages/ckptfs of a repository of yours (spack repo create), and `spack install ckptfs`.
+# Spack recipe: copy it to packages/ckptfs in your own repository (spack repo create), then run `spack install ckptfs`.
 from spack.package import *
 
 
 class Ckptfs(MesonPackage):
-    """A filesystem for checkpoints: programs write ordinary files, and every distinct page of them is stored once."""
+    """A filesystem for checkpoints: programs write ordinary files, and every distinct page is stored once."""
 
     license("GPL-3.0-or-later")
 
-    # From a tree: spack dev-build ckptfs@main, or spack develop -p TREE ckptfs@main.
+    # From a source tree: spack dev-build ckptfs@main, or spack develop -p TREE ckptfs@main.
     version("main")
 
-    variant("mpi", default=True, description="the agents that let nodes share what they have in common")
-    variant("cuda", default=False, description="deltas of GPU memory found on the GPU")
-    variant("hdf5", default=True, description="variables of HDF5 files")
-    variant("metrics", default=True, description="figures over HTTP for Prometheus")
-    variant("python", default=True, description="the Python modules")
+    variant("mpi", default=True, description="agents, which deduplicate across nodes")
+    variant("cuda", default=False, description="compute deltas of GPU memory on the GPU")
+    variant("hdf5", default=True, description="recode variables of HDF5 files")
+    variant("metrics", default=True, description="metrics over HTTP for Prometheus")
+    variant("python", default=True, description="Python modules")
 
     depends_on("c", type="build")
     depends_on("meson@1.0:", type="build")
@@ -34,7 +34,7 @@ class Ckptfs(MesonPackage):
     depends_on("cuda@11.8:", when="+cuda")
     depends_on("python@3.9:", type=("build", "run"), when="+python")
 
-    conflicts("platform=darwin", msg="ckptfs is for Linux")
+    conflicts("platform=darwin", msg="ckptfs requires Linux")
 
     def meson_args(self):
         def feature(option, variant):
