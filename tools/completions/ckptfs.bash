@@ -1,8 +1,8 @@
 # bash completion for the commands of ckptfs
 
-_ckptfs_mounts=/proc/mounts # what is mounted; its names are other users' text
+_ckptfs_mounts=/proc/mounts # other users choose the names in it
 
-_ckptfs_mountpoints() { # WORD: those that begin with it, as it is or quoted
+_ckptfs_mountpoints() { # WORD: completes mountpoints that begin with it, plain or quoted
 	local point type quoted
 	while read -r _ point type _; do
 		[[ $type == fuse.ckptfs ]] || continue
