@@ -107,7 +107,7 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 
 	# Agents die, and the job goes on.
 	exits 0 ckptfs-run "${nodes[@]}" bash "$WORK/kill-agent"
-	says "the agents have ended; each node stores everything itself"
+	says "the agents have ended; from now on each node stores"
 	nothing_left "after agents have died"
 
 	# The daemon of one node dies: told at once, and mounted again there; or the program is ended.

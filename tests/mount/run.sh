@@ -26,8 +26,8 @@ daemon_of() { ckptfs-stat --json "$1" | json pid; } # MOUNTPOINT
 exits 0 run sh -c 'mkdir "$CKPTFS_MOUNT/step 1" && cp "$0" "$CKPTFS_MOUNT/step 1/tool" && ckptfs-seal -q "$CKPTFS_MOUNT/step 1" && echo done' "$(command -v ckptfs-seal)"
 tells "^done$"
 says "1 sealed checkpoints, 1 of them new; the newest is step 1"
-says "written .*, of it new .* (.* %)"
-says "$spaced has .* of files in"
+says "written: .*, new: .* (.* %)"
+says "$spaced stores .* of files in"
 nothing_mounted "after a program"
 exits 7 run --quiet sh -c 'exit 7'
 says_nothing "it is quiet"
@@ -70,7 +70,7 @@ says "a program must be given"
 exits 1 run --signal-before 10s true
 says "give --time-limit"
 exits 1 run --mount "$WORK/%x" true
-says "after % come"
+says "% must be followed by"
 exits 1 run --grace soon true
 says "not a time"
 exits 1 run --signal KILL true
@@ -78,7 +78,7 @@ says "TERM, INT, HUP, USR1 or USR2"
 exits 1 run --nodes 3 --flush-to "$WORK/to" true
 says "put %h or %n into it"
 SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=many exits 1 run true
-says "SLURM_JOB_NUM_NODES: is no number"
+says "SLURM_JOB_NUM_NODES: is not a number"
 exits 125 run -o no_such_option true
 says "no_such_option"
 says "cannot mount on"
@@ -215,7 +215,7 @@ kill -TERM "$first"
 wait "$first" || true
 grep -q "got it" "$WORK/first" || fail "the program did not get SIGUSR1 for SIGTERM"
 exits 0 run --grace 5s sh -c 'cd "$CKPTFS_MOUNT"; sleep 1000 & exit 0'
-says "left behind were ended"
+says "terminated processes that the program left behind"
 nothing_mounted "with something left running"
 # In another session: those that use the mount, in any way, are ended; others are left alone.
 cat >"$WORK/sessions" <<'EOT'
@@ -244,7 +244,7 @@ ended() { # WHEN: all but one have
 	rm "$WORK/pids"/*
 }
 exits 0 run --grace 1s bash "$WORK/sessions" "$WORK/pids"
-says "left behind were ended"
+says "terminated processes that the program left behind"
 says_not "detached"
 nothing_mounted "with something in other sessions"
 ended "after the program"

@@ -1,21 +1,22 @@
 /*
- * ckptfs-run: a program with a mount of its own. Mount, on all nodes of the job; start agents if they are a cluster;
- * run the program; when it has ended, or time is up and it was told to: bring what is sealed elsewhere, the newest
- * first; unmount; tell what was stored.
+ * ckptfs-run: runs a program with its own mount. It mounts a store on each node of the job, starts agents if the stores
+ * form a cluster, and runs the program. When the program has ended, by itself or because the time is up, it copies out
+ * sealed checkpoints, the newest first, unmounts, and reports what was stored.
  *
- * Whatever happens, nothing is left mounted:
+ * Nothing is left mounted:
  *
- *   the program is killed      as if it had ended
- *   its daemon dies            reported at once; by default the store is mounted again (--on-daemon-death, run_watch.h)
- *   its daemon hangs           told; after a minute the mount is detached, and nothing is flushed
- *   processes of it are left   SIGTERM, after --grace SIGKILL; of those in another session, the ones that use the mount
- *                              (run_process.h). If others use it, it is detached.
- *   ckptfs-run is killed       the program gets SIGTERM; who keeps the mount (run_guard.h), or holds it on each node
- * (run_nodes.h), unmounts
- *   all of them are            a mount is left; the next ckptfs-run with this store takes it away if its daemon has died, too
+ *   program killed            as if it had ended
+ *   daemon dies               reported at once; by default the store is mounted again (--on-daemon-death, run_watch.h)
+ *   daemon hangs              reported; after a minute the mount is detached, and nothing is copied out
+ *   processes of the program  SIGTERM, and after --grace SIGKILL; in another session only those that use the mount
+ *   are left                  (run_process.h). If other processes use the mount, it is detached.
+ *   ckptfs-run killed         the program gets SIGTERM; the guard process (run_guard.h), or the holder on each node
+ *                             (run_nodes.h), unmounts
+ *   all of these killed       a mount is left; if its daemon has died, too, the next ckptfs-run with this store
+ *                             detaches it
  *
- * Exit status: the program's, or 128 and the signal that ended it; 125 ckptfs-run itself has failed, 126 the program
- * cannot be run, 127 there is no such program; 1 usage.
+ * Exit status: that of the program, or 128 plus the signal that ended it; 125 ckptfs-run itself failed, 126 the program
+ * cannot be run, 127 no such program, 1 usage.
  */
 #include <assert.h>
 #include <errno.h>
@@ -50,24 +51,24 @@
 
 #define TOOL "ckptfs-run"
 #define NS_PER_S UINT64_C(1000000000)
-#define UNMOUNT_NS (10 * NS_PER_S) /* of the time for draining, kept for unmounting; at most half of it */
+#define UNMOUNT_NS (10 * NS_PER_S) /* reserved for unmounting; at most half of --signal-before */
 #define AGENTS_WAIT_NS (30 * NS_PER_S)
 #define AGENTS_STEP_NS 20000000
 
 enum exit_status { EXIT_DONE = 0, EXIT_OURS = RUN_EXIT_OURS, EXIT_NOT_EXECUTABLE = 126, EXIT_NO_PROGRAM = 127 };
 
-/* What happens to one mount, from before the program to after it. */
+/* One mount, from before the program starts until after it has ended. */
 struct session {
 	struct run_mount mount;
-	char *flush_to; /* NULL: nowhere */
+	char *flush_to; /* NULL: do not copy out */
 	uint64_t start_ns; /* since 1970 */
-	uint64_t written, new; /* bytes, before the program */
+	uint64_t written, new; /* bytes, before the program started */
 	uint64_t flush_until_ns;
-	bool (*is_stopped)(const struct run_request *q); /* flushing must end now */
+	bool (*is_stopped)(const struct run_request *q); /* true: stop copying out */
 	const struct run_request *q;
 };
 
-/* --- the mount and what becomes of it --- */
+/* --- the mount --- */
 
 static void read_figures(const char *path, uint64_t *written, uint64_t *new)
 {
@@ -80,8 +81,8 @@ static void read_figures(const char *path, uint64_t *written, uint64_t *new)
 	*new = json_flat_u64(&a.j, "written_by_cause.new_bytes");
 }
 
-/* The last directory of its path is made, those above it are not: where they are missing, the parallel filesystem may
- * be. 1: made, 0: was there. */
+/* Creates the last directory of the path only: if its parent is missing, the parallel filesystem may not be mounted.
+ * 1: created, 0: existed. */
 static int make_flush_to(const char *to)
 {
 	_cleanup_(closep) int fd = -1;
@@ -99,14 +100,14 @@ static int make_flush_to(const char *to)
 	return r == 0;
 }
 
-/* Is a directory `in`, or below it? One that is not there has nothing below it. */
+/* Is a directory `in`, or below it? False if `in` does not exist. */
 static bool lies_in(const char *path, const char *in)
 {
 	_cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct stat here, last = { 0 };
 	struct statx want;
 
-	/* `in` may be a mount whose daemon hangs: what the kernel knows of it is enough. */
+	/* The daemon of `in` may hang: use the attributes that the kernel has cached. */
 	if (fd < 0 || !in || statx(AT_FDCWD, in, AT_STATX_DONT_SYNC, STATX_INO, &want) < 0)
 		return false;
 	while (fstat(fd, &here) == 0 && (here.st_dev != last.st_dev || here.st_ino != last.st_ino)) {
@@ -121,8 +122,7 @@ static bool lies_in(const char *path, const char *in)
 	return false;
 }
 
-/* Into the mount it would be brought to where it is, into the store among the files of that. One that was made is not
- * left there: nothing would mount over it. */
+/* Refuses a destination inside the mount or the store. Removes it if it was created: a mountpoint must be empty. */
 static int check_flush_to(const struct session *s, bool made)
 {
 	const char *what = lies_in(s->flush_to, s->mount.point) ? "the mount" :
@@ -137,7 +137,7 @@ static int check_flush_to(const struct session *s, bool made)
 	return -EINVAL;
 }
 
-/* What would keep it from draining is known before the program runs, if it can be. */
+/* Fails before the program runs if copying out cannot work, as far as that can be checked. */
 static int session_begin(const struct run_request *q, struct session *s)
 {
 	int r = run_job_expand(&q->job, q->store, &s->mount.store);
@@ -198,21 +198,21 @@ static void report(const struct session *s, const struct seals *epochs)
 		written -= MIN(written, s->written);
 		new -= MIN(new, s->new);
 	}
-	new = MIN(new, written); /* it is counted in whole pages */
-	run_say("written%s %s, of it new %s (%.1f %%)", s->mount.nr_deaths > 0 ? " since it was mounted again" : "",
+	new = MIN(new, written); /* new bytes are counted in whole pages */
+	run_say("written%s: %s, new: %s (%.1f %%)", s->mount.nr_deaths > 0 ? " since it was mounted again" : "",
 		human_size(written).s, human_size(new).s,
 		written > 0 ? 100.0 * (double)new / (double)written : 0.0);
 	if (stat_ask(s->mount.point, &a) == 0)
-		run_say("%s has %s of files in %s", s->mount.store, human_size(json_flat_u64(&a.j, "logical_bytes")).s,
+		run_say("%s stores %s of files in %s", s->mount.store, human_size(json_flat_u64(&a.j, "logical_bytes")).s,
 			human_size(json_flat_u64(&a.j, "disk_bytes")).s);
 	if (!newest)
 		run_say("no sealed checkpoints");
 	else
 		run_say("%zu sealed checkpoints, %zu of them new; the newest is %s", epochs->nr, sealed,
-			newest->path[0] ? newest->path : "all of it");
+			newest->path[0] ? newest->path : "the whole mount");
 }
 
-/* While agents are there: what is read for it may be on other nodes. */
+/* Called while agents run: data to copy out may be on other nodes. */
 static int flush_and_report(struct session *s)
 {
 	_cleanup_(closep) int fd = -1;
@@ -220,7 +220,7 @@ static int flush_and_report(struct session *s)
 	int r = run_mount_ask(&s->mount);
 
 	if (r < 0)
-		return r; /* a death is told when it is unmounted */
+		return r; /* run_mount_end() reports the death */
 	fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = fd < 0 ? -errno : seals_ask(fd, &epochs);
 	if (r < 0 && run_mount_ask(&s->mount) < 0)
@@ -240,7 +240,7 @@ static bool is_end(int signal)
 	return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
 
-/* For poll(2). */
+/* A timeout for poll(2). */
 static int ms_until(uint64_t when_ns)
 {
 	uint64_t now = monotonic_ns(), left = when_ns <= now ? 0 : MIN(when_ns - now, 3600 * NS_PER_S);
@@ -248,7 +248,7 @@ static int ms_until(uint64_t when_ns)
 	return (int)((left + 999999) / 1000000);
 }
 
-/* 1: it has ended. Launchers that end before it are told of; they are not waited for again. */
+/* Reaps ended children. Reports launchers that end before the program. 1: the program has ended. */
 static int reap(pid_t program, struct run_nodes *n, struct run_watch *w, int *ret_status)
 {
 	int status, result = 0;
@@ -259,10 +259,10 @@ static int reap(pid_t program, struct run_nodes *n, struct run_watch *w, int *re
 			*ret_status = status;
 			result = 1;
 		} else if (pid == n->agents) {
-			run_complain("the agents have ended; each node stores everything itself from now on");
+			run_complain("the agents have ended; from now on each node stores all of its data itself");
 			n->agents = 0;
 		} else if (pid == n->holders) {
-			run_complain("the mounts of the nodes have ended before the program");
+			run_complain("the mounts on the nodes ended before the program");
 			n->holders = 0;
 		} else {
 			run_watch_reap(w, pid, status);
@@ -271,7 +271,7 @@ static int reap(pid_t program, struct run_nodes *n, struct run_watch *w, int *re
 	return result;
 }
 
-/* Waits for a signal, the end of the daemon, or output of other nodes, until `until_ns`. Returns the signal, or 0. */
+/* Waits until `until_ns` for a signal, the end of the daemon, or output of other nodes. Returns the signal, or 0. */
 static int await_event(int signals, const struct run_nodes *n, const struct run_watch *w, uint64_t until_ns)
 {
 	struct pollfd p[] = {
@@ -286,7 +286,7 @@ static int await_event(int signals, const struct run_nodes *n, const struct run_
 	return read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
 }
 
-/* Until it has ended, or was made to: the status, as in wait(2). */
+/* Waits until the program has ended, and ends it if necessary. Returns its status of wait(2). */
 static int supervise(const struct run_request *q, struct run_nodes *n, struct run_watch *w, int signals, pid_t program)
 {
 	uint64_t warn_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(q->signal_before_ns, q->until_ns),
@@ -319,7 +319,7 @@ static int supervise(const struct run_request *q, struct run_nodes *n, struct ru
 	return status;
 }
 
-/* `k`: may be NULL. */
+/* `k` may be NULL. */
 static int run_program(const struct run_request *q, struct run_nodes *n, const struct run_guard *k,
 		       struct run_watch *w, const sigset_t *signals, const char *store, const char *mount)
 {
@@ -343,14 +343,14 @@ static int run_program(const struct run_request *q, struct run_nodes *n, const s
 		run_guard_set_program(k, program);
 	status = supervise(q, n, w, signal_fd, program);
 	if (run_process_end_left(&(struct run_left){ program, mount }, q->grace_ns))
-		run_say("processes that the program left behind were ended");
+		run_say("terminated processes that the program left behind");
 	run_process_foreground(getpgrp());
 	if (WIFSIGNALED(status))
 		run_complain("%s: ended by signal %d (%s)", q->program[0], WTERMSIG(status), strsignal(WTERMSIG(status)));
 	return run_process_exit_status(status);
 }
 
-/* The first signal has ended the program; this is one more. */
+/* Is a signal to end pending? While copying out, it is the second one: the first ended the program. */
 static bool is_signalled(_unused_ const struct run_request *q)
 {
 	sigset_t pending;
@@ -390,7 +390,7 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 struct arguments {
 	char *v[NR_ARGUMENTS + 1]; /* ends with NULL */
 	size_t nr;
-	bool is_short; /* of memory: one is missing */
+	bool is_short; /* out of memory: an argument is missing */
 };
 
 static void arguments_release(struct arguments *a)
@@ -427,14 +427,14 @@ static bool is_member(const char *mount)
 	return stat_ask(mount, &a) == 0 && strcmp(json_flat_get(&a.j, "cluster.member"), "true") == 0;
 }
 
-/* Until all agents have met, so that the program finds what other nodes have: a job that starts again looks for that
- * first. If they do not, or cannot be seen from here, it starts all the same. */
+/* Waits until all agents are connected, so that a restarted program finds checkpoints of other nodes. If they do not
+ * connect in time, or this node has no mount of the cluster, the program starts nevertheless. */
 static void await_agents(const struct run_request *q, const struct run_nodes *n, const char *mount)
 {
 	uint64_t until_ns = monotonic_ns() + AGENTS_WAIT_NS;
 	siginfo_t ended = { 0 };
 
-	if (!is_member(mount)) /* it is not on this node */
+	if (!is_member(mount)) /* this node has no mount of the cluster */
 		return;
 	while (monotonic_ns() < until_ns && !is_signalled(q)) {
 		_cleanup_(stat_answer_release) struct stat_answer a = { 0 };

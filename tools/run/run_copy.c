@@ -15,9 +15,9 @@
 #include "base/util.h"
 
 #define BLOCK MiB(1)
-#define XATTR_MAX 65536 /* of names, and of one value: the kernel's limit */
+#define XATTR_MAX 65536 /* the kernel's limit for all names, and for one value */
 
-/* A file with several names, and the first of them that was copied: from the top of the copy. */
+/* A file with several names. `path`: the first copied name, relative to the top of the copy. */
 struct linked {
 	ino_t inode;
 	char *path;
@@ -28,7 +28,7 @@ struct state {
 	int top; /* of the copy; borrowed */
 	struct linked *linked;
 	size_t nr_linked;
-	uint8_t *a, *b; /* a block each */
+	uint8_t *a, *b; /* one block each */
 };
 
 static bool is_same_file(const struct stat *a, const struct stat *b)
@@ -42,7 +42,7 @@ static int report_progress(struct state *s)
 	return s->c->go_on && !s->c->go_on(s->c->userdata, s->c->bytes) ? -ETIME : 0;
 }
 
-/* From `off` to the end of what is no hole there. */
+/* Copies the data from `off` to `end`, which contains no hole. */
 static int copy_extent(struct state *s, int from, int to, off_t off, off_t end)
 {
 	int r = 0;
@@ -51,7 +51,7 @@ static int copy_extent(struct state *s, int from, int to, off_t off, off_t end)
 		ssize_t n = io_pread(from, s->a, (size_t)MIN((uint64_t)(end - off), BLOCK), (uint64_t)off);
 
 		if (n <= 0)
-			return n < 0 ? (int)n : -EIO; /* shorter than it was: it is not sealed any more */
+			return n < 0 ? (int)n : -EIO; /* shorter than before: no longer sealed */
 		r = io_pwrite(to, s->a, (size_t)n, (uint64_t)off);
 		off += n;
 		s->c->bytes += (uint64_t)n;
@@ -61,7 +61,7 @@ static int copy_extent(struct state *s, int from, int to, off_t off, off_t end)
 	return r;
 }
 
-/* The next stretch at or behind *end that is no hole: 1, 0: no more, <0. */
+/* Finds the next data at or after *end. 1: found, 0: no more, <0 */
 static int next_extent(int fd, off_t size, off_t *off, off_t *end)
 {
 	off_t data = lseek(fd, *end, SEEK_DATA), hole;
@@ -81,7 +81,7 @@ static int next_extent(int fd, off_t size, off_t *off, off_t *end)
 static int copy_bytes(struct state *s, int from, int to, off_t size)
 {
 	off_t off = 0, end = 0;
-	int r = io_truncate(to, 0); /* all of it is a hole */
+	int r = io_truncate(to, 0); /* drops old data, so that the whole file is a hole */
 
 	if (r == 0)
 		r = io_truncate(to, (uint64_t)size);
@@ -108,7 +108,7 @@ static int compare_extent(struct state *s, int from, int to, off_t off, off_t en
 	return r;
 }
 
-/* What the disk has, not what we have just written to memory. */
+/* Compares with the bytes on the disk, not in the page cache. */
 static int compare_bytes(struct state *s, int from, int to, off_t size)
 {
 	off_t off = 0, end = 0;
@@ -120,7 +120,7 @@ static int compare_bytes(struct state *s, int from, int to, off_t size)
 	return r;
 }
 
-/* Where one side has no such attributes, there are none to copy. */
+/* Copies user attributes if both filesystems support them. */
 static int copy_xattrs(int from, int to)
 {
 	_cleanup_(freep) char *names = malloc(XATTR_MAX);
@@ -141,7 +141,7 @@ static int copy_xattrs(int from, int to)
 	return 0;
 }
 
-/* The time last: it says that the rest is done. */
+/* Sets the time last: it marks the file as complete. */
 static int copy_attributes(int from, int to, const struct stat *st)
 {
 	const struct timespec times[] = { st->st_atim, st->st_mtim };
@@ -178,7 +178,7 @@ static int copy_file(struct state *s, int from_dir, int to_dir, const char *name
 	return r < 0 ? r : copy_attributes(from, to, st);
 }
 
-/* 1: its first name was copied, and this is one more; 0: this is the first */
+/* 1: another name was copied before, and this one is linked to it; 0: this is the first name */
 static int copy_link(struct state *s, int to_dir, const char *name, const char *path, const struct stat *st)
 {
 	struct linked *more;
@@ -198,7 +198,7 @@ static int copy_link(struct state *s, int to_dir, const char *name, const char *
 	return s->linked[s->nr_linked++].path ? 0 : -ENOMEM;
 }
 
-/* Of what cannot be opened. */
+/* For files that cannot be opened. */
 static int copy_owner_and_times(int to_dir, const char *name, const struct stat *st)
 {
 	const struct timespec times[] = { st->st_atim, st->st_mtim };
@@ -244,7 +244,7 @@ static int copy_subdirectory(struct state *s, int from_dir, int to_dir, const ch
 	to = openat(to_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (to < 0)
 		return -errno;
-	if (fchmod(to, 0700) < 0) /* of one that was done: it is looked at again */
+	if (fchmod(to, 0700) < 0) /* may be complete from an earlier run, without write permission */
 		return -errno;
 	r = copy_directory(s, from, to, path);
 	return r < 0 ? r : copy_attributes(from, to, st);
@@ -271,7 +271,7 @@ static int copy_name(struct state *s, int from, int to, const char *name, const 
 	return -EOPNOTSUPP;
 }
 
-/* A stream of its names, from the first; the descriptor stays the caller's. */
+/* Opens a stream of all names in a directory. `fd` stays open and is not moved. */
 static DIR *open_names(int fd)
 {
 	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -338,7 +338,7 @@ int run_copy_tree(struct run_copy *c, int from, int to)
 	return r;
 }
 
-/* 1 same, 0 not, <0; the caller counts names that only the second has. */
+/* 1: the same, 0: not, <0. The caller checks for names that only the second directory has. */
 static int is_name_same(int from, int to, const char *name)
 {
 	_cleanup_(closep) int a = -1;

@@ -1,12 +1,10 @@
 /*
- * Resumable copy of a tree: after an interruption or a crash at any point, call it again with the same
- * two directories. A file of the copy is done when it has the size and the time of change of its source, and it gets
- * that time last: after its bytes are synced, read back from the disk, and compared. Names that are not in the source
- * are left alone.
+ * Resumable copy of a tree: after an interruption or a crash at any point, call it again with the same two directories.
+ * A copied file is complete when it has the size and modification time of its source; the time is set last, after the
+ * bytes are synced, read back from the disk and compared. Names that are not in the source are left alone.
  *
- * Copied are directories, files with their holes and hard links among them, symbolic links, fifos; modes, times,
- * extended attributes in user. where both sides have them, and owners by root. Sockets and devices are not:
- * -EOPNOTSUPP. One thread.
+ * Copies directories, files with holes and hard links, symbolic links and FIFOs, with modes, times, extended attributes
+ * in the user namespace if both sides support them, and owners if root. Sockets and devices: -EOPNOTSUPP. One thread.
  */
 #pragma once
 
@@ -14,13 +12,13 @@
 #include <stdint.h>
 
 struct run_copy {
-	bool (*go_on)(void *userdata, uint64_t copied); /* asked after each MiB or file; false: stop, -ETIME */
+	bool (*go_on)(void *userdata, uint64_t copied); /* called after each MiB and file; false: stop with -ETIME */
 	void *userdata;
-	uint64_t bytes; /* out: copied now, or found to be done */
-	char path[4096]; /* out: which file it was about, if it failed; from the top of the tree */
+	uint64_t bytes; /* out: copied now or complete before */
+	char path[4096]; /* out: the file that failed, relative to the top of the tree */
 };
 
-/* What is in directory `from` becomes what is in directory `to`, both open and borrowed. 0/<0 */
+/* Copies the content of directory `from` into directory `to`; both are borrowed. 0/<0 */
 int run_copy_tree(struct run_copy *c, int from, int to);
-/* Do both have the same names, with the same sizes and, of files, times of change? 1/0/<0. */
+/* Do both have the same names, and files the same sizes and modification times? 1/0/<0 */
 int run_copy_is_same(int from, int to);

@@ -18,13 +18,13 @@
 #include "tools/run/run_say.h"
 #include "tools/seal/seals.h"
 
-#define WHOLE "whole" /* what the mountpoint itself is called, if that is sealed */
+#define WHOLE "whole" /* name of the copy if the mountpoint itself is sealed */
 
 struct flush {
 	const struct run_flush *d;
-	const char *name; /* from the mountpoint; what is being copied */
+	const char *name; /* being copied; relative to the mountpoint */
 	struct progress bar;
-	uint64_t all, before; /* bytes: of all epochs, and of those that are done */
+	uint64_t all, before; /* bytes of all checkpoints, and of those already copied */
 };
 
 static bool go_on(void *userdata, uint64_t copied)
@@ -35,7 +35,7 @@ static bool go_on(void *userdata, uint64_t copied)
 	return !d->d->go_on || d->d->go_on(d->d->userdata);
 }
 
-/* Directories above `path`, which is below `top`. */
+/* Creates the directories between `top` and the last name of `path`. */
 static int make_above(int top, const char *path)
 {
 	_cleanup_(freep) char *part = strdup(path);
@@ -50,7 +50,7 @@ static int make_above(int top, const char *path)
 	return 0;
 }
 
-/* .NAME.ckptfs-SEALED, in the directory where it is to be NAME. */
+/* Returns the path of .NAME.ckptfs-SEALED, beside the final NAME. */
 static int name_partial(const char *path, int64_t sealed_ns, char **ret)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -93,7 +93,7 @@ static int copy_seal(struct flush *d, int from, int top, const char *path, const
 	return r;
 }
 
-/* 1: it was there already */
+/* 1: existed already, 0: copied */
 static int flush_seal(struct flush *d, int mount, int top, const struct sealed *e)
 {
 	const char *path = e->path[0] ? e->path : WHOLE;
@@ -124,8 +124,8 @@ static int flush_seal(struct flush *d, int mount, int top, const struct sealed *
 	if (r < 0)
 		return r;
 	if (renameat2(top, partial, top, path, RENAME_NOREPLACE) < 0) {
-		/* Not every parallel filesystem can promise not to replace; an empty directory is all that rename(2)
-		 * replaces. */
+		/* Not every parallel filesystem has RENAME_NOREPLACE. Plain rename(2) replaces nothing but an empty
+		 * directory. */
 		r = errno == EINVAL ? io_rename(top, partial, top, path) : -errno;
 		if (r < 0)
 			return run_complain_errno(r, "%s/%s: copied, but cannot rename", d->d->to, path);

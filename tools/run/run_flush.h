@@ -1,16 +1,15 @@
 /*
- * The sealed directories of a mount, and bringing them elsewhere in the order of what they are worth: the newest first.
- * One thread.
+ * Copies the sealed checkpoints of a mount to another filesystem, the newest first. One thread.
  *
- * Each becomes a directory with the same path below `to`, complete or absent. The order that makes it so:
+ * Each becomes a directory with the same path below `to`, complete or absent:
  *
- *   1. copied into .NAME.ckptfs-SEALED beside it (run_copy.h)   whoever dies leaves it; the next drain of the same seal goes on with it
- *   2. synced, read back and compared, file by file
- *   3. renamed to NAME, never over anything, and that synced     before it nothing, after it everything
+ *   1. copy to .NAME.ckptfs-SEALED beside it (run_copy.h)   crash: left there; the next flush of this seal resumes it
+ *   2. sync, read back and compare each file
+ *   3. rename to NAME, never replacing anything, and sync   COMMIT POINT
  *
- * SEALED is the time of the seal: a directory that was unsealed, changed and sealed again is another one. A NAME that
- * is there and has the names, sizes and times of the sealed directory is taken for it; any other is left alone, and
- * told.
+ * SEALED is the time of the seal: a directory that was unsealed, changed and sealed again is a different one. An
+ * existing NAME with the names, sizes and times of the sealed directory counts as its copy; any other is left alone and
+ * reported.
  */
 #pragma once
 
@@ -22,9 +21,9 @@ struct seals;
 
 struct run_flush {
 	const char *mountpoint, *to; /* borrowed */
-	bool (*go_on)(void *userdata); /* false: stop as soon as it can be gone on with */
+	bool (*go_on)(void *userdata); /* false: stop where the copy can be resumed */
 	void *userdata;
 };
 
-/* 0 all are there; -ETIME stopped; <0 one or more are not, which has been told. */
+/* 0: all are copied; -ETIME: stopped; <0: some are not. Errors are reported. */
 int run_flush_seals(const struct run_flush *d, const struct seals *e);

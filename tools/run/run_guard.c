@@ -9,10 +9,10 @@
 #include "tools/run/run_process.h"
 #include "tools/run/run_say.h"
 
-#define DONE ((pid_t)0) /* instead of a program: end, and do nothing */
+#define DONE ((pid_t)0) /* instead of a process group: exit without unmounting */
 
-/* Signals are blocked, as they are in ckptfs-run; a session of its own keeps those of the terminal and of process
- * groups away. */
+/* Signals are blocked, as in ckptfs-run; in its own session the guard receives none of the terminal and of process
+ * groups. */
 static _Noreturn void keep(int words, struct run_mount *m, uint64_t grace_ns)
 {
 	pid_t program = -1, word;
@@ -53,7 +53,7 @@ int run_guard_start(struct run_guard *k, struct run_mount *m, uint64_t grace_ns)
 static void send_word(const struct run_guard *k, pid_t word)
 {
 	if (k->pid > 0)
-		(void)!write(k->words, &word, sizeof(word)); /* one that was killed misses it */
+		(void)!write(k->words, &word, sizeof(word)); /* fails if the guard was killed */
 }
 
 void run_guard_set_program(const struct run_guard *k, pid_t program)

@@ -1,6 +1,6 @@
 /*
- * Unmounts when ckptfs-run is killed: a separate process, which detects the end of a pipe. It ends what is left
- * of the program, and unmounts. One thread.
+ * A separate process that unmounts when ckptfs-run is killed, which it detects by the end of a pipe. It first ends what
+ * is left of the program. One thread.
  */
 #pragma once
 
@@ -14,8 +14,8 @@ struct run_guard {
 	int words;
 };
 
-/* Once it is mounted. `grace_ns`: as of run_process_end_left(). 0/<0, told. */
+/* After mounting. `grace_ns`: as for run_process_end_left(). 0/<0; reports errors. */
 int run_guard_start(struct run_guard *k, struct run_mount *m, uint64_t grace_ns);
 void run_guard_set_program(const struct run_guard *k, pid_t program); /* its process group */
-/* After unmounting: it is not needed any more. */
+/* After unmounting. */
 void run_guard_end(struct run_guard *k);

@@ -66,7 +66,7 @@ static int read_number(const char *(*env)(const char *), const char *name, uint6
 
 int run_job_parse_left(const char *text, uint64_t *ret_s)
 {
-	static const uint64_t more[] = { 60, 60, 24 }; /* of these are one of the next */
+	static const uint64_t more[] = { 60, 60, 24 }; /* how many make one of the next unit */
 	uint64_t days = 0, s = 0, unit = 1;
 	char copy[64], *rest = copy, *part;
 
@@ -107,7 +107,7 @@ static bool is_known(char *const *names, size_t nr, const char *name)
 	return false;
 }
 
-/* A host has a line for each of its processors. */
+/* The file has a line per processor, so hosts are repeated. */
 static int count_hosts(const char *path, uint64_t *ret)
 {
 	_cleanup_(freep) char *line = NULL;

@@ -15,9 +15,9 @@
 #include "tools/run/run_process.h"
 #include "tools/run/run_say.h"
 
-#define ANSWER_NS UINT64_C(60000000000) /* as long as umount.ckptfs waits */
+#define ANSWER_NS UINT64_C(60000000000) /* the default of umount.ckptfs --timeout */
 
-/* Signals to all of ckptfs-run's group do not interrupt it half-way. `death_signal`: as in struct run_start. */
+/* Signals to the process group of ckptfs-run do not interrupt it. `death_signal`: as in struct run_start. */
 static int call(const char *const argv[], int death_signal, int *ret_status)
 {
 	const struct run_start s = { .argv = (char *const *)argv,
@@ -64,7 +64,7 @@ static bool is_same_store(const char *a, const char *b)
 	return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* One that was there before: 1 use it, 0 none any more, <0 it is in the way. */
+/* An existing mount on the mountpoint: 1: use it, 0: none, or unmounted, <0: it is in the way. */
 static int look_at_existing(struct run_mount *m, bool shared)
 {
 	_cleanup_(mounts_close) struct mounts there = { 0 };
@@ -154,7 +154,8 @@ static int unmount_alive(struct run_mount *m)
 	int r = unmount(m, "-n");
 
 	if (r < 0 && run_mount_is_there(m)) {
-		run_complain("%s: cannot be unmounted: detached; its daemon keeps the store open until the last user ends", m->point);
+		run_complain("%s: cannot unmount: detached; its daemon keeps the store open until the last user ends",
+			     m->point);
 		unmount(m, "-l");
 	}
 	return r;
@@ -178,7 +179,7 @@ int run_mount_end(struct run_mount *m)
 	if (r == 0) {
 		r = run_mount_is_there(m) ? unmount_alive(m) : 0;
 	} else if (r == -ETIMEDOUT) {
-		run_complain("%s: detached; its daemon makes what it has accepted durable if it goes on", m->point);
+		run_complain("%s: detached; if its daemon resumes, it makes all accepted data durable", m->point);
 		unmount(m, "-l");
 	} else {
 		run_complain("%s: its daemon died; %s has all durable data, and the next mount recovers it",

@@ -27,14 +27,14 @@
 #define DIED "ckptfs-run: daemon died\n"
 #define FAILED "ckptfs-run: failed\n"
 #define LOOK_MS 200
-#define NR_WORDS 64 /* of a launcher's command */
+#define NR_WORDS 64 /* in a launcher command */
 
 #define SRUN_AGENTS "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1"
 
 /*
- * %d is the number of nodes. One process on each, beside those of the program. When a holder is killed, the others are
- * to go on; when an agent is, they are to end, as they can do nothing without it, and would find out only after a
- * minute.
+ * %d is the number of nodes. Each command starts one process per node, beside those of the program. When a holder is
+ * killed, the others continue. When an agent is killed, the launcher ends the others: they cannot continue without it,
+ * and would detect its death only after a minute.
  */
 static const struct {
 	const char *name, *holders, *agents;
@@ -52,7 +52,7 @@ static const char *of_scheduler(enum run_scheduler s)
 	return s == RUN_SLURM ? "srun" : s == RUN_FLUX ? "flux" : "mpirun";
 }
 
-/* mpirun, mpiexec, mpirun.openmpi, prterun: with the signal. */
+/* mpirun, mpiexec, mpirun.openmpi, prterun: commands are signals. */
 static bool is_mpirun(const char *program)
 {
 	_cleanup_(freep) char *copy = strdup(program);
@@ -62,7 +62,7 @@ static bool is_mpirun(const char *program)
 }
 
 struct command {
-	char *text; /* where the launcher's words are */
+	char *text; /* holds the words of the launcher */
 	char self[PATH_MAX];
 	char *word[NR_WORDS + 2]; /* ends with NULL */
 	size_t nr;
@@ -109,7 +109,7 @@ static int split_launcher(struct command *c, const char *launcher, uint64_t node
 	return r;
 }
 
-/* A site that has chosen nothing for programs of MPI: with that Open MPI does not even begin. */
+/* Is the site's default MPI type "none"? Open MPI programs then fail to start. */
 static bool slurm_has_no_mpi(void)
 {
 	FILE *f = getenv("SLURM_MPI_TYPE") ? NULL : popen("scontrol show config 2>/dev/null", "re");
@@ -170,7 +170,7 @@ static bool is_told_to_end(void)
 	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT) || sigismember(&pending, SIGHUP);
 }
 
-/* 1: a line, 0: the end, <0: -EINTR: told to end, which `to_the_end` does not hear. */
+/* Reads a line. 1: a line, 0: end of output, -EINTR: a signal to end is pending, unless `to_the_end`; other <0 */
 static int next_line(int fd, bool to_the_end, char *line, size_t size, size_t *len)
 {
 	for (;;) {
@@ -194,15 +194,15 @@ static int next_line(int fd, bool to_the_end, char *line, size_t size, size_t *l
 	}
 }
 
-/* Anything else that came from a node. */
+/* Prints a message of a node. */
 static void show_line(char *line)
 {
 	line[strcspn(line, "\n")] = '\0';
 	text_printf(stderr, "%s\n", line);
 }
 
-/* Until all holders have said what begins with `wanted`: that they have `done` it; how many are members. Other lines
- * are shown. <0: not all will, told. */
+/* Waits until each holder has printed a line that begins with `wanted`; prints other lines. `done` is the action, for
+ * messages. *ret_members: how many are members of a cluster. <0: not all holders did, reported. */
 static int await_said(struct run_nodes *n, const char *wanted, const char *done, uint64_t *ret_members)
 {
 	uint64_t nr_said = 0, nr_members = 0;
@@ -257,14 +257,14 @@ static void send_word(struct run_nodes *n, enum run_word word)
 	if (n->by_signal)
 		kill(n->holders, word == RUN_END ? SIGUSR1 : SIGUSR2);
 	else if (word == RUN_FLUSH)
-		(void)!write(n->input, "d", 1); /* a failure means that the node has ended, which is detected elsewhere */
+		(void)!write(n->input, "d", 1); /* fails if the node has ended, which is detected elsewhere */
 	if (word == RUN_END) {
 		closep(&n->input);
 		n->input = -1;
 	}
 }
 
-/* The rest of what holders say; did one say that it has failed? */
+/* Reads the output of holders to its end. Did one fail? */
 static bool has_failed(struct run_nodes *n)
 {
 	bool failed = n->failed;
@@ -358,7 +358,7 @@ int run_nodes_end(struct run_nodes *n)
 	}
 	if (n->agents > 0) {
 		kill(n->agents, SIGTERM);
-		run_process_wait(n->agents, &status); /* what they did not share is stored */
+		run_process_wait(n->agents, &status); /* any status: data that was not shared is stored on each node */
 		n->agents = 0;
 	}
 	e = end_holders(n);
@@ -391,7 +391,7 @@ void run_nodes_say_flushed(void)
 	say_line(FLUSHED);
 }
 
-/* SIGTERM, which a batch system sends to all of a job, is for the program: that may want the mount for its last
+/* Ignores SIGTERM, which a batch system sends to all processes of a job: the program may need the mount for its last
  * checkpoint. */
 enum run_word run_nodes_await_word(bool by_signal, int event)
 {

@@ -16,7 +16,7 @@
 #include "base/util.h"
 
 #define LOOK_NS 20000000
-#define KILLED_NS UINT64_C(5000000000) /* after SIGKILL: processes still there are in uninterruptible I/O */
+#define KILLED_NS UINT64_C(5000000000) /* after SIGKILL: processes that remain are in uninterruptible I/O */
 
 #define ENVIRONMENT_MAX ((size_t)2 << 20) /* what execve() accepts with a stack of 8 MiB */
 #define MARK "CKPTFS_RUN"
@@ -24,7 +24,7 @@
 static const int waited_for[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
 static sigset_t before;
 
-/* A variable that no other ckptfs-run has. All processes that the program starts inherit it. The first call makes it. */
+/* An environment variable that is unique to this ckptfs-run. All processes that the program starts inherit it. */
 static const char *mark(void)
 {
 	static char text[64];
@@ -36,7 +36,7 @@ static const char *mark(void)
 
 void run_process_block(sigset_t *ret)
 {
-	(void)mark(); /* before any fork: the keeper has the same */
+	(void)mark(); /* set before any fork: the guard needs the same */
 	sigemptyset(ret);
 	for (size_t i = 0; i < ARRAY_SIZE(waited_for); i++)
 		sigaddset(ret, waited_for[i]);
@@ -49,7 +49,7 @@ void run_process_foreground(pid_t group)
 
 	if (!isatty(STDIN_FILENO))
 		return;
-	/* Not in the foreground ourselves, we would be stopped for it. */
+	/* Unless it is blocked, tcsetpgrp() from the background stops this process. */
 	sigemptyset(&block);
 	sigaddset(&block, SIGTTOU);
 	sigprocmask(SIG_BLOCK, &block, &old);
@@ -60,10 +60,10 @@ void run_process_foreground(pid_t group)
 static void redirect(int from, int to)
 {
 	if (from != to)
-		dup2(from, to); /* the copy is not closed by exec */
+		dup2(from, to); /* exec does not close the duplicate */
 }
 
-/* In the child. errno: why not. */
+/* In the child. Returns only on failure, with errno set. */
 static void execute(const struct run_start *s)
 {
 	char self[PATH_MAX], beside[PATH_MAX + NAME_MAX + 2];
@@ -114,7 +114,7 @@ int run_process_start(const struct run_start *s, pid_t *ret)
 		become(s, report[1]);
 	close(report[1]);
 	if (child > 0 && s->group)
-		setpgid(child, child); /* both sides, so that it is so before either goes on */
+		setpgid(child, child); /* in parent and child: done before either continues */
 	if (child > 0 && TEMP_FAILURE_RETRY(read(report[0], &r, sizeof(r))) == (ssize_t)sizeof(r))
 		waitpid(child, NULL, 0);
 	close(report[0]);
@@ -136,7 +136,7 @@ int run_process_call(const struct run_start *s, int *ret_status)
 	return r < 0 ? r : run_process_wait(pid, ret_status);
 }
 
-/* Reads a file of /proc/PID whole, or its first bytes; what it ends with is a 0 byte. Bytes read; -1: the process has
+/* Reads up to size - 1 bytes of a file in /proc/PID, and appends a NUL. Returns the bytes read; -1: the process has
  * ended, or belongs to another user. */
 static ssize_t read_of(const char *pid, const char *name, char *ret, size_t size)
 {
@@ -162,7 +162,7 @@ static bool is_below(const char *path, const char *dir)
 	return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* By the text of the link: asking the mount for attributes may block. */
+/* Compares the text of the link only: stat() on the mount may block. */
 static bool link_is_below(const char *pid, const char *name, const char *dir)
 {
 	char path[2 * NAME_MAX], to[PATH_MAX];
@@ -230,8 +230,8 @@ static bool uses(const char *pid, const char *dir)
 	       has_open_below(pid, dir) || has_mapped_below(pid, dir);
 }
 
-/* A process of the program, and not a zombie: where nobody waits for orphans, as the first process of a container may
- * not, those that have ended stay in their group. */
+/* A process of the program, and not a zombie: if init does not reap orphans, as in some containers, ended processes
+ * stay in their group. */
 static bool is_left(const char *pid, const struct run_left *l)
 {
 	char stat[512];
@@ -241,13 +241,13 @@ static bool is_left(const char *pid, const struct run_left *l)
 
 	if (read_of(pid, "stat", stat, sizeof(stat)) <= 0)
 		return false;
-	name_end = strrchr(stat, ')'); /* a name may have anything in it */
+	name_end = strrchr(stat, ')'); /* names may contain any character */
 	if (!name_end || sscanf(name_end, ") %c %*d %d", &state, &group) != 2 || state == 'Z')
 		return false;
 	return group == l->group || (is_marked(pid) && uses(pid, l->mount));
 }
 
-/* Sends `signal`, unless it is 0, to the processes that are left. How many they are. */
+/* Sends `signal`, unless 0, to the processes that are left. Returns their number. */
 static size_t signal_left(const struct run_left *l, int signal)
 {
 	DIR *d = opendir("/proc");
@@ -277,7 +277,7 @@ static bool is_gone(const struct run_left *l, int again, uint64_t within_ns)
 			return false;
 		nanosleep(&look, NULL);
 		while (waitpid(-l->group, NULL, WNOHANG) > 0)
-			; /* ours, if they are of this group */
+			; /* children of this process in that group */
 	}
 	return true;
 }

@@ -1,5 +1,5 @@
-/* Programs that ckptfs-run starts and ends. Called with the signals it waits for blocked; what it starts has them as
- * they were. One thread. */
+/* Starts and ends programs for ckptfs-run. The signals that it waits for are blocked; programs start with the original
+ * signal mask. One thread. */
 #pragma once
 
 #include <signal.h>
@@ -8,31 +8,31 @@
 #include <sys/types.h>
 
 struct run_start {
-	char *const *argv; /* argv[0]: a path, or looked for beside ckptfs-run if `ours`, then in PATH */
+	char *const *argv; /* argv[0]: a path, or a name to look up beside ckptfs-run if `ours`, then in PATH */
 	bool ours;
-	/* the program: a process group of its own, in the foreground of the terminal if there is one, and marked
+	/* for the program: in its own process group, in the foreground of the terminal if there is one, and marked
 	 * for run_process_end_left() */
 	bool group;
-	bool apart; /* a session of its own: what a terminal or a launcher sends to all of ours does not reach it */
-	int in, out; /* 0 and 1 are ours */
-	int death_signal; /* that it gets when ckptfs-run dies; 0: none */
+	bool apart; /* in its own session: signals of a terminal or launcher to our process group do not reach it */
+	int in, out; /* 0 and 1: inherited */
+	int death_signal; /* sent when ckptfs-run dies; 0: none */
 };
 
-/* Block the signals that are waited for: SIGCHLD, and those that end a job or are passed on. */
+/* Blocks the signals that ckptfs-run waits for: SIGCHLD, and those that end a job or are passed on. */
 void run_process_block(sigset_t *ret);
-/* 0, and its pid; -errno, also where it could not be executed. */
+/* 0 and its pid, or -errno, also if it could not be executed. */
 int run_process_start(const struct run_start *s, pid_t *ret);
-/* Until it has ended; as in wait(2). */
+/* Waits until it has ended; status as of wait(2). */
 int run_process_wait(pid_t pid, int *ret_status);
 int run_process_call(const struct run_start *s, int *ret_status); /* start and wait */
-/* Processes that a program may have left: those of its group, and those that left it (setsid) and use the mount. The
- * latter are recognized by the environment that they have inherited. */
+/* Processes that a program may have left behind: those in its process group, and those that left the group (setsid) and
+ * use the mount. The latter are recognized by the environment that they inherited. */
 struct run_left {
 	pid_t group;
 	const char *mount;
 };
-/* Sends SIGTERM to them, and after that time SIGKILL. true: there were any. */
+/* Sends them SIGTERM, and after `grace_ns` SIGKILL. true: there were any. */
 bool run_process_end_left(const struct run_left *l, uint64_t grace_ns);
-/* As shells tell it: what it ended with, or 128 and the signal. */
+/* As shells report it: the exit status, or 128 plus the signal. */
 int run_process_exit_status(int status);
-void run_process_foreground(pid_t group); /* of the terminal that standard input is, if it is one */
+void run_process_foreground(pid_t group); /* of the terminal at standard input, if it is one */

@@ -59,7 +59,7 @@ static const struct conf_key options[] = {
 	  .help = "the mountpoint (or CKPTFS_MOUNT; otherwise a new directory in XDG_RUNTIME_DIR or /tmp)" },
 	{ "", CONF_STRING, OF(options), .letter = 'o', .value = "OPTION,...",
 	  .help = "options of mount.ckptfs; with cluster=KEYFILE nodes share common data" },
-	{ "shared", CONF_FLAG, OF(shared), .help = "it is mounted already, and stays mounted" },
+	{ "shared", CONF_FLAG, OF(shared), .help = "use an existing mount, and leave it mounted" },
 	{ "flush-to", CONF_STRING, OF(flush_to), .value = "DIR",
 	  .help = "copy sealed checkpoints here afterwards, the newest first; on several nodes with %h or %n" },
 	{ "signal-before", CONF_TIME, OF(signal_before_ns),
@@ -67,7 +67,7 @@ static const struct conf_key options[] = {
 	{ "signal", CONF_PARSED, OF(signal), .fallback = "TERM", .parse = parse_signal, .value = "NAME",
 	  .help = "send INT, HUP, USR1 or USR2 instead; srun passes on USR1 and USR2" },
 	{ "time-limit", CONF_TIME, OF(time_limit_ns),
-	  .help = "end of the job, from now, if the job's environment does not have it" },
+	  .help = "time until the end of the job, if the job's environment does not have it" },
 	{ "grace", CONF_TIME, OF(grace_ns), .fallback = "30s",
 	  .help = "time for the program after that signal, before SIGKILL" },
 	{ "on-daemon-death", CONF_CHOICE, OF(on_death), .fallback = "remount", .choices = "remount|end|report",
@@ -80,7 +80,7 @@ static const struct conf_key options[] = {
 	{ "no-agent", CONF_FLAG, OF(no_agent), .help = "start no agents, even for stores of a cluster" },
 	{ "hold", CONF_CHOICE, OF(hold), .choices = "no|input|signal", .value = "HOW",
 	  .help = "internal: mount on one node, and wait (input, signal)" },
-	{ "agent", CONF_FLAG, OF(agent), .help = "internal: be the agent of one node" },
+	{ "agent", CONF_FLAG, OF(agent), .help = "internal: run the agent of one node" },
 	COMMAND_QUIET(struct run_request, quiet, "print errors only"),
 	COMMAND_END,
 };
@@ -99,11 +99,11 @@ static const char *check(void *request, int nr)
 static const struct command command = {
 	.name = TOOL,
 	.usage = TOOL " --store DIR [OPTION...] [--] PROGRAM [ARGUMENT...]\n",
-	.about = "Run a program of a job with a ckptfs of its own: mounted before it, on all nodes of the job; afterwards "
-		 "checkpoints are copied out and it is unmounted. The program finds it in CKPTFS_MOUNT. In names %j is the job, "
-		 "%h the host, %n the number of the node, %u the user.",
+	.about = "Run a program of a job with its own ckptfs, mounted on all nodes of the job at the path in CKPTFS_MOUNT. "
+		 "When the program has ended, sealed checkpoints are copied out and the ckptfs is unmounted. In names %j is the "
+		 "job, %h the host, %n the number of the node, %u the user.",
 	.options = options,
-	.footer = "Exit status: the program's; 125 ckptfs-run has failed, 126 or 127 the program cannot be run, 1 usage.",
+	.footer = "Exit status: the program's; 125 ckptfs-run failed, 126 or 127 the program cannot be run, 1 usage.",
 	.exit_usage = RUN_EXIT_USAGE,
 	.exit_failed = RUN_EXIT_OURS,
 	.max_operands = COMMAND_OPERANDS_MAX,
@@ -135,11 +135,11 @@ static int check_pattern(const struct run_request *q, const char *name, const ch
 	if (!pattern)
 		return 0;
 	if (run_job_expand(&q->job, pattern, &text) < 0)
-		return refuse(name, "after % come j, h, n, u or another %");
+		return refuse(name, "% must be followed by j, h, n, u or another %");
 	return text[0] ? 0 : refuse(name, "is empty");
 }
 
-/* Where the environment does not tell the end of the job, its batch system is asked. 0: it does not know. */
+/* Queries the batch system for the end of the job. 0: unknown. */
 static uint64_t ask_end(const struct run_job *job)
 {
 	char ask[256], line[128];
@@ -171,9 +171,7 @@ static int settle_end(struct run_request *q)
 	else if (q->job.end_s > 0)
 		q->until_ns = monotonic_ns() + (q->job.end_s > now ? q->job.end_s - now : 0) * NS_PER_S;
 	if (q->signal_before_ns > 0 && q->until_ns == RUN_NEVER)
-		return refuse(
-			"--signal-before",
-			"end of the job unknown from its environment and batch system; give --time-limit");
+		return refuse("--signal-before", "the end of the job is unknown; give --time-limit");
 	return 0;
 }
 
@@ -183,9 +181,9 @@ static int settle(struct run_request *q)
 	int r = run_job_read((const char *(*)(const char *))getenv, &q->job, &what);
 
 	if (r < 0)
-		return refuse(what, r == -EINVAL ? "is no number" : strerror(-r));
+		return refuse(what, r == -EINVAL ? "is not a number" : strerror(-r));
 	if (q->signal_before_ns > 0 && q->time_limit_ns == 0 && q->job.end_s == 0)
-		q->job.end_s = ask_end(&q->job); /* by its own name */
+		q->job.end_s = ask_end(&q->job); /* before --job replaces its ID */
 	if (q->job_name)
 		run_job_call(&q->job, q->job_name);
 	if (q->nodes > 0)
@@ -207,7 +205,7 @@ static int settle(struct run_request *q)
 	if (r == 0)
 		r = check_pattern(q, "--flush-to", q->flush_to);
 	if (r == 0 && q->mode == RUN && q->job.nodes > 1 && q->flush_to && !run_job_is_per_node(q->flush_to))
-		r = refuse("--flush-to", "is the same on all nodes, but each has its own files; put %h or %n into it");
+		r = refuse("--flush-to", "must differ between nodes; put %h or %n into it");
 	return r < 0 ? r : settle_end(q);
 }
 

@@ -15,7 +15,7 @@ void run_say_init(const char *its_node, bool is_quiet)
 	quiet = is_quiet;
 }
 
-/* One write for a line: those of several nodes come together on one terminal. */
+/* One write per line: several nodes write to the same terminal. */
 static _printf_(1, 0) void say(const char *fmt, va_list args, int r)
 {
 	char line[8192];

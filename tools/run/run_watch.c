@@ -19,7 +19,7 @@
 #define LONG_NS (300 * NS_PER_S) /* a daemon that has lived this long did not die from recovery */
 #define REMOUNTS 3
 
-/* A pidfd of the daemon. It still answers after pidfd_open(), so the pid has not been reused. */
+/* Opens a pidfd of the daemon, and then checks that it answers: so the pid was not reused. */
 static int open_daemon(struct run_mount *m)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
@@ -55,7 +55,7 @@ void run_watch_begin(struct run_watch *w, struct run_mount *m, enum run_on_death
 	watch_daemon(w);
 }
 
-/* In a child process. It is killed with ckptfs-run: the keeper then unmounts, and nothing may mount after that. */
+/* In a child process, which dies with ckptfs-run: the guard then unmounts, and nothing may mount after that. */
 static void start_remount(struct run_watch *w)
 {
 	pid_t pid = fork();
@@ -70,7 +70,7 @@ static void start_remount(struct run_watch *w)
 		w->remounter = pid;
 }
 
-/* The action after a death; returns the text that describes it. */
+/* Chooses the action after a death; returns its description for the message. */
 static const char *choose_action(struct run_watch *w, bool *ret_remount)
 {
 	bool lived_long = monotonic_ns() - w->since_ns >= LONG_NS;

@@ -25,8 +25,8 @@ struct run_watch {
 	enum run_on_death action;
 	int daemon; /* pidfd: readable when the daemon has ended; -1: none */
 	pid_t remounter; /* 0: none */
-	uint64_t since_ns; /* by the monotonic clock: when this daemon was first watched */
-	unsigned nr_short; /* deaths in a row of daemons that had not lived long */
+	uint64_t since_ns; /* monotonic clock: start of watching this daemon */
+	unsigned nr_short; /* consecutive deaths soon after mounting */
 };
 
 #define RUN_WATCH_NONE          \
@@ -36,11 +36,11 @@ struct run_watch {
 
 /* After mounting. Reports a daemon that cannot be watched. */
 void run_watch_begin(struct run_watch *w, struct run_mount *m, enum run_on_death action);
-/* If the daemon has died, report it and start the action. true: the program is to end. */
+/* If the daemon has died, reports it and starts the action. true: the program must end. */
 bool run_watch_look(struct run_watch *w);
-/* A child has ended, with this status of wait(2). true: it was the child that remounts. */
+/* A child has ended, with this status of wait(2). true: it was the remounting child. */
 bool run_watch_reap(struct run_watch *w, pid_t pid, int status);
-/* Wait for a remount in progress. */
+/* Waits for a remount in progress. */
 void run_watch_settle(struct run_watch *w);
-/* The program has ended: check once more, and wait for a remount in progress. */
+/* After the program has ended: checks once more, and waits for a remount in progress. */
 void run_watch_end(struct run_watch *w);
