@@ -121,7 +121,7 @@ steps $ALICE "$MNT/mixed" 7
 retain >/dev/null
 left "$MNT/mixed" "step.0 step.2 step.5 step.7 " "sealed by root"
 exits 0 as $ALICE "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --keep-last 1 "$MNT/mixed"
-tells "keep .*step.5 .*: not all of it belongs to user $ALICE"
+tells "keep .*step.5 .*: not entirely owned by user $ALICE"
 left "$MNT/mixed" "step.0 step.5 step.7 " "removed by alice"
 chmod 777 "$MNT/mixed"
 steps $BOB "$MNT/mixed" 8 9

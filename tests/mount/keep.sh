@@ -33,7 +33,7 @@ exits 0 keep --keep-last 2 --keep-every 30 "$MNT/run"
 tells "^keep  *$MNT/run/step.60 .*: newest valid"
 tells "^keep  *$MNT/run/step.50 .*: last"
 tells "^keep  *$MNT/run/step.30 .*: every"
-tells "^remove  *$MNT/run/step.10 .*1 MiB, 1 MiB of its own"
+tells "^remove  *$MNT/run/step.10 .*1 MiB, of which 1 MiB new when sealed"
 tells "Nothing was changed. With --delete 3 sealed checkpoints are removed"
 exits 0 keep --json --keep-last 1 "$MNT/run"
 [ "$(json deleted removed <out | tr '\n' ' ')" = "False 0 " ] || fail_showing "other JSON"
@@ -48,7 +48,7 @@ exits 1 keep --verify "$MNT"
 exits 2 keep --keep-last 1 "$WORK"
 says "not on a ckptfs"
 exits 0 keep --keep-last 1 "$MNT/run/step.10"
-tells "^No directory in it is sealed"
+tells "^No sealed checkpoints found"
 
 # --- rules ---
 exits 0 keep --delete --keep-last 2 --keep-every 30 "$MNT/run"
@@ -120,7 +120,7 @@ if [ "$(id -u)" = 0 ]; then
 	done
 	as_nobody setfattr -n user.ckptfs.keep -v every=2 "$MNT/home/nobody"
 	exits 0 keep --policies --delete "$MNT"
-	tells "^keep .*step.5 .*: of another owner"
+	tells "^keep .*step.5 .*: owned by another user"
 	[ "$(there home/nobody)" = "step.2 step.3 step.5 " ] || fail "left are: $(there home/nobody)"
 	# what cannot be removed is no hole in the list
 	chmod 555 "$MNT/home/nobody"

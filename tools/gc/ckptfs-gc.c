@@ -1,14 +1,13 @@
 /*
- * ckptfs-gc: what could be freed, and freeing it.
+ * ckptfs-gc: report unreferenced space, or free it.
  *
- * Of a mount, the daemon does the work, while everything else goes on; this program starts it, shows how far it is, and
- * stops it when interrupted. Of a store that is not mounted, this program opens the store and does it itself.
- * Either way it can be stopped or killed at any time: the next one goes on from there.
+ * The daemon collects a mounted store while applications use it; this program starts the collection, shows its
+ * progress and stops it when interrupted. A store that is not mounted is opened and collected by this program.
+ * Either way a collection can be stopped or killed at any time: the next one continues from there.
  *
- * Told which epochs to keep it removes the others of a directory instead (tools/gc/retain.h).
+ * With a retention policy it removes sealed checkpoints from a directory instead (tools/gc/retain.h).
  *
- * Exit status: 0 done, 1 usage, 2 nothing there that could be collected or it failed, 3 the time was up before all was
- * looked at, 130 interrupted.
+ * Exit status: 0 done, 1 usage, 2 failed or nothing to collect there, 3 time limit reached, 130 interrupted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,8 +35,8 @@
 #include "tools/gc/retain.h"
 
 #define SCHEMA_VERSION 1
-#define MOVE_BELOW "25" /* percent. Punching gives back most of what moving would, and moving costs reading and writing */
-#define CACHE MiB(64) /* of a store that is not mounted */
+#define MOVE_BELOW "25" /* percent. Above, punching holes frees most of the space without copying live data */
+#define CACHE MiB(64) /* for a store that is not mounted */
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP = 3, EXIT_INTERRUPTED = 130 };
 
@@ -46,14 +45,14 @@ struct request {
 	bool delete, local, place, json, quiet;
 	uint64_t budget_ns, rate, move_below;
 	struct keep_policy keep; /* not empty: examine the sealed checkpoints in `path` instead */
-	bool policies; /* first remove what the policies of directories do not keep */
+	bool policies; /* first remove sealed checkpoints by the policies of their directories */
 	bool verify;
 
 	struct progress progress;
 	uint64_t started_ns;
 };
 
-/* --- what is shown --- */
+/* --- output --- */
 
 static struct ckptfs_gc of_report(const struct gc_report *r)
 {
@@ -96,7 +95,7 @@ static void show_progress(void *userdata, const void *status)
 		progress_show(&q->progress, "reading packs", gc->packs, gc->packs_total, false);
 }
 
-/* As --json has it. */
+/* For --json. */
 static const char *cluster_word(uint32_t how)
 {
 	static const char *const words[] = {
@@ -107,7 +106,7 @@ static const char *cluster_word(uint32_t how)
 	return how < ARRAY_SIZE(words) ? words[how] : "unknown";
 }
 
-/* What is not lent any more the nodes free themselves. */
+/* Each node frees its own unpinned chunks. */
 static void show_cluster(const struct ckptfs_gc *gc)
 {
 	if (gc->cluster == CKPTFS_GC_LOCAL_ONLY)
@@ -203,7 +202,7 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_gc *g
 	return EXIT_TIME_UP;
 }
 
-/* --- of a mount --- */
+/* --- mounts --- */
 
 static int run_in_daemon(struct request *q, int fd, struct ckptfs_gc *gc)
 {
@@ -245,7 +244,7 @@ static enum exit_status collect_mount(struct request *q, int fd)
 	return EXIT_FAILED;
 }
 
-/* --- of a store --- */
+/* --- stores --- */
 
 static bool step(void *userdata, const struct gc_report *so_far)
 {
@@ -255,7 +254,7 @@ static bool step(void *userdata, const struct gc_report *so_far)
 	return !interrupted();
 }
 
-/* By a daemon that lives: one that has died has let go of its store. */
+/* The mountpoint of a dead daemon cannot be opened; its store is free. */
 static bool refuse_mounted(const struct request *q)
 {
 	_cleanup_(closep) int fd = -1;
@@ -291,7 +290,7 @@ static enum exit_status collect_store(struct request *q)
 		return EXIT_FAILED;
 	r = engine_open(q->path, &conf, &e);
 	if (r < 0)
-		return EXIT_FAILED; /* logged in full */
+		return EXIT_FAILED; /* already logged */
 	r = engine_gc(e, &gc_conf, &report);
 	last = engine_close(e);
 	if (r == 0)
@@ -305,7 +304,7 @@ static enum exit_status collect_store(struct request *q)
 	return EXIT_FAILED;
 }
 
-/* --- what to do --- */
+/* --- commands --- */
 
 static enum exit_status collect(struct request *q)
 {
@@ -358,12 +357,12 @@ static enum exit_status work(struct request *q)
 #define OF(field) offsetof(struct request, field)
 
 static const struct conf_key options[] = {
-	{ "delete", CONF_FLAG, OF(delete), .help = "free what is found; without it nothing is changed" },
+	{ "delete", CONF_FLAG, OF(delete), .help = "free the garbage; without it, nothing is changed" },
 	{ "budget", CONF_TIME, OF(budget_ns), .help = "stop after 90s, 10m, 2h; the next collection continues from there" },
 	{ "rate", CONF_SIZE, OF(rate), .help = "read and write at most this much of packs per second, such as 50M" },
 	{ "move-below", CONF_NUMBER, OF(move_below), .fallback = MOVE_BELOW, .max = 100, .value = "PERCENT",
 	  .must = "not a percentage from 0 to 100",
-	  .help = "move live data out of packs of which less is in use; 0: leave them" },
+	  .help = "move live data out of packs with less than this in use; 0: never" },
 	{ "place", CONF_FLAG, OF(place),
 	  .help = "then store scattered data of the newest files again in reading order, which keeps a restart fast; with "
 		  "--delete" },
@@ -377,7 +376,7 @@ static const struct conf_key options[] = {
 	{ "keep-within", CONF_TIME, OF(keep.within_ns), .help = "keep those sealed less than 90m, 12h, 7d ago" },
 	{ "keep-tagged", CONF_FLAG, OF(keep.tagged),
 	  .help = "keep those that a symbolic link beside them points to, or that have the attribute user.tag" },
-	{ "verify", CONF_FLAG, OF(verify), .help = "verify the newest one by reading it, not by its root alone" },
+	{ "verify", CONF_FLAG, OF(verify), .help = "verify the newest one by reading all of its data" },
 	COMMAND_JSON(struct request, json),
 	COMMAND_QUIET(struct request, quiet, "no progress"),
 	COMMAND_END,

@@ -29,17 +29,17 @@
 struct directory {
 	const struct retain_request *q;
 	const struct seals *seals; /* of the mount */
-	int mount; /* its mountpoint; borrowed */
-	char *path; /* real */
+	int mount; /* the mountpoint; borrowed */
+	char *path; /* canonical */
 	int fd;
 	uint32_t uid; /* the owner */
-	uint32_t only; /* checkpoints of this user are removed; 0: of all */
+	uint32_t only; /* remove checkpoints of this user; 0: of all users */
 	uint32_t removes_for; /* the user that must own them and the directory; 0: the caller's permissions decide */
-	char not_owned[64]; /* the reason for keeping one that contains files of other users */
-	struct retain_seal *v; /* by owner, then the oldest first; names borrowed from `seals` */
+	char not_owned[64]; /* why a checkpoint with files of other users is kept */
+	struct retain_seal *v; /* by owner, then oldest first; names borrowed from `seals` */
 	size_t nr;
 	uint64_t nr_removed, removed_bytes, new_bytes;
-	struct json out; /* of --json */
+	struct json out; /* for --json */
 };
 
 static void directory_release(struct directory *d)
@@ -49,17 +49,17 @@ static void directory_release(struct directory *d)
 	free(d->v);
 }
 
-/* About a name in the directory, or NULL: about the directory. */
+/* `name` is in the directory; NULL: the error concerns the directory. */
 static int complain(const struct directory *d, const char *name, int r)
 {
 	if (r == -ECANCELED)
 		return r;
 	text_printf(stderr, "%s: %s%s%s: %s\n", d->q->tool, d->path ? d->path : "", name ? "/" : "", name ? name : "",
-		    r == -EINVAL ? "the daemon is of an earlier version of ckptfs; mount the store again" : strerror(-r));
+		    r == -EINVAL ? "the daemon runs an earlier version of ckptfs; remount the store" : strerror(-r));
 	return r;
 }
 
-/* --- what is there --- */
+/* --- listing --- */
 
 static int open_seal(const struct directory *d, const struct retain_seal *e)
 {
@@ -75,7 +75,7 @@ static int open_seal(const struct directory *d, const struct retain_seal *e)
 	return fd;
 }
 
-/* What a name in the directory is, but not what is mounted there. */
+/* lstat() of a name in the directory, ignoring mounts on it. */
 static int stat_name(const struct directory *d, const char *name, struct stat *ret)
 {
 	_cleanup_(closep) int fd = place_open(d->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, false);
@@ -92,7 +92,7 @@ static int compare_owners(const void *a, const void *b)
 	return (x->seal.sealed_ns > y->seal.sealed_ns) - (x->seal.sealed_ns < y->seal.sealed_ns);
 }
 
-/* Those in the directory. Skips one that was removed since it was listed, or has something mounted on it. */
+/* Lists checkpoints that are still in the directory and have nothing mounted on them. */
 static int find_seals(struct directory *d, struct sealed *const *v, size_t nr)
 {
 	struct stat st;
@@ -117,7 +117,7 @@ static int compare_inodes(const void *a, const void *b)
 	return (x->seal.inode > y->seal.inode) - (x->seal.inode < y->seal.inode);
 }
 
-/* The last name of a path, in place. */
+/* basename(3), in place. */
 static const char *last_name(char *path)
 {
 	size_t len = strlen(path);
@@ -130,8 +130,8 @@ static const char *last_name(char *path)
 }
 
 /*
- * What a symbolic link points to. Links belong to users, so they are followed on this mount only. One that leaves it,
- * perhaps to come back by another path to the mount, is compared by the last name of its target: rather keep too many.
+ * stat() of the target of a symbolic link. Users own these links, so they are followed on this mount only. A link that
+ * leaves the mount may reenter it by another path: it keeps the checkpoint with the last name of its target.
  */
 static int stat_target(const struct directory *d, const char *link, struct stat *ret)
 {
@@ -194,7 +194,7 @@ static int find_tags(struct directory *d)
 	return r;
 }
 
-/* The newest of one owner's checkpoints that verifies. nr: none. */
+/* The newest valid checkpoint of one owner. nr: none. */
 static int find_proven(struct directory *d, const struct retain_seal *v, size_t nr, size_t *ret)
 {
 	struct verify_result result;
@@ -230,8 +230,8 @@ static int find_proven(struct directory *d, const struct retain_seal *v, size_t 
 
 /* --- removing --- */
 
-/* Removes the chosen inode if it still has the seal that was examined. 0: removed, kept because of its owner, or
- * removed or unsealed by another process meanwhile. */
+/* Removes a checkpoint that still has the examined seal. 0: removed, kept because of its owner, or removed or unsealed
+ * by another process meanwhile. */
 static int remove_seal(struct directory *d, struct retain_seal *e)
 {
 	struct ckptfs_seal s = {
@@ -258,7 +258,7 @@ static int remove_seal(struct directory *d, struct retain_seal *e)
 	return r;
 }
 
-/* --- telling --- */
+/* --- output --- */
 
 static void show(struct directory *d, const struct retain_seal *e)
 {
@@ -269,7 +269,7 @@ static void show(struct directory *d, const struct retain_seal *e)
 		text_print(stdout, d->path);
 		putchar('/');
 		text_print(stdout, e->name);
-		printf("  %s, %s of its own when sealed%s%s\n", human_size(e->seal.bytes).s,
+		printf("  %s, of which %s new when sealed%s%s\n", human_size(e->seal.bytes).s,
 		       human_size(e->seal.new_bytes).s, e->why ? ": " : "", e->why ? e->why : "");
 		return;
 	}
@@ -303,7 +303,7 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 		json_u64(&d->out, "removed_bytes", d->removed_bytes);
 		json_end(&d->out);
 	} else if (!d->q->quiet && d->nr == 0)
-		puts("No directory in it is sealed.");
+		puts("No sealed checkpoints found.");
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
 		printf("Nothing was changed. With --delete %" PRIu64 " sealed checkpoints are removed.\n", nr_unwanted);
 	else if (!d->q->quiet && d->nr_removed > 0)
@@ -311,9 +311,9 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 		       d->nr_removed);
 }
 
-/* --- the whole --- */
+/* --- retention --- */
 
-/* Policies count the checkpoints of one owner: those of other users must not push them out. */
+/* A policy counts checkpoints per owner, so that other users cannot push them out. */
 static int choose_of_owner(struct directory *d, const struct keep_policy *policy, struct retain_seal *v, size_t nr)
 {
 	size_t proven = nr;
@@ -321,7 +321,7 @@ static int choose_of_owner(struct directory *d, const struct keep_policy *policy
 
 	if (d->only != 0 && v->uid != d->only) {
 		for (size_t i = 0; i < nr; i++)
-			v[i].why = "of another owner";
+			v[i].why = "owned by another user";
 		return 0;
 	}
 	r = find_proven(d, v, nr, &proven);
@@ -379,7 +379,8 @@ static void warn_policy(const struct directory *d, const char *text)
 	text_printf(stderr, "%s: %s: " KEEP_XATTR " %s\n", d->q->tool, d->path, text);
 }
 
-/* 1: the owner of the directory or root set the policy; 0: it is ignored, which was reported, or was removed. */
+/* 1: the policy is in effect, set by the owner of the directory or by root; 0: removed meanwhile, or ignored with a
+ * warning. */
 static int check_author(const struct directory *d)
 {
 	char text[16] = "", message[128];
@@ -387,7 +388,7 @@ static int check_author(const struct directory *d)
 	uint32_t uid;
 
 	if (len < 0)
-		return errno == ENODATA ? 0 : -errno; /* removed since it was read */
+		return errno == ENODATA ? 0 : -errno; /* removed meanwhile */
 	uid = (uint32_t)strtoul(text, NULL, 10);
 	if (uid == 0 || uid == d->uid)
 		return 1;
@@ -397,7 +398,7 @@ static int check_author(const struct directory *d)
 	return 0;
 }
 
-/* 1; 0: none that is in effect */
+/* 1; 0: no policy is in effect. */
 static int read_policy(const struct directory *d, struct keep_policy *ret)
 {
 	char text[KEEP_LEN_MAX];
@@ -413,15 +414,15 @@ static int read_policy(const struct directory *d, struct keep_policy *ret)
 	return check_author(d);
 }
 
-/* Sets the user whose checkpoints are removed. `is_rule`: by the policy of the directory, else by options of the
- * caller. Root acts for the owner of the directory in both cases. */
+/* Sets the user whose checkpoints are removed. `is_rule`: by the directory's policy, not by options of the caller.
+ * Root acts for the owner of the directory in both cases. */
 static void set_owner(struct directory *d, bool is_rule)
 {
 	uint32_t caller = geteuid();
 
 	d->removes_for = is_rule || caller == 0 ? d->uid : 0;
 	d->only = d->removes_for != 0 ? d->removes_for : caller;
-	snprintf(d->not_owned, sizeof(d->not_owned), "not all of it belongs to user %" PRIu32, d->only);
+	snprintf(d->not_owned, sizeof(d->not_owned), "not entirely owned by user %" PRIu32, d->only);
 }
 
 static int read_owner(struct directory *d)
@@ -434,7 +435,6 @@ static int read_owner(struct directory *d)
 	return 0;
 }
 
-/* The directory that the caller named. */
 static int open_named(struct directory *d, const char *path)
 {
 	char link[32];
@@ -443,14 +443,14 @@ static int open_named(struct directory *d, const char *path)
 	d->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->fd);
 	if (d->fd >= 0)
-		d->path = realpath(link, NULL); /* of the open directory, even if it was renamed */
+		d->path = realpath(link, NULL); /* correct even if the directory was renamed */
 	r = d->path ? read_owner(d) : -errno;
 	if (r < 0)
 		text_printf(stderr, "%s: %s: %s\n", d->q->tool, path, strerror(-r));
 	return r;
 }
 
-/* Its sealed checkpoints, not those below. */
+/* Sealed checkpoints directly in the directory. */
 static int find_seals_by_path(struct directory *d)
 {
 	const struct seals *s = d->seals;
@@ -498,13 +498,13 @@ int retain_directory(const struct retain_request *q, const char *path, const str
 	return apply(&d, policy);
 }
 
-/* Users rename and remove directories, and mount on them, at any time. */
+/* Users may rename or remove a directory, or mount on it, at any time. */
 static bool was_replaced(int r)
 {
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-/* Of the directory with these sealed checkpoints, if it has a policy. That is read first: most have none. */
+/* Applies the policy of the directory of these checkpoints. Reads the policy first: most directories have none. */
 static int retain_group(const struct retain_request *q, const struct seals *s, int mount, struct sealed *const *v,
 			size_t nr)
 {

@@ -1,9 +1,9 @@
 /*
- * Removing epochs (sealed directories) that a policy does not keep. One thread.
+ * Removing sealed checkpoints by a retention policy. One thread.
  *
- * A policy counts the checkpoints of each owner separately, and removes only those that its author could have removed:
- * those of the owner of the directory, or of all users in a directory of root. The daemon removes each atomically
- * (CKPTFS_SEAL_REMOVE).
+ * A policy counts the checkpoints of each owner separately. It removes only checkpoints that its author could have
+ * removed: those of the owner of the directory, or of all users in a directory of root. The daemon removes each
+ * atomically (CKPTFS_SEAL_REMOVE).
  */
 #pragma once
 
@@ -15,34 +15,34 @@
 #include "tools/seal/seals.h"
 
 struct retain_seal {
-	const char *name; /* in its directory */
+	const char *name; /* in the directory */
 	struct sealed seal;
 	bool is_tagged;
-	uint32_t uid; /* its owner */
+	uint32_t uid; /* owner */
 	bool is_gone; /* removed or unsealed by another process */
-	const char *why; /* it is kept; NULL: it is not */
+	const char *why; /* reason for keeping it; NULL: to be removed */
 };
 
 /*
- * What is to become of them, the oldest first. `proven`: the newest that proves itself, which is always kept; nr: there
- * is none, and all are kept. Sets `why`.
+ * Sets `why` of checkpoints, oldest first. `proven` is the newest valid one, which is always kept; nr: none is valid,
+ * and all are kept.
  */
 void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_seal *v, size_t nr, size_t proven);
 
 struct retain_request {
 	const char *tool;
-	bool delete; /* else only tell */
-	bool verify; /* the newest one proves itself by being read */
+	bool delete; /* else only list */
+	bool verify; /* verify the newest checkpoint by reading its data */
 	bool json, quiet;
 };
 
 /*
- * Of the epochs in `path`, not below; told on standard output. 0; <0, and what is wrong has been told; -ECANCELED:
- * interrupted.
+ * Applies a policy to the sealed checkpoints directly in `path`, and lists them on standard output. <0: failed,
+ * reported; -ECANCELED: interrupted.
  */
 int retain_directory(const struct retain_request *q, const char *path, const struct keep_policy *policy);
 /*
- * Of all directories of a mount that have a policy and epochs. The time grows with the number of epochs of all users:
- * they are listed once, and of a directory without a policy only that is read.
+ * Applies the policies of all directories of a mount that have one. The time grows with the number of sealed
+ * checkpoints of all users: they are listed once, and directories without a policy cost one read.
  */
 int retain_mount(const struct retain_request *q, const char *path);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last number in a name. false: none, or a larger one than fits. */
+/* The last number in a name. false: there is none, or it does not fit. */
 static bool number_of(const char *name, uint64_t *ret)
 {
 	size_t end = strlen(name), start;
