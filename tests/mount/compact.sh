@@ -78,7 +78,7 @@ fs_mount
 run --scheme aware --dry-run "$MNT/steps"
 keys=$(value '" ".join(v["key"] + ":" + v["type"] for v in d["variables"])')
 [ "$keys" = "(no variable):B8 id_I32LE_Array1D:I32LE temperature_F64LE_Array1D:F64LE velocity_F32LE_Array1D:F32LE" ] || fail "other variables: $keys"
-"$compact" --dry-run "$MNT/steps" | grep -q "^together" || fail "no table"
+"$compact" --dry-run "$MNT/steps" | grep -q "^total" || fail "no table"
 fs_umount
 
 # What ckptfs-stat says of them afterwards; also to whom.
@@ -200,7 +200,7 @@ says "no files"
 exits 0 "$compact" --help
 printf '\x40\0\0\0\0\0\0\0{"a":{"dtype":"F64","shape":[9999],"data_offsets":[0,10]}}' >"$MNT/liar.safetensors"
 exits 0 "$compact" "$MNT/liar.safetensors"
-tells "together"
+tells "^total"
 "$compact" --quiet "$MNT" >"$WORK/out" 2>&1 & # beside a writer
 cp -r "$WORK/steps" "$MNT/more"
 wait $! || fail "beside a writer: $(cat "$WORK/out")"
@@ -210,5 +210,5 @@ fs_remount ro
 exits 2 "$compact" "$MNT/steps"
 says "read-only"
 exits 0 "$compact" --dry-run "$MNT/steps"
-tells "together"
+tells "^total"
 fs_umount

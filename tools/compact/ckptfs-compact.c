@@ -1,10 +1,10 @@
 /*
- * ckptfs-compact: variables of files in a mount stored side by side, coded by what they are.
+ * ckptfs-compact: store the variables of files in a mount side by side, coded by type.
  *
- * What is in the files is found out here, by ckptfs-classify in a process that can do nothing else; the daemon is told
- * where variables lie, and moves them while everything goes on. Files of one step are one set; sets are given to the
- * daemon together until they are much, since each time it looks at all recipes once, and what is coded one against the
- * other must be given at once. It can be stopped or killed at any time: the next one does the rest.
+ * This program finds the variables with ckptfs-classify, which runs in a sandboxed process. It sends their extents to
+ * the daemon, which recodes them while applications use the mount. Files of one step are a set. One plan has as many
+ * sets as possible: the daemon reads all recipes once per plan, and steps that are coded against each other must be in
+ * the same plan. Compaction can be stopped or killed at any time: the next one does the rest.
  *
  * Exit status: 0 done, 1 usage, 2 failed, or something could not be read, 75 another one is running (--background), 130
  * interrupted.
@@ -46,17 +46,17 @@ struct request {
 	struct compact_planner planner;
 	uint64_t rate;
 	bool json, quiet, background;
-	bool replicas; /* of other nodes, too */
-	bool pause, resume; /* of background compaction: nothing else is done */
+	bool replicas; /* include replicas of other nodes */
+	bool pause, resume; /* background compaction, and do nothing else */
 	char helper[PATH_MAX]; /* ckptfs-classify */
 	struct names_file names;
 
 	struct files files;
-	int mount; /* any descriptor of it */
+	int mount; /* any descriptor in the mount */
 	dev_t dev;
 	struct compact_rows rows;
 	struct progress progress;
-	struct compact_daemon daemon; /* the plan that is being filled */
+	struct compact_daemon daemon; /* current plan */
 };
 
 /* --- a plan --- */
@@ -170,14 +170,14 @@ static int report_plan_error(void *userdata, int r)
 
 /* --- sets --- */
 
-/* Of what lies on another filesystem the daemon knows nothing. */
+/* The daemon can only compact files of its own mount. */
 static int check_set(void *userdata, const struct set *set)
 {
 	const struct request *q = userdata;
 
 	for (size_t i = 0; i < set->nr; i++)
 		if (set->member[i].file->dev != q->dev)
-			return refuse("%s: not in the same mount as the others", set->member[i].file->path);
+			return refuse("%s: not in the same mount as the other files", set->member[i].file->path);
 	return 0;
 }
 
@@ -201,7 +201,7 @@ static const struct compact_target mount_target = {
 	.report_error = report_plan_error,
 };
 
-/* --- all of it --- */
+/* --- compaction --- */
 
 static int open_mount(struct request *q, const char *path)
 {
@@ -282,7 +282,7 @@ static enum exit_status work(struct request *q, char *paths[], int nr)
 	else if (r == 0)
 		refuse("no files to compact");
 	if (r == -ENOMEM)
-		complain(r, "too little memory");
+		complain(r, "out of memory");
 	return interrupted() ? EXIT_INTERRUPTED : r < 0 || q->rows.nr_files == 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
@@ -303,12 +303,12 @@ static const struct conf_key options[] = {
 	NAMES_FILE_OPTION(struct request, names),
 	{ "rate", CONF_SIZE, OF(rate), .help = "read and write at most this much of packs per second, such as 50M" },
 	{ "replicas", CONF_FLAG, OF(replicas),
-	  .help = "also this node's replicas of the same directories of other nodes: their ranks are merged with its own" },
+	  .help = "also merge the ranks in this node's replicas of the same directories on other nodes" },
 	{ "dry-run", CONF_FLAG, OF(rows.dry_run), .help = "only report the result" },
 	{ "background", CONF_FLAG, OF(background),
-	  .help = "at a low priority; print nothing but errors, and exit with 75 if another one is running" },
-	{ "pause", CONF_FLAG, OF(pause), .help = "suspend background compaction of the mount (compact=auto), until" },
-	{ "resume", CONF_FLAG, OF(resume), .help = "continues it" },
+	  .help = "run at low priority, print only errors, and exit with 75 if another one is running" },
+	{ "pause", CONF_FLAG, OF(pause), .help = "suspend background compaction of the mount (compact=auto)" },
+	{ "resume", CONF_FLAG, OF(resume), .help = "resume background compaction of the mount" },
 	COMMAND_JSON(struct request, json),
 	COMMAND_QUIET(struct request, quiet, "no progress"),
 	COMMAND_END,

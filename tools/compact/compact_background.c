@@ -6,7 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define NICE 10 /* not the lowest: on a node that is always busy it would never come to an end */
+#define NICE 10 /* not the lowest priority, with which it would never finish on a busy node */
 
 void compact_step_back(void)
 {
@@ -14,7 +14,7 @@ void compact_step_back(void)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)!nice(NICE);
-	/* Private: else an unmount would have to go through here, too, and find it busy. */
+	/* Private, so that no unmount propagates here and fails with EBUSY. */
 	if (unshare(flags) == 0)
 		mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
 }

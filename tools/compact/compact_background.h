@@ -1,4 +1,4 @@
-/* ckptfs-compact --background: out of everybody's way. */
+/* ckptfs-compact --background: low priority, no hold on the mount. */
 #pragma once
 
 /*

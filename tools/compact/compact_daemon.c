@@ -48,7 +48,7 @@ int compact_daemon_file(struct compact_daemon *d, int fd, uint32_t *ret)
 	return 0;
 }
 
-/* What waits. A variable that has begun is sent even without extents. */
+/* Sends pending extents. A new variable is sent even without extents. */
 static int send_extents(struct compact_daemon *d)
 {
 	struct ckptfs_compact_add *a = d->add;

@@ -1,4 +1,4 @@
-/* The options of ckptfs-compact that ckptfs-analyze has as well: how files are recoded. */
+/* Recoding options, common to ckptfs-compact and ckptfs-analyze. */
 #pragma once
 
 #include "base/conf.h"
@@ -6,7 +6,7 @@
 
 #define COMPACT_GROUP_MAX 65536u
 
-/* Entries of a table of options; `planner` is a struct compact_planner in `type`. */
+/* Entries of an option table; `planner` is a struct compact_planner in `type`. */
 #define COMPACT_OPTIONS(type, planner)                                                                                \
 	{ "scheme", CONF_CHOICE, offsetof(type, planner.scheme), .fallback = "auto", .value = "NAME",                 \
 	  .choices = "auto|agnostic|agnostic-block|aware|aware-block",                                                \
@@ -21,7 +21,7 @@
 	{ "budget", CONF_PARSED, offsetof(type, planner), .fallback = "10", .parse = compact_parse_budget,            \
 	  .value = "SECONDS", .help = "CPU seconds per GB that coding may take" }
 
-#define COMPACT_PLANNER_DEFAULT { .chain = 4 } /* what no option has a default for */
+#define COMPACT_PLANNER_DEFAULT { .chain = 4 } /* defaults that the option table lacks */
 
 int compact_parse_chain(const struct conf_key *k, void *conf, const char *value, const char **ret_why);
 int compact_parse_budget(const struct conf_key *k, void *conf, const char *value, const char **ret_why);

@@ -8,11 +8,11 @@
 #include "tools/compact/compact_trial.h"
 
 #define CLASSIFY_MS 120000u
-#define PLAN_BYTES GiB(4) /* of files in one plan: as many chunks as are moved between two passes over all recipes */
+#define PLAN_BYTES GiB(4) /* of files in one plan: the daemon moves as many chunks per pass over all recipes */
 #define PLAN_FILES 10000u
 #define PLAN_EXTENTS 500000u
 
-/* Are variables looked at? What is found of the first step holds for those that follow it. */
+/* Decides whether files are split into variables. The result for the first step is used for all that follow it. */
 static int choose_aware(struct compact_planner *p, const struct set *set, bool follows)
 {
 	struct compact_trial trial = { .block = p->block, .budget = p->budget };
@@ -72,7 +72,7 @@ static int note_variable(struct compact_planner *p, const struct compact_piece *
 	return p->target->variable(p->userdata, x->key, x->shape, before, is_rounded);
 }
 
-/* The variable of this key among planned ones in order, from *at to `end`: 1 more than its number; 0: there is none. */
+/* Finds a key among planned variables, in order, from *at to `end`. Returns its number plus 1; 0: not found. */
 static uint32_t find_planned(const struct compact_planner *p, const char *key, size_t *at, size_t end)
 {
 	while (*at < end && strcmp(p->planned[*at].key, key) < 0)
@@ -80,8 +80,8 @@ static uint32_t find_planned(const struct compact_planner *p, const char *key, s
 	return *at < end && strcmp(p->planned[*at].key, key) == 0 ? (uint32_t)*at + 1 : 0;
 }
 
-/* Those that were rounded from others of the set, or all but these. `from`, `end`: what the set before has, or this
- * one. */
+/* Adds the variables that were rounded from others of the set, or all but these. `from`, `end`: variables to refer to,
+ * of the set before, or if `rounded` of this one. */
 static int add_some(struct compact_planner *p, const struct compact_pieces *pieces, const uint32_t *file, bool rounded,
 		    size_t from, size_t end)
 {
@@ -103,7 +103,7 @@ static int add_some(struct compact_planner *p, const struct compact_pieces *piec
 	return r;
 }
 
-/* What was rounded comes last: it names what is there. */
+/* Rounded variables come last, since they refer to others of the set. */
 static int add_pieces(struct compact_planner *p, const struct compact_pieces *pieces, const uint32_t *file)
 {
 	size_t first = p->nr_planned;
@@ -138,7 +138,7 @@ static int add_set(struct compact_planner *p, const struct set *set, const struc
 
 /* --- sets --- */
 
-/* Steps that are coded together are of one plan, as long as there is room for them at all. */
+/* Steps of one chain stay in one plan even beyond PLAN_BYTES, but not beyond the other limits. */
 static bool is_full(const struct compact_planner *p, const struct set *set, const struct compact_pieces *pieces)
 {
 	bool goes_on = p->nr_steps % (p->chain + 1) != 0;

@@ -15,7 +15,7 @@
 #include "tools/analyze/analyze_complain.h"
 #include "tools/common/place.h"
 
-/* Of `path`, what is behind `dir`; NULL: it is neither that nor below it. */
+/* The rest of `path` after `dir`; NULL: `path` is neither `dir` nor below it. */
 static const char *below(const char *dir, const char *path)
 {
 	size_t len = strlen(dir);
@@ -25,7 +25,7 @@ static const char *below(const char *dir, const char *path)
 	return strncmp(dir, path, len) == 0 && (path[len] == '/' || path[len] == '\0') ? path + len : NULL;
 }
 
-/* A copy, if it has to do with what was asked for: `listed` is NAME/PATH. */
+/* Adds a replica, if it overlaps with `wanted`. `listed` is NAME/PATH. */
 static int add_copy(struct files *fs, const char *root, const char *wanted, const char *listed)
 {
 	_cleanup_(freep) char *from = NULL, *as = NULL;
@@ -43,7 +43,7 @@ static int add_copy(struct files *fs, const char *root, const char *wanted, cons
 	if (!from || !as)
 		return -ENOMEM;
 	if (part == wanted && stat(from, &st) < 0 && errno == ENOENT)
-		return 0; /* that node has something else there */
+		return 0; /* that node sealed other directories there */
 	return files_add_as(fs, from, as);
 }
 

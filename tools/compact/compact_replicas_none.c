@@ -1,4 +1,4 @@
-/* In place of compact_replicas.c in a build without the cluster (-Dmpi=disabled). */
+/* Replaces compact_replicas.c in a build without the cluster (-Dmpi=disabled). */
 #include "tools/compact/compact_replicas.h"
 
 #include "tools/analyze/analyze_complain.h"

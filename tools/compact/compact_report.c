@@ -22,7 +22,7 @@ void compact_rows_release(struct compact_rows *r)
 	*r = (struct compact_rows){ 0 };
 }
 
-/* The row of a key, made where there is none. */
+/* Finds or adds the row of a key. */
 static struct compact_row *row_of(struct compact_rows *r, const char *key, struct code_type type)
 {
 	size_t low = 0, high = r->nr;
@@ -96,7 +96,7 @@ static double mb_per_s(const struct compact_row *row)
 	return row->code_ns > 0 ? (double)(row->coded + row->kept) * 1000 / (double)row->code_ns : 0;
 }
 
-/* That most of it has. */
+/* The scheme of most bytes. */
 static const char *scheme(const struct compact_rows *r, const struct compact_row *row)
 {
 	bool turns = 2 * row->turns > row->coded;
@@ -114,7 +114,7 @@ static const char *shown_key(const struct compact_rows *r, const struct compact_
 
 static void print_line(const char *name, const char *type, const char *scheme_name, const struct compact_row *row)
 {
-	json_print_cell(stdout, name, KEY_WIDTH); /* names are users' bytes */
+	json_print_cell(stdout, name, KEY_WIDTH); /* untrusted */
 	printf(" %-6s %10s", type, human_size(row->plain).s);
 	printf(" %10s", human_size(row->known).s);
 	printf(" %10s", human_size(row->kept).s);
@@ -148,7 +148,7 @@ void compact_rows_text(const struct compact_rows *r)
 	       "known", "kept", "coded", "from", "to", "ratio", "MB/s", "scheme", "coder");
 	for (size_t i = 0; i < r->nr; i++)
 		print_line(shown_key(r, &r->row[i]), code_type_name(r->row[i].type).s, scheme(r, &r->row[i]), &r->row[i]);
-	print_line("together", "", "", &sum);
+	print_line("total", "", "", &sum);
 	printf("%s %s on disk (%" PRIu64 " files, %.1f s",
 	       r->dry_run ? "Would save about" :
 	       less < 0	  ? "Grew by" :

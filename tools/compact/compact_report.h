@@ -1,4 +1,4 @@
-/* What became of variables, added up by their keys, and how it is shown. */
+/* Results of compaction, summed by variable key, as text and as JSON. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,18 +10,18 @@
 struct json;
 
 struct compact_row {
-	char *key; /* "": what no variable has, or whole files */
+	char *key; /* "": bytes of no variable, or whole files */
 	struct code_type type;
 	uint64_t plain, coded, before, after, kept, known, code_ns;
-	uint64_t turns; /* coded bytes of files that took turns */
-	char coder[sizeof(((struct ckptfs_compact_result *)0)->coder)]; /* of most of it: */
-	uint64_t most; /* coded bytes of one result */
+	uint64_t turns; /* coded bytes of interleaved files */
+	char coder[sizeof(((struct ckptfs_compact_result *)0)->coder)]; /* of the largest result: */
+	uint64_t most; /* its coded bytes */
 };
 
 struct compact_rows {
 	bool dry_run, aware, complete;
 	uint64_t nr_files;
-	uint64_t freed, written; /* bytes of the store, as its disk counts them; of a dry run 0 */
+	uint64_t freed, written; /* bytes on disk; 0 for a dry run */
 	double seconds;
 	struct compact_row *row; /* by key */
 	size_t nr, room;

@@ -8,7 +8,7 @@
 #include "tools/analyze/analyze_names.h"
 #include "tools/analyze/analyze_twins.h"
 
-#define SMALL KiB(128) /* a frame costs a table of 4 KiB, and 2 KiB on average to fill up its last block */
+#define SMALL KiB(128) /* a frame costs 4 KiB for its table, and on average 2 KiB of its last block */
 
 static const struct coding_shape bytes_shape = { .type = { CODE_BYTES, 1, false } };
 
@@ -19,7 +19,7 @@ static int by_key_and_member(const void *left, const void *right)
 
 	if (r == 0)
 		r = (a->member > b->member) - (a->member < b->member);
-	/* within a file what is first in it: small variables become no variable */
+	/* by offset: small variables of a file share the empty key */
 	return r ? r :
 		   (a->nr_extents && b->nr_extents ?
 			    (a->extent->off > b->extent->off) - (a->extent->off < b->extent->off) :
@@ -48,7 +48,7 @@ static const char *wide_of(const struct twins *t, const struct set_member *m, ui
 	return twins_of(t, variable, &wide) ? m->typed.variable[wide].key : NULL;
 }
 
-/* Extents are of one variable after the other. */
+/* Extents are grouped by variable. */
 static int add_member(struct compact_pieces *p, const struct set_member *m, size_t number)
 {
 	const struct typed_extent *x = m->typed.extent, *end = x + m->typed.nr_extents;
@@ -76,7 +76,7 @@ static int add_member(struct compact_pieces *p, const struct set_member *m, size
 	return r;
 }
 
-/* A file as if nothing were known of it: the room behind what it has as `rest` is for that. */
+/* Adds a whole file as plain bytes; `room` is for its extent. */
 static void add_whole(struct compact_pieces *p, const struct set_member *m, size_t number, struct typed_extent *room)
 {
 	*room = (struct typed_extent){ .len = m->typed.size };
@@ -99,7 +99,7 @@ static void drop_small(struct compact_pieces *p)
 	}
 }
 
-/* All files must agree. */
+/* Drops `wide` unless it is the same in all files. */
 static void drop_doubtful(struct compact_pieces *p)
 {
 	for (size_t i = 0, end; i < p->nr; i = end) {
@@ -120,7 +120,7 @@ int compact_pieces_init(struct compact_pieces *p, const struct set *set, bool aw
 
 	for (size_t i = 0; i < set->nr; i++)
 		most += set->member[i].typed.nr_variables;
-	/* and an extent for each file */
+	/* followed by an extent for each file */
 	*p = (struct compact_pieces){ .piece = malloc(most * sizeof(*p->piece) + set->nr * sizeof(struct typed_extent)) };
 	if (!p->piece)
 		return -ENOMEM;
@@ -149,8 +149,8 @@ static int compare_steps(const struct file *a, const struct file *b)
 	return number_compare(a->path + a->step_at, a->step_len, b->path + b->step_at, b->step_len);
 }
 
-/* Families; in them groups of ranks (the files were arranged, so series of a family have numbers in a row), then steps,
- * then ranks. */
+/* Sort order: family, group of ranks, step, rank. Series of a family are numbered consecutively, since the files were
+ * arranged. */
 struct placed {
 	struct file *file;
 	uint32_t group;
@@ -176,7 +176,7 @@ static int by_set_and_rank(const void *left, const void *right)
 		r = (a->series > b->series) - (a->series < b->series);
 	if (r == 0)
 		r = strcmp(a->path, b->path);
-	return r ? r : strcmp(a->from ? a->from : "", b->from ? b->from : ""); /* of several nodes */
+	return r ? r : strcmp(a->from ? a->from : "", b->from ? b->from : ""); /* the same rank of several nodes */
 }
 
 int compact_sets_each(struct files *files, unsigned group,
@@ -184,7 +184,7 @@ int compact_sets_each(struct files *files, unsigned group,
 {
 	_cleanup_(freep) struct placed *list = reallocarray(NULL, files->nr + 1, sizeof(*list));
 	_cleanup_(freep) struct file **set = reallocarray(NULL, files->nr + 1, sizeof(*set));
-	uint32_t first = 0; /* series of the family */
+	uint32_t first = 0; /* first series of the family */
 	int r = 0;
 
 	if (!list || !set)

@@ -11,22 +11,22 @@
 #include "tools/analyze/analyze_twins.h"
 
 #define ORDER_SAMPLE MiB(4) /* of a variable, to choose how ranks are merged */
-#define SAMPLE MiB(8) /* of files */
-#define WHOLE_PAYS 0.98 /* of what variables take: else they are preferred, as a read of one needs less of others */
+#define SAMPLE MiB(8) /* of files of a step */
+#define WHOLE_PAYS 0.98 /* of the size of its variables: else they are kept, since reading one decodes less */
 #define FRAME (MATCH_PARTS * MATCH_PART)
 
 struct coder {
 	const struct compact_trial *conf;
 	struct code_work *work;
-	uint8_t *plain, *base, *wide, *block; /* wide: what the base is rounded from */
+	uint8_t *plain, *base, *wide, *block; /* wide: the values that the base is rounded from */
 };
 
-/* A variable of all ranks, and what it was rounded from. */
+/* A variable of all ranks, and the one that it was rounded from. */
 struct sources {
 	enum stream_of of;
 	const struct coding_shape *shape;
 	const struct stream_source *now, *base;
-	size_t nr, nr_base; /* nr_base 0: it was not rounded */
+	size_t nr, nr_base; /* nr_base 0: not rounded */
 	struct code_type wide;
 };
 
@@ -52,7 +52,7 @@ static void coder_release(struct coder *c)
 	free(c->block);
 }
 
-/* Blocks of at most CODE_PLAIN_MAX, each by itself. */
+/* Codes blocks of at most CODE_PLAIN_MAX independently. */
 static int code_blocks(struct coder *c, struct coding *coding, uint32_t len, uint64_t *ret)
 {
 	*ret = 0;
@@ -66,11 +66,11 @@ static int code_blocks(struct coder *c, struct coding *coding, uint32_t len, uin
 	return 0;
 }
 
-/* A frame as compacting would code it: block by block, or without what repeats in it, if that pays. */
+/* Codes a frame as compaction would: block by block, or with repeats removed, if that pays. */
 static int code_frame(struct coder *c, struct coding *coding, struct matching *matching, uint32_t len, uint64_t *ret)
 {
 	enum matching_turn turn = matching_next(matching);
-	const uint32_t leads[MATCH_PARTS] = { 0 }; /* of variables elements follow one another */
+	const uint32_t leads[MATCH_PARTS] = { 0 }; /* elements of a variable are contiguous */
 	uint32_t end[MATCH_PARTS], base[MATCH_PARTS];
 	uint64_t alone, ns;
 	int matched, r;
@@ -94,7 +94,7 @@ static int code_frame(struct coder *c, struct coding *coding, struct matching *m
 	return 0;
 }
 
-/* matching: NULL to leave it out. */
+/* matching may be NULL. */
 static int code_frames(struct coder *c, struct coding *coding, struct matching *matching, struct stream *now,
 		       uint64_t most, uint64_t *ret)
 {
@@ -103,7 +103,7 @@ static int code_frames(struct coder *c, struct coding *coding, struct matching *
 	int r = 0;
 
 	while (r == 0 && most > 0) {
-		/* what repeats does so within a file, most of all */
+		/* most repeats are within a file */
 		len = stream_read(now, c->plain, matching && matching->pays ? stream_whole(now, FRAME) : FRAME);
 		if (len <= 0)
 			return (int)len;
@@ -115,7 +115,7 @@ static int code_frames(struct coder *c, struct coding *coding, struct matching *
 	return r;
 }
 
-/* Block by block against the wider variable, rounded. */
+/* Codes blocks against the rounded wide variable. */
 static int code_rounded(struct coder *c, struct coding *coding, const struct sources *from, struct stream *now,
 			struct stream *wide, uint64_t *ret)
 {
@@ -137,7 +137,7 @@ static int code_rounded(struct coder *c, struct coding *coding, const struct sou
 	return (int)len;
 }
 
-/* Codes a variable in one order; or a sample of it, without a base and without looking for what repeats. */
+/* Codes a variable in one order; or a sample of it, without a base and without matching. */
 static int code_in_order(struct coder *c, const struct sources *from, uint64_t block, bool sample, uint64_t *ret)
 {
 	bool rounded = from->nr_base > 0 && !sample;
@@ -163,7 +163,7 @@ static int code_in_order(struct coder *c, const struct sources *from, uint64_t b
 	return r;
 }
 
-/* One rank behind the other, or in turns: whichever a sample shows to be smaller. */
+/* Codes ranks one after the other or interleaved, whichever makes a sample smaller. */
 static int code_variable(struct coder *c, const struct sources *from, uint64_t *ret)
 {
 	uint64_t behind = 0, turns = 0;
@@ -179,7 +179,7 @@ static int code_variable(struct coder *c, const struct sources *from, uint64_t *
 
 /* --- variables --- */
 
-/* All variables of a set, by key and then by rank. */
+/* A variable of a set; sorted by key, then by rank. */
 struct keyed {
 	const char *key;
 	const struct coding_shape *shape;
@@ -193,12 +193,12 @@ static int by_key_and_rank(const void *left, const void *right)
 
 	if (r == 0)
 		r = (a->source.member > b->source.member) - (a->source.member < b->source.member);
-	/* one file may have several, where rules say that they mean the same */
+	/* rules may map several variables of a file to one key */
 	return r ? r : (a->source.variable > b->source.variable) - (a->source.variable < b->source.variable);
 }
 
-/* What each of these was rounded from, in `ret`, which has room for as many: 1; 0: not all were, or from other types.
- * There are as many twins as members of the set. */
+/* Finds the variable that each of these was rounded from. `ret` has room for as many; `twins` are by member of the set.
+ * 1; 0: not all were rounded, or their wide types differ. */
 static int find_wide(const struct set *set, const struct twins *twins, const struct sources *from,
 		     struct stream_source *ret, struct code_type *ret_type)
 {
@@ -217,7 +217,7 @@ static int find_wide(const struct set *set, const struct twins *twins, const str
 	return 1;
 }
 
-/* `keyed` are all variables of the set in order, `now` their sources. */
+/* `keyed` are all variables of the set, sorted; `now` are their sources. */
 static int code_keyed(struct coder *c, const struct set *set, const struct twins *twins, const struct keyed *keyed,
 		      const struct stream_source *now, size_t nr, uint64_t *ret)
 {
@@ -273,7 +273,7 @@ static int code_typed(struct coder *c, const struct set *set, uint64_t *ret)
 	return r;
 }
 
-/* What no variable has, or whole files. */
+/* Codes bytes of no variable, or whole files. */
 static int code_plain(struct coder *c, const struct set *set, enum stream_of of, uint64_t *ret)
 {
 	static const struct coding_shape bytes = { .type = { CODE_BYTES, 1, false } };
@@ -304,7 +304,7 @@ int compact_trial_run(const struct compact_trial *t, const struct set *set, bool
 	int r;
 
 	*ret_whole = false;
-	/* What areas of the same kind have in common is in other steps, which a few MiB of one do not show. */
+	/* Areas of an image repeat mostly in other steps, which a sample of one step does not show. */
 	if (is_image(set))
 		return 0;
 	while (some.nr < set->nr && bytes < SAMPLE)
