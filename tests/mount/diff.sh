@@ -27,8 +27,8 @@ exits 1 differ "$MNT/a" "$MNT/b"
 # second: $MNT/b
 # path: offset +length of each difference, in bytes
 gone: only in the first
-kind: not of one kind
-link: symbolic links to other places
+kind: different file types
+link: symbolic links with different targets
 new: only in the second
 sub/big: 4997120 +4096" ] || fail_showing "something else"
 [ ! -s said ] || fail_showing "something is said"
@@ -63,12 +63,12 @@ says "No such file"
 exits 2 differ --unit 3 "$MNT/a" "$MNT/b"
 says "power of two"
 exits 1 differ "$MNT/a" "$MNT/a/same"
-tells "not of one kind"
+tells "different file types"
 
 # --- elsewhere: all is read, and that is said ---
 cp -r "$MNT/a" "$WORK/copy"
 exits 0 differ "$MNT/a" "$WORK/copy"
-says "not on one ckptfs mount: all bytes are read"
+says "not on the same ckptfs mount: reading all bytes"
 printf 'abc' | dd of="$WORK/copy/sub/big" bs=1 seek=4096 conv=notrunc status=none
 exits 1 differ "$MNT/a" "$WORK/copy"
 tells "^sub/big: 4096 +4096"

@@ -1,8 +1,8 @@
 /*
- * ckptfs-diff: which files of two directories differ, and in which bytes. On one ckptfs mount what both have from one
- * place is not read (tools/diff/diff_files.h).
+ * ckptfs-diff: which files of two directories differ, and in which bytes. On one ckptfs mount, data that both files
+ * share is not read (tools/diff/diff_files.h).
  *
- * Exit status, as diff(1): 0 the same, 1 they differ, 2 trouble; 130 interrupted.
+ * Exit status, as of diff(1): 0 the same, 1 they differ, 2 trouble; 130 interrupted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 
 #define TOOL "ckptfs-diff"
 #define SCHEMA_VERSION 1
-#define UNIT "4096" /* pages: what differs in a checkpoint differs in most of a page */
+#define UNIT "4096" /* a page: where a checkpoint differs, most of a page usually does */
 #define DEPTH_MAX 2048u
 
 enum exit_status { EXIT_SAME = 0, EXIT_DIFFER = 1, EXIT_TROUBLE = 2, EXIT_INTERRUPTED = 130 };
@@ -35,27 +35,27 @@ struct request {
 	uint64_t unit;
 	bool json, summary, quiet, by_parts;
 
-	/* What was found. */
+	/* Results. */
 	uint64_t nr_files, nr_differ, nr_only_a, nr_only_b, nr_kinds, bytes, read_bytes, file_bytes;
 	bool failed, said_read;
 	struct json out;
-	bool has_head; /* of text */
+	bool has_head; /* the header lines are printed */
 
-	const char *name; /* of the file that is being compared, below both; "": they are files themselves */
-	bool has_range; /* of it */
+	const char *name; /* of the file being compared, relative to a and b; "": a and b are files */
+	bool has_range; /* that file differs */
 	const char *path_b;
-	int parts_known; /* as diff_parts_open() says, once there is a range; before -EAGAIN */
+	int parts_known; /* result of diff_parts_open() at the first range; before that -EAGAIN */
 	struct diff_parts parts;
 };
 
-/* --- showing --- */
+/* --- output --- */
 
 static const char *shown_name(const struct request *q)
 {
 	return q->name[0] ? q->name : q->a;
 }
 
-/* The names of both and the meaning of the lines, once, before the first line. */
+/* Prints the header lines once. */
 static void show_head(struct request *q)
 {
 	if (q->has_head)
@@ -68,14 +68,12 @@ static void show_head(struct request *q)
 	puts(q->summary ? "\n# path: size of the differences" : "\n# path: offset +length of each difference, in bytes");
 }
 
-/* The beginning of a line of text. */
 static void show_name(struct request *q)
 {
 	show_head(q);
 	text_print(stdout, shown_name(q));
 }
 
-/* The beginning of what JSON has about one name. */
 static void open_record(struct request *q, const char *state)
 {
 	json_open(&q->out, NULL);
@@ -112,7 +110,7 @@ static void show_range(void *userdata, uint64_t off, uint64_t len)
 	printf(": %" PRIu64 " +%" PRIu64 "\n", off, len);
 }
 
-/* Those that differ, each as the second file has it. */
+/* Prints the parts that differ; sizes are those in the second file. */
 static void show_parts(struct request *q)
 {
 	if (q->json)
@@ -164,7 +162,7 @@ static void show_file(struct request *q, const struct diff_result *d)
 	}
 }
 
-/* A name that is not to be compared byte by byte. */
+/* Prints a difference other than in bytes. */
 static void show_other(struct request *q, const char *state, const char *text)
 {
 	if (q->quiet)
@@ -203,7 +201,7 @@ static int compare_files(struct request *q, const char *a, const char *b)
 	q->parts_known = -EAGAIN;
 	r = diff_files(a, b, q->unit, &sink, &d, &culprit);
 	if (r < 0) {
-		if (q->has_range) { /* of a record that is not finished */
+		if (q->has_range) { /* end the open record */
 			if (!q->summary)
 				json_close_array(&q->out);
 			json_bool(&q->out, "failed", true);
@@ -213,7 +211,7 @@ static int compare_files(struct request *q, const char *a, const char *b)
 		return trouble(q, culprit, r);
 	}
 	if (!d.by_extents && !q->said_read && !q->quiet) {
-		fputs(TOOL ": not on one ckptfs mount: all bytes are read\n", stderr);
+		fputs(TOOL ": not on the same ckptfs mount: reading all bytes\n", stderr);
 		q->said_read = true;
 	}
 	show_file(q, &d);
@@ -241,7 +239,7 @@ static int compare_links(struct request *q, const char *a, const char *b)
 	q->nr_files++;
 	if (len_x != len_y || memcmp(x, y, (size_t)len_x) != 0) {
 		q->nr_differ++;
-		show_other(q, "target", "symbolic links to other places");
+		show_other(q, "target", "symbolic links with different targets");
 	}
 	return 0;
 }
@@ -252,13 +250,13 @@ static int compare(struct request *q, const char *a, const struct stat *in_a, co
 		   const char *name, unsigned depth)
 {
 	q->name = name;
-	if (in_a->st_dev == in_b->st_dev && in_a->st_ino == in_b->st_ino) { /* is equal to itself */
+	if (in_a->st_dev == in_b->st_dev && in_a->st_ino == in_b->st_ino) { /* the same inode */
 		q->nr_files += !S_ISDIR(in_a->st_mode);
 		return 0;
 	}
 	if ((in_a->st_mode & S_IFMT) != (in_b->st_mode & S_IFMT)) {
 		q->nr_kinds++;
-		show_other(q, "kind", "not of one kind");
+		show_other(q, "kind", "different file types");
 		return 0;
 	}
 	if (S_ISDIR(in_a->st_mode))
@@ -270,7 +268,7 @@ static int compare(struct request *q, const char *a, const struct stat *in_a, co
 	q->nr_files++;
 	if (in_a->st_rdev != in_b->st_rdev) {
 		q->nr_differ++;
-		show_other(q, "device", "other devices");
+		show_other(q, "device", "different devices");
 	}
 	return 0;
 }
@@ -353,7 +351,7 @@ static int compare_directories(struct request *q, const char *a, const char *b, 
 	return r;
 }
 
-/* What is given may be a symbolic link: it is followed. */
+/* Follows symbolic links given as arguments. */
 static int compare_all(struct request *q)
 {
 	_cleanup_(freep) char *a = realpath(q->a, NULL), *b = NULL;
@@ -433,9 +431,9 @@ static int check_unit(const struct conf_key *k, void *request, const char *value
 }
 
 static const struct conf_key options[] = {
-	{ "summary", CONF_FLAG, OF(summary), .help = "how much differs in each file and in all, without the offsets" },
+	{ "summary", CONF_FLAG, OF(summary), .help = "only how much differs, in each file and in total" },
 	{ "parts", CONF_FLAG, OF(by_parts),
-	  .help = "how much of each file's variables differs, or of a process image by kind of memory" },
+	  .help = "also how much differs by variable, or in a process image by kind of memory" },
 	{ "unit", CONF_SIZE, OF(unit), .fallback = UNIT, .min = 1, .max = DIFF_UNIT_MAX, .must = UNIT_LIMITS,
 	  .parse = check_unit, .help = "report differences in whole units of this size, a power of two from 1 to 1M" },
 	COMMAND_JSON(struct request, json),
@@ -465,9 +463,8 @@ int main(int argc, char *argv[])
 	static const struct command command = {
 		.name = TOOL,
 		.usage = TOOL " [--summary] [--parts] [--unit SIZE] [--json | --quiet] A B\n",
-		.about = "Report which bytes of two files differ, or which files of two directories, such as sealed ones, and which "
-			 "of their bytes. What files on one ckptfs mount share is not read; everything else is, and a message "
-			 "says so.",
+		.about = "Report which bytes of two files differ, or which files of two directories and which of their bytes. On one "
+			 "ckptfs mount, data that both files share is not read. Elsewhere all data is read, which is reported.",
 		.options = options,
 		.footer = "Header lines begin with #. Each other line is PATH: OFFSET +LENGTH, both in bytes. Symbolic links are "
 			  "compared, not followed; owners, permissions and times are not compared.\n"

@@ -24,9 +24,9 @@ struct side {
 struct comparison {
 	struct side a, b;
 	uint64_t unit;
-	uint64_t handle; /* of b; 0: they are not on one ckptfs */
-	uint64_t done; /* all before has been compared */
-	uint64_t start, end; /* what differs and has not been told, if end > start */
+	uint64_t handle; /* of b; 0: not on one ckptfs mount */
+	uint64_t done; /* everything before this offset has been compared */
+	uint64_t start, end; /* range that differs, not yet reported; none if end <= start */
 	const struct diff_sink *to;
 	struct diff_result result;
 	const char *culprit;
@@ -55,7 +55,7 @@ static int side_open(struct comparison *c, struct side *s)
 	return s->buf ? 0 : -ENOMEM;
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static void report_range(struct comparison *c)
 {
@@ -87,13 +87,13 @@ static int read_side(struct comparison *c, struct side *s, uint64_t off, size_t 
 		n = pread(s->fd, s->buf + at, len - at, (off_t)(off + at));
 		if (n <= 0) {
 			c->culprit = s->path;
-			return n < 0 ? -errno : -ESTALE; /* has become shorter */
+			return n < 0 ? -errno : -ESTALE; /* truncated meanwhile */
 		}
 	}
 	return 0;
 }
 
-/* From the beginning of a unit; `end` is that of a unit, or of the shorter file. */
+/* `off` is the start of a unit; `end` is the end of a unit or of the shorter file. */
 static int compare_bytes(struct comparison *c, uint64_t off, uint64_t end)
 {
 	size_t len;
@@ -118,7 +118,7 @@ static int compare_bytes(struct comparison *c, uint64_t off, uint64_t end)
 	return r;
 }
 
-/* --- what is known without --- */
+/* --- comparing without reading --- */
 
 static void find_handle(struct comparison *c)
 {
@@ -130,7 +130,7 @@ static void find_handle(struct comparison *c)
 		c->handle = h.handle;
 }
 
-/* Where the next byte is that is no hole. */
+/* Offset of the next byte of data. */
 static uint64_t data_from(const struct side *s, uint64_t off, uint64_t end)
 {
 	off_t at = lseek(s->fd, (off_t)off, SEEK_DATA);
@@ -140,7 +140,7 @@ static uint64_t data_from(const struct side *s, uint64_t off, uint64_t end)
 	return MIN((uint64_t)at, end);
 }
 
-/* Holes that both have may be larger than anything; those are jumped over. */
+/* Skips holes that both files have: they may be huge. */
 static uint64_t next_data(const struct comparison *c, uint64_t off, uint64_t end)
 {
 	uint64_t a = data_from(&c->a, off, end), b = data_from(&c->b, off, end);

@@ -26,8 +26,8 @@ static int by_offset(const void *left, const void *right)
 	return a->off < b->off ? -1 : a->off > b->off;
 }
 
-/* The part of a variable: its own, or that of all segments of its kind, which follow one another. Part 0 is what is
- * none. */
+/* The part of a variable: its own, or that of all segments of its kind, which are listed in a row. Part 0 is the bytes
+ * of no variable. */
 static uint32_t part_of(struct diff_parts *p, const struct typed_variable *v)
 {
 	const char *key = v->kind == SEGMENT_NONE ? v->key : segment_kind_name(v->kind);
@@ -84,7 +84,7 @@ void diff_parts_add(struct diff_parts *p, uint64_t off, uint64_t len)
 	size_t lo = 0, hi = p->typed.nr_extents;
 	uint64_t end = off + len;
 
-	while (lo < hi) { /* the first that ends behind it */
+	while (lo < hi) { /* the first that ends after `off` */
 		size_t mid = lo + (hi - lo) / 2;
 
 		if (p->sorted[mid].off + p->sorted[mid].len <= off)
