@@ -94,9 +94,9 @@ for compress in none zstd; do
 	near "$(field 'j["measured"]["stores"][0]["compacted_bytes"]')" "$(taken "chunking=auto,compress=$compress" True)" "auto, $compress, fsync, compacted"
 done
 exits 0 "$analyze" --quiet --no-compact --chunking page "$WORK/small"
-tells 'Programs that sync each file need noticeably more: measure it with --fsync'
+tells 'Programs that sync each file need noticeably more space: measure with --fsync'
 exits 0 "$analyze" --quiet --no-compact --chunking page --fsync "$WORK/small"
-says_not 'measure it with --fsync'
+says_not 'measure with --fsync'
 set=ranks
 
 # Only the newest steps, where there is more than is to be measured; not even one; no room.

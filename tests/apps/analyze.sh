@@ -125,7 +125,7 @@ check 'set(f) == {"\u00ff\u00fe", "two\nlines \"quoted\"", "hard"}' $pages_only 
 check 't["files"] == 3' $pages_only tree pages tree/hard
 exits 0 "$analyze" --no-compact $pages_only tree
 tells '3 files in 3 series'
-tells 'Left out: 2 that are neither'
+tells 'Skipped: 2 that are neither'
 # The summary comes first, small files are one line, large ones and those that cannot be read have their own.
 head -n 1 "$WORK/out" | grep -q '^3 files in 3 series' || fail_showing "the summary does not come first"
 mkdir few
@@ -155,7 +155,7 @@ if [ "$(id -u)" = 0 ]; then
 	chmod 755 "$data"
 	chmod 777 "$TMPDIR"
 	exits 2 as_nobody "$analyze" --json pages secret
-	says 'secret: cannot be opened: Permission denied'
+	says 'secret: cannot open: Permission denied'
 	tells '"error":"Permission denied"'
 	tells '"complete":false'
 fi

@@ -105,9 +105,9 @@ rm ./--help
 
 # Lies make a file plain, and it is said why; others are not touched by it.
 check 'set(v) == {"(no variable)"}' --scheme aware lie.safetensors
-says 'lie.safetensors: plain bytes: it is damaged, or of another format'
+says 'lie.safetensors: treated as plain bytes: it is damaged, or of another format'
 check '"model/w_F32LE_Array2D" in v' --scheme aware e.pt cut.pt
-says 'cut.pt: plain bytes'
+says 'cut.pt: treated as plain bytes'
 seq 20000 >text
 : >empty
 check 'len(v) == 1 and a["ratio"] > 2' text empty
@@ -175,7 +175,7 @@ EOT
 		check 'near("ToyGrp/complex_CF64LE_Array1D", 4800000)' --scheme aware h.h5
 		check 'near("x_F64LE_Array1D", 2400000) and v["x_F64LE_Array1D"]["ratio"] > 1.2' --scheme aware user.h5
 		check 'set(v) == {"(no variable)"}' --scheme aware cut.h5
-		says 'cut.h5: plain bytes'
+		says 'cut.h5: treated as plain bytes'
 		check 'True' damaged.h5 # found, or not asked for: in any case all bytes are there
 	fi
 fi

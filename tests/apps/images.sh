@@ -80,9 +80,9 @@ says_not 'stack'
 head -c $((size - 5000)) core.1 >short
 head -c 100000 /dev/urandom >noise
 check "i == {} and others == 2" short noise
-says 'short: plain bytes: it is damaged, or of another format'
+says 'short: treated as plain bytes: it is damaged, or of another format'
 exits 0 "$CKPTFS_BUILD/tools/ckptfs-analyze" --no-compact --chunking page --compress none --images core.1 core.2
-tells 'Images of processes: 2'
+tells 'Process images: 2'
 tells '^  heap .* %'
 cd /
 fs_umount

@@ -128,7 +128,7 @@ if command -v mpicc mpirun >/dev/null; then
 	cmp "$WORK/undisturbed.result" "$WORK/job.result" || fail "another result after a restart"
 	await not_there
 	exits 0 "$CKPTFS_BUILD/tools/ckptfs-analyze" --no-compact --chunking page --compress none --images "$MNT"/job/step7/ckpt_rounds*.dmtcp
-	tells 'Images of processes: 2'
+	tells 'Process images: 2'
 	echo "ok: 10 steps of an MPI job stored $((first >> 10)) + $((grown >> 10)) KiB, $((changed >> 10)) of which were changed; it came to its result"
 else
 	echo "MPI is not tried: mpicc and mpirun are not there"

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-static _printf_(1, 0) void begin(const char *fmt, va_list args)
+static _printf_(1, 0) void print_message(const char *fmt, va_list args)
 {
 	fprintf(stderr, "%s%s: ", isatty(STDERR_FILENO) ? "\r\033[K" : "", program_invocation_short_name);
 	text_vprintf(stderr, fmt, args);
@@ -19,7 +19,7 @@ int complain(int r, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	begin(fmt, args);
+	print_message(fmt, args);
 	va_end(args);
 	fprintf(stderr, ": %s\n", strerror(-r));
 	return r;
@@ -30,7 +30,7 @@ int refuse(const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	begin(fmt, args);
+	print_message(fmt, args);
 	va_end(args);
 	fputc('\n', stderr);
 	return -EINVAL;

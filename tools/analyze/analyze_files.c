@@ -16,9 +16,9 @@
 
 #define NR_FILES_MAX ((size_t)UINT32_MAX)
 
-#define HOLES_MAX 1024u /* bytes of size for each that a file takes, besides the first GiB */
+#define HOLES_MAX 1024u /* largest ratio of size to allocated bytes, beyond the first GiB */
 
-/* Analysis reads a file up to its size, holes included. */
+/* Such files are skipped: the whole size is read, holes included. */
 static bool is_nearly_empty(const struct stat *st)
 {
 	uint64_t size = (uint64_t)st->st_size;
@@ -26,7 +26,7 @@ static bool is_nearly_empty(const struct stat *st)
 	return size > GiB(1) && (size - GiB(1)) / HOLES_MAX > (uint64_t)st->st_blocks * 512;
 }
 
-/* `path`, if it is to be called otherwise than where it is. */
+/* The name of `path` with `below` replaced by `as`. */
 static char *name_for(const char *path, const char *below, const char *as)
 {
 	char *name;
@@ -34,7 +34,7 @@ static char *name_for(const char *path, const char *below, const char *as)
 	return asprintf(&name, "%s%s", as, path + strlen(below)) < 0 ? NULL : name;
 }
 
-/* below, as: what files_add_as() was called with; as NULL: files_add() was */
+/* below, as: arguments of files_add_as(); as is NULL for files_add() */
 static int add_file(struct files *fs, const char *path, const struct stat *st, const char *below, const char *as)
 {
 	struct file *f;
@@ -63,7 +63,7 @@ static int add_file(struct files *fs, const char *path, const struct stat *st, c
 	return f->path && (f->from || !as) ? 0 : -ENOMEM;
 }
 
-/* Directories that remain to be read. */
+/* Directories still to be read. */
 struct walk {
 	struct files *fs;
 	const char *below, *as; /* as in add_file() */
@@ -84,7 +84,7 @@ static int walk_later(struct walk *w, char *path)
 static int walk_file(struct walk *w, const char *path, const struct stat *st)
 {
 	if (is_nearly_empty(st)) {
-		(void)refuse("%s: left out: nearly all of it is a hole", path);
+		(void)refuse("%s: skipped: nearly all of it is a hole", path);
 		return 0;
 	}
 	return add_file(w->fs, path, st, w->below, w->as);
@@ -109,7 +109,7 @@ static int walk_entry(struct walk *w, int dir, const char *path, const char *nam
 	return 0;
 }
 
-/* What can be added has been added, except with -ENOMEM. */
+/* Continues after errors other than -ENOMEM. */
 static int walk_dir(struct walk *w, const char *path, int flags)
 {
 	int fd = openat_noatime(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags), r = 0, one;
@@ -214,7 +214,7 @@ static int by_step(const void *left, const void *right)
 	return r ? r : strcmp(a->path, b->path);
 }
 
-/* In which numbers of their names the files of a family differ. */
+/* Which numbers in the names differ within a family, as a bit mask. */
 static uint32_t varying(const struct file *file, size_t n)
 {
 	struct name_number first[NAME_NUMBERS_MAX], here[NAME_NUMBERS_MAX];
@@ -231,7 +231,7 @@ static uint32_t varying(const struct file *file, size_t n)
 	return varies;
 }
 
-/* file[0] to file[n - 1] are all of a family. */
+/* file[0] to file[n - 1] are one complete family. */
 static int arrange_family(struct files *fs, struct file *file, size_t n)
 {
 	uint32_t varies = varying(file, n);
@@ -305,11 +305,11 @@ static int examine(struct file *f)
 
 	f->size = 0;
 	if (fd < 0)
-		return complain(-errno, "%s: cannot be opened", f->path);
+		return complain(-errno, "%s: cannot open", f->path);
 	if (fstat(fd, &st) < 0)
 		return complain(-errno, "%s", f->path);
 	if (!S_ISREG(st.st_mode))
-		return refuse("%s: is no file any more", f->path);
+		return refuse("%s: no longer a regular file", f->path);
 	f->size = (uint64_t)st.st_size;
 	f->holes = holes_of(fd, st.st_size);
 	return 0;

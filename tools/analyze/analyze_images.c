@@ -14,7 +14,7 @@
 #define LIMIT_MS 60000 /* for the classifier */
 #define FIRST_INO 16u
 
-/* An area of memory in an image. */
+/* A memory area in an image. */
 struct area {
 	size_t image;
 	enum segment_kind kind;
@@ -23,10 +23,10 @@ struct area {
 
 struct work {
 	struct images *is;
-	uint64_t size; /* of all files: what progress is told of */
-	struct area *area; /* of one image after the other */
+	uint64_t size; /* of all files; the scale of `step` */
+	struct area *area; /* grouped by image */
 	size_t nr, room;
-	uint64_t all, done; /* bytes to write into all stores; those of areas that are done */
+	uint64_t all, done; /* bytes to write into all stores; bytes of completed areas */
 	bool stopped;
 };
 
@@ -111,12 +111,12 @@ static int write_area(struct work *w, struct scratch *s, size_t i, int fd, struc
 	if (error < 0)
 		w->is->complete = false;
 	to->by[way].new += figures.new;
-	if (way == IMAGE_PAGES) /* the last page is a whole one only in a store */
+	if (way == IMAGE_PAGES) /* the store rounds the last page up, hence MIN */
 		to->zero += a->len - MIN(a->len, figures.previous + figures.known + figures.new);
 	return 0;
 }
 
-/* New bytes of the store as compressed, once all is in packs. */
+/* Compressed size of the chunks in the store, after a sync. */
 static int count_compressed(struct scratch *s, uint64_t *ret)
 {
 	struct engine_stats st;
@@ -129,7 +129,7 @@ static int count_compressed(struct scratch *s, uint64_t *ret)
 	return 0;
 }
 
-/* The areas of one image that are of this kind, from number *at on, which is then behind them. */
+/* Writes the areas of this kind of the image at *at, and advances *at to the next image. */
 static int write_image(struct work *w, struct scratch *s, enum segment_kind kind, enum image_way way, size_t *at)
 {
 	struct image *image = &w->is->image[w->area[*at].image];
@@ -139,7 +139,7 @@ static int write_image(struct work *w, struct scratch *s, enum segment_kind kind
 	int r = count_compressed(s, &before);
 
 	if (fd < 0) {
-		complain(-errno, "%s: cannot be opened", image->file->path);
+		complain(-errno, "%s: cannot open", image->file->path);
 		w->is->complete = false;
 	}
 	for (; *at < w->nr && &w->is->image[w->area[*at].image] == image; (*at)++)
@@ -192,7 +192,7 @@ static int measure(struct work *w)
 	for (size_t i = 0; i < w->is->nr; i++)
 		for (size_t kind = 0; kind < NR_SEGMENT_KINDS; kind++)
 			original[kind] += w->is->image[i].kind[kind].original;
-	w->all = 2 * NR_IMAGE_WAYS * original[SEGMENT_NONE]; /* by its kind, and with all others */
+	w->all = 2 * NR_IMAGE_WAYS * original[SEGMENT_NONE]; /* by kind, and all kinds together */
 	r = scratch_check_room(w->is->conf.where, original[SEGMENT_NONE]);
 	for (size_t kind = 0; kind < NR_SEGMENT_KINDS; kind++)
 		for (size_t way = 0; way < NR_IMAGE_WAYS && r == 0 && !w->stopped && original[kind] > 0; way++)

@@ -1,7 +1,7 @@
 /*
- * What is saved on images of processes (ELF core files, pages of CRIU, DMTCP), by what the memory was: heap, stack,
- * code... The areas of each kind are written into a scratch store, each area as a file of its own, so that pages are
- * counted from where areas begin, wherever that is in the image. All areas together are one more kind.
+ * Savings on process images (ELF core files, CRIU, DMTCP) by kind of memory: heap, stack, code... The areas of each
+ * kind are written into a scratch store. Each area is a file of its own, so that pages are aligned to the start of the
+ * area, not to that of the image. All areas together are one more kind.
  */
 #pragma once
 
@@ -18,12 +18,12 @@ struct images_conf {
 	uint32_t page;
 	struct cdc_params cdc;
 	const char *helper; /* ckptfs-classify */
-	/* now and then, with the work that has been done, out of the size of all files; false: stop */
+	/* called regularly with the work done, scaled to the size of all files; false: stop */
 	bool (*step)(void *userdata, uint64_t bytes);
 	void *userdata;
 };
 
-/* Bytes of chunks that no image before has, nor this one twice; and of these with zstd. */
+/* Bytes of chunks that no earlier image has, each counted once; and their size with zstd. */
 struct image_way_figures {
 	uint64_t new, new_zstd;
 };
@@ -35,24 +35,24 @@ struct image_kind {
 
 struct image {
 	const struct file *file;
-	struct image_kind kind[NR_SEGMENT_KINDS]; /* that of SEGMENT_NONE is all of it */
+	struct image_kind kind[NR_SEGMENT_KINDS]; /* SEGMENT_NONE: all areas */
 };
 
 struct images {
 	struct images_conf conf;
 	struct image *image;
 	size_t nr;
-	size_t nr_others; /* files that are no images */
+	size_t nr_others; /* files that are not images */
 	struct image_kind total[NR_SEGMENT_KINDS];
 	bool complete;
 };
 
-/* All files, which have been arranged and examined. One that cannot be read is left out, and `complete` false. -ENOMEM
- * and others, after a complaint. */
+/* `files` must be arranged and examined. A file that cannot be read is skipped and clears `complete`. -ENOMEM; other
+ * errors are reported. */
 int images_run(struct images *is, const struct images_conf *conf, const struct files *files);
 void images_release(struct images *is);
 
-/* What part of the original is not stored: of `stored` bytes that are left. */
+/* The fraction of the original that need not be stored. */
 static inline double image_redundancy(uint64_t original, uint64_t stored)
 {
 	return original > 0 && stored < original ? 1 - (double)stored / (double)original : 0;

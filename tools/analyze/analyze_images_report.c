@@ -11,7 +11,7 @@ static const char *kind_name(size_t kind)
 	return kind == SEGMENT_NONE ? "all" : segment_kind_name(kind);
 }
 
-/* Kinds in their order, what is all of them last. */
+/* Kinds in order, with the total last. */
 static size_t nth_kind(size_t i)
 {
 	return i + 1 < NR_SEGMENT_KINDS ? i + 1 : SEGMENT_NONE;
@@ -48,11 +48,11 @@ static void print_kinds_text(const struct image_kind kinds[NR_SEGMENT_KINDS])
 
 void images_text(const struct images *is)
 {
-	printf("\nImages of processes: %zu%s. Pages of %s from where areas begin:\n", is->nr,
+	printf("\nProcess images: %zu%s. Pages of %s, from the start of each memory area:\n", is->nr,
 	       is->complete ? "" : "; not everything could be read", human_size(is->conf.page).s);
 	for (size_t i = 0; i < is->nr; i++) {
 		json_string(&(struct json){ .to = stdout }, NULL, is->image[i].file->path);
-		fputs(i > 0 ? ", bytes that are not in images before it:\n" : ":\n", stdout);
+		fputs(i > 0 ? ", bytes that are not in earlier images:\n" : ":\n", stdout);
 		print_kinds_text(is->image[i].kind);
 	}
 	if (is->nr == 0)

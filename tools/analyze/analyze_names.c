@@ -20,7 +20,7 @@ static size_t base_at(const char *path)
 	return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* Where the extension begins, or the end. */
+/* Start of the extension, or end of the path. */
 static size_t extension_at(const char *path)
 {
 	const char *dot = strrchr(path + base_at(path), '.');
@@ -41,7 +41,7 @@ size_t name_numbers(const char *path, struct name_number ret[NAME_NUMBERS_MAX])
 	return nr;
 }
 
-/* Are the letters before the number, perhaps with a separator between them, one of these words? */
+/* Whether one of these words precedes the number, with an optional separator in between. */
 static bool is_behind(const char *path, struct name_number n, const char *const words[])
 {
 	size_t end = n.at, begin;

@@ -10,11 +10,11 @@
 const char *const dedup_names[NR_FP_DOMAIN_KINDS] = { "global", "group", "user" };
 
 #define NAME_WIDTH_MAX 48
-#define SMALL KiB(64) /* files below this have one line together */
-#define FSYNC_BYTES KiB(4) /* a file that is synced has a frame of its own, with a table */
-#define FSYNC_PART 50 /* of the store: worth mentioning */
+#define SMALL KiB(64) /* smaller files share one line */
+#define FSYNC_BYTES KiB(4) /* cost of a synced file: a frame of its own, with a table */
+#define FSYNC_PART 50 /* that cost is mentioned from 1/50 of the store on */
 
-/* A name may hold what would confuse a terminal. */
+/* Escapes control characters. */
 static void print_name(const char *path, int width)
 {
 	int columns = (int)text_print(stdout, path);
@@ -30,7 +30,7 @@ static void print_size(uint64_t bytes)
 		printf("%11s", human_size(bytes).s);
 }
 
-/* The columns of a file: its size, what became of its bytes in a store, and what was stored. */
+/* The columns of a file: its size, and its bytes by result of deduplication. */
 enum { SIZE, ZEROS, PREVIOUS, KNOWN, NEW, NR_COLUMNS };
 static const char *const column_names[NR_COLUMNS] = { "size", "zeros", "previous", "known", "new" };
 
@@ -43,7 +43,7 @@ static void columns(uint64_t size, const struct scratch_figures *f, uint64_t ret
 	ret[ZEROS] = size - MIN(size, f->previous + f->known + f->new);
 }
 
-/* One that could not be read has a line of its own, whatever its size. */
+/* A file that could not be read has its own line, whatever its size. */
 static bool is_small(const struct file *f)
 {
 	return f->size < SMALL && f->error == 0;
@@ -102,7 +102,7 @@ static void print_files(const struct files *files, const struct stores *st, size
 		columns(f->size, &st->figure[store].file[i], column);
 		print_name(f->path, width);
 		print_row(column, st->is_measured[i]);
-		puts(f->error < 0 ? "  not read to its end" : st->is_measured[i] ? "" : "  not measured");
+		puts(f->error < 0 ? "  not read completely" : st->is_measured[i] ? "" : "  not measured");
 	}
 	print_small(files, st, store, width);
 }
@@ -112,9 +112,9 @@ static void print_left_out(const struct report *r)
 	if (!r->stores->complete)
 		puts("Some files could not be read or measured and are not in the figures.");
 	if (r->files->nr_links > 0)
-		printf("Left out: %zu further names of files that are listed\n", r->files->nr_links);
+		printf("Skipped: %zu hard links to files already listed\n", r->files->nr_links);
 	if (r->files->nr_special > 0)
-		printf("Left out: %zu that are neither files nor directories\n", r->files->nr_special);
+		printf("Skipped: %zu that are neither files nor directories\n", r->files->nr_special);
 }
 
 static void print_stores(const struct stores *st, const struct files *files)
@@ -164,7 +164,7 @@ void report_text(const struct report *r)
 		printf("  Expected: %s%s.\n", human_size(c.bytes).s,
 		       st->nr_files < files->nr ? ", for the measured files" : "");
 		if (!r->fsync && st->nr_files * FSYNC_BYTES > c.bytes / FSYNC_PART)
-			puts("  Programs that sync each file need noticeably more: measure it with --fsync.");
+			puts("  Programs that sync each file need noticeably more space: measure with --fsync.");
 		putchar('\n');
 		print_stores(st, files);
 		print_files(files, st, c.figure);

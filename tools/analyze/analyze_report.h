@@ -1,4 +1,4 @@
-/* What an analysis has found, for people and as JSON. */
+/* Results of an analysis, as text and as JSON. */
 #pragma once
 
 #include "tools/analyze/analyze_images.h"
@@ -10,12 +10,12 @@ struct report {
 	const struct stores *stores;
 	enum fp_domain_kind dedup;
 	bool fsync; /* each file was synced */
-	bool variables; /* show what compacting did to each */
+	bool variables; /* show the result of compaction for each */
 	const struct rival *rivals; /* NULL: none */
-	const struct images *images; /* NULL: not looked at */
+	const struct images *images; /* NULL: not analyzed */
 };
 
-/* As the mount option dedup= has them. */
+/* Values of the mount option dedup=. */
 extern const char *const dedup_names[NR_FP_DOMAIN_KINDS];
 
 #define REPORT_WHY "The smallest of the measured stores, or within 1 % of it for less CPU time."

@@ -13,7 +13,7 @@
 
 #define PIECE MiB(1)
 
-/* One of them is open. */
+/* Either gzip or zstd is open. */
 struct compressor {
 	z_stream gzip;
 	ZSTD_CCtx *zstd;
@@ -63,7 +63,7 @@ static int compress_block(struct compressor *c, size_t len, bool last)
 	return r;
 }
 
-/* What cannot be read has been told of by others. 1: go on, 0: stop. */
+/* Ignores read errors, which files_examine() and stores_run() report. 1: continue, 0: stop. */
 static int add_file(struct compressor *c, const struct file *f, bool (*step)(void *, uint64_t), void *userdata,
 		    uint64_t *done)
 {

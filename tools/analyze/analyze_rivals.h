@@ -1,4 +1,4 @@
-/* What gzip and zstd, as on the command line, make of all files as one stream. */
+/* Sizes and CPU times of gzip and zstd with all files as one stream. */
 #pragma once
 
 #include "tools/analyze/analyze_files.h"
@@ -8,5 +8,5 @@ struct rival {
 	uint64_t coded, ns; /* ns: CPU time */
 };
 #define NR_RIVALS 3
-/* `step` as in analyze_store.h. -ENOMEM, or another after a complaint; a file that cannot be read is left out. */
+/* `step` as in analyze_store.h. -ENOMEM; other errors are reported. A file that cannot be read is skipped. */
 int rivals_run(const struct files *files, bool (*step)(void *, uint64_t), void *userdata, struct rival ret[NR_RIVALS]);

@@ -16,8 +16,8 @@
 
 #define MEMORY MiB(64)
 #define OVERHEAD MiB(64) /* journal and index; approximate */
-#define DIRECTORY 2 /* inode of all names */
-#define CALL MiB(1) /* bytes of a write, as the kernel makes them */
+#define DIRECTORY 2 /* inode number of the directory of all files */
+#define CALL MiB(1) /* largest write of the kernel */
 
 void scratch_figures_add(struct scratch_figures *to, const struct scratch_figures *f)
 {
@@ -46,7 +46,7 @@ int scratch_check_room(const char *where, uint64_t bytes)
 	room = (uint64_t)v.f_bavail * v.f_frsize;
 	if (room >= needed)
 		return 0;
-	refuse("%s: a scratch store needs %s and %s is free: set TMPDIR, or give a smaller --measure", where,
+	refuse("%s: a scratch store needs %s, but only %s is free: set TMPDIR, or give a smaller --measure", where,
 	       human_size(needed).s, human_size(room).s);
 	return -ENOSPC;
 }
@@ -77,8 +77,8 @@ static void put_inode(struct engine_tx *tx, const struct ns_inode *in, struct bu
 	engine_tx_put(tx, ns_key_inode(in->ino), value->data, value->len);
 }
 
-/* The records that a mount logs when it creates a file: the inode, the name, and the times of the directory. The engine
- * looks up the owner in the inode where users share no chunks. */
+/* Logs the records of a created file, as a mount does: the inode, the name, and the times of the directory. With dedup=
+ * the engine looks up the owner in the inode. */
 static int create_file(struct scratch *s, const struct scratch_file *f)
 {
 	const struct ns_inode in = { .ino = f->ino, .mode = S_IFREG | 0600, .nlink = 1, .uid = f->uid, .gid = f->gid };
@@ -94,7 +94,7 @@ static int create_file(struct scratch *s, const struct scratch_file *f)
 	put_inode(&tx, &dir, &value);
 	buf_clear(&value);
 	ns_dirent_encode(&entry, &value);
-	engine_tx_put(&tx, ns_key_dirent(DIRECTORY, f->ino), value.data, value.len); /* any number that differs */
+	engine_tx_put(&tx, ns_key_dirent(DIRECTORY, f->ino), value.data, value.len); /* any unique number will do */
 	r = buf_error(&value);
 	if (r == 0)
 		r = engine_tx_apply(s->e, &tx);
@@ -113,7 +113,7 @@ static ssize_t read_data(const struct scratch_file *f, uint8_t *p, uint64_t *off
 	data = lseek(f->fd, (off_t)(f->off + *off), SEEK_DATA);
 	if (data < 0 && errno == ENXIO)
 		return 0;
-	if (data > (off_t)(f->off + *off)) /* so that pieces stay aligned: *off is, up to the end */
+	if (data > (off_t)(f->off + *off)) /* keep *off aligned */
 		*off = round_down((uint64_t)data - f->off, CALL);
 	if (*off >= f->len)
 		return 0;

@@ -14,7 +14,7 @@
 #include "tools/analyze/analyze_complain.h"
 
 #define REASON_ROOM 300
-#define SMALL 512 /* bytes: a block's header is 40 */
+#define SMALL 512 /* bytes; the header of a block is 40 */
 
 static int by_offset(const void *left, const void *right)
 {
@@ -23,7 +23,7 @@ static int by_offset(const void *left, const void *right)
 	return a->off < b->off ? -1 : a->off > b->off;
 }
 
-/* What is between the extents. */
+/* Lists the ranges between the extents. */
 static int find_rest(struct set_member *m)
 {
 	_cleanup_(freep) struct typed_extent *sorted = NULL;
@@ -54,7 +54,7 @@ static void member_close(struct set_member *m)
 	closep(&m->fd);
 }
 
-/* 1: it is open, 0: left out. */
+/* 1: open, 0: skipped. */
 static int member_open(struct set_member *m, const struct classify_conf *conf, const struct file *file)
 {
 	char reason[REASON_ROOM] = "";
@@ -65,14 +65,14 @@ static int member_open(struct set_member *m, const struct classify_conf *conf, c
 				  .fd = openat_noatime(AT_FDCWD, file->from ? file->from : file->path,
 						     O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) };
 	if (m->fd < 0 || fstat(m->fd, &st) < 0) {
-		complain(-errno, "%s: cannot be opened", file->path);
+		complain(-errno, "%s: cannot open", file->path);
 		return 0;
 	}
 	r = S_ISREG(st.st_mode) ? classify_file(conf, m->fd, file->path, &m->typed, reason, sizeof(reason)) : 0;
 	if (r < 0)
 		return r;
 	if (r == 0 && *reason)
-		refuse("%s: plain bytes: %s", file->path, reason);
+		refuse("%s: treated as plain bytes: %s", file->path, reason);
 	typed_drop_small(&m->typed, SMALL);
 	m->typed.size = (uint64_t)st.st_size;
 	r = find_rest(m);
@@ -109,7 +109,7 @@ void set_close(struct set *s)
 	*s = (struct set){ 0 };
 }
 
-/* The extents of a variable are side by side in the list. */
+/* Finds the extents of a variable, which are adjacent in the list. */
 static void find_variable(struct stream_part *p, uint32_t variable)
 {
 	const struct typed *t = &p->member->typed;
@@ -166,7 +166,7 @@ void stream_release(struct stream *s)
 	*s = (struct stream){ 0 };
 }
 
-/* Reads all of the bytes, or returns a negative errno after a complaint. */
+/* Reads exactly `len` bytes. Errors are reported. */
 static int set_read(const struct set_member *m, void *to, size_t len, uint64_t off)
 {
 	uint8_t *p = to;
@@ -177,15 +177,15 @@ static int set_read(const struct set_member *m, void *to, size_t len, uint64_t o
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return complain(-errno, "%s: cannot be read at %" PRIu64, m->file->path, off + n);
+			return complain(-errno, "%s: cannot read at offset %" PRIu64, m->file->path, off + n);
 		if (got == 0)
-			return refuse("%s: has become shorter while it was read", m->file->path);
+			return refuse("%s: truncated while it was read", m->file->path);
 		n += (size_t)got;
 	}
 	return 0;
 }
 
-/* Bytes of a part, which are asked for one behind the other. */
+/* Reads bytes of a part; calls must be sequential. */
 static int part_read(struct stream_part *p, uint8_t *to, uint64_t off, uint64_t len)
 {
 	while (len > 0) {

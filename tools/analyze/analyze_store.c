@@ -13,19 +13,19 @@
 #include "base/util.h"
 #include "tools/analyze/analyze_complain.h"
 
-#define FIRST_INO 16u /* of the first file */
+#define FIRST_INO 16u /* inode number of the first file */
 
-/* One store after the other, and the plan that is being filled for it. */
+/* The current store, and its current plan. */
 struct work {
 	const struct stores_conf *conf;
 	struct stores *stores;
 	struct files *all;
-	struct files files; /* the measured ones: `file` is owned, what it points to is borrowed */
-	size_t *number; /* of each of these in `all` */
-	size_t *order; /* numbers in `files` in which these are written */
+	struct files files; /* measured files: the array is owned, the strings are borrowed */
+	size_t *number; /* index of each of them in `all` */
+	size_t *order; /* indexes in `files`, in order of writing */
 	struct scratch scratch;
 	uint64_t before, after; /* progress before and after this store */
-	uint64_t written; /* before the file that is being written */
+	uint64_t written; /* before the current file */
 	bool stopped;
 
 	struct compact_rows rows;
@@ -42,7 +42,7 @@ static uint64_t ino_of(size_t measured)
 	return FIRST_INO + measured;
 }
 
-/* Half of the work on a store is writing it. */
+/* Writing counts as half of the work on a store, compaction as the other half. */
 static bool goes_on(struct work *s, uint64_t done, bool is_compacting)
 {
 	uint64_t all = s->stores->measured;
@@ -62,7 +62,7 @@ static bool write_goes_on(void *userdata, uint64_t done)
 	return goes_on(s, s->written + done, false);
 }
 
-/* A file that has become unreadable keeps what was read of it. */
+/* After a read error, the bytes read so far count. */
 static int write_file(struct work *s, size_t i, uint64_t previous, struct store_figure *to)
 {
 	const struct file *f = &s->files.file[i];
@@ -80,7 +80,7 @@ static int write_file(struct work *s, size_t i, uint64_t previous, struct store_
 	if (listed->error < 0)
 		return 0;
 	if (fd < 0) {
-		listed->error = complain(-errno, "%s: cannot be opened", f->path);
+		listed->error = complain(-errno, "%s: cannot open", f->path);
 		return 0;
 	}
 	r = scratch_write(&s->scratch, &from, write_goes_on, s, &to->file[s->number[i]], &error);
@@ -92,7 +92,7 @@ static int write_file(struct work *s, size_t i, uint64_t previous, struct store_
 	return 0;
 }
 
-/* With the one of the same series that was written last as previous version, as a mount finds it by its name. */
+/* The previous version is the last file written of the same series, as a mount finds it by name. */
 static int write_all(struct work *s, struct store_figure *to)
 {
 	_cleanup_(freep) uint64_t *last = calloc(s->all->nr_series + 1, sizeof(*last));
@@ -285,9 +285,9 @@ static int compact_all(struct work *s)
 	return r < 0 ? complain(r, "%s: cannot compact the scratch store", s->scratch.path) : 0;
 }
 
-/* --- a store --- */
+/* --- stores --- */
 
-/* Sizes that are not the default: the figures are of these. */
+/* Includes sizes that differ from the defaults, since the figures depend on them. */
 static void write_options(const struct stores_conf *c, struct store_figure *f)
 {
 	const struct cdc_params usual = CDC_PARAMS_DEFAULT;
@@ -329,7 +329,7 @@ static int fill_store(struct work *s, struct store_figure *ret)
 	return r;
 }
 
-/* Keeps what compacting did, if no store was smaller after it. */
+/* Keeps the results of compaction if this store is the smallest so far. */
 static void keep_rows(struct work *s, size_t store)
 {
 	struct stores *st = s->stores;
@@ -364,7 +364,7 @@ static int try_store(struct work *s, const char *chunking, const char *compress)
 	return r;
 }
 
-/* --- all of them --- */
+/* --- all stores --- */
 
 /* Chooses the newest `nr` of each series; returns their bytes. Files of a series are adjacent, ordered by step. */
 static uint64_t take_newest(const struct files *files, size_t nr, bool *ret)
@@ -390,7 +390,7 @@ static int by_mtime(const void *left, const void *right, void *files)
 	return a < b ? -1 : a > b;
 }
 
-/* As many steps as fit into the limit. */
+/* Chooses as many steps as fit into the limit. */
 static int choose_files(struct work *s)
 {
 	const struct files *files = s->all;
@@ -461,7 +461,7 @@ int stores_run(struct stores *ret, const struct stores_conf *conf, struct files 
 	s->stores = ret;
 	s->all = files;
 	r = choose_files(s);
-	if (r == 0) /* compaction copies before it frees: a plan may have all files */
+	if (r == 0) /* compaction copies before it frees, and a plan may have all files */
 		r = scratch_check_room(conf->where, conf->no_compact ? ret->measured : 2 * ret->measured);
 	if (r == 0)
 		r = try_all(s);
@@ -496,7 +496,7 @@ struct store_choice stores_choose(const struct stores *s)
 		least = MIN(least, s->figure[k].bytes);
 		least = MIN(least, s->figure[k].compacted);
 	}
-	/* without compacting first; one of all is the smallest */
+	/* prefer not to compact; the loop ends at the latest at the smallest */
 	do
 		bytes = i < s->nr ? s->figure[i].bytes : s->figure[i - s->nr].compacted;
 	while (bytes > least + least / 100 && ++i < 2 * s->nr);

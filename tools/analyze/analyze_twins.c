@@ -25,7 +25,7 @@ static int by_narrow(const void *left, const void *right)
 	return (a->narrow > b->narrow) - (a->narrow < b->narrow);
 }
 
-/* The bytes that are compared, as the variable has them: 1, 0 it has too few, < 0. */
+/* Reads the bytes that are compared. 1; 0: the variable is too short; < 0. */
 static int sample(const struct set_member *m, uint32_t variable, unsigned width, uint8_t *ret, uint64_t *ret_nr)
 {
 	uint64_t len = variable_len(m, variable), nr = len / width;
@@ -48,7 +48,7 @@ static int mark_narrow(const struct set_member *m, uint32_t variable, struct mar
 	return sample(m, variable, type.width, ret->mark.sample, &ret->mark.nr);
 }
 
-/* As a mark of what it would be, rounded to this type. */
+/* The mark of the variable as rounded to type `narrow`. */
 static int mark_wide(const struct set_member *m, uint32_t variable, struct code_type narrow, struct marked *ret)
 {
 	struct code_type type = m->typed.variable[variable].shape.type;
@@ -62,7 +62,7 @@ static int mark_wide(const struct set_member *m, uint32_t variable, struct code_
 	return r;
 }
 
-/* Narrow types that the file has: of most files none. */
+/* Narrow types of the file. Most files have none. */
 static unsigned narrow_types(const struct typed *t, struct code_type ret[4])
 {
 	unsigned nr = 0;
@@ -79,11 +79,11 @@ static unsigned narrow_types(const struct typed *t, struct code_type ret[4])
 	return nr;
 }
 
-/* All marks of wide ones, in order. Takes up to one for each variable and type of narrow ones. */
+/* Marks of all wide variables, sorted: one per variable and narrow type. */
 static int mark_all_wide(const struct set_member *m, struct marked **ret, size_t *ret_nr)
 {
 	_cleanup_(freep) struct marked *list = NULL;
-	struct code_type types[4]; /* bfloat and half, of either order */
+	struct code_type types[4]; /* bfloat and half, of either byte order */
 	unsigned nr_types = narrow_types(&m->typed, types);
 	size_t nr = 0;
 	int r;
@@ -105,7 +105,7 @@ static int mark_all_wide(const struct set_member *m, struct marked **ret, size_t
 	return 0;
 }
 
-/* The first with the same mark; the list is in order. */
+/* Finds the first equal mark in a sorted list. */
 static const struct marked *find_mark(const struct marked *list, size_t nr, const struct twin_mark *mark)
 {
 	size_t lo = 0, hi = nr;

@@ -1,6 +1,6 @@
 /*
- * Which variables of a file are another one of it, rounded (store/codec/twin.h). Found once for each file of a set: a
- * read of some hundred bytes for each variable of floats.
+ * Finds variables of a file that are another one rounded (store/codec/twin.h). Costs a read of some hundred bytes for
+ * each variable of floats.
  */
 #pragma once
 
@@ -8,16 +8,16 @@
 #include "tools/analyze/analyze_sets.h"
 
 struct twin {
-	uint32_t narrow, wide; /* variables of the member */
+	uint32_t narrow, wide; /* numbers of variables of the file */
 };
 
 struct twins {
-	struct twin *twin; /* by narrow */
+	struct twin *twin; /* sorted by `narrow` */
 	size_t nr;
 };
 
-/* -ENOMEM, or another after a complaint. */
+/* -ENOMEM; other errors are reported. */
 int twins_find(struct twins *t, const struct set_member *m);
 void twins_release(struct twins *t);
-/* The wide variable of this one: 1, 0. */
+/* Gets the wide variable of a narrow one. 1; 0: none. */
 int twins_of(const struct twins *t, uint32_t narrow, uint32_t *ret);

@@ -1,11 +1,11 @@
 /*
- * ckptfs-analyze: what ckptfs would save on files, without a mount.
+ * ckptfs-analyze: estimate the savings of ckptfs on existing files, without a mount.
  *
- * The engine itself says it: the files are written into scratch stores, which are measured and removed. There is no
- * second implementation of chunking, sharing, compressing and coding that could differ from it.
+ * The engine writes the files into scratch stores, which are measured and removed. So there is no second
+ * implementation of chunking, deduplication, compression and recoding that could differ.
  *
- * Exit status: 0 all was read, 1 usage, 2 something could not be read or measured (the figures are of the rest), 130
- * interrupted (the figures are of the stores that were complete by then).
+ * Exit status: 0 done, 1 usage, 2 something could not be read or measured (the figures are of the rest), 130
+ * interrupted (the figures are of the stores completed by then).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 #include "tools/common/names_file.h"
 #include "tools/common/progress.h"
 
-#define CDC_MAX KiB(64) /* as of the mount option cdc: what cannot be mounted need not be known */
+#define CDC_MAX KiB(64) /* the limit of the mount option cdc */
 #define CDC_LIMITS "must be 256 <= min, 2 min <= avg, 2 avg <= max <= 64K"
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_INTERRUPTED = 130 };
@@ -39,7 +39,7 @@ struct request {
 	bool json, quiet, variables, rivals, images;
 	char helper[PATH_MAX]; /* ckptfs-classify */
 	struct names_file names;
-	char *chunking, *compress; /* as given, as those below; copied to conf */
+	char *chunking, *compress; /* these are as given, and copied to conf */
 	uint64_t page, min, avg, max;
 
 	struct files files;
@@ -119,11 +119,11 @@ static int analyze(struct request *q, char *paths[], int nr)
 	(q->json ? report_json : report_text)(&report);
 	if (r == 0 && !interrupted() && (!stores.complete || (stores.compacted && !stores.rows.complete) ||
 					 (report.images && !images.complete)))
-		r = -EIO; /* has been reported */
+		r = -EIO; /* already reported */
 	return r < 0 ? r : failed;
 }
 
-/* What base/ and the engine report. */
+/* Prints log messages of base/ and the engine. */
 static void on_log(void *userdata, _unused_ enum log_level level, const char *line)
 {
 	struct request *q = userdata;
@@ -154,13 +154,13 @@ static int parse_compress(const struct conf_key *k _unused_, void *request _unus
 
 static const struct conf_key options[] = {
 	{ "chunking", CONF_STRING, OF(chunking), .parse = parse_chunking, .value = "NAME",
-	  .help = "only stores with page, cdc or auto (default: all of them)" },
+	  .help = "measure only stores with page, cdc or auto (default: all of them)" },
 	{ "compress", CONF_STRING, OF(compress), .parse = parse_compress, .value = "NAME",
-	  .help = "only stores with none, lz4, zstd, zstd:LEVEL or auto (default: none and zstd)" },
+	  .help = "measure only stores with none, lz4, zstd, zstd:LEVEL or auto (default: none and zstd)" },
 	{ "page", CONF_SIZE, OF(page), .fallback = "4K", .min = KiB(4), .max = MiB(1),
 	  .must = "must be a power of two, 4K to 1M", .help = "size of pages, a power of two, 4K to 1M" },
 	{ "min", CONF_SIZE, OF(min), .fallback = "512", .max = CDC_MAX, .must = CDC_LIMITS,
-	  .help = "shortest chunk cut by content" },
+	  .help = "shortest content-defined chunk" },
 	{ "avg", CONF_SIZE, OF(avg), .fallback = "4K", .max = CDC_MAX, .must = CDC_LIMITS, .help = "average chunk" },
 	{ "max", CONF_SIZE, OF(max), .fallback = "32K", .max = CDC_MAX, .must = CDC_LIMITS,
 	  .help = "longest chunk, up to 64K" },
@@ -173,9 +173,10 @@ static const struct conf_key options[] = {
 	COMPACT_OPTIONS(struct request, planner),
 	NAMES_FILE_OPTION(struct request, names),
 	{ "variables", CONF_FLAG, OF(variables), .help = "show the result of compaction for each variable" },
-	{ "rivals", CONF_FLAG, OF(rivals), .help = "also gzip -6, zstd -3 and zstd -19 on all files as one stream" },
+	{ "rivals", CONF_FLAG, OF(rivals),
+	  .help = "compare with gzip -6, zstd -3 and zstd -19 of all files in one stream" },
 	{ "images", CONF_FLAG, OF(images),
-	  .help = "show images of processes (ELF core files, CRIU, DMTCP) by kind of memory: heap, stack..." },
+	  .help = "show process images (ELF core files, CRIU, DMTCP) by kind of memory: heap, stack..." },
 	COMMAND_JSON(struct request, json),
 	COMMAND_QUIET(struct request, quiet, "no progress"),
 	COMMAND_END,
