@@ -1,11 +1,12 @@
 /*
- * ckptfs-stat: what a mount, a file or a directory of ckptfs costs and saves.
+ * ckptfs-stat: figures of a ckptfs mount, file or directory.
  *
- * The daemon makes the figures (tools/stat/stat_ask.h); this program shows them for people, as they are, or for Prometheus,
- * once or again and again, or writes a page (tools/stat/report.h). A directory's figures are the sums over the files below.
+ * The daemon provides the figures (tools/stat/stat_ask.h). This program prints them as text, JSON or Prometheus
+ * metrics, once or repeatedly, or writes an HTML report (tools/stat/report.h). Figures of a directory are sums over the
+ * files below it.
  *
- * Exit status: 0 shown, 1 usage, 2 a path that is not there, not readable or not on ckptfs; 3 an epoch does not prove
- * itself; 130 interrupted.
+ * Exit status: 0 shown, 1 usage, 2 a path does not exist, is not readable or not on ckptfs, 3 a directory is damaged or
+ * not sealed, 130 interrupted.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -46,17 +47,17 @@ struct request {
 	enum format format;
 	uint64_t watch_ns; /* 0: once */
 	bool json, prometheus;
-	char *html; /* a page to write; NULL: none */
-	bool sealed; /* what is sealed in mounts */
-	bool verify, quick; /* does an epoch prove itself? quick: without reading its bytes */
-	bool users; /* who has how much in mounts */
-	bool variables; /* what became of them, in mounts */
-	bool if_deleted; /* what would be free, of all paths together */
+	char *html; /* report to write; NULL: none */
+	bool sealed; /* list sealed checkpoints */
+	bool verify, quick; /* verify sealed checkpoints; quick: without reading data */
+	bool users; /* space by user and group */
+	bool variables; /* results of recoding, by variable */
+	bool if_deleted; /* space that deleting all paths would free */
 
-	char **paths; /* allocated, as are those below: one for each path */
+	char **paths; /* allocated, as are the arrays below; one entry per path */
 	size_t nr;
 	struct stat_reading *last; /* of mounts, for rates */
-	bool *answered; /* at least once */
+	bool *answered; /* has been read successfully */
 	struct json_flat *mounts; /* for FORMAT_PROMETHEUS */
 	size_t nr_mounts;
 };
@@ -71,7 +72,7 @@ static void request_release(struct request *q)
 	free(q->mounts);
 }
 
-/* An answer that does not come is no wrong use, whatever the daemon says. */
+/* The daemon's -EINVAL is not a usage error here. */
 static int ask_exclusive(char *const paths[], size_t nr, struct ckptfs_exclusive *ret)
 {
 	int r = stat_exclusive(paths, nr, ret);
@@ -92,7 +93,7 @@ static int show_directory(const struct request *q, FILE *to, char *path)
 	return r < 0 ? r : asked;
 }
 
-/* Or something else that is no directory, and has no content to be asked about. */
+/* Anything but a directory. Only regular files have exclusive space. */
 static int show_file(const struct request *q, FILE *to, char *path, const struct stat_answer *a)
 {
 	struct ckptfs_exclusive x;
@@ -134,7 +135,7 @@ static int show_seals(const struct request *q, FILE *to)
 	return r == -EINVAL ? -EIO : r;
 }
 
-/* Each mount for itself, an empty line between them. */
+/* One mount after the other, separated by empty lines. */
 static int show_mounts(const struct request *q, int (*one)(const char *mountpoint, bool json, FILE *to), FILE *to)
 {
 	int r = 0, this;
@@ -178,7 +179,7 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 		fprintf(to, ": valid: %s read; replica of a directory sealed by another node\n", human_size(v->bytes).s);
 }
 
-/* -EBADMSG: one does not prove itself. */
+/* -EBADMSG: one is not valid. */
 static int verify_seals(const struct request *q, FILE *to)
 {
 	struct verify_result v;
@@ -192,7 +193,7 @@ static int verify_seals(const struct request *q, FILE *to)
 			show_verified(q, to, q->paths[i], &v, one);
 		else if (one != -ECANCELED) {
 			text_printf(stderr, "ckptfs-stat: %s", q->paths[i]);
-			fprintf(stderr, ": %s\n", v.why); /* is escaped */
+			fprintf(stderr, ": %s\n", v.why); /* already escaped */
 		}
 		if (one < 0)
 			r = one == -EBADMSG || one == -EINVAL ? -EIO : one;
@@ -213,7 +214,7 @@ static void show_mount(struct request *q, FILE *to, size_t i, const struct json_
 	stat_show_mount(to, j);
 }
 
-/* Prometheus wants all mounts together: the figures are kept. */
+/* Keeps the figures: Prometheus requires all mounts of a metric together. */
 static int keep_mount(struct request *q, const char *path, struct stat_answer *a)
 {
 	if (strcmp(json_flat_get(&a->j, "kind"), "mount") != 0) {
@@ -251,7 +252,7 @@ static int show(struct request *q, FILE *to, size_t i)
 	return 0;
 }
 
-/* Paths one after the other, an empty line between them. */
+/* One path after the other, separated by empty lines. */
 static int show_all(struct request *q, FILE *to)
 {
 	int r = 0, one;
@@ -277,7 +278,7 @@ static int show_all(struct request *q, FILE *to)
 	return r;
 }
 
-/* On a terminal in place; else one block after the other. */
+/* Redraws a terminal in place; otherwise appends. */
 static void draw(const struct request *q, const char *text, size_t len, bool first)
 {
 	struct winsize size = { 0 };
@@ -292,7 +293,7 @@ static void draw(const struct request *q, const char *text, size_t len, bool fir
 	fwrite(text, 1, len, stdout);
 }
 
-/* One reading. A terminal is drawn to when all of it is there, so that nothing flickers. */
+/* One reading. Buffers all output, so that a terminal does not flicker. */
 static int watch_once(struct request *q, bool first)
 {
 	_cleanup_(freep) char *text = NULL;
@@ -327,7 +328,7 @@ static int watch(struct request *q)
 		next += q->watch_ns;
 		now = monotonic_ns();
 		if (next < now)
-			next = now; /* reading takes longer than that */
+			next = now; /* reading took longer than the interval */
 		if (r == 0)
 			interrupt_sleep(next - now);
 	}
@@ -345,7 +346,6 @@ static int add_path(struct request *q, const char *path)
 	return q->paths[q->nr] ? (q->nr++, 0) : -ENOMEM;
 }
 
-/* For want of a path, all mounts. */
 static int add_mounts(struct request *q)
 {
 	_cleanup_(mounts_close) struct mounts m = { 0 };
@@ -377,7 +377,7 @@ static int add_paths(struct request *q, int nr, char *paths[])
 
 static enum exit_status status_of(const struct request *q, int r)
 {
-	if (r == -EINVAL) /* an option that does not fit the path */
+	if (r == -EINVAL) /* the option does not apply to the path */
 		return EXIT_USAGE;
 	return r == 0 ? EXIT_SHOWN : q->verify && r == -EBADMSG ? EXIT_UNPROVEN : EXIT_PATH;
 }
@@ -412,13 +412,13 @@ static const struct conf_key options[] = {
 	{ "json", CONF_FLAG, OF(json), .help = "exact figures, one JSON document a line; keys keep their meaning (schema_version)" },
 	{ "prometheus", CONF_FLAG, OF(prometheus), .help = "text exposition format, mounts only" },
 	{ "html", CONF_STRING, OF(html), .value = "FILE",
-	  .help = "write a page about one mount; written again, it also shows the history" },
+	  .help = "write a report on one mount; writing it again adds to its history" },
 	{ "watch", CONF_PARSED, OF(watch_ns), .parse = parse_watch, .missing = "1", .value = "SECONDS",
 	  .help = "repeat every second, or every SECONDS, with the rates in between" },
 	COMMAND_END,
 };
 
-/* What goes with what. */
+/* Rejects combinations of options. */
 static const char *check(void *request, int nr)
 {
 	struct request *q = request;

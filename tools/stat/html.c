@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "base/util.h"
 
-/* Of a chart, in units of its own: it is scaled to the page. */
+/* Chart size in SVG units; charts are scaled to the page. */
 #define WIDTH 760.0
 #define HEIGHT 240.0
 #define LEFT 70.0
@@ -47,7 +47,7 @@ void html_name(FILE *to, const char *s)
 	fputs("</bdi>", to);
 }
 
-/* Local time, without parts that are the same over all of `span_s` seconds. */
+/* Local time, in a format that suits a span of `span_s` seconds. */
 static void html_time(FILE *to, time_t t, uint64_t span_s)
 {
 	char text[64] = "";
@@ -71,7 +71,7 @@ struct scale {
 	double from, span; /* of x, seconds */
 };
 
-/* 1, 2 or 5 times a power of ten, of a unit that people read: a few of them reach `max`. */
+/* 1, 2 or 5 times a power of ten, for bytes in a binary unit: a few steps reach `max`. */
 static double nice_step(double max, bool bytes)
 {
 	static const double nice[] = { 1, 2, 5, 10 };

@@ -18,7 +18,7 @@
 
 #define PAGE_MODE 0644
 #define READ_STEP 65536u
-#define PAGE_MAX MiB(64) /* no report is as large */
+#define PAGE_MAX MiB(64) /* larger than any report */
 
 static int complain(const char *file, int r, const char *what)
 {
@@ -27,7 +27,7 @@ static int complain(const char *file, int r, const char *what)
 	return r;
 }
 
-/* 1: *ret is its content, 0: not there. */
+/* 1; 0: does not exist. */
 static int read_page(const char *file, struct buf *ret)
 {
 	_cleanup_(closep) int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -44,7 +44,7 @@ static int read_page(const char *file, struct buf *ret)
 	return n < 0 ? complain(file, -errno, NULL) : 1;
 }
 
-/* The readings of the page before, if there is one. */
+/* Readings of the previous report, if there is one. */
 static int load_record(const char *file, const char *store_id, struct record *ret)
 {
 	_cleanup_(buf_release) struct buf page = BUF_EMPTY;
@@ -93,7 +93,7 @@ static mode_t file_mode(void)
 	return PAGE_MODE & ~mask;
 }
 
-/* Writes to a temporary name first, so that readers see a complete page. */
+/* Writes a temporary file first, so that readers see a complete page. */
 static int write_page(const char *file, const struct report *report)
 {
 	_cleanup_(freep) char *temporary = NULL;

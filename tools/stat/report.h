@@ -1,8 +1,8 @@
 /*
- * ckptfs-stat --html: one page about a mount that needs nothing but itself.
+ * ckptfs-stat --html: a self-contained report on one mount.
  *
- * The mount's figures are the daemon's; what lies where, how scattered and how old it is comes from a walk over all
- * files (report_walk.h); how it all developed from the readings that the page carries along (report_record.h).
+ * The daemon provides the figures of the mount. Directories, fragmentation and ages come from a walk over all files
+ * (report_walk.h), the history from readings stored in the page (report_record.h).
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct report {
 
 void report_print(FILE *to, const struct report *r);
 /*
- * Make the page, or make it anew: whole, or the one before stays. A file that is there and no report of this store is
- * left alone. Says what is wrong: -EINVAL it cannot be done with this path or file, -EINTR.
+ * Writes or replaces the report atomically. Does not overwrite a file that is not a report of this store. Errors are
+ * reported; -EINVAL: not possible with this path or file; -EINTR.
  */
 int report_write(const char *file, const char *mountpoint);

@@ -71,7 +71,7 @@ static void put_cards(FILE *to, const struct report *r)
 
 /* --- over time --- */
 
-/* What was written for each new byte between two readings of one daemon; -1: not known. */
+/* Bytes written per new byte between two readings of one daemon; -1: unknown. */
 static double ratio_between(const struct record_reading *a, const struct record_reading *b)
 {
 	if (a->pid != b->pid || b->uptime_s < a->uptime_s || b->cut < a->cut || b->fresh <= a->fresh)
@@ -79,7 +79,7 @@ static double ratio_between(const struct record_reading *a, const struct record_
 	return (double)(b->cut - a->cut) / (double)(b->fresh - a->fresh);
 }
 
-/* Something was written, and nothing of it was new. */
+/* Bytes were written, and none of them was new. */
 static bool all_known(const struct record_reading *a, const struct record_reading *b)
 {
 	return a->pid == b->pid && b->uptime_s >= a->uptime_s && b->cut > a->cut && b->fresh == a->fresh;
@@ -163,7 +163,7 @@ static void put_readings(FILE *to, const struct report *r)
 
 /* --- by the time of the last write --- */
 
-/* The shortest round time of which no more than BARS_MAX cover the span. */
+/* The shortest round interval of which at most BARS_MAX cover the span. */
 static uint64_t round_step(uint64_t span_s)
 {
 	static const uint64_t steps[] = { 1,	 2,	5,	   10,	      15,	  30,	     60,    120,
@@ -221,7 +221,7 @@ static void put_intervals_table(FILE *to, const struct intervals *e)
 	double sum = 0;
 
 	fputs("<details><summary>The intervals as a table</summary><div class=\"wide\"><table><thead><tr><th>From</th>"
-	      "<th class=\"n\">Files</th><th class=\"n\">Size</th><th class=\"n\">Of which as an older file</th>"
+	      "<th class=\"n\">Files</th><th class=\"n\">Size</th><th class=\"n\">Identical to an older file</th>"
 	      "<th class=\"n\">Size so far</th></tr></thead><tbody>\n",
 	      to);
 	for (size_t i = 0; i < e->nr; i++) {
@@ -243,8 +243,7 @@ static void put_intervals_table(FILE *to, const struct intervals *e)
 static void put_intervals(FILE *to, const struct report *r)
 {
 	struct intervals e = { 0 };
-	struct chart_series series[] = { { "content of its own", e.fresh },
-					 { "the same content as an older file", e.again } };
+	struct chart_series series[] = { { "new content", e.fresh }, { "identical to an older file", e.again } };
 
 	parts_open(to, "times", "Files by time of writing",
 		   "Existing files by the time of their last write. A file that is equal to an older one as a whole is "
@@ -267,7 +266,7 @@ static void put_intervals(FILE *to, const struct report *r)
 	fputs("</section>\n", to);
 }
 
-/* --- all of it --- */
+/* --- the page --- */
 
 static void put_foot(FILE *to, const struct report *r)
 {

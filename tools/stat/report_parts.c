@@ -177,7 +177,7 @@ static void put_directory(FILE *to, const struct walk_directory *d, uint64_t lar
 	fprintf(to, "<td class=\"n\">%.2f</td></tr>\n", walk_fragmentation(d->frames, d->mapped));
 }
 
-/* One level down says nothing where there is one directory: then two. */
+/* Directories one level down, or two levels if there is only one. */
 static unsigned level_of(const struct walk *w)
 {
 	size_t named = 0;
@@ -203,7 +203,7 @@ void parts_directories(FILE *to, const struct report *r)
 		return;
 	}
 	fputs("<div class=\"wide\"><table><thead><tr><th>Directory</th><th></th><th class=\"n\">Size</th>"
-	      "<th class=\"n\">As older files</th><th class=\"n\">Files</th>"
+	      "<th class=\"n\">Identical to older</th><th class=\"n\">Files</th>"
 	      "<th class=\"n\">Places per MiB</th></tr></thead><tbody>\n",
 	      to);
 	for (size_t i = 0; i < MIN(nr, (size_t)DIRECTORIES_MAX); i++)

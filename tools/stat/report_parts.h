@@ -1,4 +1,4 @@
-/* Parts of a report's page, and the cells of its tables. Texts given as they are must be HTML already. */
+/* Sections of a report, and cells of its tables. Text arguments are HTML, and not escaped. */
 #pragma once
 
 #include <stdint.h>
@@ -7,7 +7,7 @@
 struct report;
 
 double parts_percent(uint64_t part, uint64_t whole);
-void parts_open(FILE *to, const char *id, const char *title, const char *text); /* a <section>; the caller closes it */
+void parts_open(FILE *to, const char *id, const char *title, const char *text); /* the caller closes the <section> */
 void parts_number_cell(FILE *to, uint64_t n);
 void parts_size_cell(FILE *to, uint64_t bytes);
 

@@ -17,7 +17,7 @@ void record_release(struct record *r)
 	r->nr = 0;
 }
 
-/* Exactly the numbers of a reading, blanks between them, in [p, end). */
+/* Parses the numbers of one reading, separated by blanks, in [p, end). */
 static int parse_reading(const char *p, const char *end, struct record_reading *ret)
 {
 	uint64_t v[NR_FIELDS];
@@ -62,7 +62,7 @@ static int parse_id(const char *p, const char *end, struct record *ret)
 	return 0;
 }
 
-/* Readings up to the end mark, in the order of time. */
+/* Parses readings up to the end mark; they must be in order of time. */
 static int parse_readings(const char *p, const char *end, struct record *ret)
 {
 	struct record_reading one;
@@ -101,7 +101,7 @@ int record_parse(const char *page, size_t len, struct record *ret)
 	return 0;
 }
 
-/* Of the older half, every second one. */
+/* Drops every second reading of the older half. */
 static void thin_out(struct record *r)
 {
 	size_t half = r->nr / 2, kept = 0;

@@ -1,7 +1,7 @@
 /*
- * The readings that a report carries with it. The store keeps no history, so the page does: each time it is made anew,
- * the readings of the page before are taken over and one is added. They stand in the page as text, one a line, and are
- * trusted no more than any other file. When there are many, every second of the older half is left out.
+ * The readings stored in a report. The store keeps no history, so the page does: each new version has the readings of
+ * the previous one and adds one. They are text in the page, one per line, and not trusted. If there are too many, every
+ * second one of the older half is dropped.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 struct record_reading {
 	uint64_t time_s; /* wall clock */
 	uint64_t logical, stored, compressed, disk; /* bytes */
-	uint64_t pid, uptime_s; /* of the daemon that counted: */
-	uint64_t cut, fresh; /* bytes written and cut into chunks; of these, new */
+	uint64_t pid, uptime_s; /* of the daemon, for the counters */
+	uint64_t cut, fresh; /* bytes cut into chunks since its start; of these, new */
 };
 
 struct record {
@@ -26,8 +26,8 @@ struct record {
 };
 
 void record_release(struct record *r);
-/* From a page. -EBADMSG: this is no such page. */
+/* Reads the record from a page. -EBADMSG: not a report. */
 int record_parse(const char *page, size_t len, struct record *ret);
-/* Add one, the newest; makes room. A clock that was set back drops what is from the future. */
+/* Adds the newest reading, and thins out older ones if needed. Drops readings from the future of the clock. */
 int record_add(struct record *r, const struct record_reading *reading);
-void record_print(FILE *to, const struct record *r); /* the part of the page that record_parse() finds */
+void record_print(FILE *to, const struct record *r); /* prints the part of the page that record_parse() reads */

@@ -1,6 +1,6 @@
 /*
- * The style sheet of a report: light and dark as the reader prefers, and on paper. The colours of series
- * keep apart for the colour-blind and have a contrast of 3:1 or more against what is behind them.
+ * The style sheet of a report, for light and dark screens and for print. Colours of series are distinguishable for the
+ * colour-blind, with a contrast of at least 3:1 to the background.
  */
 #pragma once
 

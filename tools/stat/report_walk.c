@@ -15,13 +15,13 @@
 
 #define NR_OPEN_DIRS 32
 
-/* The walk that is going on: nftw() takes no argument. */
+/* State of the current walk: nftw() passes no user data. */
 static struct walking {
 	struct walk w;
 	size_t room; /* of w.files */
-	size_t skip; /* bytes of a path before the name below the mountpoint */
+	size_t skip; /* length of the prefix of paths up to the mountpoint */
 	void *names[WALK_LEVELS]; /* trees of struct directory_node */
-	void *linked; /* tree of inode numbers that have been met */
+	void *linked; /* tree of inode numbers of visited files with several names */
 	struct progress progress;
 	int error;
 } now;
@@ -129,7 +129,7 @@ static int find_directory(unsigned level, const char *name, unsigned *ret)
 	return 0;
 }
 
-/* Hex digits, as many as there are room for; what is missing stays zero. */
+/* Parses as many hex digits as fit; missing ones are zeros. */
 static void take_fingerprint(const char *hex, uint8_t ret[WALK_FINGERPRINT])
 {
 	unsigned byte;
@@ -156,7 +156,7 @@ static double worst_at(size_t i)
 	return walk_fragmentation(now.w.worst[i].frames, now.w.worst[i].mapped);
 }
 
-/* Few, and kept in order: by insertion. */
+/* Inserts in order; there are few. */
 static int add_worst(const char *name, uint64_t frames, uint64_t mapped)
 {
 	struct walk *w = &now.w;
@@ -225,7 +225,7 @@ static int add_file(const char *name, const struct stat *st, const struct json_f
 	return mapped >= MiB(1) ? add_worst(name, frames, mapped) : 0;
 }
 
-/* 1: this inode has been met under another name. */
+/* 1: the inode was visited under another name. */
 static int seen_before(const struct stat *st)
 {
 	uint64_t key = st->st_ino, *copy;
@@ -253,7 +253,7 @@ static int look_at(const char *path, const struct stat *st)
 		return r < 0 ? r : 0;
 	r = stat_ask(path, &a);
 	if (r == -ENOENT)
-		return 0; /* what vanishes meanwhile is not missed */
+		return 0; /* removed meanwhile */
 	if (r < 0) {
 		now.w.nr_unread++;
 		stat_complain(path, r, 0);
@@ -276,7 +276,7 @@ static int visit(const char *path, const struct stat *st, int type, _unused_ str
 	return now.error != 0;
 }
 
-/* --- when all files are known --- */
+/* --- after the walk --- */
 
 static int by_content(const void *a, const void *b)
 {
@@ -321,7 +321,7 @@ static void put_in_order(struct walk *w)
 	mark_again(w);
 	if (w->nr_files > 0)
 		qsort(w->files, w->nr_files, sizeof(w->files[0]), by_time);
-	for (unsigned l = 0; l < WALK_LEVELS; l++) /* the numbers in files are of no use from here on */
+	for (unsigned l = 0; l < WALK_LEVELS; l++) /* invalidates walk_file.directory */
 		if (w->nr_directories[l] > 0)
 			qsort(w->directories[l], w->nr_directories[l], sizeof(w->directories[l][0]), by_size);
 }

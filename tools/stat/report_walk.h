@@ -1,4 +1,4 @@
-/* What a walk over a mount tells for a report: its files by time, by directory and by fragmentation. One thread. */
+/* A walk over a mount for a report: files by time, by directory and by fragmentation. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@ struct walk_file {
 
 struct walk_directory {
 	char *name; /* below the mountpoint; "": the mountpoint itself */
-	uint64_t files, mapped, again; /* again: bytes of files with the content of an older file */
+	uint64_t files, mapped, again; /* again: bytes of files identical to an older one */
 	uint64_t frames;
 };
 
@@ -34,16 +34,16 @@ struct walk {
 	struct walk_file *files; /* by time */
 	size_t nr_files;
 	uint64_t mapped, frames, again;
-	/* Of the first and of the first two components of names; the largest first. */
+	/* By the first and by the first two components of names; largest first. */
 	struct walk_directory *directories[WALK_LEVELS];
 	size_t nr_directories[WALK_LEVELS];
-	struct walk_worst worst[WALK_WORST]; /* the most places per MiB first; of files of a MiB or more */
+	struct walk_worst worst[WALK_WORST]; /* files of at least 1 MiB, most places per MiB first */
 	size_t nr_worst;
 	uint64_t class_mapped[WALK_CLASSES], class_files[WALK_CLASSES];
-	uint64_t nr_unread; /* that could not be looked at; told on standard error */
+	uint64_t nr_unread; /* could not be read; reported on standard error */
 };
 
-/* Places that reading `mapped` bytes visits, per MiB, as the daemon counts it. */
+/* Places per MiB that reading `mapped` bytes visits, as the daemon computes it. */
 double walk_fragmentation(uint64_t frames, uint64_t mapped);
 
 /* A file with several names counts once. -EINTR: interrupted. */

@@ -30,7 +30,7 @@ int stat_ask(const char *path, struct stat_answer *ret)
 	ssize_t n = lgetxattr(path, STAT_XATTR, text, STAT_MAX);
 	int r;
 
-	if (n < 0 && errno == ECONNABORTED) /* it ended meanwhile; the next call tells unmounted from died */
+	if (n < 0 && errno == ECONNABORTED) /* the daemon just ended; the next call tells unmounted from died */
 		n = lgetxattr(path, STAT_XATTR, text, STAT_MAX);
 	if (n < 0)
 		return errno == EOPNOTSUPP || errno == EPERM ? -ENODATA : -errno;
@@ -60,7 +60,7 @@ void stat_complain(const char *path, int r, int before)
 	text_printf(stderr, "ckptfs-stat: %s: %s\n", path, why);
 }
 
-/* nftw() takes no argument, so they are here. */
+/* Static since nftw() passes no user data. */
 static struct stat_sums sums;
 static int sums_error;
 
@@ -70,7 +70,7 @@ static int add_file(const char *path)
 	int r = stat_ask(path, &a);
 
 	if (r < 0) {
-		if (r != -ENOENT) /* what vanishes meanwhile is not missed */
+		if (r != -ENOENT) /* removed meanwhile */
 			stat_complain(path, r, 0);
 		return r;
 	}

@@ -1,4 +1,4 @@
-/* Asking the daemon for its figures: the JSON in user.ckptfs.stat of a path. One thread. */
+/* Reading the figures of the daemon: JSON in user.ckptfs.stat of a path. One thread. */
 #pragma once
 
 #include <stddef.h>
@@ -11,18 +11,18 @@ struct stat_answer {
 	struct json_flat j;
 };
 
-/* -EBADMSG: not understood; -ENODATA: not on a ckptfs. Says nothing. */
+/* -EBADMSG: malformed; -ENODATA: not on a ckptfs. Errors are not reported. */
 int stat_ask(const char *path, struct stat_answer *ret);
 void stat_answer_release(struct stat_answer *a);
-/* To standard error, what `r` means of `path`; `before`: it has been asked with success. */
+/* Prints error `r` of `path`; `before`: an earlier stat_ask() succeeded. */
 void stat_complain(const char *path, int r, int before);
 
-/* Of the files below a directory. */
+/* Sums over the files below a directory. */
 struct stat_sums {
 	uint64_t files, directories;
 	uint64_t size, mapped, extents, frames;
 	uint64_t not_durable; /* files */
 };
 
-/* Filled as far as could be read, also if that was not everything, which is told on standard error. */
+/* Sums whatever can be read, also after errors, which are reported. */
 int stat_sum(const char *directory, struct stat_sums *ret);

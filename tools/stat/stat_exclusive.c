@@ -19,7 +19,7 @@
 #include "tools/stat/stat_ask.h"
 
 #define ASK_NS 50000000
-#define ASK_SOON_NS 2000000 /* most answers are there at once */
+#define ASK_SOON_NS 2000000 /* most answers are immediate */
 #define SOON 20u
 #define NR_OPEN_DIRS 32
 
@@ -30,12 +30,12 @@ static int complain(const char *path, int r)
 	else if (r == -EBUSY)
 		text_printf(stderr, "ckptfs-stat: %s: too many concurrent requests; try again\n", path);
 	else if (r == -E2BIG)
-		text_printf(stderr,
-			"ckptfs-stat: %s: too many directories in concurrent requests; give parts of them\n", path);
+		text_printf(stderr, "ckptfs-stat: %s: too many directories in concurrent requests; give fewer paths\n",
+			    path);
 	else if (r == -EXDEV)
 		text_printf(stderr,
-			"ckptfs-stat: %s: on another mount than the paths before it; give paths of one mount only\n",
-			path);
+			    "ckptfs-stat: %s: on another mount than the previous paths; give paths of one mount only\n",
+			    path);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		stat_complain(path, r, 0);
 	else if (r != -EINTR)
@@ -51,14 +51,14 @@ static int command(int fd, struct ckptfs_exclusive *x, uint32_t what)
 	return ioctl(fd, CKPTFS_IOC_EXCLUSIVE, x) < 0 ? -errno : 0;
 }
 
-/* nftw() takes no argument, so it is here. */
+/* Static since nftw() passes no user data. */
 static struct {
 	uint64_t question;
 	dev_t dev;
 	bool begun;
 } q;
 
-/* A directory is opened for every command: what may not be read cannot be asked about. */
+/* Opens the directory for every command, so that the permissions of the caller apply. */
 static int command_at(const char *dir, const char *name, uint32_t what, struct ckptfs_exclusive *x)
 {
 	_cleanup_(closep) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -102,7 +102,7 @@ static int visit(const char *path, const struct stat *st, int type, _unused_ str
 		if (r == 0)
 			r = command_at(path, "", CKPTFS_EXCLUSIVE_ADD, &x);
 	}
-	return r < 0 && r != -ENOENT ? complain(path, r) : 0; /* what vanishes meanwhile is not missed */
+	return r < 0 && r != -ENOENT ? complain(path, r) : 0; /* removed meanwhile */
 }
 
 static int add_file(const char *path, const struct stat *st)
@@ -177,7 +177,7 @@ int stat_exclusive_owner(int fd, uint32_t kind, uint32_t id, struct ckptfs_exclu
 	return r;
 }
 
-/* Any directory of the mount will do. */
+/* Opens a directory of the mount, whichever. */
 static int open_near(const char *path)
 {
 	_cleanup_(freep) char *copy = strdup(path);

@@ -1,4 +1,4 @@
-/* What would deleting some files and directories free? The daemon counts; this asks it. One thread. */
+/* Space that deleting files and directories would free, as computed by the daemon. One thread. */
 #pragma once
 
 #include <stddef.h>
@@ -6,10 +6,10 @@
 
 struct ckptfs_exclusive;
 
-/* Of all files of a user or group, through any directory of the mount. Says nothing but how far it has come. */
+/* For all files of a user or group; fd: any directory of the mount. Prints progress only. */
 int stat_exclusive_owner(int fd, uint32_t kind, uint32_t id, struct ckptfs_exclusive *ret);
 /*
- * Of all paths together, of one mount; a directory with all that is below it. Says on standard error why not, and how
- * far it has come if that is a terminal. -EINTR: interrupted.
+ * For all paths together, which must be on one mount; directories include everything below them. Prints progress and
+ * errors. -EINTR: interrupted.
  */
 int stat_exclusive(char *const paths[], size_t nr, struct ckptfs_exclusive *ret);

@@ -94,7 +94,7 @@ static void show_traffic(FILE *to, const struct json_flat *j)
 		{ "written_by_cause.shifted_bytes", "  moved" },
 		{ "written_by_cause.new_bytes", "  new" },
 	};
-	uint64_t whole = 0; /* causes are of whole pages, more than was written where pages were filled bit by bit */
+	uint64_t whole = 0; /* causes count whole chunks: more than was written if chunks were written in parts */
 
 	size_line(to, "Written since mount:", json_flat_u64(j, "written_bytes"));
 	fputc('\n', to);
@@ -110,7 +110,7 @@ static void show_traffic(FILE *to, const struct json_flat *j)
 	fputc('\n', to);
 }
 
-/* Versions of lineages: what came with their deltas is counted as written, too. */
+/* Versions of lineages. Their payload is also counted as written. */
 static void show_deltas(FILE *to, const struct json_flat *j)
 {
 	uint64_t nr = json_flat_u64(j, "deltas.versions"), bytes = json_flat_u64(j, "deltas.bytes"),
@@ -119,11 +119,11 @@ static void show_deltas(FILE *to, const struct json_flat *j)
 	if (nr == 0)
 		return;
 	size_line(to, "Deltas since mount:", bytes);
-	fprintf(to, "  in %" PRIu64 " versions, of which %s or %.2f %% were given\n", nr, human_size(payload).s,
+	fprintf(to, "  in %" PRIu64 " versions; payload %s, %.2f %%\n", nr, human_size(payload).s,
 		percent(payload, bytes));
 }
 
-/* What became of the new bytes, including why they were not compressed. */
+/* New bytes by result of compression. */
 static void show_compression(FILE *to, const struct json_flat *j)
 {
 	uint64_t plain = json_flat_u64(j, "compression.plain_bytes"),
@@ -135,9 +135,9 @@ static void show_compression(FILE *to, const struct json_flat *j)
 		return;
 	size_line(to, "Compressed since mount:", plain);
 	fprintf(to, "  to %s, %.2f %%\n", human_size(stored).s, percent(stored, plain));
-	size_line(to, "  left, does not pay", not_worth);
+	size_line(to, "  incompressible", not_worth);
 	fputc('\n', to);
-	size_line(to, "  left, writers waited", busy);
+	size_line(to, "  skipped, writers waited", busy);
 	fputc('\n', to);
 }
 
@@ -153,7 +153,7 @@ static void show_memory(FILE *to, const struct json_flat *j)
 		    human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s,
 		    json_flat_get(j, "memory.fingerprint_entries"), json_flat_get(j, "memory.inodes"));
 	size_line(to, "Write buffers:", json_flat_u64(j, "memory.dirty_bytes"));
-	fprintf(to, "  made so far, of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
+	fprintf(to, "  allocated, of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
 	fprintf(to, "%-24s %10.1f %%  of %" PRIu64 " look-ups in pack tables\n",
 		"Table cache hits:", percent(hits, hits + misses), hits + misses);
 }
@@ -187,7 +187,7 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 	}
 }
 
-/* Only of a store that is of a cluster. */
+/* Only for a store that belongs to a cluster. */
 static void show_cluster(FILE *to, const struct json_flat *j)
 {
 	const char *agent = strcmp(json_flat_get(j, "cluster.agent"), "true") != 0	   ? "no agent" :
@@ -216,7 +216,7 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 		fprintf(to, "  %s of parity here", human_size(json_flat_u64(j, "cluster.stripe_parity_bytes")).s);
 		fprintf(to, " cover %s of other nodes\n", human_size(json_flat_u64(j, "cluster.stripe_covered_bytes")).s);
 	}
-	size_line(to, "  waits for a round", json_flat_u64(j, "cluster.pending_bytes"));
+	size_line(to, "  deferred to a round", json_flat_u64(j, "cluster.pending_bytes"));
 	fputc('\n', to);
 	number_line(to, "  replicas for other nodes", json_flat_u64(j, "cluster.replicas"));
 	text_printf(to, "  of their sealed directories; %s more are cached for reading\n",
@@ -255,7 +255,7 @@ static void show_requests(FILE *to, const struct json_flat *j)
 	}
 }
 
-/* By itself; where it is off there is nothing to tell. */
+/* Background compaction, if enabled. */
 static void show_compaction(FILE *to, const struct json_flat *j)
 {
 	const char *state = json_flat_get(j, "compaction.state");
@@ -263,7 +263,7 @@ static void show_compaction(FILE *to, const struct json_flat *j)
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
 	line(to, "Compacting:", state);
-	text_printf(to, "  %s sealed directories wait, %s done since the mount, %s failed\n",
+	text_printf(to, "  %s sealed directories waiting, %s done since the mount, %s failed\n",
 		    json_flat_get(j, "compaction.waiting_directories"), json_flat_get(j, "compaction.done_directories"),
 		    json_flat_get(j, "compaction.failed_directories"));
 }
@@ -331,7 +331,7 @@ void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const
 		show_exclusive(to, x);
 }
 
-/* As the daemon counts it for a file. */
+/* As the daemon computes it for a file. */
 static double fragmentation(const struct stat_sums *s)
 {
 	return s->mapped ? (double)s->frames * (double)MiB(1) / (double)round_up(s->mapped, MiB(1)) : 0;
@@ -366,7 +366,7 @@ void stat_show_set(FILE *to, char *const paths[], size_t nr, const struct ckptfs
 	show_exclusive(to, x);
 }
 
-/* The last members of the document, and its end. */
+/* Adds the last members of the document, and ends it. */
 static void add_exclusive(struct json *j, const struct ckptfs_exclusive *x)
 {
 	if (x) {
@@ -386,7 +386,7 @@ void stat_print_document(FILE *to, const char *path, const char *json, const str
 
 	json_open(&j, NULL);
 	json_string(&j, "path", path);
-	json_members(&j, json); /* it has been parsed */
+	json_members(&j, json); /* valid: it has been parsed */
 	add_exclusive(&j, x);
 }
 

@@ -29,7 +29,7 @@ struct owner_name {
 	char s[64];
 };
 
-/* As it is known here, or its number. */
+/* The local name, or else the number. */
 static struct owner_name name_of(uint32_t kind, uint32_t id)
 {
 	const struct passwd *user = kind == CKPTFS_OWNER_USER ? getpwuid(id) : NULL;
@@ -66,7 +66,7 @@ static void print_text_row(FILE *to, const char *kind, const struct ckptfs_owner
 		human_size(x->exclusive_stored).s);
 }
 
-/* All of a kind, as many at a time as an answer holds. */
+/* Prints all users or all groups, one answer of the daemon at a time. */
 static int print_kind(int fd, size_t kind, struct json *j, FILE *to)
 {
 	struct ckptfs_owners a = { .size = sizeof(a), .version = CKPTFS_IOC_VERSION, .kind = kinds[kind].kind };

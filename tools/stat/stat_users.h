@@ -4,5 +4,5 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* All of them for root and the mounting user, else the caller and its groups. Errors are printed. -EINTR. */
+/* Prints all users for root and the mounting user, else the caller and its groups. Errors are reported; -EINTR. */
 int stat_users(const char *mountpoint, bool json, FILE *to);

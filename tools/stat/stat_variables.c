@@ -25,7 +25,7 @@ static double mb_per_s(const struct ckptfs_variable *v)
 	return v->code_ns > 0 ? (double)v->coded * 1000 / (double)v->code_ns : 0;
 }
 
-/* What is no variable is merged by files, whatever is around it. */
+/* Bytes of no variable are merged by file in every scheme. */
 static const char *scheme(const struct ckptfs_variable *v)
 {
 	bool turns = v->turns == CKPTFS_COMPACT_TURNS, aware = v->key[0] != '\0';
@@ -57,7 +57,7 @@ static void add_variable(struct json *j, const struct ckptfs_variable *v)
 
 static void print_text_row(FILE *to, const struct ckptfs_variable *v)
 {
-	json_print_cell(to, shown_key(v), KEY_WIDTH); /* names are users' bytes */
+	json_print_cell(to, shown_key(v), KEY_WIDTH); /* untrusted */
 	text_printf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s,
 		    human_size(v->after).s, ratio(v), mb_per_s(v), scheme(v), v->coder);
 }
@@ -80,7 +80,7 @@ static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)
 			"RATIO", "MB/S", "SCHEME", "CODER");
 	}
 	while (ioctl(fd, CKPTFS_IOC_VARIABLE, &v) == 0) {
-		/* It may be another user's filesystem that answers. */
+		/* The answer may come from another user's filesystem. */
 		v.type[sizeof(v.type) - 1] = v.coder[sizeof(v.coder) - 1] = v.key[sizeof(v.key) - 1] = '\0';
 		if (json)
 			add_variable(&j, &v);

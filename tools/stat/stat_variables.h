@@ -1,8 +1,8 @@
-/* ckptfs-stat --variables: what became of variables that were compacted, by their keys. */
+/* ckptfs-stat --variables: results of compaction by variable key. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* For root and the mounting user. Errors are printed. */
+/* For root and the mounting user only. Errors are reported. */
 int stat_variables(const char *mountpoint, bool json, FILE *to);

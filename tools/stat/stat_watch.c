@@ -62,9 +62,9 @@ void stat_show_rates(FILE *to, const struct stat_reading *before, const struct s
 	}
 	rate_line(to, "Written:", now->written - before->written, seconds);
 	fprintf(to, "  in the last %.1f s\n", seconds);
-	/* Compression follows a little later, so it may be of bytes that the reading before has counted. */
+	/* Compression follows with a delay, so it may concern bytes that the previous reading counted. */
 	rate_line(to, "Stored:", fresh - MIN(fresh, shrunk), seconds);
-	fputs("  new, and compressed where that is on\n", to);
+	fputs("  new, after compression if enabled\n", to);
 	rate_line(to, "Read:", now->read - before->read, seconds);
 	fprintf(to, "\n%-24s %10.1f /s\n", "Commits:", (double)(now->commits - before->commits) / seconds);
 	show_ratio(to, now->cut - before->cut, fresh);
@@ -76,13 +76,13 @@ static void draw_line(FILE *to, const char *p, size_t len, unsigned columns)
 	unsigned n = 0;
 
 	for (size_t i = 0; i < len; i++) {
-		bool starts = (p[i] & 0xc0) != 0x80; /* a UTF-8 character */
+		bool starts = (p[i] & 0xc0) != 0x80; /* start of a UTF-8 character */
 
 		if (starts && columns > 0 && n++ == columns)
 			break;
 		fputc(p[i], to);
 	}
-	fputs("\033[K", to); /* what was there further right */
+	fputs("\033[K", to); /* clear the rest of the line */
 }
 
 void stat_draw(FILE *to, const char *text, size_t len, unsigned rows, unsigned columns)
@@ -90,7 +90,7 @@ void stat_draw(FILE *to, const char *text, size_t len, unsigned rows, unsigned c
 	const char *p = text, *end = text + len;
 
 	fputs("\033[H", to);
-	/* The last row is where the cursor rests: a line feed there would scroll. */
+	/* Leave the last row to the cursor: a line feed there would scroll. */
 	for (unsigned row = 1; p < end && (rows == 0 || row < rows); row++) {
 		const char *stop = memchr(p, '\n', (size_t)(end - p));
 
@@ -99,5 +99,5 @@ void stat_draw(FILE *to, const char *text, size_t len, unsigned rows, unsigned c
 		fputc('\n', to);
 		p = stop + 1;
 	}
-	fputs("\033[J", to); /* and below */
+	fputs("\033[J", to); /* clear the rows below */
 }
