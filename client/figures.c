@@ -54,10 +54,10 @@ static const struct {
 	  "written bytes found at another offset of the previous version", false },
 	{ "written_by_cause.new_bytes", "written_new_bytes_total", "counter", "written bytes that are new", false },
 	{ "deltas.versions", "delta_versions_total", "counter", "lineage versions created from deltas", false },
-	{ "deltas.bytes", "delta_bytes_total", "counter", "bytes of these versions", false },
-	{ "deltas.payload_bytes", "delta_payload_bytes_total", "counter", "payload bytes of these deltas", false },
+	{ "deltas.bytes", "delta_bytes_total", "counter", "bytes of versions created from deltas", false },
+	{ "deltas.payload_bytes", "delta_payload_bytes_total", "counter", "payload bytes of deltas", false },
 	{ "compression.plain_bytes", "compression_plain_bytes_total", "counter", "new bytes that were compressed", false },
-	{ "compression.stored_bytes", "compression_stored_bytes_total", "counter", "their compressed size", false },
+	{ "compression.stored_bytes", "compression_stored_bytes_total", "counter", "compressed size of new bytes", false },
 	{ "compression.unshrinkable_bytes", "compression_unshrinkable_bytes_total", "counter",
 	  "new bytes stored uncompressed because they do not shrink", false },
 	{ "compression.busy_bytes", "compression_busy_bytes_total", "counter",
@@ -82,7 +82,8 @@ static const struct {
 	{ "cluster.fetch_failures", "cluster_fetch_failures_total", "counter", "chunks that no node could deliver",
 	  false },
 	{ "cluster.served_bytes", "cluster_served_bytes_total", "counter", "bytes sent to other nodes", false },
-	{ "cluster.replica_bytes", "cluster_replica_bytes_total", "counter", "replica bytes received from others", false },
+	{ "cluster.replica_bytes", "cluster_replica_bytes_total", "counter", "replica bytes received from other nodes",
+	  false },
 	{ "cluster.sealed", "cluster_sealed", "gauge", "sealed directories", false },
 	{ "cluster.sealed_protected", "cluster_sealed_protected", "gauge",
 	  "sealed directories with a replica on another node", false },
@@ -97,7 +98,8 @@ static const struct {
 	  "end of the last complete scrub, since 1970; 0: never", true },
 	{ "scrub.bytes", "scrub_last_bytes", "gauge", "bytes checked by the last complete scrub", false },
 	{ "scrub.damaged", "scrub_last_damaged", "gauge", "damaged places found by the last complete scrub", false },
-	{ "scrub.left", "scrub_last_left", "gauge", "those in use that it could not repair", false },
+	{ "scrub.left", "scrub_last_left", "gauge",
+	  "damaged places in use that the last complete scrub could not repair", false },
 };
 
 static void print_value(FILE *to, uint64_t v, bool ns)
@@ -108,7 +110,7 @@ static void print_value(FILE *to, uint64_t v, bool ns)
 		fprintf(to, "%" PRIu64 "\n", v);
 }
 
-/* As text shows it: the format itself has an escape for a quote, a backslash and a newline only, and must be UTF-8. */
+/* Escapes control characters and invalid UTF-8. The format can escape only quotes, backslashes and newlines. */
 static void print_label_value(FILE *to, const char *s)
 {
 	char c[TEXT_CHAR_MAX];
