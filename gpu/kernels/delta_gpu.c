@@ -1,4 +1,4 @@
-/* The record, and taking a version: checks of arguments, memory, and arguments of the kernels. */
+/* Creating a record and taking a version: checks arguments, allocates memory, sets arguments of the kernels. */
 #include "gpu/kernels/delta_gpu.h"
 
 #include <assert.h>
@@ -11,8 +11,8 @@
 #include "base/util.h"
 #include "gpu/kernels/delta_gpu_record.h"
 
-static_assert(GPU_PAGE == DELTA_PAGE && GPU_GROUP == LEAF_GROUP, "the kernels know them by other names");
-static_assert(sizeof(struct gpu_shift) == 12 && sizeof(struct digest) == 16, "as the header says");
+static_assert(GPU_PAGE == DELTA_PAGE && GPU_GROUP == LEAF_GROUP, "the kernels use other names");
+static_assert(sizeof(struct gpu_shift) == 12 && sizeof(struct digest) == 16, "as kernels.h assumes");
 
 int delta_gpu_wait(struct delta_gpu *g, enum stream stream)
 {
@@ -47,7 +47,7 @@ static int wait_event(cudaEvent_t event)
 	return cuda_errno(e, "take");
 }
 
-/* --- making one --- */
+/* --- creating a record --- */
 
 static int make_streams(struct delta_gpu *g)
 {
@@ -60,11 +60,11 @@ static int make_streams(struct delta_gpu *g)
 	return r;
 }
 
-/* All events of a record, as an array. */
+/* The event members of a record are used as one array. */
 #define NR_EVENTS (2 + 4 * GPU_SEGMENTS_MAX)
 static_assert(offsetof(struct delta_gpu, copied) + sizeof(((struct delta_gpu *)0)->copied) ==
 		      offsetof(struct delta_gpu, given) + NR_EVENTS * sizeof(cudaEvent_t),
-	      "events follow each other");
+	      "events are adjacent");
 
 static int make_events(struct delta_gpu *g)
 {
@@ -97,7 +97,7 @@ static int find_device(struct delta_gpu *g)
 	int nr = 0, r;
 
 	if (cudaGetDeviceCount(&nr) != cudaSuccess || nr == 0 || cudaGetDevice(&g->device) != cudaSuccess) {
-		cudaGetLastError(); /* clears the error, so that the application does not see it */
+		cudaGetLastError(); /* clear the error, so that the application does not get it */
 		return -ENODEV;
 	}
 	r = cuda_errno(gpu_prepare(g->params.chunk_len, g->shapes, &g->blocks), "kernels");
@@ -176,7 +176,7 @@ void delta_gpu_memory(const struct delta_gpu *g, uint64_t *ret_now, uint64_t *re
 	*ret_peak = g->room.peak;
 }
 
-/* --- what a take needs --- */
+/* --- resources of a take --- */
 
 int delta_gpu_ensure_tables(struct delta_gpu *g, uint64_t len)
 {
@@ -240,7 +240,7 @@ static int grow_buffers(struct delta_gpu *g, size_t nr)
 	return r;
 }
 
-/* The device's copy of them is written only when they are others than the last time. */
+/* Copies the buffer list to the device if it has changed since the last take. */
 static int set_buffers(struct delta_gpu *g, const struct delta_buffer *buffers, size_t nr)
 {
 	_cleanup_(freep) struct gpu_buffer *given = NULL;
@@ -274,7 +274,7 @@ static int check_take(const struct delta_gpu *g, const struct delta_take *take, 
 		return log_errno(-EINVAL, "version %" PRIu32 ": %" PRIu64 " bytes are too many chunks", take->number,
 				 len);
 	if (take->nr_literals > 0)
-		return log_errno(-EINVAL, "version %" PRIu32 ": literals", take->number);
+		return log_errno(-EINVAL, "version %" PRIu32 ": literals are not supported", take->number);
 	return 0;
 }
 
@@ -322,17 +322,17 @@ static void fill_take(struct delta_gpu *g, const struct delta_take *take)
 	};
 }
 
-/* The streams of the record go on where the application's is. */
+/* Orders the record's streams after the application's. */
 static int follow(struct delta_gpu *g, cudaStream_t stream)
 {
 	cudaError_t e = cudaSetDevice(g->device);
 
 	if (e == cudaSuccess && cudaStreamQuery(stream) == cudaSuccess)
-		return 0; /* waiting would take some microseconds all the same */
+		return 0; /* a wait would cost some microseconds nevertheless */
 	if (e == cudaSuccess)
 		e = cudaEventRecord(g->given, stream);
 	for (int i = 0; e == cudaSuccess && i < NR_STREAMS; i++)
-		if (i != TOP && i != REST) /* they wait for the hashing */
+		if (i != TOP && i != REST) /* these wait for the hashing anyway */
 			e = cudaStreamWaitEvent(g->streams[i], g->given, 0);
 	return cuda_errno(e, "stream");
 }
@@ -355,7 +355,7 @@ static void remember_likeness(struct delta_gpu *g)
 	g->much_changed = g->newest.number != 0 && all.changed > g->take.nr_chunks / 2;
 }
 
-/* Until the buffers may be written again. */
+/* Returns once the buffers may be written again. */
 static int take_version(struct delta_gpu *g, const struct delta_take *take)
 {
 	int r;

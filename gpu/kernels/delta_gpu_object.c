@@ -1,6 +1,6 @@
 /*
- * The object that a take ends with. Its tables are made on the device once all chunks have been labelled; then it is
- * put together of parts that lie where the device has written them.
+ * The object of a take. The device builds its tables once all chunks are labelled. The object is a list of parts, each
+ * where the device wrote it.
  */
 #include "gpu/kernels/delta_gpu_record.h"
 
@@ -15,7 +15,7 @@
 static_assert(DELTA_METHOD_FULL == 0 && DELTA_METHOD_BASIC == 1 && DELTA_METHOD_LIST == 2, "kernel_tables.cu");
 static_assert(DELTA_BITMAP == 1 && DELTA_LIST == 2 && DELTA_NODES == 3 && DELTA_RUNS == 4, "kernel_tables.cu");
 
-/* Of nothing at all, and where there is but one choice. */
+/* Encodings of empty tables, and of methods without a choice. */
 static const struct {
 	enum delta_encoding first, shifted;
 } encodings[] = {
@@ -32,7 +32,7 @@ static uint32_t tables_blocks(const struct delta_gpu *g)
 
 int delta_gpu_launch_tables(struct delta_gpu *g)
 {
-	struct gpu_totals all = g->report->upto[g->nr_segments - 1]; /* if they are known */
+	struct gpu_totals all = g->report->upto[g->nr_segments - 1]; /* final only if `whole` */
 	uint64_t first = g->whole ? all.pages + all.rest : g->room.nr_changed;
 	uint64_t shifted = g->whole ? all.changed - first : g->room.nr_changed;
 	struct gpu_room *m = &g->room;
@@ -56,7 +56,7 @@ int delta_gpu_launch_tables(struct delta_gpu *g)
 	};
 	int r;
 
-	/* No encoding that is chosen takes more. */
+	/* Upper bounds for all encodings that may be chosen. */
 	g->shifted_at = round_up(g->method == DELTA_METHOD_LIST ? 4 * first : g->take.nr_groups * 4, 16);
 	r = delta_gpu_ensure_tables(g, g->shifted_at + 12 * shifted + 16);
 	if (r < 0)
@@ -66,17 +66,17 @@ int delta_gpu_launch_tables(struct delta_gpu *g)
 	return cuda_errno(gpu_tables(&g->take, &t, tables_blocks(g), g->streams[REST]), "tables");
 }
 
-/* As content_hash_finish() does with the top of the tree. */
+/* As content_hash_finish(), from the top of the tree. */
 static struct digest fingerprint(const struct delta_gpu *g)
 {
-	struct digest top = { 0, 0 }; /* of no content */
+	struct digest top = { 0, 0 }; /* of empty content */
 
 	if (g->pending.nr_chunks > 0)
 		top = g->report->top;
 	return xxh3_short(&g->keys.group, (uint64_t[]){ top.lo, top.hi, g->pending.len, g->params.chunk_len }, 32);
 }
 
-/* Of a short last chunk that is sent the payload has only what the content has. */
+/* The payload of a short last chunk ends with the content. */
 static uint64_t rest_len(const struct delta_gpu *g)
 {
 	uint64_t chunk_len = g->params.chunk_len;
@@ -86,7 +86,7 @@ static uint64_t rest_len(const struct delta_gpu *g)
 	return cut ? g->rest.len - (chunk_len - g->pending.len % chunk_len) : g->rest.len;
 }
 
-/* Of both tables, of what blocks have added. */
+/* Checksum of both tables, combined from those of the blocks. */
 static uint32_t tables_crc(const struct delta_gpu *g, uint64_t first_len, uint64_t shifted_len)
 {
 	uint32_t first = 0, shifted = 0;
@@ -98,7 +98,7 @@ static uint32_t tables_crc(const struct delta_gpu *g, uint64_t first_len, uint64
 	return crc_finish(&g->powers, crc_behind(&g->powers, first, shifted_len) ^ shifted, first_len + shifted_len);
 }
 
-/* Waits for the tables, and sets what the header says of them. */
+/* Waits for the tables and sets their fields in the header. */
 static int finish_tables(struct delta_gpu *g, struct delta_header *h)
 {
 	bool first = g->rest.len + g->pages.len > 0 || g->method == DELTA_METHOD_BASIC;
@@ -168,7 +168,7 @@ int delta_gpu_finish(struct delta_gpu *g, struct delta_object *ret)
 	memcpy(h.lineage, g->params.lineage, sizeof(h.lineage));
 	r = finish_tables(g, &h);
 	if (r == 0 && g->pending.nr_chunks > 0)
-		r = delta_gpu_wait_flag(g, &g->report->topped, TOP); /* which has waited for the hashing */
+		r = delta_gpu_wait_flag(g, &g->report->topped, TOP); /* also waits for the hashing */
 	if (r == 0 && g->pages.len + g->rest.len > 0)
 		r = delta_gpu_wait(g, COPY);
 	if (r < 0)

@@ -1,8 +1,8 @@
 /*
- * The host's side of a take. Segments are launched one behind the other on two streams for hashing, in turns, so that
- * the blocks of one begin as those of the one before run out, and on one for what comes after it; another one copies
- * payload to the host, and one makes the fingerprint. Sizes are known on the device only: a kernel writes them into
- * memory of the host (struct gpu_report), which looks there while it launches, and then starts the copy.
+ * The host side of a take. The hashing of segments is launched alternately on two streams, so that the blocks of one
+ * launch start as those of the previous one run out. One stream has the kernels that follow the hashing, one copies
+ * payload to the host, and one computes the fingerprint. Kernels write the sizes of segments into host memory (struct
+ * gpu_report). The host polls it between launches, and then starts the copies.
  *
  *   hash 0   ▓▓     ▓▓▓▓▓▓▓▓▓▓    ▓▓▓
  *   hash 1     ▓▓▓▓▓          ▓▓▓▓   ▓
@@ -10,13 +10,12 @@
  *   copy        ░    ░░░        ░░░░ ░░
  *   top                            ▒ ▒
  *
- * Where much is new, the first ones are short, so that copying begins soon, and the last, so that little is left to do
- * when all is hashed.
+ * Where much is new, the first segments are short, so that copying begins early, and the last ones, so that little work
+ * is left after the hashing.
  *
- * Memory is for changes of up to a tenth of the chunks. If there are more, and also for the first version, the take
- * begins anew as a whole one: the log has the digests of all chunks, and becomes the newest version's when it is
- * committed; payload goes through the two halves of the staging memory in turns, or, where a segment is all new, to the
- * host as it is.
+ * Memory suffices for changes of a tenth of the chunks. If there are more, and for the first version, the take restarts
+ * as a whole one. Then the log has the digests of all chunks, and replaces those of the newest version at the commit.
+ * Payload goes alternately through two halves of the staging memory, or straight to the host if a segment is all new.
  */
 #include "gpu/kernels/delta_gpu_record.h"
 
@@ -28,9 +27,9 @@
 #define SEGMENT_MIN 16u /* units */
 
 /*
- * How much of the content each segment has, in 128ths. Each costs 25 us on an idle device and 70 beside the hashing,
- * whatever is in it, so there are few where little has to be copied: the version before is the best guess. Where
- * copying takes longest it has to begin soon; where it takes as long as the hashing it must never be far behind.
+ * Share of the content of each segment, in 128ths. A segment costs at least 25 us on an idle device and 70 beside the
+ * hashing, so there are few if little has to be copied: the previous version is the best guess. If copying takes
+ * longest, it must begin early; if it takes as long as hashing, it must never be far behind.
  */
 #define WEIGHTS_MAX 18
 static const unsigned weights[][WEIGHTS_MAX] = {
@@ -40,8 +39,8 @@ static const unsigned weights[][WEIGHTS_MAX] = {
 	[LIKE_SAME] = { 44, 40, 34, 10 },
 };
 #define WEIGHTS_SUM 128u
-#define PIECE 16u /* 128ths that are hashed at a time */
-#define PIECES_MAX 18u /* for any of these */
+#define PIECE 16u /* 128ths per launch of the hashing */
+#define PIECES_MAX 18u /* for any of these weights */
 
 uint64_t delta_gpu_log_slack(const struct delta_gpu *g, uint64_t nr_chunks)
 {
@@ -77,7 +76,7 @@ static void cut_segments(struct delta_gpu *g)
 	}
 }
 
-/* Each fits into a half of the staging memory, whatever has changed. The first is short. */
+/* Each segment fits into half of the staging memory even if all of it is new. The first is short. */
 static void cut_halves(struct delta_gpu *g)
 {
 	uint64_t unit_len = (uint64_t)GPU_UNIT_CHUNKS * g->params.chunk_len, half = g->room.staging_len / 2 / unit_len;
@@ -124,8 +123,8 @@ static int prepare_attempt(struct delta_gpu *g)
 }
 
 /*
- * In pieces. Multiprocessors are not equally fast, by up to 8 %, and each piece begins where the one before is done
- * first: in one piece it takes 4 % longer.
+ * Launches the hashing in pieces. Multiprocessors differ in speed by up to 8 %, and a piece starts on those that finish
+ * first: a single piece takes 4 % longer.
  */
 static int launch_hash(struct delta_gpu *g, uint32_t nr)
 {
@@ -143,11 +142,11 @@ static int launch_hash(struct delta_gpu *g, uint32_t nr)
 	}
 	for (int i = 0; e == cudaSuccess && i < 2; i++)
 		e = cudaEventRecord(g->hashed[nr][i], g->streams[HASH_0 + i]);
-	assert(g->whole || g->nr_pieces <= PIECES_MAX); /* there is room in the log for what each leaves unused */
+	assert(g->whole || g->nr_pieces <= PIECES_MAX); /* the slack of the log covers them */
 	return cuda_errno(e, "hash");
 }
 
-/* What comes behind waits for the hashing of this segment and those before. */
+/* Makes a stream wait for the hashing of this segment and those before. */
 static cudaError_t follow_hashed(struct delta_gpu *g, enum stream stream, uint32_t nr)
 {
 	cudaError_t e = cudaStreamWaitEvent(g->streams[stream], g->hashed[nr][0], 0);
@@ -155,7 +154,7 @@ static cudaError_t follow_hashed(struct delta_gpu *g, enum stream stream, uint32
 	return e != cudaSuccess ? e : cudaStreamWaitEvent(g->streams[stream], g->hashed[nr][1], 0);
 }
 
-/* Of all but the last segment the second level is made before that has been hashed. */
+/* Computes the second level of all but the last segment while that one is hashed. */
 static int launch_fingerprint(struct delta_gpu *g)
 {
 	uint32_t last = g->nr_segments - 1;
@@ -196,7 +195,7 @@ static bool flag_set(const uint32_t *flag, uint32_t attempt)
 	return __atomic_load_n(flag, __ATOMIC_ACQUIRE) == attempt;
 }
 
-/* Whole pages of the content, from where they are. */
+/* Copies whole pages straight from the buffers. */
 static int copy_content(struct delta_gpu *g, uint64_t off, uint64_t end)
 {
 	int r = 0;
@@ -220,7 +219,7 @@ static struct gpu_totals totals_before(const struct delta_gpu *g, uint32_t nr)
 	return nr > 0 ? g->report->upto[nr - 1] : (struct gpu_totals){ 0 };
 }
 
-/* Where the payload of a segment is in staging. */
+/* The payload of a segment in staging memory. */
 static const uint8_t *staged_at(const struct delta_gpu *g, uint32_t nr)
 {
 	const struct gpu_segment *s = &g->segments[nr];
@@ -229,15 +228,15 @@ static const uint8_t *staged_at(const struct delta_gpu *g, uint32_t nr)
 	return g->room.staging + s->staging_off + (s->append ? (before.pages + before.rest) * g->params.chunk_len : 0);
 }
 
-/* As if all of a segment were new, before that is known. Else it was for nothing, and what is copied then takes its
- * place. */
+/* Copies a segment as if all its changed chunks were new, before that is known. If the guess was wrong, copy_segment()
+ * overwrites the copy. */
 static int copy_guessed(struct delta_gpu *g, uint32_t nr)
 {
 	g->guessed_len = (uint64_t)g->report->guessed_nr[nr] * g->params.chunk_len;
 	return pinned_copy(&g->rest, staged_at(g, nr), g->guessed_len, g->streams[COPY]);
 }
 
-/* The payload of a segment, once its sizes are known. If all of it is new, gpu_segment() has not moved it. */
+/* Copies the payload of a segment, once its sizes are known. If all of it is new, it is not in staging memory. */
 static int copy_segment(struct delta_gpu *g, uint32_t nr)
 {
 	struct gpu_totals before = totals_before(g, nr), upto = g->report->upto[nr];
@@ -265,7 +264,7 @@ static int copy_segment(struct delta_gpu *g, uint32_t nr)
 	return r;
 }
 
-/* Starts the copies of the first `nr` segments. Waits for their sizes, or not. -EOVERFLOW: not enough room. */
+/* Starts the copies of the first `nr` segments; `wait`: waits for their sizes. -EOVERFLOW: not enough room. */
 static int copy_segments(struct delta_gpu *g, uint32_t nr, bool wait)
 {
 	cudaError_t e;
@@ -297,7 +296,7 @@ static int copy_segments(struct delta_gpu *g, uint32_t nr, bool wait)
 	return 0;
 }
 
-/* To compare bytes all digests must be known. */
+/* With `compare`, hashes everything first: comparing bytes requires all digests. */
 static int run_attempt(struct delta_gpu *g)
 {
 	bool compare = g->take.compare;
@@ -345,7 +344,6 @@ int delta_gpu_run_segments(struct delta_gpu *g)
 	}
 }
 
-/* All bytes. The kernels only make digests. */
 int delta_gpu_run_full(struct delta_gpu *g)
 {
 	uint64_t pages_len = round_down(g->take.len, DELTA_PAGE), rest_len = g->take.len - pages_len;
@@ -359,7 +357,7 @@ int delta_gpu_run_full(struct delta_gpu *g)
 		r = launch_fingerprint(g);
 	if (r == 0)
 		r = copy_content(g, 0, pages_len);
-	if (r == 0 && rest_len > 0) /* then it is the last buffer's end */
+	if (r == 0 && rest_len > 0) /* the end of the last buffer */
 		r = pinned_copy(&g->rest, (const uint8_t *)last->p + last->len - rest_len, rest_len, g->streams[COPY]);
 	return r;
 }

@@ -1,11 +1,11 @@
-/* What is kept between versions: digests and the table, when one is committed, abandoned or forgotten. */
+/* State kept between versions: digests and the table, on commit, abandon and forget. */
 #include "gpu/kernels/delta_gpu_record.h"
 
 #include <assert.h>
 
 #include "base/util.h"
 
-#define TABLE_BYTES 32u /* per chunk remembered: 25 in a slot, of which a fifth stays empty */
+#define TABLE_BYTES 32u /* per entry: a slot has 25, and a fifth of the slots stays empty */
 
 int delta_gpu_clean(struct delta_gpu *g)
 {
@@ -59,7 +59,7 @@ int delta_gpu_drop_entered(struct delta_gpu *g)
 	r = cuda_errno(cudaMemcpy(&counts, g->counts, sizeof(counts), cudaMemcpyDeviceToHost), "table");
 	if (r == 0 && counts.entered > 0)
 		r = cuda_errno(gpu_forget(&g->take, g->take.number, 0, g->streams[REST]), "table");
-	if (r == 0) /* or the next one that fails would find them again */
+	if (r == 0) /* so that a later failure does not count these entries again */
 		r = cuda_errno(cudaMemsetAsync(g->counts, 0, sizeof(*g->counts), g->streams[REST]), "table");
 	if (r == 0)
 		r = delta_gpu_wait(g, REST);
@@ -78,7 +78,7 @@ static void record_clear(struct delta_gpu *g)
 	g->is_clean = false;
 }
 
-/* The number of entries that gpu_forget() or gpu_sweep() has kept. */
+/* The number of entries that gpu_forget() or gpu_sweep() kept. */
 static int read_kept(struct delta_gpu *g, uint64_t *ret)
 {
 	int r = delta_gpu_wait(g, REST);
@@ -155,7 +155,7 @@ int delta_gpu_commit(struct delta_gpu *g)
 	return r;
 }
 
-/* Slots that were dropped make every search longer. */
+/* Rebuilds a table with many dropped slots, which slow down every search. */
 static void clean_table(struct delta_gpu *g)
 {
 	if (g->nr_dropped > g->room.table.nr_slots / 8 &&

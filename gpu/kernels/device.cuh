@@ -1,4 +1,4 @@
-/* What several kernels use: digests by a warp, where a chunk's bytes and its digest are. */
+/* Common device functions: digests computed by a warp, and access to bytes and digests of chunks. */
 #pragma once
 
 #include <stdint.h>
@@ -22,7 +22,7 @@ static __device__ __forceinline__ bool same_digest(struct digest a, struct diges
 	return a.lo == b.lo && a.hi == b.hi;
 }
 
-/* In one access. */
+/* Loads a digest in one access. */
 static __device__ __forceinline__ struct digest load_digest(const struct digest *p)
 {
 	ulonglong2 v = *(const ulonglong2 *)p;
@@ -37,9 +37,9 @@ static __device__ __forceinline__ void store_digest(struct digest *p, struct dig
 }
 
 /*
- * XXH3-128 of LANES digests, 16 or 32, one in each lane: 4 of them are a stripe. What a lane adds to the accumulators
- * stays within one pair of them, so lanes add up what lanes of the same pair have, and then the four pairs. There are
- * several lanes for each pair: half of them make the low part of the digest, the others the high part.
+ * XXH3-128 of LANES digests, 16 or 32, one per lane: 4 of them are a stripe. A lane contributes to one pair of
+ * accumulators only. So lanes first add up within each pair, and then over the four pairs. Half of the lanes of a pair
+ * compute the low part of the digest, the others the high part.
  */
 struct lane_key {
 	ulonglong2 words; /* for the lane's two words */
@@ -63,7 +63,7 @@ template <int LANES> static __device__ __forceinline__ struct lane_key lane_key_
 	return ret;
 }
 
-/* `k` may be in shared memory: registers are what the hashing is short of. */
+/* `k` may be in shared memory, since the hashing is short of registers. */
 template <int LANES>
 static __device__ __forceinline__ struct digest hash_lanes(const struct lane_key &k, struct digest d)
 {
@@ -98,13 +98,13 @@ static __device__ __forceinline__ struct gpu_group load_group(const struct gpu_t
 	return g;
 }
 
-/* Of a group of this version that has changed. */
+/* Signature of a changed group of this version. */
 static __device__ __forceinline__ struct digest changed_signature(const struct gpu_take &t, uint64_t group)
 {
 	return load_digest(t.sparse && !t.whole ? t.log + load_group(t, group).log - 1 : t.signatures + group);
 }
 
-/* Digest of a chunk of this version that is in its group's mask. */
+/* Digest of a changed chunk of this version. */
 static __device__ __forceinline__ struct digest changed_digest(const struct gpu_take &t, uint32_t chunk)
 {
 	uint32_t group = chunk / GPU_GROUP, below = (1u << chunk % GPU_GROUP) - 1;
@@ -116,7 +116,7 @@ static __device__ __forceinline__ struct digest changed_digest(const struct gpu_
 	return load_digest(t.log + g.log + __popc(g.mask & below));
 }
 
-/* Of any chunk of this version, once all of it has been hashed. */
+/* Digest of any chunk of this version, once all of it has been hashed. */
 static __device__ __forceinline__ struct digest any_digest(const struct gpu_take &t, uint32_t chunk)
 {
 	if (t.whole || t.groups[chunk / GPU_GROUP].mask >> chunk % GPU_GROUP & 1)
@@ -124,7 +124,7 @@ static __device__ __forceinline__ struct digest any_digest(const struct gpu_take
 	return chunk < t.newest_chunks ? load_digest(t.digests + chunk) : t.zero;
 }
 
-/* A stretch of tiles: a buffer's, or zeros. */
+/* A range of tiles in one buffer, or of zeros. */
 struct source {
 	uint64_t tile, nr;
 	const uint8_t *p; /* NULL: zeros */
@@ -133,7 +133,7 @@ struct source {
 
 static __device__ __noinline__ struct source source_find(const struct gpu_take &t, uint64_t tile)
 {
-	uint32_t low = 0, high = t.nr_buffers; /* as many as begin at or before the tile */
+	uint32_t low = 0, high = t.nr_buffers; /* number of buffers that begin at or before the tile */
 	struct source s = { 0, 0, NULL, 0 };
 
 	while (low < high) {
@@ -160,7 +160,7 @@ static __device__ __noinline__ struct source source_find(const struct gpu_take &
 	return s;
 }
 
-/* 16 bytes of a source, zeros behind its end. */
+/* Loads 16 bytes of a source, with zeros after its end. */
 static __device__ __forceinline__ uint4 source_load(const struct source &s, uint64_t off)
 {
 	uint4 ret = make_uint4(0, 0, 0, 0);
@@ -177,7 +177,7 @@ static __device__ __forceinline__ uint4 source_load(const struct source &s, uint
 	return ret;
 }
 
-/* If all of the content is one buffer, where loads are fast; else its length is 0. */
+/* The source of content that is a single aligned buffer; otherwise its length is 0. */
 static __device__ __forceinline__ struct source only_source(const struct gpu_take &t)
 {
 	struct source s = { 0, 0, NULL, 0 };
@@ -189,7 +189,7 @@ static __device__ __forceinline__ struct source only_source(const struct gpu_tak
 	return s;
 }
 
-/* 16 bytes of the content. */
+/* Loads 16 bytes of the content. */
 static __device__ __noinline__ uint4 content_load(const struct gpu_take &t, uint64_t off)
 {
 	struct source s;
@@ -203,14 +203,14 @@ static __device__ __noinline__ uint4 content_load(const struct gpu_take &t, uint
 	return source_load(s, off - s.tile * GPU_TILE);
 }
 
-/* The sum over all threads of a block; every thread gets it. All of them must come here. */
+/* The sum over all threads of a block, returned to each. All threads must call it. */
 static __device__ __forceinline__ uint32_t block_sum(uint32_t n)
 {
 	__shared__ uint32_t sums[WARPS];
 	uint32_t total = 0;
 
 	n = __reduce_add_sync(ALL_LANES, n);
-	__syncthreads(); /* from the last time */
+	__syncthreads(); /* protects the previous sum */
 	if (lane_id() == 0)
 		sums[threadIdx.x / WARP] = n;
 	__syncthreads();
@@ -219,7 +219,7 @@ static __device__ __forceinline__ uint32_t block_sum(uint32_t n)
 	return total;
 }
 
-/* The sum over the threads before this one, and of all. All of a block must come here. */
+/* The sum over the threads before this one, and over all. All threads of a block must call it. */
 static __device__ __forceinline__ uint32_t block_scan(uint32_t n, uint32_t *ret_total)
 {
 	__shared__ uint32_t sums[WARPS];
@@ -243,7 +243,7 @@ static __device__ __forceinline__ uint32_t block_scan(uint32_t n, uint32_t *ret_
 	return before + upto - n;
 }
 
-/* The sum of some numbers in memory, by a block; other blocks have written them. */
+/* The sum of numbers that other blocks have written. All threads of a block must call it. */
 static __device__ __forceinline__ uint32_t sum_of(const uint32_t *numbers, uint64_t nr)
 {
 	uint32_t sum = 0;
@@ -253,7 +253,7 @@ static __device__ __forceinline__ uint32_t sum_of(const uint32_t *numbers, uint6
 	return block_sum(sum);
 }
 
-/* Not for the compiler to leave out: it may take for granted that loops without effects end. */
+/* Volatile: the compiler may assume that loops without side effects terminate. */
 static __device__ __forceinline__ uint32_t load_acquire(const uint32_t *p)
 {
 	uint32_t n;
@@ -263,8 +263,8 @@ static __device__ __forceinline__ uint32_t load_acquire(const uint32_t *p)
 }
 
 /*
- * All blocks have come here, and each sees what the others have written before. `phase`: 1 the first time. For grids
- * that the device can run as a whole only.
+ * Barrier for all blocks of a grid, which makes their earlier writes visible to each other. `phase`: 1 for the first
+ * one. Only for grids whose blocks all run at the same time.
  */
 static __device__ __forceinline__ void wait_for_all(uint32_t *arrived, uint32_t phase)
 {
@@ -278,7 +278,7 @@ static __device__ __forceinline__ void wait_for_all(uint32_t *arrived, uint32_t 
 	__syncthreads();
 }
 
-/* A block's part of `nr`, in whole rounds of `round`. */
+/* The range of a block in `nr` items, in multiples of `round`. */
 struct part {
 	uint64_t from, to;
 };

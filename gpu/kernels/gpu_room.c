@@ -33,7 +33,7 @@ void gpu_room_free(struct gpu_room *m, void *p, uint64_t len)
 	*pp = NULL;
 }
 
-/* Where the pointers are and what each array takes, in one place for getting and giving back. */
+/* Pointers and sizes of the arrays, common to allocation and release. */
 #define ARRAY(field, nr)                            \
 	ret[n++] = (struct iovec)                   \
 	{                                           \
@@ -48,14 +48,14 @@ static size_t content_arrays(struct gpu_room *m, struct iovec ret[ARRAYS_MAX])
 	ARRAY(digests, m->nr_chunks);
 	ARRAY(signatures[0], groups);
 	ARRAY(signatures[1], groups);
-	ARRAY(second, second + second / 16 + 64); /* and the levels above */
+	ARRAY(second, second + second / 16 + 64); /* with the levels above */
 	ARRAY(groups, groups);
 	ARRAY(first, groups);
 	ARRAY(unit_changed, groups / GPU_UNIT);
 	ARRAY(log, m->log_room);
 	ARRAY(entries, m->nr_changed);
 	ARRAY(results, m->nr_changed);
-	ARRAY(run_starts, groups); /* if there are more, a bitmap is smaller */
+	ARRAY(run_starts, groups); /* enough: with more runs, a bitmap is smaller */
 	ARRAY(run_ends, groups);
 	ARRAY(block_unknown, (uint64_t)GPU_BLOCKS_MAX);
 	ARRAY(block_pages, (uint64_t)GPU_BLOCKS_MAX);
@@ -74,7 +74,7 @@ static size_t shift_arrays(struct gpu_room *m, struct iovec ret[ARRAYS_MAX])
 	size_t n = 0;
 
 	ARRAY(shifts, m->nr_shifted);
-	ARRAY(names, m->nr_shifted + 8); /* eight are read at a time */
+	ARRAY(names, m->nr_shifted + 8); /* padding: eight are read at a time */
 	ARRAY(starts, m->nr_shifted + 8);
 	ARRAY(shift_runs, m->nr_shifted);
 	ARRAY(names_summary, m->nr_shifted / GPU_NAMES_BLOCK + 1);
@@ -87,7 +87,7 @@ static void arrays_free(struct gpu_room *m, const struct iovec *arrays, size_t n
 		gpu_room_free(m, arrays[i].iov_base, arrays[i].iov_len);
 }
 
-/* All of them or none. */
+/* Allocates all arrays or none. */
 static int arrays_alloc(struct gpu_room *m, const struct iovec *arrays, size_t nr)
 {
 	int r;
@@ -155,7 +155,7 @@ int gpu_room_ensure(struct gpu_room *m, uint64_t nr_chunks, uint32_t chunk_len, 
 	larger.nr_changed = larger.nr_chunks * 2 / 19 + 2 * GPU_UNIT_CHUNKS;
 	larger.log_room = larger.nr_changed + larger.nr_changed / 4 + larger.nr_chunks / GPU_GROUP + slack;
 	larger.staging_len =
-		MAX(larger.nr_changed * chunk_len, larger.nr_chunks * sizeof(uint32_t)); /* also of gpu_sweep() */
+		MAX(larger.nr_changed * chunk_len, larger.nr_chunks * sizeof(uint32_t)); /* also for gpu_sweep() */
 	r = arrays_alloc(&larger, arrays, content_arrays(&larger, arrays));
 	m->peak = larger.peak;
 	if (r < 0)

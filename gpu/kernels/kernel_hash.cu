@@ -1,14 +1,14 @@
 /*
- * Digests. The only kernel that reads all of the data, so it has to keep the memory busy and stay out of its way:
+ * Digests. This is the only kernel that reads all of the data, so it must be bound by memory bandwidth only:
  *
- *   - each warp has a pipeline of its own, HASH_STAGES tiles deep, filled by asynchronous copies of 16 bytes per lane;
- *   - a tile lies swizzled in shared memory, so that lanes reading rows meet no bank twice, and a lane then has its
- *     128 bytes in registers. The stage is filled again when all is known of the tile: earlier would be no faster,
- *     and make what others ask for wait longer;
- *   - tiles are handed out in ascending order over the whole grid, without an atomic;
- *   - what is known of the version before is one signature per group, which travels with the tile. Digests are read
- *     only where it differs, and written only where they do. They cause no wait: they are loaded together with the next
- *     tile of the stage, and compared when that has arrived.
+ *   - each warp has its own pipeline, HASH_STAGES tiles deep, filled by asynchronous copies of 16 bytes per lane;
+ *   - a tile is swizzled in shared memory, so that lanes reading rows have no bank conflicts. Then each lane has its
+ *     128 bytes in registers. A stage is refilled after the tile is finished: earlier would be no faster, and would
+ *     delay the memory accesses of other kernels;
+ *   - tiles are assigned in ascending order over the whole grid, without atomics;
+ *   - of the previous version, only one signature per group is loaded, with the tile. Its digests are read only if the
+ *     signature differs, and new ones are written only if they differ. These reads cause no wait: they are loaded
+ *     together with the next tile of the stage, and compared when it has arrived.
  */
 #include <cuda_pipeline_primitives.h>
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@
 
 #define HASH_STAGES 2
 #define HASH_BLOCK (GPU_HASH_WARPS * WARP) /* threads */
-/* Registers that four blocks leave on a multiprocessor are for the other kernels. */
+/* Four blocks on a multiprocessor leave registers for the other kernels. */
 #if CUDART_VERSION >= 12040
 #define HASH_BOUNDS __maxnreg__(80)
 #else
@@ -28,16 +28,16 @@
 
 struct stage {
 	uint4 data[GPU_TILE / 16];
-	struct digest signatures[4]; /* of the version before: one for each group of the tile */
+	struct digest signatures[4]; /* of the previous version, one for each group of the tile */
 };
 
-/* Where a lane's vector number `i` of the tile is. */
+/* Position of vector `i` of the tile in shared memory. */
 static __device__ __forceinline__ uint32_t swizzle(uint32_t i)
 {
 	return i ^ (i / 8 % 8);
 }
 
-/* The data is read once, and must not drive out of the second-level cache what other kernels are at. */
+/* The data is read once, and must not evict the data of other kernels from the L2 cache. */
 static __device__ __forceinline__ uint64_t once_policy()
 {
 	uint64_t policy;
@@ -54,14 +54,14 @@ static __device__ __forceinline__ void copy_async(void *to, const void *from, ui
 		     : "memory");
 }
 
-/* One that a buffer does not have whole, or not where 16 bytes can be loaded at once. */
+/* Loads a tile that is not completely in one buffer, or not aligned to 16 bytes. */
 static __device__ __noinline__ void load_odd_tile(struct source s, uint64_t off, uint4 *to)
 {
 	for (uint32_t i = lane_id(); i < GPU_TILE / 16; i += WARP)
 		to[swizzle(i)] = source_load(s, off + 16 * i);
 }
 
-/* By a warp. */
+/* Loads a tile; called by all lanes of a warp. */
 static __device__ __forceinline__ void load_tile(const struct gpu_take &t, struct source *s, uint64_t tile,
 						 uint64_t policy, uint4 *to)
 {
@@ -79,12 +79,12 @@ static __device__ __forceinline__ void load_tile(const struct gpu_take &t, struc
 	load_odd_tile(*s, off, to);
 }
 
-/* The part of the log that a warp fills. */
+/* Entries of the log reserved for a warp. */
 struct log_room {
 	uint32_t at, left;
 };
 
-/* All lanes of a warp. False: there is no room. */
+/* Logs the changed digests of a group; called by all lanes of a warp. False: the log is full. */
 static __device__ __forceinline__ bool log_changed(const struct gpu_take &t, uint64_t group, struct digest d,
 						   struct digest signature, uint32_t mask, struct log_room *room)
 {
@@ -110,7 +110,7 @@ static __device__ __forceinline__ bool log_changed(const struct gpu_take &t, uin
 	return true;
 }
 
-/* Which of a group's digests are not the parent's, and writes those down. All lanes of a warp. */
+/* Finds and logs the digests of a group that differ from the parent's; called by all lanes of a warp. */
 static __device__ __forceinline__ void compare_group(const struct gpu_take &t, uint64_t group, struct digest d,
 						     struct digest old, struct digest signature, struct log_room *room)
 {
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void compare_group(const struct gpu_take &t, u
 	uint32_t mask = __ballot_sync(ALL_LANES, valid && (t.all || !same_digest(d, old)));
 
 	if (!mask || (!t.whole && !log_changed(t, group, d, signature, mask, room)))
-		return; /* the second: for this time, all begins anew */
+		return; /* log full: the take restarts */
 	if (lane_id() == 0) {
 		if (t.whole)
 			t.groups[group].mask = mask;
@@ -126,7 +126,7 @@ static __device__ __forceinline__ void compare_group(const struct gpu_take &t, u
 	}
 }
 
-/* One that waits for the digests it had, with those it has. */
+/* A changed group: its new digests, and those of the parent, which may still be loading. */
 struct changed_group {
 	struct digest own[GPU_GROUP], old[GPU_GROUP], signature;
 	uint64_t group, reserved;
@@ -140,8 +140,8 @@ static __device__ __forceinline__ void settle_changed(const struct gpu_take &t, 
 }
 
 /*
- * The digests of a group, by all lanes of a warp. If they are not the parent's: true, and it waits in `to` for a copy
- * that has been started; without `to` all is done at once.
+ * Completes a group from its digests; called by all lanes of a warp. True: the group has changed, and the parent's
+ * digests are being copied to `to`. Without `to`, a changed group is compared immediately.
  */
 static __device__ __forceinline__ bool finish_group(const struct gpu_take &t, uint64_t group, struct digest d,
 						    struct digest newest_signature, const struct lane_key &key,
@@ -177,13 +177,13 @@ static __device__ __forceinline__ bool finish_group(const struct gpu_take &t, ui
 }
 
 template <uint32_t CHUNK> struct shape {
-	static const uint32_t SLICES = CHUNK > SLICE ? CHUNK / SLICE : 1; /* of a chunk; also tiles of a group */
-	static const uint32_t GROUPS = CHUNK < SLICE ? SLICE / CHUNK : 1; /* of a tile */
+	static const uint32_t SLICES = CHUNK > SLICE ? CHUNK / SLICE : 1; /* slices per chunk, and tiles per group */
+	static const uint32_t GROUPS = CHUNK < SLICE ? SLICE / CHUNK : 1; /* groups per tile */
 };
 
 /*
- * The digests of chunks' slices become their own. Both are in the warp's scratch memory: 32 slices, of the tile at
- * hand, and 32 chunks, of the group that `tile` is a part of.
+ * Combines the digests of slices into those of chunks. Both are in the warp's scratch memory: the 32 slices of the
+ * current tile, and the 32 chunks of the group that contains `tile`.
  */
 #define SCRATCH (2 * WARP)
 
@@ -191,7 +191,7 @@ template <uint32_t SLICES>
 static __device__ __forceinline__ void add_leaves(const struct gpu_keys &k, const struct lane_key &slices_key,
 						  struct digest slice, uint32_t tile, struct digest *scratch)
 {
-	const uint32_t leaves = WARP / SLICES; /* of this tile */
+	const uint32_t leaves = WARP / SLICES; /* chunks in this tile */
 	struct digest *to = scratch + WARP + tile * leaves;
 
 	if (SLICES <= 8) {
@@ -217,10 +217,10 @@ static __device__ __forceinline__ void add_leaves(const struct gpu_keys &k, cons
 	__syncwarp();
 }
 
-/* What the warps of a block have in shared memory. */
+/* Shared memory of a block. */
 struct hash_shared {
 	struct stage stages[GPU_HASH_WARPS][HASH_STAGES];
-	struct changed_group changed[GPU_HASH_WARPS][HASH_STAGES]; /* wait for what the stage is loaded with */
+	struct changed_group changed[GPU_HASH_WARPS][HASH_STAGES]; /* loaded with the next tile of the stage */
 	struct digest scratch[GPU_HASH_WARPS][SCRATCH];
 	struct lane_key lane_keys[2 * WARP];
 };
@@ -239,18 +239,18 @@ static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gp
 	struct lane_key *lane_keys = shared->lane_keys;
 	struct lane_key &group_key = lane_keys[lane_id()], &slices_key = lane_keys[WARP + lane_id()];
 	uint64_t stride = (uint64_t)gridDim.x * GPU_HASH_WARPS, item = first + blockIdx.x * GPU_HASH_WARPS + warp;
-	uint64_t next = item; /* to be loaded: a group, or a tile with several */
+	uint64_t next = item; /* next to load: a group, or a tile with several groups */
 	uint64_t policy = once_policy();
 	struct source source = { 0, 0, NULL, 0 };
 	struct log_room room = { 0, 0 };
-	uint32_t next_slice = 0, at = 0, waiting = 0; /* the last: for which stages a changed group waits */
+	uint32_t next_slice = 0, at = 0, waiting = 0; /* waiting: bit mask of stages with a changed group */
 
 	if (threadIdx.x < WARP) {
 		group_key = lane_key_of<32>(k.group);
 		slices_key = lane_key_of<(SLICES > 16 ? 32 : 16)>(k.group);
 	}
 	if (__syncthreads_or(threadIdx.x == 0 && __ldcg(&t.counts->overflow)))
-		return; /* for nothing; no group of these has changed then */
+		return; /* the take restarts; these groups count as unchanged until then */
 	auto load_next = [&](struct stage *to) {
 		if (next < end) {
 			load_tile(t, &source, next * SLICES + next_slice, policy, to->data);
@@ -281,7 +281,7 @@ static __global__ void HASH_BOUNDS hash_kernel(const __grid_constant__ struct gp
 			waiting &= ~(1u << at);
 #pragma unroll
 			for (uint32_t i = 0; i < SLICE / 16; i++) {
-				const uint32_t per_row = SLICE / 16 / GROUPS; /* vectors of a chunk or slice */
+				const uint32_t per_row = SLICE / 16 / GROUPS; /* vectors per chunk or slice */
 				uint32_t row = i / per_row * WARP + lane_id();
 				ulonglong2 v =
 					((const ulonglong2 *)stages[at].data)[swizzle(row * per_row + i % per_row)];
@@ -351,7 +351,7 @@ static hash_fn *hash_of(uint32_t chunk_len)
 cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const struct gpu_segment *s,
 		     struct gpu_shape shape, cudaStream_t stream)
 {
-	uint32_t groups = t->chunk_len < SLICE ? SLICE / t->chunk_len : 1; /* of an item */
+	uint32_t groups = t->chunk_len < SLICE ? SLICE / t->chunk_len : 1; /* groups per item */
 	uint64_t first = s->unit * GPU_UNIT / groups, end = s->end * GPU_UNIT / groups;
 	uint64_t last = (t->nr_groups + groups - 1) / groups;
 
@@ -362,7 +362,7 @@ cudaError_t gpu_hash(const struct gpu_take *t, const struct gpu_keys *k, const s
 	return cudaGetLastError();
 }
 
-/* A warp per group of 32 digests. In place would spoil what other warps have yet to read. */
+/* Hashes 32 digests per warp. `to` must not be the input, which other warps may still read. */
 static __device__ __forceinline__ void hash_group(const struct gpu_keys &k, uint64_t i, uint64_t nr, struct digest d,
 						  struct digest *to)
 {
@@ -383,7 +383,7 @@ static __global__ void __launch_bounds__(BLOCK) level_kernel(const __grid_consta
 	hash_group(k, i, nr, load_digest(from + min(i, nr - 1)), to);
 }
 
-/* From signatures, which for groups that have not changed are the newest version's. */
+/* Second level, from signatures. Those of unchanged groups are the newest version's. */
 static __global__ void __launch_bounds__(BLOCK)
 	second_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_keys k,
 		      uint64_t from, uint64_t end)
@@ -392,14 +392,14 @@ static __global__ void __launch_bounds__(BLOCK)
 	bool old = t.sparse && t.groups[group].mask == 0;
 	struct digest d = old ? load_digest(t.newest_signatures + group) : changed_signature(t, group);
 
-	if (t.nr_groups == 1) { /* that is the top */
+	if (t.nr_groups == 1) { /* already the top */
 		store_digest(t.second, d);
 		return;
 	}
 	hash_group(k, i, end, d, t.second);
 }
 
-/* One block, whatever is left. */
+/* The remaining levels, in one block. */
 static __global__ void __launch_bounds__(BLOCK) top_kernel(const __grid_constant__ struct gpu_keys k,
 							   struct digest *digests, uint64_t nr,
 							   struct gpu_report *report, uint32_t attempt)
@@ -414,7 +414,7 @@ static __global__ void __launch_bounds__(BLOCK) top_kernel(const __grid_constant
 			if (i < nr)
 				d = load_digest(digests + i);
 			d = hash_lanes<WARP>(key, d);
-			__syncthreads(); /* what is written now has been read: it is lower */
+			__syncthreads(); /* the positions written now, which are lower, have been read */
 			if (lane_id() == 0 && i < nr)
 				store_digest(digests + i / WARP, d);
 		}
@@ -453,10 +453,10 @@ cudaError_t gpu_fingerprint(const struct gpu_take *t, const struct gpu_keys *k, 
 
 cudaError_t gpu_prepare_segment(void);
 
-/* Blocks of the hashing on a multiprocessor: as many as it has quarters, or less. */
+/* Blocks of the hashing per multiprocessor, which has four quarters. */
 static const uint32_t per_sm[GPU_NR_PACES] = { 4, 3 };
 
-/* As much shared memory for each that no more of them fit. One of gpu_segment() does. */
+/* Gives each block so much shared memory that no more blocks fit, except one of gpu_segment(). */
 static cudaError_t find_shape(hash_fn *fn, uint32_t nr_sms, uint32_t sm_shared, uint32_t reserved, uint32_t nr,
 			      struct gpu_shape *ret)
 {
@@ -472,7 +472,7 @@ static cudaError_t find_shape(hash_fn *fn, uint32_t nr_sms, uint32_t sm_shared, 
 	return e == cudaSuccess && fit == 0 ? cudaErrorInvalidConfiguration : e;
 }
 
-/* Kernels run beside each other on a multiprocessor only if they split its memory in the same way. */
+/* Kernels share a multiprocessor only if they use the same split of its memory. */
 cudaError_t gpu_prepare(uint32_t chunk_len, struct gpu_shape ret_shapes[GPU_NR_PACES], uint32_t *ret_blocks)
 {
 	int device, nr, shared, most, reserved;

@@ -1,22 +1,21 @@
 /*
- * What becomes of the changed chunks of a segment, in one kernel: blocks wait for each other between its phases, which
- * takes a fraction of the time that further launches would, and there are many segments. There are no more blocks than
- * multiprocessors, and the hashing of later segments leaves room for one on each; so all of them get to run.
+ * Processes the changed chunks of a segment, in one kernel. Its blocks synchronize between phases, which takes a
+ * fraction of the time of further launches, and there are many segments. There are at most as many blocks as
+ * multiprocessors, and the hashing of later segments leaves room for one on each, so all blocks run at the same time.
  *
- *   list     a block's part of the changed chunks, which are in ascending order; all parts are as long
- *   enter    looks each up in the table, enters unknown ones, the lowest place wins
- *   label    first occurrence or shifted duplicate; first occurrences in whole pages, and others, are counted. Skipped,
- *            with its wait, if no chunk equals another of this version: `enter` has found all that is needed
- *   gather   their bytes into staging, whole pages before the rest; shifted duplicates into a list. Most often all
- *            is new, and none in whole pages: warps that have nothing to look up have done it meanwhile
+ *   list     the block's part of the changed chunks, in ascending order; all parts have the same length
+ *   enter    look up each chunk in the table, and enter unknown ones; the lowest chunk wins
+ *   label    as first occurrence or shifted duplicate; count first occurrences in whole pages, and others. Skipped,
+ *            with its barrier, if no chunk equals another of this version: then `enter` has the result
+ *   gather   bytes of first occurrences into staging, whole pages before the rest; shifted duplicates into a list.
+ *            Usually all chunks are new, and none in a whole page: idle warps gather that case during `enter`
  *
- * While the rest of the data is being hashed every access to memory takes its time, and little changes at a time: what
- * counts is how many accesses wait for each other. So each block finds its part by itself, from how many chunks have
- * changed in which unit, and keeps it in shared memory if it fits there. It begins and ends between two cells, which
- * are whole pages, so that a block by itself can tell those, too.
+ * While other data is being hashed, memory latency is high, and few chunks change at a time, so the number of dependent
+ * accesses determines the time. So each block finds its part by itself, from the number of changed chunks in each unit,
+ * and keeps it in shared memory if it fits. A part begins and ends between two cells, which are whole pages, so that a
+ * block finds whole pages by itself.
  *
- * What one block writes and another reads goes around the first-level cache, which knows nothing of other
- * multiprocessors.
+ * Data that one block writes and another reads bypasses the L1 cache, which is not coherent.
  */
 #define BLOCK 384u
 
@@ -25,30 +24,30 @@
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/table.cuh"
 
-/* What registers four blocks of the hashing leave on each quarter of a multiprocessor. */
+/* Use the registers that four blocks of the hashing leave on each quarter of a multiprocessor. */
 #if CUDART_VERSION >= 12040
 #define SEGMENT_BOUNDS __maxnreg__(64)
 #else
 #define SEGMENT_BOUNDS __launch_bounds__(512, 2)
 #endif
 
-/* What `enter` leaves in `results`, if not where an older entry is: a slot plus one, or one of these. */
+/* Result of `enter` without an older entry: the slot of a new entry plus one, or one of these. */
 #define RESULT_FIRST UINT64_C(0)
-#define RESULT_SEARCH UINT64_C(0xffffffff) /* unknown, and not entered: an equal one may be */
+#define RESULT_SEARCH UINT64_C(0xffffffff) /* unknown and not entered; an equal chunk may be */
 
-/* After labelling: a first occurrence, and whether it is in a whole page. Others have a version. */
+/* Result of `label` for first occurrences, in a whole page or not. Shifted duplicates have a version. */
 #define RESULT_REST UINT64_C(0)
 #define RESULT_PAGES UINT64_C(1)
 
-#define CELL 4u /* groups: what a thread lists at a time, and at least a page */
-#define CACHED 768u /* entries of a part that shared memory has room for */
+#define CELL 4u /* groups that a thread lists at a time, at least a page */
+#define CACHED 768u /* entries that fit into shared memory */
 
 /* A block's part of the changed chunks. */
 struct changes {
-	uint64_t from; /* of the segment's */
+	uint64_t from; /* first one, in the changed chunks of the segment */
 	uint32_t nr;
 	bool cached;
-	struct gpu_entry *entries; /* CACHED of them */
+	struct gpu_entry *entries; /* CACHED entries */
 	uint64_t *results;
 };
 
@@ -79,13 +78,13 @@ static __device__ __forceinline__ void set_result(const struct gpu_take &t, cons
 		t.results[c.from + i] = result;
 }
 
-/* Units that a part is in, and how many chunks of the segment have changed before the first of them. */
+/* The units of a part, and the number of changed chunks of the segment before them. */
 struct span {
 	uint32_t unit, end, before;
 };
 
-/* Returns how many chunks of the segment have changed; all blocks come to the same. `ret_part`: those from where to
- * where. */
+/* Returns the number of changed chunks of the segment, which is the same in all blocks. `ret_part`: the range of this
+ * block. */
 static __device__ uint32_t find_part(const struct gpu_take &t, const struct gpu_segment &s, struct part *ret_part,
 				     struct span *ret)
 {
@@ -101,7 +100,7 @@ static __device__ uint32_t find_part(const struct gpu_take &t, const struct gpu_
 	at = block_scan(nr, &total);
 	*ret_part = part_of(total, 1);
 	for (uint32_t i = unit; i < end; at += changed[i++]) {
-		if (ret_part->from - at < changed[i]) { /* and not before: that would be very many */
+		if (ret_part->from - at < changed[i]) { /* wraps around if the part begins before the unit */
 			span.unit = i;
 			span.before = at;
 		}
@@ -113,7 +112,7 @@ static __device__ uint32_t find_part(const struct gpu_take &t, const struct gpu_
 	return total;
 }
 
-/* A cell: masks of its groups, and where their digests are in the log. */
+/* Lists the changed chunks of a cell: `masks` of its groups, and positions of their digests in the log. */
 static __device__ void list_cell(const struct gpu_take &t, uint64_t group, const uint32_t masks[CELL],
 				 const uint32_t at_log[CELL], struct gpu_entry *to)
 {
@@ -129,12 +128,12 @@ static __device__ void list_cell(const struct gpu_take &t, uint64_t group, const
 	}
 }
 
-/* A cell belongs to the block with the cell's first changed chunk in its part: so the block may begin later, and end
- * later, by less than a cell. */
+/* A cell belongs to the block whose part has its first changed chunk. So a block may begin and end later than its part,
+ * by less than a cell. */
 static __device__ void list_changes(const struct gpu_take &t, const struct gpu_segment &s, struct part part,
 				    struct span span, struct changes *c)
 {
-	const uint32_t units = CELL * BLOCK / GPU_UNIT; /* at a time */
+	const uint32_t units = CELL * BLOCK / GPU_UNIT; /* per round */
 	__shared__ uint32_t first, end;
 	uint32_t at = span.before;
 
@@ -145,7 +144,7 @@ static __device__ void list_changes(const struct gpu_take &t, const struct gpu_s
 	c->cached = part.to - part.from + CELL * GPU_GROUP <= CACHED;
 	for (uint32_t unit = span.unit; unit < span.end; unit += units) {
 		uint64_t group = (s.unit + unit) * GPU_UNIT + CELL * threadIdx.x;
-		uint4 low = make_uint4(0, 0, 0, 0), high = low; /* masks and places in the log, in turns */
+		uint4 low = make_uint4(0, 0, 0, 0), high = low; /* masks alternate with positions in the log */
 		uint32_t nr, total, before;
 		bool own;
 
@@ -172,7 +171,7 @@ static __device__ void list_changes(const struct gpu_take &t, const struct gpu_s
 	c->nr = end > first ? end - first : 0;
 }
 
-/* Of the room in the table, what the segments before have left to this one. */
+/* Room in the table that the previous segments have left. */
 static __device__ uint64_t room_left(const struct gpu_take &t, uint32_t segment)
 {
 	uint64_t used = 0;
@@ -206,8 +205,8 @@ static __device__ bool same_bytes(const struct gpu_take &t, uint32_t a, uint32_t
 	return true;
 }
 
-/* Of an entry with the same digest: where the chunk comes from, with GPU_IN_NEWEST if that is so; 0: it has other
- * bytes. */
+/* The source of a chunk, from the entry with its digest: with GPU_IN_NEWEST if the newest version has it at that place
+ * too; RESULT_FIRST: the bytes differ. */
 static __device__ uint64_t settle(const struct gpu_take &t, uint32_t chunk, struct digest d, uint64_t value)
 {
 	uint32_t src = chunk_of(value);
@@ -219,8 +218,8 @@ static __device__ uint64_t settle(const struct gpu_take &t, uint32_t chunk, stru
 	return value;
 }
 
-/* False: all that no older version has is a first occurrence, and whether it is in a whole page can be told by the
- * list. */
+/* False: `label` is not needed, since all chunks without an older entry are first occurrences, and are listed in shared
+ * memory. */
 static __device__ bool enter_changes(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
 				     bool enough)
 {
@@ -256,8 +255,8 @@ static __device__ bool enter_changes(const struct gpu_take &t, const struct gpu_
 }
 
 /*
- * Room is given by rank among the unknown ones, equal ones counted each: those of the blocks before, which have counted
- * theirs, and those before in this one.
+ * Enters chunks when there is not enough room for all unknown ones. Room is assigned by rank among unknown chunks,
+ * counting equal ones separately: those of the previous blocks, and the previous ones of this block.
  */
 static __device__ void enter_ranked(const struct gpu_take &t, const struct changes &c, uint64_t room)
 {
@@ -279,7 +278,7 @@ static __device__ void enter_ranked(const struct gpu_take &t, const struct chang
 	add_tally(t, tally);
 }
 
-/* What `enter` has not settled: the same. */
+/* Completes the result of `enter`: the source of the chunk, or RESULT_FIRST. */
 static __device__ uint64_t source_of(const struct gpu_take &t, struct gpu_entry e, uint64_t result)
 {
 	if (version_of(result) != 0 || result == RESULT_FIRST)
@@ -295,7 +294,7 @@ static __device__ uint64_t source_of(const struct gpu_take &t, struct gpu_entry 
 	return settle(t, e.chunk, load_digest(t.log + e.at), result);
 }
 
-/* Is this first occurrence in a page that is all first occurrences, and that the content has whole? */
+/* Whether all chunks of the page are first occurrences and the page is completely in the content. */
 static __device__ bool in_whole_page(const struct gpu_take &t, uint32_t chunk)
 {
 	uint32_t per_page = GPU_PAGE / t.chunk_len, page = chunk / per_page, from = page * per_page;
@@ -313,7 +312,7 @@ static __device__ bool in_whole_page(const struct gpu_take &t, uint32_t chunk)
 	return true;
 }
 
-/* The same, by entries in shared memory, without a wait for the bitmap. */
+/* The same for entries in shared memory, without reading the bitmap. */
 static __device__ bool in_listed_page(const struct gpu_take &t, const struct changes &c, uint32_t i)
 {
 	uint32_t per_page = GPU_PAGE / t.chunk_len, chunk = c.entries[i].chunk, first = i - chunk % per_page;
@@ -367,17 +366,17 @@ static __device__ void label_changes(const struct gpu_take &t, const struct chan
 	}
 }
 
-/* Not a shifted duplicate, so a first occurrence, unless it is to be labelled. */
+/* A first occurrence, if `label` is not needed. */
 static __device__ __forceinline__ bool is_new(const struct changes &c, uint32_t i)
 {
 	return version_of(c.results[i]) == 0;
 }
 
-/* What a block can tell the others of a segment. */
-#define TO_LABEL 1u /* not all that is new is a first occurrence, or it takes the bitmap to tell whole pages */
-#define NOT_PLACED 2u /* bytes are not where they belong if all is new */
+/* Flags that the blocks of a segment share. */
+#define TO_LABEL 1u /* `label` is needed: new chunks may be equal, or whole pages require the bitmap */
+#define NOT_PLACED 2u /* gather_early() has not placed the bytes */
 
-/* Counts first occurrences, if nothing has to be labelled. */
+/* Sets flags, and counts first occurrences if `label` is not needed. */
 static __device__ void count_new(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
 				 uint32_t flags)
 {
@@ -396,11 +395,11 @@ static __device__ void count_new(const struct gpu_take &t, const struct gpu_segm
 	}
 }
 
-/* When no block has anything to be labelled. */
+/* Marks first occurrences, if no block needs `label`. */
 static __device__ void mark_new(const struct gpu_take &t, const struct changes &c)
 {
 	if (!c.cached)
-		return; /* nothing of it is new */
+		return; /* has no first occurrences */
 	for (uint32_t i = threadIdx.x; i < c.nr; i += BLOCK)
 		if (is_new(c, i)) {
 			mark_first(t, c.entries[i].chunk);
@@ -409,7 +408,7 @@ static __device__ void mark_new(const struct gpu_take &t, const struct changes &
 	__syncthreads();
 }
 
-/* Chunks of all blocks' parts, and of those before this one. */
+/* First occurrences in all parts, and in those before this block's. */
 struct sums {
 	uint32_t pages_before, rest_before, pages, rest;
 };
@@ -434,8 +433,8 @@ static __device__ struct sums sum_blocks(const struct gpu_take &t)
 }
 
 /*
- * What the segment adds, for the next one and for the host, which may read this before the bytes are there, unless
- * `placed`. What it needs only when all is over comes last: the copy waits for the rest.
+ * Reports the totals of the segment, for the next one and for the host. The host may read this before the bytes are in
+ * staging, unless `placed`. Fields that it needs only at the end come last, since the copy waits for `done`.
  */
 static __device__ void report_segment(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr, bool overflow,
 				      bool placed, struct sums sums)
@@ -457,7 +456,7 @@ static __device__ void report_segment(const struct gpu_take &t, const struct gpu
 	t.report->reclaimed = __ldcg((unsigned long long *)&t.counts->reclaimed);
 }
 
-/* They stay in the second-level cache until the copy to the host reads them. */
+/* Keeps the bytes in the L2 cache until the copy to the host reads them. */
 static __device__ __forceinline__ void store_staged(uint8_t *p, uint4 v, uint64_t policy)
 {
 	asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(p), "r"(v.x), "r"(v.y),
@@ -465,14 +464,14 @@ static __device__ __forceinline__ void store_staged(uint8_t *p, uint4 v, uint64_
 		     : "memory");
 }
 
-/* A chunk of the content, and where in a segment's staging it goes. */
+/* A chunk of the content, and its position in the staging of the segment. */
 struct copy {
 	uint32_t chunk, place;
 };
 
-#define LOADS 4u /* that a thread has under way at a time */
+#define LOADS 4u /* in flight per thread */
 
-/* Chunks, the i-th as `copy_at(i)` says, by the threads of a block from `first` on. */
+/* Copies `nr` chunks, given by copy_at(i), with the threads of a block from `first` on. */
 template <typename F>
 static __device__ __forceinline__ void copy_chunks(const struct gpu_take &t, uint32_t nr, uint8_t *to, uint32_t first,
 						   F copy_at)
@@ -512,7 +511,7 @@ static __device__ __forceinline__ void copy_chunks(const struct gpu_take &t, uin
 			store_staged(to_at(i), content_load(t, from_at(i)), policy);
 }
 
-/* Chunks for whole pages in the upper half, for the rest in the lower half: a block adds up both at once. */
+/* A block counts both kinds in one sum: chunks in whole pages in the upper half, others in the lower half. */
 #define TO_PAGES (1u << 16)
 #define TO_REST 1u
 
@@ -523,7 +522,8 @@ static __device__ uint8_t *staging_of(const struct gpu_take &t, const struct gpu
 	return t.staging + s.staging_off + (s.append ? (before.pages + before.rest) * t.chunk_len : 0);
 }
 
-/* A warp of a block that `warps` gather in has done so. The last one of all tells the host, which begins to copy. */
+/* Called by each of `warps` gathering warps per block. The last one of the grid notifies the host, which starts to
+ * copy. */
 static __device__ __forceinline__ void report_guess(const struct gpu_take &t, const struct gpu_segment &s, uint32_t nr,
 						  uint32_t warps, uint32_t *done)
 {
@@ -540,8 +540,8 @@ static __device__ __forceinline__ void report_guess(const struct gpu_take &t, co
 }
 
 /*
- * Most often all that has changed is new. So warps that have nothing to look up put it where it belongs in that case,
- * while the others look: `gather` is for when it was not. `nr`: of the segment.
+ * Usually all changed chunks are new. So warps without chunks to look up gather them as if they were, while other warps
+ * look them up. If the guess was wrong, gather() runs. `nr`: changed chunks of the segment. False: not gathered.
  */
 static __device__ bool gather_early(const struct gpu_take &t, const struct gpu_segment &s, const struct changes &c,
 				    uint32_t nr)
@@ -570,7 +570,7 @@ static __device__ void gather(const struct gpu_take &t, const struct gpu_segment
 	struct gpu_totals before = t.counts->before[s.nr];
 	uint8_t *to = staging_of(t, s);
 	uint64_t shifted = before.changed - before.pages - before.rest + c.from;
-	uint32_t pages = sums.pages_before, rest = sums.rest_before; /* before this round */
+	uint32_t pages = sums.pages_before, rest = sums.rest_before; /* before this iteration */
 
 	for (uint32_t base = 0; base < c.nr; base += BLOCK) {
 		uint32_t i = base + threadIdx.x, chunk = 0, place = 0, upto, total, batch, own_pages, own_rest;
@@ -633,7 +633,7 @@ static __global__ void SEGMENT_BOUNDS segment_kernel(const __grid_constant__ str
 	count_new(t, s, c, flags);
 	wait_for_all(arrived, phase++);
 	flags = __ldcg(&t.counts->flags[s.nr]);
-	overflow = __ldcg(&t.counts->overflow) != 0; /* of the log, while this was hashed */
+	overflow = __ldcg(&t.counts->overflow) != 0; /* of the log, during the hashing */
 	sums = sum_blocks(t);
 	if (flags & TO_LABEL) {
 		if (t.dedup && room > 0 && room < nr) {
@@ -648,7 +648,7 @@ static __global__ void SEGMENT_BOUNDS segment_kernel(const __grid_constant__ str
 		report_segment(t, s, nr, overflow, !(flags & NOT_PLACED) && sums.rest == nr, sums);
 	if (!(flags & TO_LABEL))
 		mark_new(t, c);
-	/* If all of it is new, the host copies it from where it is. */
+	/* If all of the segment is new, the host copies it straight from the buffers. */
 	if (t.whole && sums.pages == min(s.end * GPU_UNIT_CHUNKS, t.nr_chunks) - s.unit * GPU_UNIT_CHUNKS)
 		return;
 	if (!gathered || sums.rest < nr)

@@ -1,20 +1,19 @@
 /*
- * The tables of a delta object, as delta_encode.c writes them: each in the smallest encoding, chosen here, so that the
- * host has nothing to wait for. They are written straight to its memory, and their checksum is made on the way: the
- * host would have to read what its caches do not have.
+ * The tables of a delta object, as delta_encode.c writes them, each in the smallest encoding. The encoding is chosen
+ * here, so that the host need not wait. Tables are written straight to host memory, and their checksum is computed on
+ * the way, since the tables are not in the host's caches.
  *
- * One kernel makes both, in phases between which its blocks wait for each other. What is beside each other in a table
- * is written together, 16 bytes by a thread: single words anywhere take up to ten times as long on their way to the
- * host.
+ * One kernel builds both tables, in phases with barriers. Adjacent words of a table are written together, 16 bytes per
+ * thread: scattered words take up to ten times as long to the host.
  *
- * A list of chunks is never smaller than nodes, which with method Tree come first; so it is for method List alone.
+ * A list of chunks is never smaller than nodes, so it is used for method List only.
  */
 #include <cuda_runtime_api.h>
 
 #include "gpu/kernels/device.cuh"
 #include "gpu/kernels/kernels.h"
 
-/* enum delta_encoding and enum delta_method; their headers do not compile as CUDA. delta_gpu_object.c compares them. */
+/* enum delta_encoding and enum delta_method, whose headers do not compile as CUDA. delta_gpu_object.c checks them. */
 #define AS_BITMAP 1u
 #define AS_LIST 2u
 #define AS_NODES 3u
@@ -22,21 +21,21 @@
 #define METHOD_BASIC 1u
 #define METHOD_LIST 2u
 
-/* A table in the host's memory, and what a thread adds to its checksum. */
+/* A table in host memory, and the contribution of a thread to its checksum. */
 struct out {
 	uint32_t *words;
 	uint64_t len;
 	uint32_t crc;
 };
 
-/* What some words from `at` on add. */
+/* Adds words at `at` to the checksum. */
 template <int NR>
 static __device__ __forceinline__ void add_crc(const struct gpu_tables &tables, struct out *o, uint64_t at,
 					       const uint32_t (&words)[NR])
 {
 	uint32_t crc = 0;
 
-	if (4 * (at + NR) > o->len) { /* bytes of the last word do not count */
+	if (4 * (at + NR) > o->len) { /* bytes beyond the end do not count */
 		for (int i = 0; i < NR && 4 * (at + i) < o->len; i++)
 			o->crc ^= crc_word(tables.powers, words[i], 4 * (at + i), o->len);
 		return;
@@ -64,9 +63,9 @@ static __device__ void put_four(const struct gpu_tables &tables, struct out *o, 
 }
 
 /*
- * Words that the threads of a block have in any order, and that follow each other in the table: they go through shared
- * memory, for what a warp writes to the host at once is a packet of the bus. The n-th is at window[n + at % 4], so that
- * four of them can be written together.
+ * Adjacent words of a table that the threads of a block have in any order. They are collected in shared memory, since a
+ * warp's write to the host is one packet of the bus. Word n is at window[n + at % 4], so that four words can be written
+ * together.
  */
 #define WINDOW 2048u
 #define WINDOW_ROOM (WINDOW + 4)
@@ -88,12 +87,12 @@ static __device__ void put_window(const struct gpu_tables &tables, struct out *o
 	__syncthreads();
 }
 
-/* The sum by exclusive or over all threads of a block, for the host. */
+/* Writes the exclusive or over all threads of a block, for the host. */
 static __device__ void put_crc(uint32_t crc, uint32_t *to)
 {
 	__shared__ uint32_t sum;
 
-	__syncthreads(); /* from the last time */
+	__syncthreads(); /* protects the previous sum */
 	if (threadIdx.x == 0)
 		sum = 0;
 	__syncthreads();
@@ -134,7 +133,7 @@ static __device__ uint32_t node_of(uint32_t height, uint32_t chunk, uint32_t shi
 
 static __device__ uint32_t word_at(const struct gpu_take &t, uint64_t i)
 {
-	return i < t.nr_groups ? t.first[i] : 0; /* in front of the first one, too: it wraps around */
+	return i < t.nr_groups ? t.first[i] : 0; /* also 0 before the first word, where i wraps around */
 }
 
 static __device__ uint32_t starts_of(uint32_t word, uint32_t before)
@@ -147,7 +146,7 @@ static __device__ uint32_t ends_of(uint32_t word, uint32_t next)
 	return word & ~(word >> 1 | next << 31);
 }
 
-/* A thread has some words of the bitmap at a time, with the bits beside them. */
+/* Words of the bitmap per thread, with the adjacent bits. */
 #define WORDS 8u
 
 struct words {
@@ -160,7 +159,7 @@ static __device__ struct words words_at(const struct gpu_take &t, uint64_t i, ui
 
 	if (i >= end)
 		return w;
-	for (uint32_t k = 0; k < WORDS; k += 4) { /* there is room for whole units */
+	for (uint32_t k = 0; k < WORDS; k += 4) { /* the bitmap has room for whole units */
 		uint4 v = *(const uint4 *)(t.first + i + k);
 
 		w.word[k] = v.x;
@@ -193,7 +192,7 @@ static __device__ uint32_t count_chunks_in(const struct words &w)
 	return nr;
 }
 
-/* Runs and chunks of this block's part of the bitmap. */
+/* Counts runs and chunks in this block's part of the bitmap. */
 static __device__ void count_runs(const struct gpu_take &t, const struct gpu_tables &tables)
 {
 	struct part part = part_of(t.nr_groups, WORDS * BLOCK);
@@ -213,7 +212,7 @@ static __device__ void count_runs(const struct gpu_take &t, const struct gpu_tab
 	}
 }
 
-/* Where runs begin and end. */
+/* Lists where runs begin and end. */
 static __device__ void find_runs(const struct gpu_take &t, const struct gpu_tables &tables)
 {
 	struct part part = part_of(t.nr_groups, WORDS * BLOCK);
@@ -223,7 +222,7 @@ static __device__ void find_runs(const struct gpu_take &t, const struct gpu_tabl
 		uint64_t i = from + WORDS * threadIdx.x;
 		struct words w = words_at(t, i, part.to);
 		uint32_t at = base + block_scan(count_starts_in(w), &total),
-			 end_at = at - (w.before >> 31 & w.word[0]); /* that one goes on */
+			 end_at = at - (w.before >> 31 & w.word[0]); /* a run that continues from the previous word */
 
 #pragma unroll
 		for (uint32_t k = 0; k < WORDS; k++) {
@@ -239,7 +238,7 @@ static __device__ void find_runs(const struct gpu_take &t, const struct gpu_tabl
 	}
 }
 
-/* A run of first occurrences; its length is 0 behind the last one. */
+/* A run of first occurrences; length 0 after the last one. */
 struct stretch {
 	uint32_t chunk, count;
 };
@@ -282,7 +281,7 @@ static __device__ void put_list(const struct gpu_take &t, const struct gpu_table
 		uint32_t nr = count_chunks_in(w), first = block_scan(nr, &total);
 
 		for (uint32_t low = 0; low < total; low += WINDOW) {
-			uint32_t at = first - low; /* below 0 it is very large */
+			uint32_t at = first - low; /* wraps around below 0 */
 
 			if (first < low + WINDOW && first + nr > low)
 #pragma unroll
@@ -321,7 +320,7 @@ static __device__ void put_nodes(const struct gpu_tables &tables, uint64_t runs,
 	}
 }
 
-/* Which encoding, and how long it is. All threads come to the same. */
+/* Chooses the encoding and its length; the same in all threads. */
 static __device__ uint32_t choose_first(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t runs,
 					uint64_t *ret_len)
 {
@@ -360,7 +359,7 @@ static __device__ void put_first(const struct gpu_take &t, const struct gpu_tabl
 		put_nodes(tables, runs, window, o);
 	else if (as == AS_BITMAP)
 		for (uint64_t i = 4 * thread; i < t.nr_groups; i += 4 * stride) {
-			uint4 v = *(const uint4 *)(t.first + i); /* there is room for whole units */
+			uint4 v = *(const uint4 *)(t.first + i); /* the bitmap has room for whole units */
 
 			if (i + 4 <= t.nr_groups)
 				put_four(tables, o, i, v);
@@ -393,7 +392,7 @@ static __device__ void make_first(const struct gpu_take &t, const struct gpu_tab
 
 /* --- shifted duplicates --- */
 
-/* By which names a run goes on from the one before to this one. */
+/* The names with which a run continues from `a` to `b`. */
 static __device__ uint32_t names_between(struct gpu_shift a, struct gpu_shift b)
 {
 	uint32_t from = a.src & ~GPU_IN_NEWEST, to = b.src & ~GPU_IN_NEWEST;
@@ -412,7 +411,7 @@ static __device__ uint32_t names_between(struct gpu_shift a, struct gpu_shift b)
 #define SHIFTS 4u
 static_assert(GPU_NAMES_BLOCK == SHIFTS * WARP, "a summary for each warp");
 
-/* Where no name goes on, in any order. All lanes of a warp; four bits of each. */
+/* Lists where no name continues, in any order; called by all lanes of a warp, with four bits each. */
 static __device__ void list_starts(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t i, uint32_t starts)
 {
 	uint32_t upto = __popc(starts), at = 0;
@@ -468,7 +467,7 @@ static __device__ void find_names(const struct gpu_take &t, const struct gpu_tab
 	}
 }
 
-/* Names that all of some places from `i` on have, if one is in `names`, and how many places that are. */
+/* The common names of *ret_step shifted duplicates from `i` on. Takes the largest step with one of `names`. */
 static __device__ uint32_t names_from(const struct gpu_tables &tables, uint64_t i, uint64_t nr, uint32_t names,
 				      uint32_t *ret_step)
 {
@@ -495,8 +494,9 @@ static __device__ uint32_t names_from(const struct gpu_tables &tables, uint64_t 
 }
 
 /*
- * Runs as long as they go. Where no name goes on a run must begin, so a thread goes from each such place, `at`, to the
- * next, by itself; over long runs in large steps. Names have been written by other blocks, but read by none before.
+ * Finds the longest runs. A run must begin where no name continues, so one thread processes the shifted duplicates from
+ * such a place, `at`, to the next, with large steps over long runs. Plain loads of names are safe: other blocks have
+ * written them, but this one has not read them before.
  */
 static __device__ void join_runs(const struct gpu_take &t, const struct gpu_tables &tables, uint64_t nr, uint64_t at)
 {
@@ -519,14 +519,14 @@ static __device__ void join_runs(const struct gpu_take &t, const struct gpu_tabl
 	} while (at < nr && tables.names[at] != 0);
 }
 
-/* Which of eight shifted duplicates from `i` on begin a run: one bit in each byte. */
+/* Which of eight shifted duplicates from `i` on begin a run, as one bit per byte. */
 static __device__ uint64_t starts_at(const struct gpu_tables &tables, uint64_t i, uint64_t end)
 {
 	uint64_t starts = i < end ? __ldcg((const unsigned long long *)(tables.starts + i)) : 0;
 
 	if (i < end && end - i < 8)
 		starts &= (UINT64_C(1) << 8 * (end - i)) - 1;
-	starts |= starts >> 2; /* names are four bits */
+	starts |= starts >> 2; /* names have four bits */
 	return (starts | starts >> 1) & UINT64_C(0x0101010101010101);
 }
 
@@ -556,7 +556,7 @@ static __device__ void find_starts(const struct gpu_tables &tables, uint64_t nr)
 	}
 }
 
-/* Shifted duplicates, and the runs of them. */
+/* Numbers of shifted duplicates and of their runs. */
 struct shifted {
 	uint64_t nr, nr_runs;
 };
@@ -581,7 +581,7 @@ static __device__ struct run run_at(const struct gpu_take &t, const struct gpu_t
 	return r;
 }
 
-/* A repeated chunk is named leaf by leaf: the source of a node advances. */
+/* Repeated chunks need a node each, since the source advances within a node. */
 static __device__ uint32_t nodes_of(struct run r)
 {
 	return r.repeated ? r.count : count_nodes(r.dst, r.count);
@@ -631,12 +631,12 @@ static __device__ void put_shifted_nodes(const struct gpu_take &t, const struct 
 	}
 }
 
-/* Each by the name of its run, which a search finds. */
+/* Writes each with the name of its run, found by binary search. */
 static __device__ void put_shifted_list(const struct gpu_take &t, const struct gpu_tables &tables,
 					struct shifted shifted, uint32_t *window, struct out *o)
 {
 	for (uint64_t from = (uint64_t)blockIdx.x * BLOCK; from < shifted.nr; from += (uint64_t)gridDim.x * BLOCK) {
-		uint64_t i = from + threadIdx.x, low = 0, high = shifted.nr_runs; /* as many as begin at or before it */
+		uint64_t i = from + threadIdx.x, low = 0, high = shifted.nr_runs; /* low: runs up to i */
 
 		while (low < high) {
 			uint64_t middle = (low + high) / 2;
@@ -695,11 +695,11 @@ static __device__ void make_shifted(const struct gpu_take &t, const struct gpu_t
 	}
 }
 
-/* --- both --- */
+/* --- both tables --- */
 
 /*
- * If there are too many runs, a bitmap is smaller than all that is made of them. After an overflow there may be more
- * shifted duplicates than room: what is made then is for nothing.
+ * With too many runs, a bitmap is smaller than any other encoding. After an overflow there may be more shifted
+ * duplicates than room; the tables are then discarded.
  */
 static __device__ void make_tables(const struct gpu_take &t, const struct gpu_tables &tables)
 {
@@ -739,7 +739,7 @@ static __device__ void make_tables(const struct gpu_take &t, const struct gpu_ta
 	make_shifted(t, tables, shifted, window);
 }
 
-/* The last block tells the host, which else would see it some microseconds later: when the kernel has ended. */
+/* The last block notifies the host, some microseconds before the end of the kernel would. */
 static __global__ void __launch_bounds__(BLOCK, 4)
 	tables_kernel(const __grid_constant__ struct gpu_take t, const __grid_constant__ struct gpu_tables tables)
 {

@@ -1,10 +1,10 @@
-/* The digests of the newest version and the table, between checkpoints. */
+/* Updates the digests of the newest version and the table between versions. */
 #include <cuda_runtime_api.h>
 
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/table.cuh"
 
-/* If it is this chunk that has been entered. */
+/* Sets the key of the entry, if it is of this chunk. */
 static __device__ void put_key(const struct gpu_take &t, struct digest d, uint32_t chunk)
 {
 	uint64_t slot = find_own(t, d);
@@ -13,7 +13,7 @@ static __device__ void put_key(const struct gpu_take &t, struct digest d, uint32
 		t.table.slots[slot - 1].key = d;
 }
 
-/* A thread per chunk. What lies behind the end of the version before and has not changed is zeros. */
+/* One thread per chunk. Unchanged chunks beyond the end of the previous version are zeros. */
 static __global__ void __launch_bounds__(BLOCK)
 	commit_kernel(const __grid_constant__ struct gpu_take t, struct digest *digests, struct digest *signatures)
 {
@@ -47,7 +47,7 @@ cudaError_t gpu_commit(const struct gpu_take *t, struct digest *digests, struct 
 	return cudaGetLastError();
 }
 
-/* Does the newest version have what this slot says at its place? */
+/* Whether the newest version has the digest of this slot at the same place. */
 static __device__ bool in_newest(const struct gpu_take &t, uint64_t slot)
 {
 	uint32_t chunk = chunk_of(t.table.slots[slot].value);
@@ -83,7 +83,7 @@ cudaError_t gpu_forget(const struct gpu_take *t, uint32_t number, uint32_t newes
 	return cudaGetLastError();
 }
 
-/* Entries are unique, so of each chunk of the newest version at most one stays: 4 bytes say which. */
+/* Digests are unique in the table, so at most one entry per chunk of the newest version stays: 4 bytes suffice. */
 static __global__ void __launch_bounds__(BLOCK)
 	sweep_kernel(const __grid_constant__ struct gpu_take t, uint32_t *versions)
 {

@@ -11,7 +11,7 @@ int cuda_errno(cudaError_t e, const char *what)
 {
 	if (e == cudaSuccess)
 		return 0;
-	cudaGetLastError(); /* clears the error, so that the application does not see it */
+	cudaGetLastError(); /* clear the error, so that the application does not get it */
 	return log_errno(e == cudaErrorMemoryAllocation ? -ENOMEM : -EIO, "GPU: %s: %s", what, cudaGetErrorString(e));
 }
 
@@ -38,7 +38,7 @@ static int add_slab(struct pinned *p)
 	return r;
 }
 
-/* The place for the next bytes, and how many of `len` fit there. */
+/* Reserves contiguous room for the next bytes: all of `len`, or as many as fit into a slab. */
 static int next_place(struct pinned *p, uint64_t len, uint8_t **ret, uint64_t *ret_len)
 {
 	uint64_t off = p->len % PINNED_SLAB;

@@ -1,6 +1,6 @@
 /*
- * Page-locked host memory that grows in slabs, as target of copies from a device. Bytes are appended in order, and
- * returned as a list of parts. Slabs are reused: locking pages takes far longer than copying to them.
+ * Page-locked host memory that grows in slabs, for copies from a device. Bytes are appended in order, and returned as a
+ * list of parts. Slabs are reused: locking pages takes far longer than copying to them.
  */
 #pragma once
 
@@ -21,9 +21,9 @@ struct pinned {
 /* A CUDA error as a negative errno, logged; 0 for none. */
 int cuda_errno(cudaError_t e, const char *what);
 
-void pinned_release(struct pinned *p); /* leaves it empty */
-/* Appends bytes of device memory, in the order of the stream. */
+void pinned_release(struct pinned *p); /* leaves `p` empty */
+/* Queues a copy of device memory that appends it. */
 int pinned_copy(struct pinned *p, const void *device, uint64_t len, cudaStream_t stream);
 int pinned_zeros(struct pinned *p, uint64_t len);
-/* How many parts the first `len` bytes have, at most `room` of which are written to `ret`. */
+/* The parts of the first `len` bytes: returns their number, and writes at most `room` of them. */
 size_t pinned_parts(const struct pinned *p, uint64_t len, struct iovec *ret, size_t room);

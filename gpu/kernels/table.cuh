@@ -1,20 +1,20 @@
 /*
  * The table of all digests of the record, on the device.
  *
- * Slots are in buckets of 16. A digest goes into the bucket that it points to, or if that is full into the next one; a
- * byte of it, its tag, is kept apart, so that one load tells where in a bucket it can be, and whether the search is
- * over: at the first bucket that has an empty slot. Probing one slot after the other, the longest of thousands of
- * searches takes a hundred dependent loads, and all wait for that one.
+ * Slots are in buckets of 16. The digest selects a bucket; if that is full, the next one is used. One byte of each
+ * digest, its tag, is stored separately. So one load of 16 tags shows in which slots of a bucket the digest can be,
+ * and whether the search ends, which it does at the first bucket with an empty slot. With linear probing, the longest
+ * of thousands of searches would take a hundred dependent loads, and all others would wait for it.
  *
- * A slot is taken by one compare-and-swap of its value, (version, chunk); its tag is written afterwards, its key when
- * the version is committed, unless that is a whole one. The key of a slot entered by the version being taken is never
- * read: the value identifies the chunk, and the log already has its digest. So 64 bits are swapped where 128 are
- * compared, and no thread waits for another. Of equal chunks the lowest wins by an atomic minimum.
+ * A thread takes a slot with one compare-and-swap of its value, (version, chunk). It then writes the tag. The key is
+ * written at the commit, or for a whole version at once. The key of a slot entered by the version being taken is never
+ * read: the value identifies the chunk, and the log has its digest. So a swap of 64 bits suffices for keys of 128, and
+ * no thread waits for another. Of equal chunks, the lowest wins by an atomic minimum.
  *
- * A thread looks for its digest among older entries; if it is not there, it takes the first slot that is empty or was
- * dropped, from the bucket on where it has seen one or an entry of this version with its tag. Slots are only filled
- * meanwhile: two threads with the same digest come to the same slot, or the second finds what the first has entered. A
- * tag may be too old: then the swap fails, and says what is there now.
+ * A thread searches older entries for its digest. If there is none, it takes the first empty or dropped slot, starting
+ * at the first bucket that has one, or that has an entry of this version with its tag. During this slots are only
+ * filled: two threads with the same digest choose the same slot, or the second finds the entry of the first. If a tag
+ * is outdated, the swap fails and returns the current value.
  */
 #pragma once
 
@@ -54,10 +54,10 @@ static __device__ __forceinline__ uint32_t tag_of(struct digest d)
 
 static __device__ __forceinline__ uint4 load_tags(const struct gpu_table &table, uint64_t bucket)
 {
-	return __ldcg((const uint4 *)table.tags + bucket); /* others are changing them */
+	return __ldcg((const uint4 *)table.tags + bucket); /* other blocks change them concurrently */
 }
 
-/* Which of a bucket's tags are this one: bit i for slot i. */
+/* The slots of a bucket with this tag: bit i for slot i. */
 static __device__ __forceinline__ uint32_t slots_with(uint4 tags, uint32_t tag)
 {
 	uint32_t all = tag * 0x01010101u, ret = 0;
@@ -75,8 +75,8 @@ static __device__ __forceinline__ uint64_t value_at(const struct gpu_table &tabl
 }
 
 /*
- * From where a chunk that no older version has may be entered: no bucket before has room, or an entry of this version
- * that may be the same. `tags` are as they were some time ago, and `own` are such entries then.
+ * The first bucket in which a chunk without an older entry may be entered. No earlier bucket has room, or an entry of
+ * this version that may be equal. `tags` were loaded some time ago; `own` are such entries in them.
  */
 struct vacancy {
 	uint64_t bucket;
@@ -84,7 +84,7 @@ struct vacancy {
 	uint32_t own;
 };
 
-/* Where the search for it begins. */
+/* The bucket where the search begins. */
 static __device__ __forceinline__ struct vacancy vacancy_at(const struct gpu_take &t, struct digest d)
 {
 	struct vacancy v = { bucket_of(t.table, d) };
@@ -94,7 +94,7 @@ static __device__ __forceinline__ struct vacancy vacancy_at(const struct gpu_tak
 	return v;
 }
 
-/* A bucket on the way of a search. True: it is over, with what is in `value`. */
+/* Searches one bucket. True: the search is over; `value` is set if the digest was found. */
 static __device__ __forceinline__ bool look_into(const struct gpu_take &t, struct digest d, uint64_t bucket, uint4 tags,
 						 struct vacancy *v, uint64_t *value)
 {
@@ -102,7 +102,7 @@ static __device__ __forceinline__ bool look_into(const struct gpu_take &t, struc
 
 	for (uint32_t slots = slots_with(tags, tag_of(d)); slots; slots &= slots - 1) {
 		uint64_t slot = bucket * GPU_BUCKET + __ffs(slots) - 1, is = value_at(t.table, slot);
-		struct digest key = t.table.slots[slot].key; /* perhaps for nothing, but not one after the other */
+		struct digest key = t.table.slots[slot].key; /* maybe not needed, but in parallel with the value */
 
 		if (version_of(is) == t.number)
 			own |= slots & -slots;
@@ -120,8 +120,8 @@ static __device__ __forceinline__ bool look_into(const struct gpu_take &t, struc
 }
 
 /*
- * The value of an entry of an older version; 0: there is none, and `ret` is set, if there is room. Two buckets are
- * looked at together if one access has the tags of both.
+ * Returns the value of an entry of an older version; 0: there is none, and `ret` is set, if there is room. Searches two
+ * buckets together if one access can load the tags of both.
  */
 static __device__ uint64_t find_older(const struct gpu_take &t, struct digest d, struct vacancy *ret)
 {
@@ -142,7 +142,7 @@ static __device__ uint64_t find_older(const struct gpu_take &t, struct digest d,
 	return value;
 }
 
-/* The slot that this version has entered such a chunk in, plus one; 0: none. When all have been entered. */
+/* Returns the slot of an equal chunk of this version, plus one; 0: none. Call it after all have been entered. */
 static __device__ uint64_t find_own(const struct gpu_take &t, struct digest d)
 {
 	uint64_t bucket = t.table.nr_slots > 0 ? bucket_of(t.table, d) : 0;
@@ -162,20 +162,20 @@ static __device__ uint64_t find_own(const struct gpu_take &t, struct digest d)
 	return 0;
 }
 
-/* What a thread has entered, to be added up in the end. */
+/* Counts of one thread, summed up at the end. */
 struct tally {
 	uint32_t unknown, entered, reclaimed, equal;
 };
 
-/* Enters a chunk that no older version has. Returns its slot, which an equal one may have. */
+/* Enters a chunk without an older entry. Returns the slot, which may be that of an equal chunk. */
 static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d, uint32_t chunk, struct vacancy v,
 				       struct tally *tally)
 {
 	uint64_t bucket = v.bucket, own = value_of(t.number, chunk);
-	uint32_t tag = tag_of(d), same = v.own; /* others with this tag are older, and have been looked at */
+	uint32_t tag = tag_of(d), same = v.own; /* other slots with this tag are older, and do not match */
 	uint4 tags = v.tags;
 
-	/* Ends: there is more room than chunks that come here. */
+	/* Terminates: there are more free slots than chunks to enter. */
 	for (;;) {
 		uint32_t empty = slots_with(tags, GPU_SLOT_EMPTY), dropped = slots_with(tags, GPU_SLOT_DROPPED);
 
@@ -211,7 +211,7 @@ static __device__ uint64_t enter_chunk(const struct gpu_take &t, struct digest d
 	}
 }
 
-/* A digest that is in no slot yet, by one thread only, into a table without dropped slots. */
+/* Adds a digest that is not in the table, which must have no dropped slots; no other thread adds the same digest. */
 static __device__ void put_back(const struct gpu_table &table, struct digest d, uint64_t value)
 {
 	for (uint64_t bucket = bucket_of(table, d);; bucket = bucket_after(table, bucket)) {
