@@ -13,21 +13,21 @@
 #include "base/util.h"
 
 #define UNIT ((size_t)64 << 10)
-#define HUGE ((size_t)2 << 20) /* a page of those that the kernel pins, and a processor finds, at once */
+#define HUGE ((size_t)2 << 20) /* size of a huge page */
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* since Linux 6.1 */
 #endif
 #define PAGE ((size_t)4096)
-#define LEN_MAX ((size_t)1 << 30) /* of one that is looked at */
+#define LEN_MAX ((size_t)1 << 30) /* longer arenas of the other end are rejected */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
 struct arena {
 	uint8_t *data;
 	size_t len;
-	size_t nr_huge; /* large pages, from the first on, that it was made of, if the kernel had them */
-	int fd; /* of this end's; else -1 */
+	size_t nr_huge; /* leading huge pages for which MADV_COLLAPSE was tried */
+	int fd; /* -1: arena of the other end */
 	atomic_uint refs;
-	bool *is_used; /* by unit; NULL: it is the other end's */
+	bool *is_used; /* by unit; NULL: arena of the other end */
 };
 
 static int arena_alloc(size_t len, struct arena **ret)
@@ -41,7 +41,7 @@ static int arena_alloc(size_t len, struct arena **ret)
 	return 0;
 }
 
-/* At a multiple of HUGE, so that large pages can be mapped as such. */
+/* Maps at a multiple of HUGE: huge pages need that alignment. */
 static int map(struct arena *a, int fd, int protection)
 {
 	uint8_t *room = mmap(NULL, a->len + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *p;
@@ -154,15 +154,15 @@ static size_t units_of(size_t len)
 	return (len + UNIT - 1) / UNIT;
 }
 
-/* Memory that is used for the first time comes in large pages, if there are any: for a GiB from the disk the kernel
- * then pins 512 instead of 262,144. It makes them only of what has a page already. */
+/* Backs memory with huge pages before its first use: for a GiB of direct I/O the kernel then pins 512 pages instead of
+ * 262,144. MADV_COLLAPSE needs a page that is present, hence the write. */
 static void make_huge(struct arena *a, size_t end)
 {
 	for (; a->nr_huge * HUGE < end && (a->nr_huge + 1) * HUGE <= a->len; a->nr_huge++) {
 		uint8_t *p = a->data + a->nr_huge * HUGE;
 
 		*p = 0;
-		(void)madvise(p, HUGE, MADV_COLLAPSE); /* without it it is slower */
+		(void)madvise(p, HUGE, MADV_COLLAPSE); /* optional: only faster */
 	}
 }
 

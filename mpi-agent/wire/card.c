@@ -111,7 +111,7 @@ static uint32_t *ranks_by(const struct card *cards, uint32_t nr, order_fn *order
 #define NODE_FMT "node %s on %s (rank %" PRIu32 ")"
 #define NODE_ARGS(cards, i) (cards)[i].name, (cards)[i].host, i
 
-/* What all have to have in common, compared with rank 0. */
+/* Compares the parameters that all nodes must share with those of rank 0. */
 static int differs(const struct card *cards, uint32_t i, struct card_quarrel *ret)
 {
 	const struct {
@@ -158,7 +158,7 @@ int cards_agree(const struct card *cards, uint32_t nr, struct card_quarrel *ret)
 			continue;
 		snprintf(ret->why, sizeof(ret->why),
 			 NODE_FMT " and " NODE_FMT
-				  " have the same store id: one store is a copy of the other, or both are one",
+				  " have the same store id: one store is a copy of the other, or both are the same",
 			 NODE_ARGS(cards, ranks[i - 1]), NODE_ARGS(cards, ranks[i]));
 		return -EINVAL;
 	}
@@ -175,7 +175,7 @@ int cards_number_hosts(const struct card *cards, uint32_t nr, uint32_t *ret)
 
 	if (!ranks)
 		return -ENOMEM;
-	/* Of each host its first rank, for now; numbers are given in the order of these. */
+	/* First each host's lowest rank, then consecutive numbers in that order. */
 	for (uint32_t i = 0; i < nr; i++)
 		ret[ranks[i]] = i > 0 && strcmp(cards[ranks[i - 1]].host, cards[ranks[i]].host) == 0 ? ret[ranks[i - 1]] :
 												       ranks[i];

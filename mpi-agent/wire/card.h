@@ -11,7 +11,7 @@
 #include "base/le.h"
 #include "mpi-agent/wire/link_format.h"
 
-#define CARD_VERSION 1u /* of the whole protocol between nodes: MACs, messages, sets */
+#define CARD_VERSION 1u /* covers the whole protocol between nodes: MACs, messages, sets */
 #define CARD_NONCE_LEN 32u
 
 struct card_wire {
@@ -21,9 +21,9 @@ struct card_wire {
 	struct le32 reserved;
 	struct le64 popular_max;
 	uint8_t store_id[16];
-	uint8_t nonce[CARD_NONCE_LEN]; /* new for each world */
-	uint8_t name[LINK_NAME_LEN], host[LINK_NAME_LEN]; /* zeros behind them, one at least */
-	uint8_t zeros[48]; /* for other versions, which have the same length */
+	uint8_t nonce[CARD_NONCE_LEN]; /* fresh for each session */
+	uint8_t name[LINK_NAME_LEN], host[LINK_NAME_LEN]; /* zero-terminated and zero-padded */
+	uint8_t zeros[48]; /* reserved: cards of all versions have the same length */
 };
 static_assert(sizeof(struct card_wire) == 256, "on the wire");
 
@@ -38,11 +38,11 @@ struct card {
 void card_encode(const struct card *c, struct card_wire *ret);
 int card_decode(const struct card_wire *d, struct card *ret);
 
-/* Why these nodes cannot form a cluster, with their names. */
+/* Why nodes cannot form a cluster, with their names. */
 struct card_quarrel {
 	char why[4 * LINK_NAME_LEN + 256];
 };
-/* cards[i] are of rank i. 0; -EINVAL: they cannot; -ENOMEM. Time: n log n. */
+/* cards[i] is that of rank i. -EINVAL: the nodes cannot form a cluster; -ENOMEM. Time: n log n. */
 int cards_agree(const struct card *cards, uint32_t nr, struct card_quarrel *ret);
-/* Those of one host have the same number, beginning with 0 and by rank. -ENOMEM */
+/* Numbers the hosts from 0 in the order of their lowest ranks: ret[i] is the host of rank i. -ENOMEM */
 int cards_number_hosts(const struct card *cards, uint32_t nr, uint32_t *ret);

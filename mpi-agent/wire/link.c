@@ -8,9 +8,9 @@
 
 #include "base/util.h"
 
-#define READ_LEN ((size_t)256 << 10) /* at least, with one call */
-#define READS_MAX 16 /* of link_read(), for fairness to other sources */
-#define KEPT_MAX ((size_t)4 << 20) /* memory of a buffer that has nothing in it: for some messages of chunks, new memory being dear */
+#define READ_LEN ((size_t)256 << 10) /* least room for one recv(2) */
+#define READS_MAX 16 /* per link_read(), for fairness to other sources */
+#define KEPT_MAX ((size_t)4 << 20) /* an empty buffer keeps at most this: new memory is costly */
 #define NS_PER_MS UINT64_C(1000000)
 
 union control {
@@ -18,7 +18,7 @@ union control {
 	uint8_t room[CMSG_SPACE(sizeof(int))];
 };
 
-/* There may be room for two: one is kept. */
+/* CMSG_SPACE() may have room for two descriptors: keeps the last. */
 static void take_descriptors(const struct cmsghdr *c, int *passed)
 {
 	size_t len = c->cmsg_len - CMSG_LEN(0);
@@ -78,7 +78,7 @@ void link_release(struct link *l)
 	l->in_at = l->out_at = 0;
 }
 
-/* What was dealt with makes room. */
+/* Removes the first *at bytes. */
 static void drop(struct buf *b, size_t *at)
 {
 	memmove(b->data, b->data + *at, b->len - *at);
@@ -90,7 +90,7 @@ static void drop(struct buf *b, size_t *at)
 
 /* --- receiving --- */
 
-/* Bytes of the message behind in_at that are still to come, as far as that is known. */
+/* Missing bytes of the message at in_at; 0 if it is complete, or its length is not known yet. */
 static size_t wanted(const struct link *l)
 {
 	size_t have = l->in.len - l->in_at;
@@ -103,7 +103,7 @@ static size_t wanted(const struct link *l)
 	return h.len - (have - sizeof(struct link_header_wire));
 }
 
-/* 1; 2: and that was all there is now; 0: nothing; <0 */
+/* 1: data; 2: data, and the socket is empty now; 0: no data; <0 */
 static int read_some(struct link *l)
 {
 	size_t len = MAX(wanted(l), READ_LEN);
@@ -122,7 +122,7 @@ static int read_some(struct link *l)
 	return (size_t)n < len ? 2 : 1;
 }
 
-/* Less than there is room for was all. An end that is met behind something is told by the next call. */
+/* A short read has emptied the socket. An error after some data is returned by the next call. */
 int link_read(struct link *l)
 {
 	int r = 1, has_come = 0;
@@ -155,7 +155,7 @@ int link_next(struct link *l, struct link_header *ret, const void **ret_body)
 	return 1;
 }
 
-/* 0: it is ready, or was interrupted */
+/* 0: ready, or interrupted */
 static int wait_for(const struct link *l, short events, uint64_t until_ns)
 {
 	struct pollfd p = { .fd = l->fd, .events = events };
@@ -201,7 +201,7 @@ int link_write(struct link *l)
 		l->out_at += (size_t)n;
 		l->passes = -1;
 	}
-	/* Moving what is left is worth it once it is less than what was sent. */
+	/* Move the unsent rest only if it is smaller than the part that was sent. */
 	if (l->out_at > 0 && l->out_at >= link_unsent(l))
 		drop(&l->out, &l->out_at);
 	return link_unsent(l) == 0;

@@ -288,7 +288,7 @@ int link_decode_header(const void *p, size_t len, struct link_header *ret)
 	return 0;
 }
 
-/* What is behind the version may be of any length in other versions. */
+/* Checks the version first: the rest may have any length in other versions. */
 static int decode_version(const void *p, size_t len, size_t expected_len)
 {
 	const struct link_hello_wire *d = p;
@@ -492,7 +492,7 @@ int link_want_decode(const struct link_want_wire *d, struct link_want *ret)
 	return 0;
 }
 
-/* `bytes` are those of all so far. */
+/* `bytes`: total length of the chunks so far. */
 static int decode_want(const struct link_want_wire *d, struct link_want *ret, uint64_t *bytes)
 {
 	int r = link_want_decode(d, ret);

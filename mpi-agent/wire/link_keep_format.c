@@ -1,4 +1,4 @@
-/* Of the messages between daemon and agent, those about what nodes keep for each other. */
+/* Messages of link_format.h about replicas: PUT, KEPT, COPY, DROP. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ int link_decode_kept(const void *p, size_t len, uint32_t nr, int *ret_error, con
 	return 0;
 }
 
-/* Names that a directory may have, and one slash between them. */
+/* Valid names separated by single slashes. */
 static bool is_path(const char *path, size_t len)
 {
 	for (size_t at = 0, n; at < len; at += n + 1) {
@@ -176,7 +176,7 @@ static bool is_path(const char *path, size_t len)
 	return true;
 }
 
-/* Chunks come with the first step alone, and the others are of a copy with slots. */
+/* Only the first step has chunks; the others need slots. */
 static bool steps_fit(const struct link_copy *c)
 {
 	if (c->nr_slots > LINK_SLOTS_MAX || c->slot >= MAX(c->nr_slots, UINT32_C(1)))

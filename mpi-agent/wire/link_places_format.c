@@ -1,4 +1,4 @@
-/* Messages about what lies in memory that daemon and agent share: PLACES and THERE of link_format.h. */
+/* Messages about answers in shared memory: PLACES and THERE of link_format.h. */
 #include <errno.h>
 
 #include "base/buf.h"
@@ -12,7 +12,7 @@ void link_encode_places(uint64_t number, const void *base, const void *const *ch
 		buf_add_le64(ret, chunks[i] ? (uint64_t)((const uint8_t *)chunks[i] - (const uint8_t *)base) : 0);
 }
 
-/* All is looked at before anything is said. */
+/* Checks everything first: on error chunks[] is unchanged. */
 int link_decode_places(const void *p, size_t len, const struct link_want *wants, uint32_t nr, const void *base,
 		       size_t base_len, const void **chunks)
 {

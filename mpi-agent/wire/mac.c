@@ -20,7 +20,7 @@ static struct mac_key hmac(const struct mac_key *key, const void *p, size_t len)
 {
 	struct mac_key ret;
 
-	/* It fails for lack of memory only; zeros would be a known key. */
+	/* Fails on lack of memory only. A key of zeros would be known: use a random one. */
 	if (!HMAC(EVP_sha256(), key->b, MAC_KEY_LEN, p, len, ret.b, NULL)) {
 		log_error("HMAC: out of memory");
 		memset(ret.b, 0, sizeof(ret.b));
@@ -51,7 +51,7 @@ static EVP_MAC_CTX *context_new(const struct mac_key *key)
 	return NULL;
 }
 
-/* A cache of the last keys of this thread. */
+/* Caches the contexts of this thread's last keys. */
 static EVP_MAC_CTX *context_of(const struct mac_key *key)
 {
 	static _Thread_local struct mac_context last[MACS_KEPT];
@@ -66,7 +66,7 @@ static EVP_MAC_CTX *context_of(const struct mac_key *key)
 	return last[next].context;
 }
 
-/* hmac() with a frequently used key. */
+/* hmac() with a cached context. */
 static struct mac_key hmac_cached(const struct mac_key *key, const void *p, size_t len)
 {
 	EVP_MAC_CTX *context = context_of(key);
@@ -87,7 +87,7 @@ struct mac_key mac_key_derive(const struct mac_key *from, const char *purpose, c
 
 #define KEYS_KEPT 3u
 
-/* What MACs long messages with a key: made of it, which takes as long as hashing 200 KiB. */
+/* Keys for long messages, derived from `of`. Deriving them takes as long as hashing 200 KiB. */
 struct long_keys {
 	struct mac_key of, outer;
 	struct fp_key hash;
@@ -98,12 +98,12 @@ static void make_long_keys(const struct mac_key *key, struct long_keys *ret)
 {
 	struct mac_key hash = mac_key_derive(key, "ckptfs hash", NULL, 0);
 
-	static_assert(MAC_KEY_LEN == FP_KEY_LEN, "one is made of the other");
+	static_assert(MAC_KEY_LEN == FP_KEY_LEN, "a fingerprint key is made from a MAC key");
 	*ret = (struct long_keys){ .of = *key, .outer = mac_key_derive(key, "ckptfs long", NULL, 0), .is_there = true };
 	fp_key_init(&ret->hash, FP_CLMUL, hash.b);
 }
 
-/* Those of the last ones: an agent has messages and sets, each with a key of its own. */
+/* Cached per thread: an agent has separate keys for messages and sets. */
 static const struct long_keys *long_keys(const struct mac_key *key)
 {
 	static _Thread_local struct long_keys last[KEYS_KEPT];
@@ -117,7 +117,7 @@ static const struct long_keys *long_keys(const struct mac_key *key)
 	return &last[next];
 }
 
-/* What is long is there as its hash and length. */
+/* Long bodies are represented by their hash and length. */
 static struct mac_key mac_of(const struct mac_key *key, const void *head, size_t head_len, const void *p, size_t len)
 {
 	uint8_t bytes[MAC_HEAD_MAX + MAC_LONG];

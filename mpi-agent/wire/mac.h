@@ -17,13 +17,13 @@
 #define MAC_LEN 16u
 #define MAC_KEY_LEN 32u
 #define MAC_DIGEST_LEN 32u
-#define MAC_LONG 4096u /* bytes from which on the hash and two more keys pay */
+#define MAC_LONG 4096u /* shortest body for which the hash and its two keys pay */
 
 struct mac_key {
 	uint8_t b[MAC_KEY_LEN];
 };
 
-/* Derives a key for `purpose` and these bytes. */
+/* Derives a key for `purpose` and the bytes at p. */
 struct mac_key mac_key_derive(const struct mac_key *from, const char *purpose, const void *p, size_t len);
 void mac_compute(const struct mac_key *key, const void *p, size_t len, uint8_t ret[MAC_LEN]);
 /* The same for a head of at most MAC_HEAD_MAX bytes and a body elsewhere. Only the body counts for MAC_LONG. */
@@ -34,6 +34,6 @@ void mac_compute_of(const struct mac_key *key, const void *head, size_t head_len
 bool mac_is_valid(const struct mac_key *key, const void *p, size_t len, const uint8_t mac[MAC_LEN]);
 bool mac_is_valid_of(const struct mac_key *key, const void *head, size_t head_len, const void *p, size_t len,
 		      const uint8_t mac[MAC_LEN]);
-void mac_digest(const void *p, size_t len, uint8_t ret[MAC_DIGEST_LEN]); /* SHA-256: of no secret */
+void mac_digest(const void *p, size_t len, uint8_t ret[MAC_DIGEST_LEN]); /* SHA-256, not keyed */
 /* Cryptographically secure random bytes. -EIO: not available. */
 int mac_random(void *p, size_t len);

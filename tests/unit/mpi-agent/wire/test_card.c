@@ -108,7 +108,7 @@ static void a_quarrel_names_who_differs(void **state _unused_)
 		{ offsetof(struct card, replicas), 1,
 		  "node b on y (rank 1) differs from node a on x (rank 0) in replicas=: 1, not 2" },
 		{ offsetof(struct card, store_id), 1,
-		  "node a on x (rank 0) and node b on y (rank 1) have the same store id: one store is a copy of the other, or both are one" },
+		  "node a on x (rank 0) and node b on y (rank 1) have the same store id: one store is a copy of the other, or both are the same" },
 		{ offsetof(struct card, error), (uint32_t)-ENOENT, "y (rank 1) has no daemon: No such file or directory" },
 	};
 
