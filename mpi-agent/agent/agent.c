@@ -1,5 +1,5 @@
 /*
- * ckptfs-agent: one MPI rank for each node of a cluster, between the node's daemon and the agents of the others.
+ * ckptfs-agent: one MPI rank for each node of a cluster, between the node's daemon and the agents of its peers.
  *
  * Exit status: 0 ended normally, 1 usage, 2 cannot start or continue, 130 interrupted.
  */
@@ -27,27 +27,27 @@
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_LOST = 3, EXIT_INTERRUPTED = 130 };
 
-#define REMEMBER_MIB "64" /* a million pages that rounds have settled, and as many that one node has */
+#define REMEMBER_MIB "64" /* a million pages with results of rounds, and as many announced ones */
 #define REMEMBER_MIB_MAX (1u << 20)
-#define FINALIZE_S 10 /* MPI's own end has no limit */
+#define FINALIZE_S 10 /* MPI_Finalize() and MPI_Abort() have no timeout */
 
 struct request {
 	char *mount, *socket;
 	bool status, repair, no_lookup;
-	char *forget; /* a node's name */
+	char *forget; /* name of a node */
 	uint64_t remember_mib;
 	struct rounds_conf rounds;
 };
 
 static volatile sig_atomic_t caught;
-static char shown_as[2 * LINK_NAME_LEN + 16]; /* in front of each line: those of many ranks are mixed */
+static char shown_as[2 * LINK_NAME_LEN + 16]; /* prefix of log lines: mpirun mixes those of all ranks */
 
 static void print_line(void *userdata, enum log_level level, const char *line)
 {
 	(void)userdata;
 	(void)level;
 	text_printf(stderr, "ckptfs-agent%s", shown_as);
-	fprintf(stderr, ": %s\n", line); /* is escaped */
+	fprintf(stderr, ": %s\n", line); /* already escaped */
 }
 
 static void on_signal(int signal)
@@ -65,7 +65,7 @@ static void catch_signals(void)
 	sigaction(SIGHUP, &action, NULL);
 }
 
-/* MPI has failed here, and so it does on the other nodes: ends all of them. */
+/* Ends all agents after MPI has failed. */
 static _Noreturn void abort_world(void)
 {
 	signal(SIGALRM, SIG_DFL);
@@ -82,7 +82,7 @@ static enum exit_status finish(int r)
 	return r < 0 ? EXIT_FAILED : caught == SIGINT ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* All ranks get here, with a daemon or without, so that none waits for a missing one. */
+/* On error the rank still enters the world, so that no other rank waits for it. */
 static int connect_to_daemon(const struct request *q, const struct waits *waits, struct socket_path *at,
 			     struct arenas *shared, struct link *l, struct link_welcome *welcome)
 {
@@ -98,7 +98,7 @@ static int connect_to_daemon(const struct request *q, const struct waits *waits,
 static enum exit_status take_part(const struct request *q, const struct waits *waits)
 {
 	_cleanup_(world_release) struct world w = { 0 };
-	struct arenas shared = { 0 }; /* until the process ends: MPI may have messages there */
+	struct arenas shared = { 0 }; /* never released: MPI may still use messages in it */
 	struct link l = { .fd = -1 };
 	struct socket_path at = { 0 };
 	struct link_welcome welcome;
@@ -106,7 +106,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 
 	world_host(welcome.name);
 	snprintf(shown_as, sizeof(shown_as), "[%s]", welcome.name);
-	(void)arena_new(ARENA_LEN, &shared.own); /* without it everything goes through the socket */
+	(void)arena_new(ARENA_LEN, &shared.own); /* optional: without it all data goes through the socket */
 	r = connect_to_daemon(q, waits, &at, &shared, &l, &welcome);
 	r = world_enter(r == 0 ? &welcome : NULL, r, &w);
 	explicit_bzero(welcome.proof_key, sizeof(welcome.proof_key));
@@ -117,7 +117,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 	}
 	if (r < 0)
 		abort_world();
-	catch_signals(); /* until here they just end the process: MPI waits for all to come, without a limit */
+	catch_signals(); /* not earlier: a signal must end world_enter(), which waits for all ranks */
 	if (w.rank == 0)
 		log_notice("%" PRIu32 " nodes take part", w.nr);
 	status_fd = status_listen(&at);
@@ -144,20 +144,20 @@ static enum exit_status show_status(const struct request *q)
 #define OF(field) offsetof(struct request, field)
 
 static const struct conf_key options[] = {
-	{ "mount", CONF_STRING, OF(mount), .value = "DIR", .help = "where the ckptfs is mounted" },
+	{ "mount", CONF_STRING, OF(mount), .value = "DIR", .help = "mountpoint of the ckptfs" },
 	{ "socket", CONF_STRING, OF(socket), .value = "PATH",
 	  .help = "the socket of its daemon, if it is not STORE/agent.sock (mount option agent=)" },
 	{ "remember", CONF_NUMBER, OF(remember_mib), .fallback = REMEMBER_MIB, .max = REMEMBER_MIB_MAX, .value = "MIB",
 	  .must = "not a number of MiB, up to 1048576",
 	  .help = "memory for pages that other nodes are known to have; 0: none" },
 	{ "no-lookup", CONF_FLAG, OF(no_lookup),
-	  .help = "do not ask other nodes for pages that one of them has stored alone, and announce none" },
+	  .help = "do not look up pages that only one other node has stored, and announce none" },
 	{ "status", CONF_FLAG, OF(status), .help = "show the statistics of the agent on this node" },
 	{ "repair", CONF_FLAG, OF(repair),
-	  .help = "re-replicate after the loss of nodes, which are those without an agent; run it on each node while agents "
-		  "run; waits for the end" },
+	  .help = "treat nodes without an agent as lost, and re-replicate; run it on each node while agents run; waits until "
+		  "it is done" },
 	{ "forget", CONF_STRING, OF(forget), .value = "NODE",
-	  .help = "that node will not return: ckptfs-gc no longer waits for it; run it on each node" },
+	  .help = "NODE is lost for good: ckptfs-gc no longer waits for it; run it on each node" },
 	COMMAND_END,
 };
 
@@ -186,7 +186,7 @@ static int run(void *request, char *operands[] _unused_, int nr _unused_)
 		return r < 0 ? EXIT_FAILED : r > 0 ? EXIT_LOST : EXIT_DONE;
 	}
 	if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
-		log_error("MPI does not start");
+		log_error("MPI: cannot initialise");
 		return EXIT_FAILED;
 	}
 	return (int)take_part(q, waits_of_agent());

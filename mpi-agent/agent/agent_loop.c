@@ -26,18 +26,18 @@
 #include "mpi-agent/agent/world.h"
 
 #define EAGER_TURNS 4u /* idle turns before the first nap while a file is being read; ... */
-#define EAGER_MOVING 8u /* while messages are in transit: the other end sends them in pieces, too */
+#define EAGER_MOVING 8u /* the same while messages are in transit, since they arrive in pieces */
 #define DEAF_TURNS 3u /* turns without polling the daemon's socket while messages are in transit */
 #define NAP_MIN_NS 100000u
-#define NAP_MIN_MOVING_NS 20000u /* while bytes of files move */
+#define NAP_MIN_MOVING_NS 20000u /* while file data is in transit */
 #define NAP_MIN_BACKED_OFF_NS 1000000u /* no wait is likely */
-#define NAP_PART 8u /* of the idle time so far: bounds by how much a nap prolongs a wait, ... */
+#define NAP_PART 8u /* of the idle time so far: bounds how much a nap prolongs a wait, ... */
 #define NAP_PART_UNAWAITED 1u /* the same where no wait is likely */
 #define NAP_FETCHING_NS 100000u /* while a file is being read */
 #define READING_NS UINT64_C(50000000) /* after a request for chunks of another node: more are likely */
 #define RELAYING_NS UINT64_C(1000000000) /* after a request between daemons: more are likely */
-#define NAP_HINTING_NS 100000u /* while a hint is in transit, in several steps: earlier queries miss it */
-#define MESSAGES_MAX 64u /* of one source, before others are handled */
+#define NAP_HINTING_NS 100000u /* while a hint is in transit, in several steps: queries miss it until it arrives */
+#define MESSAGES_MAX 64u /* from one source before others are handled */
 #define PAUSED_NS UINT64_C(1000000000) /* a turn takes less, unless the process was stopped */
 #define LAST_ROUND_NS UINT64_C(1000000000) /* for messages in transit when the agents end */
 #define NODES_SHOWN 1000u
@@ -57,19 +57,19 @@ struct loop {
 	struct relays *relays;
 
 	enum state state;
-	int error; /* why it ends: 0, or what went wrong here */
-	uint64_t until_ns; /* of what follows RUNNING */
-	uint64_t end_ns; /* when to end after END of another node, if no round ends before; 0: no END received */
+	int error; /* local error that ends the loop, or 0 */
+	uint64_t until_ns; /* deadline of the states after RUNNING */
+	uint64_t end_ns; /* when to end after END was received, if no round ends before; 0: no END received */
 	MPI_Request leaving;
 
 	uint64_t turn_ns; /* when this turn began */
-	uint64_t received_ns; /* from the rank before this one, ... */
-	uint64_t sent_ns; /* and the one behind it heard from here */
+	uint64_t received_ns; /* last message from the previous rank */
+	uint64_t sent_ns; /* last ALIVE to the next rank */
 	unsigned idle_turns, deaf_turns;
-	uint64_t busy_ns; /* when something has happened last that others may answer to */
-	uint64_t asked_ns; /* when another node has asked for chunks last */
-	uint64_t relayed_ns; /* when a daemon has wanted something of another one last, or all of them to collect */
-	bool daemon_has_said; /* something, or has gone */
+	uint64_t busy_ns; /* last event that peers may answer */
+	uint64_t asked_ns; /* last GET of another node */
+	uint64_t relayed_ns; /* last request between daemons, or for a collection */
+	bool daemon_has_said; /* the socket is readable or closed */
 	uint64_t started_ns;
 };
 
@@ -80,7 +80,7 @@ void loop_interrupt(int signal)
 	interrupted = signal;
 }
 
-/* --- the end of the world --- */
+/* --- ending --- */
 
 static void disconnect_daemon(struct loop *l)
 {
@@ -91,7 +91,7 @@ static void disconnect_daemon(struct loop *l)
 	link_release(l->daemon);
 }
 
-/* For a reason that is told. `error`: it is one. */
+/* The caller has logged the reason. `error`: negative if it is an error, else 0. */
 static int end_world(struct loop *l, int error)
 {
 	int r = 0;
@@ -114,7 +114,7 @@ static void handle_end(struct loop *l, uint32_t from)
 	l->end_ns = l->end_ns ?: l->turn_ns + LAST_ROUND_NS;
 }
 
-/* The daemon may still receive the end of a round that is complete: the node that sent END has received it. */
+/* If a round is ending, its end is awaited first: the node that sent END may already have received it. */
 static void follow_end(struct loop *l)
 {
 	if (l->state == RUNNING && l->end_ns > 0 && (!rounds_gathering(l->rounds) || l->turn_ns >= l->end_ns))
@@ -195,7 +195,7 @@ static int lose_daemon(struct loop *l, int r, const struct link_header *h)
 	return end_world(l, r == -ECONNRESET || r == -EPIPE ? 0 : r);
 }
 
-/* 1: something has come */
+/* 1: received a message */
 static int attend_daemon(struct loop *l)
 {
 	struct link_header h = { 0 };
@@ -207,7 +207,7 @@ static int attend_daemon(struct loop *l)
 		any = 1;
 		r = handle_daemon_message(l, &h, body);
 		if (r == -EIO || r == -ENOMEM)
-			return r; /* not the daemon's fault */
+			return r; /* an error of the agent, not of the daemon */
 	}
 	if (r >= 0)
 		r = link_write(l->daemon);
@@ -268,7 +268,8 @@ static int handle_peer_message(struct loop *l, const struct peer_header *h, stru
 	return -EBADMSG;
 }
 
-/* Of which no more is to come for now. Without a daemon nothing comes of it, and it would keep others from ending. */
+/* Lanes with too many requests in progress. None without a daemon: requests are dropped then, and pausing them would
+ * keep their senders from ending. */
 static unsigned paused_lanes(const struct loop *l)
 {
 	if (l->daemon->fd < 0)
@@ -282,7 +283,7 @@ static uint32_t rank_before(const struct world *w)
 	return (w->rank + w->nr - 1) % w->nr;
 }
 
-/* 1: something has come */
+/* 1: received a message */
 static int attend_peers(struct loop *l)
 {
 	int r = peers_progress(l->peers), any = 0;
@@ -308,7 +309,7 @@ static int attend_peers(struct loop *l)
 	return r < 0 ? r : any;
 }
 
-/* A node that sends nothing for long is dead, or unreachable. In a ring, each node watches its predecessor. */
+/* A node that sends nothing for long is dead or unreachable. Each node watches its predecessor in a ring. */
 static int keep_alive(struct loop *l)
 {
 	uint32_t next = (l->w->rank + 1) % l->w->nr;
@@ -328,7 +329,7 @@ static int keep_alive(struct loop *l)
 	return r;
 }
 
-/* --- what others want to know --- */
+/* --- status --- */
 
 static void print_status(const struct loop *l, FILE *to)
 {
@@ -342,7 +343,7 @@ static void print_status(const struct loop *l, FILE *to)
 		l->w->nodes[l->w->rank].name, l->w->rank, l->w->nr, (l->turn_ns - l->started_ns) / 1000000000);
 	fprintf(to, "Rounds:   %" PRIu64 ", %" PRIu64 " without an answer from the daemon, %" PRIu64 " failed\n",
 		rounds->nr, rounds->unanswered, rounds->failed);
-	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s waiting for the others\n",
+	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s waiting for peers\n",
 		(double)rounds->offering_ns / 1e9, (double)rounds->reducing_ns / 1e9, (double)rounds->storing_ns / 1e9,
 		(double)rounds->gathering_ns / 1e9);
 	fprintf(to,
@@ -356,7 +357,7 @@ static void print_status(const struct loop *l, FILE *to)
 	fprintf(to, "Collected: %" PRIu64 " times jointly\n", collects_nr(l->collects));
 	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
 		fetched->chunks, fetched->missing);
-	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " not here\n", human_size(served->bytes).s,
+	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " missing\n", human_size(served->bytes).s,
 		served->chunks, served->missing);
 	fprintf(to, "Replicas: %s in %" PRIu64 " chunks, and %" PRIu64 " directories, received from peers\n",
 		human_size(kept->kept_bytes).s, kept->kept_chunks, kept->copies);
@@ -382,13 +383,13 @@ static void send_status(const struct loop *l)
 
 /* --- a turn --- */
 
-/* For what comes by MPI: the daemon's socket wakes this agent. */
+/* MPI must be polled; the daemon's socket wakes the agent. */
 static bool is_waiting_for_peers(const struct loop *l)
 {
 	return peers_streaming(l->peers) || fetches_waiting(l->fetches) || rounds_are_urgent(l->rounds);
 }
 
-/* Bytes of files are on their way, or likely about to be. */
+/* File data is in transit, or likely to be soon. */
 static bool chunks_move(const struct loop *l)
 {
 	return peers_streaming(l->peers) || fetches_waiting(l->fetches) || l->turn_ns - l->asked_ns < READING_NS;
@@ -439,7 +440,7 @@ static void nap(struct loop *l)
 		send_status(l);
 }
 
-/* 1: something has happened */
+/* 1: made progress */
 static int go_on(struct loop *l)
 {
 	int any, r;
@@ -470,7 +471,7 @@ static int turn(struct loop *l)
 	int r = 0, any = 0, any_of_peers = 0;
 
 	if (now - l->turn_ns > PAUSED_NS)
-		l->received_ns = now; /* it is this node that was not there */
+		l->received_ns = now; /* this process was stopped, not its predecessor */
 	l->turn_ns = now;
 	if (interrupted && l->state == RUNNING) {
 		log_notice("signal %d: ending all agents", (int)interrupted);

@@ -3,12 +3,12 @@
  * rounds, fetches and answers. It never blocks, except for a nap when it is idle: none at first, up to a millisecond in
  * the end, interrupted by the daemon.
  *
- * All agents end together. An agent with a reason to end (its daemon has gone, a signal, an error) disconnects from the
- * daemon and sends END to all others, which do the same. Rounds in progress are completed without daemons, since
+ * All agents end together. An agent with a reason to end (its daemon has ended, a signal, an error) disconnects from
+ * the daemon and sends END to all others, which do the same. Rounds in progress are completed without daemons, since
  * collective operations need all nodes. When no message is in transit any more, all agents wait for each other, and
  * then finalise MPI.
  *
- *             a reason, or END of another            rounds are over, all is sent             all are here
+ *             a reason, or END received              rounds are over, all is sent             barrier passed
  *   RUNNING ───────────────────────────▶ WINDING_UP ───────────────────────────▶ LEAVING ─────────────────▶ OVER
  *
  * This takes end_ns at most: a dead node does not leave. Then the others exit without finalising MPI.

@@ -15,12 +15,12 @@
 #include "mpi-agent/agent/waits.h"
 #include "mpi-agent/agent/world.h"
 
-#define BITS_PER_CHUNK 16u /* one chunk in 1700 stays pinned without need */
+#define BITS_PER_CHUNK 16u /* false positives: one chunk in 1700 stays pinned needlessly */
 #define WINDOWS_MAX (1u << 20) /* 7e13 chunks */
 
 /*
- * NONE: no collection. WAITING: a step has arrived, and a round has not ended yet. DOING: the daemon and the children
- * of this node are executing it. BETWEEN, rank 0: a round may run.
+ * NONE: no collection. WAITING: a step has arrived, but a round is in progress. DOING: the daemon and the children of
+ * this node execute it. BETWEEN, rank 0: a round may run between two windows.
  */
 enum state { NONE, WAITING, DOING, BETWEEN };
 
@@ -32,20 +32,20 @@ struct collects {
 	struct rounds *rounds;
 
 	enum state state;
-	bool is_wanted, is_ending; /* rank 0: another collection is requested; the agents are ending */
-	uint64_t nr, number; /* that have ended; of this one, or the last */
+	bool is_wanted, is_ending; /* rank 0: another collection is requested, the agents are ending */
+	uint64_t nr, number; /* of ended collections; of the current or last one */
 	uint64_t until_ns;
 
 	struct link_step step;
 	struct buf step_filter; /* of UNPIN */
 	bool is_daemon_done;
-	bool *has_child; /* by rank: it has answered */
+	bool *has_child; /* by rank: this child has answered */
 	uint32_t nr_children, nr_done;
-	struct link_done sum; /* of the answers so far, ... */
-	struct buf filter; /* and of their filters */
+	struct link_done sum; /* sum of the answers so far */
+	struct buf filter; /* union of their filters */
 
 	/* rank 0 */
-	struct link_done all; /* of all windows so far */
+	struct link_done all; /* sum of all windows so far */
 	uint32_t window, nr_windows, filter_len;
 	uint64_t nr_rounds; /* when BETWEEN began */
 };
@@ -77,7 +77,7 @@ void collects_free(struct collects *c)
 	free(c);
 }
 
-/* --- the tree: rank + 2^k, for all 2^k beyond the rank --- */
+/* --- the tree: children are rank + 2^k for all 2^k > rank --- */
 
 static uint32_t parent_of(uint32_t rank)
 {
@@ -127,7 +127,7 @@ static void add_done(struct collects *c, const struct link_done *d)
 	if (d->len == 0)
 		return;
 	if (d->len != c->filter.len) {
-		c->sum.error = -EBADMSG; /* not what it was to be */
+		c->sum.error = -EBADMSG; /* filters must have the requested length */
 		return;
 	}
 	for (size_t i = 0; i < d->len; i++)
@@ -160,7 +160,7 @@ static int start_step(struct collects *c, uint64_t number, const struct link_ste
 	_cleanup_(buf_release) struct buf body = BUF_EMPTY, filter = BUF_EMPTY;
 	int r;
 
-	buf_add(&filter, s->filter, s->kind == LINK_UNPIN ? s->len : 0); /* it may be c->filter's */
+	buf_add(&filter, s->filter, s->kind == LINK_UNPIN ? s->len : 0); /* s->filter may point into c->filter */
 	link_encode_step_body(s, &body);
 	r = buf_error(&filter);
 	if (r < 0)
@@ -231,7 +231,7 @@ static int send_to_parent(struct collects *c)
 	return r;
 }
 
-/* --- rank 0: one step after the other --- */
+/* --- rank 0: the sequence of steps --- */
 
 static int end_collection(struct collects *c, int error)
 {
@@ -245,7 +245,7 @@ static int end_collection(struct collects *c, int error)
 	return send_collected(c, &c->all);
 }
 
-/* As many windows as it takes for all to fit. */
+/* As many windows as the filter's maximum size requires. */
 static void plan_windows(struct collects *c, uint64_t nr_referred)
 {
 	uint64_t bytes = nr_referred <= UINT64_MAX / BITS_PER_CHUNK ? nr_referred * BITS_PER_CHUNK / 8 : UINT64_MAX / 8;
@@ -335,7 +335,7 @@ int collects_peer_want(struct collects *c)
 	return 0;
 }
 
-/* An answer to the current step? Late ones are not an error. */
+/* Is it an answer to the current step? Late ones are no error. */
 static bool is_answer(const struct collects *c, uint64_t number, const struct link_done *d)
 {
 	return c->state == DOING && number == c->number && d->kind == c->step.kind && d->window == c->step.window;
@@ -367,7 +367,7 @@ int collects_peer_done(struct collects *c, uint32_t from, uint64_t number, const
 
 	if (!is_child(c, from) || number > c->number || link_decode_done(body, len, &d) < 0 || d.kind == 0)
 		return -EBADMSG;
-	/* A child may be done while this node still waits for a round to end. */
+	/* A child may be done while this node still waits for the end of a round. */
 	if (number != c->number || (c->state != DOING && c->state != WAITING) || d.kind != c->step.kind ||
 	    d.window != c->step.window || c->has_child[from])
 		return 0;
@@ -393,7 +393,7 @@ void collects_end(struct collects *c)
 	drop_collection(c);
 }
 
-/* --- again and again --- */
+/* --- progress --- */
 
 static int finish_step(struct collects *c)
 {

@@ -8,14 +8,14 @@
  *
  * PREPARE: each daemon collects its local garbage, and reports whether all nodes that it has registered are connected.
  * If one is not, the collection ends: the chunks that it refers to are not known. MARK: each sends a filter of the
- * chunks that it refers to; the filters are united (or). UNPIN: all receive the result, and unpin what is not in it.
+ * chunks that it refers to; the filters are united. UNPIN: all receive the union, and unpin the chunks not in it.
  *
- * No round runs during a window (rounds_hold()), and the results of earlier rounds are dropped at its start: a daemon
- * has marked what it refers to, or refers to it later, after it was stored for it. Between windows a pending round is
- * run.
+ * No round runs during a window (rounds_hold()), and the results of earlier rounds are dropped at its start: so
+ * a daemon has either marked a chunk that it refers to, or refers to it only later, after an owner has stored it in a
+ * new round. Between windows a pending round is run.
  *
- * A missing answer or node, or a timeout, ends the collection: chunks not unpinned so far stay pinned. A daemon that
- * receives UNPIN late does no harm: it unpins chunks that it had then and that no node referred to
+ * A missing answer or node, or a timeout, ends the collection: chunks not unpinned so far stay pinned. A late UNPIN
+ * does no harm: the daemon unpins only chunks that it had at MARK and that no node referred to
  * (store/remote/cluster_gc.c).
  *
  * Memory: a filter of LINK_FILTER_MAX, and those of neighbours in the tree in transit; windows keep it independent of
@@ -51,4 +51,4 @@ void collects_end(struct collects *c);
 
 /* Called repeatedly. 1: made progress; 0; -ENOMEM, -EIO: fatal. */
 int collects_progress(struct collects *c, uint64_t now_ns);
-uint64_t collects_nr(const struct collects *c); /* that have ended here */
+uint64_t collects_nr(const struct collects *c); /* ended collections */

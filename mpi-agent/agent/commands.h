@@ -1,5 +1,5 @@
-/* ckptfs-agent --repair and --forget: requests to the daemon of this node about lost nodes. Without MPI: mpirun may start
- * one on each node, beside the running agents. */
+/* ckptfs-agent --repair and --forget: requests to the daemon of this node about lost nodes. They do not use MPI: mpirun
+ * may start one on each node while agents run. */
 #pragma once
 
 /* `mount`: the mountpoint. Prints the result, logs errors. 0/<0; --repair: 1: done as far as possible, some data is

@@ -18,9 +18,9 @@
 
 #define SOCKET_NAME "agent.sock"
 
-/* --- where it is --- */
+/* --- finding the socket --- */
 
-/* \040 and the like become what they stand for; in place. */
+/* Decodes octal escapes (\040) in place. */
 static void unescape(char *s)
 {
 	char *to = s;
@@ -37,8 +37,7 @@ static void unescape(char *s)
 	*to = '\0';
 }
 
-/* A line of mountinfo: "36 35 98:0 /root /point options optional... - type source options". false: it is none of
- * ours. */
+/* A line of mountinfo: "36 35 98:0 /root /point options optional... - type source options". false: no ckptfs. */
 static bool parse_mount(char *line, char **ret_point, char **ret_store)
 {
 	char *rest = strstr(line, " - "), *save, *type, *store, *point = NULL;
@@ -61,7 +60,7 @@ static bool parse_mount(char *line, char **ret_point, char **ret_store)
 	return true;
 }
 
-/* Of several mounts at one place the last is seen. 1/0/<0 */
+/* Of several mounts on one mountpoint the last is visible. 1/0/<0 */
 static int store_at(const char *point, char **ret)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -140,7 +139,7 @@ int socket_find(const char *mount, const char *socket, struct socket_path *ret)
 
 /* --- handshake --- */
 
-/* A path that is too long for an address is gone through by its directory. */
+/* Connects through /proc/self/fd, since the path may be too long for a socket address. */
 static int connect_through(const char *path, int fd)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
@@ -185,7 +184,7 @@ static int log_refused(const char *path, int r)
 	return r;
 }
 
-/* A daemon without an arena does not use ours either. */
+/* A daemon that passes no arena does not use the agent's either. */
 static int look_at_memory(struct link *l, struct arenas *shared)
 {
 	int fd = l->passed;

@@ -10,11 +10,11 @@ struct arenas;
 
 struct socket_path {
 	char *path; /* freed by the owner of the struct */
-	dev_t dev; /* of the socket: identifies it */
+	dev_t dev; /* dev and ino identify the socket */
 	ino_t ino;
 };
 
-/* Finds `socket`, or that of the store mounted at `mount`. One may be NULL. -ENOENT, -EINVAL: not found. */
+/* Finds `socket`, or the socket of the store mounted at `mount`. One may be NULL. -ENOENT, -EINVAL: not found. */
 int socket_find(const char *mount, const char *socket, struct socket_path *ret);
 /* Sends HELLO and waits for WELCOME. -EBUSY: another agent is connected. The arena of this end is passed with HELLO,
  * that of the daemon may be passed with WELCOME. */

@@ -15,20 +15,19 @@
 #include "mpi-agent/agent/waits.h"
 #include "mpi-agent/agent/world.h"
 
-#define FETCH_BYTES_MAX \
-	((uint64_t)64 << 20) /* of fetches that are asked for at once; one alone may be as large as it is */
-#define FETCHES_MAX 1024u /* that wait, too; more are answered with nothing */
-#define ASK_BYTES_MAX (2u << 20) /* so that reading there, the network and this node are busy at the same time */
-#define ASKS_MAX 4u /* of one node at once: the time it has is for these, and not for all that wait */
-#define UNSENT_MAX ((size_t)32 << 20) /* that the daemon has not read yet */
+#define FETCH_BYTES_MAX ((uint64_t)64 << 20) /* of started fetches; a single one may be larger */
+#define FETCHES_MAX 1024u /* including queued ones; excess ones are answered without chunks */
+#define ASK_BYTES_MAX (2u << 20) /* small enough to overlap disk reads, network and processing */
+#define ASKS_MAX 4u /* per node at once: the timeout counts for these only, not for queued ones */
+#define UNSENT_MAX ((size_t)32 << 20) /* bytes that the daemon has not read yet */
 #define NO_NODE UINT32_MAX
 
-/* A chunk on its way. */
+/* A requested chunk. */
 struct item {
-	uint32_t candidate; /* next to be asked: owners, then all others; then likewise the unresponsive ones */
-	uint32_t rank; /* of the candidate; NO_NODE: none is left */
+	uint32_t candidate; /* next one: owners, then all others; then the unresponsive ones likewise */
+	uint32_t rank; /* of the candidate; NO_NODE: no more candidates */
 	uint32_t owners[LINK_OWNERS_MAX], nr_owners; /* ranks */
-	bool is_asked; /* and not answered yet */
+	bool is_asked; /* a request is in progress */
 };
 
 struct fetch {
@@ -36,8 +35,8 @@ struct fetch {
 	uint64_t until_ns;
 	struct link_want *wants;
 	struct item *items;
-	const void **chunks; /* point into `messages`; NULL: not there */
-	uint32_t nr, nr_open; /* of all, those that are not there and may come */
+	const void **chunks; /* point into `messages`; NULL: missing */
+	uint32_t nr, nr_open; /* nr_open: missing chunks with candidates left */
 	uint64_t bytes;
 	bool is_started;
 	bool has_unasked; /* some chunks can be requested now */
@@ -47,13 +46,13 @@ struct fetch {
 	struct fetch *next;
 };
 
-/* Some chunks of a fetch, of one node. */
+/* A request for some chunks of a fetch to one node. */
 struct ask {
 	uint64_t number;
 	uint32_t rank;
 	uint64_t until_ns;
 	struct fetch *fetch;
-	uint32_t *which, nr; /* of its items */
+	uint32_t *which, nr; /* indices of items of the fetch */
 	struct ask *next;
 };
 
@@ -64,14 +63,14 @@ struct fetches {
 	const struct arena *arena;
 	const struct waits *waits;
 	struct fetches_figures figures;
-	struct fetch *first, **end; /* as they came */
+	struct fetch *first, **end; /* in order of arrival */
 	struct fetch *given; /* answers in the arena that the daemon has not taken yet */
 	uint32_t nr;
 	uint64_t started_bytes;
 	struct ask *asks;
-	uint8_t *nr_asks; /* of these, by rank */
-	bool *late; /* by rank: it, or its daemon, has not answered in time, and given nothing since */
-	bool may_ask; /* more than at the last fetches_progress() */
+	uint8_t *nr_asks; /* by rank: number of `asks` */
+	bool *late; /* by rank: the node or its daemon has missed a timeout, and sent no chunks since */
+	bool may_ask; /* requests have ended since the last fetches_progress() */
 	uint64_t number; /* of the last ask */
 };
 
@@ -129,7 +128,7 @@ static void ask_free(struct ask *a)
 	free(a);
 }
 
-/* The one at *at is not waited for any more. */
+/* Removes the request at *at. */
 static struct ask *unlink_ask(struct fetches *fs, struct ask **at)
 {
 	struct ask *a = *at;
@@ -164,8 +163,8 @@ static bool is_owner(const struct item *it, uint32_t rank, uint32_t nr)
 }
 
 /*
- * Candidates are the owners, and then all ranks from the one after this node on; each once, without this node. Nodes
- * that were unresponsive when the fetch started come last: otherwise each request would wait for them.
+ * Candidates are the owners, and then all other ranks, beginning with the one after this node. Nodes that were
+ * unresponsive when the fetch started come last: otherwise each request would wait for them.
  */
 static void find_candidate(const struct world *w, const bool *late, struct item *it)
 {
@@ -183,7 +182,7 @@ static void find_candidate(const struct world *w, const bool *late, struct item 
 	}
 }
 
-/* Not received: moves on to the next candidate, if there is one. */
+/* Moves on to the next candidate, if there is one. */
 static void next_candidate(const struct world *w, struct fetch *f, uint32_t i)
 {
 	struct item *it = &f->items[i];
@@ -247,7 +246,7 @@ static int send_ask(struct fetches *fs, const struct ask *a)
 			  b.len - sizeof(struct link_header_wire));
 }
 
-/* As many of those for `rank`, from `first` on, as go into one message. */
+/* Requests as many chunks of the candidate of `first`, from `first` on, as fit in one message. */
 static int ask_node(struct fetches *fs, struct fetch *f, uint32_t first, uint64_t now_ns)
 {
 	struct ask *a = calloc(1, sizeof(*a));
@@ -281,7 +280,7 @@ static int ask_node(struct fetches *fs, struct fetch *f, uint32_t first, uint64_
 	return 0;
 }
 
-/* All that may be asked now. */
+/* Sends as many requests as ASKS_MAX permits. */
 static int ask_all(struct fetches *fs, struct fetch *f, uint64_t now_ns)
 {
 	bool has_unasked = false;
@@ -448,7 +447,7 @@ int fetches_taken(struct fetches *fs, uint64_t number)
 	return -EBADMSG;
 }
 
-/* *at is done, or is to be. */
+/* Ends the fetch at *at, complete or not. */
 static void answer_fetch(struct fetches *fs, struct fetch **at)
 {
 	struct fetch *f = *at;
@@ -469,7 +468,7 @@ static bool may_start(const struct fetches *fs, const struct fetch *f)
 	       link_unsent(fs->daemon) < UNSENT_MAX;
 }
 
-/* One node does not answer in time. */
+/* Ends requests that have timed out. */
 static bool give_up_asks(struct fetches *fs, uint64_t now_ns)
 {
 	struct ask **at = &fs->asks;
@@ -504,12 +503,12 @@ int fetches_progress(struct fetches *fs, uint64_t now_ns)
 	int done = give_up_asks(fs, now_ns), r = 0;
 	bool may_ask = fs->may_ask;
 
-	fs->may_ask = false; /* what comes to an end from here on is for the next time */
+	fs->may_ask = false; /* requests that end from here on count for the next call */
 	while (*at && r == 0) {
 		struct fetch *f = *at;
 
 		if (!f->is_started && !may_start(fs, f) && now_ns < f->until_ns)
-			break; /* those behind it wait, too: first come, first served */
+			break; /* first come, first served */
 		if (!f->is_started) {
 			start_fetch(fs, f);
 			may_ask = true;

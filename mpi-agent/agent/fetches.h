@@ -23,24 +23,24 @@ struct peers;
 struct world;
 
 struct fetches_figures {
-	uint64_t chunks, bytes; /* that came */
-	uint64_t missing; /* that no node had, or not in time */
-	uint64_t asked; /* messages */
+	uint64_t chunks, bytes; /* received */
+	uint64_t missing; /* chunks that no node had, or sent in time */
+	uint64_t asked; /* requests sent */
 };
 
-/* Borrows all of these. `arena`: of this end, if it is shared with the daemon; NULL: none. */
+/* Borrows all arguments. `arena`: own arena, if it is shared with the daemon; NULL: none. */
 int fetches_new(const struct world *w, struct peers *p, struct link *daemon, const struct arena *arena,
 		const struct waits *waits, struct fetches **ret);
 void fetches_free(struct fetches *fs); /* NULL is fine */
 
 /* The daemon's FETCH. -EBADMSG, -ENOMEM, -EIO */
 int fetches_fetch(struct fetches *fs, uint64_t number, const void *body, size_t len);
-/* Another node's CHUNKS: `message` with the header, which is taken if it is used. -EBADMSG: malformed; the chunks are
+/* Another node's CHUNKS: `message` includes the header, and is moved if it is kept. -EBADMSG: malformed; the chunks are
  * then requested from other nodes. */
 int fetches_chunks(struct fetches *fs, uint32_t from, uint64_t number, uint64_t now_ns, struct message *message);
 /* The daemon's TAKEN. -EBADMSG: there is no such answer */
 int fetches_taken(struct fetches *fs, uint64_t number);
-/* 1: something has happened; 0; <0 */
+/* 1: made progress; 0; <0 */
 int fetches_progress(struct fetches *fs, uint64_t now_ns);
-bool fetches_waiting(const struct fetches *fs); /* for another node */
+bool fetches_waiting(const struct fetches *fs); /* waits for other nodes */
 const struct fetches_figures *fetches_figures(const struct fetches *fs);

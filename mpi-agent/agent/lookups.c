@@ -13,29 +13,29 @@
 #include "mpi-agent/agent/waits.h"
 #include "mpi-agent/agent/world.h"
 
-#define PINS_MAX 1024u /* of others, with the daemon at once */
+#define PINS_MAX 1024u /* requests of other nodes that the daemon handles at once */
 
 enum state { IDLE, FINDING, PINNING };
 
-/* A page that a node is said to have. */
+/* A page and a node that may have it, according to a home. */
 struct hit {
 	uint32_t node, page;
 };
 
-/* Hits of one node, in one message. */
+/* A PIN request to one node. */
 struct piece {
 	uint64_t number;
 	uint32_t node, from, nr;
 	bool is_done;
 };
 
-/* PIN of another node, with the daemon. */
+/* PIN of another node, passed to the daemon. */
 struct pin {
-	uint64_t number; /* for the daemon */
-	uint32_t from; /* the requesting node, ... */
-	uint64_t peer_number; /* and calls it so */
+	uint64_t number; /* of the request to the daemon */
+	uint32_t from; /* the requesting node */
+	uint64_t peer_number; /* its number of the request */
 	uint32_t nr;
-	uint64_t until_ns; /* the request has timed out then */
+	uint64_t until_ns; /* when the request times out */
 	struct pin *next;
 };
 
@@ -46,23 +46,23 @@ struct lookups {
 	const struct waits *waits;
 	struct lookups_figures figures;
 	struct homes *homes; /* the pages that this node is home of */
-	uint32_t now; /* the last round that was heard of: their time */
+	uint32_t now; /* the current or last round: the time in `homes` */
 
 	enum state state;
 	uint64_t round, until_ns;
 	const struct fp *pages;
 	struct holders *had;
 	uint32_t nr;
-	uint32_t *asked; /* pages, by home, ascending for each */
-	uint32_t *from; /* where those of each home begin; one more than there are */
-	bool *is_open; /* homes that have not answered */
-	uint32_t nr_open; /* of these, or of pieces */
+	uint32_t *asked; /* indices of pages, by home, ascending for each */
+	uint32_t *from; /* start of each home's pages in `asked`; one more than homes */
+	bool *is_open; /* by rank: home that has not answered */
+	uint32_t nr_open; /* homes, or pieces, without an answer so far */
 	struct hit *hits;
 	uint32_t nr_hits, size_hits;
 	struct piece *pieces;
 	uint32_t nr_pieces;
 
-	uint64_t number; /* of the last PIN, here or to others */
+	uint64_t number; /* of the last PIN sent, to the daemon or a node */
 	struct pin *pins;
 	uint32_t nr_pins;
 };
@@ -118,7 +118,7 @@ static uint32_t home_of(const struct lookups *ls, struct fp fp)
 	return (uint32_t)(fp.hi % ls->w->nr);
 }
 
-/* What follows the header of a message to the daemon is what another node gets. */
+/* Messages between agents have the bodies of those of link_format.h: sends that of `message`. */
 static int send_body(struct lookups *ls, uint32_t to, enum peer_type type, uint64_t number, const struct buf *message)
 {
 	int r = buf_error(message);
@@ -154,7 +154,7 @@ static void sort_by_home(const struct lookups *ls, const struct fp *pages, const
 
 		ret[from[home_of(ls, pages[page])]++] = page;
 	}
-	memmove(from + 1, from, ls->w->nr * sizeof(*from)); /* each has come to where the next begins */
+	memmove(from + 1, from, ls->w->nr * sizeof(*from)); /* each has advanced to the start of the next */
 	from[0] = 0;
 }
 
@@ -172,7 +172,7 @@ static int send_twice(struct lookups *ls, uint32_t node, uint64_t nr)
 	return 0;
 }
 
-/* If it is more than a few of what node n has told, or this one. */
+/* Only if it is more than a few of the announced pages. */
 static int send_twice_if_many(struct lookups *ls, const struct homes_noted *noted, uint32_t n)
 {
 	uint32_t nr = n == noted->node ? noted->nr_twice : noted->twice[n];
@@ -180,7 +180,7 @@ static int send_twice_if_many(struct lookups *ls, const struct homes_noted *note
 	return nr > 0 && nr >= noted->nr / LOOKUPS_TWICE_PART ? send_twice(ls, n, nr) : 0;
 }
 
-/* All that waits to be. */
+/* Notes all queued announcements. */
 static int note_all(struct lookups *ls)
 {
 	struct homes_noted noted;
@@ -248,7 +248,8 @@ static int add_hit(struct lookups *ls, uint32_t node, uint32_t page)
 	return 0;
 }
 
-/* As many of them as a page is to have, on different hosts. This node itself has lost it, or it would not offer it. */
+/* Adds hits for as many nodes as a page needs, on different hosts. This node is skipped: it would not offer a page that
+ * it has. */
 static int take_holders(struct lookups *ls, uint32_t page, const uint16_t *nodes, uint32_t nr)
 {
 	struct holders chosen = { 0 };
@@ -262,7 +263,7 @@ static int take_holders(struct lookups *ls, uint32_t page, const uint16_t *nodes
 	return r;
 }
 
-/* This node is their home. */
+/* Looks up the pages of which this node is the home. */
 static int ask_here(struct lookups *ls)
 {
 	int r = 0;
@@ -346,7 +347,7 @@ static int handle_found(struct lookups *ls, uint32_t home, uint64_t round, const
 	return r;
 }
 
-/* --- having it lent --- */
+/* --- pinning --- */
 
 static int by_node(const void *a, const void *b)
 {
@@ -469,10 +470,10 @@ static int handle_announce(struct lookups *ls, uint32_t from, const void *body, 
 	uint64_t now_ns = monotonic_ns();
 	int r = len > (size_t)LOOKUPS_MAX * FP_LEN ? -EBADMSG : homes_announce(ls->homes, from, body, len, now_ns);
 
-	return r < 0 ? r : lookups_note(ls, now_ns); /* if it is too much to wait */
+	return r < 0 ? r : lookups_note(ls, now_ns); /* notes now if too much is queued */
 }
 
-/* Drops requests that the daemon has not answered in time: the requesting node has continued without. */
+/* Drops requests that the daemon has not answered in time: the requesting node has continued without it. */
 static void drop_late(struct lookups *ls)
 {
 	uint64_t now = monotonic_ns();

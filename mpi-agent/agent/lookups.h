@@ -1,8 +1,8 @@
 /*
- * Single duplicates: pages that one node alone has stored in an earlier round, and that another one offers now. Each
- * page has a *home*, a node that follows from its fingerprint.
+ * Single duplicates: pages that only one node has stored in an earlier round, and that another node offers now. Each
+ * page has a *home*, a node determined by its fingerprint.
  *
- *   after a round     ANNOUNCE: announces pages that only this node has stored to their homes, which cache it
+ *   after a round     ANNOUNCE: announces pages that only this node has stored to their homes, which cache them
  *   in the next       ASK ──▶ home ──▶ FOUND      nodes that may have the pages unknown here
  *                     PIN ─▶ holder ─▶ PINNED      its daemon durably pins the pages that it has
  *
@@ -28,31 +28,31 @@ struct peers;
 struct waits;
 struct world;
 
-#define LOOKUPS_MAX (1u << 18) /* 4 MiB of fingerprints, and as much of answers */
-#define LOOKUPS_TWICE_PART 256u /* TWICE is sent if at least one page in so many announced ones is shared */
+#define LOOKUPS_MAX (1u << 18) /* 4 MiB of fingerprints, and as much for answers */
+#define LOOKUPS_TWICE_PART 256u /* TWICE is sent if at least one in this many announced pages is shared */
 
 struct lookups_figures {
-	uint64_t asked; /* pages that homes were asked about */
-	uint64_t found; /* of these, that were lent to this node */
-	uint64_t announced; /* pages that homes were told of */
-	uint64_t pinned; /* pages of this node for others; one that several asked for is counted for each */
-	uint64_t known; /* pages that this node is home of and remembers */
+	uint64_t asked; /* pages looked up */
+	uint64_t found; /* of these, pages that a node has pinned */
+	uint64_t announced; /* pages announced to homes */
+	uint64_t pinned; /* pages pinned for peers; counted per request */
+	uint64_t known; /* cached pages that this node is home of */
 };
 
-/* Borrows all of these. `remember`: bytes. */
+/* Borrows all arguments. `remember`: bytes of the cache. */
 int lookups_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, size_t remember,
 		struct lookups **ret);
 void lookups_free(struct lookups *ls); /* NULL is fine */
-void lookups_forget(struct lookups *ls); /* all that homes were told */
+void lookups_forget(struct lookups *ls); /* drops all cached announcements */
 
 /*
- * Pages, ascending, of which had[i] is empty: borrowed until lookups_progress() has returned 1, or lookups_stop().
- * Holders on different hosts that have lent a page are added. -ENOMEM, -EIO
+ * Looks up the pages, ascending, for which had[i] is empty. Both are borrowed until lookups_progress() has returned 1,
+ * or lookups_stop(). Nodes on different hosts that have pinned a page are added to had[i]. -ENOMEM, -EIO
  */
 int lookups_begin(struct lookups *ls, uint64_t round, const struct fp *pages, struct holders *had, uint32_t nr);
-int lookups_progress(struct lookups *ls, uint64_t now_ns); /* 1: no more is to come; 0; <0 */
+int lookups_progress(struct lookups *ls, uint64_t now_ns); /* 1: done; 0; <0 */
 void lookups_stop(struct lookups *ls);
-/* This node has these: pages, in any order. */
+/* Announces pages of this node, in any order. */
 int lookups_announce(struct lookups *ls, uint64_t round, const struct fp *pages, uint32_t nr);
 /* Notes announcements of other nodes when that is unlikely to delay anything (homes.h). -ENOMEM, -EIO */
 int lookups_note(struct lookups *ls, uint64_t now_ns);

@@ -1,5 +1,5 @@
-/* MPI's codes become errno here. */
+/* Converts MPI's error codes to errno. */
 #pragma once
 
-/* 0; or -EIO, logged with what was tried. */
+/* 0 or -EIO. Logs failures; `what`: the operation, for the message. */
 int mpi_errno(int code, const char *what);

@@ -13,13 +13,13 @@
 #include "mpi-agent/agent/world.h"
 
 #define PAGE ((size_t)4096)
-#define STREAM_MIN ((size_t)65536) /* MPI brings it in pieces, of 32 KiB or so */
-#define RECEIVES_MAX 16u /* at once: with the longest messages, 256 MiB */
+#define STREAM_MIN ((size_t)65536) /* MPI transfers longer messages in pieces of about 32 KiB */
+#define RECEIVES_MAX 16u /* in progress: with the longest messages, 256 MiB */
 
 struct outgoing {
 	MPI_Request request;
-	struct buf bytes; /* without the body, if that is borrowed */
-	size_t len; /* with it */
+	struct buf bytes; /* without a borrowed body */
+	size_t len; /* including it */
 	enum peer_lane lane;
 	bool is_sent;
 	peers_sent_fn *sent; /* callback; NULL: none */
@@ -28,28 +28,28 @@ struct outgoing {
 	struct outgoing *next;
 };
 
-/* MPI has found it, and is about to bring it. */
+/* A message that MPI is receiving. */
 struct incoming {
 	MPI_Request request;
 	struct message message;
 	uint32_t from;
 	enum peer_lane lane;
-	uint64_t sequence; /* that it must have */
+	uint64_t sequence; /* expected */
 	bool is_whole;
 };
 
 struct peers {
 	const struct world *w;
-	struct arena *arena; /* for what comes; NULL: none */
+	struct arena *arena; /* for received messages; NULL: none */
 	struct outgoing *first, **end;
 	size_t unsent; /* bytes */
-	MPI_Request *requests; /* of those, and then of `in`, for MPI_Testsome() */
-	int *done; /* that it has found */
-	size_t nr_out, size; /* that there are; room for requests, those of `in` among them */
+	MPI_Request *requests; /* of outgoing messages, then of `in`, for MPI_Testsome() */
+	int *done; /* its result */
+	size_t nr_out, size; /* outgoing messages; room in `requests`, including `in` */
 	struct incoming in[RECEIVES_MAX]; /* in the order they were found */
 	size_t nr_in;
-	size_t nr_hints; /* of both */
-	uint64_t *sent[NR_PEER_LANES], *found[NR_PEER_LANES]; /* messages, by rank */
+	size_t nr_hints; /* outgoing and incoming */
+	uint64_t *sent[NR_PEER_LANES], *found[NR_PEER_LANES]; /* number of messages, by rank */
 };
 
 void message_release(struct message *m)
@@ -67,7 +67,7 @@ void message_move(struct message *to, struct message *from)
 	*from = MESSAGE_NONE;
 }
 
-/* For one more than there are. */
+/* Makes room for one more message. */
 static int make_room_to_send(struct peers *p)
 {
 	size_t size = MAX(2 * p->size, (size_t)2 * RECEIVES_MAX);
@@ -114,7 +114,7 @@ void peers_free(struct peers *p)
 {
 	if (!p)
 		return;
-	/* Bytes that MPI may still look at are not freed: the process is about to end. */
+	/* Messages in transit are not freed, since MPI may still use them; the process is about to end. */
 	for (int lane = 0; lane < NR_PEER_LANES; lane++) {
 		free(p->sent[lane]);
 		free(p->found[lane]);
@@ -147,7 +147,7 @@ static struct peer_header header_of(const struct peers *p, uint32_t to, enum pee
 	};
 }
 
-/* MPI has it. */
+/* Adds a message passed to MPI. */
 static void is_on_its_way(struct peers *p, const struct peer_header *h, struct outgoing *o)
 {
 	o->lane = peer_lane(h->type);
@@ -179,7 +179,7 @@ int peers_send(struct peers *p, uint32_t to, enum peer_type type, uint64_t numbe
 	return r;
 }
 
-/* As one message, of two pieces. */
+/* Sends header and body as one message, without copying the body. */
 static int send_pieces(struct peers *p, struct outgoing *o, const struct peer_header *h, const void *body, size_t len)
 {
 	int lens[] = { (int)o->bytes.len, (int)len }, r;
@@ -194,7 +194,7 @@ static int send_pieces(struct peers *p, struct outgoing *o, const struct peer_he
 		r = mpi_errno(MPI_Isend(MPI_BOTTOM, 1, type, (int)h->to, (int)peer_lane(h->type), p->w->messages,
 					&o->request),
 			      "message to another node");
-	MPI_Type_free(&type); /* once it is sent */
+	MPI_Type_free(&type); /* MPI frees it once the message is sent */
 	return r;
 }
 
@@ -246,7 +246,7 @@ bool peers_hinting(const struct peers *p)
 	return p->nr_hints > 0;
 }
 
-/* What MPI is done with goes. */
+/* Removes messages that MPI has sent. */
 static void remove_sent(struct peers *p)
 {
 	struct outgoing **at = &p->first;
@@ -269,8 +269,8 @@ static void remove_sent(struct peers *p)
 	p->end = at;
 }
 
-/* All of them, to and fro, at once: each time that MPI is asked for some it looks after all, and gives its processor
- * away if there was nothing. */
+/* Tests all requests with one call: every call makes MPI progress all of them, and yields the processor if nothing
+ * happened. */
 int peers_progress(struct peers *p)
 {
 	size_t nr = 0;
@@ -280,7 +280,7 @@ int peers_progress(struct peers *p)
 		p->requests[nr++] = o->request;
 	for (size_t i = 0; i < p->nr_in; i++)
 		p->requests[nr++] = p->in[i].request;
-	if (nr == 0) /* MPI_Improbe() looks for more only after it has said that there is none: it would wait for a nap */
+	if (nr == 0) /* MPI_Improbe() progresses only after it has found nothing: a message would wait for a nap */
 		return mpi_errno(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, p->w->messages, &nr_done, MPI_STATUS_IGNORE),
 				 "looking for messages");
 	r = mpi_errno(MPI_Testsome((int)nr, p->requests, &nr_done, p->done, MPI_STATUSES_IGNORE), "messages of nodes");
@@ -301,7 +301,7 @@ int peers_progress(struct peers *p)
 
 /* --- receiving --- */
 
-/* Chunks are most often whole pages behind what is before them: so they begin at one. */
+/* Aligns the end to a page: bodies mostly end with whole pages of chunks, which are then aligned. */
 static int make_room(struct peers *p, enum peer_lane lane, size_t len, struct message *ret)
 {
 	struct message m = { .len = len, .slot_len = round_up(len, PAGE) };
@@ -318,7 +318,7 @@ static int make_room(struct peers *p, enum peer_lane lane, size_t len, struct me
 	return m.data ? 0 : -ENOMEM;
 }
 
-/* Of that lane, or of any (NR_PEER_LANES). 1: MPI brings one more; 0: there is none */
+/* Starts receiving a message of that lane, or of any (NR_PEER_LANES). 1/0 there is none/<0 */
 static int find_message(struct peers *p, enum peer_lane lane)
 {
 	struct incoming *in = &p->in[p->nr_in];
@@ -348,7 +348,7 @@ static int find_message(struct peers *p, enum peer_lane lane)
 		return r;
 	in->sequence = p->found[lane][in->from]++;
 	r = mpi_errno(MPI_Imrecv(in->message.data, len, MPI_BYTE, &message, &in->request), "message of another node");
-	if (r == 0) /* what is short has come by now */
+	if (r == 0) /* short messages are complete by now */
 		r = mpi_errno(MPI_Test(&in->request, &is_there, MPI_STATUS_IGNORE), "message of another node");
 	if (r < 0)
 		return r;
@@ -392,7 +392,7 @@ unsigned peers_coming(const struct peers *p, enum peer_lane lane, size_t *ret_by
 	return nr;
 }
 
-/* Hints first. 1/0 */
+/* Takes a complete message, hints first. 1/0 */
 static int take_whole(struct peers *p, struct incoming *ret)
 {
 	size_t first = p->nr_in;
@@ -407,7 +407,7 @@ static int take_whole(struct peers *p, struct incoming *ret)
 	return 1;
 }
 
-/* One, or one of each lane if some are held. 1/0 */
+/* Finds one message, or one per lane that is not paused if some are. 1/0/<0 */
 static int find_any(struct peers *p, unsigned paused)
 {
 	int r = 0, any = 0;

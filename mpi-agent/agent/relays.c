@@ -12,12 +12,12 @@
 #include "mpi-agent/agent/waits.h"
 #include "mpi-agent/agent/world.h"
 
-#define QUESTIONS_MAX 64u /* of each direction: with the longest answers, 64 MiB; more are answered with -EBUSY */
-#define RELAYS_MAX 16u /* others than questions of other nodes, with the daemon at once or about to be, ... */
-#define RELAY_BYTES_MAX ((size_t)32 << 20) /* with so many bytes; the last of them may have more */
+#define QUESTIONS_MAX 64u /* per direction: with the longest answers, 64 MiB; excess ones are answered with -EBUSY */
+#define RELAYS_MAX 16u /* requests of other nodes passed to the daemon or being received, except questions, ... */
+#define RELAY_BYTES_MAX ((size_t)32 << 20) /* with this many bytes; the last one may exceed it */
 #define ID_LEN 16u
 
-/* A request, as the daemon says it and as the other daemon hears it, and its answer; and both between agents. */
+/* Message types of a request: sent by a daemon, received by the other daemon, and the answer; and between agents. */
 static const struct kind {
 	enum link_type link, link_there, link_answer;
 	enum peer_type peer, peer_answer;
@@ -28,14 +28,14 @@ static const struct kind {
 	{ LINK_QUERY, LINK_QUESTION, LINK_ANSWER, PEER_QUESTION, PEER_ANSWER },
 };
 
-/* One that is not answered yet: of this node's daemon, or of another node. */
+/* A request without an answer so far, of this node's daemon or of another node. */
 struct relay {
 	const struct kind *kind;
-	uint64_t number; /* as this agent calls it, ... */
-	uint64_t asked_number; /* and the requesting side */
+	uint64_t number; /* assigned by this agent */
+	uint64_t asked_number; /* assigned by the requester */
 	uint32_t rank; /* the other node */
-	uint32_t nr; /* PUT: of chunks, ... */
-	uint64_t put_chunks, put_bytes; /* and of those that came with it */
+	uint32_t nr; /* PUT: number of chunks */
+	uint64_t put_chunks, put_bytes; /* PUT: chunks sent with it */
 	size_t bytes; /* of the message */
 	uint64_t until_ns;
 	struct relay *next;
@@ -49,9 +49,9 @@ struct relays {
 	struct relays_figures figures;
 	struct relay *ours, *theirs;
 	uint32_t nr_our_questions, nr_their_questions;
-	uint32_t nr_theirs; /* without questions */
+	uint32_t nr_theirs; /* except questions */
 	size_t theirs_bytes;
-	uint64_t number; /* of the last one */
+	uint64_t number; /* of the last relay */
 };
 
 int relays_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits, struct relays **ret)
@@ -89,9 +89,9 @@ static bool is_question(const struct relay *y)
 	return y->kind->link == LINK_QUERY;
 }
 
-/* --- what they say --- */
+/* --- checking messages --- */
 
-/* Is it a request that can be right, as it is between agents? Fills in what is to be known of it. */
+/* Checks a request in the form sent between agents, and fills in its figures. -EBADMSG: malformed. */
 static int look_at(struct relay *y, const void *body, size_t len)
 {
 	struct link_put put;
@@ -124,7 +124,7 @@ static int look_at(struct relay *y, const void *body, size_t len)
 	}
 }
 
-/* Is it an answer to this one? */
+/* Checks the answer to a request. */
 static int look_at_answer(const struct relay *y, const void *body, size_t len, int *ret_error)
 {
 	const uint8_t *kept;
@@ -152,7 +152,7 @@ static int encode_error(const struct relay *y, uint64_t number, int error, struc
 	return buf_error(ret);
 }
 
-/* --- what this node's daemon wants --- */
+/* --- requests of this node's daemon --- */
 
 static const struct kind *kind_of_link(enum link_type type, bool is_answer)
 {
@@ -170,7 +170,7 @@ static const struct kind *kind_of_peer(enum peer_type type, bool is_answer)
 	return NULL;
 }
 
-/* Sends it to the target node; the id of the target is replaced by that of this node, except in a query. */
+/* Sends a request to its target node. Replaces the target's id by that of this node, or removes it from a query. */
 static int send_on(struct relays *rs, const struct relay *y, const void *body, size_t len)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -200,7 +200,7 @@ static int look_at_ours(struct relay *y, const void *body, size_t len)
 	return is_question(y) ? link_decode_query(body, len, &id, &question, &question_len) : look_at(y, body, len);
 }
 
-/* Why it cannot be passed on; 0: it can. */
+/* 0, or why the request cannot be passed on: -EHOSTUNREACH, -EBUSY. */
 static int check_target(const struct relays *rs, struct relay *y, const void *body)
 {
 	if (world_find(rs->w, body, &y->rank) <= 0 || y->rank == rs->w->rank)
@@ -277,7 +277,7 @@ int relays_peer_answer(struct relays *rs, const struct peer_header *h, const voi
 	return r < 0 ? r : buf_error(&rs->daemon->out);
 }
 
-/* --- what others want --- */
+/* --- requests of other nodes --- */
 
 bool relays_has_room(const struct relays *rs)
 {
@@ -304,7 +304,7 @@ static int send_error(struct relays *rs, const struct relay *y, int error)
 			  b.data + sizeof(struct link_header_wire), b.len - sizeof(struct link_header_wire));
 }
 
-/* One more, or one less. Questions are short, and have a limit of their own. */
+/* Adds or removes (by: 1, -1) a request. Questions are short, and have a separate limit. */
 static void count_theirs(struct relays *rs, const struct relay *y, int by)
 {
 	if (is_question(y)) {
@@ -333,7 +333,7 @@ int relays_peer_request(struct relays *rs, const struct peer_header *h, const vo
 		return r;
 	}
 	y->number = ++rs->number;
-	y->until_ns = monotonic_ns() + wait_ns(rs, y) / 4 * 3; /* before it is too late there */
+	y->until_ns = monotonic_ns() + wait_ns(rs, y) / 4 * 3; /* before the requester times out */
 	link_encode_body(y->kind->link_there, y->number, body, len, &rs->daemon->out);
 	y->next = rs->theirs;
 	rs->theirs = y;
@@ -369,7 +369,7 @@ int relays_answer(struct relays *rs, const struct link_header *h, const void *bo
 	return r;
 }
 
-/* --- time --- */
+/* --- progress --- */
 
 int relays_progress(struct relays *rs, uint64_t now_ns)
 {

@@ -17,18 +17,17 @@
 #include "mpi-agent/agent/waits.h"
 #include "mpi-agent/agent/world.h"
 
-#define SAMPLE_MAX 1024u /* one page in 200 that is popular is missed in one round of 150 */
+#define SAMPLE_MAX 1024u /* if one page in 200 is popular, one sample in 150 contains none */
 
 #define NAP_NS UINT64_C(1000000) /* a daemon waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
 #define NAP_NOBODY_NS UINT64_C(16000000) /* back-off: the next round will not start soon */
 #define NAP_LONG_NS UINT64_C(20000000)
-#define NAP_LONG_PART 200u /* of the idle time: the next request waits for half of the nap, per node on its way */
+#define NAP_LONG_PART 200u /* of the idle time: the next request waits for half a nap per node that it passes */
 #define NAP_BACKED_OFF_NS UINT64_C(4000000) /* no daemon waits for this round, or its end */
-#define EMPTY_ROUNDS 2u /* that found nothing in common: the next ones will likely find nothing either; ... */
-#define EMPTY_APART_NS UINT64_C(500000000) /* of those of one checkpoint, one counts */
-/* It is the daemon's turn, which wakes this agent; and no other has anything to say of this round before it has
- * stored. */
+#define EMPTY_ROUNDS 2u /* without common pages: the next ones are likely to find none either; ... */
+#define EMPTY_APART_NS UINT64_C(500000000) /* rounds of one checkpoint count once */
+/* The agent waits for its daemon, which wakes it; peers send nothing of this round before they have stored. */
 #define NAP_STORING_NS UINT64_C(20000000)
 
 enum state { IDLE, OFFERING, ASKING, REDUCING, STORING, GATHERING, PAUSED };
@@ -38,7 +37,7 @@ struct end_wire {
 	struct le64 round;
 	struct le32 rank;
 	uint8_t has_stored;
-	uint8_t mac[MAC_LEN]; /* of all before it */
+	uint8_t mac[MAC_LEN]; /* of the bytes before it */
 };
 
 struct rounds {
@@ -49,37 +48,37 @@ struct rounds {
 	struct rounds_figures figures;
 
 	enum state state;
-	uint64_t number; /* of this one, or the last */
-	uint64_t next; /* that has begun elsewhere while this one goes on; 0: none */
-	bool is_wanted; /* rank 0: another one */
+	uint64_t number; /* of the current or last round */
+	uint64_t next; /* already started by rank 0 while this one is in progress; 0: none */
+	bool is_wanted; /* rank 0: another round is requested */
 	bool is_ending;
-	uint64_t until_ns; /* of OFFERING and STORING: for the daemon; else for all the others */
-	uint64_t since_ns; /* that it is in this state */
+	uint64_t until_ns; /* timeout: of the daemon in OFFERING and STORING, else of the other nodes */
+	uint64_t since_ns; /* when this state was entered */
 
-	bool has_offered, has_stored; /* the daemon, in time */
+	bool has_offered, has_stored; /* the daemon has, in time */
 	bool is_awaited; /* daemons wait for its end: nodes have pages in common */
-	unsigned nr_empty; /* successive rounds with pages, but none in common, ... */
-	uint64_t empty_ns; /* and the time of the last */
-	/* the decision could not be sent to the daemon; other nodes may expect this node to store pages */
+	unsigned nr_empty; /* successive rounds with pages, but none in common */
+	uint64_t empty_ns; /* time of the last one */
+	/* there is no decision for the daemon, but other nodes may expect this node to store pages */
 	bool has_failed;
 	struct fp *pages; /* of the offer */
 	uint32_t nr_pages;
 	struct known *remembered;
 	struct lookups *lookups;
-	bool lookup; /* use them */
+	bool lookup; /* use lookups */
 	struct fp *unannounced; /* pages that the daemon has stored without a round, in any order */
 	uint32_t nr_unannounced;
 	struct holders *had; /* of each page: nodes that are known to have it, durable and pinned */
-	struct fp *entered; /* pages that enter the reduction, ... */
-	uint32_t *entered_index, nr_entered; /* and which these are */
+	struct fp *entered; /* pages that enter the reduction */
+	uint32_t *entered_index, nr_entered; /* their indices in `pages` */
 	struct merge_conf conf;
 	struct popular_set own, result;
 	struct reduction *reduction;
 	bool is_sample;
 
-	MPI_Request request; /* of GATHERING */
+	MPI_Request request; /* in GATHERING */
 	struct end_wire end, *ends;
-	uint8_t *stored; /* by rank, of the last round that all have come to the end of: 1, it says that it has */
+	uint8_t *stored; /* by rank, for the last completed round: 1: it has stored its part */
 };
 
 int rounds_new(const struct world *w, struct peers *p, struct link *daemon, const struct waits *waits,
@@ -139,7 +138,7 @@ static bool has_daemon(const struct rounds *rs)
 
 /* --- beginning --- */
 
-/* On to those that hear of it from here: rank + 2^k, for all 2^k beyond the rank. */
+/* Sends BEGIN to the children in the tree: rank + 2^k for all 2^k > rank. */
 static int pass_on(struct rounds *rs)
 {
 	int r = 0;
@@ -150,7 +149,7 @@ static int pass_on(struct rounds *rs)
 	return r;
 }
 
-/* And how long the one before it took. */
+/* Adds the duration of the previous state to the figures. */
 static uint64_t enter_state(struct rounds *rs, enum state state)
 {
 	uint64_t now_ns = monotonic_ns(), *of[] = {
@@ -184,7 +183,7 @@ static int start_offering(struct rounds *rs, uint64_t number)
 	return pass_on(rs);
 }
 
-/* One that the daemon is yet to come to it has not heard of when it said so. */
+/* In OFFERING the daemon had not received BEGIN yet when it sent WANT: this round will do. */
 int rounds_want(struct rounds *rs)
 {
 	if (rs->state == OFFERING)
@@ -195,7 +194,7 @@ int rounds_want(struct rounds *rs)
 	return 0;
 }
 
-/* One that was wanted before the last one began has been seen to by that. */
+/* A request sent before the last round began is covered by that round. */
 int rounds_peer_want(struct rounds *rs, uint64_t number)
 {
 	if (rs->w->rank != 0 || number > rs->number)
@@ -210,7 +209,7 @@ int rounds_peer_begin(struct rounds *rs, uint64_t number)
 		return -EBADMSG;
 	if (rs->state == IDLE)
 		return start_offering(rs, number);
-	rs->next = number; /* rank 0 has seen the end of this one, and so will this node */
+	rs->next = number; /* rank 0 has completed the current round, and so will this node */
 	return 0;
 }
 
@@ -219,7 +218,7 @@ void rounds_end(struct rounds *rs)
 	rs->is_ending = true;
 }
 
-/* --- what is known already --- */
+/* --- cached results --- */
 
 void rounds_forget(struct rounds *rs)
 {
@@ -232,7 +231,7 @@ static void cache_holders(struct rounds *rs, struct fp fp, const struct holders 
 	known_set(rs->remembered, fp, h, (uint32_t)rs->number);
 }
 
-/* The page as an entry of this node, with the nodes that have it. */
+/* The page as this node's entry for the reduction, with the nodes that have it. */
 static struct popular popular_of(const struct rounds *rs, uint32_t i)
 {
 	const struct holders *h = &rs->had[i];
@@ -243,7 +242,7 @@ static struct popular popular_of(const struct rounds *rs, uint32_t i)
 	return p;
 }
 
-/* As many have it as are to. */
+/* As many nodes have it as it needs. */
 static bool is_had(const struct popular *p, uint32_t nr_owners)
 {
 	return p->nr_owners == nr_owners && p->has == (1u << nr_owners) - 1;
@@ -280,7 +279,7 @@ static int start_asking(struct rounds *rs)
 	return lookups_begin(rs->lookups, rs->number, rs->pages, rs->had, rs->lookup ? rs->nr_pages : 0);
 }
 
-/* Others need not know what this node has found out; it need not ask again. */
+/* Caches the results of lookups, on this node only, so that it need not look up these pages again. */
 static void remember_found(struct rounds *rs)
 {
 	for (uint32_t i = 0; i < rs->nr_pages; i++)
@@ -307,7 +306,7 @@ static int announce_unshared(struct rounds *rs)
 	return lookups_announce(rs->lookups, rs->number, unshared, nr);
 }
 
-/* A round has settled that others have it. */
+/* Another node has it, according to an earlier round. */
 static bool is_settled(struct rounds *rs, struct fp fp)
 {
 	struct holders h;
@@ -319,7 +318,7 @@ static bool is_settled(struct rounds *rs, struct fp fp)
 	return is_of_peer;
 }
 
-/* What was stored without a round, and need not have been: of what is settled homes do not know. */
+/* Sends SHARED for stored pages that peers have. Homes do not detect these: they do not cache results of rounds. */
 static void warn_daemon(struct rounds *rs, const struct fp *pages, uint32_t nr)
 {
 	uint32_t nr_settled = 0;
@@ -368,7 +367,7 @@ static int reduce(struct rounds *rs, size_t max, bool is_sample)
 	r = popular_of_node(&rs->conf, rs->w->rank, rs->entered, rs->nr_entered, &rs->own);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < rs->own.nr; i++) /* those that entered, in their order */
+	for (size_t i = 0; i < rs->own.nr; i++) /* same order as rs->entered */
 		rs->own.v[i] = popular_of(rs, rs->entered_index[i]);
 	return reduction_begin(rs->w->rounds, &rs->conf, &rs->w->set_key, &rs->own, &rs->reduction);
 }
@@ -377,7 +376,7 @@ static int start_reducing(struct rounds *rs)
 {
 	int r;
 
-	lookups_stop(rs->lookups); /* if not all have answered */
+	lookups_stop(rs->lookups); /* some nodes may not have answered */
 	remember_found(rs);
 	r = enter_pages(rs);
 	if (r < 0)
@@ -405,8 +404,8 @@ static struct link_owners owners_of(uint32_t index, const struct popular *p)
 	return o;
 }
 
-/* The pages of the offer that are on other nodes, too. For pages that entered the reduction only its result counts,
- * because it is the same on all nodes. */
+/* Lists the pages of the offer that other nodes offer or have. For pages that entered the reduction only its result
+ * counts, because it is the same on all nodes. */
 static uint32_t decide(const struct rounds *rs, struct link_owners *ret)
 {
 	const struct popular_set *s = &rs->result;
@@ -460,7 +459,7 @@ static void note_empty(struct rounds *rs, bool is_empty)
 	rs->empty_ns = now_ns;
 }
 
-/* What goes wrong here goes wrong on all nodes, and nothing is decided; unless it is MPI itself. */
+/* Errors other than -EIO of MPI occur on all nodes alike: the round has no decision then. */
 static int finish_reducing(struct rounds *rs)
 {
 	struct reduce_cost cost;
@@ -492,7 +491,7 @@ static int finish_reducing(struct rounds *rs)
 	return r < 0 ? r : 1;
 }
 
-/* --- the end --- */
+/* --- gathering --- */
 
 static void mac_end(const struct rounds *rs, struct end_wire *e)
 {
@@ -507,7 +506,7 @@ static int start_gathering(struct rounds *rs)
 	mac_end(rs, &rs->end);
 	rs->figures.unanswered += !rs->has_offered || !rs->has_stored;
 	rs->until_ns = enter_state(rs, GATHERING) + rs->waits->stored_ns + rs->waits->stall_ns;
-	if (rs->has_stored && rs->lookup) { /* before the round ends: the next one may look them up */
+	if (rs->has_stored && rs->lookup) { /* before the round ends, since the next one may look them up */
 		int r = announce_unshared(rs);
 
 		if (r < 0)
@@ -526,7 +525,7 @@ static bool says_stored(const struct rounds *rs, uint32_t rank)
 	       mac_is_valid(&rs->w->stored_key, e, offsetof(struct end_wire, mac), e->mac);
 }
 
-/* Of one that is over without this node. */
+/* SETTLED for a round that has ended without this node. */
 static int send_unsettled(struct rounds *rs, uint64_t number)
 {
 	_cleanup_(freep) uint8_t *none_stored = calloc(rs->w->nr, 1);
@@ -537,7 +536,7 @@ static int send_unsettled(struct rounds *rs, uint64_t number)
 	return 0;
 }
 
-/* All nodes hear the same, and remember the same. */
+/* The result is the same on all nodes. */
 static void remember_settled(struct rounds *rs)
 {
 	for (size_t i = 0; i < rs->result.nr; i++) {
@@ -579,7 +578,7 @@ int rounds_offer(struct rounds *rs, uint64_t number, const void *body, size_t le
 
 	if (number == 0 || number > rs->number)
 		return -EBADMSG;
-	if (rs->state != OFFERING || number != rs->number) { /* late: answer that no other node has any of it */
+	if (rs->state != OFFERING || number != rs->number) { /* late: answer that no other node has any of the pages */
 		link_encode_decision(number, NULL, 0, &rs->daemon->out);
 		return 0;
 	}
@@ -604,10 +603,10 @@ int rounds_stored(struct rounds *rs, uint64_t number, const void *body, size_t l
 		return send_unsettled(rs, number);
 	return rs->state == GATHERING ?
 		       0 :
-		       -EBADMSG; /* late; the end of it will be told. Before anything was decided it cannot be. */
+		       -EBADMSG; /* late in GATHERING: SETTLED follows; before the decision it is malformed */
 }
 
-/* Without announcements to homes, it would not be detected that several nodes store the same pages. */
+/* Without lookups there are no announcements that would detect nodes storing the same pages: SHARED is sent at once. */
 int rounds_announce(struct rounds *rs, const void *body, size_t len)
 {
 	_cleanup_(freep) struct fp *pages = NULL;
@@ -634,7 +633,7 @@ int rounds_peer_page(struct rounds *rs, const struct peer_header *h, const void 
 	return lookups_receive(rs->lookups, h, body, len);
 }
 
-/* --- again and again --- */
+/* --- progress --- */
 
 static int start_next(struct rounds *rs)
 {
@@ -722,7 +721,7 @@ bool rounds_wanted(const struct rounds *rs)
 	return rs->is_wanted && !rs->is_ending;
 }
 
-/* Nothing in common is likely, and a large offer is only a part of a checkpoint in progress: round_backoff.h of the engine. */
+/* The round probably finds nothing, and a large offer is only a part of a checkpoint in progress (round_backoff.h). */
 static bool is_probe(const struct rounds *rs)
 {
 	return rs->nr_empty == EMPTY_ROUNDS && rs->nr_pages >= SAMPLE_MAX;

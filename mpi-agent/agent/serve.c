@@ -9,15 +9,15 @@
 #include "mpi-agent/agent/peers.h"
 #include "mpi-agent/agent/waits.h"
 
-#define GETS_MAX 16u /* with the daemon at once, ... */
-#define GET_BYTES_MAX ((uint64_t)32 << 20) /* with so many bytes; one alone may have more */
-#define UNSENT_MAX ((size_t)64 << 20) /* on their way to other nodes */
-#define TAKEN_NS UINT64_C(2000000) /* until the daemon hears of memory that is not needed any more */
+#define GETS_MAX 16u /* passed to the daemon at once, ... */
+#define GET_BYTES_MAX ((uint64_t)32 << 20) /* with this many bytes; a single one may have more */
+#define UNSENT_MAX ((size_t)64 << 20) /* bytes in transit to other nodes */
+#define TAKEN_NS UINT64_C(2000000) /* delay of TAKEN, if no GET takes it along */
 
 struct get {
-	uint64_t number; /* for the daemon */
-	uint32_t from; /* the requesting node, ... */
-	uint64_t peer_number; /* and its number of the request */
+	uint64_t number; /* of the request to the daemon */
+	uint32_t from; /* the requesting node */
+	uint64_t peer_number; /* its number of the request */
 	uint64_t until_ns;
 	struct link_want *wants;
 	uint32_t nr;
@@ -35,8 +35,8 @@ struct serve {
 	uint32_t nr;
 	uint64_t bytes;
 	uint64_t number; /* of the last GET */
-	struct buf taken; /* TAKEN, which go with the next GET, ... */
-	uint64_t taken_ns; /* or then, if there is any */
+	struct buf taken; /* TAKEN messages, sent with the next GET, ... */
+	uint64_t taken_ns; /* or at this time at the latest */
 };
 
 int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits,
@@ -98,7 +98,7 @@ int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body,
 	g->number = ++s->number;
 	g->from = from;
 	g->peer_number = number;
-	g->until_ns = monotonic_ns() + s->waits->ask_ns / 4 * 3; /* before it is too late there */
+	g->until_ns = monotonic_ns() + s->waits->ask_ns / 4 * 3; /* before the requester times out */
 	for (uint32_t i = 0; i < g->nr; i++)
 		g->bytes += g->wants[i].len;
 	send_taken(s);
@@ -120,7 +120,7 @@ static void remove_get(struct serve *s, struct get **at)
 	get_free(g);
 }
 
-/* The daemon may reuse that memory. A separate message would wake it. */
+/* Queues TAKEN for the next GET: a separate message would wake the daemon. */
 static void give_back(void *userdata, uint64_t number)
 {
 	struct serve *s = userdata;
@@ -132,7 +132,7 @@ static void give_back(void *userdata, uint64_t number)
 	link_encode_plain(LINK_TAKEN, number, &s->taken);
 }
 
-/* With the daemon's own bytes, if they are what they should be. `lies_there`: in its memory. */
+/* Checks and forwards the daemon's answer. `lies_there`: the body is in the daemon's arena. */
 static int answer_get(struct serve *s, const struct get *g, const void *body, size_t len, bool lies_there)
 {
 	_cleanup_(freep) const void **chunks = calloc(MAX(g->nr, UINT32_C(1)), sizeof(*chunks));
@@ -160,7 +160,7 @@ static int answer_nothing(struct serve *s, const struct get *g)
 	return none ? answer_get(s, g, none, g->nr, false) : -ENOMEM;
 }
 
-/* 1; 0: it is late */
+/* 1; 0: late; <0 */
 static int answer_number(struct serve *s, uint64_t number, const void *body, size_t len, bool lies_there)
 {
 	for (struct get **at = &s->gets; *at; at = &(*at)->next) {

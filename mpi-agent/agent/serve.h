@@ -16,11 +16,11 @@ struct peers;
 struct serve;
 
 struct serve_figures {
-	uint64_t chunks, bytes; /* given to others */
-	uint64_t missing; /* that were not here, or not in time */
+	uint64_t chunks, bytes; /* sent to peers */
+	uint64_t missing; /* chunks not present, or not answered in time */
 };
 
-/* Borrows all of these. `theirs`: of the daemon; NULL: none */
+/* Borrows all arguments. `theirs`: the daemon's arena; NULL: none */
 int serve_new(struct peers *p, struct link *daemon, const struct arena *theirs, const struct waits *waits,
 	      struct serve **ret);
 void serve_free(struct serve *s); /* NULL is fine */
@@ -30,7 +30,7 @@ bool serve_has_room(const struct serve *s); /* for another GET */
 int serve_get(struct serve *s, uint32_t from, uint64_t number, const void *body, size_t len);
 /* The daemon's CHUNKS. */
 int serve_chunks(struct serve *s, uint64_t number, const void *body, size_t len);
-/* Its THERE: sent from where it lies, which is the daemon's again when MPI has it. */
+/* The daemon's THERE: sent from its arena without a copy; TAKEN follows when MPI has sent it. */
 int serve_there(struct serve *s, uint64_t number, const void *body, size_t len);
-int serve_progress(struct serve *s, uint64_t now_ns); /* 1: something has happened; 0; <0 */
+int serve_progress(struct serve *s, uint64_t now_ns); /* 1: made progress; 0; <0 */
 const struct serve_figures *serve_figures(const struct serve *s);

@@ -21,13 +21,13 @@ static socklen_t address_of(const struct socket_path *at, struct sockaddr_un *re
 	int len;
 
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	/* The zero in front says that it is no file. */
+	/* The leading zero byte makes it an abstract socket. */
 	len = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "ckptfs-agent/%" PRIx64 "/%" PRIx64,
 		       (uint64_t)at->dev, (uint64_t)at->ino);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* Abstract sockets have no permissions: both ends check the credentials of the other. Root may query every agent. */
+/* Abstract sockets have no permissions: each end checks the credentials of the other. Root may query every agent. */
 static bool is_trusted(int fd, bool is_asking)
 {
 	struct ucred peer;
@@ -62,7 +62,7 @@ void status_answer(int fd, const char *text, size_t len)
 		log_debug("status: %s", strerror(errno));
 }
 
-/* All of it, to standard output, line by line: names of nodes are in it. */
+/* Prints line by line with escapes: the text contains names of nodes. */
 static int print_answer(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };

@@ -6,14 +6,14 @@
 
 #include "mpi-agent/agent/connect.h"
 
-/* --- the agent that is asked --- */
+/* --- the agent --- */
 
-/* a non-blocking descriptor; <0: status is not available, which is logged */
+/* Returns a non-blocking descriptor; <0: status is not available; logged. */
 int status_listen(const struct socket_path *at);
-/* Sends the text to a client, as much of it as is possible without blocking. */
+/* Sends as much of the text to a client as possible without blocking. */
 void status_answer(int fd, const char *text, size_t len);
 
 /* --- the client --- */
 
-/* Prints it. -ENOENT: no agent is there; told. */
+/* Prints the text. -ENOENT: no agent; logged. */
 int status_ask(const struct socket_path *at);

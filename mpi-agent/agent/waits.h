@@ -1,23 +1,23 @@
-/* Timeouts of an agent. Tests link others (tests/cluster/agent_waits.c). */
+/* Timeouts of an agent. Tests link different ones (tests/cluster/agent_waits.c). */
 #pragma once
 
 #include <stdint.h>
 
 struct waits {
-	uint64_t hello_ns; /* for the daemon's first word */
-	uint64_t offer_ns; /* for its pages, after BEGIN; it takes 2 s at most for that */
-	uint64_t lookup_ns; /* for others to say which pages they have, and to lend them; less is known then */
-	uint64_t stored_ns; /* for it to have stored what it is to */
-	/* for chunks of one node, before another is asked; and for those of the own daemon that others want */
+	uint64_t hello_ns; /* for the daemon's WELCOME */
+	uint64_t offer_ns; /* for the daemon's OFFER after BEGIN, which takes 2 s at most */
+	uint64_t lookup_ns; /* for lookups; the round continues without late answers */
+	uint64_t stored_ns; /* for the daemon's STORED */
+	/* for chunks of one node, before the next one is asked; and for the daemon to answer GETs of peers */
 	uint64_t ask_ns;
 	uint64_t fetch_ns; /* for all chunks of a FETCH; the daemon waits for 20 s */
-	/* for any word of another node, and for all to take part in a round: this world has no use then */
+	/* for any message of the previous rank, and for all nodes to take part in a round: then the agents end */
 	uint64_t stall_ns;
-	uint64_t prepare_ns; /* for all nodes to collect what is theirs, before they do so together, ... */
-	uint64_t window_ns; /* and for each step of that, while there are no rounds */
-	/* for another node to keep what this one wants it to, and for its own daemon to do so for others */
+	uint64_t prepare_ns; /* for PREPARE: all nodes collect their local garbage */
+	uint64_t window_ns; /* for each later step of a collection, while no round can run */
+	/* for another node to store a replica, and for the own daemon to do so for peers */
 	uint64_t keep_ns;
-	uint64_t end_ns; /* for all to leave together */
+	uint64_t end_ns; /* for all agents to end */
 };
 
 const struct waits *waits_of_agent(void);

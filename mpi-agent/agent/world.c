@@ -10,7 +10,7 @@
 #include "mpi-agent/wire/card.h"
 #include "mpi-agent/agent/mpi_errno.h"
 
-/* Pages of a round: 64 GiB of them, and messages of 600 MB; MPI limits the length to an int. */
+/* Most pages in a round: 64 GiB of data, and messages of 600 MB; MPI limits their length to an int. */
 #define POPULAR_EVER (UINT64_C(1) << 24)
 
 struct proof_wire {
@@ -95,8 +95,8 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 /* --- proofs --- */
 
 struct proof {
-	struct mac_key key; /* for nothing else */
-	struct proof_wire of; /* `rank` is that of the proving node */
+	struct mac_key key; /* for proofs only */
+	struct proof_wire of; /* `rank`: of the proving node */
 };
 
 static struct proof proof_of(const struct mac_key *key, const uint8_t transcript[MAC_DIGEST_LEN])
@@ -187,7 +187,7 @@ static int enter_with(struct world *w, const struct link_welcome *welcome, const
 	if (r < 0)
 		return r;
 	assert(welcome); /* a node without a daemon has sent an error in its card */
-	static_assert(MAC_KEY_LEN == LINK_KEY_LEN, "one is made of the other");
+	static_assert(MAC_KEY_LEN == LINK_KEY_LEN, "the cluster's key is a MAC key");
 	memcpy(key.b, welcome->proof_key, sizeof(key.b));
 	mac_digest(all, w->nr * sizeof(*all), transcript);
 	r = prove(&key, transcript, cards, w->rank, w->nr);

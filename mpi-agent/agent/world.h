@@ -15,20 +15,20 @@
 
 struct world {
 	uint32_t rank, nr;
-	MPI_Comm rounds, messages; /* what is collective, and what is not, do not get in each other's way */
+	MPI_Comm rounds, messages; /* separate: collective operations, and messages */
 	struct link_node *nodes; /* by rank */
 	uint32_t *hosts;
 	uint32_t *by_store; /* ranks */
 	uint32_t replicas;
-	uint64_t popular_max; /* the least of all */
+	uint64_t popular_max; /* the smallest of all nodes */
 	struct mac_key message_key, set_key, stored_key;
 };
 
-/* The name that a node's host goes by: CKPTFS_AGENT_HOST, or what MPI says. */
+/* Name of this host: CKPTFS_AGENT_HOST, or that of MPI. */
 void world_host(char ret[LINK_NAME_LEN]);
-/* `w` is NULL if there is no daemon (`error`), which is then told to all. What is wrong is logged on all ranks:
+/* `w` is NULL if there is no daemon (`error`), which is then sent to all ranks. Mismatches are logged on all ranks:
  * -EINVAL; -ENOMEM, -EIO. */
 int world_enter(const struct link_welcome *w, int error, struct world *ret);
-void world_release(struct world *w); /* without MPI: communicators end with it */
+void world_release(struct world *w); /* does not call MPI, whose end frees the communicators */
 /* The rank of a store. 1/0 */
 int world_find(const struct world *w, const uint8_t store_id[16], uint32_t *ret);

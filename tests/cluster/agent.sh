@@ -782,7 +782,7 @@ wait $asking || true
 daemons=()
 grep -q '^Node:     n1, number 1 of 2' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Rounds:   2, 0 without' "$dir/status" || fail "status: $(cat "$dir/status")"
-grep -qE '^Time:     [0-9.]+ s for offers, [0-9.]+ s reducing, [0-9.]+ s storing, [0-9.]+ s waiting for the others$' "$dir/status" ||
+grep -qE '^Time:     [0-9.]+ s for offers, [0-9.]+ s reducing, [0-9.]+ s storing, [0-9.]+ s waiting for peers$' "$dir/status" ||
 	fail "status: $(cat "$dir/status")"
 grep -q '^Popular:  10 pages, 0 in the last round' "$dir/status" || fail "status: $(cat "$dir/status")"
 grep -q '^Looked up: 10 pages, 0 found; 0 pinned for peers; 0 announced, 0 known' "$dir/status" || fail "status: $(cat "$dir/status")"
