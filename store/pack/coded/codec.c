@@ -187,7 +187,7 @@ static bool has_memory_for_blocks(struct coder *c)
 
 static bool has_memory_for_runs(struct coder *c)
 {
-	static_assert(PACK_PART_BYTES == MATCH_PART && PACK_PARTS == MATCH_PARTS, "what blocks name are parts");
+	static_assert(PACK_PART_BYTES == MATCH_PART && PACK_PARTS == MATCH_PARTS, "blocks refer to parts");
 
 	if (!c->runs)
 		c->runs = match_out_new();
@@ -320,7 +320,7 @@ static size_t lz4_find_end(const uint8_t *p, size_t len)
 	return 0;
 }
 
-/* Length of the coded block that begins at p; 0: there is none, by its checksum. */
+/* Length of the coded block that begins at p; 0: none with a valid checksum. */
 static size_t block_len(const uint8_t *p, size_t len)
 {
 	struct code_header_disk d;
@@ -334,7 +334,7 @@ static size_t block_len(const uint8_t *p, size_t len)
 	return n <= len && code_header_decode(p, n, &h) == 0 ? n : 0;
 }
 
-/* Start of the coded block that ends at the end of these bytes. */
+/* Start of the coded block that ends at p + len. */
 static int block_find_start(const uint8_t *p, size_t len, size_t plain_len, size_t *ret)
 {
 	struct code_header h;
@@ -365,8 +365,8 @@ size_t codec_find_end(enum pack_codec codec, const void *p, size_t len)
 	return 0;
 }
 
-/* made[i]: plain bytes of the sequences from byte i to the end; 0: they do not end there. Computed from the last byte
- * backwards, since each sequence is followed by a later one. */
+/* made[i]: plain bytes of the sequences from byte i to the end; 0: they do not end there. Computed backwards, since
+ * each entry depends on a later one. */
 static int lz4_find_start(const uint8_t *p, size_t len, size_t plain_len, size_t *ret)
 {
 	_cleanup_(freep) uint32_t *made = calloc(len, sizeof(*made));

@@ -24,7 +24,7 @@ void coders_release(struct coders *cs);
 struct coder *coder_get(struct coders *cs); /* NULL: no memory */
 void coder_put(struct coders *cs, struct coder *c); /* NULL is fine */
 
-/* Bytes written to `ret`, fewer than len; 0: it does not shrink, or there is no memory. `ret` has room for len. Always
+/* Returns the bytes written to `ret`, fewer than len; 0: does not shrink, or no memory. `ret` has room for len. Always
  * 0 for PACK_CODEC_CODED: coding needs the data type, so the caller does it (store/codec). */
 size_t codec_compress(struct coder *c, enum pack_codec codec, int level, const void *p, size_t len, void *ret);
 /* Decompress a part of unknown length, at most `room`: returns its length. `before`: plain bytes of the nr_before whole
@@ -40,13 +40,13 @@ int codec_decompress_by_levels(struct coder *c, const void *p, size_t len, uint3
  * match_place_runs(). The caller verifies the result by fingerprints. */
 int codec_place_left(struct coder *c, const void *p, size_t len, uint32_t place, void *ret, size_t room);
 int codec_place_runs(struct coder *c, const void *p, uint8_t *const before[], uint32_t nr_before, void *ret);
-/* Base of the block; 0: no base, or not a block. */
+/* Place of the block's base; 0: no base, or not a block. */
 uint32_t codec_base_place(const void *p, size_t len);
 /*
  * Find the end of the compressed part that begins at p, among unidentified bytes. It has PACK_PART_BYTES plain bytes,
- * or fewer if zeros or nothing follow. 0: there is none. Only decompressing it shows whether it is intact.
+ * or fewer if zeros or nothing follow. 0: not found. Only decompressing it shows whether it is intact.
  */
 size_t codec_find_end(enum pack_codec codec, const void *p, size_t len);
-/* Find the beginning of the compressed part of plain_len plain bytes that ends at the end of these bytes, which are at
- * most PACK_PART_BYTES. 1/0/-ENOMEM. */
+/* Find the beginning of a compressed part that ends at p + len and has plain_len plain bytes; len is at most
+ * PACK_PART_BYTES. 1/0/-ENOMEM. */
 int codec_find_start(enum pack_codec codec, const void *p, size_t len, size_t plain_len, size_t *ret);

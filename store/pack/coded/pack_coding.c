@@ -6,12 +6,12 @@
  *   stored_len                                for the last part
  *   where zeros begin                         for the last part, if stored uncompressed
  *   its plain length after its beginning      for any other part, if stored uncompressed
- *   where the codec finds an end              other bytes hardly ever look like a whole part, unless crafted to
+ *   where the codec finds an end              other bytes hardly ever look like a whole part, unless crafted
  *   before the given end of the next part     so that both this part and the next one are possible
  *
  * Each candidate gets votes: the part can be decompressed, its length agrees with the chunks, the next part begins
- * there, or nothing follows. The first candidate with the most votes is taken. So a single wrong source is outvoted,
- * whichever it is, and if a whole sector of the table is lost, the codec finds the parts. If bytes of the part itself
+ * there, or nothing follows. The first candidate with the most votes is taken. So any single wrong source is
+ * outvoted, and if a whole sector of the table is lost, the codec finds the parts. If bytes of the part itself
  * are lost too (damaged, or a hole because they were freed) and the table does not lead to the next part, the next
  * part is searched for.
  */
@@ -31,7 +31,7 @@ struct search {
 	const uint8_t *stored;
 	uint8_t *plain; /* the result; also scratch for candidates */
 	uint32_t plain_len; /* according to the chunk lengths in the table; 0: impossible */
-	uint32_t data_end; /* only zeros behind it */
+	uint32_t data_end; /* only zeros after it */
 	bool any_good; /* at least one part could be decompressed */
 	bool no_memory;
 };
@@ -68,7 +68,7 @@ static bool is_last(const struct search *s, uint32_t part, uint32_t end)
 	       (end >= s->data_end && (said_end(s, part + 1) == 0 || end == le32_get(s->said->stored_len)));
 }
 
-/* Decompress to its place. Returns its length if it is good: all parts but the last are full. 0: it is not. */
+/* Decompress a part to its place. Returns its length; 0: damaged, or short though it is not the last part. */
 static uint32_t decompress(struct search *s, uint32_t part, uint32_t at, uint32_t end)
 {
 	uint8_t *before[PACK_PARTS];
@@ -85,7 +85,7 @@ static uint32_t decompress(struct search *s, uint32_t part, uint32_t at, uint32_
 	return n == PACK_PART_BYTES || is_last(s, part, end) ? (uint32_t)n : 0;
 }
 
-/* The end that the codec finds. */
+/* The end of the part at `at`, according to the codec. */
 static uint32_t own_end(const struct search *s, uint32_t at)
 {
 	return at + (uint32_t)codec_find_end(s->codec, s->stored + at, PACK_FRAME_BYTES - at);
@@ -121,7 +121,7 @@ static unsigned votes_for(struct search *s, uint32_t part, uint32_t at, uint32_t
 	return (is_said && end - at == expected ? 3 : 0) + votes_behind(s, part, end); /* stored uncompressed */
 }
 
-/* Search for the beginning of the next part, by where the table says it ends. 0: not found. */
+/* Search backwards for the beginning of the next part, from its end in the table. 0: not found. */
 static uint32_t find_next(struct search *s, uint32_t part, uint32_t at)
 {
 	uint32_t next = said_end(s, part + 1), plain_len = said_part_len(s, part + 1), from = at + 1;

@@ -16,7 +16,7 @@ struct pack_coding_found {
 
 /*
  * Assume that the data of a frame (PACK_FRAME_BYTES, with zeros beyond the end of the file) is compressed with `codec`.
- * `said` is its table as found on disk. 1: ret_plain (PACK_FRAME_BYTES) holds the contents of the parts, undefined
+ * `said`: its table as found on disk. 1: ret_plain (PACK_FRAME_BYTES) holds the contents of the parts, undefined
  * where they are lost; 0: nothing looks compressed; -ENOMEM.
  */
 int pack_coding_find(struct coder *c, enum pack_codec codec, const struct pack_table_disk *said, const uint8_t *stored,

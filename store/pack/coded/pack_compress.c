@@ -3,9 +3,9 @@
  *
  * Most checkpoint data is noise to a compressor, and trying costs more than all other processing of a page. So a few
  * samples are compressed first. If either the samples or the whole frame do not shrink by 5 %, the frame is written
- * uncompressed, directly from the caller's memory. With `auto` there must also be time: the caller is asked before
- * compression starts and, if there is only spare time, before each part. If it is disturbed, the parts compressed so
- * far are discarded.
+ * uncompressed, directly from the caller's memory. `auto` also needs time: it asks the caller before compression
+ * starts and, if there is only spare time, before each part. If another thread waits, the parts compressed so far are
+ * discarded.
  */
 #include <string.h>
 

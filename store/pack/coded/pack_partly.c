@@ -1,12 +1,12 @@
 /*
- * Frames with remote chunks, for store/remote; not built without the cluster. pack.h describes the order of calls; on disk are
+ * Frames with remote chunks, for store/remote; not built without the cluster. pack.h describes the order of calls. On
+ * disk are:
  *
  *   written partly   the table, and the blocks that hold a byte of a local chunk; the other blocks are holes
  *   settled          also the blocks of chunks that became local after all
  *
  * The table is the same in both states and is written once. So settling does not touch anything that was durable
- * before, and a crash during it does no harm: until the caller has recorded that these chunks are local, they count as
- * gone.
+ * before, and a crash during it does no harm: these chunks count as gone until the caller has recorded them as local.
  */
 #include <assert.h>
 #include <errno.h>
@@ -68,7 +68,7 @@ int packs_frame_settle(struct packs *p, struct pack_frame *f, const uint64_t rem
 	if (r == 0 && nr_blocks > 0)
 		r = io_sync_since(f->file->fd, failures);
 	if (r < 0)
-		return log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write what no other node has",
+		return log_errno(r, "pack %" PRIu32 " frame %" PRIu32 ": cannot write chunks that no other node has",
 				 f->file->pack, f->frame);
 	p->written_bytes += (uint64_t)nr_blocks * PACK_BLOCK;
 	mutex_lock(&p->lock);

@@ -15,9 +15,9 @@
 #include "store/codec/code_format.h"
 #include "store/pack/packs_impl.h"
 
-/* The bytes of a part behind its levels are five times as many: they are skipped unless the gap is tiny. */
+/* A part has five times as many bytes after its levels: skip them unless the gap is tiny. */
 #define SKIP_BEHIND_LEVELS (2 * PACK_BLOCK)
-#define ALONE_MAX 2u /* parts: decoded before a helper would have started */
+#define ALONE_MAX 2u /* parts: decoded before another thread would have started */
 
 /* Read stored bytes [from, to) to their offset in the stored data. -EBADMSG: the file ends too early. */
 static int read_stored(struct part_read *pr, uint32_t from, uint32_t to)
@@ -84,7 +84,7 @@ static int read_wanted(struct part_read *pr, uint32_t skip_max)
 
 	for (unsigned i = 0; i < nr; i++)
 		bytes += round_up(s[i].to, PACK_BLOCK) - round_down(s[i].from, PACK_BLOCK);
-	io_rate_wait(pr->packs->conf.read_rate, bytes); /* once for all, so as not to queue behind other readers */
+	io_rate_wait(pr->packs->conf.read_rate, bytes); /* once for all: does not queue behind other readers */
 	for (unsigned i = 0; i < nr && r == 0; i++)
 		r = read_stored(pr, s[i].from, s[i].to);
 	return r;
@@ -104,8 +104,8 @@ static uint8_t *in_spare(const struct part_read *pr, uint32_t part)
 	return pr->spare + part * PACK_PART_BYTES;
 }
 
-/* Parts that are cached need not be decoded; parts needed only as bases go to the spare memory. Returns the parts of
- * which only the left-over bytes are wanted. */
+/* Parts that are cached need not be decoded; parts needed only as bases go to the spare memory. Returns the parts whose
+ * left-over bytes alone are wanted. */
 static uint32_t want_bases(struct part_read *pr)
 {
 	uint32_t wanted = wanted_parts(pr), left,
@@ -144,13 +144,13 @@ static bool is_read_again(const struct part_read *pr)
 
 struct decoding {
 	struct part_read *pr;
-	uint32_t only_left; /* parts (bit mask) of which only the left-over bytes are wanted */
-	uint32_t kept; /* parts that are to be copied to the spare memory as well */
+	uint32_t only_left; /* parts (bit mask) whose left-over bytes alone are wanted */
+	uint32_t kept; /* parts to copy to the spare memory as well */
 
 	struct mutex lock; /* leaf */
 	struct cond changed;
 	uint32_t next GUARDED_BY(lock); /* first part not taken by a thread */
-	uint32_t left GUARDED_BY(lock), done GUARDED_BY(lock), bad GUARDED_BY(lock); /* parts, a bit each */
+	uint32_t left GUARDED_BY(lock), done GUARDED_BY(lock), bad GUARDED_BY(lock); /* bit masks of parts */
 	bool no_memory GUARDED_BY(lock);
 };
 
