@@ -369,7 +369,7 @@ static int write_chunk(struct packs *p, struct pack_file *file, uint32_t off, co
 	if (r >= 0)
 		r = io_sync_since(file->fd, failures);
 	if (r < 0)
-		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot heal chunk", file->pack, off);
+		return log_errno(r, "pack %" PRIu32 " offset %" PRIu32 ": cannot repair chunk", file->pack, off);
 	p->written_bytes += len;
 	return 0;
 }
@@ -462,7 +462,7 @@ int packs_repair_chunk(struct packs *p, struct addr chunk, const void *data, uin
 		return r;
 	if (pack_places_remove(&p->damaged, chunk.pack, chunk.off)) {
 		p->nr_repaired++;
-		log_notice("pack %" PRIu32 " offset %" PRIu32 ": chunk %s healed", chunk.pack, chunk.off, fp_hex(fp).s);
+		log_notice("pack %" PRIu32 " offset %" PRIu32 ": chunk %s repaired", chunk.pack, chunk.off, fp_hex(fp).s);
 	}
 	return 0;
 }

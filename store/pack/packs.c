@@ -47,7 +47,7 @@ static int scan_entry(struct packs *p, const char *name, uint32_t pack, const st
 	if (pack >= marks->next_pack || was_removed) {
 		if (p->conf.read_only)
 			return 0;
-		log_info("pack %" PRIu32 ": %s, removed", pack, was_removed ? "given up" : "not committed");
+		log_info("pack %" PRIu32 ": removed: %s", pack, was_removed ? "not used any more" : "not committed");
 		r = io_unlink(p->dirfd, name);
 		return r < 0 ? log_errno(r, "pack %" PRIu32 ": cannot remove", pack) : 0;
 	}
@@ -443,7 +443,8 @@ void packs_set_replaced(struct packs *p, struct addr chunk)
 	pack_places_add(&p->replaced, chunk.pack, chunk.off);
 	if (pack_places_remove(&p->damaged, chunk.pack, chunk.off)) {
 		p->nr_repaired++;
-		log_notice("pack %" PRIu32 " offset %" PRIu32 ": chunk healed, by another copy", chunk.pack, chunk.off);
+		log_notice("pack %" PRIu32 " offset %" PRIu32 ": damaged chunk replaced by a good copy", chunk.pack,
+			   chunk.off);
 	}
 }
 

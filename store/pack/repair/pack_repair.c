@@ -17,11 +17,11 @@ static int write_block(struct packs *p, uint32_t pack, uint64_t off, const void 
 
 	fd = io_open(p->dirfd, pack_name(pack).s, O_WRONLY, 0);
 	if (fd < 0)
-		return log_errno(fd, "pack %" PRIu32 ": cannot open to mend it", pack);
+		return log_errno(fd, "pack %" PRIu32 ": cannot open for repair", pack);
 	r = io_pwrite(fd, block, PACK_BLOCK, off);
 	if (r == 0)
 		r = io_sync(fd);
-	return r < 0 ? log_errno(r, "pack %" PRIu32 " offset %" PRIu64 ": cannot be mended", pack, off) : 0;
+	return r < 0 ? log_errno(r, "pack %" PRIu32 " offset %" PRIu64 ": cannot repair", pack, off) : 0;
 }
 
 int packs_repair_header(struct packs *p, uint32_t pack, enum pack_stream stream)

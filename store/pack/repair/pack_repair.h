@@ -1,12 +1,12 @@
 /*
- * Repairing packs, for fsck and scrub: headers and tables can be rebuilt, since their contents are known from other
- * sources too.
+ * Repairing packs, for fsck and scrub: headers and tables can be rebuilt, since other sources contain the same
+ * information.
  *
- * A header repeats the name of the file and the superblock. A table lists the fingerprints of bytes that are still
- * there: where most bytes of an entry agree with the fingerprint of the data, both are right, since they do not agree
- * by chance. How the frame was compressed also follows from the data (pack_coding.h), and is right if the result
- * matches the fingerprints. Nothing is accepted without such a proof or one by the caller: a chunk without proof keeps
- * its entry, and reads as damaged.
+ * A header repeats the name of the file and the superblock. A table lists fingerprints of data that still exists: where
+ * most bytes of an entry match the fingerprint of the data, both are right, since they do not match by chance. How the
+ * frame was compressed also follows from the data (pack_coding.h), and is right if the result matches the
+ * fingerprints. Nothing is accepted without such a proof or one by the caller: a chunk without proof keeps its entry,
+ * and reads as damaged.
  *
  * Thread rule: one thread. Other threads may read and write meanwhile, since they cannot use what is damaged, but must
  * not free space. `p` may be open read-only if no other process has the store open; files are written without using it.
@@ -36,7 +36,7 @@ struct pack_salvage {
 int packs_salvage_table(struct packs *p, uint32_t pack, uint32_t frame, struct pack_salvage *ret);
 /* Write the table with fps[], durably. */
 int packs_repair_table(struct packs *p, const struct pack_salvage *s);
-/* The same from the cached table: 1/0 not cached/<0. */
+/* Write the cached table instead: 1/0 not cached/<0. */
 int packs_restore_table(struct packs *p, uint32_t pack, uint32_t frame);
 /* Wipe the table of a frame without referenced chunks, so that the frame does not exist any more. Durable. */
 int packs_wipe_table(struct packs *p, uint32_t pack, uint32_t frame);

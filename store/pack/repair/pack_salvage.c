@@ -2,7 +2,7 @@
  * Reconstructs a damaged table from its remains and the data of the frame.
  *
  * Every way in which the frame may be stored and cut is tried: the codec and the ends of parts, the length of chunks or
- * that lengths differ, and the number of chunks. The one with the most chunks proved by their fingerprints is right.
+ * varied lengths, and the number of chunks. The assumption that proves the most chunks by their fingerprints is right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static void keep_better(struct best *best, const struct pack_salvage *s)
 	best->nr_proved = n;
 }
 
-/* All chunks that the table counts are proved: no other assumption can be right. */
+/* All chunks in the table are proved: no other assumption can be right. */
 static bool is_complete(const struct best *best, const struct pack_table_disk *d)
 {
 	return best->nr_proved > 0 && best->nr_proved == best->ret->nr_chunks &&
@@ -61,8 +61,8 @@ static bool fp_nearly_equal(const uint8_t a[FP_LEN], const uint8_t b[FP_LEN])
 	return n >= PROOF_BYTES;
 }
 
-/* Does this table entry match chunk i with these bytes? With a domain only one byte may be
- * wrong (fp_is_nearly_of()), since the domain has to be inferred from the entry as well. */
+/* Does this table entry match chunk i with these bytes? With a domain only one byte may be wrong (fp_is_nearly_of()),
+ * since the domain has to be inferred from the entry as well. */
 static bool compare(const struct guess *g, struct pack_salvage *s, uint32_t i, struct fp bytes,
 		    const uint8_t entry[FP_LEN])
 {
@@ -118,7 +118,7 @@ static void try_length(const struct guess *g, uint32_t chunk_len, struct pack_sa
 	keep_better(best, s);
 }
 
-/* --- chunks of varied lengths: the start of a chunk follows from the lengths before it, or from those behind it --- */
+/* --- chunks of varied lengths: a chunk's start follows from the lengths before it, or from those after it --- */
 
 static uint32_t len_of(const struct guess *g, uint32_t i)
 {
@@ -188,7 +188,7 @@ static void try_all_varied(const struct guess *g, struct pack_salvage *s, struct
 	}
 }
 
-/* --- all of it --- */
+/* --- all assumptions --- */
 
 static void try_lengths(const struct guess *g, struct pack_salvage *s, struct best *best)
 {

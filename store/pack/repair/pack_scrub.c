@@ -5,7 +5,7 @@
  *   1. read the table and everything that may follow it at once
  *   2. read each chunk that does not match once more, by itself: one unreadable block fails the whole read of step 1,
  *      and bytes may have been corrupted in transit only. repair_lock keeps damaged chunks from being overwritten
- *      meanwhile: a repair happens before, and the chunk is good, or after, and it is not damaged any more
+ *      meanwhile: a repair happens either before, and the chunk is good, or afterwards, and clears the damage
  *
  * Unreadable chunks count as damaged too: overwriting them lets a disk remap the block.
  */
@@ -30,7 +30,7 @@ struct look {
 	uint64_t *bad; /* the result: bit mask of damaged chunks */
 };
 
-/* Skips chunks that are gone or remote. */
+/* Chunks that are gone or remote are skipped. */
 static bool is_looked_at(const struct look *l, uint32_t i)
 {
 	return !fp_is_none(l->t.fps[i]) && !pack_is_remote(l->t.remote, i);
@@ -64,7 +64,7 @@ static void table_is_unreadable(struct look *l)
 	pack_places_add(&l->p->damaged, l->file->pack, pack_table_off(l->frame));
 }
 
-/* 1/0 there is none/<0 */
+/* 1/0 no table/<0 */
 static int read_table(struct look *l)
 {
 	uint32_t pack = l->file->pack, off = pack_table_off(l->frame);
@@ -91,7 +91,7 @@ static bool is_same(const struct look *l, uint32_t i, const uint8_t *bytes)
 	return fp_is_of(l->p->conf.key, l->t.fps[i], bytes, pack_cut_len(&l->cuts, i));
 }
 
-/* Parts (bit mask) that chunk i lies in. */
+/* Parts (bit mask) that contain chunk i. */
 static uint32_t parts_of(const struct look *l, uint32_t i)
 {
 	uint32_t parts = 0;
@@ -147,7 +147,7 @@ static int compare_all(struct look *l)
 	return 0;
 }
 
-/* Verify one chunk by itself: read whole blocks, or the parts it lies in. 1: it is good. */
+/* Verify one chunk by itself: read whole blocks, or the parts that contain it. 1: good. */
 static int compare_one(struct look *l, uint32_t i)
 {
 	uint32_t start = pack_cut_start(&l->cuts, i), from = (uint32_t)round_down(start, PACK_BLOCK), bad_parts;
@@ -217,7 +217,7 @@ static int look_at_chunks(struct look *l, struct pack_scrub *ret)
 
 /* --- a frame --- */
 
-/* There is no table. Was the frame freed, never written, or is it lost? */
+/* Without a table: was the frame freed, never written, or is it lost? */
 static int look_at_nothing(struct look *l, struct pack_scrub *ret)
 {
 	struct packs *p = l->p;
