@@ -80,7 +80,7 @@ int shares_register_peers(struct engine *e, const struct cluster_node *nodes, si
 		if (r < 0 || !e->shares->nodes[number].is_forgotten)
 			continue;
 		if (number < nr_before)
-			log_notice("node %s: is met; if it was forgotten, what it has elsewhere may have been given up",
+			log_notice("node %s: registered; if it was forgotten before, its remote chunks may be gone",
 				   nodes[i].name);
 		shares_forget(e, number, false);
 	}
@@ -142,7 +142,7 @@ int engine_cluster_forget(struct engine *e, const char *name)
 		r = shares_commit(e, NULL, &records);
 	mutex_unlock(&e->shares->lock);
 	if (r == 0 && is_known)
-		log_notice("node %s: forgotten, nothing is kept for its sake any more", name);
+		log_notice("node %s: forgotten; chunks that only it refers to can be collected", name);
 	return r < 0 ? r : is_known ? 0 : -ENOENT;
 }
 
@@ -277,7 +277,7 @@ static int notes_next(struct notes *n)
 		if (r == 0 && n->pack > 0)
 			r = share_frame_decode(value, value_len, &n->f);
 		if (r < 0)
-			return log_errno(r, "index: what is shared with other nodes is damaged: run fsck.ckptfs");
+			return log_errno(r, "index: a pin record is damaged: run fsck.ckptfs");
 		if (n->pack > 0)
 			return 1;
 	}
@@ -336,8 +336,8 @@ static int mark_all(struct engine *e, const struct cluster_window *w, uint8_t *f
 			continue;
 		r = notes_rec(n);
 		if (r < 0)
-			return log_errno(r, "pack %u frame %u: what it refers to on other nodes is not known", n->pack,
-					 n->frame);
+			return log_errno(r, "pack %u frame %u: cannot read the fingerprints of its remote chunks",
+					 n->pack, n->frame);
 		for (uint32_t i = 0; r > 0 && i < n->rec.nr_chunks; i++)
 			if (share_bit(n->f.remote, i) && !fp_is_none(n->rec.fps[i]) && is_in_window(w, n->rec.fps[i]))
 				marks_add(filter, len, w->seed, n->rec.fps[i]);

@@ -157,7 +157,8 @@ static int ask_again(struct engine *e, struct cluster_want *wants, size_t nr, si
 
 	if (!wrong)
 		return -ENOMEM;
-	log_warning("%zu chunks came from other nodes with other bytes: asked for again, to be compared there", nr_wrong);
+	log_warning("%zu remote chunks do not match their fingerprints: requesting them again, verified by the sender",
+		    nr_wrong);
 	for (size_t i = 0; i < nr; i++)
 		if (!wants[i].as_is)
 			wrong[n++] = wants[i];
@@ -179,15 +180,13 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 	if (look_here(e, wants, nr) > 0)
 		r = 0;
 	if (r < 0)
-		return log_errno(
-			-EIO, "%zu chunks are on other nodes, and there is no way to them: %s. Is ckptfs-agent running?",
-			nr, strerror(-r));
+		return log_errno(-EIO, "cannot fetch %zu remote chunks: %s; is ckptfs-agent running?", nr, strerror(-r));
 	for (size_t i = 0; i < nr; i++) {
 		if (!wants[i].got)
-			return log_errno(-EIO, "chunk %s is on other nodes, and none of those that can be reached has it",
+			return log_errno(-EIO, "chunk %s: remote, and no connected node has it",
 					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
 		if (!wants[i].as_is && !fp_is_of(&e->key, wants[i].fp, wants[i].buf, wants[i].len))
-			return log_errno(-EIO, "chunk %s came from another node with other bytes",
+			return log_errno(-EIO, "chunk %s: bytes from another node do not match its fingerprint",
 					 fp_hex(fp_veiled(&e->key, wants[i].fp)).s);
 		atomic_fetch_add_explicit(&e->shares->fetched, wants[i].len, memory_order_relaxed);
 	}

@@ -47,7 +47,7 @@ int remote_mark_pinned(struct engine *e, struct db_snapshot *state, struct gc_wi
 		if (r == 0 && pack > 0)
 			r = share_frame_decode(value, value_len, f);
 		if (r < 0)
-			return log_errno(r, "index: what is shared with other nodes is damaged: run fsck.ckptfs");
+			return log_errno(r, "index: a pin record is damaged: run fsck.ckptfs");
 		if (pack == 0 || !share_any(f->pinned))
 			continue;
 		r = packs_frame_rec(e->packs, pack, frame, rec);

@@ -401,7 +401,7 @@ static int decide(struct round *rd)
 		return r;
 	r = round_decide(&rd->d, rd->e->dirs.sb.store_id, rd->nr_offered, rd->fates);
 	if (r < 0)
-		log_errno(r, "a round of the cluster came to a decision that cannot be");
+		log_errno(r, "round: invalid decision");
 	else
 		r = take_fates(rd);
 	if (r < 0)
