@@ -456,7 +456,7 @@ bool reserve_helps(struct engine *e, int r)
 	if (discard(e, COMMIT_NAME) < 0)
 		return false;
 	(void)io_sync_fs(e->dirs.root); /* btrfs reuses freed blocks only after its transaction has ended */
-	log_warning("store %s: the disk is full, the reserve has been given up to finish what was begun", e->path);
+	log_warning("store %s: the disk is full: released the reserve to complete operations in progress", e->path);
 	return true;
 }
 

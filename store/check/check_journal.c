@@ -403,9 +403,8 @@ static int remake(struct check *k, char text[CHECK_TEXT])
 	if (lost > 0 && !k->conf->give_up) {
 		journal_remake_abort(m);
 		snprintf(text, CHECK_TEXT,
-			 "; -y gives up commits %" PRIu64 " to %" PRIu64 ", among them a damaged one, and goes on from "
-			 "there",
-			 last + 1, lost);
+			 "; -y discards commits %" PRIu64 " to %" PRIu64 ", at least one of which is damaged", last + 1,
+			 lost);
 		return 0;
 	}
 	r = view_write_state(k->db, NULL, &k->meta.marks, journal_remake_snapshot(m));

@@ -29,7 +29,7 @@ static int sync_or_give_up(struct journal *j, uint64_t number, uint64_t failures
 
 	r = io_sync_since(j->fd, failures);
 	if (r < 0) {
-		log_errno(r, "journal: group %" PRIu64 ": cannot sync, segment given up", number);
+		log_errno(r, "journal: group %" PRIu64 ": cannot sync, closing the segment", number);
 		closep(&j->fd);
 		j->fd = -1;
 	}

@@ -91,8 +91,7 @@ static void commits_behind_a_damaged_one_are_given_up_only_if_asked(void **state
 	write_and_damage(rig, 3);
 	s = repair(rig);
 	assert_int_equal(s.result.nr_left, 1);
-	assert_non_null(
-		strstr(s.text[0], "; -y gives up commits 3 to 4, among them a damaged one, and goes on from there"));
+	assert_non_null(strstr(s.text[0], "; -y discards commits 3 to 4, at least one of which is damaged"));
 	s = check_with(rig, (struct check_conf){ .repair = true, .give_up = true });
 	assert_string_equal(s.text[0], "journal: commits 3 to 4 are lost");
 	assert_int_equal(s.result.nr_left, 1);
