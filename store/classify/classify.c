@@ -116,7 +116,7 @@ static int understand(const uint8_t *p, size_t len, uint64_t size, struct typed 
 	int r = typed_decode(p, len, size, ret, reason);
 
 	if (r == -EBADMSG) {
-		snprintf(ret_reason, room, "the classifier said what cannot be");
+		snprintf(ret_reason, room, "the classifier sent malformed output");
 		return 0;
 	}
 	if (r < 0)
@@ -168,9 +168,9 @@ int classify_file(const struct classify_conf *conf, int fd, const char *path, st
 		kill(pid, SIGKILL);
 	well = ended_well(pid, ret_reason, reason_room);
 	if (r == -ETIMEDOUT)
-		snprintf(ret_reason, reason_room, "the classifier was not done after %u ms", conf->limit_ms);
+		snprintf(ret_reason, reason_room, "the classifier timed out after %u ms", conf->limit_ms);
 	else if (r == -EMSGSIZE)
-		snprintf(ret_reason, reason_room, "the classifier said too much");
+		snprintf(ret_reason, reason_room, "the classifier sent too much output");
 	else if (r < 0)
 		return r;
 	if (r < 0 || !well)

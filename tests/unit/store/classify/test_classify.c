@@ -74,16 +74,16 @@ static void whatever_becomes_of_it_the_file_is_plain(void **state)
 		const char *script, *reason;
 		unsigned limit_ms;
 	} cases[] = {
-		{ "exit 0", "said what cannot be", LONG },
-		{ "echo nonsense", "said what cannot be", LONG },
-		{ "cat", "said what cannot be", LONG }, /* the file is its standard input */
+		{ "exit 0", "sent malformed output", LONG },
+		{ "echo nonsense", "sent malformed output", LONG },
+		{ "cat", "sent malformed output", LONG }, /* the file is its standard input */
 		{ "exit 7", "status 7", LONG },
 		{ "kill -SEGV $$", "signal 11", LONG },
-		{ "exec sleep 1000", "not done after 200 ms", SHORT },
+		{ "exec sleep 1000", "timed out after 200 ms", SHORT },
 		/* has nothing more to say, but stays */
-		{ "exec >&-; exec sleep 1000", "not done after 200 ms", SHORT },
-		{ "sleep 3 & exit 0", "not done after 200 ms", SHORT }, /* is gone, but another has the pipe */
-		{ "exec cat /dev/zero", "said too much", LONG },
+		{ "exec >&-; exec sleep 1000", "timed out after 200 ms", SHORT },
+		{ "sleep 3 & exit 0", "timed out after 200 ms", SHORT }, /* is gone, but another has the pipe */
+		{ "exec cat /dev/zero", "sent too much output", LONG },
 	};
 	char reason[100];
 
