@@ -347,12 +347,11 @@ static bool has_remount(const char *list)
 static int parse_positional(struct options *o, int argc, char *argv[])
 {
 	if (argc < 2) {
-		log_error("%s missing; mount.ckptfs --help tells the usage",
-			  argc == 0 ? "STORE and MOUNTPOINT" : "MOUNTPOINT");
+		log_error("%s missing; see mount.ckptfs --help", argc == 0 ? "STORE and MOUNTPOINT" : "MOUNTPOINT");
 		return -EINVAL;
 	}
 	if (argc > 2) {
-		log_error("%s: too many arguments; STORE and MOUNTPOINT are all", argv[2]);
+		log_error("%s: too many arguments; expected STORE and MOUNTPOINT", argv[2]);
 		return -EINVAL;
 	}
 	o->store = argv[0];
@@ -409,7 +408,7 @@ int options_parse(struct options *o, int argc, char *argv[])
 			break;
 		default:
 			command_refusal(c, letters, argv, refusal);
-			log_error("%s; mount.ckptfs --help tells the usage", refusal);
+			log_error("%s; see mount.ckptfs --help", refusal);
 			return -EINVAL;
 		}
 	}
