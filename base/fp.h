@@ -76,7 +76,7 @@ bool fp_is_nearly_of(const struct fp_key *k, struct fp f, struct fp bytes, struc
  * holds for chunks chosen without the key, and a few of its values would reveal enough to construct collisions.
  */
 struct fp fp_veiled(const struct fp_key *k, struct fp f);
-/* 64-bit keyed hash of a few bytes (directory cookies, header seals). */
+/* 64-bit keyed hash of a few bytes (directory cookies, MACs of pack tables). */
 uint64_t fp_hash64(const struct fp_key *k, const void *p, size_t len);
 
 /* Not the fingerprint of any chunk, except with the probability of a collision. */

@@ -224,8 +224,7 @@ static int engine_load(struct engine *e, bool rebuild)
 		return r;
 	fp_key_init(&e->key, e->dirs.sb.hash, e->dirs.sb.secret);
 	if (fp_key_is_slow(&e->key))
-		log_warning("store %s: this processor cannot multiply without carry, fingerprints take 20 times as long",
-			    e->path);
+		log_warning("store %s: no PMULL/PCLMULQDQ: fingerprints are about 20 times slower", e->path);
 	r = io_rate_new(e->conf.read_rate, &e->read_rate);
 	if (r < 0)
 		return r;

@@ -82,7 +82,7 @@ static int read_keyfile(const char *path, uint8_t ret[FP_KEY_LEN])
 	if (fd < 0)
 		return log_errno(fd, "cluster key %s: cannot open", path);
 	if (fstat(fd, &st) == 0 && st.st_mode & (S_IRGRP | S_IROTH))
-		log_warning("cluster key %s: others than its owner can read it, and would be trusted as nodes are; chmod 600 it",
+		log_warning("cluster key %s: readable by users other than its owner, who could impersonate a node; chmod 600 it",
 			    path);
 	n = io_pread(fd, bytes, KEYFILE_MAX + 1, 0);
 	if (n < 0)

@@ -2,8 +2,8 @@
  * State of the packs being collected: two bits per block. Memory is bounded, whatever the size of the store: a large
  * store is collected window by window.
  *
- *   live       referred to now or since the window was opened; never cleared
- *   condemned  gc-pending: a chunk begins in it that is about to be freed and must not be shared any more
+ *   live         referred to now or since the window was opened; never cleared
+ *   gc_pending   a chunk begins in it that is about to be freed and must not be shared any more
  *
  * Chunks of varied lengths share blocks, so the collector marks references of recipes with byte precision: for a block
  * that an extent begins or ends in, how much of it. This is kept only for frames that need it, within bounds. Beyond
