@@ -93,7 +93,7 @@ refused "no mountpoint" 1 'MOUNTPOINT|mountpoint' "$helper" "$STORE"
 refused "too many arguments" 1 'third|argument|usage' "$helper" "$STORE" "$MNT" third
 refused "an unknown option" 1 'nosuchoption' "$helper" "$STORE" "$MNT" -o nosuchoption
 refused "an unknown option with a value" 1 'nosuch' "$helper" "$STORE" "$MNT" -o nosuch=5
-refused "an unknown flag" 1 'help tells' "$helper" "$STORE" "$MNT" --wrong
+refused "an unknown flag" 1 'see mount.ckptfs --help' "$helper" "$STORE" "$MNT" --wrong
 refused "a value that is not one" 1 'page' "$helper" "$STORE" "$MNT" -o page=banana
 refused "a page that is too small" 1 'page' "$helper" "$STORE" "$MNT" -o page=1K
 refused "a page that is not a power of two" 1 'page' "$helper" "$STORE" "$MNT" -o page=12K

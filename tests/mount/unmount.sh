@@ -200,7 +200,7 @@ gave_up "$over_stopped" 32 stopped.mount "waiting up to 30 s for the daemon of t
 	"$WORK/stopped.store is mounted there, and its daemon does not answer; umount.ckptfs -l"
 gave_up "$run_stopped" 125 stopped.run "waiting for its daemon to answer" "its daemon does not answer" "umount.ckptfs -l .* detaches it"
 gave_up "$share_stopped" 125 stopped.shared "its daemon does not answer"
-gave_up "$hung" 125 hung "waiting for its daemon to answer" "its daemon does not answer" "hung mount: detached; its daemon"
+gave_up "$hung" 125 hung "waiting for its daemon to answer" "its daemon does not answer" "hung mount: detached; if its daemon resumes"
 ! grep -q "hung.040mount" /proc/mounts || fail "ckptfs-run has left a mount whose daemon hangs"
 [ ! -e "$WORK/hung mount" ] || fail "ckptfs-run has left the mountpoint of a daemon that hangs"
 umount.ckptfs -l "$WORK/stopped"
