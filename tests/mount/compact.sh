@@ -115,7 +115,7 @@ for round in 1 2 3 4; do
 	cp -r "$WORK/steps" "$MNT/"
 	sync "$MNT"/steps/*/*
 	before=$(disk_kib "$STORE/packs")
-	"$compact" --quiet --rate $((round * 8))M "$MNT/steps" >"$WORK/out" 2>&1 &
+	"$compact" --budget 1000 --quiet --rate $((round * 8))M "$MNT/steps" >"$WORK/out" 2>&1 &
 	pid=$!
 	(while cmp -s "$WORK/steps/step-100/rank1.safetensors" "$MNT/steps/step-100/rank1.safetensors"; do :; done) 2>/dev/null &
 	reader=$!
@@ -127,7 +127,7 @@ for round in 1 2 3 4; do
 		running $reader || fail "round $round: a reader met other bytes"
 		kill $reader; wait $reader 2>/dev/null || true
 		same "round $round, the command was killed"
-		await "$compact" --json "$MNT/steps" >"$WORK/out" # the daemon ends what it has begun
+		await "$compact" --budget 1000 --json "$MNT/steps" >"$WORK/out" # the daemon ends what it has begun
 		fs_umount
 	else
 		running $reader || fail "round $round: a reader met other bytes"
