@@ -16,7 +16,7 @@
 #define SILENT_NS UINT64_C(2000000000)
 #define STEP_MS 20
 
-/* An open file may be the write end of a pipe whose reader waits for the end of this process. */
+/* Closes inherited files: one may be the write end of a pipe that another process reads until this one exits. */
 static _Noreturn void make_call(const struct apart *a, int to, size_t size)
 {
 	alignas(max_align_t) uint8_t answer[APART_MAX] = { 0 };

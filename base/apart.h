@@ -10,7 +10,7 @@
 #define APART_MAX 64u
 
 struct apart {
-	void (*call)(const void *arg, void *ret); /* in the child process, whose files but 0, 1 and 2 are closed */
+	void (*call)(const void *arg, void *ret); /* in the child process, which has files 0 to 2 only */
 	void (*report)(const void *arg); /* in this process, once, if the call takes more than two seconds */
 	const void *arg;
 	uint64_t until_ns; /* by the monotonic clock */

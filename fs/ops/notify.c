@@ -214,7 +214,7 @@ void notify_attributes_changed(struct notify *n, uint64_t ino)
 void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len,
 				   ssize_t result)
 {
-	if (len == 0)
+	if (len == 0) /* drop() would take it for all of the file */
 		fuse_reply_write(req, 0);
 	else
 		add_job(n, &(struct job){ .req = req, .ino = ino, .off = off, .len = len, .result = result });
