@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Where bytes live: (node, pack, logical offset). An address stays valid for the life of the
  * bytes. Offset 0 of a pack is its header, so a zeroed address is nowhere.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Calls that wait for a FUSE daemon, which may hang. A process that waits for a reply cannot be interrupted, and not
  * always be killed, so a child process makes the call.

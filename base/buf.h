@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A growing byte buffer to encode into, and a bounded cursor to decode from.
  *

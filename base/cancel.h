@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Cancels work after its client has gone. A thread that works for a client sets a token. Functions that may take long
  * call cancel_check() every few milliseconds, where they can return an error cleanly, and return its result. A thread

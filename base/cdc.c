@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * How cuts are found. A rolling hash consumes one byte after the other; here everything is a function of the bytes at
  * fixed distances before a position, computed for many positions at once:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Content-defined chunks: where bytes are cut depends on the bytes alone, so that data which has moved is
  * cut at the same places again. Pure: no I/O, no allocation, no lock, no state between calls.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* cdc_scan_scalar() for 32 positions at once: unaligned loads bring the bytes before them into the same lanes. */
 #include "base/cdc_scan.h"
 

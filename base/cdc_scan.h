@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Shared by the variants of the scan; cdc.c has the scalar one and explains the idea. Only they, the tests and the
  * benchmark include this.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CPU is asked once, before main(): x86-64 without SSE4.2 and the first ARMv8 cores lack the
  * instruction and take the table instead.

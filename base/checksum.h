@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* CRC-32C (Castagnoli), with the CPU's instruction where it has one. Vectors: RFC 3720 B.4. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The command line and main() of every program: a table of options (base/conf.h), texts and two functions. --help,
  * --version, messages about wrong options and operands, and a check that the output was written are made here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Options as tables: parsing, defaults, limits and help come from one place. Mount options and the options of every
  * command (base/command.h) are such tables.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Grace periods, as in epoch-based reclamation: wait until no reader can use an object any more.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Fingerprints: 120-bit keyed hashes that stand for a chunk's bytes.
  *

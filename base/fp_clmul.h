@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The hash of FP_CLMUL: carry-less products, with a provable collision bound.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* fp_clmul_plain() with an instruction per product. Compiled for processors that have it; fp_clmul_best() asks. */
 #if defined(__aarch64__)
 

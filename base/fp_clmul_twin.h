@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The hash of fp_clmul.h in terms of two products. Each twin includes this once it has defined
  *

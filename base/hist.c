@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Buckets 0 to 3 hold 0 to 3 ns. From there on four buckets share each power of two: bucket
  * 4 * (e - 1) + q holds [2^e + q * 2^(e-2), 2^e + (q + 1) * 2^(e-2)). The last one is open above.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Latency histograms cheap enough for every request: power-of-two buckets of nanoseconds, each
  * split in four, updated with relaxed atomics.

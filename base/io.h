@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every byte the store reads or writes passes here, so that tests can record it, delay it or make
  * it fail, and rates can be limited. Functions return 0 or a byte count, or -errno; they retry

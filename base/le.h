@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Little-endian integers as they lie on disk and wire. They are bytes, so a forgotten conversion
  * does not compile, nothing is packed and any address will do.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One line is one write(2) to a descriptor in append mode, so lines of several threads (and, in a
  * file, of several processes) do not mix and no lock is held meanwhile. The descriptor of the log

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Logs are for people: object first, values bare, the observed cause and not a guess.
  * The function that detects a failure logs it, once; its callers pass the errno on.

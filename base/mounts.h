@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The ckptfs mounts of a mount namespace, in the order they were made, and what keeps a store in use. */
 #pragma once
 

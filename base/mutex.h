@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Mutexes, condition variables and reader-writer locks with clang's thread-safety annotations and,
  * for gcc, an owner that assert(mutex_held()) can ask for. The order of all locks: docs/locking.md.

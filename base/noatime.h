@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #pragma once
 
 /* As openat(2) of an existing file. Reading it changes no access time if the caller is its owner or privileged. */

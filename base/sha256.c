@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #define OPENSSL_SUPPRESS_DEPRECATED /* as in base/fp.c */
 #include "base/sha256.h"
 

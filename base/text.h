@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Names are bytes; output for people and programs needs characters. */
 #pragma once
 

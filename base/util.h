@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The small words every file uses: cleanup, hand-over, sizes, rounding. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Statistics of a mount (the parsed JSON of user.ckptfs.stat) in the text exposition format of Prometheus. ckptfs-stat
  * and the daemon share one table of metrics. Values of labels are as in text: \ooo for what base/text.h escapes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ioctls on files of a ckptfs mount. Every argument starts with its size and version, so that it can be extended: the
  * caller sets them, the daemon refuses unknown ones (EINVAL). On other filesystems they fail with ENOTTY. Requests that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Retention policies: which sealed checkpoints of a directory are kept, by its attribute user.ckptfs.keep or by options
  * of ckptfs-gc. */
 #pragma once

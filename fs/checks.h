@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Checks before anything is changed or mounted, each with its own message. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Hooks of a mount for the cluster. mpi-agent/daemon implements them; fs/ knows it by this table alone. fs.hooks points
  * to it if the store was made with cluster=, and is NULL in all others, so every call reads

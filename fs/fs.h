@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * One mounted store: the state shared by all parts of fs/ below the requests.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "fs/fuse_loop.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The session loop: threads that read requests from the kernel and dispatch them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Requests that may take seconds, such as a seal or a clone of a large file. A limited number of them runs at a time,
  * with a limit per user and places reserved for root (fs/places.h); the others are queued here, as bytes, and occupy no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * mount.ckptfs: mounts a store and runs the daemon until it is unmounted.
  *

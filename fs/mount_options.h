@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Parses the command line and `-o` of mount.ckptfs. There are three tables: our own options (also the source of
  * defaults and --help), kernel options that are passed on, and options that only mean something to mount(8), fstab or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A limited number of places that users share: one user cannot take all of them, and some are reserved for root (or the
  * mounting user).

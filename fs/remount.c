@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The kernel and the daemon change one after the other. To read-only: first the kernel, which refuses it while files
  * are open for writing, and sends its cached writes to the daemon; then the daemon, which makes them durable. To

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * mount -o remount changes the flags of an existing mount: `ro` and `noatime` in the kernel and the daemon, others in
  * the kernel alone. Options of ckptfs cannot change: with their current values, as mount(8) passes them from fstab,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Back-references from frames of packs to files: the inverse of the recipes. Part of the view and derived from the
  * recipes alone, so it is changed in the same batch as they are, and is neither journalled nor part of snapshots.

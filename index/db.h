@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The RocksDB under index/: nothing else includes rocksdb/c.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Shared by the files of db, which are the only ones that include rocksdb/c.h:
  *   db.c          open and close, reading, statistics

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Every option of RocksDB. Those that keep the view's memtable in memory are explained in db_write.c.
  */

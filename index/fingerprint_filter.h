@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A Bloom filter over the keys of the index, in blocks of one cache line with one bit in each of its eight words.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Fingerprint -> possible address of a chunk. These are hints: the caller checks the full fingerprint in the pack's
  * table, so a stale entry or a match of a truncated key costs a lookup but never shares wrong data.

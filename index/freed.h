@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Collected space: chunks that are no longer in their pack, though its tables still list them, and packs that are
  * removed. Part of the view like names and recipes, so it is as durable as the deletions that caused it, and in their

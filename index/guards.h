@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The holders of replicas: which node has, or is about to have, a replica of a directory that is sealed here, or of a
  * lost node's directory that this store has a replica of. Part of the view:

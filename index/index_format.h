@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Keys and values of the view and of the fingerprint table, as bytes. docs/format.md changes with this.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Names and attributes in the view: typed keys and values. Changes are engine transactions built from the *_encode
  * functions; readers use the ns_get_* functions.

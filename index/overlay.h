@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A write-back hash table in front of RocksDB's memtable.
  *

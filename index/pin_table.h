@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Chunks that a store of a cluster shares with other nodes: pinned chunks of its packs, which others refer to, and
  * remote chunks, which have a place here while other nodes have their bytes. Part of the view like freed chunks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A file's recipe in the view: one value per 1 MiB segment that has any data. A value lists the segment's extents in
  * order of offset; what no extent covers is a hole, or, where the value names a layer, what that layer has there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Page boundaries of a file, and the hook that moves them. Pure: no I/O, no allocation, no lock.
  *

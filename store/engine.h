@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The dedup engine: the interface of a store for every producer of data (fs, gpu, mpi-agent).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * An open store: what is constant, and the objects that the folders of store/ own. Each object has its own lock, and its
  * struct is visible in its folder only. docs/architecture.md lists the folders, docs/locking.md the order of the locks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The background thread: timed commits, writing the view out, absorbing fingerprints into RocksDB, repair, trimming
  * memory. */
 #include "store/housekeeping.h"

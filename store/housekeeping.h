@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The background thread: commit timer, view, snapshots, fingerprints, repairs, memory. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Hooks of a store whose chunks may be on other nodes of a cluster, or pinned for them. store/remote implements them;
  * the other folders of store/ know it by this table alone. engine.remote points to it in stores that were made with

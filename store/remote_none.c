@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * In place of store/remote in a build without the cluster (-Dmpi=disabled). A store that was made with cluster= is
  * opened as a local one while all of its chunks are here and no other node refers to them.

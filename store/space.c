@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Behaviour on a full disk: writes fail with ENOSPC, or EDQUOT at an exceeded quota, and deleting still works.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Free space: checks before writing, space reserved by fallocate(), and the reserve for a full disk. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* State of free, reserved and promised space. For space.c alone. */
 #pragma once
 

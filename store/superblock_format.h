@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The superblock: identity of a store and its fingerprint key. docs/format.md changes with this. */
 #pragma once
 

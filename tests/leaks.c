@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Leak checking that costs nothing where nothing has leaked; linked into every unit test of the ASan tree.
  *

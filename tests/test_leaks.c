@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * What leaks is left to LeakSanitizer, which tells it; what does not leak is not looked for. Each case is a process of
  * its own, this program with the number of the case: cmocka keeps blocks that only its stack leads to.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-classify: lists the variables or segments of a file and their offsets. Started by other programs
  * (store/classify/classify.h), not by hand: standard input is the file, standard output a pipe. With --beside,

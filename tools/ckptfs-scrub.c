@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-scrub: checks the data of a mounted store, and reports damaged files.
  *

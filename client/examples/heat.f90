@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: BSD-3-Clause
 ! Heat diffusion on a plate with checkpoints by libckptfs, in Fortran.
 !
 !     gfortran heat.f90 $(pkg-config --cflags --libs ckptfs-fortran) -o heat

@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: BSD-3-Clause
 !> libckptfs for Fortran: asynchronous checkpoints of a program's memory. See ckptfs.h; names and semantics are
 !> the same, and functions return 0 or a negative errno. Trailing blanks of strings are ignored.
 !>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Interposed functions (interpose.h): their resolution, loans, and functions that read and receive. */
 #include "client/interpose/interpose.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Interposed functions of the C library: those for which the kernel writes to the program's memory. If that memory is
  * tracked by mprotect(2), such a call fails with EFAULT instead of raising SIGSEGV. There are two remedies, used only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Interposed functions (interpose.h): descriptors, sockets, their options, and polling. */
 #include "client/interpose/interpose.h"
 

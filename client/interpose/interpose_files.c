@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Interposed functions (interpose.h): files and their names. */
 #include "client/interpose/interpose.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Interposed functions (interpose.h): processes, the machine, time, and System V IPC. */
 #include "client/interpose/interpose.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Interposed functions (interpose.h): signals. The kernel kills a thread that blocks SIGSEGV and writes to a closed
  * page, so SIGSEGV cannot be blocked while memory is tracked by mprotect(2). The program's own handler of it is called

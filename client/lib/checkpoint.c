@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Taking a checkpoint: Algorithm 1 of the paper.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Public functions: initialisation, regions and the end. The others are in checkpoint.c and restart.c. */
 #include "client/lib/ckptfs.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libckptfs: asynchronous checkpoints of a program's memory. The program declares which memory matters and requests
  * checkpoints. It continues at once, while the pages that changed since the last checkpoint are written to a file, in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * State shared by the modules of libckptfs; there is one instance per process.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Options of ckptfs_init(): as given by the program, else by the environment, else the default. */
 #pragma once
 

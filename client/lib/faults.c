@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Writes to closed pages: Algorithm 2 of the paper, for a page and the pages that are protected together with it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A directory of checkpoint files: DIR/NNNNNN, or DIR/NNNNNN/MEMBER. One process at a time writes them: it locks
  * DIR/.lock, or DIR/.MEMBER.lock, an empty file that is not removed.

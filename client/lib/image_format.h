@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A checkpoint of a process's memory, as a file. docs/format.md ("Images of memory") changes with this.
  *

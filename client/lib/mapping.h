@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Parsers of the kernel's lists of a process's mappings. */
 #pragma once
 

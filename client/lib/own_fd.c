@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "client/lib/own_fd.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Descriptors of libckptfs in the program's process. Programs close descriptors that they have not opened (daemons, at
  * startup), duplicate files to chosen numbers (shells), and write to 1 and 2 whatever they refer to. Therefore

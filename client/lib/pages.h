@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The page manager decides which page of the protected memory a checkpoint writes next, and whether a page that the
  * program changes before it has been written is copied or waited for. Algorithms 1 to 4 of AI-Ckpt (Nicolae and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Regions and their places in the file. A region has the same pages of the file for its lifetime, so that unchanged
  * pages are equal to the last checkpoint at the same offset. The pages of a removed region are reused by the next

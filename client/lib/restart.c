@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Restoring memory from a checkpoint. Before anything changes, the header and table of the file are checked, and that
  * existing regions have the lengths recorded there. Then the content is read into existing regions, or into memory

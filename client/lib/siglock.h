@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An async-signal-safe lock and wait; pthread mutexes are not. The lock is one word and futex(2), which is a bare
  * system call. Outside of a handler all signals are blocked before a siglock is taken (siglock_enter()), and the

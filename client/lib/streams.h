@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Detects sequential writes and predicts the pages that will be written next. A program may have several streams at
  * once, one for each of its arrays and threads. Page numbers are addresses divided by the page size, so that ranges of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Explanations of errors. */
 #include <errno.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Choice of the tracking mechanism: the preferred one, and mprotect(2) for regions that it cannot track. */
 #include "client/lib/track.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How writes to closed pages are detected: a choice per region. Ranges are whole units of a region's pages.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tracking by mprotect(2): a closed page is read-only; a write to it raises SIGSEGV, and the handler opens it. The
  * handler runs with all signals blocked and only calls fault_touch() (faults.c explains why that is safe). A fault

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tracking by userfaultfd(2): write protection without signals, so that system calls which write to a closed page block
  * instead of failing. There are two variants. When a checkpoint is written while the program runs, a thread of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The thread that writes checkpoints: Algorithm 3 of the paper, in batches.
  *

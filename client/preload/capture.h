@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Captured memory of an unmodified program: its heap, and its private anonymous mappings that are readable and
  * writable. In checkpoints each piece is a region, heap.ADDRESS or map.ADDRESS. Not captured, because it cannot be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The allocator of programs with captured memory. All allocations and their metadata are in one range of addresses
  * that grows at its end: a copy of the range is a heap that can be read and, at the old addresses, used.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Replacements for the C library's functions that allocate and map memory. They must work before any constructor has
  * run: they look up no symbols, do not read the environment, and all state is zero-initialised.

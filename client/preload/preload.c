@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * If CKPTFS_DIR is set, initialises libckptfs before main() and takes checkpoints in a thread: periodically, or on a
  * signal. The program may also call ckptfs_checkpoint(). Child programs take no checkpoints: CKPTFS_DIR is removed from

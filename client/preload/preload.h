@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libckptfs-preload.so: libckptfs for unmodified programs.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Build backend for pip (PEP 517, 660): a wheel of the files in this directory.
 
 The usual backends are downloaded by pip first, but cluster nodes often have no network. This one needs only Python.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Usage: h5.py DIRECTORY STEPS: a heat equation, its state in HDF5. A step is a clone of the one before in which only what changes is written."""
 import sys
 

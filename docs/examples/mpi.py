@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Usage: mpirun -n 4 mpi.py DIRECTORY STEPS: each rank writes its part, and when all have, each node makes its parts one checkpoint.
 
 One node, or several with a mount on each; then ranks are where they were when it goes on.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Usage: plain.py DIRECTORY STEPS: a computation that can be stopped at any moment and goes on from its last checkpoint."""
 import pickle
 import random

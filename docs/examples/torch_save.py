@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Usage: torch_save.py DIRECTORY STEPS: a network that is trained, stopped at any moment, and goes on from its last checkpoint."""
 import sys
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Usage: torchrun --nproc_per_node 4 torch_sharded.py DIRECTORY STEPS: each rank has a part of a tensor; all parts of a step are one checkpoint.
 
 It goes on with as many ranks as it is started with, whatever they were before.

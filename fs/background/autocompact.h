@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Automatic recoding (compact=auto): recodes sealed directories one by one while there are no writes.
  *

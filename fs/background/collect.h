@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Garbage collection on request: one collection at a time, in a thread of its own, started, polled and stopped by
  * ioctl. The result stays available until the next one starts.

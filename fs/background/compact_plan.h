@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A recoding plan, received piece by piece from a user's program: files, variables, and the extents of the variables in
  * the files. Nothing of it is trusted, except that the files were open. Belongs to one thread at a time.

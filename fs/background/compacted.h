@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The set of sealed directories that automatic recoding has finished, so that a mount continues where the last one
  * stopped. Stored as a note in the view, 'M' "compacted"; docs/format.md section 5 changes with this. Nothing depends

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Recoding on request: one plan at a time is begun, filled, and run in a thread of its own; polled and stopped by
  * ioctl. The result stays available until the next plan is begun. A plan that is not touched for half a minute is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Scrubbing on request: one scrub at a time, in a thread of its own, started, polled and stopped by ioctl. The result,
  * with the first affected files, stays available until the next one starts.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Long work that the daemon does on request, such as a collection: one run at a time, in a thread of its own, which can
  * be asked to stop. A run belongs to the descriptor that it was requested on: when that is closed, for example because

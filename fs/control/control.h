@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Statistics of the daemon: figures for ckptfs-stat (JSON in virtual extended attributes), the reply to statfs(2),
  * counts and latencies of requests, and a dump of all of these to the log.

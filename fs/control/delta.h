@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Deltas: make the next version of a lineage from its parent and a delta object.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Long-running queries: how much space would deleting some names free? A query is begun, filled with names, started,
  * polled and ended by ioctl; each runs in a thread of its own. A query that is not polled for some time is stopped, so

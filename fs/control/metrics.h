@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Metrics over HTTP, for Prometheus: the output of ckptfs-stat --prometheus, at /metrics. Only with the mount option
  * `metrics`.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Parses the value of `metrics=`: PORT on the loopback interface, HOST:PORT, or [IPV6]:PORT. Pure. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ioctls that start, stop and report on a garbage collection or a scrub. */
 #include "fs/ops/ops_ioctl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ioctls of ckptfs-compact, and queries about its results. */
 #include "fs/ops/ops_ioctl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ioctls on one file: shared bytes, statistics, and deltas. */
 #include "fs/ops/ops_ioctl.h"
 

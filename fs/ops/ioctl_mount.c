@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ioctls about the mount as a whole and its cluster. */
 #include "fs/ops/ops_ioctl.h"
 

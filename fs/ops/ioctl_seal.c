@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The ioctl that seals, unseals, removes, lists and checks directories. */
 #include "fs/ops/ops_ioctl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ioctls about the owners of files and the space that deleting files would free. */
 #include "fs/ops/ops_ioctl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Names that the kernel must drop from its cache because the daemon created or removed them itself.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Notifications that make the kernel drop pages, sent from a separate thread. Names: name_drops.h.
  *

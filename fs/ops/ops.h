@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * FUSE requests: each function decodes one request, calls one function independent of FUSE, and replies exactly once,
  * as its last action. Only this folder, main.c and fuse_loop.c use types of libfuse.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Directories. A cookie is the position of an entry in an order that other changes do not disturb. So every call starts
  * after the last cookie returned, without state in between, and neither skips nor repeats entries that stay.

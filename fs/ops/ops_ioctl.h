@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * One table of all ioctls. op_ioctl() checks number, size, version, kind of descriptor and permission by it; the list in
  * ioctl_ckptfs(2) and the fuzz target are made from it.

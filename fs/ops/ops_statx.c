@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * statx(2), for the birth time: the kernel requests it with protocol 7.39, which libfuse and the kernel headers may not
  * support yet. Hence the layout is defined here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * POSIX access control lists in the byte format of their extended attributes. Pure functions of bytes.
  *

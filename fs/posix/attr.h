@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Attributes: what stat(2) reports and what chmod, chown, utimensat and truncate change.
  *

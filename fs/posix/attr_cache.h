@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Cache of recently used inode records, in bounded memory. A directory in which files are created, and a file between
  * creation, stat and removal, are looked up over and over.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Removal of inodes. An inode without a name is removed, with everything the store holds of it, once the kernel has
  * forgotten it and no request or open file refers to it. A read time kept in memory is written at the same moment.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Table of the inodes that the kernel or an open file refers to.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Names. Every change is decided under fs.names and applied as one engine transaction, so it is atomic across a crash.
  * An inode that loses its last name while still referenced, or a large file, is marked as an orphan in the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The mount has default_permissions: the kernel checks every path walk, open, change of names, attributes and extended
  * attributes before it sends the request. The daemon checks requests that reach further than their descriptor.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Permission checks made by the daemon, with the same results as the kernel's. permission.c lists the requests that
  * need them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * rename(2), the largest namespace change: up to two directories, two inodes and two entries in one transaction.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Choice of the previous versions (champions): files likely to contain almost the same bytes as the file being written.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Extended attributes: user.*, trusted.*, security.* and the two POSIX ACLs, stored unchanged. Below user.ckptfs. there
  * are settings that new files inherit, and figures that are computed on request and never listed.

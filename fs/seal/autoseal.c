@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The thread seals one directory at a time and does not wait for one with files open for writing: that is tried again
  * later. Among the directories that are due it takes one of the least recently served user, so that many

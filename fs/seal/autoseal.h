@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Automatic sealing (autoseal=): the steps by which programs complete a checkpoint trigger its seal.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "fs/seal/dir_names.h"
 
 #include <dirent.h>

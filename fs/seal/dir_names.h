@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Names of directories in the directories that contain them. A directory's record has its parent but not its name,
  * which is found by reading the parent. To list many sealed directories, that would be done for each of them; so the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Trees that are being sealed or unsealed. That takes many transactions, and the outcome is open until the last one. So
  * all inodes of the tree are frozen first, in memory: a change of a frozen inode neither succeeds nor fails as if it were

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Erases in the background what has no name any more: the directory trees of removed checkpoints (seal_remove()), and
  * large files that nothing refers to. Uses short transactions, with memory and descriptors that do not grow with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Sealing a directory. Only the order makes it atomic:
  *   1. Sync everything.                                          crash: not sealed

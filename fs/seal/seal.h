@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Sealing: a directory with everything below it becomes durable, then immutable, and is listed; all or nothing.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Removes a sealed checkpoint, identified by its inode and the time of the seal that the caller has examined. While it
  * is sealed, its content, its name and its parent directory cannot change.

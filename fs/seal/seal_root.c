@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * All directories are listed first, parents before children, and digested from the last to the first. The
  * subdirectories of a directory then already have their digests, and no recursion is needed. Subdirectories of one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The root of a sealed directory: one SHA-256 over all names below it, their attributes and their content, as a Merkle
  * tree (docs/format.md, section 5). Two directories with equal roots are equal.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * CRC-32C of bytes that many threads write, each some words anywhere: what a word adds depends on itself and on how
  * many bytes come behind it, and what they all add is combined by exclusive or. For the host and for devices.

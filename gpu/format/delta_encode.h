@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Encodes runs of chunks as the tables of a delta object, each in the smallest allowed encoding. Pure functions. */
 #pragma once
 

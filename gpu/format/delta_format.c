@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu/format/delta_format.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The format of a delta object, from which the filesystem creates the next version of a lineage. The producer is a
  * process with a GPU. docs/format.md ("Delta objects") changes with this.

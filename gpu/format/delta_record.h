@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Deltas on the CPU: the same algorithm and objects as on a GPU, for tests and for machines without one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu/format/delta_table.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The hash table of a record: maps the digest of a chunk to a version with such a chunk, and its place. Versions never
  * change, so an entry is valid as long as the file exists.

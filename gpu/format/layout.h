@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Places of buffers in the file. Unchanged bytes should keep their place: then they equal the parent there and cost
  * nothing. So a buffer keeps its place while it fits, moves when it outgrows it, new buffers fill gaps first, and only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu/format/leaf_hash.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Digests of a lineage's content: 128-bit keyed hashes of its chunks, of groups of chunks, and of all of it.
  *

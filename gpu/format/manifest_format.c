@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu/format/manifest_format.h"
 
 #include <errno.h>

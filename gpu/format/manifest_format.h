@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The manifest of a version: the buffers in the file, and their places. It is at the end of the file, so that a file
  * with one buffer starts with its bytes, for readers without support for manifests. docs/format.md ("Versions of a

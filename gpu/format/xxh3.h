@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * XXH3-128 for the few lengths that deltas hash, in plain C that compiles for the host and for a device: multiples of
  * 16 from 32 to 128 bytes (one pair of products per 32 bytes), and multiples of 64 from 256 on (stripes). On the host

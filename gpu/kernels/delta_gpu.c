@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Creating a record and taking a version: checks arguments, allocates memory, sets arguments of the kernels. */
 #include "gpu/kernels/delta_gpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Deltas of device memory, computed on the GPU: the algorithm of delta_record.h, with byte-identical objects. kernels.h
  * describes the steps.

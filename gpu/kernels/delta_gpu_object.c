@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The object of a take. The device builds its tables once all chunks are labelled. The object is a list of parts, each
  * where the device wrote it.

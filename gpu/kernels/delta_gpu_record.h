@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The record of delta_gpu.h, and the functions shared by its files: delta_gpu.c creates records and takes versions,
  * delta_gpu_segments.c runs the kernels of a take and copies payload, delta_gpu_object.c builds tables and the object,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The host side of a take. The hashing of segments is launched alternately on two streams, so that the blocks of one
  * launch start as those of the previous one run out. One stream has the kernels that follow the hashing, one copies

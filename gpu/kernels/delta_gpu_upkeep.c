@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* State kept between versions: digests and the table, on commit, abandon and forget. */
 #include "gpu/kernels/delta_gpu_record.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Common device functions: digests computed by a warp, and access to bytes and digests of chunks. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Device memory of a record: arrays that grow with the content and are reused by each take. The caller must wait for
  * kernels that use them.

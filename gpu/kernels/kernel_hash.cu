@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Digests. This is the only kernel that reads all of the data, so it must be bound by memory bandwidth only:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Processes the changed chunks of a segment, in one kernel. Its blocks synchronize between phases, which takes a
  * fraction of the time of further launches, and there are many segments. There are at most as many blocks as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tables of a delta object, as delta_encode.c writes them, each in the smallest encoding. The encoding is chosen
  * here, so that the host need not wait. Tables are written straight to host memory, and their checksum is computed on

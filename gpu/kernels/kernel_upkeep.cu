@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Updates the digests of the newest version and the table between versions. */
 #include <cuda_runtime_api.h>
 

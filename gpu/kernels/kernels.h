@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The interface between the host side of deltas on a GPU (delta_gpu*.c) and the kernels (*.cu). It is C on one side and
  * CUDA C++ on the other, so it has plain types only.

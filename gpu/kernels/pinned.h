@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Page-locked host memory that grows in slabs, for copies from a device. Bytes are appended in order, and returned as a
  * list of parts. Slabs are reused: locking pages takes far longer than copying to them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The library's handle. A checkpoint is taken by the calling thread and completed by a thread of the handle:
  *

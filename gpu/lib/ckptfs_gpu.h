@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libckptfs-gpu: checkpoints of GPU memory into a directory of a ckptfs mount. Changes are detected on the GPU and only
  * they are copied; nevertheless every version is a complete, ordinary file, LINEAGE/NNNNNN.

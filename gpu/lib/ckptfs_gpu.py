@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Checkpoints of arrays, in GPU or host memory, into a ckptfs mount.
 
     import ckptfs_gpu

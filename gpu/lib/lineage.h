@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The producer's view of a lineage: a directory of a mount, with a file per version. Commits objects, and detects
  * deleted versions that the record may refer to. Belongs to one thread at a time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A common interface to the two producers of deltas: delta_record.h on the CPU and delta_gpu.h on a GPU, which document
  * steps and errors. Belongs to one thread at a time.

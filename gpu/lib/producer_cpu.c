@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies the content when it is taken, and compares it later, while the caller continues. */
 #include <errno.h>
 #include <string.h>

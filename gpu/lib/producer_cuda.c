@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The GPU's producer. Host buffers are gathered in page-locked memory and copied to the device at once, on the
  * application's stream, so that all of a checkpoint is on the device then. The current device of the calling thread is

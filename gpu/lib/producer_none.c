@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Built without CUDA: there is no GPU, and all memory is host memory. */
 #include <errno.h>
 

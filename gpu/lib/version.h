@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading a version of a lineage: its manifest, and restoring its buffers. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-agent: one MPI rank for each node of a cluster, between the node's daemon and the agents of its peers.
  *

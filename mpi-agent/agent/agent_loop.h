@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The event loop of an agent, in one thread: it handles messages of its daemon and of the other agents, and advances
  * rounds, fetches and answers. It never blocks, except for a nap when it is idle: none at first, up to a millisecond in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Garbage collection of pinned chunks by all nodes, as one node sees it: finds the pinned chunks that no other node
  * refers to any more. A sequence of steps; each goes down a tree from rank 0 to all daemons, and their answers are

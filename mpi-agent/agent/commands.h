@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ckptfs-agent --repair and --forget: requests to the daemon of this node about lost nodes. They do not use MPI: mpirun
  * may start one on each node while agents run. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The daemon of this node: its socket, and the handshake. Errors are logged, with what to do. */
 #pragma once
 

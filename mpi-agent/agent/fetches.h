@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Fetches remote chunks for this node's daemon. A FETCH is split into requests to single nodes, several at once: to the
  * first owner of a chunk, then to the next if one does not have it or does not answer in time, and then to all other

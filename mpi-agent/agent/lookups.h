@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Single duplicates: pages that only one node has stored in an earlier round, and that another node offers now. Each
  * page has a *home*, a node determined by its fingerprint.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "mpi-agent/agent/mpi_errno.h"
 
 #include <errno.h>

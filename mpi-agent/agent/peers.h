@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Messages of peer_format.h over MPI, to and from any node. Nothing blocks. Invalid messages are dropped and logged.
  * Messages are kept until MPI has sent them; senders of much data check peers_unsent() first.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Relays requests between daemons of different nodes: PUT, COPY, DROP and QUERY of this node's daemon are sent to the
  * agent of the target node, which passes them to its daemon; the answer comes back the same way. Every request is

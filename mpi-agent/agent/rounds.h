@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Rounds, as one node sees them. Rank 0 starts them at the request of a daemon; everything else is collective. Nothing
  * blocks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Serves chunks of this node to others: passes their GETs to the daemon, and its answers back. A GET that the daemon
  * does not answer in time is answered without chunks, so that the requesting node asks another one. A limited number is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-agent --status: a text about the agent of this node, over an abstract socket with a name derived from the
  * daemon's socket. Only for its user and root.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "mpi-agent/agent/waits.h"
 
 #define S(n) (UINT64_C(1000000000) * (n))

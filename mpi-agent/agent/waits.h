@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Timeouts of an agent. Tests link different ones (tests/cluster/agent_waits.c). */
 #pragma once
 

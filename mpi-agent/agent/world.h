@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The session of all agents of a cluster. Collective: all ranks of MPI_COMM_WORLD enter together, or none does.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The cluster side of a mount: connects the engine with the agent of the node (mpi-agent/daemon/service.h). Only stores
  * created with cluster= use it; all others are mounted as if it did not exist.

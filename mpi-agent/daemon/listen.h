@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A listening socket in the filesystem that only its user can open. A socket left by a dead daemon is replaced; that of
  * a running daemon is not. Paths may be longer than a socket address.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The cluster as a guest of fs/: the functions behind fs/cluster_hooks.h. */
 #include "fs/cluster_hooks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The daemon's side of the protocol with the agent of its node (link_format.h): implements struct cluster_calls for the
  * engine, and answers requests of other nodes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Announces pages that were stored without a round (ANNOUNCE), so that other nodes can find them. It is not urgent: it is
  * sent after the commit was acknowledged; somewhat later if no lookup is likely, so as not to take CPU time from nodes

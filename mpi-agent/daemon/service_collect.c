@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Collection by all nodes (collects.h), between the agent, which sends one step after the other, and the store. A
  * thread executes them, as each takes as long as the disk. A step that arrives while another is executed replaces a

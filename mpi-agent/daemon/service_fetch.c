@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Fetching chunks from other nodes, and serving chunks to them. */
 #include <assert.h>
 #include <errno.h>

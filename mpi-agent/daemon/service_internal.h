@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Internals shared by the parts of the service: service.c (construction, connection), service_round.c, service_fetch.c,
  * service_collect.c, service_query.c, service_keep.c.

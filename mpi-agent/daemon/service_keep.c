@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Replicas: requests to the daemons of other nodes, and a thread that executes theirs. Each takes as long as the disk,
  * and creating a replica includes a commit, perhaps with a round; so it has its own thread.

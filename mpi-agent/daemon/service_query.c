@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Queries to daemons of other nodes, and answers to theirs. Their content is opaque here. */
 #include <assert.h>
 #include <errno.h>

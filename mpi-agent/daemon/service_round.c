@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A round between the engine, which calls decide() in a commit, and the agent, which runs it with all nodes. The states
  * are described in service_internal.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The pages that this node is home of (lookups.h), and the nodes that have announced them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A cache of which nodes have which pages: a table of bounded size, in which a page has one of eight places. It grows
  * with its content; at its maximum the least recently used page of a full bucket is evicted, which only costs disk

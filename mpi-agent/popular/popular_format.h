@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The bytes of a set of popular pages on its way between agents: a header and `nr` entries of 20 bytes and 4 for each
  * owner there may be, by fingerprint. docs/format.md ("Between nodes") changes with this.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * What nodes hold in common: the reduction of a round. Each node brings the pages it is about to store; sets are merged
  * two by two, in any order and in a tree of any shape, until one is left that says which pages are the most frequent

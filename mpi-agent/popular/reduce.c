@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A set is one element of a type of so many bytes, so that MPI cannot take it to pieces, and MPI_Ireduce() merges
  * elements with our operation in a tree of its choice. Its result is of one tree, and another rank's tree would give

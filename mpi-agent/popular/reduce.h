@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The reduction of popular_merge.h over all nodes of a round. Collective: every rank of `comm` begins it, with the same conf
  * and key, one after the other. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Shared memory between a daemon and its agent, so that long answers need not be copied through their socket.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The first message between nodes, and the check whether they can form a cluster. docs/format.md ("Between nodes")
  * changes with this. Pure functions; decoding trusts nothing: -EBADMSG, and -EOPNOTSUPP for another version.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Messages of link_format.h over a stream socket, for both ends. Functions do not block unless documented, and a closed
  * connection is an error, never a signal. Receiving and sending share no state: different threads may do them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The protocol between a daemon and the agent of its node, over a socket that only their user can open. Each message is
  * a header and `len` bytes. docs/format.md ("Between daemon and agent") changes with this.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Messages of link_format.h about replicas: PUT, KEPT, COPY, DROP. */
 #include <errno.h>
 #include <stdbool.h>

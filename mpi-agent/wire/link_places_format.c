@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Messages about answers in shared memory: PLACES and THERE of link_format.h. */
 #include <errno.h>
 

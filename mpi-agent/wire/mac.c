@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "mpi-agent/wire/mac.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Message authentication codes between nodes: HMAC-SHA256 with a shared key, truncated to 16 bytes. Keys are derived
  * from other keys, each for one purpose, so that a MAC for one purpose is not valid for another. Pure functions, except

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "mpi-agent/wire/peer_format.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Messages between agents of different nodes, besides the collective part of a round (reduce.h). docs/format.md
  * ("Between nodes") changes with this.

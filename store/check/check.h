@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Checks a store that is not in use, and repairs what can be repaired.
  *

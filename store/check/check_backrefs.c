@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Checks back-references against the recipes: every reference of a recipe must be in the table. Stale entries do no
  * harm. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Checks recipes against the packs of a window: one pass over all recipes. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Checks hints: can every chunk that should be in RocksDB be found by its fingerprint?
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Reports files with missing bytes by name. Recipes have inode numbers only, so hits are gathered, and one pass over
  * all names finds the names of many.

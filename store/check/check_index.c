@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Opens the index, which may be damaged in ways that crash RocksDB, and reads its 'M' records. */
 #include <dirent.h>
 #include <errno.h>

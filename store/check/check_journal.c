@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Checks the journal: every group in use, and every record in it, without applying any.
  *

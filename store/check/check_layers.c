@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Checks layers of the view: each by itself, and that the layer below it exists. Whether recipes have their layers is
  * checked where recipes are read. A layer that no recipe needs does no harm: deleting a file leaves it until the next

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Checks every name against every inode. Names refer to arbitrary inodes, so they are counted for a window of inodes at
  * a time, as large as memory allows, with a pass over all names for each window.

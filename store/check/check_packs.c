@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Checks the packs: headers, then frame by frame tables, chunks, hints, and recipes that refer to missing data.
  *

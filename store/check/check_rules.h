@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Invariants of the view as pure functions: no I/O, no memory but what is passed in. The passes in check_*.c gather the
  * facts, these functions judge them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Checks the view: every entry by itself, then all entries of each inode together.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Gathers the results for the packs of a window. At its end damaged chunks are repaired from second copies, if there
  * are any, all recipes are compared with the window, and the rest is reported.

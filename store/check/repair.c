@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Repairs chunks that cannot be overwritten. A damaged chunk that was compressed together with others has no place of
  * its own. When its bytes are written again they are stored like a new chunk (dedup.c). This module keeps both places,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Repair of damaged chunks: writing the same content again makes a second copy, to which all files are redirected. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Scrub: finds damage before the damaged data is needed, concurrent with all other work.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The scrub record of a store. engine.h has engine_scrub(). */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Encoding of the scrub record, 'M' "scrub" in the view. docs/format.md changes with this. */
 #include <errno.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Finds the files affected by the findings of a scrub: one pass over all recipes of a snapshot of the view, and one
  * over all names. Memory is bounded: up to HITS_MAX ranges are kept to be named, more are only counted.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Repairs damage found by a scrub where the content is known from elsewhere: headers, tables, chunks stored twice.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The address space of a process as described by its image, and the bytes of the image that belong to each area. Names
  * are borrowed from the image. Belongs to one thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Determines the contents of a file in a helper process that can do nothing but read it: ckptfs-classify. The helper
  * gets the file as an open descriptor, restricts itself before it reads the first byte (no files, no network, no

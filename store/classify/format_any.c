@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "store/classify/formats.h"
 
 int format_any(const uint8_t *p, uint64_t len, struct typed *ret)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ELF core files, of the kernel and of gdb: a segment for each mapping, and notes. NT_FILE lists the mappings of files.
  * The registers of threads and the auxiliary vector of the program show which mappings are stacks, and where its own

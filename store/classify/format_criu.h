@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Images of CRIU. pages-N.img contains nothing but pages. Files beside it describe them: pagemap-PID.img has their
  * addresses, mm-PID.img the mappings, files.img the names of files. Pure.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Uncompressed images of DMTCP 3 and 4: one or two headers, then a header of 4096 bytes for each area of
  * /proc/self/maps, usually followed by its bytes. A mapping of a file is followed by as many bytes as the file has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * HDF5 and netCDF-4: the library gets the file as an image in memory, and is asked for the type, the layout and the
  * address of each dataset. Their data is not read. Data changed by a filter is left alone, as are datasets stored in

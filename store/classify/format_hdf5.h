@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* HDF5 and netCDF-4 by their own library. Like formats.h, but neither pure nor safe against malicious files: call it
  * only in the sandbox. */
 #pragma once

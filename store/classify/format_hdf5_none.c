@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Replaces format_hdf5.c in a build without the library: returns -EOPNOTSUPP. */
 #include <errno.h>
 

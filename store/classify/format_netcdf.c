@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * netCDF classic: CDF-1, CDF-2 (64-bit offsets) and CDF-5 (64-bit numbers). Everything is big-endian. Header: number of
  * records, dimensions, attributes, variables. The records of all variables with a record dimension are interleaved.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* numpy's .npy: magic, version, length of the header, the header as a Python dictionary with three keys, the array. */
 #include <errno.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* safetensors: length of the header (8 bytes, little-endian), the header as JSON, the tensors. */
 #include <errno.h>
 #include <string.h>

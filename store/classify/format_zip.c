@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Archives of arrays: numpy's .npz, each entry an .npy; and the output of torch.save(): PREFIX/data.pkl, a pickle with
  * tensors, and PREFIX/data/KEY, their storages. If a tensor covers its whole storage, the shape is known; else the

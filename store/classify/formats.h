@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Self-describing file formats. Each function is a pure function of all bytes of a file and trusts none of them. 1: the
  * file has this format, and its variables have been added; 0: it has not; -EBADMSG: it is inconsistent; -E2BIG: it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Page boundaries of process images (store/cut_hooks.h): pages of memory, wherever memory begins in the file. A page of
  * memory is then the same chunk in every image and in the file that was mapped there.

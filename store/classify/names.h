@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Rules that map names of variables to common names. Programs put ranks, levels or steps into names, and variables with
  * different names are never merged. There is one rule per line; the first one that matches a whole name is applied:

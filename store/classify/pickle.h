@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Parses the subset of Python's pickle format that torch.save() writes into a tree: dictionaries, lists, tuples, texts,
  * numbers, tensors and their storages. Nothing is executed: a class is only a name, and any other object is a node

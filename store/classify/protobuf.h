@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Parses messages of Protocol Buffers field by field, as far as images of CRIU need it. Pure; allocates nothing. */
 #pragma once
 

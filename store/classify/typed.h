@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The typed contents of a file: variables, and the extents of each in the file. Bytes outside all extents are untyped.
  * Belongs to one thread.

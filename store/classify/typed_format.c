@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "store/classify/typed_format.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Wire format of the classifier's result. The classifier reads users' files and may have been compromised by one, so
  * nothing is trusted: types and lengths are checked, and that extents are within the file and do not overlap.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Iterates over the entries of a zip archive by its central directory. Pure; trusts nothing. */
 #pragma once
 

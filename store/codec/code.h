@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Codes a block of a variable, using its element type, the shape of the array, and the bytes of the same variable in
  * the previous time step (the base). Lossless for any bytes at any address, of any length up to CODE_PLAIN_MAX. Pure

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Chooses one of several ways to code a variable: by trying them, remembering the result, and trying again when it
  * stops paying. Pure: the caller reports the results in bytes and nanoseconds.

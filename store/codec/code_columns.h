@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Records split into columns (CODE_SPLIT_COLUMNS): arrays of structs of which only the record length is known.
  *

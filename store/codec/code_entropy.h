@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The last step: general compression of the sections, which the other steps have made repetitive. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A coded block: up to 256 KiB of one variable, compressed with knowledge of its type. It is self-contained: everything
  * needed to decode it is in its header, except for the bytes of its base, if it has one. docs/format.md section 12

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Elements split by levels (CODE_SPLIT_LEVELS), in consecutive sections:
  *

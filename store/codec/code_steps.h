@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The steps of coding on an array of elements in native byte order, and their inverses. Pure, and written so that
  * compilers vectorise the loops: arrays have the alignment of their elements, do not overlap, and have at most

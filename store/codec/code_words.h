@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The steps for elements of one width. Included by code_steps.c once per width, with WORD, SWORD, BITS and NAME(). */
 
 static void NAME(swap)(WORD *restrict a, size_t nr)

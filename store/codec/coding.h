@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Codes a variable block by block in the way that pays (code_choice.h). Belongs to one thread.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Removes repetitions within a frame before it is coded. Simulations write the same rows under several names, bit by
  * bit, such as E and D of light in a vacuum: too short for chunks, and too far apart for one block. A frame here is up

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Encoding of the runs that are removed from a part (match.h). Three streams hold, for each run, the number of
  * left-over elements before it, its length, and the distance to its source. Three more streams are stored if any run

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Codes the frames of a variable with repetitions removed (match.h), where that pays: some frames are coded both ways,
  * and the caller reports the results. The decision holds for the following frames; each time it did not pay, for more

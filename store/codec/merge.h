@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The order in which the bytes of several parts, the same variable of several ranks, are concatenated: as whole parts,
  * or in blocks taken in turn. Data that is spatially close is then close in the merged bytes. Pure.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Twins: a variable and its rounded copy, such as bfloat16 or float16 weights beside the float32 weights that training
  * continues with. The wide one determines the narrow one: rounded, it is a base (code.h) that leaves nothing to store.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Moves fingerprints of recent chunks from memory to RocksDB, in bulk. */
 #pragma once
 

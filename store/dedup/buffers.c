@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The bounded pool of data buffers (`dirty`). A caller that finds all buffers in use first flushes the oldest staged
  * data, which frees its buffer. If nothing is staged, the workers hold the rest and return it when done. Called with no

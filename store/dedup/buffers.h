@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The buffers that carry written data; engine.h has the functions for callers of the store.
  *

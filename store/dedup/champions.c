@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Champions: the few files likely to hold the same bytes at the same offsets as the data being written, usually
  * previous versions.

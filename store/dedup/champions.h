@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Previous versions of a file, in whose recipes new chunks are looked up first. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Content-defined chunk boundaries. Pure: no I/O, no allocation, no lock.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Chunking options: pages or content-defined chunks for new data. */
 #include <errno.h>
 #include <string.h>

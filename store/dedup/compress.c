@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Compression of new data: the options, and for compress=auto whether there is time for it. */
 #include "store/dedup/compress.h"
 

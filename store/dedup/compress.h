@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Compression of new data, and with compress=auto the decision whether there is time for it. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decides by experiment whether there is time to compress. While nothing waits there is, until something starts to
  * wait. While writers wait repeatedly, stretches with and without compression are timed, and the faster way is kept:

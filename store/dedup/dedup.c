@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Deduplication of a job's chunks: pages or, chunked by content (chunker.h), of variable length.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Shared by the files that decide whether the chunks of a job are new or known; see dedup.c. */
 #pragma once
 

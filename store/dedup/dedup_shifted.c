@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Pages of which some bytes occur in a champion at another offset (shifted.c).
  *

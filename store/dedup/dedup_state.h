@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Chunks known in memory, and the frames that are being filled. For the files of store/dedup alone. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The lock under which new chunks get their addresses (append_lock in docs/locking.md), and the tables of fingerprints
  * that it protects.

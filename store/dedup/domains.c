@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Deduplication domains: groups of files that share chunks (docs/decisions/fingerprints.md, "Deduplication domains").
  *

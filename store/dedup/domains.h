@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Deduplication domains: which files may share chunks. */
 #pragma once
 

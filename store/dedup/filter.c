@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * An in-memory filter over the keys in RocksDB, so that most new pages need no lookup there.
  *

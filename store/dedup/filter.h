@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The filter of fingerprints that are absent from RocksDB. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * In-memory fingerprint table: open addressing, 24 bytes per slot, at most 7/8 full.
  *

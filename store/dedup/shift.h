@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Finding moved bytes: which parts of new data occur anywhere in old data. Pure: no I/O, no allocation, no lock.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Jobs: written data on its way to the packs. engine.h has job_run() and job_queue().
  *

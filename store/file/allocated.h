@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Ranges of a file with space reserved by fallocate that has not been used by a write yet. A range that is allocated
  * again, as a whole or piece by piece, is counted once. Pure: the caller holds the lock.

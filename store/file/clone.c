@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Clones: a range of one file gets the extents of a range of another.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Where two files have the same bytes, as far as recipes show: ranges stored at the same place, and holes of both.
  * Ranges stored at different places may still be equal; the caller has to read them to find out.

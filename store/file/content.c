@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * One file's bytes: the object, and its recipe in memory. write_back.c writes it to the view.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * One open file: its state, and the functions that change it. engine.h has those for callers of the store.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Reading: recipe -> extents -> verified reads from packs. Staged data and jobs that overlap the range first become
  * part of the recipe; the packs are then read without the lock.

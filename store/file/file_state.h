@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* State of the set of files in memory. For the files of store/file alone. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The set of files in memory: those that are open, dirty (the view lacks changes of them) or staged, and the memory that
  * they use.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Sharing many small ranges at once, as a delta does with some hundred ranges per MiB. All ranges of one segment become
  * a single log record and a single change of the segment, and the records of many segments enter the log together.

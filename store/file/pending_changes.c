@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Changes of a file that are in the log but not yet in its segments.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Changes of a recipe that are in the log, but not yet applied to the segments in memory. */
 #pragma once
 

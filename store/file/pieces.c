@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The content of a file as a sequence of chunks and holes, without reading data. */
 #include <errno.h>
 

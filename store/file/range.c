@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Changes of ranges without new bytes (size, holes, times), and queries about ranges. Clones: clone.c. Each change
  * waits until the file has no staged data or jobs, then writes one log record.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A stage that is chunked by content. All calls hold the lock of the file. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Written bytes that wait in memory until there are enough of them for a job. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Keeps the back-reference table (index/backref_table.h) in step with the recipes of the view.
  *

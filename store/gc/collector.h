@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The lock of everything that frees or moves chunks: a collection or a recoding, which wait for it, and repairs and pins,
  * which mostly only try it. It comes before all other locks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Computes the space that deleting some files would free: the chunks that only their recipes refer to.
  *

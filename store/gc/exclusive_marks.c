@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "store/gc/exclusive_marks.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Marks of one frame for exclusive.c: chunks that the given files refer to, and chunks that other files refer to.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Maps names to files: a file is deleted with its last name. */
 #include "store/gc/exclusive.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Garbage collection of unreferenced chunks, concurrent with all other work.
  *

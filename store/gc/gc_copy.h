@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Copies live chunks in the order in which they are added: the first half of moving them. The second half is repoint.h.
  * Copies that nothing refers to are garbage like any other chunk.

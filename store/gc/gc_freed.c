@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Freed and gc-pending chunks, as the read and write paths look them up. gc.c describes the protocol. */
 #include "store/gc/gc_freed.h"
 

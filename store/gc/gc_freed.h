@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Chunks that the collector has freed, and those that it is about to free. */
 #pragma once
 

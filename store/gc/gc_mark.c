@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Opens a window of the collector and marks what the recipes refer to. gc.c gives the reasons for the order. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Empties packs with few live chunks: the live chunks are copied, recipes are repointed, and the next window finds the
  * old pack dead and removes it. Addresses are never reused.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Defragments the newest files. Data that changes from step to step is stored with its step, so a file of a long series
  * is read from as many places as it has ancestors, and the newest file, which a restart reads, is the most scattered.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* State of garbage collection and of moves of chunks. For the files of store/gc alone. */
 #pragma once
 

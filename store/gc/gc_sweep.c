@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * From unmarked chunks to free space on disk: steps 3 to 7 of gc.c.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Merges chunks that a collection has caused to be stored twice. A writer that finds a gc-pending chunk stores its
  * bytes again. If the chunk is then kept, or was refused only because it shares a block with a freed one, there are two

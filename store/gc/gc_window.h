@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * State of the packs being collected: two bits per block. Memory is bounded, whatever the size of the store: a large
  * store is collected window by window.

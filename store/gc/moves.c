@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Completes moves of chunks, including those interrupted by a crash.
  *

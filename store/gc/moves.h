@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Crash-safe moves of chunks. While one is in progress, a chunk has two copies. */
 #pragma once
 

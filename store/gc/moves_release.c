@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Frees the places that chunks have moved from (moves.c). All files refer to the new places, and no writer is about to
  * refer to an old one, so the old ones are known to be dead without a window and marks. This matters for chunks of

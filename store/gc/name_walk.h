@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Iterates over all names of a store with their paths, to name the files concerned when only inodes are known. The path
  * of a directory is built upwards, and only on request; names are sorted by directory, so this is done once for each.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Iterates over inodes and their owners. Internal to the engine. */
 #pragma once
 

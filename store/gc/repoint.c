@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Repoints recipes to copies of chunks: because the old pack is to be removed (gc_move.c), or because the old copy is
  * damaged (repair.c).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The journal: the ordered log of every committed change. Together with the packs it is the authoritative state of the
  * store.

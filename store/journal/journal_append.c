@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Appending a group: one write into the zero-filled space of the current segment, one fdatasync, acknowledge. A crash
  * before the sync leaves a torn group, which is ignored, or a complete group that was never acknowledged.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Compresses the records of a group. Apart from chunks and fingerprints, most of a store is recipes. Where files change
  * page by page, a commit contains many similar extents, which shrink to a quarter at this level and to two fifths at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The bytes of the journal's files. docs/format.md, "Journal", changes with this.
  *

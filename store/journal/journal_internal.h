@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Declarations shared by the files of the journal. Not included outside this folder. */
 #pragma once
 

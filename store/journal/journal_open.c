@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Opening: selects the relevant files and finds the end of the journal.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Rebuilding a journal, for fsck: its files are damaged, but the state at commit `number` is known from the index. That
  * state becomes the snapshot. The consecutive intact groups after it are kept; everything else is removed. Nothing is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Reading the journal back: the parts of the snapshot, then the groups after it, one at a time in a bounded buffer.
  *

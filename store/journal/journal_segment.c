@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Creating segments, and removing them when a snapshot covers them.
  *

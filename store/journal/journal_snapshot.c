@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Writing a snapshot while another thread appends groups. Only the order makes it safe:
  *   1. parts to snap.tmp, sync              crash: a stray temporary, removed on open

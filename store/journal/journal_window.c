@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Reads the journal's files: one buffer per file of at least 1 MiB, so that small groups share system calls. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The commit. Only the order makes it safe:
  *   1. read the end of the log              later changes belong to the next commit

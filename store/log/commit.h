@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Commits beyond engine_sync(), which engine.h has.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* State of the log and of its view in RocksDB. For the files of store/log alone. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The single ordered log. A change is appended and applied to the view's memtable under one lock, so the view always
  * matches the log. It reaches the disk only through view.c, at a commit.

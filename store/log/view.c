@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Writing the view out. RocksDB runs without a log of its own here; its state on disk is that of one commit.
  *

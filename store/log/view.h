@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Writing the view, and snapshots of it to the journal. */
 #pragma once
 

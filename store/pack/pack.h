@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The packs of one store: append-only files that hold chunk bytes and their fingerprints.
  *

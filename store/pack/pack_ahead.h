@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decode ahead: decodes the data that will probably be read next, while the reader is busy with the data it has got.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Aligned buffers for one frame each: its table block, its data, and space for bytes that a read skips. A few unused
  * buffers are kept, so that steady work does not map and unmap a megabyte each time. Some of them cache decoded parts

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Helper threads for work that can be done in parallel. They are started with the first such work. The calling thread
  * works as well and waits only for helpers that have joined: if all are busy, it does the work alone.

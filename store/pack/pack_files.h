@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The open files of packs: reference-counted descriptors. The number of unused open files is limited; the least
  * recently used one is closed first. Files are opened with O_DIRECT where the filesystem supports it: pack data is read

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The bytes of a pack file. docs/format.md ("Packs") changes with this.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Looks up the chunk at an address, with tables from memory or disk; repairs damaged chunks in place. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A set of damaged places (pack, offset). It is empty in the life of almost every store, and then a lookup is one load.
  * Thread rule: any thread.

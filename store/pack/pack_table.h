@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Frame tables in memory: (pack, frame) -> the fingerprints of its chunks, and how they are stored.
  *

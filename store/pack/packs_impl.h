@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The body of struct packs, shared by the files of store/pack. Not included outside this folder.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Iterates over the chunks of a variable in the order in which its parts, one per file, are merged. Used by recode*.c
  * only. Belongs to one thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Maps chunks of a step to their place in the next step, when content before them has grown or shrunk: process images
  * are the same memory with pages inserted and removed. Deduplication has found the chunks that both have; others have

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Codes a frame part by part: each by itself or against another version, whichever is smaller. */
 #include <errno.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "store/recode/recode_gc.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Keeps chunks of coded frames coded when the collector copies them: each part is coded like the block that its first
  * chunk lies in. For gc_move.c. No coding is chosen again, so this costs little more than reading. A part coded against

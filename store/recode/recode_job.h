@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * State of a recoding run, shared by recode*.c. recode.c gives the order that makes it safe.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Recodes variables together with those that they were rounded from: 16-bit weights beside the 32-bit ones that
  * training continues with. If both are in one frame, only the bits that were rounded off are stored of the wide ones

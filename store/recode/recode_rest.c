@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Moves the remaining chunks of compressed frames that compaction leaves.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Iterates over several steps of a variable in parallel: the chunks of all steps at the same place, and rows of them,
  * which become frames. Used by recode*.c only. Belongs to one thread.

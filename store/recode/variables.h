@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Statistics of recoded variables, by key: used by ckptfs-stat only. Stored as one record of the view, 'M' "variables";
  * docs/format.md section 5 changes with this.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Calls between the engine of a clustered store and the other nodes. The engine uses neither sockets nor MPI: the
  * program that opens it passes these calls (struct engine_conf) and serves requests of other nodes with the functions

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Cluster collection: the part of one node (cluster_calls.h).
  *

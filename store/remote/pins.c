@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Chunks that a store shares with the other nodes of its cluster. *Pinned* chunks (`pinned`) are stored here, and peers
  * read them from here, so they are never freed while a peer may refer to them. *Remote* chunks (`remote`) have a local

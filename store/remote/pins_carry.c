@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Moving the pins of chunks that the collector moves (moves.c, step 5).
  *

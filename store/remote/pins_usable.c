@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decides whether new data may refer to a remote chunk. In two cases it may not: the chunk is then stored again, and
  * reads of the old reference find the new copy here, too (pins.c, look_here()).

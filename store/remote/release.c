@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Releases local copies of chunks that other nodes store for this one. A chunk keeps its address, like one that a round
  * has assigned to peers (docs/decisions/cluster.md, "Local place, remote bytes"); only its bytes are dropped:

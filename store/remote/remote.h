@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * State of a store in a cluster, and what the files of store/remote call of each other. Only they include this header;
  * the rest of store/ calls the hooks of store/remote_hooks.h, which are listed in remote.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Storing chunks for peers, and making files of chunks that peers store.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decisions of a round on one node (cluster_calls.h): the fate of each chunk that the node has offered. Pure functions.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Round back-off: how much of its new chunks a node offers to the next round (round_commit.c). Where nodes have nothing
  * in common a round costs time and memory and finds nothing.

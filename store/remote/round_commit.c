@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The part of a commit that runs a round of the cluster (cluster_calls.h). New chunks are in frames that are full and
  * deferred, or still being filled. They have their addresses already, so the decision of a round changes no recipe.

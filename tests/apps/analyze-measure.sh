@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-analyze recommends what is smallest, and a mount with the same options takes what it says, with --page and --dedup too.
 # SETS: of tests/bench/datasets.py; SIZE: MiB. At their full size all sets were within 1 %; small stores get a slack.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-analyze: what it tells of data whose duplicates are known, which options it takes, and what it does with files that it cannot read.
 . "$(dirname "$0")/../mount/lib.sh"
 

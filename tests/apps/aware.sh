@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-analyze --variables: which variables it finds in files of every format, that all bytes are accounted for, that the schemes are what they
 # are said to be, and what becomes of files that lie. The figures are those of ckptfs-compact: of chunks, each counted once.
 . "$(dirname "$0")/../mount/lib.sh"

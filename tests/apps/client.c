@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Usage: mpirun -n N client DIR STEPS SEAL
  *

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Round trips with tar, rsync and cp -a: onto the mount, on it, and back; nothing that they carry is lost.
 . "$(dirname "$0")/../mount/lib.sh"
 need_root

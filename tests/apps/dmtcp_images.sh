@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Images as DMTCP 3 and 4 write them, made by image_files.py from the memory of running processes: Debian has no DMTCP. Images of later steps store what has
 # changed, ckptfs-analyze knows the kinds of memory, and compaction keeps every byte. tests/mount/dmtcp.sh has DMTCP itself, where it is installed.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # fio with verification: random and sequential, buffered, memory-mapped, direct, asynchronous, several jobs.
 . "$(dirname "$0")/../mount/lib.sh"
 need fio

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # git: commits, a clone on the mount, gc, fsck, checkout back.
 . "$(dirname "$0")/../mount/lib.sh"
 need git

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # HDF5 through h5py: a checkpoint series, chunked and compressed datasets, growing and rewriting in place.
 . "$(dirname "$0")/../mount/lib.sh"
 [ -x "$PYTHON" ] || skip "$PYTHON is not installed"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Small images of processes, of every format that ckptfs-classify knows, byte by byte: core files and DMTCP images into DIRECTORY/formats, what CRIU
 writes beside its pages into DIRECTORY/criu, as tests/unit/store/classify/test_criu.c takes it apart.
 With --dmtcp VERSION PID FILE: an image of a stopped process as DMTCP of this version writes it."""

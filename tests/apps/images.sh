@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Core files of programs that run, taken by gdb's gcore into a mount: they are what gdb has written, their memory is known by kind, and of each further one
 # what has changed is stored.
 . "$(dirname "$0")/../mount/lib.sh"

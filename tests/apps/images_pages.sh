@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Core files whose memory begins at other places of a page in each of them, as gcore has it: their pages are those of each other, and of the libraries' own
 # files, with chunks that are pages.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What a site puts around jobs: Slurm's prolog and epilog with the environment that Slurm gives them, the examples of jobs as they stand, the
 # module file, the recipe for Spack.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * kernels NAME MIB DIR: programs to take images of, in the spirit of the NAS Parallel Benchmarks. They go on until they
  * are ended; DIR/RANK says that a process has done its first round.

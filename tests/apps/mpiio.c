@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * MPI-IO by all ranks into one file: collective interleaved writes, independent writes of own blocks, a shared file
  * pointer; each rank then reads what its neighbour wrote. mpiio FILE [--read-only]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # MPI-IO by 4 ranks into one file.
 . "$(dirname "$0")/../mount/lib.sh"
 need mpicc mpirun

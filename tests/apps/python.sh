@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The Python package: installed from a wheel, its structs are those of the header, and each call does what it says on a mount; the examples run, are
 # killed, and go on.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Slurm itself, a controller and a node of it on this machine: a user's jobs get their mount from the prolog and lose it with the epilog; the example of a job, and one
 # whose time is up, drain what they have sealed.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # sqlite3 in WAL mode: two processes write, a third reads, the database stays sound through a remount.
 . "$(dirname "$0")/../mount/lib.sh"
 need sqlite3

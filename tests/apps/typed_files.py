@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Small files of every format that ckptfs-classify reads by itself, into a directory. Without numpy, torch and netCDF: byte by byte."""
 import io
 import os

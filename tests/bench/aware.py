@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The group aware of ./bench: what stores of files with variables take once they are compacted, as ckptfs-analyze measures.
 
 The measure of mcrEngine (Islam et al., SC'12): how much smaller checkpoints get if variables are merged (Aware, Aware-Block) than if

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Restoring what was compacted, against the same files as they were written: of ./bench aware.
 
 Two stores have the same files; of one ckptfs-compact has coded the variables. Their mounts are made anew for each reading, with nothing cached, and

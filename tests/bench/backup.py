@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Those that ./bench space is compared with: programs that keep a series of directories in little space.
 
 Each is a class with `title`, `compressed`, `needs` (program, Debian package), `add(step)` for the directory of one step after

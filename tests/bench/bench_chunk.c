@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Chunkers beside one another, in memory: how fast each cuts, and what it saves on series of versions whose data
  * moves. All have the same smallest, mean and largest chunk. The rivals are the textbook forms: gear (one table

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * How fast the steps of coding are and what they bring, in memory, on one core: MB/s of plain bytes to blocks and back,
  * and the ratio, for each way on data of each type.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The index past memory: millions of fingerprints without their data, a small cache.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Checkpoints of process memory: the memory benchmark of AI-Ckpt (tests/bench/memory.c), its modes beside each other and beside a
 program that takes none."""
 import json

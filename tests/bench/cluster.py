@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The group cluster of ./bench: several nodes on this machine, each a store, a mount and an agent. What they store together, what a round
 costs, and what it takes to read what others have. Needs MPI.
 

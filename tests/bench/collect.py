@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The group gc of ./bench: how fast ckptfs-gc is, what others notice of it, and what placing does for a restart."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the groups of ./bench share: where things are, mounts, and an empty cache."""
 import json
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Usage: datasets.py NAME DIR --size MIB
 
 Make one of the data sets of ./bench space: DIR/step-N/FILE, a directory per step. --size is that of a file, about; sets with a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Bytes of the distinct content-defined chunks of files, for ./bench space: cut as the store cuts, but told apart and
  * summed up by nothing of it. Zeros do not count. Usage: distinct FILE...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Deltas of device memory, on the GPU: how close they come to reading it once, or to copying the delta to the host; and from there
 to durable files of a mount, beside a plain file of as many bytes."""
 import json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What the benchmark does to device memory: fills, changes and reads it. */
 #include "tests/bench/gpu_kernels.h"
 

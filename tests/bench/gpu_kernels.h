@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Device memory for tests/bench/gpu.c. All only launch, on the default stream. */
 #pragma once
 

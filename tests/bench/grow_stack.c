@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Preloaded into programs of which images are taken: the stack becomes as large as it may, as DMTCP has it do in all
  * that it launches. So stacks can be compared with those of its images.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The group images of ./bench: what is stored of images of processes, by what memory was, and how long they take.
 
 The measure of Chen et al. (2016), "Optimizing Checkpoint Restart with Data Deduplication": redundancy of heaps and stacks, and how much smaller whole images get, of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The median of some times, which are sorted for it. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Usage: memory [--dir DIR] [--size MIB] [--order ascending|random|descending|arrays] [--iterations N] [--every N]
  * [--shift PAGES]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A FUSE filesystem that throws data away: names and sizes live in memory, written bytes are dropped, reads give
  * zeros. It is the ceiling that the kernel's FUSE allows a daemon which copies each request once, so it uses what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The group space of ./bench: what stores take on the disk, of seven data sets, before and after ckptfs-compact.
 
 Against what the data itself says: the bytes of its distinct pages, and of its distinct chunks as the store cuts them; zeros do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The groups of ./bench that are about speed: write, restore, small, meta, compress; and the tables that programs of their
 own print: index, chunk."""
 import json

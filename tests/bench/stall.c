@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * How long single calls take, for ./bench gc: a moderate load on a mount for some time, by three processes.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The group users of ./bench: what long requests of one user, at absurd sizes, cost another user's ordinary ones."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The workloads of ./bench. One run is one workload by N processes that start together; the result is a line of JSON:
  * what was done, and the seconds from the start until the last process was done, fsync included.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Agents over real MPI, each with a daemon that does what it is told (fake_daemon.c): what is decided, fetched and refused, and that whatever dies,
 # nobody is left behind.
 set -euo pipefail

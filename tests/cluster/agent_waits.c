@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Timeouts of the agent that tests run, tests/cluster/ckptfs-agent of a build: those of the installed one, or what the
  * environment says, as in CKPTFS_AGENT_OFFER_MS=300.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A node that had nothing in common with others for some checkpoints asks them no more, and stores at once. What it stores so is told, and if others have the same,
 # by a round or alone, it is found out: then it asks again. Three nodes over real MPI.
 . "$(dirname "$0")/nodes.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Four mounts with their agents: what one node deletes others still read, and what all have deleted takes no space on any.
 set -euo pipefail
 build=${CKPTFS_BUILD:?is the build directory and must be set}

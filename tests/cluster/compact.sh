@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What one node has coded, steps one against the other, is read and kept by others: chunks that another node has from such a frame come over the network byte for byte, also when
 # the step that they are coded against is deleted and collected where it is; and parity over such frames brings everything back when that node is lost.
 . "$(dirname "$0")/nodes.sh"

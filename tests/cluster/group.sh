@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Four nodes in two groups: what the members of a group have sealed goes to its collector, which codes variables of all ranks together; members let go what they had. Every file reads back on every node, whoever dies
 # meanwhile, and a member that is away loses nothing. With replicas=2 each group has two collectors, and the loss of any node does no harm.
 . "$(dirname "$0")/nodes.sh"

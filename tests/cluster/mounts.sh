@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Four mounts and their agents over real MPI. The same data, written out of step, is stored as often as replicas= says; agents and a daemon are killed in
 # between, and every byte is there afterwards.
 set -euo pipefail

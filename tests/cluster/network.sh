@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Three nodes in network namespaces, hosts of their own to MPI, whose agents talk over TCP. The network of one of them stalls: for a while, and for good. Who writes then comes to an end, what was
 # synced is there, byte for byte, and agents that are started anew go on.
 . "$(dirname "$0")/nodes.sh"

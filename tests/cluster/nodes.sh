@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Sourced by tests that run several nodes on this machine: node I has the store $TOP/store/I, the mount $TOP/mnt/I, a daemon, and its agent.
 # Nothing is left behind, whatever happens.
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A node is lost: its processes killed, its store deleted. Every sealed file of it reads back on another node, byte for byte; what the others have sealed, too; and --repair restores the
 # redundancy onto a replacement, so that the next loss does no harm either.
 . "$(dirname "$0")/nodes.sh"

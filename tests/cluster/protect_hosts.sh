@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Nodes of one host are lost together: what two of them have is not protected by that. Pages that two nodes own are referred to by two others; then the owners are
 # found to be on one host, and both are lost after one of the others has sealed what it refers to.
 . "$(dirname "$0")/nodes.sh"

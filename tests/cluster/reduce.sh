@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The reduction of a round over real MPI ranks: any number of them, powers of two or not.
 set -euo pipefail
 reduce=${CKPTFS_BUILD:?is the build directory and must be set}/tests/cluster/reduce

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-run on several nodes, all of them on this machine: mounts on each, agents over real MPI, each drains its own; and nothing is left mounted, also
 # where a node cannot mount, the agents are killed, or ckptfs-run itself is. Once by mpirun, once by what stands in for srun.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Real programs on 4 nodes with 2 ranks each, each node writing into its own mount: when a checkpoint is complete it is sealed, everything is killed, and the store of one node
 # deleted. What goes on from it with the 3 nodes that are left comes to the same result as a run that nobody has disturbed.
 . "$(dirname "$0")/nodes.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Three mounts and their agents over real MPI: what nodes 0 and 1 seal is read on node 2, byte by byte and with all attributes, by one node, by another, and after its node is lost;
 # what is not sealed is not there, nothing can be changed, and nothing is wrong when it is unsealed, deleted and collected, or its node dies, meanwhile.
 . "$(dirname "$0")/nodes.sh"

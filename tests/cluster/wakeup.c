@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Two ranks. One has sent a message; the other, which did nothing meanwhile, hears it at its first look: an agent looks
  * once, and then naps. The argument is a file that does not exist yet. */
 #include <fcntl.h>

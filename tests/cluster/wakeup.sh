@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What has come while an agent napped it hears at once, and not after another nap.
 set -euo pipefail
 wakeup=${CKPTFS_BUILD:?is the build directory and must be set}/tests/cluster/wakeup

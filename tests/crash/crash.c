@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * crash: record runs of the engine, then look at what every crash in them would leave.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What becomes of one operation that a crash may lose, and how the fates of all of them are drawn. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A file's bytes in memory, sparse, cheap to copy: pages are shared until written. One thread.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * libc's file calls as every library in this process sees them: told to record.c, then made as before.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A tree in memory, changed by the operations of a workload: what the engine's must equal. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * What was done to the files under one directory, in order: the input of every crash state.
  *

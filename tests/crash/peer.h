@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Another node of the cluster, for a store that is one: it offers some of the pages that the store does, and keeps its
  * bytes in a file that no crash of the store touches. Half of the seeds have one.

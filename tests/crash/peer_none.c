@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* In place of peer.c in a build without the cluster: no store has peers. */
 #include "tests/crash/peer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Many numbered cases over a few processes. A case that fails, crashes or hangs ends the run and is named; one
  * in which somebody kills the process (SIGKILL) is begun again, once. RocksDB's

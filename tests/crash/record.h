@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Records every change below one directory, whoever makes it: interpose.c stands in front of libc, so that a
  * library's own calls (RocksDB's) are seen as well as ours. An executable that links record.c and interpose.c has it.

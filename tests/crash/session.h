@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The run that is recorded, and what must hold after a crash anywhere in it.
  *

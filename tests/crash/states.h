@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * From a log of operations to what a disk may hold after a crash.
  *

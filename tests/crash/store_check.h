@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Is a store that nobody has open sound, by all that fsck.ckptfs --read-data knows? */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Cases over a few processes, some of which are killed. */
 #include <setjmp.h>
 #include <signal.h>

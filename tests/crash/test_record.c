@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Every change of a watched tree is in the log, in order, and replaying the log gives the tree. */
 #include <setjmp.h>
 #include <stdarg.h>

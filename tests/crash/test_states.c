@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What may be lost can be lost, what was synced cannot, and a state can be made again. */
 #include <setjmp.h>
 #include <stdarg.h>

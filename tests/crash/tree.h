@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A filesystem in small on top of the engine, without FUSE: enough names, attributes and bytes to see whether a store
  * is right, as fs/ would write them. Paths are relative to the root and have no leading slash. One thread per subtree.

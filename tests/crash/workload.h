@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A random but reproducible series of filesystem operations, and what the tree must look like after each of them.
  *

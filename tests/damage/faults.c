@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * faults: every I/O call of a run fails once, and every call from some point on fails.
  *

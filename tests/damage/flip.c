@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * flip: one byte of a store is changed; whoever reads gets the right bytes or an error.
  *

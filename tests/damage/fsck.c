@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * fsck: a store is damaged at random, as disks and accidents do it, and then checked and mended.
  *

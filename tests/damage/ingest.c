@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ingest: fingerprints go into the index while one read of their table after the other fails. Either the call says so,
  * or every fingerprint is found, at once and by the next who opens; what failed can be done again.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * rebuild: the index is gone, or part of it; opening says what to do; rebuilding brings every committed file back.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * heal: a damaged chunk is an error for all who share it, until somebody writes its bytes again; then all read well.
  *

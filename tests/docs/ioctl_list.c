@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Prints the list of ioctl_ckptfs(2), made from the table that the daemon dispatches by. */
 #include <stdio.h>
 #include <string.h>

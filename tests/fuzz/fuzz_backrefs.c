@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Keys of the back-references of a frame. Input that is accepted encodes to the same bytes again. */
 #include <assert.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as what a node shows before all else: refused, or cards that give the same bytes when they are encoded, and
  * that can be compared. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Any bytes as a catalog: refused, or records that encode to the same bytes again. Once as they are, and once with
  * checksums that are right.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Any bytes as a coded block: decoded or refused, and nothing beside it is read or written. As checksums would end most
  * tries at once, they are made to hold. And any bytes come back from the way of coding that the first of them say.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Stored bytes of a part, whatever they are: decompressed to as many as were promised, or an error; and any bytes come
  * back. Where a part ends, or begins, is found among them or not, and of one that is good always.

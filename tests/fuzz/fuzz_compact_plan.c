@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What a program says is to be compacted, piece by piece: added or refused; and whatever was added is sound. */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The note about compacted directories, whatever its bytes are: refused, or it is written as it was read. */
 #include <assert.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as what lies beside pages of CRIU, with the size they are of: segments that are in the file, or an
  * error. */
 #include <assert.h>

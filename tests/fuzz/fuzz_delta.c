@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Delta objects: as they come, and with checksums and the length of the payload made right, because by chance they
  * never are. What is accepted is sound, and FIRST encodes to the same bytes.

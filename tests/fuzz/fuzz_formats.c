@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as a file of any format, and as a pickle: variables that are in the file, or an error. */
 #include <assert.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as header and table of an image: refused, or every region lies in the file, by itself, and has a name of
  * its own. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A file as it is written, in pieces of a length that the first two bytes say: where its pages begin is told for every
  * byte, and the same when asked twice. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Any bytes as ioctls, as the kernel sends them: the rows of the table in any order, on files and directories, of root
  * and others. Each is answered once, with an error or with as many bytes as the table says; what is for root and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decoders of the journal: file header, groups, records. The input is taken as a file, as a group and as records;
  * then once more with all checksums made right, because by chance they never are.

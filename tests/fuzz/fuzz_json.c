@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Any bytes as JSON: tokens come to an end; the daemon's figures are parsed or refused, and what was parsed can be asked
  * and shown. Any bytes as a string: written, and read back the same.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as user.ckptfs.keep: refused, or a policy that keeps something; and as a store has it. */
 #include <assert.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as a message between daemon and agent: refused, or one that gives the same bytes when it is encoded. */
 #include <assert.h>
 #include <stddef.h>

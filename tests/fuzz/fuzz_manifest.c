@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as the end of a version: refused, or every entry lies in the file. */
 #include <assert.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Any bytes as a block with runs that other parts have: decoded or refused, and nothing beside what is there is read or
  * written. Checksums are made to hold, and one time the block of what is left is a good one, so that the runs are

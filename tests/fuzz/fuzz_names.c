@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any text as rules, and what they make of the text itself, line by line: no longer than there is room. */
 #include <assert.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decoders of attributes and names. Each sees every input; there is one encoding of every value, so what is
  * accepted must encode to the same bytes again.

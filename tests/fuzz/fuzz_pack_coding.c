@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * How a frame was compressed, told by a damaged table and any bytes: whatever is found, a table can say it, for any
  * number of plain bytes there can be.

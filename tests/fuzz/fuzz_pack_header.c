@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The header of a pack: as it comes, and with the checksum made right, so that what lies behind it is reached. */
 #include <assert.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The table of a frame: as it comes, and sealed for the place it names, so that what lies behind the seal is reached.
  * What is accepted encodes to the same bytes.

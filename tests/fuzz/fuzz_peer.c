@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as a message of another node, with a valid MAC: refused, or one that gives the same bytes when it
  * is encoded. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as a set of popular pages from a peer: refused, or a set that can be merged, with itself and with
  * nothing. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as a question of another mount, as a list of sealed directories, and as a part of a catalog: refused, or
  * what encodes to the same bytes again. */
 #include <assert.h>

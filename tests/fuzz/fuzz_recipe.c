@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The decoder of recipes and layers. What is accepted has extents in order, inside the segment and inside a pack, and
  * encodes to the same bytes again.

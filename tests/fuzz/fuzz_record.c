@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Decoders of the engine's journal records and notes: whatever decodes must encode to something that decodes to the
  * same. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as the page of ckptfs-stat --html: refused, or readings that come back the same when they are printed. */
 #include <assert.h>
 #include <stddef.h>

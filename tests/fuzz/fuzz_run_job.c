@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The environment of a job, "NAME=value" lines, and behind the first empty line a pattern for names: nothing but 0 or a
  * refusal, and then what it promises. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The decoders of what is shared with other nodes. What is accepted encodes to the same bytes again. */
 #include <assert.h>
 #include <stdint.h>

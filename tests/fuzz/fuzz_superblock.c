@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The superblock: the checksum is set right first, so that what lies behind it is reached. */
 #include <assert.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Any bytes as what a classifier says, with a checksum that holds: refused, or extents in the file. */
 #include <assert.h>
 #include <stdlib.h>

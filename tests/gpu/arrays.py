@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Usage: arrays.py DIR
 
 Arrays of every kind that ckptfs_gpu.py takes, in one state, on a GPU: what is loaded is what was saved, of the same kind, and into arrays that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Usage: graph.py make|check DIR EXPECT
 
 Counts, vertex by vertex, how often each occurs in each place of small subgraphs (graphlet degree vectors, by sampling) of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A GPU without memory to spare: a take that would need more gives -ENOMEM, the application's memory and its CUDA calls
  * are as before, and the record goes on from the version before. Objects are compared with those of the twin on the

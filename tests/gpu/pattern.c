@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A program whose state is in GPU memory and that changes it in all the ways programs do, through ckptfs_gpu.h.
  *

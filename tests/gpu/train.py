@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Usage: train.py make|check DIR EXPECT
 
 A model with a frozen base and trained low-rank adapters: checkpoints have the base, the adapters and the optimizer's state.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The whole path, from device memory to files of a mount and back, by three programs: what a plain read of any version gives is what
 # the program had, whatever happened to the daemon and the program meanwhile. Needs a GPU, and python3 with PyTorch for two of them.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the workloads of this folder share: each makes versions of a state through ckptfs_gpu.py, writes down digests of what
 they must be, and compares them, in another process, with what a plain read of the file gives and with load()."""
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """An agent that a test speaks through: agent.py SOCKET SCRIPT
 
 It stands for a cluster of two nodes, of which the mount is number 0 (mpi-agent/wire/link_format.h). Pages are known by their content, which

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What fallocate promises: space for the bytes of an open file, which nothing else can take, until they are written.
 . "$(dirname "$0")/lib.sh"
 need_root

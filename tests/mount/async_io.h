@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Asynchronous writes through libaio's and io_uring's system calls, without their libraries. One queue belongs to one
  * process.

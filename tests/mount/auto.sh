@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # chunking=auto, on a mount: of small series of many kinds it takes at most 2 % more than the better of page and cdc; settings of
 # directories, a mount in between, kill -9; and every byte compared.
 . "$(dirname "$0")/lib.sh"

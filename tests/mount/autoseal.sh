@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Directories that are sealed by themselves, when a program says in its own way that they are complete.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # compact=auto: what is sealed is compacted by itself, steps with those before them, keeps its bytes, and is not looked at twice, over remounts and
 # kill -9; it can be paused, gives way to a collection, and keeps nobody from unmounting.
 . "$(dirname "$0")/lib.sh"

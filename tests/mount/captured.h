@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * What captured.c has in its memory, and captured_check.c finds in its checkpoints. All of it hangs on one pointer.
  *

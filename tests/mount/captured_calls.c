@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Usage: captured_calls take           with libckptfs-preload.so: memory is mapped, protected and given up, also by calls that fail, before and between
  *                                      two checkpoints. Prints the address of what the other one needs.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Chunks that are cut by content, on a mount: a series that shifts, settings of directories, sizes, changes in place, collecting,
 # kill -9; and every byte compared after each.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The examples of libckptfs, in C and Fortran, as they are compiled by whoever has installed it: killed in the middle, they go on and come to the same
 # result, in all modes and with both ways of noticing writes. And <ckptfs/ioctl.h>, without the library.
 #   ROUNDS   how often each is killed at least (default 3)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What libckptfs promises (client_api.c), with both ways of noticing writes; its mount ends and comes back; where files cannot be cloned.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Of client_api.c: calls of the C library through which the kernel writes to memory, where that has been closed. */
 #include "client_api.h"
 

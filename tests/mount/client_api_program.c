@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Of client_api.c: what a program does beside its checkpoints: system calls, threads, children, handlers, huge
  * pages. */
 #include "client_api.h"

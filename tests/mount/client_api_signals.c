@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Of client_api.c: older and rarer ways to block signals and to set handlers, none of which keeps the program from
  * writing to closed pages. */
 #include "client_api.h"

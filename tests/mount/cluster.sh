@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A store of a cluster, and an agent that says what the others do: where it is awaited, what becomes of new pages, what is read from others
 # and for them, and that the mount goes on without.
 . "$(dirname "$0")/lib.sh"

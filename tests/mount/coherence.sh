@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # No read sees older bytes than the last write that returned, however either is done. COHERENCE_ROUNDS: each writer with
 # each reader alone, for so many rounds; else all readers at once, for a few.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Steps of files of which nothing is known, or images of processes: pages are put in and taken out between them, so that files have other
 # lengths and pages are elsewhere. Shared pages tell where; the others are coded against what they were before. Any step may go.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Files of no known format that are arrays of structs, as restart files of LAMMPS: how long records are is found by sampling, and compacting
 # splits them into columns, or codes them as floats. Steps are coded against one another where columns are the same, come back after a collection, and keep their bytes.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A store takes no more on its disk after ckptfs-compact than before, however it was written, and what is said to be saved is. Data that was compressed when written
 # is not larger in the end than other data. ./bench space and ./bench aware have the other data sets, at their size.
 # SETS: of tests/bench/datasets.py, all with each COMPRESS; by default hdf5 with all four ways, and criu with two. SIZE: MiB.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-compact on a mount with several steps of a variable: coded one against the other they are far smaller, and every one of them keeps its bytes
 # whichever others are deleted, overwritten, collected and moved, and after kill -9 in the middle of any of it.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A field of doubles that is symmetric in three directions, as a solver computes it: mirrored numbers have other signs and differ in their last
 # bits. Compacting stores each of them once, and a small difference for the others. All bytes come back, also in single pages and after a collection.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-compact on a mount: ranks of two steps become smaller and keep their bytes, under every scheme, while they are read, after kill -9
 # in the middle of it, of the daemon and of the command; what it says is right, and what it cannot do it says.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Compression on a mount: every codec, real data, remounted, read at random, collected beside; settings of directories; figures.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # CRIU, unchanged, with its images in the mount: a program, one of several threads and a tree of processes are dumped while they run, again and again, every time as a
 # whole; restored from any of these, they go on from there. What is stored grows with what has changed.
 . "$(dirname "$0")/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Writes data with known duplicates into a mount and compares what ckptfs-stat says is stored with what must be.
 
 dedup.py MOUNT CKPTFS-STAT STATE first|again

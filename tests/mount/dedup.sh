@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Dedup is exact: pages stored = distinct pages written, what it costs on disk is bounded, and du and ckptfs-stat agree.
 #   DEDUP_MIB  size of the checkpoint for the part about costs (default 256)
 . "$(dirname "$0")/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A producer of deltas on a mount, with the CPU's twin of what a GPU does. Its content follows from the seed and the
  * number of the version, so that any later call can tell whether a version is what it was.

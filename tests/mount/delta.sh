@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Versions of a lineage made from delta objects: each is an ordinary file, whatever becomes of the producer, the daemon, the disk, the
 # versions before it; what must be refused changes nothing.
 . "$(dirname "$0")/lib.sh"

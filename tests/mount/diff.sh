@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-diff: the bytes that it names are those that differ, whatever files share; what they share is not read; and it
 # ends as diff(1) does.
 . "$(dirname "$0")/lib.sh"

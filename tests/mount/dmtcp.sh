@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # DMTCP, unchanged, with its images in the mount: a program, one of several threads, a tree of processes and an MPI job are checkpointed while they run, every time as a
 # whole; restarted from any of these, they go on from there, and the job comes to the same result. What is stored grows with what has changed.
 # DMTCP: where it is installed, or was built (the directory with bin/dmtcp_launch), if not in PATH.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # dedup=user and dedup=group: users on one mount. What one has written is stored again for the other, by no way found; nothing
 # tells whether somebody else has it. What is asked of a file is told to those who may read it.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Files and checkpoints with many extents are erased in the background: other requests complete meanwhile, and an erasure
 # that is interrupted by an unmount, a crash or a rebuilt index is finished by the next mount.
 . "$(dirname "$0")/lib.sh"

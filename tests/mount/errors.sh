@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Data that could not be stored after write(2) had returned: every open file's fsync says so once, whoever else was told before;
 # and a store whose log cannot be written takes a bounded part of it, and all again when there is room.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What would deleting free? Asked of files, directories and sets; then really deleted, and what the disk got back is compared.
 . "$(dirname "$0")/lib.sh"
 need_mount

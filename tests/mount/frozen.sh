@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A store on a disk that is read-only: read, looked at and proven as any other, and no byte of it changes.
 . "$(dirname "$0")/lib.sh"
 need_mount

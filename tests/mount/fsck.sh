@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # fsck.ckptfs on stores that were mounted: exit codes, what it says, that -n changes nothing, that what it mends mounts again
 # with everything there, and that the files it names are those that cannot be read.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A full disk: ENOSPC at write, deleting goes on, what was acknowledged is there, and it mounts again with no byte free.
 . "$(dirname "$0")/lib.sh"
 need_mount

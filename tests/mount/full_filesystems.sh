@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A disk that others have filled to the last byte, on real filesystems: the store mounts, read-only and read-write, after a
 # clean end and after a crash; it can be collected offline; and deleting, collecting and unmounting make room.
 . "$(dirname "$0")/lib.sh"

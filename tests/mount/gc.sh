@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-gc as people use it: what it tells, what it frees, mounted and not, stopped and gone on with, refused.
 . "$(dirname "$0")/lib.sh"
 need_mount

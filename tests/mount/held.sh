@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A user who holds the kernel's lock of his own directory, in which a name is to be dropped: others write and remove.
 . "$(dirname "$0")/lib.sh"
 need_mount

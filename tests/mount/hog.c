@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Usage: hog KIND DIR MARK      sends one kind of long request on files below DIR, again and again, until it is killed.
  *                               Creates the file MARK before the first of them. Files that are missing are made.

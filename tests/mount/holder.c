@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Usage: holder DIR NAME UID    seals DIR/NAME as that user, then holds the kernel's lock of DIR and removes DIR/NAME,
  *                               which waits for that lock. Prints a line before. Ends only when it is killed.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A test that runs alone (tests/isolated) does not keep others from unmounting: it has their mounts no more than it has their processes.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Retention on a mount where one user has sealed much, or leads it elsewhere: the rules of other users are applied, and the
 # work grows as the number of sealed directories, not faster.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Retention among users: a rule removes only what its author could have removed, and no user can delete another user's
 # directories, or stop the retention of others, through names, rules or races.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Retention: of the epochs in a directory those that a policy keeps stay, and always the newest that proves itself; the
 # others are removed whole, whatever comes between.
 . "$(dirname "$0")/lib.sh"

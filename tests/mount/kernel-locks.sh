@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Requests for which the kernel holds the lock of a file or directory do not wait for long requests: otherwise a user
 # with enough of these could lock a directory, or another user's file, for everyone else.
 . "$(dirname "$0")/lib.sh"

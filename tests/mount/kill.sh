@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # kill -9 of the daemon at random moments under 8 writers and the collector; nothing that was acknowledged may be lost
 # (writers.c).
 #   ROUNDS   how often (default 30)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A command that has the daemon work for it and is killed leaves nothing at work: collecting, scrubbing and compacting end with the descriptor
 # they were asked for on. Each would take an hour at a byte per second.
 . "$(dirname "$0")/lib.sh"

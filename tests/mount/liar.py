@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A node that lies about what it has sealed: liar.py SOCKET FILE
 
 It stands for the agent of a mount and for another node, "other", whose mount answers questions (mpi-agent/daemon/nodes/question_format.h) as FILE says at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Sourced by every test that runs on a mount: a store and a mountpoint of its own, and nothing left behind.
 #
 # Environment:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Usage: lineage.py [--again|--exit|--restart|--read-only] DIR
 
 What gpu/lib/ckptfs_gpu.py promises, with NumPy arrays; $STORE is that of the mount. Others are for another process, after it was done without: --again looks

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # libckptfs-gpu and its Python module on a mount, without a GPU: what both promise, and that the CPU is said to do it.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # One user's long requests, at absurd sizes, and another user's ordinary ones: the others go on, clients die when they are
 # killed, and so does the daemon.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The daemon's memory stays below cache + dirty + 200 MiB while much is written and read, and with many files in the tree.
 #   MEMORY_MIB    new data per writer (default 384)
 #   MEMORY_FILES  files in the tree (default 20000)

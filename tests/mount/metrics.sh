@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The option metrics: the text of ckptfs-stat --prometheus over HTTP while the mount lasts, clear errors before it does,
 # and a dashboard that asks for nothing else.
 . "$(dirname "$0")/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * model --dir DIR [--seed N] [--ops N] [--workers N] [--phases LETTERS]
  *

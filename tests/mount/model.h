@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A random tester with a model: every operation is done on the mount and on a tree in memory, and both must agree.
  *

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The random tester (model.c) on a mount, with the remounts and kills of the daemon that it asks for, while garbage is
 # collected all the time. In every other run all files are cut by content.
 #   MODEL_RUNS  runs, separated by spaces, each WORKERS:OPERATIONS-PER-PHASE:PHASES (model.c tells the letters)

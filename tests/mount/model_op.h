@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * What the operations of the random tester share. Each operation (`op_*`, one at a time on a tree) is chosen at random,
  * applied to the model, so that the log knows it before the daemon does, done on the mount, and its result compared. It

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Choosing an operation, its names, places and bytes, and telling what differs. */
 #include "model_op.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A name is bytes: whatever it has in it, no command and no log line shows more lines, colours or characters than its own, and JSON stays
 # JSON.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What a command prints and nobody gets, as its disk is full, is no success.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What a store takes beside its chunks: little while it is not mounted, and still enough to delete on a full disk.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Directories of a mount as lower layers of overlayfs, as containers have them, sealed or not.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A program that knows nothing of checkpoints, and brings an allocator: from one mapping, which never gets anything
  * back. */
 #include <stddef.h>

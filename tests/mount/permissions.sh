@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What the daemon permits by ioctls is what the kernel permits by open(2), for every kind of caller, file and directory; and where the
 # daemon cannot see the caller's process, never more than that.
 . "$(dirname "$0")/lib.sh"

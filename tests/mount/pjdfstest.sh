@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # pjdfstest, as root, on a mount: no failure but those listed in pjdfstest-ext4.txt.
 #   PJDFSTEST  directory of pjdfstest with its program built (autoreconf -ifs && ./configure && make pjdfstest)
 #   PJD_TESTS  only these files or directories of its tests/ (default: all)

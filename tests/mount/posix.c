@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Runs the registered checks: posix DIR [NAME...]; `posix --list` names them. */
 #include "posix.h"
 

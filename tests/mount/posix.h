@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Small named checks of what an application relies on, each in a process and a directory of its own.
  *

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Our own POSIX checks on a mount: posix.sh [NAME...]
 . "$(dirname "$0")/lib.sh"
 need_root

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Attributes: permissions, ownership, sticky and set-id bits, times, sizes, statfs. */
 #include "posix.h"
 

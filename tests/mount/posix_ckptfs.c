@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What ckptfs adds (client/ioctl.h, virtual attributes, coherence of its two ways to write); skipped elsewhere. */
 #include <sys/ioctl.h>
 #include <sys/mman.h>

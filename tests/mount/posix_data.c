@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Bytes: append, truncate, holes, seeking, fallocate, copy_file_range, O_DIRECT, limits. */
 #include "posix.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* flock, POSIX and open-file-description locks between processes. */
 #include "posix.h"
 

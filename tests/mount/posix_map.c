@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Memory maps: what read, write and the maps of a file see of each other; running programs from the mount. */
 #include "posix.h"
 

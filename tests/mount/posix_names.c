@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Names: directories, hard links, symlinks, special files, rename, unlinked open files, limits. */
 #include "posix.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Listing directories: complete and without repetition, while others change them. */
 #include "posix.h"
 

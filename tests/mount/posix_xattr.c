@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Extended attributes and POSIX ACLs, the latter in their raw form (linux/posix_acl_xattr.h). */
 #include "posix.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # kill -9 of a program that runs on libckptfs-preload.so, at random moments: its newest checkpoint is its memory at one moment, and its heap can be used on.
 #   ROUNDS   how often (default 8)
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Programs that know nothing of checkpoints run on libckptfs-preload.so: they come to the same results, and each checkpoint is their memory at one moment.
 . "$(dirname "$0")/lib.sh"
 need_mount

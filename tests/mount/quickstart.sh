@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # quickstart on a mountpoint where a store is mounted already: it finds that by its name, whatever is in it.
 . "$(dirname "$0")/lib.sh"
 need_mount

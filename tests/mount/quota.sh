@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A quota that is used up: EDQUOT at write, what was acknowledged is there, deleting is durable, collecting makes room, and
 # the store unmounts and mounts again. On btrfs, whose quotas need nothing from the kernel's configuration.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # mount -o remount changes flags of a mount that is there, in the kernel and in the daemon, and no other options; what cannot be
 # done is refused and changes nothing. umount.ckptfs takes a store, too.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What a remount must leave as it was, and a rebuilt index bring back: names, inode numbers, all attributes, xattrs, ACLs,
 # holes, bytes.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # The page of ckptfs-stat --html in a real browser that has no network: it is drawn, in light and in dark.
 . "$(dirname "$0")/lib.sh"
 need_mount

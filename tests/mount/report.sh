@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-stat --html: a page of its own that any name leaves well-formed, that carries its readings along, and that takes no
 # other file's place.
 . "$(dirname "$0")/lib.sh"

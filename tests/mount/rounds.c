@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * rounds FILE MIB ROUNDS: an MPI program to take images of, whose result depends on every round of every process. Each
  * has memory of its own; in a round it gets a number from its neighbour, fills a page from it and adds up with all.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-run: a program gets a mount, its status comes out, and nothing is left mounted, whoever dies; what is sealed is drained,
 # the newest first, complete or absent, and gone on with.
 . "$(dirname "$0")/lib.sh"

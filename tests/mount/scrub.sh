@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-scrub as people use it: damage on the disk of a mounted store is found and told with its files, writing heals it, a scrub is
 # stopped, killed and gone on with, beside writers and collections, refused with a reason.
 . "$(dirname "$0")/lib.sh"

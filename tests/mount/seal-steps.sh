@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A directory with many files is sealed and unsealed while one process of its owner writes into it and another user works
 # elsewhere: the writer waits for the outcome, the other user does not, and a crash leaves nothing in between.
 . "$(dirname "$0")/lib.sh"

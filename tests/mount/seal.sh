@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Sealed directories: immutable in every way, for everybody, until they are unsealed; all or nothing after a crash;
 # listed, found again after a remount and a rebuild, and sound for fsck.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # kill -9 of the daemon at random moments, while epochs are sealed, unsealed, removed by a policy and drained: each is sealed as a whole or not at all, the
 # newest that was acknowledged proves itself, and whatever has its name where it was drained to is whole. ROUNDS, and SEED for the moments.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Epochs: what is listed of sealed directories, the root that proves one, and the way back to the last that does.
 . "$(dirname "$0")/lib.sh"
 need_mount

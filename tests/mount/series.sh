@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Checkpoints of several ranks find the step before theirs, whichever number of the name is the step, also after a remount:
 # then hardly anything is looked up in the index.
 . "$(dirname "$0")/lib.sh"

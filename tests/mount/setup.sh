@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # mount.ckptfs from the outside: each wrong way to mount has its own message and exit code and changes nothing; the right
 # ways (by hand, as a daemon, by mount(8), by fstab, read-only) work and end cleanly.
 . "$(dirname "$0")/lib.sh"

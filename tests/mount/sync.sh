@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What -o sync and O_SYNC promise: it is on disk when the call returns. The daemon is killed right after each.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """O_TRUNC while mapped pages are on their way to the daemon: none of them comes back."""
 import mmap
 import os

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # umount.ckptfs ends the daemon although another mount namespace has the mount, loses nothing that was accepted there, says
 # after two seconds what it waits for, and waits no longer than --timeout; mount.ckptfs of a store in use likewise.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # A plain user mounts, uses and unmounts a store through fusermount3; nobody else can look in.
 . "$(dirname "$0")/lib.sh"
 need_root # to become another user

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Many versions with changes everywhere, which share what they are made of, in memory and in the index. Whichever are deleted, in
 # whatever order, with collections, remounts and kill -9 in between: the others are what was made.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # .ckptfs/nodes: where it is and where not, and what a mount makes of another node that lies. What nodes really have is in tests/cluster/view.sh.
 . "$(dirname "$0")/lib.sh"
 need_mount

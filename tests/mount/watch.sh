@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # ckptfs-stat --watch: rates in blocks for a file, in place on a terminal; it ends when told, and when the mount does.
 . "$(dirname "$0")/lib.sh"
 need_mount

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * worker FILE MIB THREADS CHILDREN: a program to take images of. Each process of it has memory of its own, changes a
  * page of it with every count, compares all of it with what the count says, and tells the count, and those of its

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # What -o writeback promises: small writes collect in the kernel; each request that needs them finds them; fsync, close and
 # CKPTFS_IOC_SYNC leave nothing behind.
 . "$(dirname "$0")/lib.sh"

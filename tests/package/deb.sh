@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # dpkg-buildpackage makes packages from the tree, lintian finds nothing in them, and what is in them mounts. Takes minutes.
 . "$(dirname "$0")/../mount/lib.sh"
 need_mount

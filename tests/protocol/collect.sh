@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Every interleaving of the collector's protocol (gc.pml); and each step of it left out must be found out.
 set -euo pipefail
 cd "$(dirname "$0")"

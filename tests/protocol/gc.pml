@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The collector's protocol (store/gc/gc.c) for one chunk, against two writers that may share it, a reader, and whoever
  * deletes the last reference to it: every interleaving.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Where tests have their stores: in memory, if there is room and direct I/O (tmpfs has it since Linux 6.6), as each
  * sync of a disk takes milliseconds, and each test has hundreds. What disks add to it is for the suites that mount.

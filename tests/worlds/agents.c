@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Each agent's loop on a stack of its own, which it leaves when it naps; and the clock. */
 #include <poll.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A daemon's part in collecting together: store/remote/cluster_gc.c, for pages that are numbers. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A daemon, as an agent sees it: mpi-agent/daemon/service_round.c without its threads, and what the engine does of a round
  * (sim_node.c). Whatever it says may be late, or the last that it says.

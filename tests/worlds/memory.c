@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What agents leave behind goes with their world, as it does when processes end (peers_free() leaves to MPI what is on
  * its way). The linker gives us all that they allocate. */
 #include <stdlib.h>

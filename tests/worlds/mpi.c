@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * As much of MPI as an agent calls, between the agents of a world. Messages of one node to another come in the order
  * they were sent, as MPI promises, and no other order is kept; a send is done at once, or when the receiver has it, out

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Worlds of real agents with everything that can go wrong, by chance.
  *   SIM_RUNS=N    so many runs (./run-tests sim-long has more)

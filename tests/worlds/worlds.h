@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Whole worlds of agents in one thread: each agent is loop_run() of mpi-agent/agent/agent_loop.h with all that is below it, on a
  * stack of its own, and MPI, clock, sockets and daemons are ours (worlds_internal.h). Which message comes when, who is

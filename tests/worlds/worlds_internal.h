@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The parts of a simulation: worlds.c goes from event to event; agents.c is stacks and what an agent's loop calls
  * instead of the system; wires.c is what lies between agent and daemon; daemons.c is the daemons, and

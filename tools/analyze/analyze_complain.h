@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Errors of a command on standard error, replacing its progress bar. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The files to analyze, arranged by their names. Files whose names differ only in the number of the step are a series.
  * Series whose names differ in other numbers, such as ranks, are a family: ckpt.RANK.STEP. Files are ordered by family,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Savings on process images (ELF core files, CRIU, DMTCP) by kind of memory: heap, stack, code... The areas of each
  * kind are written into a scratch store. Each area is a file of its own, so that pages are aligned to the start of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Finds the numbers in the path of a file, and which of them is the step. Pure. */
 #pragma once
 

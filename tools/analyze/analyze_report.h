@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Results of an analysis, as text and as JSON. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Sizes and CPU times of gzip and zstd with all files as one stream. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A scratch store: an engine with a store in a temporary directory, which is removed with it. It does everything that
  * a mount does to data, with the memory of a mount with cache=64M,dirty=64M.

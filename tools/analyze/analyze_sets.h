@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A checkpoint set: the files of one step of one or more ranks, with their variables. And streams: the merged bytes of
  * the ranks' files, or of one variable.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Measures the disk space of stores with each combination of mount options, before and after ckptfs-compact, and
  * chooses the best. The files are written into scratch stores, one store after the other, in order of modification

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Finds variables of a file that are another one rounded (store/codec/twin.h). Costs a read of some hundred bytes for
  * each variable of floats.

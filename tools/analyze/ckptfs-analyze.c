@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-analyze: estimate the savings of ckptfs on existing files, without a mount.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Shared by commands that have the daemon of a mount do long work. */
 #pragma once
 

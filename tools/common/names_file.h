@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The option --names: a file with rules for names of variables (store/classify/names.h). */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Where a filesystem is mounted, and which part of it: a bind mount, as in containers, may show a subdirectory only. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Progress bar for long work: amount done, rate, time left. Prints nothing if standard error is not a terminal, or
  * during the first half second. One thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-compact: store the variables of files in a mount side by side, coded by type.
  *

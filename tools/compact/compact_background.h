@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ckptfs-compact --background: low priority, no hold on the mount. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Client of the daemon's compaction: sends a plan piece by piece, and gets the results. Functions return negative errno
  * and print nothing. */
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Recoding options, common to ckptfs-compact and ckptfs-analyze. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decides which files and variables are compacted together. The planner classifies one set of files of one step after
  * the other, and makes plans that a target runs: a mount (ckptfs-compact) or a scratch store (ckptfs-analyze). A plan

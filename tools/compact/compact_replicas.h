@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Replicas of other nodes' directories, for ckptfs-compact --replicas. They are read through .ckptfs/nodes and arranged
  * by their names on those nodes, so that the ranks of all nodes form one step.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Replaces compact_replicas.c in a build without the cluster (-Dmpi=disabled). */
 #include "tools/compact/compact_replicas.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Results of compaction, summed by variable key, as text and as JSON. */
 #pragma once
 

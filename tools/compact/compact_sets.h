@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Sets of checkpoint files, and the variables in a set that are compacted together. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Finds out whether the files of a step get smaller as a whole than variable by variable, as they do where variables
  * repeat one another. Codes some of the files both ways, without the step before.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 # bash completion for the commands of ckptfs
 
 _ckptfs_mounts=/proc/mounts # other users choose the names in it

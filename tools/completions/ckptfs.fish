@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 # fish completion for the commands of ckptfs
 
 function __ckptfs_mounts

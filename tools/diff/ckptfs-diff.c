@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-diff: which files of two directories differ, and in which bytes. On one ckptfs mount, data that both files
  * share is not read (tools/diff/diff_files.h).

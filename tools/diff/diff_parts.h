@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * How much each variable of a file differs, or in a process image each kind of memory. ckptfs-classify finds them. One
  * thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * fsck.ckptfs: checks and repairs a store. The checks are in store/check/check.h; here are the options, the report and
  * the exit codes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tools/fsck/fsck_json.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The output of fsck.ckptfs --json: one document; findings are printed as they are found. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Removing sealed checkpoints by a retention policy. One thread.
  *

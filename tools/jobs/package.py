@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Spack recipe: copy it to packages/ckptfs in your own repository (spack repo create), then run `spack install ckptfs`.
 from spack.package import *
 

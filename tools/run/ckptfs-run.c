@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-run: runs a program with its own mount. It mounts a store on each node of the job, starts agents if the stores
  * form a cluster, and runs the program. When the program has ended, by itself or because the time is up, it copies out

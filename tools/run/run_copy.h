@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Resumable copy of a tree: after an interruption or a crash at any point, call it again with the same two directories.
  * A copied file is complete when it has the size and modification time of its source; the time is set last, after the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tools/run/run_flush.h"
 
 #include <errno.h>

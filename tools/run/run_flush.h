@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Copies the sealed checkpoints of a mount to another filesystem, the newest first. One thread.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A separate process that unmounts when ckptfs-run is killed, which it detects by the end of a pipe. It first ends what
  * is left of the program. One thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The job as described by the batch system in the environment, and patterns with its names. Pure, except that it reads
  * PBS_NODEFILE.

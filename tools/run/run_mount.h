@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The mount of a job: mounts, checks and unmounts by calling mount.ckptfs and umount.ckptfs. One thread. */
 #pragma once
 

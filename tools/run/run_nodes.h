@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A job on several nodes: ckptfs-run starts itself on each node (--hold) as a holder, which keeps a mount while the
  * program runs. The agents are a second program of the same launcher: when one dies, the launcher ends all of them, and

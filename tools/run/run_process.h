@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Starts and ends programs for ckptfs-run. The signals that it waits for are blocked; programs start with the original
  * signal mask. One thread. */
 #pragma once

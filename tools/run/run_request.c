@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tools/run/run_request.h"
 
 #include <assert.h>

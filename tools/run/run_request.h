@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Parses the options of ckptfs-run, with defaults from the environment of the job. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Messages of ckptfs-run to the user: on standard error, prefixed with its name and, in a job on several nodes, that of
  * the node. One thread. */
 #pragma once

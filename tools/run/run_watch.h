@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Watches the daemon of a job's mount while the program runs, and reports its death at once. Then, by
  * --on-daemon-death:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-restart-path: prints the checkpoint from which a restarted job continues: the newest sealed directory below a
  * given one that verifies (tools/seal/verify.h). Skipped directories are reported on standard error, with the reason.

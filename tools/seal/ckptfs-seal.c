@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-seal: makes directories of a mount durable, then immutable, all or nothing. The daemon does the work
  * (fs/seal/seal.c).

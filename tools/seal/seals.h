@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Lists the sealed checkpoints of a mount. One thread. */
 #pragma once
 

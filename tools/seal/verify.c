@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The daemon compares each byte that is read past the caches (O_DIRECT) with its fingerprint, and fails the read on a
  * mismatch. The root is computed from the fingerprints. So if everything can be read and the root equals that of the

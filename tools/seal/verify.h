@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Verifies that a sealed checkpoint still has exactly the content that was sealed. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Writing a self-contained page: escaped text, and charts as inline SVG with colours from the page's style sheet
  * (classes s0, s1, ... for series). Every chart has a title that describes it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ckptfs-stat --html: a self-contained report on one mount.
  *

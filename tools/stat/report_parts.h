@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Sections of a report, and cells of its tables. Text arguments are HTML, and not escaped. */
 #pragma once
 

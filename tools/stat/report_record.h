@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The readings stored in a report. The store keeps no history, so the page does: each new version has the readings of
  * the previous one and adds one. They are text in the page, one per line, and not trusted. If there are too many, every

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The style sheet of a report, for light and dark screens and for print. Colours of series are distinguishable for the
  * colour-blind, with a contrast of at least 3:1 to the background.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A walk over a mount for a report: files by time, by directory and by fragmentation. One thread. */
 #pragma once
 

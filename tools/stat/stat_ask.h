@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Reading the figures of the daemon: JSON in user.ckptfs.stat of a path. One thread. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Space that deleting files and directories would free, as computed by the daemon. One thread. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Output of ckptfs-stat. Figures may come from another user's filesystem, so strings are escaped. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ckptfs-stat --users: usage by user and by group. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tools/stat/stat_variables.h"
 
 #include <errno.h>

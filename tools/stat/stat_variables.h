@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ckptfs-stat --variables: results of compaction by variable key. */
 #pragma once
 

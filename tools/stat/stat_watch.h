@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ckptfs-stat --watch: rates between two readings of a mount, and redrawing a terminal. */
 #pragma once
 

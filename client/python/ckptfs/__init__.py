@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Requests to a ckptfs mount beyond reading and writing files.
 
     with ckptfs.checkpoint("/mnt/ckpt/run1/step.0200") as where:  # a directory: complete, or absent

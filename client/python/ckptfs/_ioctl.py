@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The ioctls of client/ioctl.h that this package uses. tests/apps/python.sh compares sizes, offsets and numbers with the header."""
 from __future__ import annotations
 

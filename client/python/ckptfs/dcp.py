@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Sharded checkpoints of torch.distributed.checkpoint as sealed checkpoints: complete, durable and immutable, or absent.
 
     import torch.distributed.checkpoint as dcp

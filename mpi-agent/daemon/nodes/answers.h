@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Answers queries of peers about sealed directories (mpi-agent/daemon/nodes/question_format.h): which exist, their
  * catalogs, and pinning their chunks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The node directory view: sealed directories of other nodes, read-only, at .ckptfs/nodes/NAME/PATH in the root of a
  * store that belongs to a cluster.

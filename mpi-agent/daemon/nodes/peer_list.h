@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Peers and their sealed directories: the known nodes, what each has sealed, and replicas created here on first access
  * (mpi-agent/daemon/replica/replica.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Queries among the mounts of a cluster about sealed directories, and their answers. Agents forward them without
  * decoding (LINK_QUERY). docs/format.md changes with this.

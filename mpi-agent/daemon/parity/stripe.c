@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Order of adding a member:
  *   1. The parity of the old stripe XOR the new strip is stored here as chunks.   crash: the old stripe is valid; the

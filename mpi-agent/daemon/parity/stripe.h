@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A stripe: parity that one node stores so that several other nodes, its members, need no full copies. For each member
  * it lists chunks that only that node has, one after the other: a strip. The parity is the XOR of all strips, shorter

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * All stripes of this store (mpi-agent/daemon/parity/stripe.h): protect=xor. Several nodes have a replica, made of
  * remote chunks, of a directory that another node, the sender, has sealed. Each covers its slot: the part of the chunks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Order of abandoning a directory:
  *   1. This node, and each node in step 2, stops creating replicas of it (peer_list_abandon()).

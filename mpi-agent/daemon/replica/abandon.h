@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Sealed directories of permanently lost nodes. Other nodes have replicas (mpi-agent/daemon/replica/replica.h), and the
  * directory can no longer be unsealed on its own node. So the users that could have unsealed it there may do so here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Reads chunks from this store or other nodes. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Gathers the sealed directories of N nodes on M of them (compact_group=). Nodes form groups. The first nodes of a
  * group gather (`gatherers`): they receive what the others have sealed (mpi-agent/daemon/replica/replica_send.h), and

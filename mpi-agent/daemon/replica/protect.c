@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Order of protecting a directory:
  *   1. A guard record names the node that is to hold it.   crash: it is sent again, or dropped there if it is no longer

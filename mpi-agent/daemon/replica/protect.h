@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Protection of sealed directories against the loss of a node. A thread sends what is sealed here to this node's
  * partner (mpi-agent/daemon/replica/replica_send.h) as soon as an agent is connected, and drops there what is no longer

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Creating a replica. Only the order makes it atomic:
  *   1. A transaction creates the top, with an ns_copy record in state PARTIAL. crash: nothing, or a partial replica

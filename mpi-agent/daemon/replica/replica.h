@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Replicas: read-only copies of directories that other nodes have sealed.
  *

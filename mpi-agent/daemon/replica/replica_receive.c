@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The sending node creates a replica in three steps: it sends the chunks that are not here, then the catalog, also as
  * chunks, and then a message that describes it. Received chunks are pinned, but nothing refers to them until the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Storage for other nodes: chunks, and replicas of their sealed directories. Called by the service
  * (mpi-agent/daemon/service.h), one call at a time.

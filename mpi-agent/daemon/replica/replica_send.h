@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Sends a sealed directory to another node, so that it has all of it: chunks, and a catalog from which it creates a
  * replica (mpi-agent/daemon/replica/replica.h). After that every chunk survives the loss of any one host.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The codecs compress and decompress one part of a frame. They are pure functions except for their working memory,
  * which is kept in a coder and reused: allocating it costs more than compressing a part. A few unused coders are kept.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Parts are located one after the other, since each begins where the previous one ended. There are several candidates
  * for the end of a part:

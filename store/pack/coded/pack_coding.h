@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Reconstructs how a frame was compressed without relying on its table. Pure except for the coder's working memory.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Frames with remote chunks, for store/remote; not built without the cluster. pack.h describes the order of calls. On
  * disk are:

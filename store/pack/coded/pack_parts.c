@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Reads parts of compressed frames from disk and decodes them. Only the wanted parts are read, in whole blocks;
  * adjacent parts and parts with small gaps between them are read at once. Parts that they are coded against are read

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "store/pack/repair/pack_repair.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Repairing packs, for fsck and scrub: headers and tables can be rebuilt, since other sources contain the same
  * information.

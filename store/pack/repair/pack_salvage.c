@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Reconstructs a damaged table from its remains and the data of the frame.
  *

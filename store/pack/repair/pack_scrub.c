@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Compares a frame on disk with its fingerprints, independently of memory: cached tables are not trusted, and tables
  * read by a scrub do not evict others.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A table of options becomes a command line: values, help, messages, exit statuses. */
 #include <errno.h>
 #include <getopt.h>

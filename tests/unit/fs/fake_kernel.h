@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The daemon without a mount: a store in a new directory, served by the loop of fs/fuse_loop.h, which receives its
  * requests from a socket instead of /dev/fuse. For unit tests and fuzz targets; ends the program if anything fails.

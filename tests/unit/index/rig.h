@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A database in a temporary directory, removed at the end. Every function fails the test if it cannot do its work. */
 #pragma once
 

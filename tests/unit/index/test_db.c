@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The database: batches, flushes, iterators, and who may open it when. */
 #include "tests/unit/index/rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A damaged database: told as such, by everybody who meets the damage. */
 #include "tests/unit/index/rig.h"
 

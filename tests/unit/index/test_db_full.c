@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A full disk: what cannot be written fails, what was flushed stays, and all goes on when there is room. */
 #include "tests/unit/index/rig.h"
 

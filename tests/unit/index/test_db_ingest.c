@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Fingerprints that are ingested as whole tables, and compaction. */
 #include "tests/unit/index/rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Notes of who has a copy of what is sealed. */
 #include "tests/unit/index/rig.h"
 

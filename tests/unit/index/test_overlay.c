@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Whatever the overlay and what it wrote say together is what was last applied. */
 #include "tests/unit/index/rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/index/rig.h"
 
 #include "index/pin_table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A small tree in a store, what the checker says of it, and ways to change its index behind the journal's back. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Some who write nearly the same bytes at once, beside a collection that never ends. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Damage to the packs of a store, behind the back of its engine, where a chunk or a part of a frame lies. */
 #pragma once
 

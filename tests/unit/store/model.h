@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A few files of a store and, beside them, what they should hold, in memory: random changes go to both, and both must
  * always read alike. A test mixes the changes as its subject asks; all of them follow from the seed.

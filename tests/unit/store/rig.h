@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A store in a temporary directory and an engine on it. Every function fails the test if it cannot do its work. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Many threads at once: exact dedup, right bytes, no lost acknowledgement. Made to be run under TSan. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The engine as a producer sees it: what is written comes back, once stored, after every kind of close. */
 #include <errno.h>
 #include <fcntl.h>

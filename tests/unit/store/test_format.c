@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Superblock and records: round trips, and every damaged byte noticed. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A disk that has no room, and then has some again: what was refused is not held against those who come later. */
 #include <errno.h>
 #include <pthread.h>

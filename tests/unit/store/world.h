@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Several stores of one cluster in one process. The rounds are the real ones of the engine; what is between the nodes
  * is a barrier here, and who stores what is decided by the numbers of the pages. Every function fails the test if it

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 #flux: --job-name=solver
 #flux: --nodes=4
 #flux: --time-limit=24h

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A library that is not linked with libckptfs, as that of MPI is not. */
 #pragma once
 

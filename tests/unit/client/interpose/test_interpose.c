@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* With libckptfs.so as programs have it: that this begins at all is the first test, with ThreadSanitizer above all. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What is to be compacted, as a program says it: what is sound is there, in order; what is not is refused, and nothing
  * of it is. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Which directories have been compacted: what is noted is read back, what cannot be is refused, and what is sealed no
  * more goes. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Each ioctl of the table, as the kernel sends it: what is refused, to which users and on which descriptors. */
 #include <errno.h>
 #include <fcntl.h>

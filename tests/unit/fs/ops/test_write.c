@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Requests of which the reply waits for a commit, while the disk takes its time or fails. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Paths of many directories: how often their parents are read, and that the names are those that they have now. */
 #include <errno.h>
 #include <setjmp.h>

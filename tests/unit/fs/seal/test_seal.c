@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A seal, step by step: what others see, and what a crash leaves, between any two of its transactions. */
 #include <errno.h>
 #include <fcntl.h>

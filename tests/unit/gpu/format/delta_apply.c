@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/gpu/format/delta_apply.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Applies a delta object to the versions it refers to: the reference for what a mount makes of it. */
 #pragma once
 

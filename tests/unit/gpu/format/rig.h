@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What tests of deltas share: bytes that follow from a seed, a key, fingerprints of bytes in memory, stored inputs. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A lineage in memory: a record, and the versions that its objects made, each reconstructed from the object and
  * compared byte by byte when it is taken. Reading a version that was deleted is a failure.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Golden objects, one after the other, give the bytes that they stand for; whatever is wrong with them shows. */
 #include <errno.h>
 #include <stdio.h>

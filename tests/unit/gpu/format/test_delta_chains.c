@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Random chains of versions: each comes back byte by byte, whatever changes, with every method and chunk length. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Stored objects: golden/delta pins the bytes of version 1, should-fail/delta has one damaged object per file. */
 #include <dirent.h>
 #include <errno.h>

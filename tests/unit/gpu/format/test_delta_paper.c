@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The paper's algorithm (Tan et al., ICPP 2023, algorithm 1), to the letter and with a map of all nodes, beside ours
  * with one of leaves: the same bytes are sent, and ours never takes more regions to say where the others come from.

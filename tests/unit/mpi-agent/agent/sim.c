@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/mpi-agent/agent/sim.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Rounds of several nodes in one thread, with all that can go wrong at chosen or random moments: the reduction and each
  * node's part in a round are the real ones (mpi-agent/popular/popular_merge.h, store/remote/round.h), stores, agents and what they say

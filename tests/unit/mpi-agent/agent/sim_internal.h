@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The state of a simulation, and what its parts see of each other: sim.c goes from round to round, says what goes wrong
  * and looks at what must hold; sim_node.c is a store and a node's part in a round; sim_agents.c is the agents, with all

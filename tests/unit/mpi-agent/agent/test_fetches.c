@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Whom an agent asks for the chunks that its daemon wants, in which order. What is between agents is here: a list of
  * what was asked. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Many rounds with everything that can go wrong. Of each single fault (what, at which step, in which round, to which
  * node) there is a run, and then there are thousands in which several happen by chance.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/mpi-agent/daemon/service_rig.h"
 
 #include <errno.h>

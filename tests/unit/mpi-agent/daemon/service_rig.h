@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The daemon's half of the link (mpi-agent/daemon/service.h) between two that do what a test wants: a store, which is this rig
  * and whose answers follow from the numbers of chunks, and an agent, which is the test itself, at the other end of the

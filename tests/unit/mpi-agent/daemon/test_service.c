@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Rounds: what a commit and the agent say to each other, and what either does when the other is late or gone. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Who may be the agent, what it is hung up on for, and the socket that it comes to. */
 #include <errno.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Chunks that this node has from others, and they from it: through the socket, and in memory that the agent shares. */
 #include <errno.h>
 #include <fcntl.h>

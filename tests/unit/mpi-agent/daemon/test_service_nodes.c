@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What nodes do together besides rounds: they collect, ask each other, and keep things for each other. */
 #include <errno.h>
 #include <pthread.h>

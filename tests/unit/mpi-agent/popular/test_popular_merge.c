@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The reduction, against what can be said of the result by looking at all nodes' pages at once, for any tree of
  * merging. */
 #include <errno.h>

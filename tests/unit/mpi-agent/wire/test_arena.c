@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Memory that two processes see: what is in use, and what the other end can do to it, which is nothing. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What nodes show each other: bytes, who goes together, and whose hosts are one. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Messages over a socket that gives them in pieces, or ends in the middle of one. */
 #include <errno.h>
 #include <fcntl.h>

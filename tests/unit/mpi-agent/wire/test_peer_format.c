@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Messages between agents: what was sent comes back, and nothing else does. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The checker as a whole: what is sound is clean, whatever its size; the superblock is mended from its other copy. */
 #include <dirent.h>
 #include <errno.h>

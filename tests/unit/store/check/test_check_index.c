@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The checker on the index: every entry that is wrong is told, and mended from the journal. */
 #include <dirent.h>
 #include <setjmp.h>

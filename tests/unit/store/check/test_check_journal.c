@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The checker on the journal: made anew from a sound index; commits are given up only if that is asked for. */
 #include <dirent.h>
 #include <setjmp.h>

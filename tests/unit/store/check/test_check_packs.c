@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The checker on packs: damaged bytes are told with the files that have them, and what is known twice is mended. */
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Scrubbing: exactly what is damaged is found, files are named, and what is written again is sound again. */
 #include <errno.h>
 #include <inttypes.h>

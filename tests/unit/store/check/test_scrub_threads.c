@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Scrubbing, however much is written, given back, moved and removed meanwhile: damage is found, and nothing else. */
 #include <pthread.h>
 #include <setjmp.h>

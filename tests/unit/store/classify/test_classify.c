@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Who asks a classifier, and what a process may do that has restricted itself. The real one is in
  * tests/apps/aware.sh. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What lies beside the pages of CRIU (tests/fuzz/corpus/criu, written by tests/apps/image_files.py). */
 #include <setjmp.h>
 #include <stdarg.h>

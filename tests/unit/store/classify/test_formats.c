@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Files of every format (tests/fuzz/corpus/formats, written by tests/apps/typed_files.py) and what is found in them
  * (tests/golden/typed.txt; WRITE_GOLDEN=1 writes it: look at it then).

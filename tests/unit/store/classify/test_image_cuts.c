@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Where pages begin: images of processes share the pages of their memory with each other and with plain files, wherever
  * it stands in them. */
 #include <elf.h>

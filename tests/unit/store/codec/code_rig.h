@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Elements of every kind that a coder might trip over, and all ways to code. */
 #pragma once
 

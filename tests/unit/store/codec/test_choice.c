@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/store/codec/code_rig.h"
 
 #include "store/codec/code_choice.h"

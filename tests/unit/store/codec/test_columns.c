@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Records split into columns, and how long records are found to be. */
 #include "tests/unit/store/codec/code_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The bytes of coded blocks. Each line of the file: the steps, and the block in hexadecimal. All are of the same 253
  * bytes, with the same 240 of a base. What zstd and lz4 write may differ from version to version of theirs, so only

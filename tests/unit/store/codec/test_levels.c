@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Blocks by levels, and those that take no more of their base than its levels. */
 #include "tests/unit/store/codec/code_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What repeats within a frame is taken out of it, and put back. */
 #include "tests/unit/store/codec/code_rig.h"
 

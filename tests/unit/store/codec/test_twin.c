@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Rounding floats to those of 16 bits, for every one of those there is. */
 #include "tests/unit/store/codec/code_rig.h"
 

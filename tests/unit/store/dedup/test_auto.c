@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Files that are cut as it pays: never much more than pages or cuts by content would take; bytes are always right. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* chunking=auto, several at once: files find their bytes in champions that go, and that are moved, meanwhile. */
 #include <setjmp.h>
 #include <stdarg.h>

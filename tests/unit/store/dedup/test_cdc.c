@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Files that are cut by content: what a change costs, what is shared, and that bytes are always right. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Where bytes are cut: runs of zeros are pieces of their own, all else is cut as base/cdc.h says. */
 #include <setjmp.h>
 #include <stdarg.h>

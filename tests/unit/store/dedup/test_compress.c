@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Files whose bytes are compressed in the packs: all as before, only smaller; damage heals, but not in its place. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "store/dedup/compress_pace.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* How known pages are found: champions, neighbours, the filter. What is found is exact anyway; here it is cheap. */
 #include <errno.h>
 #include <setjmp.h>

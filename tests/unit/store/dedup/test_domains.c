@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Stores in which each user, or each group, has a domain: chunks are shared inside one and never across. */
 #include <errno.h>
 #include <setjmp.h>

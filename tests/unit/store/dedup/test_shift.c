@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Bytes that have moved: found to the byte, wherever they are. */
 #include <setjmp.h>
 #include <stdarg.h>

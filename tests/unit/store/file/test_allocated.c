@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* fallocate: space is reserved for every range that was allocated, and once. The last test is made for TSan. */
 #include <errno.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Clones: the bytes are those that copying would give, also when the log is read again, and the log says little of
  * them. */
 #include <pthread.h>

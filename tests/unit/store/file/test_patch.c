@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Many small ranges shared at once: the bytes are those that copying would give, and nothing is stored. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Sizes that are claimed cost nothing: every walk over a file takes time with its data. Counted in reads of the index,
  * of which one per MiB of a hole would be 10^11. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What deleting files would free, compared with a count of all chunks and recipes, and with what a collection frees. */
 #include <dirent.h>
 #include <errno.h>

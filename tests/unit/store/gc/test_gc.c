@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Collecting: what nobody refers to goes, what anybody refers to stays, whatever happens meanwhile. */
 #include <errno.h>
 #include <pthread.h>

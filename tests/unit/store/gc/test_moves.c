@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Chunks that are in two places for a while: none is when that is over, whatever came between. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A collection that places: the newest files are read from few places, nothing is lost by it, and it comes to rest. */
 #include <setjmp.h>
 #include <stdarg.h>

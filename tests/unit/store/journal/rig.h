@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A journal in a scratch directory, and groups whose bytes follow from their number and size. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Groups that are compressed: as small as they can be, and read back as what was appended. */
 #include "tests/unit/store/journal/rig.h"
 

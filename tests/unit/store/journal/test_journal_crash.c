@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Crashes. Every change of a journal's life is recorded; then the directory is made as a crash after each of them may
  * leave it, and opened: all acknowledged groups are there, at most the one being appended besides, all with the bytes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Torn tails and damage: which is which, and nothing wrong is ever accepted. */
 #include "tests/unit/store/journal/rig.h"
 

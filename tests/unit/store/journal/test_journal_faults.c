@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* ENOSPC and EIO at every I/O call: nothing acknowledged is lost, trying again works, and so does reopening. */
 #include "tests/unit/store/journal/rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/store/journal/rig.h"
 
 /* A group of `len` bytes of records, as on disk; caller frees. */

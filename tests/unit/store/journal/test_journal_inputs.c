@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Stored inputs: golden/journal pins the bytes of version 1, should-fail/journal has one damaged input per file. */
 #include "tests/unit/store/journal/rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Appending, snapshots and readers at the same time. Worth most under the thread sanitizer. */
 #include "tests/unit/store/journal/rig.h"
 

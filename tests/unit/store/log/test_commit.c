@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Those who wait for a commit: each hears once what became of it, whoever makes it. Run under TSan as well. */
 #include <errno.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Frames whose bytes the caller has coded. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A store of packs in a scratch directory, and chunks whose bytes follow from a number. */
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Decoding the next file before it is asked for. */
 #include "tests/unit/store/pack/coded_rig.h"
 

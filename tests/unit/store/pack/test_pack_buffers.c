@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Buffers that hold parts of frames: who comes for a frame gets what is held of that one, once, and of no other; and
  * which memory is used again.

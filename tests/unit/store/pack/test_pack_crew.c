@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Work that several threads do at once. */
 #include "tests/unit/store/pack/pack_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/store/pack/pack_rig.h"
 
 static const uint32_t chunk_lens[] = { 4096, 65536, 1048576 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt, bases.txt
  * and twins.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Reads of many compressed frames: those of one request are decoded by several threads, and as many are held as there
  * is memory for. */
 #include "tests/unit/store/pack/coded_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Chunks of varied lengths: their tables, reading, hints, healing, giving back, mending. Each test runs plain and
  * compressed. */
 #include "tests/unit/store/pack/pack_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Compacting: variables become small, files keep every byte, whatever comes between; and what does not get smaller
  * stays. */
 #include <errno.h>

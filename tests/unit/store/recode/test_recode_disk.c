@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Compacting, and moving of any kind, frees more of the disk than it uses, also in compressed stores. */
 #include <setjmp.h>
 #include <stdarg.h>

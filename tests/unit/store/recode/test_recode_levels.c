@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Steps whose exponents stay and whose mantissas are new: all are coded against the levels of the newest, and every byte
  * of every file stays, whatever becomes of the others. */
 #include <setjmp.h>

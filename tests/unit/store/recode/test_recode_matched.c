@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Variables of which rows repeat within a file: stored once, and every byte stays, whatever becomes of the other
  * files. */
 #include <errno.h>

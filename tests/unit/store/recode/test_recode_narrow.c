@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Variables that others were rounded from: what was rounded off is left of them, and every byte comes back, whatever
  * becomes of the others. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Steps of a variable that are coded against one another: every byte of every file stays, whatever becomes of the
  * others. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Rounds: what nodes have in common is stored once, also where one of them fails, and asked for early where it pays. */
 #include <errno.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Chunks that a node has for others: kept, given and lent; and files of chunks that others have. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Collecting where others refer to what a node has: what is lent stays, until all nodes find that nobody does. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A commit whose round fails here, at any write and without memory from then on: it fails, and the next one, once that
  * is over, has everything. Nothing that was on its way between the two is missing after that.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Who a store is to the others of its cluster, and whether a round would be about anything there. */
 #include <errno.h>
 #include <setjmp.h>

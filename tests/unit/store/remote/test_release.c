@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Two stores of a cluster: a member, whose chunks the collector is to have. What it has taken may be coded there, moved
  * and collected, and the member reads every byte, whenever either of them crashes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* A round as one node sees it. What many nodes make of it together: tests/unit/mpi-agent/agent/test_round_sim.c. */
 #include <errno.h>
 #include <setjmp.h>

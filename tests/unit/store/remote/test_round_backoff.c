@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* round_backoff.h: how much of its new chunks does a node offer? */
 #include <setjmp.h>
 #include <stdarg.h>

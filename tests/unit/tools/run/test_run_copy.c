@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Copying a tree that can be gone on with: what is damaged on its way is found, what is done is not done again. */
 #include <errno.h>
 #include <fcntl.h>

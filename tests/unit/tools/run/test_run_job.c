@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What batch systems say of a job, and names made of it. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What a hostile filesystem may answer. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What mounts ask each other: each comes back as it was sent, and none that lies is taken. */
 #include <errno.h>
 #include <setjmp.h>

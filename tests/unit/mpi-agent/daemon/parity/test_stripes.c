@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Parity over what other nodes have: the store of one node that covers three others. These are real stores while their
  * directories are made; after that they are what they have told and the bytes of their chunks, which are there or lost

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "tests/unit/mpi-agent/daemon/replica/replica_world.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * What is sealed goes to another node: two real stores, the thread that protects one of them and its half of the link;
  * in between, in place of agents, a thread that hands messages to the other store, loses them, or does something else

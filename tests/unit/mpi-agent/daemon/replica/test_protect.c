@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Who has a copy of what a node has sealed. */
 #include <errno.h>
 #include <setjmp.h>

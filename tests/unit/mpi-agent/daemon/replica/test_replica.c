@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Copies of what another node has sealed: two real stores of one cluster, without agents or a kernel in between. */
 #include <errno.h>
 #include <fcntl.h>

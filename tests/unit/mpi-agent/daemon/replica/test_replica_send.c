@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What is sealed goes to another node (replica_world.h). */
 #include <errno.h>
 #include <sched.h>

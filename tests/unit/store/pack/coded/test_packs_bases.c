@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Parts of a frame that are coded against others of it: everything that can be done to frames goes on as before. */
 #include "tests/unit/store/pack/coded_rig.h"
 #include "store/codec/twin.h"

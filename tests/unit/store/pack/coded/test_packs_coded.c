@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Frames whose parts are coded blocks are read, checked and given back as any compressed frame is. */
 #include "tests/unit/store/pack/coded_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* What is particular to compressed frames. That all else stays as it was, the other tests tell: they run with codecs
  * too. */
 #include "tests/unit/store/pack/pack_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Parts that take the levels of others, and no more of these: what is read of whom, and what damage reaches. */
 #include "tests/unit/store/pack/coded_rig.h"
 #include "store/codec/coding.h"

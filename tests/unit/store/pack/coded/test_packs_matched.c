@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Parts that name runs of others in their frame: read, damaged, given up and found again as any that have a base. */
 #include "tests/unit/store/pack/coded_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Frames of which some chunks are elsewhere: what is written when, and who reads what. */
 #include "tests/unit/store/pack/pack_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Tables that are mended, of frames stored in every way: as they are, with each codec, with parts that no codec made
  * smaller, short ones; chunks of one length and of varied ones. A table written anew is the one that was there, to the
