@@ -35,9 +35,9 @@ static int await_answer(const struct apart *a, int from, void *ret, size_t size)
 {
 	struct pollfd p = { .fd = from, .events = POLLIN };
 	uint64_t start = monotonic_ns(), now;
-	bool reported = false;
+	bool reported = !a->report;
 
-	for (now = start; now < a->until_ns; now = monotonic_ns()) {
+	for (now = start; a->go_on ? a->go_on(a->arg) : now < a->until_ns; now = monotonic_ns()) {
 		if (poll(&p, 1, STEP_MS) > 0)
 			return TEMP_FAILURE_RETRY(read(from, ret, size)) == (ssize_t)size ? 1 : -EIO;
 		if (!reported && now - start >= SILENT_NS) {

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,9 +13,10 @@
 
 struct apart {
 	void (*call)(const void *arg, void *ret); /* in the child process, which has files 0 to 2 only */
-	void (*report)(const void *arg); /* in this process, once, if the call takes more than two seconds */
+	void (*report)(const void *arg); /* in this process, once, if the call takes more than two seconds; NULL: none */
 	const void *arg;
-	uint64_t until_ns; /* by the monotonic clock */
+	uint64_t until_ns; /* by the monotonic clock; unused with go_on */
+	bool (*go_on)(const void *arg); /* NULL, or called every 20 ms meanwhile. false: stop waiting */
 };
 
 /* The call fills in `size` bytes of `ret`, at most APART_MAX. 1: it has; 0: not in time; <0: the child process has died

@@ -31,7 +31,7 @@ int cdc_params_check(const struct cdc_params *p)
 {
 	if (cdc_params_valid(p))
 		return 0;
-	return log_errno(-EINVAL,
+	return log_cause(-EINVAL,
 			 "chunk sizes %" PRIu32 ", %" PRIu32 ", %" PRIu32
 			 ": not 256 <= min, 2 min <= mean, 2 mean <= max <= 1048576",
 			 p->min, p->avg, p->max);

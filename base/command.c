@@ -78,6 +78,10 @@ static void print_help(const struct command *c, FILE *to)
 	options_help(c->options, column, to);
 	options_help(standard, column, to);
 	fputc('\n', to);
+	if (c->more) {
+		c->more(to);
+		fputc('\n', to);
+	}
 	wrap_lines(to, c->footer);
 }
 

@@ -28,7 +28,8 @@ struct command {
 	const char *usage;	/* its forms, one a line, without "Usage: " and with a final newline */
 	const char *about;	/* what it does: a line or more, wrapped */
 	const struct conf_key *options; /* flags have no "no" form here */
-	const char *footer;	/* below the options, each line wrapped by itself: exit statuses */
+	void (*more)(FILE *to);	/* prints more below the options; NULL: nothing */
+	const char *footer;	/* at the end, each line wrapped by itself: exit statuses */
 	int exit_usage;		/* status after a wrong command line */
 	int exit_failed;	/* ... and when standard output cannot be written or memory is short */
 	int min_operands, max_operands; /* arguments behind the options */

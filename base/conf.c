@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,7 +194,7 @@ int conf_set_key(const struct conf_key *k, void *conf, const char *value, const 
 
 	if (k->type == CONF_FLAG)
 		return set_flag(k, conf, true, value, ret_why);
-	if (!value || *value == '\0') {
+	if (!value || (*value == '\0' && !k->may_be_empty)) {
 		*ret_why = "needs a value";
 		return -EINVAL;
 	}
@@ -357,6 +358,19 @@ int parse_time(const char *s, uint64_t *ret_ns)
 			return 0;
 		}
 	return -EINVAL;
+}
+
+struct human_nr human_nr(uint64_t nr, const char *one)
+{
+	size_t len = strlen(one);
+	bool is_y = len > 0 && one[len - 1] == 'y';
+	struct human_nr h;
+
+	if (nr == 1)
+		snprintf(h.s, sizeof(h.s), "1 %s", one);
+	else
+		snprintf(h.s, sizeof(h.s), "%" PRIu64 " %.*s%s", nr, (int)(len - is_y), one, is_y ? "ies" : "s");
+	return h;
 }
 
 struct human human_size(uint64_t bytes)

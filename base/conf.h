@@ -40,6 +40,7 @@ struct conf_key {
 	const char *value;	/* its name in the help; NULL: by type */
 	const char *group;	/* heading above this and the following options; NULL: none */
 	char letter;		/* of a command's option: -q; 0: none */
+	bool may_be_empty;	/* of CONF_PARSED: an empty value is one, too */
 	const char *missing;	/* of a command's option: the value if none is given; NULL: one must be given */
 };
 
@@ -69,3 +70,8 @@ struct human {
 	char s[16];
 };
 struct human human_size(uint64_t bytes);
+/* "1 file", "2 files", "3 directories". */
+struct human_nr {
+	char s[64];
+};
+struct human_nr human_nr(uint64_t nr, const char *one);

@@ -40,6 +40,15 @@ void hist_add(struct hist *h, uint64_t ns)
 		;
 }
 
+uint64_t hist_nr_below(const struct hist *h, uint64_t ns)
+{
+	uint64_t nr = 0;
+
+	for (size_t i = 0; i < bucket_of(ns); i++)
+		nr += atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
+	return nr;
+}
+
 uint64_t hist_quantile_ns(const struct hist *h, double share)
 {
 	uint64_t count[HIST_BUCKETS], total = 0, below = 0;

@@ -16,5 +16,7 @@ struct hist {
 };
 
 void hist_add(struct hist *h, uint64_t ns);
+/* The number of values below `ns`, a power of two from 4 on. */
+uint64_t hist_nr_below(const struct hist *h, uint64_t ns);
 /* Upper bound of the bucket that holds the given share (0.5, 0.99 ...); 0 when empty. */
 uint64_t hist_quantile_ns(const struct hist *h, double share);

@@ -286,6 +286,22 @@ int io_rename(int olddirfd, const char *old, int newdirfd, const char *name)
 	return r < 0 ? r : finish(&ev, renameat(olddirfd, old, newdirfd, name));
 }
 
+int io_rename_new(int olddirfd, const char *old, int newdirfd, const char *name)
+{
+	struct io_event ev = { .op = IO_RENAME, .fd = olddirfd, .name = old, .new_fd = newdirfd, .new_name = name };
+	int r = call_before(&ev);
+
+	return r < 0 ? r : finish(&ev, renameat2(olddirfd, old, newdirfd, name, RENAME_NOREPLACE));
+}
+
+int io_link(int olddirfd, const char *old, int newdirfd, const char *name)
+{
+	struct io_event ev = { .op = IO_LINK, .fd = olddirfd, .name = old, .new_fd = newdirfd, .new_name = name };
+	int r = call_before(&ev);
+
+	return r < 0 ? r : finish(&ev, linkat(olddirfd, old, newdirfd, name, 0));
+}
+
 int io_unlink(int dirfd, const char *name)
 {
 	struct io_event ev = { .op = IO_UNLINK, .fd = dirfd, .name = name };

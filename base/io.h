@@ -27,6 +27,7 @@ enum io_op {
 	IO_RENAME,
 	IO_UNLINK,
 	IO_MKDIR,
+	IO_LINK,
 };
 
 /* The disk is full, or a quota is exceeded: both are handled alike. */
@@ -38,9 +39,9 @@ static inline bool io_is_full(int r)
 struct io_event {
 	enum io_op op;
 	int fd;			/* file, or directory that names are relative to */
-	const char *name;	/* OPEN, RENAME (old), UNLINK, MKDIR */
-	int new_fd;		/* RENAME: directory of new_name; OPEN: the descriptor (after only) */
-	const char *new_name;	/* RENAME */
+	const char *name;	/* OPEN, RENAME and LINK (old), UNLINK, MKDIR */
+	int new_fd;		/* RENAME, LINK: directory of new_name; OPEN: the descriptor (after only) */
+	const char *new_name;	/* RENAME, LINK */
 	int flags;		/* OPEN */
 	const struct iovec *iov; /* READ, WRITE */
 	int iovcnt;
@@ -88,6 +89,9 @@ int io_punch(int fd, uint64_t off, uint64_t len);
 /* On btrfs: overwrites of this file, empty so far, go in place and need no free space. No effect elsewhere. */
 void io_disable_cow(int fd);
 int io_rename(int olddirfd, const char *old, int newdirfd, const char *name);
+/* -EEXIST: the name is taken. -EINVAL: the filesystem cannot do this atomically. */
+int io_rename_new(int olddirfd, const char *old, int newdirfd, const char *name);
+int io_link(int olddirfd, const char *old, int newdirfd, const char *name);
 int io_unlink(int dirfd, const char *name);
 int io_mkdir(int dirfd, const char *name, mode_t mode);
 

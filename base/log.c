@@ -242,6 +242,17 @@ int log_errno(int r, const char *fmt, ...)
 	return r;
 }
 
+int log_cause(int r, const char *fmt, ...)
+{
+	va_list ap;
+
+	assert(r < 0);
+	va_start(ap, fmt);
+	log_list(LOG_LEVEL_ERROR, 0, fmt, ap);
+	va_end(ap);
+	return r;
+}
+
 #define LIMIT_NS (60 * UINT64_C(1000000000))
 
 bool log_limit_allows(struct log_limit *l, uint64_t now_ns, uint64_t *ret)

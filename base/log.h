@@ -33,6 +33,8 @@ bool log_enabled(enum log_level level);
 void log_line(enum log_level level, const char *fmt, ...) _printf_(2, 3);
 /* Log at error level with ": strerror(-r)" appended, and return r (a negative errno). */
 int log_errno(int r, const char *fmt, ...) _printf_(2, 3);
+/* The same without the text of r, for messages that name the cause themselves. */
+int log_cause(int r, const char *fmt, ...) _printf_(2, 3);
 
 /*
  * For messages that users can trigger at will: logs LOG_LIMIT_LINES lines within a minute for one cause, and later the

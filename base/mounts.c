@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 
+#define ASK_AGAIN_NS UINT64_C(2000000000)
 #define NR_NAMED 4 /* mount namespaces that are named; the rest is counted */
 
 static int open_of(struct mounts *m, const char *pid)
@@ -179,6 +180,18 @@ int mounts_ask(const char *point, uint64_t until_ns, void (*report)(const void *
 	int answer, r = apart_call(&a, &answer, sizeof(answer));
 
 	return r > 0 ? answer : r == 0 ? -ETIMEDOUT : r;
+}
+
+bool mounts_answers(struct mounts_patience *p)
+{
+	uint64_t now = monotonic_ns();
+	int r;
+
+	if (now < p->next_ns)
+		return true;
+	r = mounts_ask(p->point, now + p->wait_ns, p->report);
+	p->next_ns = monotonic_ns() + ASK_AGAIN_NS;
+	return r != -ETIMEDOUT;
 }
 
 bool mounts_has(dev_t dev)

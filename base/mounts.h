@@ -37,6 +37,14 @@ char *mounts_real_path(const char *path);
  * -ENOTCONN it has died; -ETIMEDOUT; other errors of statfs(2). `report` as in apart.h, with `point`.
  */
 int mounts_ask(const char *point, uint64_t until_ns, void (*report)(const void *point));
+/* For the go_on of struct apart: asks now and then whether the daemon still answers. */
+struct mounts_patience {
+	const char *point;
+	uint64_t wait_ns; /* for one answer */
+	void (*report)(const void *point); /* as mounts_ask() */
+	uint64_t next_ns; /* 0 at first */
+};
+bool mounts_answers(struct mounts_patience *p); /* false: it has not answered in time */
 /* Is this device mounted in this process's namespace? true also if mountinfo cannot be read. */
 bool mounts_has(dev_t dev);
 

@@ -2,6 +2,7 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -32,6 +33,17 @@ int list_grow(void *list, size_t nr, size_t *room, size_t size)
 	memcpy(list, &p, sizeof(p));
 	*room = more;
 	return 0;
+}
+
+unsigned nr_processors(void)
+{
+	cpu_set_t set;
+	long nr;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		return (unsigned)CPU_COUNT(&set);
+	nr = sysconf(_SC_NPROCESSORS_ONLN); /* more than the set has room for */
+	return nr > 1 ? (unsigned)nr : 1;
 }
 
 static uint64_t clock_ns(clockid_t clock)

@@ -55,6 +55,8 @@ static inline void freep(void *p)
 
 void closep(int *fd); /* closes *fd if >= 0 */
 
+unsigned nr_processors(void); /* that this process may run on */
+
 /* Makes room for one more element of `size` bytes behind the `nr` of *list, a pointer of any type: twice as much when it
  * is full. -ENOMEM: all is as before. */
 int list_grow(void *list, size_t nr, size_t *room, size_t size);

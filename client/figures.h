@@ -18,5 +18,14 @@ struct json_flat;
 bool figures_request_name(const char *path, char name[FIGURES_NAME_MAX]);
 uint64_t figures_request_u64(const struct json_flat *j, const char *name, const char *what);
 
+/* Upper bounds of histograms of requests: 16 us, 131 us, 1 ms, 8.4 ms, 67 ms, 0.5 s, 4.3 s, 34 s. */
+#define FIGURES_BOUNDS 8u
+static inline uint64_t figures_bound_ns(size_t i)
+{
+	return UINT64_C(1) << (14 + 3 * i);
+}
+/* "below_16384_ns": the number of requests that took less. */
+void figures_bound_key(size_t i, char ret[FIGURES_NAME_MAX]);
+
 /* Takes all mounts at once, because each metric must be introduced only once. */
 void figures_print_metrics(FILE *to, const struct json_flat *mounts, size_t nr);

@@ -29,9 +29,11 @@ struct ckptfs_handle {
 
 /*
  * Shares bytes with another open file of the same mount instead of copying them. Ranges may be unaligned; in one file
- * they must not overlap (EINVAL). This file must not be opened with O_APPEND (EBADF). Changes in mapped pages of the
- * source count after msync(). Where both descriptors are available, copy_file_range(2) does the same. On a mount with
- * `writeback` the kernel keeps the old modification time; futimens(2) sets it.
+ * they must not overlap (EINVAL). This file must not have been opened with O_APPEND (EBADF); an O_APPEND that
+ * fcntl(F_SETFL) sets or clears later makes no difference, because the kernel does not send it. Changes in mapped pages
+ * of the source count after msync(). Where both descriptors are available, copy_file_range(2) does the same and checks
+ * the O_APPEND of the moment. On a mount with `writeback` the kernel keeps the old modification time; futimens(2) sets
+ * it.
  */
 struct ckptfs_clone {
 	uint32_t size, version;
@@ -180,7 +182,8 @@ struct ckptfs_scrub_hit {
  *   RUN     starts it, or queues it: three are computed at a time, one of each ordinary user, and one place is reserved
  *           for root
  *   STATUS  running, error and results, which are of one moment after RUN when it has ended. `error` is EACCES if the
- *           caller of RUN may not list a directory, or read a file, that it counts
+ *           caller of RUN may not list a directory, or read a file, that it counts; E2BIG if there are more than 524288
+ *           names, or 2097152 files of a user or group; for root and the mounting user 8388608, or 33554432
  *   END
  */
 enum ckptfs_exclusive_command {
@@ -294,7 +297,7 @@ struct ckptfs_delta_abort {
  *   STATE   0: another node has a complete replica. EAGAIN: not yet. EOPNOTSUPP: protect=none. ENODATA: not sealed.
  *           ENOTCONN: no agent; EHOSTUNREACH: no node on another host; EHOSTDOWN: the nodes with the replica are not
  *           connected and may be lost; others: error of the last attempt. More may be added
- *   COLLECTED  the same for compact_group=: 0: it is gathered on the collectors of this node's group and, unless this
+ *   GATHERED  the same for compact_group=: 0: it is on the gathering nodes of this node's group and, unless this
  *           node is one of them, released here. EOPNOTSUPP: the option is not set
  *   COPY    the replica on this node with the next inode number after `inode`, as NEXT; `path` is relative to
  *           .ckptfs/nodes. For root and the mounting user (EPERM)
@@ -313,8 +316,8 @@ enum ckptfs_seal_command {
 	CKPTFS_SEAL_NEXT,
 	CKPTFS_SEAL_CHECK,
 	CKPTFS_SEAL_STATE,
-	CKPTFS_SEAL_COLLECTED,
-	CKPTFS_SEAL_COPY,
+	CKPTFS_SEAL_GATHERED,
+	CKPTFS_SEAL_REPLICA,
 	CKPTFS_SEAL_OF_NODE,
 	CKPTFS_SEAL_REMOVE
 };

@@ -13,12 +13,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/kernel.h"
 #include "base/log.h"
+#include "base/medium.h"
 #include "base/mounts.h"
 #include "base/util.h"
 #include "fs/mount_options.h"
@@ -141,7 +144,8 @@ static int check_new_store(const struct options *o, char **ret)
 	if (!copy1 || !copy2)
 		return -ENOMEM;
 	if (o->engine.read_only) {
-		log_error("store %s: does not exist, and a read-only mount cannot create it", o->store);
+		log_error("store %s: does not exist, and a read-only mount cannot create it; mount it without ro first",
+			  o->store);
 		return -ENOENT;
 	}
 	parent = realpath(dirname(copy1), NULL);
@@ -187,9 +191,9 @@ static int check_cluster(const struct options *o, const struct checks *c)
 	_cleanup_(freep) char *superblock = NULL;
 
 	if (o->protect != PROTECT_NONE && o->compact_group > 0)
-		return log_errno(
+		return log_cause(
 			-EINVAL,
-			"options protect= and compact_group=: only one of them; with replicas=2 a group has two collectors, each with all of its data");
+			"options protect= and compact_group=: only one of them; with replicas=2 a group has two gathering nodes, each with all of its data");
 	if (!option || o->cluster)
 		return 0;
 	if (asprintf(&superblock, "%s/superblock", c->store) < 0)
@@ -249,6 +253,17 @@ static int check_names(const struct options *o)
 	return 0;
 }
 
+static int check_kernel(void)
+{
+	struct utsname u;
+
+	if (uname(&u) < 0 || kernel_suffices(u.release, KERNEL_MAJOR, KERNEL_MINOR))
+		return 0;
+	log_error("kernel: ckptfs needs Linux %d.%d or newer, and this is %s; update the kernel", KERNEL_MAJOR,
+		  KERNEL_MINOR, u.release);
+	return -ENOSYS;
+}
+
 static int check_device(void)
 {
 	_cleanup_(closep) int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -263,12 +278,26 @@ static int check_device(void)
 	return log_errno(-errno, "/dev/fuse: cannot open");
 }
 
+/* A store that does not exist yet will lie where its parent does. */
+static void caution(const struct checks *c)
+{
+	_cleanup_(freep) char *copy = strdup(c->store);
+	struct medium m;
+
+	if (!copy || (medium_of(c->store, &m) < 0 && medium_of(dirname(copy), &m) < 0))
+		return;
+	if (medium_caution(m.kind))
+		log_warning("store %s: lies on %s, %s", c->store, m.type, medium_caution(m.kind));
+}
+
 int checks_run(const struct options *o, struct checks *ret)
 {
 	_cleanup_(checks_release) struct checks c = { 0 };
 	int r;
 
-	r = check_mountpoint(o, &c.mountpoint);
+	r = check_kernel();
+	if (r == 0)
+		r = check_mountpoint(o, &c.mountpoint);
 	if (r == 0)
 		r = check_store(o, &c.store);
 	if (r == 0)
@@ -283,6 +312,7 @@ int checks_run(const struct options *o, struct checks *ret)
 		r = check_device();
 	if (r < 0)
 		return r;
+	caution(&c);
 	*ret = (struct checks){ TAKE(c.store), TAKE(c.mountpoint) };
 	return 0;
 }
@@ -304,7 +334,7 @@ static void describe_wait(const struct checks *c, enum log_level level, const ch
 }
 
 /* These signals are blocked, and handled once the store is mounted. */
-static bool is_told_to_end(void)
+static bool has_end_signal(void)
 {
 	sigset_t pending;
 
@@ -329,7 +359,7 @@ int checks_await_store(const struct checks *c)
 
 		if (mounts_find(&m, c->store) > 0)
 			return refuse_mounted(c, &m);
-		if (is_told_to_end()) {
+		if (has_end_signal()) {
 			log_error("store %s: in use: interrupted while waiting for it to be closed", c->store);
 			return -EINTR;
 		}

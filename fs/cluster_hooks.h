@@ -58,6 +58,7 @@ struct cluster_figures {
 	uint64_t nr_replicas, nr_cached_replicas, nr_replicas_taken; /* of other nodes' directories */
 	bool protects;
 	uint64_t nr_sealed, nr_protected; /* directories */
+	uint64_t unprotected_since_ns; /* the oldest seal without a replica; 0: none, or none requested */
 	uint64_t nr_sent, sent_bytes; /* chunks sent to partners */
 	int protect_error; /* 0 or negative */
 	uint64_t nr_stripes, stripe_parity_bytes, stripe_covered_bytes;

@@ -112,7 +112,7 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = names_open_root(fs);
 	if (r == 0 && !fs->read_only)
 		r = names_clear_orphans(fs);
-	if (r == 0 && !fs->read_only)
+	if (r == 0)
 		r = seal_take_back_all(fs);
 	if (r == 0 && fs->hooks)
 		r = fs->hooks->open(fs, o);

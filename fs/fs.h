@@ -29,7 +29,7 @@ struct freezes;
 struct making; /* delta.c: the commit of a delta */
 struct inodes;
 struct inquiries;
-struct ns_copy;
+struct ns_replica;
 struct options;
 struct protect;
 struct reaper;
@@ -64,7 +64,7 @@ struct fs {
 	/* Drop the replica of another node's directory from the kernel's caches after it was removed; NULL: the kernel
 	 * has none. The same for a name in a replica: while its file is open, the kernel would keep it even if the
 	 * directory is dropped. */
-	void (*copy_gone)(struct fs *fs, const struct ns_copy *c);
+	void (*replica_gone)(struct fs *fs, const struct ns_replica *c);
 	void (*copied_name_gone)(struct fs *fs, uint64_t dir, const char *name);
 	bool opened_read_only, nodiratime;
 	bool sync; /* every change of names is durable before the reply */
@@ -87,6 +87,10 @@ struct fs {
 
 	/* Versions made from deltas since the mount, their bytes, and the bytes contained in the delta objects. */
 	_Atomic uint64_t nr_deltas, delta_bytes, delta_payload_bytes;
+
+	/* Sealed directories of this store (not replicas): their number, and the time of the newest seal, 0: none. Seals
+	 * made since the mount, the bytes of their files, and the stored bytes new with each. Only fs/seal writes them. */
+	_Atomic uint64_t nr_sealed, newest_seal_ns, nr_seals, sealed_bytes, sealed_new_bytes;
 
 	/* Memory for tables of delta objects: reserved before it is allocated, waiting if necessary. */
 	uint64_t delta_tables_max; /* for all concurrent commits; constant */

@@ -15,10 +15,12 @@
 #include "base/util.h"
 #include "fs/ops/ops.h"
 #include "fs/places.h"
+#include "fs/subuids.h"
 
 #define OF_USER_MIN 2u /* as many as there are CPUs, within these limits */
 #define OF_USER_MAX 8u
 #define RESERVED 2u
+#define FIRST_OF_USERS 40u /* more places, each for a user without one; see fs/fuse_loop.c, MAX_THREADS */
 #define WAITING_OF_USER 1024u /* a few KiB each */
 #define LOOK_NS 20000000u /* between two checks of clients that received a signal */
 #define LOOKS_MAX 16u /* clients of queued requests per check: each costs a file of /proc */
@@ -35,7 +37,7 @@ struct request {
 	struct long_requests *all;
 	struct request *next;
 	uint64_t unique;
-	uint32_t uid, pid;
+	uint32_t user, pid; /* user: of places, see fs/subuids.h */
 	bool is_root;
 	bool has_place; /* if running */
 	enum waits_for waits_for; /* if not running */
@@ -64,14 +66,15 @@ struct long_requests {
 int long_requests_new(int fd, struct long_requests **ret)
 {
 	struct long_requests *l = calloc(1, sizeof(*l));
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned cpus = MIN(nr_processors(), OF_USER_MAX);
 
 	if (!l)
 		return -ENOMEM;
 	l->fd = fd;
-	l->places.per_user = cpus < (long)OF_USER_MIN ? OF_USER_MIN : MIN((unsigned)cpus, OF_USER_MAX);
+	l->places.per_user = MAX(cpus, OF_USER_MIN);
 	l->places.reserved = RESERVED;
 	l->places.all = 2 * l->places.per_user + RESERVED;
+	l->places.first = FIRST_OF_USERS;
 	l->round = 1;
 	mutex_init(&l->lock);
 	cond_init(&l->thawed);
@@ -81,7 +84,7 @@ int long_requests_new(int fd, struct long_requests **ret)
 
 unsigned long_requests_nr_places(const struct long_requests *l)
 {
-	return l->places.all;
+	return l->places.all + l->places.first;
 }
 
 void long_requests_free(struct long_requests *l)
@@ -128,7 +131,7 @@ static void dequeue(struct request **list, struct request *q)
 
 /* Answer a queued request of a client that is being killed. long_request_release() frees one that is held, perhaps
  * before it is answered. */
-static void give_up(struct long_requests *l, uint64_t unique)
+static void drop_queued(struct long_requests *l, uint64_t unique)
 {
 	struct request *q, *owned;
 
@@ -185,7 +188,7 @@ static void drop_abandoned(struct long_requests *l)
 		nr = choose_clients(l, v);
 	for (unsigned i = 0; i < nr; i++)
 		if (is_dying(v[i].pid))
-			give_up(l, v[i].unique);
+			drop_queued(l, v[i].unique);
 }
 
 static bool is_cancelled(void *userdata)
@@ -206,15 +209,16 @@ static bool is_cancelled(void *userdata)
 	return is_dying(q->pid);
 }
 
+/* Requests may run for hours: root takes none of the places for users that have none. */
 static bool may_run(struct long_requests *l, const struct request *q) REQUIRES(l->lock)
 {
 	unsigned nr = 0, nr_own = 0;
 
 	for (const struct request *at = l->running; at; at = at->next) {
 		nr += at->has_place;
-		nr_own += at->has_place && at->uid == q->uid;
+		nr_own += at->has_place && at->user == q->user;
 	}
-	return places_has_room(&l->places, nr, nr_own, q->is_root);
+	return places_has_room(&l->places, nr, nr_own, q->is_root) && nr_own < l->places.all;
 }
 
 /* true: the user has as many queued requests as allowed. */
@@ -223,7 +227,7 @@ static bool is_crowded(struct long_requests *l, const struct request *q) REQUIRE
 	unsigned nr = 0;
 
 	for (const struct request *at = l->waiting; at; at = at->next)
-		nr += at->uid == q->uid;
+		nr += at->user == q->user;
 	return nr >= WAITING_OF_USER;
 }
 
@@ -243,7 +247,7 @@ static void run(struct long_requests *l, struct request *q) REQUIRES(l->lock)
 	q->has_place = true;
 	enqueue(&l->running, q);
 	while (*at)
-		if ((*at)->uid == q->uid) {
+		if ((*at)->user == q->user) {
 			*last = *at;
 			last = &(*at)->next;
 			*at = *last;
@@ -264,7 +268,7 @@ static struct request *new_request(struct long_requests *l, const struct fuse_in
 		.r = { .start_ns = monotonic_ns(), .bytes = q->copy, .len = len, .cancel = { is_cancelled, q } },
 		.all = l,
 		.unique = in->unique,
-		.uid = in->uid,
+		.user = subuids_user(in->uid),
 		.pid = in->pid,
 		.is_root = in->uid == 0 || in->uid == geteuid(),
 	};
@@ -439,7 +443,7 @@ bool long_requests_interrupt(struct long_requests *l, uint64_t unique)
 	}
 	mutex_unlock(&l->lock);
 	if (waiting && is_dying(pid))
-		give_up(l, unique);
+		drop_queued(l, unique);
 	return running || waiting;
 }
 

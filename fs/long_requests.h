@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Requests that may take seconds, such as a seal or a clone of a large file. A limited number of them runs at a time,
- * with a limit per user and places reserved for root (fs/places.h); the others are queued here, as bytes, and occupy no
- * thread. The thread that finishes a request runs the next one that may run. So there are always threads for other
- * requests, and no request changes threads while places are free. Users with queued requests take turns.
+ * with a limit per user, places reserved for root, and some for users that have none (fs/places.h); the others
+ * are queued here, as bytes, and occupy no thread. The thread that finishes a request runs the next one that may run.
+ * So there are always threads for other requests, and no request changes threads while places are free. Users with
+ * queued requests take turns.
+ *
+ * A request may run for hours, and is not stopped for another. So that no user waits for the requests of others, the
+ * first one of a user runs at once while fewer than 42 other users have one running, and root's always, up to two. Only
+ * users beyond these wait until one ends.
  *
  * Requests that wait for the outcome of a seal (fs/seal/freeze.h) are queued in the same way. After a thaw one thread
  * serves them again; most are short, so they need no place.

@@ -17,17 +17,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -36,6 +35,7 @@
 #include "fs/background/autocompact.h"
 #include "fs/checks.h"
 #include "fs/cluster_hooks.h"
+#include "fs/daemonize.h"
 #include "fs/control/control.h"
 #include "fs/fs.h"
 #include "fs/fuse_loop.h"
@@ -46,9 +46,8 @@
 #include "fs/remount.h"
 #include "store/engine.h"
 
-enum exit_status { EXIT_MOUNTED = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
-
 #define READAHEAD_KIB 4096
+#define FILE_SIZE_MIN GiB(4) /* more than a pack, or any other file of a store, usually has */
 
 /* One run of the program. */
 struct run {
@@ -60,113 +59,40 @@ struct run {
 	struct fuse_session *se;
 	struct loop *loop;
 	struct metrics *metrics; /* NULL: not enabled */
-	int parent_fd; /* reports the result of the mount to the parent; -1: no parent, or already reported */
+	struct daemon daemon;
 	int signal_fd;
 	int mounts_fd; /* /proc/self/mountinfo: poll(2) reports changes of mounts */
 	dev_t dev; /* of the mount; 0: it has not answered yet */
 	bool is_held; /* a thread is blocked in the kernel: see loop_stop() */
 };
 
-static enum exit_status status_of(int r)
+/* Returns the new limit. */
+static uint64_t raise_limit(int resource)
 {
-	switch (r) {
-	case 0:
-		return EXIT_MOUNTED;
-	case -EINVAL:
-	case -EPERM:
-	case -EACCES:
-		return EXIT_USAGE;
-	case -ENOMEM:
-	case -EMFILE:
-	case -ENODEV:
-		return EXIT_SYSTEM;
-	default:
-		return EXIT_FAILED;
-	}
+	struct rlimit l = { RLIM_INFINITY, RLIM_INFINITY };
+
+	if (setrlimit(resource, &l) == 0 || getrlimit(resource, &l) < 0)
+		return RLIM_INFINITY;
+	l.rlim_cur = l.rlim_max;
+	setrlimit(resource, &l);
+	return l.rlim_max;
 }
 
-/* Wait for the status of the child; without one it has died. */
-static enum exit_status await_child(int fd, pid_t child)
+/* The daemon inherits the limits of a shell or a batch job. SIGXFSZ or SIGXCPU would kill it. */
+static int raise_limits(void)
 {
-	uint8_t status;
-	int wstatus;
+	uint64_t size = raise_limit(RLIMIT_FSIZE), seconds = raise_limit(RLIMIT_CPU);
 
-	if (TEMP_FAILURE_RETRY(read(fd, &status, 1)) == 1)
-		return status;
-	if (waitpid(child, &wstatus, 0) == child && WIFEXITED(wstatus) && WEXITSTATUS(wstatus) != 0)
-		return (enum exit_status)WEXITSTATUS(wstatus);
-	log_error("the daemon died before the filesystem answered");
-	return EXIT_FAILED;
-}
-
-/* 0: in the child; 1: in the parent, with its exit status in *ret. */
-static int fork_daemon(struct run *run, enum exit_status *ret)
-{
-	int fds[2];
-	pid_t child;
-
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return log_errno(-errno, "pipe");
-	child = fork();
-	if (child < 0)
-		return log_errno(-errno, "fork");
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGTERM); /* do not mount if the waiting parent is gone */
-		close(fds[0]);
-		run->parent_fd = fds[1];
+	raise_limit(RLIMIT_NOFILE);
+	signal(SIGXFSZ, SIG_IGN);
+	if (seconds != RLIM_INFINITY)
+		log_warning("processor time limit of %" PRIu64 " s (ulimit -t): the kernel kills the daemon then; mount without one",
+			    seconds);
+	if (size >= FILE_SIZE_MIN)
 		return 0;
-	}
-	close(fds[1]);
-	*ret = await_child(fds[0], child);
-	close(fds[0]);
-	return 1;
-}
-
-/* Detach from the terminal, then let the parent exit. */
-static void become_daemon(struct run *run)
-{
-	uint8_t ok = EXIT_MOUNTED;
-	int null;
-
-	log_set_level((enum log_level)run->o.log_level);
-	if (run->parent_fd < 0)
-		return;
-	if (!run->o.log)
-		log_to_syslog("ckptfs");
-	else if (log_to_file(run->o.log) < 0) {
-		log_warning("log: using syslog instead");
-		log_to_syslog("ckptfs");
-	}
-	setsid();
-	if (chdir("/") < 0)
-		log_errno(-errno, "chdir /");
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && null >= 0; fd++)
-		dup2(null, fd);
-	if (null > STDERR_FILENO)
-		close(null);
-	prctl(PR_SET_PDEATHSIG, 0);
-	if (write(run->parent_fd, &ok, 1) < 0)
-		log_errno(-errno, "parent: cannot report to it");
-	close(run->parent_fd);
-	run->parent_fd = -1;
-}
-
-static int block_signals(struct run *run)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2); /* used by the loop itself */
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	sigdelset(&set, SIGUSR2);
-	signal(SIGPIPE, SIG_IGN);
-	run->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return run->signal_fd < 0 ? log_errno(-errno, "signals") : 0;
+	log_error("file size limit of %" PRIu64 " MiB (ulimit -f): files of a store take up to %" PRIu64
+		  " MiB; mount with a higher limit, or without one", size >> 20, FILE_SIZE_MIN >> 20);
+	return -EFBIG;
 }
 
 static int watch_mounts(struct run *run)
@@ -175,48 +101,12 @@ static int watch_mounts(struct run *run)
 	return run->mounts_fd < 0 ? log_errno(-errno, "/proc/self/mountinfo: cannot open") : 0;
 }
 
-/* Commas and backslashes in a path would end the option. */
-static void add_escaped(struct buf *b, const char *s)
-{
-	for (; *s; s++) {
-		if (*s == ',' || *s == '\\')
-			buf_add_u8(b, '\\');
-		buf_add_u8(b, (uint8_t)*s);
-	}
-}
-
-static void add_text(struct buf *b, const char *s)
-{
-	buf_add(b, s, strlen(s));
-}
-
-/* Mounts by root are accessible to all users unless `private` is given, as with any filesystem; the kernel checks
- * permissions either way. */
-static int mount_options(const struct run *run, struct buf *ret)
-{
-	const struct options *o = &run->o;
-	bool root = geteuid() == 0;
-
-	add_text(ret, "subtype=ckptfs,default_permissions,fsname=");
-	add_escaped(ret, run->paths.store);
-	if (root)
-		add_text(ret, o->private ? ",suid,dev" : ",suid,dev,allow_other"); /* libfuse has other defaults */
-	if (o->engine.read_only)
-		add_text(ret, ",ro");
-	if (o->kernel.len > 0) {
-		buf_add_u8(ret, ',');
-		buf_add(ret, o->kernel.data, o->kernel.len);
-	}
-	buf_add_u8(ret, 0);
-	return buf_error(ret);
-}
-
 static int open_session(struct run *run)
 {
 	_cleanup_(buf_release) struct buf options = BUF_EMPTY;
 	char *argv[] = { (char *)"mount.ckptfs", (char *)"-o", NULL, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
-	int r = mount_options(run, &options);
+	int r = options_for_kernel(&run->o, run->paths.store, run->o.engine.read_only, &options);
 
 	if (r < 0)
 		return r;
@@ -254,36 +144,20 @@ static int open_store(struct run *run)
 		return r; /* already logged */
 	r = fs_open(e, &run->o, run->cluster, &run->fs);
 	if (r < 0) {
+		engine_discard_new(e);
 		engine_close(e);
 		return r;
 	}
 	return run->hooks ? run->hooks->start(run->cluster, run->fs, run->paths.store, &run->o) : 0;
 }
 
+/* Without accessing the mount: umount(8) by a script that has just mounted would fail with EBUSY meanwhile. */
 static void learn_device(struct run *run)
 {
-	struct stat st;
+	_cleanup_(mounts_close) struct mounts top = { 0 };
 
-	if (stat(run->paths.mountpoint, &st) == 0)
-		run->dev = st.st_dev;
-}
-
-/* Increase read-ahead from FUSE's 128 KiB; only possible as root, and only after the mount. */
-static void raise_readahead(struct run *run)
-{
-	char path[64], value[16];
-	_cleanup_(closep) int fd = -1;
-	int n;
-
-	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(run->dev), minor(run->dev));
-	n = snprintf(value, sizeof(value), "%u", READAHEAD_KIB);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, value, (size_t)n) != n) {
-		log_info("read-ahead: cannot write %s, the kernel's default stays", path);
-		return;
-	}
-	log_debug("read-ahead raised to %u KiB in %s", READAHEAD_KIB, path);
-	control_set_readahead(run->fs->control, READAHEAD_KIB);
+	if (mounts_find_point(&top, run->paths.mountpoint) > 0)
+		run->dev = top.dev;
 }
 
 /* true: the daemon must end. */
@@ -316,7 +190,7 @@ static bool is_to_end_detached(const struct run *run)
 	return true;
 }
 
-/* Run until unmounted or told to end. -ENXIO: never answered. */
+/* Run until unmounted or signalled to end. -ENXIO: never answered. */
 static int attend(struct run *run)
 {
 	struct pollfd fds[] = {
@@ -324,7 +198,7 @@ static int attend(struct run *run)
 		{ .fd = run->signal_fd, .events = POLLIN },
 		{ .fd = run->mounts_fd, .events = POLLPRI },
 	};
-	bool answered = false, end = false;
+	bool answered = false, end = false, ended;
 	uint64_t count;
 	ssize_t n _unused_;
 
@@ -332,22 +206,24 @@ static int attend(struct run *run)
 		if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
 			return log_errno(-errno, "poll");
 		n = read(fds[0].fd, &count, sizeof(count));
+		ended = loop_ended(run->loop); /* asked first: it may have answered and ended since poll(2) */
 		if (!answered && loop_answers(run->loop)) {
 			answered = true;
 			learn_device(run);
-			raise_readahead(run);
+			if (daemon_raise_readahead(run->dev, READAHEAD_KIB))
+				control_set_readahead(run->fs->control, READAHEAD_KIB);
 			if (run->metrics && metrics_start(run->metrics, run->fs) < 0)
 				return -ENOMEM;
-			if (aggregator_start(run->fs->aggregator, run->paths.mountpoint) < 0)
+			if (aggregator_start(run->fs->aggregator, run->paths.mountpoint, run->dev) < 0)
 				return -ENXIO;
-			if (run->o.verbose && run->parent_fd >= 0) /* to the terminal; below, to the log */
+			if (run->o.verbose && run->daemon.parent_fd >= 0) /* to the terminal; below, to the log */
 				log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
-			become_daemon(run);
+			daemon_detach(&run->daemon, &run->o);
 			log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 			if (run->metrics)
 				log_info("metrics: answered at %s", run->o.metrics);
 		}
-		end = handle_signal(run) || loop_ended(run->loop) || (fds[2].revents && is_to_end_detached(run));
+		end = handle_signal(run) || ended || (fds[2].revents && is_to_end_detached(run));
 	}
 	if (answered)
 		return 0;
@@ -413,6 +289,7 @@ static void unmount(struct run *run)
 /* Returns the error of the last commit, which would otherwise be lost. */
 static int close_all(struct run *run)
 {
+	const bool served = run->loop;
 	int r;
 
 	metrics_stop(TAKE(run->metrics));
@@ -422,6 +299,8 @@ static int close_all(struct run *run)
 		run->hooks->stop(run->cluster, run->fs); /* with the agent, while the engine is still open */
 	if (run->fs && !run->is_held)
 		file_close_all(run->fs);
+	if (run->fs && !served && !run->o.engine.cluster) /* an agent may have introduced it to other nodes */
+		engine_discard_new(run->fs->engine);
 	r = fs_close(run->fs);
 	if (run->hooks)
 		run->hooks->free(run->cluster);
@@ -433,7 +312,7 @@ static int close_all(struct run *run)
 	closep(&run->mounts_fd);
 	if (r < 0)
 		log_errno(r, "store %s: closed, but the last changes may not be durable", run->paths.store);
-	else if (run->fs)
+	else if (run->fs && served)
 		log_info("store %s: unmounted, everything durable", run->paths.store);
 	return r;
 }
@@ -442,7 +321,9 @@ static enum exit_status mount_and_serve(struct run *run)
 {
 	int r, last;
 
-	r = block_signals(run);
+	r = raise_limits();
+	if (r == 0)
+		r = daemon_block_signals(&run->signal_fd);
 	if (r == 0)
 		r = watch_mounts(run);
 	if (r == 0 && run->o.metrics)
@@ -454,7 +335,7 @@ static enum exit_status mount_and_serve(struct run *run)
 	if (r == 0)
 		r = serve(run);
 	last = close_all(run);
-	return status_of(r < 0 ? r : last);
+	return exit_status_of(r < 0 ? r : last);
 }
 
 static enum exit_status run_main(struct run *run, int argc, char *argv[])
@@ -463,23 +344,15 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 	int r;
 
 	r = options_parse(&run->o, argc, argv);
-	if (r < 0)
-		return status_of(r);
-	if (run->o.help) {
-		options_help(stdout);
-		return EXIT_MOUNTED;
-	}
-	if (run->o.version) {
-		puts("mount.ckptfs " CKPTFS_VERSION);
-		return EXIT_MOUNTED;
-	}
+	if (r != 0)
+		return exit_status_of(MIN(r, 0)); /* 1: help or version was printed */
 	/* Until the mount answers, log to the mounting user, and only what matters to them. */
 	log_set_level(run->o.verbose ? LOG_LEVEL_INFO : LOG_LEVEL_NOTICE);
 	if (run->o.remount)
-		return status_of(remount_run(&run->o));
+		return exit_status_of(remount_run(&run->o));
 	r = checks_run(&run->o, &run->paths);
 	if (r < 0)
-		return status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM ? r : -ENXIO);
+		return exit_status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM ? r : -ENXIO);
 	if (run->o.fake) {
 		log_info("store %s: not mounted on %s because of -f; options and paths are valid", run->paths.store,
 			 run->paths.mountpoint);
@@ -488,7 +361,7 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 	if (run->o.foreground) {
 		log_to_stderr();
 	} else {
-		r = fork_daemon(run, &status);
+		r = daemon_fork(&run->daemon, &status);
 		if (r != 0)
 			return status;
 	}
@@ -498,18 +371,18 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 /*
  * glibc gives every thread an arena of its own and puts large blocks into them once some have been freed, so memory
  * that is allocated by one thread and freed by another stays resident: 428 MiB after 30 GiB by 8 writers with
- * cache=64M,dirty=64M, and 206 MiB with this.
+ * cache=64M,dirty=64M, and 206 MiB with four of them. More processors get eight: threads wait for each other at four.
  */
 static void keep_heaps_small(void)
 {
-	mallopt(M_ARENA_MAX, 4);
+	mallopt(M_ARENA_MAX, nr_processors() > 4 ? 8 : 4);
 	mallopt(M_MMAP_THRESHOLD, (int)KiB(256));
 	mallopt(M_TRIM_THRESHOLD, (int)MiB(1));
 }
 
 int main(int argc, char *argv[])
 {
-	struct run run = { .parent_fd = -1, .signal_fd = -1, .mounts_fd = -1 };
+	struct run run = { .daemon = DAEMON_NONE, .signal_fd = -1, .mounts_fd = -1 };
 	enum exit_status status = EXIT_SYSTEM;
 
 	keep_heaps_small();

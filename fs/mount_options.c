@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/command.h"
 #include "base/conf.h"
@@ -164,7 +165,7 @@ static const struct {
 
 int options_init(struct options *o)
 {
-	*o = (struct options){ .kernel = BUF_EMPTY, .own = BUF_EMPTY, .flags = BUF_EMPTY };
+	*o = (struct options){ .kernel = BUF_EMPTY, .own = BUF_EMPTY, .flags = BUF_EMPTY, .lists = BUF_EMPTY };
 	return conf_set_defaults(keys, o);
 }
 
@@ -174,26 +175,7 @@ void options_release(struct options *o)
 	buf_release(&o->kernel);
 	buf_release(&o->own);
 	buf_release(&o->flags);
-}
-
-void options_help(FILE *to)
-{
-	fputs("Usage: mount.ckptfs STORE MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n"
-	      "Mount the deduplicating store in directory STORE, which is created if it is not there.\n\n"
-	      "  -o OPTION,...       options, see below\n"
-	      "  -s                  ignore options that are not known\n"
-	      "  -f                  check options and paths, mount nothing\n"
-	      "  -n                  accepted and without effect: there is no mtab\n"
-	      "  -v                  say what is done\n"
-	      "  -d, --foreground    do not become a daemon; log to standard error\n"
-	      "  -h, --help          this text\n"
-	      "  -V, --version       the version\n\n",
-	      to);
-	conf_help(keys, to);
-	fputs("\nOf the kernel's: ro rw nosuid nodev noexec noatime relatime sync dirsync allow_other.\n"
-	      "With remount: change ro, rw, nosuid, nodev, noexec, noatime or relatime of an existing mount.\n"
-	      "Exit status: 0 mounted, 1 usage or permission, 2 system error, 32 mount failed.\n",
-	      to);
+	buf_release(&o->lists);
 }
 
 static void list_add(struct buf *list, const char *name, const char *value)
@@ -345,79 +327,112 @@ static bool has_remount(const char *list)
 	return false;
 }
 
-static int parse_positional(struct options *o, int argc, char *argv[])
+/* Kept for after all options, so that the position of -s does not matter. */
+static int take_list(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why _unused_)
 {
-	if (argc < 2) {
-		log_error("%s missing; see mount.ckptfs --help", argc == 0 ? "STORE and MOUNTPOINT" : "MOUNTPOINT");
-		return -EINVAL;
-	}
-	if (argc > 2) {
-		log_error("%s: too many arguments; expected STORE and MOUNTPOINT", argv[2]);
-		return -EINVAL;
-	}
-	o->store = argv[0];
-	o->mountpoint = argv[1];
+	struct options *o = conf;
+
+	list_add(&o->lists, value, NULL);
+	o->remount |= has_remount(value);
+	return buf_error(&o->lists);
+}
+
+static int ignore(const struct conf_key *k _unused_, void *conf _unused_, const char *value _unused_,
+		  const char **ret_why _unused_)
+{
 	return 0;
+}
+
+#define OF(field) offsetof(struct options, field)
+
+static const struct conf_key letters[] = {
+	{ "", CONF_PARSED, 0, .letter = 'o', .parse = take_list, .may_be_empty = true, .value = "OPTION,...",
+	  .help = "options, see below" },
+	{ "", CONF_FLAG, OF(sloppy), .letter = 's', .help = "ignore options that are not known" },
+	{ "", CONF_FLAG, OF(fake), .letter = 'f', .help = "check options and paths, mount nothing" },
+	{ "", CONF_FLAG, OF(ignored), .letter = 'n', .help = "accepted and without effect: there is no mtab" },
+	{ "", CONF_FLAG, OF(verbose), .letter = 'v', .help = "say what is done" },
+	{ "foreground", CONF_FLAG, OF(foreground), .letter = 'd', .help = "do not become a daemon; log to standard error" },
+	/* The type by which mount(8) found this program, and the namespace that it has entered. */
+	{ "", CONF_PARSED, 0, .letter = 't', .parse = ignore, .may_be_empty = true, .help = NULL },
+	{ "", CONF_PARSED, 0, .letter = 'N', .parse = ignore, .may_be_empty = true, .help = NULL },
+	COMMAND_END,
+};
+
+static void mount_help(FILE *to)
+{
+	conf_help(keys, to);
+	fputs("\nOf the kernel's: ro rw nosuid nodev noexec noatime relatime sync dirsync allow_other.\n"
+	      "With remount: change ro, rw, nosuid, nodev, noexec, noatime or relatime of an existing mount.\n",
+	      to);
+}
+
+static const char *check_paths(void *request _unused_, int nr)
+{
+	return nr == 0 ? "STORE and MOUNTPOINT must be given" :
+	       nr == 1 ? "MOUNTPOINT must be given, behind STORE" :
+	       nr > 2  ? "too many arguments; STORE and MOUNTPOINT are expected" :
+			 NULL;
 }
 
 int options_parse(struct options *o, int argc, char *argv[])
 {
-	static const struct option longs[] = {
-		{ "foreground", no_argument, NULL, 'd' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
+	static const struct command command = {
+		.name = "mount.ckptfs",
+		.usage = "mount.ckptfs STORE MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n",
+		.about = "Mount the deduplicating store in directory STORE, which is created if it is not there.",
+		.options = letters,
+		.more = mount_help,
+		.footer = "Exit status: 0 mounted, 1 usage or permission, 2 system error, 32 mount failed.",
+		.exit_usage = 1,
+		.exit_failed = 2,
+		.max_operands = COMMAND_OPERANDS_MAX,
+		.check = check_paths,
 	};
-	static const char letters[] = ":sfnvdhVo:t:N:";
-	char refusal[COMMAND_REFUSAL_MAX];
-	const char *lists[64];
-	size_t nr = 0;
-	int c, r;
+	int status, r = command_parse(&command, o, argc, argv, &status);
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-		switch (c) {
-		case 's':
-			o->sloppy = true;
-			break;
-		case 'f':
-			o->fake = true;
-			break;
-		case 'v':
-			o->verbose = true;
-			break;
-		case 'd':
-			o->foreground = true;
-			break;
-		case 'h':
-			o->help = true;
-			return 0;
-		case 'V':
-			o->version = true;
-			return 0;
-		case 'o':
-			if (nr == ARRAY_SIZE(lists)) {
-				log_error("-o given more than %zu times", nr);
-				return -EINVAL;
-			}
-			lists[nr++] = optarg;
-			o->remount |= has_remount(optarg);
-			break;
-		case 'n': /* no mtab to write */
-		case 't': /* the type by which mount(8) found this program */
-		case 'N': /* mount(8) has already entered the namespace */
-			break;
-		default:
-			command_refusal(c, letters, argv, refusal);
-			log_error("%s; see mount.ckptfs --help", refusal);
-			return -EINVAL;
-		}
+	if (r != 0)
+		return r;
+	buf_add_u8(&o->lists, 0);
+	r = buf_error(&o->lists);
+	if (r == 0)
+		r = options_parse_list(o, (const char *)o->lists.data);
+	if (r < 0)
+		return r;
+	o->store = argv[optind];
+	o->mountpoint = argv[optind + 1];
+	return 0;
+}
+
+/* Commas and backslashes in a path would end the option. */
+static void add_escaped(struct buf *b, const char *s)
+{
+	for (; *s; s++) {
+		if (*s == ',' || *s == '\\')
+			buf_add_u8(b, '\\');
+		buf_add_u8(b, (uint8_t)*s);
 	}
-	/* After the loop, so that the position of -s does not matter. */
-	for (size_t i = 0; i < nr; i++) {
-		r = options_parse_list(o, lists[i]);
-		if (r < 0)
-			return r;
+}
+
+static void add_text(struct buf *b, const char *s)
+{
+	buf_add(b, s, strlen(s));
+}
+
+int options_for_kernel(const struct options *o, const char *source, bool read_only, struct buf *ret)
+{
+	bool root = geteuid() == 0;
+
+	add_text(ret, "subtype=ckptfs,default_permissions,fsname=");
+	add_escaped(ret, source);
+	if (root)
+		add_text(ret, o->private ? ",suid,dev" : ",suid,dev,allow_other"); /* libfuse has other defaults */
+	if (read_only)
+		add_text(ret, ",ro");
+	if (o->kernel.len > 0) {
+		buf_add_u8(ret, ',');
+		buf_add(ret, o->kernel.data, o->kernel.len);
 	}
-	return parse_positional(o, argc - optind, argv + optind);
+	buf_add_u8(ret, 0);
+	return buf_error(ret);
 }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "base/buf.h"
 #include "store/engine.h"
@@ -17,7 +16,7 @@ enum protect_mode {
 	PROTECT_NONE,
 	PROTECT_PARTNER,
 	PROTECT_XOR,
-	/* those above as in the table of options */ PROTECT_COLLECT /* compact_group= */
+	/* those above as in the table of options */ PROTECT_GATHER /* compact_group= */
 };
 
 struct options {
@@ -39,16 +38,22 @@ struct options {
 	struct buf kernel; /* "nosuid,nodev": for mount(2), no final NUL */
 	struct buf own; /* "cache=64M,verify": our own options as given, no final NUL */
 	struct buf flags; /* of a remount: all other options in their order, no final NUL */
+	struct buf lists; /* of -o, as given */
+	bool ignored; /* options that have no effect */
 	bool remount; /* change flags of the existing mount */
 
 	const char *store, *mountpoint; /* borrowed from argv */
-	bool sloppy, fake, verbose, foreground, help, version;
+	bool sloppy, fake, verbose, foreground;
 };
 
 int options_init(struct options *o);
 void options_release(struct options *o);
-/* Parse the command line. -EINVAL: the reason has been printed. If help or version is set, parsing stopped there. */
+/* Parses the command line. 1: --help or --version has been printed; -EINVAL: the reason has been printed. */
 int options_parse(struct options *o, int argc, char *argv[]);
 /* One comma-separated list as after -o. */
 int options_parse_list(struct options *o, const char *list);
-void options_help(FILE *to);
+/*
+ * For libfuse: "subtype=ckptfs,...", with a zero byte. Mounts by root are accessible to all users unless `private` is
+ * given, as with any filesystem; the kernel checks permissions either way.
+ */
+int options_for_kernel(const struct options *o, const char *source, bool read_only, struct buf *ret);

@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/json_flat.h"
+#include "base/apart.h"
+#include "base/json/json_flat.h"
 #include "base/log.h"
 #include "base/mounts.h"
 #include "base/util.h"
@@ -29,6 +30,7 @@
 #endif
 
 #define FIGURES_MAX 65536
+#define ANSWER_NS UINT64_C(30000000000)
 #define TRIES 20 /* background recoding stops soon after it was asked to */
 #define TRY_AGAIN_NS 100000000
 
@@ -213,33 +215,87 @@ static int change_both(const struct mounts *m, unsigned long old, unsigned long 
 	return r;
 }
 
+struct change {
+	const struct options *o;
+	const struct mounts *m;
+	struct mounts_patience *patience;
+};
+
+static void report_wait(const void *point)
+{
+	log_notice("mountpoint %s: waiting up to 30 s for its daemon to answer", (const char *)point);
+}
+
+static bool go_on(const void *arg)
+{
+	const struct change *c = arg;
+
+	return mounts_answers(c->patience);
+}
+
+static int change(const struct options *o, const struct mounts *m)
+{
+	unsigned long old, flags;
+	int r = check_own(o, m);
+
+	if (r == 0)
+		r = check_fixed(o, m);
+	if (r < 0 || o->fake)
+		return r;
+	old = apply_list(apply_list(0, m->flags, strlen(m->flags)), m->options, strlen(m->options));
+	if (has_word(m->flags, "ro", 2))
+		old |= MS_RDONLY;
+	flags = apply_list(old, (const char *)o->flags.data, o->flags.len);
+	return change_both(m, old, flags);
+}
+
+static void change_apart(const void *arg, void *ret)
+{
+	const struct change *c = arg;
+
+	*(int *)ret = change(c->o, c->m);
+}
+
+/* The daemon may hang, before the change or while it makes everything durable. */
+static int change_while_it_answers(const struct options *o, const struct mounts *m)
+{
+	struct mounts_patience patience = { .point = m->point, .wait_ns = ANSWER_NS, .report = report_wait };
+	const struct change c = { o, m, &patience };
+	const struct apart a = { .call = change_apart, .arg = &c, .go_on = go_on };
+	int result, r = mounts_answers(&patience) ? apart_call(&a, &result, sizeof(result)) : 0;
+
+	if (r > 0)
+		return result;
+	if (r < 0)
+		return log_errno(r, "mountpoint %s: cannot remount", m->point);
+	log_error("mountpoint %s: not remounted: the daemon of %s does not answer; kill it and mount again, or umount.ckptfs -l",
+		  m->point, m->store);
+	return -ENXIO;
+}
+
 int remount_run(const struct options *o)
 {
 	_cleanup_(freep) char *point = mounts_real_path(o->mountpoint);
 	_cleanup_(freep) char *store = realpath(o->store, NULL);
 	_cleanup_(mounts_close) struct mounts m = { 0 };
-	unsigned long old, flags;
 	int r;
 
-	if (!point || mounts_find_point(&m, point) <= 0 || (store && strcmp(store, m.store) != 0)) {
-		log_error("option remount: %s is not mounted on %s", o->store, o->mountpoint);
+	if (!point || mounts_find_point(&m, point) <= 0) {
+		log_error("option remount: %s is not mounted on %s; mount it without remount", o->store, o->mountpoint);
+		return -ENXIO;
+	}
+	/* The name in the list of mounts remains valid if the store has been renamed since. */
+	if (strcmp(o->store, m.store) != 0 && !(store && strcmp(store, m.store) == 0)) {
+		log_error("option remount: %s is mounted on %s, not %s; name the store that is mounted", m.store, m.point,
+			  o->store);
 		return -ENXIO;
 	}
 	if (geteuid() != 0) {
 		log_error("option remount: only root may remount; umount, and mount with the new options");
 		return -EPERM;
 	}
-	r = check_own(o, &m);
-	if (r == 0)
-		r = check_fixed(o, &m);
-	if (r < 0 || o->fake)
-		return r;
-	old = apply_list(apply_list(0, m.flags, strlen(m.flags)), m.options, strlen(m.options));
-	if (has_word(m.flags, "ro", 2))
-		old |= MS_RDONLY;
-	flags = apply_list(old, (const char *)o->flags.data, o->flags.len);
-	r = change_both(&m, old, flags);
-	if (r == 0 && o->verbose)
+	r = change_while_it_answers(o, &m);
+	if (r == 0 && o->verbose && !o->fake)
 		log_info("mountpoint %s: flags changed", m.point);
 	return r;
 }

@@ -107,30 +107,33 @@ int fingerprints_scan_hints(struct db *db, uint64_t from, struct fingerprint_hin
 }
 
 /*
- * Stable, least significant digit first: four passes of 16 bits, so the result is in `e` again.
+ * Stable, least significant digit first, in an even number of passes, so the result is in `e` again. Digits have 16 bits,
+ * or 8 if there are fewer entries than such digits: counting them would take longer than sorting.
  * Stable because of equal keys the last one given must win, which qsort() cannot promise.
  */
 static int sort_entries(struct fingerprint_entry *e, struct fingerprint_entry *scratch, size_t n)
 {
-	_cleanup_(freep) size_t *start = malloc(sizeof(*start) << 16);
+	unsigned bits = n < 1u << 14 ? 8 : 16;
+	size_t nr_digits = (size_t)1 << bits;
+	_cleanup_(freep) size_t *start = malloc(sizeof(*start) << bits);
 	struct fingerprint_entry *from = e, *to = scratch, *other;
 
 	if (!start)
 		return -ENOMEM;
-	for (unsigned shift = 0; shift < 64; shift += 16) {
+	for (unsigned shift = 0; shift < 64; shift += bits) {
 		size_t sum = 0;
 
-		memset(start, 0, sizeof(*start) << 16);
+		memset(start, 0, sizeof(*start) << bits);
 		for (size_t i = 0; i < n; i++)
-			start[fingerprint_key(from[i].fp) >> shift & 0xffff]++;
-		for (size_t d = 0; d <= 0xffff; d++) {
+			start[fingerprint_key(from[i].fp) >> shift & (nr_digits - 1)]++;
+		for (size_t d = 0; d < nr_digits; d++) {
 			size_t nr = start[d];
 
 			start[d] = sum;
 			sum += nr;
 		}
 		for (size_t i = 0; i < n; i++)
-			to[start[fingerprint_key(from[i].fp) >> shift & 0xffff]++] = from[i];
+			to[start[fingerprint_key(from[i].fp) >> shift & (nr_digits - 1)]++] = from[i];
 		other = from;
 		from = to;
 		to = other;

@@ -82,7 +82,7 @@ int guard_decode(const void *p, size_t len, struct guard *ret)
 	const struct guard_value_disk *d = cursor_take(&c, sizeof(*d));
 	struct guard g = { 0 };
 
-	if (!d || d->version != GUARD_VERSION || d->state < GUARD_BEGUN || d->state > GUARD_GIVEN ||
+	if (!d || d->version != GUARD_VERSION || d->state < GUARD_BEGUN || d->state > GUARD_RELEASED ||
 	    !take_name(&c, d->holder_len, g.holder_name) || !take_name(&c, d->origin_len, g.origin_name) ||
 	    !take_more(&c, &g) || !cursor_done(&c))
 		return -EBADMSG;

@@ -16,10 +16,10 @@
 enum guard_state {
 	GUARD_BEGUN = 1, /* the holder may have a part of it */
 	GUARD_DONE = 2, /* the holder has all of it */
-	GUARD_GIVEN = 3, /* likewise, and this node has released its bytes */
+	GUARD_RELEASED = 3, /* likewise, and this node has released its bytes */
 };
 
-#define GUARD_MORE_MAX (NS_COPY_SLOTS_MAX - 1)
+#define GUARD_MORE_MAX (NS_REPLICA_SLOTS_MAX - 1)
 
 struct guard {
 	enum guard_state state;

@@ -21,7 +21,7 @@
  *   'M' name                -> meta (engine's)                         commit number, pack marks, next inode ...
  *
  * A directory entry's cookie is its place in readdir order: (keyed hash of the name) << 4 | n, 63 bits,
- * where n tells apart names of equal hash. Cookies below 16 are "." and "..".
+ * where n distinguishes names of equal hash. Cookies below 16 are "." and "..".
  *
  * Fingerprint table: key = first 8 bytes of the fingerprint as on disk, value = 6 bytes: pack << 20 | block
  * (little-endian, 48 bits), block = logical offset / 4096. Short on purpose: a hit is checked against the full
@@ -43,7 +43,7 @@ enum view_table {
 	VIEW_XATTR = 'X',
 	VIEW_ORPHAN = 'O',
 	VIEW_SEAL = 'S',
-	VIEW_COPY = 'N',
+	VIEW_REPLICA = 'N',
 	VIEW_GUARD = 'G',
 	VIEW_RECIPE = 'R',
 	VIEW_LAYER = 'P', /* sorts before 'R': a scan of the view reads layers first */
@@ -88,7 +88,7 @@ struct seal_value_disk {
 static_assert(sizeof(struct seal_value_disk) == 80, "on disk");
 
 struct copy_value_disk {
-	uint8_t version, state; /* enum ns_copy_state */
+	uint8_t version, state; /* enum ns_replica_state */
 	uint8_t name_len; /* 1 to 63 */
 	uint8_t slots; /* how many << 4, at most 7; and which; 0: none */
 	uint8_t store[16]; /* that sealed it */

@@ -28,7 +28,7 @@
 #define DIRENT_KEY_LEN 17
 #define XATTR_PREFIX_LEN 9
 #define SEAL_VERSION 1
-#define COPY_VERSION 1
+#define REPLICA_VERSION 1
 
 static struct ns_key key_of(enum view_table table)
 {
@@ -123,9 +123,9 @@ struct ns_key ns_key_seal(uint64_t ino)
 	return key_of_number(VIEW_SEAL, ino);
 }
 
-struct ns_key ns_key_copy(uint64_t ino)
+struct ns_key ns_key_replica(uint64_t ino)
 {
-	return key_of_number(VIEW_COPY, ino);
+	return key_of_number(VIEW_REPLICA, ino);
 }
 
 struct ns_key ns_key_meta(const char *name)
@@ -304,10 +304,10 @@ static bool name_is_valid(const char *name, size_t len)
 	return !(name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')));
 }
 
-void ns_copy_encode(const struct ns_copy *c, struct buf *ret)
+void ns_replica_encode(const struct ns_replica *c, struct buf *ret)
 {
 	struct copy_value_disk d = {
-		.version = COPY_VERSION,
+		.version = REPLICA_VERSION,
 		.state = (uint8_t)c->state,
 		.name_len = (uint8_t)strlen(c->name),
 		.slots = (uint8_t)(c->nr_slots << 4 | c->slot),
@@ -347,16 +347,17 @@ static bool slots_are_valid(uint8_t slots)
 {
 	unsigned nr = slots >> 4, slot = slots & 15;
 
-	return slots == 0 || (nr <= NS_COPY_SLOTS_MAX && slot < nr);
+	return slots == 0 || (nr <= NS_REPLICA_SLOTS_MAX && slot < nr);
 }
 
-int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret)
+int ns_replica_decode(const void *p, size_t len, struct ns_replica *ret)
 {
 	const struct copy_value_disk *d = p;
 	const char *name = (const char *)p + sizeof(*d);
 	size_t path_len, sender_len;
 
-	if (len < sizeof(*d) || d->version != COPY_VERSION || d->state > NS_COPY_STRIPE || !slots_are_valid(d->slots))
+	if (len < sizeof(*d) || d->version != REPLICA_VERSION || d->state > NS_REPLICA_STRIPE ||
+	    !slots_are_valid(d->slots))
 		return -EBADMSG;
 	sender_len = d->slots == 0 ? 0 : NS_STORE_ID_LEN;
 	len -= sizeof(*d);
@@ -366,7 +367,7 @@ int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret)
 	name += sender_len;
 	if (!ns_path_is_valid(name + d->name_len, path_len))
 		return -EBADMSG;
-	ret->state = (enum ns_copy_state)d->state;
+	ret->state = (enum ns_replica_state)d->state;
 	memcpy(ret->store, d->store, sizeof(ret->store));
 	ret->ino = le64_get(d->ino);
 	ret->sealed_ns = (int64_t)le64_get(d->sealed_ns);
@@ -595,27 +596,56 @@ void ns_readdir_close(struct db_iter *it)
 	db_iter_free(it);
 }
 
+struct xattr_entry {
+	const char *name; /* not NUL-terminated */
+	size_t len, value_len;
+};
+
+/* 1: next one, borrowed until the next call; 0: end; <0. */
+static int next_xattr(struct db_iter *it, uint64_t ino, struct xattr_entry *ret)
+{
+	const void *key, *value;
+	size_t key_len;
+	int r = db_iter_next(it, &key, &key_len, &value, &ret->value_len);
+
+	if (r <= 0)
+		return r;
+	ret->name = (const char *)key + XATTR_PREFIX_LEN;
+	ret->len = key_len - XATTR_PREFIX_LEN;
+	if (ret->len == 0 || ret->len > NS_NAME_MAX || memchr(ret->name, '\0', ret->len))
+		return log_errno(-EBADMSG, "inode %" PRIu64 ": damaged attribute name in the index", ino);
+	return 1;
+}
+
 int ns_list_xattrs(struct db *db, uint64_t ino, struct buf *ret)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	struct ns_key k = ns_key_xattrs(ino);
-	size_t key_len, value_len, len;
-	const void *key, *value;
-	const char *name;
-	int r;
+	struct xattr_entry e;
+	int r = db_iter_new(db, NULL, k.b, k.len, NULL, 0, &it);
 
-	r = db_iter_new(db, NULL, k.b, k.len, NULL, 0, &it);
-	if (r < 0)
-		return r;
-	while ((r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		name = (const char *)key + XATTR_PREFIX_LEN;
-		len = key_len - XATTR_PREFIX_LEN;
-		if (len == 0 || len > NS_NAME_MAX || memchr(name, '\0', len))
-			return log_errno(-EBADMSG, "inode %" PRIu64 ": damaged attribute name in the index", ino);
-		buf_add(ret, name, len);
+	while (r >= 0 && (r = next_xattr(it, ino, &e)) > 0) {
+		buf_add(ret, e.name, e.len);
 		buf_add_u8(ret, 0);
 	}
 	return r < 0 ? r : buf_error(ret);
+}
+
+int ns_sum_xattrs(struct db *db, uint64_t ino, size_t max_bytes, struct ns_xattr_sum *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key k = ns_key_xattrs(ino);
+	struct ns_xattr_sum sum = { 0 };
+	struct xattr_entry e;
+	int r = db_iter_new(db, NULL, k.b, k.len, NULL, 0, &it);
+
+	while (r >= 0 && sum.bytes <= max_bytes && (r = next_xattr(it, ino, &e)) > 0) {
+		sum.names += e.len + 1;
+		sum.bytes += e.len + 1 + e.value_len;
+	}
+	if (r >= 0)
+		*ret = sum;
+	return MIN(r, 0);
 }
 
 /* The first entry of a table of inodes behind `after`; what *value points to goes with *it. */
@@ -666,32 +696,32 @@ int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_sea
 	return r;
 }
 
-static int copy_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns_copy *ret)
+static int replica_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns_replica *ret)
 {
-	int r = ns_copy_decode(p, len, ret);
+	int r = ns_replica_decode(p, len, ret);
 
 	return r < 0 ? log_errno(r, "directory %" PRIu64 ": damaged entry of a replica in the index", ino) : 1;
 }
 
-int ns_get_copy(struct db *db, uint64_t ino, struct ns_copy *ret)
+int ns_get_replica(struct db *db, uint64_t ino, struct ns_replica *ret)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	struct ns_key k = ns_key_copy(ino);
+	struct ns_key k = ns_key_replica(ino);
 	int r = db_get(db, DB_VIEW, k.b, k.len, &value);
 
-	return r <= 0 ? r : copy_decode_or_log(ino, value.data, value.len, ret);
+	return r <= 0 ? r : replica_decode_or_log(ino, value.data, value.len, ret);
 }
 
-int ns_next_copy(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_copy *ret)
+int ns_next_replica(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_replica *ret)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	const void *value;
 	size_t value_len;
 	uint64_t ino;
-	int r = next_of_table(db, VIEW_COPY, after, &it, &ino, &value, &value_len);
+	int r = next_of_table(db, VIEW_REPLICA, after, &it, &ino, &value, &value_len);
 
 	if (r > 0)
-		r = copy_decode_or_log(ino, value, value_len, ret);
+		r = replica_decode_or_log(ino, value, value_len, ret);
 	if (r > 0)
 		*ret_ino = ino;
 	return r;

@@ -36,7 +36,7 @@ enum inode_flags {
 	INODE_BEQUEATHS = 1 << 1, /* a directory with a default ACL or settings that new entries inherit */
 	INODE_SHARED_HASH = 1 << 2, /* of the root: somewhere in the store two names of a directory share a hash */
 	INODE_SEALED = 1 << 3, /* is a sealed directory, or in one: immutable */
-	INODE_COPY = 1 << 4, /* is the top of a replica, or in one; with INODE_SEALED */
+	INODE_REPLICA = 1 << 4, /* is the top of a replica, or in one; with INODE_SEALED */
 };
 
 struct ns_content {
@@ -66,20 +66,20 @@ struct ns_seal {
  * A replica of a directory sealed by another node. Its top is a directory of this store without a name, which is its
  * own parent: it cannot be reached from the root.
  */
-enum ns_copy_state {
-	NS_COPY_PARTIAL = 0, /* being made, or on its way out: removed at the next mount */
-	NS_COPY_KEPT = 1, /* until it is dropped, or a newer one is kept */
-	NS_COPY_CACHED = 2, /* created by a lookup; may be dropped to free space */
+enum ns_replica_state {
+	NS_REPLICA_PARTIAL = 0, /* being made, or on its way out: removed at the next mount */
+	NS_REPLICA_KEPT = 1, /* until it is dropped, or a newer one is kept */
+	NS_REPLICA_CACHED = 2, /* created by a lookup; may be dropped to free space */
 	/* not a replica, but a tree of the same form: parity over chunks of other nodes (mpi-agent/daemon/parity/stripes.h). `store` is this
 	 * one, `ino` its number */
-	NS_COPY_STRIPE = 3,
+	NS_REPLICA_STRIPE = 3,
 };
-#define NS_COPY_SLOTS_MAX 7u
+#define NS_REPLICA_SLOTS_MAX 7u
 #define NS_STORE_ID_LEN 16u
 #define NS_NODE_NAME_MAX 63u
 #define NS_PATH_MAX 4095u
-struct ns_copy {
-	enum ns_copy_state state;
+struct ns_replica {
+	enum ns_replica_state state;
 	uint8_t store[NS_STORE_ID_LEN]; /* that sealed it */
 	uint64_t ino; /* the directory there */
 	int64_t sealed_ns;
@@ -106,7 +106,7 @@ struct ns_key ns_key_xattr(uint64_t ino, const char *name); /* name at most 255 
 struct ns_key ns_key_xattrs(uint64_t ino);		     /* prefix */
 struct ns_key ns_key_orphan(uint64_t ino);
 struct ns_key ns_key_seal(uint64_t ino);
-struct ns_key ns_key_copy(uint64_t ino);
+struct ns_key ns_key_replica(uint64_t ino);
 struct ns_key ns_key_meta(const char *name);
 
 void ns_inode_encode(const struct ns_inode *in, struct buf *ret);
@@ -116,8 +116,8 @@ int ns_content_decode(const void *p, size_t len, struct ns_content *ret);
 void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret);
 void ns_seal_encode(const struct ns_seal *s, struct buf *ret);
 int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret);
-void ns_copy_encode(const struct ns_copy *c, struct buf *ret);
-int ns_copy_decode(const void *p, size_t len, struct ns_copy *ret);
+void ns_replica_encode(const struct ns_replica *c, struct buf *ret);
+int ns_replica_decode(const void *p, size_t len, struct ns_replica *ret);
 bool ns_node_name_is_valid(const char *name, size_t len); /* it becomes a name in a directory */
 /* names with a slash between them, or nothing; at most NS_PATH_MAX */
 bool ns_path_is_valid(const char *path, size_t len);
@@ -156,10 +156,16 @@ static inline void ns_readdir_closep(struct db_iter **it)
 }
 /* Names of extended attributes, each with its final NUL, appended to *ret. */
 int ns_list_xattrs(struct db *db, uint64_t ino, struct buf *ret);
+/* What the extended attributes of an inode take; stops counting above `max_bytes`. */
+struct ns_xattr_sum {
+	size_t names; /* bytes of the names, each with its final NUL */
+	size_t bytes; /* of names and values */
+};
+int ns_sum_xattrs(struct db *db, uint64_t ino, size_t max_bytes, struct ns_xattr_sum *ret);
 /* Inodes without a name, in order, from `after` + 1. 1 next in *ret, 0 none, <0. */
 int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret);
 /* The same for sealed directories. */
 int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_seal *ret);
 /* And for tops of copies, in any state. */
-int ns_get_copy(struct db *db, uint64_t ino, struct ns_copy *ret);
-int ns_next_copy(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_copy *ret);
+int ns_get_replica(struct db *db, uint64_t ino, struct ns_replica *ret);
+int ns_next_replica(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_replica *ret);

@@ -15,7 +15,7 @@
 #define FLAG_SETTLED 1u /* of a frame */
 #define FLAG_UNCONFIRMED 2u
 #define FLAG_FORGOTTEN 1u /* of a node */
-#define FLAG_ANY_TOLD 1u /* of the totals */
+#define FLAG_ANY_UNCONFIRMED 1u /* of the totals */
 
 struct ns_key share_key_totals(void)
 {
@@ -140,7 +140,7 @@ int share_node_decode(const void *p, size_t len, struct share_node *ret)
 void share_totals_encode(const struct share_totals *t, struct buf *ret)
 {
 	buf_add_u8(ret, SHARE_VERSION);
-	buf_add_u8(ret, t->any_unconfirmed ? FLAG_ANY_TOLD : 0);
+	buf_add_u8(ret, t->any_unconfirmed ? FLAG_ANY_UNCONFIRMED : 0);
 	buf_add_varint(ret, t->nr_pinned);
 	buf_add_varint(ret, t->pinned_bytes);
 	buf_add_varint(ret, t->nr_remote);
@@ -160,11 +160,11 @@ int share_totals_decode(const void *p, size_t len, struct share_totals *ret)
 	t.nr_remote = cursor_varint(&c);
 	t.remote_bytes = cursor_varint(&c);
 	nr_nodes = cursor_varint(&c);
-	if (!cursor_done(&c) || version != SHARE_VERSION || flags & ~FLAG_ANY_TOLD ||
+	if (!cursor_done(&c) || version != SHARE_VERSION || flags & ~FLAG_ANY_UNCONFIRMED ||
 	    nr_nodes > UINT16_MAX + UINT64_C(1))
 		return -EBADMSG;
 	t.nr_nodes = (uint32_t)nr_nodes;
-	t.any_unconfirmed = flags & FLAG_ANY_TOLD;
+	t.any_unconfirmed = flags & FLAG_ANY_UNCONFIRMED;
 	*ret = t;
 	return 0;
 }

@@ -34,7 +34,6 @@
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/shifted.h"
 #include "store/dedup/write_jobs.h"
-#include "store/file/content.h"
 #include "store/file/file_table.h"
 #include "store/file/stage.h"
 #include "store/gc/backrefs.h"
@@ -97,24 +96,12 @@ static void abandon_frames(struct engine *e)
 		e->remote->abandon_frames(e);
 }
 
-/* Contents still dirty because the last flush failed. Their changes are in the journal. */
-static void release_contents(struct engine *e)
-{
-	struct content *c;
-
-	if (!e->files)
-		return;
-	contents_cool(e);
-	while (files_take_dirty(e, &c, 1) > 0)
-		content_close(c);
-}
-
 /* Without committing. Half-built is fine. */
 static void engine_free(struct engine *e)
 {
 	uint64_t at_rest = reserve_at_rest(e); /* queries the index, so before it is closed */
 
-	release_contents(e);
+	contents_release(e);
 	abandon_frames(e);
 	db_close(e->db); /* queries the packs, so before they are closed */
 	packs_close(e->packs);
@@ -122,7 +109,9 @@ static void engine_free(struct engine *e)
 	space_close(e);
 	if (e->remote)
 		e->remote->free(e);
-	if (e->dirs.root >= 0 && !e->dirs.frozen)
+	if (e->is_unwanted)
+		store_remove_new(e->dirs.root, e->path, e->dirs.made);
+	else if (e->dirs.root >= 0 && !e->dirs.frozen)
 		reserve_rest(e, at_rest);
 	store_dirs_release(&e->dirs);
 	io_rate_free(e->read_rate);
@@ -149,9 +138,9 @@ static void engine_free(struct engine *e)
 static int check_conf(const struct engine_conf *conf)
 {
 	if (conf->page < PACK_BLOCK || conf->page > PACK_FRAME_BYTES || (conf->page & (conf->page - 1)))
-		return log_errno(-EINVAL, "page=%" PRIu64 ": must be a power of two from 4K to 1M", conf->page);
+		return log_cause(-EINVAL, "page=%" PRIu64 ": must be a power of two from 4K to 1M", conf->page);
 	if (conf->cdc.max > PACK_VARIED_LEN_MAX)
-		return log_errno(-EINVAL, "chunks of %" PRIu32 " bytes: must be at most 64K", conf->cdc.max);
+		return log_cause(-EINVAL, "chunks of %" PRIu32 " bytes: must be at most 64K", conf->cdc.max);
 	return conf->cdc.max == 0 ? 0 : cdc_params_check(&conf->cdc);
 }
 
@@ -177,7 +166,7 @@ static int open_index(struct engine *e, bool rebuild)
 		return -ENOMEM;
 	r = db_open(dir, &dc, &e->db);
 	if (r == -ENOENT || r == -EBADMSG)
-		return log_errno(-ENODATA, "store %s: its index is %s; no data is lost: run fsck.ckptfs --rebuild %s",
+		return log_cause(-ENODATA, "store %s: its index is %s; no data is lost: run fsck.ckptfs --rebuild %s",
 				 e->path, r == -ENOENT ? "missing" : "damaged", e->path);
 	return r;
 }
@@ -191,6 +180,7 @@ static int open_packs(struct engine *e, const struct pack_marks *marks)
 		.key = &e->key,
 		.pack_bytes = e->conf.pack_bytes,
 		.table_memory = e->conf.cache / 8,
+		.nr_bulk = MAX(engine_processors(e) / 2, 1u),
 		.held_memory = e->conf.cache / 3,
 		.read_rate = e->read_rate,
 		.write_rate = e->write_rate,
@@ -239,6 +229,8 @@ static int engine_load(struct engine *e, bool rebuild)
 	if (r < 0)
 		return r;
 	r = open_index(e, rebuild);
+	if (!e->dirs.frozen && reserve_helps_opening(e, r))
+		r = open_index(e, rebuild);
 	if (r < 0)
 		return r;
 	r = recover_view(e, &marks);
@@ -285,6 +277,7 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 		moving_finish(e);
 		gc_unlock(e);
 	}
+	space_look(e);
 	if (r == 0)
 		r = housekeeping_start(e);
 	if (r < 0) {
@@ -301,6 +294,11 @@ void engine_set_read_only(struct engine *e, bool read_only)
 {
 	assert(!e->conf.read_only);
 	e->read_only = read_only;
+}
+
+void engine_discard_new(struct engine *e)
+{
+	e->is_unwanted = e->dirs.created;
 }
 
 int engine_close(struct engine *e)
@@ -390,9 +388,19 @@ const struct fp_key *engine_key(const struct engine *e)
 	return &e->key;
 }
 
+const uint8_t *engine_secret(const struct engine *e)
+{
+	return e->dirs.sb.secret;
+}
+
 const uint8_t *engine_store_id(const struct engine *e)
 {
 	return e->dirs.sb.store_id;
+}
+
+uint64_t engine_created_ns(const struct engine *e)
+{
+	return e->dirs.sb.created_ns;
 }
 
 bool engine_is_in_cluster(const struct engine *e)

@@ -78,6 +78,7 @@ struct engine_conf {
 	uint64_t snapshot_bytes;    /* journal bytes before a snapshot replaces them */
 	uint64_t view_flush_bytes;  /* unflushed bytes of the view before it is flushed */
 	uint64_t ingest_entries;    /* fingerprints in memory before RocksDB absorbs them */
+	unsigned processors;	    /* that threads and pack streams are made for */
 };
 
 /*
@@ -92,6 +93,8 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 /* Refuse (-EROFS) or allow all changes from now on. Not for a store opened read-only. Background work on existing data
  * continues. */
 void engine_set_read_only(struct engine *e, bool read_only);
+/* If engine_open() created the store, engine_close() removes it. For a store that was never used. */
+void engine_discard_new(struct engine *e);
 /* Commit everything and close. Returns the error of that last commit; the engine is freed either way. NULL is fine. */
 int engine_close(struct engine *e);
 /* Rebuild the index from packs and journal. The store must not be open. Progress is logged. */
@@ -99,7 +102,9 @@ int engine_rebuild(const char *path, const struct engine_conf *conf);
 
 struct db *engine_db(struct engine *e); /* the view, for reading (ns_get_*) */
 const struct fp_key *engine_key(const struct engine *e);
+const uint8_t *engine_secret(const struct engine *e); /* FP_KEY_LEN bytes: the key is made from them */
 const uint8_t *engine_store_id(const struct engine *e); /* 16 bytes */
+uint64_t engine_created_ns(const struct engine *e); /* when the store was made, since 1970 */
 bool engine_is_in_cluster(const struct engine *e); /* made with cluster= */
 
 /* Transactions on names and attributes. Built on the stack and applied atomically: visible to ns_get_* at once, logged
@@ -251,6 +256,16 @@ struct content_piece {
 };
 /* Lists the pieces of c from `off` on: up to `max`, contiguous. Returns their number; 0: end of file. */
 int content_pieces(struct content *c, uint64_t off, struct content_piece *ret, size_t max);
+/* A chunk, as a piece has it; the piece may be a part of it. */
+struct content_chunk {
+	uint64_t off; /* of any byte of the piece, in the file */
+	struct fp fp;
+	uint32_t len; /* of the chunk */
+	void *buf; /* for the whole chunk */
+};
+/* Reads chunks, and verifies them. The caller changes no data meanwhile. -ESTALE: another chunk is there by now, because
+ * the file was written or recoded; -EIO: damage, which is logged. */
+int content_read_chunks(struct content *c, const struct content_chunk *v, size_t nr);
 /* SEEK_DATA, SEEK_HOLE; -ENXIO past the end. A hole after more than 16 GiB of data may not be found. */
 int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret);
 int content_set_times(struct content *c, int64_t mtime_ns, int64_t ctime_ns);
@@ -278,6 +293,9 @@ struct engine_space {
 	uint64_t total, free, avail; /* of the disk under the store, in bytes; avail excludes the reserve */
 };
 int engine_space(struct engine *e, struct engine_space *ret);
+/* The same for figures that must not wait for a disk: what the housekeeper saw in the last second or, if the disk hangs
+ * or fails, before that. Returns the age in nanoseconds. */
+uint64_t engine_space_seen(struct engine *e, struct engine_space *ret);
 
 /* Garbage collection: frees chunks that no file refers to, concurrent with all other operations. One collection at a
  * time (-EBUSY). It may be stopped or killed at any moment; the next one continues from there. */
@@ -464,6 +482,11 @@ struct exclusive_conf {
 	const struct exclusive_name *names;
 	size_t nr_names;
 	struct fp_domain owner; /* FP_OF_ALL: use `names`; else all files of this user or group, and no names */
+	/*
+	 * Memory for the list of files: 32 bytes for each name, and 24 more while they are sorted; 8 for each file of
+	 * an owner. -E2BIG: more. 0: no limit
+	 */
+	size_t set_bytes;
 	/*
 	 * Called when `names` are listed, for each directory and each file: 0; -ENOENT: leave it out; <0: the result.
 	 * NULL: none

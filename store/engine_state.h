@@ -12,6 +12,7 @@
 #include "base/cdc.h"
 #include "base/epoch.h"
 #include "base/mutex.h"
+#include "base/util.h"
 #include "store/engine.h"
 #include "store/superblock.h"
 #include "store/pack/pack.h"
@@ -50,6 +51,7 @@ struct engine {
 	struct engine_conf conf;
 	char *path;
 	struct store_dirs dirs;
+	bool is_unwanted; /* set by the thread that closes it next: remove the store then */
 	struct fp_key key;
 	struct cdc cdc;
 	struct db *db;
@@ -80,3 +82,8 @@ struct engine {
 
 	struct engine_counters count;
 };
+
+static inline unsigned engine_processors(const struct engine *e)
+{
+	return e->conf.processors ? e->conf.processors : nr_processors();
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* The background thread: timed commits, writing the view out, absorbing fingerprints into RocksDB, repair, trimming
- * memory. */
+ * memory, and looking at the free space of the disk for figures. */
 #include "store/housekeeping.h"
 
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include "store/check/repair.h"
 #include "store/dedup/absorb.h"
 #include "store/dedup/filter.h"
-#include "store/file/content.h"
 #include "store/file/file_table.h"
 #include "store/file/stage.h"
 #include "store/journal/journal.h"
@@ -39,6 +38,7 @@ static void commit_by_timer(struct engine *e, uint64_t *last_ns)
 	*last_ns = now;
 	stages_flush_all(e);
 	engine_sync_patiently(e); /* logs its failure; retried next time */
+	commit_confirm(e);
 }
 
 static int tend(struct engine *e)
@@ -74,6 +74,7 @@ static void *housekeeper(void *arg)
 
 	pthread_setname_np(pthread_self(), "ckptfs-house");
 	while (!stop) {
+		space_look(e);
 		if (!e->dirs.frozen)
 			commit_by_timer(e, &last_commit_ns);
 		if (monotonic_ns() >= not_before_ns && tend(e) < 0)
@@ -87,7 +88,7 @@ static void *housekeeper(void *arg)
 	return NULL;
 }
 
-static void keeper_free(struct housekeeper *k)
+static void housekeeper_free(struct housekeeper *k)
 {
 	cond_release(&k->cond);
 	mutex_release(&k->lock);
@@ -107,7 +108,7 @@ int housekeeping_start(struct engine *e)
 	r = pthread_create(&k->thread, NULL, housekeeper, e);
 	if (r == 0)
 		return 0;
-	keeper_free(TAKE(e->housekeeper));
+	housekeeper_free(TAKE(e->housekeeper));
 	return -r;
 }
 
@@ -120,5 +121,5 @@ void housekeeping_stop(struct engine *e)
 	cond_signal(&e->housekeeper->cond);
 	mutex_unlock(&e->housekeeper->lock);
 	pthread_join(e->housekeeper->thread, NULL);
-	keeper_free(TAKE(e->housekeeper));
+	housekeeper_free(TAKE(e->housekeeper));
 }

@@ -21,6 +21,7 @@
 #include "store/pack/pack.h"
 
 struct batch;
+struct db;
 struct db_snapshot;
 struct engine;
 struct engine_stats;
@@ -109,5 +110,27 @@ struct remote_hooks {
 /* Sets e->remote, or leaves it NULL. After the view was recovered, before the packs are opened. In a build without the
  * cluster -EOPNOTSUPP if chunks of the store are shared with other nodes (remote_none.c). */
 int remote_open(struct engine *e, const struct pack_marks *marks);
-/* May this build repair the store? -EOPNOTSUPP: it may share chunks with other nodes, and this build cannot tell. */
+/* May this build repair the store? -EOPNOTSUPP: it may share chunks with other nodes, and this build cannot check. */
 int remote_check_repair(const char *path, const struct superblock *sb);
+
+/*
+ * Notes of a store about other nodes, for fsck.ckptfs, which checks stores that are not open: chunks that it shares
+ * (table 'E' of the view) and holders of its replicas ('G').
+ */
+struct remote_notes; /* those of commits that are not in the index; NULL: none */
+struct remote_check {
+	/* What is wrong with an entry of these tables; NULL: nothing. */
+	const char *(*entry)(const void *key, size_t key_len, const void *value, size_t len);
+	/* Adds a valid entry of 'E' from the journal, in order; the last one of a frame counts. -ENOMEM */
+	int (*add)(struct remote_notes **notes, const void *key, size_t key_len, const void *value, size_t len);
+	void (*sort)(struct remote_notes *notes); /* when all have been added */
+	void (*free)(struct remote_notes *notes);
+	/* Chunks of a frame that are remote, by these notes, else by the index (NULL: there is none). 1; 0: none; <0.
+	 * *ret_settled: other nodes have confirmed them; otherwise they were never written anywhere. */
+	int (*of_frame)(const struct remote_notes *notes, struct db *db, uint32_t pack, uint32_t frame,
+			uint64_t remote[PACK_GONE_WORDS], bool *ret_settled);
+};
+extern const struct remote_check *const remote_check; /* NULL in a build without the cluster */
+/* May this build check the store? -EOPNOTSUPP: it shares chunks with other nodes, or may do so by commits that are not
+ * in the index (`unapplied`). */
+int remote_check_allowed(const char *path, const struct superblock *sb, struct db *db, bool unapplied);

@@ -7,6 +7,7 @@
  *   reserve        removed when even a commit finds no room because other programs filled the disk
  *   reserve.open   kept for the next mount, which would otherwise fail on a completely full disk. Only opening the
  *                  store removes it, and recreates it at once: by then RocksDB has removed as much of its own files.
+ *   reserve.00 ...  empty: each holds an inode, also for opening, where the disk or a quota has no other left
  *
  * A closed store has no unfinished frame, so its `reserve` is truncated to what deleting everything would need. Opening
  * makes it whole again; on a full disk it stays short, and no frame is begun. On copy-on-write filesystems it always
@@ -17,28 +18,28 @@
  * Space reserved by fallocate is allocated in a third file, `promised`, so that other files of the store, its journal
  * and index, and other programs cannot take it, and so that the amount of free space need not be known: statvfs() of
  * btrfs is a transaction late. A write into a reserved range passes without a check, and the range is no longer
- * reserved: overwriting it takes space as any other write. Its share moves from content.promised to content.spent, and
- * the file shrinks by it when the job that stores the bytes starts. A closed store has no such file; a crash leaves
- * one, and the next mount removes it.
+ * reserved: overwriting it takes space as any other write (store/file/reservation.c). `promised` shrinks by its share
+ * when the job that stores the bytes starts. A closed store has no such file; a crash leaves one, and the next mount
+ * removes it.
  */
 #include "store/space.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "store/dedup/write_jobs.h"
-#include "store/file/allocated.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
 #include "store/space_state.h"
 
 #define OPENING_BYTES KiB(256) /* MANIFEST, options and info log of RocksDB */
@@ -50,8 +51,11 @@
 #define RESERVE_STEP KiB(64) /* all of the above are multiples of it */
 #define OPENING_NAME "reserve.open"
 #define COMMIT_NAME "reserve"
+#define OPENING_FILES 16u /* RocksDB creates four, and one more for each table that recovery writes */
+#define FILE_NAME_MAX sizeof("reserve.00")
 #define PROMISED_NAME "promised"
 #define COPYING_STEP MiB(1) /* length of each allocation in `promised`: btrfs frees only whole ones */
+#define SEEN_NS (1000 * 1000 * 1000ull) /* age of figures for people */
 #define CHECK_NS (50 * 1000 * 1000ull) /* call statvfs() at most every 50 ms while there is plenty */
 
 struct space *space_new(void)
@@ -90,13 +94,13 @@ static bool disk_writes_in_place(const struct engine *e)
 	return false;
 }
 
-static int disk_space(struct engine *e, struct engine_space *ret)
+static int look_at_disk(struct engine *e, struct engine_space *ret)
 {
 	uint64_t promised = atomic_load(&e->space->promised.bytes), held = atomic_load(&e->space->promised.held), kept;
 	struct statvfs st;
 
 	if (fstatvfs(e->dirs.root, &st) < 0)
-		return log_errno(-errno, "store %s: cannot ask for free space", e->path);
+		return -errno;
 	ret->total = (uint64_t)st.f_blocks * st.f_frsize;
 	ret->free = (uint64_t)st.f_bfree * st.f_frsize;
 	ret->avail = (uint64_t)st.f_bavail * st.f_frsize;
@@ -105,6 +109,13 @@ static int disk_space(struct engine *e, struct engine_space *ret)
 	if (atomic_load(&e->space->quota_is_used_up))
 		ret->avail = 0;
 	return 0;
+}
+
+static int disk_space(struct engine *e, struct engine_space *ret)
+{
+	int r = look_at_disk(e, ret);
+
+	return r < 0 ? log_errno(r, "store %s: cannot ask for free space", e->path) : 0;
 }
 
 static void cut(struct engine *e, const char *name, uint64_t bytes)
@@ -200,6 +211,31 @@ int engine_space(struct engine *e, struct engine_space *ret)
 	return disk_space(e, ret);
 }
 
+void space_look(struct engine *e)
+{
+	struct engine_space sp;
+	uint64_t now = monotonic_ns(), ns = atomic_load(&e->space->seen.ns);
+
+	if ((ns != 0 && now - ns < SEEN_NS) || look_at_disk(e, &sp) < 0)
+		return; /* a failure shows as the age of what was seen last; writers log it */
+	atomic_store(&e->space->seen.total, sp.total);
+	atomic_store(&e->space->seen.free, sp.free);
+	atomic_store(&e->space->seen.avail, sp.avail);
+	atomic_store(&e->space->seen.ns, now);
+}
+
+uint64_t engine_space_seen(struct engine *e, struct engine_space *ret)
+{
+	uint64_t now = monotonic_ns(), ns = atomic_load(&e->space->seen.ns);
+
+	*ret = (struct engine_space){
+		.total = atomic_load(&e->space->seen.total),
+		.free = atomic_load(&e->space->seen.free),
+		.avail = atomic_load(&e->space->seen.avail),
+	};
+	return now - MIN(now, ns);
+}
+
 uint64_t space_with_overhead(uint64_t len)
 {
 	return len + len / 16;
@@ -208,6 +244,12 @@ uint64_t space_with_overhead(uint64_t len)
 void space_take_back(struct engine *e, uint64_t bytes)
 {
 	atomic_fetch_sub(&e->space->promised.bytes, bytes);
+}
+
+void space_spend(struct engine *e, uint64_t bytes)
+{
+	space_take_back(e, bytes);
+	promised_settle(e);
 }
 
 static int promise(struct engine *e, uint64_t bytes, uint64_t on_its_way) REQUIRES(e->space->promised.lock)
@@ -245,43 +287,7 @@ int space_promise(struct engine *e, uint64_t bytes)
 	}
 }
 
-/* Space of reserved ranges for a write into them, and it ends their reservation. The last write takes what rounding has
- * left over; ranges without any space left are forgotten, so that they can be reserved again. */
-static void take_reserved(struct content *c, uint64_t off, uint64_t len, uint64_t n) REQUIRES(c->lock)
-{
-	uint64_t has = atomic_load(&c->promised);
-
-	allocated_remove(c->allocated, off, off + len);
-	if (c->allocated->nr == 0 && !c->allocated->dropped_some)
-		n = has;
-	atomic_fetch_sub(&c->promised, n);
-	atomic_fetch_add(&c->spent, n);
-	if (n == has)
-		free(TAKE(c->allocated));
-}
-
-/* Computes *ret, the bytes of a write without reserved space; if they are at most `admitted`, takes that of the
- * others. */
-static bool use_reserved(struct content *c, uint64_t off, uint64_t len, uint64_t admitted, uint64_t *ret)
-{
-	uint64_t reserved, n;
-	bool enough;
-
-	mutex_lock(&c->lock);
-	if (off == CONTENT_APPEND)
-		off = c->live.size;
-	reserved = allocated_part(c->allocated, off, off + len);
-	n = MIN(atomic_load(&c->promised), space_with_overhead(reserved));
-	*ret = len - MIN(n, reserved);
-	enough = *ret <= admitted;
-	if (enough && n > 0)
-		take_reserved(c, off, len, n);
-	mutex_unlock(&c->lock);
-	return enough;
-}
-
-/* space_check() that counts data on its way; no lock held. */
-static int space_wait(struct engine *e, uint64_t need)
+int space_wait(struct engine *e, uint64_t need)
 {
 	for (;;) {
 		uint64_t on_its_way = jobs_bytes(e);
@@ -291,40 +297,6 @@ static int space_wait(struct engine *e, uint64_t need)
 			return r;
 		jobs_wait_fewer(e, on_its_way); /* once deduplicated, they may need no space */
 	}
-}
-
-/* Waiting for room needs the lock released. What is missing is therefore computed again afterwards: another write may
- * have used the same range. */
-int space_admit_write(struct content *c, uint64_t off, uint64_t len)
-{
-	uint64_t admitted = 0, missing;
-	int r;
-
-	if (atomic_load(&c->promised) == 0)
-		return space_wait(c->e, len);
-	while (!use_reserved(c, off, len, admitted, &missing)) {
-		r = space_wait(c->e, missing);
-		if (r < 0)
-			return r;
-		admitted = missing;
-	}
-	return 0;
-}
-
-void space_spend(struct content *c)
-{
-	uint64_t n = atomic_load(&c->spent) > 0 ? atomic_exchange(&c->spent, 0) : 0;
-
-	if (n == 0)
-		return;
-	space_take_back(c->e, n);
-	promised_settle(c->e);
-}
-
-void space_release(struct content *c)
-{
-	space_take_back(c->e, atomic_exchange(&c->promised, 0));
-	free(TAKE(c->allocated));
 }
 
 int space_check(struct engine *e, uint64_t need)
@@ -365,8 +337,53 @@ static uint64_t allocate(struct engine *e, const char *name, uint64_t bytes)
 	return at;
 }
 
+static const char *file_name(unsigned i, char name[FILE_NAME_MAX])
+{
+	snprintf(name, FILE_NAME_MAX, "reserve.%02u", i % 100);
+	return name;
+}
+
+/* btrfs has no inodes to run out of and reports none; a quota is not reported. */
+static bool inodes_are_few(const struct engine *e, uint64_t nr)
+{
+	struct statvfs st;
+
+	return fstatvfs(e->dirs.root, &st) == 0 && st.f_files > 0 && st.f_favail < nr;
+}
+
+static void make_files(struct engine *e)
+{
+	char name[FILE_NAME_MAX];
+
+	if (!e->space->files_released && inodes_are_few(e, 2 * OPENING_FILES))
+		return; /* the store needs them now */
+	for (unsigned i = 0; i < OPENING_FILES; i++) {
+		int fd;
+
+		if (faccessat(e->dirs.root, file_name(i, name), F_OK, 0) == 0)
+			continue;
+		fd = io_open(e->dirs.root, name, O_WRONLY | O_CREAT, 0600);
+		if (fd < 0)
+			return;
+		io_close(fd);
+	}
+}
+
+static bool release_files(struct engine *e)
+{
+	char name[FILE_NAME_MAX];
+	bool released = false;
+
+	for (unsigned i = 0; i < OPENING_FILES; i++)
+		if (faccessat(e->dirs.root, file_name(i, name), F_OK, 0) == 0)
+			released |= io_unlink(e->dirs.root, name) == 0;
+	e->space->files_released |= released;
+	return released;
+}
+
 void reserve_restore(struct engine *e)
 {
+	make_files(e);
 	if (reserve_is_whole(e))
 		return;
 	(void)allocate(e, OPENING_NAME, opening_bytes(e));
@@ -388,6 +405,7 @@ uint64_t reserve_at_rest(struct engine *e)
 
 void reserve_rest(struct engine *e, uint64_t commit_bytes)
 {
+	make_files(e);
 	(void)allocate(e, OPENING_NAME, opening_bytes(e));
 	(void)allocate(e, COMMIT_NAME, MAX(commit_bytes, RESTING_BYTES));
 	if (commit_bytes == 0)
@@ -437,7 +455,12 @@ int reserve_for_opening(struct engine *e)
 	int r;
 
 	(void)discard(e, PROMISED_NAME);
+	if (inodes_are_few(e, OPENING_FILES) && release_files(e))
+		log_warning("store %s: its disk has no inodes left: released those reserved for opening; remove other files there",
+			    e->path);
 	r = probe_room(e, OPENING_BYTES);
+	if (reserve_helps_opening(e, r))
+		r = probe_room(e, OPENING_BYTES);
 	for (size_t i = 0; r < 0 && i < ARRAY_SIZE(names); i++) {
 		(void)discard(e, names[i]);
 		r = probe_room(e, OPENING_BYTES);
@@ -445,6 +468,11 @@ int reserve_for_opening(struct engine *e)
 	return r < 0 ? log_errno(r, "store %s: no room to open it, %" PRIu64 " KiB are needed", e->path,
 				 OPENING_BYTES >> 10) :
 		       0;
+}
+
+bool reserve_helps_opening(struct engine *e, int r)
+{
+	return io_is_full(r) && release_files(e);
 }
 
 bool reserve_helps(struct engine *e, int r)

@@ -10,15 +10,19 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/util.h"
 #include "store/engine.h"
 
 #define KEYFILE_MIN 32
 #define KEYFILE_MAX 65536
+#define LOCK_NS 200000000 /* to wait for the lock */
+#define LOCK_STEP_NS 5000000
 
 int superblock_decode(const void *p, size_t len, struct superblock *ret)
 {
@@ -89,8 +93,9 @@ static int read_keyfile(const char *path, uint8_t ret[FP_KEY_LEN])
 	if (n < 0)
 		return log_errno((int)n, "cluster key %s: cannot read", path);
 	if (n < KEYFILE_MIN || n > KEYFILE_MAX)
-		return log_errno(-EINVAL, "cluster key %s: has %zd bytes, must have %d to %d random ones", path, n,
-				 KEYFILE_MIN, KEYFILE_MAX);
+		return log_cause(-EINVAL,
+				 "cluster key %s: has %zd bytes, must have %d to %d random ones; head -c 32 /dev/urandom makes them",
+				 path, n, KEYFILE_MIN, KEYFILE_MAX);
 	fp_key_init(&condenser, FP_SHA256, no_secret);
 	for (size_t i = 0; i < FP_KEY_LEN; i += FP_KEY_LEN / 4) {
 		struct fp f;
@@ -153,12 +158,12 @@ static int refuse_version(const char *path, const void *p)
 	uint32_t unknown = le32_get(d->incompat) & ~SUPERBLOCK_INCOMPAT_KNOWN;
 
 	if (le32_get(d->version) != SUPERBLOCK_VERSION)
-		return log_errno(-EOPNOTSUPP, "store %s: has format version %" PRIu32 ", this ckptfs reads version %u only",
+		return log_cause(-EOPNOTSUPP, "store %s: has format version %" PRIu32 ", this ckptfs reads version %u only",
 				 path, le32_get(d->version), SUPERBLOCK_VERSION);
 	if (unknown)
-		return log_errno(-EOPNOTSUPP, "store %s: has features 0x%" PRIx32 " of a later version; use a newer ckptfs",
+		return log_cause(-EOPNOTSUPP, "store %s: has features 0x%" PRIx32 " of a later version; use a newer ckptfs",
 				 path, unknown);
-	return log_errno(-EOPNOTSUPP, "store %s: has a hash= or dedup= of a later version; use a newer ckptfs", path);
+	return log_cause(-EOPNOTSUPP, "store %s: has a hash= or dedup= of a later version; use a newer ckptfs", path);
 }
 
 /* If either copy is of another version, the store is refused: the other copy may be the remains of an older state. */
@@ -178,7 +183,7 @@ static int superblock_read(int fd, const char *path, struct superblock *ret)
 	if (r == -EOPNOTSUPP || r2 == -EOPNOTSUPP)
 		return refuse_version(path, r == -EOPNOTSUPP ? copies[0] : copies[1]);
 	if (r < 0 && r2 < 0)
-		return log_errno(-EBADMSG, "store %s: both copies of the superblock are damaged", path);
+		return log_cause(-EBADMSG, "store %s: both copies of the superblock are damaged", path);
 	if (r < 0)
 		log_warning("store %s: first copy of the superblock is damaged, the second is used", path);
 	*ret = sb[r < 0];
@@ -207,13 +212,16 @@ static int check_may_create(int root, const char *path)
 		for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
 			known = known || strcmp(de->d_name, ours[i]) == 0;
 		if (!known)
-			r = log_errno(-EEXIST,
-				      "store %s: holds '%s' and no superblock: not a ckptfs store, and not empty", path,
-				      de->d_name);
+			r = log_cause(-EEXIST,
+				      "store %s: holds '%s' and no superblock: not a ckptfs store, and not empty; "
+				      "give a new or empty directory",
+				      path, de->d_name);
 	}
 	closedir(dir);
 	return r;
 }
+
+static const char *const store_folders[] = { "packs", "journal", "index" };
 
 static int make_dir(int root, const char *path, const char *name)
 {
@@ -224,7 +232,6 @@ static int make_dir(int root, const char *path, const char *name)
 
 static int store_create(int root, const char *path, const struct engine_conf *conf)
 {
-	static const char *const dirs[] = { "packs", "journal", "index" };
 	struct superblock sb;
 	int r;
 
@@ -234,8 +241,8 @@ static int store_create(int root, const char *path, const struct engine_conf *co
 	r = superblock_make(conf, &sb);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-		r = make_dir(root, path, dirs[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(store_folders); i++) {
+		r = make_dir(root, path, store_folders[i]);
 		if (r < 0)
 			return r;
 	}
@@ -276,7 +283,46 @@ static int make_root(const char *path)
 	return fd;
 }
 
-static int open_root(const char *path, const struct engine_conf *conf, int *ret)
+/* Is this a file that a store has beside its superblock and folders? */
+static bool is_beside(const char *name)
+{
+	return strncmp(name, "reserve", strlen("reserve")) == 0 || strcmp(name, "room.tmp") == 0 ||
+	       strcmp(name, "superblock.tmp") == 0;
+}
+
+/* Remove all files of a folder, or only those that `is_one` accepts. */
+static void remove_files(int root, const char *name, bool (*is_one)(const char *))
+{
+	int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	if (!dir) {
+		closep(&fd);
+		return;
+	}
+	while ((de = readdir(dir)))
+		if (!is_one || is_one(de->d_name))
+			unlinkat(fd, de->d_name, 0); /* fails for directories, which are not ours */
+	closedir(dir);
+}
+
+void store_remove_new(int root, const char *path, bool removes_directory)
+{
+	remove_files(root, ".", is_beside); /* without these it is a store still */
+	if ((unlinkat(root, "superblock", 0) < 0 && errno != ENOENT) || io_sync_dir(root) < 0)
+		return;
+	remove_files(root, "index/ingest", NULL);
+	unlinkat(root, "index/ingest", AT_REMOVEDIR);
+	for (size_t i = 0; i < ARRAY_SIZE(store_folders); i++) {
+		remove_files(root, store_folders[i], NULL);
+		unlinkat(root, store_folders[i], AT_REMOVEDIR);
+	}
+	if (removes_directory)
+		rmdir(path);
+}
+
+static int open_root(const char *path, const struct engine_conf *conf, struct store_dirs *d)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -284,12 +330,15 @@ static int open_root(const char *path, const struct engine_conf *conf, int *ret)
 		fd = make_root(path);
 		if (fd < 0)
 			return log_errno(fd, "store %s: cannot create", path);
+		d->made = true;
 	}
 	if (fd < 0 && errno == ENOTDIR)
-		return log_errno(-ENOTDIR, "store %s: must be a directory", path);
+		return log_cause(-ENOTDIR, "store %s: not a directory; give the directory of a store", path);
+	if (fd < 0 && errno == ENOENT)
+		return log_cause(-ENOENT, "store %s: No such file or directory; give the directory of a store", path);
 	if (fd < 0)
 		return log_errno(-errno, "store %s: cannot open", path);
-	*ret = fd;
+	d->root = fd;
 	return 0;
 }
 
@@ -298,6 +347,22 @@ static int is_frozen(int fd)
 	struct statvfs st;
 
 	return fstatvfs(fd, &st) < 0 ? -errno : !!(st.f_flag & ST_RDONLY);
+}
+
+/* Processes that wait for a store to be closed, and mounts that are about to find out that it is in use, lock it for a
+ * moment. */
+static int take_lock(int fd)
+{
+	uint64_t until = monotonic_ns() + LOCK_NS;
+
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (monotonic_ns() >= until)
+			return -EBUSY;
+		nanosleep(&(struct timespec){ .tv_nsec = LOCK_STEP_NS }, NULL);
+	}
+	return 0;
 }
 
 static int open_locked(struct store_dirs *d, const char *path, const struct engine_conf *conf)
@@ -313,12 +378,13 @@ static int open_locked(struct store_dirs *d, const char *path, const struct engi
 		d->lock = io_open(d->root, "superblock", O_RDWR, 0);
 	}
 	if (d->lock == -ENOENT)
-		return log_errno(-ENOENT, "store %s: has no superblock: not a ckptfs store", path);
+		return log_cause(-ENOENT, "store %s: has no superblock: not a ckptfs store; give the directory of one",
+				 path);
 	if (d->lock < 0)
 		return log_errno(d->lock, "store %s: cannot open its superblock", path);
-	if (flock(d->lock, LOCK_EX | LOCK_NB) < 0)
-		return log_errno(errno == EWOULDBLOCK ? -EBUSY : -errno, "store %s: in use by another mount or tool",
-				 path);
+	r = take_lock(d->lock);
+	if (r < 0)
+		return log_errno(r, "store %s: in use by another mount or tool", path);
 	return superblock_read(d->lock, path, &d->sb);
 }
 
@@ -329,9 +395,9 @@ static int check_options(const struct store_dirs *d, const char *path, const str
 	int r;
 
 	if (conf->hash && (enum fp_kind)conf->hash != d->sb.hash)
-		return log_errno(-EINVAL, "store %s: made with another hash=, which cannot be changed", path);
+		return log_cause(-EINVAL, "store %s: made with another hash=, which cannot be changed", path);
 	if (conf->dedup && (enum fp_domain_kind)(conf->dedup - 1) != superblock_domains(&d->sb))
-		return log_errno(-EINVAL, "store %s: made with dedup=%s, which cannot be changed; use another store",
+		return log_cause(-EINVAL, "store %s: made with dedup=%s, which cannot be changed; use another store",
 				 path, domains[superblock_domains(&d->sb)]);
 	if (!conf->cluster)
 		return 0;
@@ -339,7 +405,7 @@ static int check_options(const struct store_dirs *d, const char *path, const str
 	if (r < 0)
 		return r;
 	if (memcmp(secret, d->sb.secret, sizeof(secret)) != 0)
-		return log_errno(-EINVAL, "store %s: made with%s, which cannot be changed; use another store", path,
+		return log_cause(-EINVAL, "store %s: made with%s, which cannot be changed; use another store", path,
 				 d->sb.flags & SUPERBLOCK_CLUSTER ? " another cluster= key" : "out cluster=");
 	return 0;
 }
@@ -349,7 +415,7 @@ int store_dirs_open(const char *path, const struct engine_conf *conf, struct sto
 	_cleanup_(store_dirs_release) struct store_dirs d = STORE_DIRS_NONE;
 	int r;
 
-	r = open_root(path, conf, &d.root);
+	r = open_root(path, conf, &d);
 	if (r < 0)
 		return r;
 	r = is_frozen(d.root);
@@ -357,6 +423,8 @@ int store_dirs_open(const char *path, const struct engine_conf *conf, struct sto
 		return log_errno(r, "store %s: cannot look at its filesystem", path);
 	d.frozen = r;
 	r = open_locked(&d, path, conf);
+	if (r < 0 && d.made && !d.created)
+		store_remove_new(d.root, path, true);
 	if (r < 0)
 		return r;
 	r = check_options(&d, path, conf);

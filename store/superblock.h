@@ -16,7 +16,8 @@ struct engine_conf;
 struct store_dirs {
 	int root, packs, journal; /* descriptors, -1: none */
 	int lock;		  /* the superblock file, locked while it is open */
-	bool created;		  /* by this call */
+	bool created;		  /* the store, by this call */
+	bool made;		  /* the directory, by this call */
 	bool frozen;		  /* the filesystem under the store is read-only */
 	struct superblock sb;
 };
@@ -26,3 +27,6 @@ struct store_dirs {
 /* Open and lock `path`, creating the store if conf allows it. Errors as engine_open(). */
 int store_dirs_open(const char *path, const struct engine_conf *conf, struct store_dirs *ret);
 void store_dirs_release(struct store_dirs *d);
+/* Remove a store that was created and never used; with removes_directory its directory, too. Crash order: the superblock
+ * goes first, durably, so that one never stays without the folders. */
+void store_remove_new(int root, const char *path, bool removes_directory);

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/command.h"
 #include "base/noatime.h"
 #include "base/util.h"
 #include "store/classify/classify.h"
@@ -37,8 +38,8 @@
 struct request {
 	const uint8_t *p;
 	uint64_t size;
-	const char *name; /* NULL: not given */
-	const char *rules; /* for names of variables */
+	char *name; /* NULL: not given */
+	char *rules; /* for names of variables; NULL: none */
 	struct companion beside[COMPANIONS_MAX];
 	size_t nr_beside;
 	uint64_t beside_size;
@@ -84,7 +85,7 @@ static int classify(const struct request *q)
 	char why[200];
 	int r, status;
 
-	if (names_parse(q->rules, &names, why, sizeof(why)) < 0)
+	if (names_parse(q->rules ? q->rules : "", &names, why, sizeof(why)) < 0)
 		return EXIT_FAILURE;
 	t.names = names;
 	r = q->name ? format_criu(q->name, q->size, q->beside, q->nr_beside, &t) : 0;
@@ -96,18 +97,6 @@ static int classify(const struct request *q)
 	typed_release(&t);
 	names_free(names);
 	return status;
-}
-
-static int help(FILE *to)
-{
-	fputs("Usage: ckptfs-classify [--names RULES] [--beside NAME 3<DIRECTORY] <FILE >PIPE\n"
-	      "Lists the variables or segments of a file and their offsets, for other ckptfs commands. Not for interactive use.\n\n"
-	      "  --names RULES  rules that map names of variables, as in ckptfs-analyze(1)\n"
-	      "  --beside NAME  the file's name in its directory, which is descriptor 3; other files there may describe it\n"
-	      "  -h, --help     this text\n"
-	      "  -V, --version  the version\n",
-	      to);
-	return to == stdout ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* NULL for an empty file. */
@@ -150,31 +139,52 @@ static void map_companions(struct request *q)
 		closedir(dir);
 }
 
-int main(int argc, char *argv[])
-{
-	static struct request q = { .rules = "" };
+#define OF(field) offsetof(struct request, field)
 
-	if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
-		return puts("ckptfs-classify " CKPTFS_VERSION) < 0;
-	if (argc >= 3 && strcmp(argv[1], "--names") == 0) {
-		q.rules = argv[2];
-		argc -= 2;
-		argv += 2;
+static const struct conf_key options[] = {
+	{ "names", CONF_STRING, OF(rules), .value = "RULES",
+	  .help = "rules that map names of variables, as in ckptfs-analyze(1)" },
+	{ "beside", CONF_STRING, OF(name), .value = "NAME",
+	  .help = "the file's name in its directory, which is descriptor 3; other files there may describe it" },
+	COMMAND_END,
+};
+
+/* Maps what is needed, then restricts this process: no byte was read before. */
+static int run(void *request, char *operands[] _unused_, int nr _unused_)
+{
+	struct request *q = request;
+
+	q->p = map(STDIN_FILENO, &q->size);
+	if (q->p == MAP_FAILED) {
+		fputs("ckptfs-classify: standard input must be a file; other ckptfs commands start this program\n", stderr);
+		return EXIT_FAILURE;
 	}
-	if (argc == 3 && strcmp(argv[1], "--beside") == 0)
-		q.name = argv[2];
-	else if (argc > 1)
-		return help(strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? stdout : stderr);
-	q.p = map(STDIN_FILENO, &q.size);
-	if (q.p == MAP_FAILED)
-		return help(stderr);
-	if (q.name && criu_is_pages(q.name))
-		map_companions(&q);
+	if (q->name && criu_is_pages(q->name))
+		map_companions(q);
 	format_hdf5_prepare();
-	if (syscall(SYS_close_range, 3u, ~0u, 0) < 0 || sandbox_enter(q.size + q.beside_size + MEMORY, CPU_SECONDS) < 0) {
+	if (syscall(SYS_close_range, 3u, ~0u, 0) < 0 || sandbox_enter(q->size + q->beside_size + MEMORY, CPU_SECONDS) < 0) {
 		perror("ckptfs-classify: cannot restrict itself");
 		return EXIT_FAILURE;
 	}
 	/* Skips exit handlers of libraries: the sandbox may not permit them, and there is nothing to clean up. */
-	_exit(q.p ? classify(&q) : write_answer(&TYPED_EMPTY(0), TYPED_UNKNOWN, ""));
+	_exit(q->p ? classify(q) : write_answer(&TYPED_EMPTY(0), TYPED_UNKNOWN, ""));
+}
+
+int main(int argc, char *argv[])
+{
+	static const struct command command = {
+		.name = "ckptfs-classify",
+		.usage = "ckptfs-classify [--names RULES] [--beside NAME 3<DIRECTORY] <FILE >PIPE\n",
+		.about = "List the variables or segments of a file and their offsets, for other ckptfs commands. Not for "
+			 "interactive use.",
+		.options = options,
+		.footer = "Exit status: 0 the result was written, 1 failed.",
+		.exit_usage = EXIT_FAILURE,
+		.exit_failed = EXIT_FAILURE,
+		.operands = "only options and a file as standard input",
+		.run = run,
+	};
+	static struct request q;
+
+	return command_main(&command, &q, argc, argv);
 }

@@ -20,13 +20,14 @@
 #include <unistd.h>
 
 #include "base/command.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/common/daemon.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
+#include "tools/common/watchdog.h"
 
 #define SCHEMA_VERSION 1
 
@@ -159,9 +160,8 @@ static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
 	if (s->left > 0 && !s->named)
 		puts("Stopped before the damaged files were determined; the next ckptfs-scrub lists them.");
 	else if (s->files > 0)
-		printf("%" PRIu64
-		       " files are missing %s. Writing their content again repairs them and all files that share it.\n",
-		       s->files, human_size(s->lost_bytes).s);
+		printf("%s %s missing %s. Writing their content again repairs them and all files that share it.\n",
+		       human_nr(s->files, "file").s, s->files == 1 ? "is" : "are", human_size(s->lost_bytes).s);
 }
 
 static void show_text(const struct request *q, const struct ckptfs_scrub *s)
@@ -172,15 +172,15 @@ static void show_text(const struct request *q, const struct ckptfs_scrub *s)
 	show_hits(q, s);
 	if (q->quiet && found == 0)
 		return;
-	printf("Compared:  %s in %" PRIu64 " chunks, %s read in %.1f s: %s/s\n", human_size(s->bytes).s, s->chunks,
+	printf("Compared:  %s in %s, %s read in %.1f s: %s/s\n", human_size(s->bytes).s, human_nr(s->chunks, "chunk").s,
 	       human_size(s->read_bytes).s, seconds,
 	       human_size((uint64_t)((double)s->read_bytes / MAX(seconds, 1e-3))).s);
 	if (found == 0)
 		puts("Damaged:   nothing");
 	else
-		printf("Damaged:   %" PRIu64 " chunks, %" PRIu64 " tables and headers; %" PRIu64 " repaired, %" PRIu64
+		printf("Damaged:   %s, %s or headers; %" PRIu64 " repaired, %" PRIu64
 		       " unreferenced, %" PRIu64 " left\n",
-		       s->damaged, s->tables, s->repaired, s->unused, s->left);
+		       human_nr(s->damaged, "chunk").s, human_nr(s->tables, "table").s, s->repaired, s->unused, s->left);
 	if (s->tables > 0 && s->left > 0)
 		puts("Unmount the store and run fsck.ckptfs -p --read-data: it may repair more.");
 }
@@ -205,7 +205,7 @@ static enum exit_status refuse(const struct request *q, int r)
 {
 	if (r == -ENOTTY && is_store(q->path))
 		text_printf(stderr,
-			"ckptfs-scrub: %s: a store: give its mountpoint, or run fsck.ckptfs --read-data if it is not mounted\n",
+			"ckptfs-scrub: %s: a store; give its mountpoint, or run fsck.ckptfs --read-data if it is not mounted\n",
 			q->path);
 	else if (r == -ENOTTY)
 		text_printf(stderr, "ckptfs-scrub: %s: not on a ckptfs; give a mountpoint\n", q->path);
@@ -238,7 +238,7 @@ static enum exit_status scrub(struct request *q)
 #define OF(field) offsetof(struct request, field)
 
 static const struct conf_key options[] = {
-	{ "rate", CONF_SIZE, OF(rate), .help = "read at most this much of packs per second, such as 50M" },
+	{ "rate", CONF_SIZE, OF(rate), .help = "limit pack reads to this many bytes per second, such as 50M" },
 	{ "budget", CONF_TIME, OF(budget_ns), .help = "stop after 90s, 10m, 2h; the next scrub continues from there" },
 	{ "restart", CONF_FLAG, OF(restart), .help = "start from the beginning, wherever the last scrub stopped" },
 	COMMAND_JSON(struct request, json),
@@ -252,6 +252,7 @@ static int run(void *request, char *operands[], int nr)
 
 	(void)nr;
 	q->path = operands[0];
+	watchdog_begin("ckptfs-scrub", q->path, EXIT_FAILED);
 	interrupt_catch();
 	return (int)scrub(q);
 }

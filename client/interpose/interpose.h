@@ -105,21 +105,21 @@ static inline bool is_borrowed(const struct loan *l)
 
 /* For one result, or several of `bytes` together, that the kernel may have written even if the call fails. In `call`,
  * `at` stands for `p`. Names of variables are derived from `at`, so that these macros can be nested. */
-#define RESULTS(p, bytes, at, call)							\
-	({										\
-		_cleanup_(loan_end) struct loan _loan_##at;				\
-		__typeof__(p) at = (p);							\
-		__typeof__(call) _r_##at;						\
-		bool _borrowed_##at = track_mprotect_may_close(p, bytes);			\
-		_loan_##at.mapped = 0; /* the rest is not touched where nothing is lent */	\
-		if (_borrowed_##at) {							\
-			loan_take(&_loan_##at, (void *)(p), bytes, true);		\
-			at = _loan_##at.buffer;						\
-		}									\
-		_r_##at = (call);							\
-		if (_borrowed_##at)								\
-			loan_return(&_loan_##at, _loan_##at.len);			\
-		_r_##at;								\
+#define RESULTS(p, bytes, at, call)                                                 \
+	({                                                                          \
+		_cleanup_(loan_end) struct loan _loan_##at;                         \
+		__typeof__(p) at = (p);                                             \
+		__typeof__(call) _r_##at;                                           \
+		bool _borrowed_##at = track_mprotect_may_close(p, bytes);           \
+		_loan_##at.mapped = 0; /* the rest is not touched without a loan */ \
+		if (_borrowed_##at) {                                               \
+			loan_take(&_loan_##at, (void *)(p), bytes, true);           \
+			at = _loan_##at.buffer;                                     \
+		}                                                                   \
+		_r_##at = (call);                                                   \
+		if (_borrowed_##at)                                                 \
+			loan_return(&_loan_##at, _loan_##at.len);                   \
+		_r_##at;                                                            \
 	})
 #define RESULT(p, at, call) RESULTS(p, sizeof(*(p)), at, call)
 

@@ -130,7 +130,7 @@ static void make_all_dirty(void) REQUIRES(client.lock)
 	}
 }
 
-/* Closes and schedules pages; `last`: receives the statistics of the epoch that ends; `all`: schedules all pages. */
+/* Closes and schedules pages; `last`: receives the statistics of the interval that ends; `all`: schedules all pages. */
 static int start_epoch(struct ckptfs_stats *last, bool all) REQUIRES(client.call)
 {
 	sigset_t before;

@@ -46,8 +46,8 @@ enum ckptfs_mode {
 	CKPTFS_MODE_DEFAULT, /* CKPTFS_MODE_ADAPTIVE */
 	CKPTFS_MODE_SYNC, /* ckptfs_checkpoint() returns when the checkpoint is complete */
 	CKPTFS_MODE_ASYNC, /* pages are written by address */
-	CKPTFS_MODE_ADAPTIVE, /* pages that the program waited for in the last epoch come first, then those copied */
-	/* in the order of the first writes in the last epoch, starting at the program's current position in it */
+	CKPTFS_MODE_ADAPTIVE, /* pages that the program waited for in the last interval come first, then those copied */
+	/* in the order of the first writes in the last interval, starting at the program's current position in it */
 	CKPTFS_MODE_PREDICTIVE,
 };
 
@@ -159,13 +159,13 @@ struct ckptfs_status {
 };
 int ckptfs_status(struct ckptfs_status *ret);
 
-/* One checkpoint, and the epoch after it: the time until the next one. */
+/* One checkpoint, and the interval after it: the time until the next one. */
 struct ckptfs_stats {
 	size_t size; /* of this struct: set by the caller */
 	uint32_t number;
 	int32_t error; /* 0: complete, or in progress */
 	uint64_t pages; /* dirty pages */
-	/* first writes to pages in the epoch: the page was copied; the program waited for it; it was written already;
+	/* first writes to pages in the interval: the page was copied; the program waited for it; it was written already;
 	 * `after`: the checkpoint was complete, including pages that were opened ahead of the program */
 	uint64_t cow, wait, avoided, after;
 	uint64_t phases; /* CKPTFS_MODE_PREDICTIVE: times that the predicted position was corrected */

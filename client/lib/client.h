@@ -91,7 +91,7 @@ struct client {
 	size_t copies_len;
 	struct region **by_address, **by_slot GUARDED_BY(lock); /* each region is in both */
 	uint32_t nr_regions, regions_size;
-	uint64_t waiting_since_ns, wait_ns; /* since when the program waits (0: it does not); its waits in this epoch */
+	uint64_t waiting_since_ns, wait_ns; /* since when the program waits (0: it does not); its waits in this interval */
 	_Atomic(uint64_t) epoch_ns; /* time of the last checkpoint request */
 	_Atomic(uint32_t) progress; /* a futex: changes when pages that a thread waits for have been written */
 	_Atomic(uint32_t) nr_ended; /* jobs; a futex, too */

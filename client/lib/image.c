@@ -388,21 +388,21 @@ static int clone_parent(struct image_dir *d, uint32_t parent, int to)
 /* After a remount the path leads to another filesystem: reopen it. */
 static int reopen_after_remount(struct image_dir *d)
 {
-	struct image_dir anew = *d;
+	struct image_dir reopened = *d;
 	struct statfs st;
 	int r;
 
 	if (fstatfs(d->fd, &st) == 0 || errno != ENOTCONN)
 		return 0;
-	anew.fd = own_fd(open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	if (anew.fd < 0)
+	reopened.fd = own_fd(open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (reopened.fd < 0)
 		return 0; /* operations on the old descriptor will fail with the cause */
-	r = lock_dir(&anew);
-	own_fd_closep(r < 0 ? &anew.fd : &d->fd);
-	own_fd_closep(r < 0 ? &anew.lock : &d->lock);
+	r = lock_dir(&reopened);
+	own_fd_closep(r < 0 ? &reopened.fd : &d->fd);
+	own_fd_closep(r < 0 ? &reopened.lock : &d->lock);
 	if (r < 0)
 		return r;
-	*d = anew;
+	*d = reopened;
 	log_notice("checkpoints %s: reopened after a remount", d->path);
 	return 0;
 }

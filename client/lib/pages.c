@@ -4,14 +4,14 @@
  *
  * Time. The paper writes all pages that were waited for before all others, however late they were touched. What matters
  * is when a page will be touched: writing the earliest first minimises the longest wait. The queue is in the order of
- * the touches of the last epoch. The times of the touches, without the time that the program waited (else pages would
- * seem to be touched late after a slow checkpoint), decide when a copy is written: a copy delays no thread, but
+ * the touches of the last interval. The times of the touches, without the time that the program waited (else pages
+ * would seem to be touched late after a slow checkpoint), decide when a copy is written: a copy delays no thread, but
  * occupies a slot. Copies are written first while no page is about to be touched, or slots run short; otherwise pages
  * that are about to be touched are, and need not be copied.
  *
- * Phase. If checkpoints are not requested at the same point of the program's iteration, the order of the last epoch is
- * rotated. A run of touches that follow each other in that order at another position than the head of the queue reveals
- * the program's position, and the queue continues from there, cyclically.
+ * Phase. If checkpoints are not requested at the same point of the program's iteration, the order of the last interval
+ * is rotated. A run of touches that follow each other in that order at another position than the head of the queue
+ * reveals the program's position, and the queue continues from there, cyclically.
  */
 #include "client/lib/pages.h"
 
@@ -20,7 +20,7 @@
 
 #include "base/util.h"
 
-#define PHASE_ROW 8 /* touches in a run: by chance one occurs once in many thousands of epochs */
+#define PHASE_ROW 8 /* touches in a run: by chance one occurs once in many thousands of intervals */
 #define PHASE_STEP 64 /* maximum ranks between touches of a run: pages written already are not touched in order */
 #define SOON_US 2000 /* the time of a few batches */
 
@@ -123,7 +123,7 @@ static void queue_by_address(struct pages *m)
 			m->queue[m->nr_queue++] = p;
 }
 
-/* By the kind of access in the last epoch, then by time, which is the order of m->dirty. */
+/* By the kind of access in the last interval, then by time, which is the order of m->dirty. */
 static void queue_by_pattern(struct pages *m)
 {
 	static const uint8_t class_of[NR_ACCESSES] = {

@@ -7,7 +7,7 @@
  * It handles page numbers only: the caller copies, protects and writes pages, waits, locks and reads the clock.
  * pages_touch(), pages_next() and pages_done() allocate nothing, so they may run in a signal handler.
  *
- *            begin: what was touched in the last epoch         next                     done
+ *            begin: what was touched in the last interval      next                     done
  *   PROCESSED ──────────────────────────────────▶ SCHEDULED ───────────▶ IN_PROGRESS ───────────▶ PROCESSED
  *
  * A touch is the first write to a page since the checkpoint was requested; it opens the page. The state of the page at
@@ -21,9 +21,9 @@
  * The order in which pages are written (enum pages_order):
  *
  *   ADDRESS    waited for, then ascending
- *   PATTERN    waited for, then copied, then last epoch's WAIT, COW, AVOIDED, each by earliest touch, then the rest;
+ *   PATTERN    waited for, then copied, then last interval's WAIT, COW, AVOIDED, each by earliest touch, then the rest;
  *              this is the order of the paper
- *   PREDICTED  waited for, then by the time of the touch in the last epoch, starting at the page that the program has
+ *   PREDICTED  waited for, then by the time of the touch in the last interval, starting at the page that it has
  *              reached: see pages.c
  */
 #pragma once
@@ -55,7 +55,7 @@ struct page_list {
 
 struct pages {
 	struct page *page;
-	uint32_t *dirty, *queue; /* pages: touched in this epoch, by time; of the checkpoint in progress */
+	uint32_t *dirty, *queue; /* pages: touched in this interval, by time; of the checkpoint in progress */
 	uint32_t nr, nr_dirty, nr_queue;
 	uint32_t *free_slots;
 	uint32_t nr_slots, nr_free; /* of the buffer for copies */
@@ -67,13 +67,13 @@ struct pages {
 	struct page_list waiting, copied;
 	uint32_t nr_waited; /* pages that the program waits for, and has not touched yet */
 
-	/* the program's position in the order of the last epoch, by its touches in this one */
-	uint32_t *order_us; /* of the queue: when each was touched in the last epoch */
+	/* the program's position in the order of the last interval, by its touches in this one */
+	uint32_t *order_us; /* of the queue: when each was touched in the last interval */
 	uint32_t seen_rank, nr_in_row;
-	uint32_t waited_us; /* by the program in this epoch */
+	uint32_t waited_us; /* by the program in this interval */
 	uint32_t nr_phases; /* times that the predicted position was corrected */
 
-	uint64_t count[NR_ACCESSES]; /* of this epoch */
+	uint64_t count[NR_ACCESSES]; /* of this interval */
 };
 
 /* Bytes of zeroed memory, owned by the caller, that pages_init() needs for so many pages and slots. */

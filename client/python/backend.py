@@ -20,15 +20,19 @@ def read(name):
 
 
 def project():
-    """The strings of [project] in pyproject.toml, by name: Python has a reader of TOML only since 3.11."""
+    """The strings and lists of strings of [project] in pyproject.toml, by name: Python has a reader of TOML only since 3.11."""
     table = re.search(r"^\[project\]\n(.*?)(?=^\[|\Z)", read("pyproject.toml"), re.M | re.S)[1]
-    return dict(re.findall(r'^([a-z-]+) = "(.*)"$', table, re.M))
+    lists = re.findall(r"^([a-z-]+) = \[(.*?)\]$", table, re.M | re.S)
+    return {**dict(re.findall(r'^([a-z-]+) = "(.*)"$', table, re.M)), **{name: re.findall(r'"(.*?)"', text) for name, text in lists}}
 
 
 def metadata():
     p = project()
-    return (f"Metadata-Version: 2.1\nName: {p['name']}\nVersion: {p['version']}\nSummary: {p['description']}\nLicense: GPL-3.0-or-later\n"
-            f"Requires-Python: {p['requires-python']}\nDescription-Content-Type: text/markdown\n\n{read('README.md')}")
+    fields = [("Metadata-Version", "2.4"), ("Name", p["name"]), ("Version", p["version"]), ("Summary", p["description"]),
+              ("Keywords", ",".join(p["keywords"])), ("License-Expression", p["license"]),
+              *(("License-File", name) for name in p["license-files"]), *(("Classifier", name) for name in p["classifiers"]),
+              ("Requires-Python", p["requires-python"]), ("Description-Content-Type", "text/markdown")]
+    return "".join(f"{name}: {value}\n" for name, value in fields) + "\n" + read("README.md")
 
 
 def stem():
@@ -39,7 +43,8 @@ def make_wheel(directory, files):
     """Writes a wheel with these files (name: text), then its metadata. The result is reproducible."""
     info, record = f"{stem()}.dist-info", ""
     name = f"{stem()}-py3-none-any.whl"
-    files = {**files, f"{info}/METADATA": metadata(), f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: ckptfs\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    files = {**files, **{f"{info}/licenses/{license}": read(license) for license in project()["license-files"]},
+             f"{info}/METADATA": metadata(), f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: ckptfs\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
     with zipfile.ZipFile(os.path.join(directory, name), "w", zipfile.ZIP_DEFLATED) as z:
         for path, text in files.items():
             digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
@@ -76,7 +81,7 @@ def build_sdist(sdist_directory, config_settings=None):
         f.write(metadata())
     with tarfile.open(os.path.join(sdist_directory, name), "w:gz", format=tarfile.PAX_FORMAT) as t:
         t.add(pkg_info, f"{stem()}/PKG-INFO")
-        for path in ["pyproject.toml", "README.md", "backend.py", *package_files()]:
-            t.add(os.path.join(HERE, path), f"{stem()}/{path}")
+        for path in ["pyproject.toml", "README.md", "backend.py", *project()["license-files"], *package_files()]:
+            t.add(os.path.realpath(os.path.join(HERE, path)), f"{stem()}/{path}")
     os.unlink(pkg_info)
     return name

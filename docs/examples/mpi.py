@@ -17,8 +17,8 @@ node = world.Split_type(MPI.COMM_TYPE_SHARED)  # the ranks that share a mount
 top, steps = sys.argv[1], int(sys.argv[2])
 
 
-def number(epoch):
-    return int(epoch.path.name.split(".")[1])
+def number(sealed):
+    return int(sealed.path.name.split(".")[1])
 
 
 last = ckptfs.newest(top)
@@ -39,7 +39,7 @@ while step < steps:
     step += 1
     where = f"{top}/step.{step:04}"
     if node.rank == 0:
-        os.makedirs(where, exist_ok=True)  # what a crash has left is not sealed, and written anew
+        os.makedirs(where, exist_ok=True)  # what a crash has left is not sealed, and is overwritten
     node.Barrier()
     np.save(f"{where}/rank{world.rank}.npy", mine)
     world.Barrier()  # all parts are there, and closed

@@ -35,7 +35,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 spec = ChunkShardingSpec(dim=0, placements=[f"rank:{i}/cpu" for i in range(size)])
 state = {"rows": sharded_tensor.zeros(spec, 1000, 300), "bias": torch.zeros(7), "step": 0}
 
-last = [ckptfs.newest(top) if rank == 0 else None]  # all begin with the same, whoever is the first to make the next
+last = [ckptfs.newest(top) if rank == 0 else None]  # all start from the same one, even if a rank has begun the next
 dist.broadcast_object_list(last)
 if last[0] is not None:
     load(state, storage_reader=Reader(last[0].path))

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -457,17 +456,14 @@ int aggregator_new(struct fs *fs, uint64_t budget, const char *names, struct agg
 	return 0;
 }
 
-int aggregator_start(struct aggregator *a, const char *mountpoint)
+int aggregator_start(struct aggregator *a, const char *mountpoint, dev_t dev)
 {
-	struct stat st;
 	int r;
 
 	if (!a)
 		return 0;
 	a->mountpoint = mountpoint;
-	if (stat(mountpoint, &st) < 0)
-		return log_errno(-errno, "mountpoint %s: cannot stat for background compaction", mountpoint);
-	a->dev = st.st_dev;
+	a->dev = dev;
 	find_program(a->program);
 	r = compacted_load(a->fs->engine, &a->done);
 	if (r == 0)

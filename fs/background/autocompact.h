@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct aggregator;
 struct fs;
@@ -37,8 +38,8 @@ struct aggregator_status {
 /* budget: CPU seconds per GB; names: a file of rules for names of variables (ckptfs-compact --names), NULL: none. Does
  * not start yet. */
 int aggregator_new(struct fs *fs, uint64_t budget, const char *names, struct aggregator **ret);
-/* Call when the mount answers. Borrows the path. */
-int aggregator_start(struct aggregator *a, const char *mountpoint);
+/* Call when the mount answers. Borrows the path. dev: of the mount, 0: it is unmounted already. */
+int aggregator_start(struct aggregator *a, const char *mountpoint, dev_t dev);
 /* Stop the running process, and wait for it; call while requests are still answered. NULL is fine, here and below:
  * automatic recoding is off. */
 void aggregator_stop(struct aggregator *a);

@@ -11,14 +11,16 @@
 
 #include "base/buf.h"
 #include "base/hist.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "client/figures.h"
 #include "fs/background/autocompact.h"
 #include "fs/posix/attr.h"
 #include "fs/background/collect.h"
 #include "fs/cluster_hooks.h"
+#include "fs/control/process_usage.h"
 #include "fs/fs.h"
 #include "fs/posix/inode.h"
 #include "fs/mount_options.h"
@@ -35,7 +37,7 @@ struct control {
 	char *store, *mountpoint, *options;
 	const char *const *names;
 	struct control_paths paths;
-	uint64_t started_ns;
+	uint64_t started_ns, process_started_ns; /* monotonic; since 1970 */
 
 	struct hist request[CONTROL_REQUESTS];
 	atomic_uint nr_threads;
@@ -54,6 +56,7 @@ int control_new(const struct options *o, struct control **ret)
 		return -ENOMEM;
 	mutex_init(&c->lock);
 	c->started_ns = monotonic_ns();
+	c->process_started_ns = process_started_ns();
 	c->store = realpath(o->store, NULL);
 	c->mountpoint = strdup(o->mountpoint);
 	c->options = strndup(o->own.len > 0 ? (const char *)o->own.data : "", o->own.len);
@@ -126,6 +129,20 @@ static void add_identity(struct json *j, struct fs *fs)
 	json_string(j, "options", fs->control->options);
 }
 
+static void add_process(struct json *j, const struct control *c)
+{
+	struct process_usage u;
+
+	process_usage(&u);
+	json_open(j, "process");
+	json_u64(j, "cpu_ns", u.cpu_ns);
+	json_u64(j, "resident_bytes", u.resident_bytes);
+	json_u64(j, "open_fds", u.open_fds);
+	json_u64(j, "max_fds", u.max_fds);
+	json_u64(j, "started_ns", c->process_started_ns);
+	json_close(j);
+}
+
 /* In the order of s3qlstat: logical, after deduplication, after compression, on disk. */
 static void add_bytes(struct json *j, const struct engine_stats *s)
 {
@@ -137,6 +154,20 @@ static void add_bytes(struct json *j, const struct engine_stats *s)
 	json_u64(j, "journal_disk_bytes", s->journal_disk);
 	json_u64(j, "index_disk_bytes", s->index_disk);
 	json_u64(j, "disk_bytes", s->pack_disk + s->journal_disk + s->index_disk);
+}
+
+/* A statistics request must not hang with the disk: nothing is asked of it here. */
+static void add_disk(struct json *j, struct fs *fs)
+{
+	struct engine_space space;
+	uint64_t age_ns = engine_space_seen(fs->engine, &space);
+
+	json_open(j, "disk");
+	json_u64(j, "size_bytes", space.total);
+	json_u64(j, "free_bytes", space.free);
+	json_u64(j, "available_bytes", space.avail);
+	json_u64(j, "age_ns", age_ns);
+	json_close(j);
 }
 
 static void add_garbage(struct json *j, struct fs *fs)
@@ -230,6 +261,7 @@ static void add_durability(struct json *j, const struct engine_stats *s)
 static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats *s)
 {
 	struct cluster_figures f = { 0 };
+	uint64_t now = now_ns();
 
 	if (fs->hooks)
 		fs->hooks->figures(fs, &f);
@@ -256,12 +288,29 @@ static void add_cluster(struct json *j, struct fs *fs, const struct engine_stats
 	json_bool(j, "protects", f.protects);
 	json_u64(j, "sealed", f.nr_sealed);
 	json_u64(j, "sealed_protected", f.nr_protected);
+	json_u64(j, "replication_lag_ns", f.unprotected_since_ns > 0 ? now - MIN(now, f.unprotected_since_ns) : 0);
 	json_u64(j, "protect_sent_bytes", f.sent_bytes);
 	json_u64(j, "protect_sent_chunks", f.nr_sent);
 	json_u64(j, "protect_errno", (uint64_t)-f.protect_error);
 	json_u64(j, "stripes", f.nr_stripes);
 	json_u64(j, "stripe_parity_bytes", f.stripe_parity_bytes);
 	json_u64(j, "stripe_covered_bytes", f.stripe_covered_bytes);
+	json_close(j);
+}
+
+/* Of this node's own directories. */
+static void add_seals(struct json *j, struct fs *fs)
+{
+	uint64_t newest = atomic_load(&fs->newest_seal_ns), now = now_ns();
+
+	json_open(j, "seals");
+	json_u64(j, "sealed", atomic_load(&fs->nr_sealed));
+	json_bool(j, "known", newest > 0);
+	json_u64(j, "last_ns", newest);
+	json_u64(j, "age_ns", newest > 0 ? now - MIN(now, newest) : 0);
+	json_u64(j, "made", atomic_load(&fs->nr_seals));
+	json_u64(j, "made_bytes", atomic_load(&fs->sealed_bytes));
+	json_u64(j, "made_new_bytes", atomic_load(&fs->sealed_new_bytes));
 	json_close(j);
 }
 
@@ -278,14 +327,16 @@ static void add_scrub(struct json *j, struct fs *fs)
 {
 	struct scrubber_status s;
 	struct scrub_state st;
-	uint64_t now = now_ns();
+	uint64_t now = now_ns(), since;
 
 	scrubber_status(fs->scrubber, &s);
 	engine_scrub_state(fs->engine, &st);
+	since = st.last_ns > 0 ? st.last_ns : engine_created_ns(fs->engine);
 	json_open(j, "scrub");
 	json_bool(j, "known", st.last_ns > 0);
 	json_u64(j, "last_ns", st.last_ns);
 	json_u64(j, "age_ns", st.last_ns > 0 ? now - MIN(now, st.last_ns) : 0);
+	json_u64(j, "unscrubbed_ns", now - MIN(now, since)); /* of a new store, its age */
 	add_sums(j, &st.last);
 	json_u64(j, "scrubs", s.task.run);
 	json_bool(j, "running", s.task.running);
@@ -346,6 +397,12 @@ static void add_requests(struct json *j, struct control *c)
 		json_u64(j, "p50_ns", hist_quantile_ns(h, 0.5));
 		json_u64(j, "p99_ns", hist_quantile_ns(h, 0.99));
 		json_u64(j, "max_ns", h->max_ns);
+		for (size_t k = 0; k < FIGURES_BOUNDS; k++) {
+			char key[FIGURES_NAME_MAX];
+
+			figures_bound_key(k, key);
+			json_u64(j, key, hist_nr_below(h, figures_bound_ns(k)));
+		}
 		json_close(j);
 	}
 	json_close(j);
@@ -359,13 +416,16 @@ int control_figures(struct fs *fs, struct buf *ret)
 	engine_stats(fs->engine, &s);
 	add_head(&j, "mount");
 	add_identity(&j, fs);
+	add_process(&j, fs->control);
 	add_bytes(&j, &s);
+	add_disk(&j, fs);
 	add_garbage(&j, fs);
 	add_traffic(&j, &s);
 	add_deltas(&j, fs);
 	add_compression(&j, &s);
 	add_memory(&j, fs, &s);
 	add_durability(&j, &s);
+	add_seals(&j, fs);
 	add_scrub(&j, fs);
 	add_compaction(&j, fs);
 	add_cluster(&j, fs, &s);

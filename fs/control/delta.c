@@ -19,6 +19,7 @@
 #include "fs/posix/inode.h"
 #include "fs/posix/namespace.h"
 #include "fs/posix/permission.h"
+#include "fs/subuids.h"
 #include "gpu/format/delta_format.h"
 
 #define COPY_BYTES KiB(256)
@@ -38,6 +39,7 @@ struct making {
 	struct fs *fs;
 	struct file *f;
 	struct caller *caller;
+	uint32_t user; /* see fs/subuids.h */
 	struct delta_header header;
 	struct delta_tables tables;
 	uint8_t *table_bytes;
@@ -156,24 +158,26 @@ static int read_header(struct making *m)
 	return st.size == delta_object_len(&m->header) ? 0 : -EBADMSG;
 }
 
-/* Limit on the tables of all commits of this user: ordinary users leave some memory for others. */
-static uint64_t tables_max(const struct making *m)
+/*
+ * Limit on the tables of all commits of this user, where those of other users take `others`. A commit may run for hours.
+ * An ordinary user gets three quarters of what the others leave, so however many users there are, something is left for
+ * the next one, and for root.
+ */
+static uint64_t tables_max(const struct making *m, uint64_t others)
 {
-	uint64_t all = m->fs->delta_tables_max;
+	uint64_t left = m->fs->delta_tables_max - others;
 
-	return permission_operator(m->caller->cred) ? all : all / 4 * 3;
+	return permission_operator(m->caller->cred) ? left : left / 4 * 3;
 }
 
 /* The list is short: only a few commits run at a time (fs/long_requests.h). */
 static bool has_room(const struct fs *fs, const struct making *m, uint64_t len) REQUIRES(fs->delta_tables_lock)
 {
-	uint64_t all = len, own = len;
+	uint64_t others = 0, own = len;
 
-	for (const struct making *at = fs->delta_counted; at; at = at->next_counted) {
-		all += at->counted;
-		own += at->caller->cred->uid == m->caller->cred->uid ? at->counted : 0;
-	}
-	return all <= fs->delta_tables_max && own <= tables_max(m);
+	for (const struct making *at = fs->delta_counted; at; at = at->next_counted)
+		*(at->user == m->user ? &own : &others) += at->counted;
+	return own <= tables_max(m, others);
 }
 
 /* Reserve memory. false: no room, even after a short wait. */
@@ -224,7 +228,7 @@ static void release_tables(struct making *m)
 static int read_tables(struct making *m)
 {
 	static struct log_limit said;
-	uint64_t len = delta_tables_len(&m->header), max = tables_max(m);
+	uint64_t len = delta_tables_len(&m->header), max = tables_max(m, 0);
 	int r;
 
 	if (len > max) {
@@ -626,7 +630,7 @@ void delta_tidy(struct fs *fs, const struct delta_made *made)
 int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, struct caller *caller,
 		 struct delta_made *ret)
 {
-	struct making m = { .fs = fs, .f = f, .caller = caller };
+	struct making m = { .fs = fs, .f = f, .caller = caller, .user = subuids_user(caller->cred->uid) };
 	int r = take_stage(f);
 
 	if (r < 0)

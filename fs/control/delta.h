@@ -56,7 +56,8 @@ struct delta_made {
  * half of `dirty`, or three quarters of that for an ordinary user; -EEXIST: the version exists by now; errors of
  * permission_create(): the caller may not, or no longer, create a name in the directory. After an error the object may
  * be written again and the commit retried. The version gets the owner, group, mode and extended attributes of the
- * staging file.
+ * staging file. A commit waits while the tables of this user would exceed three quarters of the memory that those of
+ * other users leave.
  */
 #define DELTA_TABLES_MAX MiB(256)
 int delta_commit(struct fs *fs, struct file *f, const struct delta_commit *how, struct caller *caller,

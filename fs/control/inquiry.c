@@ -9,15 +9,19 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/places.h"
+#include "fs/subuids.h"
 
-#define INQUIRIES_MAX 16u
-static const struct places places = { .all = INQUIRIES_MAX, .reserved = 4, .per_user = 4 };
+#define FIRST_OF_USERS 10u /* for users that have none */
+#define INQUIRIES_MAX (16u + FIRST_OF_USERS)
+static const struct places places = { .all = 16, .reserved = 4, .per_user = 4, .first = FIRST_OF_USERS };
 /*
- * Memory of all together: 8 MiB of names, in blocks, and some 19 MiB of each that is being computed
- * (store/gc/exclusive.c). The others that have been started wait.
+ * Memory of all together: 9 MiB of names, in blocks, and of each that is being computed some 19 MiB
+ * (store/gc/exclusive.c) and a list of its files. The others that have been started wait.
  */
+#define SET_BYTES MiB(16) /* half a million names, or two million files of an owner */
+#define SET_BYTES_OF_ROOT MiB(256) /* 32 million files of an owner */
 #define BLOCK 4096u /* directories and single names, 16 bytes each */
-static const struct places blocks = { .all = 128, .reserved = 32, .per_user = 64 };
+static const struct places blocks = { .all = 128, .reserved = 32, .per_user = 64, .first = FIRST_OF_USERS };
 static const struct places computed = { .all = 3, .reserved = 1, .per_user = 1 };
 #define PATIENCE_NS 30000000000u /* without a request from the client */
 #define WAIT_NS 1000000000u /* between two checks whether the client is gone */
@@ -25,7 +29,7 @@ static const struct places computed = { .all = 3, .reserved = 1, .per_user = 1 }
 struct inquiry {
 	struct inquiries *all;
 	uint64_t number; /* 0: not in use */
-	uint32_t uid; /* of the user that began it */
+	uint32_t user; /* that began it; see fs/subuids.h */
 	bool is_root;
 	uint64_t asked_ns; /* last request from the client */
 	struct exclusive_name *names; /* owned by its thread once started */
@@ -114,14 +118,14 @@ static unsigned nr_blocks(const struct inquiry *i)
 	return i->nr_blocks;
 }
 
-static bool has_room(const struct inquiries *q, const struct places *p, nr_fn *nr_of, uint32_t uid, bool is_root)
+static bool has_room(const struct inquiries *q, const struct places *p, nr_fn *nr_of, uint32_t user, bool is_root)
 	REQUIRES(q->lock)
 {
 	unsigned nr = 0, nr_own = 0;
 
 	for (const struct inquiry *at = q->v; at < q->v + INQUIRIES_MAX; at++) {
 		nr += nr_of(at);
-		nr_own += at->uid == uid ? nr_of(at) : 0;
+		nr_own += at->user == user ? nr_of(at) : 0;
 	}
 	return places_has_room(p, nr, nr_own, is_root);
 }
@@ -133,7 +137,7 @@ static bool take_turn(struct inquiry *i)
 	bool go_on;
 
 	mutex_lock(&q->lock);
-	while ((go_on = !is_forgotten(i)) && !has_room(q, &computed, nr_computed, i->uid, i->is_root))
+	while ((go_on = !is_forgotten(i)) && !has_room(q, &computed, nr_computed, i->user, i->is_root))
 		cond_wait_for(&q->turn, &q->lock, WAIT_NS);
 	i->is_computed = go_on;
 	mutex_unlock(&q->lock);
@@ -163,7 +167,8 @@ static void *run(void *arg)
 {
 	struct inquiry *i = arg;
 	struct exclusive_conf conf = {
-		.names = i->names, .nr_names = i->nr, .owner = i->owner, .check = check, .step = step, .userdata = i
+		.names = i->names, .nr_names = i->nr, .owner = i->owner,
+		.set_bytes = i->is_root ? SET_BYTES_OF_ROOT : SET_BYTES, .check = check, .step = step, .userdata = i
 	};
 	struct exclusive_report report;
 	int r;
@@ -202,10 +207,10 @@ static void forget_left(struct inquiries *q) REQUIRES(q->lock)
 }
 
 /* NULL: no room for this user. */
-static struct inquiry *find_free(struct inquiries *q, uint32_t uid, bool is_root) REQUIRES(q->lock)
+static struct inquiry *find_free(struct inquiries *q, uint32_t user, bool is_root) REQUIRES(q->lock)
 {
 	forget_left(q);
-	if (!has_room(q, &places, nr_begun, uid, is_root))
+	if (!has_room(q, &places, nr_begun, user, is_root))
 		return NULL;
 	for (struct inquiry *at = q->v; at < q->v + INQUIRIES_MAX; at++)
 		if (at->number == 0)
@@ -215,6 +220,7 @@ static struct inquiry *find_free(struct inquiries *q, uint32_t uid, bool is_root
 
 int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret)
 {
+	uint32_t user = subuids_user(uid);
 	struct inquiry *i;
 	uint64_t number;
 
@@ -223,10 +229,10 @@ int inquiry_begin(struct inquiries *q, uint32_t uid, bool is_root, uint64_t *ret
 			return -EIO;
 	while (number == 0);
 	mutex_lock(&q->lock);
-	i = find_free(q, uid, is_root);
+	i = find_free(q, user, is_root);
 	if (i) {
 		i->number = *ret = number;
-		i->uid = uid;
+		i->user = user;
 		i->is_root = is_root;
 		i->asked_ns = monotonic_ns();
 	}
@@ -240,7 +246,7 @@ static int add_block(struct inquiries *q, struct inquiry *i) REQUIRES(q->lock)
 	struct exclusive_name *more;
 
 	forget_left(q); /* not this one: it was asked for right now */
-	if (!has_room(q, &blocks, nr_blocks, i->uid, i->is_root))
+	if (!has_room(q, &blocks, nr_blocks, i->user, i->is_root))
 		return -E2BIG;
 	more = reallocarray(i->names, (i->nr_blocks + 1) * (size_t)BLOCK, sizeof(*more));
 	if (!more)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "client/figures.h"

@@ -83,10 +83,10 @@ static int seal_command(const struct ioctl_call *c, struct ckptfs_seal *arg, str
 	case CKPTFS_SEAL_STATE:
 		r = fs->hooks ? fs->hooks->protect_state(fs, dir) : not_in_cluster(fs, dir);
 		break;
-	case CKPTFS_SEAL_COLLECTED:
+	case CKPTFS_SEAL_GATHERED:
 		r = fs->hooks ? fs->hooks->gather_state(fs, dir) : not_in_cluster(fs, dir);
 		break;
-	case CKPTFS_SEAL_COPY:
+	case CKPTFS_SEAL_REPLICA:
 		r = fs->hooks ? fs->hooks->next_replica(fs, after, &arg->inode, path) : 0;
 		r = r > 0 ? 0 : r == 0 ? -ENOENT : r;
 		break;

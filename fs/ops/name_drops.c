@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "fs/ops/notify.h"
 #include "fs/places.h"
+#include "fs/subuids.h"
 
 /* Threads are started when all others are busy, and kept. */
 static const struct places places = { .all = 64, .reserved = 4, .per_user = 4 };
@@ -18,7 +19,7 @@ static const struct places places = { .all = 64, .reserved = 4, .per_user = 4 };
 struct drop {
 	struct drop *next;
 	uint64_t dir;
-	uint32_t uid;
+	uint32_t user; /* see fs/subuids.h */
 	bool is_root;
 	void (*done)(void *arg);
 	void *arg;
@@ -54,7 +55,7 @@ static bool may_begin(struct name_drops *all, const struct drop *d) REQUIRES(all
 		if (t->drop->dir == d->dir)
 			return false;
 		nr++;
-		nr_own += t->drop->uid == d->uid;
+		nr_own += t->drop->user == d->user;
 	}
 	return places_has_room(&places, nr, nr_own, d->is_root);
 }
@@ -220,7 +221,7 @@ int name_drops_add(struct name_drops *all, uint32_t uid, bool is_root, uint64_t 
 
 	if (!d)
 		return -ENOMEM;
-	*d = (struct drop){ .dir = dir, .uid = uid, .is_root = is_root, .done = done, .arg = arg };
+	*d = (struct drop){ .dir = dir, .user = subuids_user(uid), .is_root = is_root, .done = done, .arg = arg };
 	memcpy(d->name, name, size);
 	mutex_lock(&all->lock);
 	stopped = all->stop;

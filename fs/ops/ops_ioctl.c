@@ -28,7 +28,7 @@ const struct ioctl_entry ioctl_table[] = {
 	{ IOCTL(STAT, ckptfs_stat), .on = IOCTL_ON_FILE, .access = IOCTL_READ, .is_long = true, .handler = ioctl_stat,
 	  .about = "Returns size, extents, fingerprint and durability of a file.", .page = "ckptfs-stat 1" },
 	{ IOCTL(SYNC, ckptfs_sync), .handler = ioctl_sync, .about = "Makes all changes of the mount durable." },
-	{ IOCTL(SEAL, ckptfs_seal), .on = IOCTL_ON_DIRECTORY, .operator_only = IOCTL_COMMAND(CKPTFS_SEAL_COPY),
+	{ IOCTL(SEAL, ckptfs_seal), .on = IOCTL_ON_DIRECTORY, .operator_only = IOCTL_COMMAND(CKPTFS_SEAL_REPLICA),
 	  .is_long = true, .handler = ioctl_seal,
 	  .about = "Seals, unseals or removes a directory; lists and checks sealed directories.",
 	  .page = "ckptfs-seal 1" },

@@ -48,7 +48,7 @@ struct ioctl_entry {
 	bool is_long; /* its cost is proportional to a file, a directory or the store (fs/long_requests.h) */
 	ioctl_handler *handler;
 	const char *about; /* for the manual */
-	const char *page; /* of the manual that tells more, or NULL */
+	const char *page; /* of the manual that describes it, or NULL */
 };
 
 extern const struct ioctl_entry ioctl_table[];

@@ -13,7 +13,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	ssize_t n;
 
 	(void)ino;
-	n = p ? file_read(fs_of(req), file_of(fi), p, MIN(size, ENGINE_BUFFER_SIZE), (uint64_t)off) : -ENOMEM;
+	n = p ? file_read(fs_of(req), file_of(fi), fi->flags, p, MIN(size, ENGINE_BUFFER_SIZE), (uint64_t)off) :
+		-ENOMEM;
 	if (n < 0)
 		ops_reply(req, (int)n);
 	else

@@ -52,7 +52,7 @@ void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 
 int attr_sealed(struct fs *fs, const struct ns_inode *in)
 {
-	if (in->flags & INODE_COPY)
+	if (in->flags & INODE_REPLICA)
 		return -EROFS;
 	if (freezes_has(fs->freezes, in->ino, NULL))
 		return -EINPROGRESS;

@@ -34,12 +34,12 @@ int attr_sealed(struct fs *fs, const struct ns_inode *in);
  */
 static inline int64_t attr_mtime(const struct ns_inode *in, const struct ns_content *c)
 {
-	return in->flags & INODE_COPY || c->mtime_ns == 0 ? in->mtime_ns : c->mtime_ns;
+	return in->flags & INODE_REPLICA || c->mtime_ns == 0 ? in->mtime_ns : c->mtime_ns;
 }
 
 static inline int64_t attr_ctime(const struct ns_inode *in, const struct ns_content *c)
 {
-	return in->flags & INODE_COPY || c->ctime_ns < in->ctime_ns ? in->ctime_ns : c->ctime_ns;
+	return in->flags & INODE_REPLICA || c->ctime_ns < in->ctime_ns ? in->ctime_ns : c->ctime_ns;
 }
 
 /* Load the record, with the read time from memory if that is newer. 1 found, 0 absent, <0. */

@@ -342,11 +342,11 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	return MIN(r, 0);
 }
 
-ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off)
+ssize_t file_read(struct fs *fs, struct file *f, int flags, void *p, size_t len, uint64_t off)
 {
 	ssize_t n = content_read(f->content, p, len, off);
 
-	if (n > 0 && !(f->flags & O_NOATIME))
+	if (n > 0 && !(flags & O_NOATIME))
 		attr_touch(fs, f->inode);
 	return n;
 }
@@ -473,7 +473,7 @@ static int may_share(struct fs *fs, const struct inode *from)
 	struct ns_inode in;
 	int r = attr_load(fs, from->ino, &in);
 
-	return r <= 0 ? MIN(r, 0) : in.flags & INODE_COPY ? -EXDEV : 0;
+	return r <= 0 ? MIN(r, 0) : in.flags & INODE_REPLICA ? -EXDEV : 0;
 }
 
 typedef int clone_fn(struct content *from, uint64_t from_off, struct content *to, uint64_t to_off, uint64_t len,
@@ -484,7 +484,7 @@ static int share(struct fs *fs, struct inode *from, struct content *content, uin
 {
 	int r;
 
-	if (!file_is_for_writing(to->flags) || to->flags & O_APPEND) /* as copy_file_range(2) */
+	if (!file_is_for_writing(to->flags))
 		return -EBADF;
 	if (from_off > INT64_MAX - len || to_off > INT64_MAX - len)
 		return -EFBIG;
@@ -558,11 +558,14 @@ uint64_t file_of_handle(struct fs *fs, uint64_t handle)
 int file_clone_handle(struct fs *fs, uint64_t handle, uint64_t from_off, struct file *to, uint64_t to_off, uint64_t len,
 		      struct caller *caller, uint64_t *ret)
 {
-	struct inode *from = inode_of_handle(fs, handle);
+	struct inode *from;
 	struct ns_content c;
 	struct content *content;
 	int r;
 
+	if (to->flags & O_APPEND) /* for copy_file_range(2) the kernel checks that, with the flags of the moment */
+		return -EBADF;
+	from = inode_of_handle(fs, handle);
 	if (!from)
 		return -ESTALE;
 	r = inode_content_open(fs->inodes, from, &content);

@@ -59,7 +59,7 @@ struct file {
 	struct inode *inode; /* pinned */
 	struct content *content; /* one reference to the inode's content */
 	uint64_t dir; /* the directory it was created in, 0: unknown */
-	int flags; /* of open(2) */
+	int flags; /* of open(2); requests to read and write have those of the moment, which fcntl(2) may have changed */
 	bool direct;
 	bool counts; /* counted as a writer of the inode */
 
@@ -114,7 +114,7 @@ int file_take_write_error(struct file *f); /* 0: none */
 int file_take_next_write_error(struct file *f);
 /* All pages were dropped, as FILE_STALE_ALL requested. */
 void file_pages_dropped(struct file *f, uint32_t opens);
-ssize_t file_read(struct fs *fs, struct file *f, void *p, size_t len, uint64_t off);
+ssize_t file_read(struct fs *fs, struct file *f, int flags, void *p, size_t len, uint64_t off);
 int file_flush(struct fs *fs, struct file *f); /* at each close(2) */
 /* Completes through `done`, see engine_sync_then(). `f` must stay open until then. */
 struct file_sync {

@@ -42,8 +42,22 @@ static int is_for_reaper(struct fs *fs, const struct ns_inode *in)
 	return S_ISDIR(in->mode) ? ns_has_entries(fs->db, in->ino) : names_is_large(fs, in);
 }
 
-/* Finish an inode without remaining references. */
-static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest)
+#define UNKNOWN 2
+
+/*
+ * 1/0/<0: has a directory without a name entries? It gets none any more, so this may be found out before fs.names is
+ * taken: RocksDB searches through names that were removed, and their number is up to users. UNKNOWN: it is none.
+ */
+static int has_entries(struct fs *fs, uint64_t ino)
+{
+	struct ns_inode in;
+	int r = attr_load(fs, ino, &in);
+
+	return r > 0 && S_ISDIR(in.mode) && in.nlink == 0 ? ns_has_entries(fs->db, ino) : r < 0 ? r : UNKNOWN;
+}
+
+/* Finish an inode without remaining references. `entries`: result of has_entries(), or UNKNOWN. */
+static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest, int entries)
 {
 	struct ns_inode in;
 	int r = attr_load(fs, rest->ino, &in);
@@ -51,9 +65,9 @@ static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *
 	if (r <= 0)
 		return r;
 	if (rest->orphan) {
-		r = is_for_reaper(fs, &in);
+		r = entries == UNKNOWN ? is_for_reaper(fs, &in) : entries;
 		if (r > 0)
-			reaper_wake_for_file(fs->reaper);
+			S_ISDIR(in.mode) ? reaper_wake(fs->reaper) : reaper_wake_for_file(fs->reaper);
 		if (r != 0)
 			return MIN(r, 0);
 		engine_tx_del(tx, ns_key_orphan(rest->ino));
@@ -66,7 +80,7 @@ static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *
 	return 0;
 }
 
-static int finish_idle(struct fs *fs, const uint64_t *ino, size_t n) REQUIRES(fs->names)
+static int finish_idle(struct fs *fs, const uint64_t *ino, const int *entries, size_t n) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	struct inode_rest rest;
@@ -74,13 +88,14 @@ static int finish_idle(struct fs *fs, const uint64_t *ino, size_t n) REQUIRES(fs
 
 	for (size_t k = 0; k < n && r == 0; k++)
 		if (inodes_take_idle(fs->inodes, ino[k], &rest) && !fs->read_only)
-			r = finish(fs, &tx, &rest);
+			r = finish(fs, &tx, &rest, entries[k]);
 	return r < 0 || tx.records.len == 0 ? r : fs_apply(fs, &tx);
 }
 
 void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
 {
 	uint64_t idle[NAMES_FORGET_MAX];
+	int entries[NAMES_FORGET_MAX];
 	size_t nr = 0;
 	int r;
 
@@ -90,8 +105,10 @@ void names_forget(struct fs *fs, const struct names_forget *f, size_t n)
 			idle[nr++] = f[k].ino;
 	if (nr == 0)
 		return;
+	for (size_t k = 0; k < nr; k++)
+		entries[k] = fs->read_only ? UNKNOWN : has_entries(fs, idle[k]);
 	rwlock_lock(&fs->names);
-	r = finish_idle(fs, idle, nr);
+	r = finish_idle(fs, idle, entries, nr);
 	rwlock_unlock(&fs->names);
 	if (r < 0)
 		log_warning("inodes: cannot forget them: %s; the next mount removes unnamed ones", strerror(-r));
@@ -122,7 +139,7 @@ int names_clear_orphans(struct fs *fs)
 			continue;
 		engine_tx_del(&tx, ns_key_orphan(ino));
 		if (r > 0)
-			r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true });
+			r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true }, UNKNOWN);
 		if (r == 0)
 			r = fs_apply(fs, &tx);
 		if (r < 0)
@@ -145,7 +162,7 @@ int names_finish_all(struct fs *fs)
 		if (r < 0 || fs->read_only)
 			continue;
 		if (rest.orphan || rest.atime_dirty)
-			r = finish(fs, &tx, &rest);
+			r = finish(fs, &tx, &rest, UNKNOWN);
 		if (r == 0 && tx.records.len > MiB(1))
 			r = fs_apply(fs, &tx);
 	}

@@ -39,6 +39,7 @@ struct inode {
 	atomic_int write_error; /* error of kernel write-back, until a request reports it; 0: none */
 	atomic_int last_write_error; /* the last of them; each file open at that time reports it at its next write(2) */
 	_Atomic uint32_t nr_write_errors;
+	_Atomic uint32_t xattr_bytes; /* at most this many in extended attributes, names and values, plus 1; 0: unknown */
 	atomic_bool atime_dirty;
 	atomic_bool orphan; /* has no name */
 	atomic_bool privileged; /* may have set-id bits or file capabilities for a write to drop */

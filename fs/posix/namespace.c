@@ -369,9 +369,50 @@ int names_link(struct fs *fs, uint64_t ino, uint64_t dir, const char *name, stru
 	return apply_and_sync(fs, r);
 }
 
-/* unlink and rmdir. */
-static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool want_dir) REQUIRES(fs->names)
+/* A transaction changes the attributes in memory before the index, so the lock waits for it. */
+static int find_directory(struct fs *fs, uint64_t dir, const char *name, struct names_emptiness *ret)
+	REQUIRES_SHARED(fs->names)
 {
+	struct ns_dirent d;
+	struct ns_inode in;
+	int r = names_find(fs, dir, name, &d);
+
+	if (r <= 0 || d.type != DT_DIR)
+		return MIN(r, 0);
+	r = attr_load(fs, d.ino, &in);
+	if (r > 0) {
+		ret->ino = d.ino;
+		ret->ctime_ns = in.ctime_ns;
+	}
+	return MIN(r, 0);
+}
+
+int names_examine(struct fs *fs, uint64_t dir, const char *name, struct names_emptiness *ret)
+{
+	int r;
+
+	*ret = (struct names_emptiness){ 0 };
+	rwlock_lock_shared(&fs->names);
+	r = find_directory(fs, dir, name, ret);
+	rwlock_unlock_shared(&fs->names);
+	if (r < 0 || ret->ino == 0)
+		return r;
+	r = ns_has_entries(fs->db, ret->ino);
+	ret->is_empty = r == 0;
+	return MIN(r, 0);
+}
+
+int names_check_empty(const struct ns_inode *in, struct names_emptiness *e)
+{
+	e->is_stale = e->ino != in->ino || e->ctime_ns != in->ctime_ns;
+	return e->is_stale ? -EAGAIN : e->is_empty ? 0 : -ENOTEMPTY;
+}
+
+/* unlink, and rmdir with `emptiness`. */
+static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, struct names_emptiness *emptiness)
+	REQUIRES(fs->names)
+{
+	bool want_dir = emptiness;
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	int64_t now = (int64_t)now_ns();
 	struct ns_inode dir, in;
@@ -393,9 +434,9 @@ static int remove_one(struct fs *fs, uint64_t dir_ino, const char *name, bool wa
 	if (r < 0)
 		return r;
 	if (want_dir) {
-		r = ns_has_entries(fs->db, d.ino);
-		if (r != 0)
-			return r < 0 ? r : -ENOTEMPTY;
+		r = names_check_empty(&in, emptiness);
+		if (r < 0)
+			return r;
 		dir.nlink--;
 	}
 	engine_tx_del(&tx, ns_key_dirent(dir_ino, d.cookie));
@@ -414,19 +455,26 @@ int names_unlink(struct fs *fs, uint64_t dir, const char *name)
 	int r;
 
 	rwlock_lock(&fs->names);
-	r = remove_one(fs, dir, name, false);
+	r = remove_one(fs, dir, name, NULL);
 	rwlock_unlock(&fs->names);
 	return apply_and_sync(fs, r);
 }
 
 int names_rmdir(struct fs *fs, uint64_t dir, const char *name)
 {
+	struct names_emptiness e;
+	unsigned nr = 0;
 	int r;
 
-	rwlock_lock(&fs->names);
-	r = remove_one(fs, dir, name, true);
-	rwlock_unlock(&fs->names);
-	return apply_and_sync(fs, r);
+	do {
+		r = fs_is_in_view(fs, dir, name) ? -EROFS : names_examine(fs, dir, name, &e);
+		if (r < 0)
+			return r;
+		rwlock_lock(&fs->names);
+		r = remove_one(fs, dir, name, &e);
+		rwlock_unlock(&fs->names);
+	} while (e.is_stale && ++nr < NAMES_EXAMINATIONS_MAX);
+	return e.is_stale ? -EBUSY : apply_and_sync(fs, r);
 }
 
 static int make_root(struct fs *fs)

@@ -60,6 +60,23 @@ int names_clear_orphans(struct fs *fs);
 int names_finish_all(struct fs *fs);
 int names_open_root(struct fs *fs); /* creates it in a new store */
 
+/*
+ * Shared with rename.c. Whether a directory is empty is found out before fs.names is taken: RocksDB searches through
+ * names that were removed, and their number is up to users.
+ */
+struct names_emptiness {
+	uint64_t ino; /* of the directory; 0: the name is none */
+	int64_t ctime_ns; /* when it was examined */
+	bool is_empty, is_stale;
+};
+int names_examine(struct fs *fs, uint64_t dir, const char *name, struct names_emptiness *ret); /* not under fs.names */
+/*
+ * Under fs.names: 0 empty; -ENOTEMPTY; -EAGAIN: `e` is about another directory or an earlier state, and is_stale is
+ * set. The kernel locks the directory, so that is rare: only the daemon itself can have changed it.
+ */
+int names_check_empty(const struct ns_inode *in, struct names_emptiness *e);
+#define NAMES_EXAMINATIONS_MAX 8
+
 /* Shared with rename.c. Call under fs.names, exclusive. */
 /*
  * Load a directory for a change of the entry `name`, or of none. -ENOENT: removed; -EROFS: part of a replica or of the

@@ -272,7 +272,7 @@ int permission_remove(struct fs *fs, struct caller *c, const struct ns_inode *di
 		return r;
 	if (dir->mode & S_ISVTX && c->cred->uid != dir->uid && !permission_owner(c, in))
 		return -EPERM;
-	if (!unseals || in->flags & INODE_COPY)
+	if (!unseals || in->flags & INODE_REPLICA)
 		return attr_sealed(fs, in);
 	return !(in->flags & INODE_SEALED) || permission_owner(c, in) ? 0 : -EPERM;
 }

@@ -32,6 +32,7 @@ struct move {
 	struct ns_inode dir[2]; /* from, to; for one directory only [0] is used */
 	struct ns_inode *from_dir, *to_dir;
 	struct side from, to;
+	struct names_emptiness *emptiness; /* of what `to` refers to */
 	int64_t now;
 };
 
@@ -72,20 +73,14 @@ static int load(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_
 	return load_side(fs, to_dir, to, &m->to);
 }
 
-static int check_replace(struct fs *fs, const struct move *m)
+static int check_replace(const struct move *m)
 {
-	int r;
-
-	if (S_ISDIR(m->to.in.mode)) {
-		if (!S_ISDIR(m->from.in.mode))
-			return -EISDIR;
-		r = ns_has_entries(fs->db, m->to.in.ino);
-		return r < 0 ? r : r > 0 ? -ENOTEMPTY : 0;
-	}
+	if (S_ISDIR(m->to.in.mode))
+		return S_ISDIR(m->from.in.mode) ? names_check_empty(&m->to.in, m->emptiness) : -EISDIR;
 	return S_ISDIR(m->from.in.mode) ? -ENOTDIR : 0;
 }
 
-static int check(struct fs *fs, const struct move *m, unsigned flags)
+static int check(const struct move *m, unsigned flags)
 {
 	if (!m->from.present)
 		return -ENOENT;
@@ -93,7 +88,7 @@ static int check(struct fs *fs, const struct move *m, unsigned flags)
 		return m->to.present ? 0 : -ENOENT;
 	if (!m->to.present)
 		return 0;
-	return flags & RENAME_NOREPLACE ? -EEXIST : check_replace(fs, m);
+	return flags & RENAME_NOREPLACE ? -EEXIST : check_replace(m);
 }
 
 /* A directory that changes its parent changes the link counts of both parents. */
@@ -173,14 +168,14 @@ static int apply(struct fs *fs, struct move *m, unsigned flags) REQUIRES(fs->nam
 }
 
 static int rename_locked(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to,
-			 unsigned flags, uint64_t *ret_ino) REQUIRES(fs->names)
+			 unsigned flags, struct names_emptiness *emptiness, uint64_t *ret_ino) REQUIRES(fs->names)
 {
-	struct move m = { .now = (int64_t)now_ns() };
+	struct move m = { .now = (int64_t)now_ns(), .emptiness = emptiness };
 	int r;
 
 	r = load(fs, from_dir, from, to_dir, to, &m);
 	if (r == 0)
-		r = check(fs, &m, flags);
+		r = check(&m, flags);
 	if (r < 0)
 		return r;
 	r = attr_sealed(fs, &m.from.in);
@@ -206,7 +201,9 @@ static uint64_t source(struct fs *fs, uint64_t dir, const char *name)
 
 int names_rename(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to, unsigned flags)
 {
+	struct names_emptiness e = { 0 };
 	uint64_t ino = 0;
+	unsigned nr = 0;
 	int r;
 
 	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
@@ -216,9 +213,16 @@ int names_rename(struct fs *fs, uint64_t from_dir, const char *from, uint64_t to
 		r = names_settle(fs, source(fs, to_dir, to));
 	if (r < 0)
 		return r;
-	rwlock_lock(&fs->names);
-	r = rename_locked(fs, from_dir, from, to_dir, to, flags, &ino);
-	rwlock_unlock(&fs->names);
+	do {
+		r = flags != 0 || fs_is_in_view(fs, to_dir, to) ? 0 : names_examine(fs, to_dir, to, &e);
+		if (r < 0)
+			return r;
+		rwlock_lock(&fs->names);
+		r = rename_locked(fs, from_dir, from, to_dir, to, flags, &e, &ino);
+		rwlock_unlock(&fs->names);
+	} while (e.is_stale && ++nr < NAMES_EXAMINATIONS_MAX);
+	if (e.is_stale)
+		return -EBUSY;
 	if (r == 0 && ino != 0)
 		series_renamed(fs, ino, to_dir, to);
 	return r == 0 && fs->sync ? engine_sync(fs->engine) : r;

@@ -25,6 +25,13 @@
 #define CAPABILITY_NAME "security.capability"
 #define OURS "user.ckptfs."
 
+/*
+ * Limits on all attributes of an inode. Some requests read all of them, or delete or copy them in one transaction under
+ * fs.names. A longer list of names cannot be read with listxattr(2).
+ */
+#define NAMES_MAX ((size_t)XATTR_LIST_MAX)
+#define BYTES_MAX ((size_t)MiB(1))
+
 #define COMPRESS_NAME OURS "compress"
 #define CHUNKING_NAME OURS "chunking"
 
@@ -291,6 +298,45 @@ static int apply_now(struct fs *fs, struct inode *i, const char *name)
 	return r;
 }
 
+static int check_sum(struct fs *fs, struct inode *i, const char *name, size_t name_len, size_t len)
+{
+	_cleanup_(buf_release) struct buf old = BUF_EMPTY;
+	struct ns_xattr_sum sum;
+	int r = ns_sum_xattrs(fs->db, i->ino, BYTES_MAX, &sum);
+
+	if (r == 0)
+		r = ns_get_xattr(fs->db, i->ino, name, &old);
+	if (r < 0)
+		return r;
+	i->xattr_bytes = (uint32_t)MIN(sum.bytes + name_len + len, UINT32_MAX - 1) + 1;
+	if (r > 0 && len <= old.len)
+		return 0;
+	sum.names += r > 0 ? 0 : name_len;
+	sum.bytes += r > 0 ? len - old.len : name_len + len;
+	return sum.names <= NAMES_MAX && sum.bytes <= BYTES_MAX ? 0 : -ENOSPC;
+}
+
+/*
+ * Is there room for this attribute? Without a lock: the kernel sends one change of an inode's attributes at a time.
+ * Counting costs a search, so it is done only if the bytes added since the last one could be too many.
+ */
+static int check_room(struct fs *fs, struct inode *i, const char *name, size_t len)
+{
+	size_t name_len = strlen(name) + 1;
+	uint32_t known = i->xattr_bytes;
+	struct ns_inode in;
+	int r = known == 0 ? attr_load(fs, i->ino, &in) : 1;
+
+	if (r <= 0)
+		return r;
+	if (known == 0 && !(in.flags & INODE_HAS_XATTRS))
+		known = 1;
+	if (known == 0 || known - 1 + name_len + len > NAMES_MAX)
+		return check_sum(fs, i, name, name_len, len);
+	i->xattr_bytes = known + (uint32_t)(name_len + len);
+	return 0;
+}
+
 int xattr_set(struct fs *fs, struct inode *i, uint32_t uid, const char *name, const void *p, size_t len, int flags,
 	      bool kill_setgid)
 {
@@ -298,6 +344,8 @@ int xattr_set(struct fs *fs, struct inode *i, uint32_t uid, const char *name, co
 
 	if (r == 0 && starts_with(name, OURS))
 		r = check_setting(name, p, len);
+	if (r == 0)
+		r = check_room(fs, i, name, len);
 	if (r < 0)
 		return r;
 	rwlock_lock(&fs->names);

@@ -25,7 +25,7 @@ int xattr_list(struct fs *fs, struct inode *i, struct caller *caller, struct buf
 /*
  * `uid` is the caller's. `flags` as in setxattr(2). `kill_setgid`: the caller is not in the file's group, so setting an
  * access ACL clears the set-gid bit. -EPERM also for a retention rule (client/retention.h) set by a user other than the
- * owner and root.
+ * owner and root. -ENOSPC: the names would take more than 64 KiB, or names and values more than 1 MiB.
  */
 int xattr_set(struct fs *fs, struct inode *i, uint32_t uid, const char *name, const void *p, size_t len, int flags,
 	      bool kill_setgid);

@@ -24,6 +24,7 @@
 #include "fs/fs.h"
 #include "fs/places.h"
 #include "fs/seal/seal.h"
+#include "fs/subuids.h"
 
 #define RENAME "rename"
 #define WAITING_MAX 1024u
@@ -32,11 +33,12 @@ static const struct places places = { .all = WAITING_MAX, .reserved = 256, .per_
 #define FIRST_DELAY_NS UINT64_C(20000000)
 #define LAST_DELAY_NS UINT64_C(10000000000)
 #define END_NS UINT64_C(5000000000) /* time limit for pending seals at shutdown */
-#define PATIENCE_NS UINT64_C(600000000000) /* give up if files stay open for writing this long */
+#define PATIENCE_NS UINT64_C(600000000000) /* no seal if files stay open for writing this long */
 
 struct waiting {
 	uint64_t dir;
 	struct cred cred;
+	uint32_t user; /* see fs/subuids.h */
 	uint64_t due_ns, delay_ns, until_ns;
 	uint64_t turn; /* the last attempt for this user; the same in all entries of a user */
 };
@@ -113,10 +115,10 @@ bool autoseal_is_temporary(const char *name)
 /* --- the thread --- */
 
 /* A user without directories here comes after all waiting users. */
-static uint64_t turn_of(struct autoseal *a, uint32_t uid) REQUIRES(a->lock)
+static uint64_t turn_of(struct autoseal *a, uint32_t user) REQUIRES(a->lock)
 {
 	for (size_t i = 0; i < a->nr; i++)
-		if (a->waiting[i].cred.uid == uid)
+		if (a->waiting[i].user == user)
 			return a->waiting[i].turn;
 	return a->turn;
 }
@@ -124,6 +126,7 @@ static uint64_t turn_of(struct autoseal *a, uint32_t uid) REQUIRES(a->lock)
 static void add_waiting(struct autoseal *a, uint64_t dir, const struct cred *cred)
 {
 	static struct log_limit limit;
+	uint32_t user = subuids_user(cred->uid);
 	uint64_t now = monotonic_ns();
 	unsigned nr_own = 0;
 	uint64_t turn;
@@ -131,12 +134,12 @@ static void add_waiting(struct autoseal *a, uint64_t dir, const struct cred *cre
 	size_t i = 0;
 
 	mutex_lock(&a->lock);
-	turn = turn_of(a, cred->uid);
+	turn = turn_of(a, user);
 	for (; i < a->nr && a->waiting[i].dir != dir; i++)
-		nr_own += a->waiting[i].cred.uid == cred->uid;
+		nr_own += a->waiting[i].user == user;
 	is_full = i == a->nr && !places_has_room(&places, (unsigned)a->nr, nr_own, cred->uid == 0);
 	if (!is_full) {
-		a->waiting[i] = (struct waiting){ dir, *cred, now, FIRST_DELAY_NS, now + PATIENCE_NS, turn };
+		a->waiting[i] = (struct waiting){ dir, *cred, user, now, FIRST_DELAY_NS, now + PATIENCE_NS, turn };
 		a->waiting[i].cred.pid = PID_ANSWERED; /* another process may have the pid by then */
 		a->nr = MAX(a->nr, i + 1);
 		cond_signal(&a->changed);
@@ -168,7 +171,7 @@ static void take_at(struct autoseal *a, size_t i, struct waiting *ret) REQUIRES(
 	a->waiting[i] = a->waiting[--a->nr];
 	ret->turn = ++a->turn;
 	for (i = 0; i < a->nr; i++)
-		if (a->waiting[i].cred.uid == ret->cred.uid)
+		if (a->waiting[i].user == ret->user)
 			a->waiting[i].turn = a->turn;
 }
 

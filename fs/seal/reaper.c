@@ -8,8 +8,10 @@
  *      one, or becomes an orphan if it is large. An empty directory is erased. A directory with entries becomes an
  *      orphan itself.
  *   2. An orphan directory without entries is erased, or left to forget.c while the kernel refers to it.
- * A crash between any two leaves orphan directories with entries. The next mount finds these in the table, which does
- * not depend on names that a user could create. A tree of any depth is handled as a flat set of directories.
+ * The names of an orphan directory are read before fs.names is taken: nothing else changes them, and RocksDB searches
+ * through those that were removed. A crash between any two leaves orphan directories with entries. The next mount
+ * finds these in the table, which does not depend on names that a user could create. A tree of any depth is handled as
+ * a flat set of directories.
  *
  * All inodes of the tree keep INODE_SEALED, so a process with one of its directories open cannot add anything. A file
  * that also has a name outside the tree loses the flag with its name here. It may have another name in a part of the
@@ -29,6 +31,7 @@
  */
 #include "fs/seal/reaper.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -55,7 +58,9 @@ struct reaper {
 	struct fs *fs; /* constant, as the thread */
 	pthread_t thread;
 	atomic_bool has_trees; /* set before the first name of a tree is removed, cleared after the last */
-	uint64_t next[NEXT_MAX]; /* used by the thread only, like the fields below */
+	struct {
+		uint64_t ino, after; /* directory, and the cookie of its last name that was removed */
+	} next[NEXT_MAX]; /* used by the thread only, like the fields below */
 	size_t nr_next;
 	struct {
 		uint64_t ino, segment; /* the file that was interrupted, and where to continue */
@@ -72,6 +77,11 @@ struct reaper {
 /* One transaction under fs.names. */
 struct step {
 	struct reaper *r;
+	struct {
+		struct ns_dirent d;
+		bool has_entries; /* a directory */
+	} names[NAMES_PER_STEP]; /* read before the lock is taken */
+	size_t nr_names;
 	struct engine_tx tx;
 	uint64_t unlinked[NAMES_PER_STEP]; /* inodes that lose their last name */
 	size_t nr_unlinked;
@@ -101,7 +111,8 @@ static void detach_directory(struct step *s, struct ns_inode *in)
 	s->subdir = in->ino;
 }
 
-static int drop_name(struct step *s, uint64_t dir, const struct ns_dirent *d) REQUIRES(s->r->fs->names)
+static int drop_name(struct step *s, uint64_t dir, const struct ns_dirent *d, bool has_entries)
+	REQUIRES(s->r->fs->names)
 {
 	struct fs *fs = s->r->fs;
 	struct ns_inode in;
@@ -109,9 +120,6 @@ static int drop_name(struct step *s, uint64_t dir, const struct ns_dirent *d) RE
 
 	if (r <= 0)
 		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d->ino);
-	r = S_ISDIR(in.mode) ? ns_has_entries(fs->db, in.ino) : 0;
-	if (r < 0)
-		return r;
 	engine_tx_del(&s->tx, ns_key_dirent(dir, d->cookie));
 	if (!S_ISDIR(in.mode) && in.nlink > 1) {
 		s->linked = in.ino;
@@ -119,30 +127,46 @@ static int drop_name(struct step *s, uint64_t dir, const struct ns_dirent *d) RE
 	} else {
 		s->unlinked[s->nr_unlinked++] = in.ino;
 	}
-	if (r == 0)
+	if (!has_entries)
 		return names_drop(fs, &s->tx, &in, (int64_t)now_ns());
 	detach_directory(s, &in);
 	return 0;
+}
+
+/* The next names of an orphan directory. */
+static int read_names(struct step *s, uint64_t dir, uint64_t after)
+{
+	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
+	struct db *db = s->r->fs->db;
+	int r = ns_readdir_open(db, dir, after, &it), is_full = 0;
+
+	while (r >= 0 && s->nr_names < NAMES_PER_STEP) {
+		struct ns_dirent *d = &s->names[s->nr_names].d;
+
+		r = ns_readdir_next(it, d);
+		if (r <= 0)
+			return r;
+		is_full = d->type == DT_DIR ? ns_has_entries(db, d->ino) : 0;
+		if (is_full < 0)
+			return is_full;
+		s->names[s->nr_names++].has_entries = is_full;
+	}
+	return r;
 }
 
 /*
  * A file with several names ends the step: the next name may belong to the same file, and its record is read from
  * applied transactions. A directory ends it too, because the caller continues with that directory.
  */
-static int drop_names(struct step *s, uint64_t dir) REQUIRES(s->r->fs->names)
+static int drop_names(struct step *s, uint64_t dir, uint64_t *after) REQUIRES(s->r->fs->names)
 {
-	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
-	struct ns_dirent d;
-	int r = ns_readdir_open(s->r->fs->db, dir, 0, &it);
+	int r = 0;
 
-	for (unsigned nr = 0; r >= 0 && nr < NAMES_PER_STEP && !s->linked && !s->subdir; nr++) {
-		r = ns_readdir_next(it, &d);
-		if (r == 0)
-			s->is_last = true;
-		if (r <= 0)
-			return r;
-		r = drop_name(s, dir, &d);
+	for (size_t i = 0; i < s->nr_names && r == 0 && !s->linked && !s->subdir; i++) {
+		r = drop_name(s, dir, &s->names[i].d, s->names[i].has_entries);
+		*after = s->names[i].d.cookie;
 	}
+	s->is_last = s->nr_names == 0;
 	return r;
 }
 
@@ -154,8 +178,8 @@ static int erase_directory(struct step *s, const struct ns_inode *in) REQUIRES(s
 	return names_erase(s->r->fs, &s->tx, in);
 }
 
-/* 1: `dir` has more entries; 0: it has none, or is no orphan directory. */
-static int step_locked(struct step *s, uint64_t dir) REQUIRES(s->r->fs->names)
+/* 1: `dir` may have more entries; 0: it has none, or is no orphan directory. */
+static int step_locked(struct step *s, uint64_t dir, uint64_t *after) REQUIRES(s->r->fs->names)
 {
 	struct fs *fs = s->r->fs;
 	struct ns_inode in;
@@ -163,7 +187,7 @@ static int step_locked(struct step *s, uint64_t dir) REQUIRES(s->r->fs->names)
 
 	if (r <= 0 || !S_ISDIR(in.mode) || in.nlink != 0)
 		return MIN(r, 0);
-	r = drop_names(s, dir);
+	r = drop_names(s, dir, after);
 	if (r == 0 && s->is_last)
 		r = erase_directory(s, &in);
 	if (r == 0)
@@ -190,32 +214,45 @@ static int take_apart(struct reaper *r, uint64_t ino)
 {
 	int more = 1;
 
-	r->next[0] = ino;
+	r->next[0].ino = ino;
+	r->next[0].after = 0;
 	r->nr_next = 1;
 	while (r->nr_next > 0 && more >= 0 && !is_stopping(r)) {
+		uint64_t dir = r->next[r->nr_next - 1].ino, after = r->next[r->nr_next - 1].after;
 		struct step s = { .r = r, .tx = ENGINE_TX_EMPTY };
 
+		more = read_names(&s, dir, after);
+		if (more < 0)
+			break;
 		rwlock_lock(&s.r->fs->names);
-		more = step_locked(&s, r->next[r->nr_next - 1]);
+		more = step_locked(&s, dir, &after);
 		rwlock_unlock(&s.r->fs->names);
+		r->next[r->nr_next - 1].after = after;
 		engine_tx_release(&s.tx);
 		if (more == 0)
 			r->nr_next--;
 		if (more >= 0 && s.linked)
 			notify_changed(r, s.linked);
-		if (more >= 0 && s.subdir && r->nr_next < NEXT_MAX)
-			r->next[r->nr_next++] = s.subdir;
+		if (more >= 0 && s.subdir && r->nr_next < NEXT_MAX) {
+			r->next[r->nr_next].ino = s.subdir;
+			r->next[r->nr_next++].after = 0;
+		}
 	}
 	return MIN(more, 0);
 }
 
-/* Must the reaper erase it? forget.c erases an empty directory that the kernel still refers to. */
+/*
+ * Must the reaper erase it? forget.c erases an empty directory when the kernel forgets it, unless it found entries
+ * just before they were erased here.
+ */
 static int is_tree(struct fs *fs, uint64_t ino)
 {
 	struct ns_inode in;
 	int r = attr_load(fs, ino, &in);
 
-	return r > 0 && S_ISDIR(in.mode) && in.nlink == 0 ? ns_has_entries(fs->db, ino) : MIN(r, 0);
+	if (r <= 0 || !S_ISDIR(in.mode) || in.nlink != 0)
+		return MIN(r, 0);
+	return inodes_has(fs->inodes, ino) ? ns_has_entries(fs->db, ino) : 1;
 }
 
 /* Repeats until no tree is found: orphans that did not fit into `next` may lie before the current position. */
@@ -237,9 +274,16 @@ static int take_apart_all(struct reaper *r)
 	return is < 0 ? is : MIN(found, 0);
 }
 
+/* Waits for the transaction of a caller of reaper_wake_for_file(). */
+static void await_change(struct fs *fs)
+{
+	rwlock_lock_shared(&fs->names);
+	rwlock_unlock_shared(&fs->names);
+}
+
 /*
- * The first file after *ino that is to be erased; *ret is its record. 1/0/<0. Taking fs.names waits for the transaction
- * of a caller of reaper_wake_for_file().
+ * The first file after *ino that is to be erased; *ret is its record. 1/0/<0. The search is not under fs.names, as that
+ * for names.
  */
 static int next_file(struct fs *fs, uint64_t *ino, struct ns_inode *ret)
 {
@@ -247,9 +291,11 @@ static int next_file(struct fs *fs, uint64_t *ino, struct ns_inode *ret)
 	int r = 1;
 
 	while (r > 0 && !is_file) {
-		rwlock_lock_shared(&fs->names);
 		r = ns_next_orphan(fs->db, *ino, ino);
-		if (r > 0 && attr_load(fs, *ino, ret) > 0)
+		if (r <= 0)
+			break;
+		rwlock_lock_shared(&fs->names);
+		if (attr_load(fs, *ino, ret) > 0)
 			is_file = !S_ISDIR(ret->mode) && ret->nlink == 0 && !inodes_has(fs->inodes, *ino);
 		rwlock_unlock_shared(&fs->names);
 	}
@@ -299,6 +345,7 @@ static int erase_files(struct reaper *r)
 	uint64_t ino = 0;
 	int found, error = 0;
 
+	await_change(r->fs);
 	while (error == 0 && (found = next_file(r->fs, &ino, &in)) != 0)
 		error = found < 0 ? found : erase_file(r, &in);
 	return error;

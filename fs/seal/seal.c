@@ -33,7 +33,6 @@
 #include "fs/seal/seal.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -47,25 +46,22 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/background/autocompact.h"
-#include "fs/posix/attr.h"
-#include "fs/posix/attr_cache.h"
-#include "fs/seal/dir_names.h"
-#include "fs/seal/freeze.h"
+#include "fs/cluster_hooks.h"
 #include "fs/fs.h"
+#include "fs/posix/attr.h"
 #include "fs/posix/inode.h"
 #include "fs/posix/permission.h"
-#include "fs/cluster_hooks.h"
+#include "fs/seal/dir_path.h"
+#include "fs/seal/freeze.h"
 #include "fs/seal/reaper.h"
+#include "fs/seal/seal_marks.h"
 #include "fs/seal/seal_root.h"
 
 #define BUSY_WAIT_NS 2000000000u
 #define BUSY_STEP_NS 20000000
 #define LOOKS_AT_ONCE 128u /* names per hold of fs.names */
-#define MARKS_AT_ONCE 64u /* inodes per exclusive hold of fs.names: about a millisecond */
-#define PAUSE_NS_MAX 2000000u
 #define ATTEMPTS_MAX 3u /* attempts to freeze */
-#define DEPTH_MAX 2048u
-#define PATH_ATTEMPTS 8u /* attempts to look up a path while users rename its directories */
+#define NAMES_BYTES MiB(32) /* a million names: four times SEAL_INODES_MAX, as a file may have many */
 
 /* All inodes of a directory tree, the directory first. */
 struct tree {
@@ -74,6 +70,7 @@ struct tree {
 	struct freeze *freeze; /* NULL: check only */
 	uint64_t *inos; /* directories before their content */
 	size_t nr, room;
+	struct ns_dirent *names; /* LOOKS_AT_ONCE, read before fs.names is taken */
 	struct ns_seal seal;
 	struct buf *culprit; /* name, later path, of the inode an error is about */
 	uint64_t culprit_dir; /* the directory that contains it; 0: none */
@@ -85,6 +82,7 @@ static void tree_release(struct tree *t)
 	freeze_end(t->freeze);
 	caller_release(&t->caller);
 	free(t->inos);
+	free(t->names);
 }
 
 /* When freezing, a file with several names is added once. */
@@ -109,46 +107,7 @@ static int tree_add(struct tree *t, uint64_t ino)
 	return 0;
 }
 
-/* --- paths --- */
-
-static int prepend(struct buf *path, const char *name, size_t len)
-{
-	struct buf longer = BUF_EMPTY;
-
-	buf_add(&longer, name, len);
-	if (path->len > 0)
-		buf_add_u8(&longer, '/');
-	buf_add(&longer, path->data, path->len);
-	buf_release(path);
-	buf_move(path, &longer);
-	return buf_error(path);
-}
-
-/*
- * Prepend the path of a directory to *path. The time grows with the number and size of the directories above, which
- * users choose, so the caller holds no lock. -ENOENT: also if one was renamed meanwhile; -ELOOP: longer than
- * NS_PATH_MAX or deeper than DEPTH_MAX.
- */
-static int prepend_dirs(struct fs *fs, uint64_t dir, struct buf *path)
-{
-	struct ns_inode in;
-	struct ns_dirent d;
-	int r = 0;
-
-	for (unsigned depth = 0; dir != NS_ROOT_INO && r == 0; depth++) {
-		r = depth < DEPTH_MAX ? attr_load(fs, dir, &in) : -ELOOP;
-		if (r == 0)
-			r = -ENOENT;
-		if (r > 0)
-			r = dir_names_find(fs->dir_names, fs->db, in.parent, dir, &d);
-		if (r == 0)
-			r = prepend(path, d.name, d.name_len);
-		if (r == 0 && path->len > NS_PATH_MAX)
-			r = -ELOOP;
-		dir = in.parent;
-	}
-	return r;
-}
+/* --- the entry that an error is about --- */
 
 /* Record the entry an error is about. Its path is looked up later, without a lock, because that may take long. */
 static int blame(struct tree *t, uint64_t dir, const struct ns_dirent *d, int r)
@@ -168,26 +127,11 @@ static void clear_culprit(struct tree *t)
 /* An error here is ignored: the seal has already failed. */
 static void name_culprit(struct tree *t)
 {
-	if (t->culprit_dir != 0 && prepend_dirs(t->fs, t->culprit_dir, t->culprit) < 0)
+	if (t->culprit_dir != 0 && dir_path_prepend(t->fs, t->culprit_dir, t->culprit) < 0)
 		buf_clear(t->culprit);
 }
 
 /* --- checks --- */
-
-static int count(struct tree *t, const struct ns_inode *in)
-{
-	struct ns_content c = { 0 };
-	int r;
-
-	if (S_ISDIR(in->mode)) {
-		t->seal.directories++;
-		return 0;
-	}
-	r = S_ISREG(in->mode) ? content_peek(t->fs->engine, in->ino, &c) : 0;
-	t->seal.files++;
-	t->seal.bytes += c.size;
-	return r;
-}
 
 /* May this be sealed? */
 static int check(struct tree *t, const struct ns_inode *in)
@@ -208,6 +152,8 @@ static int add_entry(struct tree *t, uint64_t dir, const struct ns_dirent *d, bo
 	struct ns_inode in;
 	int r = attr_load(t->fs, d->ino, &in);
 
+	if (r == 0 && !t->freeze) /* removed since the name was read */
+		return 0;
 	if (r <= 0)
 		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d->ino);
 	r = checks ? check(t, &in) : 0;
@@ -217,44 +163,54 @@ static int add_entry(struct tree *t, uint64_t dir, const struct ns_dirent *d, bo
 	return tree_add(t, d->ino);
 }
 
-/* Add up to LOOKS_AT_ONCE names of a directory, after cookie *after. 1: there are more; 0; <0. */
-static int look_at_some(struct tree *t, uint64_t dir, bool checks, uint64_t *after) REQUIRES_SHARED(t->fs->names)
+/*
+ * Read up to LOOKS_AT_ONCE names of a directory, after cookie `after`: their number, <0. Not under fs.names: RocksDB
+ * searches through names that were removed, and their number is up to users. In a frozen directory none changes.
+ */
+static int read_some(struct tree *t, uint64_t dir, uint64_t after)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
-	struct ns_dirent d;
-	int r = ns_readdir_open(t->fs->db, dir, *after, &it);
+	unsigned nr = 0;
+	int r;
 
-	for (unsigned nr = 0; nr < LOOKS_AT_ONCE && r >= 0; nr++) {
-		r = ns_readdir_next(it, &d);
-		if (r <= 0)
-			return r;
-		r = add_entry(t, dir, &d, checks);
-		if (r == 0)
-			*after = d.cookie;
-	}
-	return r < 0 ? r : 1;
+	if (!t->names)
+		t->names = calloc(LOOKS_AT_ONCE, sizeof(*t->names));
+	if (!t->names)
+		return -ENOMEM;
+	r = ns_readdir_open(t->fs->db, dir, after, &it);
+	while (r >= 0 && nr < LOOKS_AT_ONCE && (r = ns_readdir_next(it, &t->names[nr])) > 0)
+		nr++;
+	return r < 0 ? r : (int)nr;
 }
 
-/* After holding fs.names since `start_ns`, pause for other threads that wait for it. */
-static void make_way(uint64_t start_ns)
+/* Add the `nr` names that were read, and move *after behind them. 1: there may be more; 0; <0. */
+static int look_at_some(struct tree *t, uint64_t dir, bool checks, unsigned nr, uint64_t *after)
+	REQUIRES_SHARED(t->fs->names)
 {
-	uint64_t held_ns = monotonic_ns() - start_ns;
+	int r = 0;
 
-	nanosleep(&(struct timespec){ .tv_nsec = (long)MIN(held_ns / 2, PAUSE_NS_MAX) }, NULL);
+	for (unsigned i = 0; i < nr && r == 0; i++) {
+		r = add_entry(t, dir, &t->names[i], checks);
+		if (r == 0)
+			*after = t->names[i].cookie;
+	}
+	return r < 0 ? r : nr == LOOKS_AT_ONCE;
 }
 
 /* The same, and freeze them. */
 static int freeze_some(struct tree *t, uint64_t dir, bool checks, uint64_t *after)
 {
+	int r, nr = read_some(t, dir, *after);
 	uint64_t start_ns;
-	int r;
 
+	if (nr <= 0)
+		return nr;
 	mutex_lock(&t->fs->seal_steps);
 	start_ns = monotonic_ns();
 	rwlock_lock(&t->fs->names);
-	r = look_at_some(t, dir, checks, after);
+	r = look_at_some(t, dir, checks, (unsigned)nr, after);
 	rwlock_unlock(&t->fs->names);
-	make_way(start_ns);
+	seal_make_way(start_ns);
 	mutex_unlock(&t->fs->seal_steps);
 	return r;
 }
@@ -280,133 +236,16 @@ static int freeze_rest(struct tree *t, bool checks)
 	return MIN(r, 0);
 }
 
-/* --- marks --- */
+/* --- seal, unseal --- */
 
-static int put_note(struct tree *t, struct engine_tx *tx, uint64_t dir)
-{
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-
-	ns_seal_encode(&t->seal, &value);
-	engine_tx_put(tx, ns_key_seal(dir), value.data, value.len);
-	return buf_error(&value);
-}
-
-static int mark_one(struct tree *t, struct engine_tx *tx, uint64_t ino, bool sealed) REQUIRES(t->fs->names)
-{
-	struct ns_inode in;
-	int r = attr_load(t->fs, ino, &in);
-
-	if (r <= 0)
-		return r < 0 ? r : -ENOENT;
-	r = sealed ? count(t, &in) : 0;
-	in.flags = sealed ? in.flags | INODE_SEALED : in.flags & ~(uint32_t)INODE_SEALED;
-	attr_store(t->fs, tx, &in);
-	return r;
-}
-
-static int apply(struct tree *t, struct engine_tx *tx, int r)
-{
-	if (r == 0)
-		return fs_apply(t->fs, tx);
-	attr_cache_clear(t->fs->attrs); /* the cache holds changes that were not applied */
-	return r;
-}
-
-/* Mark inodes from *at on. The first transaction includes the seal record with the time of the seal. */
-static int mark_some(struct tree *t, size_t *at) REQUIRES(t->fs->names)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	size_t i = *at, end = MIN(t->nr, i + MARKS_AT_ONCE);
-	int r = 0;
-
-	if (i == 0) {
-		t->seal.sealed_ns = MAX((int64_t)now_ns(), t->fs->last_seal_ns + 1); /* the clock may go back */
-		r = put_note(t, &tx, t->inos[0]);
-	}
-	for (; i < end && r == 0; i++)
-		r = mark_one(t, &tx, t->inos[i], true);
-	r = apply(t, &tx, r);
-	if (r == 0 && *at == 0)
-		t->fs->last_seal_ns = t->seal.sealed_ns;
-	if (r == 0)
-		*at = end;
-	return r;
-}
-
-/* Unmark inodes before *at, backwards. The seal record is deleted with the first inode. */
-static int unmark_some(struct tree *t, size_t *at) REQUIRES(t->fs->names)
-{
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-	size_t i = *at, end = i - MIN(i, MARKS_AT_ONCE);
-	bool was_complete = t->seal.is_complete;
-	int r = 0;
-
-	while (i > end && r == 0)
-		r = mark_one(t, &tx, t->inos[--i], false);
-	t->seal.is_complete = false;
-	if (end == 0)
-		engine_tx_del(&tx, ns_key_seal(t->inos[0]));
-	else if (was_complete && r == 0)
-		r = put_note(t, &tx, t->inos[0]);
-	r = apply(t, &tx, r);
-	if (r == 0)
-		*at = end;
-	return r;
-}
-
-static int mark_step(struct tree *t, size_t *at, int (*step)(struct tree *t, size_t *at))
-{
-	uint64_t start_ns;
-	int r;
-
-	mutex_lock(&t->fs->seal_steps);
-	start_ns = monotonic_ns();
-	rwlock_lock(&t->fs->names);
-	r = step(t, at);
-	rwlock_unlock(&t->fs->names);
-	make_way(start_ns);
-	mutex_unlock(&t->fs->seal_steps);
-	return r;
-}
-
-/* Not cancellable: stopping halfway would leave the tree neither sealed nor unsealed. */
-static int unmark(struct tree *t, size_t nr)
-{
-	int r = 0;
-
-	while (r == 0 && nr > 0)
-		r = mark_step(t, &nr, unmark_some);
-	return r;
-}
-
-/* All or none. */
 static int mark(struct tree *t)
 {
-	size_t nr = 0;
-	int r = 0;
-
-	t->seal = (struct ns_seal){ .uid = t->caller.cred->uid };
-	while (r == 0 && nr < t->nr) {
-		r = mark_step(t, &nr, mark_some);
-		if (r == 0)
-			r = cancel_check();
-	}
-	if (r < 0)
-		unmark(t, nr);
-	return r;
+	return seal_marks_set(&(struct seal_marks){ t->fs, t->inos, t->nr, &t->seal }, t->caller.cred->uid);
 }
 
-/* --- seal, unseal, list --- */
-
-/* A directory deeper than this has no path that could be opened or returned. */
-static int check_depth(struct fs *fs, const struct ns_inode *of)
+static int unmark(struct tree *t)
 {
-	struct ns_inode in = *of;
-	int r = 1;
-
-	for (unsigned depth = 0; in.ino != NS_ROOT_INO && r > 0; depth++)
-		r = depth < DEPTH_MAX ? attr_load(fs, in.parent, &in) : -ENAMETOOLONG;
-	return r > 0 ? 0 : r < 0 ? r : -ENOENT;
+	return seal_marks_clear(&(struct seal_marks){ t->fs, t->inos, t->nr, &t->seal });
 }
 
 /* Check the directory itself. */
@@ -428,7 +267,7 @@ static int check_top(struct tree *t, uint64_t dir) REQUIRES_SHARED(t->fs->names)
 		return r < 0 ? r : r == 0 ? -EEXIST : t->seal.is_complete ? -EALREADY : -EBUSY;
 	}
 	r = permission_check(t->fs, &t->caller, &in, W_OK);
-	return r < 0 ? r : check_depth(t->fs, &in);
+	return r < 0 ? r : dir_path_check_depth(t->fs, &in);
 }
 
 /* Wait until the file open for writing is closed, or until `until`. */
@@ -448,11 +287,14 @@ static int wait_for_writer(struct tree *t, uint64_t until)
 static int look_at_directory(struct tree *t, uint64_t dir, uint64_t until)
 {
 	uint64_t after = 0;
-	int r;
+	int r, nr;
 
 	do {
+		nr = read_some(t, dir, after);
+		if (nr <= 0)
+			return nr;
 		rwlock_lock_shared(&t->fs->names);
-		r = look_at_some(t, dir, true, &after);
+		r = look_at_some(t, dir, true, (unsigned)nr, &after);
 		rwlock_unlock_shared(&t->fs->names);
 		if (r == -EBUSY) {
 			r = wait_for_writer(t, until);
@@ -551,7 +393,7 @@ static int take_back(struct tree *t, uint64_t dir)
 	if (r >= 0)
 		r = freeze_rest(t, false);
 	if (r == 0)
-		r = unmark(t, t->nr);
+		r = unmark(t);
 	thaw(t);
 	return r;
 }
@@ -565,7 +407,7 @@ static bool goes_on(_unused_ void *userdata, _unused_ const struct exclusive_rep
 static int count_new(struct tree *t)
 {
 	_cleanup_(freep) struct exclusive_name *names = calloc(t->seal.directories, sizeof(*names));
-	struct exclusive_conf conf = { .names = names, .step = goes_on };
+	struct exclusive_conf conf = { .names = names, .set_bytes = NAMES_BYTES, .step = goes_on };
 	struct exclusive_report report;
 	struct ns_inode in;
 	int r = names ? 1 : -ENOMEM;
@@ -582,12 +424,12 @@ static int count_new(struct tree *t)
 	return r;
 }
 
-static int put_root(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
+static void count_seal(struct fs *fs, const struct ns_seal *s)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	int r = put_note(t, &tx, dir);
+	uint64_t ns = (uint64_t)MAX(s->sealed_ns, INT64_C(0));
 
-	return r < 0 ? r : fs_apply(t->fs, &tx);
+	atomic_fetch_add(&fs->nr_sealed, 1);
+	atomic_store(&fs->newest_seal_ns, MAX(atomic_load(&fs->newest_seal_ns), ns));
 }
 
 static int finish(struct tree *t, uint64_t dir)
@@ -603,9 +445,18 @@ static int finish(struct tree *t, uint64_t dir)
 	memcpy(t->seal.root, root.b, sizeof(root.b));
 	t->seal.is_complete = true;
 	rwlock_lock(&t->fs->names);
-	r = put_root(t, dir);
+	r = seal_record_write(t->fs, dir, &t->seal);
+	if (r == 0)
+		count_seal(t->fs, &t->seal);
 	rwlock_unlock(&t->fs->names);
-	return r;
+	if (r < 0) {
+		t->seal.is_complete = false;
+		return r;
+	}
+	atomic_fetch_add(&t->fs->nr_seals, 1);
+	atomic_fetch_add(&t->fs->sealed_bytes, t->seal.bytes);
+	atomic_fetch_add(&t->fs->sealed_new_bytes, t->seal.new_bytes);
+	return 0;
 }
 
 static int seal(struct fs *fs, uint64_t dir, const struct cred *cred, uint64_t wait_ns, struct ns_seal *ret,
@@ -626,7 +477,7 @@ static int seal(struct fs *fs, uint64_t dir, const struct cred *cred, uint64_t w
 		r = finish(&t, dir);
 		r = r == -ESTALE ? -EBADMSG : r; /* nothing changes while frozen, so this is damage */
 		if (r < 0)
-			unmark(&t, t.nr);
+			unmark(&t);
 		if (r < 0 && cancel_check() < 0)
 			r = -EINTR;
 		if (r < 0 && r != -EINTR)
@@ -640,8 +491,8 @@ static int seal(struct fs *fs, uint64_t dir, const struct cred *cred, uint64_t w
 		return synced;
 	if (r == 0)
 		log_limited(&said, LOG_LEVEL_INFO,
-			    "directory %" PRIu64 ": sealed with %" PRIu64 " files, %" PRIu64 " bytes",
-			    dir, t.seal.files, t.seal.bytes);
+			    "directory %" PRIu64 ": sealed with %" PRIu64 " files, %" PRIu64 " bytes", dir,
+			    t.seal.files, t.seal.bytes);
 	*ret = t.seal;
 	if (fs->hooks)
 		fs->hooks->seals_changed(fs);
@@ -659,7 +510,7 @@ int seal_directory_now(struct fs *fs, uint64_t dir, const struct cred *cred, str
 	return seal(fs, dir, cred, 0, ret, culprit);
 }
 
-/* Find the sealed directory that contains this one. Call without a lock, as prepend_dirs(). */
+/* Find the sealed directory that contains this one. Call without a lock, as dir_path_prepend(). */
 static void blame_seal(struct tree *t, uint64_t dir)
 {
 	struct ns_inode in;
@@ -669,16 +520,17 @@ static void blame_seal(struct tree *t, uint64_t dir)
 	while (r > 0 && in.flags & INODE_SEALED && ns_get_seal(t->fs->db, in.ino, &seal) == 0 && in.ino != NS_ROOT_INO)
 		r = attr_load(t->fs, in.parent, &in);
 	buf_clear(t->culprit);
-	if (r <= 0 || !(in.flags & INODE_SEALED) || prepend_dirs(t->fs, in.ino, t->culprit) < 0)
+	if (r <= 0 || !(in.flags & INODE_SEALED) || dir_path_prepend(t->fs, in.ino, t->culprit) < 0)
 		buf_clear(t->culprit);
 	else if (in.ino == NS_ROOT_INO && dir != NS_ROOT_INO)
 		buf_add(t->culprit, ".", 1);
 }
 
-static void note_time(struct fs *fs, int64_t sealed_ns)
+static void note_seal(struct fs *fs, const struct ns_seal *s)
 {
 	rwlock_lock(&fs->names);
-	fs->last_seal_ns = MAX(fs->last_seal_ns, sealed_ns);
+	fs->last_seal_ns = MAX(fs->last_seal_ns, s->sealed_ns);
+	count_seal(fs, s);
 	rwlock_unlock(&fs->names);
 }
 
@@ -692,6 +544,8 @@ int seal_take_back_all(struct fs *fs)
 
 	while ((r = ns_next_seal(fs->db, dir, &dir, &seal)) > 0) {
 		t.seal = seal;
+		if (!seal.is_complete && fs->read_only)
+			continue;
 		r = seal.is_complete ? 0 : take_back(&t, dir);
 		if (r < 0)
 			return log_errno(r, "directory %" PRIu64 ": half a seal cannot be taken back", dir);
@@ -700,7 +554,7 @@ int seal_take_back_all(struct fs *fs)
 				   ": was being sealed or unsealed when the store was last in use; it is not sealed",
 				   dir);
 		else
-			note_time(fs, seal.sealed_ns);
+			note_seal(fs, &seal);
 	}
 	return r;
 }
@@ -713,7 +567,7 @@ static int begin_undo(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	if (in.flags & INODE_COPY)
+	if (in.flags & INODE_REPLICA)
 		return -EROFS;
 	if (!permission_owner(&t->caller, &in))
 		return -EPERM;
@@ -740,7 +594,7 @@ static int undo(struct tree *t, uint64_t dir)
 	if (r == 0)
 		r = freeze_rest(t, false);
 	if (r == 0)
-		r = unmark(t, t->nr);
+		r = unmark(t);
 	thaw(t);
 	return r;
 }
@@ -762,114 +616,4 @@ int seal_undo(struct fs *fs, uint64_t dir, const struct cred *cred, struct buf *
 	if (fs->hooks)
 		fs->hooks->seals_changed(fs);
 	return engine_sync(fs->engine);
-}
-
-static bool may_know(uint32_t uid, const struct ns_inode *in)
-{
-	return permission_operator(&(struct cred){ .uid = uid }) || uid == in->uid;
-}
-
-int seal_check(struct fs *fs, uint64_t dir, uint32_t uid, struct ns_seal *ret, uint8_t root[NS_SEAL_ROOT_LEN])
-{
-	struct sha256_digest now;
-	struct ns_seal seal, then;
-	struct ns_inode in;
-	int r = attr_load(fs, dir, &in);
-
-	if (r > 0)
-		r = may_know(uid, &in) ? ns_get_seal(fs->db, dir, &seal) : -EPERM;
-	if (r <= 0 || !seal.is_complete)
-		return r < 0 ? r : -ENODATA;
-	r = seal_root(fs, dir, &now);
-	if (ns_get_seal(fs->db, dir, &then) <= 0 || then.sealed_ns != seal.sealed_ns)
-		return -ESTALE;
-	if (r < 0)
-		return r;
-	*ret = seal;
-	memcpy(root, now.b, sizeof(now.b));
-	return 0;
-}
-
-/* Check up to LOOKS_AT_ONCE seals after *at. 1: found one visible to the user; 0: none of these; -ENOENT: no more. */
-static int next_locked(struct fs *fs, uint32_t uid, uint64_t *at, struct ns_seal *ret) REQUIRES_SHARED(fs->names)
-{
-	struct ns_inode in;
-	int r;
-
-	for (unsigned nr = 0; nr < LOOKS_AT_ONCE; nr++) {
-		r = ns_next_seal(fs->db, *at, at, ret);
-		if (r <= 0)
-			return r < 0 ? r : -ENOENT;
-		r = attr_load(fs, *at, &in);
-		if (r <= 0)
-			return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": sealed but has no record", *at);
-		if (ret->is_complete && may_know(uid, &in))
-			return 1;
-	}
-	return 0;
-}
-
-/* 0: `path` currently leads to `dir`; -ENOENT: it does not; <0. */
-static int check_path(struct fs *fs, const struct buf *path, uint64_t dir) REQUIRES_SHARED(fs->names)
-{
-	const char *at = (const char *)path->data, *end = at + path->len;
-	struct ns_dirent d = { .ino = NS_ROOT_INO };
-	char name[NS_NAME_MAX + 1];
-	int r = 1;
-
-	while (at < end && r > 0) {
-		const char *slash = memchr(at, '/', (size_t)(end - at));
-		size_t len = (size_t)((slash ? slash : end) - at);
-
-		memcpy(name, at, len);
-		name[len] = '\0';
-		r = ns_find(fs->db, fs->key, d.ino, name, &d);
-		at += len + 1;
-	}
-	return r < 0 ? r : r > 0 && d.ino == dir ? 0 : -ENOENT;
-}
-
-/* 1; 0: no path short enough, no longer sealed, or moved repeatedly meanwhile; <0. */
-static int find_path(struct fs *fs, uint64_t dir, struct buf *path)
-{
-	struct ns_seal seal;
-	struct ns_inode in;
-	int r = attr_load(fs, dir, &in);
-
-	if (r > 0)
-		r = check_depth(fs, &in); /* first, because looking up names takes longer */
-	if (r < 0)
-		return r == -ENAMETOOLONG || r == -ENOENT ? 0 : r;
-	r = -ENOENT;
-	for (unsigned attempt = 0; attempt < PATH_ATTEMPTS && r == -ENOENT; attempt++) {
-		buf_clear(path);
-		r = prepend_dirs(fs, dir, path);
-		if (r == 0) {
-			rwlock_lock_shared(&fs->names);
-			r = check_path(fs, path, dir);
-			rwlock_unlock_shared(&fs->names);
-		}
-		if (r == -ENOENT && ns_get_seal(fs->db, dir, &seal) == 0)
-			break;
-	}
-	if (r < 0)
-		buf_clear(path);
-	return r == 0 ? 1 : r == -ELOOP || r == -ENOENT ? 0 : r;
-}
-
-int seal_next(struct fs *fs, uint64_t after, uint32_t uid, uint64_t *ret_ino, struct ns_seal *ret, struct buf *path)
-{
-	int r;
-
-	do {
-		rwlock_lock_shared(&fs->names);
-		r = next_locked(fs, uid, &after, ret);
-		rwlock_unlock_shared(&fs->names);
-		if (r > 0)
-			r = find_path(fs, after, path);
-		if (r == 0)
-			r = cancel_check();
-	} while (r == 0);
-	*ret_ino = after;
-	return r == -ENOENT ? 0 : r;
 }

@@ -60,7 +60,8 @@ struct seal_removed {
 int seal_remove(struct fs *fs, uint64_t top, const struct cred *cred, const struct seal_removal *how,
 		struct seal_removed *ret);
 
-/* At mount, before the first request: undo seals left unfinished by a crash, and find the time of the latest seal. */
+/* At mount, before the first request: undo seals left unfinished by a crash, unless the mount is read-only; find the time
+ * of the latest seal, and count the others. */
 int seal_take_back_all(struct fs *fs);
 
 /*

@@ -122,7 +122,7 @@ static int find_seal(struct fs *fs, uint64_t top, int64_t sealed_ns, struct ns_i
 
 	if (r <= 0 || ret->nlink == 0)
 		return r < 0 ? r : -ENOENT;
-	if (ret->flags & INODE_COPY)
+	if (ret->flags & INODE_REPLICA)
 		return -EROFS;
 	r = ns_get_seal(fs->db, top, seal);
 	if (r <= 0)
@@ -165,6 +165,8 @@ static int remove_locked(struct fs *fs, uint64_t top, const struct cred *cred, c
 	r = fs_apply(fs, &tx);
 	if (r < 0)
 		inodes_set_orphan(fs->inodes, top, false);
+	else
+		atomic_fetch_sub(&fs->nr_sealed, 1);
 	return r;
 }
 

@@ -19,6 +19,8 @@ Memory(pointer, length).
 Errors are OSError with the errno of ckptfs_gpu.h. Needs libckptfs-gpu, found by the linker or named by CKPTFS_GPU_LIBRARY, and only
 those packages that the arrays come from.
 """
+from __future__ import annotations
+
 import atexit
 import contextlib
 import ctypes
@@ -29,7 +31,9 @@ import operator
 import os
 import sys
 import threading
+import types
 import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
 __all__ = ["Lineage", "Memory", "TREE", "LIST", "BASIC", "FULL"]
 
@@ -60,9 +64,13 @@ class _Stats(ctypes.Structure):
 
 
 _Done = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int)
+_Info = Dict[str, Any]  # stored with an array, as JSON
+_Node = Dict[str, Any]  # of the description of a tree
+_Path = Tuple[Any, ...]  # keys and indices, from the root of a tree
+_Callback = Callable[[int, Optional[OSError]], object]
 
 
-def _library():
+def _library() -> ctypes.CDLL:
     lib = ctypes.CDLL(os.environ.get("CKPTFS_GPU_LIBRARY", "libckptfs-gpu.so.0"))
     p, u32, size = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t
     ref = ctypes.POINTER
@@ -84,7 +92,7 @@ def _library():
     return lib
 
 
-_lib = None
+_lib: Any = None  # ctypes.CDLL, once a Lineage needs it
 _free = ctypes.CDLL(None).free
 _free.argtypes, _free.restype = [ctypes.c_void_p], None
 
@@ -92,7 +100,7 @@ _free.argtypes, _free.restype = [ctypes.c_void_p], None
 class Memory:
     """Bytes somewhere, on a GPU or in host memory. Keeps `owner` alive."""
 
-    def __init__(self, pointer, length, owner=None):
+    def __init__(self, pointer: int, length: int, owner: object = None) -> None:
         self.pointer, self.length, self.owner = pointer, length, owner
 
 
@@ -102,17 +110,17 @@ class Memory:
 class _Array:
     """An array's contiguous bytes (pointer, length), its info, and the object that keeps them alive."""
 
-    def __init__(self, pointer, length, info, owner, stream=None):
+    def __init__(self, pointer: Optional[int], length: int, info: _Info, owner: object, stream: Optional[int] = None) -> None:
         self.pointer, self.length, self.info, self.owner, self.stream = pointer, length, info, owner, stream
-        self.given = None  # what it was in the state
+        self.given: Any = None  # what it was in the state
 
 
-def _is_torch(x):
+def _is_torch(x: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def _of_torch(x, writable):
+def _of_torch(x: Any, writable: bool) -> _Array:
     torch = sys.modules["torch"]
     x = x.detach()
     if x.layout != torch.strided or x.is_quantized:
@@ -132,7 +140,7 @@ def _of_torch(x, writable):
     return _Array(x.data_ptr(), x.numel() * x.element_size(), info, x, stream)
 
 
-def _strides_contiguous(strides, shape, itemsize):
+def _strides_contiguous(strides: Sequence[int], shape: Sequence[int], itemsize: int) -> bool:
     expected = itemsize
     for n, stride in zip(reversed(shape), reversed(strides)):
         if n > 1 and stride != expected:
@@ -141,12 +149,12 @@ def _strides_contiguous(strides, shape, itemsize):
     return True
 
 
-def _check_typestr(typestr):
+def _check_typestr(typestr: str) -> None:
     if typestr[1] not in "biufcmMSU":
         raise TypeError(f"has elements of type {typestr}, which are not plain numbers")
 
 
-def _of_cuda_interface(x, writable):
+def _of_cuda_interface(x: Any, writable: bool) -> _Array:
     interface = x.__cuda_array_interface__
     shape, typestr = interface["shape"], interface["typestr"]
     _check_typestr(typestr)
@@ -172,7 +180,7 @@ def _of_cuda_interface(x, writable):
     return _Array(pointer, length, info, x, stream)
 
 
-def _of_numpy(x, writable):
+def _of_numpy(x: Any, writable: bool) -> _Array:
     import numpy
     if isinstance(x, numpy.ma.MaskedArray):
         raise TypeError("is a masked array; save its data and its mask")
@@ -188,7 +196,7 @@ def _of_numpy(x, writable):
     return _Array(array.ctypes.data, array.nbytes, info, array)
 
 
-def _of_bytes(view, writable):
+def _of_bytes(view: memoryview, writable: bool) -> _Array:
     if not view.c_contiguous:
         raise ValueError("is not contiguous")
     if view.readonly:
@@ -196,11 +204,11 @@ def _of_bytes(view, writable):
             raise ValueError("is read-only")
         data = bytes(view)
         return _Array(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data), {"type": "bytes"}, data)
-    data = (ctypes.c_char * view.nbytes).from_buffer(view if view.nbytes else bytearray(0))
-    return _Array(ctypes.addressof(data), view.nbytes, {"type": "bytes"}, data)
+    memory = (ctypes.c_char * view.nbytes).from_buffer(view if view.nbytes else bytearray(0))
+    return _Array(ctypes.addressof(memory), view.nbytes, {"type": "bytes"}, memory)
 
 
-def _array_of(x, writable=False):
+def _array_of(x: Any, writable: bool = False) -> Optional[_Array]:
     """x as an array; None: it is not an array."""
     if isinstance(x, Memory):
         return _Array(x.pointer, x.length, {"type": "bytes"}, x)
@@ -217,12 +225,12 @@ def _array_of(x, writable=False):
     return _of_bytes(view, writable)
 
 
-def _numpy_like(info):
+def _numpy_like(info: _Info) -> Any:
     import numpy
     return numpy.empty(info["shape"], numpy.dtype(info["dtype"]))
 
 
-def _new_array(info, length, device):
+def _new_array(info: _Info, length: int, device: Any) -> Any:
     """Memory for a saved array: on `device`, or on its original device if that exists."""
     if info["type"] == "torch":
         import torch
@@ -243,22 +251,23 @@ def _new_array(info, length, device):
 # --- states: from a tree to named arrays and a description of the tree, and back
 
 
-def _name(path):
+def _name(path: _Path) -> str:
     return "/".join(str(part).replace("~", "~0").replace("/", "~1").replace("\0", "~2") for part in path)
 
 
 class _Flattener:
-    def __init__(self, writable):
-        self.arrays, self.writable = {}, writable
+    def __init__(self, writable: bool) -> None:
+        self.arrays: Dict[str, _Array] = {}
+        self.writable = writable
 
-    def add_array(self, array, path):
+    def add_array(self, array: _Array, path: _Path) -> _Node:
         name = _name(path) or "array"
         while name in self.arrays:  # keys 1 and "1" of a dict
             name += "~"
         self.arrays[name] = array
         return {"a": name}
 
-    def node(self, x, path):
+    def node(self, x: Any, path: _Path) -> _Node:
         if x is None or type(x) in (bool, int, float, str):
             return {"v": x}
         if isinstance(x, dict):
@@ -279,7 +288,7 @@ class _Flattener:
         return self.add_array(array, path)
 
 
-def _build(node, array_of):
+def _build(node: _Node, array_of: Callable[[str], Any]) -> Any:
     (kind, value), = node.items()
     if kind == "v":
         return value
@@ -291,7 +300,7 @@ def _build(node, array_of):
     return tuple(parts) if kind == "t" else parts
 
 
-def _fill(wanted, saved, fill, make):
+def _fill(wanted: _Node, saved: Optional[_Node], fill: Callable[[str, Optional[str]], Any], make: Callable[[str], Any]) -> Any:
     """The tree `wanted` with the saved content: fill(name, saved name) for its arrays, make(saved name) where it has
     none."""
     (kind, value), = wanted.items()
@@ -302,19 +311,19 @@ def _fill(wanted, saved, fill, make):
         children = {json.dumps(key): child for key, child in there} if saved_kind == "d" else {}
         return {key: _fill(child, children.get(json.dumps(key)), fill, make) for key, child in value}
     if kind in "lt":
-        children = there if saved_kind in ("l", "t") else []
-        parts = [_fill(w, s, fill, make) for w, s in itertools.zip_longest(value, children[:len(value)])]
+        items = there if saved_kind in ("l", "t") else []
+        parts = [_fill(w, s, fill, make) for w, s in itertools.zip_longest(value, items[:len(value)])]
         return tuple(parts) if kind == "t" else parts
     return _build(saved, make) if saved else value
 
 
-def _same_kind(a, b):
+def _same_kind(a: _Info, b: _Info) -> bool:
     """Whether two infos are of arrays of the same shape and elements, as far as these can be compared."""
     a, b = ({**info, "type": info["type"].replace("cupy", "numpy")} for info in (a, b))
     return a["type"] != b["type"] or all(a.get(key) == b.get(key) for key in ("dtype", "shape"))
 
 
-def _info_of(info):
+def _info_of(info: bytes) -> _Info:
     """The info of an array; programs in other languages may store any."""
     try:
         described = json.loads(info)
@@ -323,7 +332,7 @@ def _info_of(info):
     return described if isinstance(described, dict) and "type" in described else {"type": "bytes"}
 
 
-def _buffers(arrays, infos):
+def _buffers(arrays: Dict[str, _Array], infos: List[bytes]) -> Tuple[ctypes.Array[_Buffer], List[Any]]:
     """The C array of buffers for arrays by name, and the objects that must live as long."""
     buffers = (_Buffer * len(arrays))()
     alive = []
@@ -331,11 +340,11 @@ def _buffers(arrays, infos):
         data = ctypes.create_string_buffer(info, len(info)) if info else None
         alive.append((array, data))
         b.name, b.p, b.len = name.encode("utf-8", "surrogateescape"), array.pointer, array.length
-        b.info, b.info_len = ctypes.cast(data, ctypes.c_void_p) if info else None, len(info)
+        b.info, b.info_len = ctypes.cast(data, ctypes.c_void_p) if data is not None else None, len(info)
     return buffers, alive
 
 
-def _stream_of(arrays):
+def _stream_of(arrays: Dict[str, _Array]) -> Optional[int]:
     """The stream that orders these arrays; they must have the same."""
     streams = {a.stream for a in arrays.values() if a.stream is not None}
     if len(streams) > 1:
@@ -347,43 +356,45 @@ class _Callbacks:
     """Callbacks of saves. Holds no reference to its Lineage, and frees nothing on the library's thread: a destructor that
     runs there cannot wait for that thread."""
 
-    def __init__(self, path):
-        self.path, self.waiting, self.called, self.keys = path, {}, [], itertools.count(1)
-        self.thread = None
+    def __init__(self, path: str) -> None:
+        self.path, self.keys = path, itertools.count(1)
+        self.waiting: Dict[int, _Callback] = {}
+        self.called: List[_Callback] = []
+        self.thread: Optional[int] = None
         self.function = _Done(self.call)
 
-    def add(self, callback):
+    def add(self, callback: _Callback) -> int:
         key = next(self.keys)
         self.waiting[key] = callback
         return key
 
-    def call(self, key, number, error):
+    def call(self, key: int, number: int, error: int) -> None:
         self.thread = threading.get_ident()
         callback = self.waiting.pop(key)
         self.called.append(callback)
         callback(number, _error_of(error, self.path) if error < 0 else None)
 
-    def take_called(self):
+    def take_called(self) -> List[_Callback]:
         called, self.called = self.called, []
         return called
 
 
-def _error_of(r, path):
+def _error_of(r: int, path: str) -> OSError:
     return OSError(-r, _lib.ckptfs_gpu_strerror(r).decode(), path)
 
 
-def _number_of(step):
+def _number_of(step: Any) -> int:
     number = operator.index(step)
     if not 1 <= number <= _STEP_MAX:
         raise ValueError(f"step {step} is not between 1 and {_STEP_MAX}")
     return number
 
 
-_lineages = weakref.WeakSet()
+_lineages: weakref.WeakSet[Lineage] = weakref.WeakSet()
 
 
 @atexit.register
-def _close_all():
+def _close_all() -> None:
     """Runs while callbacks can still be called."""
     for lineage in list(_lineages):
         with contextlib.suppress(OSError):  # the library has logged it
@@ -399,10 +410,11 @@ class Lineage:
     chunks; None: as many as all chunks of the first step need.
     """
 
-    def __init__(self, path, method=TREE, chunk_size=128, table_limit=None, durable=True, verify=False, compare=False,
-                 require_gpu=False):
+    def __init__(self, path: Union[str, os.PathLike[str]], method: int = TREE, chunk_size: int = 128,
+                 table_limit: Optional[int] = None, durable: bool = True, verify: bool = False, compare: bool = False,
+                 require_gpu: bool = False) -> None:
         global _lib
-        self._handle = None
+        self._handle: Optional[ctypes.c_void_p] = None
         self._pid = os.getpid()
         self._users, self._unused = 0, threading.Condition()
         if _lib is None:
@@ -417,12 +429,12 @@ class Lineage:
         self._handle = handle
         _lineages.add(self)
 
-    def _check(self, r):
+    def _check(self, r: int) -> None:
         if r < 0:
             raise _error_of(r, self.path)
 
     @contextlib.contextmanager
-    def _open(self):
+    def _open(self) -> Iterator[ctypes.c_void_p]:
         """The handle, which is not closed during the block."""
         if self._pid != os.getpid():
             raise ValueError(f"lineage {self.path} belongs to process {self._pid}; open it again after fork()")
@@ -438,21 +450,22 @@ class Lineage:
                 self._users -= 1
                 self._unused.notify_all()
 
-    def __enter__(self):
+    def __enter__(self) -> Lineage:
         return self
 
-    def __exit__(self, kind, value, traceback):
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 traceback: Optional[types.TracebackType]) -> None:
         try:
             self.close()
         except OSError:
             if kind is None:  # otherwise the first error is the one to raise
                 raise
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and _lib is not None and self._pid == os.getpid():
             _lib.ckptfs_gpu_close(self._handle)
 
-    def close(self):
+    def close(self) -> None:
         """Waits for all calls and saves in progress; raises what wait() would."""
         if self._pid != os.getpid():
             return  # there is no thread to wait for after fork()
@@ -464,7 +477,7 @@ class Lineage:
         if handle is not None:
             self._check(_lib.ckptfs_gpu_close(handle))
 
-    def save(self, step, tensors, stream=None, callback=None):
+    def save(self, step: int, tensors: Any, stream: Optional[int] = None, callback: Optional[_Callback] = None) -> None:
         """Takes `tensors` as version `step`, 1 or more and higher than the last.
 
         On return they may be overwritten. wait() returns when the file exists; or callback(step, error) is called then from
@@ -478,11 +491,11 @@ class Lineage:
         if stream is None:
             stream = _stream_of(arrays)
         infos = [json.dumps(a.info, separators=(",", ":")).encode() for a in arrays.values()]
-        arrays = {**arrays, _STRUCTURE: _Array(None, 0, None, None)}
+        arrays = {**arrays, _STRUCTURE: _Array(None, 0, {}, None)}
         infos.append(json.dumps(structure, separators=(",", ":")).encode())
         buffers, alive = _buffers(arrays, infos)
         callbacks, key = self._callbacks, None
-        done = _Done()
+        done = ctypes.cast(0, _Done)  # NULL
         with self._open() as handle:
             called = callbacks.take_called()
             if callback is not None:
@@ -493,7 +506,7 @@ class Lineage:
                 del callbacks.waiting[key]
         self._check(r)
 
-    def wait(self):
+    def wait(self) -> None:
         """Waits until all saves are complete; raises the first error since the last call."""
         with self._open() as handle:
             called = self._callbacks.take_called()
@@ -501,12 +514,12 @@ class Lineage:
             del called
         self._check(r)
 
-    def fileno(self):
+    def fileno(self) -> int:
         """Readable when a save has been completed or has failed, for select() and event loops."""
         with self._open() as handle:
-            return _lib.ckptfs_gpu_event_fd(handle)
+            return int(_lib.ckptfs_gpu_event_fd(handle))
 
-    def load(self, step, into=None, device=None, stream=None):
+    def load(self, step: int, into: Any = None, device: Any = None, stream: Optional[int] = None) -> Any:
         """The state of a step.
 
         `into`: a state with arrays of the same shape and dtype to overwrite, instead of creating new ones; it may be a part of
@@ -516,16 +529,19 @@ class Lineage:
         """
         step = _number_of(step)
         structure, saved = self._describe(step)
-        arrays, wanted = {}, _Flattener(writable=True)
+        arrays: Dict[str, _Array] = {}
+        wanted = _Flattener(writable=True)
 
-        def make(name):
+        def make(name: str) -> Any:
             length, info = saved[name]
             array = _new_array(info, length, device)
             if length > 0:
-                arrays[name] = _array_of(array, writable=True)
+                taken = _array_of(array, writable=True)
+                assert taken is not None, array
+                arrays[name] = taken
             return array
 
-        def fill(name, saved_name):
+        def fill(name: str, saved_name: Optional[str]) -> Any:
             if structure is None and name in saved:
                 saved_name = name
             if saved_name is None:
@@ -548,13 +564,14 @@ class Lineage:
         self._check(r)
         return state
 
-    def _describe(self, step):
+    def _describe(self, step: int) -> Tuple[Optional[_Node], Dict[str, Tuple[int, _Info]]]:
         """The tree of a step's arrays (None: written by a program in another language), and (length, info) of each."""
         version = ctypes.POINTER(_Version)()
         with self._open() as handle:
             self._check(_lib.ckptfs_gpu_version_read(handle, step, ctypes.byref(version)))
         try:
-            saved, structure = {}, None
+            saved: Dict[str, Tuple[int, _Info]] = {}
+            structure: Optional[_Node] = None
             for b in version.contents.buffers[:version.contents.nr]:
                 info = ctypes.string_at(b.info, b.info_len)
                 name = b.name.decode("utf-8", "surrogateescape")
@@ -566,7 +583,7 @@ class Lineage:
             _lib.ckptfs_gpu_version_free(version)
         return structure, saved
 
-    def steps(self):
+    def steps(self) -> List[int]:
         """All existing steps, ascending."""
         numbers, nr = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_size_t()
         with self._open() as handle:
@@ -576,12 +593,12 @@ class Lineage:
         finally:
             _free(numbers)
 
-    def delete(self, step):
+    def delete(self, step: int) -> None:
         """Deletes a step; the others do not depend on it."""
         with self._open() as handle:
             self._check(_lib.ckptfs_gpu_delete(handle, _number_of(step)))
 
-    def stats(self):
+    def stats(self) -> Dict[str, int]:
         """Statistics of the last completed save: a dict with the fields of struct ckptfs_gpu_stats."""
         s = _Stats(size=ctypes.sizeof(_Stats))
         with self._open() as handle:

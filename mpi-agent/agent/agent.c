@@ -120,7 +120,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 		abort_world();
 	catch_signals(); /* not earlier: a signal must end world_enter(), which waits for all ranks */
 	if (w.rank == 0)
-		log_notice("%" PRIu32 " nodes take part", w.nr);
+		log_notice("%s", human_nr(w.nr, "connected node").s);
 	status_fd = status_listen(&at);
 	r = loop_run(&w, &l, &shared, waits, &q->rounds, status_fd);
 	closep(&status_fd);

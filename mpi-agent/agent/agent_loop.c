@@ -169,13 +169,13 @@ static int handle_daemon_message(struct loop *l, const struct link_header *h, co
 	case LINK_TAKEN:
 		return fetches_taken(l->fetches, h->number);
 	case LINK_PUT:
-	case LINK_COPY:
+	case LINK_REPLICATE:
 	case LINK_DROP:
 	case LINK_QUERY:
 		l->relayed_ns = l->turn_ns;
 		return relays_request(l->relays, h, body);
 	case LINK_KEPT:
-	case LINK_COPIED:
+	case LINK_REPLICATED:
 	case LINK_DROPPED:
 	case LINK_ANSWER:
 		return relays_answer(l->relays, h, body);
@@ -255,13 +255,13 @@ static int handle_peer_message(struct loop *l, const struct peer_header *h, stru
 	case PEER_COLLECTED:
 		return l->state == RUNNING ? collects_peer_collected(l->collects, h->from, h->number, body, len) : 0;
 	case PEER_PUT:
-	case PEER_COPY:
+	case PEER_REPLICATE:
 	case PEER_DROP:
 	case PEER_QUESTION:
 		l->relayed_ns = l->turn_ns;
 		return l->daemon->fd < 0 ? 0 : relays_peer_request(l->relays, h, body, len);
 	case PEER_KEPT:
-	case PEER_COPIED:
+	case PEER_REPLICATED:
 	case PEER_DROPPED:
 	case PEER_ANSWER:
 		return l->daemon->fd < 0 ? 0 : relays_peer_answer(l->relays, h, body, len);

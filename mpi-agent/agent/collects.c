@@ -265,7 +265,7 @@ static int start_window(struct collects *c)
 	struct link_step s = { .kind = LINK_MARK, .window = c->window, .nr_windows = c->nr_windows, .len = c->filter_len };
 
 	if (getrandom(&s.seed, sizeof(s.seed), 0) != sizeof(s.seed))
-		return log_errno(-EIO, "no random numbers");
+		return log_errno(-EIO, "cannot get random numbers");
 	return start_step(c, c->number, &s);
 }
 

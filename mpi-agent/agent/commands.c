@@ -29,13 +29,13 @@ static int cluster_command(int fd, const char *mount, enum ckptfs_cluster_comman
 		return 0;
 	switch (errno) {
 	case ENOTTY:
-		return log_errno(-errno, "%s: not on a ckptfs", mount);
+		return log_cause(-errno, "%s: not on a mounted ckptfs; ckptfs-stat lists those that are", mount);
 	case EOPNOTSUPP:
-		return log_errno(-errno, "%s: its store was made without cluster=", mount);
+		return log_cause(-errno, "%s: its store was made without cluster=; only a new store can join a cluster", mount);
 	case ENOTCONN:
-		return log_errno(-errno, "%s: no ckptfs-agent runs on this node", mount);
+		return log_cause(-errno, "%s: no ckptfs-agent runs on this node; start it first", mount);
 	case EPERM:
-		return log_errno(-errno, "%s: only root and the user of the mount may do that", mount);
+		return log_cause(-errno, "%s: only root and the mounting user may do that", mount);
 	case ENOENT:
 		log_error("node %s: unknown; ckptfs-gc --delete prints the name of a missing node",
 			  c->node);
@@ -91,7 +91,7 @@ int command_repair(const char *mount)
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
 		r = cluster_command(fd, mount, CKPTFS_CLUSTER_STATUS, &c);
 		if (r == 0 && c.repaired < number && c.flags & CKPTFS_CLUSTER_NO_AGENT)
-			return log_errno(-ENOTCONN,
+			return log_cause(-ENOTCONN,
 					 "%s: the agents ended before everything was re-replicated; it continues when they run again",
 					 mount);
 	}

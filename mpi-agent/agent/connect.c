@@ -70,7 +70,7 @@ static int store_at(const char *point, char **ret)
 	size_t size = 0;
 
 	if (!f)
-		return log_errno(-errno, "/proc/self/mountinfo");
+		return log_errno(-errno, "/proc/self/mountinfo: cannot open");
 	while (getline(&line, &size, f) > 0) {
 		if (!parse_mount(line, &at, &store) || strcmp(at, point) != 0)
 			continue;
@@ -93,7 +93,7 @@ static int socket_of_mount(const char *mount, char **ret)
 	if (r < 0)
 		return r;
 	if (r == 0) {
-		log_error("%s: no ckptfs is mounted there", mount);
+		log_error("%s: no ckptfs is mounted there; mount it first", mount);
 		return -ENOENT;
 	}
 	if (asprintf(ret, "%s/" SOCKET_NAME, store) < 0)
@@ -105,7 +105,7 @@ static int look_at_socket(const char *path, struct stat *ret)
 {
 	if (stat(path, ret) < 0) {
 		if (errno == ENOENT)
-			log_error("%s: no such socket: is it mounted, and was its store made with cluster= (mount.ckptfs(8))?",
+			log_error("%s: no such socket; mount a store that was created with cluster= (mount.ckptfs(8))",
 				  path);
 		else
 			log_error("%s: %s", path, strerror(errno));

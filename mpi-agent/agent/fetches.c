@@ -470,7 +470,7 @@ static bool may_start(const struct fetches *fs, const struct fetch *f)
 }
 
 /* Ends requests that have timed out. */
-static bool give_up_asks(struct fetches *fs, uint64_t now_ns)
+static bool expire_asks(struct fetches *fs, uint64_t now_ns)
 {
 	struct ask **at = &fs->asks;
 	bool any = false;
@@ -501,7 +501,7 @@ static void start_fetch(struct fetches *fs, struct fetch *f)
 int fetches_progress(struct fetches *fs, uint64_t now_ns)
 {
 	struct fetch **at = &fs->first;
-	int done = give_up_asks(fs, now_ns), r = 0;
+	int done = expire_asks(fs, now_ns), r = 0;
 	bool may_ask = fs->may_ask;
 
 	fs->may_ask = false; /* requests that end from here on count for the next call */

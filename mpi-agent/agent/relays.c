@@ -24,7 +24,7 @@ static const struct kind {
 	enum peer_type peer, peer_answer;
 } kinds[] = {
 	{ LINK_PUT, LINK_PUT, LINK_KEPT, PEER_PUT, PEER_KEPT },
-	{ LINK_COPY, LINK_COPY, LINK_COPIED, PEER_COPY, PEER_COPIED },
+	{ LINK_REPLICATE, LINK_REPLICATE, LINK_REPLICATED, PEER_REPLICATE, PEER_REPLICATED },
 	{ LINK_DROP, LINK_DROP, LINK_DROPPED, PEER_DROP, PEER_DROPPED },
 	{ LINK_QUERY, LINK_QUESTION, LINK_ANSWER, PEER_QUESTION, PEER_ANSWER },
 };
@@ -96,7 +96,7 @@ static bool is_question(const struct relay *y)
 static int look_at(struct relay *y, const void *body, size_t len)
 {
 	struct link_put put;
-	struct link_copy copy;
+	struct link_replica replica;
 	struct link_drop drop;
 	int r;
 
@@ -113,10 +113,10 @@ static int look_at(struct relay *y, const void *body, size_t len)
 		free(put.wants);
 		free(put.chunks);
 		return 0;
-	case LINK_COPY:
-		r = link_decode_copy(body, len, &copy);
+	case LINK_REPLICATE:
+		r = link_decode_replica(body, len, &replica);
 		if (r == 0)
-			free(copy.chunks);
+			free(replica.chunks);
 		return r;
 	case LINK_DROP:
 		return link_decode_drop(body, len, &drop);
@@ -363,7 +363,7 @@ int relays_answer(struct relays *rs, const struct link_header *h, const void *bo
 	if (error == 0) {
 		rs->figures.kept_chunks += y->put_chunks;
 		rs->figures.kept_bytes += y->put_bytes;
-		rs->figures.copies += y->kind->link == LINK_COPY;
+		rs->figures.copies += y->kind->link == LINK_REPLICATE;
 	}
 	r = peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number, body, h->len);
 	remove_theirs(rs, at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Relays requests between daemons of different nodes: PUT, COPY, DROP and QUERY of this node's daemon are sent to the
- * agent of the target node, which passes them to its daemon; the answer comes back the same way. Every request is
+ * Relays requests between daemons of different nodes: PUT, REPLICATE, DROP and QUERY of this node's daemon are sent to
+ * the agent of the target node, which passes them to its daemon; the answer comes back the same way. Every request is
  * answered once, in bounded time: with an error, of either agent, if the node is not connected or does not answer in
  * time.
  *
@@ -33,7 +33,7 @@ int relays_new(const struct world *w, struct peers *p, struct link *daemon, cons
 	       struct relays **ret);
 void relays_free(struct relays *rs); /* NULL is fine */
 
-/* The daemon's PUT, COPY, DROP or QUERY; its KEPT, COPIED, DROPPED or ANSWER. -EBADMSG, -ENOMEM, -EIO */
+/* The daemon's PUT, REPLICATE, DROP or QUERY; its KEPT, REPLICATED, DROPPED or ANSWER. -EBADMSG, -ENOMEM, -EIO */
 int relays_request(struct relays *rs, const struct link_header *h, const void *body);
 int relays_answer(struct relays *rs, const struct link_header *h, const void *body);
 /* Messages of other nodes. */

@@ -22,7 +22,7 @@
 
 #define NAP_NS UINT64_C(1000000) /* a daemon waits for this round */
 #define NAP_IDLE_NS UINT64_C(2000000)
-#define NAP_NOBODY_NS UINT64_C(16000000) /* back-off: the next round will not start soon */
+#define NAP_IDLE_BACKED_OFF_NS UINT64_C(16000000) /* back-off: the next round will not start soon */
 #define NAP_LONG_NS UINT64_C(20000000)
 #define NAP_LONG_PART 200u /* of the idle time: the next request waits for half a nap per node that it passes */
 #define NAP_BACKED_OFF_NS UINT64_C(4000000) /* no daemon waits for this round, or its end */
@@ -288,7 +288,7 @@ static void remember_found(struct rounds *rs)
 			cache_holders(rs, rs->pages[i], &rs->had[i]);
 }
 
-/* Announces the pages that only this node stores, as far as it knows. */
+/* Announces the pages that no other node has, by the result of the round. */
 static int announce_unshared(struct rounds *rs)
 {
 	_cleanup_(freep) struct fp *unshared = calloc(MAX(rs->nr_entered, UINT32_C(1)), sizeof(*unshared));
@@ -743,7 +743,7 @@ uint64_t rounds_nap_ns(const struct rounds *rs, uint64_t quiet_ns, bool is_backe
 	if (rs->state == STORING)
 		return NAP_STORING_NS;
 	if (rs->state == IDLE) {
-		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, is_backed_off ? NAP_NOBODY_NS : NAP_IDLE_NS);
+		quiet_ns = MAX(quiet_ns / NAP_LONG_PART, is_backed_off ? NAP_IDLE_BACKED_OFF_NS : NAP_IDLE_NS);
 		return MIN(quiet_ns, NAP_LONG_NS);
 	}
 	if (rs->state == OFFERING || rs->state == PAUSED)

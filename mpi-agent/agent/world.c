@@ -86,7 +86,7 @@ static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card *
 		}
 	}
 	r = cards_agree(cards, nr, &quarrel);
-	if (r == -EINVAL)
+	if (r == -EINVAL && nr > 1) /* with one, its own message says all */
 		log_error("%s", quarrel.why);
 	if (r == 0)
 		*ret = TAKE(cards);
@@ -210,7 +210,7 @@ static int enter_mpi(struct world *w)
 	if (r < 0)
 		return r;
 	if ((uint32_t)nr > LINK_NODES_MAX)
-		return log_errno(-EINVAL, "%d ranks: at most %u nodes can be one cluster", nr, LINK_NODES_MAX);
+		return log_cause(-EINVAL, "%d ranks: at most %u nodes can be one cluster", nr, LINK_NODES_MAX);
 	w->rank = (uint32_t)rank;
 	w->nr = (uint32_t)nr;
 	r = mpi_errno(MPI_Comm_dup(MPI_COMM_WORLD, &w->rounds), "communicator");

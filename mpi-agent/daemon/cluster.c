@@ -106,19 +106,20 @@ static struct stripe_io io_of(struct cluster *c)
 	return (struct stripe_io){ c->fs, service_fetch_whole, c->service };
 }
 
-static int copy(void *userdata, const struct link_copy *copied, const struct cluster_node *nodes, uint32_t nr_nodes)
+static int replicate(void *userdata, const struct link_replica *replica, const struct cluster_node *nodes,
+		     uint32_t nr_nodes)
 {
 	struct cluster *c = userdata;
 	struct stripe_io io = io_of(c);
 	struct service_world w = { 0 };
 	int r;
 
-	if (copied->step == LINK_COPY_MAKE)
-		return replica_receive_copy(c->fs, copied, nodes, nr_nodes);
+	if (replica->step == LINK_REPLICA_CREATE)
+		return replica_receive_catalog(c->fs, replica, nodes, nr_nodes);
 	r = service_world(c->service, &w);
 	if (r == 0)
-		r = copied->step == LINK_COPY_COVER ? replica_receive_cover(c->fs, copied, &io, &w) :
-						      replica_receive_settle(c->fs, copied, &w);
+		r = replica->step == LINK_REPLICA_COVER ? replica_receive_cover(c->fs, replica, &io, &w) :
+							  replica_receive_settle(c->fs, replica, &w);
 	service_world_release(&w);
 	return r;
 }
@@ -298,8 +299,9 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c,	   pending, commit, chunks, pin,    step,   collected, answer,
-					     keep, copy,    drop,   peers_changed,    rebuild, shared, deferred_ns };
+	const struct service_store calls = { c,	   pending,	  commit,  chunks, pin,
+					     step, collected,	  answer,  keep,   replicate,
+					     drop, peers_changed, rebuild, shared, deferred_ns };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 
@@ -321,11 +323,11 @@ int cluster_start(struct cluster *c, struct fs *fs, const char *store, const str
 
 	if (engine_cluster_identity(fs->engine, &id) == 0) {
 		if (o->protect != PROTECT_NONE)
-			return log_errno(-EINVAL,
+			return log_cause(-EINVAL,
 					 "option protect=: store %s was made without cluster=, so there is no other node",
 					 store);
 		if (o->compact_group > 0)
-			return log_errno(
+			return log_cause(
 				-EINVAL,
 				"option compact_group=: store %s was made without cluster=, so there is no other node",
 				store);
@@ -400,8 +402,11 @@ int cluster_register_peers(struct cluster *c)
 {
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
 	uint32_t nr, self;
-	int r = cluster_nodes(c, &nodes, &nr, &self);
+	int r;
 
+	if (!c || !c->engine)
+		return 0;
+	r = cluster_nodes(c, &nodes, &nr, &self);
 	return r < 0 || nr == 0 ? r : engine_cluster_register_peers(c->engine, nodes, nr);
 }
 

@@ -9,12 +9,15 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
 
 #define BACKLOG 4
+#define LOCK_NS UINT64_C(2000000000) /* to wait for the lock of the directory */
+#define LOCK_STEP_NS 5000000
 
 /* Open the directory of a path, and return the name after it. */
 static int split(const char *path, int *ret_dir, char *ret_name, size_t size)
@@ -77,12 +80,12 @@ static int take_over(struct listener *l, const char *path)
 	if (fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : log_errno(-errno, "agent socket %s", path);
 	if (!S_ISSOCK(st.st_mode))
-		return log_errno(-EEXIST, "agent socket %s: exists, and is not a socket", path);
+		return log_cause(-EEXIST, "agent socket %s: exists, and is not a socket", path);
 	r = connect_at(path, l->dir, l->name);
 	if (r >= 0)
 		close(r);
 	if (r != -ECONNREFUSED)
-		return log_errno(-EADDRINUSE, "agent socket %s: another daemon listens there", path);
+		return log_cause(-EADDRINUSE, "agent socket %s: another daemon listens there", path);
 	if (unlinkat(l->dir, l->name, 0) < 0)
 		return log_errno(-errno, "agent socket %s: cannot remove the socket of a dead daemon", path);
 	log_info("agent socket %s: replaced the socket of a dead daemon", path);
@@ -115,6 +118,25 @@ static int bind_and_listen(struct listener *l, const char *path)
 	return 0;
 }
 
+/* Two daemons may find the same stale socket. Without the lock the slower one would remove the new socket of the other.
+ * Any user with read permission can hold the lock, so the wait is limited. */
+static int lock_directory(const struct listener *l, const char *path)
+{
+	uint64_t until = monotonic_ns() + LOCK_NS;
+
+	while (flock(l->dir, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return log_errno(-errno, "agent socket %s: cannot lock its directory", path);
+		if (monotonic_ns() >= until) {
+			log_warning("agent socket %s: another process keeps its directory locked; continuing without the lock",
+				    path);
+			return 0;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = LOCK_STEP_NS }, NULL);
+	}
+	return 0;
+}
+
 int listener_open(struct listener *ret, const char *path)
 {
 	struct listener l = LISTENER_NONE;
@@ -126,9 +148,8 @@ int listener_open(struct listener *ret, const char *path)
 	l.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l.fd < 0)
 		r = log_errno(-errno, "agent socket");
-	/* Two daemons that find the same stale socket must not remove each other's. */
-	if (r == 0 && flock(l.dir, LOCK_EX) < 0)
-		r = log_errno(-errno, "agent socket %s: cannot lock its directory", path);
+	if (r == 0)
+		r = lock_directory(&l, path);
 	if (r == 0) {
 		r = bind_and_listen(&l, path);
 		flock(l.dir, LOCK_UN);

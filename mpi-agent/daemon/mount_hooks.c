@@ -100,7 +100,7 @@ static void seals_changed(struct fs *fs)
 
 static int replica_of(struct fs *fs, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns)
 {
-	return view_copied(fs->view, top, ret_ino, ret_sealed_ns);
+	return view_replica_of(fs->view, top, ret_ino, ret_sealed_ns);
 }
 
 static int next_replica(struct fs *fs, uint64_t after, uint64_t *ret_top, struct buf *path)
@@ -121,7 +121,7 @@ static int get_protect_state(struct fs *fs, uint64_t dir)
 
 static int get_gather_state(struct fs *fs, uint64_t dir)
 {
-	return protect_collected(fs->protect, dir);
+	return protect_gathered(fs->protect, dir);
 }
 
 /* --- commands --- */
@@ -167,7 +167,7 @@ static void figures(struct fs *fs, struct cluster_figures *ret)
 	struct protect_status protect;
 	struct service_stats s;
 	uint64_t top = 0;
-	struct ns_copy c;
+	struct ns_replica c;
 
 	*ret = (struct cluster_figures){ .is_member = cluster_stats(fs->cluster, &s) };
 	ret->has_agent = s.is_connected;
@@ -184,13 +184,14 @@ static void figures(struct fs *fs, struct cluster_figures *ret)
 	ret->kept_bytes = s.kept_bytes;
 	ret->nr_replicas_taken = s.nr_copied;
 	while (nodes_next(fs, top, &top, &c) > 0) {
-		ret->nr_replicas += c.state == NS_COPY_KEPT;
-		ret->nr_cached_replicas += c.state == NS_COPY_CACHED;
+		ret->nr_replicas += c.state == NS_REPLICA_KEPT;
+		ret->nr_cached_replicas += c.state == NS_REPLICA_CACHED;
 	}
 	protect_status(fs->protect, &protect);
 	ret->protects = protect.mode != PROTECT_NONE;
 	ret->nr_sealed = protect.nr_sealed;
 	ret->nr_protected = protect.nr_protected;
+	ret->unprotected_since_ns = protect.unprotected_since_ns;
 	ret->nr_sent = protect.chunks;
 	ret->sent_bytes = protect.bytes;
 	ret->protect_error = protect.error;
@@ -229,7 +230,7 @@ const struct cluster_hooks *cluster_hooks(void)
 		.list = list,
 		.set_unlook = set_unlook,
 		.seals_changed = seals_changed,
-		.abandon = abandon_copy,
+		.abandon = abandon_replica,
 		.replica_of = replica_of,
 		.next_replica = next_replica,
 		.next_seal = next_seal,

@@ -418,13 +418,13 @@ static int take_message(struct connection *c)
 	case LINK_CHUNKS:
 	case LINK_PLACES:
 	case LINK_KEPT:
-	case LINK_COPIED:
+	case LINK_REPLICATED:
 	case LINK_DROPPED:
 	case LINK_ANSWER:
 		service_answered(s, c->header.type, c->header.number, &c->body);
 		return 0;
 	case LINK_PUT:
-	case LINK_COPY:
+	case LINK_REPLICATE:
 	case LINK_DROP:
 		service_keep(s, c->header.type, c->header.number, &c->body);
 		return 0;

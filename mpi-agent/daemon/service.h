@@ -32,7 +32,7 @@ struct buf;
 struct cluster_calls;
 struct cluster_node;
 struct cluster_want;
-struct link_copy;
+struct link_replica;
 struct link_done;
 struct link_drop;
 struct link_put;
@@ -81,7 +81,8 @@ struct service_store {
 	 */
 	int (*keep)(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
 		    uint8_t *kept);
-	int (*copy)(void *userdata, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes);
+	int (*replicate)(void *userdata, const struct link_replica *replica, const struct cluster_node *nodes,
+			 uint32_t nr_nodes);
 	int (*drop)(void *userdata, const struct link_drop *drop);
 	/*
 	 * NODES was received, so that waiting work can continue; or the agent has disconnected (service_nodes()).
@@ -140,12 +141,12 @@ void service_world_release(struct service_world *w);
 bool service_world_find(const struct service_world *w, const uint8_t *id, uint32_t *ret); /* its index */
 
 /*
- * A request to the daemon of another node (PUT, COPY, DROP); several may be in flight. The message carries the number
- * of the call. The agent answers each, with an error if that node does not, so there is no time limit: waiting ends
- * when the agent disconnects or goes_on(), called from time to time, returns false.
+ * A request to the daemon of another node (PUT, REPLICATE, DROP); several may be in flight. The message carries the
+ * number of the call. The agent answers each, with an error if that node does not, so there is no time limit: waiting
+ * ends when the agent disconnects or goes_on(), called from time to time, returns false.
  */
 struct service_call;
-/* `answered_by`: KEPT, COPIED or DROPPED */
+/* `answered_by`: KEPT, REPLICATED or DROPPED */
 int service_call_new(struct service *s, enum link_type answered_by, struct service_call **ret);
 uint64_t service_call_number(const struct service_call *c);
 int service_call_send(struct service_call *c, struct buf *message); /* takes it; -ENOTCONN */

@@ -56,7 +56,7 @@ struct service_out {
 	struct service_out *next;
 };
 
-/* A request (FETCH, QUERY; PUT, COPY, DROP) with a thread waiting for its answer. On the stack of that thread. */
+/* A request (FETCH, QUERY; PUT, REPLICATE, DROP) with a thread waiting for its answer. On the stack of that thread. */
 struct service_request {
 	enum link_type answered_by;
 	uint64_t number;
@@ -80,7 +80,7 @@ struct service_given {
 	struct service_given *next;
 };
 
-/* A request of another node: GET, PIN; QUESTION; PUT, COPY, DROP. */
+/* A request of another node: GET, PIN; QUESTION; PUT, REPLICATE, DROP. */
 struct service_get {
 	enum link_type type;
 	uint64_t number, agent;
@@ -154,7 +154,7 @@ struct service {
 	struct service_request *requests GUARDED_BY(lock);
 	struct service_queue gets GUARDED_BY(lock); /* GET, PIN */
 	struct service_queue rebuilds GUARDED_BY(lock); /* GETs with chunks missing here */
-	struct service_queue keeps GUARDED_BY(lock); /* PUT, COPY, DROP */
+	struct service_queue keeps GUARDED_BY(lock); /* PUT, REPLICATE, DROP */
 	struct service_get *questions GUARDED_BY(lock), **questions_end GUARDED_BY(lock);
 	unsigned nr_questions GUARDED_BY(lock);
 
@@ -216,7 +216,7 @@ uint64_t service_announce_due(struct service *s, uint64_t now_ns) REQUIRES(s->lo
 /* --- service_fetch.c --- */
 
 int service_fetch(void *userdata, struct cluster_want *wants, size_t nr);
-/* CHUNKS, PLACES, ANSWER, KEPT, COPIED or DROPPED was received */
+/* CHUNKS, PLACES, ANSWER, KEPT, REPLICATED or DROPPED was received */
 void service_answered(struct service *s, enum link_type type, uint64_t number, struct buf *body);
 int service_taken(struct service *s, uint64_t number); /* TAKEN was received */
 /* Send TAKEN notices if due. Returns when to call again, UINT64_MAX: no need. */
@@ -242,7 +242,7 @@ void *service_rebuilder(void *userdata); /* thread function */
 
 /* --- service_keep.c --- */
 
-/* PUT, COPY or DROP was received */
+/* PUT, REPLICATE or DROP was received */
 void service_keep(struct service *s, enum link_type type, uint64_t number, struct buf *body);
 void *service_receiver(void *userdata); /* thread function */
 

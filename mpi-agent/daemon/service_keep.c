@@ -187,21 +187,21 @@ static int do_put(struct service *s, const struct service_get *g, int error)
 	return answer(s, g, &b);
 }
 
-static int do_copy(struct service *s, const struct service_get *g, int error)
+static int do_replicate(struct service *s, const struct service_get *g, int error)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	_cleanup_(freep) struct cluster_node *nodes = NULL;
-	struct link_copy *c = calloc(1, sizeof(*c));
+	struct link_replica *c = calloc(1, sizeof(*c));
 	uint32_t nr_nodes, self;
-	int r = c ? link_decode_copy(g->body.data, g->body.len, c) : -ENOMEM;
+	int r = c ? link_decode_replica(g->body.data, g->body.len, c) : -ENOMEM;
 
 	if (r < 0) {
 		free(c);
 		return r;
 	}
-	r = error < 0 ? error : s->store.copy ? service_nodes(s, &nodes, &nr_nodes, &self) : -EOPNOTSUPP;
+	r = error < 0 ? error : s->store.replicate ? service_nodes(s, &nodes, &nr_nodes, &self) : -EOPNOTSUPP;
 	if (r == 0)
-		r = s->store.copy(s->store.userdata, c, nodes, nr_nodes);
+		r = s->store.replicate(s->store.userdata, c, nodes, nr_nodes);
 	if (r == 0) {
 		mutex_lock(&s->lock);
 		s->stats.nr_copied++;
@@ -209,7 +209,7 @@ static int do_copy(struct service *s, const struct service_get *g, int error)
 	}
 	free(c->chunks);
 	free(c);
-	link_encode_error(LINK_COPIED, g->number, MIN(r, 0), &b);
+	link_encode_error(LINK_REPLICATED, g->number, MIN(r, 0), &b);
 	return answer(s, g, &b);
 }
 
@@ -231,9 +231,9 @@ static int do_drop(struct service *s, const struct service_get *g, int error)
 /* `error`: do nothing and return it to the requester. */
 static void attend_to(struct service *s, const struct service_get *g, int error)
 {
-	int r = g->type == LINK_PUT  ? do_put(s, g, error) :
-		g->type == LINK_COPY ? do_copy(s, g, error) :
-				       do_drop(s, g, error);
+	int r = g->type == LINK_PUT	  ? do_put(s, g, error) :
+		g->type == LINK_REPLICATE ? do_replicate(s, g, error) :
+					    do_drop(s, g, error);
 
 	if (r == -EBADMSG)
 		service_hang_up(s, g->agent, "what is to be kept,");

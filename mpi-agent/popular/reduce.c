@@ -106,8 +106,8 @@ static size_t element_len(const struct merge_conf *conf, uint64_t nr)
 	return MAC_LEN + popular_encoded_len(conf, MIN(nr, (uint64_t)conf->max));
 }
 
-/* With room for the most there can be before it is known how much there is, so that all hear of both at once; what is
- * not used of it is no memory. */
+/* Has room for the maximum before the size is known, so that all ranks receive both at once; unused room takes no
+ * memory. */
 static int start_sizes(struct reduction *red)
 {
 	red->element = calloc(1, element_len(red->conf, UINT64_MAX));

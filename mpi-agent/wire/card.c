@@ -150,8 +150,8 @@ int cards_agree(const struct card *cards, uint32_t nr, struct card_quarrel *ret)
 	for (uint32_t i = 0; i < nr; i++) {
 		if (cards[i].error == 0)
 			continue;
-		snprintf(ret->why, sizeof(ret->why), "%s (rank %" PRIu32 ") has no daemon: %s", cards[i].host, i,
-			 strerror(-cards[i].error));
+		snprintf(ret->why, sizeof(ret->why), "%s (rank %" PRIu32 ") has no daemon; see the message of its agent",
+			 cards[i].host, i);
 		return -EINVAL;
 	}
 	for (uint32_t i = 1; i < nr; i++) {

@@ -25,13 +25,13 @@
  *   ANSWER         ───▶                        answer of the other daemon
  *                        ◀─── PUT              sends chunks of a replica to another node
  *   KEPT           ───▶
- *                        ◀─── COPY, DROP       creates or drops the replica of a sealed directory on another node
- *   COPIED, DROPPED ──▶
- *   PUT, COPY, DROP ──▶                        the same requests from another node,
+ *                        ◀─── REPLICATE, DROP  creates or drops the replica of a sealed directory on another node
+ *   REPLICATED, DROPPED ─▶
+ *   PUT, REPLICATE, DROP ─▶                    the same requests from another node,
  *                        ◀─── KEPT, ...        and the answer
  *                        ◀─── REFUSED          instead of WELCOME; the connection ends
  *
- * `number` of an answer is that of its request; the daemon's requests (FETCH, PUT, COPY, DROP, QUERY), GET, PIN,
+ * `number` of an answer is that of its request; the daemon's requests (FETCH, PUT, REPLICATE, DROP, QUERY), GET, PIN,
  * QUESTION and the requests of other nodes are numbered separately. A daemon that receives no more messages of a round
  * continues without it, and so does an agent: late messages are dropped by their number.
  *
@@ -59,7 +59,7 @@
 #define LINK_ANSWER_MAX (1u << 20)
 #define LINK_PUT_BYTES_MAX (4u << 20) /* of chunks in one PUT */
 #define LINK_PATH_MAX 4095u
-#define LINK_COPY_CHUNKS_MAX 65536u /* of a catalog */
+#define LINK_REPLICA_CHUNKS_MAX 65536u /* of a catalog */
 #define LINK_ANNOUNCE_MAX (1u << 18) /* pages */
 
 enum link_type {
@@ -84,8 +84,8 @@ enum link_type {
 	LINK_COLLECTED,
 	LINK_PUT = 20,
 	LINK_KEPT,
-	LINK_COPY,
-	LINK_COPIED,
+	LINK_REPLICATE,
+	LINK_REPLICATED,
 	LINK_DROP,
 	LINK_DROPPED,
 	LINK_QUERY = 30,
@@ -220,8 +220,8 @@ static_assert(sizeof(struct link_there_wire) == 12, "on the wire");
 /* QUERY: the store id of the node (16), and the query, up to LINK_QUESTION_MAX bytes. QUESTION: the query alone. */
 /* ANSWER: le32, an errno or 0; without one, up to LINK_ANSWER_MAX bytes. */
 /*
- * PUT, COPY and DROP begin with a store id (16): of the target node when sent by the daemon, of the requesting node
- * when sent by the agent.
+ * PUT, REPLICATE and DROP begin with a store id (16): of the target node when sent by the daemon, of the requesting
+ * node when sent by the agent.
  *
  * PUT: le32 number of chunks, at most LINK_CHUNKS_MAX; entries as of GET; for each a byte, 1: its bytes follow; these
  * bytes, concatenated.
@@ -235,16 +235,16 @@ enum link_kept {
 };
 
 #define LINK_SLOTS_MAX 7u
-enum link_copy_step {
-	LINK_COPY_MAKE,
+enum link_replica_step {
+	LINK_REPLICA_CREATE,
 	/* for an existing replica with slots: */
-	LINK_COPY_COVER, /* cover its chunks */
-	LINK_COPY_SETTLE, /* all nodes have covered theirs: drop stripes that are not needed any more */
+	LINK_REPLICA_COVER, /* cover its chunks */
+	LINK_REPLICA_SETTLE, /* all nodes have covered theirs: drop stripes that are not needed any more */
 };
 
-/* COPY: this struct, the path, and for each chunk of the catalog, in order, an entry as of GET.
- * COPIED: le32, an errno or 0. */
-struct link_copy_wire {
+/* REPLICATE: this struct, the path, and for each chunk of the catalog, in order, an entry as of GET.
+ * REPLICATED: le32, an errno or 0. */
+struct link_replica_wire {
 	uint8_t node[16];
 	uint8_t origin[16]; /* the store in which the directory was sealed */
 	uint8_t name[LINK_NAME_LEN]; /* of the node of `origin` */
@@ -252,9 +252,9 @@ struct link_copy_wire {
 	struct le32 path_len, nr_chunks;
 	/* nr_slots nodes, at most LINK_SLOTS_MAX, cover the chunks that only the sender has; 0: none to cover */
 	struct le32 slot, nr_slots;
-	struct le32 step; /* enum link_copy_step: only the first has chunks */
+	struct le32 step; /* enum link_replica_step: only the first has chunks */
 };
-static_assert(sizeof(struct link_copy_wire) == 132, "on the wire");
+static_assert(sizeof(struct link_replica_wire) == 132, "on the wire");
 
 /* DROP: drops the replica if it was sealed no later than sealed_ns. LINK_DROP_ABANDONS: and never re-creates it, since
  * its node is lost for good. DROPPED: le32, an errno or 0. */
@@ -319,7 +319,7 @@ struct link_done {
 };
 
 /* A sealed directory of another node. */
-struct link_copy {
+struct link_replica {
 	uint8_t node[16], origin[16];
 	char name[LINK_NAME_LEN];
 	uint64_t ino;
@@ -328,7 +328,7 @@ struct link_copy {
 	struct link_want *chunks; /* of its catalog; the caller frees them */
 	uint32_t nr_chunks;
 	uint32_t slot, nr_slots;
-	enum link_copy_step step;
+	enum link_replica_step step;
 };
 
 struct link_drop {
@@ -388,11 +388,11 @@ void link_encode_done_body(const struct link_done *d, struct buf *ret);
 void link_encode_put(uint64_t number, const uint8_t node[16], const struct link_want *wants, const void *const *chunks,
 		     uint32_t nr, struct buf *ret);
 void link_encode_kept(uint64_t number, int error, const uint8_t *kept, uint32_t nr, struct buf *ret);
-void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *ret);
+void link_encode_replica(uint64_t number, const struct link_replica *c, struct buf *ret);
 void link_encode_drop(uint64_t number, const struct link_drop *d, struct buf *ret);
 /* With an encoded body. */
 void link_encode_body(enum link_type type, uint64_t number, const void *body, size_t len, struct buf *ret);
-void link_encode_error(enum link_type type, uint64_t number, int error, struct buf *ret); /* COPIED, DROPPED */
+void link_encode_error(enum link_type type, uint64_t number, int error, struct buf *ret); /* REPLICATED, DROPPED */
 
 /* len must be sizeof(struct link_header_wire). */
 int link_decode_header(const void *p, size_t len, struct link_header *ret);
@@ -427,6 +427,6 @@ int link_decode_answer(const void *p, size_t len, int *ret_error, const void **r
 int link_decode_put(const void *p, size_t len, struct link_put *ret);
 /* On error all are LINK_NOT_KEPT. */
 int link_decode_kept(const void *p, size_t len, uint32_t nr, int *ret_error, const uint8_t **ret);
-int link_decode_copy(const void *p, size_t len, struct link_copy *ret);
+int link_decode_replica(const void *p, size_t len, struct link_replica *ret);
 int link_decode_drop(const void *p, size_t len, struct link_drop *ret);
-int link_decode_error(const void *p, size_t len, int *ret); /* COPIED, DROPPED: 0 or negative */
+int link_decode_error(const void *p, size_t len, int *ret); /* REPLICATED, DROPPED: 0 or negative */

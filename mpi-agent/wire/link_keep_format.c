@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Messages of link_format.h about replicas: PUT, KEPT, COPY, DROP. */
+/* Messages of link_format.h about replicas: PUT, KEPT, REPLICATE, DROP. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -48,9 +48,9 @@ void link_encode_kept(uint64_t number, int error, const uint8_t *kept, uint32_t 
 	buf_add(ret, kept, nr);
 }
 
-void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *ret)
+void link_encode_replica(uint64_t number, const struct link_replica *c, struct buf *ret)
 {
-	struct link_copy_wire d = {
+	struct link_replica_wire d = {
 		.ino = le64_put(c->ino),
 		.sealed_ns = le64_put((uint64_t)c->sealed_ns),
 		.path_len = le32_put((uint32_t)strlen(c->path)),
@@ -63,7 +63,7 @@ void link_encode_copy(uint64_t number, const struct link_copy *c, struct buf *re
 	memcpy(d.node, c->node, sizeof(d.node));
 	memcpy(d.origin, c->origin, sizeof(d.origin));
 	memcpy(d.name, c->name, strnlen(c->name, LINK_NAME_LEN - 1));
-	link_add_header(ret, LINK_COPY, number,
+	link_add_header(ret, LINK_REPLICATE, number,
 			sizeof(d) + strlen(c->path) + c->nr_chunks * sizeof(struct link_want_wire));
 	buf_add(ret, &d, sizeof(d));
 	buf_add(ret, c->path, strlen(c->path));
@@ -178,46 +178,47 @@ static bool is_path(const char *path, size_t len)
 }
 
 /* Only the first step has chunks; the others need slots. */
-static bool steps_fit(const struct link_copy *c)
+static bool steps_fit(const struct link_replica *c)
 {
 	if (c->nr_slots > LINK_SLOTS_MAX || c->slot >= MAX(c->nr_slots, UINT32_C(1)))
 		return false;
-	return c->step == LINK_COPY_MAKE ? c->nr_chunks > 0 :
-					   (uint32_t)c->step <= LINK_COPY_SETTLE && c->nr_slots > 0 && c->nr_chunks == 0;
+	return c->step == LINK_REPLICA_CREATE ?
+		       c->nr_chunks > 0 :
+		       (uint32_t)c->step <= LINK_REPLICA_SETTLE && c->nr_slots > 0 && c->nr_chunks == 0;
 }
 
-int link_decode_copy(const void *p, size_t len, struct link_copy *ret)
+int link_decode_replica(const void *p, size_t len, struct link_replica *ret)
 {
 	struct cursor c = cursor_of(p, len);
-	const struct link_copy_wire *d = cursor_take(&c, sizeof(*d));
-	struct link_copy copy;
+	const struct link_replica_wire *d = cursor_take(&c, sizeof(*d));
+	struct link_replica replica;
 	const char *path;
 	uint32_t path_len;
 	int r;
 
 	if (!d)
 		return -EBADMSG;
-	copy = (struct link_copy){
+	replica = (struct link_replica){
 		.ino = le64_get(d->ino),
 		.sealed_ns = (int64_t)le64_get(d->sealed_ns),
 		.nr_chunks = le32_get(d->nr_chunks),
 		.slot = le32_get(d->slot),
 		.nr_slots = le32_get(d->nr_slots),
-		.step = (enum link_copy_step)le32_get(d->step),
+		.step = (enum link_replica_step)le32_get(d->step),
 	};
 	path_len = le32_get(d->path_len);
-	if (path_len > LINK_PATH_MAX || copy.nr_chunks > LINK_COPY_CHUNKS_MAX || !steps_fit(&copy) ||
-	    link_name_decode(d->name, copy.name) < 0)
+	if (path_len > LINK_PATH_MAX || replica.nr_chunks > LINK_REPLICA_CHUNKS_MAX || !steps_fit(&replica) ||
+	    link_name_decode(d->name, replica.name) < 0)
 		return -EBADMSG;
 	path = cursor_take(&c, path_len);
-	if (!path || !is_path(path, path_len) || cursor_left(&c) != copy.nr_chunks * sizeof(struct link_want_wire))
+	if (!path || !is_path(path, path_len) || cursor_left(&c) != replica.nr_chunks * sizeof(struct link_want_wire))
 		return -EBADMSG;
-	memcpy(copy.node, d->node, sizeof(copy.node));
-	memcpy(copy.origin, d->origin, sizeof(copy.origin));
-	memcpy(copy.path, path, path_len);
-	r = decode_wants(&c, copy.nr_chunks, &copy.chunks);
+	memcpy(replica.node, d->node, sizeof(replica.node));
+	memcpy(replica.origin, d->origin, sizeof(replica.origin));
+	memcpy(replica.path, path, path_len);
+	r = decode_wants(&c, replica.nr_chunks, &replica.chunks);
 	if (r == 0)
-		*ret = copy;
+		*ret = replica;
 	return r;
 }
 

@@ -183,7 +183,7 @@ int mac_random(void *p, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return log_errno(-EIO, "no random numbers");
+			return log_errno(-EIO, "cannot get random numbers");
 		at += n;
 		len -= (size_t)n;
 	}

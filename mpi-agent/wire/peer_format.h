@@ -19,8 +19,8 @@
  *   STEP     of collection `number` (body as that of LINK_STEP); from rank 0 down the tree of BEGIN
  *   DONE     the sender and its subtree are done (body as that of LINK_DONE); up the tree to rank 0
  *   COLLECTED   the result (body as that of LINK_COLLECTED); sent like STEP
- *   PUT, COPY, DROP   for the receiver's daemon (bodies as those of LINK_PUT and so on, with the sender's store id)
- *   KEPT, COPIED, DROPPED   the answers (bodies likewise)
+ *   PUT, REPLICATE, DROP   for the receiver's daemon (bodies as those of LINK_PUT and so on, with the sender's id)
+ *   KEPT, REPLICATED, DROPPED   the answers (bodies likewise)
  *   QUESTION for the receiver's daemon (body as that of LINK_QUESTION)
  *   ANSWER   its answer, or an error (body as that of LINK_ANSWER)
  *
@@ -60,8 +60,8 @@ enum peer_type {
 	PEER_COLLECTED,
 	PEER_PUT = 16,
 	PEER_KEPT,
-	PEER_COPY,
-	PEER_COPIED,
+	PEER_REPLICATE,
+	PEER_REPLICATED,
 	PEER_DROP,
 	PEER_DROPPED,
 	PEER_QUESTION = 30,
@@ -101,7 +101,7 @@ static inline enum peer_lane peer_lane(enum peer_type type)
 	case PEER_ANNOUNCE:
 		return PEER_LANE_HINTS;
 	case PEER_PUT:
-	case PEER_COPY:
+	case PEER_REPLICATE:
 	case PEER_DROP:
 		return PEER_LANE_KEEPS;
 	default:

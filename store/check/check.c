@@ -121,9 +121,9 @@ static int check_copies(struct check *k)
 		r = k->conf->repair ? write_copy(k, copies[!i], i) : -EROFS;
 		check_found(k, CHECK_SUPERBLOCK, r == 0, "superblock: the %s copy is damaged%s%s",
 			    i == 0 ? "first" : "second",
-			    r == 0	  ? "; written anew from the other" :
+			    r == 0	    ? "; rewritten from the other" :
 			    k->conf->repair ? "; cannot be written: " :
-					    "; the other is used",
+					      "; the other is used",
 			    r < 0 && k->conf->repair ? strerror(-r) : "");
 	}
 	if (good[0] && good[1] && memcmp(copies[0], copies[1], SUPERBLOCK_SIZE) != 0)
@@ -151,6 +151,12 @@ static int check_superblock(struct check *k)
 
 /* --- packs --- */
 
+int check_remote_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t remote[PACK_GONE_WORDS],
+		    bool *ret_settled)
+{
+	return remote_check ? remote_check->of_frame(k->notes, k->db, pack, frame, remote, ret_settled) : 0;
+}
+
 static int fate(void *check, uint32_t pack, uint32_t frame, struct pack_fate *ret)
 {
 	struct check *k = check;
@@ -167,7 +173,7 @@ static int fate(void *check, uint32_t pack, uint32_t frame, struct pack_fate *re
 	if (r < 0)
 		return r;
 	memcpy(ret->gone, f.gone, sizeof(ret->gone));
-	r = check_share_of(k, pack, frame, remote, &settled);
+	r = check_remote_of(k, pack, frame, remote, &settled);
 	for (unsigned i = 0; r > 0 && i < PACK_GONE_WORDS; i++)
 		*(settled ? &ret->remote[i] : &ret->gone[i]) |= remote[i];
 	return r < 0 ? r : PACK_GONE | PACK_REMOTE;
@@ -236,7 +242,7 @@ static int rebuild(struct check *k)
 	struct engine_conf conf = engine_conf_of(k);
 	int r, q;
 
-	r = check_step(k, "making the index anew", 0, 0, false);
+	r = check_step(k, "rebuilding the index", 0, 0, false);
 	if (r < 0)
 		return r;
 	close_all(k);
@@ -247,9 +253,9 @@ static int rebuild(struct check *k)
 	if (q < 0)
 		return q;
 	if (r < 0)
-		check_found(k, CHECK_INDEX, false, "index: cannot be made anew: %s", strerror(-r));
+		check_found(k, CHECK_INDEX, false, "index: cannot rebuild: %s", strerror(-r));
 	else if (!k->db && !is_new(k))
-		check_found(k, CHECK_INDEX, false, "index: made anew, but cannot be read");
+		check_found(k, CHECK_INDEX, false, "index: rebuilt, but cannot be read");
 	return 0;
 }
 
@@ -290,9 +296,9 @@ static int prepare_index(struct check *k)
 		if (r < 0)
 			return r;
 		check_found(k, CHECK_INDEX, k->rebuilt, "index: %s%s", why,
-			    k->rebuilt		    ? "; made anew from journal and packs" :
+			    k->rebuilt		      ? "; rebuilt from journal and packs" :
 			    repairs || k->journal_bad ? "" :
-						      "; nothing is lost: -p makes it anew from journal and packs");
+							"; nothing is lost: -p rebuilds it from journal and packs");
 		return 0;
 	}
 	return k->conf->repair && k->res.unapplied > 0 && !k->journal_bad ? apply_journal(k) : 0;
@@ -307,7 +313,7 @@ static int prove_view(struct check *k)
 	r = k->db ? check_view(k) : 0;
 	if (check_index_unusable(r)) {
 		check_found(k, CHECK_INDEX, check_will_rebuild(k), "index: a part of it cannot be read%s",
-			    check_will_rebuild(k) ? "; made anew from journal and packs" : "");
+			    check_will_rebuild(k) ? "; rebuilt from journal and packs" : "");
 		r = 0;
 	}
 	if (r < 0 || k->nr_view == 0 || !check_will_rebuild(k))
@@ -357,6 +363,8 @@ static int run(struct check *k)
 	r = check_index_open(k);
 	if (r == 0)
 		r = check_journal(k);
+	if (r == 0)
+		r = remote_check_allowed(k->path, &k->dirs.sb, k->db, k->res.unapplied > 0);
 	if (r == 0 && k->journal_bad) {
 		r = repair_journal(k);
 		is_proven = r == 0;

@@ -43,7 +43,7 @@ struct check_conf {
 	bool repair; /* repair; else nothing is changed, not even a file time */
 	bool read_data; /* verify every chunk against its fingerprint */
 	/* with `repair`: also drop commits that cannot be applied any more, if the store is unusable otherwise */
-	bool give_up;
+	bool discard_commits;
 	bool rebuild; /* with `repair`: rebuild the index in any case */
 	/* Called for each finding, which is valid during the call only. */
 	void (*finding)(void *userdata, const struct check_finding *f);

@@ -11,7 +11,7 @@
 #include "index/backref_table.h"
 #include "store/check/check_internal.h"
 #include "store/gc/backrefs.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
 
 #define ENTRIES_PER_STEP 4096u
 

@@ -6,7 +6,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/check/check_internal.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
 
 #define RECIPES_PER_STEP 1024u
 

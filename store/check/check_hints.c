@@ -21,17 +21,6 @@
 #define SCAN_HINTS 65536u
 #define MISSING_MAX (1u << 20) /* hints put back, at most; beyond this a rebuild is simpler */
 
-static bool is_absorbed(const struct check *k, uint32_t pack, uint32_t frame)
-{
-	enum pack_stream s;
-	const struct pack_mark *m;
-
-	if (packs_stream_of(k->packs, pack, &s) <= 0)
-		return false;
-	m = &k->meta.absorbed.stream[s];
-	return pack < m->pack || (pack == m->pack && frame < m->nr_frames);
-}
-
 static uint64_t hash(uint64_t key, struct addr a)
 {
 	uint64_t h = key ^ ((uint64_t)a.pack << 32 | a.off) * 0x9e3779b97f4a7c15;
@@ -51,7 +40,7 @@ void check_hints_expect(struct check *k, struct check_window *w, const struct pa
 {
 	uint64_t *sum = frame_map_sum(&w->map, rec->pack, rec->frame);
 
-	if (!k->db || !is_absorbed(k, rec->pack, rec->frame))
+	if (!k->db || !pack_marks_cover(&k->meta.absorbed, rec->pack, rec->frame))
 		return;
 	for (uint32_t i = 0; i < rec->nr_chunks; i++)
 		if (!fp_is_none(rec->fps[i]))
@@ -148,7 +137,7 @@ static int check_frames_of(struct check *k, struct check_window *w, uint32_t pac
 		struct pack_iter it;
 
 		if (p->sums[frame] == 0 || p->lens[frame] == 0 || p->lens[frame] == FRAME_DAMAGED ||
-		    !is_absorbed(k, pack, frame))
+		    !pack_marks_cover(&k->meta.absorbed, pack, frame))
 			continue;
 		it = pack_iter(k->packs, pack, frame);
 		r = pack_iter_next(&it, rec);

@@ -62,7 +62,7 @@ static int read_meta(struct check *k)
 	if (r == 0)
 		r = get_number(k, "next_number", &k->meta.next_number);
 	if (r == 0)
-		r = get_number(k, "referrers", &k->meta.backrefs);
+		r = get_number(k, "backrefs", &k->meta.backrefs);
 	if (r == 0)
 		r = get_number(k, "layers", &k->meta.layers);
 	if (r == 0)

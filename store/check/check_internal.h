@@ -11,7 +11,6 @@
  *   check_layers.c   every layer, and the one below it
  *   check_names.c    every name against every inode
  *   check_packs.c    headers, tables, chunks
- *   check_pins.c     chunks shared with other nodes
  *   check_hints.c    is every chunk found by its fingerprint?
  *   check_window.c   some packs at a time: repairing chunks, and reporting what is left
  *   check_extents.c  recipes against the contents of the packs
@@ -23,10 +22,9 @@
 #include "base/util.h"
 #include "index/freed.h"
 #include "index/recipes.h"
-#include "index/pin_table.h"
 #include "store/check/check.h"
 #include "store/check/check_rules.h"
-#include "store/file/layer_set.h"
+#include "store/file/extents/layer_set.h"
 #include "store/log/record_format.h"
 #include "store/superblock.h"
 #include "store/pack/pack.h"
@@ -35,20 +33,13 @@ struct db;
 struct fingerprint_entry;
 struct journal;
 struct packs;
+struct remote_notes;
 
 /* Chunks freed by commits that are not in the index, which may still refer to them. Sorted by place. */
 struct tail_frame {
 	uint32_t pack, frame; /* frame UINT32_MAX: the whole pack */
 	struct freed_frame freed;
 	size_t number; /* order in the journal: the last one of a frame counts */
-};
-
-/* Remote chunks according to these commits. */
-struct tail_share {
-	uint32_t pack, frame;
-	uint64_t remote[SHARE_WORDS];
-	bool settled;
-	size_t number;
 };
 
 struct check {
@@ -78,8 +69,7 @@ struct check {
 	size_t nr_tail, size_tail;
 	struct freed_totals tail_totals; /* totals of freed chunks in the last of these commits */
 	bool has_tail_totals;
-	struct tail_share *shares;
-	size_t nr_shares, size_shares;
+	struct remote_notes *notes; /* about other nodes, of these commits */
 
 	struct packs *packs;
 	bool has_marks;
@@ -92,6 +82,9 @@ void check_found(struct check *k, enum check_area area, bool repaired, const cha
 void check_report(struct check *k, const struct check_finding *f);
 bool check_will_rebuild(const struct check *k);
 int check_step(struct check *k, const char *what, uint64_t done, uint64_t all, bool bytes); /* -EINTR: stop */
+/* Chunks of a frame that are on other nodes (remote_hooks.h). 1/0/<0 */
+int check_remote_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t remote[PACK_GONE_WORDS],
+		    bool *ret_settled);
 
 /* check_index.c */
 int check_index_open(struct check *k); /* k->db and k->meta; no db: missing or unusable */
@@ -105,13 +98,6 @@ int check_repair_counts(struct check *k, const struct pack_counts *counts); /* a
 bool check_is_removed(const struct check *k, uint32_t pack);
 /* NULL: nothing of the frame was freed. */
 const struct tail_frame *check_tail_of(const struct check *k, uint32_t pack, uint32_t frame);
-
-/* check_pins.c */
-int check_shares_add(struct check *k, uint32_t pack, uint32_t frame, const void *value, size_t len);
-void check_shares_sort(struct check *k);
-void check_shares_release(struct check *k);
-/* 1: found; 0: the frame has no shared chunks; <0 */
-int check_share_of(struct check *k, uint32_t pack, uint32_t frame, uint64_t remote[SHARE_WORDS], bool *ret_settled);
 
 /* check_view.c */
 int check_view(struct check *k);

@@ -21,14 +21,17 @@
 #include "store/engine_state.h"
 #include "store/journal/journal.h"
 #include "store/journal/journal_repair.h"
+#include "store/log/joint.h"
 #include "store/log/view.h"
+#include "store/remote_hooks.h"
 
 void check_journal_close(struct check *k)
 {
 	journal_close(TAKE(k->journal));
 	free(TAKE(k->removed));
 	free(TAKE(k->tail));
-	check_shares_release(k);
+	if (remote_check)
+		remote_check->free(TAKE(k->notes));
 	k->nr_removed = k->size_removed = k->nr_tail = k->size_tail = 0;
 	k->nr_journal_why = 0;
 	k->has_tail_totals = k->journal_bad = false;
@@ -124,7 +127,8 @@ static void sort_collected(struct check *k)
 {
 	size_t n = 0;
 
-	check_shares_sort(k);
+	if (remote_check)
+		remote_check->sort(k->notes);
 	if (k->nr_removed > 0)
 		qsort(k->removed, k->nr_removed, sizeof(*k->removed), compare_packs);
 	if (k->nr_tail == 0)
@@ -184,10 +188,8 @@ static const char *record_put(struct check *k, const struct group *g, const void
 	if (!key)
 		return "its key does not decode";
 	why = check_entry(&k->key, key, (size_t)key_len, c.p, cursor_left(&c));
-	if (!why && key[0] == VIEW_SHARE && is_tail) {
-		share_key_decode(key, (size_t)key_len, &pack, &frame);
-		*r = pack > 0 ? check_shares_add(k, pack, frame, c.p, cursor_left(&c)) : 0;
-	}
+	if (!why && key[0] == VIEW_SHARE && is_tail && remote_check)
+		*r = remote_check->add(&k->notes, key, (size_t)key_len, c.p, cursor_left(&c));
 	if (why || key[0] != VIEW_FREED)
 		return why;
 	freed_key_decode(key, (size_t)key_len, &pack, &frame);
@@ -237,6 +239,7 @@ static const char *record_marks(struct check *k, const void *p, size_t len)
 
 static const char *check_record(struct check *k, const struct group *g, uint8_t type, const void *p, size_t len, int *r)
 {
+	struct pack_written written;
 	struct clone cl;
 
 	if ((type == RECORD_MARKS) != (g->nr == 0 && g->is_first_part))
@@ -258,6 +261,8 @@ static const char *check_record(struct check *k, const struct group *g, uint8_t 
 		return record_replace(type, p, len, r);
 	case RECORD_CLONE:
 		return clone_decode(p, len, &cl) < 0 ? "a clone does not decode" : NULL;
+	case RECORD_FRAMES:
+		return frames_decode(p, len, &written) < 0 ? "the frames of a commit do not decode" : NULL;
 	default:
 		return "a record has an unknown type";
 	}
@@ -338,6 +343,15 @@ static int check_reach(struct check *k)
 	return r;
 }
 
+/* A mount drops the last group if its frames are missing. */
+static int settle_last(struct check *k, bool read_only)
+{
+	struct packs_conf conf = { .key = &k->key, .read_only = read_only };
+
+	memcpy(conf.store_id, k->dirs.sb.store_id, sizeof(conf.store_id));
+	return MIN(joint_settle(k->journal, k->db ? k->meta.commit : 0, k->dirs.packs, &conf), 0);
+}
+
 int check_journal(struct check *k)
 {
 	struct journal_conf conf = { .read_only = true };
@@ -346,6 +360,8 @@ int check_journal(struct check *k)
 	k->has_marks = false;
 	memcpy(conf.store_id, k->dirs.sb.store_id, sizeof(conf.store_id));
 	r = journal_open(k->dirs.journal, &conf, &k->journal);
+	if (r == 0)
+		r = settle_last(k, true);
 	if (r == 0) {
 		k->last = MAX(journal_last(k->journal), journal_snapshot_number(k->journal));
 		r = read_groups(k);
@@ -384,6 +400,8 @@ int check_repair_counts(struct check *k, const struct pack_counts *counts)
 	journal_close(TAKE(k->journal));
 	memcpy(conf.store_id, k->dirs.sb.store_id, sizeof(conf.store_id));
 	r = journal_open(k->dirs.journal, &conf, &k->journal);
+	if (r == 0)
+		r = settle_last(k, false);
 	return r < 0 ? r : journal_append(k->journal, group.data, group.len);
 }
 
@@ -401,7 +419,7 @@ static int remake(struct check *k, char text[CHECK_TEXT])
 	r = journal_remake_new(k->dirs.journal, &conf, k->meta.commit, &m, &last, &lost);
 	if (r < 0)
 		return r;
-	if (lost > 0 && !k->conf->give_up) {
+	if (lost > 0 && !k->conf->discard_commits) {
 		journal_remake_abort(m);
 		snprintf(text, CHECK_TEXT,
 			 "; -y discards commits %" PRIu64 " to %" PRIu64 ", at least one of which is damaged", last + 1,
@@ -416,7 +434,7 @@ static int remake(struct check *k, char text[CHECK_TEXT])
 	r = journal_remake_commit(m);
 	if (r < 0)
 		return r;
-	snprintf(text, CHECK_TEXT, "; made anew from the index, up to commit %" PRIu64, last);
+	snprintf(text, CHECK_TEXT, "; rebuilt from the index, up to commit %" PRIu64, last);
 	if (lost > 0)
 		check_found(k, CHECK_JOURNAL, false, "journal: commits %" PRIu64 " to %" PRIu64 " are lost", last + 1,
 			    lost);
@@ -429,14 +447,14 @@ int check_repair_journal(struct check *k)
 	int r = 0;
 
 	if (!k->db || k->meta.commit == 0 || k->nr_view > 0)
-		snprintf(done, sizeof(done), "; there is no sound index to make it anew from");
+		snprintf(done, sizeof(done), "; there is no sound index to rebuild it from");
 	else if (!k->conf->repair)
-		snprintf(done, sizeof(done), "; -p makes it anew from the index, which stands for commit %" PRIu64,
+		snprintf(done, sizeof(done), "; -p rebuilds it from the index, which stands for commit %" PRIu64,
 			 k->meta.commit);
 	else
 		r = remake(k, done);
 	if (r < 0)
-		snprintf(done, sizeof(done), "; cannot be made anew: %s", strerror(-r));
+		snprintf(done, sizeof(done), "; cannot rebuild: %s", strerror(-r));
 	for (unsigned i = 0; i < k->nr_journal_why; i++)
 		check_found(k, CHECK_JOURNAL, r > 0, "journal: %s%s", k->journal_why[i], done);
 	return r > 0;

@@ -46,7 +46,7 @@ struct names {
 	uint64_t first, last; /* inodes of the window; the last window is open-ended */
 	bool at_end;
 	uint64_t dir; /* the current directory, and its flags */
-	bool is_dir_sealed, is_dir_copy;
+	bool is_dir_sealed, is_dir_replica;
 };
 
 static void _printf_(2, 3) found_name(struct check *k, const char *fmt, ...)
@@ -63,10 +63,10 @@ static void _printf_(2, 3) found_name(struct check *k, const char *fmt, ...)
 /* Top of a replica. A directory that is its own parent without a replica record is reported as a cycle. */
 static bool is_top(struct check *k, const struct ns_inode *in)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 
-	return S_ISDIR(in->mode) && in->flags & INODE_COPY && in->parent == in->ino &&
-	       ns_get_copy(k->db, in->ino, &c) > 0;
+	return S_ISDIR(in->mode) && in->flags & INODE_REPLICA && in->parent == in->ino &&
+	       ns_get_replica(k->db, in->ino, &c) > 0;
 }
 
 /* Does the way up from a directory end? Brent's cycle detection. */
@@ -110,7 +110,7 @@ static int fill_window(struct names *n)
 			0,
 			(uint8_t)IFTODT(in.mode),
 			in.flags & INODE_SEALED,
-			in.flags & INODE_COPY,
+			in.flags & INODE_REPLICA,
 			is_top(n->k, &in),
 		};
 		if (S_ISDIR(in.mode) && in.nlink > 0 && in.ino != NS_ROOT_INO && in.parent >= in.ino)
@@ -142,7 +142,7 @@ static int look_at_dir(struct names *n, uint64_t dir)
 	r = ns_get_inode(n->k->db, dir, &in);
 	n->dir = dir;
 	n->is_dir_sealed = r > 0 && in.flags & INODE_SEALED;
-	n->is_dir_copy = r > 0 && in.flags & INODE_COPY;
+	n->is_dir_replica = r > 0 && in.flags & INODE_REPLICA;
 	return r == -EBADMSG ? 0 : MIN(r, 0);
 }
 
@@ -178,7 +178,7 @@ static void check_seal(struct names *n, uint64_t dir, const struct ns_dirent *d,
 			   d->name, dir, d->ino);
 	if (!n->is_dir_sealed && in->is_sealed && in->type == DT_DIR && ns_get_seal(n->k->db, d->ino, &seal) == 0)
 		found_name(n->k, "inode %" PRIu64 ": is marked as sealed, but in no directory that is", d->ino);
-	if (n->is_dir_copy != in->is_copy)
+	if (n->is_dir_replica != in->is_copy)
 		found_name(n->k,
 			   "name '%.100s' in directory %" PRIu64 ": only one of the directory and inode %" PRIu64
 			   " belongs to a replica",

@@ -38,17 +38,13 @@ static const char *header_why(int r)
 	return r == -EBADMSG ? "is damaged" : r == -EOPNOTSUPP ? "has another version" : "cannot be read";
 }
 
-/*
- * Data is the same in all streams, but absorption is recorded per stream. For a pack that no stream is writing, this
- * returns the stream with the lower absorbed mark: at worst fingerprints are read once more.
- */
+/* What is in the packs of all streams is the same. Only a pack that a stream continues must name that one. */
 static enum pack_stream stream_of(const struct check *k, uint32_t pack)
 {
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
 		if (k->marks.stream[s].pack == pack)
 			return (enum pack_stream)s;
-	return k->meta.absorbed.stream[PACK_BULK].pack <= k->meta.absorbed.stream[PACK_SMALL].pack ? PACK_BULK :
-												     PACK_SMALL;
+	return PACK_BULK;
 }
 
 static void check_header(struct check *k, uint32_t pack)
@@ -63,7 +59,7 @@ static void check_header(struct check *k, uint32_t pack)
 		return;
 	}
 	if (r == -EBADMSG && k->conf->repair && packs_repair_header(k->packs, pack, stream_of(k, pack)) == 0)
-		check_found(k, CHECK_PACKS, true, "pack %" PRIu32 ": the header is damaged; written anew", pack);
+		check_found(k, CHECK_PACKS, true, "pack %" PRIu32 ": the header is damaged; rewritten", pack);
 	else
 		check_found(k, CHECK_PACKS, false, "pack %" PRIu32 ": the header %s; its chunks can still be read",
 			    pack, header_why(r));
@@ -102,16 +98,16 @@ static bool any_gone(const struct pack_frame_rec *rec)
 static int count_chunks(struct packs_check *c)
 {
 	const struct pack_frame_rec *rec = c->rec;
-	uint64_t remote[SHARE_WORDS];
+	uint64_t remote[PACK_GONE_WORDS];
 	bool settled = true;
 	int r;
 
 	c->counts.nr_frames++;
-	r = check_share_of(c->k, rec->pack, rec->frame, remote, &settled);
+	r = check_remote_of(c->k, rec->pack, rec->frame, remote, &settled);
 	for (uint32_t i = 0; i < rec->nr_chunks && r >= 0; i++) {
 		if (fp_is_none(rec->fps[i])) {
 			r = check_window_add_gone(&c->w, pack_rec_addr(rec, i), pack_rec_len(rec, i));
-			if (settled || !share_bit(remote, i))
+			if (settled || !(remote[i / 64] >> i % 64 & 1))
 				continue; /* else it was never written, but is counted in the marks */
 		}
 		c->counts.nr_chunks++;
@@ -198,8 +194,8 @@ static int repair_table(struct packs_check *c)
 			return r;
 	}
 	check_found(c->k, CHECK_PACKS, true,
-		    "pack %" PRIu32 " frame %" PRIu32
-		    ": the table of fingerprints is damaged; written anew, for %" PRIu32 " of %" PRIu32 " chunks",
+		    "pack %" PRIu32 " frame %" PRIu32 ": the table of fingerprints is damaged; rewritten, for %" PRIu32
+		    " of %" PRIu32 " chunks",
 		    rec->pack, rec->frame, nr - nr_unproved, nr);
 	return 1;
 }
@@ -340,7 +336,7 @@ static int check_counts(struct packs_check *c)
 		    "packs: %" PRIu64 " chunks with %" PRIu64 " bytes were committed, %" PRIu64 " with %" PRIu64
 		    " are there%s",
 		    said->nr_chunks - gone.nr_chunks, said->chunk_bytes - gone.bytes, c->counts.nr_chunks,
-		    c->counts.chunk_bytes, r == 0 ? "; counted anew" : "");
+		    c->counts.chunk_bytes, r == 0 ? "; recounted" : "");
 	return 0;
 }
 

@@ -12,12 +12,11 @@
 #include "base/le.h"
 #include "base/util.h"
 #include "index/freed.h"
-#include "index/guards.h"
 #include "index/index_format.h"
 #include "index/recipes.h"
 #include "index/backref_table.h"
-#include "index/pin_table.h"
 #include "store/log/record_format.h"
+#include "store/remote_hooks.h"
 
 #define NUMBER_KEY_LEN 9 /* table letter and inode */
 #define PAIR_KEY_LEN 17 /* and a second number */
@@ -95,13 +94,13 @@ static const char *entry_seal(const struct entry *e)
 	return ns_seal_decode(e->v, e->v_len, &s) < 0 ? "the record of its seal does not decode" : NULL;
 }
 
-static const char *entry_copy(const struct entry *e)
+static const char *entry_replica(const struct entry *e)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 
 	if (e->k_len != NUMBER_KEY_LEN)
 		return "its key has the wrong length";
-	return ns_copy_decode(e->v, e->v_len, &c) < 0 ? "the record of the replica does not decode" : NULL;
+	return ns_replica_decode(e->v, e->v_len, &c) < 0 ? "the record of the replica does not decode" : NULL;
 }
 
 static const char *entry_recipe(const struct entry *e)
@@ -150,23 +149,9 @@ static const char *entry_freed(const struct entry *e)
 	return r < 0 ? "the record of freed chunks does not decode" : NULL;
 }
 
-static const char *entry_share(const struct entry *e)
+static const char *entry_of_cluster(const struct entry *e)
 {
-	struct share_totals totals;
-	struct share_frame shared;
-	struct share_node node;
-	uint32_t pack, frame;
-	int r;
-
-	if (share_key_decode(e->k, e->k_len, &pack, &frame) < 0)
-		return "its key does not decode";
-	if (pack > 0)
-		r = share_frame_decode(e->v, e->v_len, &shared);
-	else if (frame == UINT32_MAX)
-		r = share_totals_decode(e->v, e->v_len, &totals);
-	else
-		r = share_node_decode(e->v, e->v_len, &node);
-	return r < 0 ? "the record of pinned and remote chunks does not decode" : NULL;
+	return remote_check ? remote_check->entry(e->k, e->k_len, e->v, e->v_len) : NULL;
 }
 
 static const char *entry_backref(const struct entry *e)
@@ -180,7 +165,7 @@ static const char *entry_backref(const struct entry *e)
 
 static const char *entry_meta(const struct entry *e)
 {
-	static const char *const numbers[] = { "commit", "layers", "logical", "next_number", "referrers" };
+	static const char *const numbers[] = { "backrefs", "commit", "layers", "logical", "next_number" };
 	static const char *const marks[] = { "marks", "absorbed", "moving" };
 	const char *name = (const char *)e->k + 1;
 	size_t len = e->k_len - 1;
@@ -195,16 +180,6 @@ static const char *entry_meta(const struct entry *e)
 	return NULL; /* optional records of the engine */
 }
 
-/* The directory may be deleted already: the record stays until the other node has been notified. */
-static const char *entry_guard(const struct entry *e)
-{
-	struct guard g;
-
-	if (e->k_len != NUMBER_KEY_LEN)
-		return "its key has the wrong length";
-	return guard_decode(e->v, e->v_len, &g) < 0 ? "the record of its replicas does not decode" : NULL;
-}
-
 static const struct {
 	enum view_table table;
 	const char *(*check)(const struct entry *e);
@@ -212,8 +187,8 @@ static const struct {
 	{ VIEW_INODE, entry_inode },	 { VIEW_CONTENT, entry_content }, { VIEW_DIRENT, entry_dirent },
 	{ VIEW_SYMLINK, entry_symlink }, { VIEW_XATTR, entry_xattr },	  { VIEW_ORPHAN, entry_orphan },
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
-	{ VIEW_BACKREF, entry_backref }, { VIEW_SHARE, entry_share },	  { VIEW_LAYER, entry_layer },
-	{ VIEW_SEAL, entry_seal },	 { VIEW_COPY, entry_copy },	  { VIEW_GUARD, entry_guard },
+	{ VIEW_BACKREF, entry_backref }, { VIEW_SHARE, entry_of_cluster }, { VIEW_LAYER, entry_layer },
+	{ VIEW_SEAL, entry_seal },	 { VIEW_REPLICA, entry_replica }, { VIEW_GUARD, entry_of_cluster },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)
@@ -263,7 +238,7 @@ static void check_unknown(const struct inode_facts *f, struct check_problems *p)
 		problem(p, false, "is to be removed, but does not exist");
 	if (f->has_seal)
 		problem(p, false, "has a seal record, but does not exist");
-	if (f->has_copy)
+	if (f->has_replica)
 		problem(p, false, "has a replica record, but does not exist");
 }
 
@@ -322,9 +297,9 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret)
 		problem(ret, false, "has a seal record, but is not a directory");
 	if (f->ino == NS_ROOT_INO && f->in.flags & INODE_SEALED && !f->has_seal)
 		problem(ret, false, "is marked as sealed, but in no directory that is");
-	if (f->has_copy && !(S_ISDIR(f->in.mode) && f->in.flags & INODE_COPY && f->in.parent == f->ino))
+	if (f->has_replica && !(S_ISDIR(f->in.mode) && f->in.flags & INODE_REPLICA && f->in.parent == f->ino))
 		problem(ret, false, "has a replica record, but is not the top of a replica");
-	if (f->in.flags & INODE_COPY && !(f->in.flags & INODE_SEALED))
+	if (f->in.flags & INODE_REPLICA && !(f->in.flags & INODE_SEALED))
 		problem(ret, false, "belongs to a replica, but is not sealed");
 	check_directory(f, ret);
 	check_bytes(f, ret);

@@ -21,7 +21,7 @@ bool check_table_is_known(uint8_t letter);
 /* Everything in the view under one inode number. */
 struct inode_facts {
 	uint64_t ino;
-	bool has_inode, has_content, has_symlink, is_orphan, has_seal, has_copy;
+	bool has_inode, has_content, has_symlink, is_orphan, has_seal, has_replica;
 	struct ns_inode in;
 	struct ns_content content;
 	uint64_t nr_segments, mapped, end; /* of its recipe: number of segments, sum and end of the extents */

@@ -19,15 +19,14 @@
 #include "index/fingerprints.h"
 #include "index/index_format.h"
 #include "store/check/check_internal.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
 
 #define ENTRIES_PER_STEP 4096u
 #define HINTS_PER_STEP 65536u
 
 void check_found_in_view(struct check *k, enum check_area area, const char *text)
 {
-	check_found(k, area, check_will_rebuild(k), "%s%s", text,
-		    check_will_rebuild(k) ? "; the index is made anew" : "");
+	check_found(k, area, check_will_rebuild(k), "%s%s", text, check_will_rebuild(k) ? "; the index is rebuilt" : "");
 }
 
 /* --- every entry by itself --- */
@@ -99,7 +98,8 @@ static int check_letters(struct check *k)
 
 enum { INODES, CONTENTS, DIRENTS, SYMLINKS, ORPHANS, SEALS, COPIES, RECIPES, XATTRS, NR_TABLES };
 static const uint8_t letters[NR_TABLES] = {
-	VIEW_INODE, VIEW_CONTENT, VIEW_DIRENT, VIEW_SYMLINK, VIEW_ORPHAN, VIEW_SEAL, VIEW_COPY, VIEW_RECIPE, VIEW_XATTR,
+	VIEW_INODE, VIEW_CONTENT, VIEW_DIRENT, VIEW_SYMLINK, VIEW_ORPHAN,
+	VIEW_SEAL,  VIEW_REPLICA, VIEW_RECIPE, VIEW_XATTR,
 };
 
 /* One table, positioned at its next valid entry. */
@@ -257,7 +257,7 @@ static int gather(struct inodes *s, unsigned table, struct inode_facts *f)
 		f->has_seal = true;
 		return 0;
 	case COPIES:
-		f->has_copy = true;
+		f->has_replica = true;
 		return 0;
 	case RECIPES:
 		return gather_recipe(s, t, f);

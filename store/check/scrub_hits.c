@@ -11,7 +11,8 @@
 #include "index/index_format.h"
 #include "store/gc/name_walk.h"
 #include "store/check/scrub_job.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
+#include "store/file/write_back.h"
 #include "store/log/view.h"
 
 #define HITS_MAX 4096u
@@ -107,7 +108,7 @@ static int look_at_recipes(struct hits *h)
 	int r;
 
 	view_lock_exclusive(e);
-	r = view_write_back(e);
+	r = files_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &state);
 	view_unlock_exclusive(e);

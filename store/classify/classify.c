@@ -24,17 +24,20 @@
 /* With an empty environment: the helper needs nothing from it. */
 static int start(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
 {
-	char *names = (char *)(conf->names ? conf->names : "");
-	char *argv[] = { (char *)"ckptfs-classify",
-			 (char *)"--names",
-			 names,
-			 dir >= 0 ? (char *)"--beside" : NULL,
-			 (char *)name,
-			 NULL };
+	char *argv[6] = { (char *)"ckptfs-classify" };
+	size_t nr = 1;
 	char *environment[] = { NULL };
 	posix_spawn_file_actions_t actions;
 	int r;
 
+	if (conf->names && conf->names[0]) {
+		argv[nr++] = (char *)"--names";
+		argv[nr++] = (char *)conf->names;
+	}
+	if (dir >= 0) {
+		argv[nr++] = (char *)"--beside";
+		argv[nr++] = (char *)name;
+	}
 	r = posix_spawn_file_actions_init(&actions);
 	if (r)
 		return -r;

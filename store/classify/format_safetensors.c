@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/json_pull.h"
+#include "base/json/json_pull.h"
 #include "base/le.h"
 #include "base/util.h"
 #include "store/classify/formats.h"

@@ -46,7 +46,7 @@ int code_decode(struct code_work *w, const void *p, size_t len, const void *base
 
 /*
  * The same with the first stored bytes of the base's block instead of the base, which need not be complete:
- * code_levels_end() tells how many. Both blocks are coded by levels. These bytes are not verified by themselves, but
+ * code_levels_end() returns how many. Both blocks are coded by levels. These bytes are not verified by themselves, but
  * the block has a checksum of its base's levels: -EBADMSG if they differ.
  */
 int code_decode_by_levels(struct code_work *w, const void *p, size_t len, const void *base_block, size_t base_len,

@@ -13,6 +13,8 @@
 #define MANY 4096 /* blocks, 1 GiB of full ones: another candidate may be better by now */
 #define LATELY (1.0 / 8) /* weight of the newest block in the running average */
 #define TRIALS (1.0 / 4) /* of the budget */
+#define TRIAL_COST 4.0 /* ns per byte and candidate, about the mean of all on a Neoverse V1 */
+#define NOISE_COST 0.5
 #define ROUNDS 4
 
 void code_choice_init(struct code_choice *c, unsigned nr, double budget)
@@ -31,11 +33,6 @@ unsigned code_choice_next(const struct code_choice *c)
 	return code_choice_trying(c) ? c->trying : c->chosen;
 }
 
-static double cost_of(const struct code_trial *t)
-{
-	return (double)t->ns / (double)MAX(t->plain, UINT64_C(1));
-}
-
 static double ratio_of(const struct code_trial *t)
 {
 	return (double)t->coded / (double)MAX(t->plain, UINT64_C(1));
@@ -43,7 +40,7 @@ static double ratio_of(const struct code_trial *t)
 
 static bool affordable(const struct code_choice *c, const struct code_trial *t)
 {
-	return c->budget <= 0 || cost_of(t) <= c->budget;
+	return c->budget <= 0 || t->cost <= c->budget;
 }
 
 static unsigned fastest_below(const struct code_choice *c, double ratio)
@@ -52,7 +49,7 @@ static unsigned fastest_below(const struct code_choice *c, double ratio)
 
 	for (unsigned i = 0; i < c->nr; i++)
 		if (affordable(c, &c->trial[i]) && ratio_of(&c->trial[i]) <= ratio &&
-		    (best == c->nr || cost_of(&c->trial[i]) < cost_of(&c->trial[best])))
+		    (best == c->nr || c->trial[i].cost < c->trial[best].cost))
 			best = i;
 	return best;
 }
@@ -62,7 +59,7 @@ static unsigned fastest(const struct code_choice *c)
 	unsigned best = 0;
 
 	for (unsigned i = 1; i < c->nr; i++)
-		if (cost_of(&c->trial[i]) < cost_of(&c->trial[best]))
+		if (c->trial[i].cost < c->trial[best].cost)
 			best = i;
 	return best;
 }
@@ -76,14 +73,14 @@ static void choose(struct code_choice *c)
 			smallest = i;
 	c->chosen = smallest < c->nr ? fastest_below(c, ratio_of(&c->trial[smallest]) * NEARLY) : fastest(c);
 	c->promised = c->ratio = ratio_of(&c->trial[c->chosen]);
-	c->cost = cost_of(&c->trial[c->chosen]);
+	c->cost = c->trial[c->chosen].cost;
 	c->nr_blocks = 0;
 	c->nr_trials++;
 }
 
 static bool trial_affordable(const struct code_choice *c)
 {
-	return c->budget <= 0 || (double)c->trial_ns <= TRIALS * c->budget * (double)c->plain;
+	return c->budget <= 0 || c->trial_cost <= TRIALS * c->budget * (double)c->plain;
 }
 
 static bool stopped_paying(const struct code_choice *c)
@@ -92,35 +89,80 @@ static bool stopped_paying(const struct code_choice *c)
 	       c->nr_blocks >= MANY;
 }
 
-static void record_trial(struct code_choice *c, const struct code_trial *t)
+static bool is_smaller(const struct code_trial *t)
 {
-	struct code_trial *sum = &c->trial[c->trying++];
+	return t->coded < t->plain;
+}
 
-	sum->plain += t->plain;
-	sum->coded += t->coded;
-	sum->ns += t->ns;
-	c->trial_ns += t->ns;
-	if (code_choice_trying(c))
-		return;
+static bool is_noise(const struct code_choice *c)
+{
+	for (unsigned i = 0; i < c->nr; i++)
+		if (is_smaller(&c->round[i]))
+			return false;
+	return true;
+}
+
+static void forget_rounds(struct code_choice *c)
+{
+	c->nr_rounds = 0;
+	memset(c->trial, 0, sizeof(c->trial));
+}
+
+static void add_round(struct code_choice *c)
+{
+	for (unsigned i = 0; i < c->nr; i++) {
+		struct code_trial *sum = &c->trial[i];
+
+		sum->cost = sum->plain > 0 ? MIN(sum->cost, c->round[i].cost) : c->round[i].cost;
+		sum->plain += c->round[i].plain;
+		sum->coded += c->round[i].coded;
+	}
 	c->nr_rounds++;
 	choose(c);
 }
 
+static void end_round(struct code_choice *c)
+{
+	bool noise = is_noise(c);
+
+	c->trial_cost += (noise ? NOISE_COST : TRIAL_COST) * (double)c->nr * (double)c->round[0].plain;
+	if (noise) {
+		c->last_wait = MIN(2 * c->last_wait + 1, (uint64_t)MANY);
+		c->wait = c->last_wait;
+		return;
+	}
+	c->wait = c->last_wait = 0;
+	if (c->nr_rounds >= ROUNDS && is_smaller(&c->round[c->chosen]))
+		return; /* noise has ended, and the data is as before */
+	if (c->nr_rounds >= ROUNDS)
+		forget_rounds(c);
+	add_round(c);
+}
+
 void code_choice_record(struct code_choice *c, uint64_t plain, uint64_t coded, uint64_t ns)
 {
-	struct code_trial t = { .plain = plain, .coded = coded, .ns = ns };
+	struct code_trial t = { .plain = plain,
+				.coded = coded,
+				.cost = (double)ns / (double)MAX(plain, UINT64_C(1)) };
 
 	if (code_choice_trying(c)) {
-		record_trial(c, &t);
+		c->trial_ns += ns;
+		c->round[c->trying++] = t;
+		if (!code_choice_trying(c))
+			end_round(c);
 		return;
 	}
 	c->nr_blocks++;
 	c->plain += plain;
-	c->ratio += (ratio_of(&t) - c->ratio) * LATELY;
-	c->cost += (cost_of(&t) - c->cost) * LATELY;
-	if (!trial_affordable(c))
+	c->cost += (t.cost - c->cost) * LATELY;
+	if (is_smaller(&t)) {
+		c->ratio += (ratio_of(&t) - c->ratio) * LATELY;
+		c->wait = c->last_wait = 0;
+	}
+	c->wait -= c->wait > 0;
+	if (c->wait > 0 || (c->nr_rounds >= ROUNDS && !trial_affordable(c)))
 		return;
-	if (c->nr_rounds < ROUNDS)
+	if (c->nr_rounds < ROUNDS || !is_smaller(&t))
 		c->trying = 0;
 	else if (c->nr_blocks >= SETTLED && stopped_paying(c))
 		code_choice_again(c);
@@ -128,6 +170,6 @@ void code_choice_record(struct code_choice *c, uint64_t plain, uint64_t coded, u
 
 void code_choice_again(struct code_choice *c)
 {
-	c->trying = c->nr_rounds = 0;
-	memset(c->trial, 0, sizeof(c->trial));
+	c->trying = 0;
+	forget_rounds(c);
 }

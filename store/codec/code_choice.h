@@ -5,13 +5,21 @@
  *
  *	TRYING ── all candidates reported ──▶ CHOSEN ── one of the first ROUNDS, each on another block,   ──▶ TRYING
  *	                                                 or blocks get larger than in the trial, or slower,
- *	                                                 or MANY have passed; and trials have been cheap enough
+ *	                                                 or MANY have passed, or the last one did not get
+ *	                                                 smaller; and trials have been cheap enough
  *
- * One block is not representative: the results of the first rounds, each on another block, are added up.
+ * One block is not representative: the sizes of the first rounds, each on another block, are added up. The time of a
+ * candidate is that of its fastest round: on a busy machine caches are cold after each switch between processes, and
+ * the choice must not depend on what else runs.
+ *
+ * Blocks that no candidate makes smaller are noise. They count neither for nor against a choice. If the chosen candidate
+ * did not make a block smaller, all are tried on the next one: it is noise as well, or the data has changed. As long as
+ * they find noise, they are tried again after 1, 2, 4, ... more blocks.
  *
  * Among the candidates within the budget the smallest is chosen, or the fastest of those that are nearly as small. If
- * none is within the budget, the fastest is chosen. Trials may use a quarter of the budget, so that a variable that
- * keeps changing is not tried all the time.
+ * none is within the budget, the fastest is chosen. After the first rounds, trials may use a quarter of the budget, so
+ * that a variable that keeps changing is not tried all the time. They count with a fixed time per byte, so that it depends on the data alone
+ * which blocks are tried.
  */
 #pragma once
 
@@ -22,19 +30,23 @@
 #define CODE_CANDIDATES_MAX 20
 
 struct code_trial {
-	uint64_t plain, coded, ns;
+	uint64_t plain, coded;
+	double cost; /* ns per byte, in the fastest round */
 };
 
 struct code_choice {
 	unsigned nr, trying; /* trying == nr: chosen */
 	unsigned chosen, nr_rounds; /* number of rounds summed up in `trial` */
 	double budget; /* ns per byte, which is CPU seconds per GB */
-	struct code_trial trial[CODE_CANDIDATES_MAX];
+	struct code_trial trial[CODE_CANDIDATES_MAX]; /* sums of these rounds */
+	struct code_trial round[CODE_CANDIDATES_MAX]; /* the one under way */
 
 	/* of the chosen one: coded / plain in the trial, and recently; ns per byte recently */
 	double promised, ratio, cost;
 	uint64_t nr_blocks; /* since it was chosen */
+	uint64_t wait, last_wait; /* blocks until noise is tried again */
 	uint64_t plain, trial_ns; /* totals of all blocks, and of all trials */
+	double trial_cost; /* of all trials, at fixed times per byte */
 	unsigned nr_trials;
 };
 

@@ -48,18 +48,22 @@ enum matching_turn matching_next(struct matching *m)
 {
 	if (!m->match)
 		return MATCHING_NOT;
-	if (m->wait == 0)
+	if (m->wait == 0) {
+		m->trial_ns = m->rest.choice.trial_ns;
 		return MATCHING_BOTH;
+	}
 	m->wait--;
 	return m->pays ? MATCHING_ONLY : MATCHING_NOT;
 }
 
 void matching_record(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns)
 {
+	uint64_t trials = m->rest.choice.trial_ns - m->trial_ns;
+
 	m->tried.plain += plain;
 	m->tried.alone += alone;
 	m->tried.matched += matched > 0 ? matched : alone;
-	m->tried.ns += ns;
+	m->tried.ns += ns - MIN(ns, trials);
 	m->pays = m->tried.matched * 100 <= m->tried.alone * PAYS_PERCENT &&
 		  (m->budget <= 0 || (double)m->tried.ns <= m->budget * (double)MAX(m->tried.plain, (uint64_t)1));
 	if (m->tried.plain < TRIED_MIN)

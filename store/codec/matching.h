@@ -19,6 +19,7 @@ struct matching {
 	double budget; /* ns per byte; <= 0: any */
 	bool pays;
 	unsigned wait, last_wait; /* frames until both ways are tried again */
+	uint64_t trial_ns; /* of trials of `rest`, before the frame that is coded both ways */
 	struct {
 		uint64_t plain, alone, matched, ns;
 	} tried; /* since the last decision: short frames are not significant */
@@ -44,7 +45,8 @@ enum matching_turn matching_next(struct matching *m);
  */
 int matching_frame(struct matching *m, const uint8_t *frame, uint32_t len, const uint32_t *leads, uint8_t *ret,
 		   uint32_t *ret_end, uint32_t *ret_base);
-/* Report a frame that was coded both ways: plain bytes, coded bytes, and the time of the second way. */
+/* Report a frame that was coded both ways: plain bytes, coded bytes, and the time of the second way. Trials of coders for
+ * what is left over, which have a budget of their own, do not count. */
 void matching_record(struct matching *m, uint64_t plain, uint64_t alone, uint64_t matched, uint64_t ns);
 /* How left-over elements are coded. */
 struct coder_spec matching_chosen(const struct matching *m);

@@ -27,9 +27,7 @@
 
 #define ABSORB_AT_CLOSE 65536 /* rereading fewer from the packs is faster than merging them into RocksDB */
 #define QUIET_NS (1000 * 1000 * 1000ull)
-#define QUIET_PART 64 /* fraction of a full table worth ingesting while writers are idle */
-/* key bits that select a part: the table is read once per part, and twice the size of a part is in memory */
-#define PART_BITS 4
+#define QUIET_PART 64 /* fraction of a full table worth ingesting while writers are idle; at least ABSORB_AT_CLOSE */
 
 /*
  * Ingesting costs CPU time that a burst of checkpoints needs, so it waits for a quiet moment while memory allows: half
@@ -58,13 +56,20 @@ static bool is_quiet(struct engine *e) REQUIRES(append_lock)
 	return now - e->dedup->quiet.since_ns >= QUIET_NS;
 }
 
+/* At least what closing would ingest: otherwise an idle mount would enlarge the index, and it would seem to grow by what
+ * was called last, such as a compaction that gains nothing. */
+static size_t quiet_entries(const struct engine *e, size_t max)
+{
+	return e->conf.ingest_entries ? MAX(max / QUIET_PART, (size_t)1) : MAX(max / QUIET_PART, (size_t)ABSORB_AT_CLOSE);
+}
+
 static bool has_enough(struct engine *e) REQUIRES(append_lock)
 {
 	size_t max = entries_max(e);
 
 	if (e->dedup->recent.nr >= max || e->dedup->frozen.nr > 0) /* still frozen: ingesting it failed before */
 		return true;
-	return is_quiet(e) && e->dedup->recent.nr >= MAX(max / QUIET_PART, (size_t)1);
+	return is_quiet(e) && e->dedup->recent.nr >= quiet_entries(e, max);
 }
 
 bool absorb_wanted(struct engine *e)
@@ -95,27 +100,21 @@ static int put_absorbed(struct engine *e, const struct pack_marks *marks)
 	return db_batch_apply(batch);
 }
 
-static unsigned part_of(const struct fptable_slot *s)
-{
-	return (unsigned)(fingerprint_key(fptable_slot_fp(s)) >> (64 - PART_BITS));
-}
-
 static size_t largest_part(const struct fptable *t)
 {
-	size_t nr[1u << PART_BITS] = { 0 }, max = 0;
+	size_t max = 1;
 
-	for (const struct fptable_slot *s = t->slots; s < t->slots + t->size; s++)
-		if (s->pack)
-			max = MAX(max, ++nr[part_of(s)]);
+	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
+		max = MAX(max, t->part[i].nr);
 	return max;
 }
 
-static size_t collect_part(const struct fptable *t, unsigned part, struct fingerprint_entry *ret)
+static size_t entries_of(const struct fptable_part *p, struct fingerprint_entry *ret)
 {
 	size_t n = 0;
 
-	for (const struct fptable_slot *s = t->slots; s < t->slots + t->size; s++)
-		if (s->pack && part_of(s) == part) {
+	for (const struct fptable_slot *s = p->slots; s < p->slots + p->size; s++)
+		if (s->pack) {
 			uint32_t block = pack_hint((struct addr){ .pack = s->pack, .off = s->off }, s->number);
 
 			ret[n++] = (struct fingerprint_entry){ fptable_slot_fp(s), s->pack, block };
@@ -134,8 +133,8 @@ static int ingest(struct engine *e, const struct fptable *t)
 	if (!entries)
 		return -ENOMEM;
 	r = db_ingestion_new(e->db, &in);
-	for (unsigned part = 0; part < 1u << PART_BITS && r == 0; part++) {
-		size_t n = collect_part(t, part, entries);
+	for (unsigned i = 0; i < FPTABLE_PARTS && r == 0; i++) {
+		size_t n = entries_of(&t->part[i], entries);
 
 		filter_add(e, entries, n);
 		r = fingerprints_add(in, entries, n);
@@ -144,41 +143,36 @@ static int ingest(struct engine *e, const struct fptable *t)
 }
 
 /* Turn `recent` into `frozen`, unless a frozen table is left that could not be ingested. */
-static int freeze(struct engine *e)
+static void freeze(struct engine *e)
 {
-	struct fptable fresh;
 	struct pack_marks marks;
-	int r = 0;
 
 	commit_marks(e, &marks);
 	dedup_lock(e);
 	if (moving_is_on(e))
 		marks = *moving_marks(e); /* opening a store: chunks beyond these marks are not in the table */
-	if (e->dedup->frozen.nr == 0 && e->dedup->recent.nr > 0)
-		r = fptable_init(&fresh, 0);
-	if (r == 0 && e->dedup->frozen.nr == 0) {
-		if (e->dedup->recent.nr > 0) {
-			e->dedup->frozen = e->dedup->recent;
-			e->dedup->recent = fresh;
-		}
+	if (e->dedup->frozen.nr == 0) {
+		fptable_release(&e->dedup->frozen);
+		e->dedup->frozen = e->dedup->recent;
+		e->dedup->recent = (struct fptable){ 0 };
 		e->dedup->frozen_marks = marks; /* even if the table was empty: then everything has been absorbed */
 	}
 	dedup_unlock(e);
-	return r;
 }
 
 static int add_all(struct fptable *t, const struct fptable *from)
 {
-	int r = 0;
+	int r = fptable_reserve(t, from);
 
-	for (size_t i = 0; i < from->size && r == 0; i++) {
-		const struct fptable_slot *s = &from->slots[i];
-
-		if (s->pack && !fptable_find(t, fptable_slot_fp(s)))
-			r = fptable_insert(t, fptable_slot_fp(s), (struct addr){ .pack = s->pack, .off = s->off },
-					   s->number);
-	}
-	return r;
+	if (r < 0)
+		return r;
+	for (const struct fptable_part *p = from->part; p < from->part + FPTABLE_PARTS; p++)
+		for (const struct fptable_slot *s = p->slots; s < p->slots + p->size; s++)
+			if (s->pack && !fptable_find(t, fptable_slot_fp(s)) &&
+			    fptable_insert(t, fptable_slot_fp(s), (struct addr){ .pack = s->pack, .off = s->off },
+					   s->number) < 0)
+				return -ENOMEM;
+	return 0;
 }
 
 /* Merge frozen and kept, or take only frozen if both are too many. absorb_lock keeps both unchanged. */
@@ -187,7 +181,7 @@ static struct fptable to_keep(struct engine *e, const struct fptable *frozen, co
 	size_t max = entries_max(e) / 2;
 	struct fptable t = { 0 };
 
-	if (frozen->nr > max || fptable_init(&t, frozen->nr + kept->nr > max ? frozen->nr : frozen->nr + kept->nr) < 0)
+	if (frozen->nr > max)
 		return t;
 	if (add_all(&t, frozen) < 0 || (frozen->nr + kept->nr <= max && add_all(&t, kept) < 0))
 		fptable_release(&t);
@@ -209,15 +203,15 @@ static bool is_moving(struct engine *e)
 static int freeze_and_ingest(struct engine *e, bool loading)
 {
 	struct fptable kept;
-	int r;
+	int r = 0;
 
 	mutex_lock(&e->dedup->absorb_lock);
 	if (!loading && is_moving(e)) {
 		mutex_unlock(&e->dedup->absorb_lock);
 		return 0;
 	}
-	r = freeze(e);
-	if (r == 0 && e->dedup->frozen.nr > 0) {
+	freeze(e);
+	if (e->dedup->frozen.nr > 0) {
 		r = ingest(e, &e->dedup->frozen);
 		if (r == 0) {
 			kept = to_keep(e, &e->dedup->frozen, &e->dedup->kept);
@@ -235,7 +229,7 @@ static int freeze_and_ingest(struct engine *e, bool loading)
 }
 
 /* Free `kept` when new entries need the memory. Not during an absorption, which reads it: then later. */
-static void give_up_kept(struct engine *e) REQUIRES(append_lock)
+static void free_kept(struct engine *e) REQUIRES(append_lock)
 {
 	if (e->dedup->kept.nr == 0 || e->dedup->recent.nr < entries_max(e) / 2 || !mutex_trylock(&e->dedup->absorb_lock))
 		return;
@@ -248,6 +242,18 @@ int absorb(struct engine *e)
 	int r = freeze_and_ingest(e, false);
 
 	return r <= 0 ? r : put_absorbed(e, &e->dedup->frozen_marks);
+}
+
+int absorb_if_many(struct engine *e)
+{
+	size_t max = entries_max(e), many;
+	bool wanted;
+
+	dedup_lock(e);
+	many = MIN(quiet_entries(e, max), (size_t)ABSORB_AT_CLOSE);
+	wanted = e->dedup->recent.nr + e->dedup->frozen.nr >= many && !moving_is_on(e); /* waits for another thread */
+	dedup_unlock(e);
+	return wanted ? absorb(e) : 0;
 }
 
 int absorb_at_close(struct engine *e)
@@ -278,13 +284,26 @@ void absorb_share_memory(struct engine *e)
 	packs_set_table_memory(e->packs, e->conf.cache / 16 + spare - borrowed);
 }
 
+/* While a frozen table is being ingested. */
+static size_t recent_max(const struct engine *e)
+{
+	return e->conf.ingest_entries ? 2 * e->conf.ingest_entries : entries_max(e) / 2;
+}
+
+bool absorb_has_room(struct engine *e)
+{
+	const struct dedup *d = e->dedup;
+
+	return (d->kept.nr == 0 || d->recent.nr < entries_max(e) / 2) && (d->frozen.nr == 0 || d->recent.nr < recent_max(e));
+}
+
 int absorb_throttle(struct engine *e)
 {
-	size_t max = e->conf.ingest_entries ? 2 * e->conf.ingest_entries : entries_max(e) / 2;
+	size_t max = recent_max(e);
 	int r;
 
 	assert(dedup_is_locked(e));
-	give_up_kept(e);
+	free_kept(e);
 	while (e->dedup->recent.nr >= max && e->dedup->frozen.nr > 0) {
 		r = db_stopped(e->db); /* then it would never be ingested */
 		if (r < 0)
@@ -293,13 +312,6 @@ int absorb_throttle(struct engine *e)
 			break; /* the disk may be full: memory is bounded by what the disk still accepts */
 	}
 	return 0;
-}
-
-static bool already(const struct pack_marks *absorbed, enum pack_stream s, uint32_t pack, uint32_t frame)
-{
-	const struct pack_mark *m = &absorbed->stream[s];
-
-	return pack < m->pack || (pack == m->pack && frame < m->nr_frames);
 }
 
 /* Memory has another address for this chunk. If that one is remote and this one is local, use this one. */
@@ -346,25 +358,27 @@ static bool is_full(struct engine *e)
 	return full;
 }
 
+/* The next frame that RocksDB has not absorbed, without reading anything of those that it has. */
+static int next_frame(struct pack_iter *it, const struct pack_marks *absorbed, struct pack_frame_rec *ret)
+{
+	for (; it->pack < it->end_pack; it->pack++, it->frame = 0) {
+		it->frame = MAX(it->frame, pack_marks_end(absorbed, it->pack));
+		if (it->frame < UINT32_MAX)
+			return pack_iter_next(it, ret);
+	}
+	return 0;
+}
+
 /* Load frames that RocksDB has not absorbed: those beyond the marks of an interrupted move, or all others. */
 static int load_frames(struct engine *e, const struct pack_marks *absorbed, bool may_be_copies, struct pack_frame_rec *rec)
 {
-	uint32_t from = UINT32_MAX;
-	struct pack_iter it;
+	struct pack_iter it = pack_iter(e->packs, 1, 0);
 	int r;
 
-	for (int i = 0; i < PACK_NR_STREAMS; i++)
-		from = MIN(from, absorbed->stream[i].pack);
-	it = pack_iter(e->packs, MAX(from, 1u), 0);
-	while ((r = pack_iter_next(&it, rec)) > 0) {
-		enum pack_stream s;
-
-		r = packs_stream_of(e->packs, rec->pack, &s);
-		if (r < 0)
-			return r;
-		if (r == 0 || rec->damaged || already(absorbed, s, rec->pack, rec->frame))
-			continue;
-		if (may_be_copies != (moving_is_on(e) && !already(moving_marks(e), s, rec->pack, rec->frame)))
+	while ((r = next_frame(&it, absorbed, rec)) > 0) {
+		if (rec->damaged || pack_marks_cover(absorbed, rec->pack, rec->frame))
+			continue; /* from a pack behind the one that had been reached */
+		if (may_be_copies != (moving_is_on(e) && !pack_marks_cover(moving_marks(e), rec->pack, rec->frame)))
 			continue;
 		r = load_frame(e, rec, may_be_copies);
 		if (r == 0 && !may_be_copies && is_full(e))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The bounded pool of data buffers (`dirty`). A caller that finds all buffers in use first flushes the oldest staged
- * data, which frees its buffer. If nothing is staged, the workers hold the rest and return it when done. Called with no
- * lock held.
+ * data, which frees its buffer. If nothing is staged, it does the work of a job that waits for a worker; if none waits,
+ * other threads work on all of them and return the buffers when done. Called with no lock held.
  */
 #include "store/dedup/buffers.h"
 
@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/util.h"
+#include "store/dedup/write_jobs.h"
 #include "store/engine_state.h"
 #include "store/file/stage.h"
 
@@ -172,7 +173,7 @@ int engine_buffer_get(struct engine *e, struct engine_buffer **ret)
 	int r;
 
 	while ((r = buffer_try(e, ret)) == 0) {
-		if (stages_flush_oldest(e))
+		if (stages_flush_oldest(e) || jobs_help(e))
 			continue;
 		mutex_lock(&e->buffers->lock);
 		if (!e->buffers->free) /* new stages can appear while we sleep: check again now and then */

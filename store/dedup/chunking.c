@@ -5,8 +5,8 @@
 
 #include "base/conf.h"
 #include "base/util.h"
-#include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/engine.h"
+#include "store/pack/pack.h"
 
 static const char *const names[] = {
 	[CHUNKING_PAGE] = "page",
@@ -46,14 +46,4 @@ int chunking_parse_sizes(const char *s, struct cdc_params *ret)
 		return -EINVAL;
 	*ret = p;
 	return 0;
-}
-
-void content_set_chunking(struct content *c, const enum chunking *how)
-{
-	enum chunking chunking = how ? *how : c->e->conf.chunking;
-
-	mutex_lock(&c->lock);
-	c->by_content = chunking == CHUNKING_CDC;
-	c->is_auto = chunking == CHUNKING_AUTO;
-	mutex_unlock(&c->lock);
 }

@@ -11,7 +11,6 @@
 #include "store/engine_state.h"
 #include "store/dedup/buffers.h"
 #include "store/dedup/compress_pace.h"
-#include "store/file/content.h"
 
 /* In spare time, a frame waits this long for other work before it is compressed. A file of 1 MiB is synced or closed
  * sooner, and the next frame of a larger one arrives sooner. */
@@ -81,13 +80,6 @@ struct pack_compression compress_for_pack(struct compress c)
 	};
 
 	return (struct pack_compression){ .kind = kinds[c.kind], .level = c.level };
-}
-
-void content_set_compress(struct content *c, const struct compress *how)
-{
-	mutex_lock(&c->lock);
-	c->compress = how ? *how : c->e->conf.compress;
-	mutex_unlock(&c->lock);
 }
 
 static uint64_t busy_ns(const struct engine *e, uint64_t now_ns) REQUIRES(e->pacer->lock)
@@ -194,13 +186,13 @@ bool engine_is_busy(struct engine *e)
 struct pacer *pacer_new(void)
 {
 	struct pacer *p = calloc(1, sizeof(*p));
-	long nr = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned nr = nr_processors();
 
 	if (!p)
 		return NULL;
 	mutex_init(&p->lock);
 	cond_init(&p->more_cond);
-	p->nr_spare = nr > 2 ? (unsigned)nr / 2 : 1;
+	p->nr_spare = nr > 2 ? nr / 2 : 1;
 	return p;
 }
 

@@ -16,8 +16,9 @@
  * Every match is an address at which the pack's own table has the full fingerprint.
  *
  * When several writers bring the same new page at once, it must be stored exactly once. The last lookup in memory and
- * the reservation of the address therefore happen under one lock (append_lock). RocksDB needs no second lookup unless
- * fingerprints were absorbed into it meanwhile (absorb_generation).
+ * the reservation of the address therefore happen under one lock: append_lock, or, for batches with a frame of their
+ * own, that of the page's part of the tables (dedup_state.h). RocksDB needs no second lookup unless fingerprints were
+ * absorbed into it meanwhile (absorb_generation).
  *
  * An address can be shared as soon as it is reserved, before the bytes are written. A job that shares it waits for the
  * write before its recipe refers to it; if the write failed, the job starts again. Crash: nothing in the log refers to
@@ -43,6 +44,7 @@
 #include "store/dedup/dedup_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/domains.h"
+#include "store/dedup/small_frames.h"
 #include "store/dedup/write_jobs.h"
 #include "store/engine_state.h"
 #include "store/file/content.h"
@@ -97,7 +99,7 @@ static bool same_bytes(struct batch *b, unsigned i, struct addr a)
 	return false;
 }
 
-/* Make sure that the chunk at `a` is intact, repairing it if necessary. If it cannot be overwritten, the caller looks
+/* Ensure that the chunk at `a` is intact, repairing it if necessary. If it cannot be overwritten, the caller looks
  * for another copy or stores one; repair.c then redirects all files that share the damaged one. */
 static bool make_good(struct batch *b, unsigned i, struct addr a)
 {
@@ -246,16 +248,6 @@ static void ask_champions(struct batch *b)
 	}
 }
 
-/* Each lookup is a cache miss: prefetch them all before the first one stalls. */
-static void prefetch(const struct engine *e, struct fp fp) REQUIRES(append_lock)
-{
-	fptable_prefetch(&e->dedup->recent, fp);
-	fptable_prefetch(&e->dedup->frozen, fp);
-	fptable_prefetch(&e->dedup->kept, fp);
-	if (e->dedup->filter.in_use.blocks)
-		__builtin_prefetch(fingerprint_filter_block(&e->dedup->filter.in_use, fingerprint_key(fp)));
-}
-
 /* Chunk i has been found: the chunks that follow in its frame probably follow in the file too, except changed ones. */
 static void ask_neighbours(struct batch *b, unsigned i)
 {
@@ -269,22 +261,72 @@ static void ask_neighbours(struct batch *b, unsigned i)
 	compare_with(b, a, SUCCESSOR);
 }
 
-static void ask_memory(struct batch *b, uint64_t *ret_generation)
+/* Those of one part. Each lookup is a cache miss: prefetch them all before the first one stalls. */
+static void look_in_part(struct batch *b, unsigned part, const uint8_t *those, unsigned nr, struct addr *ret)
+	REQUIRES_SHARED(append_lock)
 {
-	struct engine *e = b->e;
-	struct addr a[PAGES_MAX];
+	struct dedup *d = b->e->dedup;
 
-	dedup_lock(e);
-	*ret_generation = e->dedup->absorb_generation;
+	mutex_lock(&d->part[part].lock);
+	for (unsigned k = 0; k < nr; k++) {
+		fptable_prefetch(&d->recent, b->fps[those[k]]);
+		fptable_prefetch(&d->frozen, b->fps[those[k]]);
+		fptable_prefetch(&d->kept, b->fps[those[k]]);
+	}
+	for (unsigned k = 0; k < nr; k++)
+		ret[those[k]] = batch_find_in_memory(b->e, b->fps[those[k]]);
+	mutex_unlock(&d->part[part].lock);
+}
+
+/* Can some unknown chunk be in RocksDB? */
+static bool ask_filter(struct batch *b) REQUIRES_SHARED(append_lock)
+{
+	const struct fingerprint_filter *f = &b->e->dedup->filter.in_use;
+	bool any = false;
+
+	for (unsigned i = 0; i < b->n && f->blocks; i++)
+		if (b->cause[i] == UNKNOWN)
+			__builtin_prefetch(fingerprint_filter_block(f, fingerprint_key(b->fps[i])));
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == UNKNOWN) {
+			b->absent[i] = f->blocks && !fingerprint_filter_has(f, fingerprint_key(b->fps[i]));
+			any |= !b->absent[i];
+		}
+	return any;
+}
+
+/* The addresses that memory has for unknown chunks. Returns whether some can be known: to memory, or to RocksDB. */
+static bool look_in_memory(struct batch *b, struct addr *ret) REQUIRES_SHARED(append_lock)
+{
+	unsigned nr[FPTABLE_PARTS] = { 0 }, end = 0;
+	uint8_t part[PAGES_MAX], those[PAGES_MAX];
+	bool any = ask_filter(b);
+
+	for (unsigned i = 0; i < b->n; i++) {
+		ret[i] = ADDR_NONE;
+		part[i] = (uint8_t)fptable_part_of(b->fps[i]);
+		nr[part[i]] += b->cause[i] == UNKNOWN;
+	}
+	for (unsigned p = 0; p < FPTABLE_PARTS; p++) { /* nr[p]: where its chunks begin in `those` */
+		unsigned n = nr[p];
+
+		nr[p] = end;
+		end += n;
+	}
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->cause[i] == UNKNOWN)
-			prefetch(e, b->fps[i]);
-	for (unsigned i = 0; i < b->n; i++) {
-		a[i] = b->cause[i] == UNKNOWN ? batch_find_in_memory(e, b->fps[i]) : ADDR_NONE;
-		b->absent[i] = e->dedup->filter.in_use.blocks &&
-			       !fingerprint_filter_has(&e->dedup->filter.in_use, fingerprint_key(b->fps[i]));
+			those[nr[part[i]]++] = (uint8_t)i;
+	for (unsigned k = 0, n; k < end; k += n) {
+		n = nr[part[those[k]]] - k;
+		look_in_part(b, part[those[k]], those + k, n, ret);
 	}
-	dedup_unlock(e);
+	for (unsigned k = 0; k < end; k++)
+		any |= !addr_is_none(ret[those[k]]);
+	return any;
+}
+
+static void use_memory(struct batch *b, const struct addr *a)
+{
 	for (unsigned i = 0; i < b->n; i++) {
 		if (b->cause[i] != UNKNOWN || b->alone[i] || addr_is_none(a[i]))
 			continue;
@@ -395,16 +437,21 @@ struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 #define PLACEHOLDER FPTABLE_PLACEHOLDER
 
 /* An existing entry is gc-pending, damaged, not usable or was refused, or it would have been found. */
-static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(append_lock)
+static int put_entry(struct dedup *d, struct fp fp, struct addr a, uint8_t number) REQUIRES_SHARED(append_lock)
 {
-	struct addr a = { .pack = PLACEHOLDER, .off = i };
-	struct fptable_slot *s = fptable_find(&e->dedup->recent, fp);
+	struct fptable_slot *s = fptable_find(&d->recent, fp);
 
 	if (!s)
-		return fptable_insert(&e->dedup->recent, fp, a, 0);
+		return fptable_insert(&d->recent, fp, a, number);
 	s->pack = a.pack;
 	s->off = a.off;
+	s->number = number;
 	return 0;
+}
+
+static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(append_lock)
+{
+	return put_entry(e->dedup, fp, (struct addr){ .pack = PLACEHOLDER, .off = i }, 0);
 }
 
 static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(append_lock)
@@ -461,51 +508,13 @@ static void place_chunk(struct engine *e, struct batch *b, unsigned i, struct pa
 	}
 }
 
-/* Tweak of the first chunk in the shared frame. */
-static struct fp *shared_tweak(struct engine *e, const struct batch *b) REQUIRES(append_lock)
+static int bulk_frame(const struct batch *b, struct pack_frame **ret)
 {
-	return b->page ? &e->dedup->small_tweak : &e->dedup->varied_tweak;
-}
+	int r = packs_frame_open(b->e->packs, PACK_BULK, b->page, ret);
 
-/* The shared frame for chunks like these. */
-static struct pack_frame **shared_frame(struct engine *e, const struct batch *b) REQUIRES(append_lock)
-{
-	return b->page ? &e->dedup->small : &e->dedup->varied;
-}
-
-static int small_frame(struct engine *e, const struct batch *b, unsigned i, struct pack_frame **full, unsigned *nr_full)
-	REQUIRES(append_lock)
-{
-	struct pack_frame **f = shared_frame(e, b);
-
-	if (*f && !pack_frame_takes(*f, batch_len(b, i))) {
-		struct pack_frame *now = TAKE(*f);
-
-		if (e->remote)
-			now = e->remote->defer(e, now);
-		if (now) {
-			full[(*nr_full)++] = now;
-			e->dedup->nr_filling++;
-		}
-	}
-	if (*f)
-		return 0;
-	*shared_tweak(e, b) = b->tweak;
-	return packs_frame_open(e->packs, PACK_SMALL, b->page, f);
-}
-
-/* A separate frame is compressed as its file requests. A shared frame is compressed if any file in it requests it,
- * unless it holds several domains: how well bytes compress together reveals how similar they are. */
-static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *bulk) REQUIRES(append_lock)
-{
-	struct pack_frame *shared = *shared_frame(e, b);
-
-	if (bulk)
-		pack_frame_set_compression(bulk, b->compression);
-	else if (shared && !fp_equal(b->tweak, *shared_tweak(e, b)))
-		pack_frame_set_uncompressed(shared);
-	else if (shared && b->compression.kind != PACK_COMPRESS_NONE)
-		pack_frame_set_compression(shared, b->compression);
+	if (r == 0)
+		pack_frame_set_compression(*ret, b->compression);
+	return r;
 }
 
 /* Assign an address to every claimed chunk. *bulk is the job's own frame; `full` are small frames to be written now. */
@@ -516,61 +525,23 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 	int r = 0;
 
 	if (b->page && nr * (uint64_t)b->page >= BULK_MIN && !is_deferring)
-		r = packs_frame_open(e->packs, PACK_BULK, b->page, bulk);
-	else if (nr > 0 && e->dedup->nr_unwritten >= NR_UNWRITTEN_MAX)
-		r = e->dedup->unwritten_error;
+		r = bulk_frame(b, bulk);
+	else if (nr > 0)
+		r = small_frames_refuse(e);
 	for (unsigned i = 0; i < b->n && r == 0; i++) {
+		struct pack_frame *f = *bulk;
+
 		if (b->cause[i] != CLAIMED)
 			continue;
-		if (!*bulk)
-			r = small_frame(e, b, i, full, nr_full);
-		if (r == 0) {
-			set_compression(e, b, *bulk);
-			place_chunk(e, b, i, *bulk ? *bulk : *shared_frame(e, b));
-		}
+		if (!f)
+			r = small_frame_for(e, b, i, full, nr_full, &f);
+		if (r == 0)
+			place_chunk(e, b, i, f);
 	}
 	for (unsigned i = 0; i < b->n && r == 0; i++)
 		if (b->addr[i].pack == PLACEHOLDER)
 			b->addr[i] = b->addr[b->addr[i].off];
 	return r;
-}
-
-/* A small frame that cannot be written stays in memory, readable, and is retried at the next commit. */
-static void write_small(struct engine *e, struct pack_frame *f)
-{
-	int r = packs_frame_write(e->packs, f);
-
-	dedup_lock(e);
-	if (r < 0) {
-		e->dedup->unwritten[e->dedup->nr_unwritten++] = f;
-		e->dedup->unwritten_error = r;
-	}
-	e->dedup->nr_filling--;
-	dedup_wake(e);
-	dedup_unlock(e);
-}
-
-/* Wait for room for another small frame. The disk may accept by now what it refused before: retry one such frame. */
-static void wait_for_room(struct engine *e) REQUIRES(append_lock)
-{
-	bool tried = false;
-
-	while (e->dedup->nr_filling + e->dedup->nr_unwritten >= NR_UNWRITTEN_MAX) {
-		struct pack_frame *f;
-
-		if (e->dedup->nr_filling > 0) {
-			dedup_wait(e);
-			continue;
-		}
-		if (tried)
-			return;
-		tried = true;
-		f = e->dedup->unwritten[--e->dedup->nr_unwritten];
-		e->dedup->nr_filling++;
-		dedup_unlock(e);
-		write_small(e, f);
-		dedup_lock(e);
-	}
 }
 
 static int write_bulk(struct batch *b, struct pack_frame *f)
@@ -587,8 +558,97 @@ static int write_bulk(struct batch *b, struct pack_frame *f)
 	return r;
 }
 
-/* 1: appended; 0: fingerprints were absorbed into RocksDB since `generation`, so look up again; <0. */
-static int batch_append(struct batch *b, uint64_t generation)
+static void set_fresh(struct batch *b)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == CLAIMED)
+			b->cause[i] = FRESH;
+}
+
+/*
+ * A batch of new pages that fill a frame of their own, beside others like it. The lock is held shared since the pages
+ * were looked up, so all that can have changed is that another batch, or this one, has brought the same page.
+ */
+
+static bool may_append_beside(struct batch *b) REQUIRES_SHARED(append_lock)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < b->n; i++) {
+		if (b->alone[i])
+			return false;
+		bytes += b->cause[i] == UNKNOWN ? b->page : 0;
+	}
+	return b->page && bytes >= BULK_MIN && !b->e->remote && absorb_has_room(b->e);
+}
+
+/* Find page i, or give it the next place of the frame. It stays unknown if it is found and damaged. */
+static int claim_beside(struct batch *b, unsigned i, struct pack_frame *f) REQUIRES_SHARED(append_lock)
+{
+	struct dedup *d = b->e->dedup;
+	struct mutex *lock = &d->part[fptable_part_of(b->fps[i])].lock;
+	struct addr a;
+	int r;
+
+	mutex_lock(lock);
+	a = batch_find_in_memory(b->e, b->fps[i]);
+	if (!addr_is_none(a)) {
+		if (!packs_is_damaged(b->e->packs, a)) {
+			b->addr[i] = a;
+			b->cause[i] = MEMORY;
+		}
+		mutex_unlock(lock);
+		return 0;
+	}
+	a = pack_frame_add(f, b->fps[i], batch_chunk(b, i));
+	r = put_entry(d, b->fps[i], a, pack_frame_last(f));
+	mutex_unlock(lock);
+	if (r < 0)
+		return r;
+	b->addr[i] = a;
+	b->cause[i] = CLAIMED;
+	return 0;
+}
+
+/*
+ * As batch_append(), and -EAGAIN: another batch brings the same pages, and had the first of them first. It is to have
+ * them all, so that they stay neighbours: two batches that took turns would fill two frames with every other page.
+ */
+static int append_beside(struct batch *b) RELEASE_SHARED(append_lock)
+{
+	struct engine *e = b->e;
+	struct pack_frame *f;
+	bool any = false;
+	int r = bulk_frame(b, &f);
+
+	if (r < 0) {
+		dedup_unlock_shared(e);
+		return r;
+	}
+	for (unsigned i = 0; i < b->n && r == 0; i++)
+		if (b->cause[i] == UNKNOWN) {
+			r = claim_beside(b, i, f);
+			any |= b->cause[i] == CLAIMED;
+			if (r == 0 && !any)
+				r = -EAGAIN;
+		}
+	dedup_unlock_shared(e);
+	if (r < 0) {
+		dedup_lock(e);
+		unclaim(e, b);
+		dedup_unlock(e);
+		packs_frame_abandon(e->packs, f);
+		return r;
+	}
+	r = write_bulk(b, f);
+	if (r < 0)
+		return r;
+	set_fresh(b);
+	return all_known(b);
+}
+
+/* 1: appended; 0: fingerprints were absorbed into RocksDB since `generation`, so look up again; <0. Drops the lock. */
+static int batch_append(struct batch *b, uint64_t generation) RELEASE(append_lock)
 {
 	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of at most 1 MiB in all fill one, and perhaps another */
 	struct engine *e = b->e;
@@ -596,8 +656,7 @@ static int batch_append(struct batch *b, uint64_t generation)
 	bool begun = false, wants_round = false;
 	int r;
 
-	dedup_lock(e);
-	wait_for_room(e);
+	small_frames_wait(e);
 	r = absorb_throttle(e);
 	if (r < 0 || e->dedup->absorb_generation != generation) {
 		dedup_unlock(e);
@@ -616,7 +675,7 @@ static int batch_append(struct batch *b, uint64_t generation)
 	if (wants_round)
 		e->remote->request_round(e);
 	for (unsigned i = 0; i < nr_full; i++)
-		write_small(e, full[i]);
+		small_frame_write(e, full[i]);
 	if (r < 0) {
 		if (bulk)
 			packs_frame_abandon(e->packs, bulk);
@@ -626,64 +685,8 @@ static int batch_append(struct batch *b, uint64_t generation)
 		r = write_bulk(b, bulk);
 	if (r < 0)
 		return r;
-	for (unsigned i = 0; i < b->n; i++)
-		if (b->cause[i] == CLAIMED)
-			b->cause[i] = FRESH;
+	set_fresh(b);
 	return 1;
-}
-
-/* Take all small frames, in an array that the caller frees; it has room for the deferred ones. */
-static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(append_lock)
-{
-	int nr_deferred = e->remote ? e->remote->sync_room(e, e->dedup->nr_unwritten + 2) : 0;
-	_cleanup_(freep) struct pack_frame **frames = NULL;
-	size_t nr = 0;
-
-	if (nr_deferred < 0)
-		return nr_deferred;
-	frames = calloc(e->dedup->nr_unwritten + 2 + (size_t)nr_deferred, sizeof(*frames));
-	if (!frames)
-		return -ENOMEM;
-	while (e->dedup->nr_unwritten > 0)
-		frames[nr++] = e->dedup->unwritten[--e->dedup->nr_unwritten];
-	if (e->dedup->small)
-		frames[nr++] = TAKE(e->dedup->small);
-	if (e->dedup->varied)
-		frames[nr++] = TAKE(e->dedup->varied);
-	*ret = TAKE(frames);
-	*ret_nr = nr;
-	return 0;
-}
-
-/*
- * Called by a commit: write every chunk that the log refers to, then make them durable. The sync point is set under
- * append_lock, under which frames are opened, when no small frame is open: every frame before it is being written by
- * some thread.
- */
-int dedup_sync_frames(struct engine *e, struct pack_marks *ret)
-{
-	_cleanup_(freep) struct pack_frame **frames = NULL;
-	bool is_remote = false;
-	size_t nr = 0;
-	int r;
-
-	dedup_lock(e);
-	r = take_frames(e, &frames, &nr);
-	if (r < 0) {
-		dedup_unlock(e);
-		return r;
-	}
-	if (e->remote)
-		is_remote = e->remote->sync_begin(e, frames, &nr);
-	if (!is_remote)
-		e->dedup->nr_filling += (unsigned)nr;
-	packs_sync_begin(e->packs);
-	dedup_unlock(e);
-	if (is_remote)
-		return e->remote->sync_frames(e, frames, nr, ret);
-	for (size_t i = 0; i < nr; i++)
-		write_small(e, frames[i]);
-	return packs_sync_end(e->packs, ret); /* fails if a frame could not be written */
 }
 
 /* --- the whole batch --- */
@@ -723,19 +726,43 @@ static int extents_of(struct batch *b, uint32_t base, uint32_t len, struct exten
 	return r;
 }
 
+/* Find each unknown chunk or append it. 1: done; 0: begin again; <0. */
+static int find_or_append(struct batch *b)
+{
+	struct engine *e = b->e;
+	struct addr a[PAGES_MAX];
+	uint64_t generation;
+	bool any;
+	int r;
+
+	dedup_lock_shared(e);
+	generation = e->dedup->absorb_generation;
+	any = look_in_memory(b, a);
+	if (!any && may_append_beside(b)) {
+		r = append_beside(b);
+		if (r != -EAGAIN)
+			return r;
+		dedup_lock(e); /* waits for the other batch to claim its pages */
+		return batch_append(b, generation);
+	}
+	dedup_unlock_shared(e);
+	use_memory(b, a);
+	r = any && !all_known(b) ? ask_index(b) : 0;
+	if (r < 0 || all_known(b))
+		return r < 0 ? r : 1;
+	dedup_lock(e);
+	return batch_append(b, generation);
+}
+
 static int settle(struct batch *b)
 {
 	unsigned nr_tries = 0;
-	uint64_t generation;
 	int r;
 
 	do {
-		do {
-			ask_memory(b, &generation);
-			r = all_known(b) ? 1 : ask_index(b);
-			if (r == 0)
-				r = all_known(b) ? 1 : batch_append(b, generation);
-		} while (r == 0);
+		do
+			r = find_or_append(b);
+		while (r == 0);
 		if (r < 0)
 			return r;
 	} while (wait_for_shared(b, nr_tries++) == 0);
@@ -762,9 +789,12 @@ void batch_begin(struct batch *b)
 
 int batch_look(struct batch *b)
 {
-	uint64_t generation;
+	struct addr a[PAGES_MAX];
 
-	ask_memory(b, &generation);
+	dedup_lock_shared(b->e);
+	look_in_memory(b, a);
+	dedup_unlock_shared(b->e);
+	use_memory(b, a);
 	return all_known(b) ? 0 : ask_index(b);
 }
 
@@ -810,7 +840,7 @@ static int store_pages(struct batch *b, const struct job *j, struct extent_list 
 	for (unsigned i = 0; i <= b->n; i++)
 		b->at[i] = i * b->page;
 	batch_clear(b);
-	if (b->c->is_auto)
+	if (j->is_auto)
 		return batch_store_shifted(b, j, ret);
 	batch_begin(b);
 	return batch_finish(b, 0, j->len, ret);
@@ -832,8 +862,6 @@ int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret)
 	b->data = j->data;
 	b->off = j->off;
 	b->page = j->cuts ? PACK_VARIED : (uint32_t)e->conf.page;
-	mutex_lock(&c->lock);
-	b->compression = compress_for_pack(c->compress);
-	mutex_unlock(&c->lock);
+	b->compression = compress_for_pack(j->compress);
 	return j->cuts ? batch_store_cuts(b, j, ret) : store_pages(b, j, ret);
 }

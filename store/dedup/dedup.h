@@ -7,7 +7,7 @@
 
 #include "store/engine_state.h"
 #include "store/dedup/dedup_tables.h"
-#include "store/file/segment.h"
+#include "store/file/extents/segment.h"
 #include "store/remote_hooks.h"
 
 #define PAGES_MAX (ENGINE_BUFFER_SIZE / PACK_BLOCK)
@@ -62,8 +62,8 @@ int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_lis
 /* The whole process for a job chunked by content. */
 int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *ret);
 
-/* The address in memory's tables, if it may be shared. */
-struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES(append_lock);
+/* The address in memory's tables, if it may be shared. A caller that holds the lock shared holds that of the part too. */
+struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES_SHARED(append_lock);
 
 /* dedup_shifted.c: the same with a search for moved bytes */
 int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list *ret);
@@ -73,3 +73,5 @@ int batch_store_shifted(struct batch *b, const struct job *j, struct extent_list
 int dedup_store(struct engine *e, const struct job *j, struct extent_list *ret);
 
 int dedup_sync_frames(struct engine *e, struct pack_marks *ret); /* make all existing frames durable */
+/* The same up to packs_sync_written(): >=0 its result, and the caller calls packs_sync_end(). Not in a cluster. */
+int dedup_write_frames(struct engine *e, struct pack_written *ret);

@@ -11,11 +11,23 @@
 #include "store/dedup/fptable.h"
 #include "store/pack/pack.h"
 
+/* One part of each table of fingerprints. A cache line of its own: threads take the locks of neighbours at once. */
+struct part_lock {
+	_Alignas(64) struct mutex lock; /* leaf */
+};
+
 #define NR_UNWRITTEN_MAX 8 /* frames kept in memory after a failed write */
 
 struct dedup {
 	struct mutex absorb_lock; /* before append_lock; held while `frozen` and `kept` are read without append_lock */
 	struct mutex append_lock; /* before the locks of the packs */
+	/*
+	 * A thread that holds append_lock holds this exclusively too, unless it waits. Batches of new pages, each with a frame of
+	 * its own, hold it shared instead of append_lock, side by side: they take the lock of a part to look up a page in
+	 * it and, if it is absent, to insert it in the same step.
+	 */
+	struct rwlock tables_lock;
+	struct part_lock part[FPTABLE_PARTS];
 	struct fptable recent, frozen, kept GUARDED_BY(append_lock); /* not yet absorbed; being absorbed; absorbed */
 	struct pack_marks frozen_marks GUARDED_BY(append_lock);
 	struct {

@@ -9,17 +9,17 @@
 
 struct dedup *dedup_new(void)
 {
-	struct dedup *d = calloc(1, sizeof(*d));
+	struct dedup *d = aligned_alloc(_Alignof(struct dedup), sizeof(*d));
 
 	if (!d)
 		return NULL;
+	*d = (struct dedup){ 0 };
 	mutex_init(&d->absorb_lock);
 	mutex_init(&d->append_lock);
+	rwlock_init(&d->tables_lock);
+	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
+		mutex_init(&d->part[i].lock);
 	cond_init(&d->filling_cond);
-	if (fptable_init(&d->recent, 0) < 0) {
-		dedup_free(d);
-		return NULL;
-	}
 	return d;
 }
 
@@ -33,6 +33,9 @@ void dedup_free(struct dedup *d)
 	fingerprint_filter_release(&d->filter.in_use);
 	fingerprint_filter_release(&d->filter.next);
 	cond_release(&d->filling_cond);
+	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
+		mutex_release(&d->part[i].lock);
+	rwlock_release(&d->tables_lock);
 	mutex_release(&d->append_lock);
 	mutex_release(&d->absorb_lock);
 	free(d);
@@ -54,21 +57,33 @@ void dedup_stats(struct engine *e, struct engine_stats *ret)
 {
 	struct dedup *d = e->dedup;
 
-	mutex_lock(&d->append_lock);
+	dedup_lock(e);
 	ret->fptable_entries = d->recent.nr + d->frozen.nr + d->kept.nr;
 	ret->fptable_memory = fptable_memory(&d->recent) + fptable_memory(&d->frozen) + fptable_memory(&d->kept);
 	ret->filter_memory = fingerprint_filter_bytes(&d->filter.in_use);
-	mutex_unlock(&d->append_lock);
+	dedup_unlock(e);
 }
 
 void dedup_lock(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
 {
 	mutex_lock(&e->dedup->append_lock);
+	rwlock_lock(&e->dedup->tables_lock);
 }
 
 void dedup_unlock(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
 {
+	rwlock_unlock(&e->dedup->tables_lock);
 	mutex_unlock(&e->dedup->append_lock);
+}
+
+void dedup_lock_shared(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	rwlock_lock_shared(&e->dedup->tables_lock);
+}
+
+void dedup_unlock_shared(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
+{
+	rwlock_unlock_shared(&e->dedup->tables_lock);
 }
 
 bool dedup_is_locked(struct engine *e)
@@ -78,12 +93,19 @@ bool dedup_is_locked(struct engine *e)
 
 void dedup_wait(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
 {
+	rwlock_unlock(&e->dedup->tables_lock);
 	cond_wait(&e->dedup->filling_cond, &e->dedup->append_lock);
+	rwlock_lock(&e->dedup->tables_lock);
 }
 
 bool dedup_wait_for(struct engine *e, uint64_t timeout_ns) NO_THREAD_SAFETY_ANALYSIS
 {
-	return cond_wait_for(&e->dedup->filling_cond, &e->dedup->append_lock, timeout_ns);
+	bool in_time;
+
+	rwlock_unlock(&e->dedup->tables_lock);
+	in_time = cond_wait_for(&e->dedup->filling_cond, &e->dedup->append_lock, timeout_ns);
+	rwlock_lock(&e->dedup->tables_lock);
+	return in_time;
 }
 
 void dedup_wake(struct engine *e)
@@ -94,12 +116,12 @@ void dedup_wake(struct engine *e)
 void dedup_lock_tables(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
 {
 	mutex_lock(&e->dedup->absorb_lock); /* excludes readers of `frozen` and `kept` that do not take append_lock */
-	mutex_lock(&e->dedup->append_lock);
+	dedup_lock(e);
 }
 
 void dedup_unlock_tables(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
 {
-	mutex_unlock(&e->dedup->append_lock);
+	dedup_unlock(e);
 	mutex_unlock(&e->dedup->absorb_lock);
 }
 

@@ -25,6 +25,9 @@ extern struct hidden_lock append_lock;
 void dedup_lock(struct engine *e) ACQUIRE(append_lock);
 void dedup_unlock(struct engine *e) RELEASE(append_lock);
 bool dedup_is_locked(struct engine *e); /* by the calling thread */
+/* Beside other holders like this one; see dedup_state.h. */
+void dedup_lock_shared(struct engine *e) ACQUIRE_SHARED(append_lock);
+void dedup_unlock_shared(struct engine *e) RELEASE_SHARED(append_lock);
 /* Both drop and retake the lock. They end when a frame has been written, or fingerprints have been absorbed. */
 void dedup_wait(struct engine *e) REQUIRES(append_lock);
 bool dedup_wait_for(struct engine *e, uint64_t timeout_ns) REQUIRES(append_lock); /* false: the time is over */

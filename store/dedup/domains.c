@@ -19,9 +19,9 @@
 
 static int domain_of(struct content *c, struct fp_domain *ret)
 {
-	struct fp_domain d = { .kind = superblock_domains(&c->e->dirs.sb) };
+	struct fp_domain d = { .kind = superblock_domains(&content_engine(c)->dirs.sb) };
 	struct ns_inode in;
-	int r = d.kind == FP_OF_ALL ? 0 : ns_get_inode(c->e->db, c->ino, &in);
+	int r = d.kind == FP_OF_ALL ? 0 : ns_get_inode(content_engine(c)->db, content_ino(c), &in);
 
 	if (r < 0)
 		return r;
@@ -37,7 +37,7 @@ int content_tweak(struct content *c, struct fp *ret)
 	int r = domain_of(c, &d);
 
 	if (r == 0)
-		*ret = fp_tweak(&c->e->key, d);
+		*ret = fp_tweak(&content_engine(c)->key, d);
 	return r;
 }
 

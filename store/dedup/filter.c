@@ -2,8 +2,8 @@
 /*
  * An in-memory filter over the keys in RocksDB, so that most new pages need no lookup there.
  *
- * The background thread builds it once enough lookups have failed, scanning the index in small steps, and rebuilds it
- * with twice the room when it becomes too small. During and after the build, every key is added to the filter before it
+ * The background thread builds it when the store is opened if the index is empty, which costs nothing, else once enough
+ * lookups have failed, scanning the index in small steps; and rebuilds it with twice the room when it becomes too small. During and after the build, every key is added to the filter before it
  * enters RocksDB. Keys removed from RocksDB stay in the filter and cost a lookup each.
  *
  *   wanted ─ scan some keys per tick ─▶ all scanned: in use ─ too full, and memory for a larger one ─▶ wanted
@@ -68,7 +68,7 @@ static unsigned wanted_bits(struct engine *e)
 		return 0;
 	bits = MIN(block_bits_for(2 * nr, KEYS_PER_BLOCK_GOOD), max);
 	if (!e->dedup->filter.in_use.blocks)
-		return atomic_load(&e->count.in_vain) >= in_vain_min ? bits : 0;
+		return nr == 0 || atomic_load(&e->count.in_vain) >= in_vain_min ? bits : 0;
 	return nr > e->dedup->filter.nr_good && 64 - e->dedup->filter.in_use.shift < bits ? bits : 0;
 }
 

@@ -6,106 +6,137 @@
 
 #include "base/util.h"
 
-static size_t slot_of(const struct fptable *t, struct fp fp)
+#define SIZE_MIN 16u
+
+/* By the first byte of the key; the hash is keyed, so its bits are as good as random. */
+unsigned fptable_part_of(struct fp fp)
 {
-	return fp.lo & (t->size - 1); /* the hash is keyed: its bits are as good as random */
+	return (unsigned)(fp.lo & 0xff) / (256 / FPTABLE_PARTS);
 }
 
-int fptable_init(struct fptable *t, size_t entries)
+/* By the bits behind that byte. */
+static size_t slot_of(const struct fptable_part *p, struct fp fp)
 {
-	size_t size = 64;
-
-	while (size / 8 * 7 < entries)
-		size *= 2;
-	t->slots = calloc(size, sizeof(*t->slots));
-	if (!t->slots)
-		return -ENOMEM;
-	t->size = size;
-	t->nr = 0;
-	return 0;
+	return fp.lo >> 8 & (p->size - 1);
 }
 
 void fptable_release(struct fptable *t)
 {
-	free(t->slots);
+	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
+		free(t->part[i].slots);
 	*t = (struct fptable){ 0 };
+}
+
+static struct fptable_slot *find_in(const struct fptable_part *p, struct fp fp)
+{
+	if (!p->slots)
+		return NULL;
+	for (size_t i = slot_of(p, fp); p->slots[i].pack; i = (i + 1) & (p->size - 1))
+		if (p->slots[i].lo == fp.lo && p->slots[i].hi == fp.hi)
+			return &p->slots[i];
+	return NULL;
 }
 
 struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp)
 {
-	if (!t->slots)
-		return NULL;
-	for (size_t i = slot_of(t, fp); t->slots[i].pack; i = (i + 1) & (t->size - 1))
-		if (t->slots[i].lo == fp.lo && t->slots[i].hi == fp.hi)
-			return &t->slots[i];
-	return NULL;
+	return find_in(&t->part[fptable_part_of(fp)], fp);
 }
 
 void fptable_prefetch(const struct fptable *t, struct fp fp)
 {
-	if (t->slots)
-		__builtin_prefetch(&t->slots[slot_of(t, fp)]);
+	const struct fptable_part *p = &t->part[fptable_part_of(fp)];
+
+	if (p->slots)
+		__builtin_prefetch(&p->slots[slot_of(p, fp)]);
 }
 
-static void insert_slot(struct fptable *t, struct fptable_slot s)
+static void insert_slot(struct fptable_part *p, struct fptable_slot s)
 {
-	size_t i = slot_of(t, fptable_slot_fp(&s));
+	size_t i = slot_of(p, fptable_slot_fp(&s));
 
-	while (t->slots[i].pack)
-		i = (i + 1) & (t->size - 1);
-	t->slots[i] = s;
-	t->nr++;
+	while (p->slots[i].pack)
+		i = (i + 1) & (p->size - 1);
+	p->slots[i] = s;
+	p->nr++;
 }
 
-static int grow(struct fptable *t)
+static size_t capacity(const struct fptable_part *p)
 {
-	struct fptable bigger;
-	int r = fptable_init(&bigger, t->size / 8 * 7 + 1);
+	return p->size / 8 * 7;
+}
 
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < t->size; i++)
-		if (t->slots[i].pack)
-			insert_slot(&bigger, t->slots[i]);
-	free(t->slots);
-	*t = bigger;
+/* To a capacity of `entries` or more. */
+static int grow(struct fptable_part *p, size_t entries)
+{
+	struct fptable_part bigger = { .size = MAX(p->size, (size_t)SIZE_MIN) };
+
+	while (capacity(&bigger) < entries)
+		bigger.size *= 2;
+	bigger.slots = calloc(bigger.size, sizeof(*bigger.slots));
+	if (!bigger.slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->size; i++)
+		if (p->slots[i].pack)
+			insert_slot(&bigger, p->slots[i]);
+	free(p->slots);
+	*p = bigger;
 	return 0;
 }
 
 int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number)
 {
-	if (t->nr >= t->size / 8 * 7) {
-		int r = grow(t);
+	struct fptable_part *p = &t->part[fptable_part_of(fp)];
+
+	if (p->nr >= capacity(p)) {
+		int r = grow(p, p->nr + 1);
 
 		if (r < 0)
 			return r;
 	}
-	insert_slot(t, (struct fptable_slot){ .lo = fp.lo, .hi = fp.hi, .number = number, .pack = a.pack, .off = a.off });
+	insert_slot(p, (struct fptable_slot){ .lo = fp.lo, .hi = fp.hi, .number = number, .pack = a.pack, .off = a.off });
+	atomic_fetch_add_explicit(&t->nr, 1, memory_order_relaxed);
+	return 0;
+}
+
+int fptable_reserve(struct fptable *t, const struct fptable *more)
+{
+	for (unsigned i = 0; i < FPTABLE_PARTS; i++) {
+		size_t entries = t->part[i].nr + more->part[i].nr;
+
+		if (entries > capacity(&t->part[i]) && grow(&t->part[i], entries) < 0)
+			return -ENOMEM;
+	}
 	return 0;
 }
 
 /* Close the gap so that probing needs no tombstones: move back entries that it would otherwise hide. */
 void fptable_remove(struct fptable *t, struct fp fp)
 {
-	struct fptable_slot *s = fptable_find(t, fp);
+	struct fptable_part *p = &t->part[fptable_part_of(fp)];
+	struct fptable_slot *s = find_in(p, fp);
 	size_t gap, i;
 
 	if (!s)
 		return;
-	gap = (size_t)(s - t->slots);
-	t->nr--;
-	for (i = (gap + 1) & (t->size - 1); t->slots[i].pack; i = (i + 1) & (t->size - 1)) {
-		size_t home = slot_of(t, fptable_slot_fp(&t->slots[i]));
+	gap = (size_t)(s - p->slots);
+	p->nr--;
+	atomic_fetch_sub_explicit(&t->nr, 1, memory_order_relaxed);
+	for (i = (gap + 1) & (p->size - 1); p->slots[i].pack; i = (i + 1) & (p->size - 1)) {
+		size_t home = slot_of(p, fptable_slot_fp(&p->slots[i]));
 
-		if (((i - home) & (t->size - 1)) >= ((i - gap) & (t->size - 1))) {
-			t->slots[gap] = t->slots[i];
+		if (((i - home) & (p->size - 1)) >= ((i - gap) & (p->size - 1))) {
+			p->slots[gap] = p->slots[i];
 			gap = i;
 		}
 	}
-	t->slots[gap].pack = 0;
+	p->slots[gap].pack = 0;
 }
 
 size_t fptable_memory(const struct fptable *t)
 {
-	return t->size * sizeof(*t->slots);
+	size_t size = 0;
+
+	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
+		size += t->part[i].size;
+	return size * sizeof(struct fptable_slot);
 }

@@ -29,6 +29,7 @@
 #include "base/util.h"
 #include "store/engine_state.h"
 #include "store/dedup/champions.h"
+#include "store/dedup/champions_state.h"
 #include "store/dedup/write_jobs.h"
 #include "store/file/content.h"
 #include "store/remote_hooks.h"
@@ -56,6 +57,7 @@ struct shifted_map {
 };
 
 struct search {
+	struct engine *e;
 	struct content *c;
 	const struct job *j;
 	struct shift_hint hint; /* copy from the start of the search */
@@ -107,7 +109,7 @@ static void search_free(struct search *s)
 	extent_list_release(&s->parts);
 	for (unsigned i = 0; i < NR_UNUSED; i++) {
 		none = NULL;
-		if (atomic_compare_exchange_strong(&s->c->e->searches->unused[i], &none, s))
+		if (atomic_compare_exchange_strong(&s->e->searches->unused[i], &none, s))
 			return;
 	}
 	free(s);
@@ -152,7 +154,7 @@ static int add_parts(struct search *s, const struct shift_match *m, uint64_t bas
 /* May new data refer to all chunks of it? */
 static bool is_usable(struct search *s, const struct extent *x)
 {
-	struct engine *e = s->c->e;
+	struct engine *e = s->e;
 	struct pack_chunk_info info;
 	struct addr a = x->addr;
 
@@ -175,15 +177,12 @@ static void leave_out_unusable(struct search *s)
 
 static int window_read(struct search *s, struct content *champion, uint64_t start, uint64_t *end)
 {
-	const struct remote_hooks *remote = s->c->e->remote;
+	const struct remote_hooks *remote = s->e->remote;
 	int r;
 
 	s->window.nr = 0;
-	mutex_lock(&champion->lock);
-	*end = MIN(*end, champion->logged.size);
-	r = start < *end ? content_extents(champion, start, *end - start, &s->window) : 0;
-	mutex_unlock(&champion->lock);
-	if (r == 0 && remote && remote->any_unusable(s->c->e))
+	r = content_logged_extents(champion, start, end, &s->window);
+	if (r == 0 && remote && remote->any_unusable(s->e))
 		leave_out_unusable(s);
 	return r < 0 || start >= *end ? MIN(r, 0) :
 					extents_read(champion, &s->window, s->bytes, (size_t)(*end - start), start);
@@ -232,15 +231,15 @@ static uint64_t map_bytes(const struct shifted_map *m)
 	return sizeof(*m) + m->anchors.nr_slots * sizeof(m->anchors.slots[0]) + m->nr_steps / 8 + sizeof(*m->whole);
 }
 
-void shifted_unmap(struct content *c)
+void shifted_unmap(struct champions *its)
 {
-	mutex_lock(&c->map_lock);
-	if (c->map && atomic_load(&c->nr_challengers) == 0) {
-		atomic_fetch_sub(&c->e->searches->map_memory, map_bytes(c->map));
-		free(c->map->whole);
-		free(TAKE(c->map));
+	mutex_lock(&its->map_lock);
+	if (its->map && atomic_load(&its->nr_challengers) == 0) {
+		atomic_fetch_sub(&content_engine(its->of)->searches->map_memory, map_bytes(its->map));
+		free(its->map->whole);
+		free(TAKE(its->map));
 	}
-	mutex_unlock(&c->map_lock);
+	mutex_unlock(&its->map_lock);
 }
 
 static struct shifted_map *map_new(struct engine *e, uint64_t size)
@@ -262,39 +261,36 @@ static struct shifted_map *map_new(struct engine *e, uint64_t size)
 	return NULL;
 }
 
-static int map_add(struct search *s, struct content *champion, uint64_t step, uint64_t len) REQUIRES(champion->map_lock)
+static int map_add(struct search *s, struct champions *its, uint64_t step, uint64_t len) REQUIRES(its->map_lock)
 {
 	uint64_t start = step * MAP_STEP, end = start + len;
-	int r = window_read(s, champion, start, &end);
+	int r = window_read(s, its->of, start, &end);
 
 	if (r == 0 && start < end)
-		shift_map_add(&champion->map->anchors, &s->c->e->cdc, s->bytes, (uint32_t)(end - start), start);
+		shift_map_add(&its->map->anchors, &s->e->cdc, s->bytes, (uint32_t)(end - start), start);
 	return r;
 }
 
-static int map_begin(struct search *s, struct content *champion) REQUIRES(champion->map_lock)
+static int map_begin(struct search *s, struct champions *its) REQUIRES(its->map_lock)
 {
-	uint64_t size;
+	uint64_t size = content_logged_size(its->of);
 	int r = 0;
 
-	mutex_lock(&champion->lock);
-	size = champion->logged.size;
-	mutex_unlock(&champion->lock);
-	champion->map = map_new(champion->e, size);
-	if (!champion->map || size <= MAP_FIRST)
+	its->map = map_new(s->e, size);
+	if (!its->map || size <= MAP_FIRST)
 		return 0;
-	for (uint64_t i = 0; i < champion->map->nr_steps && r == 0; i++)
-		r = map_add(s, champion, i, MAP_SAMPLE);
+	for (uint64_t i = 0; i < its->map->nr_steps && r == 0; i++)
+		r = map_add(s, its, i, MAP_SAMPLE);
 	return r;
 }
 
 /* Number of steps that may be mapped completely by now, such that reading them is likely to pay off. */
-static uint64_t map_allowed(const struct search *s, const struct content *champion) REQUIRES(champion->map_lock)
+static uint64_t map_allowed(const struct search *s, const struct champions *its) REQUIRES(its->map_lock)
 {
-	const struct shifted_map *m = champion->map;
+	const struct shifted_map *m = its->map;
 	uint64_t vain = s->hint.vain_bytes + s->shift.nr_bytes, bytes;
 
-	if (!champion_is_useful(s->c, champion))
+	if (!champion_is_useful(s->c, its->of))
 		bytes = vain / 16;
 	else if (m->nr_steps * MAP_STEP <= MAP_WHOLE)
 		return m->nr_steps;
@@ -304,10 +300,10 @@ static uint64_t map_allowed(const struct search *s, const struct content *champi
 }
 
 /* Map more steps completely, starting at `from`. */
-static int map_more(struct search *s, struct content *champion, uint64_t from) REQUIRES(champion->map_lock)
+static int map_more(struct search *s, struct champions *its, uint64_t from) REQUIRES(its->map_lock)
 {
-	struct shifted_map *m = champion->map;
-	uint64_t most = map_allowed(s, champion), first = from / MAP_STEP;
+	struct shifted_map *m = its->map;
+	uint64_t most = map_allowed(s, its), first = from / MAP_STEP;
 	int r = 0;
 
 	first -= first > 0;
@@ -316,7 +312,7 @@ static int map_more(struct search *s, struct content *champion, uint64_t from) R
 
 		if (m->whole[step / 64] >> step % 64 & 1)
 			continue;
-		r = map_add(s, champion, step, MAP_STEP);
+		r = map_add(s, its, step, MAP_STEP);
 		m->whole[step / 64] |= UINT64_C(1) << step % 64;
 		m->nr_whole++;
 	}
@@ -325,17 +321,18 @@ static int map_more(struct search *s, struct content *champion, uint64_t from) R
 
 static unsigned find_in_map(struct search *s, struct content *champion, uint64_t from, struct shift_place *ret)
 {
+	struct champions *its = content_champions(champion);
 	unsigned nr = 0;
 
-	mutex_lock(&champion->map_lock); /* held while reading: other threads that wait here would read the same */
-	if (!champion->map && s->shift.nr_bytes >= MAP_MIN)
-		map_begin(s, champion); /* on error, use what has been mapped */
-	if (champion->map) {
+	mutex_lock(&its->map_lock); /* held while reading: other threads that wait here would read the same */
+	if (!its->map && s->shift.nr_bytes >= MAP_MIN)
+		map_begin(s, its); /* on error, use what has been mapped */
+	if (its->map) {
 		if (s->shift.nr_bytes >= MAP_MIN)
-			map_more(s, champion, from);
-		nr = shift_map_find(&champion->map->anchors, &s->shift, PLACES_MAX, ret);
+			map_more(s, its, from);
+		nr = shift_map_find(&its->map->anchors, &s->shift, PLACES_MAX, ret);
 	}
-	mutex_unlock(&champion->map_lock);
+	mutex_unlock(&its->map_lock);
 	return nr;
 }
 
@@ -348,7 +345,7 @@ static uint64_t lost_at(const struct search *s, const struct content *champion)
 
 	if (w->start > 0 || s->hint.nr_vain == 0)
 		return s->at > 0 ? s->from : s->j->off + w->start;
-	return s->hint.ino == champion->ino ? s->hint.from : s->j->off;
+	return s->hint.ino == content_ino(champion) ? s->hint.from : s->j->off;
 }
 
 static int search_mapped(struct search *s, struct content *champion)
@@ -377,7 +374,7 @@ static int search(struct search *s, struct content *champion)
 
 	if (sh->nr_want > 0 && (s->hint.nr_vain == 0 || s->hint.nr_vain % AGAIN_EACH == AGAIN_AFTER))
 		r = look_around(s, champion, sh->want[0].start, sh->want[sh->nr_want - 1].end,
-				s->hint.ino == champion->ino ? (int64_t)(s->hint.from - s->hint.at) : 0);
+				s->hint.ino == content_ino(champion) ? (int64_t)(s->hint.from - s->hint.at) : 0);
 	if (r >= 0 && sh->nr_want > 0 && sh->nr_bytes > all / 16)
 		r = search_mapped(s, champion);
 	return r < 0 ? r : (int)(sh->nr_matches - before);
@@ -426,38 +423,43 @@ static int accept(struct search *s, const struct shift_range *runs, unsigned nr,
 
 static void hint_set(struct content *c, const struct search *s, uint64_t ino)
 {
-	mutex_lock(&c->lock);
+	struct champions *p = content_champions(c);
+
+	mutex_lock(&p->lock);
 	if (ino != 0) {
-		c->shift.nr_vain = 0;
-		c->shift.nr_found++;
-		if (s->at > c->shift.at || ino != c->shift.ino) {
-			c->shift.ino = ino;
-			c->shift.at = s->at;
-			c->shift.from = s->from;
+		p->shift.nr_vain = 0;
+		p->shift.nr_found++;
+		if (s->at > p->shift.at || ino != p->shift.ino) {
+			p->shift.ino = ino;
+			p->shift.at = s->at;
+			p->shift.from = s->from;
 		}
 	} else {
-		c->shift.nr_vain++;
+		p->shift.nr_vain++;
 	}
-	c->shift.vain_bytes += s->shift.nr_bytes;
-	mutex_unlock(&c->lock);
+	p->shift.vain_bytes += s->shift.nr_bytes;
+	mutex_unlock(&p->lock);
 }
 
 static struct search *search_new(struct content *c, const struct job *j, const struct shift_range *runs, unsigned nr)
 {
-	struct search *s = search_take(c->e);
+	struct champions *p = content_champions(c);
+	struct engine *e = content_engine(c);
+	struct search *s = search_take(e);
 
 	if (!s)
 		return NULL;
+	s->e = e;
 	s->c = c;
 	s->j = j;
-	mutex_lock(&c->lock);
-	s->hint = c->shift;
-	mutex_unlock(&c->lock);
+	mutex_lock(&p->lock);
+	s->hint = p->shift;
+	mutex_unlock(&p->lock);
 	s->window = s->parts = (struct extent_list){ 0 };
 	s->at = s->from = 0;
 	s->error = 0;
 	s->look.pack = 0;
-	shift_init(&s->shift, &c->e->cdc, j->data);
+	shift_init(&s->shift, &e->cdc, j->data);
 	for (unsigned i = 0; i < nr; i++)
 		shift_want(&s->shift, runs[i].start, runs[i].end);
 	return s;
@@ -473,7 +475,7 @@ static uint64_t search_all(struct search *s, struct content **champions, unsigne
 			continue;
 		/* a champion that cannot be read counts as one without a match */
 		if (search(s, champions[i]) > 0 && ino == 0) {
-			ino = champions[i]->ino;
+			ino = content_ino(champions[i]);
 			champion_knew(s->c, champions[i], 1, 1);
 		}
 	}
@@ -482,11 +484,12 @@ static uint64_t search_all(struct search *s, struct content **champions, unsigne
 
 bool shifted_is_likely(struct content *c)
 {
+	struct champions *p = content_champions(c);
 	bool is;
 
-	mutex_lock(&c->lock);
-	is = c->shift.nr_found >= FOUND_MIN && c->shift.nr_vain == 0;
-	mutex_unlock(&c->lock);
+	mutex_lock(&p->lock);
+	is = p->shift.nr_found >= FOUND_MIN && p->shift.nr_vain == 0;
+	mutex_unlock(&p->lock);
 	return is;
 }
 

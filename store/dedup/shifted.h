@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 #pragma once
 
-#include "store/file/segment.h"
+#include "store/file/extents/segment.h"
 #include "store/dedup/shift.h"
 
+struct champions;
 struct content;
 struct job;
 struct searches;
@@ -22,7 +23,7 @@ int shifted_find(struct content *c, const struct job *j, const struct shift_rang
 		 struct shifted **ret);
 /* Previous jobs had moved bytes: search for these first. */
 bool shifted_is_likely(struct content *c);
-void shifted_unmap(struct content *c); /* unless it is still a champion of some file */
+void shifted_unmap(struct champions *its); /* unless the file is still a champion of some file */
 /* Memory of searches and maps. */
 struct searches *searches_new(void); /* NULL: -ENOMEM */
 void searches_free(struct searches *s); /* NULL is fine */

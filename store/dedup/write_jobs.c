@@ -18,13 +18,15 @@
 #include "store/dedup/compress.h"
 #include "store/dedup/dedup.h"
 #include "store/file/content.h"
+#include "store/file/reservation.h"
 #include "store/file/stage.h"
 #include "store/log/commit.h"
 #include "store/log/txlog.h"
-#include "store/log/view.h"
-#include "store/space.h"
 
-#define NR_WORKERS 3 /* keeps two cores and the disk busy; more only add context switches */
+/* Half as many as there are processors: request threads do the rest of the work. Three keep two processors and the disk
+ * busy. */
+#define NR_WORKERS_MIN 3u
+#define NR_WORKERS_MAX 16u
 
 struct job_queue {
 	struct mutex lock; /* leaf */
@@ -32,8 +34,9 @@ struct job_queue {
 	struct job *first, **last GUARDED_BY(lock);
 	_Atomic uint64_t bytes; /* bytes of all existing jobs; decreased under the lock */
 	bool sync_ahead GUARDED_BY(lock); /* a commit is expected: run its first half ahead */
+	bool sync_packs GUARDED_BY(lock); /* a commit syncs its group, and the packs at the same time */
 	bool stop GUARDED_BY(lock);
-	pthread_t workers[NR_WORKERS];
+	pthread_t workers[NR_WORKERS_MAX];
 	unsigned nr_workers;
 };
 
@@ -73,7 +76,7 @@ struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *d
 
 static void job_free(struct job *j)
 {
-	struct engine *e = j->c->e;
+	struct engine *e = content_engine(j->c);
 
 	mutex_lock(&e->queue->lock);
 	atomic_fetch_sub(&e->queue->bytes, j->len);
@@ -88,14 +91,12 @@ static void job_free(struct job *j)
 	free(j);
 }
 
-void job_submit(struct content *c, struct job *j)
+void job_begins(struct job *j)
 {
-	assert(mutex_held(&c->lock));
-	*c->jobs_end = j;
-	c->jobs_end = &j->next_in_file;
-	c->nr_submitted++;
-	atomic_fetch_add(&c->e->queue->bytes, j->len);
-	compress_job_begins(c->e);
+	struct engine *e = content_engine(j->c);
+
+	atomic_fetch_add(&e->queue->bytes, j->len);
+	compress_job_begins(e);
 }
 
 void job_queue(struct job *j)
@@ -104,7 +105,7 @@ void job_queue(struct job *j)
 
 	if (!j)
 		return;
-	e = j->c->e;
+	e = content_engine(j->c);
 	mutex_lock(&e->queue->lock);
 	*e->queue->last = j;
 	e->queue->last = &j->next_in_queue;
@@ -112,73 +113,19 @@ void job_queue(struct job *j)
 	mutex_unlock(&e->queue->lock);
 }
 
-static void drain_one(struct content *c, struct job *j) REQUIRES(c->lock)
-{
-	struct replace rp = {
-		.ino = c->ino,
-		.size = MAX(c->logged.size, j->off + j->len),
-		.mtime_ns = j->time_ns,
-		.ctime_ns = j->time_ns,
-		.off = j->off,
-		.len = j->len,
-		.x = j->extents.x,
-		.nr = j->extents.nr,
-	};
-	int r = j->error;
-
-	if (c->dropped)
-		return;
-	if (r == 0)
-		r = content_log(c, &rp, 1);
-	if (r < 0)
-		content_failed(c, r);
-}
-
-/* Remove the waiters that wait for no further job. */
-static struct engine_waiter *flushed(struct content *c) REQUIRES(c->lock)
-{
-	struct engine_waiter **p = &c->waiters, *list = NULL, *w;
-
-	while ((w = *p)) {
-		if (w->target > c->nr_finished) {
-			p = &w->next;
-			continue;
-		}
-		*p = w->next;
-		w->next = list;
-		list = w;
-	}
-	return list;
-}
-
 void job_run(struct job *j)
 {
+	struct engine *e = content_engine(j->c);
 	struct content *c = content_ref(j->c);
-	struct engine *e = c->e;
-	struct job *drained = NULL, *next;
 	struct engine_waiter *waiters, *w;
+	struct job *logged, *next;
 
-	space_spend(c);
+	content_spend(c);
 	j->ticket = epoch_enter(&e->users);
 	j->error = dedup_store(e, j, &j->extents);
-	view_lock_shared(e);
-	mutex_lock(&c->lock);
-	j->done = true;
-	while ((next = c->jobs) && next->done) {
-		c->jobs = next->next_in_file;
-		if (!c->jobs)
-			c->jobs_end = &c->jobs;
-		drain_one(c, next);
-		c->nr_finished++;
-		next->next_in_file = drained;
-		drained = next;
-	}
-	waiters = flushed(c);
-	cond_broadcast(&c->drained);
-	mutex_unlock(&c->lock);
-	view_unlock_shared(e);
-	while ((next = drained)) {
-		drained = next->next_in_file;
+	content_job_done(c, j, &logged, &waiters);
+	while ((next = logged)) {
+		logged = next->next_in_file;
 		job_free(next);
 	}
 	content_close(c);
@@ -189,27 +136,39 @@ void job_run(struct job *j)
 	log_throttle(e);
 }
 
+static struct job *first_job(struct job_queue *q) REQUIRES(q->lock)
+{
+	struct job *j = q->first;
+
+	if (j) {
+		q->first = j->next_in_queue;
+		if (!q->first)
+			q->last = &q->first;
+	}
+	return j;
+}
+
 static struct job *queue_take(struct engine *e)
 {
 	struct job *j;
 
 	mutex_lock(&e->queue->lock);
-	while (!e->queue->first && !e->queue->stop) {
-		if (!e->queue->sync_ahead) {
+	while (e->queue->sync_packs || (!e->queue->first && !e->queue->stop)) {
+		bool packs = e->queue->sync_packs;
+
+		if (!packs && !e->queue->sync_ahead) {
 			cond_wait(&e->queue->cond, &e->queue->lock);
 			continue;
 		}
-		e->queue->sync_ahead = false;
+		*(packs ? &e->queue->sync_packs : &e->queue->sync_ahead) = false;
 		mutex_unlock(&e->queue->lock);
-		commit_begin(e);
+		if (packs)
+			packs_sync_early(e->packs);
+		else
+			commit_begin(e);
 		mutex_lock(&e->queue->lock);
 	}
-	j = e->queue->first;
-	if (j) {
-		e->queue->first = j->next_in_queue;
-		if (!e->queue->first)
-			e->queue->last = &e->queue->first;
-	}
+	j = first_job(e->queue);
 	mutex_unlock(&e->queue->lock);
 	return j;
 }
@@ -225,6 +184,18 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+bool jobs_help(struct engine *e)
+{
+	struct job *j;
+
+	mutex_lock(&e->queue->lock);
+	j = first_job(e->queue);
+	mutex_unlock(&e->queue->lock);
+	if (j)
+		job_run(j);
+	return j != NULL;
+}
+
 void engine_sync_ahead(struct engine *e)
 {
 	mutex_lock(&e->queue->lock);
@@ -233,25 +204,13 @@ void engine_sync_ahead(struct engine *e)
 	mutex_unlock(&e->queue->lock);
 }
 
-void jobs_wait(struct content *c)
+void jobs_sync_packs(struct engine *e, bool wanted)
 {
-	assert(mutex_held(&c->lock));
-	compress_wait_begins(c->e);
-	cond_wait(&c->drained, &c->lock);
-	compress_wait_ends(c->e);
-}
-
-void jobs_wait_range(struct content *c, uint64_t off, uint64_t len)
-{
-	struct job *j;
-
-again:
-	assert(mutex_held(&c->lock));
-	for (j = c->jobs; j; j = j->next_in_file)
-		if (j->off < off + len && off < j->off + j->len) {
-			jobs_wait(c);
-			goto again;
-		}
+	mutex_lock(&e->queue->lock);
+	e->queue->sync_packs = wanted;
+	if (wanted)
+		cond_signal(&e->queue->cond);
+	mutex_unlock(&e->queue->lock);
 }
 
 uint64_t jobs_bytes(struct engine *e)
@@ -271,7 +230,9 @@ void jobs_wait_fewer(struct engine *e, uint64_t than)
 
 int jobs_start(struct engine *e)
 {
-	for (; e->queue->nr_workers < NR_WORKERS; e->queue->nr_workers++) {
+	unsigned half = MIN(engine_processors(e) / 2, NR_WORKERS_MAX), nr = MAX(half, NR_WORKERS_MIN);
+
+	for (; e->queue->nr_workers < nr; e->queue->nr_workers++) {
 		int r = pthread_create(&e->queue->workers[e->queue->nr_workers], NULL, worker, e);
 
 		if (r != 0)

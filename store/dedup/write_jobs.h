@@ -9,8 +9,14 @@
  */
 #pragma once
 
-#include "store/file/content.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
+#include "store/engine.h"
+#include "store/file/extents/segment.h"
+
+struct content;
 struct engine_buffer;
 struct job_queue;
 
@@ -24,12 +30,14 @@ struct job {
 	uint32_t *cuts; /* chunk ends in data, owned; NULL: fixed-size pages */
 	size_t nr_cuts;
 	int64_t time_ns;
+	struct compress compress;
+	bool is_auto; /* chunking=auto: search for moved bytes */
 	struct extent_list extents; /* the result, relative to off */
 	int error;
 	bool done;
 	/* in e->users, held from the first lookup of known chunks until their addresses are in the log */
 	unsigned ticket;
-	struct job *next_in_file;  /* content.lock */
+	struct job *next_in_file;  /* store/file: under the lock of the file */
 	struct job *next_in_queue; /* job_queue.lock */
 };
 
@@ -38,11 +46,11 @@ void job_queue_free(struct job_queue *q); /* NULL is fine */
 int jobs_start(struct engine *e);
 void jobs_stop(struct engine *e);
 struct job *job_new(struct content *c, struct engine_buffer *b, const uint8_t *data, uint64_t off, uint32_t len);
-void job_submit(struct content *c, struct job *j) REQUIRES(c->lock); /* fixes its place in the file's order */
-void content_failed(struct content *c, int r) REQUIRES(c->lock); /* data is lost: flush and sync will report it */
-void jobs_wait(struct content *c) REQUIRES(c->lock); /* waits for at least one to finish; drops and retakes the lock */
+void job_begins(struct job *j); /* it has its place in the file's order: count it */
 /* Bytes of jobs on their way to the packs. Wait until there are fewer; call with no lock held. */
 uint64_t jobs_bytes(struct engine *e);
 void jobs_wait_fewer(struct engine *e, uint64_t than);
-/* Wait until no job of c overlaps the range. May drop and retake the lock. */
-void jobs_wait_range(struct content *c, uint64_t off, uint64_t len) REQUIRES(c->lock);
+/* Run a job that waits for a worker, in the calling thread, with no lock held. false: none waits. */
+bool jobs_help(struct engine *e);
+/* Have an idle worker call packs_sync_early(), or not any more if none has begun. */
+void jobs_sync_packs(struct engine *e, bool wanted);

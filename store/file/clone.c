@@ -20,7 +20,7 @@
 #include "base/util.h"
 #include "store/engine_state.h"
 #include "store/dedup/domains.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/file/pending_changes.h"
 #include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
@@ -219,11 +219,8 @@ static int copy_once(struct content *from, struct content *to, struct clone *cl)
 	content_lock_quiet(from);
 	r = content_extents(from, cl->from_off, cl->len, &l);
 	content_unlock_quiet(from);
-	if (r == 0) {
-		content_lock_quiet(to);
+	if (r == 0)
 		r = content_set_extents(to, cl->off, cl->len, &l);
-		content_unlock_quiet(to);
-	}
 	extent_list_release(&l);
 	return r;
 }
@@ -244,9 +241,7 @@ static int clone_hole(struct content *from, uint64_t from_off, struct content *t
 	content_unlock_quiet(from);
 	if (r < 0 || end == from_off)
 		return r;
-	content_lock_quiet(to);
 	r = content_set_extents(to, to_off, end - from_off, &nothing);
-	content_unlock_quiet(to);
 	*ret = end - from_off;
 	return r;
 }

@@ -11,7 +11,7 @@
 #include "base/cancel.h"
 #include "base/util.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 
 #define COMPARE_WINDOWS 1024u /* windows with data per call: 1 GiB, to bound its duration */
 

@@ -6,7 +6,7 @@
  * has two states: `live`, as seen by applications, and `logged`, as recorded in the log. The recipe belongs to the
  * logged state. Both are equal when nothing is staged and no job is in flight.
  */
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,11 +20,14 @@
 #include "store/file/pending_changes.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/repoint.h"
-#include "store/file/layer_run.h"
-#include "store/dedup/shifted.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_run.h"
+#include "store/dedup/champions.h"
+#include "store/dedup/write_jobs.h"
+#include "store/file/extents/layer_stack.h"
+#include "store/file/reservation.h"
 #include "store/journal/journal.h"
 #include "store/log/txlog.h"
+#include "store/log/view.h"
 #include "store/space.h"
 
 static struct content **bucket_of(struct engine *e, uint64_t ino)
@@ -58,6 +61,21 @@ int content_lookup(struct engine *e, uint64_t ino, struct content **ret)
 	return 1;
 }
 
+struct engine *content_engine(const struct content *c)
+{
+	return c->e;
+}
+
+uint64_t content_ino(const struct content *c)
+{
+	return c->ino;
+}
+
+struct champions *content_champions(const struct content *c)
+{
+	return c->champions;
+}
+
 struct content *content_ref(struct content *c)
 {
 	mutex_lock(&c->e->files->lock);
@@ -72,6 +90,11 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 
 	if (!c)
 		return NULL;
+	c->champions = champions_new(c);
+	if (!c->champions) {
+		free(c);
+		return NULL;
+	}
 	c->e = e;
 	c->ino = ino;
 	c->refs = 1;
@@ -81,7 +104,6 @@ static struct content *content_alloc(struct engine *e, uint64_t ino)
 	c->by_content = e->conf.chunking == CHUNKING_CDC;
 	c->is_auto = e->conf.chunking == CHUNKING_AUTO;
 	mutex_init(&c->lock);
-	mutex_init(&c->map_lock);
 	cond_init(&c->drained);
 	return c;
 }
@@ -158,13 +180,12 @@ static void segments_free(struct content *c, bool only_clean)
 
 static void content_free(struct content *c)
 {
-	space_release(c);
+	content_release_space(c);
 	space_take_back(c->e, c->spent);
 	content_forget_deferred(c);
 	segments_free(c, false);
-	shifted_unmap(c);
+	champions_free(c->champions);
 	cond_release(&c->drained);
-	mutex_release(&c->map_lock);
 	mutex_release(&c->lock);
 	free(c);
 }
@@ -497,6 +518,17 @@ int content_apply(struct content *c, const struct replace *rp)
 	return r;
 }
 
+int content_replay(struct content *c, const struct replace *rp)
+{
+	int r;
+
+	mutex_lock(&c->lock);
+	r = content_apply(c, rp);
+	c->live = c->logged;
+	mutex_unlock(&c->lock);
+	return r;
+}
+
 /*
  * Load the affected segments first: once the change is in the log, only lack of memory can make it fail. Those of a
  * hole are not loaded, because there may be any number of them (pending_changes.c).
@@ -573,6 +605,63 @@ int content_log(struct content *c, const struct replace *rp, size_t nr)
 {
 	assert(mutex_held(&c->lock));
 	return repoint_is_on(c->e) || c->in_view ? log_one_by_one(c, rp, nr) : log_as_they_are(c, rp, nr);
+}
+
+/* Does the file still exist? Changes are locked out. */
+static int exists(struct content *c) REQUIRES(c->lock)
+{
+	struct ns_content content;
+
+	if (c->dropped)
+		return 0;
+	return c->dirty ? 1 : ns_get_content(c->e->db, c->ino, &content);
+}
+
+static int repoint_segment(struct content *c, uint64_t number) REQUIRES(c->lock)
+{
+	struct extent_list l = { 0 };
+	struct segment *s;
+	struct replace rp;
+	int r = exists(c);
+
+	if (r > 0)
+		r = content_segment(c, number, false, &s);
+	if (r > 0)
+		r = repoint_new(c->e, s->x, s->nr, &l);
+	if (r <= 0)
+		return r;
+	rp = (struct replace){
+		.ino = c->ino,
+		.size = c->logged.size,
+		.mtime_ns = c->logged.mtime_ns,
+		.ctime_ns = c->logged.ctime_ns,
+		.off = number * SEGMENT_SIZE,
+		.len = l.x[l.nr - 1].off + l.x[l.nr - 1].len,
+		.x = l.x,
+		.nr = l.nr,
+	};
+	r = content_log(c, &rp, 1);
+	extent_list_release(&l);
+	return r;
+}
+
+int content_repoint(struct content *c, uint64_t number)
+{
+	int r;
+
+	mutex_lock(&c->lock);
+	r = repoint_segment(c, number);
+	mutex_unlock(&c->lock);
+	return r;
+}
+
+void content_load_segment(struct content *c, uint64_t number)
+{
+	struct segment *s;
+
+	mutex_lock(&c->lock);
+	content_segment(c, number, false, &s);
+	mutex_unlock(&c->lock);
 }
 
 int segment_shared(struct content *from, uint64_t number, struct segment **ret)
@@ -654,4 +743,68 @@ void content_free_clean_segments(struct content *c)
 {
 	assert(mutex_held(&c->lock));
 	segments_free(c, true);
+}
+
+/* --- finished jobs --- */
+
+static void log_job(struct content *c, struct job *j) REQUIRES(c->lock)
+{
+	struct replace rp = {
+		.ino = c->ino,
+		.size = MAX(c->logged.size, j->off + j->len),
+		.mtime_ns = j->time_ns,
+		.ctime_ns = j->time_ns,
+		.off = j->off,
+		.len = j->len,
+		.x = j->extents.x,
+		.nr = j->extents.nr,
+	};
+	int r = j->error;
+
+	if (c->dropped)
+		return;
+	if (r == 0)
+		r = content_log(c, &rp, 1);
+	if (r < 0)
+		content_failed(c, r);
+}
+
+/* Remove the waiters that wait for no further job. */
+static struct engine_waiter *flushed(struct content *c) REQUIRES(c->lock)
+{
+	struct engine_waiter **p = &c->waiters, *list = NULL, *w;
+
+	while ((w = *p)) {
+		if (w->target > c->nr_finished) {
+			p = &w->next;
+			continue;
+		}
+		*p = w->next;
+		w->next = list;
+		list = w;
+	}
+	return list;
+}
+
+void content_job_done(struct content *c, struct job *j, struct job **ret_logged, struct engine_waiter **ret_flushed)
+{
+	struct job *logged = NULL, *next;
+
+	view_lock_shared(c->e);
+	mutex_lock(&c->lock);
+	j->done = true;
+	while ((next = c->jobs) && next->done) {
+		c->jobs = next->next_in_file;
+		if (!c->jobs)
+			c->jobs_end = &c->jobs;
+		log_job(c, next);
+		c->nr_finished++;
+		next->next_in_file = logged;
+		logged = next;
+	}
+	*ret_logged = logged;
+	*ret_flushed = flushed(c);
+	cond_broadcast(&c->drained);
+	mutex_unlock(&c->lock);
+	view_unlock_shared(c->e);
 }

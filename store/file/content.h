@@ -1,156 +1,58 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * One open file: its state, and the functions that change it. engine.h has those for callers of the store.
+ * The file contents of a store, for the other folders of store/. engine.h has what applications do with them,
+ * file_table.h the set of those in memory. Only the files of store/file see what is inside (content_state.h).
  *
- * `live` is the state that applications see, `logged` the state in the log. Staged bytes and jobs are the difference. A
- * job that ends applies its extents to `logged` and logs them in one step (content_log()), in the order of the writes.
+ * Every function takes the locks that it needs.
  */
 #pragma once
 
-#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "base/mutex.h"
-#include "store/engine_state.h"
-#include "store/cut_hooks.h"
-#include "store/file/segment.h"
-#include "store/log/record_format.h"
-#include "store/log/view.h"
+#include "store/engine.h"
 
-struct allocated;
+struct addr;
+struct champions;
+struct clone;
+struct content;
+struct db_batch;
+struct engine;
+struct engine_waiter;
+struct extent_list;
 struct job;
-struct deferred;
-struct run;
-struct shifted_map;
-
-struct champion {
-	struct content *c; /* holds a reference */
-	bool is_useful; /* a lookup in it has succeeded */
-	unsigned nr_useless; /* jobs without a match, while not yet useful */
-};
-
-/* Where moved bytes were last found: shifted.c. */
-struct shift_hint {
-	uint64_t ino; /* of the champion; 0: none */
-	uint64_t at, from; /* the file's bytes before `at` equal those before `from` in the champion */
-	unsigned nr_found, nr_vain; /* jobs with matches; jobs without matches since the last one */
-	uint64_t vain_bytes; /* total bytes searched without a match */
-};
-
-struct content {
-	struct engine *e;
-	uint64_t ino;
-	struct content *next;	    /* in its hash bucket: file_table.lock */
-	unsigned refs;		    /* file_table.lock */
-	/* file_table.lock; dirty_at: the pointer that links to it, NULL if not on the list */
-	struct content *next_dirty, **dirty_at;
-	struct content *prev_staged, *next_staged; /* file_table.lock */
-
-	struct mutex lock;
-	struct cond drained;
-	struct ns_content live GUARDED_BY(lock);   /* state seen by applications, except `mapped` */
-	struct ns_content logged GUARDED_BY(lock); /* state in the log; changes under view_lock too */
-	/* Times before the first change since they were last set: see content_restore_times(). */
-	int64_t set_mtime_ns, set_ctime_ns GUARDED_BY(lock);
-	bool times_changed GUARDED_BY(lock);
-	/* `logged` or a segment differs from the view; on the dirty list */
-	bool dirty GUARDED_BY(lock);
-	bool in_view GUARDED_BY(lock);		   /* RocksDB has an entry for it, and possibly segments */
-	bool dropped GUARDED_BY(lock);
-	struct segment_tree segments GUARDED_BY(lock); /* segments in memory: all dirty ones and some clean ones */
-	/* logged changes not yet applied to the segments, oldest first (pending_changes.c) */
-	struct deferred *deferred GUARDED_BY(lock);
-	uint64_t made_from GUARDED_BY(lock); /* the file it was cloned from at creation; 0: none */
-	/* all segments, built while no change is pending; NULL: not built, or changed since */
-	struct run *run GUARDED_BY(lock);
-	size_t nr_segments, nr_clean GUARDED_BY(lock); /* in the tree; of these, equal to the view */
-	struct job *jobs, **jobs_end GUARDED_BY(lock); /* in the order written */
-	/* page boundaries of recent writes; dropped with the last reference */
-	struct grid grid GUARDED_BY(lock);
-	/* Staging: one contiguous range of fresh bytes. */
-	struct engine_buffer *stage GUARDED_BY(lock);
-	bool stage_is_cut;		  /* chunked by content: recut.c */
-	/* file offset of stage->data[0]; page-aligned unless chunked by content */
-	uint64_t stage_base;
-	uint32_t stage_start, stage_end;  /* range of new bytes in it */
-	int64_t stage_time_ns;
-	int error GUARDED_BY(lock); /* last error that occurred after write() had returned */
-	uint64_t nr_errors, nr_errors_reported GUARDED_BY(lock);
-	_Atomic uint64_t promised, spent; /* its part of engine.promised.bytes: not written yet; the next job takes it */
-	struct allocated *allocated GUARDED_BY(lock); /* ranges with reserved space; NULL: none, `promised` is 0 */
-	struct compress compress GUARDED_BY(lock);
-	_Atomic bool by_content; /* new bytes are chunked by content; changed under the lock */
-	_Atomic bool is_auto; /* chunking=auto: pages, with a search for moved ones; changed under the lock */
-	struct shift_hint shift GUARDED_BY(lock);
-	struct mutex map_lock; /* before the lock of any content; held while the content is read to build the map */
-	struct shifted_map *map GUARDED_BY(map_lock); /* as a champion: index of its bytes; NULL: not built yet */
-	_Atomic unsigned nr_challengers; /* files that have it as a champion */
-	struct champion champions[CHAMPIONS_MAX] GUARDED_BY(lock); /* in lookup order */
-	unsigned nr_champions GUARDED_BY(lock);
-	uint64_t nr_submitted, nr_finished GUARDED_BY(lock); /* total numbers of jobs */
-	struct engine_waiter *waiters GUARDED_BY(lock); /* waiting for jobs to finish, then for a commit */
-	int load_error GUARDED_BY(lock); /* error reading its record */
-	uint64_t log_end GUARDED_BY(lock); /* log position after this content's last record */
-	/* Range without holes, found by the last SEEK_HOLE, when log_end was `as_of`. */
-	struct {
-		uint64_t as_of, start, end;
-		bool is_whole; /* a hole follows, or the end of the file */
-	} data_run GUARDED_BY(lock);
-};
+struct replace;
 
 struct content *content_ref(struct content *c);
-int content_lookup(struct engine *e, uint64_t ino, struct content **ret); /* 1: in memory (referenced), 0: not */
-/* A settled segment (segment_settle()). */
-int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret) REQUIRES(c->lock);
-/* A new segment, not in a tree, that shares all extents of segment `number`; 0: it has none. */
-int segment_shared(struct content *from, uint64_t number, struct segment **ret) REQUIRES(from->lock);
-/* Add a segment made by segment_shared(); its number must be free. */
-void content_add_segment(struct content *c, struct segment *s) REQUIRES(c->lock);
-/* Add a segment that shares these layers. They are already counted as mapped. -ENOMEM */
-int content_add_layers(struct content *c, uint64_t number, struct layer *l) REQUIRES(c->lock);
-void content_forget_run(struct content *c);
-void segment_free(struct engine *e, struct segment *s); /* not in a tree */
-/* Apply `rp` to the logged state, when it is logged or replayed. */
-int content_apply(struct content *c, const struct replace *rp) REQUIRES(c->lock);
-/* content_apply() in two parts: the extents only ... */
-int content_apply_extents(struct content *c, const struct replace *rp) REQUIRES(c->lock);
-void content_is_changed(struct content *c, const struct replace *rp) REQUIRES(c->lock); /* ... then size and times */
-void content_forget(struct content *c) REQUIRES(c->lock); /* drop: all segments, size 0 */
-/* Remove bytes from the file, for erase.c: segments [from, to) in memory, and this many that are in the view only. */
-void content_free_segments(struct content *c, uint64_t from, uint64_t to) REQUIRES(c->lock);
-void content_unmap(struct content *c, uint64_t bytes) REQUIRES(c->lock);
-/* Apply and log in one step; every change of bytes ends here. Needs view_lock shared. Out of memory, some or none of
- * the changes may be done. */
-int content_log(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock);
-/* call before times change: see content_restore_times() */
-void content_note_times(struct content *c) REQUIRES(c->lock);
-/* Return holding view_lock shared and c->lock, with nothing staged and no job of c under way. */
-void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(view_lock);
-void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(view_lock);
-/* Addresses of the bytes at off + at[0], off + at[1] ..., within 1 MiB; ADDR_NONE: not mapped. */
-int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
-/* The extents of [off, off+len), at most a segment plus 1 MiB, with offsets relative to off. */
-int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent_list *ret) REQUIRES(c->lock);
-/*
- * Skip a hole: *ret is the start of the first segment with data at or after `off`, or `end`; `off` itself if its own
- * segment has data. Takes one index lookup, whatever the length of the hole. Loops over a file call this where a
- * segment has no extents, so that a large sparse file costs no time.
- */
-int content_hole_end(struct content *c, uint64_t off, uint64_t end, uint64_t *ret) REQUIRES(c->lock);
+struct engine *content_engine(const struct content *c); /* constant, and so is ... */
+uint64_t content_ino(const struct content *c);
+struct champions *content_champions(const struct content *c);
+
+uint64_t content_logged_size(struct content *c);
+/* The extents of [start, *end), at most a segment plus 1 MiB, of the file as it is in the log, with offsets relative to
+ * start. *end becomes at most the end of the file. */
+int content_logged_extents(struct content *c, uint64_t start, uint64_t *end, struct extent_list *ret);
+
+/* List the extents of the logged file, when nothing is staged and no job under way, up to 1 MiB from `off` on, with
+ * offsets relative to off. *ret_end is where to go on: a hole there has been skipped. 1; 0: end of file; <0. */
+int content_list_extents(struct content *c, uint64_t off, struct extent_list *ret, uint64_t *ret_end);
 /* Log that [off, off+len) consists of these extents, with offsets relative to off; at most 1 MiB unless it is a hole.
  * Extends the file if needed. */
-int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l) REQUIRES(c->lock);
-/* Replay a clone record of the log. */
-int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
-int content_next_segment(struct content *c, uint64_t from, uint64_t *ret) REQUIRES(c->lock);
-void content_free_clean_segments(struct content *c) REQUIRES(c->lock); /* frees memory */
-
-/* Update the accounting of a segment after every change: its own memory (layers are counted separately) and the bytes
- * to be written to the view. */
-void segment_count(struct engine *e, struct segment *s);
-
-/* file_read.c */
-/* Read extents of c that start at `off`, with zeros between them. No lock needed, but the caller must be inside
- * e->users. */
+int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l);
+/* Addresses of the bytes at off + at[0], off + at[1] ..., within 1 MiB; ADDR_NONE: not mapped. */
+int content_addresses(struct content *c, uint64_t off, const uint32_t *at, unsigned n, struct addr *ret);
+/* Read extents of c that start at `off`, with zeros between them. The caller must be inside e->users. */
 int extents_read(struct content *c, const struct extent_list *l, void *p, size_t len, uint64_t off);
-/* Read the logged state only. */
-int content_read_logged(struct content *c, void *p, size_t len, uint64_t off) REQUIRES(c->lock);
+
+/* The bytes of a job have been stored, or could not be. Log the finished jobs that no unfinished one precedes. The
+ * caller frees these (*ret_logged), and then calls content_flushed() for each waiter of *ret_flushed. */
+void content_job_done(struct content *c, struct job *j, struct job **ret_logged, struct engine_waiter **ret_flushed);
+/* Read the recipe of a segment into memory, if it can be read. */
+void content_load_segment(struct content *c, uint64_t number);
+/* Log the extents of a segment again if they have moved (gc/repoint.h); the times stay. Needs view_lock exclusive. */
+int content_repoint(struct content *c, uint64_t number);
+
+/* Apply a change, a clone or a drop of the log to memory; a drop also to the view. */
+int content_replay(struct content *c, const struct replace *rp);
+int content_clone_again(struct content *from, struct content *to, const struct clone *cl);
+int content_drop(struct engine *e, uint64_t ino, struct db_batch *batch);

@@ -21,8 +21,9 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
-#include "store/file/layer_stack.h"
+#include "store/file/content_state.h"
+#include "store/file/extents/layer_stack.h"
+#include "store/file/file_table.h"
 #include "store/file/pending_changes.h"
 #include "store/journal/journal.h"
 #include "store/log/txlog.h"
@@ -196,4 +197,73 @@ int content_erase_some(struct content *c, uint64_t *segment)
 	log_throttle(c->e);
 	*segment = st.end;
 	return st.end != NO_MORE;
+}
+
+/* --- drops --- */
+
+/* Delete all recipes of an inode and their back-references. */
+static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
+{
+	_cleanup_(backrefs_release) struct backrefs refs = { .ino = ino };
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	struct ns_key prefix = recipe_prefix(ino);
+	const void *key, *value;
+	size_t key_len, value_len;
+	uint64_t segment;
+	int r;
+
+	r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
+	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
+		db_batch_del(batch, key, key_len);
+		r = recipe_key_decode(key, key_len, &ino, &segment);
+		if (r == 0)
+			r = backrefs_add_recipe(&refs, e->db, segment, value, value_len);
+		if (r == -EBADMSG)
+			r = 0; /* a damaged file can be deleted too; left-over entries are harmless */
+	}
+	backrefs_del(&refs, batch);
+	return r;
+}
+
+static int drop_from_view(struct engine *e, uint64_t ino, struct db_batch *batch)
+{
+	struct ns_key content = ns_key_content(ino);
+
+	db_batch_del(batch, content.b, content.len);
+	return drop_recipes(e, ino, batch);
+}
+
+/* A failed drop must have no effect, because it is retried. Dropping the content and subtracting its bytes from the
+ * total therefore come last, here and below. */
+static int drop_open(struct content *c, struct db_batch *batch)
+{
+	int r = 0;
+
+	mutex_lock(&c->lock);
+	if (c->in_view) /* else it was created and dropped between two flushes */
+		r = drop_from_view(c->e, c->ino, batch);
+	if (r == 0)
+		content_forget(c);
+	mutex_unlock(&c->lock);
+	return r;
+}
+
+int content_drop(struct engine *e, uint64_t ino, struct db_batch *batch)
+{
+	struct ns_content was;
+	struct content *c;
+	int r;
+
+	if (content_lookup(e, ino, &c) > 0) {
+		r = drop_open(c, batch);
+		content_close(c);
+		return r;
+	}
+	r = ns_get_content(e->db, ino, &was);
+	if (r <= 0)
+		return r;
+	r = drop_from_view(e, ino, batch);
+	if (r == 0)
+		files_add_logical(e, -(int64_t)was.mapped);
+	return r;
 }

@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "store/engine_state.h"
 #include "store/dedup/write_jobs.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/file/pending_changes.h"
 #include "store/file/stage.h"
 
@@ -158,6 +158,43 @@ ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 		return r;
 	atomic_fetch_add_explicit(&c->e->count.read, len, memory_order_relaxed);
 	return (ssize_t)len;
+}
+
+/* 0; -ESTALE: it is not that chunk. */
+static int find_chunk(struct content *c, const struct content_chunk *want, struct pack_piece *ret)
+{
+	const uint32_t here = 0;
+	uint32_t len = 0;
+	struct addr a;
+	struct fp fp;
+	int r = content_addresses(c, want->off, &here, 1, &a);
+
+	if (r == 0 && !addr_is_none(a))
+		r = packs_chunk_at(c->e->packs, a, &ret->addr, &len, &fp);
+	if (r < 0)
+		return r;
+	if (r == 0 || len != want->len || !fp_equal(fp, want->fp))
+		return -ESTALE;
+	ret->len = len;
+	ret->buf = want->buf;
+	return 0;
+}
+
+int content_read_chunks(struct content *c, const struct content_chunk *v, size_t nr)
+{
+	_cleanup_(freep) struct pack_piece *p = calloc(MAX(nr, (size_t)1), sizeof(*p));
+	unsigned ticket;
+	int r = 0;
+
+	if (!p)
+		return -ENOMEM;
+	ticket = epoch_enter(&c->e->users);
+	for (size_t i = 0; i < nr && r == 0; i++)
+		r = find_chunk(c, &v[i], &p[i]);
+	if (r == 0 && nr > 0)
+		r = packs_read_pieces(c->e->packs, p, nr);
+	epoch_leave(&c->e->users, ticket);
+	return r == -ESTALE ? r : read_result(c, nr > 0 ? v[0].off : 0, r);
 }
 
 void engine_read_ahead(struct engine *e)

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 
 struct content;
+struct engine;
 
 #define CONTENT_BUCKETS 16384
 #define NR_WARM 16 /* lineages that grow concurrently */
@@ -27,6 +28,10 @@ struct file_table {
 	_Atomic int64_t logical; /* mapped bytes of all files */
 };
 
+/* Takes up to `max` dirty contents off the list, those longest on it first, with the references of the list. */
+unsigned files_take_dirty(struct engine *e, struct content **ret, unsigned max);
+void files_put_back_dirty(struct engine *e, struct content *c);
+size_t files_nr_dirty(struct engine *e);
 /* The list of dirty contents, which holds a reference to each. */
 void dirty_append(struct file_table *t, struct content *c) REQUIRES(t->lock);
 void dirty_remove(struct file_table *t, struct content *c) REQUIRES(t->lock);

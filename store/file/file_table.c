@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/file/file_state.h"
 
 struct file_table *file_table_new(void)
@@ -130,6 +130,17 @@ void contents_cool(struct engine *e)
 	mutex_unlock(&e->files->lock);
 	for (unsigned i = 0; i < NR_WARM; i++)
 		content_close(warm[i]);
+}
+
+void contents_release(struct engine *e)
+{
+	struct content *c;
+
+	if (!e->files)
+		return;
+	contents_cool(e);
+	while (files_take_dirty(e, &c, 1) > 0)
+		content_close(c);
 }
 
 static void free_clean_segments(struct engine *e, bool of_warm_ones)

@@ -15,14 +15,10 @@ struct file_table;
 struct file_table *file_table_new(void); /* NULL: -ENOMEM */
 void file_table_free(struct file_table *t); /* NULL is fine; no content may be left */
 
-/* Takes up to `max` dirty contents off the list, those longest on it first, with the references of the list. */
-unsigned files_take_dirty(struct engine *e, struct content **ret, unsigned max);
-void files_put_back_dirty(struct engine *e, struct content *c);
-size_t files_nr_dirty(struct engine *e);
-
 /* Keep the recipe in memory for a while after the last reference, because it will be needed again soon. */
 void content_keep_warm(struct content *c);
 void contents_cool(struct engine *e); /* release all of them */
+void contents_release(struct engine *e); /* when closing: also dirty files: the journal has their changes */
 /* Free clean segments while all contents together exceed the limit. */
 void contents_trim(struct engine *e, uint64_t limit);
 

@@ -15,7 +15,7 @@
 #include "base/util.h"
 #include "store/engine_state.h"
 #include "store/dedup/domains.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/file/file_table.h"
 #include "store/file/pending_changes.h"
 #include "store/log/txlog.h"
@@ -135,8 +135,8 @@ static int part_add(struct batch *b, struct part *p, const struct content_patch 
 	return add_patch(b, p, range, (uint32_t)(range->off - p->off), s);
 }
 
-/* Add the ranges of a segment as one part. With holes, add each as its own part: a record cannot tell holes from bytes
- * that stay. */
+/* Add the ranges of a segment as one part. With holes, add each as its own part: a record cannot distinguish holes from
+ * bytes that stay. */
 static int add_segment(struct batch *b, const struct content_patch *ranges, size_t nr, struct stretch *s)
 {
 	struct part *p = &b->parts[b->nr];
@@ -257,9 +257,7 @@ static int patch_hole(struct content *to, const struct content_patch *p, uint64_
 	content_unlock_quiet(p->from);
 	if (r < 0 || end == from)
 		return r;
-	content_lock_quiet(to);
 	r = content_set_extents(to, p->off + done, end - from, &nothing);
-	content_unlock_quiet(to);
 	*ret = end - from;
 	return r;
 }

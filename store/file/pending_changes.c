@@ -28,9 +28,9 @@
 
 #include "base/util.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
+#include "store/file/extents/layer_run.h"
 #include "store/file/file_state.h"
-#include "store/file/layer_run.h"
 #include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/gc/repoint.h"

@@ -2,7 +2,7 @@
 /* Changes of a recipe that are in the log, but not yet applied to the segments in memory. */
 #pragma once
 
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 
 /* content_log() for patches, changes that all keep what lies between their extents. Defers applying them to the
  * segments and takes the list `x` that holds their extents: returns 1. 0: not possible, nothing was done. */

@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 
 struct piece_list {
 	struct content_piece *p;
@@ -48,16 +48,9 @@ int content_pieces(struct content *c, uint64_t off, struct content_piece *ret, s
 	_cleanup_(extent_list_release) struct extent_list l = { 0 };
 	struct piece_list pieces = { ret, 0, max, off };
 	unsigned ticket = epoch_enter(&c->e->users);
-	uint64_t size, end;
-	int r;
+	uint64_t end = off;
+	int r = MIN(content_list_extents(c, off, &l, &end), 0);
 
-	content_lock_quiet(c);
-	size = c->logged.size;
-	end = off < size ? MIN(size, off + SEGMENT_SIZE) : off;
-	r = end > off ? content_extents(c, off, end - off, &l) : 0;
-	if (r == 0 && l.nr == 0)
-		r = content_hole_end(c, end, size, &end);
-	content_unlock_quiet(c);
 	for (size_t i = 0; i < l.nr && r == 0 && pieces.nr < max; i++) {
 		add_hole(&pieces, off + l.x[i].off);
 		if (pieces.at == off + l.x[i].off)

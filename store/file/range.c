@@ -12,13 +12,12 @@
 #include "base/cancel.h"
 #include "base/le.h"
 #include "base/util.h"
-#include "store/file/allocated.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/file/pending_changes.h"
+#include "store/file/reservation.h"
 #include "store/log/txlog.h"
 #include "store/log/view.h"
-#include "store/space.h"
 
 void content_note_times(struct content *c)
 {
@@ -133,7 +132,7 @@ static int set_size(struct content *c, uint64_t size)
 	if (size < c->logged.size) {
 		rp.off = size;
 		rp.len = c->logged.size - size;
-		space_release(c);
+		content_release_space(c);
 	}
 	r = log_and_show(c, &rp);
 	content_unlock_quiet(c);
@@ -188,51 +187,6 @@ int content_punch(struct content *c, uint64_t off, uint64_t len)
 	return r;
 }
 
-/* Computes *ret, the space missing for the range; if it is at most `has`, assigns the range to the file. */
-static bool take_range(struct content *c, uint64_t off, uint64_t end, uint64_t has, struct allocated **fresh,
-		       uint64_t *ret)
-{
-	bool enough;
-
-	mutex_lock(&c->lock);
-	*ret = space_with_overhead(allocated_missing(c->allocated, off, end));
-	enough = *ret <= has;
-	if (enough) {
-		if (!c->allocated)
-			c->allocated = TAKE(*fresh);
-		allocated_add(c->allocated, off, end);
-		atomic_fetch_add(&c->promised, *ret);
-	}
-	mutex_unlock(&c->lock);
-	return enough;
-}
-
-/*
- * Programs allocate piece by piece, or the same range again; space reserved before is not counted again. Space is
- * reserved without locks, because that may wait for writes to finish. The missing amount is therefore computed again
- * afterwards: another call may have allocated part of the range, or truncated the file.
- */
-static int promise_range(struct content *c, uint64_t off, uint64_t end)
-{
-	_cleanup_(freep) struct allocated *fresh = calloc(1, sizeof(*fresh));
-	uint64_t has = 0, missing;
-	int r = 0;
-
-	if (!fresh)
-		return -ENOMEM;
-	while (!take_range(c, off, end, has, &fresh, &missing)) {
-		if (r < 0) {
-			space_take_back(c->e, has);
-			return r;
-		}
-		r = space_promise(c->e, missing - has);
-		if (r == 0)
-			has = missing;
-	}
-	space_take_back(c->e, has - missing);
-	return 0;
-}
-
 int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 {
 	struct replace rp;
@@ -242,7 +196,7 @@ int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 		return -EFBIG;
 	if (c->e->read_only)
 		return -EROFS;
-	r = len > 0 ? promise_range(c, off, off + len) : 0;
+	r = len > 0 ? content_reserve(c, off, off + len) : 0;
 	if (r < 0)
 		return r;
 	content_lock_quiet(c);
@@ -259,7 +213,7 @@ int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 void content_allocate_end(struct content *c)
 {
 	mutex_lock(&c->lock);
-	space_release(c);
+	content_release_space(c);
 	mutex_unlock(&c->lock);
 }
 
@@ -356,6 +310,27 @@ int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent
 	return 0;
 }
 
+uint64_t content_logged_size(struct content *c)
+{
+	uint64_t size;
+
+	mutex_lock(&c->lock);
+	size = c->logged.size;
+	mutex_unlock(&c->lock);
+	return size;
+}
+
+int content_logged_extents(struct content *c, uint64_t start, uint64_t *end, struct extent_list *ret)
+{
+	int r;
+
+	mutex_lock(&c->lock);
+	*end = MIN(*end, c->logged.size);
+	r = start < *end ? content_extents(c, start, *end - start, ret) : 0;
+	mutex_unlock(&c->lock);
+	return r;
+}
+
 int content_hole_end(struct content *c, uint64_t off, uint64_t end, uint64_t *ret)
 {
 	uint64_t n;
@@ -371,18 +346,42 @@ int content_hole_end(struct content *c, uint64_t off, uint64_t end, uint64_t *re
 	return 0;
 }
 
+int content_list_extents(struct content *c, uint64_t off, struct extent_list *ret, uint64_t *ret_end)
+{
+	uint64_t size, end = off;
+	int r = 0;
+
+	content_lock_quiet(c);
+	size = c->logged.size;
+	if (off < size) {
+		end = MIN(size, off + SEGMENT_SIZE);
+		r = content_extents(c, off, end - off, ret);
+		if (r == 0 && ret->nr == 0)
+			r = content_hole_end(c, end, size, &end);
+	}
+	content_unlock_quiet(c);
+	if (r < 0)
+		return r;
+	*ret_end = end;
+	return end > off;
+}
+
 int content_set_extents(struct content *c, uint64_t off, uint64_t len, const struct extent_list *l)
 {
-	struct replace rp = replace_nothing(c);
+	struct replace rp;
+	int r;
 
-	assert(mutex_held(&c->lock));
+	content_lock_quiet(c);
+	rp = replace_nothing(c);
 	rp.mtime_ns = rp.ctime_ns;
 	rp.size = MAX(c->logged.size, off + len);
 	rp.off = off;
 	rp.len = len;
 	rp.x = l->x;
 	rp.nr = l->nr;
-	return log_and_show(c, &rp);
+	r = log_and_show(c, &rp);
+	content_unlock_quiet(c);
+	return r;
 }
 
 /* Start and end of the extent that covers `at`, or of the next one. 1/0/<0. */

@@ -24,7 +24,7 @@
 #include "store/dedup/chunker.h"
 #include "store/engine_state.h"
 #include "store/dedup/write_jobs.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 
 #define FRONT RECUT_FRONT
 #define BACK ((uint32_t)KiB(192)) /* boundaries from different starting points coincide after 1.1 chunks on average */
@@ -145,7 +145,7 @@ struct job *recut_advance(struct content *c, struct engine_buffer *b)
 	return j;
 }
 
-/* Number of old bytes behind the stage that can be chunked anew, at most `max`. */
+/* Number of old bytes behind the stage that can be chunked again, at most `max`. */
 static uint32_t old_behind(const struct content *c, uint32_t max)
 {
 	uint64_t end = c->stage_base + c->stage_end;

@@ -2,7 +2,7 @@
 /* A stage that is chunked by content. All calls hold the lock of the file. */
 #pragma once
 
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/pack/pack.h"
 
 struct engine_buffer;

@@ -24,11 +24,11 @@
 #include "store/dedup/buffers.h"
 #include "store/dedup/compress.h"
 #include "store/dedup/write_jobs.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/file/file_state.h"
 #include "store/file/recut.h"
+#include "store/file/reservation.h"
 #include "store/log/view.h"
-#include "store/space.h"
 
 #define TAKE_MIN KiB(64)   /* a smaller write is not worth a whole buffer */
 #define INLINE_MAX KiB(64) /* a smaller job takes less time here than handing it to a worker */
@@ -110,6 +110,41 @@ static int stage_fill(struct content *c, uint32_t *ret_start, uint32_t *ret_end)
 	*ret_start = head;
 	*ret_end = old_end;
 	return 0;
+}
+
+/* --- jobs of the file, in the order of the writes --- */
+
+/* Give the job its place in that order. */
+static void job_submit(struct content *c, struct job *j) REQUIRES(c->lock)
+{
+	assert(mutex_held(&c->lock));
+	*c->jobs_end = j;
+	c->jobs_end = &j->next_in_file;
+	c->nr_submitted++;
+	j->compress = c->compress;
+	j->is_auto = c->is_auto;
+	job_begins(j);
+}
+
+void jobs_wait(struct content *c)
+{
+	assert(mutex_held(&c->lock));
+	compress_wait_begins(c->e);
+	cond_wait(&c->drained, &c->lock);
+	compress_wait_ends(c->e);
+}
+
+void jobs_wait_range(struct content *c, uint64_t off, uint64_t len)
+{
+	struct job *j;
+
+again:
+	assert(mutex_held(&c->lock));
+	for (j = c->jobs; j; j = j->next_in_file)
+		if (j->off < off + len && off < j->off + j->len) {
+			jobs_wait(c);
+			goto again;
+		}
 }
 
 /* Queue the job before any wait: the thread we wait for may depend on it. */
@@ -345,7 +380,7 @@ static int write_check(struct content *c, size_t len, uint64_t off)
 		return -EROFS;
 	if (off != CONTENT_APPEND && (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off))
 		return -EFBIG;
-	return space_admit_write(c, off, len);
+	return content_admit_write(c, off, len);
 }
 
 static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **deferred)
@@ -554,4 +589,23 @@ void content_unlock_quiet(struct content *c)
 {
 	mutex_unlock(&c->lock);
 	view_unlock_shared(c->e);
+}
+
+/* --- options of new bytes --- */
+
+void content_set_compress(struct content *c, const struct compress *how)
+{
+	mutex_lock(&c->lock);
+	c->compress = how ? *how : c->e->conf.compress;
+	mutex_unlock(&c->lock);
+}
+
+void content_set_chunking(struct content *c, const enum chunking *how)
+{
+	enum chunking chunking = how ? *how : c->e->conf.chunking;
+
+	mutex_lock(&c->lock);
+	c->by_content = chunking == CHUNKING_CDC;
+	c->is_auto = chunking == CHUNKING_AUTO;
+	mutex_unlock(&c->lock);
 }

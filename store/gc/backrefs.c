@@ -10,7 +10,7 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_state.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
 #include "store/log/view.h"
 
 #define ENTRIES_AT_ONCE 4096u /* while changes are locked out: a few milliseconds */
@@ -153,7 +153,7 @@ static bool seen_lately(struct backrefs *r, struct backref_pair p)
 	return false;
 }
 
-static_assert(BACKREFS_SEEN == 1 << 6, "met_lately() takes 6 bits");
+static_assert(BACKREFS_SEEN == 1 << 6, "seen_lately() takes 6 bits");
 
 static int add_pair(struct backrefs *r, frames_id id, uint64_t segment, const struct frames_set *known)
 {
@@ -259,6 +259,40 @@ bool backrefs_is_stale(void *engine, const void *key, size_t key_len, const void
 	return backref_key_decode(key, key_len, &ref) == 0 && packs_is_removed(e->packs, ref.pack);
 }
 
+/* --- the state of the table --- */
+
+struct backref_state {
+	struct mutex lock; /* held while the table is built; before the locks of the view */
+	_Atomic bool complete; /* the table covers all recipes of the view; set with view_lock held exclusively */
+};
+
+struct backref_state *backref_state_new(void)
+{
+	struct backref_state *b = calloc(1, sizeof(*b));
+
+	if (b)
+		mutex_init(&b->lock);
+	return b;
+}
+
+void backref_state_free(struct backref_state *b)
+{
+	if (!b)
+		return;
+	mutex_release(&b->lock);
+	free(b);
+}
+
+bool backrefs_are_complete(struct engine *e)
+{
+	return atomic_load(&e->backrefs->complete);
+}
+
+void backrefs_set_complete(struct engine *e, bool complete)
+{
+	atomic_store(&e->backrefs->complete, complete);
+}
+
 /* --- building the table --- */
 
 struct build {
@@ -270,7 +304,7 @@ struct build {
 };
 
 /* 1: there may be more. The caller holds view_lock. */
-static int clear_some(struct build *b)
+static int delete_some(struct build *b)
 {
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
 	struct ns_key prefix = backref_prefix();
@@ -321,88 +355,39 @@ static int add_some(struct build *b)
 	return q < 0 ? q : r;
 }
 
-struct backref_state {
-	struct mutex lock; /* held while the table is built; before the locks of the view */
-	_Atomic bool complete; /* the table covers all recipes of the view; set with view_lock held exclusively */
-};
-
-struct backref_state *backref_state_new(void)
-{
-	struct backref_state *b = calloc(1, sizeof(*b));
-
-	if (b)
-		mutex_init(&b->lock);
-	return b;
-}
-
-void backref_state_free(struct backref_state *b)
-{
-	if (!b)
-		return;
-	mutex_release(&b->lock);
-	free(b);
-}
-
-bool backrefs_are_complete(struct engine *e)
-{
-	return atomic_load(&e->backrefs->complete);
-}
-
-void backrefs_set_complete(struct engine *e, bool complete)
-{
-	atomic_store(&e->backrefs->complete, complete);
-}
-
-static int clear_all(struct build *b)
-{
-	int r;
-
-	do {
-		view_lock_exclusive(b->e);
-		r = clear_some(b);
-		view_unlock_exclusive(b->e);
-	} while (r > 0);
-	return r;
-}
-
-static int add_all(struct build *b, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata)
-{
-	struct engine *e = b->e;
-	int r;
-
-	do {
-		r = view_wants_flush(e) ? view_flush(e, false) : 0;
-		if (r < 0)
-			return r;
-		view_lock_exclusive(e);
-		r = add_some(b);
-		if (r == 0)
-			atomic_store(&e->backrefs->complete, true);
-		view_unlock_exclusive(e);
-		if (r >= 0 && step && !step(userdata, b->nr_recipes))
-			return -ECANCELED;
-	} while (r > 0);
-	return r;
-}
-
 int backrefs_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_recipes), void *userdata)
 {
 	struct build b = { .e = e };
 	int r = 0;
 
 	mutex_lock(&e->backrefs->lock);
-	if (!atomic_load(&e->backrefs->complete)) {
-		r = db_batch_new(e->db, &b.batch);
-		if (r == 0)
-			r = clear_all(&b); /* entries of an earlier attempt may be stale */
-		if (r == 0)
-			r = add_all(&b, step, userdata);
-		db_batch_free(b.batch);
-		backrefs_release(&b.refs);
-		if (r == 0)
-			log_notice("store %s: back-reference table built from %" PRIu64 " recipes", e->path,
-				   b.nr_recipes);
+	if (backrefs_are_complete(e))
+		goto out;
+	r = db_batch_new(e->db, &b.batch);
+	if (r < 0)
+		goto out;
+	do { /* entries of an earlier attempt may be stale */
+		view_lock_exclusive(e);
+		r = delete_some(&b);
+		view_unlock_exclusive(e);
+	} while (r > 0);
+	for (bool more = r == 0; more; more = r > 0) {
+		r = view_wants_flush(e) ? view_flush(e, false) : 0;
+		if (r < 0)
+			break;
+		view_lock_exclusive(e);
+		r = add_some(&b);
+		if (r == 0) /* before a recipe can be added that was not read */
+			backrefs_set_complete(e, true);
+		view_unlock_exclusive(e);
+		if (r >= 0 && step && !step(userdata, b.nr_recipes))
+			r = -ECANCELED;
 	}
+	if (r == 0)
+		log_notice("store %s: back-reference table built from %" PRIu64 " recipes", e->path, b.nr_recipes);
+out:
+	db_batch_free(b.batch);
+	backrefs_release(&b.refs);
 	mutex_unlock(&e->backrefs->lock);
 	return r;
 }

@@ -9,7 +9,7 @@
  * wait for.
  *
  * `complete` says whether the table covers all recipes; in the view it is a commit number beside the view's own
- * (complete if 'M' referrers = 'M' commit). An incomplete table is built when it is first needed, concurrent with all
+ * (complete if 'M' backrefs = 'M' commit). An incomplete table is built when it is first needed, concurrent with all
  * other work: changes made meanwhile follow the rule above, so a recipe is either still to be read or already in the
  * table.
  */

@@ -33,7 +33,8 @@
 #include "store/gc/exclusive_marks.h"
 #include "store/gc/owners.h"
 #include "store/gc/backrefs.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
+#include "store/file/write_back.h"
 #include "store/log/view.h"
 
 #define WINDOW_BYTES MiB(16)
@@ -486,7 +487,7 @@ static int pin(struct question *q)
 	int r;
 
 	view_lock_exclusive(e);
-	r = view_write_back(e);
+	r = files_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &q->state);
 	view_unlock_exclusive(e);

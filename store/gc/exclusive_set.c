@@ -26,24 +26,55 @@ struct search {
 	const struct exclusive_conf *conf;
 	struct exclusive_report *report;
 	struct found *found;
-	size_t nr, size;
+	uint64_t *inos; /* of an owner */
+	size_t nr, size; /* of either */
 };
 
-static int add_found(struct search *s, const struct found *f)
+/* Room for one more in *v, of which each takes `each` bytes in the end. */
+static int make_room(struct search *s, void *v, size_t element, size_t each)
 {
-	if (s->nr == s->size) {
-		size_t size = MAX(2 * s->size, (size_t)256);
-		struct found *more = reallocarray(s->found, size, sizeof(*more));
+	size_t size = MAX(2 * s->size, (size_t)256);
+	void *more;
 
-		if (!more)
-			return -ENOMEM;
-		s->found = more;
-		s->size = size;
-	}
-	s->found[s->nr++] = *f;
+	if (s->nr < s->size)
+		return 0;
+	if (s->conf->set_bytes != 0 && size > s->conf->set_bytes / each)
+		return -E2BIG;
+	memcpy(&more, v, sizeof(more));
+	more = reallocarray(more, size, element);
+	if (!more)
+		return -ENOMEM;
+	memcpy(v, &more, sizeof(more));
+	s->size = size;
+	return 0;
+}
+
+static int count_found(struct search *s)
+{
+	s->nr++;
 	if (s->nr % NAMES_PER_STEP == 0 && s->conf->step && !s->conf->step(s->conf->userdata, s->report))
 		return -ECANCELED;
 	return 0;
+}
+
+static int add_found(struct search *s, const struct found *f)
+{
+	int r = make_room(s, &s->found, sizeof(*s->found), sizeof(*s->found) + sizeof(*s->inos));
+
+	if (r < 0)
+		return r;
+	s->found[s->nr] = *f;
+	return count_found(s);
+}
+
+static int add_owned(struct search *s, uint64_t ino)
+{
+	int r = make_room(s, &s->inos, sizeof(*s->inos), sizeof(*s->inos));
+
+	if (r < 0)
+		return r;
+	s->inos[s->nr] = ino;
+	return count_found(s);
 }
 
 static int check(struct search *s, uint64_t ino)
@@ -169,22 +200,16 @@ static int choose(struct search *s, uint64_t *inos, size_t *ret_nr)
 	return 0;
 }
 
-/* Lists all files of an owner, with or without a name. */
-static int choose_owned(struct search *s, struct db_iter *inodes, uint64_t **ret, size_t *ret_nr)
+/* Lists all files of an owner, with or without a name, sorted. */
+static int choose_owned(struct search *s, struct db_iter *inodes)
 {
 	struct ns_inode in;
 	int r = 0;
 
 	while (r == 0 && (r = owners_next(inodes, &in)) > 0)
-		r = owner_has(&s->conf->owner, &in) ? add_found(s, &(struct found){ .ino = in.ino }) : 0;
-	*ret = r == 0 && s->nr > 0 ? calloc(s->nr, sizeof(**ret)) : NULL;
-	if (r == 0 && s->nr > 0 && !*ret)
-		r = -ENOMEM;
-	for (size_t i = 0; i < s->nr && r == 0; i++) {
-		(*ret)[i] = s->found[i].ino; /* sorted already */
-		r = count_content(s, s->found[i].ino);
-	}
-	*ret_nr = s->nr;
+		r = owner_has(&s->conf->owner, &in) ? add_owned(s, in.ino) : 0;
+	for (size_t i = 0; i < s->nr && r == 0; i++)
+		r = count_content(s, s->inos[i]);
 	return r;
 }
 
@@ -192,25 +217,24 @@ int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct 
 		       struct exclusive_set *ret, struct exclusive_report *report)
 {
 	struct search s = { .it = it, .conf = conf, .report = report };
-	uint64_t *inos = NULL;
-	size_t nr = 0;
-	int r = 0;
+	bool is_owner = conf->owner.kind != FP_OF_ALL;
+	size_t nr;
+	int r = is_owner ? choose_owned(&s, inodes) : 0;
 
-	if (conf->owner.kind != FP_OF_ALL)
-		r = choose_owned(&s, inodes, &inos, &nr);
+	nr = s.nr;
 	for (size_t i = 0; i < conf->nr_names && r == 0; i++)
 		r = add_names(&s, &conf->names[i]);
-	if (r == 0 && s.nr > 0 && !inos) {
+	if (r == 0 && s.nr > 0 && !is_owner) {
 		qsort(s.found, s.nr, sizeof(*s.found), compare);
-		inos = calloc(s.nr, sizeof(*inos));
-		r = inos ? choose(&s, inos, &nr) : -ENOMEM;
+		s.inos = calloc(s.nr, sizeof(*s.inos));
+		r = s.inos ? choose(&s, s.inos, &nr) : -ENOMEM;
 	}
 	free(s.found);
 	if (r < 0) {
-		free(inos);
+		free(s.inos);
 		return r;
 	}
-	*ret = (struct exclusive_set){ inos, inos ? nr : 0 };
+	*ret = (struct exclusive_set){ s.inos, nr };
 	report->nr_files = ret->nr;
 	return 0;
 }

@@ -35,6 +35,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/freed.h"
+#include "store/file/write_back.h"
 #include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/journal/journal.h"
@@ -68,7 +69,7 @@ int gc_write_back(struct engine *e)
 	int r;
 
 	view_lock_exclusive(e);
-	r = view_write_back(e);
+	r = files_write_back(e);
 	view_unlock_exclusive(e);
 	return r;
 }
@@ -86,8 +87,8 @@ int gc_collect_packs(struct gc *g, const uint32_t *packs, size_t nr)
 	if (r == 0 && g->conf->delete)
 		r = gc_sweep(g);
 	gc_window_close(g);
-	free(TAKE(g->doomed));
-	g->nr_doomed = g->size_doomed = 0;
+	free(TAKE(g->pending));
+	g->nr_pending = g->size_pending = 0;
 	return r;
 }
 

@@ -10,13 +10,13 @@
 
 #include "store/engine_state.h"
 #include "store/gc/gc_window.h"
-#include "store/file/layer_set.h"
+#include "store/file/extents/layer_set.h"
 
 struct db_snapshot;
 struct stack;
 
 /* A frame with chunks to free. */
-struct doomed {
+struct gc_pending {
 	uint32_t pack, frame, chunk_len, nr_chunks;
 	size_t at; /* its number in the window */
 	struct gc_bits gone; /* chunks freed before */
@@ -43,8 +43,8 @@ struct gc {
 	uint32_t end_pack; /* packs from here on were started after the collection */
 	struct gc_window *w;
 	struct db_snapshot *state; /* the view when the window was opened */
-	struct doomed *doomed;
-	size_t nr_doomed, size_doomed;
+	struct gc_pending *pending;
+	size_t nr_pending, size_pending;
 	struct sparse *sparse; /* as many slots as packs in the window */
 	size_t nr_sparse;
 	struct {

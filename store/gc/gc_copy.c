@@ -27,7 +27,7 @@ static int end_moving(struct gc_copy *c)
 	c->g->report->freed_chunks += gone.nr_chunks;
 	c->g->report->freed_bytes += gone.bytes;
 	if (r < 0)
-		moving_give_up(c->g->e);
+		moving_abort(c->g->e);
 	c->moving = false;
 	c->nr = 0;
 	return r;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/file/segment.h"
+#include "store/file/extents/segment.h"
 #include "store/pack/pack.h"
 
 struct engine;

@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "store/gc/gc.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
 #include "store/log/view.h"
 
 #define LAYERS_AT_ONCE 4096u /* deleted in one batch */

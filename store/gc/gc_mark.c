@@ -8,7 +8,8 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/gc/gc.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
+#include "store/file/write_back.h"
 #include "store/gc/gc_state.h"
 #include "store/log/commit.h"
 #include "store/log/view.h"
@@ -35,9 +36,11 @@ static int look_at_pack(struct engine *e, const struct pack_marks *marks, uint32
 	r = packs_frames_of(e->packs, pack, &p.nr_frames, &is_full);
 	if (r <= 0)
 		return r;
+	p.nr_places = p.nr_frames;
 	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
 		if (marks->stream[s].pack == pack) {
-			p.nr_frames = MIN(p.nr_frames, marks->stream[s].nr_frames);
+			p.nr_places = marks->stream[s].nr_frames;
+			p.nr_frames = MIN(p.nr_frames, p.nr_places);
 			p.is_full = false;
 		}
 	p.is_full &= is_full;
@@ -105,7 +108,7 @@ int gc_window_open(struct gc *g, const uint32_t *packs, size_t nr)
 	if (r < 0)
 		return r;
 	view_lock_exclusive(e);
-	r = view_write_back(e);
+	r = files_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &g->state);
 	if (r == 0)

@@ -16,13 +16,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/io.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/gc/gc_copy.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
 #include "store/remote_hooks.h"
 
 #define PLACES_MAX 4u /* average frames per MiB of a file; beyond this it is scattered */
@@ -263,12 +264,19 @@ static int repoint_moved(struct place *p)
 {
 	int r = end_frame(p);
 
-	if (r == 0 && p->copy.moving) {
+	if (r == 0 && p->copy.moving)
 		r = gc_copy_repoint(&p->copy);
-		memset(p->moved, 0, MOVED_SLOTS * sizeof(*p->moved));
-		p->nr_noted = 0;
-	}
 	return r == 0 ? gc_write_back(p->g->e) : r;
+}
+
+/* Likewise, and more is moved. */
+static int repoint_and_continue(struct place *p)
+{
+	int r = repoint_moved(p);
+
+	memset(p->moved, 0, MOVED_SLOTS * sizeof(*p->moved));
+	p->nr_noted = 0;
+	return r;
 }
 
 /* One pass over a file's recipe. */
@@ -314,7 +322,7 @@ static int place_file(struct place *p, uint64_t ino)
 		if (r == 0 && gc_copy_nr(&p->copy) < p->copy.max)
 			break;
 		if (r == 0)
-			r = repoint_moved(p); /* not all chunks fit: repeat for the rest */
+			r = repoint_and_continue(p); /* not all chunks fit: repeat for the rest */
 		if (p->copy.copied == before)
 			break;
 	} while (r == 0 && gc_goes_on(p->g));
@@ -366,11 +374,28 @@ static int newest_files(struct engine *e, struct file *ret, size_t *ret_nr)
 	return 0;
 }
 
+/*
+ * Only touched pages of it take memory. calloc(3) writes to all of them when it reuses freed memory, as from the second
+ * collection on. NULL: no memory.
+ */
+static void *table_new(size_t nr, size_t size)
+{
+	void *p = mmap(NULL, nr * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void table_free(void *p, size_t nr, size_t size)
+{
+	if (p)
+		munmap(p, nr * size);
+}
+
 static void place_release(struct place *p)
 {
 	gc_copy_release(&p->copy);
-	free(p->moved);
-	free(p->taken);
+	table_free(p->moved, MOVED_SLOTS, sizeof(*p->moved));
+	table_free(p->taken, p->taken_size, sizeof(*p->taken));
 }
 
 int gc_place(struct gc *g)
@@ -380,8 +405,8 @@ int gc_place(struct gc *g)
 	size_t nr = 0;
 	int r;
 
-	p.moved = calloc(MOVED_SLOTS, sizeof(*p.moved));
-	p.taken = calloc(p.taken_size, sizeof(*p.taken));
+	p.moved = table_new(MOVED_SLOTS, sizeof(*p.moved));
+	p.taken = table_new(p.taken_size, sizeof(*p.taken));
 	if (!files || !p.moved || !p.taken)
 		return -ENOMEM;
 	r = gc_copy_init(&p.copy, g, MOVES_MAX);

@@ -84,7 +84,7 @@ static uint64_t stored_of(const struct pack_frame_rec *rec, const struct gc_bits
 	return n;
 }
 
-static void set_fresh(struct doomed *d, const struct pack_frame_rec *rec, struct gc_bits fresh)
+static void set_fresh(struct gc_pending *d, const struct pack_frame_rec *rec, struct gc_bits fresh)
 {
 	d->fresh = fresh;
 	d->blocks = gc_blocks_of_chunks(&fresh, rec->ends, rec->nr_chunks);
@@ -92,23 +92,23 @@ static void set_fresh(struct doomed *d, const struct pack_frame_rec *rec, struct
 	d->bytes = bytes_of(rec, &fresh);
 }
 
-static int add_doomed(struct gc *g, const struct doomed *d)
+static int add_pending(struct gc *g, const struct gc_pending *d)
 {
-	if (g->nr_doomed == g->size_doomed) {
-		size_t size = MAX(2 * g->size_doomed, (size_t)256);
-		struct doomed *more = realloc(g->doomed, size * sizeof(*more));
+	if (g->nr_pending == g->size_pending) {
+		size_t size = MAX(2 * g->size_pending, (size_t)256);
+		struct gc_pending *more = realloc(g->pending, size * sizeof(*more));
 
 		if (!more)
 			return -ENOMEM;
-		g->doomed = more;
-		g->size_doomed = size;
+		g->pending = more;
+		g->size_pending = size;
 	}
-	g->doomed[g->nr_doomed++] = *d;
+	g->pending[g->nr_pending++] = *d;
 	return 0;
 }
 
 /* 1: some of its chunks were freed before, but may not have been punched yet. */
-static int is_unpunched(struct engine *e, const struct doomed *d)
+static int is_unpunched(struct engine *e, const struct gc_pending *d)
 {
 	struct freed_frame f;
 	int r;
@@ -129,7 +129,7 @@ static void leave_alone(struct gc *g, const struct pack_frame_rec *rec)
 
 static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_frame_rec *rec)
 {
-	struct doomed d = {
+	struct gc_pending d = {
 		.pack = rec->pack,
 		.frame = rec->frame,
 		.chunk_len = rec->chunk_len,
@@ -166,7 +166,7 @@ static int look_at_frame(struct gc *g, struct gc_pack *p, const struct pack_fram
 	r = is_unpunched(g->e, &d);
 	if (r < 0)
 		return r;
-	return r > 0 || gc_count(&d.fresh) > 0 ? add_doomed(g, &d) : 0;
+	return r > 0 || gc_count(&d.fresh) > 0 ? add_pending(g, &d) : 0;
 }
 
 static int look_at_pack(struct gc *g, struct gc_pack *p, struct pack_frame_rec *rec)
@@ -203,12 +203,12 @@ int gc_find_dead(struct gc *g)
 
 static void mark_pending(struct gc *g)
 {
-	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+	for (struct gc_pending *d = g->pending; d < g->pending + g->nr_pending; d++)
 		gc_window_set_pending(g->w, d->at, &d->starts); /* sharing checks the block where a chunk begins */
 }
 
 /* Reads the chunk ends again, as few frames need them. If they cannot be read, all chunks of the frame are kept. */
-static void pardon_frame(struct gc *g, struct doomed *d)
+static void keep_shared_chunks(struct gc *g, struct gc_pending *d)
 {
 	struct pack_frame_rec rec;
 	struct gc_bits live;
@@ -219,13 +219,13 @@ static void pardon_frame(struct gc *g, struct doomed *d)
 	set_fresh(d, &rec, rec.nr_chunks > 0 ? and_not(d->fresh, &live) : (struct gc_bits){ 0 });
 }
 
-static void pardon(struct gc *g)
+static void keep_shared(struct gc *g)
 {
-	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
+	for (struct gc_pending *d = g->pending; d < g->pending + g->nr_pending; d++) {
 		struct gc_bits live = gc_window_live(g->w, d->at);
 
 		if (overlap(&live, &d->blocks))
-			pardon_frame(g, d);
+			keep_shared_chunks(g, d);
 	}
 	mark_pending(g);
 }
@@ -249,11 +249,11 @@ static bool is_dead(const struct gc *g, const struct gc_pack *p)
 
 /* Chunks to copy if the pack is moved. *d points to the first frame of the pack (frames are sorted), and is advanced
  * past them. */
-static size_t nr_kept(const struct gc *g, const struct gc_pack *p, const struct doomed **d)
+static size_t nr_kept(const struct gc *g, const struct gc_pack *p, const struct gc_pending **d)
 {
 	uint64_t n = p->nr_chunks;
 
-	for (; *d < g->doomed + g->nr_doomed && (*d)->pack == p->pack; (*d)++)
+	for (; *d < g->pending + g->nr_pending && (*d)->pack == p->pack; (*d)++)
 		n -= gc_count(&(*d)->fresh);
 	return n;
 }
@@ -265,13 +265,13 @@ static bool is_wasteful(struct gc *g, struct gc_pack *p)
 	/* margin of one part, so that small chunks, which fill no blocks, are not moved again and again */
 	if ((p->live_stored + PACK_PART_BYTES) * 100 >= p->disk_bytes * g->conf->move_below)
 		return false;
-	p->is_full = p->is_full || packs_end(g->e->packs, p->pack, p->nr_frames);
+	p->is_full = p->is_full || packs_end(g->e->packs, p->pack, p->nr_places);
 	return p->is_full;
 }
 
 static int list_sparse(struct gc *g)
 {
-	const struct doomed *d = g->doomed;
+	const struct gc_pending *d = g->pending;
 
 	g->sparse = calloc(g->w->nr_packs, sizeof(*g->sparse));
 	if (!g->sparse)
@@ -298,13 +298,13 @@ static void end_dead_packs(struct gc *g)
 		struct gc_pack *p = &g->w->packs[i];
 
 		if (!p->is_full && nr_live_blocks(g, p) == 0)
-			p->is_full = packs_end(g->e->packs, p->pack, p->nr_frames);
+			p->is_full = packs_end(g->e->packs, p->pack, p->nr_places);
 	}
 }
 
-static void doom_packs(struct gc *g)
+static void mark_dead_packs(struct gc *g)
 {
-	struct doomed *d = g->doomed, *end = g->doomed + g->nr_doomed;
+	struct gc_pending *d = g->pending, *end = g->pending + g->nr_pending;
 
 	for (size_t i = 0; i < g->w->nr_packs; i++) {
 		const struct gc_pack *p = &g->w->packs[i];
@@ -317,7 +317,7 @@ static void doom_packs(struct gc *g)
 
 /* --- step 5 --- */
 
-static void put_frame(struct engine_tx *tx, const struct doomed *d, bool punched)
+static void put_frame(struct engine_tx *tx, const struct gc_pending *d, bool punched)
 {
 	struct gc_bits gone = either(d->gone, &d->fresh);
 	struct freed_frame f = { .punched = punched };
@@ -336,7 +336,7 @@ static void put_pack(struct engine_tx *tx, uint32_t pack)
 	engine_tx_put(tx, freed_key_pack(pack), value.data, value.len);
 }
 
-static void count_gone(struct freed_totals *t, const struct doomed *d)
+static void count_gone(struct freed_totals *t, const struct gc_pending *d)
 {
 	t->nr_chunks += gc_count(&d->fresh);
 	t->bytes += d->bytes;
@@ -347,7 +347,7 @@ static bool is_shared(const struct gc *g)
 	return g->e->remote && g->e->remote->any(g->e);
 }
 
-static int log_frames(struct gc *g, const struct doomed *from, const struct doomed *end)
+static int log_frames(struct gc *g, const struct gc_pending *from, const struct gc_pending *end)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	_cleanup_(freep) struct remote_freed *shared = NULL;
@@ -360,7 +360,7 @@ static int log_frames(struct gc *g, const struct doomed *from, const struct doom
 			return -ENOMEM;
 	}
 	freed_so_far(g->e, &totals);
-	for (const struct doomed *d = from; d < end; d++)
+	for (const struct gc_pending *d = from; d < end; d++)
 		if (!d->with_pack && gc_count(&d->fresh) > 0) {
 			struct gc_bits gone = either(d->gone, &d->fresh);
 
@@ -395,7 +395,7 @@ static int log_packs(struct gc *g)
 				shared[nr] = (struct remote_freed){ .pack = g->w->packs[i].pack, .frame = UINT32_MAX };
 			nr++;
 		}
-	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+	for (const struct gc_pending *d = g->pending; d < g->pending + g->nr_pending; d++)
 		if (d->with_pack)
 			count_gone(&totals, d);
 	return nr > 0 ? freed_apply(g->e, &tx, &totals, shared, nr) : 0;
@@ -407,9 +407,9 @@ static int log_what_is_gone(struct gc *g)
 	int r = is_shared(g) ? engine_sync(g->e) : 0;
 
 	atomic_store(&g->e->gc->any, true);
-	for (size_t i = 0, n; i < g->nr_doomed && r == 0; i += n) {
-		n = MIN(g->nr_doomed - i, (size_t)FRAMES_PER_TX);
-		r = log_frames(g, g->doomed + i, g->doomed + i + n);
+	for (size_t i = 0, n; i < g->nr_pending && r == 0; i += n) {
+		n = MIN(g->nr_pending - i, (size_t)FRAMES_PER_TX);
+		r = log_frames(g, g->pending + i, g->pending + i + n);
 	}
 	if (r == 0)
 		r = log_packs(g);
@@ -418,9 +418,9 @@ static int log_what_is_gone(struct gc *g)
 
 /* --- step 6 --- */
 
-static int compare_doomed(const void *a, const void *b)
+static int compare_pending(const void *a, const void *b)
 {
-	const struct doomed *x = a, *y = b;
+	const struct gc_pending *x = a, *y = b;
 
 	if (x->pack != y->pack)
 		return x->pack < y->pack ? -1 : 1;
@@ -429,25 +429,26 @@ static int compare_doomed(const void *a, const void *b)
 
 /* Does the slot lead to a chunk that is freed? A chunk of varied length may begin in the same block as a freed one; its
  * slot must stay, as RocksDB may not have it yet. */
-static bool is_doomed(const struct gc *g, const struct fptable_slot *s)
+static bool is_pending(const struct gc *g, const struct fptable_slot *s)
 {
 	struct addr a = { .pack = s->pack, .off = s->off };
-	const struct doomed key = { .pack = s->pack, .frame = (s->off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE }, *d;
+	const struct gc_pending key = { .pack = s->pack, .frame = (s->off / PACK_BLOCK - 1) / PACK_FRAME_STRIDE }, *d;
 
 	if (s->pack == 0 || !gc_window_is_pending(g->w, a))
 		return false;
-	d = bsearch(&key, g->doomed, g->nr_doomed, sizeof(*d), compare_doomed); /* sorted already */
+	d = bsearch(&key, g->pending, g->nr_pending, sizeof(*d), compare_pending); /* sorted already */
 	return !d || d->chunk_len != PACK_VARIED || gc_bit(&d->fresh, s->number);
 }
 
 static void forget_in(const struct gc *g, struct fptable *t) REQUIRES(append_lock)
 {
-	for (size_t i = 0; i < t->size;) {
-		if (is_doomed(g, &t->slots[i]))
-			fptable_remove(t, fptable_slot_fp(&t->slots[i])); /* may move another slot here: check again */
-		else
-			i++;
-	}
+	for (const struct fptable_part *p = t->part; p < t->part + FPTABLE_PARTS; p++)
+		for (size_t i = 0; i < p->size;) {
+			if (is_pending(g, &p->slots[i]))
+				fptable_remove(t, fptable_slot_fp(&p->slots[i])); /* may move another slot here */
+			else
+				i++;
+		}
 }
 
 static void forget_hints(struct gc *g)
@@ -462,7 +463,7 @@ static void forget_hints(struct gc *g)
 
 static void forget_tables(struct gc *g)
 {
-	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+	for (const struct gc_pending *d = g->pending; d < g->pending + g->nr_pending; d++)
 		packs_forget_table(g->e->packs, d->pack, d->frame);
 }
 
@@ -480,12 +481,12 @@ static int remove_packs(struct gc *g)
 	return r;
 }
 
-static int punch_some(struct gc *g, const struct doomed *from, const struct doomed *end)
+static int punch_some(struct gc *g, const struct gc_pending *from, const struct gc_pending *end)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	int r = 0;
 
-	for (const struct doomed *d = from; d < end && r == 0; d++) {
+	for (const struct gc_pending *d = from; d < end && r == 0; d++) {
 		struct gc_bits gone = either(d->gone, &d->fresh);
 
 		if (d->with_pack || gc_count(&gone) == 0)
@@ -503,32 +504,32 @@ static int punch(struct gc *g)
 {
 	int r = 0;
 
-	for (size_t i = 0, n; i < g->nr_doomed && r == 0 && gc_goes_on(g); i += n) {
-		n = MIN(g->nr_doomed - i, (size_t)FRAMES_PER_TX);
-		r = punch_some(g, g->doomed + i, g->doomed + i + n);
+	for (size_t i = 0, n; i < g->nr_pending && r == 0 && gc_goes_on(g); i += n) {
+		n = MIN(g->nr_pending - i, (size_t)FRAMES_PER_TX);
+		r = punch_some(g, g->pending + i, g->pending + i + n);
 	}
 	return r;
 }
 
 static void count_freed(struct gc *g)
 {
-	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++) {
+	for (const struct gc_pending *d = g->pending; d < g->pending + g->nr_pending; d++) {
 		g->report->freed_chunks += gc_count(&d->fresh);
 		g->report->freed_bytes += d->bytes;
 	}
 }
 
 /* Steps 3 to 6. */
-static int give_up(struct gc *g)
+static int free_pending(struct gc *g)
 {
 	struct engine *e = g->e;
 	int r;
 
 	mark_pending(g);
 	epoch_wait(&e->users);
-	pardon(g);
+	keep_shared(g);
 	end_dead_packs(g);
-	doom_packs(g);
+	mark_dead_packs(g);
 	r = log_what_is_gone(g);
 	if (r == 0) {
 		count_freed(g);
@@ -547,7 +548,7 @@ static int give_up(struct gc *g)
 
 static bool has_pending(const struct gc *g)
 {
-	for (const struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed; d++)
+	for (const struct gc_pending *d = g->pending; d < g->pending + g->nr_pending; d++)
 		if (gc_count(&d->fresh) > 0)
 			return true;
 	return false;
@@ -561,11 +562,11 @@ int gc_sweep(struct gc *g)
 	r = may_double ? moving_begin(g->e) : 0;
 	if (r < 0)
 		return r;
-	r = give_up(g);
+	r = free_pending(g);
 	if (r == 0 && may_double)
 		r = gc_merge_twins(g);
 	if (r < 0 && may_double)
-		moving_give_up(g->e);
+		moving_abort(g->e);
 	gc_window_close(g);
 	return r < 0 ? r : punch(g);
 }

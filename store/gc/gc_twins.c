@@ -58,7 +58,7 @@ static int find_twin(struct engine *e, const struct pack_frame_rec *rec, uint32_
 	return s ? 1 : r;
 }
 
-static int look_at_frame(struct twins *t, const struct pack_frame_rec *rec, struct doomed *d)
+static int look_at_frame(struct twins *t, const struct pack_frame_rec *rec, struct gc_pending *d)
 {
 	int r = 0;
 
@@ -85,7 +85,7 @@ int gc_merge_twins(struct gc *g)
 	struct twins t = { .e = g->e };
 	int r = rec ? 0 : -ENOMEM;
 
-	for (struct doomed *d = g->doomed; d < g->doomed + g->nr_doomed && r >= 0; d++) {
+	for (struct gc_pending *d = g->pending; d < g->pending + g->nr_pending && r >= 0; d++) {
 		if (d->with_pack || !atomic_load(&g->w->refused[d->at]))
 			continue;
 		if (g->e->remote && g->e->remote->has_pack(g->e, d->pack))

@@ -33,6 +33,7 @@ struct gc_bits {
 
 struct gc_pack {
 	uint32_t pack, nr_frames;
+	uint32_t nr_places; /* those given out; the last ones may have stayed empty */
 	bool is_full; /* gets no more frames */
 	size_t first; /* number of its first frame in the window */
 	uint64_t nr_blocks; /* of chunks, including freed ones; counted by the collector */

@@ -101,7 +101,7 @@ static int moving_end(struct engine *e)
 	return r;
 }
 
-void moving_give_up(struct engine *e)
+void moving_abort(struct engine *e)
 {
 	log_warning("store %s: cannot finish moving chunks: some may be stored twice", e->path);
 	put_note(e, NULL); /* if it stays, the next mount completes the remaining moves */
@@ -222,7 +222,7 @@ void moving_finish(struct engine *e)
 		return;
 	r = moving_complete(e, e->gc->moving.m, e->gc->moving.nr, &gone);
 	if (r < 0)
-		moving_give_up(e);
+		moving_abort(e);
 	else if (e->gc->moving.nr > 0)
 		log_info("store %s: finished %zu interrupted moves", e->path, e->gc->moving.nr);
 	free(TAKE(e->gc->moving.m));

@@ -11,9 +11,9 @@ struct move;
 #define MOVING_NOTE "moving"
 int moving_begin(struct engine *e); /* before the first copy; needs gc_lock, like those below. Costs a commit */
 /* Redirect all files to the copies and release the original places. Sorts `m`. Adds the released totals to *ret.
- * Success ends the move; after a failure call moving_give_up(). */
+ * Success ends the move; after a failure call moving_abort(). */
 int moving_complete(struct engine *e, struct move *m, size_t nr, struct freed_totals *ret);
-void moving_give_up(struct engine *e); /* copies may exist */
+void moving_abort(struct engine *e); /* copies may exist */
 void moving_finish(struct engine *e); /* finish a move interrupted by a crash; at open only */
 int moving_load(struct engine *e); /* at open only */
 bool moving_is_on(const struct engine *e); /* chunks may have two copies: absorb nothing. append_lock, or at open */

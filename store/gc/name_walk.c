@@ -76,8 +76,8 @@ static void prepend(struct buf *path, const char *name, size_t len)
 /* Prepends the path that a mount shows for a replica (mpi-agent/daemon/nodes/node_view.h). 1; 0: `top` is none; <0 */
 static int prepend_copy(struct name_walk *w, uint64_t top)
 {
-	struct ns_copy c;
-	int r = ns_get_copy(w->db, top, &c);
+	struct ns_replica c;
+	int r = ns_get_replica(w->db, top, &c);
 
 	if (r <= 0)
 		return r == -EBADMSG ? 0 : r;

@@ -21,7 +21,9 @@
 #include "index/index_format.h"
 #include "store/engine_state.h"
 #include "store/file/content.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
+#include "store/file/extents/segment.h"
+#include "store/file/write_back.h"
 #include "store/gc/gc_state.h"
 #include "store/log/txlog.h"
 #include "store/log/view.h"
@@ -132,71 +134,23 @@ int repoint_new(struct engine *e, const struct extent *x, size_t nr, struct exte
 	return 1;
 }
 
-static int repoint_segment(const struct moves *ms, struct content *c, uint64_t number) REQUIRES(c->lock)
-{
-	struct extent_list l = { 0 };
-	struct segment *s;
-	struct replace rp;
-	int r;
-
-	r = content_segment(c, number, false, &s);
-	if (r <= 0 || !any_moved(ms, s->x, s->nr))
-		return MIN(r, 0);
-	r = add_all_moved(ms, s->x, s->nr, &l);
-	if (r == 0) {
-		rp = (struct replace){
-			.ino = c->ino,
-			.size = c->logged.size,
-			.mtime_ns = c->logged.mtime_ns,
-			.ctime_ns = c->logged.ctime_ns,
-			.off = number * SEGMENT_SIZE,
-			.len = l.x[l.nr - 1].off + l.x[l.nr - 1].len,
-			.x = l.x,
-			.nr = l.nr,
-		};
-		r = content_log(c, &rp, 1);
-	}
-	extent_list_release(&l);
-	return r;
-}
-
-/* Does the file still exist? Changes are locked out. */
-static int is_there(struct content *c) REQUIRES(c->lock)
-{
-	struct ns_content content;
-
-	if (c->dropped)
-		return 0;
-	return c->dirty ? 1 : ns_get_content(c->e->db, c->ino, &content);
-}
-
 struct place {
 	struct content *c;
 	uint64_t number;
 };
 
-static int repoint_places(const struct moves *ms, const struct place *places, unsigned nr)
+static int repoint_places(struct engine *e, const struct place *places, unsigned nr)
 {
-	struct engine *e = ms->e;
-	struct segment *s;
 	int r = 0;
 
-	for (unsigned i = 0; i < nr; i++) { /* load them before changes are locked out */
-		mutex_lock(&places[i].c->lock);
-		content_segment(places[i].c, places[i].number, false, &s);
-		mutex_unlock(&places[i].c->lock);
-	}
+	for (unsigned i = 0; i < nr; i++)
+		content_load_segment(places[i].c, places[i].number); /* before changes are locked out */
 	view_lock_exclusive(e);
-	for (unsigned i = 0; i < nr && r >= 0; i++) {
-		mutex_lock(&places[i].c->lock);
-		r = is_there(places[i].c);
-		if (r > 0)
-			r = repoint_segment(ms, places[i].c, places[i].number);
-		mutex_unlock(&places[i].c->lock);
-	}
+	for (unsigned i = 0; i < nr && r == 0; i++)
+		r = content_repoint(places[i].c, places[i].number);
 	view_unlock_exclusive(e);
 	log_throttle(e);
-	return MIN(r, 0);
+	return r;
 }
 
 /* Does the recipe refer to a moved chunk? */
@@ -209,9 +163,9 @@ static int wants_repoint(const struct moves *ms, const struct db_snapshot *state
 	return r < 0 ? r : any_moved(ms, x, nr);
 }
 
-static int repoint_some(const struct moves *ms, struct place *places, unsigned *nr)
+static int repoint_some(struct engine *e, struct place *places, unsigned *nr)
 {
-	int r = repoint_places(ms, places, *nr);
+	int r = repoint_places(e, places, *nr);
 
 	while (*nr > 0)
 		content_close(places[--*nr].c);
@@ -238,9 +192,9 @@ static int repoint_all(const struct moves *ms, struct db_snapshot *state)
 		if (r == 0)
 			r = content_open(ms->e, ino, &places[nr].c);
 		if (r == 0 && ++nr == SEGMENTS_AT_ONCE)
-			r = repoint_some(ms, places, &nr);
+			r = repoint_some(ms->e, places, &nr);
 	}
-	last = repoint_some(ms, places, &nr);
+	last = repoint_some(ms->e, places, &nr);
 	return r < 0 ? r : last;
 }
 
@@ -251,7 +205,7 @@ int repoint(struct engine *e, const struct move *m, size_t nr)
 	int r;
 
 	view_lock_exclusive(e);
-	r = view_write_back(e);
+	r = files_write_back(e);
 	if (r == 0)
 		r = db_snapshot_new(e->db, &state);
 	if (r == 0) {

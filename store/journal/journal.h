@@ -52,6 +52,24 @@ void journal_record_add(struct buf *group, uint8_t type, const void *p, size_t l
 int journal_append(struct journal *j, const void *records, size_t len);
 /* The same without compression, for callers that have no time. */
 int journal_append_as_is(struct journal *j, const void *records, size_t len);
+/*
+ * The same for a group that depends on data that is written, but not synced: the data is synced at the same time.
+ * start() is called when the group is written; finish() when it is synced: it makes the data durable, or fails, and
+ * then nothing has been appended. Neither is called if the group could not be written.
+ * Until the next group is appended, a crash may leave this one intact without that data. So the caller checks that after
+ * it has opened the journal, and calls journal_drop_last() if the data is missing.
+ */
+struct journal_beside {
+	void (*start)(struct journal_beside *b);
+	int (*finish)(struct journal_beside *b);
+	int result; /* out: of finish() */
+};
+int journal_append_joint(struct journal *j, const void *records, size_t len, struct journal_beside *b);
+/* Was the last group found on opening, or appended since, one of journal_append_joint()? */
+bool journal_last_is_joint(const struct journal *j);
+/* Remove the last group, durably; before anything is appended or read. In a journal that is open read-only it is only
+ * ignored. */
+int journal_drop_last(struct journal *j);
 /* Allocate the next segment in advance, for a full disk and so that no append waits for it. Writes and syncs a whole
  * segment once per segment; otherwise free. From any thread. Errors are logged, and retried after some appends. */
 int journal_prepare(struct journal *j);

@@ -12,6 +12,11 @@
  * number and so hides whatever the old segment holds in its place. If that fails too, the caller gets the error, and
  * every later attempt starts a new segment. The same applies if a sync of another file fails between the write and the
  * sync of a group: the drive may have dropped the group with it (base/io.h).
+ *
+ * A joint group (journal_append_joint()) is synced at the same time as data that it depends on. It is the last one until
+ * both are durable: the next group is written after that. If the data cannot be made durable, the group counts as a
+ * failed write: it is zeroed before the next attempt. After a crash before that, the next caller of journal_open() finds
+ * the data missing.
  */
 #include <assert.h>
 #include <errno.h>
@@ -24,7 +29,7 @@
 #include "store/journal/journal_internal.h"
 
 /* Sync everything written after `failures` was read. `number` is for the message: the group being appended. */
-static int sync_or_give_up(struct journal *j, uint64_t number, uint64_t failures)
+static int sync_or_close(struct journal *j, uint64_t number, uint64_t failures)
 {
 	int r;
 
@@ -47,7 +52,7 @@ static int clear_stale(struct journal *j, uint64_t number)
 	r = journal_zero(j->fd, j->off, j->stale_end);
 	if (r < 0)
 		return log_errno(r, "journal: group %" PRIu64 ": cannot clear a failed write", number);
-	r = sync_or_give_up(j, number, failures);
+	r = sync_or_close(j, number, failures);
 	if (r < 0)
 		return r;
 	j->stale_end = 0;
@@ -55,7 +60,8 @@ static int clear_stale(struct journal *j, uint64_t number)
 }
 
 /* Write the group into the current segment, which has room. If the segment had to be abandoned, j->fd is -1. */
-static int put_group(struct journal *j, struct journal_group *g, const void *payload, size_t len)
+static int put_group(struct journal *j, struct journal_group *g, const void *payload, size_t len,
+		     struct journal_beside *b)
 {
 	uint64_t failures;
 	int r;
@@ -68,16 +74,31 @@ static int put_group(struct journal *j, struct journal_group *g, const void *pay
 	r = journal_group_write(j->fd, j->off, g, payload, len);
 	if (r < 0)
 		return log_errno(r, "journal: group %" PRIu64 ": cannot write %zu bytes", g->number, len);
-	return sync_or_give_up(j, g->number, failures);
+	if (b)
+		b->start(b);
+	r = sync_or_close(j, g->number, failures);
+	if (!b)
+		return r;
+	b->result = b->finish(b);
+	if (b->result < 0)
+		return b->result;
+	if (r == 0 && io_sync_failures() != failures) { /* the drive may have dropped the group since */
+		log_error("journal: group %" PRIu64 ": another sync failed, closing the segment", g->number);
+		closep(&j->fd);
+		j->fd = -1;
+		r = -EIO;
+	}
+	return r;
 }
 
 /* The group is durable. */
-static void advance(struct journal *j, uint64_t number, uint64_t bytes)
+static void advance(struct journal *j, uint64_t number, uint64_t bytes, bool is_joint)
 {
 	struct journal_segment *s;
 
 	j->off += bytes;
 	j->stale_end = 0;
+	j->last_bytes = is_joint ? bytes : 0;
 	atomic_fetch_add(&j->appended, bytes);
 	mutex_lock(&j->lock);
 	s = &j->segments[j->nr_segments - 1];
@@ -87,9 +108,9 @@ static void advance(struct journal *j, uint64_t number, uint64_t bytes)
 	atomic_store(&j->last, number);
 }
 
-static int append(struct journal *j, const void *records, size_t len, bool compress)
+static int append(struct journal *j, const void *records, size_t len, bool compress, struct journal_beside *b)
 {
-	struct journal_group g = { .number = journal_last(j) + 1 };
+	struct journal_group g = { .number = journal_last(j) + 1, .flags = b ? JOURNAL_GROUP_JOINT : 0 };
 	const void *payload = records;
 	uint64_t bytes;
 	int r;
@@ -107,15 +128,15 @@ static int append(struct journal *j, const void *records, size_t len, bool compr
 		if (r < 0 && (j->fd < 0 || bytes > j->size - j->off)) /* else continue in the large segment */
 			return r;
 	}
-	r = put_group(j, &g, payload, len);
-	if (r < 0 && j->fd < 0) {
+	r = put_group(j, &g, payload, len, b);
+	if (r < 0 && j->fd < 0 && !(b && b->result < 0)) {
 		r = journal_segment_start(j, g.number, bytes);
 		if (r == 0)
-			r = put_group(j, &g, payload, len);
+			r = put_group(j, &g, payload, len, NULL); /* what it depends on is durable by now */
 	}
 	if (r < 0)
 		return r;
-	advance(j, g.number, bytes);
+	advance(j, g.number, bytes, b);
 	if (!j->spare_by_caller)
 		(void)journal_prepare(j); /* this group is durable even if it fails */
 	return 0;
@@ -123,10 +144,48 @@ static int append(struct journal *j, const void *records, size_t len, bool compr
 
 int journal_append(struct journal *j, const void *records, size_t len)
 {
-	return append(j, records, len, true);
+	return append(j, records, len, true, NULL);
 }
 
 int journal_append_as_is(struct journal *j, const void *records, size_t len)
 {
-	return append(j, records, len, false);
+	return append(j, records, len, false, NULL);
+}
+
+int journal_append_joint(struct journal *j, const void *records, size_t len, struct journal_beside *b)
+{
+	b->result = 0;
+	return append(j, records, len, false, b);
+}
+
+bool journal_last_is_joint(const struct journal *j)
+{
+	return j->last_bytes > 0;
+}
+
+int journal_drop_last(struct journal *j)
+{
+	uint64_t number = journal_last(j);
+	struct journal_segment *s;
+	int r = 0;
+
+	assert(j->last_bytes > 0);
+	if (!j->read_only) {
+		uint64_t failures = io_sync_failures();
+
+		r = journal_zero(j->fd, j->off - j->last_bytes, j->off);
+		if (r == 0)
+			r = io_sync_since(j->fd, failures);
+		if (r < 0)
+			return log_errno(r, "journal: group %" PRIu64 ": cannot remove", number);
+	}
+	mutex_lock(&j->lock);
+	s = &j->segments[j->nr_segments - 1];
+	s->last = number - 1;
+	s->end -= j->last_bytes;
+	mutex_unlock(&j->lock);
+	j->off -= j->read_only ? 0 : j->last_bytes; /* not set there */
+	j->last_bytes = 0;
+	atomic_store(&j->last, number - 1);
+	return 0;
 }

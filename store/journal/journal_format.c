@@ -10,7 +10,7 @@
 #include "base/checksum.h"
 #include "store/journal/journal.h"
 
-#define GROUP_FLAGS_KNOWN (JOURNAL_GROUP_SNAPSHOT | JOURNAL_GROUP_LAST | JOURNAL_GROUP_ZSTD)
+#define GROUP_FLAGS_KNOWN (JOURNAL_GROUP_SNAPSHOT | JOURNAL_GROUP_LAST | JOURNAL_GROUP_ZSTD | JOURNAL_GROUP_JOINT)
 
 static const uint8_t zeros[JOURNAL_BLOCK];
 
@@ -95,6 +95,8 @@ int journal_group_header_decode(const void *p, size_t len, struct journal_group 
 	if (g.number == 0 || g.records_len > JOURNAL_PAYLOAD_MAX)
 		return -EBADMSG;
 	if ((g.flags & JOURNAL_GROUP_ZSTD) && g.payload_len >= g.records_len)
+		return -EBADMSG;
+	if ((g.flags & JOURNAL_GROUP_SNAPSHOT) && (g.flags & JOURNAL_GROUP_JOINT))
 		return -EBADMSG;
 	if (!(g.flags & JOURNAL_GROUP_SNAPSHOT) && ((g.flags & JOURNAL_GROUP_LAST) || g.part != 0 || g.nr_records != 0))
 		return -EBADMSG;

@@ -42,6 +42,7 @@ enum journal_group_flags {
 	JOURNAL_GROUP_SNAPSHOT = 1 << 0, /* part of a snapshot and not a commit */
 	JOURNAL_GROUP_LAST = 1 << 1,	 /* the last part of the snapshot */
 	JOURNAL_GROUP_ZSTD = 1 << 2,	 /* the payload is one zstd frame */
+	JOURNAL_GROUP_JOINT = 1 << 3,	 /* synced together with what it depends on: see journal_append_joint() */
 };
 
 struct journal_group_disk {

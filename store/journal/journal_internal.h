@@ -42,6 +42,7 @@ struct journal {
 	int fd;		    /* current segment; -1: the next group needs a new one */
 	uint64_t off, size; /* offset of the next group, and bytes of the segment */
 	uint64_t stale_end; /* > off: a failed write may have left bytes up to here */
+	uint64_t last_bytes; /* of the last group, which ends at `off`, if it is joint; else 0 */
 
 	struct journal_coder coder;
 

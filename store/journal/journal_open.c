@@ -172,7 +172,7 @@ static int find_segments(struct journal *j, const struct numbers *logs, size_t *
 		if (logs->n[i] <= j->snapshot_number + 1)
 			from = i;
 	if (from == logs->nr && (logs->nr > 0 || j->snapshot_number > 0))
-		return log_errno(-EBADMSG, "journal: no file holds group %" PRIu64 "; run fsck.ckptfs",
+		return log_cause(-EBADMSG, "journal: no file holds group %" PRIu64 "; run fsck.ckptfs",
 				 j->snapshot_number + 1);
 	for (size_t i = from; i < logs->nr; i++) {
 		_cleanup_(journal_window_release) struct journal_window w = JOURNAL_WINDOW_NONE;
@@ -199,6 +199,7 @@ static int find_segments(struct journal *j, const struct numbers *logs, size_t *
 /* End of the last segment, and what follows it. */
 struct tail {
 	uint64_t last_off;	/* of the last intact group, 0: none */
+	bool is_joint;		/* that group */
 	uint64_t nonzero_end;	/* end of the non-zero bytes after it, or 0 */
 };
 
@@ -218,6 +219,7 @@ static int walk_groups(struct journal *j, struct journal_window *w, struct journ
 			return 0;
 		bytes = journal_group_bytes(g.payload_len);
 		t->last_off = s->end;
+		t->is_joint = g.flags & JOURNAL_GROUP_JOINT;
 		s->last = g.number;
 		s->end += bytes;
 		if (g.number > j->snapshot_number)
@@ -259,7 +261,7 @@ static int check_tail(struct journal *j, struct journal_window *w, const struct 
 		if (r < 0)
 			return r;
 		if (r > 0 && g.number > s->last)
-			return log_errno(-EBADMSG, "journal %s: group %" PRIu64 " at offset %" PRIu64
+			return log_cause(-EBADMSG, "journal %s: group %" PRIu64 " at offset %" PRIu64
 					 " is damaged: group %" PRIu64 " follows at %" PRIu64 "; run fsck.ckptfs",
 					 w->name.s, s->last + 1, s->end, g.number, off);
 	}
@@ -315,6 +317,7 @@ static int find_end(struct journal *j)
 			    " bytes %s", w.name.s, s->last + 1, s->end, t.nonzero_end - s->end,
 			    j->read_only ? "ignored" : "dropped");
 	j->last = s->last;
+	j->last_bytes = t.is_joint ? s->end - t.last_off : 0;
 	if (!j->read_only) {
 		r = settle_tail(j, &w, s, &t);
 		if (r < 0)
@@ -325,6 +328,7 @@ static int find_end(struct journal *j)
 		log_warning("journal %s: ends with group %" PRIu64 " before snapshot %" PRIu64 ": going on from there",
 			    w.name.s, s->last, journal_snapshot_number(j));
 		j->last = j->snapshot_number;
+		j->last_bytes = 0;
 		closep(&j->fd);
 		j->fd = -1;
 	}

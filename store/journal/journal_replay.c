@@ -59,7 +59,7 @@ static int reader_start(struct journal *j, struct journal_reader *rd, uint64_t a
 		r = journal_window_open(&rd->window, j, JOURNAL_SNAP, rd->snapshot, O_RDONLY);
 	} while (r == -ENOENT && rd->snapshot != journal_snapshot_number(j)); /* replaced by a newer one */
 	if (r == -ENOENT)
-		return log_errno(-EBADMSG, "journal %s: vanished", journal_snap_name(rd->snapshot).s);
+		return log_cause(-EBADMSG, "journal %s: vanished", journal_snap_name(rd->snapshot).s);
 	if (r < 0)
 		return r;
 	rd->off = JOURNAL_BLOCK;
@@ -104,7 +104,7 @@ void journal_reader_free(struct journal_reader *rd)
 
 static int damaged(const struct journal_reader *rd, const char *what, uint64_t number)
 {
-	return log_errno(-EBADMSG, "journal %s: %s %" PRIu64 " at offset %" PRIu64 " is damaged; run fsck.ckptfs",
+	return log_cause(-EBADMSG, "journal %s: %s %" PRIu64 " at offset %" PRIu64 " is damaged; run fsck.ckptfs",
 			 rd->window.name.s, what, number, rd->off);
 }
 
@@ -159,7 +159,7 @@ static int enter_segment(struct journal_reader *rd)
 	journal_window_release(&rd->window);
 	r = journal_window_open(&rd->window, rd->journal, JOURNAL_LOG, s->first, O_RDONLY);
 	if (r == -ENOENT && journal_snapshot_number(rd->journal) < s->last)
-		return log_errno(-EBADMSG, "journal %s: vanished", journal_log_name(s->first).s);
+		return log_cause(-EBADMSG, "journal %s: vanished", journal_log_name(s->first).s);
 	if (r < 0)
 		return r;
 	rd->off = JOURNAL_BLOCK;

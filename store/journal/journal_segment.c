@@ -259,7 +259,7 @@ static void segments_add(struct journal *j, uint64_t number, uint64_t bytes)
 	mutex_unlock(&j->lock);
 }
 
-/* Steps 1 to 4 of the opening comment for the zero-filled file `name`. On failure *ret_usable tells whether the file
+/* Steps 1 to 4 of the opening comment for the zero-filled file `name`. On failure *ret_usable is whether the file
  * can still be used. */
 static int start_in(struct journal *j, const char *name, uint64_t number, bool *ret_usable)
 {

@@ -27,9 +27,9 @@ static int check_header(struct journal_window *w, const struct journal *j, enum 
 	if (r == -EOPNOTSUPP)
 		return log_errno(r, "journal %s: written by a later version", w->name.s);
 	if (r < 0 || f.kind != kind || f.number != number)
-		return log_errno(-EBADMSG, "journal %s: damaged header block; run fsck.ckptfs", w->name.s);
+		return log_cause(-EBADMSG, "journal %s: damaged header block; run fsck.ckptfs", w->name.s);
 	if (memcmp(f.store_id, j->store_id, sizeof(f.store_id)) != 0)
-		return log_errno(-EBADMSG, "journal %s: belongs to another store", w->name.s);
+		return log_cause(-EBADMSG, "journal %s: belongs to another store", w->name.s);
 	return 0;
 }
 

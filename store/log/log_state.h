@@ -29,6 +29,8 @@ struct txlog {
 	struct cond leader_cond;
 	bool syncing_packs GUARDED_BY(lock);	/* a thread runs the first half of a commit */
 	bool appending GUARDED_BY(lock);	/* a thread runs the second half */
+	bool joins GUARDED_BY(lock);		/* the last commit was small enough to be a joint one */
+	bool unconfirmed GUARDED_BY(lock);	/* the last group is that of a joint commit */
 	struct packed packed GUARDED_BY(lock);	/* progress of the first half */
 	int last_error GUARDED_BY(lock);	/* of the last commit */
 	struct pack_marks marks GUARDED_BY(lock); /* of the last commit */
@@ -39,5 +41,6 @@ struct log_view {
 	/* serializes writing the view out, by the background thread or a collection; before `lock` */
 	struct mutex flush_lock;
 	struct rwlock lock; /* shared: to change logged state; exclusive: while the view is cut */
-	uint64_t next_layer; /* lowest unused number; owned by the current writer of the view, see write_back.c */
+	/* lowest unused number; owned by the current writer of the view, see store/file/write_back.c */
+	uint64_t next_layer;
 };

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
+#include "base/le.h"
 
 void replace_encode(const struct replace *rp, struct buf *ret)
 {
@@ -96,8 +98,12 @@ int clone_decode(const void *p, size_t len, struct clone *ret)
 
 void marks_encode(const struct pack_marks *m, struct buf *ret)
 {
-	buf_add_varint(ret, PACK_NR_STREAMS);
-	for (int i = 0; i < PACK_NR_STREAMS; i++) {
+	unsigned nr = PACK_NR_STREAMS;
+
+	while (nr > PACK_MORE_BULK && m->stream[nr - 1].pack == 0)
+		nr--;
+	buf_add_varint(ret, nr);
+	for (unsigned i = 0; i < nr; i++) {
 		buf_add_varint(ret, m->stream[i].pack);
 		buf_add_varint(ret, m->stream[i].nr_frames);
 	}
@@ -112,23 +118,62 @@ int marks_decode(const void *p, size_t len, struct pack_marks *ret)
 {
 	struct cursor c = cursor_of(p, len);
 	struct pack_marks m = { 0 };
+	uint64_t nr = cursor_varint(&c), next_pack;
 
-	if (cursor_varint(&c) != PACK_NR_STREAMS)
+	if (nr < PACK_MORE_BULK || nr > PACK_NR_STREAMS)
 		return -EBADMSG;
-	for (int i = 0; i < PACK_NR_STREAMS; i++) {
+	for (unsigned i = 0; i < nr; i++) {
 		uint64_t pack = cursor_varint(&c), frames = cursor_varint(&c);
 
-		if (pack > UINT32_MAX || frames > UINT32_MAX)
+		if (pack > UINT32_MAX || frames > UINT32_MAX || (pack == 0 && frames > 0))
 			return -EBADMSG;
 		m.stream[i] = (struct pack_mark){ (uint32_t)pack, (uint32_t)frames };
 	}
-	m.next_pack = (uint32_t)cursor_varint(&c);
+	next_pack = cursor_varint(&c);
 	m.counts.nr_frames = cursor_varint(&c);
 	m.counts.nr_chunks = cursor_varint(&c);
 	m.counts.chunk_bytes = cursor_varint(&c);
 	m.counts.stored_bytes = cursor_varint(&c);
-	if (!cursor_done(&c) || m.next_pack == 0)
+	if (!cursor_done(&c) || next_pack == 0 || next_pack > UINT32_MAX)
 		return -EBADMSG;
+	m.next_pack = (uint32_t)next_pack;
 	*ret = m;
+	return 0;
+}
+
+void frames_encode(const struct pack_written *w, struct buf *ret)
+{
+	buf_add_varint(ret, w->nr);
+	for (unsigned i = 0; i < w->nr; i++) {
+		struct le64 seal = le64_put(w->frames[i].seal);
+
+		buf_add_varint(ret, w->frames[i].pack);
+		buf_add_varint(ret, w->frames[i].frame);
+		buf_add(ret, &seal, sizeof(seal));
+	}
+}
+
+int frames_decode(const void *p, size_t len, struct pack_written *ret)
+{
+	struct cursor c = cursor_of(p, len);
+	struct pack_seal frames[PACK_WRITTEN_MAX];
+	uint64_t nr = cursor_varint(&c);
+
+	if (nr == 0 || nr > PACK_WRITTEN_MAX)
+		return -EBADMSG;
+	for (unsigned i = 0; i < nr; i++) {
+		uint64_t pack = cursor_varint(&c), frame = cursor_varint(&c);
+		const void *seal = cursor_take(&c, sizeof(struct le64));
+		struct le64 v;
+
+		if (!seal || pack == 0 || pack > UINT32_MAX || frame > UINT32_MAX)
+			return -EBADMSG;
+		memcpy(&v, seal, sizeof(v));
+		frames[i] = (struct pack_seal){ (uint32_t)pack, (uint32_t)frame, le64_get(v) };
+	}
+	if (!cursor_done(&c))
+		return -EBADMSG;
+	memcpy(ret->frames, frames, nr * sizeof(*frames));
+	ret->nr = (unsigned)nr;
 	return 0;
 }

@@ -10,6 +10,7 @@
  *   RECORD_REPLACE     struct replace                          a range of a file has new extents
  *   RECORD_PATCH       struct replace                          the same, but bytes between the extents stay
  *   RECORD_CLONE       struct clone                            a range of a file has the extents of another range
+ *   RECORD_FRAMES      struct pack_written, without marks      frames that were synced together with this group
  *
  * A replace can express every change of bytes: a write (extents), a hole (none), a change of size or times (an empty
  * range). Ranges with extents are at most 1 MiB long, and no range ends beyond CONTENT_MAX_SIZE. The other two are more
@@ -36,6 +37,7 @@ enum record_type {
 	RECORD_REPLACE = 6,
 	RECORD_PATCH = 7,
 	RECORD_CLONE = 8,
+	RECORD_FRAMES = 9,
 };
 
 /* far above any disk; sums of offsets and lengths stay far from overflow */
@@ -70,3 +72,5 @@ void clone_encode(const struct clone *cl, struct buf *ret);
 int clone_decode(const void *p, size_t len, struct clone *ret); /* -EBADMSG */
 void marks_encode(const struct pack_marks *m, struct buf *ret);
 int marks_decode(const void *p, size_t len, struct pack_marks *ret);
+void frames_encode(const struct pack_written *w, struct buf *ret);
+int frames_decode(const void *p, size_t len, struct pack_written *ret); /* -EBADMSG; leaves the marks alone */

@@ -5,7 +5,7 @@
  * The view on disk is the state at a commit N recorded in it. The journal groups after N are applied in order, by the
  * same code that applied them first. The marks of the last group give the ends of the packs; bytes beyond them belong
  * to no commit. Recovery changes neither packs nor journal, so a crash during recovery is the same as a crash before
- * it.
+ * it; except that it settles the last group, if that was a joint commit (joint.c).
  */
 #include "store/log/recover.h"
 
@@ -23,8 +23,10 @@
 #include "index/index_format.h"
 #include "store/engine_state.h"
 #include "store/file/file_table.h"
+#include "store/file/write_back.h"
 #include "store/gc/backrefs.h"
 #include "store/journal/journal.h"
+#include "store/log/joint.h"
 #include "store/log/log_state.h"
 #include "store/log/record_format.h"
 #include "store/log/txlog.h"
@@ -82,7 +84,7 @@ static int replay_group(struct replay *rp, uint64_t number, bool is_snapshot, co
  */
 static int replay_flush(struct replay *rp, bool in_snapshot)
 {
-	int r = view_write_back(rp->e);
+	int r = files_write_back(rp->e);
 
 	if (r == 0 && !in_snapshot)
 		r = view_put_position(rp->batch, rp->e, rp->number, &rp->marks);
@@ -107,7 +109,7 @@ static int replay_all(struct replay *rp, uint64_t after)
 
 	r = journal_read(e->journal, after, &reader);
 	if (r == -ENOENT)
-		return log_errno(-ENODATA,
+		return log_cause(-ENODATA,
 				 "store %s: the index is older than the journal goes back: run fsck.ckptfs --rebuild %s",
 				 e->path, e->path);
 	if (r < 0)
@@ -139,7 +141,7 @@ static int get_le64(struct engine *e, const char *name, uint64_t *ret)
 	if (r <= 0)
 		return r;
 	if (value.len != sizeof(v))
-		return log_errno(-EBADMSG, "index: %s is damaged", name);
+		return log_cause(-EBADMSG, "index: %s is damaged", name);
 	memcpy(&v, value.data, sizeof(v));
 	*ret = le64_get(v);
 	return 1;
@@ -153,6 +155,15 @@ static int get_marks(struct engine *e, struct pack_marks *ret)
 
 	r = db_get(e->db, DB_VIEW, key.b, key.len, &value);
 	return r <= 0 ? r : marks_decode(value.data, value.len, ret);
+}
+
+/* The last group may name frames that did not reach the disk. */
+static int settle_last(struct engine *e, uint64_t position)
+{
+	struct packs_conf conf = { .key = &e->key, .read_only = e->dirs.frozen };
+
+	memcpy(conf.store_id, e->dirs.sb.store_id, sizeof(conf.store_id));
+	return MIN(joint_settle(e->journal, position, e->dirs.packs, &conf), 0);
 }
 
 static int load_numbers(struct engine *e)
@@ -182,7 +193,7 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 	if (r >= 0)
 		r = get_le64(e, "logical", &logical);
 	if (r >= 0)
-		r = get_le64(e, "referrers", &backrefs);
+		r = get_le64(e, "backrefs", &backrefs);
 	e->view->next_layer = 1;
 	if (r >= 0)
 		r = get_le64(e, LAYERS_NOTE, &e->view->next_layer);
@@ -191,14 +202,17 @@ int recover_view(struct engine *e, struct pack_marks *ret)
 	if (r < 0)
 		return r;
 	if (position > MAX(journal_last(e->journal), journal_snapshot_number(e->journal)))
-		return log_errno(-EBADMSG,
+		return log_cause(-EBADMSG,
 				 "store %s: the journal ends at commit %" PRIu64 ", the index has seen %" PRIu64
 				 ": the journal is damaged",
 				 e->path, journal_last(e->journal), position);
 	if (e->dirs.frozen && position < MAX(journal_last(e->journal), journal_snapshot_number(e->journal)))
-		return log_errno(-EROFS,
+		return log_cause(-EROFS,
 				 "store %s: it was not unmounted, and its disk is read-only: mount it once where it can be written, or a copy of it",
 				 e->path);
+	r = settle_last(e, position);
+	if (r < 0)
+		return r;
 	files_add_logical(e, (int64_t)logical);
 	/* 0: a new view, and all of its recipes pass through here */
 	backrefs_set_complete(e, backrefs == position);

@@ -15,11 +15,13 @@
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
+#include "index/recipes.h"
 #include "store/engine_state.h"
 #include "store/file/content.h"
-#include "store/file/file_table.h"
+#include "store/gc/backrefs.h"
 #include "store/journal/journal.h"
 #include "store/log/log_state.h"
+#include "store/log/record_format.h"
 #include "store/log/view.h"
 #include "store/space.h"
 
@@ -169,75 +171,12 @@ static int apply_put(struct engine *e, const void *p, size_t len, struct db_batc
 	return 0;
 }
 
-/* Delete all recipes of an inode and their back-references. */
-static int drop_recipes(struct engine *e, uint64_t ino, struct db_batch *batch)
-{
-	_cleanup_(backrefs_release) struct backrefs refs = { .ino = ino };
-	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
-	struct ns_key prefix = recipe_prefix(ino);
-	const void *key, *value;
-	size_t key_len, value_len;
-	uint64_t segment;
-	int r;
-
-	r = db_iter_new(e->db, NULL, prefix.b, prefix.len, NULL, 0, &it);
-	while (r >= 0 && (r = db_iter_next(it, &key, &key_len, &value, &value_len)) > 0) {
-		db_batch_del(batch, key, key_len);
-		r = recipe_key_decode(key, key_len, &ino, &segment);
-		if (r == 0)
-			r = backrefs_add_recipe(&refs, e->db, segment, value, value_len);
-		if (r == -EBADMSG)
-			r = 0; /* a damaged file can be deleted too; left-over entries are harmless */
-	}
-	backrefs_del(&refs, batch);
-	return r;
-}
-
-static int drop_from_view(struct engine *e, uint64_t ino, struct db_batch *batch)
-{
-	struct ns_key content = ns_key_content(ino);
-
-	db_batch_del(batch, content.b, content.len);
-	return drop_recipes(e, ino, batch);
-}
-
-/* A failed drop must have no effect, because it is retried. Dropping the content and subtracting its bytes from the
- * total therefore come last, here and below. */
-static int drop_open(struct content *c, uint64_t ino, struct db_batch *batch)
-{
-	int r = 0;
-
-	mutex_lock(&c->lock);
-	if (c->in_view) /* else it was created and dropped between two flushes */
-		r = drop_from_view(c->e, ino, batch);
-	if (r == 0)
-		content_forget(c);
-	mutex_unlock(&c->lock);
-	return r;
-}
-
 static int apply_drop(struct engine *e, const void *p, size_t len, struct db_batch *batch)
 {
 	struct cursor cur = cursor_of(p, len);
 	uint64_t ino = cursor_varint(&cur);
-	struct ns_content was;
-	struct content *c;
-	int r;
 
-	if (!cursor_done(&cur))
-		return -EBADMSG;
-	if (content_lookup(e, ino, &c) > 0) {
-		r = drop_open(c, ino, batch);
-		content_close(c);
-		return r;
-	}
-	r = ns_get_content(e->db, ino, &was);
-	if (r <= 0)
-		return r;
-	r = drop_from_view(e, ino, batch);
-	if (r == 0)
-		files_add_logical(e, -(int64_t)was.mapped);
-	return r;
+	return cursor_done(&cur) ? content_drop(e, ino, batch) : -EBADMSG;
 }
 
 static int apply_replace(struct engine *e, enum record_type type, const void *p, size_t len)
@@ -251,10 +190,7 @@ static int apply_replace(struct engine *e, enum record_type type, const void *p,
 		return r;
 	r = content_open(e, rp.ino, &c);
 	if (r == 0) {
-		mutex_lock(&c->lock);
-		r = content_apply(c, &rp);
-		c->live = c->logged;
-		mutex_unlock(&c->lock);
+		r = content_replay(c, &rp);
 		content_close(c);
 	}
 	free(rp.x);
@@ -284,6 +220,7 @@ int log_apply_record(struct engine *e, uint8_t type, const void *p, size_t len, 
 {
 	switch (type) {
 	case RECORD_MARKS:
+	case RECORD_FRAMES:
 		return 0; /* handled by the readers of the journal */
 	case RECORD_PUT:
 		return apply_put(e, p, len, batch);

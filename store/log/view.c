@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/io.h"
 #include "base/le.h"
@@ -25,22 +24,18 @@
 #include "index/db.h"
 #include "index/index_format.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
 #include "store/file/file_table.h"
+#include "store/file/write_back.h"
 #include "store/gc/backrefs.h"
 #include "store/gc/moves.h"
 #include "store/journal/journal.h"
 #include "store/log/log_state.h"
-#include "store/log/write_back.h"
+#include "store/log/record_format.h"
 #include "store/remote_hooks.h"
 #include "store/space.h"
 
 #define VIEW_FLUSH_BYTES MiB(32)
 #define SNAPSHOT_BYTES MiB(64)
-#define BATCH_CONTENTS 256 /* contents per batch: bounds its memory */
-#define AHEAD_BYTES MiB(2) /* recipe bytes that may be written while changes are blocked: some milliseconds; and ... */
-#define AHEAD_ROUNDS 4 /* ... attempts to get below that */
-#define CHANGING_NS (50 * 1000 * 1000) /* a file changed more recently than this is likely to change again */
 
 static uint64_t limit_of(const struct engine *e)
 {
@@ -120,6 +115,11 @@ uint64_t view_layers_end(struct engine *e)
 	return e->view->next_layer;
 }
 
+uint64_t view_number_layer(struct engine *e)
+{
+	return e->view->next_layer++;
+}
+
 int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
@@ -132,120 +132,8 @@ int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number,
 	put_meta(batch, "logical", &logical, sizeof(logical));
 	put_meta(batch, LAYERS_NOTE, &layers, sizeof(layers));
 	if (backrefs_are_complete(e))
-		put_meta(batch, "referrers", &n, sizeof(n));
+		put_meta(batch, "backrefs", &n, sizeof(n));
 	return buf_error(&value);
-}
-
-/* Put all dirty contents into the view's memtable. Changes are locked out, or no other thread runs yet. Readers are not
- * locked out: a content stays dirty and in memory until the view has it. */
-int view_write_back(struct engine *e)
-{
-	_cleanup_(view_batch_release) struct view_batch batch;
-	struct content *some[BATCH_CONTENTS];
-	unsigned n;
-	int r;
-
-	r = view_batch_init(e, &batch);
-	while (r == 0 && (n = files_take_dirty(e, some, BATCH_CONTENTS)) > 0) {
-		for (unsigned i = 0; i < n && r == 0; i++) {
-			mutex_lock(&some[i]->lock);
-			r = content_write_back(some[i], &batch);
-			mutex_unlock(&some[i]->lock);
-		}
-		if (r == 0)
-			r = view_batch_apply(&batch);
-		for (unsigned i = 0; i < n; i++) {
-			if (r < 0) {
-				files_put_back_dirty(e, some[i]);
-				continue;
-			}
-			mutex_lock(&some[i]->lock);
-			content_written_back(some[i]);
-			mutex_unlock(&some[i]->lock);
-			content_close(some[i]); /* the list's reference */
-		}
-	}
-	return r;
-}
-
-/* A thread waiting for a lock is woken on release, but does not get the lock if it is retaken at once. */
-static void give_way(void)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = 1000 }, NULL);
-}
-
-static void wait_for_changes(void)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = CHANGING_NS }, NULL);
-}
-
-/* Write back the whole file in slices, dropping its lock in between; view_lock is held shared. 1: some of it is dirty
- * again. */
-static int write_back_in_slices(struct content *c, struct view_batch *batch)
-{
-	uint64_t at = 0;
-	int r;
-
-	do {
-		mutex_lock(&c->lock);
-		r = content_write_back_slice(c, batch, &at);
-		if (r == 0 && c->nr_clean < c->nr_segments)
-			r = 2;
-		if (r == 0)
-			c->dirty = false;
-		mutex_unlock(&c->lock);
-		if (r == 1)
-			give_way();
-	} while (r == 1);
-	return MIN(r, 1);
-}
-
-/* A file still being created would be dirty again at once, and is slower to change once the view has it. */
-static bool is_changing(struct content *c)
-{
-	int64_t since;
-
-	mutex_lock(&c->lock);
-	since = (int64_t)now_ns() - c->logged.ctime_ns;
-	mutex_unlock(&c->lock);
-	return since >= 0 && since < CHANGING_NS;
-}
-
-/* Write back the content that has been dirty longest. A thread that locks out changes finds it on the list or
- * written. */
-static int write_back_one(struct engine *e, struct view_batch *batch) REQUIRES_SHARED(view_lock)
-{
-	struct content *c;
-	int r;
-
-	if (files_take_dirty(e, &c, 1) == 0)
-		return 0;
-	r = is_changing(c) ? 1 : write_back_in_slices(c, batch);
-	if (r == 0)
-		content_close(c);
-	else
-		files_put_back_dirty(e, c);
-	return MIN(r, 0);
-}
-
-/*
- * Write back what is dirty now, one content after the other, while changes continue. Nothing of the view reaches the
- * disk before it is cut, so until then it may mix several moments. Contents changed meanwhile are dirty again and left
- * for the next time, or for the cut.
- */
-static int write_back_ahead(struct engine *e)
-{
-	_cleanup_(view_batch_release) struct view_batch batch;
-	size_t nr = files_nr_dirty(e);
-	int r;
-
-	r = view_batch_init(e, &batch);
-	for (; nr > 0 && r == 0; nr--) {
-		view_lock_shared(e);
-		r = write_back_one(e, &batch);
-		view_unlock_shared(e);
-	}
-	return r;
 }
 
 static bool is_meta(const void *key, size_t len, const char *name)
@@ -324,11 +212,7 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	r = db_batch_new(e->db, &batch);
 	if (r < 0)
 		return r;
-	r = write_back_ahead(e);
-	for (int i = 1; i < AHEAD_ROUNDS && r == 0 && files_dirty_memory(e) > AHEAD_BYTES; i++) {
-		wait_for_changes();
-		r = write_back_ahead(e);
-	}
+	r = files_write_back_ahead(e);
 	if (r == 0)
 		r = engine_sync(e); /* commits most of it while changes still continue */
 	if (r < 0)
@@ -336,7 +220,7 @@ static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pac
 	view_lock_exclusive(e);
 	if (e->remote)
 		e->remote->cut_begin(e);
-	r = view_write_back(e);
+	r = files_write_back(e);
 	if (r == 0)
 		r = engine_sync(e);
 	if (e->remote)

@@ -30,9 +30,9 @@ void view_lock_exclusive(struct engine *e) ACQUIRE(view_lock);
 void view_unlock_exclusive(struct engine *e) RELEASE(view_lock);
 
 uint64_t view_layers_end(struct engine *e); /* lowest unused layer number; view_lock exclusive */
+uint64_t view_number_layer(struct engine *e); /* for the writer of the view alone: takes the lowest unused number */
 #define LAYERS_NOTE "layers"
 int view_flush(struct engine *e, bool snapshot);
-int view_write_back(struct engine *e);
 int view_put_position(struct db_batch *batch, struct engine *e, uint64_t number, const struct pack_marks *marks);
 /* Write the contents of a journal snapshot, from a pinned state or, if NULL, from the current one. */
 int view_write_state(struct db *db, const struct db_snapshot *state, const struct pack_marks *marks,

@@ -10,8 +10,10 @@
  *   - a frame is written once, as a whole, and never touched again: appending cannot damage existing data.
  * A frame holds chunks of one length, a multiple of the block size, or chunks of arbitrary lengths, side by side.
  * The frames of a stream are numbered in order. A pack is full at a certain number of frames or bytes; the stream then
- * continues in a new pack. There are two streams, so that large frames are written directly from the caller's memory
- * while scattered single chunks are gathered in one frame.
+ * continues in a new pack. Large frames are written directly from the caller's memory, to bulk streams; scattered single
+ * chunks are gathered in one frame of the small stream. There are several bulk streams because filesystems let one
+ * thread at a time append to a file: a frame goes to the first of those with the fewest open frames, so few writers
+ * keep to few streams.
  *
  * Marks describe what is durable: for each stream the current pack and how many of its frames are complete and synced.
  * The caller stores the marks in its journal. Crash order: write the frame -> sync the pack -> the caller commits the
@@ -67,7 +69,9 @@ static inline bool pack_is_worth_it(uint64_t stored, uint64_t before)
 #define PACK_VARIED_MAX 225u
 #define PACK_VARIED_LEN_MAX (64u << 10)
 
-enum pack_stream { PACK_BULK, PACK_SMALL, PACK_NR_STREAMS };
+/* Callers ask for PACK_BULK or PACK_SMALL. The streams from PACK_MORE_BULK on are further bulk streams. */
+enum pack_stream { PACK_BULK, PACK_SMALL, PACK_MORE_BULK, PACK_NR_STREAMS = 17 };
+#define PACK_NR_BULK_MAX ((unsigned)PACK_NR_STREAMS - 1)
 
 struct pack_mark {
 	uint32_t pack;	    /* the stream's current pack, 0: none yet */
@@ -85,6 +89,20 @@ struct pack_marks {
 	uint32_t next_pack; /* smallest id never used, from 1 */
 	struct pack_counts counts;
 };
+
+/* The first frame of a pack that the marks do not cover. UINT32_MAX: the pack was complete. Zero marks cover nothing. */
+static inline uint32_t pack_marks_end(const struct pack_marks *m, uint32_t pack)
+{
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+		if (m->stream[s].pack == pack)
+			return m->stream[s].nr_frames;
+	return pack < m->next_pack ? UINT32_MAX : 0;
+}
+
+static inline bool pack_marks_cover(const struct pack_marks *m, uint32_t pack, uint32_t frame)
+{
+	return frame < pack_marks_end(m, pack);
+}
 
 /* How the bytes of a frame are stored (docs/format.md section 2). CODED: by data type (store/codec). */
 enum pack_codec { PACK_CODEC_NONE = 0, PACK_CODEC_LZ4 = 1, PACK_CODEC_ZSTD = 2, PACK_CODEC_CODED = 3, NR_PACK_CODECS };
@@ -119,6 +137,7 @@ struct packs_conf {
 	uint16_t node;
 	uint64_t pack_bytes;   /* data bytes after which a pack is full; 0: 256 MiB */
 	uint64_t table_memory; /* limit on cached frame tables */
+	unsigned nr_bulk; /* bulk streams, at most PACK_NR_BULK_MAX; 0: one */
 	/* frame buffers kept for reuse after a write: as many as the caller has open at once; 0: a few */
 	unsigned nr_spare;
 	uint64_t held_memory; /* for buffers that cache decoded parts of frames; 0: a few buffers */
@@ -197,6 +216,30 @@ int packs_wait(struct packs *p, struct addr a);
  */
 void packs_sync_begin(struct packs *p);
 int packs_sync_end(struct packs *p, struct pack_marks *ret);
+
+/* A frame, and the checksum of its table, which has the fingerprints of its chunks. */
+struct pack_seal {
+	uint32_t pack, frame;
+	uint64_t seal;
+};
+/* What the running sync is about to make durable: few frames, and nothing else. */
+#define PACK_WRITTEN_MAX 8u
+struct pack_written {
+	struct pack_marks marks; /* as packs_sync_end() will return them */
+	struct pack_seal frames[PACK_WRITTEN_MAX];
+	unsigned nr; /* more than PACK_WRITTEN_MAX: too many to list */
+};
+/* Between packs_sync_begin() and packs_sync_end(): wait until the frames are written. If the frames that are not durable
+ * yet are few, and all else is durable, list them and return true. */
+bool packs_sync_written(struct packs *p, struct pack_written *ret);
+/* Sync what is written, so that packs_sync_end() has less to do, which waits for it. From another thread; errors are
+ * left to packs_sync_end(). */
+void packs_sync_early(struct packs *p);
+/*
+ * Are these frames on disk, complete, in packs that exist as of `marks`? Then they are made durable, unless
+ * conf->read_only: they may be readable from a cache only. 1/0 some frame is not/<0. Called without open packs.
+ */
+int packs_confirm(int dirfd, const struct packs_conf *conf, const struct pack_written *w);
 
 static inline bool pack_same_frame(struct addr a, struct addr b)
 {
@@ -360,7 +403,7 @@ int packs_scrub_frame(struct packs *p, uint32_t pack, uint32_t frame, struct pac
 /* 1: intact; 0: the pack was removed; -ENOENT: the file is missing; -EBADMSG. */
 int packs_scrub_header(struct packs *p, uint32_t pack);
 
-/* The stream a pack belongs to; 1/0 no such pack/<0. */
+/* The stream a pack was created for; 1/0 no such pack/<0. */
 int packs_stream_of(struct packs *p, uint32_t pack, enum pack_stream *ret);
 
 /*
@@ -375,8 +418,8 @@ int packs_punch(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_l
 /* The same, but always keep the table: these chunks are gone or remote. */
 int packs_empty(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_len, uint32_t nr_chunks,
 		const uint64_t unneeded[PACK_GONE_WORDS]);
-/* Close the current pack of a stream to further frames if it still has `nr_frames`; false: it has got more. */
-bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames);
+/* Close the current pack of a stream to further frames if no more than `nr_places` were opened in it; else false. */
+bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_places);
 int packs_remove(struct packs *p, uint32_t pack); /* a whole pack, which gets no more frames */
 bool packs_is_removed(struct packs *p, uint32_t pack);
 /* Drop a cached table, so that conf.fate() is called again at the next lookup. */

@@ -60,10 +60,10 @@ static void *help(void *userdata)
 
 static void start(struct pack_crew *c) REQUIRES(c->lock)
 {
-	long nr = MIN(sysconf(_SC_NPROCESSORS_ONLN) - 1, (long)PACK_CREW_MAX);
+	unsigned nr = MIN(nr_processors() - 1, PACK_CREW_MAX);
 
 	c->started = true;
-	for (; (long)c->nr < nr; c->nr++) {
+	for (; c->nr < nr; c->nr++) {
 		int r = pthread_create(&c->thread[c->nr], NULL, help, c);
 
 		if (r != 0) { /* continue with the threads there are */

@@ -216,7 +216,7 @@ int packs_empty(struct packs *p, uint32_t pack, uint32_t frame, uint32_t chunk_l
 	return punch(p, pack, frame, chunk_len, nr_chunks, unneeded, false);
 }
 
-bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames)
+bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_places)
 {
 	bool ended = false; /* stays false if the stream has moved on: the pack may have got more frames before */
 
@@ -226,7 +226,7 @@ bool packs_end(struct packs *p, uint32_t pack, uint32_t nr_frames)
 
 		if (st->at.pack != pack)
 			continue;
-		ended = st->at.nr_frames == nr_frames;
+		ended = st->at.nr_frames == nr_places;
 		if (ended)
 			pack_file_put(p->files, TAKE(st->file)); /* the next frame starts a new pack */
 	}

@@ -14,6 +14,9 @@
  * A failed sync anywhere in the process may lose all data that is not durable yet (base/io.h), also in files whose own
  * fdatasync succeeds. After a failure everything since the last marks is therefore rewritten (pack_rewrite.c) before
  * the packs are synced; and the marks are valid only if no sync has failed meanwhile.
+ *
+ * Step 4 may begin in another thread (packs_sync_early()), which takes files off the list of those to sync; the sync
+ * waits for it and then syncs the rest. A file that fails there is on the list again.
  */
 #include <assert.h>
 #include <errno.h>
@@ -35,7 +38,7 @@ static int wait_for_frames(struct packs *p, uint64_t number) REQUIRES(p->lock)
 			return 0;
 		/* A failed bulk frame is not retried and leaves the list soon; its writer has got the error. */
 		for (; f && f->number <= number; f = f->next)
-			if (f->error < 0 && f->abandoned == 0 && f->stream != PACK_BULK)
+			if (f->error < 0 && f->abandoned == 0 && f->is_small)
 				return f->error;
 		cond_wait(&p->changed, &p->lock);
 	}
@@ -141,10 +144,11 @@ static void start_sync(struct packs *p) REQUIRES(p->lock)
 /* Drops the lock during disk I/O. */
 static int sync_dirty(struct packs *p) REQUIRES(p->lock)
 {
-	struct pack_file *dirty = TAKE(p->dirty);
+	struct pack_file *dirty;
 	bool dir_dirty;
 	int r;
 
+	dirty = TAKE(p->dirty);
 	dir_dirty = p->dir_dirty;
 	p->dir_dirty = false;
 	mutex_unlock(&p->lock);
@@ -172,6 +176,8 @@ static int run_sync(struct packs *p, struct pack_marks *ret) REQUIRES(p->lock)
 	do {
 		failures = io_sync_failures();
 		r = failures == rewritten_at ? p->lost : packs_rewrite_unsynced(p);
+		while (p->early)
+			cond_wait(&p->changed, &p->lock);
 		if (r >= 0)
 			r = sync_dirty(p);
 		if (r < 0)
@@ -203,6 +209,50 @@ int packs_sync_end(struct packs *p, struct pack_marks *ret)
 	cond_broadcast(&p->changed);
 	mutex_unlock(&p->lock);
 	return r;
+}
+
+/* The frames that are not durable. False: something else is not. */
+static bool list_unsynced(const struct packs *p, struct pack_written *ret) REQUIRES(p->lock)
+{
+	ret->nr = 0;
+	if (p->dir_dirty || p->unclean || p->unnoted > 0 || p->lost < 0 || io_sync_failures() != p->synced_failures)
+		return false;
+	for (size_t i = 0; i < p->nr_unsynced; i++) {
+		const struct unsynced *u = &p->unsynced[i];
+
+		if (u->number > p->sync_number)
+			continue;
+		if (u->kind != UNSYNCED_FRAME || ret->nr++ >= PACK_WRITTEN_MAX)
+			return false;
+		ret->frames[ret->nr - 1] = (struct pack_seal){ .pack = u->pack, .frame = u->frame, .seal = u->seal };
+	}
+	return true;
+}
+
+bool packs_sync_written(struct packs *p, struct pack_written *ret)
+{
+	bool listed;
+
+	mutex_lock(&p->lock);
+	assert(p->syncing);
+	ret->nr = 0;
+	listed = wait_for_frames(p, p->sync_number) == 0 && list_unsynced(p, ret);
+	p->sync_marks.counts = p->counts; /* includes all frames that were waited for */
+	ret->marks = p->sync_marks;
+	mutex_unlock(&p->lock);
+	return listed;
+}
+
+void packs_sync_early(struct packs *p)
+{
+	mutex_lock(&p->lock);
+	if (p->syncing && !p->early) {
+		p->early = true;
+		(void)sync_dirty(p); /* files that failed are dirty again */
+		p->early = false;
+		cond_broadcast(&p->changed);
+	}
+	mutex_unlock(&p->lock);
 }
 
 void packs_forget_unsynced(struct packs *p)

@@ -41,12 +41,12 @@ static int frame_new(struct packs *p, enum pack_stream s, uint32_t chunk_len, st
 	if (!f)
 		return -ENOMEM;
 	f->packs = p;
-	f->stream = s;
+	f->is_small = s == PACK_SMALL;
 	f->chunk_len = chunk_len;
 	f->compression = p->conf.compression;
 	f->nr_max = pack_nr_chunks_max(chunk_len);
 	f->table = table_new(chunk_len);
-	if (s == PACK_SMALL)
+	if (f->is_small)
 		f->buffer = pack_buffer_get(&p->buffers);
 	else
 		f->chunks = calloc(f->nr_max, sizeof(*f->chunks));
@@ -64,6 +64,7 @@ static void list_add(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
 	f->prev = p->last;
 	*(p->last ? &p->last->next : &p->first) = f;
 	p->last = f;
+	p->streams[f->stream].nr_open++;
 }
 
 static void list_remove(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
@@ -71,6 +72,7 @@ static void list_remove(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
 	*(f->prev ? &f->prev->next : &p->first) = f->next;
 	*(f->next ? &f->next->prev : &p->last) = f->prev;
 	f->prev = f->next = NULL;
+	p->streams[f->stream].nr_open--;
 }
 
 void packs_set_dirty(struct packs *p, struct pack_file *file)
@@ -110,7 +112,7 @@ static int stream_start_pack(struct packs *p, enum pack_stream s) REQUIRES(p->lo
 	if (r < 0)
 		return r;
 	old = st->file;
-	*st = (struct stream){ .at = { .pack = pack }, .file = file };
+	*st = (struct stream){ .at = { .pack = pack }, .file = file, .nr_open = st->nr_open };
 	p->next_pack++;
 	p->nr_packs++;
 	p->dir_dirty = true;
@@ -121,14 +123,28 @@ static int stream_start_pack(struct packs *p, enum pack_stream s) REQUIRES(p->lo
 	return 0;
 }
 
-/* Assign the next place of its stream to f. */
+static enum pack_stream idlest_bulk_stream(const struct packs *p) REQUIRES(p->lock)
+{
+	enum pack_stream ret = PACK_BULK;
+
+	for (unsigned s = PACK_MORE_BULK; s < PACK_MORE_BULK + p->conf.nr_bulk - 1; s++)
+		if (p->streams[s].nr_open < p->streams[ret].nr_open)
+			ret = (enum pack_stream)s;
+	return ret;
+}
+
+/* Assign the next place of a stream to f. */
 static int frame_place(struct packs *p, struct pack_frame *f) REQUIRES(p->lock)
 {
-	struct stream *st = &p->streams[f->stream];
+	struct stream *st;
 	int r;
 
 	assert(mutex_held(&p->lock));
-	while (stream_wants_pack(p, st)) {
+	for (;;) {
+		f->stream = f->is_small ? PACK_SMALL : idlest_bulk_stream(p);
+		st = &p->streams[f->stream];
+		if (!stream_wants_pack(p, st))
+			break;
 		if (p->creating) {
 			cond_wait(&p->changed, &p->lock);
 			continue;
@@ -149,7 +165,7 @@ int packs_frame_open(struct packs *p, enum pack_stream s, uint32_t chunk_len, st
 	struct pack_frame *f;
 	int r;
 
-	if (s >= PACK_NR_STREAMS || !(pack_chunk_len_valid(chunk_len) || (chunk_len == PACK_VARIED && s == PACK_SMALL)))
+	if ((s != PACK_BULK && s != PACK_SMALL) || !(pack_chunk_len_valid(chunk_len) || (chunk_len == PACK_VARIED && s == PACK_SMALL)))
 		return -EINVAL;
 	if (p->conf.read_only)
 		return -EROFS;
@@ -196,7 +212,7 @@ struct addr pack_frame_add(struct pack_frame *f, struct fp fp, const void *data)
 	uint32_t i = table_nr_chunks(f->table);
 
 	assert(i < f->nr_max && f->chunk_len);
-	if (f->stream == PACK_SMALL) {
+	if (f->is_small) {
 		memcpy(f->buffer->data + (size_t)i * f->chunk_len, data, f->chunk_len);
 	} else {
 		assert((uintptr_t)data % PACK_BLOCK == 0);
@@ -227,7 +243,7 @@ const uint8_t *pack_frame_chunk(const struct pack_frame *f, uint32_t i)
 {
 	struct pack_cuts cuts;
 
-	if (f->stream != PACK_SMALL)
+	if (!f->is_small)
 		return f->chunks[i];
 	cuts = table_cuts(f->table);
 	return f->buffer->data + pack_cut_start(&cuts, i);
@@ -467,9 +483,9 @@ int packs_wait(struct packs *p, struct addr a)
 		return v.error;
 	mutex_lock(&p->lock);
 	/* A small frame is in our own memory until it is written: no need to wait. */
-	while (v.frame->stream == PACK_BULK && !v.frame->written && v.frame->error == 0 && v.frame->abandoned == 0)
+	while (!v.frame->is_small && !v.frame->written && v.frame->error == 0 && v.frame->abandoned == 0)
 		cond_wait(&p->changed, &p->lock);
-	if (v.frame->written || v.frame->stream == PACK_SMALL)
+	if (v.frame->written || v.frame->is_small)
 		r = 0;
 	else
 		r = v.frame->abandoned < 0 ? v.frame->abandoned : v.frame->error;

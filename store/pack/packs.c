@@ -149,8 +149,11 @@ static void take_marks(struct packs *p, const struct pack_marks *marks)
 {
 	p->next_pack = marks->next_pack;
 	p->counts = marks->counts;
-	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++) {
 		p->streams[s].at = marks->stream[s];
+		if (s >= PACK_MORE_BULK && marks->stream[s].pack > 0) /* go on with all that the store has */
+			p->conf.nr_bulk = MAX(p->conf.nr_bulk, s - PACK_MORE_BULK + 2);
+	}
 }
 
 int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks *marks, struct packs **ret)
@@ -167,6 +170,9 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	p->conf = *conf;
 	if (p->conf.pack_bytes == 0)
 		p->conf.pack_bytes = PACK_BYTES_DEFAULT;
+	p->conf.nr_bulk = MIN(conf->nr_bulk, PACK_NR_BULK_MAX);
+	if (p->conf.nr_bulk == 0)
+		p->conf.nr_bulk = 1;
 	p->likely_chunk_len = PACK_BLOCK;
 	pack_buffers_init(&p->buffers, conf->nr_spare, conf->held_memory);
 	coders_init(&p->coders);

@@ -23,6 +23,7 @@ struct stream {
 	struct pack_mark at; /* frames opened so far, written or not */
 	uint64_t data_bytes; /* written to the pack */
 	struct pack_file *file; /* of the pack, referenced; NULL: the next frame starts a new pack */
+	unsigned nr_open; /* frames on the list of those opened and not yet written or abandoned */
 };
 
 struct pack_frame {
@@ -30,6 +31,7 @@ struct pack_frame {
 	struct packs *packs;
 	struct pack_file *file; /* referenced */
 	enum pack_stream stream;
+	bool is_small; /* of PACK_SMALL; else of a bulk stream */
 	uint32_t frame, chunk_len, nr_max;
 	uint64_t number;
 	struct table *table;
@@ -105,6 +107,7 @@ struct packs {
 	/* One sync at a time. Its marks cover the frames up to `sync_number`; frames after it that are written
 	 * meanwhile are counted in `later`. */
 	bool syncing GUARDED_BY(lock);
+	bool early GUARDED_BY(lock); /* a thread is in packs_sync_early() */
 	uint64_t sync_number GUARDED_BY(lock);
 	struct pack_marks sync_marks GUARDED_BY(lock);
 	/* io_sync_failures() when this sync began, and when the last successful one did. */

@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "store/dedup/absorb.h"
 #include "store/dedup/compress.h"
 #include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
@@ -349,8 +350,9 @@ static int sweep_left(struct compact *c)
 	return r;
 }
 
-/* New recipes lie beside the old ones in the index until it is merged. That costs a pass over all of it, so it is done
- * only if the store would save little or grow otherwise. */
+/* New recipes, and fingerprints with their new places, lie beside the old ones in the index until it is merged. That
+ * costs a pass over all of it, so it is done only if the store would save little or grow otherwise. Fingerprints that would
+ * be absorbed soon are absorbed first: afterwards nothing would merge them. */
 static int shrink_index(struct compact *c, uint64_t allocated_before)
 {
 	struct engine *e = c->g.e;
@@ -361,6 +363,8 @@ static int shrink_index(struct compact *c, uint64_t allocated_before)
 	if (c->copy.disk_bytes == 0)
 		return 0;
 	r = view_flush(e, view_wants_snapshot(e));
+	if (r == 0)
+		r = absorb_if_many(e);
 	packs_stats(e->packs, &ps);
 	grown = (int64_t)(db_allocated(e->db) - allocated_before);
 	if (r < 0 || grown <= 0 ||

@@ -31,10 +31,11 @@ static bool are_neighbours(const struct gc_chunk *a, const struct gc_chunk *b)
  * Computes the space that the chunks of the first `len` bytes free by moving (*ret_before). Returns the space that a
  * frame may take to be worth it.
  *
- * Uncompressed chunks free the whole blocks of each run of neighbours. The rest of a compressed frame moves as well if
- * it would keep more disk space allocated (recode_rest.c), so its chunks free their share, including that of the table.
- * If this is an overestimate, since the rest stays, recode_rest.c detects that nothing is saved. A margin here would
- * reject frames that gain up to 2 %, and data that was compressed when written would end up larger than other data.
+ * Uncompressed pages free their blocks. The rest of a frame that is compressed, or whose chunks begin anywhere, moves as
+ * well if it would keep more disk space allocated (recode_rest.c), so its chunks free their share, of a compressed frame
+ * including that of the table. If this is an overestimate, since the rest stays, recode_rest.c detects that nothing is
+ * saved. A margin here would reject frames that gain up to 2 %, and data that was compressed when written would end up
+ * larger than other data.
  */
 static uint64_t find_freed(const struct gc_copy *copy, uint32_t len, uint64_t *ret_before)
 {
@@ -50,13 +51,10 @@ static uint64_t find_freed(const struct gc_copy *copy, uint32_t len, uint64_t *r
 			end = (uint64_t)k[n].from.off + k[n].len;
 			at += k[n].len;
 		}
-		if (k->codec == PACK_CODEC_NONE) {
-			uint64_t from = round_up(k->from.off, PACK_BLOCK), to = round_down(end, PACK_BLOCK);
-
-			plain += to > from ? to - from : 0;
-			continue;
-		}
-		compressed += stored + (end - k->from.off) * PACK_BLOCK / PACK_FRAME_BYTES;
+		if (k->codec == PACK_CODEC_NONE)
+			plain += end - k->from.off;
+		else
+			compressed += stored + (end - k->from.off) * PACK_BLOCK / PACK_FRAME_BYTES;
 	}
 	*ret_before = plain + compressed;
 	return plain * PAYS_PLAIN / 100 + compressed;

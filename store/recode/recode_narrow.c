@@ -161,7 +161,7 @@ static int pass_on(struct compact *c)
 }
 
 /* Stores an incomplete narrow row by itself. */
-static int give_up_row(struct compact *c, unsigned nr_versions)
+static int store_partial_row(struct compact *c, unsigned nr_versions)
 {
 	struct compact_narrow *n = c->narrow;
 	const struct compact_chunk *chunk[STEPS_MAX];
@@ -240,7 +240,7 @@ int compact_narrow_take(struct compact *c, const struct step_row *row, unsigned 
 	if (r < 0)
 		return r;
 	if (n->row.nr < n->row.max)
-		return give_up_row(c, nr_versions);
+		return store_partial_row(c, nr_versions);
 	c->twins = (struct compact_twins){ .narrow_len = bytes / 2,
 					   .wide_row = row->nr * row->chunk_len,
 					   .narrow_row = n->row.nr * row->chunk_len,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Moves the remaining chunks of compressed frames that compaction leaves.
+ * Moves the remaining chunks of frames that compaction leaves.
  *
- * A part of 64 KiB is freed only when every chunk in it is gone, or the whole frame when none is left. Chunks that
- * stay next to coded ones may therefore keep more disk space allocated than coding saves. Before recipes point to the
- * copies, each such frame is examined, and its remaining chunks are copied, compressed as before, if the copies take
- * less space than the chunks keep allocated: those of parts that have lost a chunk, or all of the frame.
+ * A part of 64 KiB of a compressed frame is freed only when every chunk in it is gone, a block of an uncompressed one
+ * likewise, and the whole frame, with its table, when none is left. Chunks that stay next to coded ones may therefore
+ * keep more disk space allocated than coding saves. Before recipes point to the copies, each such frame is examined,
+ * and its remaining chunks are copied, compressed as before, if the copies take less space than the chunks keep
+ * allocated: those of parts or blocks that have lost a chunk, or all of the frame.
  *
  * Garbage chunks are copied as well: only the collector can distinguish them. The next collection frees them in either
  * place.
@@ -85,30 +86,31 @@ static struct gc_bits chunks_at(const struct pack_frame_rec *rec, const uint64_t
 	return found;
 }
 
-/* One bit for each part that any of these chunks lies in. */
-static uint32_t parts_of(const struct pack_frame_rec *rec, const struct gc_bits *chunks)
-{
-	uint32_t parts = 0;
-
-	for (uint32_t i = 0; i < rec->nr_chunks; i++)
-		for (uint32_t p = pack_rec_start(rec, i) / PACK_PART_BYTES;
-		     gc_bit(chunks, i) && p * PACK_PART_BYTES < rec->ends[i]; p++)
-			parts |= 1u << p;
-	return parts;
-}
-
-/* Existing chunks that do not leave, with a byte in one of these parts. */
-static struct gc_bits staying_in(const struct pack_frame_rec *rec, const struct gc_bits *leaving, uint32_t parts)
+/* Existing chunks that do not leave. Remote chunks take no space here, and copying them would fetch them. */
+static struct gc_bits staying_in(const struct pack_frame_rec *rec, const struct gc_bits *leaving)
 {
 	struct gc_bits staying = { 0 };
 
-	for (uint32_t i = 0; i < rec->nr_chunks; i++) {
-		uint32_t first = pack_rec_start(rec, i) / PACK_PART_BYTES, last = (rec->ends[i] - 1) / PACK_PART_BYTES;
-
-		if (!fp_is_none(rec->fps[i]) && !gc_bit(leaving, i) && ((parts >> first | parts >> last) & 1))
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (!fp_is_none(rec->fps[i]) && !gc_bit(leaving, i) && !pack_rec_remote(rec, i))
 			gc_set_bit(&staying, i);
-	}
 	return staying;
+}
+
+/* Those of them that have a byte in a part, or a block where nothing is compressed, that a leaving chunk lies in. */
+static struct gc_bits staying_beside(const struct pack_frame_rec *rec, const struct gc_bits *leaving)
+{
+	uint32_t unit = rec->codec == PACK_CODEC_NONE ? PACK_BLOCK : PACK_PART_BYTES;
+	struct gc_bits staying = staying_in(rec, leaving), units = { 0 }, beside = { 0 };
+
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		for (uint32_t u = pack_rec_start(rec, i) / unit; gc_bit(leaving, i) && u * unit < rec->ends[i]; u++)
+			gc_set_bit(&units, u);
+	for (uint32_t i = 0; i < rec->nr_chunks; i++)
+		if (gc_bit(&staying, i) &&
+		    (gc_bit(&units, pack_rec_start(rec, i) / unit) || gc_bit(&units, (rec->ends[i] - 1) / unit)))
+			gc_set_bit(&beside, i);
+	return beside;
 }
 
 /* Size of copies of these chunks, with their share of a table. */
@@ -127,8 +129,7 @@ static uint32_t cost_of_copies(const struct pack_frame_rec *rec, const struct gc
 static struct gc_bits choose_chunks(const struct pack_frame_rec *rec, const struct gc_bits *leaving)
 {
 	uint32_t least = pack_rec_disk(rec, leaving->w);
-	const struct gc_bits choices[] = { staying_in(rec, leaving, parts_of(rec, leaving)),
-					   staying_in(rec, leaving, UINT32_MAX) };
+	const struct gc_bits choices[] = { staying_beside(rec, leaving), staying_in(rec, leaving) };
 	struct gc_bits best = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
@@ -155,8 +156,7 @@ static int take_from(struct rest *rest, const uint64_t *places, size_t nr)
 	if (r <= 0 || rec->damaged)
 		return MIN(r, 0);
 	leaving = chunks_at(rec, places, nr);
-	if (rec->codec != PACK_CODEC_NONE) /* uncompressed chunks are freed one by one */
-		rest_of_it = choose_chunks(rec, &leaving);
+	rest_of_it = choose_chunks(rec, &leaving);
 	leaving = bits_or(leaving, &rest_of_it);
 	rest->freed += pack_rec_disk(rec, none.w) - pack_rec_disk(rec, leaving.w);
 	return gc_count(&rest_of_it) > 0 ? gc_recode_add(&rest->recode, &rest->c->copy, rec, &rest_of_it) : 0;
@@ -265,8 +265,8 @@ int compact_take_rest(struct compact *c)
 		rest->c = c;
 		r = copy_rest(rest);
 	}
-	/* includes headers of packs that may have been started */
-	if (r == 0 && rest->freed < c->copy.disk_bytes - c->disk_repointed + PACK_NR_STREAMS * PACK_BLOCK)
+	/* includes the headers of packs that may have been started, one bulk and one small */
+	if (r == 0 && rest->freed < c->copy.disk_bytes - c->disk_repointed + 2 * PACK_BLOCK)
 		r = reverse_moves(rest);
 	if (rest)
 		gc_recode_release(&rest->recode);

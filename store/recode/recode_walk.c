@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "index/recipes.h"
 #include "store/engine_state.h"
-#include "store/file/layer_stack.h"
+#include "store/file/extents/layer_stack.h"
 
 #define PIECE MiB(1) /* of a part that is walked at a time, if parts do not alternate */
 

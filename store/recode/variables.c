@@ -106,7 +106,7 @@ static int load(struct engine *e, struct variable_notes *ret)
 		return r;
 	r = variable_notes_decode(value.data, value.len, ret);
 	if (r == -EBADMSG) {
-		log_warning("index: the note about variables cannot be read; it begins anew");
+		log_warning("index: the note about variables cannot be decoded: starting an empty one");
 		r = 0;
 	}
 	return r;

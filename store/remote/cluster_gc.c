@@ -365,7 +365,7 @@ int engine_cluster_mark(struct engine *e, const struct cluster_window *w, uint8_
 
 /* --- unpinning --- */
 
-struct unlending {
+struct unpinning {
 	struct engine *e;
 	const struct cluster_window *w;
 	const uint8_t *filter;
@@ -376,8 +376,8 @@ struct unlending {
 	size_t nr;
 };
 
-static int unpin_frame(struct unlending *u, const struct remote_freed *g, struct pack_frame_rec *rec,
-			struct share_frame *f, struct buf *records) REQUIRES(u->e->shares->lock)
+static int unpin_frame(struct unpinning *u, const struct remote_freed *g, struct pack_frame_rec *rec,
+		       struct share_frame *f, struct buf *records) REQUIRES(u->e->shares->lock)
 {
 	struct share_totals *t = &u->e->shares->totals;
 	int r = share_get(u->e->db, g->pack, g->frame, f);
@@ -404,7 +404,7 @@ static int unpin_frame(struct unlending *u, const struct remote_freed *g, struct
 	return 0;
 }
 
-static int unpin_some(struct unlending *u)
+static int unpin_some(struct unpinning *u)
 {
 	_cleanup_(freep) struct pack_frame_rec *rec = malloc(sizeof(*rec));
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
@@ -431,13 +431,13 @@ static int unpin_some(struct unlending *u)
 }
 
 /* Chunks of frames that cannot be read stay pinned. */
-static int look_at_pinned(struct unlending *u, struct notes *n)
+static int look_at_pinned(struct unpinning *u, struct notes *n)
 {
 	struct remote_freed g = { .pack = n->pack, .frame = n->frame };
 	bool any = false;
 	int r;
 
-	if (!share_any(n->f.pinned) || !shares_is_before(&u->marked, n->pack, n->frame))
+	if (!share_any(n->f.pinned) || !pack_marks_cover(&u->marked, n->pack, n->frame))
 		return 0;
 	r = notes_rec(n);
 	if (r <= 0)
@@ -458,7 +458,7 @@ static int look_at_pinned(struct unlending *u, struct notes *n)
 	return u->nr == FRAMES_PER_GROUP ? unpin_some(u) : 0;
 }
 
-static int unpin_all(struct unlending *u)
+static int unpin_all(struct unpinning *u)
 {
 	_cleanup_(notes_freep) struct notes *n = NULL;
 	int r = notes_new(u->e, &n);
@@ -472,7 +472,7 @@ int engine_cluster_unpin(struct engine *e, const struct cluster_window *w, const
 			  struct cluster_unpinned *ret)
 {
 	_cleanup_(freep) struct remote_freed *frames = calloc(FRAMES_PER_GROUP, sizeof(*frames));
-	struct unlending u = { .e = e, .w = w, .filter = filter, .len = len, .frames = frames };
+	struct unpinning u = { .e = e, .w = w, .filter = filter, .len = len, .frames = frames };
 	int r = 0;
 
 	if (!is_window(w, len))

@@ -74,14 +74,6 @@ bool remote_has_pack(struct engine *e, uint32_t pack)
 
 /* --- freeing --- */
 
-bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame)
-{
-	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
-		if (marks->stream[s].pack == pack)
-			return frame < marks->stream[s].nr_frames;
-	return pack < marks->next_pack;
-}
-
 int remote_is_settling(struct engine *e, uint32_t pack, uint32_t frame)
 {
 	struct share_frame f;
@@ -90,7 +82,7 @@ int remote_is_settling(struct engine *e, uint32_t pack, uint32_t frame)
 	if (!atomic_load(&e->shares->any))
 		return 0;
 	r = share_get(e->db, pack, frame, &f);
-	return r <= 0 ? r : !f.settled && !shares_is_before(&e->shares->opened, pack, frame);
+	return r <= 0 ? r : !f.settled && !pack_marks_cover(&e->shares->opened, pack, frame);
 }
 
 static void count_less(uint64_t *nr, uint64_t *bytes, uint32_t len)
@@ -100,7 +92,7 @@ static void count_less(uint64_t *nr, uint64_t *bytes, uint32_t len)
 }
 
 /* A freed chunk is neither remote nor pinned. If its frame table cannot be read, its length counts as 0. */
-static void give_up_chunks(struct engine *e, uint32_t pack, uint32_t frame, const uint64_t gone[PACK_GONE_WORDS],
+static void uncount_chunks(struct engine *e, uint32_t pack, uint32_t frame, const uint64_t gone[PACK_GONE_WORDS],
 			   struct share_frame *f) REQUIRES(e->shares->lock)
 {
 	struct share_totals *t = &e->shares->totals;
@@ -121,14 +113,14 @@ static void give_up_chunks(struct engine *e, uint32_t pack, uint32_t frame, cons
 	}
 }
 
-static int give_up_frame(struct engine *e, const struct remote_freed *g, struct buf *records) REQUIRES(e->shares->lock)
+static int free_in_frame(struct engine *e, const struct remote_freed *g, struct buf *records) REQUIRES(e->shares->lock)
 {
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
 	int r = f ? share_get(e->db, g->pack, g->frame, f) : -ENOMEM;
 
 	if (r <= 0)
 		return r;
-	give_up_chunks(e, g->pack, g->frame, g->gone, f);
+	uncount_chunks(e, g->pack, g->frame, g->gone, f);
 	if (!share_any(f->remote) && !share_any(f->pinned))
 		shares_del(g->pack, g->frame, records);
 	else
@@ -136,7 +128,7 @@ static int give_up_frame(struct engine *e, const struct remote_freed *g, struct 
 	return 0;
 }
 
-static int give_up_pack(struct engine *e, uint32_t pack, struct engine_tx *tx) REQUIRES(e->shares->lock)
+static int free_pack(struct engine *e, uint32_t pack, struct engine_tx *tx) REQUIRES(e->shares->lock)
 {
 	static const uint64_t all[PACK_GONE_WORDS] = { UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX };
 	_cleanup_(freep) struct share_frame *f = malloc(sizeof(*f));
@@ -152,7 +144,7 @@ static int give_up_pack(struct engine *e, uint32_t pack, struct engine_tx *tx) R
 		if (r == 0)
 			r = share_frame_decode(value, value_len, f);
 		if (r == 0)
-			give_up_chunks(e, pack, frame, all, f);
+			uncount_chunks(e, pack, frame, all, f);
 	}
 	engine_tx_del_prefix(tx, prefix);
 	return r;
@@ -166,8 +158,8 @@ int remote_free_chunks(struct engine *e, struct engine_tx *tx, const struct remo
 	mutex_lock(&e->shares->lock);
 	before = e->shares->totals;
 	for (size_t i = 0; i < nr && r == 0; i++)
-		r = gone[i].frame == UINT32_MAX ? give_up_pack(e, gone[i].pack, tx) :
-						  give_up_frame(e, &gone[i], &tx->records);
+		r = gone[i].frame == UINT32_MAX ? free_pack(e, gone[i].pack, tx) :
+						  free_in_frame(e, &gone[i], &tx->records);
 	if (r == 0)
 		r = shares_commit(e, NULL, &tx->records);
 	if (r < 0)

@@ -20,6 +20,7 @@
 
 #include "base/util.h"
 #include "store/file/content.h"
+#include "store/file/extents/segment.h"
 #include "store/gc/collector.h"
 #include "store/gc/moves.h"
 #include "store/gc/repoint.h"
@@ -70,31 +71,27 @@ static int gather_extent(struct letting *l, const struct extent *x, uint32_t *do
 	return 0;
 }
 
-/* Adds the chunks of the file from *off on; advances *off past those that fit the batch. */
-static int gather(struct letting *l, struct content *c, uint64_t size, uint64_t *off)
+/* Adds the chunks of the file from *off on; advances *off past those that fit the batch. 0: end of file. */
+static int gather(struct letting *l, struct content *c, uint64_t *off)
 {
-	while (*off < size && l->nr < BATCH) {
-		_cleanup_(extent_list_release) struct extent_list x = { 0 };
-		uint64_t base = *off, end = MIN(size, base + SEGMENT_SIZE);
-		uint32_t done = 0;
-		int r;
+	int r = 1;
 
-		content_lock_quiet(c);
-		r = content_extents(c, base, end - base, &x);
-		if (r == 0 && x.nr == 0)
-			r = content_hole_end(c, end, size, &end);
-		content_unlock_quiet(c);
-		for (size_t i = 0; i < x.nr && r == 0 && l->nr < BATCH; i++) {
-			done = 0;
-			r = gather_extent(l, &x.x[i], &done);
+	while (r > 0 && l->nr < BATCH) {
+		_cleanup_(extent_list_release) struct extent_list x = { 0 };
+		uint64_t base = *off, end;
+
+		r = content_list_extents(c, base, &x, &end);
+		for (size_t i = 0; i < x.nr && r > 0 && l->nr < BATCH; i++) {
+			uint32_t done = 0;
+			int q = gather_extent(l, &x.x[i], &done);
+
 			*off = base + x.x[i].off + done;
+			r = q < 0 ? q : r;
 		}
-		if (r < 0)
-			return r;
-		if (l->nr < BATCH)
+		if (r > 0 && l->nr < BATCH)
 			*off = end;
 	}
-	return 0;
+	return r;
 }
 
 static int by_start(const void *a, const void *b)
@@ -215,7 +212,7 @@ static int record_released(struct letting *l, const struct pack_marks *marks)
 	totals.nr_nodes = l->e->shares->totals.nr_nodes;
 	for (size_t i = 0, n; i < l->nr && r == 0 && !atomic_load(&l->e->shares->has_left); i += n) {
 		n = same_frame(l, i);
-		if (shares_is_before(marks, l->v[i].start.pack, pack_frame_of(l->v[i].start)))
+		if (pack_marks_cover(marks, l->v[i].start.pack, pack_frame_of(l->v[i].start)))
 			r = note_frame(l, i, n, &records);
 	}
 	if (r == 0 && records.len > 0)
@@ -256,19 +253,20 @@ static int punch_released(struct letting *l)
 
 /* --- */
 
-static int let_batch_go(struct letting *l, struct content *c, uint64_t size, uint64_t *off) REQUIRES(gc_lock)
+/* 1: more may remain, from *off on. */
+static int let_batch_go(struct letting *l, struct content *c, uint64_t *off) REQUIRES(gc_lock)
 {
 	struct pack_marks marks;
 	unsigned ticket;
-	int r;
+	int r, more;
 
 	l->nr = 0;
 	commit_durable(l->e, &marks);
 	ticket = epoch_enter(&l->e->users);
-	r = gather(l, c, size, off);
+	more = gather(l, c, off);
 	epoch_leave(&l->e->users, ticket);
-	if (r < 0)
-		return r;
+	if (more < 0 || l->nr == 0)
+		return more;
 	sort_chunks(l);
 	r = shares_settling(l->e, false);
 	if (r < 0)
@@ -277,36 +275,36 @@ static int let_batch_go(struct letting *l, struct content *c, uint64_t size, uin
 	if (r == 0)
 		r = record_released(l, &marks);
 	shares_settled(l->e);
-	return r < 0 ? r : punch_released(l);
+	if (r == 0)
+		r = punch_released(l);
+	return r < 0 ? r : more;
 }
 
 int engine_cluster_release(struct content *c, const struct cluster_takers *takers, struct cluster_released *sums)
 {
+	struct engine *e = content_engine(c);
 	struct letting *l;
-	uint64_t off = 0, size;
-	int r = 0;
+	uint64_t off = 0;
+	int r;
 
-	if (c->e->read_only)
+	if (e->read_only)
 		return -EROFS;
 	if (takers->nr == 0 || takers->nr > CLUSTER_OWNERS_MAX)
 		return -EINVAL;
 	l = malloc(sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	l->e = c->e;
+	l->e = e;
 	l->takers = takers;
 	l->sums = sums;
-	content_lock_quiet(c);
-	size = c->logged.size;
-	content_unlock_quiet(c);
-	while (off < size && r == 0) {
-		if (!gc_trylock(l->e)) { /* chunks may be about to move */
+	do {
+		if (!gc_trylock(e)) { /* chunks may be about to move */
 			r = -EAGAIN;
 			break;
 		}
-		r = let_batch_go(l, c, size, &off);
-		gc_unlock(l->e);
-	}
+		r = let_batch_go(l, c, &off);
+		gc_unlock(e);
+	} while (r > 0);
 	free(l);
 	return r;
 }

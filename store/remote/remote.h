@@ -129,9 +129,6 @@ int shares_find_here(struct engine *e, struct fp fp, struct addr *ret, uint32_t 
 int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *records) REQUIRES(e->shares->lock);
 void shares_del(uint32_t pack, uint32_t frame, struct buf *records);
 
-/* pins_gc.c: the frame existed at these marks */
-bool shares_is_before(const struct pack_marks *marks, uint32_t pack, uint32_t frame);
-
 /* pins_carry.c */
 bool shares_any_moved(struct engine *e, const struct addr *where, size_t nr) REQUIRES(e->shares->lock);
 

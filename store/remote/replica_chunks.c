@@ -6,7 +6,7 @@
  * with the pack marks, that they are pinned.                                 crash before: unreferenced chunks
  * The in-memory table may hold a remote address of such a chunk. The new address replaces it, so lookups find it.
  *
- * Lend (pin): chunks that are here and durable are recorded likewise. Only chunks that a commit has made durable are
+ * Pin: chunks that are here and durable are recorded likewise. Only chunks that a commit has made durable are
  * pinned, so this never waits: the round that requests the pin may belong to a commit in progress. Chunks of frames
  * whose records a round is about to write are not pinned, and none are while a collection runs that may move them.
  *
@@ -26,6 +26,7 @@
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/fptable.h"
 #include "store/file/content.h"
+#include "store/file/extents/segment.h"
 #include "store/gc/collector.h"
 #include "store/gc/gc_freed.h"
 #include "store/log/commit.h"
@@ -228,7 +229,7 @@ int engine_cluster_keep(struct engine *e, const struct cluster_chunk *chunks, si
 	return r;
 }
 
-/* --- lend (pin) --- */
+/* --- pin --- */
 
 struct pinning {
 	struct addr where; /* ADDR_NONE: not here, or not durable yet */
@@ -240,7 +241,7 @@ static int by_place(const void *a, const void *b)
 	return compare_addr(&((const struct pinning *)a)->where, &((const struct pinning *)b)->where);
 }
 
-static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, struct pinning *l) REQUIRES(gc_lock)
+static int find_durable(struct engine *e, const struct fp *fps, size_t nr, struct pinning *l) REQUIRES(gc_lock)
 {
 	struct pack_marks marks;
 
@@ -251,7 +252,7 @@ static int find_lendable(struct engine *e, const struct fp *fps, size_t nr, stru
 
 		if (r < 0)
 			return r;
-		if (r == 0 || !shares_is_before(&marks, l[i].where.pack, frame_of(l[i].where)))
+		if (r == 0 || !pack_marks_cover(&marks, l[i].where.pack, frame_of(l[i].where)))
 			l[i].where = ADDR_NONE;
 	}
 	return 0;
@@ -329,7 +330,7 @@ int engine_cluster_pin(struct engine *e, const struct fp *fps, size_t nr, bool *
 		return 0;
 	}
 	ticket = epoch_enter(&e->users);
-	r = find_lendable(e, fps, nr, l);
+	r = find_durable(e, fps, nr, l);
 	if (r == 0) {
 		qsort(l, nr, sizeof(*l), by_place);
 		r = pin(e, l, nr);
@@ -460,7 +461,6 @@ static int set_extents(struct referring *rf, const struct cluster_run *run, size
 	uint64_t base = run->off, at = run->off;
 	int r = 0;
 
-	content_lock_quiet(run->c);
 	for (size_t i = first; i < first + run->nr && r == 0; i++) {
 		const struct content_piece *p = &rf->pieces[i];
 
@@ -483,7 +483,6 @@ static int set_extents(struct referring *rf, const struct cluster_run *run, size
 	}
 	if (r == 0 && at > base)
 		r = content_set_extents(run->c, base, at - base, &l);
-	content_unlock_quiet(run->c);
 	return r;
 }
 

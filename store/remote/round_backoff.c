@@ -67,7 +67,7 @@ void backoff_committed(struct backoff *b)
 }
 
 /* Discards the counts so far: the next judgement starts from zero. */
-static void begin_anew(struct backoff *b, enum backoff_state state)
+static void restart_counts(struct backoff *b, enum backoff_state state)
 {
 	b->state = state;
 	b->nr_little = 0;
@@ -78,13 +78,13 @@ void backoff_reported(struct backoff *b)
 {
 	if (backoff_is_on(b) && b->nr_doubled < BACKOFF_DOUBLED_MAX)
 		b->nr_doubled++;
-	begin_anew(b, OFFER_ALL);
+	restart_counts(b, OFFER_ALL);
 }
 
 void backoff_peers_changed(struct backoff *b)
 {
 	b->nr_doubled = 0;
-	begin_anew(b, b->state == OFFER_NOTHING ? OFFER_SAMPLE : b->state);
+	restart_counts(b, b->state == OFFER_NOTHING ? OFFER_SAMPLE : b->state);
 }
 
 void backoff_add_written(struct backoff *b, struct fp fp)

@@ -169,7 +169,7 @@ done
 exits 1 "$analyze"
 says 'must be given'
 mkdir nothing
-exits 0 "$analyze" nothing
+exits 2 "$analyze" nothing
 says 'no files'
 exits 0 "$analyze" --help
 tells '^Usage: ckptfs-analyze'

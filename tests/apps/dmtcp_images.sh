@@ -8,8 +8,7 @@ need_mount
 worker=$(program worker)
 mib=8
 image() { # VERSION PID FILE; $count: of the process at that time
-	kill -STOP "$2"
-	await grep -q '^State:.T' "/proc/$2/status"
+	stop_process "$2"
 	count=$(counted "count.$1" 0)
 	"$PYTHON" "$HERE/../apps/image_files.py" --dmtcp "$1" "$2" "$3" || fail "no image of process $2"
 	kill -CONT "$2"

@@ -10,7 +10,7 @@ need cc
 "$PYTHON" -c 'import pip' 2>/dev/null || skip "pip is not installed for $PYTHON"
 top=$HERE/../..
 
-cp -r "$top/client/python" "$WORK/source" # building leaves things there
+cp -rL "$top/client/python" "$WORK/source" # building leaves things there
 # As a user types it, where there is no network.
 pip() { "$PYTHON" -m pip --no-cache-dir "$@" --quiet --no-index >"$WORK/said" 2>&1 || fail_showing "pip $1"; }
 pip install --target "$WORK/site" "$WORK/source"
@@ -22,11 +22,25 @@ pip install --target "$WORK/edited" --editable "$WORK/source"
 [ "$(cat "$WORK/edited/ckptfs.pth")" = "$WORK/source" ] || fail "an editable installation is not of its source"
 for name in "$WORK/source"/ckptfs/*.*; do cmp "$name" "$WORK/site/ckptfs/${name##*/}" || fail "${name##*/} is not in it"; done
 [ -e "$WORK/site/ckptfs/py.typed" ] || fail "the wheel says nothing of its types"
+cmp "$top"/LICENSES/BSD-3-Clause.txt "$WORK"/site/ckptfs-*.dist-info/licenses/LICENSE || fail "its licence is not in the wheel"
 export PYTHONPATH=$WORK/site PYTHONDONTWRITEBYTECODE=1
 cd "$WORK"
 version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$top/meson.build")
 [ "$("$PYTHON" -c 'import ckptfs, importlib.metadata as m; print(ckptfs.__version__, m.version("ckptfs"))')" = "$version $version" ] ||
 	fail "another version than $version"
+# An environment of its own, as users have it: pip shows what pyproject.toml says, and removes all of it.
+"$PYTHON" -m venv "$WORK/venv" >"$WORK/said" 2>&1 || fail_showing "venv"
+in_venv() { (cd / && env -u PYTHONPATH "$WORK/venv/bin/python" "$@" 2>&1); }
+in_venv -m pip --no-cache-dir install --quiet --no-index "$WORK"/wheel/*.whl >"$WORK/said" || fail_showing "pip install in a fresh environment"
+[ "$(in_venv -c 'import ckptfs; print(ckptfs.__version__, ckptfs.__file__)')" = "$version $("$WORK/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ckptfs/__init__.py" ] ||
+	fail "the environment has another ckptfs"
+in_venv -c 'import importlib.metadata as m
+have = m.metadata("ckptfs")
+assert have["License-Expression"] == "BSD-3-Clause" and have.get_all("License-File") == ["LICENSE"], have
+assert have["Requires-Python"] == ">=3.9" and "Typing :: Typed" in have.get_all("Classifier") and have["Keywords"], have
+assert "ckptfs" in m.metadata("ckptfs").get_payload()' >"$WORK/said" || fail_showing "what the wheel says of itself"
+in_venv -m pip uninstall --quiet --yes ckptfs >"$WORK/said" || fail_showing "pip uninstall"
+! in_venv -c 'import ckptfs' >"$WORK/said" || fail "it is there after pip uninstall"
 
 # --- the header ---
 cat >"$WORK/print.py" <<'PY'
@@ -56,7 +70,7 @@ diff "$WORK/ours" <("$WORK/header") || fail "the header has other structs or num
 # --- each call ---
 fs_mount
 cat >"$WORK/calls.py" <<'PY'
-import errno, os, pathlib, pwd, random, subprocess, sys
+import errno, glob, logging, os, pathlib, pwd, random, subprocess, sys
 import ckptfs
 
 mnt, outside = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -67,6 +81,7 @@ def refused(number, kind, call, *args, **named):
         call(*args, **named)
     except kind as e:
         assert e.errno == number, e
+        assert e.strerror != os.strerror(errno.ENOTTY) and (e.errno != errno.ENOTTY or "mount the store" in e.strerror and e.filename), e
         return e
     raise AssertionError(f"{call} {args} was done")
 
@@ -89,6 +104,16 @@ assert ckptfs.clone(mnt / "empty", mnt / "b") == 0 and (mnt / "b").read_bytes() 
 refused(errno.EINVAL, OSError, ckptfs.clone, mnt / "a", mnt / "a")
 assert (mnt / "a").read_bytes() == data
 refused(errno.ENOENT, FileNotFoundError, ckptfs.clone, mnt / "nowhere", mnt / "b")
+(mnt / "b").write_bytes(b"as it was")
+(outside / "there").write_bytes(b"as it was")
+for source, target, culprit in ((outside / "there", mnt / "b", 0), (mnt / "a", outside / "there", 1), (outside / "there", mnt / "new", 0),
+                                (mnt / "a", outside / "new", 1)):
+    e = refused(errno.ENOTTY, OSError, ckptfs.clone, source, target)
+    assert e.filename == str((source, target)[culprit]), e
+    assert not (mnt / "new").exists() and not (outside / "new").exists(), "a refused clone has left its target"
+    assert (mnt / "b").read_bytes() == (outside / "there").read_bytes() == b"as it was", "a refused clone has changed its target"
+assert refused(errno.EISDIR, IsADirectoryError, ckptfs.clone, mnt, mnt / "new").strerror == "a directory; give a regular file"
+assert refused(errno.EISDIR, IsADirectoryError, ckptfs.stat, mnt).filename == str(mnt)
 try:
     ckptfs.clone(mnt / "a", mnt / "b", offset=-1)
     raise SystemExit("a negative offset")
@@ -120,8 +145,10 @@ assert ckptfs.seal(mnt / "run/one") == e, "sealed again it is another one"
 refused(errno.EPERM, PermissionError, (mnt / "run/one/file").write_bytes, b"other")
 (mnt / "run/two").mkdir()
 with open(mnt / "run/two/open", "w"):
-    assert refused(errno.EBUSY, ckptfs.SealError, ckptfs.seal, mnt / "run/two").culprit == mnt / "run/two/open"
+    e_busy = refused(errno.EBUSY, ckptfs.SealError, ckptfs.seal, mnt / "run/two")
+assert e_busy.culprit == mnt / "run/two/open" and e_busy.strerror == f"{e_busy.culprit} is open for writing; close it first", e_busy
 assert refused(errno.EEXIST, ckptfs.SealError, ckptfs.seal, mnt / "run").culprit == mnt / "run/one"
+assert "force=True" in refused(errno.EBUSY, ckptfs.SealError, ckptfs.seal, mnt).strerror
 two = ckptfs.seal(mnt / "run/two")
 os.mkdir(mnt / "other")
 three = ckptfs.seal(mnt / "other")
@@ -131,7 +158,8 @@ part = outside / "a part"  # as containers are given one
 part.mkdir()
 subprocess.run(["mount", "--bind", mnt / "run", part], check=True)
 assert [x.path for x in ckptfs.checkpoints(part)] == [part / "one", part / "two"] and ckptfs.newest(part).inode == two.inode
-assert refused(errno.EEXIST, ckptfs.SealError, ckptfs.seal, part).culprit in (part / "one", part / "two")
+refused(errno.EBUSY, ckptfs.SealError, ckptfs.seal, part)
+assert refused(errno.EEXIST, ckptfs.SealError, ckptfs.seal, part, force=True).culprit in (part / "one", part / "two")
 subprocess.run(["umount", part], check=True)
 assert ckptfs.unseal(mnt / "other") is True and ckptfs.unseal(mnt / "other") is False
 refused(errno.ENOTDIR, NotADirectoryError, ckptfs.seal, mnt / "a")
@@ -161,13 +189,67 @@ with ckptfs.checkpoint(mnt / "series/x/2") as where:
 assert ckptfs.newest(mnt / "series").path.name == "2"
 (mnt / "series/x/3").mkdir()
 (mnt / "series/x/3/precious").touch()
-refused(errno.EEXIST, FileExistsError, ckptfs.checkpoint(mnt / "series/x/3").__enter__)
+assert "remove it" in refused(errno.EEXIST, FileExistsError, ckptfs.checkpoint(mnt / "series/x/3").__enter__).strerror
 refused(errno.ENOTTY, OSError, ckptfs.checkpoint(outside / "series/1").__enter__)  # its mount is missing
 assert not (outside / "series").exists(), "a checkpoint was begun where it cannot be sealed"
 assert (mnt / "series/x/3/precious").exists(), "a directory that checkpoint() has not created was removed"
+
+# verify, newest(verify=True)
+refused(errno.ENOTTY, OSError, ckptfs.verify, outside)
+assert refused(errno.ENODATA, ckptfs.SealError, ckptfs.verify, mnt / "deep").strerror == "not sealed"
+for step in range(3):
+    with ckptfs.checkpoint(mnt / f"proof/{step}") as where:
+        (where / "below").mkdir()
+        (where / "below/state").write_bytes(random.Random(f"proof {step}").randbytes(300_000 + step))
+        with open(where / "sparse", "wb") as f:
+            f.truncate(1 << 40)
+            f.seek((1 << 39) + 5)
+            f.write(b"between holes")
+        (where / "dangling").symlink_to("nowhere")
+for c in ckptfs.checkpoints(mnt / "proof"):
+    ckptfs.verify(c.path)
+assert ckptfs.newest(mnt / "proof", verify=True).path.name == "2"
+struck = []
+for step in (1, 2):
+    needle = (mnt / f"proof/{step}/below/state").read_bytes()[8192:8256]
+    for pack in glob.glob(sys.argv[2] + "/store/packs/*.pack"):
+        content = pathlib.Path(pack).read_bytes()
+        if needle in content:
+            with open(pack, "r+b") as f:
+                f.seek(content.find(needle))
+                f.write(bytes([needle[0] ^ 1]))
+                f.flush()
+                os.fsync(f.fileno())
+            struck.append((pack, content.find(needle), needle[:1]))
+pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+reports = []
+logging.getLogger("ckptfs").addFilter(lambda r: reports.append(r.getMessage()) and False)
+for step in (1, 2):
+    ckptfs.verify(mnt / f"proof/{step}", quick=True)  # reads no bytes
+    e = refused(errno.EBADMSG, ckptfs.SealError, ckptfs.verify, mnt / f"proof/{step}")
+    assert e.culprit == mnt / f"proof/{step}/below/state" and e.strerror == f"damaged: {e.culprit} cannot be read", e
+assert ckptfs.newest(mnt / "proof").path.name == "2" and reports == []
+assert ckptfs.newest(mnt / "proof", verify=True).path.name == "0"
+assert [r.split(":")[0] for r in reports] == [f"{mnt}/proof/2", f"{mnt}/proof/1"] and "skipped: damaged" in reports[0], reports
+for pack, at, byte in struck:
+    with open(pack, "r+b") as f:
+        f.seek(at)
+        f.write(byte)
+        f.flush()
+        os.fsync(f.fileno())
+assert len(struck) == 2
+pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+subprocess.run([os.environ["CKPTFS_BUILD"] + "/tools/ckptfs-scrub", "--quiet", mnt], check=True)
+assert ckptfs.newest(mnt / "proof", verify=True).path.name == "2"
 PY
 "$PYTHON" -W error "$WORK/calls.py" "$MNT" "$WORK" || fail "a call"
-"$PYTHON" -m mypy --version >/dev/null 2>&1 && { "$PYTHON" -m mypy --strict "$WORK"/site/ckptfs/{__init__,_ioctl}.py || fail "types"; }
+# Each function of the modules has types, which a user's own mypy reads, and they agree. torch, CuPy and NumPy count as untyped, installed or not.
+if "$PYTHON" -m mypy --version >/dev/null 2>&1; then
+	"$PYTHON" -m mypy --strict --ignore-missing-imports --follow-imports skip --cache-dir "$WORK/types" "$WORK"/site/ckptfs/{__init__,_ioctl,dcp}.py "$top/gpu/lib/ckptfs_gpu.py" >"$WORK/said" ||
+		fail_showing "types"
+else
+	skip_part "mypy is not installed"
+fi
 
 # --- the examples: killed in the middle, they end where one that was not ends ---
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
@@ -249,7 +331,7 @@ refused(save_state_dict, state(3), Writer(top / "dcp/one"))  # it is sealed
 refused(save_state_dict, state(3), Writer(outside / "new"))  # no ckptfs
 assert not (outside / "new").exists()
 ckptfs.unseal(top / "dcp/one")
-assert "is not sealed" in repr(refused(load_state_dict, got, Reader(top / "dcp/one")))
+assert "not sealed" in repr(refused(load_state_dict, got, Reader(top / "dcp/one")))
 PY
 cat >"$WORK/newer.py" <<'PY'
 """What torch has had since 2.5: tensors divided among ranks, in the background, with a name at each call."""

@@ -8,8 +8,8 @@ need_root
 need munged slurmctld slurmd sbatch scontrol setpriv flock
 unset "${!SLURM_@}" CKPTFS_STORE CKPTFS_MOUNT
 jobs=$HERE/../../tools/jobs
-mkdir -p "$WORK"/{state,spool,run,local,scratch/solver,tmp,etc/ckptfs,munge}
-chmod 777 "$WORK"/{scratch,scratch/solver,local,tmp}
+mkdir -p "$WORK"/{state,spool,run,local,scratch/{solver,run1},tmp,etc/ckptfs,munge}
+chmod 777 "$WORK"/{scratch,scratch/solver,scratch/run1,local,tmp}
 export SLURM_CONF=$WORK/slurm.conf
 PIDS=()
 at_end() {
@@ -78,8 +78,8 @@ done
 is_idle || skip "Slurm does not run here: $(tail -n 1 "$WORK/slurmd.log" "$WORK/slurmctld.log" 2>&1 | tr '\n' ' ')"
 
 # submit OPTION... SCRIPT: as nobody, unless plain users cannot mount here; its number
-who=as_nobody
-submit() { $who env HOME=/tmp PATH="$PATH" sbatch --parsable --chdir "$WORK/tmp" --output "$WORK/tmp/out.%j" "$@"; }
+as_user=as_nobody
+submit() { $as_user env HOME=/tmp PATH="$PATH" sbatch --parsable --chdir "$WORK/tmp" --output "$WORK/tmp/out.%j" "$@"; }
 is_over() { scontrol show job "$1" | grep -qE 'JobState=(COMPLETED|FAILED|TIMEOUT|CANCELLED)'; }
 ended() { # JOB STATE: it comes to that, and its epilog is done
 	await is_over "$1"
@@ -90,7 +90,7 @@ is_idle_again() { sinfo --noheader --format %t | grep -q '^idle$'; }
 is_mounted() { grep -qF " $WORK/run/nobody fuse.ckptfs" /proc/mounts; }
 export PATH=$CKPTFS_BUILD/tools:$CKPTFS_BUILD/fs:$CKPTFS_BUILD/mpi-agent:$PATH
 
-# 1. The prolog mounts for who asks, the epilog drains as the user and unmounts.
+# 1. The prolog mounts for users that ask, the epilog drains as the user and unmounts.
 cat >"$WORK/tmp/step" <<'SH'
 #!/bin/sh
 [ -n "$CKPTFS_MOUNT" ] || exit 9
@@ -106,19 +106,31 @@ ended "$two" FAILED # it has not asked for a mount
 [ ! -e "$WORK/scratch/nobody.$two" ] || fail "a job that does not ask is drained"
 
 # 2. The example, as it stands but for the names of disks and its size.
-as_nobody test -w /dev/fuse || who=
-$who sh -c 'umask 077; head -c 32 /dev/urandom >"$0"' "$WORK/local/solver.key"
+as_nobody test -w /dev/fuse || as_user=
+$as_user sh -c 'umask 077; head -c 32 /dev/urandom >"$0"' "$WORK/local/solver.key"
 cat >"$WORK/tmp/solver" <<'SH'
 #!/bin/sh
 mkdir "$2/step" && echo "state of $2" >"$2/step/state" && ckptfs-seal -q "$2/step"
 SH
 chmod +x "$WORK/tmp/solver"
+# The same for the example of ckptfs-run(1), which has its key in the home directory.
+manual() {
+	echo '#!/bin/sh'
+	sed -n '/^#SBATCH /,/^\.Ed/p' "$HERE/../../docs/man/ckptfs-run.1" |
+		sed -E '$d'"; s#\\\\e\$#\\\\#; s#([ =])/(tmp|local|scratch)/#\\1$WORK/\\2/#g; s#\\\$HOME/#$WORK/local/#; s/--nodes=4 --time=24:00:00/--nodes=1 --time=30/"
+}
 example() { sed -E "s#([ =])/(tmp|local|scratch)/#\\1$WORK/\\2/#g; s/^#SBATCH --nodes=.*/#SBATCH --nodes=1/; s/--ntasks-per-node=.*/--ntasks-per-node=1/" "$jobs/examples/job.slurm"; }
 example | sed -E 's/--time=24:00:00/--time=30/' >"$WORK/tmp/job"
 three=$(submit "$WORK/tmp/job")
 ended "$three" COMPLETED
 [ "$(cat "$WORK/scratch/solver/$node/step/state")" = "state of $WORK/tmp/ckpt.$three" ] || { cat "$WORK/tmp/out.$three" >&2; fail "the example has not drained"; }
 rm -r "$WORK/scratch/solver/$node" "$WORK/local/solver.store"
+
+manual >"$WORK/tmp/job"
+$as_user cp "$WORK/local/solver.key" "$WORK/local/.ckptfs.key"
+of_manual=$(submit "$WORK/tmp/job")
+ended "$of_manual" COMPLETED
+[ "$(cat "$WORK/scratch/run1/$node/step/state")" = "state of $WORK/tmp/ckpt" ] || { cat "$WORK/tmp/job" "$WORK/tmp/out.$of_manual" >&2; fail "the example of ckptfs-run(1) has not copied out"; }
 
 # 3. Its time is up: told before by ckptfs-run, which asks Slurm when that is, it seals its last step, which is drained within its time.
 cat >"$WORK/tmp/solver" <<'SH'

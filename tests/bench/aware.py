@@ -3,7 +3,7 @@
 
 The measure of mcrEngine (Islam et al., SC'12): how much smaller checkpoints get if variables are merged (Aware, Aware-Block) than if
 files are (Agnostic, Agnostic-Block), by ranks that are merged and by the size of blocks. And against gzip -6, zstd -3 and zstd -19 of everything
-as one stream. Speeds are of CPU time on one core. What mounts save with each mix of chunking and compression (space.py) and
+as one stream, and programs that compress (backup.py). Speeds are of CPU time on one core. What mounts save with each mix of chunking and compression (space.py) and
 what restoring takes (aware_restore.py) is measured on mounts.
 """
 import json
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 
 import aware_restore
+import backup
 import space
 from common import BUILD, tool
 
@@ -136,7 +137,8 @@ def restore_small(name, data, size, base, rounds):
     return result
 
 
-def run(base, size, rounds, sets):
+def run(base, size, rounds, sets, others):
+    """others: whether other programs than ckptfs take part."""
     report = {"sets": {}}
     for name in sets:
         data = os.path.join(base, name)
@@ -150,7 +152,8 @@ def run(base, size, rounds, sets):
             files = last_step(data, RANKS_OF[name])
             report["sets"][name]["by_group"] = sweep(files, "group", GROUP_SIZES, "ranks", SCHEMES[:4])
             report["sets"][name]["by_block"] = sweep(files, "block", BLOCK_SIZES, "KiB", ["agnostic-block", "aware-block"])
-        report["sets"][name]["compacted"] = space.compacted_rows(base, [data])
+        report["sets"][name]["others"] = space.backup_rows(base, [data], backup.COMPRESSED if others else [])
+        report["sets"][name]["compacted"] = space.compacted_rows(base, [data], report["sets"][name]["others"])
         report["sets"][name]["restore"] = aware_restore.measure(base, data, rounds)
         aware_restore.show(report["sets"][name]["restore"])
         shutil.rmtree(data)

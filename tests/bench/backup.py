@@ -35,8 +35,21 @@ def room_in(path):
     return min(shutil.disk_usage(path).free, free // 2) if os.path.isdir(path) else 0
 
 
+def piped(step_names, top, command):
+    """Give a tar of these directories below top to a command."""
+    tar = subprocess.Popen(["tar", "--sort=name", "-C", top, "-cf", "-", *step_names], stdout=subprocess.PIPE)
+    try:
+        done = subprocess.run(command, stdin=tar.stdout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
+    finally:
+        tar.stdout.close()
+        status = tar.wait()
+    if done.returncode != 0 or status != 0:
+        raise RuntimeError(f"{' '.join(command[:3])}: exit status {done.returncode}, tar {status}: {done.stdout[-500:]}")
+
+
 class Backup:
     compressed = False
+    whole = False  # without random access: what is read is a whole step, or all of them
 
     def __init__(self, base, data):
         self.base, self.store = base, os.path.join(base, "store")
@@ -136,4 +149,43 @@ class Btrfs(Backup):
         super().close()
 
 
-ALL = [Borg, Restic, Btrfs, BorgLz4, ResticAuto, Casync]
+class Zbackup(Backup):
+    """It takes a stream, here a tar for each step, and returns it as a whole."""
+
+    title, compressed, whole, needs = "zbackup, lzma (its default), whole steps only", True, True, [("zbackup", "zbackup"), ("tar", "tar")]
+
+    def zbackup(self, *command):
+        return ["zbackup", "--silent", "--non-encrypted", *command]
+
+    def open(self, data):
+        quiet(*self.zbackup("init", self.store))
+
+    def add(self, step):
+        piped([os.path.basename(step)], os.path.dirname(step), self.zbackup("backup", f"{self.store}/backups/{os.path.basename(step)}"))
+
+
+class Zstd(Backup):
+    """One tar of all steps. What lies in it can only be read by decompressing all that is before it, and nothing can be added or
+    removed: no random access, and none of the others' work."""
+
+    title, options, compressed, whole, needs = "zstd -1, one tar, no random access", ["-1"], True, True, [("zstd", "zstd"), ("tar", "tar")]
+
+    def open(self, data):
+        os.mkdir(self.store)
+        self.steps = []
+
+    def add(self, step):
+        self.steps.append(step)
+
+    def bytes(self):
+        piped([os.path.basename(step) for step in self.steps], os.path.dirname(self.steps[0]),
+              ["zstd", "-q", *self.options, "-o", f"{self.store}/all.tar.zst"])
+        return du(self.store)
+
+
+class ZstdLong(Zstd):
+    title, options = "zstd --long=27, one tar, no random access", ["-3", "--long=27"]
+
+
+ALL = [Borg, Restic, Btrfs, BorgLz4, ResticAuto, Casync, Zbackup, Zstd, ZstdLong]
+COMPRESSED = [program for program in ALL if program.compressed]

@@ -40,6 +40,7 @@ class Rival:
         self.process = subprocess.Popen(self.daemon(self.base, self.dir))
         for _ in range(600):
             if os.path.ismount(self.dir):
+                os.statvfs(self.dir)  # answered by the daemon: it has started
                 return
             if self.process.poll() is not None:
                 break
@@ -90,10 +91,10 @@ def ckptfs(base, name, **options):
                                                        os.path.join(base, "store"), mountpoint], shares=True)
 
 
-def rest(rivals):
-    """Until no daemon does anything: what one has put off must not be done in the turn of another."""
+def rest(rivals, idle=REST):
+    """Until no daemon has done anything for so long: what one has put off must not be done in the turn of another."""
     used, since, end = -1, time.monotonic(), time.monotonic() + REST_MAX
-    while time.monotonic() < min(since + REST, end):
+    while time.monotonic() < min(since + idle, end):
         now = sum(r.cpu() for r in rivals)
         if now > used + 0.01 * (1 + len(rivals)):  # as it was, but for their timers
             used, since = now, time.monotonic()

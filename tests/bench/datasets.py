@@ -207,7 +207,9 @@ def make_images(top, size):
     shutil.rmtree(work)
 
 
-# --- CRIU ---
+# --- CRIU, and core files ---
+
+NOTHING = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 # A Python program that grows: small objects, of which some are replaced with every step, arrays of floats, and noise.
 GROWS = """
@@ -226,7 +228,24 @@ for step in range(int(sys.argv[3])):
     while os.path.exists(sys.argv[1]):
         time.sleep(0.02)
 """
-CRIU_STEPS = 6
+GROWS_STEPS = 6
+
+
+def dump_grown(top, size, dump):
+    """Runs the program; `dump(pid, step_dir)` is called at 6 times, while it waits."""
+    ready = os.path.join(top, "ready")
+    process = subprocess.Popen(["/usr/bin/python3", "-c", GROWS, ready, str(size), str(GROWS_STEPS)], start_new_session=True, **NOTHING)
+    try:
+        for step in range(GROWS_STEPS):
+            while not os.path.exists(ready):
+                if process.poll() is not None:
+                    sys.exit("the program that is to be dumped has ended")
+                time.sleep(0.02)
+            dump(process.pid, step_dir(top, step))
+            os.remove(ready)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def make_criu(top, size):
@@ -236,22 +255,23 @@ def make_criu(top, size):
     if check.returncode != 0:
         print(f"criu check: {check.stdout.strip().splitlines()[-1]}")
         sys.exit(77)
-    ready = os.path.join(top, "ready")
-    nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(["/usr/bin/python3", "-c", GROWS, ready, str(size), str(CRIU_STEPS)], start_new_session=True, **nothing)
-    try:
-        for step in range(CRIU_STEPS):
-            while not os.path.exists(ready):
-                if process.poll() is not None:
-                    sys.exit("the program that is to be dumped has ended")
-                time.sleep(0.02)
-            to = step_dir(top, step)
-            subprocess.run(["criu", "dump", "-t", str(process.pid), "-D", to, "-o", "log", "--leave-running"], check=True, **nothing)
-            os.remove(os.path.join(to, "log"))
-            os.remove(ready)
-    finally:
-        process.kill()
-        process.wait()
+
+    def dump(pid, to):
+        subprocess.run(["criu", "dump", "-t", str(pid), "-D", to, "-o", "log", "--leave-running"], check=True, **NOTHING)
+        os.remove(os.path.join(to, "log"))
+
+    dump_grown(top, size, dump)
+
+
+def make_python(top, size):
+    """Core files (gcore) of the same program; not the same bytes in every run."""
+    need(("gcore", "gdb"))
+
+    def dump(pid, to):
+        subprocess.run(["gcore", "-o", os.path.join(to, "core"), str(pid)], check=True, **NOTHING)
+        os.rename(os.path.join(to, f"core.{pid}"), os.path.join(to, "core"))
+
+    dump_grown(top, size, dump)
 
 
 # --- PyTorch ---
@@ -327,8 +347,70 @@ def make_hdf5(top, size):
             f.create_dataset("fields/pressure", data=pressure, track_times=False)
 
 
-SETS = {"ranks": make_ranks, "shifted": make_shifted, "images": make_images, "criu": make_criu, "lammps": make_lammps, "torch": make_torch,
-        "hdf5": make_hdf5, "training": make_training}
+# --- ten checkpoints of three workloads ---
+
+def make_finetune(top, size):
+    """A fine-tuning run with a frozen base, 10 steps. Each step writes the base, which stays, and an adapter and its optimizer state,
+    which change: 0.355 and 0.71 % of it, as in a run that is published (Soup, issue 352: 36981, 131 and 262 MB)."""
+    rng = random.Random(900)
+    base = noise(rng, 2 * size)
+    for step in range(10):
+        path = step_dir(top, step)
+        for name, data in (("base", base), ("adapter", noise(rng, len(base) * 131 // 36981)), ("optimizer", noise(rng, len(base) * 262 // 36981))):
+            with open(os.path.join(path, name), "wb") as f:
+                f.write(data)
+
+
+def make_changed(top, size, share):
+    """A file, 10 steps, of which a share of the pages changes with each step, anywhere."""
+    rng = random.Random(901)
+    data = bytearray(noise(rng, 2 * size))
+    pages = len(data) // PAGE
+    for step in range(10):
+        for page in rng.sample(range(pages), round(pages * share)) if step > 0 else []:
+            data[page * PAGE:(page + 1) * PAGE] = noise(rng, PAGE)
+        with open(os.path.join(step_dir(top, step), "state"), "wb") as f:
+            f.write(data)
+
+
+def make_velocity(top, size):
+    """8 files with the three velocities of a Taylor-Green vortex, computed with Fourier transforms: a field of doubles is symmetric in
+    several directions but for its last bits, and no chunk of it is known."""
+    np = module("numpy", "python3-numpy")
+    h5py = module("h5py", "python3-h5py")
+    n = max(16, 2 * round((2 * size / 24) ** (1 / 3) / 2))
+    viscosity, dt = 1 / 400, 0.4 / n
+    x, y, z = np.meshgrid(*[np.arange(n) * 2 * np.pi / n] * 3, indexing="ij")
+    k = np.stack(np.meshgrid(*[np.fft.fftfreq(n, 1 / n)] * 2, np.fft.rfftfreq(n, 1 / n), indexing="ij"))
+    k2 = np.sum(k * k, 0)
+    inside = np.max(np.abs(k), 0) < n / 3  # two thirds, so that products have no aliases
+    unit = k / np.where(k2 > 0, k2, 1)
+
+    def transform(u):
+        return np.fft.rfftn(u, axes=(1, 2, 3))
+
+    def inverse(v):
+        return np.fft.irfftn(v, s=(n, n, n), axes=(1, 2, 3))
+
+    def change(v):
+        curl = inverse(1j * np.cross(k, v, axis=0))
+        v_new = transform(np.cross(inverse(v), curl, axis=0)) * inside
+        return v_new - unit * np.sum(k * v_new, 0) - viscosity * k2 * v
+
+    v = transform(np.stack([np.sin(x) * np.cos(y) * np.cos(z), -np.cos(x) * np.sin(y) * np.cos(z), np.zeros_like(x)]))
+    for step in range(8):
+        for _ in range(10):
+            half = v + dt / 2 * change(v)
+            v = v + dt * change(half)
+        u = inverse(v)
+        with h5py.File(os.path.join(step_dir(top, step), "velocity.h5"), "w") as f:
+            for i, name in enumerate("uvw"):
+                f.create_dataset(f"velocity/{name}", data=u[i], track_times=False)
+
+
+SETS = {"ranks": make_ranks, "shifted": make_shifted, "images": make_images, "criu": make_criu, "python": make_python, "lammps": make_lammps,
+        "torch": make_torch, "hdf5": make_hdf5, "velocity": make_velocity, "training": make_training, "finetune": make_finetune,
+        "simulation": lambda top, size: make_changed(top, size, 0.05), "dense": lambda top, size: make_changed(top, size, 1.0)}
 
 
 def main():

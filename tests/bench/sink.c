@@ -5,8 +5,9 @@
  * ckptfs uses: 1 MiB requests, FOPEN_DIRECT_IO for files opened write-only, long attribute timeouts, one /dev/fuse
  * clone per thread.
  *
- * Usage: sink MOUNTPOINT [writeback]   (stays in the foreground; ends when unmounted)
- * With `writeback` the kernel collects writes, and no file is FOPEN_DIRECT_IO.
+ * Usage: sink MOUNTPOINT [writeback | fingerprint]   (stays in the foreground; ends when unmounted)
+ * With `writeback` the kernel collects writes, and no file is FOPEN_DIRECT_IO. With `fingerprint` every 4 KiB page is
+ * fingerprinted before it is dropped, as ckptfs does with a new store's default hash.
  */
 #define FUSE_USE_VERSION 314
 #include <errno.h>
@@ -19,9 +20,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fp.h"
+
 #define NR_BUCKETS (1u << 16)
 #define REQUEST_SIZE (1u << 20)
 #define TIMEOUT_S 86400.0
+#define PAGE 4096u
+#define MAX_THREADS 64u
 
 /* One name is one inode: no hard links here. Its address is its inode number; it lives until forgotten and unlinked. */
 struct node {
@@ -35,7 +40,8 @@ struct node {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below and in all nodes */
 static struct node root, *buckets[NR_BUCKETS];
 static char zeros[REQUEST_SIZE];
-static bool writeback;
+static bool writeback, fingerprint;
+static struct fp_key key;
 
 static struct node *node_of(fuse_ino_t ino)
 {
@@ -201,9 +207,11 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t off, struct fuse_file_info *fi)
 {
 	struct stat *st = &node_of(ino)->st;
+	struct fp fps[REQUEST_SIZE / PAGE];
 
-	(void)p;
 	(void)fi;
+	if (fingerprint)
+		fp_of_each(&key, p, PAGE, len / PAGE, fps);
 	pthread_mutex_lock(&lock);
 	if (st->st_size < off + (off_t)len)
 		st->st_size = off + (off_t)len;
@@ -239,16 +247,20 @@ int main(int argc, char **argv)
 	char *fuse_argv[] = { argv[0], (char *)"-ofsname=sink,subtype=sink,allow_other,default_permissions", NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, fuse_argv);
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
+	static const uint8_t secret[FP_KEY_LEN] = "thirty-two bytes, whichever ...";
 	struct fuse_session *se;
 	int r = 1;
 
 	writeback = argc == 3 && strcmp(argv[2], "writeback") == 0;
-	if (argc != 2 + writeback || !config) {
-		fprintf(stderr, "Usage: %s MOUNTPOINT [writeback]\n", argv[0]);
+	fingerprint = argc == 3 && strcmp(argv[2], "fingerprint") == 0;
+	if (argc != 2 + (writeback || fingerprint) || !config) {
+		fprintf(stderr, "Usage: %s MOUNTPOINT [writeback | fingerprint]\n", argv[0]);
 		return 1;
 	}
 	root.st = (struct stat){ .st_ino = FUSE_ROOT_ID, .st_mode = S_IFDIR | 0777, .st_nlink = 2 };
 	fuse_loop_cfg_set_clone_fd(config, 1);
+	fuse_loop_cfg_set_max_threads(config, MAX_THREADS);
+	fp_key_init(&key, FP_CLMUL, secret);
 	se = fuse_session_new(&args, &ops, sizeof(ops), NULL);
 	if (se && fuse_session_mount(se, argv[1]) == 0) {
 		r = fuse_session_loop_mt(se, config) != 0;

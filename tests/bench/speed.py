@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The groups of ./bench that are about speed: write, restore, small, meta, compress; and the tables that programs of their
 own print: index, chunk."""
+import contextlib
 import json
 import os
 import shutil
 import statistics
 
-from common import BUILD, Rival, ckptfs, rest, settle, sh
+from common import BUILD, REST, Rival, ckptfs, rest, settle, sh
 
 GROUPS = ["write", "restore", "small", "meta", "compress"]
 ALONE = ["index", "chunk"]  # by programs of their own, without rivals on a disk
@@ -75,7 +76,7 @@ class Read(Case):
             rival.mount()
 
     def measure(self, rival, number):
-        check = {} if rival.name == "sink" else {"check": True}
+        check = {} if rival.name.startswith("sink") else {"check": True}
         return rival.work("read", **self.options(self.steps), **check)
 
 
@@ -124,11 +125,12 @@ def cases(group, size):
         yield Read("cold, can be compressed", {}, 1, size, 0, True, 3)
 
 
-def run_case(case, rivals, rounds):
+def run_case(case, rivals, rounds, idle):
     """Figures per rival, in rounds of turns."""
     figures = {r.name: [] for r in rivals}
-    try:
+    with contextlib.ExitStack() as stack:  # an interrupted stop of one does not leave others mounted
         for r in rivals:
+            stack.callback(r.stop)
             r.start()
             case.prepare(r)
         for number in range(1, rounds + 1):
@@ -136,18 +138,15 @@ def run_case(case, rivals, rounds):
                 settle(True)
                 case.before(r, number)
                 settle(not isinstance(case, Read) or case.cold)
-                rest(rivals)
+                rest(rivals, idle)
                 figures[r.name].append(case.figure(case.measure(r, number)))
-    finally:
-        for r in rivals:
-            r.stop()
     return figures
 
 
 def ratios(case, medians, plain):
     """Name of the rival -> (ratio, target or None), where it can be told."""
     result = {}
-    for subject, key, rival in (("ckptfs", "plain", plain), ("ckptfs", "sink", "sink"), ("auto", "none", "none"), ("cdc", "page", "page")):
+    for subject, key, rival in (("ckptfs", "plain", plain), ("ckptfs", "sink", "sink"), ("ckptfs", "sink+fp", "sink+fp"), ("auto", "none", "none"), ("cdc", "page", "page")):
         if subject in medians and rival in medians:
             result[rival] = (medians[subject] / medians[rival], case.targets.get(key))
     return result
@@ -190,11 +189,11 @@ def rivals_of(group, base, names, plain):
     return result
 
 
-def run_cases(group, those, rivals, rounds, plain):
+def run_cases(group, those, rivals, rounds, plain, idle=REST):
     """Print a row for each case; their figures, medians and ratios."""
     result = []
     for case in those:
-        figures = run_case(case, rivals, rounds)
+        figures = run_case(case, rivals, rounds, idle)
         medians = {n: statistics.median(v) for n, v in figures.items()}
         found = ratios(case, medians, plain)
         print_row(case.title, case.unit, [r.name for r in rivals], medians, found)

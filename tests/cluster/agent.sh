@@ -280,9 +280,9 @@ node pages=//1-12
 agents 0
 told 1 "decision 2 5:0* 6:0* 7:0* 8:0* 9:0* 10:0*"
 told 2 "decision 3 1:0* 2:0* 3:0* 4:0* 5:0* 6:0* 7:0* 8:0* 9:0* 10:0* 11:1* 12:1*"
-told 0 "lent 5 6 7 8 9 10"
-told 0 "lent 1 2 3 4 5 6 7 8 9 10"
-told 1 "lent 11 12"
+told 0 "pinned 5 6 7 8 9 10"
+told 0 "pinned 1 2 3 4 5 6 7 8 9 10"
+told 1 "pinned 11 12"
 told 1 "settled 2 111"
 
 begin several-who-find-it-together
@@ -316,11 +316,11 @@ node pages=1-9000/ rounds=2 quit=1
 node pages=/1-9000
 agents 0
 [ "$(grep '^decision 2' "$dir/1.out" | tr ' ' '\n' | grep -c ':0\*$')" = 9000 ] || fail "not all were found"
-[ "$(grep -c '^lent' "$dir/0.out")" = 3 ] || fail "not in three pieces"
+[ "$(grep -c '^pinned' "$dir/0.out")" = 3 ] || fail "not in three pieces"
 
 begin a-holder-that-does-not-answer
 export CKPTFS_AGENT_LOOKUP_MS=600
-node pages=1-10/ rounds=2 quit=1 silent=lend
+node pages=1-10/ rounds=2 quit=1 silent=pin
 node pages=/1-10
 node pages=/20
 agents 0
@@ -332,14 +332,14 @@ begin a-holder-that-has-lost-it
 node pages=1-6/ rounds=2 quit=1 lost=2-5
 node pages=/1-6
 agents 0
-told 0 "lent 1 6"
+told 0 "pinned 1 6"
 told 1 "decision 2 1:0* 6:0*"
 
 begin a-holder-that-has-not-stored-it
 node pages=1-6/ rounds=2 quit=1 stored=28
 node pages=/1-6
 agents 0
-not_told 0 lent
+not_told 0 pinned
 told 1 "decision 2"
 
 begin without-lookups
@@ -348,7 +348,7 @@ node pages=1-10/ rounds=2 quit=1
 node pages=/1-10
 agents 0
 options=
-not_told 0 lent
+not_told 0 pinned
 told 1 "decision 2"
 
 begin a-holder-that-is-gone-from-the-world
@@ -453,35 +453,35 @@ unset CKPTFS_AGENT_OFFER_MS
 
 for n in 1 2 3 5 8; do
 	begin collected-$n
-	node lent=1-40 refers=100-103 collect=2 quit=1
-	for ((k = 1; k < n; k++)); do node lent=100-140 refers=$k,$((k + 20)); done
+	node pinned=1-40 refers=100-103 collect=2 quit=1
+	for ((k = 1; k < n; k++)); do node pinned=100-140 refers=$k,$((k + 20)); done
 	agents 0
 	same "collected 1"
 	told 0 "collected 2 0 $((n == 1 ? 40 : 40 - 2 * (n - 1) + 37 * (n - 1))) "
-	for ((k = 1; k < n; k++)); do told $k "unlend 1 0/1 100 101 102 103"; done
+	for ((k = 1; k < n; k++)); do told $k "unpin 1 0/1 100 101 102 103"; done
 done
-told 0 "unlend 1 0/1 1 2 3 4 5 6 7 21 22 23 24 25 26 27"
+told 0 "unpin 1 0/1 1 2 3 4 5 6 7 21 22 23 24 25 26 27"
 
 begin who-has-no-part-in-it-may-want-it
-node lent=1-5
+node pinned=1-5
 node refers=3
 node collect=1 quit=1
 agents 0
-told 0 "unlend 1 0/1 3"
+told 0 "unpin 1 0/1 3"
 told 2 "collected 1 0 4 "
 
 begin in-windows-with-rounds-between
-node lent=1-9 pages=1-10 referred=20000000 rounds=2 collect=1
+node pinned=1-9 pages=1-10 referred=20000000 rounds=2 collect=1
 node refers=3,6 pages=1-10 rounds=30 quit=1
 agents 0
-told 0 "unlend 1 0/5"
-told 0 "unlend 1 1/5 6"
-told 0 "unlend 1 3/5 3"
+told 0 "unpin 1 0/5"
+told 0 "unpin 1 1/5 6"
+told 0 "unpin 1 3/5 3"
 told 1 "settled 30 11"
 told 0 "collected 1 0 7 "
 
 begin a-node-that-is-away-keeps-everything
-node lent=1-9 collect=1 quit=1
+node pinned=1-9 collect=1 quit=1
 node
 node missing=gone
 agents 0
@@ -490,27 +490,27 @@ not_told 0 mark
 said "node gone is not connected"
 
 begin what-one-cannot-tell-keeps-everything
-node lent=1-9 collect=1 quit=1
+node pinned=1-9 collect=1 quit=1
 node stored=5
 agents 0
 told 0 "collected 1 5 0 "
-not_told 0 unlend
+not_told 0 unpin
 
 for message in prepare mark; do
 	begin who-does-not-answer-$message-keeps-everything
 	export CKPTFS_AGENT_PREPARE_MS=500 CKPTFS_AGENT_WINDOW_MS=500
-	node lent=1-9 collect=1 pages=1
+	node pinned=1-9 collect=1 pages=1
 	node silent=$message pages=1
 	node pages=1 rounds=3 quit=1
 	agents 0
 	told 0 "settled 3 111"
-	not_told 0 unlend
+	not_told 0 unpin
 	unset CKPTFS_AGENT_PREPARE_MS CKPTFS_AGENT_WINDOW_MS
 done
 
 begin who-does-not-answer-is-not-waited-for
 export CKPTFS_AGENT_WINDOW_MS=500
-node lent=1-9 collect=1 quit=1
+node pinned=1-9 collect=1 quit=1
 node silent=mark
 agents 0
 told 0 "collected 1 110 0 "
@@ -519,13 +519,13 @@ unset CKPTFS_AGENT_WINDOW_MS
 # --- what daemons want of each other ---
 
 begin wants-are-passed-on
-node calls=put:2,copy:2,drop:2,query:2,put:3,copy:9 quit=1
+node calls=put:2,replicate:2,drop:2,query:2,put:3,replicate:9 quit=1
 node
 node stored=28
 agents 0
-for line in "put 1" copy drop question; do told 1 "$line"; done
-for line in "kept 0" "copied 0" "dropped 0" "answer 0" "kept 28" "copied 113"; do told 0 "$line"; done
-not_told 2 copy
+for line in "put 1" replicate drop question; do told 1 "$line"; done
+for line in "kept 0" "replicated 0" "dropped 0" "answer 0" "kept 28" "replicated 113"; do told 0 "$line"; done
+not_told 2 replicate
 
 # One that is busy with what it is to keep is sent more of that than it can take for now: it still gives what others read, and what waits keeps nobody
 # from ending.
@@ -615,11 +615,11 @@ ends() { # MESSAGE: all daemons that are left see the end
 	done
 }
 
-for message in begin lend decision settled; do
-	begin lender-dies-at-$message
+for message in begin pin decision settled; do
+	begin piner-dies-at-$message
 	node pages=1-10/1-5/ rounds=3
 	node pages=/1-10/ die=$message
-	node pages=1-3/11-20/ die=lend
+	node pages=1-3/11-20/ die=pin
 	node pages=//1-20
 	agents 0
 	ends
@@ -634,8 +634,8 @@ for message in nodes begin decision settled get chunks; do
 	ends
 done
 
-begin agent-dies-at-lend
-node pages=1-10/ rounds=2 kill=lend
+begin agent-dies-at-pin
+node pages=1-10/ rounds=2 kill=pin
 node pages=/1-10
 node
 agents 1
@@ -670,21 +670,21 @@ for message in places taken get; do
 	done
 done
 
-for message in prepare mark unlend collected; do
+for message in prepare mark unpin collected; do
 	begin daemon-dies-at-$message
-	node lent=1-9 collect=1
+	node pinned=1-9 collect=1
 	node refers=1-9 die=$message
 	node
 	agents 0
 	ends
 	begin agent-dies-at-$message
-	node lent=1-9 collect=1
+	node pinned=1-9 collect=1
 	node refers=1-9 kill=$message
 	node
 	agents 1
 	ends
 	begin agent-is-told-to-end-at-$message
-	node lent=1-9 collect=1 term=$message
+	node pinned=1-9 collect=1 term=$message
 	node refers=1-9
 	node
 	agents 0
@@ -697,7 +697,7 @@ death() { # die|kill MESSAGE NODE: which hears it, or has just said it
 	begin "$1-at-$2-of-node-$3"
 	does[$3]=$1=$2
 	# shellcheck disable=SC2086
-	node pages=1-10 rounds=1 tells=20-30 calls=put:2,copy:2,drop:2,query:2 ${does[0]}
+	node pages=1-10 rounds=1 tells=20-30 calls=put:2,replicate:2,drop:2,query:2 ${does[0]}
 	# shellcheck disable=SC2086
 	node pages=1-10 tells=20-30 ${does[1]}
 	node pages=1-10
@@ -706,7 +706,7 @@ death() { # die|kill MESSAGE NODE: which hears it, or has just said it
 	ends
 }
 at_once=()
-for message in "offer 1" "stored 1" "tell 1" "shared 0" "put 0" "put 1" "kept 0" "copy 0" "copy 1" "copied 0" "drop 0" "drop 1" "dropped 0" "query 0" \
+for message in "offer 1" "stored 1" "tell 1" "shared 0" "put 0" "put 1" "kept 0" "replicate 0" "replicate 1" "replicated 0" "drop 0" "drop 1" "dropped 0" "query 0" \
 	"question 1" "answer 0"; do
 	for who in die kill; do
 		# shellcheck disable=SC2086

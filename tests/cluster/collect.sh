@@ -120,7 +120,7 @@ collect 1
 gone() { [ $(($(kib) - before)) -lt 1024 ]; }
 await gone
 for ((i = 0; i < nr; i++)); do
-	[ "$(stat_of $i cluster.pinned_bytes)" = 0 ] || fail "node $i has lent $(stat_of $i cluster.pinned_bytes)"
+	[ "$(stat_of $i cluster.pinned_bytes)" = 0 ] || fail "node $i still pins $(stat_of $i cluster.pinned_bytes)"
 	[ "$(stat_of $i cluster.remote_bytes)" = 0 ] || fail "node $i refers to $(stat_of $i cluster.remote_bytes)"
 done
 

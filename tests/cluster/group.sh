@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Four nodes in two groups: what the members of a group have sealed goes to its collector, which codes variables of all ranks together; members let go what they had. Every file reads back on every node, whoever dies
-# meanwhile, and a member that is away loses nothing. With replicas=2 each group has two collectors, and the loss of any node does no harm.
+# Four nodes in two groups: sealed checkpoints of a group go to its gatherer, which codes variables of all ranks together; members release theirs. Every file reads back on every node, whichever node dies
+# meanwhile, and a member that is away loses nothing. With replicas=2 each group has two gatherers, and the loss of any node does no harm.
 . "$(dirname "$0")/nodes.sh"
 
 compact() { "$BUILD/tools/ckptfs-compact" --budget 1000 --json "$@" >"$TOP/log/compact" || fail "compact $*: $?"; }
@@ -74,7 +74,7 @@ begin() { # OPTIONS
 	names
 }
 
-collected() { for i in "${!DAEMONS[@]}"; do seal --wait=collected "$TOP/mnt/$i/$1" || fail "$1 of node $i is not with its collectors"; done; } # NAME
+gathered() { for i in "${!DAEMONS[@]}"; do seal --wait=gathered "$TOP/mnt/$i/$1" || fail "$1 of node $i is not on its gathering nodes"; done; } # NAME
 compact_all() {
 	for i in "${!DAEMONS[@]}"; do
 		compact --replicas "$TOP/mnt/$i"
@@ -99,34 +99,34 @@ for size in 1 2 4; do
 	begin $options
 	steps first
 	put first
-	[ $size = 1 ] || collected first
-	same "groups of $size, collected" first
+	[ $size = 1 ] || gathered first
+	same "groups of $size, gathered" first
 	compact_all
 	same "groups of $size, compacted" first
 	grouped[$size]=$(all_kib)
 	echo "groups of $size: ${grouped[$size]} KiB, $(nr_empty) nodes have next to nothing"
-	[ "$(nr_empty)" = $((4 - 4 / size)) ] || fail "of 4 nodes in groups of $size $(nr_empty) have let go"
+	[ "$(nr_empty)" = $((4 - 4 / size)) ] || fail "of 4 nodes in groups of $size $(nr_empty) have released theirs"
 	[ $size = 4 ] || { [ $size = 2 ] && sound || all_end; }
 done
 # Packs of several nodes have headers and tables of their own, and bytes of no known format are tried as floats only where they are coded without a
 # base: two groups may take somewhat more than two nodes save by coding together.
 [ "${grouped[2]}" -le $((grouped[1] * 102 / 100)) ] && [ "${grouped[4]}" -lt "${grouped[2]}" ] && [ "${grouped[4]}" -lt "${grouped[1]}" ] || fail "groups save nothing: ${grouped[*]}"
 
-# A member that is away keeps what it has, and the others go on without it. What is already with the collector it reads when agents are there again.
-collector=${ORDER[0]} member=${ORDER[1]} away=${ORDER[3]}
+# A member that is away keeps what it has, and the others go on without it. What is already with the gatherer it reads when agents are there again.
+gatherer=${ORDER[0]} member=${ORDER[1]} away=${ORDER[3]}
 agents_end
 steps second
 for i in 0 1 2 3; do put_one $i second; done
 diff -r "$TOP/plain/$away/second" "$TOP/mnt/$away/second" || fail "without agents what is here cannot be read"
 agents_start "${ORDER[0]}" "${ORDER[1]}" "${ORDER[2]}"
-for i in "${ORDER[@]:0:3}"; do seal --wait=collected "$TOP/mnt/$i/second" || fail "not without node $away"; done
+for i in "${ORDER[@]:0:3}"; do seal --wait=gathered "$TOP/mnt/$i/second" || fail "not without node $away"; done
 diff -r "$TOP/plain/$away/second" "$TOP/mnt/$away/second" || fail "the node that is away has lost something"
 agents_end
 agents_start
-collected second
+gathered second
 same "a member was away" first second
 
-# Whoever dies, at whatever moment: a member that hands over, its collector, all agents; the collector while it compacts.
+# A process dies at any moment: a member that sends, its gatherer, all agents; the gatherer while it compacts.
 nr_said() { cat "$TOP"/log/daemon.* | grep -c "$1" || true; } # REGEX
 round=0
 while read -r victim moment; do
@@ -145,25 +145,25 @@ while read -r victim moment; do
 		node_dies "$victim"
 		back "$victim" $options
 	fi
-	collected cut$round
+	gathered cut$round
 	same "$victim died, round $round" cut$round
 done <<END
 $member replica of cut.*: complete
-$collector sealed
+$gatherer sealed
 agents replica of cut.*: complete
 END
-"$BUILD/tools/ckptfs-compact" --quiet --replicas --rate 4M "$TOP/mnt/$collector" >/dev/null 2>&1 &
+"$BUILD/tools/ckptfs-compact" --quiet --replicas --rate 4M "$TOP/mnt/$gatherer" >/dev/null 2>&1 &
 compactor=$!
 sleep 1
-node_dies "$collector"
+node_dies "$gatherer"
 wait $compactor || true
-back "$collector" $options
-same "the collector died while it compacted" first cut1
+back "$gatherer" $options
+same "the gatherer died while it compacted" first cut1
 compact_all
 same "and has compacted" first second cut1 cut2 cut3
 
-# Unsealed and deleted, and collected by all nodes: the collector frees it, and nothing else.
-before=$(packs_kib "$collector")
+# Unsealed and deleted, and collected by all nodes: the collector of garbage frees it, and nothing else.
+before=$(packs_kib "$gatherer")
 for name in cut1 cut2 cut3; do
 	for i in 0 1 2 3; do
 		seal --unseal "$TOP/mnt/$i/$name"
@@ -172,46 +172,46 @@ for name in cut1 cut2 cut3; do
 done
 freed() {
 	for i in 0 1 2 3; do "$BUILD/tools/ckptfs-gc" --quiet --delete "$TOP/mnt/$i" >/dev/null; done
-	[ "$(packs_kib "$collector")" -lt $((before / 4)) ]
+	[ "$(packs_kib "$gatherer")" -lt $((before / 4)) ]
 }
-eventually 60 "the collector keeps what nobody needs" freed
+eventually 60 "the gatherer keeps unreferenced chunks" freed
 same "others were deleted" first second
 
-# A collector that has no room for it: the member keeps it, and hands it over when there is.
+# A gatherer that has no room for it: the member keeps it, and hands it over when there is.
 all_end
 mkdir "$TOP/small"
 trap 'code=$?; umount -l "$TOP/small"; (exit $code); nodes_cleanup' EXIT
-mount -t tmpfs -o size=$(($(du -sk "$TOP/store/$collector" | cut -f 1) + 49152))k tmpfs "$TOP/small"
-mv "$TOP/store/$collector" "$TOP/small/store"
-ln -s ../small/store "$TOP/store/$collector"
+mount -t tmpfs -o size=$(($(du -sk "$TOP/store/$gatherer" | cut -f 1) + 49152))k tmpfs "$TOP/small"
+mv "$TOP/store/$gatherer" "$TOP/small/store"
+ln -s ../small/store "$TOP/store/$gatherer"
 for i in 0 1 2 3; do node_start $i $options; done
 agents_start
 mkdir -p "$TOP/plain/$member/large"
 head -c 96M /dev/urandom >"$TOP/plain/$member/large/own"
 put_one "$member" large
-eventually 60 "no message says that the collector is full" grep -q "large of node .*: not gathered: No space" "$TOP/log/daemon.$member"
-diff -r "$TOP/plain/$member/large" "$TOP/mnt/$member/large" || fail "the collector is full, and the member has lost something"
-same "the collector is full" first second
+eventually 60 "no message says that the gatherer is full" grep -q "large of node .*: not gathered: No space" "$TOP/log/daemon.$member"
+diff -r "$TOP/plain/$member/large" "$TOP/mnt/$member/large" || fail "the gatherer is full, and the member has lost something"
+same "the gatherer is full" first second
 mount -o remount,size=512m "$TOP/small"
-eventually 60 "what the collector had no room for is not handed over later" seal --wait=collected "$TOP/mnt/$member/large"
+eventually 60 "what the gathering node had no room for is not handed over later" seal --wait=gathered "$TOP/mnt/$member/large"
 diff -r "$TOP/plain/$member/large" "$TOP/mnt/$member/large" || fail "handed over later, and other bytes"
 [ "$(packs_kib "$member")" -lt 2000 ] || fail "the member has not let go: $(packs_kib "$member") KiB"
 rm "$TOP/mnt/$member/large" 2>/dev/null && fail "it is not sealed any more"
 sound
-rm "$TOP/store/$collector"
+rm "$TOP/store/$gatherer"
 umount "$TOP/small"
 trap nodes_cleanup EXIT
 
-# Two collectors: each has all of it, and the loss of any node does no harm.
+# Two gatherers: each has all of it, and the loss of any node does no harm.
 begin replicas=2,compact_group=4
 steps first
 put first
-collected first
+gathered first
 for i in 0 1 2 3; do seal --wait=replicated "$TOP/mnt/$i/first"; done
 compact_all
-same "two collectors" first
-[ "$(nr_empty)" = 2 ] || fail "with two collectors $(nr_empty) of 4 nodes have let go"
-echo "two collectors for 4 nodes: $(all_kib) KiB"
+same "two gatherers" first
+[ "$(nr_empty)" = 2 ] || fail "with two gatherers $(nr_empty) of 4 nodes have released theirs"
+echo "two gatherers for 4 nodes: $(all_kib) KiB"
 for lost in "${ORDER[0]}" "${ORDER[3]}"; do
 	agents_end
 	node_dies "$lost"

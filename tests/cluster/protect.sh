@@ -35,6 +35,13 @@ same() { diff -r --no-dereference "$TOP/plain/$2/$3" "$1" || fail "$1 is not wha
 # whole NODE: it has all of node LOST, and all of its own
 whole() { same "$TOP/mnt/$1/.ckptfs/nodes/$LOST/$2" "$3" "$2"; }
 epochs_of() { echo first second; [ "$1" != 3 ] || ls "$TOP/plain/3" | grep '^cut' || true; } # NODE
+# Of 16 MB each there may be several: read in turn, each by another node and without another one.
+some_of_lost() { # TURN
+	local cuts
+	mapfile -t cuts < <(epochs_of 3 | tr ' ' '\n' | grep '^cut')
+	echo first second
+	[ ${#cuts[@]} = 0 ] || echo "${cuts[$1 % ${#cuts[@]}]}"
+}
 own_is_whole() { for e in $(epochs_of "$1"); do same "$TOP/mnt/$1/$e" "$1" "$e"; done; }
 lose() { # NODE: with all that it has
 	agents_end
@@ -52,11 +59,20 @@ done
 seal --wait=replicated "$TOP/mnt/0/first" 2>"$TOP/log/seal" && fail "protected without an agent"
 grep -q 'no ckptfs-agent runs' "$TOP/log/seal" || fail "no reason was told"
 is_unprotected 0 || fail "protected without an agent, it says"
+lags() { [ "$(node_figure "$1" '["cluster"]["replication_lag_ns"]')" -gt 0 ]; } # NODE
+eventually 60 "no replica is missing without an agent" lags 0
 agents_start
 for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/first"; done
 ! is_unprotected 0 || fail "protected, and it does not say so"
 for i in 0 1 2 3; do epoch $i second; done # all of it pends, and is in one round
-for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/second"; done
+for i in 0 1 2 3; do seal --quiet "$TOP/mnt/$i/second"; done
+for i in 0 1 2 3; do # ckptfs wait returns when another node has it
+	timeout 300 "$BUILD/tools/ckptfs" wait "$TOP/mnt/$i/second" >"$TOP/log/wait" 2>&1 || fail "ckptfs wait: exit status $?: $(cat "$TOP/log/wait")"
+	[ "$(cat "$TOP/log/wait")" = "$TOP/mnt/$i/second: replicated on another node" ] || fail "ckptfs wait says $(cat "$TOP/log/wait")"
+	"$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$i" | grep -o '"path":"[^"]*second"[^}]*"durable":"partner"' >/dev/null || fail "ckptfs wait returned, and the list shows no replica of second"
+done
+keeps_up() { [ "$(node_figure "$1" '["cluster"]["replication_lag_ns"]')" = 0 ]; }
+for i in 0 1 2 3; do eventually 60 "node $i has replicas of all and still lags behind" keeps_up $i; done
 for i in 0 1 2 3; do
 	NAMES[$i]=$(name_of $i)
 	[ -n "${NAMES[$i]}" ] || fail "node $i has no name"
@@ -155,7 +171,7 @@ for i in 0 1 2 3; do
 	agents_start
 	for k in "${!DAEMONS[@]}"; do
 		LOST=${NAMES[3]}
-		for e in $(epochs_of 3); do whole "$k" "$e" 3; done
+		for e in $(some_of_lost $((i + k))); do whole "$k" "$e" 3; done
 		[ $i = 3 ] || { LOST=${NAMES[$i]}; for e in first second; do whole "$k" $e $i; done; }
 		[ "$k" = 3 ] || own_is_whole "$k"
 	done

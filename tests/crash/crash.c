@@ -80,7 +80,7 @@ static bool run_round(const struct options *o, uint64_t seed, uint64_t nr_states
 	int r;
 
 	snprintf(log_path, sizeof(log_path), "%s/log", scratch);
-	tree_set_compress(seed);
+	tree_set_options(seed);
 	r = session_init(&session, seed, o->nr_ops);
 	if (r == 0 && !o->log)
 		r = peer_begin(seed, log_path, true);

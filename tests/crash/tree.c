@@ -13,14 +13,16 @@
 #include "tests/crash/peer.h"
 
 static struct compress tree_compress;
+static unsigned tree_processors;
 
-void tree_set_compress(uint64_t seed)
+void tree_set_options(uint64_t seed)
 {
 	static const struct compress hows[] = {
 		{ COMPRESS_NONE, 0 }, { COMPRESS_LZ4, 0 }, { COMPRESS_ZSTD, 1 }, { COMPRESS_AUTO, 0 }
 	};
 
 	tree_compress = hows[seed % ARRAY_SIZE(hows)];
+	tree_processors = seed / ARRAY_SIZE(hows) % 2 ? 16 : 2; /* eight bulk streams or one */
 }
 
 struct engine_conf tree_conf(void)
@@ -34,6 +36,7 @@ struct engine_conf tree_conf(void)
 		.snapshot_bytes = KiB(24),
 		.view_flush_bytes = KiB(16),
 		.ingest_entries = 128,
+		.processors = tree_processors,
 		.compress = tree_compress,
 		.cdc = { 256, 1024, 8192 },
 		.pending = MiB(2),

@@ -15,7 +15,8 @@
 
 /* Tiny steps, so that a few hundred operations go through every transition. */
 struct engine_conf tree_conf(void);
-void tree_set_compress(uint64_t seed); /* one third of all seeds each: not, with lz4, with zstd. At first: not */
+/* Compression (not at first) and number of processors. Each combination has one seed in eight. */
+void tree_set_options(uint64_t seed);
 
 /* Times that tests set are before this; later ones are the engine's own "now" and compare as equal. */
 #define TREE_TIME_NOW INT64_C(1000000000000000000)

@@ -686,7 +686,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(f.scratch))
 		return 1;
 	printf("seed %" PRIu64 "\n", f.seed);
-	tree_set_compress(f.seed);
+	tree_set_options(f.seed);
 	if (prepare(&f))
 		good = one ? run_case(&f, 0, nr, stdout) == POOL_RIGHT : run_all(&f);
 	scratch_remove(f.scratch);

@@ -454,7 +454,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(f->scratch))
 		return 1;
 	printf("seed %" PRIu64 "\n", f->seed);
-	tree_set_compress(f->seed);
+	tree_set_options(f->seed);
 	r = prepare(f);
 	if (r < 0)
 		printf("FAILED: cannot make a store: %s\n", strerror(-r));

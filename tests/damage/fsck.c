@@ -274,7 +274,7 @@ static bool check_step(void *userdata)
 	struct check_conf conf = { .cache = MiB(8),
 				   .read_data = true,
 				   .repair = st->repair,
-				   .give_up = st->repair,
+				   .discard_commits = st->repair,
 				   .finding = on_finding,
 				   .userdata = &st->said };
 
@@ -488,7 +488,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(f.scratch))
 		return 1;
 	printf("seed %" PRIu64 "\n", f.seed);
-	tree_set_compress(f.seed);
+	tree_set_options(f.seed);
 	for (int i = 0; i < 2 && r == 0; i++)
 		r = rig_init(&f.rig[i], f.scratch, i ? "killed" : "closed", f.seed + (uint64_t)i, NR_OPS, i);
 	if (r < 0)

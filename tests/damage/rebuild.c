@@ -203,7 +203,7 @@ static bool run_round(struct rebuild *b, uint64_t seed, bool killed)
 	int r;
 
 	b->seed = seed;
-	tree_set_compress(seed);
+	tree_set_options(seed);
 	r = rig_init(&b->rig, b->scratch, "base", seed, NR_OPS, killed);
 	if (r < 0)
 		return fails("cannot make a store", r);

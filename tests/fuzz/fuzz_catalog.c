@@ -10,7 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "store/catalog/catalog_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

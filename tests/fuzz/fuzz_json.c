@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_flat.h"
-#include "base/json_pull.h"
-#include "base/json_write.h"
+#include "base/json/json_flat.h"
+#include "base/json/json_pull.h"
+#include "base/json/json_write.h"
 #include "client/figures.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

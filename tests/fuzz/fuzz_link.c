@@ -243,7 +243,7 @@ static int again_put(const struct link_header *h, const uint8_t *p, struct buf *
 
 static int again_copy(const struct link_header *h, const uint8_t *p, struct buf *b)
 {
-	struct link_copy c;
+	struct link_replica c;
 	struct link_drop d;
 	int r;
 
@@ -253,10 +253,10 @@ static int again_copy(const struct link_header *h, const uint8_t *p, struct buf 
 			link_encode_drop(h->number, &d, b);
 		return r;
 	}
-	r = link_decode_copy(p, h->len, &c);
+	r = link_decode_replica(p, h->len, &c);
 	if (r < 0)
 		return r;
-	link_encode_copy(h->number, &c, b);
+	link_encode_replica(h->number, &c, b);
 	free(c.chunks);
 	return 0;
 }
@@ -319,10 +319,10 @@ static int again(const struct link_header *h, const uint8_t *p, struct buf *b)
 	case LINK_PUT:
 	case LINK_KEPT:
 		return again_put(h, p, b);
-	case LINK_COPY:
+	case LINK_REPLICATE:
 	case LINK_DROP:
 		return again_copy(h, p, b);
-	case LINK_COPIED:
+	case LINK_REPLICATED:
 	case LINK_DROPPED:
 		return again_error(h, p, b);
 	}

@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "index/guards.h"
 #include "index/namespace_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
@@ -17,17 +16,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 static void expect_same(const struct buf *b, const uint8_t *p, size_t len)
 {
 	assert(buf_error(b) < 0 || (b->len == len && memcmp(b->data, p, len) == 0));
-}
-
-static void try_guard(const uint8_t *p, size_t len)
-{
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	struct guard g;
-
-	if (guard_decode(p, len, &g) < 0)
-		return;
-	guard_encode(&g, &b);
-	expect_same(&b, p, len);
 }
 
 static void try_inode(const uint8_t *p, size_t len)
@@ -82,18 +70,17 @@ static void try_seal(const uint8_t *p, size_t len)
 static void try_copy(const uint8_t *p, size_t len)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	struct ns_copy c;
+	struct ns_replica c;
 
-	if (ns_copy_decode(p, len, &c) < 0)
+	if (ns_replica_decode(p, len, &c) < 0)
 		return;
 	assert(c.name[0] && strlen(c.name) <= NS_NODE_NAME_MAX && strlen(c.path) <= NS_PATH_MAX && c.path[0] != '/');
-	ns_copy_encode(&c, &b);
+	ns_replica_encode(&c, &b);
 	expect_same(&b, p, len);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
-	try_guard(p, len);
 	try_inode(p, len);
 	try_content(p, len);
 	try_dirent(p, len);

@@ -9,6 +9,18 @@
 #include "store/log/record_format.h"
 #include "store/check/scrub_job.h"
 
+static void frames_again(const struct pack_written *w)
+{
+	struct pack_written got = { 0 };
+	struct buf b = BUF_EMPTY;
+
+	assert(w->nr > 0 && w->nr <= PACK_WRITTEN_MAX);
+	frames_encode(w, &b);
+	assert(frames_decode(b.data, b.len, &got) == 0);
+	assert(got.nr == w->nr && memcmp(got.frames, w->frames, w->nr * sizeof(*w->frames)) == 0);
+	buf_release(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
 static void replace_again(enum record_type type, const struct replace *rp)
@@ -45,8 +57,21 @@ static void note_again(const struct scrub_state *note)
 	buf_release(&b);
 }
 
+static void marks_again(const struct pack_marks *m)
+{
+	struct buf b = BUF_EMPTY;
+	struct pack_marks got;
+
+	assert(m->next_pack > 0);
+	marks_encode(m, &b);
+	assert(marks_decode(b.data, b.len, &got) == 0);
+	assert(memcmp(&got, m, sizeof(got)) == 0);
+	buf_release(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
+	struct pack_written written;
 	struct pack_marks marks;
 	struct scrub_state note;
 	struct replace rp;
@@ -61,7 +86,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	if (clone_decode(p, len, &cl) == 0)
 		clone_again(&cl);
 	if (marks_decode(p, len, &marks) == 0)
-		assert(marks.next_pack > 0);
+		marks_again(&marks);
+	if (frames_decode(p, len, &written) == 0)
+		frames_again(&written);
 	if (scrub_state_decode(p, len, &note) == 0)
 		note_again(&note);
 	return 0;

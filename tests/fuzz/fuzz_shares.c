@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* The decoders of what is shared with other nodes. What is accepted encodes to the same bytes again. */
+/* The decoders of shared chunks and of holders of replicas. What is accepted encodes to the same bytes again. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
+#include "index/guards.h"
 #include "index/pin_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
@@ -24,8 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	struct share_totals totals;
 	struct share_node node;
 	uint32_t pack, number;
+	struct guard guard;
 	struct ns_key k;
 
+	if (guard_decode(p, len, &guard) == 0) {
+		guard_encode(&guard, &b);
+		same(&b, p, len);
+	}
 	if (share_frame_decode(p, len, &frame) == 0) {
 		share_frame_encode(&frame, &b);
 		same(&b, p, len);

@@ -129,7 +129,7 @@ fs_remount_with_agent
 
 # An agent that dies in a round holds nobody up.
 agent "$WORK/s" stay
-kill -STOP "$AGENT"
+stop_process "$AGENT"
 ( page "$MNT/stopped" 69 && touch "$WORK/synced" ) &
 sleep 0.5
 [ ! -e "$WORK/synced" ] || fail "nobody has waited for the round"

@@ -32,6 +32,7 @@
 #define BLOCK (WORDS * sizeof(uint64_t))
 #define BLOCKS 160 /* all at once: more than the kernel's limit of background requests */
 #define SIZE (BLOCKS * BLOCK)
+#define ALL_BLOCKS 16 /* of so many changes one is of all blocks */
 #define SYNC_ROUNDS 20 /* a change that waits for the disk counts as many */
 
 struct shared {
@@ -44,6 +45,7 @@ struct writer {
 	const char *name;
 	bool (*change)(struct writer *w, unsigned block, unsigned nr); /* of `nr` blocks; false: not on this machine */
 	int flags; /* of open(2) */
+	int later; /* set by fcntl(2) */
 	bool holes; /* even versions are zeros */
 	struct async_io *async;
 	int fd, from;
@@ -168,6 +170,15 @@ static bool change_by_map(struct writer *w, unsigned block, unsigned nr)
 	return true;
 }
 
+static bool change_by_map_and_sync(struct writer *w, unsigned block, unsigned nr)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = block * BLOCK / page * page;
+
+	change_by_map(w, block, nr);
+	ok(msync((uint8_t *)w->map + begin, (block + nr) * BLOCK - begin, MS_SYNC), "msync");
+	return true;
+}
+
 /* The next version as a file of its own, from which it is taken. */
 static void make_source(struct writer *w, unsigned block)
 {
@@ -212,8 +223,8 @@ static bool change_by_clone(struct writer *w, unsigned block, unsigned nr)
 	return true;
 }
 
-/* Odd versions are written, even ones are holes. */
-static bool change_by_punching(struct writer *w, unsigned block, unsigned nr)
+/* Odd versions are written, even ones are zeros. */
+static bool change_by_fallocate(struct writer *w, unsigned block, unsigned nr, int mode)
 {
 	for (unsigned b = block; b < block + nr; b++) {
 		if (shared->begun[b] % 2 == 0) {
@@ -221,10 +232,20 @@ static bool change_by_punching(struct writer *w, unsigned block, unsigned nr)
 			continue;
 		}
 		next_version(w, b);
-		ok(fallocate(w->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(b * BLOCK), BLOCK), "punch");
+		ok(fallocate(w->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)(b * BLOCK), BLOCK), "fallocate");
 		is_done(b);
 	}
 	return true;
+}
+
+static bool change_by_punching(struct writer *w, unsigned block, unsigned nr)
+{
+	return change_by_fallocate(w, block, nr, FALLOC_FL_PUNCH_HOLE);
+}
+
+static bool change_by_zeroing(struct writer *w, unsigned block, unsigned nr)
+{
+	return change_by_fallocate(w, block, nr, FALLOC_FL_ZERO_RANGE);
 }
 
 static void read_by_pread(struct reader *r, unsigned block, uint64_t *words)
@@ -294,7 +315,7 @@ static bool run_writer(struct writer *w, unsigned rounds)
 	uint32_t random = 1;
 
 	for (unsigned i = 0; i < rounds && !shared->failed; i++) {
-		unsigned nr = i % 32 == 31 && !(w->flags & O_SYNC) ? BLOCKS : i % 4 == 3 ? 8 : 1;
+		unsigned nr = i % ALL_BLOCKS == ALL_BLOCKS - 1 && !(w->flags & O_SYNC) ? BLOCKS : i % 4 == 3 ? 8 : 1;
 
 		random = random * 1664525 + 1013904223;
 		if (!w->change(w, (random >> 8) % (BLOCKS - nr + 1), nr))
@@ -334,6 +355,8 @@ static bool run_pair(struct writer *w, struct reader *readers, unsigned nr, unsi
 	reader_name = NULL;
 	make_file();
 	w->fd = (int)ok(open("file", w->flags), "open");
+	if (w->later)
+		ok(fcntl(w->fd, F_SETFL, w->later), "fcntl");
 	w->from = (int)ok(open("source", O_RDWR | O_CREAT | O_TRUNC, 0600), "create");
 	for (unsigned i = 0; i < nr; i++)
 		pids[i] = start(&readers[i], w);
@@ -366,23 +389,34 @@ static struct writer writers[] = {
 	{ .name = "pwrite, O_RDWR|O_DIRECT", .change = change_by_pwrite, .flags = O_RDWR | O_DIRECT },
 	{ .name = "pwrite, O_RDWR|O_SYNC", .change = change_by_pwrite, .flags = O_RDWR | O_SYNC },
 	{ .name = "pwrite, O_RDWR|O_DIRECT|O_SYNC", .change = change_by_pwrite, .flags = O_RDWR | O_DIRECT | O_SYNC },
+	{ .name = "pwrite, O_WRONLY, later O_DIRECT", .change = change_by_pwrite, .flags = O_WRONLY, .later = O_DIRECT },
+	{ .name = "pwrite, O_RDWR, later O_DIRECT", .change = change_by_pwrite, .flags = O_RDWR, .later = O_DIRECT },
 	{ .name = "libaio, O_WRONLY", .change = change_by_libaio, .flags = O_WRONLY },
 	{ .name = "libaio, O_WRONLY|O_DIRECT", .change = change_by_libaio, .flags = O_WRONLY | O_DIRECT },
+	{ .name = "libaio, O_WRONLY|O_SYNC", .change = change_by_libaio, .flags = O_WRONLY | O_SYNC },
+	{ .name = "libaio, O_WRONLY|O_DIRECT|O_SYNC", .change = change_by_libaio, .flags = O_WRONLY | O_DIRECT | O_SYNC },
 	{ .name = "libaio, O_RDWR", .change = change_by_libaio, .flags = O_RDWR },
 	{ .name = "libaio, O_RDWR|O_DIRECT", .change = change_by_libaio, .flags = O_RDWR | O_DIRECT },
+	{ .name = "libaio, O_RDWR|O_SYNC", .change = change_by_libaio, .flags = O_RDWR | O_SYNC },
 	{ .name = "libaio, O_RDWR|O_DIRECT|O_SYNC", .change = change_by_libaio, .flags = O_RDWR | O_DIRECT | O_SYNC },
 	{ .name = "io_uring, O_WRONLY", .change = change_by_uring, .flags = O_WRONLY },
 	{ .name = "io_uring, O_WRONLY|O_DIRECT", .change = change_by_uring, .flags = O_WRONLY | O_DIRECT },
+	{ .name = "io_uring, O_WRONLY|O_SYNC", .change = change_by_uring, .flags = O_WRONLY | O_SYNC },
+	{ .name = "io_uring, O_WRONLY|O_DIRECT|O_SYNC", .change = change_by_uring, .flags = O_WRONLY | O_DIRECT | O_SYNC },
 	{ .name = "io_uring, O_RDWR", .change = change_by_uring, .flags = O_RDWR },
 	{ .name = "io_uring, O_RDWR|O_DIRECT", .change = change_by_uring, .flags = O_RDWR | O_DIRECT },
+	{ .name = "io_uring, O_RDWR|O_SYNC", .change = change_by_uring, .flags = O_RDWR | O_SYNC },
 	{ .name = "io_uring, O_RDWR|O_DIRECT|O_SYNC", .change = change_by_uring, .flags = O_RDWR | O_DIRECT | O_SYNC },
 	{ .name = "shared mapping", .change = change_by_map, .flags = O_RDWR },
+	{ .name = "shared mapping, msync", .change = change_by_map_and_sync, .flags = O_RDWR | O_SYNC },
 	{ .name = "copy_file_range", .change = change_by_copy, .flags = O_RDWR },
 	{ .name = "copy_file_range, O_WRONLY", .change = change_by_copy, .flags = O_WRONLY },
 	{ .name = "clone", .change = change_by_clone, .flags = O_RDWR },
 	{ .name = "clone, O_WRONLY", .change = change_by_clone, .flags = O_WRONLY },
 	{ .name = "punched hole", .change = change_by_punching, .flags = O_RDWR, .holes = true },
 	{ .name = "punched hole, O_WRONLY", .change = change_by_punching, .flags = O_WRONLY, .holes = true },
+	{ .name = "zeroed range", .change = change_by_zeroing, .flags = O_RDWR, .holes = true },
+	{ .name = "zeroed range, O_WRONLY", .change = change_by_zeroing, .flags = O_WRONLY, .holes = true },
 };
 
 static struct reader readers[] = {

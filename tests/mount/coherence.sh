@@ -9,7 +9,7 @@ fs_mount
 if [ -n "${COHERENCE_ROUNDS:-}" ]; then
 	"$(program coherence)" "$MNT" "$COHERENCE_ROUNDS" apart || fail "a read returned old bytes"
 else
-	"$(program coherence)" "$MNT" 64 together || fail "a read returned old bytes"
+	"$(program coherence)" "$MNT" 16 together || fail "a read returned old bytes"
 fi
-"$PYTHON" "$HERE/truncate_open.py" "$MNT" "$((${COHERENCE_ROUNDS:-64} * 4))" || fail "old bytes came back into a truncated file"
+"$PYTHON" "$HERE/truncate_open.py" "$MNT" "$((${COHERENCE_ROUNDS:-16} * 4))" || fail "old bytes came back into a truncated file"
 fs_umount

@@ -85,7 +85,7 @@ rule $ALICE last=1 "$MNT/moved"
 for owner in 0 $BOB; do
 	chown $owner "$MNT/moved"
 	exits 0 retain
-	says "moved: user.ckptfs.keep was set by user $ALICE, who does not own the directory"
+	says "moved: user.ckptfs.keep was set by user $ALICE, not the owner of the directory"
 	left "$MNT/moved" "step.1 step.2 step.3 step.4 " "a rule of alice in a directory of user $owner"
 done
 chown $ALICE "$MNT/moved"

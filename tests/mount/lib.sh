@@ -53,6 +53,10 @@ mounted() { grep -qsF " $MNT fuse" /proc/mounts; }
 running() { # PID: alive and not a zombie
 	[ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" != Z ]
 }
+stop_process() { # PID: until SIGCONT; after kill(2) alone, threads go on until one of them has received the signal
+	kill -STOP "$1"
+	await grep -q '^State:.T' "/proc/$1/status"
+}
 gone() { # PID: it ends within two minutes
 	for _ in $(seq 1200); do
 		running "$1" || return 0
@@ -148,10 +152,10 @@ free_blocks() {
 	rm -f "$@"
 }
 
-# small_disk SIZE: the store is on a disk of its own, $disk, that can be filled
+# small_disk SIZE[,OPTION...]: the store is on a disk of its own, $disk, that can be filled
 small_disk() {
 	disk=$WORK/disk
-	mkdir "$disk"
+	mkdir -p "$disk"
 	mount -t tmpfs -o "size=$1" tmpfs "$disk"
 	STORE=$disk/store
 }

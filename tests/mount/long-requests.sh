@@ -154,5 +154,25 @@ for pid in $HOGS; do
 	running "$pid" || fail "no delta: $(cat "$WORK/hogs.log")"
 done
 kill_hogs
+
+# So do those of several users, each of which takes all that it gets: two would have 30 of 32 MiB.
+HOGS=
+for uid in 1002 1003 1004; do
+	install -d -o $uid "$MNT/$uid" "$MNT/$uid/lineage"
+	as_user $uid "$HOG" half-tables "$MNT/$uid" "$WORK/marks/half-tables.$uid" 2>>"$WORK/hogs.log" &
+	HOGS+=" $!"
+	await test -e "$WORK/marks/half-tables.$uid"
+done
+sleep 2
+for of in 1001:12 0:15; do
+	crowd "${of%:*}" other "${of#*:}" 74 & # the next user has 3/4 of the other 17 MiB, and root what is left
+	last=$!
+	gone "$last" || fail "a delta of user ${of%:*} waits for memory that deltas of other users have"
+	wait "$last" || fail "a delta with a damaged table was not refused"
+done
+for pid in $HOGS; do
+	running "$pid" || fail "no delta: $(cat "$WORK/hogs.log")"
+done
+kill_hogs
 fs_umount
 "$CKPTFS_BUILD/tools/fsck.ckptfs" "$STORE" >"$WORK/said" 2>&1 || fail_showing "the store is damaged"

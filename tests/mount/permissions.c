@@ -2,6 +2,8 @@
 /*
  * Usage: permissions MNT PLAIN [unseen]
  *        permissions MNT control
+ *        permissions DIR make
+ *        permissions VIEW PLAIN replicas MNT
  *
  * Every way to the bytes of a file, or to a new name, that does not go through open(2): the daemon must decide as the
  * kernel does for open(2) itself. As root. Each kind of caller meets each kind of file in each kind of directory, with
@@ -12,424 +14,26 @@
  * grant what does not depend on groups and capabilities.
  *
  * control: below .ckptfs, in a store of a cluster, nothing can be changed by any of them.
+ *
+ * make, replicas: a sealed DIR of one node has all kinds of files and directories. VIEW is the same directory on another
+ * node, below .ckptfs/nodes, where MNT is the mount: whatever gives bytes there does so as open(2) in PLAIN.
  */
-#include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <limits.h>
-#include <linux/capability.h>
 #include <linux/fs.h>
-#include <linux/posix_acl_xattr.h>
-#include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/util.h"
-#include "client/ioctl.h"
-#include "gpu/format/delta_record.h"
+#include "permissions_rig.h"
 
-enum { OWNER = 1001, NAMED = 1003, MASKED = 1004, DENIED = 1005, OTHER = 1006, CAPABLE = 1007 };
-enum { GROUP = 2001, NAMED_GROUP = 2005, OWN_GROUP = 2999 };
-enum { A_USER_OBJ = 1, A_USER = 2, A_GROUP_OBJ = 4, A_GROUP = 8, A_MASK = 16, A_OTHER = 32 };
-
-#define CONTENT 4096
-
-struct ace {
-	unsigned tag, perm, id;
-};
-
-struct kind {
-	const char *name;
-	mode_t mode;
-	uid_t uid;
-	gid_t gid;
-	const char *list; /* extended attribute; NULL: no list */
-	struct ace acl[8];
-};
-
-#define LIST(group, mask, other)                                                              \
-	{                                                                                     \
-		{ A_USER_OBJ, 6, 0 }, { A_USER, 4, NAMED }, { A_USER, 6, MASKED }, { A_USER, 0, DENIED }, \
-		{ A_GROUP_OBJ, group, 0 }, { A_GROUP, 4, NAMED_GROUP }, { A_MASK, mask, 0 }, { A_OTHER, other, 0 } \
-	}
-#define ACCESS "system.posix_acl_access"
-#define DEFAULT "system.posix_acl_default"
-
-static const struct kind files[] = {
-	{ "0644", 0644, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "0640", 0640, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "0604", 0604, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "0600", 0600, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "0044", 0044, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "acl", 0640, OWNER, GROUP, ACCESS, LIST(0, 6, 0) },
-	{ "acl-other", 0644, OWNER, GROUP, ACCESS, LIST(0, 4, 4) },
-	{ "acl-group", 0644, OWNER, GROUP, ACCESS, LIST(4, 4, 0) },
-	{ "acl-write-only-mask", 0624, OWNER, GROUP, ACCESS, LIST(6, 2, 4) },
-	{ "acl-empty-mask", 0604, OWNER, GROUP, ACCESS, LIST(4, 0, 4) },
-};
-
-static const struct kind dirs[] = {
-	{ "plain", 0755, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "group-writable", 0775, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "set-gid", 02775, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "sticky", 01777, 0, 0, NULL, {{ 0 }} },
-	{ "default-acl", 0777, OWNER, GROUP, DEFAULT, LIST(4, 6, 4) },
-	{ "acl-dir", 0775, OWNER, GROUP, ACCESS,
-	  { { A_USER_OBJ, 7, 0 }, { A_USER, 7, NAMED }, { A_USER, 1, DENIED }, { A_GROUP_OBJ, 5, 0 },
-	    { A_GROUP, 7, NAMED_GROUP }, { A_MASK, 7, 0 }, { A_OTHER, 5, 0 } } },
-	{ "write-without-search", 0722, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "closed", 0700, OWNER, GROUP, NULL, {{ 0 }} },
-	{ "sealed", 0777, OWNER, GROUP, NULL, {{ 0 }} },
-};
-
-/* FS_IMMUTABLE_FL on another filesystem */
-static bool is_sealed(const struct kind *dir)
-{
-	return strcmp(dir->name, "sealed") == 0;
-}
-
-static const struct caller_kind {
-	const char *name;
-	uid_t uid;
-	gid_t gid, groups[2];
-	size_t nr_groups;
-	unsigned capability; /* in effect, besides none; 0 (CAP_CHOWN): none */
-	bool has_all; /* capabilities */
-	bool in_user_namespace;
-} callers[] = {
-	{ "owner", OWNER, OWN_GROUP, { 0 }, 0, 0, false, false },
-	{ "group", OTHER, GROUP, { 0 }, 0, 0, false, false },
-	{ "supplementary group", OTHER, OWN_GROUP, { 3000, GROUP }, 2, 0, false, false },
-	{ "named user", NAMED, OWN_GROUP, { 0 }, 0, 0, false, false },
-	{ "masked user", MASKED, OWN_GROUP, { 0 }, 0, 0, false, false },
-	{ "denied user", DENIED, OWN_GROUP, { GROUP }, 1, 0, false, false },
-	{ "named group", OTHER, NAMED_GROUP, { 0 }, 0, 0, false, false },
-	{ "named supplementary group", OTHER, OWN_GROUP, { NAMED_GROUP }, 1, 0, false, false },
-	{ "two groups", OTHER, GROUP, { NAMED_GROUP }, 1, 0, false, false },
-	{ "other", OTHER, OWN_GROUP, { 0 }, 0, 0, false, false },
-	{ "with CAP_DAC_OVERRIDE", CAPABLE, OWN_GROUP, { 0 }, 0, CAP_DAC_OVERRIDE, false, false },
-	{ "with CAP_DAC_READ_SEARCH", CAPABLE, OWN_GROUP, { 0 }, 0, CAP_DAC_READ_SEARCH, false, false },
-	{ "root", 0, 0, { 0 }, 0, 0, true, false },
-	{ "root without capabilities", 0, 0, { 0 }, 0, 0, false, false },
-	{ "root of a user namespace", 0, 0, { 0 }, 0, 0, true, true },
-};
-
-/* What a caller was told, as errno. The first ones by the kernel. */
-enum way {
-	OPEN,
-	CREATE,
-	LIST_DIR, /* R_OK|X_OK of the directory */
-	OWNS, /* chmod of a directory */
-	MAY_WRITE, /* W_OK of that */
-	UNLINK,
-	XATTR, /* of the directory */
-	KERNEL,
-	DELTA = KERNEL, /* from the file */
-	DELTA_OLDER, /* from another one that all may read, with bytes of the file */
-	DELTA_NEW, /* from nothing */
-	EXCLUSIVE_NAME,
-	EXCLUSIVE_ALL,
-	CLONE,
-	COPY,
-	FINGERPRINT,
-	COMPARE,
-	STAT,
-	KEEP, /* retention rule of the directory */
-	LIST_USER, /* the owner by OWNERS, and no other that is not the caller's */
-	LIST_GROUP,
-	EXCLUSIVE_USER,
-	EXCLUSIVE_GROUP,
-	SEAL,
-	CHECK,
-	NEXT,
-	UNSEAL,
-	RMDIR, /* by the kernel */
-	REMOVE,
-	LIST_NODES, /* by the kernel */
-	CHANGE_NODES,
-	NEXT_REPLICA,
-	NR_WAYS
-};
-static const char *const way_names[] = {
-	"open", "create", "list", "chmod", "write", "unlink", "setxattr", "delta", "delta with bytes of an older version",
-	"delta from nothing", "exclusive, by name", "exclusive, all", "clone", "copy_file_range", "fingerprint", "compare",
-	"stat", "retention rule", "list users", "list groups", "exclusive, by user", "exclusive, by group", "seal",
-	"check a seal", "list seals", "unseal", "rmdir", "remove", "list nodes", "change the node directory view",
-	"list replicas",
-};
-
-/* Shared with the child. */
-struct answers {
-	int outcome[NR_WAYS];
-};
-
-static bool is_unseen;
-static unsigned nr_checks, nr_granted, nr_failed;
-
-static _Noreturn void fail(const char *what, const char *of)
-{
-	fprintf(stderr, "permissions: %s: %s: %s\n", of, what, strerror(errno));
-	exit(1);
-}
-
-#define MUST(call, of) ((call) < 0 ? fail(#call, of) : (void)0)
-
-/* --- what there is --- */
-
-static void set_list(const char *path, const struct kind *k)
-{
-	struct {
-		struct posix_acl_xattr_header head;
-		struct posix_acl_xattr_entry e[8];
-	} raw = { .head.a_version = htole32(POSIX_ACL_XATTR_VERSION) };
-	size_t n = 0;
-
-	for (; n < ARRAY_SIZE(k->acl) && k->acl[n].tag; n++)
-		raw.e[n] = (struct posix_acl_xattr_entry){
-			.e_tag = htole16((uint16_t)k->acl[n].tag),
-			.e_perm = htole16((uint16_t)k->acl[n].perm),
-			.e_id = htole32(k->acl[n].id ? k->acl[n].id : UINT32_MAX),
-		};
-	if (setxattr(path, k->list, &raw, sizeof(raw.head) + n * sizeof(raw.e[0]), 0) == 0)
-		return;
-	if (errno == EOPNOTSUPP) {
-		puts("no POSIX ACLs there");
-		exit(77);
-	}
-	fail(k->list, path);
-}
-
-static void make_so(const char *path, const struct kind *k)
-{
-	MUST(chown(path, k->uid, k->gid), path);
-	MUST(chmod(path, k->mode), path);
-	if (k->list)
-		set_list(path, k);
-}
-
-static void make_file(const char *path, const struct kind *k)
-{
-	static const uint8_t content[CONTENT] = { 1, 2, 3 };
-	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-
-	if (fd < 0 || write(fd, content, sizeof(content)) != sizeof(content) || close(fd) < 0)
-		fail("cannot make", path);
-	make_so(path, k);
-}
-
-/* Makes the object of the next version, as if it were committed. */
-static void take_version(struct delta_record *rec, uint32_t number, const uint8_t *content, struct buf *ret)
-{
-	struct delta_take take = { .method = DELTA_METHOD_TREE, .number = number };
-
-	if (delta_record_take(rec, content, CONTENT, &take, ret) < 0)
-		fail("cannot take", "object");
-	delta_record_commit(rec);
-}
-
-/* Version `number`, with the content of version 1, after versions 1 to `parent`. */
-static void make_object(uint32_t number, uint32_t parent, struct buf *ret)
-{
-	static const uint8_t content[CONTENT] = { 1, 2, 3 }, other[CONTENT] = { 4, 5, 6 };
-	struct delta_record_params params = { .chunk_len = 128, .table_limit = MiB(1) };
-	struct delta_record *rec;
-
-	if (delta_record_new(&params, &rec) < 0)
-		fail("no memory", "object");
-	for (uint32_t n = 1; n <= parent; n++)
-		take_version(rec, n, n == 1 ? content : other, ret);
-	take_version(rec, number, content, ret);
-	delta_record_free(rec);
-}
-
-static int stage(const char *dir, uint32_t number, uint32_t parent)
-{
-	_cleanup_(buf_release) struct buf object = BUF_EMPTY;
-	int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-
-	make_object(number, parent, &object);
-	if (fd < 0 || write(fd, object.data, object.len) != (ssize_t)object.len)
-		fail("cannot stage", dir);
-	return fd;
-}
-
-/* --- the ways --- */
-
-static int outcome(long r)
-{
-	return r < 0 ? errno : 0;
-}
-
-#define ARGUMENT(type, ...) ((struct type){ .size = sizeof(struct type), .version = CKPTFS_IOC_VERSION, __VA_ARGS__ })
-
-static int make_version(int staged, uint32_t number, uint32_t parent)
-{
-	struct ckptfs_delta_begin begin = ARGUMENT(ckptfs_delta_begin, .number = number, .parent = parent);
-	struct ckptfs_delta_commit commit = ARGUMENT(ckptfs_delta_commit, .flags = 0);
-	int r = ioctl(staged, CKPTFS_IOC_DELTA_BEGIN, &begin);
-
-	return outcome(r < 0 ? r : ioctl(staged, CKPTFS_IOC_DELTA_COMMIT, &commit));
-}
-
-/* ADD a name, or USER or GROUP. */
-static int ask_exclusive(int dir, enum ckptfs_exclusive_command command, uint32_t id, const char *name)
-{
-	struct ckptfs_exclusive arg = ARGUMENT(ckptfs_exclusive, .command = CKPTFS_EXCLUSIVE_BEGIN);
-	int r;
-
-	MUST(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg), "exclusive");
-	arg.command = command;
-	arg.id = id;
-	snprintf(arg.name, sizeof(arg.name), "%s", name);
-	r = outcome(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg));
-	arg.command = CKPTFS_EXCLUSIVE_END;
-	MUST(ioctl(dir, CKPTFS_IOC_EXCLUSIVE, &arg), "exclusive");
-	return r;
-}
-
-static int handle_of(const char *path, uint64_t *ret)
-{
-	struct ckptfs_handle handle = ARGUMENT(ckptfs_handle, .handle = 0);
-	int fd = open(path, O_RDONLY | O_CLOEXEC), r = fd;
-
-	if (fd >= 0)
-		r = ioctl(fd, CKPTFS_IOC_HANDLE, &handle);
-	*ret = handle.handle;
-	return r;
-}
-
-static int clone_to(int to, const char *path)
-{
-	struct ckptfs_clone clone = ARGUMENT(ckptfs_clone, .from = 0);
-	int r = handle_of(path, &clone.from);
-
-	return outcome(r < 0 ? r : ioctl(to, CKPTFS_IOC_CLONE, &clone));
-}
-
-static int compare_with(int fd, const char *path)
-{
-	struct ckptfs_compare compare = ARGUMENT(ckptfs_compare, .len = CONTENT);
-	int r = handle_of(path, &compare.with);
-
-	return outcome(r < 0 ? r : ioctl(fd, CKPTFS_IOC_COMPARE, &compare));
-}
-
-static int stat_of(const char *path)
-{
-	struct ckptfs_stat arg = ARGUMENT(ckptfs_stat, .reserved = 0);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return outcome(fd < 0 ? fd : ioctl(fd, CKPTFS_IOC_STAT, &arg));
-}
-
-static int copy_to(int to, const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return outcome(fd < 0 ? -1 : copy_file_range(fd, NULL, to, NULL, CONTENT, 0));
-}
-
-static int seal(int dir, enum ckptfs_seal_command command)
-{
-	struct ckptfs_seal arg = ARGUMENT(ckptfs_seal, .command = command);
-
-	return outcome(ioctl(dir, CKPTFS_IOC_SEAL, &arg));
-}
-
-/* As CHECK; for NEXT, EPERM if the directory itself is not listed. */
-static int check_seal(int dir, enum ckptfs_seal_command command)
-{
-	struct ckptfs_seal arg = ARGUMENT(ckptfs_seal, .command = command);
-	struct stat st;
-
-	MUST(fstat(dir, &st), "seal");
-	arg.inode = st.st_ino - 1;
-	if (ioctl(dir, CKPTFS_IOC_SEAL, &arg) < 0)
-		return command == CKPTFS_SEAL_NEXT && errno == ENOENT ? EPERM : errno;
-	return arg.inode == st.st_ino ? 0 : EPERM;
-}
-
-static int may_write(int dir)
-{
-	return outcome(syscall(SYS_faccessat2, dir, "", W_OK, AT_EMPTY_PATH | AT_EACCESS));
-}
-
-/* --- callers --- */
-
-static void write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		fail("cannot write", path);
-	close(fd);
-}
-
-static void become(const struct caller_kind *c)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
-
-	MUST(setgroups(c->nr_groups, c->groups), c->name);
-	MUST(setresgid(c->gid, c->gid, c->gid), c->name);
-	MUST(prctl(PR_SET_KEEPCAPS, 1), c->name);
-	MUST(setresuid(c->uid, c->uid, c->uid), c->name);
-	if (c->in_user_namespace) {
-		MUST(unshare(CLONE_NEWUSER), c->name);
-		write_text("/proc/self/setgroups", "deny");
-		write_text("/proc/self/uid_map", "0 0 1");
-		write_text("/proc/self/gid_map", "0 0 1");
-	}
-	if (c->has_all)
-		return;
-	if (c->capability)
-		data[0].effective = data[0].permitted = 1u << c->capability;
-	MUST((int)syscall(SYS_capset, &head, data), c->name);
-}
-
-static struct answers *shared;
-
-/* Runs fn(arg) as this caller, who leaves what he was told in `shared`. */
-static void as_caller(const struct caller_kind *c, void (*fn)(void *), void *arg)
-{
-	int status;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		become(c);
-		fn(arg);
-		_exit(0);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
-		fail("the caller failed", c->name);
-}
-
-/* --- comparing --- */
-
-static void expect(const char *of, const struct caller_kind *c, enum way way, int want, bool is_certain)
-{
-	int got = shared->outcome[way];
-
-	nr_checks++;
-	nr_granted += got == 0;
-	if (got == want || (is_unseen && got != 0 && !is_certain))
-		return;
-	if (nr_failed++ < 20)
-		fprintf(stderr, "permissions: %s: %s: %s: %s, the kernel says %s\n", of, c->name, way_names[way],
-			got ? strerrorname_np(got) : "granted", want ? strerrorname_np(want) : "granted");
-}
+/* --- entry points that read a file or make one --- */
 
 struct visit {
 	char dir[PATH_MAX], file[PATH_MAX + 16], fresh[PATH_MAX + 16], victim[PATH_MAX + 16];
@@ -467,19 +71,6 @@ static void ask_all(void *arg)
 	t[COMPARE] = compare_with(v->target, v->file);
 	t[STAT] = stat_of(v->file);
 	t[KEEP] = outcome(setxattr(v->dir, "user.ckptfs.keep", "last=1", 6, 0));
-}
-
-/* --- seals --- */
-
-static void ask_seal(void *arg)
-{
-	int dir = *(int *)arg, *t = shared->outcome;
-	struct stat st;
-
-	MUST(fstat(dir, &st), "seal");
-	t[OWNS] = outcome(fchmod(dir, st.st_mode & 07777));
-	t[MAY_WRITE] = may_write(dir);
-	t[SEAL] = seal(dir, CKPTFS_SEAL_SEAL);
 }
 
 static void make_files(struct visit *v, const struct kind *file)
@@ -637,181 +228,6 @@ static void visit_all(const char *mnt, const char *plain)
 	}
 }
 
-/* --- owners --- */
-
-struct asking {
-	const struct caller_kind *who;
-	int dir;
-};
-
-static bool is_own(const struct caller_kind *who, enum ckptfs_owner_kind kind, uint32_t id)
-{
-	bool is_one = who->uid == 0 || id == (kind == CKPTFS_OWNER_USER ? who->uid : who->gid);
-
-	for (size_t i = 0; kind == CKPTFS_OWNER_GROUP && i < who->nr_groups; i++)
-		is_one |= who->groups[i] == id;
-	return is_one;
-}
-
-/* 0: `id` is listed; EPERM: it is not. EINVAL: others are that are not for the caller. */
-static int list_owners(const struct asking *a, enum ckptfs_owner_kind kind, uint32_t id)
-{
-	struct ckptfs_owners arg = ARGUMENT(ckptfs_owners, .kind = kind);
-	int r = EPERM;
-
-	do {
-		MUST(ioctl(a->dir, CKPTFS_IOC_OWNERS, &arg), "owners");
-		for (uint32_t i = 0; i < arg.nr; i++)
-			r = !is_own(a->who, kind, arg.v[i].id) ? EINVAL : arg.v[i].id == id && r == EPERM ? 0 : r;
-	} while (arg.more);
-	return r;
-}
-
-static void ask_owners(void *arg)
-{
-	const struct asking *a = arg;
-	int *t = shared->outcome;
-
-	t[LIST_USER] = list_owners(a, CKPTFS_OWNER_USER, OWNER);
-	t[LIST_GROUP] = list_owners(a, CKPTFS_OWNER_GROUP, GROUP);
-	t[EXCLUSIVE_USER] = ask_exclusive(a->dir, CKPTFS_EXCLUSIVE_USER, OWNER, "");
-	t[EXCLUSIVE_GROUP] = ask_exclusive(a->dir, CKPTFS_EXCLUSIVE_GROUP, GROUP, "");
-}
-
-static void try_owners(const char *mnt)
-{
-	int fd = open(mnt, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-		const struct caller_kind *who = &callers[c];
-		int user = is_own(who, CKPTFS_OWNER_USER, OWNER) ? 0 : EPERM,
-		    group = is_own(who, CKPTFS_OWNER_GROUP, GROUP) ? 0 : EPERM;
-
-		as_caller(who, ask_owners, &(struct asking){ who, fd });
-		expect(mnt, who, LIST_USER, user, true);
-		expect(mnt, who, LIST_GROUP, group, who->uid == 0 || who->gid == GROUP);
-		expect(mnt, who, EXCLUSIVE_USER, user, true);
-		expect(mnt, who, EXCLUSIVE_GROUP, group, who->uid == 0 || who->gid == GROUP);
-	}
-	close(fd);
-}
-
-static void ask_sealed(void *arg)
-{
-	int dir = *(int *)arg, *t = shared->outcome;
-
-	t[CHECK] = check_seal(dir, CKPTFS_SEAL_CHECK);
-	t[NEXT] = check_seal(dir, CKPTFS_SEAL_NEXT);
-}
-
-static void ask_unseal(void *arg)
-{
-	shared->outcome[UNSEAL] = seal(*(int *)arg, CKPTFS_SEAL_UNSEAL);
-}
-
-static void try_seals(const char *mnt)
-{
-	static const struct kind kinds[] = { { "rwx", 0755, OWNER, GROUP, NULL, {{ 0 }} },
-					     { "r-x", 0555, OWNER, GROUP, NULL, {{ 0 }} } };
-
-	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++)
-		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-			const struct caller_kind *who = &callers[c];
-			char path[PATH_MAX], file[PATH_MAX + 8];
-			int fd, owns, *t = shared->outcome;
-
-			snprintf(path, sizeof(path), "%s/seal.%zu.%zu", mnt, k, c);
-			snprintf(file, sizeof(file), "%s/file", path);
-			MUST(mkdir(path, 0700), path);
-			make_file(file, &files[0]);
-			make_so(path, &kinds[k]);
-			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-			as_caller(who, ask_seal, &fd);
-			owns = t[OWNS];
-			expect(path, who, SEAL, owns ? owns : t[MAY_WRITE], !who->capability && who->uid != 0);
-			if (t[SEAL] != 0) {
-				MUST(fchmod(fd, 0755), path);
-				as_caller(&callers[0], ask_seal, &fd);
-			}
-			if (t[SEAL] != 0)
-				fail("the owner cannot seal", path);
-			as_caller(who, ask_sealed, &fd);
-			expect(path, who, CHECK, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
-			expect(path, who, NEXT, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
-			as_caller(who, ask_unseal, &fd);
-			expect(path, who, UNSEAL, owns, !who->capability && who->uid != 0);
-			close(fd);
-		}
-}
-
-struct removing {
-	char empty[PATH_MAX];
-	int fd; /* of a sealed directory beside it, of the same owner */
-};
-
-static void ask_remove(void *arg)
-{
-	const struct removing *r = arg;
-
-	shared->outcome[RMDIR] = outcome(rmdir(r->empty));
-	shared->outcome[REMOVE] = seal(r->fd, CKPTFS_SEAL_REMOVE);
-}
-
-/* A sealed directory is removed by those who own all of it, if the kernel lets them remove a directory there. */
-static void try_removal(const char *dir, const struct caller_kind *who, uid_t owner, uid_t owner_below)
-{
-	char path[PATH_MAX + 8], file[PATH_MAX + 16];
-	bool owns = who->uid == 0 ? who->has_all || owner == 0 : who->uid == owner && owner == owner_below;
-	struct removing r;
-
-	snprintf(r.empty, sizeof(r.empty), "%.4000s/empty", dir);
-	snprintf(path, sizeof(path), "%s/sealed", dir);
-	snprintf(file, sizeof(file), "%s/file", path);
-	MUST(mkdir(r.empty, 0755), r.empty);
-	MUST(mkdir(path, 0755), path);
-	make_file(file, &files[0]);
-	MUST(chown(file, owner_below, GROUP), file);
-	MUST(chown(r.empty, owner, GROUP), r.empty);
-	MUST(chown(path, owner, GROUP), path);
-	r.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (seal(r.fd, CKPTFS_SEAL_SEAL) != 0)
-		fail("cannot seal", path);
-	as_caller(who, ask_remove, &r);
-	if (who->uid == 0)
-		expect(path, who, REMOVE, shared->outcome[RMDIR] ? shared->outcome[RMDIR] : owns ? 0 : EPERM, true);
-	else
-		expect(path, who, REMOVE, !owns ? EPERM : shared->outcome[RMDIR], true);
-	if ((shared->outcome[REMOVE] == 0) != (access(path, F_OK) < 0))
-		fail("is there, or gone, against what was said", path);
-	if (shared->outcome[REMOVE] != 0 && seal(r.fd, CKPTFS_SEAL_REMOVE) != 0)
-		fail("cannot remove", path);
-	close(r.fd);
-	if (shared->outcome[RMDIR] != 0)
-		MUST(rmdir(r.empty), r.empty);
-}
-
-static void try_removals(const char *mnt)
-{
-	for (size_t d = 0; d < ARRAY_SIZE(dirs); d++) {
-		char dir[PATH_MAX];
-
-		if (is_sealed(&dirs[d])) /* nothing is removed in it */
-			continue;
-		snprintf(dir, sizeof(dir), "%s/removals.%s", mnt, dirs[d].name);
-		MUST(mkdir(dir, 0700), dir);
-		make_so(dir, &dirs[d]);
-		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-			uid_t uid = callers[c].uid;
-
-			if (callers[c].in_user_namespace) /* its capabilities do not count here (fs/posix/permission.c) */
-				continue;
-			try_removal(dir, &callers[c], uid, uid);
-			try_removal(dir, &callers[c], uid, OWNER);
-			try_removal(dir, &callers[c], OWNER, OWNER);
-		}
-	}
-}
-
 /* --- what becomes of a version's attributes --- */
 
 static void take_group(void *arg)
@@ -942,68 +358,6 @@ static void close_meanwhile(const char *mnt)
 	}
 }
 
-/* --- the node directory view --- */
-
-struct control {
-	char own[PATH_MAX], path[PATH_MAX + 16], below[PATH_MAX + 32];
-	int fd; /* of path */
-};
-
-/* 0: one of them is permitted. */
-static int change_nodes(const struct control *c)
-{
-	const char *below = c->below, *path = c->path;
-	bool is_changed = mkdir(below, 0755) == 0 || mknod(below, S_IFREG | 0644, 0) == 0 || symlink("x", below) == 0 ||
-			  open(below, O_CREAT | O_WRONLY | O_CLOEXEC, 0644) >= 0 ||
-			  open(path, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644) >= 0 || rename(c->own, below) == 0 ||
-			  link(c->own, below) == 0 || rename(path, c->own) == 0 || rmdir(path) == 0 ||
-			  chmod(path, 0777) == 0 || chown(path, OTHER, GROUP) == 0 ||
-			  utimensat(AT_FDCWD, path, NULL, 0) == 0 || setxattr(path, "user.test", "1", 1, 0) == 0 ||
-			  setxattr(path, "user.ckptfs.keep", "last=1", 6, 0) == 0 || fchmod(c->fd, 0777) == 0 ||
-			  futimens(c->fd, NULL) == 0 || seal(c->fd, CKPTFS_SEAL_SEAL) == 0 ||
-			  seal(c->fd, CKPTFS_SEAL_UNSEAL) == 0 || seal(c->fd, CKPTFS_SEAL_REMOVE) == 0;
-
-	return is_changed ? 0 : EROFS;
-}
-
-static void ask_nodes(void *arg)
-{
-	const struct control *c = arg;
-	int *t = shared->outcome;
-
-	t[LIST_NODES] = outcome(syscall(SYS_faccessat2, AT_FDCWD, c->path, R_OK | X_OK, AT_EACCESS));
-	t[CHANGE_NODES] = change_nodes(c);
-	t[CHECK] = seal(c->fd, CKPTFS_SEAL_CHECK);
-	t[NEXT_REPLICA] = seal(c->fd, CKPTFS_SEAL_COPY);
-}
-
-/* Without other nodes. */
-static void try_control(const char *mnt)
-{
-	static const char *const names[] = { ".ckptfs", ".ckptfs/nodes" };
-
-	for (size_t n = 0; n < ARRAY_SIZE(names); n++)
-		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-			const struct caller_kind *who = &callers[c];
-			struct kind own = { "own", 0666, who->uid, who->gid, NULL, {{ 0 }} };
-			struct control v;
-
-			snprintf(v.own, sizeof(v.own), "%s/own.%zu.%zu", mnt, n, c);
-			make_file(v.own, &own);
-			snprintf(v.path, sizeof(v.path), "%s/%s", mnt, names[n]);
-			snprintf(v.below, sizeof(v.below), "%s/new", v.path);
-			v.fd = open(v.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-			if (v.fd < 0)
-				fail("cannot open", v.path);
-			as_caller(who, ask_nodes, &v);
-			close(v.fd);
-			expect(v.path, who, LIST_NODES, 0, true);
-			expect(v.path, who, CHANGE_NODES, EROFS, true);
-			expect(v.path, who, CHECK, ENODATA, true);
-			expect(v.path, who, NEXT_REPLICA, who->uid == 0 ? ENOENT : EPERM, true);
-		}
-}
-
 static int conclude(void)
 {
 	if (nr_failed > 0) {
@@ -1023,11 +377,19 @@ int main(int argc, char *argv[])
 
 	if (argc < 3)
 		return 2;
-	is_unseen = argc > 3;
+	is_unseen = argc == 4;
 	umask(0);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		fail("no memory", "answers");
+	if (strcmp(argv[2], "make") == 0) {
+		make_all(argv[1]);
+		return 0;
+	}
+	if (argc == 5) {
+		try_replicas(argv[1], argv[2], argv[4]);
+		return conclude();
+	}
 	if (strcmp(argv[2], "control") == 0) {
 		MUST(chmod(argv[1], 0777), argv[1]);
 		try_control(argv[1]);

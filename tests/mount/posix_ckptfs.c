@@ -27,6 +27,52 @@ static uint64_t handle_of(int fd)
 	return h.handle;
 }
 
+/* As long as a name can be: 255 bytes. */
+static void long_name(char name[256], unsigned nr)
+{
+	memset(name, 'n', 255);
+	name[255] = 0;
+	snprintf(name, 9, "user.%03u", nr);
+	name[8] = 'n';
+}
+
+/*
+ * Otherwise a user could make others wait for as many as he likes: they are listed whole, and removed with the file in
+ * one step.
+ */
+CHECK(xattrs_of_a_file_are_limited)
+{
+	static char names[65536 + 1], value[65536];
+	char name[256];
+	unsigned nr = 0;
+	int fd;
+
+	need_ckptfs();
+	fd = make_file("names", "", 0);
+	do {
+		long_name(name, nr++);
+	} while (nr <= 300 && fsetxattr(fd, name, "", 0, 0) == 0);
+	EQUAL(errno, ENOSPC);
+	EQUAL(nr, 65536 / 256 + 1);
+	EQUAL(flistxattr(fd, names, sizeof(names)), 65536);
+	FAILS(ENOSPC, fsetxattr(fd, "user.a", "", 0, 0));
+	long_name(name, 0);
+	OK(fremovexattr(fd, name));
+	OK(fsetxattr(fd, "user.a", "", 0, 0));
+
+	fd = make_file("values", "", 0);
+	for (nr = 0; nr < 15; nr++) {
+		snprintf(name, sizeof(name), "user.%02u", nr);
+		OK(fsetxattr(fd, name, value, sizeof(value), 0));
+	}
+	OK(fsetxattr(fd, "user.15", value, 65536 - 16 * 8, 0)); /* user.NN and a NUL, each */
+	FAILS(ENOSPC, fsetxattr(fd, "user.15", value, 65536 - 16 * 8 + 1, 0));
+	FAILS(ENOSPC, fsetxattr(fd, "user.a", "", 0, 0));
+	OK(fsetxattr(fd, "user.15", value, 0, 0));
+	OK(fsetxattr(fd, "user.14", value, sizeof(value), 0)); /* as long as before */
+	OK(fsetxattr(fd, "user.a", "", 0, 0));
+}
+
 CHECK(ioctl_clone_shares_and_extends)
 {
 	static uint8_t data[3 * MIB + 777];
@@ -94,6 +140,7 @@ CHECK(ioctl_clone_errors)
 	EQUAL(handle_of(from), handle);
 	c.from = handle;
 	FAILS(EBADF, ioctl(readonly, CKPTFS_IOC_CLONE, &c));
+	FAILS(EBADF, ioctl(OK(open("to", O_WRONLY | O_APPEND)), CKPTFS_IOC_CLONE, &c));
 	c.version = 99;
 	FAILS(EINVAL, ioctl(to, CKPTFS_IOC_CLONE, &c));
 	c.version = CKPTFS_IOC_VERSION;

@@ -427,6 +427,34 @@ CHECK(copy_file_range_positions_and_errors)
 	FAILS(EISDIR, copy_file_range(OK(open("d", O_RDONLY)), NULL, b, NULL, 1, 0));
 }
 
+CHECK(flags_that_fcntl_changes_count)
+{
+	const struct timespec old[2] = { { 1000, 0 }, { 2000, 0 } };
+	int from = make_file("from", "0123456789", 10), to;
+	struct stat st;
+	off_t off = 0;
+	char byte;
+
+	to = OK(open("to", O_RDWR | O_CREAT | O_APPEND, 0644));
+	FAILS(EBADF, copy_file_range(from, &off, to, &(off_t){ 0 }, 5, 0));
+	OK(fcntl(to, F_SETFL, 0));
+	EQUAL(copy_file_range(from, &off, to, &(off_t){ 0 }, 5, 0), 5);
+	expect_content(to, "01234", 5);
+	OK(fcntl(to, F_SETFL, O_APPEND));
+	FAILS(EBADF, copy_file_range(from, &off, to, &(off_t){ 0 }, 5, 0));
+	EQUAL(pwrite(to, "end", 3, 0), 3);
+	expect_content(to, "01234end", 8);
+
+	OK(futimens(from, old));
+	OK(close(from));
+	from = OK(open("from", O_RDONLY));
+	OK(fcntl(from, F_SETFL, O_NOATIME));
+	OK(posix_fadvise(from, 0, 0, POSIX_FADV_DONTNEED));
+	EQUAL(pread(from, &byte, 1, 0), 1);
+	OK(fstat(from, &st));
+	EQUAL(st.st_atime, 1000);
+}
+
 CHECK(o_direct_reads_and_writes)
 {
 	enum { SIZE = 1 << 20 };

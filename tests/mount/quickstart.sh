@@ -24,3 +24,16 @@ ckptfs is on $point, its data in $store." ] || fail_showing "${name@Q}"
 	exits 1 env PATH="$WORK/bin:$PATH" "$WORK/top/quickstart" "$point" "$WORK/other"
 	"$CKPTFS_BUILD/tools/umount.ckptfs" "$point"
 done
+
+# What the build has left out is told in a line each, with how to get it.
+mkdir -p "$WORK/top/build/mpi-agent" "$WORK/top/build/client"
+touch "$WORK/top/build/client/libckptfs-fortran.so.0"
+"$CKPTFS_BUILD/fs/mount.ckptfs" "$WORK/store/plain" "$WORK/point/plain"
+point=$WORK/point/plain
+exits 0 env PATH="$WORK/bin:$PATH" "$WORK/top/quickstart" "$point"
+[ "$(grep '^Left out: ' "$WORK/out")" = "Left out: ckptfs-agent, which connects several nodes; to have it: \
+apt-get install openmpi-bin libopenmpi-dev && meson setup --reconfigure $WORK/top/build, and $WORK/top/quickstart $point again" ] || fail_showing "left out"
+touch "$WORK/top/build/mpi-agent/ckptfs-agent"
+exits 0 env PATH="$WORK/bin:$PATH" "$WORK/top/quickstart" "$point"
+! grep '^Left out: ' "$WORK/out" || fail_showing "nothing is left out"
+"$CKPTFS_BUILD/tools/umount.ckptfs" "$point"

@@ -27,6 +27,20 @@ fs_mount cache=64M,verify,nosuid
 mkdir "$MNT/dir"
 echo before >"$MNT/dir/file"
 
+# --- only the store that is mounted there, whether another one exists or not ---
+mkdir "$WORK/other"
+for other in "$WORK/other" "$WORK/nosuch" nosuch; do
+	before=$(flags)
+	exits 32 mount.ckptfs "$other" "$MNT" -o remount,ro
+	says "$STORE is mounted on $MNT, not $other"
+	[ "$(flags)" = "$before" ] || fail "$other: refused, but the flags are $(flags)"
+done
+mv "$STORE" "$STORE.renamed" # mount(8) passes the name that is in the list of mounts
+remount nodev
+has nodev
+mv "$STORE.renamed" "$STORE"
+remount dev
+
 # --- flags of the kernel, one by one, others stay ---
 remount noexec,nodev
 has noexec nodev nosuid rw

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# ckptfs-run: a program gets a mount, its status comes out, and nothing is left mounted, whoever dies; what is sealed is drained,
+# ckptfs-run: a program gets a mount, its status comes out, and nothing is left mounted, whichever process dies; sealed checkpoints are copied out,
 # the newest first, complete or absent, and gone on with.
 . "$(dirname "$0")/lib.sh"
 need_mount
@@ -26,7 +26,7 @@ daemon_of() { ckptfs-stat --json "$1" | json pid; } # MOUNTPOINT
 # shellcheck disable=SC2016
 exits 0 run sh -c 'mkdir "$CKPTFS_MOUNT/step 1" && cp "$0" "$CKPTFS_MOUNT/step 1/tool" && ckptfs-seal -q "$CKPTFS_MOUNT/step 1" && echo done' "$(command -v ckptfs-seal)"
 tells "^done$"
-says "1 sealed checkpoints, 1 of them new; the newest is step 1"
+says "1 sealed checkpoint, 1 of them new; the newest is step 1"
 says "written: .*, new: .* (.* %)"
 says "$spaced stores .* of files in"
 nothing_mounted "after a program"
@@ -82,7 +82,6 @@ SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=many exits 1 run true
 says "SLURM_JOB_NUM_NODES: is not a number"
 exits 125 run -o no_such_option true
 says "no_such_option"
-says "cannot mount on"
 exits 125 ckptfs-run --store "$WORK/nowhere/store" --mount "$WORK/a mount" true
 nothing_mounted "after refusals"
 exits 125 run --shared true
@@ -91,7 +90,7 @@ says "no ckptfs is mounted there"
 # --- two jobs on one node ---
 start_run sh -c 'echo started; exec sleep 1000'
 exits 125 ckptfs-run --store "$spaced" --mount "$WORK/other" true # one store
-says "cannot mount on"
+says "in use: mounted on"
 exits 125 ckptfs-run --store "$WORK/other.store" --mount "$WORK/a mount" true # one mountpoint
 says "is mounted there already"
 exits 0 ckptfs-run --store "$WORK/other.store" --mount "$WORK/other" true

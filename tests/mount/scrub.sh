@@ -42,7 +42,7 @@ tells '^twin: bytes 20480 to 28671 cannot be read'
 tells '^other: bytes 4096000 to 4100095 cannot be read'
 says_not '^third'
 tells '^3 files are missing 20 KiB'
-tells '3 chunks, 0 tables and headers; 0 repaired, 0 unreferenced, 3 left'
+tells '3 chunks, 0 tables or headers; 0 repaired, 0 unreferenced, 3 left'
 [ "$(figure health.damaged)" = 3 ] || fail "not marked as damaged"
 [ "$(figure scrub.damaged) $(figure scrub.left)" = "3 3" ] || fail "ckptfs-stat does not know of the damage"
 ! cat "$MNT/twin" >/dev/null 2>&1 || fail "damaged bytes can be read"
@@ -75,7 +75,7 @@ echo "ok writing heals"
 # A table of fingerprints is mended, and what nobody uses is no loss.
 flip "$STORE/packs/00000001.pack" $((4096 + 300))
 exits 0 "$scrub" "$MNT"
-tells '1 tables and headers; 1 repaired'
+tells '1 table or headers; 1 repaired'
 flip_chunk "$WORK/3" 8192
 rm "$MNT/third"
 exits 0 "$scrub" "$MNT"

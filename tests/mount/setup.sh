@@ -94,7 +94,7 @@ refused "no mountpoint" 1 'MOUNTPOINT|mountpoint' "$helper" "$STORE"
 refused "too many arguments" 1 'third|argument|usage' "$helper" "$STORE" "$MNT" third
 refused "an unknown option" 1 'nosuchoption' "$helper" "$STORE" "$MNT" -o nosuchoption
 refused "an unknown option with a value" 1 'nosuch' "$helper" "$STORE" "$MNT" -o nosuch=5
-refused "an unknown flag" 1 'see mount.ckptfs --help' "$helper" "$STORE" "$MNT" --wrong
+refused "an unknown flag" 1 'try mount.ckptfs --help' "$helper" "$STORE" "$MNT" --wrong
 refused "a value that is not one" 1 'page' "$helper" "$STORE" "$MNT" -o page=banana
 refused "a page that is too small" 1 'page' "$helper" "$STORE" "$MNT" -o page=1K
 refused "a page that is not a power of two" 1 'page' "$helper" "$STORE" "$MNT" -o page=12K
@@ -117,7 +117,15 @@ refused "a store of another version" 32 "store $WORK/future: has format version 
 refused "a store with an unknown feature" 32 "store $WORK/feature: has features 0x4 of a later version" "$helper" "$WORK/feature" "$MNT"
 refused "a store with a damaged superblock" 32 "store $WORK/damaged: .*superblock" "$helper" "$WORK/damaged" "$MNT"
 refused "a store without its index" 32 "fsck.ckptfs --rebuild" "$helper" "$WORK/noindex" "$MNT"
+refused "a new store with a cluster key that is not there" 32 "cluster key $WORK/nokey: cannot open" "$helper" "$WORK/new" "$MNT" -o "cluster=$WORK/nokey"
+head -c 3 /dev/urandom >"$WORK/shortkey"
+refused "a new store with a short cluster key" 1 "has 3 bytes, must have" "$helper" "$WORK/new" "$MNT" -o "cluster=$WORK/shortkey"
 refused "a read-only mount of a new store" 32 'not exist' "$helper" "$WORK/new" "$MNT" -o ro
+mkdir "$WORK/made"
+for new in new made; do # the store is created before the kernel is asked
+	refused "a mount that the kernel refuses, of a store $new" 32 'refused the mount' setpriv --bounding-set -sys_admin "$helper" "$WORK/$new" "$MNT"
+	refused "in the foreground" 32 'refused the mount' setpriv --bounding-set -sys_admin "$helper" --foreground "$WORK/$new" "$MNT"
+done
 
 works "unknown options are ignored with -s" "$helper" -s "$STORE" "$MNT" -o nosuchoption
 pid=$(figure pid)
@@ -140,6 +148,14 @@ refused "fsck at boot of nothing" 8 "No such file" "$CKPTFS_BUILD/tools/fsck.ckp
 refused "fsck -n that would change something" 16 "rebuild" "$CKPTFS_BUILD/tools/fsck.ckptfs" -n --rebuild "$STORE"
 works "--help" "$helper" --help
 works "--version" "$helper" --version
+
+mkdir "$WORK/memory"
+mount -t tmpfs -o size=1m tmpfs "$WORK/memory"
+works "a warning of a store in memory" sh -c "'$helper' -f '$WORK/memory/new' '$MNT' 2>&1 | grep -q '^mount.ckptfs: warning: store $WORK/memory/new: lies on tmpfs, in memory: all of it is lost'"
+umount "$WORK/memory"
+case $(stat -f -c %T "$WORK") in
+ext* | xfs | btrfs) works "no warning of one on a disk" sh -c "! '$helper' -f '$STORE' '$MNT' 2>&1 | grep -q 'lies on'" ;;
+esac
 
 works "a read-only mount" "$helper" "$STORE" "$MNT" -o ro
 pid=$(figure pid)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # umount.ckptfs ends the daemon although another mount namespace has the mount, loses nothing that was accepted there, says
-# after two seconds what it waits for, and waits no longer than --timeout; mount.ckptfs of a store in use likewise.
+# after two seconds what it waits for, and waits no longer than --timeout; mount.ckptfs of a store in use likewise. umount(8)
+# succeeds as soon as something is mounted.
 . "$(dirname "$0")/lib.sh"
 need_root
 need_mount
@@ -25,6 +26,44 @@ daemon_ends() {
 	DAEMON=
 }
 
+# The daemon does not keep its own mount busy while it starts.
+mkdir "$WORK/brief"
+for _ in $(seq 40); do
+	mount.ckptfs --foreground "$WORK/brief.store" "$WORK/brief" >"$WORK/said" 2>&1 &
+	brief=$!
+	until grep -q " $WORK/brief " /proc/self/mountinfo; do
+		kill -0 "$brief" || fail "not mounted: $(cat "$WORK/said")"
+	done
+	umount "$WORK/brief" || fail "a mount that was just made is busy"
+	{ wait "$brief" || true; } 2>/dev/null
+done
+
+# A mount that was used and unmounted before the thread that answered INIT went on has served, and ends well.
+cc -shared -fPIC -x c -o "$WORK/late.so" - <<'C' || fail "late.so is not built"
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+ssize_t writev(int fd, const struct iovec *v, int n)
+{
+	static atomic_int nr_replies;
+	ssize_t r = syscall(SYS_writev, fd, v, n);
+
+	if (nr_replies++ == 0)
+		sleep(3);
+	return r;
+}
+C
+ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$WORK/late.so \
+	mount.ckptfs --foreground "$WORK/brief.store" "$WORK/brief" >"$WORK/said" 2>&1 &
+brief=$!
+until grep -q " $WORK/brief " /proc/self/mountinfo; do
+	kill -0 "$brief" || fail "not mounted: $(cat "$WORK/said")"
+done
+echo used >"$WORK/brief/file"
+umount "$WORK/brief"
+wait "$brief" || fail "the daemon of a mount that was used: exit code $?: $(cat "$WORK/said")"
+
 # A store that is locked for ever: the mount gives up after 30 seconds, meanwhile the rest of this test runs.
 mkdir "$WORK/busy" "$WORK/locked"
 echo x >"$WORK/locked/superblock"
@@ -39,19 +78,35 @@ cat >"$WORK/stops" <<'SH'
 echo kept >"$CKPTFS_MOUNT/kept"
 ckptfs-stat --json "$CKPTFS_MOUNT" | sed 's/.*"pid":\([0-9]*\).*/\1/' >"$WORK/hung.pid"
 kill -STOP "$(cat "$WORK/hung.pid")"
+until grep -q "^State:.T" "/proc/$(cat "$WORK/hung.pid")/status"; do sleep 0.05; done
 SH
 ckptfs-run --store "$WORK/hung.store" --mount "$WORK/hung mount" --flush-to "$WORK/flushed" bash "$WORK/stops" >"$WORK/hung" 2>&1 &
 hung=$!
 mkdir "$WORK/stopped"
 mount.ckptfs "$WORK/stopped.store" "$WORK/stopped"
 stopped=$(ckptfs-stat --json "$WORK/stopped" | json pid)
-kill -STOP "$stopped"
+stop_process "$stopped"
 mount.ckptfs "$WORK/another" "$WORK/stopped" >"$WORK/stopped.mount" 2>&1 &
 over_stopped=$!
 ckptfs-run --store "$WORK/another" --mount "$WORK/stopped" true >"$WORK/stopped.run" 2>&1 &
 run_stopped=$!
 ckptfs-run --shared --mount "$WORK/stopped" --flush-to "$WORK/flushed" true >"$WORK/stopped.shared" 2>&1 &
 share_stopped=$!
+
+mount.ckptfs "$WORK/stopped.store" "$WORK/stopped" -o remount,ro >"$WORK/stopped.remount" 2>&1 &
+remount_stopped=$!
+
+# And one that hangs while it is copied from, a MiB each second.
+cat >"$WORK/seals" <<'SH'
+mkdir "$CKPTFS_MOUNT/step"
+head -c 64M /dev/urandom >"$CKPTFS_MOUNT/step/data"
+ckptfs-seal -q "$CKPTFS_MOUNT/step"
+ckptfs-stat --json "$CKPTFS_MOUNT" | sed 's/.*"pid":\([0-9]*\).*/\1/' >"$WORK/copied.pid"
+SH
+ckptfs-run --store "$WORK/copied.store" --mount "$WORK/copied mount" -o read_rate=1M --flush-to "$WORK/copied.to" bash "$WORK/seals" >"$WORK/copied" 2>&1 &
+copied=$!
+await sh -c "[ -s '$WORK/copied.to/'.step.ckptfs-*/data ]"
+stop_process "$(cat "$WORK/copied.pid")"
 
 # --- pinned elsewhere, with files open and mapped there ---
 cat >"$WORK/writer.py" <<'PY'
@@ -128,7 +183,7 @@ daemon_ends
 exits 1 umount.ckptfs --timeout soon "$MNT"
 says "not a time"
 fs_mount
-kill -STOP "$DAEMON"
+stop_process "$DAEMON"
 exits 32 umount.ckptfs --timeout 3s "$MNT"
 says "$MNT: waiting for the daemon to make everything durable"
 says "not unmounted: cannot make everything durable"
@@ -204,9 +259,14 @@ gave_up "$share_stopped" 125 stopped.shared "its daemon does not answer"
 gave_up "$hung" 125 hung "waiting for its daemon to answer" "its daemon does not answer" "hung mount: detached; if its daemon resumes"
 ! grep -q "hung.040mount" /proc/mounts || fail "ckptfs-run has left a mount whose daemon hangs"
 [ ! -e "$WORK/hung mount" ] || fail "ckptfs-run has left the mountpoint of a daemon that hangs"
+gave_up "$copied" 125 copied "waiting for its daemon to answer" "its daemon does not answer any more" "copied mount: detached; if its daemon resumes"
+! grep -q "copied.040mount" /proc/mounts || fail "ckptfs-run has left a mount whose daemon hangs while it copies out"
+[ ! -e "$WORK/copied.to/step" ] || fail "a copy that was not completed has its name"
+gave_up "$remount_stopped" 32 stopped.remount "waiting up to 30 s for its daemon to answer" \
+	"not remounted: the daemon of $WORK/stopped.store does not answer; kill it and mount again, or umount.ckptfs -l"
 umount.ckptfs -l "$WORK/stopped"
-kill -CONT "$stopped" "$(cat "$WORK/hung.pid")"
-gone "$stopped" && gone "$(cat "$WORK/hung.pid")" || fail "a detached daemon goes on without users"
+kill -CONT "$stopped" "$(cat "$WORK/hung.pid")" "$(cat "$WORK/copied.pid")"
+gone "$stopped" && gone "$(cat "$WORK/hung.pid")" && gone "$(cat "$WORK/copied.pid")" || fail "a detached daemon goes on without users"
 exits 0 ckptfs-run --store "$WORK/hung.store" --mount "$WORK/hung mount" grep -qx kept "$WORK/hung mount/kept"
 
 code=0

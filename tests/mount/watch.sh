@@ -98,7 +98,7 @@ until_said '^Rates are shown'
 connection=/sys/fs/fuse/connections/$(mountpoint -d "$MNT" | cut -d : -f 2)
 mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
 asks() { [ "$(cat "$connection/waiting")" -gt 0 ]; }
-kill -STOP "$DAEMON"
+stop_process "$DAEMON"
 await asks # it dies with a question unanswered
 daemon_kill
 ended 2 "$pid"

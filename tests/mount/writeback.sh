@@ -6,7 +6,7 @@
 need_mount
 
 fs_mount writeback,commit=60
-"$CKPTFS_BUILD/tools/ckptfs-stat" "$MNT" | grep -q 'write-back cache on' || fail "ckptfs-stat does not tell of the write-back cache"
+"$CKPTFS_BUILD/tools/ckptfs-stat" -v "$MNT" | grep -q 'write-back cache on' || fail "ckptfs-stat does not tell of the write-back cache"
 
 # 20,000 writes of 10 bytes are a few requests.
 "$PYTHON" - "$MNT" <<'PY'

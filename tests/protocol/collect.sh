@@ -17,6 +17,6 @@ errors() {
 
 [ "$(errors)" = 0 ] || { cat "$work/out"; echo "FAILED: the protocol loses data"; exit 1; }
 grep 'states, stored' "$work/out"
-for step in NO_CONDEMNED NO_MARK NO_WAIT NO_PARDON NO_FORGET NO_WAIT2 NO_WAIT3; do
+for step in NO_PENDING NO_MARK NO_WAIT NO_KEEP NO_FORGET NO_WAIT2 NO_WAIT3; do
 	[ "$(errors "-D$step")" -gt 0 ] || { echo "FAILED: $step makes no difference: the model proves nothing"; exit 1; }
 done

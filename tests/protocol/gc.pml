@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * The collector's protocol (store/gc/gc.c) for one chunk, against two writers that may share it, a reader, and whoever
- * deletes the last reference to it: every interleaving.
+ * The collector's protocol (store/gc/gc.c) for one chunk, against two writers that may share it, a reader, and a program
+ * that deletes the last reference to it: every interleaving.
  *
  * Must hold: what a recipe refers to is there, and a reader that has found it in a recipe reads it.
  *
  * Each -D leaves one step out; then spin must find where it goes wrong (collect.sh):
- *   NO_CONDEMNED  a chunk may be shared though it is condemned
+ *   NO_PENDING    a chunk may be shared though it is gc-pending
  *   NO_MARK       what enters the log is not marked
- *   NO_WAIT       nobody is waited for before the decision
- *   NO_PARDON     what was marked meanwhile is given up all the same
- *   NO_FORGET     tables in memory are not forgotten
- *   NO_WAIT2      and nobody is waited for who may put one back
- *   NO_WAIT3      or who has looked at one before it was forgotten again
+ *   NO_WAIT       the decision waits for no user of the store
+ *   NO_KEEP       chunks marked meanwhile are freed all the same
+ *   NO_FORGET     tables in memory are not dropped
+ *   NO_WAIT2      and no thread is waited for that may put one back
+ *   NO_WAIT3      or that has read one before it was dropped again
  */
 #define WRITERS 2
 
@@ -20,7 +20,7 @@ bool data = true;	/* the bytes are on disk */
 byte refs = 1;		/* recipes that have it, in the log */
 bool gone = false;	/* 'F' is in the log */
 bool cached = false;	/* a table in memory that names the chunk */
-bool window = false, live = false, condemned = false;
+bool window = false, live = false, gc_pending = false;
 byte number = 0;	/* of the epoch, modulo 4 */
 byte inside[2];
 byte done = 0;		/* collections */
@@ -57,10 +57,10 @@ proctype writer()
 			:: else
 			fi
 		fi;
-#ifdef NO_CONDEMNED
+#ifdef NO_PENDING
 		shared = named;
 #else
-		atomic { shared = named && !(window && condemned) };
+		atomic { shared = named && !(window && gc_pending) };
 #endif
 		if
 		:: shared ->
@@ -109,21 +109,21 @@ proctype collector()
 
 	do
 	:: done < 2 && !gone ->
-		atomic { window = true; live = refs > 0; condemned = false };	/* view_lock held exclusively */
+		atomic { window = true; live = refs > 0; gc_pending = false };	/* view_lock held exclusively */
 		if
 		:: !live ->
-			condemned = true;
+			gc_pending = true;
 #ifndef NO_WAIT
 			epoch_wait();
 #endif
-#ifndef NO_PARDON
+#ifndef NO_KEEP
 			if
-			:: live -> condemned = false
+			:: live -> gc_pending = false
 			:: else
 			fi;
 #endif
 			if
-			:: condemned ->
+			:: gc_pending ->
 				gone = true;	/* and committed */
 #ifndef NO_FORGET
 				cached = false;
@@ -135,9 +135,9 @@ proctype collector()
 				epoch_wait();
 #endif
 #endif
-				atomic { window = false; condemned = false };
+				atomic { window = false; gc_pending = false };
 				data = false
-			:: else -> atomic { window = false; condemned = false }
+			:: else -> atomic { window = false; gc_pending = false }
 			fi
 		:: else -> window = false
 		fi;

@@ -62,7 +62,7 @@ static void want(struct daemon *d)
 	    d->node->state != SIM_NODE_IDLE || deferred_pages(d->node, pages) == 0)
 		return;
 	d->is_wanted = true;
-	d->give_up_ns = ws->now_ns + ROUND_NS;
+	d->timeout_ns = ws->now_ns + ROUND_NS;
 	link_encode_plain(LINK_WANT, 0, &b);
 	daemon_say(d, &b);
 }
@@ -117,7 +117,7 @@ static void leave_round(struct daemon *d)
 	int r;
 
 	d->begun = 0;
-	d->offer_ns = d->store_ns = d->give_up_ns = NEVER;
+	d->offer_ns = d->store_ns = d->timeout_ns = NEVER;
 	if (d->node->state == SIM_NODE_OFFERED)
 		commit_locally(d);
 	if (d->node->state == SIM_NODE_STORING)
@@ -160,7 +160,7 @@ static void offer(struct daemon *d)
 	link_encode_offer(d->begun, pages, nr, &b);
 	d->begun = 0;
 	d->offer_ns = NEVER;
-	d->give_up_ns = ws->now_ns + ROUND_NS;
+	d->timeout_ns = ws->now_ns + ROUND_NS;
 	daemon_say(d, &b);
 }
 
@@ -227,7 +227,7 @@ static void on_decision(struct daemon *d, uint64_t round, const void *body, size
 		.nodes = d->cluster, .nr_nodes = d->nr_nodes, .self = d->self, .owners = d->owners, .nr = nr
 	};
 	sim_on_decision(&ws->sim, n, round, &p);
-	d->give_up_ns = NEVER;
+	d->timeout_ns = NEVER;
 	d->store_ns = ws->now_ns + ws_between(0, 20 * MS);
 	if (ws_faulty(SLOW_STORE))
 		d->store_ns += ws_between(0, 3 * ws->waits.stored_ns);
@@ -246,7 +246,7 @@ static void store_now(struct daemon *d)
 	if (r < 0)
 		d->node->state = SIM_NODE_IDLE;
 	else
-		d->give_up_ns = ws->now_ns + ROUND_NS;
+		d->timeout_ns = ws->now_ns + ROUND_NS;
 	say_stored(d, d->node->part.round, r);
 }
 
@@ -279,7 +279,7 @@ static void on_settled(struct daemon *d, uint64_t round, const void *body, size_
 	compare_settled(d, round, stored);
 	for (uint32_t i = 0; i < d->nr_nodes; i++)
 		has_stored[i] = stored[i] == 1;
-	d->give_up_ns = NEVER;
+	d->timeout_ns = NEVER;
 	sim_finish(&ws->sim, d->node, has_stored, full_by_chance());
 }
 
@@ -292,7 +292,7 @@ static bool is_neglected(const struct daemon *d)
 	       !a->is_killed && ws->now_ns >= MAX(d->out.last_ns, a->stopped_ns) + ANSWER_NS;
 }
 
-static void give_up(struct daemon *d)
+static void time_out(struct daemon *d)
 {
 	if (ws->conf->faults_percent == 0 || is_neglected(d))
 		sim_wrong(&ws->sim, "node %u waits in vain", daemon_number(d));
@@ -397,7 +397,7 @@ void daemon_init(struct daemon *d, struct sim_node *n)
 	*d = (struct daemon){ .node = n, .closed_ns = NEVER };
 	wire_init(&d->in);
 	wire_init(&d->out);
-	d->write_ns = d->offer_ns = d->store_ns = d->give_up_ns = d->mark_ns = NEVER;
+	d->write_ns = d->offer_ns = d->store_ns = d->timeout_ns = d->mark_ns = NEVER;
 }
 
 void daemon_connect(struct daemon *d, struct agent *a)
@@ -407,7 +407,7 @@ void daemon_connect(struct daemon *d, struct agent *a)
 	wire_release(&d->out);
 	d->is_connected = true;
 	d->is_hung = false;
-	d->closed_ns = d->offer_ns = d->store_ns = d->give_up_ns = d->mark_ns = NEVER;
+	d->closed_ns = d->offer_ns = d->store_ns = d->timeout_ns = d->mark_ns = NEVER;
 	d->begun = 0;
 	d->nr_writes = 1 + sim_below(&ws->sim, 5);
 	d->write_ns = ws->now_ns + (ws->conf->identical ? 0 : ws_between(0, 20 * MS));
@@ -432,14 +432,14 @@ void daemon_crash(struct daemon *d)
 		return;
 	sim_crash(&ws->sim, d->node);
 	memset(d->is_unannounced, 0, sizeof(d->is_unannounced));
-	d->offer_ns = d->store_ns = d->give_up_ns = NEVER;
+	d->offer_ns = d->store_ns = d->timeout_ns = NEVER;
 	d->begun = 0;
 	daemon_disconnect(d);
 }
 
 uint64_t daemon_next_ns(const struct daemon *d)
 {
-	const uint64_t all[] = { d->closed_ns, d->write_ns, d->offer_ns, d->store_ns, d->give_up_ns, d->mark_ns };
+	const uint64_t all[] = { d->closed_ns, d->write_ns, d->offer_ns, d->store_ns, d->timeout_ns, d->mark_ns };
 	uint64_t ns = wire_next_ns(&d->in);
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
@@ -472,8 +472,8 @@ void daemon_step(struct daemon *d)
 		store_now(d);
 	else if (d->mark_ns <= now)
 		daemon_mark(d);
-	else if (d->give_up_ns <= now)
-		give_up(d);
+	else if (d->timeout_ns <= now)
+		time_out(d);
 	want(d);
 	sim_check(&ws->sim);
 }

@@ -69,7 +69,7 @@ struct daemon {
 	/* its part in a world */
 	struct link_node *nodes;
 	uint32_t nr_nodes, self;
-	uint64_t write_ns, offer_ns, store_ns, give_up_ns; /* when it does so; NEVER */
+	uint64_t write_ns, offer_ns, store_ns, timeout_ns; /* when it does so; NEVER */
 	unsigned nr_writes; /* to come */
 	uint64_t begun; /* the round that it is to offer for; 0: none */
 	uint64_t left; /* the round whose decision it does not wait for any more */

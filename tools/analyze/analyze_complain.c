@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "tools/common/daemon.h"
 
 static _printf_(1, 0) void print_message(const char *fmt, va_list args)
 {
@@ -22,7 +23,7 @@ int complain(int r, const char *fmt, ...)
 	va_start(args, fmt);
 	print_message(fmt, args);
 	va_end(args);
-	fprintf(stderr, ": %s\n", strerror(-r));
+	fprintf(stderr, ": %s\n", path_error_text(r));
 	return r;
 }
 

@@ -301,7 +301,7 @@ static uint64_t holes_of(int fd, off_t size)
 
 static int examine(struct file *f)
 {
-	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* it may be a FIFO by now */
+	_cleanup_(closep) int fd = open_plain_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 
 	f->size = 0;

@@ -135,7 +135,7 @@ static int write_image(struct work *w, struct scratch *s, enum segment_kind kind
 {
 	struct image *image = &w->is->image[w->area[*at].image];
 	struct image_kind *to = &image->kind[kind];
-	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, image->file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_(closep) int fd = open_plain_noatime(AT_FDCWD, image->file->path, O_RDONLY | O_CLOEXEC);
 	uint64_t before = 0, after = 0;
 	int r = count_compressed(s, &before);
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/conf.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/util.h"
 #include "tools/analyze/analyze_images.h"
 

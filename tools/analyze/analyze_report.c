@@ -122,7 +122,8 @@ static void print_stores(const struct stores *st, const struct files *files)
 {
 	uint64_t column[NR_COLUMNS];
 
-	printf("Scratch stores of %zu files with %s of data%s:\n%-10s %-10s", st->nr_files, human_size(st->measured).s,
+	printf("Scratch stores of %s with %s of data%s:\n%-10s %-10s", human_nr(st->nr_files, "file").s,
+	       human_size(st->measured).s,
 	       st->nr_files < files->nr ? ", the newest steps only (raise --measure for more)" : "", "chunking", "compress");
 	for (size_t k = PREVIOUS; k < NR_COLUMNS; k++)
 		printf("%11s", column_names[k]);
@@ -155,7 +156,7 @@ void report_text(const struct report *r)
 	const struct files *files = r->files;
 	struct store_choice c;
 
-	printf("%zu files in %zu series: %s, of which %s in holes\n", files->nr, files->nr_series,
+	printf("%s in %zu series: %s, of which %s in holes\n", human_nr(files->nr, "file").s, files->nr_series,
 	       human_size(files->size).s, human_size(files->holes).s);
 	print_left_out(r);
 	if (st->nr > 0) {

@@ -68,7 +68,7 @@ static int compress_block(struct compressor *c, size_t len, bool last)
 static int add_file(struct compressor *c, const struct file *f, bool (*step)(void *, uint64_t), void *userdata,
 		    uint64_t *done)
 {
-	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_(closep) int fd = open_plain_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 	int r;
 

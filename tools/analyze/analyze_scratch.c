@@ -43,7 +43,7 @@ int scratch_check_room(const char *where, uint64_t bytes)
 	struct statvfs v;
 
 	if (statvfs(where, &v) < 0)
-		return complain(-errno, "%s", where);
+		return complain(-errno, "%s: scratch stores cannot be created there; set TMPDIR", where);
 	room = (uint64_t)v.f_bavail * v.f_frsize;
 	if (room >= needed)
 		return 0;

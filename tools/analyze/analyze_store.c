@@ -68,7 +68,7 @@ static int write_file(struct work *s, size_t i, uint64_t previous, struct store_
 {
 	const struct file *f = &s->files.file[i];
 	struct file *listed = &s->all->file[s->number[i]];
-	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_(closep) int fd = open_plain_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC);
 	struct scratch_file from = { .ino = ino_of(i),
 				     .previous = previous,
 				     .uid = f->uid,

@@ -5,7 +5,8 @@
  * The engine writes the files into scratch stores, which are measured and removed. So there is no second
  * implementation of chunking, deduplication, compression and recoding that could differ.
  *
- * Exit status: 0 done, 1 usage, 2 something could not be read or measured (the figures are of the rest), 130
+ * Exit status: 0 done, 1 usage, 2 there is nothing to analyze, or something could not be read or measured (the
+ * figures are of the rest), 130
  * interrupted (the figures are of the stores completed by then).
  */
 #include <errno.h>
@@ -28,6 +29,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/names_file.h"
 #include "tools/common/progress.h"
+#include "tools/common/watchdog.h"
 
 #define CDC_MAX KiB(64) /* the limit of the mount option cdc */
 #define CDC_LIMITS "must be 256 <= min, 2 min <= avg, 2 avg <= max <= 64K"
@@ -74,6 +76,7 @@ static int find_files(struct request *q, char *paths[], int nr)
 	int failed = 0, r;
 
 	for (int i = 0; i < nr; i++) {
+		watchdog_set_path(paths[i]);
 		r = files_add(&q->files, paths[i]);
 		if (r == -ENOMEM)
 			return r;
@@ -99,8 +102,10 @@ static int analyze(struct request *q, char *paths[], int nr)
 
 	if (failed == -ENOMEM)
 		return failed;
-	if (q->files.nr == 0 && failed == 0)
-		refuse("no files to analyze");
+	if (q->files.nr == 0 && failed == 0) {
+		refuse("no files to analyze; give files with data, or directories with such files");
+		failed = q->json ? 0 : -ENOENT;
+	}
 	if (q->files.nr == 0 && (failed < 0 || !q->json))
 		return failed;
 	q->doing = "measuring stores";
@@ -169,7 +174,7 @@ static const struct conf_key options[] = {
 	  .help = "which files share chunks, as the mount option" },
 	{ "fsync", CONF_FLAG, OF(conf.fsync), .help = "sync each file once it is written, as with fsync(2)" },
 	{ "measure", CONF_SIZE, OF(conf.limit), .fallback = "4G", .min = 1, .must = "must be more than 0",
-	  .help = "write up to this much data of the newest steps into each store" },
+	  .help = "write at most this many bytes of the newest steps into each store" },
 	{ "no-compact", CONF_FLAG, OF(conf.no_compact), .help = "do not compact the stores" },
 	COMPACT_OPTIONS(struct request, planner),
 	NAMES_FILE_OPTION(struct request, names),
@@ -203,6 +208,7 @@ static int run(void *request, char *operands[], int nr)
 	struct request *q = request;
 	int r;
 
+	watchdog_begin("ckptfs-analyze", operands[0], EXIT_FAILED);
 	log_to_function(on_log, q);
 	log_set_level(LOG_LEVEL_ERROR);
 	classifier_find(q->helper);
@@ -230,7 +236,8 @@ int main(int argc, char *argv[])
 			 "recommend mount options. Needs no mount.",
 		.options = options,
 		.footer = "Scratch stores are created in TMPDIR (default /tmp), one at a time, and removed.\n"
-			  "Exit status: 0 done, 1 usage, 2 something could not be read or measured, 130 interrupted.",
+			  "Exit status: 0 done, 1 usage, 2 there is nothing to analyze, or something could not be read or "
+			  "measured, 130 interrupted.",
 		.exit_usage = EXIT_USAGE,
 		.exit_failed = EXIT_FAILED,
 		.min_operands = 1,

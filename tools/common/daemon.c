@@ -17,7 +17,7 @@
 #define POLL_MIN_NS (5 * 1000 * 1000) /* does not delay short tasks */
 #define POLL_MAX_NS (100 * 1000 * 1000) /* hardly disturbs long ones */
 
-#define DIED "the daemon of this mount has died; unmount and mount it again\n"
+#define DIED "the daemon of this mount has died; unmount and mount it again"
 
 bool is_store(const char *path)
 {
@@ -26,15 +26,20 @@ bool is_store(const char *path)
 	return snprintf(name, sizeof(name), "%s/superblock", path) < PATH_MAX && access(name, F_OK) == 0;
 }
 
+const char *path_error_text(int r)
+{
+	return r == -ENOTCONN || r == -ECONNABORTED ? DIED : strerror(-r);
+}
+
 void report_refusal(const char *tool, const char *path, const char *work, const char *verb, int r)
 {
 	text_printf(stderr, "%s: %s: ", tool, path);
 	if (r == -EBUSY)
 		text_printf(stderr, "%s is running already; wait for it to end\n", work);
 	else if (r == -EPERM)
-		text_printf(stderr, "only root and the mounting user may %s\n", verb);
+		text_printf(stderr, "only root and the mounting user may %s; run it as one of them\n", verb);
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
-		fputs(DIED, stderr);
+		fputs(DIED "\n", stderr);
 	else if (r == -ENOTTY)
 		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
 	else
@@ -45,9 +50,11 @@ void report_unopened(const char *tool, const char *path, const char *wanted, int
 {
 	text_printf(stderr, "%s: %s: ", tool, path);
 	if (r == -ENOTCONN || r == -ECONNABORTED)
-		fputs(DIED, stderr);
+		fputs(DIED "\n", stderr);
 	else if (r == -ENOTDIR)
 		fprintf(stderr, "not a directory; give %s\n", wanted);
+	else if (r == -ENOENT)
+		fprintf(stderr, "No such file or directory; give %s\n", wanted);
 	else
 		text_printf(stderr, "%s\n", strerror(-r));
 }

@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 bool is_store(const char *path); /* a directory with a superblock */
+/* The text of a negative errno of a file; says what to do if the daemon of its mount has died. */
+const char *path_error_text(int r);
 /* Prints to standard error why the daemon refused. `work` as in "a collection", `verb` as in "collect". */
 void report_refusal(const char *tool, const char *path, const char *work, const char *verb, int r);
 /* Prints why the directory could not be opened; `wanted` is the operand that the tool expects. */

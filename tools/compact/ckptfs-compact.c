@@ -34,6 +34,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/names_file.h"
 #include "tools/common/progress.h"
+#include "tools/common/watchdog.h"
 
 enum exit_status {
 	EXIT_DONE = 0,
@@ -208,7 +209,9 @@ static int open_mount(struct request *q, const char *path)
 {
 	struct stat st;
 
-	q->mount = openat_noatime(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	q->mount = open_plain_noatime(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (q->mount < 0 && errno == EINVAL)
+		return refuse("%s: neither a file nor a directory", path);
 	if (q->mount < 0 || fstat(q->mount, &st) < 0)
 		return complain(-errno, "%s", path);
 	q->dev = st.st_dev;
@@ -220,7 +223,10 @@ static int compact(struct request *q, char *paths[], int nr)
 	int r = open_mount(q, paths[0]), failed = 0;
 
 	for (int i = 0; i < nr && r == 0; i++) {
-		int one = (q->replicas ? compact_replicas_add : files_add)(&q->files, paths[i]);
+		int one;
+
+		watchdog_set_path(paths[i]);
+		one = (q->replicas ? compact_replicas_add : files_add)(&q->files, paths[i]);
 
 		r = one == -ENOMEM ? one : 0;
 		failed = one < 0 ? one : failed;
@@ -252,7 +258,7 @@ static enum exit_status background_status(const struct request *q, int r)
 /* --pause and --resume */
 static enum exit_status command_mount(const struct request *q, const char *path)
 {
-	_cleanup_(closep) int fd = openat_noatime(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(closep) int fd = open_plain_noatime(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	int r = fd < 0 ? -errno : compact_daemon_pause(fd, q->pause);
 
 	if (fd < 0)
@@ -281,7 +287,7 @@ static enum exit_status work(struct request *q, char *paths[], int nr)
 	if (q->rows.nr_files > 0 || (q->json && r == 0))
 		(q->json ? compact_rows_json : compact_rows_text)(&q->rows);
 	else if (r == 0)
-		refuse("no files to compact");
+		refuse("no files to compact; give files with data, or directories with such files");
 	if (r == -ENOMEM)
 		complain(r, "out of memory");
 	return interrupted() ? EXIT_INTERRUPTED : r < 0 || q->rows.nr_files == 0 ? EXIT_FAILED : EXIT_DONE;
@@ -302,7 +308,7 @@ static void request_release(struct request *q)
 static const struct conf_key options[] = {
 	COMPACT_OPTIONS(struct request, planner),
 	NAMES_FILE_OPTION(struct request, names),
-	{ "rate", CONF_SIZE, OF(rate), .help = "read and write at most this much of packs per second, such as 50M" },
+	{ "rate", CONF_SIZE, OF(rate), .help = "limit pack reads and writes to this many bytes per second, such as 50M" },
 	{ "replicas", CONF_FLAG, OF(replicas),
 	  .help = "also merge the ranks in this node's replicas of the same directories on other nodes" },
 	{ "dry-run", CONF_FLAG, OF(rows.dry_run), .help = "only report the result" },
@@ -329,6 +335,8 @@ static int run(void *request, char *operands[], int nr)
 	struct request *q = request;
 	enum exit_status status;
 
+	if (!q->background) /* the daemon starts and ends that */
+		watchdog_begin("ckptfs-compact", operands[0], EXIT_FAILED);
 	if (q->pause || q->resume)
 		return (int)command_mount(q, operands[0]);
 	if (q->background)

@@ -55,7 +55,10 @@ static int add_replicas(struct files *fs, const char *root, const char *wanted)
 	int r = !s ? -ENOMEM : fd < 0 ? complain(-errno, "%s", root) : 0;
 
 	while (r == 0) {
-		*s = (struct ckptfs_seal){ .size = sizeof(*s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_COPY, .inode = s->inode };
+		*s = (struct ckptfs_seal){ .size = sizeof(*s),
+					   .version = CKPTFS_IOC_VERSION,
+					   .command = CKPTFS_SEAL_REPLICA,
+					   .inode = s->inode };
 		if (ioctl(fd, CKPTFS_IOC_SEAL, s) < 0) {
 			r = errno == ENOENT ? 1 :
 					      complain(-errno, "%s: cannot list replicas of other nodes", root);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/conf.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 
@@ -150,11 +150,11 @@ void compact_rows_text(const struct compact_rows *r)
 	for (size_t i = 0; i < r->nr; i++)
 		print_line(shown_key(r, &r->row[i]), code_type_name(r->row[i].type).s, scheme(r, &r->row[i]), &r->row[i]);
 	print_line("total", "", "", &sum);
-	printf("%s %s on disk (%" PRIu64 " files, %.1f s",
+	printf("%s %s on disk (%s, %.1f s",
 	       r->dry_run ? "Would save about" :
 	       less < 0	  ? "Grew by" :
 			    "Saved",
-	       human_size((uint64_t)llabs(less)).s, r->nr_files, r->seconds);
+	       human_size((uint64_t)llabs(less)).s, human_nr(r->nr_files, "file").s, r->seconds);
 	printf(", %.1f CPU s/GB)\n", sum.plain > 0 ? (double)sum.code_ns / (double)sum.plain : 0);
 	if (!r->complete)
 		puts("Incomplete; the next ckptfs-compact continues.");

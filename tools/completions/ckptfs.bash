@@ -14,6 +14,30 @@ _ckptfs_mountpoints() { # WORD: completes mountpoints that begin with it, plain 
 	done <"$_ckptfs_mounts"
 }
 
+# ckptfs COMMAND: the commands come from the table of the program in PATH, never from one that was typed as ./ckptfs. Behind
+# a command, completes as its program, which COMP_WORDS then has instead.
+_ckptfs_command() {
+	local row name line at=1 word
+	while [[ $at -lt $COMP_CWORD && ${COMP_WORDS[at]} == -* ]]; do
+		at=$((at + 1))
+	done
+	word=${COMP_WORDS[at]}
+	while IFS= read -r row; do
+		name=${row%%$'\t'*} line=${row#*$'\t'} line=${line%$'\t'*}
+		if [[ $at == "$COMP_CWORD" ]]; then
+			[[ $name != "$word"* ]] || COMPREPLY+=("$name")
+		elif [[ $name == "$word" && $name == help ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$(ckptfs help --commands 2>/dev/null | cut -f 1)" -- "${COMP_WORDS[COMP_CWORD]}")
+		elif [[ $name == "$word" && $line ]]; then
+			COMP_WORDS=("${line%% *}" "${COMP_WORDS[@]:at+1}")
+			COMP_CWORD=$((COMP_CWORD - at))
+			_ckptfs
+		fi
+	done < <(ckptfs help --commands 2>/dev/null)
+	[[ $at != "$COMP_CWORD" || $word != -* ]] ||
+		mapfile -t COMPREPLY < <(compgen -W "-h --help -V --version" -- "$word")
+}
+
 _ckptfs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[0]##*/}
 	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd
@@ -22,6 +46,10 @@ _ckptfs() {
 		protect= read_rate= replicas= write_rate= verify writeback ro noatime nosuid nodev noexec"
 	local flags files=-f
 
+	if [[ $command == ckptfs ]]; then
+		_ckptfs_command
+		return
+	fi
 	case $command in
 	mount.ckptfs) flags="-d -f -n -o -s -v --foreground" files=-d ;;
 	umount.ckptfs) flags="-f -l -n -r -v --timeout" ;;
@@ -31,15 +59,17 @@ _ckptfs() {
 		--json -q --quiet" ;;
 	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --replicas --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
-	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --policies --keep-last --keep-every --keep-within --keep-tagged --verify
+	ckptfs-doctor) flags="--json -q --quiet" files=-d ;;
+	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --policies --keep-last --keep-every --keep-within --keep-tagged --gc --verify
 		--json -q --quiet" files=-d ;;
+	ckptfs-init) flags="--hash --dedup --cluster -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-run)
 		flags="--store --mount -o --shared --flush-to --signal-before --time-limit --grace --on-daemon-death --signal --job --nodes --launcher --no-agent --hold --agent -q --quiet"
 		;;
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
-	ckptfs-seal) flags="--unseal --wait --list --json -q --quiet" files=-d ;;
-	ckptfs-stat) flags="--html --if-deleted --json --prometheus --quick --sealed --users --variables --verify --watch" ;;
+	ckptfs-seal) flags="--unseal --wait --force --no-seal --list --json -q --quiet" files=-d ;;
+	ckptfs-stat) flags="--html --if-deleted --json --prometheus --quick --sealed --users --variables -v --verbose --verify --watch" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then
@@ -59,4 +89,4 @@ _ckptfs() {
 		mapfile -t COMPREPLY < <(compgen $files -- "$cur")
 	fi
 } &&
-	complete -F _ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
+	complete -F _ckptfs ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-doctor ckptfs-gc ckptfs-init ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat

@@ -17,10 +17,27 @@ function __ckptfs_options
     end
 end
 
-for c in mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-gc ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
+for c in ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-doctor ckptfs-gc ckptfs-init ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
     complete -c $c -s h -l help -d 'print help'
     complete -c $c -s V -l version -d 'print the version'
 end
+
+# ckptfs COMMAND, from the table of the program.
+complete -c ckptfs -f -n __fish_use_subcommand -a "(ckptfs help --commands 2>/dev/null | string replace -r '^([^\t]*)\t[^\t]*\t' '\$1\t')"
+complete -c ckptfs -f -n '__fish_seen_subcommand_from help' -a "(ckptfs help --commands 2>/dev/null | string replace -r '\t.*' '')"
+
+# Completes the rest of the line as that of the program of the command.
+function __ckptfs_of_program
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; or return
+    for row in (ckptfs help --commands 2>/dev/null)
+        set -l fields (string split \t -- $row)
+        if test "$fields[1]" = "$words[2]" -a -n "$fields[2]"
+            complete -C "$fields[2] $words[3..] "(commandline -ct)
+        end
+    end
+end
+complete -c ckptfs -n 'not __fish_use_subcommand; and not __fish_seen_subcommand_from help' -a '(__ckptfs_of_program)'
 
 complete -c mount.ckptfs -s o -x -a '(__ckptfs_options)' -d 'mount options'
 complete -c mount.ckptfs -s s -d 'ignore unknown options'
@@ -90,6 +107,9 @@ complete -c ckptfs-diff -l unit -x -d 'report differences in units of this size'
 complete -c ckptfs-diff -l json -d 'print JSON'
 complete -c ckptfs-diff -s q -l quiet -d 'print nothing, only set the exit status'
 
+complete -c ckptfs-doctor -l json -d 'print JSON'
+complete -c ckptfs-doctor -s q -l quiet -d 'print only what needs something done'
+
 complete -c ckptfs-gc -l delete -d 'free the space'
 complete -c ckptfs-gc -l budget -x -d 'stop after this time'
 complete -c ckptfs-gc -l rate -x -d 'limit on pack I/O per second'
@@ -101,9 +121,15 @@ complete -c ckptfs-gc -l keep-last -x -d 'keep this many of the newest sealed ch
 complete -c ckptfs-gc -l keep-every -x -d 'keep those whose number is a multiple of this'
 complete -c ckptfs-gc -l keep-within -x -d 'keep those sealed within this time'
 complete -c ckptfs-gc -l keep-tagged -d 'keep those with a tag'
+complete -c ckptfs-gc -l gc -d 'then free the garbage of the mount'
 complete -c ckptfs-gc -l verify -d 'verify the newest one by reading it'
 complete -c ckptfs-gc -l json -d 'print JSON'
 complete -c ckptfs-gc -s q -l quiet -d 'no progress'
+
+complete -c ckptfs-init -l hash -x -a 'auto xxh3 sha256 clmul' -d 'fingerprint of chunks'
+complete -c ckptfs-init -l dedup -x -a 'global group user' -d 'which files share chunks'
+complete -c ckptfs-init -l cluster -r -d 'key file of the cluster'
+complete -c ckptfs-init -s q -l quiet -d 'print errors only'
 
 complete -c ckptfs-agent -l mount -x -a '(__ckptfs_mounts)' -d 'mountpoint of the ckptfs'
 complete -c ckptfs-agent -l forget -x -d 'node that will not return'
@@ -142,7 +168,9 @@ complete -c ckptfs-scrub -l json -d 'print JSON'
 complete -c ckptfs-scrub -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-seal -l unseal -d 'make it writable again'
-complete -c ckptfs-seal -l wait -x -a 'local replicated collected' -d 'condition to wait for'
+complete -c ckptfs-seal -l wait -x -a 'local replicated gathered' -d 'condition to wait for'
+complete -c ckptfs-seal -l force -d 'seal even a mountpoint'
+complete -c ckptfs-seal -l no-seal -d 'only wait'
 complete -c ckptfs-seal -l list -d 'list sealed checkpoints'
 complete -c ckptfs-seal -l json -d 'print JSON'
 complete -c ckptfs-seal -s q -l quiet -d 'print errors only'
@@ -155,5 +183,6 @@ complete -c ckptfs-stat -l prometheus -d 'print metrics for Prometheus'
 complete -c ckptfs-stat -l quick -d 'verify without reading bytes'
 complete -c ckptfs-stat -l users -d 'space by user and group'
 complete -c ckptfs-stat -l variables -d 'recoded variables'
+complete -c ckptfs-stat -s v -l verbose -d 'memory, fast paths and latencies, too'
 complete -c ckptfs-stat -l verify -d 'verify a sealed checkpoint'
 complete -c ckptfs-stat -l watch -d 'repeat periodically'

@@ -17,12 +17,14 @@
 #include <unistd.h>
 
 #include "base/command.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "tools/diff/diff_files.h"
 #include "tools/diff/diff_parts.h"
+#include "tools/common/daemon.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/watchdog.h"
 
 #define TOOL "ckptfs-diff"
 #define SCHEMA_VERSION 1
@@ -183,7 +185,7 @@ static int trouble(struct request *q, const char *path, int r)
 		return -ECANCELED;
 	fputs(TOOL ": ", stderr);
 	text_print(stderr, path);
-	text_printf(stderr, ": %s\n", strerror(-r));
+	text_printf(stderr, ": %s\n", path_error_text(r));
 	q->failed = true;
 	return 0;
 }
@@ -389,10 +391,10 @@ static void show_totals(struct request *q, bool same)
 	if (q->json)
 		add_totals(q, same);
 	else if (q->summary && !q->quiet)
-		printf("%s of %s in %" PRIu64 " of %" PRIu64 " files; %" PRIu64 " only in the first, %" PRIu64
+		printf("%s of %s in %" PRIu64 " of %s; %" PRIu64 " only in the first, %" PRIu64
 		       " only in the second; %s read of each\n",
-		       human_size(q->bytes).s, human_size(q->file_bytes).s, q->nr_differ, q->nr_files, q->nr_only_a,
-		       q->nr_only_b, human_size(q->read_bytes).s);
+		       human_size(q->bytes).s, human_size(q->file_bytes).s, q->nr_differ, human_nr(q->nr_files, "file").s,
+		       q->nr_only_a, q->nr_only_b, human_size(q->read_bytes).s);
 }
 
 static enum exit_status diff(struct request *q)
@@ -455,6 +457,7 @@ static int run(void *request, char *operands[], int nr _unused_)
 
 	q->a = operands[0];
 	q->b = operands[1];
+	watchdog_begin(TOOL, q->a, EXIT_TROUBLE);
 	interrupt_catch();
 	return (int)diff(q);
 }

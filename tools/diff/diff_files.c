@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/noatime.h"
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/common/interrupt.h"
@@ -46,7 +47,7 @@ static int side_open(struct comparison *c, struct side *s)
 	struct stat st;
 
 	c->culprit = s->path;
-	s->fd = open(s->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	s->fd = open_plain_noatime(AT_FDCWD, s->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (s->fd < 0 || fstat(s->fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/noatime.h"
 #include "base/util.h"
 #include "store/classify/classify.h"
 #include "tools/common/classifier.h"
@@ -63,7 +64,7 @@ static int divide(struct diff_parts *p)
 
 int diff_parts_open(struct diff_parts *p, const char *path)
 {
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_(closep) int fd = open_plain_noatime(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	char helper[PATH_MAX], reason[100];
 	struct classify_conf conf = { .helper = helper, .limit_ms = LIMIT_MS };
 	int r;

@@ -102,8 +102,8 @@ static bool on_progress(void *userdata, const char *what, uint64_t done, uint64_
 static void summary(const struct fsck *f, const struct check_result *r)
 {
 	text_printf(stdout,
-		    "%s: %" PRIu64 " inodes, %" PRIu64 " names, %" PRIu64 " packs, %" PRIu64 " chunks, commit %" PRIu64 "%s\n",
-		    f->store, r->nr_inodes, r->nr_names, r->nr_packs, r->nr_chunks, r->commit,
+		    "%s: %s, %s, %s, %s, commit %" PRIu64 "%s\n", f->store, human_nr(r->nr_inodes, "inode").s,
+		    human_nr(r->nr_names, "name").s, human_nr(r->nr_packs, "pack").s, human_nr(r->nr_chunks, "chunk").s, r->commit,
 		    f->conf.read_data ? ", every byte read" : "");
 	if (r->unapplied > 0)
 		text_printf(stdout, "%s: the last %" PRIu64
@@ -113,9 +113,9 @@ static void summary(const struct fsck *f, const struct check_result *r)
 		text_printf(stdout, "%s: the index was rebuilt\n", f->store);
 	if (r->nr_lost_files > 0)
 		text_printf(stdout,
-			    "%s: %" PRIu64 " files are missing %" PRIu64
-			    " bytes; writing their content again, mounted with -o verify, repairs them\n",
-			    f->store, r->nr_lost_files, r->lost_bytes);
+			    "%s: %s %s missing %s; writing their content again, mounted with -o verify, repairs them\n",
+			    f->store, human_nr(r->nr_lost_files, "file").s, r->nr_lost_files == 1 ? "is" : "are",
+			    human_nr(r->lost_bytes, "byte").s);
 	if (r->nr_left + r->nr_repaired == 0)
 		text_printf(stdout, "%s: clean\n", f->store);
 	else
@@ -192,7 +192,7 @@ static const char *check_options(void *request, int nr _unused_)
 	if (f->conf.rebuild && f->no)
 		return "--rebuild and -n exclude each other";
 	f->conf.repair = f->preen || f->yes || f->conf.rebuild;
-	f->conf.give_up = f->yes;
+	f->conf.discard_commits = f->yes;
 	return NULL;
 }
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/util.h"
 #include "store/check/check.h"
 

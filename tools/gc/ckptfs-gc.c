@@ -6,7 +6,7 @@
  * progress and stops it when interrupted. A store that is not mounted is opened and collected by this program.
  * Either way a collection can be stopped or killed at any time: the next one continues from there.
  *
- * With a retention policy it removes sealed checkpoints from a directory instead (tools/gc/retain.h).
+ * With a retention policy it removes sealed checkpoints from a directory instead (tools/gc/retain.h), or before.
  *
  * Exit status: 0 done, 1 usage, 2 failed or nothing to collect there, 3 time limit reached, 130 interrupted.
  */
@@ -24,7 +24,7 @@
 #include "base/command.h"
 #include "base/log.h"
 #include "base/mounts.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
@@ -33,6 +33,7 @@
 #include "tools/common/daemon.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
+#include "tools/common/watchdog.h"
 #include "tools/gc/retain.h"
 
 #define SCHEMA_VERSION 1
@@ -47,6 +48,8 @@ struct request {
 	uint64_t budget_ns, rate, move_below;
 	struct keep_policy keep; /* not empty: examine the sealed checkpoints in `path` instead */
 	bool policies; /* first remove sealed checkpoints by the policies of their directories */
+	bool gc; /* then collect, if `keep` is not empty */
+	bool prune; /* called as ckptfs prune: `keep` must not be empty */
 	bool verify;
 
 	struct progress progress;
@@ -165,25 +168,25 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 	uint64_t all = gc->live_bytes + gc->dead_bytes;
 	double s = seconds_since(q->started_ns);
 
-	printf("In use:    %s in %" PRIu64 " packs\n", human_size(gc->live_bytes).s, gc->packs);
-	printf("Garbage:   %s in %" PRIu64 " chunks, %.1f %% of what is stored; %s on disk\n",
-	       human_size(gc->dead_bytes).s, gc->dead_chunks,
+	printf("In use:    %s in %s\n", human_size(gc->live_bytes).s, human_nr(gc->packs, "pack").s);
+	printf("Garbage:   %s in %s, %.1f %% of what is stored; %s on disk\n",
+	       human_size(gc->dead_bytes).s, human_nr(gc->dead_chunks, "chunk").s,
 	       all > 0 ? 100.0 * (double)gc->dead_bytes / (double)all : 0, human_size(gc->dead_disk).s);
 	if (q->delete) {
-		printf("Freed:     %s in %" PRIu64 " chunks, %" PRIu64 " packs removed\n",
-		       human_size(gc->freed_bytes).s, gc->freed_chunks, gc->removed_packs);
+		printf("Freed:     %s in %s, %s removed\n", human_size(gc->freed_bytes).s,
+		       human_nr(gc->freed_chunks, "chunk").s, human_nr(gc->removed_packs, "pack").s);
 		if (gc->moved_packs > 0)
-			printf("Moved:     %s out of %" PRIu64 " packs that were nearly empty\n",
-			       human_size(gc->moved_bytes).s, gc->moved_packs);
+			printf("Moved:     %s out of %s with little in use\n", human_size(gc->moved_bytes).s,
+			       human_nr(gc->moved_packs, "pack").s);
 		if (gc->placed_bytes > 0)
-			printf("Placed:    %s of %" PRIu64 " files that were scattered\n",
-			       human_size(gc->placed_bytes).s, gc->placed_files);
+			printf("Placed:    %s of %s that had been scattered\n", human_size(gc->placed_bytes).s,
+			       human_nr(gc->placed_files, "file").s);
 		show_cluster(gc);
 	} else if (gc->dead_bytes > 0) {
 		text_printf(stdout, "Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
 	}
-	printf("Examined:  %s and %" PRIu64 " recipes in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s, gc->recipes,
-	       s, human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
+	printf("Examined:  %s and %s in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s,
+	       human_nr(gc->recipes, "recipe").s, s, human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
 	       (double)(gc->live_chunks + gc->dead_chunks) / MAX(s, 1e-3));
 }
 
@@ -342,12 +345,10 @@ static enum exit_status work(struct request *q)
 	struct retain_request how = retaining(q);
 	enum exit_status retained, collected;
 
-	if (!keep_is_empty(&q->keep))
-		return status_of(retain_directory(&how, q->path, &q->keep));
-	if (!q->policies)
+	if (keep_is_empty(&q->keep) && !q->policies)
 		return collect(q);
-	retained = status_of(retain_mount(&how, q->path));
-	if (retained == EXIT_INTERRUPTED)
+	retained = status_of(q->policies ? retain_mount(&how, q->path) : retain_directory(&how, q->path, &q->keep));
+	if (retained == EXIT_INTERRUPTED || (!q->policies && !q->gc))
 		return retained;
 	collected = collect(q);
 	return collected != EXIT_DONE ? collected : retained;
@@ -357,10 +358,18 @@ static enum exit_status work(struct request *q)
 
 #define OF(field) offsetof(struct request, field)
 
+/* Unlike elsewhere, a number alone is refused: 3 for 3 days would remove all that is older than 3 s. */
+static int parse_within(const struct conf_key *k, void *request, const char *value, const char **ret_why)
+{
+	*ret_why = "not a time with a unit, such as 90m, 12h or 7d";
+	return value[strspn(value, "0123456789.")] ? parse_time(value, conf_field(k, request)) : -EINVAL;
+}
+
 static const struct conf_key options[] = {
 	{ "delete", CONF_FLAG, OF(delete), .help = "free the garbage; without it, nothing is changed" },
-	{ "budget", CONF_TIME, OF(budget_ns), .help = "stop after 90s, 10m, 2h; the next collection continues from there" },
-	{ "rate", CONF_SIZE, OF(rate), .help = "read and write at most this much of packs per second, such as 50M" },
+	{ "budget", CONF_TIME, OF(budget_ns),
+	  .help = "stop after 90s, 10m, 2h; the next collection continues from there" },
+	{ "rate", CONF_SIZE, OF(rate), .help = "limit pack reads and writes to this many bytes per second, such as 50M" },
 	{ "move-below", CONF_NUMBER, OF(move_below), .fallback = MOVE_BELOW, .max = 100, .value = "PERCENT",
 	  .must = "not a percentage from 0 to 100",
 	  .help = "move live data out of packs with less than this in use; 0: never" },
@@ -374,9 +383,12 @@ static const struct conf_key options[] = {
 	  .help = "keep the N newest sealed checkpoints" },
 	{ "keep-every", CONF_NUMBER, OF(keep.every), .min = 1, .must = "not a number from 1 on",
 	  .help = "keep those whose number, the last one in their names, is a multiple of N" },
-	{ "keep-within", CONF_TIME, OF(keep.within_ns), .help = "keep those sealed less than 90m, 12h, 7d ago" },
+	{ "keep-within", CONF_PARSED, OF(keep.within_ns), .parse = parse_within, .value = "TIME",
+	  .help = "keep those sealed less than 90m, 12h, 7d ago" },
 	{ "keep-tagged", CONF_FLAG, OF(keep.tagged),
 	  .help = "keep those that a symbolic link beside them points to, or that have the attribute user.tag" },
+	{ "gc", CONF_FLAG, OF(gc), .help = "then free the garbage of the mount; with --delete and a --keep option" },
+	{ "prune", CONF_FLAG, OF(prune), .help = NULL }, /* internal: ckptfs prune */
 	{ "verify", CONF_FLAG, OF(verify), .help = "verify the newest one by reading all of its data" },
 	COMMAND_JSON(struct request, json),
 	COMMAND_QUIET(struct request, quiet, "no progress"),
@@ -386,10 +398,17 @@ static const struct conf_key options[] = {
 static const char *check(void *request, int nr)
 {
 	const struct request *q = request;
+	bool keeps = !keep_is_empty(&q->keep);
 
 	(void)nr;
-	if (!keep_is_empty(&q->keep) && (q->policies || q->budget_ns || q->rate || q->local || q->place))
-		return "--keep options go with --verify, --delete, --json and --quiet only";
+	if (q->prune && !keeps)
+		return "what to keep must be given: --keep-last, --keep-every, --keep-within or --keep-tagged";
+	if (keeps && q->policies)
+		return "--policies and the --keep options exclude each other";
+	if (q->gc && (!keeps || !q->delete))
+		return "--gc requires --delete and a --keep option";
+	if (keeps && !q->gc && (q->budget_ns || q->rate || q->local || q->place))
+		return "with --keep options, --budget, --rate, --local and --place require --gc";
 	if (q->verify && keep_is_empty(&q->keep) && !q->policies)
 		return "--verify needs --policies or a --keep option";
 	return q->place && !q->delete ? "--place changes the store, so it needs --delete as well" : NULL;
@@ -401,6 +420,7 @@ static int run(void *request, char *operands[], int nr)
 
 	(void)nr;
 	q->path = operands[0];
+	watchdog_begin("ckptfs-gc", q->path, EXIT_FAILED);
 	log_set_level(LOG_LEVEL_NOTICE);
 	interrupt_catch();
 	return (int)work(q);
@@ -413,7 +433,7 @@ int main(int argc, char *argv[])
 		.usage = "ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place] [--local]\n"
 			 "                 [--policies [--verify]] [--json | --quiet] MOUNTPOINT|STORE\n"
 			 "       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify]\n"
-			 "                 [--delete] [--json | --quiet] DIRECTORY\n",
+			 "                 [--delete [--gc]] [--json | --quiet] DIRECTORY\n",
 		.about = "Report how much space of a store no file refers to; with --delete, free it. A mounted store can be used "
 			 "meanwhile. Or list the sealed checkpoints in DIRECTORY that none of the --keep options keeps; with "
 			 "--delete, remove them, but never the newest one that verifies.",

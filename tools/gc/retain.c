@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
@@ -306,15 +306,15 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 	} else if (!d->q->quiet && d->nr == 0)
 		puts("No sealed checkpoints found.");
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
-		printf("Nothing was changed. With --delete %" PRIu64 " sealed checkpoints are removed.\n", nr_unwanted);
+		printf("Nothing was changed. --delete would remove %s.\n", human_nr(nr_unwanted, "sealed checkpoint").s);
 	else if (!d->q->quiet && d->nr_removed > 0)
-		printf("%" PRIu64 " sealed checkpoints removed. To free their space, run ckptfs-gc --delete on the mountpoint.\n",
-		       d->nr_removed);
+		printf("%s removed. To free the space, run ckptfs-gc --delete on the mountpoint.\n",
+		       human_nr(d->nr_removed, "sealed checkpoint").s);
 }
 
 /* --- retention --- */
 
-/* A policy counts checkpoints per owner, so that other users cannot push them out. */
+/* A policy counts checkpoints per owner, so that other users cannot displace them. */
 static int choose_of_owner(struct directory *d, const struct keep_policy *policy, struct retain_seal *v, size_t nr)
 {
 	size_t proven = nr;
@@ -394,7 +394,7 @@ static int check_author(const struct directory *d)
 	if (uid == 0 || uid == d->uid)
 		return 1;
 	snprintf(message, sizeof(message),
-		 "was set by user %" PRIu32 ", who does not own the directory; its owner or root may set it again", uid);
+		 "was set by user %" PRIu32 ", not the owner of the directory; its owner or root may set it again", uid);
 	warn_policy(d, message);
 	return 0;
 }

@@ -25,6 +25,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,7 @@ struct session {
 	uint64_t written, new; /* bytes, before the program started */
 	uint64_t flush_until_ns;
 	bool (*is_stopped)(const struct run_request *q); /* true: stop copying out */
+	const atomic_bool *stop; /* likewise, in the process that copies out */
 	const struct run_request *q;
 };
 
@@ -173,26 +175,26 @@ static bool may_flush(void *userdata)
 {
 	const struct session *s = userdata;
 
-	return monotonic_ns() < s->flush_until_ns && !(s->is_stopped && s->is_stopped(s->q));
+	return monotonic_ns() < s->flush_until_ns && !*s->stop;
 }
 
-static int flush(struct session *s, const struct seals *epochs)
+static int flush(struct session *s, const struct seals *seals)
 {
 	const struct run_flush d = { .mountpoint = s->mount.point, .to = s->flush_to, .go_on = may_flush, .userdata =
 		s };
 	int r = make_flush_to(s->flush_to);
 
-	return r < 0 ? r : run_flush_seals(&d, epochs);
+	return r < 0 ? r : run_flush_seals(&d, seals);
 }
 
-static void report(const struct session *s, const struct seals *epochs)
+static void report(const struct session *s, const struct seals *seals)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
-	const struct sealed *newest = epochs->nr > 0 ? &epochs->v[epochs->nr - 1] : NULL;
+	const struct sealed *newest = seals->nr > 0 ? &seals->v[seals->nr - 1] : NULL;
 	uint64_t written, new;
 	size_t sealed = 0;
 
-	while (sealed < epochs->nr && (uint64_t)epochs->v[epochs->nr - 1 - sealed].sealed_ns >= s->start_ns)
+	while (sealed < seals->nr && (uint64_t)seals->v[seals->nr - 1 - sealed].sealed_ns >= s->start_ns)
 		sealed++;
 	read_figures(s->mount.point, &written, &new);
 	if (s->mount.nr_deaths == 0) { /* a new daemon counts from 0 */
@@ -209,29 +211,42 @@ static void report(const struct session *s, const struct seals *epochs)
 	if (!newest)
 		run_say("no sealed checkpoints");
 	else
-		run_say("%zu sealed checkpoints, %zu of them new; the newest is %s", epochs->nr, sealed,
+		run_say("%s, %zu of them new; the newest is %s", human_nr(seals->nr, "sealed checkpoint").s, sealed,
 			newest->path[0] ? newest->path : "the whole mount");
 }
 
-/* Called while agents run: data to copy out may be on other nodes. */
-static int flush_and_report(struct session *s)
+static int flush_and_report(void *session, const atomic_bool *stop)
 {
-	_cleanup_(closep) int fd = -1;
-	_cleanup_(seals_release) struct seals epochs = { 0 };
-	int r = run_mount_ask(&s->mount);
+	struct session *s = session;
+	_cleanup_(closep) int fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(seals_release) struct seals seals = { 0 };
+	int r = fd < 0 ? -errno : seals_ask(fd, &seals);
 
-	if (r < 0)
-		return r; /* run_mount_end() reports the death */
-	fd = open(s->mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = fd < 0 ? -errno : seals_ask(fd, &epochs);
+	s->stop = stop;
 	if (r < 0 && run_mount_ask(&s->mount) < 0)
-		return r; /* likewise */
+		return r; /* run_mount_end() reports the death */
 	if (r < 0)
 		run_complain_errno(r, "%s: cannot list sealed checkpoints", s->mount.point);
 	if (r == 0 && s->flush_to)
-		r = flush(s, &epochs);
-	report(s, &epochs);
+		r = flush(s, &seals);
+	report(s, &seals);
 	return r;
+}
+
+static bool is_stopped(void *session)
+{
+	const struct session *s = session;
+
+	return s->is_stopped && s->is_stopped(s->q);
+}
+
+/* Called while agents run: data to copy out may be on other nodes. */
+static int end_work(struct session *s)
+{
+	const struct run_work w = { flush_and_report, is_stopped, s };
+	int r = run_mount_ask(&s->mount);
+
+	return r < 0 ? r : run_mount_work(&s->mount, &w);
 }
 
 /* --- the program --- */
@@ -337,7 +352,11 @@ static int run_program(const struct run_request *q, struct run_nodes *n, const s
 	setenv("CKPTFS_MOUNT", mount, 1);
 	r = run_process_start(&s, &program);
 	if (r < 0) {
-		run_complain_errno(r, "%s", q->program[0]);
+		run_say_no_more(); /* figures would hide the reason */
+		if (r == -ENOENT && !strchr(q->program[0], '/'))
+			run_complain("%s: not found in PATH; give its path", q->program[0]);
+		else
+			run_complain_errno(r, "%s", q->program[0]);
 		return r == -ENOENT ? EXIT_NO_PROGRAM : EXIT_NOT_EXECUTABLE;
 	}
 	if (k)
@@ -374,7 +393,7 @@ static int run_here(const struct run_request *q, const sigset_t *signals)
 		if (r == 0)
 			status = run_program(q, &no_nodes, &guard, &watch, signals, s.mount.store, s.mount.point);
 		run_watch_end(&watch);
-		r = flush_and_report(&s);
+		r = end_work(&s);
 		e = run_mount_end(&s.mount);
 		run_guard_end(&guard);
 		if ((r < 0 || e < 0) && status == 0)
@@ -517,7 +536,7 @@ static int hold_mount(const struct run_request *q)
 		run_watch_end(&watch);
 		if (word == RUN_FLUSH)
 			s.is_stopped = is_end_said;
-		r = flush_and_report(&s);
+		r = end_work(&s);
 		if (s.is_stopped) {
 			run_nodes_say_flushed();
 			run_nodes_await_word(by_signal, -1);

@@ -160,8 +160,8 @@ int run_flush_seals(const struct run_flush *d, const struct seals *e)
 		progress_clear(&run.bar);
 		if (r == -ETIME) {
 			run_complain(
-				"time is up: %zu of %zu sealed checkpoints copied to %s, the newest first; the others are in the store",
-				i, e->nr, d->to);
+				"time is up: %zu of %s copied to %s, the newest first; the others are in the store",
+				i, human_nr(e->nr, "sealed checkpoint").s, d->to);
 			return r;
 		}
 		run.before += one->bytes;

@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/mounts.h"
 #include "base/util.h"
 #include "tools/run/run_process.h"
@@ -72,7 +75,7 @@ static int look_at_existing(struct run_mount *m, bool shared)
 	int r;
 
 	if (mounts_find_point(&there, m->point) <= 0)
-		return shared ? run_complain_errno(-ENOENT, "%s: --shared, but no ckptfs is mounted there",
+		return shared ? run_complain_cause(-ENOENT, "%s: --shared, but no ckptfs is mounted there; mount it first",
 						   m->point) :
 				0;
 	r = run_mount_ask(m);
@@ -107,7 +110,8 @@ static int mount_it(struct run_mount *m)
 	if (r < 0)
 		return r;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-		run_complain("%s: cannot mount on %s", m->store, m->point);
+		if (!WIFEXITED(status) || run_say_is_of_several()) /* mount.ckptfs has said why, but not where */
+			run_complain("%s: cannot mount on %s", m->store, m->point);
 		return -EIO;
 	}
 	m->mounted = true;
@@ -140,6 +144,49 @@ int run_mount_ask(struct run_mount *m)
 	if (m->hangs)
 		run_complain("%s: its daemon does not answer", m->point);
 	return r == 0 || m->hangs ? r : -ENOTCONN;
+}
+
+struct worker {
+	const struct run_work *work;
+	atomic_bool *stop; /* shared */
+	struct mounts_patience *patience;
+};
+
+static void do_work(const void *arg, void *ret)
+{
+	const struct worker *k = arg;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	*(int *)ret = k->work->work(k->work->arg, k->stop);
+}
+
+static bool go_on(const void *arg)
+{
+	const struct worker *k = arg;
+
+	if (!*k->stop && k->work->is_stopped(k->work->arg))
+		*k->stop = true;
+	return mounts_answers(k->patience);
+}
+
+int run_mount_work(struct run_mount *m, const struct run_work *w)
+{
+	struct mounts_patience patience = { .point = m->point, .wait_ns = ANSWER_NS, .report = report_wait };
+	atomic_bool *stop = mmap(NULL, sizeof(*stop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const struct worker k = { w, stop, &patience };
+	const struct apart a = { .call = do_work, .arg = &k, .go_on = go_on };
+	int result, r;
+
+	if (stop == MAP_FAILED)
+		return run_complain_errno(-errno, "%s", m->point);
+	r = apart_call(&a, &result, sizeof(result));
+	munmap(stop, sizeof(*stop));
+	m->hangs = r == 0;
+	if (m->hangs)
+		run_complain("%s: its daemon does not answer any more", m->point);
+	else if (r < 0)
+		run_complain_errno(r, "%s", m->point);
+	return r > 0 ? result : r == 0 ? -ETIMEDOUT : r;
 }
 
 bool run_mount_is_there(const struct run_mount *m)

@@ -2,6 +2,7 @@
 /* The mount of a job: mounts, checks and unmounts by calling mount.ckptfs and umount.ckptfs. One thread. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct run_mount {
@@ -21,6 +22,17 @@ int run_mount_begin(struct run_mount *m, bool shared);
 /* Does its daemon answer? 0: yes, or nothing is mounted; -ENOTCONN: it has died; -ETIMEDOUT: no answer within a minute,
  * reported. */
 int run_mount_ask(struct run_mount *m);
+/*
+ * Work on the mount in a child process, because its daemon may hang meanwhile. Returns the result of `work`, or
+ * -ETIMEDOUT if the daemon does not answer, reported. Once `is_stopped` returns true, in this process, *stop is true in
+ * the other.
+ */
+struct run_work {
+	int (*work)(void *arg, const atomic_bool *stop);
+	bool (*is_stopped)(void *arg);
+	void *arg;
+};
+int run_mount_work(struct run_mount *m, const struct run_work *w);
 bool run_mount_is_there(const struct run_mount *m); /* mounted, even if its daemon has died */
 /* Detaches the mount of a daemon that has died, and mounts the store in its place. Reports errors. 0/<0 */
 int run_mount_again(struct run_mount *m);

@@ -163,7 +163,7 @@ static int start_launcher(const struct command *c, int in, int out, int death_si
 	return r < 0 ? run_complain_errno(r, "%s: cannot start processes on each node", c->word[0]) : 0;
 }
 
-static bool is_told_to_end(void)
+static bool has_end_signal(void)
 {
 	sigset_t pending;
 
@@ -178,7 +178,7 @@ static int next_line(int fd, bool to_the_end, char *line, size_t size, size_t *l
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 		ssize_t n;
 
-		if (!to_the_end && is_told_to_end())
+		if (!to_the_end && has_end_signal())
 			return -EINTR;
 		if (poll(&p, 1, LOOK_MS) <= 0)
 			continue;

@@ -46,6 +46,26 @@ void run_complain(const char *fmt, ...)
 	va_end(args);
 }
 
+int run_complain_cause(int r, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	say(fmt, args, 0);
+	va_end(args);
+	return r;
+}
+
+bool run_say_is_of_several(void)
+{
+	return node;
+}
+
+void run_say_no_more(void)
+{
+	quiet = true;
+}
+
 int run_complain_errno(int r, const char *fmt, ...)
 {
 	va_list args;

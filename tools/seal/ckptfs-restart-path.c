@@ -25,6 +25,7 @@
 #include "base/util.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
+#include "tools/common/watchdog.h"
 #include "tools/seal/seals.h"
 #include "tools/seal/verify.h"
 
@@ -86,9 +87,9 @@ static void report_unsealed(const struct request *q, const struct seals *s, cons
 			break;
 		}
 		for (size_t i = 0; i < s->nr && !is_seal; i++) {
-			_cleanup_(freep) char *epoch = seals_path(s, &s->v[i]);
+			_cleanup_(freep) char *sealed = seals_path(s, &s->v[i]);
 
-			is_seal = epoch && is_below(epoch, path);
+			is_seal = sealed && is_below(sealed, path);
 		}
 		if (!is_seal && (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
 			report_passed(q, path, why_unknown(dirfd(dir), d->d_name));
@@ -176,6 +177,7 @@ static const char *check(void *request, int nr _unused_)
 
 static int run(void *request, char *operands[], int nr _unused_)
 {
+	watchdog_begin(TOOL, operands[0], EXIT_PATH);
 	interrupt_catch();
 	return (int)print_newest(request, operands[0]);
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 
@@ -21,6 +22,7 @@
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/common/daemon.h"
+#include "tools/common/watchdog.h"
 #include "tools/seal/seals.h"
 
 #define TOOL "ckptfs-seal"
@@ -28,14 +30,14 @@
 #define WAIT_STEP_NS 50000000
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2 };
-enum what { SEAL, UNSEAL, LIST };
+enum what { SEAL, UNSEAL, LIST, WAIT };
 
-enum wait { WAIT_LOCAL, WAIT_REPLICATED, WAIT_COLLECTED };
+enum wait { WAIT_LOCAL, WAIT_REPLICATED, WAIT_GATHERED };
 
 struct request {
 	enum what what;
 	int wait; /* enum wait */
-	bool json, quiet, unseal, list;
+	bool json, quiet, unseal, list, no_seal, force;
 };
 
 /* The file or directory that prevents the change. */
@@ -53,8 +55,8 @@ static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
 	text_printf(stderr, TOOL ": %s: ", path);
 	if (r == -EBUSY && what[0])
 		report_culprit("not sealed: ", what,
-			       " is open for writing (close it first), or has another name in a "
-			       "checkpoint that is being erased (try again)");
+			       " is open for writing; close it first (or it has another name in a "
+			       "checkpoint that is being erased: try again)");
 	else if (r == -EBUSY)
 		fputs("not sealed: another process is sealing it\n", stderr);
 	else if (r == -EEXIST && what[0])
@@ -64,7 +66,7 @@ static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
 	else if (r == -EPERM && what[0])
 		report_culprit("not sealed: ", what, " belongs to another user; root can seal it");
 	else if (r == -EPERM)
-		fputs("only its owner and root may seal or unseal it\n", stderr);
+		fputs("only its owner and root may seal or unseal it; run this as one of them\n", stderr);
 	else if (r == -E2BIG)
 		fputs("not sealed: too many files in it; seal directories below it\n", stderr);
 	else if (r == -ECANCELED)
@@ -74,7 +76,7 @@ static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
 	else if (r == -ENODATA)
 		report_culprit("not unsealed: it is in the sealed directory ", what, "; unseal that");
 	else if (r == -ENOTTY)
-		fputs("not on a ckptfs\n", stderr);
+		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
 	else
 		text_printf(stderr, "%s\n", strerror(-r));
 }
@@ -126,19 +128,19 @@ static void report_done(const struct request *q, const char *path, const struct 
 	} else if (q->what == UNSEAL) {
 		text_printf(stdout, "%s: %s\n", path, r < 0 ? "was not sealed" : "unsealed");
 	} else {
-		text_printf(stdout, "%s: %s: %" PRIu64 " files, %s, %s new, root %s\n", path,
-			    r < 0 ? "was sealed already" : "sealed", s->files, human_size(s->bytes).s,
+		text_printf(stdout, "%s: %s: %s, %s, %s new, root %s\n", path,
+			    r < 0 ? "was sealed already" : "sealed", human_nr(s->files, "file").s, human_size(s->bytes).s,
 			    human_size(s->new_bytes).s, sha256_hex(s->root).s);
 	}
 }
 
-/* The directory is sealed on this node already, whatever the result. */
+/* The directory is sealed on this node already, whatever the result, except with WAIT. */
 static enum exit_status wait_for_copy(const struct request *q, const char *path, int fd)
 {
 	struct ckptfs_seal s = {
 		.size = sizeof(s),
 		.version = CKPTFS_IOC_VERSION,
-		.command = q->wait == WAIT_COLLECTED ? CKPTFS_SEAL_COLLECTED : CKPTFS_SEAL_STATE,
+		.command = q->wait == WAIT_GATHERED ? CKPTFS_SEAL_GATHERED : CKPTFS_SEAL_STATE,
 	};
 	int r;
 
@@ -147,17 +149,25 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 	if (r == 0) {
 		if (!q->quiet)
 			text_printf(stdout, "%s: %s\n", path,
-				    q->wait == WAIT_COLLECTED ? "gathered" : "replicated on another node");
+				    q->wait == WAIT_GATHERED ? "gathered" : "replicated on another node");
 		return EXIT_DONE;
 	}
-	text_printf(stderr, TOOL ": %s: sealed, but %s: ", path,
-		q->wait == WAIT_COLLECTED	   ? "not gathered" :
+	if (r == -ENODATA && q->what == WAIT) {
+		text_printf(stderr, TOOL ": %s: not sealed, so there is nothing to wait for; seal it first\n", path);
+		return EXIT_FAILED;
+	}
+	if (r == -ENOTTY) {
+		text_printf(stderr, TOOL ": %s: not on a mounted ckptfs; ckptfs-stat lists those that are\n", path);
+		return EXIT_FAILED;
+	}
+	text_printf(stderr, TOOL ": %s: %s%s: ", path, q->what == WAIT ? "" : "sealed, but ",
+		q->wait == WAIT_GATHERED	   ? "not gathered" :
 		r == -EHOSTDOWN ? "cannot find out whether another node has a replica" :
 				  "not replicated on another node");
-	if (r == -EOPNOTSUPP && q->wait == WAIT_COLLECTED)
-		fputs("the mount has no compact_group=\n", stderr);
+	if (r == -EOPNOTSUPP && q->wait == WAIT_GATHERED)
+		fputs("the mount has no compact_group=; mount it with that\n", stderr);
 	else if (r == -EOPNOTSUPP)
-		fputs("the mount has neither protect=partner nor protect=xor\n", stderr);
+		fputs("the mount has neither protect=partner nor protect=xor; mount it with one of them\n", stderr);
 	else if (r == -ENOTCONN)
 		fputs("no ckptfs-agent runs; it is replicated once one does\n", stderr);
 	else if (r == -EHOSTDOWN)
@@ -167,6 +177,16 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 	else
 		text_printf(stderr, "%s; the mount retries and logs errors\n", strerror(-r));
 	return EXIT_FAILED;
+}
+
+/* Of a ckptfs, or of a directory of one that is bind-mounted, as in containers. */
+static bool is_mountpoint(int fd)
+{
+	struct ckptfs_seal s = { .size = sizeof(s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_STATE };
+	struct statx stx;
+
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &stx) == 0 &&
+	       stx.stx_attributes & STATX_ATTR_MOUNT_ROOT && (ioctl(fd, CKPTFS_IOC_SEAL, &s) == 0 || errno != ENOTTY);
 }
 
 static enum exit_status change(const struct request *q, const char *path)
@@ -181,6 +201,13 @@ static enum exit_status change(const struct request *q, const char *path)
 
 	if (fd < 0) {
 		report_unopened(TOOL, path, "a directory on a ckptfs", -errno);
+		return EXIT_FAILED;
+	}
+	if (q->what == WAIT)
+		return wait_for_copy(q, path, fd);
+	if (q->what == SEAL && !q->force && is_mountpoint(fd)) {
+		text_printf(stderr, TOOL ": %s: not sealed: it is a mountpoint, and nothing in it could be changed any more; "
+				    "seal a directory below it, or use --force\n", path);
 		return EXIT_FAILED;
 	}
 	while ((r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0) == -EAGAIN && q->what == UNSEAL)
@@ -201,16 +228,18 @@ static enum exit_status change(const struct request *q, const char *path)
 #define OF(field) offsetof(struct request, field)
 
 static const struct conf_key options[] = {
-	{ "wait", CONF_CHOICE, OF(wait), .choices = "local|replicated|collected",
+	{ "wait", CONF_CHOICE, OF(wait), .choices = "local|replicated|gathered",
 	  .help = "return when it is durable on this node (local), when another node has a replica (protect=partner) or "
 		  "parity (protect=xor) too, or when the gathering nodes of this node's group have it and this node has released "
 		  "it (compact_group=) (default local)" },
+	{ "force", CONF_FLAG, OF(force), .help = "seal even a mountpoint, so that nothing in it can be changed any more" },
 	{ "unseal", CONF_FLAG, OF(unseal),
 	  .help = "make it writable again, which is needed to delete it; for a directory of a lost and forgotten node "
 		  "(.ckptfs/nodes/NAME/...): drop all replicas of it" },
 	{ "list", CONF_FLAG, OF(list), .help = "list sealed checkpoints; *: the newest in its directory" },
 	{ "json", CONF_FLAG, OF(json),
 	  .help = "print the list as one JSON document for each mount; keys keep their meaning (schema_version)" },
+	{ "no-seal", CONF_FLAG, OF(no_seal), .help = "only wait, for directories that are sealed already" },
 	COMMAND_QUIET(struct request, quiet, "print errors only"),
 	COMMAND_END,
 };
@@ -219,10 +248,14 @@ static const char *check(void *request, int nr)
 {
 	struct request *q = request;
 
-	q->what = q->unseal ? UNSEAL : q->list ? LIST : SEAL;
+	q->what = q->unseal ? UNSEAL : q->list ? LIST : q->no_seal ? WAIT : SEAL;
+	if (q->no_seal && (q->unseal || q->list || q->wait == WAIT_LOCAL))
+		return "--no-seal requires --wait=replicated or --wait=gathered";
 	if (q->unseal && q->list)
 		return "--unseal and --list exclude each other";
-	if (q->wait != WAIT_LOCAL && q->what != SEAL)
+	if (q->force && q->what != SEAL)
+		return "--force goes with sealing only";
+	if (q->wait != WAIT_LOCAL && (q->unseal || q->list))
 		return "--wait cannot be used with --unseal or --list";
 	if (q->json && !q->list)
 		return "--json requires --list";
@@ -236,7 +269,9 @@ static int run(void *request, char *operands[], int nr)
 	struct request *q = request;
 	enum exit_status status = EXIT_DONE, one;
 
+	watchdog_begin(TOOL, operands[0], EXIT_FAILED);
 	for (int i = 0; i < nr; i++) {
+		watchdog_set_path(operands[i]);
 		if (q->what == LIST)
 			one = seals_list(TOOL, operands[i], q->json, stdout) < 0 ? EXIT_FAILED : EXIT_DONE;
 		else
@@ -250,7 +285,8 @@ int main(int argc, char *argv[])
 {
 	static const struct command command = {
 		.name = TOOL,
-		.usage = TOOL " [--wait=local|replicated|collected] [--quiet] DIRECTORY...\n"
+		.usage = TOOL " [--wait=local|replicated|gathered] [--force] [--quiet] DIRECTORY...\n"
+			 "       " TOOL " --no-seal --wait=replicated|gathered [--quiet] DIRECTORY...\n"
 			 "       " TOOL " --unseal [--quiet] DIRECTORY...\n"
 			 "       " TOOL " --list [--json] MOUNTPOINT...\n",
 		.about = "Make a directory of a ckptfs, with everything in it, durable and then immutable: a complete checkpoint. "

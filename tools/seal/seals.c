@@ -13,7 +13,7 @@
 
 #include "base/conf.h"
 #include "base/sha256.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"

@@ -117,7 +117,7 @@ static int skip_hole(struct reading *w, int fd, uint64_t *off, uint64_t end)
 
 static int read_stretch(struct reading *w, const struct stretch *s, void *buf)
 {
-	_cleanup_(closep) int fd = place_open(w->top, s->path, O_RDONLY | O_DIRECT | O_CLOEXEC, false);
+	_cleanup_(closep) int fd = place_open(w->top, s->path, O_RDONLY | O_DIRECT | O_NONBLOCK | O_CLOEXEC, false);
 	uint64_t off = s->off;
 	ssize_t n;
 	int r;
@@ -209,7 +209,7 @@ static int give_file(struct reading *w, const char *path, const struct stat *st)
 {
 	uint64_t size = (uint64_t)st->st_size;
 	bool has_holes = (uint64_t)st->st_blocks < size / 512;
-	_cleanup_(closep) int fd = has_holes ? place_open(w->top, path, O_RDONLY | O_CLOEXEC, false) : -1;
+	_cleanup_(closep) int fd = has_holes ? place_open(w->top, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, false) : -1;
 	int r = has_holes ? MIN(fd, 0) : 0;
 
 	for (uint64_t off = 0; off < size && r == 0; off += STRETCH_BYTES) {
@@ -394,7 +394,7 @@ static int compare_root(int fd, struct verify_result *ret)
 		return because(ret, 0, "not sealed");
 	ret->is_sealed = r == 0 || r == -EIO;
 	if (r == -ENOTTY)
-		return because(ret, r, "not on a ckptfs");
+		return because(ret, r, "not on a mounted ckptfs; ckptfs-stat lists those that are");
 	if (r == -EPERM)
 		return because(ret, r, "only its owner, root and the mounting user may verify it");
 	if (r == -EIO)
@@ -421,7 +421,8 @@ int verify_opened(int fd, const char *path, bool reads, struct progress *p, stru
 
 	*ret = (struct verify_result){ 0 };
 	if (fd < 0)
-		return because(ret, fd, "%s", strerror(-fd));
+		return because(ret, fd, "%s%s", strerror(-fd),
+			       fd == -ENOTDIR || fd == -ENOENT ? "; give a sealed directory" : "");
 	r = compare_root(fd, ret);
 	if (r <= 0 || !reads)
 		return r;

@@ -10,6 +10,7 @@
  * not sealed, 130 interrupted.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,13 +22,14 @@
 #include "base/command.h"
 #include "base/mounts.h"
 #include "base/sha256.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/figures.h"
 #include "client/ioctl.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
+#include "tools/common/watchdog.h"
 #include "tools/stat/report.h"
 #include "tools/seal/seals.h"
 #include "tools/stat/stat_ask.h"
@@ -47,7 +49,7 @@ enum format { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PROMETHEUS };
 struct request {
 	enum format format;
 	uint64_t watch_ns; /* 0: once */
-	bool json, prometheus;
+	bool json, prometheus, verbose;
 	char *html; /* report to write; NULL: none */
 	bool sealed; /* list sealed checkpoints */
 	bool verify, quick; /* verify sealed checkpoints; quick: without reading data */
@@ -130,6 +132,7 @@ static int show_seals(const struct request *q, FILE *to)
 	for (size_t i = 0; i < q->nr; i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);
+		watchdog_set_path(q->paths[i]);
 		one = seals_list("ckptfs-stat", q->paths[i], q->format == FORMAT_JSON, to);
 		r = one < 0 ? one : r;
 	}
@@ -144,6 +147,7 @@ static int show_mounts(const struct request *q, int (*one)(const char *mountpoin
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);
+		watchdog_set_path(q->paths[i]);
 		this = one(q->paths[i], q->format == FORMAT_JSON, to);
 		r = this < 0 ? this : r;
 	}
@@ -174,7 +178,7 @@ static void show_verified(const struct request *q, FILE *to, const char *path, c
 	if (r == 0)
 		fprintf(to, ": %s\n", v->why);
 	else if (has_root)
-		fprintf(to, ": valid: %" PRIu64 " files, %s, %s read, root %s\n", v->seal.files,
+		fprintf(to, ": valid: %s, %s, %s read, root %s\n", human_nr(v->seal.files, "file").s,
 			human_size(v->seal.bytes).s, human_size(v->bytes).s, sha256_hex(v->seal.root).s);
 	else
 		fprintf(to, ": valid: %s read; replica of a directory sealed by another node\n", human_size(v->bytes).s);
@@ -189,6 +193,7 @@ static int verify_seals(const struct request *q, FILE *to)
 
 	progress_init(&p);
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
+		watchdog_set_path(q->paths[i]);
 		one = verify_seal(q->paths[i], !q->quick, &p, &v);
 		if (one >= 0)
 			show_verified(q, to, q->paths[i], &v, one);
@@ -204,6 +209,15 @@ static int verify_seals(const struct request *q, FILE *to)
 	return r;
 }
 
+/* Those that this user may see. 0 also if they cannot be listed. */
+static size_t count_sealed(const char *path)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(seals_release) struct seals s = { 0 };
+
+	return fd >= 0 && seals_ask(fd, &s) == 0 ? s.nr : 0;
+}
+
 static void show_mount(struct request *q, FILE *to, size_t i, const struct json_flat *j)
 {
 	struct stat_reading now = stat_reading_of(j);
@@ -212,7 +226,7 @@ static void show_mount(struct request *q, FILE *to, size_t i, const struct json_
 	if (q->watch_ns > 0)
 		stat_show_rates(to, &q->last[i], &now);
 	q->last[i] = now;
-	stat_show_mount(to, j);
+	stat_show_mount(to, j, q->watch_ns > 0 ? 0 : count_sealed(q->paths[i]), q->verbose);
 }
 
 /* Keeps the figures: Prometheus requires all mounts of a metric together. */
@@ -232,8 +246,10 @@ static int show(struct request *q, FILE *to, size_t i)
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 	char *path = q->paths[i];
 	const char *kind;
-	int r = stat_ask(path, &a);
+	int r;
 
+	watchdog_set_path(path);
+	r = stat_ask(path, &a);
 	if (r < 0) {
 		stat_complain(path, r, q->answered[i]);
 		return r;
@@ -414,6 +430,7 @@ static const struct conf_key options[] = {
 	{ "prometheus", CONF_FLAG, OF(prometheus), .help = "text exposition format, mounts only" },
 	{ "html", CONF_STRING, OF(html), .value = "FILE",
 	  .help = "write a report on one mount; writing it again adds to its history" },
+	{ "verbose", CONF_FLAG, OF(verbose), .letter = 'v', .help = "show memory, fast paths and latencies of a mount, too" },
 	{ "watch", CONF_PARSED, OF(watch_ns), .parse = parse_watch, .missing = "1", .value = "SECONDS",
 	  .help = "repeat every second, or every SECONDS, with the rates in between" },
 	COMMAND_END,
@@ -453,8 +470,10 @@ static int run(void *request, char *operands[], int nr)
 	struct request *q = request;
 	int r;
 
-	interrupt_catch();
 	r = add_paths(q, nr, operands);
+	if (r == 0)
+		watchdog_begin("ckptfs-stat", q->paths[0], EXIT_PATH);
+	interrupt_catch();
 	if (r == 0 && q->html && q->nr != 1) {
 		fputs("ckptfs-stat: --html shows one mount, and several are mounted: --html FILE MOUNTPOINT\n", stderr);
 		request_release(q);
@@ -472,7 +491,7 @@ int main(int argc, char *argv[])
 {
 	static const struct command command = {
 		.name = "ckptfs-stat",
-		.usage = "ckptfs-stat [--json | --prometheus | --html FILE] [--watch [SECONDS]] [PATH...]\n"
+		.usage = "ckptfs-stat [--json | --prometheus | --html FILE] [--verbose] [--watch [SECONDS]] [PATH...]\n"
 			 "       ckptfs-stat --sealed [--json] [--watch [SECONDS]] [MOUNTPOINT...]\n"
 			 "       ckptfs-stat --verify [--quick] [--json] DIRECTORY...\n"
 			 "       ckptfs-stat --if-deleted [--json] [--watch [SECONDS]] PATH...\n"

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "tools/stat/stat_ask.h"
@@ -24,7 +25,7 @@
 static int complain(const char *file, int r, const char *what)
 {
 	text_printf(stderr, "ckptfs-stat: %s: %s%s%s\n", file, what ? what : "", what && r != -EINVAL ? ": " : "",
-		r != -EINVAL ? strerror(-r) : "");
+		    r != -EINVAL ? strerror(-r) : "");
 	return r;
 }
 
@@ -35,14 +36,16 @@ static int read_page(const char *file, struct buf *ret)
 	ssize_t n = 1;
 
 	if (fd < 0)
-		return errno == ENOENT ? 0 : complain(file, -errno, NULL);
+		return errno == ENOENT ? 0 : complain(file, -errno, "cannot be read");
 	while (n > 0 && ret->len < PAGE_MAX) {
 		if (buf_reserve(ret, READ_STEP) < 0)
 			return -ENOMEM;
 		n = read(fd, ret->data + ret->len, READ_STEP);
 		ret->len += n > 0 ? (size_t)n : 0;
 	}
-	return n < 0 ? complain(file, -errno, NULL) : 1;
+	return n >= 0	       ? 1 :
+	       errno == EISDIR ? complain(file, -EINVAL, "a directory; give the name of a file in it") :
+				 complain(file, -errno, "cannot be read");
 }
 
 /* Readings of the previous report, if there is one. */
@@ -111,8 +114,11 @@ static int write_page(const char *file, const struct report *report)
 		close(fd);
 		goto err_unlink;
 	}
+	errno = 0;
 	report_print(to, report);
-	if (fflush(to) != 0 || fsync(fd) < 0)
+	if (fflush(to) != 0 || ferror(to)) /* after a failed write there may be nothing left to flush */
+		r = errno ? -errno : -EIO;
+	else if (fsync(fd) < 0)
 		r = -errno;
 	if (fclose(to) != 0 && r == 0)
 		r = -errno;
@@ -129,8 +135,15 @@ int report_write(const char *file, const char *mountpoint)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 	_cleanup_(record_release) struct record record = { 0 };
+	_cleanup_(report_delete_release) struct report_delete delete = { 0 };
+	_cleanup_(report_seals_release) struct report_seals seals = { 0 };
 	_cleanup_(walk_release) struct walk walk = { 0 };
+	struct report_files files = { 0 };
 	struct record_reading now;
+	struct report report = {
+		.mount = &a.j, .walk = &walk, .record = &record, .seals = &seals, .delete = &delete, .files = &files
+	};
+	struct statvfs space;
 	int r = stat_ask(mountpoint, &a);
 
 	if (r < 0) {
@@ -146,7 +159,17 @@ int report_write(const char *file, const char *mountpoint)
 	r = record_add(&record, &now);
 	if (r == 0)
 		r = walk_mount(mountpoint, &walk);
+	if (r == 0)
+		r = report_seals_get(mountpoint, &seals);
+	if (r == 0)
+		r = report_delete_get(mountpoint, &walk, &seals, &delete);
+	if (r == 0)
+		r = report_files_get(mountpoint, &walk, &files);
 	if (r < 0)
 		return r;
-	return write_page(file, &(struct report){ &a.j, &walk, &record });
+	if (statvfs(mountpoint, &space) == 0) {
+		report.available = (uint64_t)space.f_bavail * space.f_frsize;
+		report.size = (uint64_t)space.f_blocks * space.f_frsize;
+	}
+	return write_page(file, &report);
 }

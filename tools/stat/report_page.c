@@ -5,24 +5,17 @@
 #include <time.h>
 
 #include "base/conf.h"
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 #include "base/util.h"
+#include "client/ioctl.h"
 #include "tools/stat/html.h"
 #include "tools/stat/report.h"
 #include "tools/stat/report_parts.h"
 #include "tools/stat/report_style.h"
 
 #define BARS_MAX 48u
+#define NS_PER_S 1000000000
 #define DAY_S UINT64_C(86400)
-
-static void put_full_time(FILE *to, time_t t)
-{
-	struct tm tm;
-	char text[64];
-
-	if (localtime_r(&t, &tm) && strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &tm) > 0)
-		fputs(text, to);
-}
 
 /* --- the head --- */
 
@@ -41,8 +34,8 @@ static void put_head(FILE *to, const struct report *r)
 	fputs("</h1>\n<p class=\"soft\">A ckptfs mount of <code>", to);
 	html_name(to, json_flat_get(r->mount, "store"));
 	fputs("</code>, as it was at ", to);
-	put_full_time(to, (time_t)now->time_s);
-	fputs(".</p>\n", to);
+	parts_time(to, (time_t)now->time_s);
+	fputs(".</p>\n</header>\n<main>\n", to);
 }
 
 static void put_card(FILE *to, const char *value, const char *label)
@@ -66,8 +59,8 @@ static void put_cards(FILE *to, const struct report *r)
 	put_card(to, saved, "saved");
 	put_card(to, files, r->walk->nr_files == 1 ? "file" : "files");
 	if (strcmp(json_flat_get(r->mount, "garbage.known"), "true") == 0)
-		put_card(to, human_size(json_flat_u64(r->mount, "garbage.bytes")).s, "garbageat the last collection");
-	fputs("</ul>\n</header>\n<main>\n", to);
+		put_card(to, human_size(json_flat_u64(r->mount, "garbage.bytes")).s, "garbage at the last collection");
+	fputs("</ul>\n", to);
 }
 
 /* --- over time --- */
@@ -97,7 +90,7 @@ static void put_readings_table(FILE *to, const struct record *rec)
 		double ratio = i > 0 ? ratio_between(&rec->reading[i - 1], o) : -1;
 
 		fputs("<tr><th scope=\"row\">", to);
-		put_full_time(to, (time_t)o->time_s);
+		parts_time(to, (time_t)o->time_s);
 		fputs("</th>", to);
 		parts_size_cell(to, o->logical);
 		parts_size_cell(to, o->stored);
@@ -145,6 +138,34 @@ static void put_reading_charts(FILE *to, const struct record *rec, time_t *x, do
 	fputs("</figure>\n", to);
 }
 
+/* Sums over sealed checkpoints in the order of sealing: known without earlier readings. */
+static void put_seal_growth(FILE *to, const struct seals *s)
+{
+	_cleanup_(freep) time_t *x = calloc(s->nr + 1, sizeof(*x));
+	_cleanup_(freep) double *y = calloc(s->nr + 1, 2 * sizeof(*y));
+	double *fresh = y ? y + s->nr : NULL;
+	struct chart_series series[] = { { "sizes", y }, { "new bytes", fresh } };
+	double sizes = 0, sum = 0;
+	size_t nr = 0;
+
+	for (size_t i = 0; i < s->nr && x && y; i++) {
+		if (!(s->v[i].facts & CKPTFS_SEAL_HAS_ROOT))
+			continue;
+		x[nr] = (time_t)(s->v[i].sealed_ns / NS_PER_S);
+		y[nr] = sizes += (double)s->v[i].bytes;
+		fresh[nr++] = sum += (double)s->v[i].new_bytes;
+	}
+	if (nr < 2)
+		return;
+	fputs("<h3>Growth by sealed checkpoints</h3>\n<p class=\"soft\">Sizes and new bytes of the sealed checkpoints that "
+	      "exist, summed in the order of sealing.</p>\n<figure>\n",
+	      to);
+	chart_lines(to, &(struct chart){ "Sums of sizes and of new bytes of sealed checkpoints, by time of sealing", x,
+					 nr, series, ARRAY_SIZE(series), true });
+	chart_legend(to, series, ARRAY_SIZE(series));
+	fputs("</figure>\n", to);
+}
+
 static void put_readings(FILE *to, const struct report *r)
 {
 	const struct record *rec = r->record;
@@ -159,6 +180,7 @@ static void put_readings(FILE *to, const struct report *r)
 	else if (x && y)
 		put_reading_charts(to, rec, x, y);
 	put_readings_table(to, rec);
+	put_seal_growth(to, &r->seals->all);
 	fputs("</section>\n", to);
 }
 
@@ -230,7 +252,7 @@ static void put_intervals_table(FILE *to, const struct intervals *e)
 			continue;
 		sum += e->fresh[i] + e->again[i];
 		fputs("<tr><th scope=\"row\">", to);
-		put_full_time(to, e->x[i]);
+		parts_time(to, e->x[i]);
 		fputs("</th>", to);
 		parts_number_cell(to, e->files[i]);
 		parts_size_cell(to, (uint64_t)(e->fresh[i] + e->again[i]));
@@ -277,8 +299,8 @@ static void put_foot(FILE *to, const struct report *r)
 	html_text(to, json_flat_get(r->mount, "store_id"));
 	fputs("</code>. Times are those of the machine that made it. The page loads no external resources.</p>\n", to);
 	if (r->walk->nr_unread > 0)
-		fprintf(to, "<p>%" PRIu64 " files or directories could not be read and are not counted.</p>\n",
-			r->walk->nr_unread);
+		fprintf(to, "<p>Not counted, because it could not be read: %s.</p>\n",
+			human_nr(r->walk->nr_unread, "entry").s);
 	fputs("</footer>\n", to);
 	record_print(to, r->record);
 	fputs("</body>\n</html>\n", to);
@@ -287,11 +309,15 @@ static void put_foot(FILE *to, const struct report *r)
 void report_print(FILE *to, const struct report *r)
 {
 	put_head(to, r);
+	parts_health(to, r);
+	parts_seals(to, r);
+	parts_delete(to, r);
 	put_cards(to, r);
 	put_readings(to, r);
 	put_intervals(to, r);
 	parts_savings(to, r);
 	parts_fragmentation(to, r);
+	parts_files(to, r);
 	parts_directories(to, r);
 	put_foot(to, r);
 }

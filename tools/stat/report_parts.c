@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/conf.h"
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 #include "base/util.h"
 #include "tools/stat/html.h"
 #include "tools/stat/report.h"
@@ -33,16 +33,47 @@ void parts_size_cell(FILE *to, uint64_t bytes)
 	fprintf(to, "<td class=\"n\">%s</td>", human_size(bytes).s);
 }
 
-static void parts_percent_cell(FILE *to, uint64_t part, uint64_t whole)
+void parts_percent_cell(FILE *to, uint64_t part, uint64_t whole)
 {
 	fprintf(to, "<td class=\"n\">%.1f %%</td>", parts_percent(part, whole));
 }
 
-static void parts_bar_cell(FILE *to, uint64_t part, uint64_t whole)
+void parts_bar_cell(FILE *to, uint64_t part, uint64_t whole)
 {
 	fputs("<td class=\"bar\">", to);
 	chart_cell(to, part, whole);
 	fputs("</td>", to);
+}
+
+void parts_time(FILE *to, time_t t)
+{
+	struct tm tm;
+	char text[64];
+
+	if (localtime_r(&t, &tm) && strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &tm) > 0)
+		fputs(text, to);
+}
+
+void parts_badge(FILE *to, enum health health, const char *text)
+{
+	static const char *const classes[] = { "ok", "warning", "critical" };
+
+	fprintf(to, "<span class=\"badge %s\">%s</span>", classes[health], text);
+}
+
+char *parts_below(const char *mountpoint, const char *name)
+{
+	char *path;
+
+	return asprintf(&path, "%s/%s", mountpoint, name) < 0 ? NULL : path;
+}
+
+void parts_path(FILE *to, const char *path)
+{
+	if (path[0])
+		html_name(to, path);
+	else
+		fputs("(the mountpoint itself)", to);
 }
 
 /* --- where the savings come from --- */
@@ -166,10 +197,7 @@ void parts_fragmentation(FILE *to, const struct report *r)
 static void put_directory(FILE *to, const struct walk_directory *d, uint64_t largest)
 {
 	fputs("<tr><th scope=\"row\" class=\"mono\">", to);
-	if (d->name[0])
-		html_name(to, d->name);
-	else
-		fputs("(the mountpoint itself)", to);
+	parts_path(to, d->name);
 	fputs("</th>", to);
 	parts_bar_cell(to, d->mapped, largest);
 	parts_size_cell(to, d->mapped);
@@ -178,8 +206,7 @@ static void put_directory(FILE *to, const struct walk_directory *d, uint64_t lar
 	fprintf(to, "<td class=\"n\">%.2f</td></tr>\n", walk_fragmentation(d->frames, d->mapped));
 }
 
-/* Directories one level down, or two levels if there is only one. */
-static unsigned level_of(const struct walk *w)
+unsigned parts_level(const struct walk *w)
 {
 	size_t named = 0;
 
@@ -191,7 +218,7 @@ static unsigned level_of(const struct walk *w)
 void parts_directories(FILE *to, const struct report *r)
 {
 	const struct walk *w = r->walk;
-	unsigned level = level_of(w);
+	unsigned level = parts_level(w);
 	const struct walk_directory *d = w->directories[level];
 	size_t nr = w->nr_directories[level];
 	struct walk_directory others = { 0 };
@@ -215,7 +242,7 @@ void parts_directories(FILE *to, const struct report *r)
 	}
 	fputs("</tbody></table></div>\n", to);
 	if (nr > DIRECTORIES_MAX)
-		fprintf(to, "<p class=\"soft\">And %zu more, with %" PRIu64 " files of %s.</p>\n", nr - DIRECTORIES_MAX,
-			others.files, human_size(others.mapped).s);
+		fprintf(to, "<p class=\"soft\">And %zu more, with %s of %s.</p>\n", nr - DIRECTORIES_MAX,
+			human_nr(others.files, "file").s, human_size(others.mapped).s);
 	fputs("</section>\n", to);
 }

@@ -122,6 +122,22 @@ int record_add(struct record *r, const struct record_reading *reading)
 	return append(r, reading);
 }
 
+bool record_growth(const struct record *r, uint64_t span_s, uint64_t least_s, double *ret, uint64_t *ret_span_s)
+{
+	const struct record_reading *last, *first;
+
+	if (r->nr == 0)
+		return false;
+	first = last = &r->reading[r->nr - 1];
+	while (first > r->reading && last->time_s - first[-1].time_s <= span_s)
+		first--;
+	*ret_span_s = last->time_s - first->time_s;
+	if (*ret_span_s == 0 || *ret_span_s < least_s)
+		return false;
+	*ret = ((double)last->disk - (double)first->disk) / (double)*ret_span_s;
+	return true;
+}
+
 void record_print(FILE *to, const struct record *r)
 {
 	fputs(BEGIN, to);

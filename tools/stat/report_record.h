@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,4 +32,9 @@ void record_release(struct record *r);
 int record_parse(const char *page, size_t len, struct record *ret);
 /* Adds the newest reading, and thins out older ones if needed. Drops readings from the future of the clock. */
 int record_add(struct record *r, const struct record_reading *reading);
+/*
+ * The store's mean growth on disk in bytes per second, negative if it shrinks, over the readings of the `span_s` seconds
+ * before the last one. false: unknown, since they cover less than `least_s`. `ret_span_s`: what they cover.
+ */
+bool record_growth(const struct record *r, uint64_t span_s, uint64_t least_s, double *ret, uint64_t *ret_span_s);
 void record_print(FILE *to, const struct record *r); /* prints the part of the page that record_parse() reads */

@@ -66,6 +66,8 @@ void walk_release(struct walk *w)
 		freed_directories(TAKE(w->directories[l]), w->nr_directories[l]);
 	for (size_t i = 0; i < w->nr_worst; i++)
 		free(w->worst[i].name);
+	for (size_t i = 0; i < w->nr_largest; i++)
+		free(w->largest[i].name);
 	*w = (struct walk){ 0 };
 }
 
@@ -180,6 +182,27 @@ static int add_worst(const char *name, uint64_t frames, uint64_t mapped)
 	return 0;
 }
 
+static int add_largest(const char *name, uint64_t mapped)
+{
+	struct walk *w = &now.w;
+	size_t at = w->nr_largest;
+	char *copy;
+
+	while (at > 0 && w->largest[at - 1].mapped < mapped)
+		at--;
+	if (at == WALK_LARGEST || mapped == 0)
+		return 0;
+	copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	if (w->nr_largest == WALK_LARGEST)
+		free(w->largest[--w->nr_largest].name);
+	memmove(&w->largest[at + 1], &w->largest[at], (w->nr_largest - at) * sizeof(w->largest[0]));
+	w->largest[at] = (struct walk_largest){ copy, mapped };
+	w->nr_largest++;
+	return 0;
+}
+
 static int new_file(struct walk_file **ret)
 {
 	struct walk_file *more;
@@ -223,7 +246,8 @@ static int add_file(const char *name, const struct stat *st, const struct json_f
 	now.w.frames += frames;
 	if (mapped > 0)
 		add_class(walk_fragmentation(frames, mapped), mapped);
-	return mapped >= MiB(1) ? add_worst(name, frames, mapped) : 0;
+	r = add_largest(name, mapped);
+	return r == 0 && mapped >= MiB(1) ? add_worst(name, frames, mapped) : r;
 }
 
 /* 1: the inode was visited under another name. */

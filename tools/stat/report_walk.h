@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define WALK_WORST 8u
+#define WALK_LARGEST 12u
 #define WALK_LEVELS 2u
 #define WALK_FINGERPRINT 16u
 #define WALK_CLASSES 6u /* places per MiB: up to 1, 2, 4, 8, 16, more */
@@ -31,6 +32,11 @@ struct walk_worst {
 	uint64_t mapped, frames;
 };
 
+struct walk_largest {
+	char *name;
+	uint64_t mapped;
+};
+
 struct walk {
 	struct walk_file *files; /* by time */
 	size_t nr_files;
@@ -40,6 +46,8 @@ struct walk {
 	size_t nr_directories[WALK_LEVELS];
 	struct walk_worst worst[WALK_WORST]; /* files of at least 1 MiB, most places per MiB first */
 	size_t nr_worst;
+	struct walk_largest largest[WALK_LARGEST]; /* files, largest first */
+	size_t nr_largest;
 	uint64_t class_mapped[WALK_CLASSES], class_files[WALK_CLASSES];
 	uint64_t nr_unread; /* could not be read; reported on standard error */
 };

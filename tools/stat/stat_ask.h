@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 
 struct stat_answer {
 	char *text; /* the JSON, NUL-terminated */
@@ -14,6 +14,8 @@ struct stat_answer {
 
 /* -EBADMSG: malformed; -ENODATA: not on a ckptfs. Errors are not reported. */
 int stat_ask(const char *path, struct stat_answer *ret);
+/* The same, until this time of the monotonic clock: -ETIMEDOUT if the daemon hangs. Forks. */
+int stat_ask_until(const char *path, uint64_t until_ns, struct stat_answer *ret);
 void stat_answer_release(struct stat_answer *a);
 /* Prints error `r` of `path`; `before`: an earlier stat_ask() succeeded. */
 void stat_complain(const char *path, int r, int before);

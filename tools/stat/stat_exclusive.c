@@ -27,11 +27,13 @@
 static int complain(const char *path, int r)
 {
 	if (r == -ENOTTY)
-		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that computes exclusive space\n", path);
+		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs; give files and directories of one mount\n", path);
 	else if (r == -EBUSY)
 		text_printf(stderr, "ckptfs-stat: %s: too many concurrent requests; try again\n", path);
 	else if (r == -E2BIG)
-		text_printf(stderr, "ckptfs-stat: %s: too many directories in concurrent requests; give fewer paths\n",
+		text_printf(stderr,
+			    "ckptfs-stat: %s: too many files, or too many directories in concurrent requests; give fewer "
+			    "paths\n",
 			    path);
 	else if (r == -EXDEV)
 		text_printf(stderr,

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/conf.h"
-#include "base/json_flat.h"
-#include "base/json_write.h"
+#include "base/json/json_flat.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/figures.h"
@@ -61,25 +61,72 @@ static void number_line(FILE *to, const char *label, uint64_t number)
 	fprintf(to, "%-24s %12" PRIu64, label, number);
 }
 
+static bool is_true(const struct json_flat *j, const char *path)
+{
+	return strcmp(json_flat_get(j, path), "true") == 0;
+}
+
+/* What the last collection found, or at least what is stored and cannot be of a file. Replicas, of other nodes, are stored
+ * and of no file here. */
+static uint64_t garbage_bytes(const struct json_flat *j)
+{
+	uint64_t logical = json_flat_u64(j, "logical_bytes"), stored = json_flat_u64(j, "stored_bytes");
+	uint64_t known = is_true(j, "garbage.known") ? json_flat_u64(j, "garbage.bytes") : 0;
+	uint64_t surplus = stored > logical && !is_true(j, "cluster.member") ? stored - logical : 0;
+	uint64_t garbage = MAX(known, surplus);
+
+	return MIN(garbage, stored);
+}
+
+/* The ratio of a nearly empty store would say how large its journal is. */
+static void show_headline(FILE *to, const struct json_flat *j, size_t nr_sealed)
+{
+	uint64_t logical = json_flat_u64(j, "logical_bytes"), disk = json_flat_u64(j, "disk_bytes");
+
+	if (logical == 0) {
+		fputs("Nothing is stored yet.\n\n", to);
+		return;
+	}
+	fprintf(to, "%s", human_size(logical).s);
+	if (nr_sealed > 0)
+		fprintf(to, " in %zu sealed checkpoint%s and other files", nr_sealed, nr_sealed == 1 ? "" : "s");
+	fprintf(to, " kept in %s", human_size(disk).s);
+	if (logical > disk)
+		fprintf(to, ": %.1f x", (double)logical / (double)disk);
+	fputs("\n\n", to);
+}
+
+static void show_garbage(FILE *to, const struct json_flat *j, uint64_t garbage)
+{
+	if (garbage == 0 && !is_true(j, "garbage.known"))
+		return;
+	size_line(to, "Garbage:", garbage);
+	if (is_true(j, "garbage.known") && garbage == json_flat_u64(j, "garbage.bytes"))
+		fprintf(to, "  at the last collection, %s ago\n", duration(json_flat_u64(j, "garbage.age_ns")).s);
+	else
+		fputs("  or more; ckptfs-gc --delete frees it\n", to);
+}
+
 static void show_space(FILE *to, const struct json_flat *j)
 {
 	uint64_t logical = json_flat_u64(j, "logical_bytes"), stored = json_flat_u64(j, "stored_bytes");
-	uint64_t compressed = json_flat_u64(j, "compressed_bytes");
+	uint64_t compressed = json_flat_u64(j, "compressed_bytes"), garbage = garbage_bytes(j), used = stored - garbage;
 
 	size_line(to, "Logical size:", logical);
 	fputs("  mapped bytes of all files\n", to);
-	size_line(to, "After deduplication:", stored);
-	text_printf(to, "  %.2f %% of logical, %s chunks\n", percent(stored, logical), json_flat_get(j, "stored_chunks"));
+	size_line(to, "After deduplication:", used);
+	if (used <= logical)
+		fprintf(to, "  %.2f %% of logical\n", percent(used, logical));
+	else
+		fputs("  with replicas for other nodes\n", to);
+	show_garbage(to, j, garbage);
 	size_line(to, "After compression:", compressed);
-	fprintf(to, "  %.2f %% of that\n", percent(compressed, stored));
+	text_printf(to, "  %.2f %% of that%s, %s chunks\n", percent(compressed, stored),
+		    garbage > 0 ? " and the garbage" : "", json_flat_get(j, "stored_chunks"));
 	size_line(to, "On disk:", json_flat_u64(j, "disk_bytes"));
 	fprintf(to, "  packs %s,", human_size(json_flat_u64(j, "pack_disk_bytes")).s);
 	fprintf(to, " journal %s,", human_size(json_flat_u64(j, "journal_disk_bytes")).s);
 	fprintf(to, " index %s\n", human_size(json_flat_u64(j, "index_disk_bytes")).s);
-	if (strcmp(json_flat_get(j, "garbage.known"), "true") == 0) {
-		size_line(to, "Garbage:", json_flat_u64(j, "garbage.bytes"));
-		fprintf(to, "  at the last collection, %s ago\n", duration(json_flat_u64(j, "garbage.age_ns")).s);
-	}
 }
 
 static void show_traffic(FILE *to, const struct json_flat *j)
@@ -277,19 +324,31 @@ void stat_show_head(FILE *to, const struct json_flat *j)
 	fputc('\n', to);
 }
 
-void stat_show_mount(FILE *to, const struct json_flat *j)
+/* Is one off that the mount did not ask to be off? */
+static bool has_slow_path(const struct json_flat *j)
 {
+	return !is_true(j, "paths.pack_direct_io") || !is_true(j, "paths.write_without_capability_check") ||
+	       !is_true(j, "paths.parallel_directory_lookups") ||
+	       (!is_true(j, "paths.write_direct_io") && !is_true(j, "paths.writeback"));
+}
+
+void stat_show_mount(FILE *to, const struct json_flat *j, size_t nr_sealed, bool verbose)
+{
+	show_headline(to, j, nr_sealed);
 	show_space(to, j);
 	show_traffic(to, j);
 	show_deltas(to, j);
 	show_compression(to, j);
-	show_memory(to, j);
+	if (verbose)
+		show_memory(to, j);
 	show_durability(to, j);
 	show_scrub(to, j);
 	show_compaction(to, j);
 	show_cluster(to, j);
-	show_paths(to, j);
-	show_requests(to, j);
+	if (verbose || has_slow_path(j))
+		show_paths(to, j);
+	if (verbose)
+		show_requests(to, j);
 }
 
 static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
@@ -342,16 +401,16 @@ void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const
 {
 	text_printf(to, "%s\n", path);
 	number_line(to, "Files:", s->files);
-	fprintf(to, "  in %" PRIu64 " directories\n", s->directories);
+	fprintf(to, "  in %s\n", human_nr(s->directories, "directory").s);
 	size_line(to, "Size:", s->size);
-	fprintf(to, "  %" PRIu64 " bytes\n", s->size);
+	fprintf(to, "  %s\n", human_nr(s->size, "byte").s);
 	size_line(to, "Mapped:", s->mapped);
 	fputs("  without holes\n", to);
 	number_line(to, "Extents:", s->extents);
 	fprintf(to, "  in %" PRIu64 " places, %.3f per MiB\n", s->frames, fragmentation(s));
 	line(to, "Durable:", s->not_durable == 0 ? "yes" : "not yet");
 	if (s->not_durable > 0)
-		fprintf(to, "  %" PRIu64 " files are not", s->not_durable);
+		fprintf(to, "  %s %s not", human_nr(s->not_durable, "file").s, s->not_durable == 1 ? "is" : "are");
 	fputc('\n', to);
 	if (x)
 		show_exclusive(to, x);

@@ -2,6 +2,8 @@
 /* Output of ckptfs-stat. Figures may come from another user's filesystem, so strings are escaped. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 struct ckptfs_exclusive;
@@ -9,7 +11,9 @@ struct json_flat;
 struct stat_sums;
 
 void stat_show_head(FILE *to, const struct json_flat *mount);
-void stat_show_mount(FILE *to, const struct json_flat *mount);
+/* `nr_sealed`: sealed checkpoints; 0: none, or not counted. `verbose`: memory, fast paths and latencies, too. Fast paths
+ * that are off are always shown. */
+void stat_show_mount(FILE *to, const struct json_flat *mount, size_t nr_sealed, bool verbose);
 /* In all functions below, `x` is the space that deletion would free; NULL: unknown. */
 void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const struct ckptfs_exclusive *x);
 void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const struct ckptfs_exclusive *x);

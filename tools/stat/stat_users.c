@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #include "base/conf.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/common/interrupt.h"
+#include "tools/stat/stat_ask.h"
 #include "tools/stat/stat_exclusive.h"
 
 static const struct {
@@ -120,12 +121,17 @@ static int print_users(int fd, const char *mountpoint, bool json, FILE *to)
 
 int stat_users(const char *mountpoint, bool json, FILE *to)
 {
-	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : print_users(fd, mountpoint, json, to);
+	_cleanup_(closep) int fd = -1;
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	int r = stat_ask(mountpoint, &a); /* before a table is begun */
 
-	if (r == -ENOTTY)
-		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that reports space by user\n", mountpoint);
-	else if (r < 0 && r != -EINTR)
+	if (r < 0) {
+		stat_complain(mountpoint, r, 0);
+		return r;
+	}
+	fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = fd < 0 ? -errno : print_users(fd, mountpoint, json, to);
+	if (r < 0 && r != -EINTR)
 		text_printf(stderr, "ckptfs-stat: %s: cannot get space by user: %s\n", mountpoint, strerror(-r));
 	return r == -EINVAL ? -EIO : r;
 }

@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include "base/conf.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "tools/stat/stat_ask.h"
 
 #define KEY_WIDTH 36
 
@@ -98,12 +99,17 @@ static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)
 
 int stat_variables(const char *mountpoint, bool json, FILE *to)
 {
-	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : print_variables(fd, mountpoint, json, to);
+	_cleanup_(closep) int fd = -1;
+	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
+	int r = stat_ask(mountpoint, &a); /* before a table is begun */
 
-	if (r == -ENOTTY)
-		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs that records variables\n", mountpoint);
-	else if (r == -EPERM)
+	if (r < 0) {
+		stat_complain(mountpoint, r, 0);
+		return r;
+	}
+	fd = open(mountpoint, O_RDONLY | O_CLOEXEC);
+	r = fd < 0 ? -errno : print_variables(fd, mountpoint, json, to);
+	if (r == -EPERM)
 		text_printf(stderr, "ckptfs-stat: %s: only root and the mounting user can list variables\n",
 			mountpoint);
 	else if (r < 0)

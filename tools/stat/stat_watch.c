@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 #include "base/util.h"
 
 struct stat_reading stat_reading_of(const struct json_flat *m)

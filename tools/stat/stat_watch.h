@@ -12,7 +12,7 @@ struct json_flat;
 /* Counters of a mount at one moment. */
 struct stat_reading {
 	bool taken;
-	uint64_t pid, uptime_ns; /* of the daemon: counters start anew with each */
+	uint64_t pid, uptime_ns; /* of the daemon: counters restart with each */
 	uint64_t written, read, commits;
 	uint64_t cut; /* bytes cut into chunks: more than written if chunks were written in parts */
 	uint64_t fresh; /* of these, new */

@@ -4,7 +4,7 @@
     with ckptfs.checkpoint("/mnt/ckpt/run1/step.0200") as where:  # a directory: complete, or absent
         torch.save(state, where / "state.pt")
 
-    last = ckptfs.newest("/mnt/ckpt/run1")                        # to restart from, or None
+    last = ckptfs.newest("/mnt/ckpt/run1", verify=True)           # to restart from, every byte compared; or None
     for c in ckptfs.checkpoints("/mnt/ckpt"):
         print(c.path, c.files, c.bytes, c.sealed)
 
@@ -13,7 +13,7 @@
     ckptfs.stat("/mnt/ckpt/a").fingerprint                        # equal for equal content in one store
     ckptfs.figures("/mnt/ckpt")["stored_bytes"]                   # the output of ckptfs-stat --json
 
-Errors are OSError, with errno ENOTTY outside of a ckptfs mount. All functions are thread-safe.
+Errors are OSError, with errno ENOTTY outside of a ckptfs mount; their text says what to do. All functions are thread-safe.
 """
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ import dataclasses
 import datetime
 import errno
 import json
+import logging
+import mmap
 import os
 import pathlib
 import re
 import shutil
+import stat as _stat
 from typing import Any, Iterator, Optional, Union
 
 from . import _ioctl
 
 __all__ = ["Checkpoint", "FileStat", "SealError", "checkpoint", "checkpoints", "clone", "figures", "mountpoint", "newest", "seal", "stat",
-           "sync", "unseal"]
+           "sync", "unseal", "verify"]
 __version__ = "0.1.0"
 
 Path = Union[str, "os.PathLike[str]"]
 
 
 class SealError(OSError):
-    """A directory cannot be sealed or unsealed. `culprit`: the entry in it, or the directory around it, that prevents it, if known."""
+    """A directory cannot be sealed, unsealed or verified. `culprit`: the entry in it, or the directory around it, that prevents it, if known."""
 
     culprit: Optional[pathlib.Path] = None
 
@@ -73,6 +76,24 @@ class FileStat:
     frames: int  # distinct frames that a full read accesses
     fingerprint: bytes  # equal for equal content in one store
     durable: bool  # everything written is committed
+
+
+_NOT_CKPTFS = "not on a ckptfs mount; mount the store, or give a path below its mountpoint"
+_REFUSALS = {
+    errno.ENOTTY: _NOT_CKPTFS,
+    errno.EISDIR: "a directory; give a regular file",
+    errno.EXDEV: "on another mount than the source; copy it instead",
+    errno.ENOTCONN: "the daemon of this mount has died; unmount and mount it again",
+    errno.ECONNABORTED: "the daemon of this mount has died; unmount and mount it again",
+}
+
+
+def _call(fd: int, number: int, argument: _ioctl._Argument, path: Path) -> None:
+    """_ioctl.call() with errors that name the path and say what to do."""
+    try:
+        _ioctl.call(fd, number, argument)
+    except OSError as e:
+        raise OSError(e.errno, _REFUSALS.get(e.errno or 0, e.strerror), os.fspath(path)) from None
 
 
 @contextlib.contextmanager
@@ -119,7 +140,7 @@ def _visible_path(mount: "tuple[pathlib.Path, pathlib.PurePath]", path: bytes) -
 def sync(path: Path) -> None:
     """Makes everything durable that was written to the mount of `path`, which sync(2) does not do."""
     with _opened(path) as fd:
-        _ioctl.call(fd, _ioctl.SYNC, _ioctl.Sync())
+        _call(fd, _ioctl.SYNC, _ioctl.Sync(), path)
 
 
 def clone(source: Path, target: Path, *, offset: int = 0, target_offset: int = 0, length: Optional[int] = None) -> int:
@@ -132,25 +153,41 @@ def clone(source: Path, target: Path, *, offset: int = 0, target_offset: int = 0
         raise ValueError("offsets and lengths must not be negative")
     if length == 0:
         return 0
-    with _opened(source) as from_fd, _opened(target, os.O_RDWR | os.O_CREAT) as to_fd:
-        if os.path.sameopenfile(from_fd, to_fd) and length is None and offset == target_offset:
-            raise OSError(errno.EINVAL, "a file cannot be cloned to itself", os.fspath(target))
-        if length is None and target_offset == 0:
-            os.ftruncate(to_fd, 0)
-        if offset >= os.fstat(from_fd).st_size:
-            return 0
-        handle = _ioctl.Handle()
-        _ioctl.call(from_fd, _ioctl.HANDLE, handle)
-        request = _ioctl.Clone(source=handle.handle, from_off=offset, to_off=target_offset, len=length or 0)
-        _ioctl.call(to_fd, _ioctl.CLONE, request)
-        return int(request.done)
+    handle, target_is_new = _ioctl.Handle(), not os.path.lexists(target)
+    with _opened(source) as from_fd:
+        _call(from_fd, _ioctl.HANDLE, handle, source)
+        try:
+            with _opened(target, os.O_RDWR | os.O_CREAT) as to_fd:
+                return _clone_opened(from_fd, to_fd, handle, target, offset, target_offset, length)
+        except OSError:
+            if target_is_new:
+                with contextlib.suppress(OSError):
+                    os.unlink(target)
+            raise
+
+
+def _clone_opened(from_fd: int, to_fd: int, handle: _ioctl.Handle, target: Path, offset: int, target_offset: int,
+                  length: Optional[int]) -> int:
+    """Changes nothing of the target unless both are on one mount."""
+    if os.path.sameopenfile(from_fd, to_fd) and length is None and offset == target_offset:
+        raise OSError(errno.EINVAL, "a file cannot be cloned to itself", os.fspath(target))
+    _call(to_fd, _ioctl.HANDLE, _ioctl.Handle(), target)  # is it on a ckptfs mount?
+    if os.fstat(from_fd).st_dev != os.fstat(to_fd).st_dev:
+        raise OSError(errno.EXDEV, _REFUSALS[errno.EXDEV], os.fspath(target))
+    if length is None and target_offset == 0:
+        os.ftruncate(to_fd, 0)
+    if offset >= os.fstat(from_fd).st_size:
+        return 0
+    request = _ioctl.Clone(source=handle.handle, from_off=offset, to_off=target_offset, len=length or 0)
+    _call(to_fd, _ioctl.CLONE, request, target)
+    return int(request.done)
 
 
 def stat(path: Path) -> FileStat:
     """Statistics of a regular file."""
     with _opened(path) as fd:
         s = _ioctl.Stat()
-        _ioctl.call(fd, _ioctl.STAT, s)
+        _call(fd, _ioctl.STAT, s, path)
     return FileStat(s.file_size, s.mapped, s.extents, s.frames, bytes(s.fingerprint), bool(s.durable))
 
 
@@ -160,7 +197,7 @@ def figures(path: Path) -> "dict[str, Any]":
         text = os.getxattr(path, "user.ckptfs.stat", follow_symlinks=False)
     except OSError as e:
         if e.errno in (errno.EOPNOTSUPP, errno.ENODATA, errno.EPERM):
-            raise OSError(errno.ENOTTY, "not on a ckptfs mount", os.fspath(path)) from None
+            raise OSError(errno.ENOTTY, _NOT_CKPTFS, os.fspath(path)) from None
         raise
     result = json.loads(text)
     assert isinstance(result, dict)
@@ -178,21 +215,34 @@ def _seal_request(path: Path, command: int) -> "tuple[_ioctl.Seal, Optional[OSEr
 
 
 _MESSAGES = {
-    errno.EBUSY: "a file in it is open for writing",
-    errno.EEXIST: "it is in a sealed directory, or contains one",
-    errno.EPERM: "it, or an entry in it, belongs to another user",
+    errno.EBUSY: "a file in it is open for writing; close it first",
+    errno.EEXIST: "it is in a sealed directory, or contains one; unseal that first",
+    errno.EPERM: "it, or an entry in it, belongs to another user; root can seal it",
     errno.E2BIG: "too many files in it; seal its subdirectories",
     errno.ENODATA: "it is in a sealed directory; unseal that one",
-    errno.ENOTTY: "not on a ckptfs mount",
+    errno.ENOTTY: _NOT_CKPTFS,
+    errno.ENOTCONN: _REFUSALS[errno.ENOTCONN],
+    errno.ECONNABORTED: _REFUSALS[errno.ENOTCONN],
+}
+# With the entry that prevents it.
+_MESSAGES_OF_CULPRIT = {
+    errno.EBUSY: "{} is open for writing; close it first",
+    errno.EEXIST: "{} is sealed; unseal it first",
+    errno.EPERM: "{} belongs to another user; root can seal it",
+    errno.ENODATA: "it is in the sealed directory {}; unseal that one",
 }
 
 
 def _seal_error(path: Path, s: _ioctl.Seal, e: OSError) -> SealError:
     assert e.errno is not None
-    error = SealError(e.errno, _MESSAGES.get(e.errno, os.strerror(e.errno)), os.fspath(path))
+    culprit, text = None, _MESSAGES.get(e.errno, os.strerror(e.errno))
     if s.path:
         with _opened(path) as fd:
-            error.culprit = _visible_path(_mount_of(fd), s.path)
+            culprit = _visible_path(_mount_of(fd), s.path)
+    if culprit is not None and e.errno in _MESSAGES_OF_CULPRIT:
+        text = _MESSAGES_OF_CULPRIT[e.errno].format(culprit)
+    error = SealError(e.errno, text, os.fspath(path))
+    error.culprit = culprit
     return error
 
 
@@ -201,8 +251,21 @@ def _checkpoint_of(s: _ioctl.Seal, path: pathlib.Path) -> Checkpoint:
                       bytes(s.root).hex() if s.facts & _ioctl.SEAL_HAS_ROOT else None)
 
 
-def seal(path: Path) -> Checkpoint:
-    """Makes a directory with its content durable, then immutable, and listed: all or nothing. A sealed one is unchanged."""
+def _refuse_mountpoint(path: Path) -> None:
+    with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        _next_seal(fd, _ioctl.Seal(command=_ioctl.SEAL_NEXT), path)
+        if _mount_of(fd)[0] == pathlib.Path(path).resolve():
+            raise SealError(errno.EBUSY, "it is a mountpoint, and nothing in it could be changed any more; seal a directory below it, "
+                            "or use force=True", os.fspath(path))
+
+
+def seal(path: Path, *, force: bool = False) -> Checkpoint:
+    """Makes a directory with its content durable, then immutable, and listed: all or nothing. A sealed one is unchanged.
+
+    A mountpoint is refused without `force`.
+    """
+    if not force:
+        _refuse_mountpoint(path)
     s, e = _seal_request(path, _ioctl.SEAL_SEAL)
     if e is not None and e.errno != errno.EALREADY:
         raise _seal_error(path, s, e)
@@ -251,16 +314,97 @@ def checkpoints(path: Path) -> "list[Checkpoint]":
     return sorted((c for c in found if c.path == top or top in c.path.parents), key=lambda c: (c.sealed_ns, c.inode))
 
 
-def newest(path: Path) -> Optional[Checkpoint]:
+def newest(path: Path, *, verify: bool = False) -> Optional[Checkpoint]:
     """The last checkpoint that was sealed at or below a directory, to restart from. None: there is none.
 
+    With `verify`, the last one that verify() accepts: every byte is read. Others are skipped, and reported by the logger "ckptfs".
     A directory that does not exist has none: the first checkpoint() in it creates it. Outside of a ckptfs mount this is an error
     nevertheless, so that a program does not start from scratch because the mount is missing.
     """
-    if pathlib.Path(path).exists():
-        return max(checkpoints(path), key=lambda c: (c.sealed_ns, c.inode), default=None)
-    _require_ckptfs(path)
+    if not pathlib.Path(path).exists():
+        _require_ckptfs(path)
+        return None
+    for c in reversed(checkpoints(path)):
+        try:
+            if verify:
+                _verify(c.path)
+            return c
+        except SealError as e:
+            logging.getLogger("ckptfs").warning("%s: skipped: %s", c.path, e.strerror)
     return None
+
+
+def _check(path: Path) -> _ioctl.Seal:
+    """The seal of a directory if names and attributes are as sealed, and content has the sealed fingerprints."""
+    s, e = _seal_request(path, _ioctl.SEAL_CHECK)
+    if e is None and s.facts & _ioctl.SEAL_HAS_ROOT and bytes(s.root) != bytes(s.root_now):
+        raise SealError(errno.EBADMSG, "damaged: its root differs from the sealed root", os.fspath(path))
+    if e is None:
+        return s
+    if e.errno in (errno.ENODATA, errno.ESTALE):
+        raise SealError(errno.ENODATA, "not sealed", os.fspath(path))
+    if e.errno == errno.EIO:
+        raise SealError(errno.EBADMSG, "damaged: cannot look up its content; see the daemon's log", os.fspath(path))
+    if e.errno == errno.EPERM:
+        raise OSError(e.errno, "only its owner, root and the mounting user may verify it", os.fspath(path))
+    raise OSError(e.errno, _MESSAGES.get(e.errno or 0, e.strerror), os.fspath(path))
+
+
+def _read_file(path: str, buffer: mmap.mmap) -> None:
+    """Reads the data of a file past all caches, so that the daemon compares what is on the disk."""
+    with _opened(path, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW) as fd:
+        at, end = 0, os.fstat(fd).st_size
+        while at < end:
+            try:
+                at = max(at, os.lseek(fd, at, os.SEEK_DATA) & -mmap.PAGESIZE)
+            except OSError as e:
+                if e.errno != errno.ENXIO:
+                    raise
+                break  # the rest is a hole
+            nr = os.preadv(fd, [buffer], at)
+            if nr == 0:
+                raise OSError(errno.EBADMSG, "shorter than it was sealed", path)
+            at += nr
+
+
+def _all_below(top: str) -> "Iterator[os.DirEntry[str]]":
+    with os.scandir(top) as entries:
+        for entry in entries:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from _all_below(entry.path)
+
+
+def verify(path: Path, *, quick: bool = False) -> None:
+    """Compares a sealed directory with what was sealed, and reads every byte of it from the disk.
+
+    Raises SealError with errno EBADMSG if it is damaged, and with ENODATA if it is not sealed. Any other OSError means that this
+    could not be found out. `quick` compares names, attributes and fingerprints, and reads no bytes.
+    """
+    s = _check(path)
+    top, buffer = os.fspath(path), mmap.mmap(-1, 1 << 20)
+    device = os.stat(top).st_dev
+    for entry in () if quick else _all_below(top):
+        try:
+            st = entry.stat(follow_symlinks=False)
+            if st.st_dev != device:
+                raise OSError(errno.EXDEV, "another filesystem is mounted there; unmount it", entry.path)
+            if _stat.S_ISREG(st.st_mode):
+                _read_file(entry.path, buffer)
+        except OSError as e:
+            if e.errno not in (errno.EIO, errno.EBADMSG):
+                raise
+            cluster = figures(mountpoint(path)).get("cluster", {})
+            if cluster.get("member") and not cluster.get("agent"):
+                raise OSError(errno.ENOLINK, "cannot be read; it may be on other nodes, and no ckptfs-agent runs here", entry.path) from None
+            error = SealError(errno.EBADMSG, f"damaged: {entry.path} cannot be read", top)
+            error.culprit = pathlib.Path(entry.path)
+            raise error from None
+    if _check(path).sealed_ns != s.sealed_ns:
+        raise SealError(errno.ENODATA, "no longer sealed", top)
+
+
+_verify = verify  # for newest(), which has an argument of that name
 
 
 _MARK = "user.ckptfs_checkpoint"  # of directories created by checkpoint(): an unsealed one was left by a crash
@@ -272,7 +416,8 @@ def _create(where: pathlib.Path) -> None:
         where.mkdir()
     except FileExistsError:
         if not where.is_dir() or _MARK not in os.listxattr(where) or any(c.path == where.resolve() for c in checkpoints(where)):
-            raise
+            raise FileExistsError(errno.EEXIST, "exists, and is not what a crashed checkpoint() left; remove it, or choose another name",
+                                  os.fspath(where)) from None
         shutil.rmtree(where)
         where.mkdir()
     os.setxattr(where, _MARK, b"")

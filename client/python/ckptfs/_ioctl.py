@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 VERSION = 1
-SEAL_SEAL, SEAL_UNSEAL, SEAL_NEXT = range(3)
+SEAL_SEAL, SEAL_UNSEAL, SEAL_NEXT, SEAL_CHECK = range(4)
 SEAL_HAS_ROOT = 1
 
 

@@ -105,8 +105,10 @@ class Writer(StorageWriter):  # type: ignore[misc]
             offset = 0
             for item in plan.items:
                 data = planner.resolve_data(item)
+                dtype: Optional[torch.dtype] = None
+                shape: Tuple[int, ...] = ()
                 if item.type == WriteItemType.BYTE_IO:
-                    view, dtype, shape = data.getbuffer(), None, ()
+                    view = data.getbuffer()
                 else:
                     tensor = data.detach().cpu().contiguous()
                     dtype, shape = tensor.dtype, tuple(tensor.shape)

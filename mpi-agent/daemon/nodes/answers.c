@@ -13,8 +13,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "fs/seal/seal_catalog.h"
 #include "mpi-agent/daemon/cluster.h"
 #include "fs/fs.h"
 #include "mpi-agent/daemon/replica/replica.h"
@@ -22,6 +21,7 @@
 #include "fs/seal/seal.h"
 #include "fs/background/task.h"
 #include "mpi-agent/wire/link_format.h"
+#include "store/catalog/catalog_format.h"
 #include "store/remote/cluster_calls.h"
 
 #define LIST_BYTES (256u << 10) /* per answer */
@@ -249,9 +249,9 @@ static int get_done(struct answers *a, enum question_kind kind, const struct sub
 
 /* --- find the directory --- */
 
-static int find_copy(struct answers *a, struct subject *s)
+static int find_replica(struct answers *a, struct subject *s)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r;
 
@@ -269,7 +269,7 @@ static int find_subject(struct answers *a, struct subject *s)
 	int r;
 
 	if (memcmp(s->store, engine_store_id(a->fs->engine), sizeof(s->store)) != 0)
-		return find_copy(a, s);
+		return find_replica(a, s);
 	s->dir = s->ino;
 	r = ns_get_seal(a->fs->db, s->ino, &seal);
 	return r < 0 ? r : r == 0 || !seal.is_complete || seal.sealed_ns != s->sealed_ns ? -ENODATA : 0;
@@ -315,7 +315,7 @@ static int encode_seals(struct answers *a, uint64_t *after, size_t max, struct b
 static int encode_copies(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
 {
 	struct answer_seal t = { 0 };
-	struct ns_copy c;
+	struct ns_replica c;
 
 	while (*after != QUESTION_AT_END && ret->len < max) {
 		int r = nodes_next(a->fs, *after, after, &c);

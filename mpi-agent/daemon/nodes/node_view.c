@@ -379,13 +379,13 @@ int view_list(struct view *v, uint64_t ino, struct ns_dirent **ret, size_t *ret_
 
 int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf *path)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	char name[PEER_LIST_NAME_MAX + 1];
 	struct peer_list_node node = { 0 };
 	int r = c ? 0 : -ENOMEM;
 
 	while (r == 0 && v && (r = nodes_next(v->fs, after, &after, c)) > 0) {
-		if (c->state != NS_COPY_KEPT || c->nr_slots > 0) {
+		if (c->state != NS_REPLICA_KEPT || c->nr_slots > 0) {
 			r = 0;
 			continue;
 		}
@@ -406,7 +406,7 @@ int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf
 /* The node a directory belongs to: 1/0/<0. */
 static int find_node(struct view *v, uint64_t dir, uint8_t id[NS_STORE_ID_LEN])
 {
-	_cleanup_(freep) struct ns_copy *c = NULL;
+	_cleanup_(freep) struct ns_replica *c = NULL;
 	struct entry e;
 	int r;
 
@@ -419,7 +419,7 @@ static int find_node(struct view *v, uint64_t dir, uint8_t id[NS_STORE_ID_LEN])
 		return r < 0 ? r : 1;
 	}
 	c = malloc(sizeof(*c));
-	r = c ? ns_get_copy(v->fs->db, dir, c) : -ENOMEM;
+	r = c ? ns_get_replica(v->fs->db, dir, c) : -ENOMEM;
 	if (r > 0)
 		memcpy(id, c->store, NS_STORE_ID_LEN);
 	return r;
@@ -447,16 +447,16 @@ static int by_ino(const void *a, const void *b)
 }
 
 /* The listing is kept from one step to the next, and fetched again at the first one to include recent seals. */
-static int list_seals(struct view *v, const uint8_t *id, bool anew)
+static int list_seals(struct view *v, const uint8_t *id, bool refresh)
 {
 	struct peer_list_seals seals = { 0 };
 	char name[PEER_LIST_NAME_MAX + 1];
 	int r;
 
 	mutex_lock(&v->lock);
-	anew |= memcmp(v->listed_id, id, sizeof(v->listed_id)) != 0;
+	refresh |= memcmp(v->listed_id, id, sizeof(v->listed_id)) != 0;
 	mutex_unlock(&v->lock);
-	if (!anew)
+	if (!refresh)
 		return 0;
 	peer_list_forget(v->peer_list);
 	r = peer_list_seals(v->peer_list, id, &seals);
@@ -519,14 +519,14 @@ int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_i
 	return r;
 }
 
-int view_copied(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns)
+int view_replica_of(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	int r = c ? 0 : -ENOMEM;
 
 	if (r == 0 && v && !view_is(top))
-		r = ns_get_copy(v->fs->db, top, c);
-	if (r > 0 && c->state != NS_COPY_KEPT && c->state != NS_COPY_CACHED)
+		r = ns_get_replica(v->fs->db, top, c);
+	if (r > 0 && c->state != NS_REPLICA_KEPT && c->state != NS_REPLICA_CACHED)
 		r = 0;
 	if (r > 0) {
 		*ret_ino = c->ino;
@@ -554,7 +554,7 @@ static void unlook_name(struct view *v, uint64_t dir, const char *name)
 }
 
 /* Invalidate all names by which it may have been looked up. */
-static void unlook(struct fs *fs, const struct ns_copy *c)
+static void unlook(struct fs *fs, const struct ns_replica *c)
 {
 	struct view *v = fs->view;
 	const char *slash = strrchr(c->path, '/');
@@ -668,7 +668,7 @@ int view_new(struct fs *fs, struct view **ret)
 		view_free(v);
 		return r;
 	}
-	fs->copy_gone = unlook;
+	fs->replica_gone = unlook;
 	fs->copied_name_gone = unlook_below;
 	*ret = v;
 	return 0;

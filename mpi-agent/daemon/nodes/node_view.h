@@ -58,7 +58,7 @@ int view_next_kept(struct view *v, uint64_t after, uint64_t *ret_top, struct buf
 int view_next_seal(struct view *v, uint64_t dir, uint64_t after, uint64_t *ret_ino, int64_t *ret_sealed_ns,
 		   struct buf *path);
 /* For the top of a replica: the inode of the original directory, and the time of its seal. 1/0/<0 */
-int view_copied(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns);
+int view_replica_of(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *ret_sealed_ns);
 int view_trim(struct view *v); /* peer_list_trim() */
 void view_changed(struct view *v); /* peer_list_forget() */
 void view_abandon(struct view *v, const uint8_t *store, uint64_t ino, bool yes); /* peer_list_abandon() */

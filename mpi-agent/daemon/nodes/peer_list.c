@@ -2,36 +2,28 @@
 #include "mpi-agent/daemon/nodes/peer_list.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog.h"
-#include "mpi-agent/daemon/cluster.h"
 #include "fs/fs.h"
 #include "fs/posix/inode.h"
-#include "mpi-agent/daemon/replica/replica.h"
+#include "fs/seal/seal_catalog.h"
+#include "mpi-agent/daemon/cluster.h"
+#include "mpi-agent/daemon/nodes/peer_query.h"
+#include "mpi-agent/daemon/nodes/peer_replicas.h"
 #include "mpi-agent/daemon/nodes/question_format.h"
+#include "mpi-agent/daemon/replica/replica.h"
 
 #define LISTING_NS (UINT64_C(1) * 1000000000)
 #define LISTINGS_MAX 16u /* number of nodes with a cached listing */
 #define SEALS_MAX (1u << 14) /* limits of a listing: number of seals, ... */
 #define PATHS_MAX (4u << 20) /* bytes, ... */
 #define PARTS_MAX 4096u /* and answers; the rest is ignored */
-#define WORK_NS (UINT64_C(600) * 1000000000) /* time limit for a node to write a catalog or to pin */
-#define BUSY_NS (UINT64_C(30) * 1000000000) /* time limit for a node that is overloaded */
-#define BUSY_STEP_NS 50000000
-#define SILENT_MIN_NS (UINT64_C(2) * 1000000000) /* an unresponsive node is not asked for this long, ... */
-#define SILENT_MAX_NS (UINT64_C(60) * 1000000000) /* doubled each time it does not answer, up to this */
-#define SILENT_MAX 16u /* unresponsive nodes recorded */
-#define ABANDONED_NS (UINT64_C(120) * 1000000000) /* twice the time that abandoning waits for other nodes */
-#define ABANDONED_MAX 256u /* entries */
 
 struct listing {
 	uint8_t id[NS_STORE_ID_LEN];
@@ -39,43 +31,30 @@ struct listing {
 	struct peer_list_seals seals; /* its complete listing */
 };
 
-struct silent {
-	uint8_t id[NS_STORE_ID_LEN];
-	uint64_t until_ns, pause_ns; /* 0: responsive */
-};
-
-/* A replica being created. On the stack of the creating thread. */
-struct opening {
-	const struct peer_list_seal *seal;
-	struct opening *next;
-};
-
-struct abandoned {
-	uint8_t store[NS_STORE_ID_LEN];
-	uint64_t ino;
-	uint64_t until_ns; /* 0: empty */
-};
-
 struct peer_list {
-	struct fs *fs; /* constant */
+	struct fs *fs; /* constant, as the next two */
+	struct peer_query *query;
+	struct peer_replicas *replicas;
 	struct mutex lock; /* leaf */
-	struct cond changed; /* signalled when the creation of a replica has ended */
 	struct listing listing[LISTINGS_MAX] GUARDED_BY(lock);
-	struct silent silent[SILENT_MAX] GUARDED_BY(lock);
-	struct opening *opening GUARDED_BY(lock);
-	struct abandoned abandoned[ABANDONED_MAX] GUARDED_BY(lock);
-	unsigned next_abandoned GUARDED_BY(lock);
 };
 
 int peer_list_new(struct fs *fs, struct peer_list **ret)
 {
 	struct peer_list *o = calloc(1, sizeof(*o));
+	int r;
 
 	if (!o)
 		return -ENOMEM;
 	o->fs = fs;
 	mutex_init(&o->lock);
-	cond_init(&o->changed);
+	r = peer_query_new(fs->cluster, &o->query);
+	if (r == 0)
+		r = peer_replicas_new(fs, o->query, &o->replicas);
+	if (r < 0) {
+		peer_list_free(o);
+		return r;
+	}
 	*ret = o;
 	return 0;
 }
@@ -86,8 +65,9 @@ void peer_list_free(struct peer_list *o)
 		return;
 	for (unsigned i = 0; i < LISTINGS_MAX; i++)
 		peer_list_seals_release(&o->listing[i].seals);
-	cond_release(&o->changed);
 	mutex_release(&o->lock);
+	peer_replicas_free(o->replicas);
+	peer_query_free(o->query);
 	free(o);
 }
 
@@ -176,83 +156,6 @@ static void sort(struct peer_list_seals *l)
 
 /* --- queries --- */
 
-static struct silent *find_silent(struct peer_list *o, const uint8_t *id) REQUIRES(o->lock)
-{
-	for (unsigned i = 0; i < SILENT_MAX; i++)
-		if (o->silent[i].pause_ns > 0 && is_id(o->silent[i].id, id))
-			return &o->silent[i];
-	return NULL;
-}
-
-static bool is_silent(struct peer_list *o, const uint8_t *id)
-{
-	const struct silent *s;
-	bool yes;
-
-	mutex_lock(&o->lock);
-	s = find_silent(o, id);
-	yes = s && monotonic_ns() < s->until_ns;
-	mutex_unlock(&o->lock);
-	return yes;
-}
-
-/* Replaces the entry that expires first if the table is full. */
-static struct silent *add_silent(struct peer_list *o, const uint8_t *id) REQUIRES(o->lock)
-{
-	struct silent *s = &o->silent[0];
-
-	for (unsigned i = 1; i < SILENT_MAX; i++)
-		if (o->silent[i].until_ns < s->until_ns)
-			s = &o->silent[i];
-	*s = (struct silent){ .pause_ns = SILENT_MIN_NS / 2 };
-	memcpy(s->id, id, sizeof(s->id));
-	return s;
-}
-
-static void note_silence(struct peer_list *o, const uint8_t *id, bool is_silent)
-{
-	uint64_t now = monotonic_ns();
-	struct silent *s;
-
-	mutex_lock(&o->lock);
-	s = find_silent(o, id);
-	if (s && !is_silent)
-		*s = (struct silent){ 0 };
-	if (!s && is_silent)
-		s = add_silent(o, id);
-	if (is_silent && now >= s->until_ns) { /* else another thread has waited at the same time */
-		s->pause_ns = MIN(2 * s->pause_ns, SILENT_MAX_NS);
-		s->until_ns = now + s->pause_ns;
-	}
-	mutex_unlock(&o->lock);
-}
-
-/*
- * Repeats the query while the node replies that it is working on it or overloaded. A node that does not answer in time
- * is skipped for a while: otherwise each look-up would wait for it, though other nodes may have the same directories.
- */
-static int ask(struct peer_list *o, const uint8_t *id, const struct question *q, struct buf *ret)
-{
-	uint64_t start = monotonic_ns();
-	_cleanup_(buf_release) struct buf question = BUF_EMPTY;
-	int r;
-
-	question_encode(q, &question);
-	r = is_silent(o, id) ? -ETIMEDOUT : buf_error(&question);
-	while (r == 0) {
-		buf_clear(ret);
-		r = cluster_ask(o->fs->cluster, id, question.data, question.len, ret);
-		note_silence(o, id, r == -ETIMEDOUT);
-		if ((r != -EINPROGRESS || monotonic_ns() - start > WORK_NS) &&
-		    (r != -EBUSY || monotonic_ns() - start > BUSY_NS))
-			return r;
-		if (r == -EBUSY)
-			nanosleep(&(struct timespec){ .tv_nsec = BUSY_STEP_NS }, NULL);
-		r = 0;
-	}
-	return r;
-}
-
 static int take_list(const uint8_t *holder, const struct buf *answer, struct question *q, struct peer_list_seals *ret)
 {
 	struct cursor c = cursor_of(answer->data, answer->len);
@@ -261,8 +164,7 @@ static int take_list(const uint8_t *holder, const struct buf *answer, struct que
 	int r = answer_head_decode(&c, &q->seals_after, &q->copies_after);
 
 	while (r >= 0 && (r = answer_seal_next(&c, &t)) > 0) {
-		struct peer_list_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path, .access =
-			t.access };
+		struct peer_list_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path, .access = t.access };
 
 		memcpy(s.store, t.store, sizeof(s.store));
 		memcpy(s.holder, holder, sizeof(s.holder));
@@ -288,7 +190,7 @@ static int request_seals(struct peer_list *o, const uint8_t *id, struct peer_lis
 			ret->is_cut = true;
 			return 0;
 		}
-		r = ask(o, id, &q, &answer);
+		r = peer_query_ask(o->query, id, &q, &answer);
 		if (r == 0)
 			r = take_list(id, &answer, &q, ret);
 		bytes += answer.len;
@@ -352,43 +254,6 @@ void peer_list_forget(struct peer_list *o)
 	mutex_unlock(&o->lock);
 }
 
-/* --- abandoned directories --- */
-
-static struct abandoned *find_abandoned(struct peer_list *o, const uint8_t *store, uint64_t ino) REQUIRES(o->lock)
-{
-	for (unsigned i = 0; i < ABANDONED_MAX; i++)
-		if (o->abandoned[i].until_ns > 0 && o->abandoned[i].ino == ino && is_id(o->abandoned[i].store, store))
-			return &o->abandoned[i];
-	return NULL;
-}
-
-void peer_list_abandon(struct peer_list *o, const uint8_t *store, uint64_t ino, bool yes)
-{
-	struct abandoned *a;
-
-	mutex_lock(&o->lock);
-	a = find_abandoned(o, store, ino);
-	if (!a && yes)
-		a = &o->abandoned[o->next_abandoned++ % ABANDONED_MAX];
-	if (a) {
-		*a = (struct abandoned){ .ino = ino, .until_ns = yes ? monotonic_ns() + ABANDONED_NS : 0 };
-		memcpy(a->store, store, sizeof(a->store));
-	}
-	mutex_unlock(&o->lock);
-}
-
-bool peer_list_is_abandoned(struct peer_list *o, const uint8_t *store, uint64_t ino)
-{
-	const struct abandoned *a;
-	bool yes;
-
-	mutex_lock(&o->lock);
-	a = find_abandoned(o, store, ino);
-	yes = a && monotonic_ns() < a->until_ns;
-	mutex_unlock(&o->lock);
-	return yes;
-}
-
 /* --- nodes --- */
 
 struct node_list {
@@ -436,7 +301,7 @@ static int add_live(struct peer_list *o, struct node_list *l)
 
 static int add_of_copies(struct peer_list *o, struct node_list *l)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r;
 
@@ -558,37 +423,10 @@ int peer_list_find(struct peer_list *o, const char *name, struct peer_list_node 
 
 /* --- sealed directories of a node --- */
 
-/* 1/0/<0: the top of a complete replica of exactly this seal. */
-static int find_copy(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top)
-{
-	struct ns_copy c;
-	uint64_t top = 0;
-	int r;
-
-	while ((r = nodes_next(o->fs, top, &top, &c)) > 0)
-		if (c.ino == s->ino && c.sealed_ns == s->sealed_ns && is_id(c.store, s->store)) {
-			*ret_top = top;
-			return 1;
-		}
-	return r;
-}
-
-/* true: dropped */
-static bool drop(struct peer_list *o, uint64_t top, const struct ns_copy *c)
-{
-	static struct log_limit said;
-
-	if (nodes_drop_copy(o->fs, top) < 0)
-		return false;
-	log_limited(&said, LOG_LEVEL_INFO, "node %s, %s: replica dropped", c->name,
-		    *c->path ? c->path : "/");
-	return true;
-}
-
 /* The node itself has answered, so the listing is complete. */
 static int match_copies(struct peer_list *o, const uint8_t *id, struct peer_list_seals *l)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r;
 
@@ -603,15 +441,15 @@ static int match_copies(struct peer_list *o, const uint8_t *id, struct peer_list
 				if (r < 0)
 					return r; /* rather than keep access that was revoked */
 			}
-		if (!is_reported && is_id(c.store, id) && c.state == NS_COPY_CACHED && !l->is_cut)
-			drop(o, top, &c);
+		if (!is_reported && is_id(c.store, id) && c.state == NS_REPLICA_CACHED && !l->is_cut)
+			peer_replica_drop(o->fs, top, &c);
 	}
 	return r;
 }
 
 static int add_replicas(struct peer_list *o, const uint8_t *id, struct peer_list_seals *l)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r;
 
@@ -676,147 +514,6 @@ int peer_list_seals(struct peer_list *o, const uint8_t *id, struct peer_list_sea
 
 /* --- replicas --- */
 
-/* A catalog received in parts. */
-struct receiving {
-	struct peer_list *o;
-	const struct peer_list_seal *seal;
-	uint64_t off; /* end of `part` */
-	struct buf part; /* the answer, ... */
-	const uint8_t *at; /* and its unread rest */
-	size_t left;
-	bool is_last;
-};
-
-static struct question question_about(enum question_kind kind, const struct peer_list_seal *s)
-{
-	struct question q = { .kind = kind, .ino = s->ino, .sealed_ns = s->sealed_ns };
-
-	memcpy(q.store, s->store, sizeof(q.store));
-	return q;
-}
-
-static int receive_part(struct receiving *rc)
-{
-	struct question q = question_about(QUESTION_CATALOG, rc->seal);
-	const void *p;
-	int r;
-
-	q.off = rc->off;
-	r = ask(rc->o, rc->seal->holder, &q, &rc->part);
-	if (r == 0)
-		r = answer_catalog_decode(rc->part.data, rc->part.len, &rc->is_last, &p, &rc->left);
-	if (r < 0)
-		return r;
-	rc->at = p;
-	rc->off += rc->left;
-	return 0;
-}
-
-static ssize_t receive(void *userdata, void *buf, size_t len)
-{
-	struct receiving *rc = userdata;
-	size_t n;
-	int r;
-
-	if (rc->left == 0 && !rc->is_last) {
-		r = receive_part(rc);
-		if (r < 0)
-			return r;
-	}
-	n = MIN(rc->left, len);
-	if (n > 0)
-		memcpy(buf, rc->at, n);
-	rc->at += n;
-	rc->left -= n;
-	return (ssize_t)n;
-}
-
-/*
- * The node to fetch chunks from first: the owner of the directory. The node that sent the catalog may only refer to the
- * chunks itself, and a node recorded as a location of a chunk is assumed to have it
- * (mpi-agent/daemon/replica/replica_send.h).
- */
-static struct cluster_node owner_of(const struct peer_list_seal *s)
-{
-	struct cluster_node n = { 0 };
-
-	memcpy(n.id, s->store, sizeof(n.id));
-	memcpy(n.name, s->name, sizeof(n.name));
-	return n;
-}
-
-/* Also creates one if a kept replica arrives meanwhile. On failure only the replica created here is dropped. */
-static int make_copy(struct peer_list *o, const struct peer_list_seal *s)
-{
-	struct nodes_seal seal = { .ino = s->ino, .sealed_ns = s->sealed_ns, .path = s->path, .cached = true };
-	struct receiving rc = { .o = o, .seal = s };
-	struct question hold = question_about(QUESTION_HOLD, s);
-	_cleanup_(buf_release) struct buf nothing = BUF_EMPTY;
-	struct cluster_node owner = owner_of(s);
-	uint64_t top;
-	int r;
-
-	memcpy(seal.from.id, s->store, sizeof(seal.from.id));
-	memcpy(seal.from.name, s->name, sizeof(seal.from.name));
-	r = nodes_take(o->fs, &seal, &(struct nodes_source){ receive, &rc }, &owner, &top);
-	buf_release(&rc.part);
-	if (r == -EEXIST)
-		return 0;
-	if (r == -ENODATA || r == -ESTALE)
-		return -ENOENT;
-	if (r < 0)
-		return log_errno(r, "node %s, %s: cannot fetch", s->name, *s->path ? s->path : "/");
-	r = ask(o, s->holder, &hold, &nothing);
-	if (peer_list_is_abandoned(o, s->store, s->ino)) /* abandoned while it was created */
-		r = -ESTALE;
-	if (r == -ENODATA || r == -ESTALE) {
-		nodes_drop_copy(o->fs, top);
-		return -ENOENT;
-	}
-	if (r < 0)
-		log_warning("node %s, %s: not all of its chunks are pinned (%s); chunks deleted there meanwhile cannot be read here",
-			    s->name, *s->path ? s->path : "/", strerror(-r));
-	return 0;
-}
-
-/* Only one thread creates a replica of the same directory; others wait for it. */
-static int open_once(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top)
-{
-	struct opening op = { s, NULL };
-	int r;
-
-	mutex_lock(&o->lock);
-	for (struct opening *i = o->opening; i;)
-		if (is_same(i->seal, s)) {
-			cond_wait(&o->changed, &o->lock);
-			i = o->opening;
-		} else {
-			i = i->next;
-		}
-	op.next = o->opening;
-	o->opening = &op;
-	mutex_unlock(&o->lock);
-	r = find_copy(o, s, ret_top);
-	if (r == 0 && peer_list_is_abandoned(o, s->store, s->ino))
-		r = -ENOENT;
-	if (r == 0) {
-		r = make_copy(o, s);
-		if (r == 0)
-			r = find_copy(o, s, ret_top);
-		if (r == 0)
-			r = -ENOENT;
-	}
-	mutex_lock(&o->lock);
-	for (struct opening **at = &o->opening; *at; at = &(*at)->next)
-		if (*at == &op) {
-			*at = op.next;
-			break;
-		}
-	cond_broadcast(&o->changed);
-	mutex_unlock(&o->lock);
-	return MIN(r, 0);
-}
-
 int peer_list_open(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top)
 {
 	int r;
@@ -825,43 +522,53 @@ int peer_list_open(struct peer_list *o, const struct peer_list_seal *s, uint64_t
 		*ret_top = s->top;
 		return 0;
 	}
-	r = open_once(o, s, ret_top);
+	r = peer_replicas_open(o->replicas, s, ret_top);
 	if (r == -ENOENT)
 		peer_list_forget(o);
 	return r;
 }
 
-/* Is there also a kept replica of the same? 1/0/<0 */
-static int is_kept(struct peer_list *o, const struct ns_copy *of)
+void peer_list_abandon(struct peer_list *o, const uint8_t *store, uint64_t ino, bool yes)
 {
-	struct ns_copy c;
+	peer_replicas_abandon(o->replicas, store, ino, yes);
+}
+
+bool peer_list_is_abandoned(struct peer_list *o, const uint8_t *store, uint64_t ino)
+{
+	return peer_replicas_is_abandoned(o->replicas, store, ino);
+}
+
+/* Is there also a kept replica of the same? 1/0/<0 */
+static int is_kept(struct peer_list *o, const struct ns_replica *of)
+{
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r;
 
 	while ((r = nodes_next(o->fs, top, &top, &c)) > 0)
-		if (c.state == NS_COPY_KEPT && c.ino == of->ino && c.sealed_ns == of->sealed_ns &&
+		if (c.state == NS_REPLICA_KEPT && c.ino == of->ino && c.sealed_ns == of->sealed_ns &&
 		    is_id(c.store, of->store))
 			return 1;
 	return r;
 }
 
 /* Not in use, and either available again from its node or also kept here. */
-static bool is_useless(struct peer_list *o, const struct node_list *live, uint64_t top, const struct ns_copy *c)
+static bool is_useless(struct peer_list *o, const struct node_list *live, uint64_t top, const struct ns_replica *c)
 {
-	return c->state == NS_COPY_CACHED && !nodes_is_looked_at(o->fs, top) &&
+	return c->state == NS_REPLICA_CACHED && !nodes_is_looked_at(o->fs, top) &&
 	       (has_node(live, c->store) || is_kept(o, c) > 0);
 }
 
 int peer_list_trim(struct peer_list *o)
 {
 	struct node_list live = { 0 };
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r = add_live(o, &live), nr = 0;
 
 	while (r >= 0 && (r = nodes_next(o->fs, top, &top, &c)) > 0)
 		if (is_useless(o, &live, top, &c))
-			nr += drop(o, top, &c);
+			nr += peer_replica_drop(o->fs, top, &c);
 	free(live.v);
 	return r < 0 ? r : nr;
 }
@@ -869,12 +576,12 @@ int peer_list_trim(struct peer_list *o)
 /* Count the cached replicas, and list their nodes (NULL: count only). */
 static int count_cached(struct peer_list *o, struct node_list *ret_of)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r, nr = 0;
 
 	while ((r = nodes_next(o->fs, top, &top, &c)) > 0) {
-		if (c.state != NS_COPY_CACHED)
+		if (c.state != NS_REPLICA_CACHED)
 			continue;
 		nr++;
 		r = ret_of ? add_node(o, ret_of, c.store, c.name, false) : 0;

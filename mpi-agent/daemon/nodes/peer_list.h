@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Peers and their sealed directories: the known nodes, what each has sealed, and replicas created here on first access
- * (mpi-agent/daemon/replica/replica.h).
+ * Peers and their sealed directories: the known nodes, what each has sealed, and which of it has a replica here
+ * (peer_replicas.h).
  *
  * A connected node is queried, and its answer is authoritative. For a node that is not connected, this store and all
  * other nodes may have replicas; the others are queried one after the other. Listings are cached for one second, so
- * that listing a directory queries once. A node that does not answer in time is treated as not connected, for 2 s at
- * first and for up to a minute if it stays unresponsive.
- *
- * A replica created here consists of references. Then the node that sent the catalog is asked to pin the chunks it has
- * (HOLD). The order matters: once the references exist, every collection by all nodes finds them; pinning then verifies
- * that the directory is still sealed. So no chunk is released in between, whatever is unsealed, deleted and collected
- * meanwhile. If the node cannot pin all chunks because it is collecting, the replica is usable as long as the directory
- * exists; after that reads return the right data or EIO.
+ * that listing a directory queries once. An unresponsive node is treated as not connected (peer_query.h).
  *
  * Permissions of directories above a sealed one may change later. With every listing the node sends the current ones,
  * and the replica here is updated. For a lost node its last listing applies.
  *
  * Thread rule: any thread, holding no lock. Every query returns in bounded time, and an answer waits for no other node.
- * Several readers of one replica wait for the thread that creates it.
  */
 #pragma once
 
@@ -70,11 +62,7 @@ void peer_list_forget(struct peer_list *o);
 /* The top of its replica, created if there is none. -ENOENT: removed meanwhile. */
 int peer_list_open(struct peer_list *o, const struct peer_list_seal *s, uint64_t *ret_top);
 
-/*
- * Abandoned directories (mpi-agent/daemon/replica/abandon.h): no replica is created until all other nodes have had time
- * to drop theirs. Otherwise an access meanwhile would restore it from a node that has not done so yet. `yes` false:
- * undo.
- */
+/* peer_replicas_abandon(), peer_replicas_is_abandoned() */
 void peer_list_abandon(struct peer_list *o, const uint8_t *store, uint64_t ino, bool yes);
 bool peer_list_is_abandoned(struct peer_list *o, const uint8_t *store, uint64_t ino);
 

@@ -22,10 +22,10 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
 #include "mpi-agent/daemon/replica/gather.h"
 #include "mpi-agent/daemon/replica/replica.h"
+#include "store/catalog/catalog_format.h"
 
 #define PARITY "parity"
 #define PARITY_CHUNK ((size_t)64 << 10)
@@ -99,7 +99,7 @@ static int load(struct fs *fs, struct stripe *s)
 int stripe_load_all(struct fs *fs, struct stripe **ret, size_t *ret_nr)
 {
 	_cleanup_(freep) struct stripe *v = NULL;
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	uint64_t top = 0;
 	size_t nr = 0;
 	int r = c ? 0 : -ENOMEM;

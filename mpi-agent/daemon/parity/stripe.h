@@ -32,7 +32,7 @@ struct stripe_io {
 };
 
 struct stripe {
-	uint64_t top, number; /* top of the tree, and the number in its ns_copy */
+	uint64_t top, number; /* top of the tree, and the number in its ns_replica */
 	uint64_t parity, len; /* inode and length */
 	uint32_t nr;
 	struct stripe_member {

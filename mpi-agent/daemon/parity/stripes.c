@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "fs/seal/seal_catalog.h"
 #include "fs/fs.h"
 #include "mpi-agent/daemon/replica/replica.h"
 #include "mpi-agent/daemon/service.h"
+#include "store/catalog/catalog_format.h"
 
 #define LOOK_MAX 1024u /* chunks located at once */
 
@@ -36,8 +36,8 @@ struct covers {
 };
 
 /*
- * A replica with a covered slot, before that slot is recorded in its ns_copy. It is recorded once all other nodes have
- * covered theirs. Until then replicas of other directories may come and go, and trigger sweeps.
+ * A replica with a covered slot, before that slot is recorded in its ns_replica. It is recorded once all other nodes
+ * have covered theirs. Until then replicas of other directories may come and go, and trigger sweeps.
  */
 struct promise {
 	uint64_t top;
@@ -211,7 +211,7 @@ static bool covers_has(const struct covers *c, struct fp fp)
 /* --- chunks of a replica --- */
 
 struct walk {
-	const struct ns_copy *copy;
+	const struct ns_replica *replica;
 	int (*each)(void *userdata, const struct strip_chunk *c);
 	void *userdata;
 	struct catalog_reader reader;
@@ -225,7 +225,7 @@ static int walk_pieces(struct walk *k, const struct catalog_record *rec)
 	int r;
 
 	while ((r = catalog_piece_next(&c, &p)) > 0) {
-		if (fp_is_none(p.fp) || p.fp.lo % k->copy->nr_slots != k->copy->slot)
+		if (fp_is_none(p.fp) || p.fp.lo % k->replica->nr_slots != k->replica->slot)
 			continue;
 		r = k->each(k->userdata, &(struct strip_chunk){ p.fp, p.chunk_len });
 		if (r < 0)
@@ -255,10 +255,10 @@ static int walk_some(void *userdata, const void *p, size_t len)
 }
 
 /* Iterate over the chunks of its slot; a chunk may occur several times. */
-static int walk_copy(struct fs *fs, uint64_t top, const struct ns_copy *copy,
-		     int (*each)(void *userdata, const struct strip_chunk *c), void *userdata)
+static int walk_replica(struct fs *fs, uint64_t top, const struct ns_replica *replica,
+			int (*each)(void *userdata, const struct strip_chunk *c), void *userdata)
 {
-	struct walk k = { .copy = copy, .each = each, .userdata = userdata };
+	struct walk k = { .replica = replica, .each = each, .userdata = userdata };
 	int r = catalog_write(fs, top, &(struct catalog_sink){ walk_some, &k });
 
 	buf_release(&k.unread);
@@ -276,7 +276,7 @@ struct covering {
 	struct stripes *s;
 	const struct stripe_io *io;
 	const struct service_world *w;
-	const struct ns_copy *copy;
+	const struct ns_replica *replica;
 	uint32_t sender; /* index in the world */
 	struct covers covers; /* by complete stripes */
 	struct cluster_want looked[LOOK_MAX];
@@ -431,7 +431,7 @@ static int look(struct covering *g)
 	for (size_t i = 0; r == 0 && i < g->nr_looked; i++) {
 		const struct cluster_want *w = &g->looked[i];
 
-		if (pinned[i] || is_on_peers(g->w, w, g->copy->sender) || covers_has(&g->covers, w->fp))
+		if (pinned[i] || is_on_peers(g->w, w, g->replica->sender) || covers_has(&g->covers, w->fp))
 			continue;
 		g->wanted[g->nr_wanted] = (struct wanted){ { w->fp, w->len }, g->nr_wanted };
 		g->nr_wanted++;
@@ -461,7 +461,7 @@ static struct promise *promise_of(struct stripes *s, uint64_t top)
 	return NULL;
 }
 
-static int promise(struct stripes *s, uint64_t top, const struct ns_copy *c)
+static int promise(struct stripes *s, uint64_t top, const struct ns_replica *c)
 {
 	struct promise *p = promise_of(s, top);
 
@@ -487,19 +487,19 @@ void stripes_settled(struct stripes *s, uint64_t top)
 }
 
 int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct service_world *w, uint64_t top,
-		  const struct ns_copy *c)
+		  const struct ns_replica *c)
 {
 	struct covering *g = calloc(1, sizeof(*g));
 	int r = g ? 0 : -ENOMEM;
 
 	if (r < 0)
 		return r;
-	*g = (struct covering){ .s = s, .io = io, .w = w, .copy = c };
+	*g = (struct covering){ .s = s, .io = io, .w = w, .replica = c };
 	r = !service_world_find(w, c->sender, &g->sender) || g->sender == w->self ?
 		    -EHOSTUNREACH :
 		    covers_load(s->fs, w, OF_WHOLE_ONES, &g->covers);
 	if (r == 0)
-		r = walk_copy(s->fs, top, c, look_at, g);
+		r = walk_replica(s->fs, top, c, look_at, g);
 	if (r == 0)
 		r = look(g);
 	if (r == 0)
@@ -515,7 +515,7 @@ struct sweeping {
 	struct stripes *s;
 	struct fs *fs;
 	const struct service_world *w;
-	const struct ns_copy *copy; /* being visited */
+	const struct ns_replica *replica; /* being visited */
 	struct covers covers; /* by all stripes */
 	bool *whole, *used; /* indexed by stripe */
 };
@@ -529,7 +529,7 @@ static int is_safe(const struct sweeping *g, const struct strip_chunk *c)
 
 	if (r == 0 && v.got)
 		r = engine_cluster_pin(g->fs->engine, &v.fp, 1, &is_pinned);
-	return r < 0 ? r : is_pinned || is_on_peers(g->w, &v, g->copy->sender);
+	return r < 0 ? r : is_pinned || is_on_peers(g->w, &v, g->replica->sender);
 }
 
 /*
@@ -559,28 +559,28 @@ static int mark_used(void *userdata, const struct strip_chunk *c)
 }
 
 /* Mark the stripes needed for the recorded slot and for the promised one. */
-static int mark_copy(struct sweeping *g, uint64_t top, struct ns_copy *c)
+static int mark_copy(struct sweeping *g, uint64_t top, struct ns_replica *c)
 {
 	const struct promise *p = promise_of(g->s, top);
-	int r = c->nr_slots > 0 ? walk_copy(g->fs, top, c, mark_used, g) : 0;
+	int r = c->nr_slots > 0 ? walk_replica(g->fs, top, c, mark_used, g) : 0;
 
 	if (r < 0 || !p)
 		return r;
 	c->slot = p->slot;
 	c->nr_slots = p->nr_slots;
 	memcpy(c->sender, p->sender, sizeof(c->sender));
-	return walk_copy(g->fs, top, c, mark_used, g);
+	return walk_replica(g->fs, top, c, mark_used, g);
 }
 
 static int mark_all(struct sweeping *g)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	uint64_t top = 0;
 	int r = c ? 0 : -ENOMEM;
 
-	g->copy = c;
+	g->replica = c;
 	while (r == 0 && (r = nodes_next(g->fs, top, &top, c)) > 0)
-		r = c->state == NS_COPY_KEPT ? mark_copy(g, top, c) : 0;
+		r = c->state == NS_REPLICA_KEPT ? mark_copy(g, top, c) : 0;
 	return r;
 }
 

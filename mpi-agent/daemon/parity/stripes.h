@@ -14,7 +14,7 @@
 
 #include "mpi-agent/daemon/parity/stripe.h"
 
-struct ns_copy;
+struct ns_replica;
 struct service_world;
 struct stripes;
 
@@ -27,7 +27,7 @@ void stripes_free(struct stripes *s); /* NULL is fine */
  * -EHOSTUNREACH: the sender is not connected.
  */
 int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct service_world *w, uint64_t top,
-		  const struct ns_copy *c);
+		  const struct ns_replica *c);
 /*
  * The slot covered by stripes_cover() has been recorded in the replica: from now on only that slot is needed. Until
  * then stripes_sweep() keeps both the recorded and the newly covered one.

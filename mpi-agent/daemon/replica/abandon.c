@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Order of abandoning a directory:
- *   1. This node, and each node in step 2, stops creating replicas of it (peer_list_abandon()).
+ *   1. This node, and each node in step 2, stops creating replicas of it (peer_replicas_abandon()).
  *   2. Each connected node drops its replica.     crash, or a node fails: the remaining replicas stay visible, also
  *   3. This node drops its own, durably.          here; repeat the request
  * A node that is not connected meanwhile still has its replica when it returns, and it becomes visible again.
@@ -47,43 +47,43 @@ static void blame(struct buf *node, const char *name)
 	buf_add(node, name, strlen(name));
 }
 
-static int find_copy(struct fs *fs, uint64_t top, const struct cred *cred, struct ns_copy *ret)
+static int find_replica(struct fs *fs, uint64_t top, const struct cred *cred, struct ns_replica *ret)
 {
 	_cleanup_(caller_release) struct caller caller = caller_of(cred);
 	struct ns_inode in;
-	int r = ns_get_copy(fs->db, top, ret);
+	int r = ns_get_replica(fs->db, top, ret);
 
 	if (r > 0)
 		r = attr_load(fs, top, &in);
 	if (r <= 0)
 		return r < 0 ? r : -EROFS;
-	if (ret->state != NS_COPY_KEPT && ret->state != NS_COPY_CACHED)
+	if (ret->state != NS_REPLICA_KEPT && ret->state != NS_REPLICA_CACHED)
 		return -EROFS;
 	return permission_owner(&caller, &in) ? 0 : -EPERM;
 }
 
-static int peers_drop(struct fs *fs, struct service *service, const struct service_world *w, const struct ns_copy *c,
-		       struct buf *node)
+static int peers_drop(struct fs *fs, struct service *service, const struct service_world *w, const struct ns_replica *c,
+		      struct buf *node)
 {
 	struct patience patience = { service, monotonic_ns() + PEERS_WAIT_NS };
-	struct push push = { fs, service, w, 0, goes_on, &patience };
+	struct replica_target target = { fs, service, w, 0, goes_on, &patience };
 
-	for (push.to = 0; push.to < w->nr; push.to++) {
-		int r = push.to == w->self ? 0 : push_drop(&push, c->store, c->name, c->ino, INT64_MAX, true);
+	for (target.to = 0; target.to < w->nr; target.to++) {
+		int r = target.to == w->self ? 0 : replica_send_drop(&target, c->store, c->name, c->ino, INT64_MAX, true);
 
 		if (r == -EHOSTDOWN)
 			return r;
 		if (r < 0) {
 			log_errno(r, "node %s: did not confirm the removal of its replica of %s of node %s",
-				  w->nodes[push.to].name, *c->path ? c->path : "/", c->name);
-			blame(node, w->nodes[push.to].name);
+				  w->nodes[target.to].name, *c->path ? c->path : "/", c->name);
+			blame(node, w->nodes[target.to].name);
 			return r == -ECANCELED ? -ETIMEDOUT : -EREMOTEIO;
 		}
 	}
 	return 0;
 }
 
-static int drop_here(struct fs *fs, const struct service_world *w, const struct ns_copy *c)
+static int drop_here(struct fs *fs, const struct service_world *w, const struct ns_replica *c)
 {
 	struct nodes_origin from;
 	int r;
@@ -100,7 +100,7 @@ static int drop_here(struct fs *fs, const struct service_world *w, const struct 
 }
 
 /* All nodes drop it, or none does if the preconditions fail. */
-static int drop_all(struct fs *fs, const struct ns_copy *c, struct buf *node)
+static int drop_all(struct fs *fs, const struct ns_replica *c, struct buf *node)
 {
 	struct service *service = cluster_service(fs->cluster);
 	struct service_world w = { 0 };
@@ -125,12 +125,12 @@ static int drop_all(struct fs *fs, const struct ns_copy *c, struct buf *node)
 	return r;
 }
 
-int abandon_copy(struct fs *fs, uint64_t top, const struct cred *cred, struct buf *node)
+int abandon_replica(struct fs *fs, uint64_t top, const struct cred *cred, struct buf *node)
 {
 	static struct log_limit said;
 	static atomic_flag busy = ATOMIC_FLAG_INIT;
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
-	int r = c ? find_copy(fs, top, cred, c) : -ENOMEM;
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
+	int r = c ? find_replica(fs, top, cred, c) : -ENOMEM;
 
 	if (r < 0)
 		return r;

@@ -19,10 +19,10 @@ struct cred;
  *   -EROFS       not the top of a replica
  *   -EPERM       the caller is neither its owner nor root
  *   -EBUSY       the owning node is connected and can unseal it
- *   -EHOSTDOWN   this node, or another one, has not been told that the owner is lost for good (protect_forget())
+ *   -EHOSTDOWN   this node, or another one, has no record that the owner is lost for good (protect_forget())
  *   -ENOLINK     no agent is connected, so other replicas would remain
  *   -EAGAIN      another one is being abandoned; only one request may occupy a thread for this
  *   -EREMOTEIO, -ETIMEDOUT
  *                another node has not confirmed; the replica stays visible here, but that node may still drop its own
  */
-int abandon_copy(struct fs *fs, uint64_t top, const struct cred *cred, struct buf *node);
+int abandon_replica(struct fs *fs, uint64_t top, const struct cred *cred, struct buf *node);

@@ -69,8 +69,8 @@ int gather_group_nodes(const struct service_world *w, uint32_t group, uint32_t r
 
 /* --- release --- */
 
-struct handing {
-	const struct push *p;
+struct release {
+	const struct replica_target *target;
 	const uint32_t *gatherers;
 	uint32_t nr;
 };
@@ -78,24 +78,24 @@ struct handing {
 /* A chunk must be stored on all of them. */
 static int pin(void *userdata, const struct cluster_want *chunks, size_t nr, bool *has)
 {
-	const struct handing *h = userdata;
+	const struct release *h = userdata;
 	_cleanup_(freep) uint8_t *kept = calloc(nr, 1);
 	int r = kept ? 0 : -ENOMEM;
 
 	memset(has, true, nr);
 	for (uint32_t i = 0; i < h->nr && r == 0; i++) {
-		r = push_ask(h->p, h->p->world->nodes[h->gatherers[i]].id, chunks, nr, kept);
+		r = replica_query_chunks(h->target, h->target->world->nodes[h->gatherers[i]].id, chunks, nr, kept);
 		for (size_t k = 0; k < nr && r == 0; k++)
 			has[k] &= kept[k] == LINK_IS_HERE;
 	}
 	return r;
 }
 
-static int let_file_go(const struct handing *h, const struct cluster_takers *takers, uint64_t ino,
-		       struct cluster_released *sums)
+static int release_file(const struct release *h, const struct cluster_takers *takers, uint64_t ino,
+			struct cluster_released *sums)
 {
 	struct content *c;
-	int r = content_open(h->p->fs->engine, ino, &c);
+	int r = content_open(h->target->fs->engine, ino, &c);
 
 	if (r < 0)
 		return r;
@@ -106,7 +106,7 @@ static int let_file_go(const struct handing *h, const struct cluster_takers *tak
 			r = -EAGAIN;
 		if (r != -EAGAIN || tries == AGAIN_MAX)
 			break;
-		if (!h->p->goes_on(h->p->userdata)) {
+		if (!h->target->goes_on(h->target->userdata)) {
 			r = -ECANCELED;
 			break;
 		}
@@ -120,37 +120,37 @@ static int let_file_go(const struct handing *h, const struct cluster_takers *tak
  * Release the files of one directory; subdirectories are appended to `dirs`. If the directory is unsealed and a name
  * removed meanwhile, nothing is lost: its file is removed too.
  */
-static int let_names_go(const struct handing *h, const struct cluster_takers *takers, uint64_t dir, struct buf *dirs,
-			struct cluster_released *sums)
+static int release_names(const struct release *h, const struct cluster_takers *takers, uint64_t dir, struct buf *dirs,
+			 struct cluster_released *sums)
 {
 	_cleanup_(ns_readdir_closep) struct db_iter *it = NULL;
 	struct ns_dirent d;
-	int r = ns_readdir_open(h->p->fs->db, dir, 0, &it);
+	int r = ns_readdir_open(h->target->fs->db, dir, 0, &it);
 
 	while (r >= 0 && (r = ns_readdir_next(it, &d)) > 0) {
 		if (d.type == DT_DIR)
 			buf_add(dirs, &d.ino, sizeof(d.ino));
 		else if (d.type == DT_REG)
-			r = let_file_go(h, takers, d.ino, sums);
+			r = release_file(h, takers, d.ino, sums);
 	}
 	return r;
 }
 
-int gather_group_release(const struct push *p, const uint32_t *gatherers, uint32_t nr, uint64_t dir,
-		     struct cluster_released *sums)
+int gather_group_release(const struct replica_target *target, const uint32_t *gatherers, uint32_t nr, uint64_t dir,
+			 struct cluster_released *sums)
 {
 	_cleanup_(buf_release) struct buf dirs = BUF_EMPTY;
-	struct handing h = { p, gatherers, nr };
+	struct release h = { target, gatherers, nr };
 	struct cluster_node nodes[CLUSTER_OWNERS_MAX];
 	struct cluster_takers takers = { nodes, nr, pin, &h };
 	int r = 0;
 
 	for (uint32_t i = 0; i < nr; i++)
-		nodes[i] = p->world->nodes[gatherers[i]];
+		nodes[i] = target->world->nodes[gatherers[i]];
 	buf_add(&dirs, &dir, sizeof(dir));
 	for (size_t at = 0; r == 0 && at < dirs.len; at += sizeof(dir)) {
 		memcpy(&dir, dirs.data + at, sizeof(dir));
-		r = let_names_go(&h, &takers, dir, &dirs, sums);
+		r = release_names(&h, &takers, dir, &dirs, sums);
 		if (r == 0)
 			r = buf_error(&dirs);
 	}

@@ -16,7 +16,7 @@
 
 #include "store/remote/cluster_calls.h"
 
-struct push;
+struct replica_target;
 struct service_world;
 
 /*
@@ -28,8 +28,9 @@ struct service_world;
 int gather_group_nodes(const struct service_world *w, uint32_t group, uint32_t replicas,
 			 uint32_t ret[CLUSTER_OWNERS_MAX]);
 /*
- * Step 2 for all files below `dir`. p->to is not used; p->goes_on is called. Long: waits for a gathering node that is
- * compacting. -EAGAIN: some chunks could not be released now; the others were. Other errors as push_directory().
+ * Step 2 for all files below `dir`. target->to is not used; target->goes_on is called. Long: waits for a gathering node
+ * that is compacting. -EAGAIN: some chunks could not be released now; the others were. Other errors as
+ * replica_send_directory().
  */
-int gather_group_release(const struct push *p, const uint32_t *gatherers, uint32_t nr, uint64_t dir,
-		     struct cluster_released *sums);
+int gather_group_release(const struct replica_target *target, const uint32_t *gatherers, uint32_t nr, uint64_t dir,
+			 struct cluster_released *sums);

@@ -6,7 +6,7 @@
  *   2. Chunks, then the replica, are durable there.        crash: likewise
  *   3. The record is marked as done.
  * Records are in the log like all changes of names, after the seal and before its removal. So a node that holds a
- * replica, complete or partial, stays recorded until it has been told to drop it. Losing the update of step 3 costs
+ * replica, complete or partial, stays recorded until it has confirmed the drop. Losing the update of step 3 costs
  * checking all chunks once more.
  *
  * The thread scans all seals and all records: after each change, when nodes have connected, and some time after a
@@ -28,6 +28,7 @@
 #include "mpi-agent/daemon/replica/gather_group.h"
 #include "mpi-agent/daemon/replica/replica.h"
 #include "fs/mount_options.h"
+#include "mpi-agent/daemon/replica/partners.h"
 #include "mpi-agent/daemon/replica/replica_send.h"
 #include "fs/seal/seal.h"
 #include "index/guards.h"
@@ -37,6 +38,7 @@
 #define RETRY_NS (UINT64_C(30) * 1000000000)
 #define SOON_NS (UINT64_C(1) * 1000000000) /* retry interval while all nodes collect */
 #define SOON_MAX 60u /* consecutive retries */
+#define LAG_NS (UINT64_C(1) * 1000000000) /* interval of note_lag() while directories are sent */
 #define FAILURES 64u
 
 struct failure {
@@ -48,7 +50,7 @@ struct protect {
 	/* Constant once it has started. */
 	struct fs *fs;
 	enum protect_mode mode;
-	uint32_t group, replicas; /* with PROTECT_COLLECT */
+	uint32_t group, replicas; /* with PROTECT_GATHER */
 	struct service *service; /* NULL: inactive */
 	pthread_t thread;
 	bool has_thread;
@@ -62,51 +64,6 @@ struct protect {
 	struct protect_failure *failed GUARDED_BY(lock); /* of the last pass */
 	uint32_t nr_failed GUARDED_BY(lock);
 };
-
-/* --- partners --- */
-
-/* Circular order of ids, starting after `origin`. */
-static int compare_behind(const uint8_t *origin, const uint8_t *a, const uint8_t *b)
-{
-	bool a_is_behind = memcmp(a, origin, CLUSTER_ID_LEN) > 0, b_is_behind = memcmp(b, origin, CLUSTER_ID_LEN) > 0;
-
-	return a_is_behind != b_is_behind ? (a_is_behind ? -1 : 1) : memcmp(a, b, CLUSTER_ID_LEN);
-}
-
-static bool is_host_of(const struct service_world *w, uint32_t host, const uint32_t *nodes, uint32_t nr)
-{
-	for (uint32_t i = 0; i < nr; i++)
-		if (w->hosts[nodes[i]] == host)
-			return true;
-	return false;
-}
-
-uint32_t protect_group(const struct service_world *w, const uint8_t *origin, uint32_t ret[PROTECT_GROUP_MAX])
-{
-	uint32_t nr = 0;
-
-	for (uint32_t best = w->nr; nr < PROTECT_GROUP_MAX; best = w->nr) {
-		for (uint32_t i = 0; i < w->nr; i++)
-			if (w->hosts[i] != w->hosts[w->self] && !is_host_of(w, w->hosts[i], ret, nr) &&
-			    memcmp(w->nodes[i].id, origin, CLUSTER_ID_LEN) != 0 &&
-			    (best == w->nr || compare_behind(origin, w->nodes[i].id, w->nodes[best].id) < 0))
-				best = i;
-		if (best == w->nr)
-			break;
-		ret[nr++] = best;
-	}
-	return nr;
-}
-
-int protect_partner(const struct service_world *w, const uint8_t *origin, uint32_t *ret)
-{
-	uint32_t group[PROTECT_GROUP_MAX];
-
-	if (protect_group(w, origin, group) == 0)
-		return -EHOSTUNREACH;
-	*ret = group[0];
-	return 0;
-}
 
 /* --- guard records --- */
 
@@ -150,6 +107,8 @@ struct pass {
 	struct protect_failure *failed;
 	uint32_t nr_failed;
 	bool soon; /* a failure that may succeed soon */
+	bool tried; /* to send a directory */
+	uint64_t lag_noted_ns; /* monotonic */
 };
 
 static bool goes_on(void *userdata)
@@ -163,7 +122,7 @@ static bool goes_on(void *userdata)
 	return !stop;
 }
 
-static void count_sent(struct protect *p, const struct push_figures *f)
+static void count_sent(struct protect *p, const struct replica_sent *f)
 {
 	mutex_lock(&p->lock);
 	p->status.chunks += f->chunks;
@@ -171,21 +130,22 @@ static void count_sent(struct protect *p, const struct push_figures *f)
 	mutex_unlock(&p->lock);
 }
 
-static struct push push_to(const struct pass *s, uint32_t to)
+static struct replica_target target_of(const struct pass *s, uint32_t to)
 {
-	return (struct push){ s->p->fs, s->p->service, &s->world, to, goes_on, s->p };
+	return (struct replica_target){ s->p->fs, s->p->service, &s->world, to, goes_on, s->p };
 }
 
-static struct guard guard_of(const struct pass *s, const struct link_copy *copy, const uint32_t *holders, uint32_t nr)
+static struct guard guard_of(const struct pass *s, const struct link_replica *replica, const uint32_t *holders,
+			     uint32_t nr)
 {
-	struct guard g = { .state = GUARD_BEGUN, .ino = copy->ino, .sealed_ns = copy->sealed_ns, .nr_more = nr - 1 };
+	struct guard g = { .state = GUARD_BEGUN, .ino = replica->ino, .sealed_ns = replica->sealed_ns, .nr_more = nr - 1 };
 
-	static_assert(PROTECT_GROUP_MAX - 1 == GUARD_MORE_MAX && PROTECT_GROUP_MAX == LINK_SLOTS_MAX,
-		      "as they are noted and told");
+	static_assert(PARTNERS_MAX - 1 == GUARD_MORE_MAX && PARTNERS_MAX == LINK_SLOTS_MAX,
+		      "sizes on disk and on the wire");
 	memcpy(g.holder, s->world.nodes[holders[0]].id, sizeof(g.holder));
 	memcpy(g.holder_name, s->world.nodes[holders[0]].name, sizeof(g.holder_name));
-	memcpy(g.origin, copy->origin, sizeof(g.origin));
-	memcpy(g.origin_name, copy->name, sizeof(g.origin_name));
+	memcpy(g.origin, replica->origin, sizeof(g.origin));
+	memcpy(g.origin_name, replica->name, sizeof(g.origin_name));
 	for (uint32_t i = 1; i < nr; i++) {
 		memcpy(g.more[i - 1].id, s->world.nodes[holders[i]].id, sizeof(g.more[i - 1].id));
 		memcpy(g.more[i - 1].name, s->world.nodes[holders[i]].name, sizeof(g.more[i - 1].name));
@@ -203,18 +163,18 @@ static int note_done(struct pass *s, uint64_t dir, struct guard *g)
  * 1: dropped there, or it is this node; 0: that node is not connected. For a directory of another node, only seals up
  * to the recorded one are dropped: its owner may have sealed it again meanwhile and sent the new one to the same node.
  */
-static int drop_copy(struct pass *s, const struct guard *g, const uint8_t *holder)
+static int drop_replica(struct pass *s, const struct guard *g, const uint8_t *holder)
 {
 	bool is_own = memcmp(g->origin, s->world.nodes[s->world.self].id, sizeof(g->origin)) == 0;
 	int64_t sealed_ns = is_own ? INT64_MAX : g->sealed_ns;
-	struct push push;
+	struct replica_target target;
 	uint32_t node;
 	int r;
 
 	if (!service_world_find(&s->world, holder, &node))
 		return 0;
-	push = push_to(s, node);
-	r = node == s->world.self ? 0 : push_drop(&push, g->origin, g->origin_name, g->ino, sealed_ns, false);
+	target = target_of(s, node);
+	r = node == s->world.self ? 0 : replica_send_drop(&target, g->origin, g->origin_name, g->ino, sealed_ns, false);
 	return r < 0 ? r : 1;
 }
 
@@ -229,84 +189,85 @@ static bool is_among(const struct pass *s, const uint32_t *group, uint32_t nr, c
 /* Drop the replicas of previous holders that are not in the group any more, if connected. */
 static int drop_from_peers(struct pass *s, const struct guard *before, const uint32_t *group, uint32_t nr)
 {
-	int r = is_among(s, group, nr, before->holder) ? 0 : drop_copy(s, before, before->holder);
+	int r = is_among(s, group, nr, before->holder) ? 0 : drop_replica(s, before, before->holder);
 
 	for (uint32_t i = 0; r >= 0 && i < before->nr_more; i++)
-		r = is_among(s, group, nr, before->more[i].id) ? 0 : drop_copy(s, before, before->more[i].id);
+		r = is_among(s, group, nr, before->more[i].id) ? 0 : drop_replica(s, before, before->more[i].id);
 	return MIN(r, 0);
 }
 
 /* Send everything to one other node. */
-static int protect_by_copy(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+static int protect_by_replica(struct pass *s, uint64_t dir, struct link_replica *replica, const struct guard *before)
 {
 	static struct log_limit said;
-	struct push_figures figures = { 0 };
+	struct replica_sent figures = { 0 };
 	struct guard g;
-	struct push push;
+	struct replica_target target;
 	uint32_t to;
 	int r = 0;
 
 	if (!before || !service_world_find(&s->world, before->holder, &to) ||
 	    s->world.hosts[to] == s->world.hosts[s->world.self])
-		r = protect_partner(&s->world, copy->origin, &to);
+		r = partners_first(&s->world, replica->origin, &to);
 	if (r < 0)
 		return r;
-	g = guard_of(s, copy, &to, 1);
+	g = guard_of(s, replica, &to, 1);
 	r = note(s->p->fs, dir, &g);
 	if (r < 0)
 		return r;
-	push = push_to(s, to);
-	r = push_directory(&push, dir, copy, &figures);
+	target = target_of(s, to);
+	r = replica_send_directory(&target, dir, replica, &figures);
 	count_sent(s->p, &figures);
 	if (r == 0 && before)
 		r = drop_from_peers(s, before, &to, 1);
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: replicated on node %s; sent %" PRIu64 " of %" PRIu64
-			    " chunks, %" PRIu64 " bytes",
-			    copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
+		log_limited(&said, LOG_LEVEL_INFO,
+			    "%s of node %s: replicated on node %s; sent %" PRIu64 " of %" PRIu64 " chunks, %" PRIu64
+			    " bytes",
+			    replica->path, replica->name, g.holder_name, figures.chunks, figures.asked, figures.bytes);
 	return r;
 }
 
 /* Send the catalog to several nodes, each of which covers a part of the chunks that only this node has. */
-static int protect_by_parity(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+static int protect_by_parity(struct pass *s, uint64_t dir, struct link_replica *replica, const struct guard *before)
 {
 	static struct log_limit said;
-	uint32_t group[PROTECT_GROUP_MAX], nr = protect_group(&s->world, copy->origin, group);
-	struct push_figures figures = { 0 };
-	struct push push;
+	uint32_t group[PARTNERS_MAX], nr = partners_group(&s->world, replica->origin, group);
+	struct replica_sent figures = { 0 };
+	struct replica_target target;
 	struct guard g;
 	int r;
 
 	if (nr == 0)
 		return -EHOSTUNREACH;
-	g = guard_of(s, copy, group, nr);
+	g = guard_of(s, replica, group, nr);
 	r = note(s->p->fs, dir, &g);
-	copy->nr_slots = nr;
-	for (copy->slot = 0; r == 0 && copy->slot < nr; copy->slot++) {
-		push = push_to(s, group[copy->slot]);
-		r = push_catalog(&push, dir, copy, &figures);
+	replica->nr_slots = nr;
+	for (replica->slot = 0; r == 0 && replica->slot < nr; replica->slot++) {
+		target = target_of(s, group[replica->slot]);
+		r = replica_send_catalog(&target, dir, replica, &figures);
 	}
 	count_sent(s->p, &figures);
-	push = push_to(s, group[0]);
+	target = target_of(s, group[0]);
 	if (r == 0)
-		r = push_hold(&push, dir, copy);
-	for (copy->slot = 0; r == 0 && copy->slot < nr; copy->slot++) {
-		push = push_to(s, group[copy->slot]);
-		r = push_cover(&push, copy);
+		r = replica_pin_sources(&target, dir, replica);
+	for (replica->slot = 0; r == 0 && replica->slot < nr; replica->slot++) {
+		target = target_of(s, group[replica->slot]);
+		r = replica_send_cover(&target, replica);
 	}
-	for (copy->slot = 0; r == 0 && copy->slot < nr; copy->slot++) {
-		push = push_to(s, group[copy->slot]);
-		r = push_settle(&push, copy);
+	for (replica->slot = 0; r == 0 && replica->slot < nr; replica->slot++) {
+		target = target_of(s, group[replica->slot]);
+		r = replica_send_settle(&target, replica);
 	}
 	if (r == 0 && before)
 		r = drop_from_peers(s, before, group, nr);
 	if (r == 0)
 		r = note_done(s, dir, &g);
 	if (r == 0)
-		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: covered by %" PRIu32 " other nodes", copy->path,
-			    copy->name, nr);
+		log_limited(&said, LOG_LEVEL_INFO, "%s of node %s: covered by %" PRIu32 " other nodes", replica->path,
+			    replica->name, nr);
 	return r;
 }
 
@@ -317,7 +278,7 @@ static int find_collectors(const struct pass *s, const struct guard *before, uin
 {
 	uint32_t nr = before ? 1 + before->nr_more : 0;
 
-	if (before && before->state == GUARD_GIVEN && nr == s->p->replicas &&
+	if (before && before->state == GUARD_RELEASED && nr == s->p->replicas &&
 	    service_world_find(&s->world, before->holder, &ret[0])) {
 		uint32_t i = 1;
 
@@ -341,12 +302,12 @@ static uint32_t find_targets(const struct pass *s, const uint32_t *gatherers, ui
 }
 
 /* Send everything to the gathering nodes; then release the local chunks, unless this node is one of them. */
-static int gather_directory(struct pass *s, uint64_t dir, struct link_copy *copy, const struct guard *before)
+static int gather_directory(struct pass *s, uint64_t dir, struct link_replica *replica, const struct guard *before)
 {
 	static struct log_limit said;
 	uint32_t gatherers[CLUSTER_OWNERS_MAX], targets[CLUSTER_OWNERS_MAX], nr_targets = 0;
 	int nr = find_collectors(s, before, gatherers), r = MIN(nr, 0);
-	struct push_figures figures = { 0 };
+	struct replica_sent figures = { 0 };
 	struct cluster_released gone = { 0 };
 	struct guard g;
 
@@ -354,47 +315,80 @@ static int gather_directory(struct pass *s, uint64_t dir, struct link_copy *copy
 		nr_targets = find_targets(s, gatherers, (uint32_t)nr, targets);
 	if (nr_targets == 0)
 		return r; /* this node has it, and no other needs it */
-	g = guard_of(s, copy, targets, nr_targets);
+	g = guard_of(s, replica, targets, nr_targets);
 	r = note(s->p->fs, dir, &g);
 	for (uint32_t i = 0; i < nr_targets && r == 0; i++) {
-		struct push push = push_to(s, targets[i]);
+		struct replica_target target = target_of(s, targets[i]);
 
-		r = push_over(&push, dir, copy, &figures);
+		r = replica_send_to_gatherer(&target, dir, replica, &figures);
 	}
 	count_sent(s->p, &figures);
 	if (r == 0 && before)
 		r = drop_from_peers(s, before, targets, nr_targets);
 	if (r == 0 && nr_targets == (uint32_t)nr) {
-		struct push push = push_to(s, targets[0]);
+		struct replica_target target = target_of(s, targets[0]);
 
-		r = gather_group_release(&push, targets, nr_targets, dir, &gone);
+		r = gather_group_release(&target, targets, nr_targets, dir, &gone);
 	}
 	if (r == 0) {
-		g.state = nr_targets == (uint32_t)nr ? GUARD_GIVEN : GUARD_DONE;
+		g.state = nr_targets == (uint32_t)nr ? GUARD_RELEASED : GUARD_DONE;
 		r = note(s->p->fs, dir, &g);
 	}
 	if (r == 0)
 		log_limited(&said, LOG_LEVEL_INFO,
 			    "%s of node %s: gathered on node %s; sent %" PRIu64 " of %" PRIu64
 			    " chunks, released %" PRIu64 " bytes",
-			    copy->path, copy->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
+			    replica->path, replica->name, g.holder_name, figures.chunks, figures.asked, gone.bytes);
 	return r;
 }
 
 static bool is_done(const struct pass *s, const struct guard *g, int64_t sealed_ns)
 {
-	return (g->state == GUARD_DONE || (g->state == GUARD_GIVEN && s->p->mode == PROTECT_COLLECT)) &&
+	return (g->state == GUARD_DONE || (g->state == GUARD_RELEASED && s->p->mode == PROTECT_GATHER)) &&
 	       g->sealed_ns == sealed_ns && !s->repairs;
 }
 
 /* At least two nodes have all of it. */
 static bool is_protected(const struct guard *g)
 {
-	return g->state == GUARD_DONE || (g->state == GUARD_GIVEN && g->nr_more > 0);
+	return g->state == GUARD_DONE || (g->state == GUARD_RELEASED && g->nr_more > 0);
+}
+
+static bool wants_replicas(const struct protect *p)
+{
+	return p->mode != PROTECT_NONE && (p->mode != PROTECT_GATHER || p->replicas > 1);
+}
+
+/* A pass may send for hours, or find no agent: so it looks for the oldest seal at its start, and again as it goes on. */
+static int note_lag(struct pass *s)
+{
+	uint64_t dir = 0, oldest = 0;
+	struct ns_seal seal;
+	struct guard g;
+	int r;
+
+	s->lag_noted_ns = monotonic_ns();
+	if (!wants_replicas(s->p))
+		return 0;
+	while ((r = ns_next_seal(s->p->fs->db, dir, &dir, &seal)) > 0) {
+		uint64_t ns = (uint64_t)MAX(seal.sealed_ns, INT64_C(1));
+
+		r = guard_get(s->p->fs->db, dir, &g);
+		if (r < 0)
+			return r;
+		if (seal.is_complete && !(r > 0 && is_protected(&g) && g.sealed_ns == seal.sealed_ns))
+			oldest = oldest > 0 ? MIN(oldest, ns) : ns;
+	}
+	if (r < 0)
+		return r;
+	mutex_lock(&s->p->lock);
+	s->p->status.unprotected_since_ns = oldest;
+	mutex_unlock(&s->p->lock);
+	return 0;
 }
 
 /* Without memory the failure is only logged. */
-static void note_failure(struct pass *s, const struct link_copy *copy, int error)
+static void note_failure(struct pass *s, const struct link_replica *replica, int error)
 {
 	struct protect_failure *f = s->nr_failed < PROTECT_FAILED_MAX ?
 					    reallocarray(s->failed, s->nr_failed + 1, sizeof(*f)) :
@@ -405,23 +399,23 @@ static void note_failure(struct pass *s, const struct link_copy *copy, int error
 	s->failed = f;
 	f += s->nr_failed++;
 	*f = (struct protect_failure){ .error = error };
-	static_assert(sizeof(f->node) >= sizeof(copy->name) && sizeof(f->path) >= sizeof(copy->path), "as they come");
-	memcpy(f->node, copy->name, sizeof(copy->name));
-	memcpy(f->path, copy->path, sizeof(copy->path));
+	static_assert(sizeof(f->node) >= sizeof(replica->name) && sizeof(f->path) >= sizeof(replica->path),
+		      "as they come");
+	memcpy(f->node, replica->name, sizeof(replica->name));
+	memcpy(f->path, replica->path, sizeof(replica->path));
 }
 
 /* Record and log a failure, which is retried. <0: the others would fail in the same way. */
-static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, int r)
+static int settle(struct pass *s, uint64_t dir, const struct link_replica *replica, int r)
 {
 	if (r == -ENODATA) /* no longer sealed */
 		return 0;
 	s->soon |= r == -EAGAIN || r == -ESTALE;
 	if (r < 0 && r != -ECANCELED && r != -EAGAIN && r != -ESTALE) {
 		s->error = r;
-		note_failure(s, copy, r);
-		log_warning("%s of node %s: %s: %s", copy->path, copy->name,
-			    s->p->mode == PROTECT_COLLECT ? "not gathered" :
-							    "not protected, no other node has a replica",
+		note_failure(s, replica, r);
+		log_warning("%s of node %s: %s: %s", replica->path, replica->name,
+			    s->p->mode == PROTECT_GATHER ? "not gathered" : "not protected, no other node has a replica",
 			    r == -EHOSTUNREACH ? "no connected node is on another host" :
 			    r == -EIO	       ? "no connected node has some of its chunks" :
 						 strerror(-r));
@@ -432,7 +426,7 @@ static int settle(struct pass *s, uint64_t dir, const struct link_copy *copy, in
 }
 
 static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal, const struct buf *path,
-			struct link_copy *copy)
+			struct link_replica *replica)
 {
 	const struct cluster_node *self = &s->world.nodes[s->world.self];
 	struct guard g;
@@ -447,22 +441,23 @@ static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal
 	}
 	if (s->p->mode == PROTECT_NONE)
 		return 0;
-	*copy = (struct link_copy){ .ino = dir, .sealed_ns = seal->sealed_ns };
-	memcpy(copy->origin, self->id, sizeof(copy->origin));
-	memcpy(copy->name, self->name, sizeof(copy->name));
+	*replica = (struct link_replica){ .ino = dir, .sealed_ns = seal->sealed_ns };
+	memcpy(replica->origin, self->id, sizeof(replica->origin));
+	memcpy(replica->name, self->name, sizeof(replica->name));
 	if (path->len > 0)
-		memcpy(copy->path, path->data, MIN(path->len, (size_t)LINK_PATH_MAX));
+		memcpy(replica->path, path->data, MIN(path->len, (size_t)LINK_PATH_MAX));
 	if (path->len > LINK_PATH_MAX)
 		r = -ENAMETOOLONG;
 	else
-		r = (s->p->mode == PROTECT_COLLECT ? gather_directory :
-		     s->p->mode == PROTECT_XOR	   ? protect_by_parity :
-						     protect_by_copy)(s, dir, copy, r > 0 ? &g : NULL);
-	s->nr_protected += r == 0 && (s->p->mode != PROTECT_COLLECT || s->p->replicas > 1);
-	return settle(s, dir, copy, r);
+		r = (s->p->mode == PROTECT_GATHER ? gather_directory :
+		     s->p->mode == PROTECT_XOR	  ? protect_by_parity :
+						    protect_by_replica)(s, dir, replica, r > 0 ? &g : NULL);
+	s->nr_protected += r == 0 && wants_replicas(s->p);
+	s->tried = true;
+	return settle(s, dir, replica, r);
 }
 
-static int protect_seals(struct pass *s, struct link_copy *copy)
+static int protect_seals(struct pass *s, struct link_replica *replica)
 {
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
 	struct ns_seal seal;
@@ -470,7 +465,9 @@ static int protect_seals(struct pass *s, struct link_copy *copy)
 	int r;
 
 	while ((r = seal_next(s->p->fs, dir, 0, &dir, &seal, &path)) > 0) {
-		r = protect_seal(s, dir, &seal, &path, copy);
+		r = protect_seal(s, dir, &seal, &path, replica);
+		if (r == 0 && s->tried && monotonic_ns() - s->lag_noted_ns >= LAG_NS)
+			r = note_lag(s);
 		if (r < 0)
 			return r;
 		buf_clear(&path);
@@ -482,7 +479,7 @@ static int protect_seals(struct pass *s, struct link_copy *copy)
  * When the sender of a covered directory is lost, the node with slot 0 takes its place and holds all of it from then
  * on.
  */
-static bool is_ours_to_protect(const struct pass *s, const struct ns_copy *c)
+static bool is_ours_to_protect(const struct pass *s, const struct ns_replica *c)
 {
 	uint32_t node;
 
@@ -490,9 +487,9 @@ static bool is_ours_to_protect(const struct pass *s, const struct ns_copy *c)
 }
 
 /* Replicas of directories that lost nodes have sealed. */
-static int protect_copies(struct pass *s, struct link_copy *copy)
+static int protect_replicas(struct pass *s, struct link_replica *replica)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	uint64_t top = 0;
 	uint32_t node;
 	int r = c ? 0 : -ENOMEM;
@@ -501,24 +498,24 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 		struct guard g;
 
 		r = 0;
-		if (c->state != NS_COPY_KEPT || service_world_find(&s->world, c->store, &node) ||
+		if (c->state != NS_REPLICA_KEPT || service_world_find(&s->world, c->store, &node) ||
 		    !is_ours_to_protect(s, c))
 			continue;
 		r = guard_get(s->p->fs->db, top, &g);
 		if (r < 0)
 			return r;
-		*copy = (struct link_copy){ .ino = c->ino, .sealed_ns = c->sealed_ns };
-		memcpy(copy->origin, c->store, sizeof(copy->origin));
-		memcpy(copy->name, c->name, sizeof(copy->name));
-		memcpy(copy->path, c->path, sizeof(copy->path));
-		r = (c->nr_slots > 0 ? protect_by_parity : protect_by_copy)(s, top, copy, r > 0 ? &g : NULL);
+		*replica = (struct link_replica){ .ino = c->ino, .sealed_ns = c->sealed_ns };
+		memcpy(replica->origin, c->store, sizeof(replica->origin));
+		memcpy(replica->name, c->name, sizeof(replica->name));
+		memcpy(replica->path, c->path, sizeof(replica->path));
+		r = (c->nr_slots > 0 ? protect_by_parity : protect_by_replica)(s, top, replica, r > 0 ? &g : NULL);
 		s->nr_copies += r == 0;
 		if (r == -EIO && engine_cluster_is_forgotten(s->p->fs->engine, c->store)) {
 			log_info("%s of forgotten node %s: no node has some of its chunks", c->path,
 				 c->name);
 			r = 0;
 		}
-		r = settle(s, top, copy, r);
+		r = settle(s, top, replica, r);
 	}
 	return r;
 }
@@ -526,30 +523,30 @@ static int protect_copies(struct pass *s, struct link_copy *copy)
 /* Does the directory of this record still exist? 1/0/<0 */
 static int is_wanted(struct fs *fs, uint64_t dir)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	struct ns_seal seal;
 	int r = c ? ns_get_seal(fs->db, dir, &seal) : -ENOMEM;
 
 	if (r == 0) {
-		r = ns_get_copy(fs->db, dir, c);
-		r = r > 0 ? c->state == NS_COPY_KEPT : r;
+		r = ns_get_replica(fs->db, dir, c);
+		r = r > 0 ? c->state == NS_REPLICA_KEPT : r;
 	}
 	return r;
 }
 
 /* 1: all holders have dropped it; 0: some are not connected */
-static int drop_copies(struct pass *s, const struct guard *g)
+static int drop_replicas(struct pass *s, const struct guard *g)
 {
-	int r = drop_copy(s, g, g->holder), all = r;
+	int r = drop_replica(s, g, g->holder), all = r;
 
 	for (uint32_t i = 0; r >= 0 && i < g->nr_more; i++) {
-		r = drop_copy(s, g, g->more[i].id);
+		r = drop_replica(s, g, g->more[i].id);
 		all = MIN(all, r);
 	}
 	return r < 0 ? r : all;
 }
 
-/* Drop replicas of directories that are no longer sealed. Nodes that are not connected are told when they return. */
+/* Drop replicas of directories that are no longer sealed; on nodes that are not connected, when they return. */
 static int drop_rest(struct pass *s)
 {
 	struct guard g;
@@ -562,7 +559,7 @@ static int drop_rest(struct pass *s)
 			return r;
 		if (r > 0)
 			continue;
-		r = drop_copies(s, &g);
+		r = drop_replicas(s, &g);
 		if (r == -ENOTCONN || r == -ECANCELED)
 			return r;
 		if (r < 0) {
@@ -580,17 +577,21 @@ static int drop_rest(struct pass *s)
 
 static int run_pass(struct pass *s)
 {
-	struct link_copy *copy = malloc(sizeof(*copy));
-	int r = copy ? service_world(s->p->service, &s->world) : -ENOMEM;
+	struct link_replica *replica = malloc(sizeof(*replica));
+	int r = replica ? note_lag(s) : -ENOMEM;
 
+	if (r == 0)
+		r = service_world(s->p->service, &s->world);
 	if (r == 0)
 		r = drop_rest(s);
 	if (r == 0)
-		r = protect_seals(s, copy);
+		r = protect_seals(s, replica);
+	if (r == 0 && s->tried)
+		r = note_lag(s);
 	if (r == 0 && s->repairs)
-		r = protect_copies(s, copy);
+		r = protect_replicas(s, replica);
 	service_world_release(&s->world);
-	free(copy);
+	free(replica);
 	return r;
 }
 
@@ -659,7 +660,7 @@ int protect_new(struct fs *fs, const struct options *o, struct protect **ret)
 	if (!p)
 		return -ENOMEM;
 	p->fs = fs;
-	p->mode = p->status.mode = o->compact_group > 1 ? PROTECT_COLLECT : (enum protect_mode)o->protect;
+	p->mode = p->status.mode = o->compact_group > 1 ? PROTECT_GATHER : (enum protect_mode)o->protect;
 	p->group = (uint32_t)o->compact_group;
 	p->replicas = (uint32_t)o->replicas;
 	mutex_init(&p->lock);
@@ -756,7 +757,7 @@ static int remove_holder(struct guard *g, const char *name)
 }
 
 /*
- * Remove a lost node from all records: its replicas are created elsewhere, and it need not be told to drop any. 1: it
+ * Remove a lost node from all records: its replicas are created on other nodes, and it need not drop any. 1: it
  * had some
  */
 static int drop_notes_of(struct fs *fs, const char *holder)
@@ -853,7 +854,7 @@ int protect_state(struct protect *p, uint64_t dir)
 		return r;
 	if (r > 0 && is_protected(&g))
 		return who_has_is_there(p, &g);
-	if (p->mode == PROTECT_NONE || (p->mode == PROTECT_COLLECT && p->replicas == 1) || !p->service)
+	if (p->mode == PROTECT_NONE || (p->mode == PROTECT_GATHER && p->replicas == 1) || !p->service)
 		return -EOPNOTSUPP;
 	return what_is_missing(p, dir);
 }
@@ -870,14 +871,14 @@ static bool is_only_gatherer(struct protect *p)
 	return is_only;
 }
 
-int protect_collected(struct protect *p, uint64_t dir)
+int protect_gathered(struct protect *p, uint64_t dir)
 {
 	struct guard g;
 	int r = get_guard(p, dir, &g);
 
 	if (r < 0)
 		return r;
-	if (p->mode != PROTECT_COLLECT || !p->service)
+	if (p->mode != PROTECT_GATHER || !p->service)
 		return -EOPNOTSUPP;
 	if ((r > 0 && g.state != GUARD_BEGUN) || is_only_gatherer(p))
 		return 0;

@@ -10,7 +10,7 @@
  * is not connected, until protect_repair().
  *
  * With compact_group= directories go to the gathering nodes of this node's group instead, and this node releases its
- * own chunks (mpi-agent/daemon/replica/gather_directory.h). With one gathering node that is no protection.
+ * own chunks (mpi-agent/daemon/replica/gather_group.h). With one gathering node that is no protection.
  */
 #pragma once
 
@@ -22,13 +22,13 @@
 struct fs;
 struct protect;
 struct service;
-struct service_world;
-
-#define PROTECT_GROUP_MAX 7u
 
 struct protect_status {
 	enum protect_mode mode;
 	uint64_t nr_sealed, nr_protected; /* directories of this store, as of the last pass */
+	/* time of the oldest seal of a directory that no other node has; 0: none, or not requested. Known without an
+	 * agent, too */
+	uint64_t unprotected_since_ns;
 	uint64_t nr_copies; /* replicas of lost nodes' directories that were re-replicated */
 	uint64_t chunks, bytes; /* sent since the mount */
 	bool is_busy;
@@ -78,13 +78,5 @@ int protect_state(struct protect *p, uint64_t dir);
  * The same for compact_group=: 0: the gathering nodes have it, and this node, unless it is one of them, has released
  * its chunks. -EOPNOTSUPP: without that option.
  */
-int protect_collected(struct protect *p, uint64_t dir);
+int protect_gathered(struct protect *p, uint64_t dir);
 void protect_status(struct protect *p, struct protect_status *ret);
-
-/*
- * The partner for a directory of node `origin` that this node has, as an index in the world. 0; -EHOSTUNREACH: none.
- * Pure.
- */
-int protect_partner(const struct service_world *w, const uint8_t *origin, uint32_t *ret);
-/* protect=xor: up to PROTECT_GROUP_MAX partners, each on a host of its own. Returns their number; 0: none. */
-uint32_t protect_group(const struct service_world *w, const uint8_t *origin, uint32_t ret[PROTECT_GROUP_MAX]);

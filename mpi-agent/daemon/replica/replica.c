@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Creating a replica. Only the order makes it atomic:
- *   1. A transaction creates the top, with an ns_copy record in state PARTIAL. crash: nothing, or a partial replica
+ *   1. A transaction creates the top, with an ns_replica record in state PARTIAL. crash: nothing, or a partial replica
  *   2. Records of the catalog are applied, in any number of transactions. Files refer to chunks only after the node to
  *      fetch them from is durably recorded.                                   crash: a partial replica
  *   3. The catalog was complete: one transaction sets the final state, and sets older replicas that it replaces to
@@ -28,13 +28,13 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/posix/attr.h"
-#include "mpi-agent/daemon/replica/catalog.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "fs/seal/seal_catalog.h"
 #include "fs/fs.h"
 #include "fs/posix/inode.h"
 #include "fs/posix/namespace.h"
 #include "fs/seal/seal.h"
 #include "fs/posix/xattr.h"
+#include "store/catalog/catalog_format.h"
 
 #define READ_BYTES (2 * (CATALOG_RECORD_MAX + 16u)) /* two records of any size */
 #define PIECES_MAX 8192u /* pending pieces: 32 MiB of pages, for one sync */
@@ -42,7 +42,7 @@
 #define HOLE_INSIDE MiB(16) /* longest hole inside a run; longer ones cost time per MiB */
 #define BUSY_WAIT_NS UINT64_C(30000000000) /* a window of a collection takes seconds */
 #define BUSY_STEP_NS 20000000
-#define FLAGS ((uint32_t)(INODE_SEALED | INODE_COPY))
+#define FLAGS ((uint32_t)(INODE_SEALED | INODE_REPLICA))
 
 /* Consecutive pieces of one file. */
 struct run {
@@ -54,7 +54,7 @@ struct making {
 	struct fs *fs;
 	const struct nodes_seal *s;
 	const struct cluster_node *owner;
-	struct ns_copy note;
+	struct ns_replica note;
 	struct ns_inode *dirs; /* indexed by number: the records in the view */
 	uint64_t *files; /* indexed by number: inodes */
 	size_t nr_dirs, dirs_room, nr_files, files_room;
@@ -76,13 +76,13 @@ static void making_release(struct making *m)
 
 /* --- names --- */
 
-static void put_note(struct engine_tx *tx, uint64_t top, const struct ns_copy *note)
+static void put_note(struct engine_tx *tx, uint64_t top, const struct ns_replica *note)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
-	ns_copy_encode(note, &value);
+	ns_replica_encode(note, &value);
 	tx->records.failed |= buf_error(&value) < 0;
-	engine_tx_put(tx, ns_key_copy(top), value.data, value.len);
+	engine_tx_put(tx, ns_key_replica(top), value.data, value.len);
 }
 
 /* An array with room for one more; or NULL, with the array unchanged. */
@@ -443,7 +443,7 @@ static int remove_name(struct fs *fs, uint64_t dir, uint64_t cookie, uint64_t in
 	if (r <= 0)
 		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", ino);
 	if (dir == ino) {
-		engine_tx_del(&tx, ns_key_copy(ino));
+		engine_tx_del(&tx, ns_key_replica(ino));
 	} else {
 		engine_tx_del(&tx, ns_key_dirent(dir, cookie));
 		if (S_ISDIR(in.mode)) {
@@ -495,11 +495,11 @@ static int empty_dir(struct fs *fs, uint64_t dir)
 }
 
 /* Remove a partial replica. It is not reachable any more, except for users that had opened it while it was complete. */
-static int remove_copy(struct fs *fs, uint64_t top, bool was_whole)
+static int remove_replica(struct fs *fs, uint64_t top, bool was_whole)
 {
 	struct leaving l = { .fs = fs };
-	struct ns_copy c;
-	bool is_shown = was_whole && fs->copy_gone && ns_get_copy(fs->db, top, &c) > 0;
+	struct ns_replica c;
+	bool is_shown = was_whole && fs->replica_gone && ns_get_replica(fs->db, top, &c) > 0;
 	int r = find_dirs(&l, top);
 
 	for (size_t i = l.nr; i-- > 0 && r == 0;) {
@@ -509,7 +509,7 @@ static int remove_copy(struct fs *fs, uint64_t top, bool was_whole)
 	}
 	free(l.dirs);
 	if (is_shown)
-		fs->copy_gone(fs, &c);
+		fs->replica_gone(fs, &c);
 	return r < 0 ? log_errno(r,
 				 "directory %" PRIu64
 				 ": cannot remove a replica; the next mount retries",
@@ -519,12 +519,12 @@ static int remove_copy(struct fs *fs, uint64_t top, bool was_whole)
 
 /* --- operations --- */
 
-static bool is_of(const struct ns_copy *c, const uint8_t *store, uint64_t ino)
+static bool is_of(const struct ns_replica *c, const uint8_t *store, uint64_t ino)
 {
 	return memcmp(c->store, store, sizeof(c->store)) == 0 && c->ino == ino;
 }
 
-/* Tops of replicas to remove. */
+/* Tops of retired replicas, to be removed. */
 struct outgoing {
 	uint64_t *tops;
 	size_t nr, room;
@@ -535,8 +535,8 @@ static void outgoing_release(struct outgoing *o)
 	free(o->tops);
 }
 
-/* Add to the transaction that a complete replica becomes partial. */
-static int give_up(struct engine_tx *tx, uint64_t top, struct ns_copy *c, struct outgoing *ret)
+/* Add to the transaction that a complete replica becomes partial: invisible, and removed afterwards. */
+static int retire(struct engine_tx *tx, uint64_t top, struct ns_replica *c, struct outgoing *ret)
 {
 	uint64_t *tops = reserve(ret->tops, ret->nr, &ret->room, sizeof(*tops));
 
@@ -544,7 +544,7 @@ static int give_up(struct engine_tx *tx, uint64_t top, struct ns_copy *c, struct
 		return -ENOMEM;
 	ret->tops = tops;
 	ret->tops[ret->nr++] = top;
-	c->state = NS_COPY_PARTIAL;
+	c->state = NS_REPLICA_PARTIAL;
 	put_note(tx, top, c);
 	return 0;
 }
@@ -563,28 +563,28 @@ bool nodes_is_looked_at(struct fs *fs, uint64_t top)
  * decide which of them its owner wants. A cached one by any that is not older; but one of the same seal stays if a kept
  * one arrives while users are in it (peer_list_trim() drops it later).
  */
-static bool gives_way(struct fs *fs, uint64_t top, const struct ns_copy *c, const struct ns_copy *to)
+static bool is_replaced(struct fs *fs, uint64_t top, const struct ns_replica *c, const struct ns_replica *to)
 {
-	if (c->state != NS_COPY_CACHED)
+	if (c->state != NS_REPLICA_CACHED)
 		return c->state == to->state;
 	return c->sealed_ns < to->sealed_ns ||
-	       (c->sealed_ns == to->sealed_ns && (to->state == NS_COPY_CACHED || !nodes_is_looked_at(fs, top)));
+	       (c->sealed_ns == to->sealed_ns && (to->state == NS_REPLICA_CACHED || !nodes_is_looked_at(fs, top)));
 }
 
 /* -EEXIST: the same seal is kept here. */
-static int make_way(struct fs *fs, struct engine_tx *tx, const struct ns_copy *to, struct outgoing *ret)
+static int retire_older(struct fs *fs, struct engine_tx *tx, const struct ns_replica *to, struct outgoing *ret)
 	REQUIRES(fs->names)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r;
 
-	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0) {
-		if (c.state == NS_COPY_PARTIAL || !is_of(&c, to->store, to->ino))
+	while ((r = ns_next_replica(fs->db, top, &top, &c)) > 0) {
+		if (c.state == NS_REPLICA_PARTIAL || !is_of(&c, to->store, to->ino))
 			continue;
-		if (c.state == NS_COPY_KEPT && to->state == NS_COPY_CACHED && c.sealed_ns == to->sealed_ns)
+		if (c.state == NS_REPLICA_KEPT && to->state == NS_REPLICA_CACHED && c.sealed_ns == to->sealed_ns)
 			return -EEXIST;
-		r = gives_way(fs, top, &c, to) ? give_up(tx, top, &c, ret) : 0;
+		r = is_replaced(fs, top, &c, to) ? retire(tx, top, &c, ret) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -594,11 +594,11 @@ static int make_way(struct fs *fs, struct engine_tx *tx, const struct ns_copy *t
 static int show(struct making *m, struct outgoing *ret) REQUIRES(m->fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	struct ns_copy note = m->note;
+	struct ns_replica note = m->note;
 	int r;
 
-	note.state = m->s->is_stripe ? NS_COPY_STRIPE : m->s->cached ? NS_COPY_CACHED : NS_COPY_KEPT;
-	r = make_way(m->fs, &tx, &note, ret);
+	note.state = m->s->is_stripe ? NS_REPLICA_STRIPE : m->s->cached ? NS_REPLICA_CACHED : NS_REPLICA_KEPT;
+	r = retire_older(m->fs, &tx, &note, ret);
 	if (r < 0)
 		return r;
 	put_note(&tx, m->dirs[0].ino, &note);
@@ -608,11 +608,11 @@ static int show(struct making *m, struct outgoing *ret) REQUIRES(m->fs->names)
 	return r;
 }
 
-/* remove_copy() logs its failures; the replicas are not visible any more. */
+/* remove_replica() logs its failures; the replicas are not visible any more. */
 static void remove_all(struct fs *fs, const struct outgoing *o)
 {
 	for (size_t i = 0; i < o->nr; i++)
-		remove_copy(fs, o->tops[i], true);
+		remove_replica(fs, o->tops[i], true);
 }
 
 static int finish(struct making *m)
@@ -631,7 +631,7 @@ static int finish(struct making *m)
 	return r;
 }
 
-static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *ret)
+static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_replica *ret)
 {
 	size_t len = strnlen(s->from.name, sizeof(s->from.name));
 
@@ -639,7 +639,7 @@ static int fill_note(struct fs *fs, const struct nodes_seal *s, struct ns_copy *
 	if ((memcmp(s->from.id, engine_store_id(fs->engine), CLUSTER_ID_LEN) == 0) != s->is_stripe ||
 	    !ns_node_name_is_valid(s->from.name, len) || !ns_path_is_valid(s->path, strlen(s->path)))
 		return -EINVAL;
-	ret->state = NS_COPY_PARTIAL;
+	ret->state = NS_REPLICA_PARTIAL;
 	memcpy(ret->store, s->from.id, sizeof(ret->store));
 	ret->ino = s->ino;
 	ret->sealed_ns = s->sealed_ns;
@@ -668,8 +668,8 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 	r = take_catalog(&m, catalog);
 	if (r == 0)
 		r = finish(&m);
-	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_COPY_PARTIAL)
-		remove_copy(fs, m.dirs[0].ino, false);
+	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_REPLICA_PARTIAL)
+		remove_replica(fs, m.dirs[0].ino, false);
 	if (r == 0 && ret_top)
 		*ret_top = m.dirs[0].ino;
 	if (r == 0 && !s->is_stripe)
@@ -678,29 +678,29 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 	return r;
 }
 
-static int give_up_all(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, int64_t sealed_ns,
-		       struct outgoing *ret) REQUIRES(fs->names)
+static int retire_all(struct fs *fs, struct engine_tx *tx, const uint8_t *store, uint64_t ino, int64_t sealed_ns,
+		      struct outgoing *ret) REQUIRES(fs->names)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r;
 
-	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0) {
-		if (c.state == NS_COPY_PARTIAL || !is_of(&c, store, ino) || c.sealed_ns > sealed_ns)
+	while ((r = ns_next_replica(fs->db, top, &top, &c)) > 0) {
+		if (c.state == NS_REPLICA_PARTIAL || !is_of(&c, store, ino) || c.sealed_ns > sealed_ns)
 			continue;
-		r = give_up(tx, top, &c, ret);
+		r = retire(tx, top, &c, ret);
 		if (r < 0)
 			return r;
 	}
 	return r;
 }
 
-static int give_up_one(struct fs *fs, struct engine_tx *tx, uint64_t top, struct outgoing *ret) REQUIRES(fs->names)
+static int retire_one(struct fs *fs, struct engine_tx *tx, uint64_t top, struct outgoing *ret) REQUIRES(fs->names)
 {
-	struct ns_copy c;
-	int r = ns_get_copy(fs->db, top, &c);
+	struct ns_replica c;
+	int r = ns_get_replica(fs->db, top, &c);
 
-	return r <= 0 || c.state == NS_COPY_PARTIAL ? MIN(r, 0) : give_up(tx, top, &c, ret);
+	return r <= 0 || c.state == NS_REPLICA_PARTIAL ? MIN(r, 0) : retire(tx, top, &c, ret);
 }
 
 /* All replicas of directory `ino` of a store; store NULL: the one with top `ino`. */
@@ -708,7 +708,7 @@ static int drop_locked(struct fs *fs, const uint8_t *store, uint64_t ino, int64_
 	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	int r = store ? give_up_all(fs, &tx, store, ino, sealed_ns, ret) : give_up_one(fs, &tx, ino, ret);
+	int r = store ? retire_all(fs, &tx, store, ino, sealed_ns, ret) : retire_one(fs, &tx, ino, ret);
 
 	return r < 0 || ret->nr == 0 ? r : fs_apply(fs, &tx);
 }
@@ -735,28 +735,28 @@ int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino, int
 	return drop(fs, from->id, ino, sealed_ns);
 }
 
-int nodes_drop_copy(struct fs *fs, uint64_t top)
+int nodes_drop_replica(struct fs *fs, uint64_t top)
 {
 	return drop(fs, NULL, top, INT64_MAX);
 }
 
-int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret)
+int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_replica *ret)
 {
 	int r;
 
-	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 &&
-	       (ret->state == NS_COPY_PARTIAL || ret->state == NS_COPY_STRIPE))
+	while ((r = ns_next_replica(fs->db, after, &after, ret)) > 0 &&
+	       (ret->state == NS_REPLICA_PARTIAL || ret->state == NS_REPLICA_STRIPE))
 		;
 	if (r > 0)
 		*ret_top = after;
 	return r;
 }
 
-int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret)
+int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_replica *ret)
 {
 	int r;
 
-	while ((r = ns_next_copy(fs->db, after, &after, ret)) > 0 && ret->state != NS_COPY_STRIPE)
+	while ((r = ns_next_replica(fs->db, after, &after, ret)) > 0 && ret->state != NS_REPLICA_STRIPE)
 		;
 	if (r > 0)
 		*ret_top = after;
@@ -767,8 +767,8 @@ static int set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots
 	REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
-	struct ns_copy c;
-	int r = ns_get_copy(fs->db, top, &c);
+	struct ns_replica c;
+	int r = ns_get_replica(fs->db, top, &c);
 
 	if (r <= 0)
 		return r < 0 ? r : -ESTALE;
@@ -825,13 +825,13 @@ int nodes_set_access(struct fs *fs, uint64_t top, uint32_t access)
 
 int nodes_clear(struct fs *fs)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	int r, nr = 0;
 
-	while ((r = ns_next_copy(fs->db, top, &top, &c)) > 0)
-		if (c.state == NS_COPY_PARTIAL) {
-			r = remove_copy(fs, top, false);
+	while ((r = ns_next_replica(fs->db, top, &top, &c)) > 0)
+		if (c.state == NS_REPLICA_PARTIAL) {
+			r = remove_replica(fs, top, false);
 			if (r < 0)
 				return r;
 			nr++;

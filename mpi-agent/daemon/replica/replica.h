@@ -3,7 +3,7 @@
  * Replicas: read-only copies of directories that other nodes have sealed.
  *
  * A replica is an ordinary, sealed tree of this store: inodes, names, recipes. Garbage collection, fsck and crash
- * recovery treat it like any other. But its top has no name, so it is not reachable from the root; an ns_copy record
+ * recovery treat it like any other. But its top has no name, so it is not reachable from the root; an ns_replica record
  * identifies its origin. mpi-agent/daemon/nodes/node_view.h makes it visible. Its files refer to chunks by their
  * fingerprints: those in this store are shared; the others are remote, on the nodes that the caller names, and are
  * fetched when read.
@@ -35,12 +35,12 @@ struct nodes_seal {
 	const char *path; /* from that node's root; "": the root itself is sealed */
 	bool cached; /* may be dropped at any time */
 	bool is_stripe; /* a stripe, not a replica: `from` is this store, `ino` the number of the stripe */
-	uint8_t slot, nr_slots; /* as in struct ns_copy, ... */
+	uint8_t slot, nr_slots; /* as in struct ns_replica, ... */
 	const uint8_t *sender; /* if nr_slots > 0 */
 };
 
 /*
- * Source of a catalog's bytes (mpi-agent/daemon/replica/catalog_format.h), in order. Returns their number, up to len;
+ * Source of a catalog's bytes (store/catalog/catalog_format.h), in order. Returns their number, up to len;
  * 0: end; <0.
  */
 struct nodes_source {
@@ -66,11 +66,11 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
  * like deleted ones.
  */
 int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino, int64_t sealed_ns);
-int nodes_drop_copy(struct fs *fs, uint64_t top); /* likewise, only this one */
+int nodes_drop_replica(struct fs *fs, uint64_t top); /* likewise, only this one */
 bool nodes_is_looked_at(struct fs *fs, uint64_t top); /* referenced by the kernel or a request */
 /* The next complete replica after `after` (0 or a top): 1/0/<0. */
-int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret);
-int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_copy *ret); /* likewise */
+int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_replica *ret);
+int nodes_next_stripe(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_replica *ret); /* likewise */
 /* Record the slot that this node covers for a kept replica, and its sender. Durable with the next sync. */
 int nodes_set_slots(struct fs *fs, uint64_t top, uint8_t slot, uint8_t nr_slots, const uint8_t sender[CLUSTER_ID_LEN]);
 /*

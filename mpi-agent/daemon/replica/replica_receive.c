@@ -16,12 +16,12 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
 #include "fs/fs.h"
 #include "mpi-agent/daemon/replica/replica.h"
 #include "mpi-agent/daemon/parity/stripes.h"
 #include "mpi-agent/daemon/nodes/node_view.h"
 #include "mpi-agent/wire/link_format.h"
+#include "store/catalog/catalog_format.h"
 #include "store/remote/cluster_calls.h"
 
 #define LOOK_MAX 1024u /* chunks located at once */
@@ -114,7 +114,7 @@ int replica_receive_chunks(struct fs *fs, const struct link_put *put, const stru
 /* A catalog stored here as chunks. */
 struct stored {
 	struct fs *fs;
-	const struct link_copy *copy;
+	const struct link_replica *replica;
 	uint32_t next; /* index of the next chunk */
 	struct buf bytes; /* bytes of the chunk before it, ... */
 	size_t at; /* and the position in them */
@@ -125,8 +125,8 @@ static ssize_t read_stored(void *userdata, void *to, size_t len)
 	struct stored *s = userdata;
 	int r;
 
-	if (s->at == s->bytes.len && s->next < s->copy->nr_chunks) {
-		const struct link_want *w = &s->copy->chunks[s->next++];
+	if (s->at == s->bytes.len && s->next < s->replica->nr_chunks) {
+		const struct link_want *w = &s->replica->chunks[s->next++];
 
 		buf_clear(&s->bytes);
 		s->at = 0;
@@ -145,7 +145,7 @@ static ssize_t read_stored(void *userdata, void *to, size_t len)
 
 struct looking {
 	struct fs *fs;
-	const struct link_copy *copy;
+	const struct link_replica *replica;
 	const struct cluster_node *nodes;
 	uint32_t nr_nodes;
 	struct cluster_want wants[LOOK_MAX];
@@ -157,7 +157,7 @@ static int look(struct looking *l)
 	int r = engine_cluster_locate(l->fs->engine, l->wants, l->nr);
 
 	for (size_t i = 0; r == 0 && i < l->nr; i++)
-		if (!l->wants[i].got && !is_on_peers(&l->wants[i], l->copy->node, l->nodes, l->nr_nodes))
+		if (!l->wants[i].got && !is_on_peers(&l->wants[i], l->replica->node, l->nodes, l->nr_nodes))
 			r = -ESTALE;
 	l->nr = 0;
 	return r;
@@ -184,7 +184,7 @@ static int look_for_pieces(struct looking *l, const struct catalog_record *rec)
 static int look_for_all(struct looking *l)
 {
 	_cleanup_(freep) uint8_t *buf = malloc(CATALOG_RECORD_MAX + 16);
-	struct stored s = { .fs = l->fs, .copy = l->copy };
+	struct stored s = { .fs = l->fs, .replica = l->replica };
 	struct catalog_reader reader = { 0 };
 	size_t len = 0, used;
 	int r = buf ? 0 : -ENOMEM;
@@ -210,25 +210,25 @@ static int look_for_all(struct looking *l)
 
 static int make_replica(const struct looking *l, const struct nodes_seal *seal, uint64_t *ret_top)
 {
-	struct stored s = { .fs = l->fs, .copy = l->copy };
+	struct stored s = { .fs = l->fs, .replica = l->replica };
 	int r = -ENOTCONN; /* the sender has disconnected */
 
 	for (uint32_t i = 0; i < l->nr_nodes && r == -ENOTCONN; i++)
-		if (memcmp(l->nodes[i].id, l->copy->node, CLUSTER_ID_LEN) == 0)
+		if (memcmp(l->nodes[i].id, l->replica->node, CLUSTER_ID_LEN) == 0)
 			r = nodes_take(l->fs, seal, &(struct nodes_source){ read_stored, &s }, &l->nodes[i], ret_top);
 	buf_release(&s.bytes);
 	return r;
 }
 
 /* Find a kept replica of exactly this seal. 1/0/<0 */
-static int find_copied(struct fs *fs, const struct link_copy *copy, uint64_t *ret_top, struct ns_copy *ret)
+static int find_replica(struct fs *fs, const struct link_replica *replica, uint64_t *ret_top, struct ns_replica *ret)
 {
 	int r;
 
 	*ret_top = 0;
 	while ((r = nodes_next(fs, *ret_top, ret_top, ret)) > 0)
-		if (ret->state == NS_COPY_KEPT && ret->ino == copy->ino && ret->sealed_ns == copy->sealed_ns &&
-		    memcmp(ret->store, copy->origin, sizeof(ret->store)) == 0)
+		if (ret->state == NS_REPLICA_KEPT && ret->ino == replica->ino && ret->sealed_ns == replica->sealed_ns &&
+		    memcmp(ret->store, replica->origin, sizeof(ret->store)) == 0)
 			return 1;
 	return r;
 }
@@ -237,67 +237,67 @@ static int find_copied(struct fs *fs, const struct link_copy *copy, uint64_t *re
  * 1: a replica of a later seal is kept, and the sender is not the owner. The sender was not connected when the
  * directory was sealed again, so its replica is obsolete; it is answered as if the replica were here. 1/0/<0
  */
-static int is_outdated(struct fs *fs, const struct link_copy *copy)
+static int is_outdated(struct fs *fs, const struct link_replica *replica)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	uint64_t top = 0;
 	int r = c ? 0 : -ENOMEM;
 
-	if (r < 0 || memcmp(copy->node, copy->origin, sizeof(copy->origin)) == 0)
+	if (r < 0 || memcmp(replica->node, replica->origin, sizeof(replica->origin)) == 0)
 		return r;
 	while ((r = nodes_next(fs, top, &top, c)) > 0)
-		if (c->state == NS_COPY_KEPT && c->ino == copy->ino && c->sealed_ns > copy->sealed_ns &&
-		    memcmp(c->store, copy->origin, sizeof(c->store)) == 0)
+		if (c->state == NS_REPLICA_KEPT && c->ino == replica->ino && c->sealed_ns > replica->sealed_ns &&
+		    memcmp(c->store, replica->origin, sizeof(c->store)) == 0)
 			return 1;
 	return r;
 }
 
-static int is_copied(struct fs *fs, const struct link_copy *copy)
+static int is_replicated(struct fs *fs, const struct link_replica *replica)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	uint64_t top;
-	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM, k = 0;
+	int r = c ? find_replica(fs, replica, &top, c) : -ENOMEM, k = 0;
 
 	/* all chunks are stored here from now on, so none needs to be covered */
-	if (r > 0 && c->nr_slots > 0 && copy->nr_slots == 0)
-		k = nodes_set_slots(fs, top, 0, 0, copy->node);
-	return k < 0 ? k : r == 0 ? is_outdated(fs, copy) : r;
+	if (r > 0 && c->nr_slots > 0 && replica->nr_slots == 0)
+		k = nodes_set_slots(fs, top, 0, 0, replica->node);
+	return k < 0 ? k : r == 0 ? is_outdated(fs, replica) : r;
 }
 
 /*
  * The slot is the one the sender specifies. It is recorded only when all nodes have covered theirs: until then the
  * previous one is needed.
  */
-int replica_receive_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io,
+int replica_receive_cover(struct fs *fs, const struct link_replica *replica, const struct stripe_io *io,
 			  const struct service_world *w)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	uint64_t top;
-	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM;
+	int r = c ? find_replica(fs, replica, &top, c) : -ENOMEM;
 
-	if (r == 0 && is_outdated(fs, copy) > 0)
+	if (r == 0 && is_outdated(fs, replica) > 0)
 		return 0;
 	if (r > 0) {
-		c->slot = (uint8_t)copy->slot;
-		c->nr_slots = (uint8_t)copy->nr_slots;
-		memcpy(c->sender, copy->node, sizeof(c->sender));
+		c->slot = (uint8_t)replica->slot;
+		c->nr_slots = (uint8_t)replica->nr_slots;
+		memcpy(c->sender, replica->node, sizeof(c->sender));
 		r = stripes_cover(fs->stripes, io, w, top, c);
 	} else if (r == 0) {
 		r = -ESTALE; /* dropped meanwhile */
 	}
-	return r < 0 ? log_errno(r, "replica of %s of node %s: not covered here", copy->path, copy->name) : 0;
+	return r < 0 ? log_errno(r, "replica of %s of node %s: not covered here", replica->path, replica->name) : 0;
 }
 
-int replica_receive_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w)
+int replica_receive_settle(struct fs *fs, const struct link_replica *replica, const struct service_world *w)
 {
-	_cleanup_(freep) struct ns_copy *c = malloc(sizeof(*c));
+	_cleanup_(freep) struct ns_replica *c = malloc(sizeof(*c));
 	uint64_t top;
-	int r = c ? find_copied(fs, copy, &top, c) : -ENOMEM;
+	int r = c ? find_replica(fs, replica, &top, c) : -ENOMEM;
 
-	if (r == 0 && is_outdated(fs, copy) > 0)
+	if (r == 0 && is_outdated(fs, replica) > 0)
 		return 0;
 	if (r > 0)
-		r = nodes_set_slots(fs, top, (uint8_t)copy->slot, (uint8_t)copy->nr_slots, copy->node);
+		r = nodes_set_slots(fs, top, (uint8_t)replica->slot, (uint8_t)replica->nr_slots, replica->node);
 	else if (r == 0)
 		r = -ESTALE;
 	if (r == 0)
@@ -306,7 +306,8 @@ int replica_receive_settle(struct fs *fs, const struct link_copy *copy, const st
 		stripes_settled(fs->stripes, top);
 		r = stripes_sweep(fs->stripes, w);
 	}
-	return r < 0 ? log_errno(r, "replica of %s of node %s: cannot remove its stripes", copy->path, copy->name) : 0;
+	return r < 0 ? log_errno(r, "replica of %s of node %s: cannot remove its stripes", replica->path, replica->name) :
+		       0;
 }
 
 int replica_receive_uncover(struct fs *fs, const struct service_world *w)
@@ -316,44 +317,44 @@ int replica_receive_uncover(struct fs *fs, const struct service_world *w)
 	return r < 0 ? log_errno(r, "cannot remove unreferenced stripes") : 0;
 }
 
-int replica_receive_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes,
-			 uint32_t nr_nodes)
+int replica_receive_catalog(struct fs *fs, const struct link_replica *replica, const struct cluster_node *nodes,
+			    uint32_t nr_nodes)
 {
 	static struct log_limit said;
 	struct looking *l = calloc(1, sizeof(*l));
 	struct nodes_seal seal = {
-		.ino = copy->ino,
-		.sealed_ns = copy->sealed_ns,
-		.path = copy->path,
-		.slot = (uint8_t)copy->slot,
-		.nr_slots = (uint8_t)copy->nr_slots,
-		.sender = copy->node,
+		.ino = replica->ino,
+		.sealed_ns = replica->sealed_ns,
+		.path = replica->path,
+		.slot = (uint8_t)replica->slot,
+		.nr_slots = (uint8_t)replica->nr_slots,
+		.sender = replica->node,
 	};
 	uint64_t top;
 	int r;
 
 	if (!l)
 		return -ENOMEM;
-	*l = (struct looking){ .fs = fs, .copy = copy, .nodes = nodes, .nr_nodes = nr_nodes };
-	memcpy(seal.from.id, copy->origin, sizeof(seal.from.id));
-	memcpy(seal.from.name, copy->name, sizeof(seal.from.name));
-	r = view_is_abandoned(fs->view, copy->origin, copy->ino) ? -ESTALE : 0;
-	if (r == 0 && copy->nr_slots == 0)
+	*l = (struct looking){ .fs = fs, .replica = replica, .nodes = nodes, .nr_nodes = nr_nodes };
+	memcpy(seal.from.id, replica->origin, sizeof(seal.from.id));
+	memcpy(seal.from.name, replica->name, sizeof(seal.from.name));
+	r = view_is_abandoned(fs->view, replica->origin, replica->ino) ? -ESTALE : 0;
+	if (r == 0 && replica->nr_slots == 0)
 		r = look_for_all(l);
 	if (r == 0)
-		r = is_copied(fs, copy);
+		r = is_replicated(fs, replica);
 	if (r == 0) {
 		r = make_replica(l, &seal, &top);
-		if (r == 0 && copy->nr_slots == 0) {
+		if (r == 0 && replica->nr_slots == 0) {
 			r = look_for_all(l);
 			if (r == -ESTALE)
-				nodes_drop_copy(fs, top);
+				nodes_drop_replica(fs, top);
 		}
 	}
 	free(l);
 	if (r < 0)
-		return log_errno(r, "replica of %s of node %s: cannot create", copy->path, copy->name);
-	log_limited(&said, LOG_LEVEL_INFO, "replica of %s of node %s: complete", copy->path, copy->name);
+		return log_errno(r, "replica of %s of node %s: cannot create", replica->path, replica->name);
+	log_limited(&said, LOG_LEVEL_INFO, "replica of %s of node %s: complete", replica->path, replica->name);
 	return 0;
 }
 

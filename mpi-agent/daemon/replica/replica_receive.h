@@ -9,7 +9,7 @@
 
 struct cluster_node;
 struct fs;
-struct link_copy;
+struct link_replica;
 struct link_drop;
 struct link_put;
 struct service_world;
@@ -23,8 +23,8 @@ int replica_receive_chunks(struct fs *fs, const struct link_put *put, const stru
  * Create a replica. -ESTALE: some chunks are neither here nor on a node other than the sender. With slots that is not
  * checked, since chunks may be on the sender only: replica_receive_cover() follows.
  */
-int replica_receive_copy(struct fs *fs, const struct link_copy *copy, const struct cluster_node *nodes,
-			 uint32_t nr_nodes);
+int replica_receive_catalog(struct fs *fs, const struct link_replica *replica, const struct cluster_node *nodes,
+			    uint32_t nr_nodes);
 /*
  * replica_receive_cover() covers the chunks of a replica with slots, which exists here and for which the sender has
  * pinned its
@@ -32,9 +32,9 @@ int replica_receive_copy(struct fs *fs, const struct link_copy *copy, const stru
  * are no
  * longer needed; so does replica_receive_uncover() after the drop of a replica. -ESTALE: there is no such replica.
  */
-int replica_receive_cover(struct fs *fs, const struct link_copy *copy, const struct stripe_io *io,
+int replica_receive_cover(struct fs *fs, const struct link_replica *replica, const struct stripe_io *io,
 			  const struct service_world *w);
-int replica_receive_settle(struct fs *fs, const struct link_copy *copy, const struct service_world *w);
+int replica_receive_settle(struct fs *fs, const struct link_replica *replica, const struct service_world *w);
 int replica_receive_uncover(struct fs *fs, const struct service_world *w);
-/* -EHOSTDOWN: of an abandoned directory, if this node has not been told that the owner is lost for good. */
+/* -EHOSTDOWN: of an abandoned directory, if this node has no record that the owner is lost for good. */
 int replica_receive_drop(struct fs *fs, const struct link_drop *drop);

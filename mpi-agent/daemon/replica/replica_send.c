@@ -10,12 +10,12 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "fs/seal/seal_catalog.h"
 #include "fs/fs.h"
 #include "mpi-agent/daemon/replica/gather.h"
 #include "mpi-agent/wire/link_format.h"
 #include "mpi-agent/daemon/service.h"
+#include "store/catalog/catalog_format.h"
 
 #define BATCH 2048u /* chunks queried at once */
 #define IN_FLIGHT 4u /* messages with chunks */
@@ -28,13 +28,13 @@ static_assert(BATCH <= LINK_CHUNKS_MAX && CATALOG_CHUNK * BATCH > LINK_PUT_BYTES
  * Uses of a catalog: send it and the chunks it lists; the same, but the receiver replaces this node; send the catalog
  * only; send nothing, and pin the chunks.
  */
-enum purpose { CHUNKS_TOO, HAND_OVER, CATALOG_ONLY, HOLD };
+enum purpose { CHUNKS_TOO, TO_GATHERER, CATALOG_ONLY, PIN_ONLY };
 
-struct pushing {
-	const struct push *p;
+struct sending {
+	const struct replica_target *target;
 	enum purpose purpose;
-	struct push_figures *figures;
-	struct link_copy *copy;
+	struct replica_sent *figures;
+	struct link_replica *replica;
 
 	/* Parser of the catalog. */
 	struct catalog_reader reader;
@@ -53,24 +53,24 @@ struct pushing {
 
 /* --- messages --- */
 
-static const uint8_t *target(const struct pushing *g)
+static const uint8_t *receiver(const struct sending *g)
 {
-	return g->p->world->nodes[g->p->to].id;
+	return g->target->world->nodes[g->target->to].id;
 }
 
-static int call(const struct push *p, struct service_call *c, struct buf *message, struct buf *ret)
+static int call(const struct replica_target *target, struct service_call *c, struct buf *message, struct buf *ret)
 {
 	int r = service_call_send(c, message);
 
-	return r < 0 ? r : service_call_wait(c, p->goes_on, p->userdata, ret);
+	return r < 0 ? r : service_call_wait(c, target->goes_on, target->userdata, ret);
 }
 
 /* Wait until all `nr` chunks of a message are stored. */
-static int await_kept(struct pushing *g, struct service_call *c, uint32_t nr)
+static int await_kept(struct sending *g, struct service_call *c, uint32_t nr)
 {
 	_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
 	const uint8_t *kept;
-	int error, r = service_call_wait(c, g->p->goes_on, g->p->userdata, &answer);
+	int error, r = service_call_wait(c, g->target->goes_on, g->target->userdata, &answer);
 
 	if (r == 0)
 		r = link_decode_kept(answer.data, answer.len, nr, &error, &kept);
@@ -82,7 +82,7 @@ static int await_kept(struct pushing *g, struct service_call *c, uint32_t nr)
 	return 0;
 }
 
-static int await_oldest(struct pushing *g)
+static int await_oldest(struct sending *g)
 {
 	struct service_call *c = g->calls[g->first_call];
 	int r = await_kept(g, c, g->call_chunks[g->first_call]);
@@ -94,7 +94,7 @@ static int await_oldest(struct pushing *g)
 }
 
 /* Send chunks with their bytes. */
-static int put_chunks(struct pushing *g, const struct link_want *wants, const void *const *chunks, uint32_t nr)
+static int put_chunks(struct sending *g, const struct link_want *wants, const void *const *chunks, uint32_t nr)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	unsigned last;
@@ -103,11 +103,11 @@ static int put_chunks(struct pushing *g, const struct link_want *wants, const vo
 	if (r < 0)
 		return r;
 	last = (g->first_call + g->nr_calls) % IN_FLIGHT;
-	r = service_call_new(g->p->service, LINK_KEPT, &g->calls[last]);
+	r = service_call_new(g->target->service, LINK_KEPT, &g->calls[last]);
 	if (r < 0)
 		return r;
 	g->call_chunks[last] = nr;
-	link_encode_put(service_call_number(g->calls[last]), target(g), wants, chunks, nr, &b);
+	link_encode_put(service_call_number(g->calls[last]), receiver(g), wants, chunks, nr, &b);
 	r = service_call_send(g->calls[last], &b);
 	if (r < 0) {
 		service_call_free(g->calls[last]);
@@ -122,31 +122,31 @@ static int put_chunks(struct pushing *g, const struct link_want *wants, const vo
 
 /* --- chunks of files --- */
 
-/* Is it a connected node other than this one and, unless the purpose is HOLD, the receiver? */
-static bool is_live(const struct pushing *g, const uint8_t id[CLUSTER_ID_LEN], uint32_t *ret)
+/* Is it a connected node other than this one and, unless the purpose is PIN_ONLY, the receiver? */
+static bool is_live(const struct sending *g, const uint8_t id[CLUSTER_ID_LEN], uint32_t *ret)
 {
-	return service_world_find(g->p->world, id, ret) && *ret != g->p->world->self &&
-	       (g->purpose == HOLD || *ret != g->p->to);
+	return service_world_find(g->target->world, id, ret) && *ret != g->target->world->self &&
+	       (g->purpose == PIN_ONLY || *ret != g->target->to);
 }
 
 /* Number of hosts that store it, except `but`: nodes of one host are lost together. */
-static unsigned nr_live_hosts(const struct pushing *g, const struct cluster_want *w, uint32_t but)
+static unsigned nr_live_hosts(const struct sending *g, const struct cluster_want *w, uint32_t but)
 {
 	uint32_t hosts[CLUSTER_OWNERS_MAX], node;
 	unsigned nr = 0, k;
 
 	for (uint32_t i = 0; i < w->nr_owners; i++) {
-		if (!is_live(g, w->owners[i], &node) || g->p->world->hosts[node] == but)
+		if (!is_live(g, w->owners[i], &node) || g->target->world->hosts[node] == but)
 			continue;
-		for (k = 0; k < nr && hosts[k] != g->p->world->hosts[node]; k++)
+		for (k = 0; k < nr && hosts[k] != g->target->world->hosts[node]; k++)
 			;
 		if (k == nr)
-			hosts[nr++] = g->p->world->hosts[node];
+			hosts[nr++] = g->target->world->hosts[node];
 	}
 	return nr;
 }
 
-static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w, uint8_t kept)
+static bool is_to_be_sent(const struct sending *g, const struct cluster_want *w, uint8_t kept)
 {
 	if (kept == LINK_IS_HERE)
 		return false;
@@ -154,33 +154,32 @@ static bool is_to_be_sent(const struct pushing *g, const struct cluster_want *w,
 }
 
 /*
- * Must a remote chunk be stored here too? Yes if it is only known to be on the receiver's host. For HOLD: yes if the
- * loss of one host would lose it, since no parity covers it. For HAND_OVER: no.
+ * Must a remote chunk be stored here too? Yes if it is only known to be on the receiver's host. For PIN_ONLY: yes if
+ * the loss of one host would lose it, since no parity covers it. For TO_GATHERER: no.
  */
-static bool is_to_be_kept(const struct pushing *g, const struct cluster_want *w)
+static bool is_to_be_kept(const struct sending *g, const struct cluster_want *w)
 {
-	if (w->got || g->purpose == HAND_OVER)
+	if (w->got || g->purpose == TO_GATHERER)
 		return false;
-	if (g->purpose == HOLD)
+	if (g->purpose == PIN_ONLY)
 		return nr_live_hosts(g, w, NO_HOST) < 2;
-	return nr_live_hosts(g, w, g->p->world->hosts[g->p->to]) == 0;
+	return nr_live_hosts(g, w, g->target->world->hosts[g->target->to]) == 0;
 }
 
 /* Read their bytes into wants[].buf. */
-static int read_chunks(struct pushing *g, struct cluster_want *wants, size_t nr)
+static int read_chunks(struct sending *g, struct cluster_want *wants, size_t nr)
 {
-	const struct cluster_calls *calls = service_calls(g->p->service);
-	int r = gather_chunks(g->p->fs, calls->fetch, calls->userdata, wants, nr);
+	const struct cluster_calls *calls = service_calls(g->target->service);
+	int r = gather_chunks(g->target->fs, calls->fetch, calls->userdata, wants, nr);
 
 	for (size_t i = 0; r == 0 && i < nr; i++)
 		if (!wants[i].got)
-			r = log_errno(-EIO, "%s: cannot read a chunk to replicate",
-				      g->copy->path);
+			r = log_errno(-EIO, "%s: cannot read a chunk to replicate", g->replica->path);
 	return r;
 }
 
 /* Send as many of `wants` as fit into one message. */
-static int send_some(struct pushing *g, struct cluster_want *wants, size_t nr, size_t *ret)
+static int send_some(struct sending *g, struct cluster_want *wants, size_t nr, size_t *ret)
 {
 	_cleanup_(freep) struct link_want *v = calloc(nr, sizeof(*v));
 	_cleanup_(freep) const void **chunks = calloc(nr, sizeof(*chunks));
@@ -203,7 +202,7 @@ static int send_some(struct pushing *g, struct cluster_want *wants, size_t nr, s
 }
 
 /* Store them here too. */
-static int keep_here(struct pushing *g, struct cluster_want *wants, size_t nr, size_t *ret)
+static int keep_here(struct sending *g, struct cluster_want *wants, size_t nr, size_t *ret)
 {
 	_cleanup_(freep) struct cluster_chunk *chunks = calloc(nr, sizeof(*chunks));
 	_cleanup_(freep) uint8_t *bytes = malloc(LINK_PUT_BYTES_MAX);
@@ -219,12 +218,12 @@ static int keep_here(struct pushing *g, struct cluster_want *wants, size_t nr, s
 	}
 	r = read_chunks(g, wants, n);
 	if (r == 0)
-		r = engine_cluster_keep(g->p->fs->engine, chunks, n);
+		r = engine_cluster_keep(g->target->fs->engine, chunks, n);
 	*ret = n;
 	return r;
 }
 
-static int keep_what_is_missing(struct pushing *g)
+static int keep_what_is_missing(struct sending *g)
 {
 	_cleanup_(freep) struct cluster_want *mine = calloc(g->nr, sizeof(*mine));
 	size_t n = 0, done;
@@ -240,21 +239,22 @@ static int keep_what_is_missing(struct pushing *g)
 	return r;
 }
 
-int push_ask(const struct push *p, const uint8_t *node, const struct cluster_want *wants, size_t nr, uint8_t *ret_kept)
+int replica_query_chunks(const struct replica_target *target, const uint8_t *node, const struct cluster_want *wants,
+			 size_t nr, uint8_t *ret_kept)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
 	_cleanup_(freep) struct link_want *v = calloc(nr, sizeof(*v));
 	_cleanup_(freep) const void **none = calloc(nr, sizeof(*none));
 	struct service_call *c = NULL;
 	const uint8_t *kept;
-	int error, r = v && none ? service_call_new(p->service, LINK_KEPT, &c) : -ENOMEM;
+	int error, r = v && none ? service_call_new(target->service, LINK_KEPT, &c) : -ENOMEM;
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < nr; i++)
 		v[i] = (struct link_want){ .fp = wants[i].fp, .len = wants[i].len };
 	link_encode_put(service_call_number(c), node, v, none, (uint32_t)nr, &b);
-	r = call(p, c, &b, &answer);
+	r = call(target, c, &b, &answer);
 	service_call_free(c);
 	if (r == 0)
 		r = link_decode_kept(answer.data, answer.len, (uint32_t)nr, &error, &kept);
@@ -265,7 +265,7 @@ int push_ask(const struct push *p, const uint8_t *node, const struct cluster_wan
 }
 
 /* Does only an unverified location, besides the receiver, have it? */
-static bool is_unconfirmed(const struct pushing *g, const struct cluster_want *w)
+static bool is_unconfirmed(const struct sending *g, const struct cluster_want *w)
 {
 	return !w->got && !cluster_owners_are_confirmed(w) && nr_live_hosts(g, w, NO_HOST) > 0;
 }
@@ -274,7 +274,7 @@ static bool is_unconfirmed(const struct pushing *g, const struct cluster_want *w
  * Query a node about all chunks it is recorded to have. If it does not confirm a chunk, it is no longer considered an
  * owner.
  */
-static int ask_owner(struct pushing *g, const uint8_t *owner, bool *is_asked)
+static int ask_owner(struct sending *g, const uint8_t *owner, bool *is_asked)
 {
 	_cleanup_(freep) struct cluster_want *v = calloc(g->nr, sizeof(*v));
 	_cleanup_(freep) size_t *which = calloc(g->nr, sizeof(*which));
@@ -290,14 +290,14 @@ static int ask_owner(struct pushing *g, const uint8_t *owner, bool *is_asked)
 			which[n++] = i;
 			is_asked[i] = true;
 		}
-	r = push_ask(g->p, owner, v, n, kept);
+	r = replica_query_chunks(g->target, owner, v, n, kept);
 	for (size_t i = 0; i < n; i++)
 		if (kept[i] != LINK_IS_HERE)
 			g->wants[which[i]].nr_owners = 0;
 	return r == -ENOTCONN || r == -ECANCELED ? r : 0;
 }
 
-static int ask_owners(struct pushing *g)
+static int ask_owners(struct sending *g)
 {
 	_cleanup_(freep) bool *is_asked = calloc(g->nr, sizeof(*is_asked));
 	int r = is_asked ? 0 : -ENOMEM;
@@ -317,7 +317,7 @@ static int by_fp(const void *a, const void *b)
 	return fp_compare(((const struct cluster_want *)a)->fp, ((const struct cluster_want *)b)->fp);
 }
 
-static void drop_twins(struct pushing *g)
+static void drop_twins(struct sending *g)
 {
 	size_t n = 0;
 
@@ -329,10 +329,10 @@ static void drop_twins(struct pushing *g)
 }
 
 /* Pin the chunks that are here; store remote ones here too unless two hosts have them. */
-static int hold_chunks(struct pushing *g)
+static int pin_chunks(struct sending *g)
 {
 	_cleanup_(freep) struct fp *fps = calloc(MAX(g->nr, (size_t)1), sizeof(*fps));
-	int r = fps ? engine_cluster_locate(g->p->fs->engine, g->wants, g->nr) : -ENOMEM;
+	int r = fps ? engine_cluster_locate(g->target->fs->engine, g->wants, g->nr) : -ENOMEM;
 	size_t n = 0;
 
 	if (r == 0)
@@ -341,13 +341,13 @@ static int hold_chunks(struct pushing *g)
 		if (g->wants[i].got)
 			fps[n++] = g->wants[i].fp;
 	if (r == 0)
-		r = engine_cluster_pin_all(g->p->fs->engine, fps, n);
+		r = engine_cluster_pin_all(g->target->fs->engine, fps, n);
 	g->nr = 0;
 	return r;
 }
 
 /* Handle the current batch of chunks. */
-static int see_to_chunks(struct pushing *g)
+static int process_batch(struct sending *g)
 {
 	_cleanup_(freep) uint8_t *kept = NULL;
 	size_t n = 0, sent;
@@ -356,12 +356,12 @@ static int see_to_chunks(struct pushing *g)
 	drop_twins(g);
 	if (g->nr == 0)
 		return 0;
-	if (g->purpose == HOLD)
-		return hold_chunks(g);
+	if (g->purpose == PIN_ONLY)
+		return pin_chunks(g);
 	kept = calloc(g->nr, 1);
-	r = kept ? push_ask(g->p, target(g), g->wants, g->nr, kept) : -ENOMEM;
+	r = kept ? replica_query_chunks(g->target, receiver(g), g->wants, g->nr, kept) : -ENOMEM;
 	if (r == 0)
-		r = engine_cluster_locate(g->p->fs->engine, g->wants, g->nr);
+		r = engine_cluster_locate(g->target->fs->engine, g->wants, g->nr);
 	g->figures->asked += g->nr;
 	if (r == 0)
 		r = ask_owners(g);
@@ -376,7 +376,7 @@ static int see_to_chunks(struct pushing *g)
 	return r;
 }
 
-static int gather_pieces(struct pushing *g, const struct catalog_record *rec)
+static int gather_pieces(struct sending *g, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
 	struct content_piece piece;
@@ -386,7 +386,7 @@ static int gather_pieces(struct pushing *g, const struct catalog_record *rec)
 		if (fp_is_none(piece.fp) || (g->nr > 0 && fp_equal(g->wants[g->nr - 1].fp, piece.fp)))
 			continue;
 		if (g->nr == BATCH)
-			r = see_to_chunks(g);
+			r = process_batch(g);
 		if (r < 0)
 			return r;
 		g->wants[g->nr++] = (struct cluster_want){ .fp = piece.fp, .len = piece.chunk_len };
@@ -397,14 +397,14 @@ static int gather_pieces(struct pushing *g, const struct catalog_record *rec)
 /* --- the catalog --- */
 
 /* Send the first `len` buffered bytes of the catalog as its next chunk. */
-static int put_catalog(struct pushing *g, size_t len)
+static int put_catalog(struct sending *g, size_t len)
 {
-	struct link_copy *c = g->copy;
+	struct link_replica *c = g->replica;
 	const void *data = g->catalog.data;
 	struct link_want *w;
 	int r;
 
-	if (c->nr_chunks == LINK_COPY_CHUNKS_MAX)
+	if (c->nr_chunks == LINK_REPLICA_CHUNKS_MAX)
 		return -E2BIG;
 	if (c->nr_chunks == g->room) {
 		uint32_t room = MAX(2 * g->room, 64u);
@@ -416,7 +416,7 @@ static int put_catalog(struct pushing *g, size_t len)
 		g->room = room;
 	}
 	w = &c->chunks[c->nr_chunks++];
-	*w = (struct link_want){ .fp = fp_of(g->p->fs->key, data, len), .len = (uint32_t)len };
+	*w = (struct link_want){ .fp = fp_of(g->target->fs->key, data, len), .len = (uint32_t)len };
 	r = put_chunks(g, w, &data, 1);
 	memmove(g->catalog.data, g->catalog.data + len, g->catalog.len - len);
 	g->catalog.len -= len;
@@ -426,11 +426,11 @@ static int put_catalog(struct pushing *g, size_t len)
 /* Sink of catalog_write(): sends the bytes and extracts the chunks. */
 static int send_catalog_part(void *userdata, const void *p, size_t len)
 {
-	struct pushing *g = userdata;
+	struct sending *g = userdata;
 	size_t at = 0, used;
 	int r = 0;
 
-	if (g->purpose != HOLD)
+	if (g->purpose != PIN_ONLY)
 		buf_add(&g->catalog, p, len);
 	if (g->purpose != CATALOG_ONLY)
 		buf_add(&g->unread, p, len);
@@ -453,130 +453,133 @@ static int send_catalog_part(void *userdata, const void *p, size_t len)
 	return MIN(r, 0);
 }
 
-static int send_copy(const struct push *p, struct link_copy *copy)
+static int send_step_message(const struct replica_target *target, struct link_replica *replica)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
 	struct service_call *c;
-	int error, r = service_call_new(p->service, LINK_COPIED, &c);
+	int error, r = service_call_new(target->service, LINK_REPLICATED, &c);
 
 	if (r < 0)
 		return r;
-	memcpy(copy->node, p->world->nodes[p->to].id, sizeof(copy->node));
-	link_encode_copy(service_call_number(c), copy, &b);
-	r = call(p, c, &b, &answer);
+	memcpy(replica->node, target->world->nodes[target->to].id, sizeof(replica->node));
+	link_encode_replica(service_call_number(c), replica, &b);
+	r = call(target, c, &b, &answer);
 	service_call_free(c);
 	if (r == 0)
 		r = link_decode_error(answer.data, answer.len, &error);
 	return r < 0 ? r : error;
 }
 
-static int push_all(struct pushing *g, uint64_t dir)
+static int send_all(struct sending *g, uint64_t dir)
 {
-	int r = catalog_write(g->p->fs, dir, &(struct catalog_sink){ send_catalog_part, g });
+	int r = catalog_write(g->target->fs, dir, &(struct catalog_sink){ send_catalog_part, g });
 
 	if (r == 0)
-		r = see_to_chunks(g);
+		r = process_batch(g);
 	if (r == 0 && g->catalog.len > 0)
 		r = put_catalog(g, g->catalog.len);
 	while (r == 0 && g->nr_calls > 0)
 		r = await_oldest(g);
-	return r < 0 || g->purpose == HOLD ? r : send_copy(g->p, g->copy);
+	return r < 0 || g->purpose == PIN_ONLY ? r : send_step_message(g->target, g->replica);
 }
 
-static void pushing_free(struct pushing *g)
+static void sending_free(struct sending *g)
 {
 	while (g->nr_calls > 0) {
 		service_call_free(g->calls[g->first_call]);
 		g->first_call = (g->first_call + 1) % IN_FLIGHT;
 		g->nr_calls--;
 	}
-	free(TAKE(g->copy->chunks));
+	free(TAKE(g->replica->chunks));
 	buf_release(&g->unread);
 	buf_release(&g->catalog);
 	free(g);
 }
 
-static int push(const struct push *p, uint64_t dir, enum purpose purpose, struct link_copy *copy,
-		struct push_figures *figures)
+static int send_replica(const struct replica_target *target, uint64_t dir, enum purpose purpose,
+			struct link_replica *replica, struct replica_sent *figures)
 {
-	struct pushing *g = calloc(1, sizeof(*g));
+	struct sending *g = calloc(1, sizeof(*g));
 	int r;
 
 	if (!g)
 		return -ENOMEM;
-	g->p = p;
+	g->target = target;
 	g->purpose = purpose;
 	g->figures = figures;
-	g->copy = copy;
-	copy->chunks = NULL;
-	copy->nr_chunks = 0;
-	r = push_all(g, dir);
-	pushing_free(g);
+	g->replica = replica;
+	replica->chunks = NULL;
+	replica->nr_chunks = 0;
+	r = send_all(g, dir);
+	sending_free(g);
 	return r;
 }
 
-int push_directory(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+int replica_send_directory(const struct replica_target *target, uint64_t dir, struct link_replica *replica,
+			   struct replica_sent *figures)
 {
-	copy->slot = copy->nr_slots = 0;
-	return push(p, dir, CHUNKS_TOO, copy, figures);
+	replica->slot = replica->nr_slots = 0;
+	return send_replica(target, dir, CHUNKS_TOO, replica, figures);
 }
 
-int push_over(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+int replica_send_to_gatherer(const struct replica_target *target, uint64_t dir, struct link_replica *replica,
+			     struct replica_sent *figures)
 {
-	copy->slot = copy->nr_slots = 0;
-	return push(p, dir, HAND_OVER, copy, figures);
+	replica->slot = replica->nr_slots = 0;
+	return send_replica(target, dir, TO_GATHERER, replica, figures);
 }
 
-int push_catalog(const struct push *p, uint64_t dir, struct link_copy *copy, struct push_figures *figures)
+int replica_send_catalog(const struct replica_target *target, uint64_t dir, struct link_replica *replica,
+			 struct replica_sent *figures)
 {
-	return push(p, dir, CATALOG_ONLY, copy, figures);
+	return send_replica(target, dir, CATALOG_ONLY, replica, figures);
 }
 
-static int push_step(const struct push *p, struct link_copy *copy, enum link_copy_step step)
+static int send_step(const struct replica_target *target, struct link_replica *replica, enum link_replica_step step)
 {
 	int r;
 
-	copy->nr_chunks = 0;
-	copy->step = step;
-	r = send_copy(p, copy);
-	copy->step = LINK_COPY_MAKE;
+	replica->nr_chunks = 0;
+	replica->step = step;
+	r = send_step_message(target, replica);
+	replica->step = LINK_REPLICA_CREATE;
 	return r;
 }
 
-int push_cover(const struct push *p, struct link_copy *copy)
+int replica_send_cover(const struct replica_target *target, struct link_replica *replica)
 {
-	return push_step(p, copy, LINK_COPY_COVER);
+	return send_step(target, replica, LINK_REPLICA_COVER);
 }
 
-int push_settle(const struct push *p, struct link_copy *copy)
+int replica_send_settle(const struct replica_target *target, struct link_replica *replica)
 {
-	return push_step(p, copy, LINK_COPY_SETTLE);
+	return send_step(target, replica, LINK_REPLICA_SETTLE);
 }
 
-int push_hold(const struct push *p, uint64_t dir, struct link_copy *copy)
+int replica_pin_sources(const struct replica_target *target, uint64_t dir, struct link_replica *replica)
 {
-	struct push_figures none = { 0 };
+	struct replica_sent none = { 0 };
 	/* they refer to chunks here */
-	int r = engine_cluster_register_peers(p->fs->engine, p->world->nodes, p->world->nr);
+	int r = engine_cluster_register_peers(target->fs->engine, target->world->nodes, target->world->nr);
 
-	return r < 0 ? r : push(p, dir, HOLD, copy, &none);
+	return r < 0 ? r : send_replica(target, dir, PIN_ONLY, replica, &none);
 }
 
-int push_drop(const struct push *p, const uint8_t origin[CLUSTER_ID_LEN], const char *name, uint64_t ino,
-	      int64_t sealed_ns, bool abandons)
+int replica_send_drop(const struct replica_target *target, const uint8_t origin[CLUSTER_ID_LEN], const char *name,
+		      uint64_t ino, int64_t sealed_ns, bool abandons)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, answer = BUF_EMPTY;
 	struct link_drop d = { .ino = ino, .sealed_ns = sealed_ns, .abandons = abandons };
 	struct service_call *c;
-	int error, r = service_call_new(p->service, LINK_DROPPED, &c);
+	int error, r = service_call_new(target->service, LINK_DROPPED, &c);
 
 	if (r < 0)
 		return r;
-	memcpy(d.node, p->world->nodes[p->to].id, sizeof(d.node));
+	memcpy(d.node, target->world->nodes[target->to].id, sizeof(d.node));
 	memcpy(d.origin, origin, sizeof(d.origin));
 	memcpy(d.name, name, strnlen(name, sizeof(d.name) - 1));
 	link_encode_drop(service_call_number(c), &d, &b);
-	r = call(p, c, &b, &answer);
+	r = call(target, c, &b, &answer);
 	service_call_free(c);
 	if (r == 0)
 		r = link_decode_error(answer.data, answer.len, &error);

@@ -70,6 +70,22 @@ static void a_call_that_is_late_is_killed(void **state _unused_)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+static bool four_times(const void *arg)
+{
+	return ++**(unsigned *const *)arg <= 4;
+}
+
+static void a_call_is_given_up_when_told(void **state _unused_)
+{
+	unsigned nr = 0, *p = &nr;
+	const struct apart a = { .call = wait_for_ever, .arg = &p, .go_on = four_times };
+	int answer = 7;
+
+	assert_int_equal(apart_call(&a, &answer, sizeof(answer)), 0);
+	assert_int_equal(nr, 5);
+	assert_true(wait(NULL) > 0);
+}
+
 static void is_open(const void *arg, void *ret)
 {
 	*(int *)ret = fcntl(*(const int *)arg, F_GETFD) >= 0;
@@ -96,6 +112,7 @@ int main(void)
 		cmocka_unit_test(an_answer_is_returned),
 		cmocka_unit_test(a_call_that_dies_is_an_error),
 		cmocka_unit_test(a_call_that_is_late_is_killed),
+		cmocka_unit_test(a_call_is_given_up_when_told),
 		cmocka_unit_test(the_call_has_no_open_files),
 	};
 

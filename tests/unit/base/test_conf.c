@@ -111,6 +111,15 @@ static void sizes_are_shown_with_three_digits(void **state _unused_)
 		assert_string_equal(human_size(t[i].bytes).s, t[i].s);
 }
 
+static void counts_are_shown_with_their_plural(void **state _unused_)
+{
+	assert_string_equal(human_nr(0, "file").s, "0 files");
+	assert_string_equal(human_nr(1, "file").s, "1 file");
+	assert_string_equal(human_nr(2, "sealed checkpoint").s, "2 sealed checkpoints");
+	assert_string_equal(human_nr(1, "directory").s, "1 directory");
+	assert_string_equal(human_nr(UINT64_MAX, "directory").s, "18446744073709551615 directories");
+}
+
 struct example {
 	uint64_t cache, seconds, hidden;
 	bool verify, atime, nothing;
@@ -372,6 +381,7 @@ int main(void)
 		cmocka_unit_test(sizes_are_parsed),
 		cmocka_unit_test(what_is_no_size_is_refused),
 		cmocka_unit_test(sizes_are_shown_with_three_digits),
+		cmocka_unit_test(counts_are_shown_with_their_plural),
 		cmocka_unit_test(defaults_come_from_the_table),
 		cmocka_unit_test(a_bad_default_is_an_error),
 		cmocka_unit_test(values_are_set),

@@ -118,6 +118,20 @@ static void threads_lose_no_count(void **state _unused_)
 	assert_int_equal(hist_quantile_ns(&h, 0.5), 10239);
 }
 
+static void counts_below_a_power_of_two(void **state _unused_)
+{
+	struct hist h = { 0 };
+
+	hist_add(&h, 0);
+	hist_add(&h, 1023);
+	hist_add(&h, 1024);
+	hist_add(&h, UINT64_MAX);
+	assert_int_equal(hist_nr_below(&h, 4), 1);
+	assert_int_equal(hist_nr_below(&h, 1024), 2);
+	assert_int_equal(hist_nr_below(&h, 2048), 3);
+	assert_int_equal(hist_nr_below(&h, UINT64_C(1) << 35), 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -126,6 +140,7 @@ int main(void)
 		cmocka_unit_test(a_bound_is_at_most_a_quarter_above_the_value),
 		cmocka_unit_test(quantiles_count_from_below),
 		cmocka_unit_test(threads_lose_no_count),
+		cmocka_unit_test(counts_below_a_power_of_two),
 	};
 
 	return cmocka_run_group_tests_name("hist", tests, NULL, NULL);

@@ -30,7 +30,7 @@ static struct {
 } hook;
 
 static const char *const op_names[] = { "open",	    "read",  "write",  "sync",	 "syncdir", "syncfs",
-					"truncate", "allocate", "punch", "rename", "unlink", "mkdir" };
+					"truncate", "allocate", "punch", "rename", "unlink", "mkdir", "link" };
 
 static _printf_(1, 2) void note(const char *fmt, ...)
 {
@@ -55,9 +55,10 @@ static int hook_before(void *userdata, const struct io_event *ev)
 		note("%s %s", op_names[ev->op], ev->name);
 		break;
 	case IO_RENAME:
+	case IO_LINK:
 		assert_int_equal(ev->fd, dirfd);
 		assert_int_equal(ev->new_fd, dirfd);
-		note("rename %s %s", ev->name, ev->new_name);
+		note("%s %s %s", op_names[ev->op], ev->name, ev->new_name);
 		break;
 	case IO_SYNC:
 	case IO_SYNC_DIR:
@@ -237,9 +238,22 @@ static void every_change_is_recorded_in_order(void **state _unused_)
 	assert_int_equal(io_sync_dir(dirfd), 0);
 	assert_int_equal(io_unlink(dirfd, "b"), 0);
 	assert_int_equal(io_unlink(dirfd, "b"), -ENOENT);
+	assert_int_equal(io_link(dirfd, "b", dirfd, "c"), -ENOENT);
 	assert_string_equal(hook.seen, "open a=ok; write 7+5=5; sync=0; read 4+10=8; truncate 0+3=0; "
 				       "allocate 4096+4096=0; punch 0+4096=0; rename a b=0; mkdir d=0; syncdir=0; "
-				       "unlink b=0; unlink b=-2; ");
+				       "unlink b=0; unlink b=-2; link b c=-2; ");
+}
+
+static void a_new_name_replaces_nothing(void **state _unused_)
+{
+	close(open_a());
+	assert_int_equal(io_link(dirfd, "a", dirfd, "l"), 0);
+	assert_int_equal(io_link(dirfd, "a", dirfd, "l"), -EEXIST);
+	assert_int_equal(io_rename_new(dirfd, "a", dirfd, "l"), -EEXIST);
+	assert_int_equal(io_unlink(dirfd, "l"), 0);
+	assert_int_equal(io_rename_new(dirfd, "a", dirfd, "l"), 0);
+	assert_int_equal(io_unlink(dirfd, "a"), -ENOENT);
+	assert_int_equal(io_unlink(dirfd, "l"), 0);
 }
 
 static void opening_for_reading_is_not_recorded(void **state _unused_)
@@ -280,6 +294,9 @@ static void a_refused_call_is_not_made(void **state _unused_)
 	assert_int_equal(io_punch(fd, 0, 5), -EOPNOTSUPP);
 	hook_fail(IO_RENAME, -EIO);
 	assert_int_equal(io_rename(dirfd, "a", dirfd, "b"), -EIO);
+	assert_int_equal(io_rename_new(dirfd, "a", dirfd, "b"), -EIO);
+	hook_fail(IO_LINK, -EPERM);
+	assert_int_equal(io_link(dirfd, "a", dirfd, "b"), -EPERM);
 	hook_fail(IO_UNLINK, -EROFS);
 	assert_int_equal(io_unlink(dirfd, "a"), -EROFS);
 	hook_fail(IO_MKDIR, -ENOSPC);
@@ -415,6 +432,7 @@ int main(void)
 		cmocka_unit_test_teardown(errors_are_negative_errnos, end),
 		cmocka_unit_test_teardown(space_is_allocated_punched_and_cut, end),
 		cmocka_unit_test_teardown(every_change_is_recorded_in_order, end),
+		cmocka_unit_test_teardown(a_new_name_replaces_nothing, end),
 		cmocka_unit_test_teardown(opening_for_reading_is_not_recorded, end),
 		cmocka_unit_test_teardown(a_refused_call_is_not_made, end),
 		cmocka_unit_test_teardown(a_write_can_be_torn_at_every_byte, end),

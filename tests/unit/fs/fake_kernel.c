@@ -31,7 +31,7 @@ struct fake_kernel {
 	struct loop *loop;
 	int fd; /* the kernel's end */
 	uint64_t unique;
-	uint64_t dropped; /* inode of the last notification that drops pages */
+	struct fake_drop dropped; /* since fake_kernel_dropped() */
 };
 
 #define REQUIRE(condition)                                                                                   \
@@ -121,15 +121,15 @@ static void note(struct fake_kernel *k, int code, const void *p, size_t len)
 	REQUIRE(len == sizeof(out));
 	memcpy(&out, p, len);
 	if (out.off >= 0) /* else of attributes */
-		k->dropped = out.ino;
+		k->dropped = (struct fake_drop){ k->dropped.nr + 1, out.ino, out.off, out.len };
 }
 
-uint64_t fake_kernel_dropped(struct fake_kernel *k)
+struct fake_drop fake_kernel_dropped(struct fake_kernel *k)
 {
-	uint64_t ino = k->dropped;
+	struct fake_drop d = k->dropped;
 
-	k->dropped = 0;
-	return ino;
+	k->dropped = (struct fake_drop){ 0 };
+	return d;
 }
 
 /* Notifications have no number. */

@@ -25,8 +25,13 @@ int fake_kernel_ask(struct fake_kernel *k, uint32_t opcode, uint64_t ino, uint32
 /* Send it without waiting, and receive the next reply to any request sent so: *ret_number is the number of that one. */
 uint64_t fake_kernel_send(struct fake_kernel *k, uint32_t opcode, uint64_t ino, uint32_t uid, const void *p, size_t len);
 int fake_kernel_receive(struct fake_kernel *k, uint64_t *ret_number, void *reply, size_t size, size_t *ret_len);
-/* Inode whose pages the last notification received dropped, since the last call; 0: none. */
-uint64_t fake_kernel_dropped(struct fake_kernel *k);
+/* The notifications received since the last call that drop pages; ino 0: none. */
+struct fake_drop {
+	unsigned nr;
+	uint64_t ino; /* of the last one, as is the range */
+	int64_t off, len; /* len 0: to the end */
+};
+struct fake_drop fake_kernel_dropped(struct fake_kernel *k);
 
 struct fake_fd {
 	uint64_t ino, handle;

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 
 #include "base/util.h"
 #include "fs/long_requests.h"
+#include "fs/subuids.h"
 
 #define MANY 100u
 #define NO_PID 0x7ffffffeu /* of no process */
@@ -87,14 +90,37 @@ static unsigned end_all(struct rig *rig, struct long_request **v, unsigned nr)
 	return waited;
 }
 
+#define FIRST_OF_USERS 40u
+
+/* With requests that run for hours: one of each runs, of as many users as a machine has at a time, and root's. */
+static void the_first_request_of_a_user_does_not_wait_for_others(void **state)
+{
+	struct long_request *v[FIRST_OF_USERS + 2], *one[MANY], *root[MANY];
+	struct rig *rig = *state;
+	unsigned nr_one, nr_root;
+
+	nr_one = begin_all(rig, 70000, one);
+	for (uint32_t i = 0; i < FIRST_OF_USERS + 1; i++) {
+		v[i] = begin(rig, 70001 + i, (uint32_t)getpid());
+		assert_non_null(v[i]);
+	}
+	nr_root = begin_all(rig, 0, root);
+	assert_in_range(nr_root, 2, MANY - 1);
+	end_all(rig, root, nr_root);
+	end_all(rig, one, nr_one);
+	end_all(rig, v, FIRST_OF_USERS + 1);
+}
+
 static void users_leave_places_to_others_and_to_root(void **state)
 {
-	struct long_request *one[MANY], *other[MANY], *third[MANY], *root[MANY];
-	unsigned nr_one, nr_other, nr_third, nr_root;
+	struct long_request *one[MANY], *other[MANY], *third[MANY], *root[MANY], *first[FIRST_OF_USERS][MANY];
+	unsigned nr_one, nr_other, nr_third, nr_root, nr_waited = 0;
 	struct rig *rig = *state;
 
 	nr_one = begin_all(rig, 70000, one);
 	nr_other = begin_all(rig, 70001, other);
+	for (uint32_t i = 0; i < FIRST_OF_USERS; i++) /* whatever two of them do */
+		assert_int_equal(begin_all(rig, 70010 + i, first[i]), 1);
 	nr_third = begin_all(rig, 70002, third);
 	nr_root = begin_all(rig, 0, root);
 	assert_in_range(nr_one, 2, 8);
@@ -102,9 +128,37 @@ static void users_leave_places_to_others_and_to_root(void **state)
 	assert_int_equal(nr_third, 0);
 	assert_int_equal(nr_root, 2);
 	/* each user's last one waits for a place: who ends one runs it */
-	assert_int_equal(end_all(rig, root, nr_root) + end_all(rig, one, nr_one) + end_all(rig, other, nr_other), 4);
+	nr_waited += end_all(rig, root, nr_root) + end_all(rig, one, nr_one) + end_all(rig, other, nr_other);
+	for (uint32_t i = 0; i < FIRST_OF_USERS; i++)
+		nr_waited += end_all(rig, first[i], 1);
+	assert_int_equal(nr_waited, 4 + FIRST_OF_USERS);
 	assert_int_equal(begin_all(rig, 70002, third), nr_one);
 	end_all(rig, third, nr_one);
+}
+
+/* However many user IDs a user has, they count as one. */
+static void ids_of_one_user_count_together(void **state)
+{
+	struct long_request *v[MANY], *own[MANY], *other[MANY];
+	struct rig *rig = *state;
+	unsigned nr = 0, nr_own;
+	char path[] = "/tmp/ckptfs-subuid.XXXXXX";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_true(dprintf(fd, "1000:300000:65536\n") > 0);
+	close(fd);
+	subuids_read_from(path, "/dev/null");
+	nr_own = begin_all(rig, 1000, own);
+	for (uint32_t uid = 300000; uid < 300000 + MANY; uid++)
+		if ((v[nr] = begin(rig, uid, (uint32_t)getpid())))
+			nr++;
+	assert_int_equal(nr, 0);
+	assert_int_equal(begin_all(rig, 70000, other), nr_own);
+	subuids_read_from(NULL, NULL);
+	unlink(path);
+	end_all(rig, other, nr_own);
+	end_all(rig, own, nr_own);
 }
 
 static void a_killed_client_is_answered_while_it_waits(void **state)
@@ -181,10 +235,12 @@ static uint32_t uid_of(const struct long_request *r)
 static void waiting_users_take_turns(void **state)
 {
 	static const uint32_t turns[] = { 70002, 70003, 70002, 70003, 70002 };
-	struct long_request *one[MANY], *other[MANY], *r;
+	struct long_request *one[MANY], *other[MANY], *first[FIRST_OF_USERS][MANY], *r;
 	struct rig *rig = *state;
 	unsigned nr_one = begin_all(rig, 70000, one), nr_other = begin_all(rig, 70001, other);
 
+	for (uint32_t i = 0; i < FIRST_OF_USERS; i++)
+		assert_int_equal(begin_all(rig, 69000 + i, first[i]), 1);
 	for (uint32_t uid = 70002; uid < 70004; uid++)
 		for (unsigned i = 0; i < (uid == 70002 ? 3u : 2u); i++)
 			assert_null(begin(rig, uid, (uint32_t)getpid()));
@@ -199,6 +255,8 @@ static void waiting_users_take_turns(void **state)
 	assert_null(long_request_end(rig->l, r));
 	end_all(rig, one + 1, nr_one - 1);
 	end_all(rig, other, nr_other);
+	for (uint32_t i = 0; i < FIRST_OF_USERS; i++)
+		end_all(rig, first[i], 1);
 }
 
 static void park(struct rig *rig, uint64_t nr_thaws, uint32_t pid, bool is_interrupted)
@@ -369,7 +427,9 @@ static void clients_that_live_do_not_keep_others_from_being_checked(void **state
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		rig_test(users_leave_places_to_others_and_to_root), rig_test(a_killed_client_is_answered_while_it_waits),
+		rig_test(the_first_request_of_a_user_does_not_wait_for_others),
+		rig_test(users_leave_places_to_others_and_to_root), rig_test(ids_of_one_user_count_together),
+		rig_test(a_killed_client_is_answered_while_it_waits),
 		rig_test(a_killed_client_is_given_up_while_it_runs), rig_test(nothing_waits_for_an_end),
 		rig_test(waiting_has_a_limit), rig_test(waiting_users_take_turns),
 		rig_test(parked_requests_are_served_after_a_thaw),

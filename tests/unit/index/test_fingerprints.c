@@ -27,20 +27,20 @@ static struct addr find(struct rig *rig, struct fp fp)
 static void present_are_found_and_absent_are_nowhere(void **state)
 {
 	struct rig *rig = *state;
-	enum { N = 5000 };
+	enum { N = 40000 };
 	struct fingerprint_entry *e = malloc(N * sizeof(*e));
 	struct fp *fps = malloc(2 * N * sizeof(*fps));
 	struct addr *a = malloc(2 * N * sizeof(*a));
 
 	assert_true(e && fps && a);
 	for (uint32_t i = 0; i < N; i++)
-		e[i] = entry(i, 1 + i / 1000, i * 200 + 1);
+		e[i] = entry(i, 1 + i / 1000, i * 20 + 1);
 	assert_int_equal(fingerprints_ingest(rig->db, e, N), 0);
 	for (uint32_t i = 0; i < 2 * N; i++)
 		fps[i] = fp_nr(i);
 	assert_int_equal(fingerprints_find(rig->db, fps, 2 * N, a), 0);
 	for (uint32_t i = 0; i < N; i++)
-		assert_true(addr_equal(a[i], (struct addr){ .pack = 1 + i / 1000, .off = (i * 200 + 1) * 4096 }));
+		assert_true(addr_equal(a[i], (struct addr){ .pack = 1 + i / 1000, .off = (i * 20 + 1) * 4096 }));
 	for (uint32_t i = N; i < 2 * N; i++)
 		assert_true(addr_is_none(a[i]));
 	free(e);

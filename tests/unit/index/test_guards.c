@@ -44,10 +44,10 @@ static void a_guard_round_trips_and_damage_is_refused(void **state _unused_)
 	}
 	b.data[1] = 0;
 	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
-	b.data[1] = GUARD_GIVEN;
+	b.data[1] = GUARD_RELEASED;
 	assert_int_equal(guard_decode(b.data, b.len, &got), 0);
-	assert_int_equal(got.state, GUARD_GIVEN);
-	b.data[1] = GUARD_GIVEN + 1;
+	assert_int_equal(got.state, GUARD_RELEASED);
+	b.data[1] = GUARD_RELEASED + 1;
 	assert_int_equal(guard_decode(b.data, b.len, &got), -EBADMSG);
 	b.data[1] = GUARD_BEGUN;
 	b.data[52 + 2] = 0; /* the end of a name */

@@ -35,7 +35,7 @@ static void keys_are_the_bytes_of_the_format(void **state)
 	EXPECT(ns_key_orphan(UINT64_MAX), "O\xff\xff\xff\xff\xff\xff\xff\xff");
 	EXPECT(ns_key_meta("commit"), "Mcommit");
 	EXPECT(ns_key_seal(0x0102030405060708), "S\1\2\3\4\5\6\7\10");
-	EXPECT(ns_key_copy(5), "N\0\0\0\0\0\0\0\5");
+	EXPECT(ns_key_replica(5), "N\0\0\0\0\0\0\0\5");
 #undef EXPECT
 }
 
@@ -578,14 +578,14 @@ static void seals_come_in_order(void **state)
 	assert_int_equal(ino, 7);
 }
 
-static const struct ns_copy sample_copy = { .state = NS_COPY_CACHED,
-					    .store = "sixteen bytes...",
-					    .ino = UINT64_MAX,
-					    .sealed_ns = -5,
-					    .name = "node-1",
-					    .path = "job/a b/step" };
+static const struct ns_replica sample_copy = { .state = NS_REPLICA_CACHED,
+					       .store = "sixteen bytes...",
+					       .ino = UINT64_MAX,
+					       .sealed_ns = -5,
+					       .name = "node-1",
+					       .path = "job/a b/step" };
 
-static void expect_copy(const struct ns_copy *a, const struct ns_copy *b)
+static void expect_copy(const struct ns_replica *a, const struct ns_replica *b)
 {
 	assert_int_equal(a->state, b->state);
 	assert_memory_equal(a->store, b->store, sizeof(a->store));
@@ -598,25 +598,25 @@ static void expect_copy(const struct ns_copy *a, const struct ns_copy *b)
 static void a_note_of_a_copy_round_trips_and_damage_is_refused(void **state)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, root = BUF_EMPTY;
-	struct ns_copy got, c = sample_copy;
+	struct ns_replica got, c = sample_copy;
 
 	(void)state;
-	ns_copy_encode(&c, &b);
+	ns_replica_encode(&c, &b);
 	assert_int_equal(b.len, 36 + 6 + 12);
-	assert_int_equal(ns_copy_decode(b.data, b.len, &got), 0);
+	assert_int_equal(ns_replica_decode(b.data, b.len, &got), 0);
 	expect_copy(&got, &c);
 	for (size_t len = 0; len < 36 + 6; len++) /* a path may be as short as you like */
-		assert_int_equal(ns_copy_decode(b.data, len, &got), -EBADMSG);
+		assert_int_equal(ns_replica_decode(b.data, len, &got), -EBADMSG);
 	for (size_t i = 0; i < 4; i++) { /* another version or state, a name that takes all, what has no meaning yet */
 		b.data[i] ^= 64;
-		assert_int_equal(ns_copy_decode(b.data, b.len, &got), -EBADMSG);
+		assert_int_equal(ns_replica_decode(b.data, b.len, &got), -EBADMSG);
 		b.data[i] ^= 64;
 	}
 	b.data[36 + 2] = '/';
-	assert_int_equal(ns_copy_decode(b.data, b.len, &got), -EBADMSG);
+	assert_int_equal(ns_replica_decode(b.data, b.len, &got), -EBADMSG);
 	c.path[0] = '\0';
-	ns_copy_encode(&c, &root);
-	assert_int_equal(ns_copy_decode(root.data, root.len, &got), 0);
+	ns_replica_encode(&c, &root);
+	assert_int_equal(ns_replica_decode(root.data, root.len, &got), 0);
 	expect_copy(&got, &c);
 }
 
@@ -624,25 +624,25 @@ static void a_copy_with_slots_round_trips_and_damage_is_refused(void **state)
 {
 	static const uint8_t bad[] = { 0x01, 0x10 | 1, 0x33, 0x37, 0x80, 0xff };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	struct ns_copy got, c = sample_copy;
+	struct ns_replica got, c = sample_copy;
 
 	(void)state;
-	c.state = NS_COPY_KEPT;
+	c.state = NS_REPLICA_KEPT;
 	c.slot = 2;
 	c.nr_slots = 7;
 	memcpy(c.sender, "who has the rest", sizeof(c.sender));
-	ns_copy_encode(&c, &b);
+	ns_replica_encode(&c, &b);
 	assert_int_equal(b.len, 36 + 16 + 6 + 12);
-	assert_int_equal(ns_copy_decode(b.data, b.len, &got), 0);
+	assert_int_equal(ns_replica_decode(b.data, b.len, &got), 0);
 	expect_copy(&got, &c);
 	assert_int_equal(got.slot, 2);
 	assert_int_equal(got.nr_slots, 7);
 	assert_memory_equal(got.sender, c.sender, sizeof(c.sender));
 	for (size_t len = 0; len < 36 + 16 + 6; len++)
-		assert_int_equal(ns_copy_decode(b.data, len, &got), -EBADMSG);
+		assert_int_equal(ns_replica_decode(b.data, len, &got), -EBADMSG);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		b.data[3] = bad[i];
-		assert_int_equal(ns_copy_decode(b.data, b.len, &got), -EBADMSG);
+		assert_int_equal(ns_replica_decode(b.data, b.len, &got), -EBADMSG);
 	}
 }
 
@@ -671,23 +671,23 @@ static void copies_come_in_order(void **state)
 	static const uint64_t inos[] = { 2, 300 };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct rig *rig = *state;
-	struct ns_copy got;
+	struct ns_replica got;
 	uint64_t ino = 0;
 	struct ns_key k;
 
-	ns_copy_encode(&sample_copy, &b);
+	ns_replica_encode(&sample_copy, &b);
 	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
-		k = ns_key_copy(inos[i]);
+		k = ns_key_replica(inos[i]);
 		rig_put_bytes(rig, k.b, k.len, &b);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
-		assert_int_equal(ns_next_copy(rig->db, ino, &ino, &got), 1);
+		assert_int_equal(ns_next_replica(rig->db, ino, &ino, &got), 1);
 		assert_int_equal(ino, inos[i]);
 		expect_copy(&got, &sample_copy);
 	}
-	assert_int_equal(ns_next_copy(rig->db, ino, &ino, &got), 0);
-	assert_int_equal(ns_get_copy(rig->db, 300, &got), 1);
-	assert_int_equal(ns_get_copy(rig->db, 301, &got), 0);
+	assert_int_equal(ns_next_replica(rig->db, ino, &ino, &got), 0);
+	assert_int_equal(ns_get_replica(rig->db, 300, &got), 1);
+	assert_int_equal(ns_get_replica(rig->db, 301, &got), 0);
 }
 
 int main(void)

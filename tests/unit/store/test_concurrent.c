@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine.h"
+#include "store/pack/pack.h"
 #include "tests/unit/store/rig.h"
 
 #define NR_THREADS 4
@@ -34,11 +35,16 @@ static void in_threads(struct rig *rig, void *(*f)(void *))
 		pthread_join(t[i].id, NULL);
 }
 
+static size_t same_bytes;
+static unsigned same_seed;
+static pthread_barrier_t all_ready;
+
 static void *write_the_same(void *arg)
 {
 	struct thread *t = arg;
 
-	rig_write(t->rig, 100 + t->nr, FILE_BYTES, 77);
+	pthread_barrier_wait(&all_ready);
+	rig_write(t->rig, 100 + t->nr, same_bytes, same_seed);
 	return NULL;
 }
 
@@ -46,10 +52,32 @@ static void the_same_new_pages_from_all_sides_are_stored_once(void **state)
 {
 	struct rig *rig = *state;
 
+	same_bytes = FILE_BYTES;
+	same_seed = 77;
 	in_threads(rig, write_the_same);
 	assert_int_equal(rig_stats(rig).stored_bytes, FILE_BYTES);
 	for (unsigned i = 0; i < NR_THREADS; i++)
 		rig_check(rig, 100 + i, FILE_BYTES, 77);
+}
+
+/* Writers that bring the same pages at the same time must not take turns: all would read from many frames ever after. */
+static void the_same_new_pages_from_all_sides_stay_together(void **state)
+{
+	struct rig *rig = *state;
+
+	for (unsigned round = 0; round < 40; round++) {
+		same_bytes = 16 * PACK_FRAME_BYTES;
+		same_seed = 1000 + round;
+		in_threads(rig, write_the_same);
+		for (unsigned i = 0; i < NR_THREADS; i++) {
+			struct content *c = rig_content(rig, 100 + i);
+			struct content_info info;
+
+			assert_int_equal(content_info(c, &info), 0);
+			assert_int_equal(info.frames, 16);
+			content_close(c);
+		}
+	}
 }
 
 static void *append_and_sync(void *arg)
@@ -160,6 +188,7 @@ static int setup_with_tiny_steps(void **state)
 	rig->conf.view_flush_bytes = KiB(16);
 	rig->conf.ingest_entries = 300;
 	rig->conf.dirty = MiB(24);
+	rig->conf.processors = 16; /* more bulk streams and workers */
 	rig->conf.commit_s = 1;
 	rig_open(rig);
 	return 0;
@@ -170,6 +199,7 @@ int main(void)
 #define WITH_TINY_STEPS(f) cmocka_unit_test_setup_teardown(f, setup_with_tiny_steps, rig_teardown)
 	const struct CMUnitTest tests[] = {
 		rig_test(the_same_new_pages_from_all_sides_are_stored_once),
+		rig_test(the_same_new_pages_from_all_sides_stay_together),
 		rig_test(synced_appends_of_all_threads_survive),
 		rig_test(threads_in_one_file_see_their_own_writes),
 		rig_test(requests_that_end_inside_a_page_keep_their_tails),
@@ -180,5 +210,6 @@ int main(void)
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
+	pthread_barrier_init(&all_ready, NULL, NR_THREADS);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 #include "index/db.h"
 #include "store/engine.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/file/file_state.h"
 #include "store/superblock_format.h"
 #include "tests/unit/store/rig.h"

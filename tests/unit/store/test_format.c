@@ -130,6 +130,39 @@ static void a_replace_comes_back(void **state)
 		}
 }
 
+static void frames_of_a_commit_come_back(void **state)
+{
+	struct pack_written w = { .nr = PACK_WRITTEN_MAX }, got = { 0 };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	for (unsigned i = 0; i < w.nr; i++)
+		w.frames[i] = (struct pack_seal){ .pack = UINT32_MAX - i, .frame = 300 * i, .seal = ~0ull << 5 * i };
+	frames_encode(&w, &b);
+	assert_int_equal(buf_error(&b), 0);
+	assert_int_equal(frames_decode(b.data, b.len, &got), 0);
+	assert_int_equal(got.nr, w.nr);
+	assert_memory_equal(got.frames, w.frames, sizeof(w.frames));
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(frames_decode(b.data, len, &got), -EBADMSG);
+	b.data[0]++;
+	assert_int_equal(frames_decode(b.data, b.len, &got), -EBADMSG);
+	b.data[0] = 0;
+	assert_int_equal(frames_decode(b.data, 1, &got), -EBADMSG);
+}
+
+static void frames_of_a_commit_have_these_bytes(void **state)
+{
+	static const uint8_t bytes[] = { 1, 3, 0xac, 2, 8, 7, 6, 5, 4, 3, 2, 1 };
+	struct pack_written w = { .nr = 1, .frames = { { .pack = 3, .frame = 300, .seal = 0x0102030405060708 } } };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	frames_encode(&w, &b);
+	assert_int_equal(b.len, sizeof(bytes));
+	assert_memory_equal(b.data, bytes, sizeof(bytes));
+}
+
 static void a_replace_that_overflows_is_refused(void **state)
 {
 	struct extent x[] = { { 0, 4096, { .pack = 3, .off = 8192 } } };
@@ -252,14 +285,15 @@ static void a_clone_comes_back(void **state)
 	}
 }
 
-static void marks_come_back(void **state)
+static void marks_of(unsigned last_stream)
 {
 	struct pack_marks m = { .stream = { { 5, 70 }, { 6, 8 } }, .next_pack = 9, .counts = { 10, 40960, 3, 8192 } };
 	struct pack_marks got;
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
-	(void)state;
+	m.stream[last_stream] = (struct pack_mark){ 7, 3000 };
 	marks_encode(&m, &b);
+	assert_int_equal(b.data[0], MAX(last_stream, (unsigned)PACK_SMALL) + 1); /* those behind it were never used */
 	assert_int_equal(marks_decode(b.data, b.len, &got), 0);
 	assert_memory_equal(&got.stream, &m.stream, sizeof(m.stream));
 	assert_int_equal(got.next_pack, 9);
@@ -273,6 +307,54 @@ static void marks_come_back(void **state)
 	assert_int_equal(marks_decode(b.data, b.len, &got), -EBADMSG);
 }
 
+static void marks_come_back(void **state)
+{
+	(void)state;
+	for (unsigned s = 0; s < PACK_NR_STREAMS; s++)
+		marks_of(s);
+}
+
+static void marks_of_too_few_or_many_streams_are_refused(void **state)
+{
+	struct pack_marks got;
+
+	(void)state;
+	for (unsigned nr = 0; nr < 2 * PACK_NR_STREAMS; nr++) {
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+		buf_add_varint(&b, nr);
+		for (unsigned i = 0; i < 2 * nr + 5; i++)
+			buf_add_varint(&b, 1);
+		assert_int_equal(marks_decode(b.data, b.len, &got),
+				 nr < 2 || nr > PACK_NR_STREAMS ? -EBADMSG : 0);
+	}
+}
+
+static int decode_marks(const uint64_t *values, size_t nr)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct pack_marks got;
+
+	for (size_t i = 0; i < nr; i++)
+		buf_add_varint(&b, values[i]);
+	return marks_decode(b.data, b.len, &got);
+}
+
+static void marks_that_nothing_writes_are_refused(void **state)
+{
+	enum { LAST_PACK = 5, LAST_FRAMES, NEXT_PACK };
+	uint64_t values[] = { 3, 1, 1, 1, 1, 0, 0, 9, 3, 10, 40960, 8192 };
+
+	(void)state;
+	assert_int_equal(decode_marks(values, ARRAY_SIZE(values)), 0);
+	values[LAST_FRAMES] = 42; /* frames of no pack */
+	assert_int_equal(decode_marks(values, ARRAY_SIZE(values)), -EBADMSG);
+	values[LAST_PACK] = 1;
+	assert_int_equal(decode_marks(values, ARRAY_SIZE(values)), 0);
+	values[NEXT_PACK] = (1ull << 32) + 9;
+	assert_int_equal(decode_marks(values, ARRAY_SIZE(values)), -EBADMSG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,11 +363,15 @@ int main(void)
 		cmocka_unit_test(every_flipped_bit_of_a_superblock_is_noticed),
 		cmocka_unit_test(another_version_or_feature_is_refused),
 		cmocka_unit_test(a_replace_comes_back),
+		cmocka_unit_test(frames_of_a_commit_come_back),
+		cmocka_unit_test(frames_of_a_commit_have_these_bytes),
 		cmocka_unit_test(a_replace_that_overflows_is_refused),
 		cmocka_unit_test(ranges_that_take_for_ever_are_refused),
 		cmocka_unit_test(a_patch_begins_and_ends_with_extents),
 		cmocka_unit_test(a_clone_comes_back),
 		cmocka_unit_test(marks_come_back),
+		cmocka_unit_test(marks_of_too_few_or_many_streams_are_refused),
+		cmocka_unit_test(marks_that_nothing_writes_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

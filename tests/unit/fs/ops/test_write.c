@@ -208,7 +208,7 @@ static void a_failed_commit_drops_cached_pages(void **state)
 	set_disk(false, true);
 	send_write(*state, 3 * MANY);
 	assert_int_equal(fake_kernel_receive(*state, &answered, NULL, 0, NULL), -EIO);
-	assert_int_equal(fake_kernel_dropped(*state), to.ino);
+	assert_int_equal(fake_kernel_dropped(*state).ino, to.ino);
 	set_disk(false, false);
 	fake_close(*state, reader);
 }

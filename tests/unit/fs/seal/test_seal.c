@@ -327,6 +327,63 @@ static void of_two_seals_one_is_made(void **state)
 	assert_int_equal(nr_marked(w->fs, w), NR_FILES + 2);
 }
 
+static void expect_figures(struct world *w, uint64_t sealed, uint64_t made)
+{
+	assert_int_equal(w->fs->nr_sealed, sealed);
+	assert_int_equal(w->fs->nr_seals, made);
+}
+
+static void reopen(struct world *w, bool read_only)
+{
+	assert_int_equal(fs_close(w->fs), 0);
+	w->o.engine.read_only = read_only;
+	open_store(w->path, &w->o, &w->fs);
+}
+
+/* Also over seals that fail and a mount that only reads. */
+static void sealed_directories_are_counted(void **state)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+	struct world *w = *state;
+	struct seal_removed removed;
+	struct ns_seal s, t;
+	uint64_t other;
+
+	expect_figures(w, 0, 0);
+	assert_int_equal(w->fs->newest_seal_ns, 0);
+	w->stop_at = 2;
+	w->look = NULL;
+	assert_int_equal(seal(w), -EINTR);
+	expect_figures(w, 0, 0);
+	assert_int_equal(w->fs->newest_seal_ns, 0); /* nothing was sealed */
+	w->stop_at = 0;
+	assert_int_equal(seal(w), 0);
+	assert_int_equal(seal(w), -EALREADY);
+	expect_figures(w, 1, 1);
+	assert_int_equal(ns_get_seal(w->fs->db, w->top, &s), 1);
+	assert_int_equal(w->fs->newest_seal_ns, s.sealed_ns);
+	assert_int_equal(unseal(w), 0);
+	expect_figures(w, 0, 1);
+	assert_int_equal(seal(w), 0);
+	other = make(w, NS_ROOT_INO, "other", S_IFDIR | 0755);
+	assert_int_equal(seal_directory(w->fs, other, &owner, &t, &culprit), 0);
+	expect_figures(w, 2, 3);
+	assert_true((uint64_t)t.sealed_ns == w->fs->newest_seal_ns && t.sealed_ns > s.sealed_ns);
+	reopen(w, true);
+	expect_figures(w, 2, 0);
+	assert_int_equal(w->fs->newest_seal_ns, t.sealed_ns);
+	reopen(w, false);
+	expect_figures(w, 2, 0);
+	assert_int_equal(seal_remove(w->fs, other, &(struct cred){ .pid = PID_ANSWERED }, &(struct seal_removal){ 0 },
+				     &removed),
+			 0);
+	expect_figures(w, 1, 0);
+	assert_int_equal(w->fs->newest_seal_ns, t.sealed_ns);
+	reopen(w, false);
+	expect_figures(w, 1, 0);
+	assert_true(w->fs->newest_seal_ns < (uint64_t)t.sealed_ns); /* that of the one that is left */
+}
+
 #define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -337,6 +394,7 @@ int main(void)
 		world_test(a_crash_at_any_step_leaves_it_unsealed),
 		world_test(half_a_seal_can_be_unsealed),
 		world_test(of_two_seals_one_is_made),
+		world_test(sealed_directories_are_counted),
 	};
 
 	return cmocka_run_group_tests_name("seal", tests, NULL, NULL);

@@ -148,11 +148,12 @@ static int store_keep(void *userdata, const struct link_put *put, const struct c
 	return 0;
 }
 
-static int store_copy(void *userdata, const struct link_copy *copy, const struct cluster_node *nodes, uint32_t nr_nodes)
+static int store_replicate(void *userdata, const struct link_replica *replica, const struct cluster_node *nodes,
+			   uint32_t nr_nodes)
 {
 	(void)userdata;
 	assert_true(nodes && nr_nodes > 0);
-	return strcmp(copy->path, "stale") == 0 ? -ESTALE : 0;
+	return strcmp(replica->path, "stale") == 0 ? -ESTALE : 0;
 }
 
 static int store_drop(void *userdata, const struct link_drop *drop)
@@ -198,7 +199,7 @@ void rig_start(struct rig *rig)
 		.step = store_step,
 		.collected = store_collected,
 		.keep = store_keep,
-		.copy = store_copy,
+		.replicate = store_replicate,
 		.drop = store_drop,
 		.peers_changed = store_peers_changed,
 		.answer = store_answer,

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Who may be the agent, what it is hung up on for, and the socket that it comes to. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -304,6 +306,25 @@ static void a_socket_is_taken_over_from_the_dead_alone(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
+/* Any user who may read the directory can lock it. */
+static void a_locked_directory_does_not_stop_a_daemon(void **state)
+{
+	char dir[] = "/tmp/ckptfs-listen.XXXXXX", path[64];
+	struct listener l = LISTENER_NONE;
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/s", dir);
+	fd = open(dir, O_RDONLY | O_DIRECTORY);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(listener_open(&l, path), 0);
+	listener_close(&l);
+	close(fd);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 static void a_path_may_be_long(void **state)
 {
 	char dir[] = "/tmp/ckptfs-listen.XXXXXX", deep[200], path[220];
@@ -341,6 +362,7 @@ int main(void)
 		cmocka_unit_test(stopping_leaves_nobody_waiting),
 		cmocka_unit_test(the_socket_is_private_and_goes_with_the_service),
 		cmocka_unit_test(a_socket_is_taken_over_from_the_dead_alone),
+		cmocka_unit_test(a_locked_directory_does_not_stop_a_daemon),
 		cmocka_unit_test(a_path_may_be_long),
 	};
 

@@ -327,13 +327,13 @@ static void peers_have_their_chunks_kept(void **state)
 	rig_release(&rig);
 }
 
-static void say_copy(struct rig *rig, uint64_t number, const char *path)
+static void say_replicate(struct rig *rig, uint64_t number, const char *path)
 {
 	struct link_want chunk = { .fp = { .lo = 1 }, .len = 4 };
-	struct link_copy c = { .name = "two", .ino = 5, .chunks = &chunk, .nr_chunks = 1 };
+	struct link_replica c = { .name = "two", .ino = 5, .chunks = &chunk, .nr_chunks = 1 };
 
 	strcpy(c.path, path);
-	RIG_SAY(rig, copy, number, &c);
+	RIG_SAY(rig, replica, number, &c);
 }
 
 static void receive_error(struct rig *rig, enum link_type type, uint64_t number, int error)
@@ -353,13 +353,13 @@ static void peers_have_their_directories_copied(void **state)
 
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
-	say_copy(&rig, 1, "job/1");
-	say_copy(&rig, 2, "stale");
+	say_replicate(&rig, 1, "job/1");
+	say_replicate(&rig, 2, "stale");
 	RIG_SAY(&rig, drop, 3, &d);
 	d.ino = 13;
 	RIG_SAY(&rig, drop, 4, &d);
-	receive_error(&rig, LINK_COPIED, 1, 0);
-	receive_error(&rig, LINK_COPIED, 2, -ESTALE);
+	receive_error(&rig, LINK_REPLICATED, 1, 0);
+	receive_error(&rig, LINK_REPLICATED, 2, -ESTALE);
 	receive_error(&rig, LINK_DROPPED, 3, 0);
 	receive_error(&rig, LINK_DROPPED, 4, -EROFS);
 	rig_release(&rig);
@@ -367,7 +367,7 @@ static void peers_have_their_directories_copied(void **state)
 
 static void what_cannot_be_kept_ends_the_connection(void **state)
 {
-	static const enum link_type types[] = { LINK_PUT, LINK_COPY, LINK_DROP };
+	static const enum link_type types[] = { LINK_PUT, LINK_REPLICATE, LINK_DROP };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {

@@ -110,7 +110,7 @@ static void a_quarrel_names_who_differs(void **state _unused_)
 		  "node b on y (rank 1) differs from node a on x (rank 0) in replicas=: 1, not 2" },
 		{ offsetof(struct card, store_id), 1,
 		  "node a on x (rank 0) and node b on y (rank 1) have the same store id: one store is a copy of the other, or both are the same" },
-		{ offsetof(struct card, error), (uint32_t)-ENOENT, "y (rank 1) has no daemon: No such file or directory" },
+		{ offsetof(struct card, error), (uint32_t)-ENOENT, "y (rank 1) has no daemon; see the message of its agent" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(differences); i++) {

@@ -144,15 +144,15 @@ static void what_is_kept_comes_back_and_lies_are_refused(void **state _unused_)
 	assert_int_equal(link_decode_kept(error.data + HEADER, 6, 2, &r, &kept), -EBADMSG);
 }
 
-static struct link_copy sample(void)
+static struct link_replica sample(void)
 {
-	struct link_copy c = { .node = NODE,
-			       .origin = "who sealed it...",
-			       .name = "node-1",
-			       .ino = UINT64_MAX,
-			       .sealed_ns = -3,
-			       .path = "job/step 1",
-			       .nr_chunks = 3 };
+	struct link_replica c = { .node = NODE,
+				  .origin = "who sealed it...",
+				  .name = "node-1",
+				  .ino = UINT64_MAX,
+				  .sealed_ns = -3,
+				  .path = "job/step 1",
+				  .nr_chunks = 3 };
 
 	c.chunks = (struct link_want *)wants;
 	return c;
@@ -160,8 +160,8 @@ static struct link_copy sample(void)
 
 static int decode_copy(const struct buf *b, size_t len)
 {
-	_cleanup_(freep) struct link_copy *c = malloc(sizeof(*c));
-	int r = link_decode_copy(b->data + HEADER, len, c);
+	_cleanup_(freep) struct link_replica *c = malloc(sizeof(*c));
+	int r = link_decode_replica(b->data + HEADER, len, c);
 
 	if (r == 0)
 		free(c->chunks);
@@ -171,18 +171,18 @@ static int decode_copy(const struct buf *b, size_t len)
 static void copies_come_back(void **state _unused_)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY, again = BUF_EMPTY;
-	struct link_copy c = sample(), back;
+	struct link_replica c = sample(), back;
 	size_t len;
 
-	link_encode_copy(9, &c, &b);
-	len = check_header(&b, LINK_COPY, 9);
-	assert_int_equal(link_decode_copy(b.data + HEADER, len, &back), 0);
+	link_encode_replica(9, &c, &b);
+	len = check_header(&b, LINK_REPLICATE, 9);
+	assert_int_equal(link_decode_replica(b.data + HEADER, len, &back), 0);
 	assert_int_equal(back.ino, c.ino);
 	assert_int_equal(back.sealed_ns, c.sealed_ns);
 	assert_string_equal(back.name, c.name);
 	assert_string_equal(back.path, c.path);
 	assert_memory_equal(back.origin, c.origin, 16);
-	link_encode_copy(9, &back, &again);
+	link_encode_replica(9, &back, &again);
 	assert_int_equal(again.len, b.len);
 	assert_memory_equal(again.data, b.data, b.len);
 	free(back.chunks);
@@ -203,46 +203,46 @@ static void copies_have_paths_and_names_that_can_be(void **state _unused_)
 
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-		struct link_copy c = sample();
+		struct link_replica c = sample();
 
 		strcpy(c.path, paths[i].path);
-		link_encode_copy(9, &c, &b);
+		link_encode_replica(9, &c, &b);
 		assert_int_equal(decode_copy(&b, b.len - HEADER), paths[i].r);
 	}
 	for (size_t len = 255; len <= 256; len++) {
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-		struct link_copy c = sample();
+		struct link_replica c = sample();
 
 		memset(c.path, 'x', len);
 		c.path[len] = '\0';
-		link_encode_copy(9, &c, &b);
+		link_encode_replica(9, &c, &b);
 		assert_int_equal(decode_copy(&b, b.len - HEADER), len == 255 ? 0 : -EBADMSG);
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-		struct link_copy c = sample();
+		struct link_replica c = sample();
 
 		strcpy(c.name, i ? ".." : "a/b");
-		link_encode_copy(9, &c, &b);
+		link_encode_replica(9, &c, &b);
 		assert_int_equal(decode_copy(&b, b.len - HEADER), -EBADMSG);
 	}
 }
 
 static void copies_have_a_catalog(void **state _unused_)
 {
-	_cleanup_(freep) struct link_want *many = calloc(LINK_COPY_CHUNKS_MAX + 1, sizeof(*many));
-	static const uint32_t nr[] = { 0, LINK_COPY_CHUNKS_MAX, LINK_COPY_CHUNKS_MAX + 1 };
+	_cleanup_(freep) struct link_want *many = calloc(LINK_REPLICA_CHUNKS_MAX + 1, sizeof(*many));
+	static const uint32_t nr[] = { 0, LINK_REPLICA_CHUNKS_MAX, LINK_REPLICA_CHUNKS_MAX + 1 };
 
-	for (unsigned i = 0; i <= LINK_COPY_CHUNKS_MAX; i++)
+	for (unsigned i = 0; i <= LINK_REPLICA_CHUNKS_MAX; i++)
 		many[i].len = 1;
 	for (size_t i = 0; i < ARRAY_SIZE(nr); i++) {
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-		struct link_copy c = sample();
+		struct link_replica c = sample();
 
 		c.chunks = many;
 		c.nr_chunks = nr[i];
-		link_encode_copy(9, &c, &b);
-		assert_int_equal(decode_copy(&b, b.len - HEADER), nr[i] == LINK_COPY_CHUNKS_MAX ? 0 : -EBADMSG);
+		link_encode_replica(9, &c, &b);
+		assert_int_equal(decode_copy(&b, b.len - HEADER), nr[i] == LINK_REPLICA_CHUNKS_MAX ? 0 : -EBADMSG);
 	}
 }
 
@@ -252,29 +252,29 @@ static void copies_have_slots_and_steps_that_can_be(void **state _unused_)
 		uint32_t slot, nr_slots, step, nr_chunks;
 		int r;
 	} cases[] = {
-		{ 0, 0, LINK_COPY_MAKE, 3, 0 },
-		{ 6, 7, LINK_COPY_MAKE, 3, 0 },
-		{ 0, 1, LINK_COPY_COVER, 0, 0 },
-		{ 0, 1, LINK_COPY_SETTLE, 0, 0 },
-		{ 1, 0, LINK_COPY_MAKE, 3, -EBADMSG },
-		{ 1, 1, LINK_COPY_MAKE, 3, -EBADMSG },
-		{ 0, 8, LINK_COPY_MAKE, 3, -EBADMSG },
-		{ 0, 0, LINK_COPY_COVER, 0, -EBADMSG },
-		{ 0, 1, LINK_COPY_COVER, 3, -EBADMSG },
-		{ 0, 1, LINK_COPY_MAKE, 0, -EBADMSG },
-		{ 0, 1, LINK_COPY_SETTLE + 1, 0, -EBADMSG },
+		{ 0, 0, LINK_REPLICA_CREATE, 3, 0 },
+		{ 6, 7, LINK_REPLICA_CREATE, 3, 0 },
+		{ 0, 1, LINK_REPLICA_COVER, 0, 0 },
+		{ 0, 1, LINK_REPLICA_SETTLE, 0, 0 },
+		{ 1, 0, LINK_REPLICA_CREATE, 3, -EBADMSG },
+		{ 1, 1, LINK_REPLICA_CREATE, 3, -EBADMSG },
+		{ 0, 8, LINK_REPLICA_CREATE, 3, -EBADMSG },
+		{ 0, 0, LINK_REPLICA_COVER, 0, -EBADMSG },
+		{ 0, 1, LINK_REPLICA_COVER, 3, -EBADMSG },
+		{ 0, 1, LINK_REPLICA_CREATE, 0, -EBADMSG },
+		{ 0, 1, LINK_REPLICA_SETTLE + 1, 0, -EBADMSG },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-		struct link_copy c = sample(), back;
+		struct link_replica c = sample(), back;
 
 		c.slot = cases[i].slot;
 		c.nr_slots = cases[i].nr_slots;
-		c.step = (enum link_copy_step)cases[i].step;
+		c.step = (enum link_replica_step)cases[i].step;
 		c.nr_chunks = cases[i].nr_chunks;
-		link_encode_copy(9, &c, &b);
-		assert_int_equal(link_decode_copy(b.data + HEADER, b.len - HEADER, &back), cases[i].r);
+		link_encode_replica(9, &c, &b);
+		assert_int_equal(link_decode_replica(b.data + HEADER, b.len - HEADER, &back), cases[i].r);
 		if (cases[i].r < 0)
 			continue;
 		assert_int_equal(back.slot, c.slot);
@@ -321,12 +321,12 @@ static void messages_have_these_bytes(void **state _unused_)
 	};
 	const void *const chunks[] = { "abc", NULL, "de" };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	struct link_copy c = sample();
+	struct link_replica c = sample();
 
 	link_encode_put(7, (const uint8_t *)NODE, wants, chunks, ARRAY_SIZE(wants), &b);
 	link_encode_kept(7, 0, (const uint8_t *)"\1\0\1", 3, &b);
-	link_encode_copy(9, &c, &b);
-	link_encode_error(LINK_COPIED, 9, 0, &b);
+	link_encode_replica(9, &c, &b);
+	link_encode_error(LINK_REPLICATED, 9, 0, &b);
 	link_encode_drop(3, &drop, &b);
 	link_encode_error(LINK_DROPPED, 3, -EROFS, &b);
 	assert_int_equal(buf_error(&b), 0);

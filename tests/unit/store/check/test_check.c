@@ -103,10 +103,10 @@ static void a_copy_of_the_superblock_is_made_from_the_other(void **state)
 	s = check(rig);
 	ASSERT_SAID(s, "superblock: the second copy is damaged; the other is used");
 	s = repair(rig);
-	ASSERT_SAID(s, "+superblock: the second copy is damaged; written anew from the other");
+	ASSERT_SAID(s, "+superblock: the second copy is damaged; rewritten from the other");
 	rig_flip(rig, "superblock", 41);
 	s = repair(rig);
-	ASSERT_SAID(s, "+superblock: the first copy is damaged; written anew from the other");
+	ASSERT_SAID(s, "+superblock: the first copy is damaged; rewritten from the other");
 	assert_clean(rig);
 	rig_flip(rig, "superblock", 41);
 	rig_flip(rig, "superblock", 4096 + 41);

@@ -60,7 +60,7 @@ static void put_extent(struct db_batch *b, struct extent x)
 	put(b, recipe_key(FILE_G, 0), value.data, value.len);
 	put_size(b, FILE_G, x.off + x.len, x.len);
 	put(b, ns_key_meta("logical"), &(struct le64[]){ le64_put(3 * PAGE + x.len) }, 8);
-	put(b, ns_key_meta("referrers"), &(struct le64[]){ le64_put(0) }, 8); /* nobody says that those are right */
+	put(b, ns_key_meta("backrefs"), &(struct le64[]){ le64_put(0) }, 8); /* nobody says that those are right */
 }
 
 static void bad_value(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
@@ -205,13 +205,13 @@ static void put_copy(struct db_batch *b, uint64_t ino)
 {
 	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
 
-	ns_copy_encode(&(struct ns_copy){ .state = NS_COPY_KEPT, .name = "n", .path = "p" }, &value);
-	put(b, ns_key_copy(ino), value.data, value.len);
+	ns_replica_encode(&(struct ns_replica){ .state = NS_REPLICA_KEPT, .name = "n", .path = "p" }, &value);
+	put(b, ns_key_replica(ino), value.data, value.len);
 }
 
 static void bad_copy(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	put(b, ns_key_copy(DIR_D), "short", 5);
+	put(b, ns_key_replica(DIR_D), "short", 5);
 }
 
 static void copy_of_nothing(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
@@ -226,29 +226,31 @@ static void copy_with_a_way_to_it(struct rig *rig _unused_, struct db_batch *b, 
 
 static void top_without_a_note(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	put_attributes(
-		b,
-		(struct ns_inode){
-			.ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
+	put_attributes(b, (struct ns_inode){ .ino = 8,
+					     .mode = S_IFDIR | 0755,
+					     .nlink = 2,
+					     .parent = 8,
+					     .flags = INODE_SEALED | INODE_REPLICA });
 }
 
 static void copy_that_is_not_sealed(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
-	put_attributes(
-		b, (struct ns_inode){ .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_COPY });
+	put_attributes(b, (struct ns_inode){
+				  .ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_REPLICA });
 	put_copy(b, 8);
 }
 
 static void file_in_a_copy_and_elsewhere(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key)
 {
-	put_attributes(
-		b,
-		(struct ns_inode){
-			.ino = 8, .mode = S_IFDIR | 0755, .nlink = 2, .parent = 8, .flags = INODE_SEALED | INODE_COPY });
+	put_attributes(b, (struct ns_inode){ .ino = 8,
+					     .mode = S_IFDIR | 0755,
+					     .nlink = 2,
+					     .parent = 8,
+					     .flags = INODE_SEALED | INODE_REPLICA });
 	put_copy(b, 8);
-	put_attributes(b,
-		       (struct ns_inode){
-			       .ino = LINK_L, .mode = S_IFLNK | 0777, .nlink = 2, .flags = INODE_SEALED | INODE_COPY });
+	put_attributes(
+		b, (struct ns_inode){
+			   .ino = LINK_L, .mode = S_IFLNK | 0777, .nlink = 2, .flags = INODE_SEALED | INODE_REPLICA });
 	put_entry(b, 8, ns_cookie(key, "l", 1), "l", LINK_L, DT_LNK);
 }
 
@@ -448,11 +450,11 @@ static void a_wrong_tree_that_the_journal_says_too_is_left(void **state)
 	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 	rig_close(rig);
 	s = repair(rig);
-	ASSERT_SAID(s, "+inode 5: has 1 names, should have 2; the index is made anew",
+	ASSERT_SAID(s, "+inode 5: has 1 names, should have 2; the index is rebuilt",
 		    "inode 5: has 1 names, should have 2");
 }
 
-static void a_missing_index_is_made_anew(void **state)
+static void a_missing_index_is_rebuilt(void **state)
 {
 	struct rig *rig = *state;
 	struct said s;
@@ -460,14 +462,14 @@ static void a_missing_index_is_made_anew(void **state)
 	rig_close(rig);
 	rig_remove_index(rig);
 	s = check(rig);
-	ASSERT_SAID(s, "index: missing or unusable; nothing is lost: -p makes it anew from journal and packs");
+	ASSERT_SAID(s, "index: missing or unusable; nothing is lost: -p rebuilds it from journal and packs");
 	s = repair(rig);
-	ASSERT_SAID(s, "+index: missing or unusable; made anew from journal and packs");
+	ASSERT_SAID(s, "+index: missing or unusable; rebuilt from journal and packs");
 	assert_clean(rig);
 }
 
 /* An old copy of the index, from before a snapshot took the place of the groups that would bring it up to date. */
-static void an_index_that_is_too_old_is_made_anew(void **state)
+static void an_index_that_is_too_old_is_rebuilt(void **state)
 {
 	struct rig *rig = *state;
 	struct said s;
@@ -489,7 +491,7 @@ static void an_index_that_is_too_old_is_made_anew(void **state)
 	bring_back_index(rig);
 	s = repair(rig);
 	ASSERT_SAID(s, "+index: stands for commit 1, and the journal does not go back so far; "
-		       "made anew from journal and packs");
+		       "rebuilt from journal and packs");
 	assert_clean(rig);
 }
 
@@ -500,8 +502,8 @@ int main(void)
 		check_test(every_wrong_extent_is_reported_with_its_file),
 		check_test(who_referred_to_a_pack_that_is_gone_is_not_missed),
 		check_test(a_wrong_tree_that_the_journal_says_too_is_left),
-		check_test(a_missing_index_is_made_anew),
-		check_test(an_index_that_is_too_old_is_made_anew),
+		check_test(a_missing_index_is_rebuilt),
+		check_test(an_index_that_is_too_old_is_rebuilt),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

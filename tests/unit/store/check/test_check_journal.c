@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* The checker on the journal: made anew from a sound index; commits are given up only if that is asked for. */
+/* The checker on the journal: rebuilt from a sound index; commits are discarded only on request. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "tests/unit/store/check_rig.h"
 
-static void a_damaged_journal_is_made_anew_from_the_index(void **state)
+static void a_damaged_journal_is_rebuilt_from_the_index(void **state)
 {
 	static const uint64_t places[] = { 9, 512 + 5, 512 + 100 }; /* file header, header of a group, its records */
 	struct rig *rig = *state;
@@ -27,11 +27,11 @@ static void a_damaged_journal_is_made_anew_from_the_index(void **state)
 		s = check(rig);
 		assert_int_equal(s.nr, 1);
 		assert_int_equal(s.result.nr_left, 1);
-		assert_non_null(strstr(s.text[0], "; -p makes it anew from the index, which stands for commit "));
+		assert_non_null(strstr(s.text[0], "; -p rebuilds it from the index, which stands for commit "));
 		s = repair(rig);
 		assert_int_equal(s.nr, 1);
 		assert_int_equal(s.result.nr_repaired, 1);
-		assert_non_null(strstr(s.text[0], "; made anew from the index, up to commit "));
+		assert_non_null(strstr(s.text[0], "; rebuilt from the index, up to commit "));
 		assert_clean(rig);
 		rig_open(rig);
 		rig_write(rig, FILE_F, PAGE, 8 + i);
@@ -53,7 +53,7 @@ static void without_index_a_damaged_journal_is_left(void **state)
 	rig_remove_index(rig);
 	rig_flip(rig, "journal/*.log", 512 + 100);
 	s = repair(rig);
-	ASSERT_SAID(s, "journal: a file of it is damaged or missing; there is no sound index to make it anew from",
+	ASSERT_SAID(s, "journal: a file of it is damaged or missing; there is no sound index to rebuild it from",
 		    "index: missing or unusable");
 }
 
@@ -93,7 +93,7 @@ static void commits_behind_a_damaged_one_are_given_up_only_if_asked(void **state
 	s = repair(rig);
 	assert_int_equal(s.result.nr_left, 1);
 	assert_non_null(strstr(s.text[0], "; -y discards commits 3 to 4, at least one of which is damaged"));
-	s = check_with(rig, (struct check_conf){ .repair = true, .give_up = true });
+	s = check_with(rig, (struct check_conf){ .repair = true, .discard_commits = true });
 	assert_string_equal(s.text[0], "journal: commits 3 to 4 are lost");
 	assert_int_equal(s.result.nr_left, 1);
 	s = repair(rig);
@@ -127,20 +127,20 @@ static void what_is_missing_is_named_as_of_the_last_commit_that_is_kept(void **s
 	write_and_damage(rig, 2);
 	rig_path_of(rig, "packs/*", pack);
 	assert_int_equal(unlink(pack), 0);
-	s = check_with(rig, (struct check_conf){ .repair = true, .give_up = true });
+	s = check_with(rig, (struct check_conf){ .repair = true, .discard_commits = true });
 	ASSERT_SAID(s, "journal: commits 3 to 4 are lost",
-		    "+journal: a file of it is damaged or missing; made anew from the index, up to commit 2",
+		    "+journal: a file of it is damaged or missing; rebuilt from the index, up to commit 2",
 		    "pack 1: the file is missing",
 		    "later: bytes 0 to 8291 cannot be read: there is no data in pack 1 offset 20480",
 		    "d/f: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
 		    "d/e/hard: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
-		    "+packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there; counted anew");
+		    "+packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there; recounted");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		check_test(a_damaged_journal_is_made_anew_from_the_index),
+		check_test(a_damaged_journal_is_rebuilt_from_the_index),
 		check_test(without_index_a_damaged_journal_is_left),
 		check_test(commits_behind_a_damaged_one_are_given_up_only_if_asked),
 		check_test(what_is_missing_is_named_as_of_the_last_commit_that_is_kept),

@@ -70,10 +70,11 @@ static uint64_t element(enum pattern pattern, struct code_type t, size_t i)
 
 void fill_pattern(enum pattern pattern, struct code_type t, uint8_t *p, size_t len)
 {
-	for (size_t i = 0; i < len; i++) {
-		unsigned b = (unsigned)(i % t.width);
+	for (size_t i = 0; i < len; i += t.width) {
+		uint64_t x = element(pattern, t, i / t.width);
 
-		p[i] = (uint8_t)(element(pattern, t, i / t.width) >> 8 * (t.big_endian ? t.width - 1 - b : b));
+		for (unsigned b = 0; b < t.width && i + b < len; b++)
+			p[i + b] = (uint8_t)(x >> 8 * (t.big_endian ? t.width - 1 - b : b));
 	}
 }
 

@@ -34,20 +34,25 @@ static void round_trip(struct rig *rig, const struct coder_spec *spec, const uin
  * longer. */
 static void all_bits_come_back_from_every_way(void **state)
 {
+	enum { BYTES_MAX = 600 }; /* of a block, and of its base */
 	struct rig *rig = *state;
 	unsigned nr_ways = 0;
 
 	for (size_t t = 0; t < ARRAY_SIZE(all_types); t++) {
+		uint8_t filled[NR_PATTERNS][BYTES_MAX];
 		struct coder_spec spec;
 
+		for (enum pattern pattern = 0; pattern < NR_PATTERNS; pattern++)
+			fill_pattern(pattern, all_types[t], filled[pattern], sizeof(filled[pattern]));
 		for (unsigned at = 0; next_spec(all_types[t], &at, &spec); nr_ways++) {
 			spec.steps.lead = nr_ways % all_types[t].width;
 			for (enum pattern pattern = 0; pattern < NR_PATTERNS; pattern++) {
-				size_t len = 200 + (nr_ways * 7 + pattern) % 400;
+				size_t len = 200 + (nr_ways * 7 + pattern) % (BYTES_MAX - 200);
+				size_t base_len = (nr_ways + pattern) % 3 * (BYTES_MAX / 2);
 
-				fill_pattern(pattern, all_types[t], rig->plain + 1, len);
-				fill_pattern((pattern + nr_ways) % NR_PATTERNS, all_types[t], rig->base + 1, LEN_MAX);
-				round_trip(rig, &spec, rig->plain + 1, len, (nr_ways + pattern) % 3 * 300);
+				memcpy(rig->plain + 1, filled[pattern], len);
+				memcpy(rig->base + 1, filled[(pattern + nr_ways) % NR_PATTERNS], base_len);
+				round_trip(rig, &spec, rig->plain + 1, len, base_len);
 			}
 		}
 	}

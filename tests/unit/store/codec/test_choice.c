@@ -9,7 +9,7 @@ struct fake {
 	uint64_t coded, ns;
 };
 
-static unsigned run_trial(struct code_choice *c, const struct fake *fake)
+static unsigned try_all(struct code_choice *c, const struct fake *fake, uint64_t plain)
 {
 	unsigned nr = 0;
 
@@ -17,10 +17,15 @@ static unsigned run_trial(struct code_choice *c, const struct fake *fake)
 		unsigned i = code_choice_next(c);
 
 		assert_int_equal(i, nr++);
-		code_choice_record(c, 100, fake[i].coded, fake[i].ns);
+		code_choice_record(c, plain, fake[i].coded, fake[i].ns);
 	}
 	assert_int_equal(nr, c->nr);
 	return code_choice_next(c);
+}
+
+static unsigned run_trial(struct code_choice *c, const struct fake *fake)
+{
+	return try_all(c, fake, 100);
 }
 
 static void the_smallest_within_the_budget_is_chosen(void **state)
@@ -30,12 +35,12 @@ static void the_smallest_within_the_budget_is_chosen(void **state)
 		struct fake fake[3];
 		unsigned chosen;
 	} cases[] = {
-		{ 10, { { 100, 1 }, { 50, 900 }, { 30, 1100 } }, 1 },
-		{ 0, { { 100, 1 }, { 50, 900 }, { 30, 1100 } }, 2 },
-		{ 1, { { 100, 200 }, { 50, 300 }, { 30, 110 } }, 2 }, /* none is affordable: the fastest */
-		{ 10, { { 100, 1 }, { 50, 900 }, { 50, 300 } }, 2 },
-		{ 10, { { 1000, 1 }, { 500, 900 }, { 504, 300 } }, 2 }, /* nearly as small, and faster */
-		{ 10, { { 1000, 1 }, { 500, 900 }, { 506, 300 } }, 1 },
+		{ 10, { { 1000, 10 }, { 500, 9000 }, { 300, 11000 } }, 1 },
+		{ 0, { { 1000, 10 }, { 500, 9000 }, { 300, 11000 } }, 2 },
+		{ 1, { { 1000, 2000 }, { 500, 3000 }, { 300, 1100 } }, 2 }, /* none is affordable: the fastest */
+		{ 10, { { 1000, 10 }, { 500, 9000 }, { 500, 3000 } }, 2 },
+		{ 10, { { 1000, 10 }, { 500, 9000 }, { 504, 3000 } }, 2 }, /* nearly as small, and faster */
+		{ 10, { { 1000, 10 }, { 500, 9000 }, { 506, 3000 } }, 1 },
 	};
 
 	(void)state;
@@ -43,7 +48,7 @@ static void the_smallest_within_the_budget_is_chosen(void **state)
 		struct code_choice c;
 
 		code_choice_init(&c, 3, cases[i].budget);
-		assert_int_equal(run_trial(&c, cases[i].fake), cases[i].chosen);
+		assert_int_equal(try_all(&c, cases[i].fake, 1000), cases[i].chosen);
 	}
 }
 
@@ -121,18 +126,82 @@ static void what_stops_paying_is_tried_again(void **state)
 	assert_int_equal(blocks_until_trial(&c, 50, 500), 4096); /* others may have become better */
 }
 
-static void trials_get_a_quarter_of_the_budget(void **state)
+static const struct fake noise[] = { { 101, 1 }, { 101, 500 } };
+
+/* Reports blocks, with trials where they are due. Returns the number of trials. */
+static unsigned run_blocks(struct code_choice *c, const struct fake *fake, unsigned nr)
 {
-	static const struct fake dear[] = { { 50, 500 }, { 40, 100000 } };
+	unsigned trials = 0;
+
+	for (unsigned i = 0; i < nr; i++) {
+		if (code_choice_trying(c)) {
+			run_trial(c, fake);
+			trials++;
+		}
+		code_choice_record(c, 100, fake[code_choice_next(c)].coded, fake[code_choice_next(c)].ns);
+	}
+	return trials;
+}
+
+/* Noise in front of other data: storing it does not show where it ends. */
+static void noise_does_not_decide_for_what_follows(void **state)
+{
 	struct code_choice c;
-	unsigned n;
 
 	(void)state;
 	code_choice_init(&c, 2, 10);
-	run_trial(&c, dear);
-	n = blocks_until_trial(&c, 90, 500);
-	/* 100500 ns of trials, a quarter of 10 ns for each byte */
-	assert_int_equal(n, (100500 * 4 + 999) / (10 * 100));
+	assert_in_range(run_blocks(&c, noise, 100), 5, 7);
+	run_blocks(&c, two, 100);
+	assert_int_equal(code_choice_next(&c), 0);
+	assert_true(c.promised == 0.5); /* noise does not count */
+}
+
+static void noise_does_not_undo_a_choice(void **state)
+{
+	struct code_choice c;
+	unsigned trials;
+
+	(void)state;
+	code_choice_init(&c, 2, 10);
+	run_rounds(&c, two);
+	for (unsigned i = 0; i < 30; i++) {
+		run_blocks(&c, noise, 10);
+		trials = run_blocks(&c, two, 100);
+		assert_int_equal(code_choice_next(&c), 0);
+		assert_in_range(trials, 0, 1);
+	}
+	assert_int_equal(c.nr_trials, 4);
+	assert_true(c.promised == 0.5);
+}
+
+/* What looks like noise to the chosen candidate may not be for another. */
+static void a_block_that_does_not_get_smaller_has_the_next_tried(void **state)
+{
+	static const struct fake other[] = { { 101, 500 }, { 40, 100 } };
+	struct code_choice c;
+
+	(void)state;
+	code_choice_init(&c, 2, 0);
+	run_rounds(&c, two);
+	run_blocks(&c, other, 2);
+	assert_int_equal(c.chosen, 1);
+	assert_true(c.promised == 0.4);
+}
+
+/* However long they took: on a busy machine the same blocks are tried. */
+static void trials_get_a_quarter_of_the_budget(void **state)
+{
+	(void)state;
+	for (uint64_t ns = 1; ns <= 1000000; ns *= 10) {
+		const struct fake fake[] = { { 50, 500 }, { 40, ns } };
+		struct code_choice c;
+
+		code_choice_init(&c, 2, 10);
+		run_rounds(&c, fake);
+		/* four rounds of two candidates, of which each counts 4 ns for each byte, and a quarter of 10 ns; three
+		 * blocks were between them */
+		assert_int_equal(blocks_until_trial(&c, 90, 500), 4 * 2 * 4 * 4 / 10 + 1 - 3);
+	}
 }
 
 static void one_slow_block_changes_nothing(void **state)
@@ -146,6 +215,23 @@ static void one_slow_block_changes_nothing(void **state)
 		assert_false(code_choice_trying(&c));
 		code_choice_record(&c, 100, i == 50 ? 85 : 50, i == 50 ? 5000 : 500);
 	}
+}
+
+/* The machine was busy in the first round, and the best candidate seemed to exceed the budget. */
+static void one_slow_round_changes_nothing(void **state)
+{
+	struct code_choice c;
+
+	(void)state;
+	code_choice_init(&c, 2, 10);
+	assert_int_equal(run_trial(&c, (const struct fake[]){ { 50, 9000 }, { 80, 100 } }), 1);
+	for (unsigned round = 1; round < 4; round++) {
+		code_choice_record(&c, 100, 80, 100);
+		while (!code_choice_trying(&c))
+			code_choice_record(&c, 100, 80, 100);
+		run_trial(&c, two);
+	}
+	assert_int_equal(code_choice_next(&c), 0);
 }
 
 static void candidates_are_valid_and_fit(void **state)
@@ -224,8 +310,12 @@ int main(void)
 		cmocka_unit_test(what_pays_is_kept),
 		cmocka_unit_test(one_block_is_not_a_variable),
 		cmocka_unit_test(what_stops_paying_is_tried_again),
+		cmocka_unit_test(noise_does_not_decide_for_what_follows),
+		cmocka_unit_test(noise_does_not_undo_a_choice),
+		cmocka_unit_test(a_block_that_does_not_get_smaller_has_the_next_tried),
 		cmocka_unit_test(trials_get_a_quarter_of_the_budget),
 		cmocka_unit_test(one_slow_block_changes_nothing),
+		cmocka_unit_test(one_slow_round_changes_nothing),
 		cmocka_unit_test(candidates_are_valid_and_fit),
 		cmocka_unit_test(a_variable_is_coded_in_the_way_it_is_made_for),
 	};

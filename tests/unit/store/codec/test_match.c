@@ -124,15 +124,15 @@ static void every_pattern_comes_back_at_any_place(void **state)
 	for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
 		bench_init(&b, types[t]);
 		for (enum pattern pattern = 0; pattern < NR_PATTERNS; pattern++)
-			for (size_t i = 0; i < ARRAY_SIZE(lens); i++)
-				for (uint32_t lead = 0; lead < 8; lead += lens[i] == FRAME ? 5 : 1) {
-					fill_pattern(pattern, f64, b.frame, lens[i]);
-					/* and each row of 40 once more, behind another */
-					for (uint32_t at = 800; at + 320 <= lens[i]; at += 1000)
-						memcpy(b.frame + at, b.frame + at - 480, 320);
+			for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
+				fill_pattern(pattern, f64, b.frame, lens[i]);
+				/* and each row of 40 once more, behind another */
+				for (uint32_t at = 800; at + 320 <= lens[i]; at += 1000)
+					memcpy(b.frame + at, b.frame + at - 480, 320);
+				for (uint32_t lead = 0; lead < 8; lead += lens[i] == FRAME ? 5 : 1)
 					if (code(&b, lens[i], lead) > 0)
 						assert_comes_back(&b, lens[i]);
-				}
+			}
 		bench_release(&b);
 	}
 }
@@ -252,7 +252,7 @@ static void seal(uint8_t *block, size_t len)
 static void assert_damage_is_found(bool near)
 {
 	uint32_t part = 5, len = FRAME, refused = 0, n;
-	uint8_t *good = malloc(MATCH_PART), *block;
+	uint8_t *good = malloc(MATCH_PART), *got, *before[MATCH_PARTS] = { NULL }, *block;
 	struct bench b;
 
 	bench_init(&b, f64);
@@ -270,17 +270,21 @@ static void assert_damage_is_found(bool near)
 	assert_int_equal(((const struct code_header_disk *)block)->base, CODE_BASE_MATCHED);
 	assert_int_equal(((const struct code_header_disk *)block)->flags & CODE_FLAG_NEAR, near ? CODE_FLAG_NEAR : 0);
 	memcpy(good, block, n);
+	got = b.got + part * MATCH_PART;
+	for (uint32_t i = 0; i < part; i++) { /* intact: decoded once, not for each change */
+		before[i] = b.left + i * MATCH_PART;
+		assert_int_equal(decode_to(&b, i, len, NULL, before[i]), MATCH_PART);
+	}
 	for (uint32_t i = 4; i < n; i += i < 400 ? 1 : 997)
 		for (unsigned bit = 0; bit < 8; bit++) {
 			int r;
 
 			block[i] ^= (uint8_t)(1u << bit);
-			assert_int_equal(decode_part(&b, part, len, UINT32_MAX),
-					 i == 4 ? -EOPNOTSUPP : -EBADMSG);
+			assert_int_equal(decode_to(&b, part, len, before, got), i == 4 ? -EOPNOTSUPP : -EBADMSG);
 			seal(block, n);
-			r = decode_part(&b, part, len, UINT32_MAX);
+			r = decode_to(&b, part, len, before, got);
 			if (r == MATCH_PART) /* it said nothing */
-				assert_memory_equal(b.got + part * MATCH_PART, b.frame + part * MATCH_PART, MATCH_PART);
+				assert_memory_equal(got, b.frame + part * MATCH_PART, MATCH_PART);
 			else
 				refused++;
 			memcpy(block, good, n);
@@ -320,6 +324,11 @@ static void what_does_not_pay_is_tried_less_and_less(void **state)
 	assert_int_equal(matching_init(&b.matching, b.work, &(struct coding_shape){ .type = f64 }, 2, NULL), 0);
 	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
 	matching_record(&b.matching, FRAME, 900, 700, 2 * FRAME - 1);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(matching_next(&b.matching), MATCHING_ONLY);
+	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);
+	b.matching.rest.choice.trial_ns += FRAME; /* part of the time, with a budget of its own */
+	matching_record(&b.matching, FRAME, 900, 700, 3 * FRAME - 1);
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(matching_next(&b.matching), MATCHING_ONLY);
 	assert_int_equal(matching_next(&b.matching), MATCHING_BOTH);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "index/fingerprints.h"
 #include "store/dedup/fptable.h"
 
 /* Few distinct homes, so that probes are long and wrap around. */
@@ -21,11 +22,10 @@ static struct addr addr_nr(unsigned i)
 
 static void what_was_inserted_is_found_and_nothing_else(void **state)
 {
-	struct fptable t;
+	struct fptable t = { 0 };
 	static bool in[2000];
 
 	(void)state;
-	assert_int_equal(fptable_init(&t, 10), 0);
 	srandom(1);
 	for (int round = 0; round < 40000; round++) {
 		unsigned i = (unsigned)random() % ARRAY_SIZE(in);
@@ -55,10 +55,9 @@ static void what_was_inserted_is_found_and_nothing_else(void **state)
 
 static void removing_what_is_not_there_changes_nothing(void **state)
 {
-	struct fptable t;
+	struct fptable t = { 0 };
 
 	(void)state;
-	assert_int_equal(fptable_init(&t, 10), 0);
 	assert_int_equal(fptable_insert(&t, fp_nr(1), addr_nr(1), 255), 0);
 	fptable_remove(&t, fp_nr(2));
 	assert_int_equal(t.nr, 1);
@@ -67,11 +66,70 @@ static void removing_what_is_not_there_changes_nothing(void **state)
 	assert_null(fptable_find(&t, fp_nr(1))); /* an empty one is fine to ask */
 }
 
+static struct fp some_fp(void)
+{
+	return (struct fp){ .lo = (uint64_t)random() << 40 ^ (uint64_t)random() << 20 ^ (uint64_t)random(),
+			    .hi = (uint64_t)random() };
+}
+
+static void parts_are_in_the_order_of_the_keys(void **state)
+{
+	struct fptable t = { 0 };
+	uint64_t from = 0;
+	size_t nr = 0;
+
+	(void)state;
+	srandom(2);
+	for (unsigned i = 0; i < 10000; i++)
+		assert_int_equal(fptable_insert(&t, some_fp(), addr_nr(i), 0), 0);
+	for (const struct fptable_part *p = t.part; p < t.part + FPTABLE_PARTS; p++) {
+		uint64_t to = from;
+
+		assert_true(p->nr > 0);
+		nr += p->nr;
+		for (const struct fptable_slot *s = p->slots; s < p->slots + p->size; s++)
+			if (s->pack) {
+				uint64_t key = fingerprint_key(fptable_slot_fp(s));
+
+				assert_true(key >= from);
+				to = MAX(to, key);
+			}
+		from = to;
+	}
+	assert_int_equal(nr, t.nr);
+	fptable_release(&t);
+}
+
+static void reserved_room_is_enough(void **state)
+{
+	struct fptable from = { 0 }, to = { 0 };
+	size_t memory;
+
+	(void)state;
+	srandom(3);
+	for (unsigned i = 0; i < 5000; i++) {
+		assert_int_equal(fptable_insert(&from, some_fp(), addr_nr(i), 0), 0);
+		assert_int_equal(fptable_insert(&to, some_fp(), addr_nr(i), 0), 0);
+	}
+	assert_int_equal(fptable_reserve(&to, &from), 0);
+	memory = fptable_memory(&to);
+	for (const struct fptable_part *p = from.part; p < from.part + FPTABLE_PARTS; p++)
+		for (const struct fptable_slot *s = p->slots; s < p->slots + p->size; s++)
+			if (s->pack)
+				assert_int_equal(fptable_insert(&to, fptable_slot_fp(s), addr_nr(1), 0), 0);
+	assert_int_equal(fptable_memory(&to), memory);
+	assert_int_equal(to.nr, 10000);
+	fptable_release(&from);
+	fptable_release(&to);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_inserted_is_found_and_nothing_else),
 		cmocka_unit_test(removing_what_is_not_there_changes_nothing),
+		cmocka_unit_test(parts_are_in_the_order_of_the_keys),
+		cmocka_unit_test(reserved_room_is_enough),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

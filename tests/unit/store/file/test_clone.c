@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine_state.h"
+#include "store/file/extents/segment.h"
 #include "store/file/file_state.h"
-#include "store/file/segment.h"
 #include "store/log/log_state.h"
 #include "tests/unit/store/rig.h"
 

@@ -284,7 +284,7 @@ static void a_store_without_the_table_gets_it_when_asked(void **state)
 	struct rig *rig = *state;
 	struct db_batch *batch;
 	struct le64 none = le64_put(0);
-	struct ns_key key = ns_key_meta("referrers"), stray = backref_key(&(struct backref){ 1, 0, 9999, 3 });
+	struct ns_key key = ns_key_meta("backrefs"), stray = backref_key(&(struct backref){ 1, 0, 9999, 3 });
 
 	make(rig, DIR_A, 101);
 	make(rig, DIR_A, 102);
@@ -335,6 +335,30 @@ static void a_question_can_be_given_up(void **state)
 	rig_write(rig, 101, LEN, 1);
 	assert_int_equal(engine_exclusive(rig->e, &conf, &report), -ECANCELED);
 	assert_int_equal(report.nr_files, 77);
+}
+
+static void the_list_of_files_is_limited(void **state)
+{
+	struct rig *rig = *state;
+	struct exclusive_name all = { DIR_A, 0 };
+	struct exclusive_conf names = { .names = &all, .nr_names = 1, .set_bytes = 512 * 32 };
+	struct exclusive_conf owner = { .owner = { FP_OF_USER, 0 }, .set_bytes = 1024 * 8 };
+	struct exclusive_report report;
+
+	for (uint64_t i = 0; i < 512; i++)
+		make(rig, DIR_A, 1000 + i);
+	assert_int_equal(engine_exclusive(rig->e, &names, &report), 0);
+	assert_int_equal(report.nr_files, 512);
+	put_name(rig, DIR_A, 5000, 1000); /* another name of a file takes room too */
+	assert_int_equal(engine_exclusive(rig->e, &names, &report), -E2BIG);
+	names.set_bytes *= 2;
+	assert_int_equal(engine_exclusive(rig->e, &names, &report), 0);
+	for (uint64_t i = 512; i < 1024; i++)
+		make(rig, DIR_B, 1000 + i);
+	assert_int_equal(engine_exclusive(rig->e, &owner, &report), 0);
+	assert_int_equal(report.nr_files, 1024);
+	make(rig, DIR_B, 3000);
+	assert_int_equal(engine_exclusive(rig->e, &owner, &report), -E2BIG);
 }
 
 /* Of a thousand that share a frame a few are asked. */
@@ -640,6 +664,7 @@ int main(void)
 		rig_test(a_part_of_a_chunk_keeps_all_of_it),
 		rig_test(a_store_without_the_table_gets_it_when_asked),
 		rig_test(a_question_can_be_given_up),
+		rig_test(the_list_of_files_is_limited),
 		rig_test(time_grows_with_the_extents_not_with_the_sharers),
 		rig_test(an_answer_is_right_while_all_goes_on),
 		rig_test(random_stores_are_counted_exactly),

@@ -30,6 +30,8 @@ static void a_group_comes_back_as_it_was(void **state _unused_)
 			g.flags = JOURNAL_GROUP_SNAPSHOT | JOURNAL_GROUP_LAST;
 			g.part = 77;
 			g.nr_records = 1ull << 40;
+		} else if (i % 4) {
+			g.flags = JOURNAL_GROUP_JOINT;
 		}
 		p = encode(&g, lens[i], &bytes);
 		assert_int_equal(bytes, sizes[i]);

@@ -121,9 +121,19 @@ static void damaged_inputs_are_distinguished(void **state _unused_)
 	assert_true(nr >= 40);
 }
 
-/* What the golden inputs hold. */
-static void add_groups(struct rig *rig)
+static void beside_start(_unused_ struct journal_beside *b)
 {
+}
+
+static int beside_finish(_unused_ struct journal_beside *b)
+{
+	return 0;
+}
+
+/* What the golden inputs hold. */
+static void add_groups(struct rig *rig, bool is_joint)
+{
+	struct journal_beside beside = { .start = beside_start, .finish = beside_finish };
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	uint8_t bytes[500];
 
@@ -135,7 +145,10 @@ static void add_groups(struct rig *rig)
 	memset(bytes, 0xab, sizeof(bytes));
 	journal_record_add(&b, 3, bytes, sizeof(bytes));
 	journal_record_add(&b, 255, "third", 5);
-	assert_int_equal(journal_append(rig->j, b.data, b.len), 0);
+	if (is_joint)
+		assert_int_equal(journal_append_joint(rig->j, b.data, b.len, &beside), 0);
+	else
+		assert_int_equal(journal_append(rig->j, b.data, b.len), 0);
 }
 
 static void add_snapshot(struct rig *rig)
@@ -170,12 +183,34 @@ static void what_is_written_is_version_1_byte_for_byte(void **state _unused_)
 	rig_init(&ours, KiB(4));
 	rig_init(&golden, KiB(4));
 	rig_open(&ours);
-	add_groups(&ours);
+	add_groups(&ours, false);
 	input_load(&golden, TESTS_DIR "/golden/journal/v1-log.txt", &in);
 	assert_same_file(&ours, &golden, "0000000000000001.log");
 	add_snapshot(&ours);
 	input_load(&golden, TESTS_DIR "/golden/journal/v1-snapshot.txt", &in);
 	assert_same_file(&ours, &golden, "0000000000000002.snap");
+}
+
+static void a_joint_group_has_these_bytes_until_it_is_dropped(void **state _unused_)
+{
+	_cleanup_(rig_release) struct rig ours, golden;
+	struct input in;
+
+	rig_init(&ours, KiB(4));
+	rig_init(&golden, KiB(4));
+	rig_open(&ours);
+	add_groups(&ours, true);
+	assert_true(journal_last_is_joint(ours.j));
+	input_load(&golden, TESTS_DIR "/golden/journal/v1-joint.txt", &in);
+	assert_same_file(&ours, &golden, "0000000000000001.log");
+	rig_open(&golden);
+	assert_true(journal_last_is_joint(golden.j));
+	assert_int_equal(journal_drop_last(golden.j), 0);
+	assert_false(journal_last_is_joint(golden.j));
+	assert_int_equal(journal_append(golden.j, NULL, 0), 0);
+	rig_open(&golden);
+	assert_int_equal(journal_last(golden.j), 3);
+	assert_false(journal_last_is_joint(golden.j));
 }
 
 /* All records in order as "type:length:first byte" words. */
@@ -207,6 +242,7 @@ static void version_1_is_read(void **state _unused_)
 		const char *path, *holds;
 	} cases[] = {
 		{ TESTS_DIR "/golden/journal/v1-log.txt", "g1[ 1:5:66 2:0:0 ]g2[ ]g3[ 3:500:ab 255:5:74 ]" },
+		{ TESTS_DIR "/golden/journal/v1-joint.txt", "g1[ 1:5:66 2:0:0 ]g2[ ]g3[ 3:500:ab 255:5:74 ]" },
 		{ TESTS_DIR "/golden/journal/v1-compressed.txt",
 		  "g1[ 1:5:66 2:0:0 ]g2[ 4:5:73 5:1024:ef ]g3[ 3:500:ab 255:5:74 ]" },
 		{ TESTS_DIR "/golden/journal/v1-snapshot-compressed.txt",
@@ -235,6 +271,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(damaged_inputs_are_distinguished),
 		cmocka_unit_test(what_is_written_is_version_1_byte_for_byte),
+		cmocka_unit_test(a_joint_group_has_these_bytes_until_it_is_dropped),
 		cmocka_unit_test(version_1_is_read),
 	};
 

@@ -149,7 +149,7 @@ static inline int coded_mark_gone(void *userdata, uint32_t pack, uint32_t frame,
 }
 
 /* These go, of so many that there were. */
-static inline void coded_give_up(struct coded *c, uint32_t from, uint32_t to, uint32_t nr)
+static inline void coded_free(struct coded *c, uint32_t from, uint32_t to, uint32_t nr)
 {
 	for (uint32_t i = from; i < to; i++)
 		coded_gone[i / 64] |= UINT64_C(1) << i % 64;

@@ -10,7 +10,7 @@ static void what_was_written_reads_back(void **state)
 	(void)state;
 	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
 	for (size_t c = 0; c < ARRAY_SIZE(chunk_lens); c++)
-		for (enum pack_stream s = 0; s < PACK_NR_STREAMS; s++) {
+		for (enum pack_stream s = 0; s <= PACK_SMALL; s++) {
 			unsigned nr = PACK_FRAME_BYTES / chunk_lens[c];
 			struct addr full = rig_write_frame(&rig, s, chunk_lens[c], 1000 * c, nr);
 			struct addr one = rig_write_frame(&rig, s, chunk_lens[c], 1000 * c, 1);
@@ -147,7 +147,7 @@ static void chunks_of_an_unwritten_frame_are_known_and_readable(void **state)
 
 	(void)state;
 	rig_init(&rig, (struct packs_conf){ 0 });
-	for (enum pack_stream s = 0; s < PACK_NR_STREAMS; s++) {
+	for (enum pack_stream s = 0; s <= PACK_SMALL; s++) {
 		struct addr a = ADDR_NONE, start;
 		struct pack_frame *f;
 		struct fp fps[3], fp;
@@ -242,19 +242,19 @@ static void marks_after_sync_are_exact(void **state)
 
 static void opening_cuts_frames_after_the_marks(void **state)
 {
-	struct addr kept[PACK_NR_STREAMS], cut[PACK_NR_STREAMS];
+	struct addr kept[PACK_SMALL + 1], cut[PACK_SMALL + 1];
 	struct fp fp;
 	struct rig rig;
 
 	(void)state;
 	rig_init(&rig, (struct packs_conf){ .table_memory = MiB(1) });
-	for (enum pack_stream s = 0; s < PACK_NR_STREAMS; s++)
+	for (enum pack_stream s = 0; s <= PACK_SMALL; s++)
 		kept[s] = rig_write_frame(&rig, s, PACK_BLOCK, s, 256);
 	rig_sync(&rig);
-	for (enum pack_stream s = 0; s < PACK_NR_STREAMS; s++)
+	for (enum pack_stream s = 0; s <= PACK_SMALL; s++)
 		cut[s] = rig_write_frame(&rig, s, PACK_BLOCK, 10 + s, 256);
 	rig_reopen(&rig);
-	for (enum pack_stream s = 0; s < PACK_NR_STREAMS; s++) {
+	for (enum pack_stream s = 0; s <= PACK_SMALL; s++) {
 		assert_int_equal(pack_stat(&rig, kept[s].pack).st_size, pack_table_off(1));
 		assert_int_equal(rig_check(&rig, kept[s], PACK_BLOCK, s, 256), 0);
 		assert_int_equal(packs_fps(rig.p, cut[s], PACK_BLOCK, 1, &fp), 0);
@@ -262,6 +262,86 @@ static void opening_cuts_frames_after_the_marks(void **state)
 		/* the place is given again */
 		assert_true(addr_equal(rig_write_frame(&rig, s, PACK_BLOCK, 20 + s, 5), cut[s]));
 		assert_int_equal(rig_check(&rig, cut[s], PACK_BLOCK, 20 + s, 5), 0);
+	}
+	rig_release(&rig);
+}
+
+/* Frames that are open at the same time go to different streams; a lone writer uses the first only. */
+static void bulk_frames_spread_over_the_idlest_streams(void **state)
+{
+	struct pack_frame *f[5];
+	struct addr a[5], alone;
+	void *memory[5];
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .nr_bulk = 4 });
+	alone = rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 1, 256);
+	assert_int_equal(rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 500, 256).pack, alone.pack);
+	for (unsigned i = 0; i < 5; i++) {
+		f[i] = rig_fill_frame(&rig, PACK_BULK, PACK_BLOCK, 1000 * (i + 1), 256, &a[i], &memory[i]);
+		for (unsigned k = 0; k < i; k++)
+			assert_int_equal(a[i].pack == a[k].pack, i == 4 && k == 0); /* there are four */
+	}
+	assert_int_equal(a[0].pack, alone.pack);
+	for (unsigned i = 5; i-- > 0;) {
+		assert_int_equal(packs_frame_write(rig.p, f[i]), 0);
+		free(memory[i]);
+	}
+	assert_int_equal(rig_write_frame(&rig, PACK_BULK, PACK_BLOCK, 9000, 1).pack, alone.pack);
+	rig_sync(&rig);
+	assert_mark(rig.marks.stream[PACK_BULK], alone.pack, 5);
+	for (unsigned i = 1; i < 4; i++)
+		assert_mark(rig.marks.stream[PACK_MORE_BULK + i - 1], a[i].pack, 1);
+	assert_mark(rig.marks.stream[PACK_MORE_BULK + 3], 0, 0);
+	rig_reopen(&rig);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(rig_check(&rig, a[i], PACK_BLOCK, 1000 * (i + 1), 256), 0);
+	rig_release(&rig);
+}
+
+/* After a crash each stream is cut at its own mark. A mount for fewer processors goes on with the streams there are. */
+static void every_bulk_stream_is_cut_and_continued(void **state)
+{
+	enum { NR = PACK_NR_BULK_MAX };
+	struct addr kept[NR], cut[NR];
+	struct pack_frame *f[NR];
+	void *memory[NR];
+	struct fp fp;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, (struct packs_conf){ .nr_bulk = 1000 });
+	for (unsigned round = 0; round < 2; round++) {
+		struct addr *a = round == 0 ? kept : cut;
+
+		for (unsigned i = 0; i < NR; i++)
+			f[i] = rig_fill_frame(&rig, PACK_BULK, PACK_BLOCK, 100 * i + round, 2, &a[i], &memory[i]);
+		for (unsigned i = 0; i < NR; i++) {
+			assert_int_equal(packs_frame_write(rig.p, f[i]), 0);
+			free(memory[i]);
+		}
+		if (round == 0)
+			rig_sync(&rig);
+	}
+	rig.conf.nr_bulk = 1;
+	rig_reopen(&rig);
+	for (unsigned i = 0; i < NR; i++) {
+		struct addr a;
+
+		assert_int_equal(cut[i].pack, kept[i].pack);
+		assert_true(pack_marks_cover(&rig.marks, kept[i].pack, 0));
+		assert_false(pack_marks_cover(&rig.marks, cut[i].pack, 1));
+		assert_int_equal(pack_stat(&rig, kept[i].pack).st_size, pack_table_off(1));
+		assert_int_equal(rig_check(&rig, kept[i], PACK_BLOCK, 100 * i, 2), 0);
+		assert_int_equal(packs_fps(rig.p, cut[i], PACK_BLOCK, 1, &fp), 0);
+		f[i] = rig_fill_frame(&rig, PACK_BULK, PACK_BLOCK, 100 * i + 50, 2, &a, &memory[i]);
+		assert_true(addr_equal(a, cut[i])); /* the place is given again */
+	}
+	for (unsigned i = 0; i < NR; i++) {
+		assert_int_equal(packs_frame_write(rig.p, f[i]), 0);
+		free(memory[i]);
+		assert_int_equal(rig_check(&rig, cut[i], PACK_BLOCK, 100 * i + 50, 2), 0);
 	}
 	rig_release(&rig);
 }
@@ -596,6 +676,8 @@ int main(void)
 		cmocka_unit_test(fingerprints_are_reported_where_there_are_chunks),
 		cmocka_unit_test(marks_after_sync_are_exact),
 		cmocka_unit_test(opening_cuts_frames_after_the_marks),
+		cmocka_unit_test(bulk_frames_spread_over_the_idlest_streams),
+		cmocka_unit_test(every_bulk_stream_is_cut_and_continued),
 		cmocka_unit_test(an_abandoned_frame_keeps_its_place_and_says_so),
 		cmocka_unit_test(tables_stay_within_their_memory),
 		cmocka_unit_test(impossible_requests_are_refused),

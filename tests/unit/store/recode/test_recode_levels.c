@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "store/codec/code_format.h"
 #include "store/engine_state.h"
-#include "store/file/content.h"
+#include "store/file/content_state.h"
 #include "store/pack/pack_format.h"
 #include "tests/unit/store/rig.h"
 

@@ -130,7 +130,7 @@ static void check_field(struct rig *rig, uint64_t ino, unsigned seed)
 	free(p);
 }
 
-/* As a PUT with bytes and a COPY: the collector has all of the member's file, lent, and a copy that refers to it. */
+/* As a PUT with bytes and a REPLICATE: the gatherer has all of the member's file, pinned, and a replica. */
 static void hand_over(struct world *w, uint64_t ino)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));

@@ -104,12 +104,42 @@ static void a_clock_that_was_set_back_drops_the_future(void **state)
 	assert_int_equal(r.reading[2].time_s, 25);
 }
 
+static struct record_reading on_disk(uint64_t time_s, uint64_t disk)
+{
+	return (struct record_reading){ .time_s = time_s, .disk = disk };
+}
+
+static void growth_is_the_mean_of_the_last_readings(void **state)
+{
+	const struct record_reading readings[] = { on_disk(0, 5), on_disk(1000, 900), on_disk(1500, 100),
+						   on_disk(2000, 1900) };
+	_cleanup_(record_release) struct record r = { .store_id = "00" };
+	uint64_t span;
+	double rate;
+
+	(void)state;
+	assert_false(record_growth(&r, 1000, 0, &rate, &span));
+	assert_int_equal(record_add(&r, &readings[0]), 0);
+	assert_false(record_growth(&r, 1000, 0, &rate, &span));
+	for (size_t i = 1; i < ARRAY_SIZE(readings); i++)
+		assert_int_equal(record_add(&r, &readings[i]), 0);
+	assert_true(record_growth(&r, 1000, 1000, &rate, &span));
+	assert_true(rate == 1 && span == 1000);
+	assert_false(record_growth(&r, 1000, 1001, &rate, &span));
+	assert_true(record_growth(&r, 2000, 0, &rate, &span));
+	assert_true(rate == 1895.0 / 2000 && span == 2000);
+	r.nr = 3;
+	assert_true(record_growth(&r, 500, 0, &rate, &span));
+	assert_true(rate == -800.0 / 500); /* shrinks */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_page_gives_back_what_it_carries),
 		cmocka_unit_test(what_is_no_such_page_is_refused),
 		cmocka_unit_test(many_readings_are_thinned_out_and_the_newest_stay),
+		cmocka_unit_test(growth_is_the_mean_of_the_last_readings),
 		cmocka_unit_test(a_clock_that_was_set_back_drops_the_future),
 	};
 

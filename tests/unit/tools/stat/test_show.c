@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/xattr.h>
 
 #include <cmocka.h>
 
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/stat/stat_show.h"
@@ -61,7 +62,7 @@ static void strings_of_a_mount_are_escaped(void **state _unused_)
 	assert_int_equal(json_flat_parse(json, strlen(json), &j), 0);
 	begin();
 	stat_show_head(to, &j);
-	stat_show_mount(to, &j);
+	stat_show_mount(to, &j, 0, true);
 	is_harmless(24);
 }
 
@@ -77,7 +78,68 @@ static void strings_of_a_file_are_escaped(void **state _unused_)
 	is_harmless(6);
 }
 
-/* The daemon's, for stat_variables(). */
+/* The beginning of what is shown of a mount with these figures. */
+static void expect_space(const char *json, size_t nr_sealed, const char *want)
+{
+	_cleanup_(json_flat_release) struct json_flat j = { 0 };
+
+	assert_int_equal(json_flat_parse(json, strlen(json), &j), 0);
+	begin();
+	stat_show_mount(to, &j, nr_sealed, false);
+	fclose(to);
+	text[strcspn(text, "W")] = '\0'; /* "Written since mount:" */
+	assert_string_equal(text, want);
+	free(text);
+}
+
+#define DISK "On disk:                        600 B  packs 0 B, journal 0 B, index 0 B\n"
+
+static void space_is_shown_without_shares_above_one_hundred_percent(void **state _unused_)
+{
+	expect_space("{\"logical_bytes\":0,\"disk_bytes\":600}", 0,
+		     "Nothing is stored yet.\n\n"
+		     "Logical size:                     0 B  mapped bytes of all files\n"
+		     "After deduplication:              0 B  0.00 % of logical\n"
+		     "After compression:                0 B  0.00 % of that,  chunks\n" DISK);
+	expect_space("{\"logical_bytes\":900,\"stored_bytes\":450,\"compressed_bytes\":225,\"disk_bytes\":600,"
+		     "\"stored_chunks\":7}", 1,
+		     "900 B in 1 sealed checkpoint and other files kept in 600 B: 1.5 x\n\n"
+		     "Logical size:                   900 B  mapped bytes of all files\n"
+		     "After deduplication:            450 B  50.00 % of logical\n"
+		     "After compression:              225 B  50.00 % of that, 7 chunks\n" DISK);
+	/* A file that made up half of the store was deleted, and nothing was collected. */
+	expect_space("{\"logical_bytes\":300,\"stored_bytes\":600,\"compressed_bytes\":600,\"disk_bytes\":600,"
+		     "\"stored_chunks\":7}", 0,
+		     "300 B kept in 600 B\n\n"
+		     "Logical size:                   300 B  mapped bytes of all files\n"
+		     "After deduplication:            300 B  100.00 % of logical\n"
+		     "Garbage:                        300 B  or more; ckptfs-gc --delete frees it\n"
+		     "After compression:              600 B  100.00 % of that and the garbage, 7 chunks\n" DISK);
+	/* The same after it was found. */
+	expect_space("{\"logical_bytes\":300,\"stored_bytes\":600,\"compressed_bytes\":600,\"disk_bytes\":600,"
+		     "\"stored_chunks\":7,\"garbage\":{\"known\":true,\"bytes\":400,\"age_ns\":5}}", 2,
+		     "300 B in 2 sealed checkpoints and other files kept in 600 B\n\n"
+		     "Logical size:                   300 B  mapped bytes of all files\n"
+		     "After deduplication:            200 B  66.67 % of logical\n"
+		     "Garbage:                        400 B  at the last collection, 5 ns ago\n"
+		     "After compression:              600 B  100.00 % of that and the garbage, 7 chunks\n" DISK);
+	/* In a cluster, with replicas of other nodes. */
+	expect_space("{\"logical_bytes\":300,\"stored_bytes\":600,\"compressed_bytes\":600,\"disk_bytes\":600,"
+		     "\"stored_chunks\":7,\"cluster\":{\"member\":true}}", 0,
+		     "300 B kept in 600 B\n\n"
+		     "Logical size:                   300 B  mapped bytes of all files\n"
+		     "After deduplication:            600 B  with replicas for other nodes\n"
+		     "After compression:              600 B  100.00 % of that, 7 chunks\n" DISK);
+}
+
+/* The daemon's, for stat_variables(): it answers at all. */
+ssize_t lgetxattr(const char *path _unused_, const char *name _unused_, void *value, size_t size)
+{
+	assert_true(size >= 2);
+	memcpy(value, "{}", 2);
+	return 2;
+}
+
 int ioctl(int fd _unused_, unsigned long request, ...)
 {
 	struct ckptfs_variable *v;
@@ -112,6 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(strings_of_a_mount_are_escaped),
+		cmocka_unit_test(space_is_shown_without_shares_above_one_hundred_percent),
 		cmocka_unit_test(strings_of_a_file_are_escaped),
 		cmocka_unit_test(strings_of_variables_are_escaped_and_end),
 	};

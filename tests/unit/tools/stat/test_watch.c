@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 #include "base/util.h"
 #include "tools/stat/stat_watch.h"
 

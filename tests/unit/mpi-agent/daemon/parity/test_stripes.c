@@ -20,8 +20,8 @@
 #include "base/buf.h"
 #include "base/io.h"
 #include "base/util.h"
-#include "mpi-agent/daemon/replica/catalog.h"
-#include "mpi-agent/daemon/replica/catalog_format.h"
+#include "fs/seal/seal_catalog.h"
+#include "store/catalog/catalog_format.h"
 #include "fs/posix/file.h"
 #include "fs/fs.h"
 #include "mpi-agent/daemon/replica/replica_receive.h"
@@ -221,10 +221,10 @@ struct slots {
 };
 static const struct slots all_of_it = { 0, 1 };
 
-static struct link_copy *copy_of(struct world *w, unsigned node, unsigned number, struct slots slots)
+static struct link_replica *copy_of(struct world *w, unsigned node, unsigned number, struct slots slots)
 {
 	const struct dir *d = &w->dirs[node][number];
-	struct link_copy *c = calloc(1, sizeof(*c));
+	struct link_replica *c = calloc(1, sizeof(*c));
 
 	memcpy(c->node, w->nodes[node].id, sizeof(c->node));
 	memcpy(c->origin, w->nodes[node].id, sizeof(c->origin));
@@ -242,19 +242,19 @@ static void take_copy(struct world *w, unsigned node, unsigned number, struct sl
 	const struct buf *catalog = &w->dirs[node][number].catalog;
 	struct link_want want = { .fp = fp_of(w->fs->key, catalog->data, catalog->len), .len = (uint32_t)catalog->len };
 	struct cluster_chunk chunk = { want.fp, want.len, catalog->data };
-	struct link_copy *c = copy_of(w, node, number, slots);
+	struct link_replica *c = copy_of(w, node, number, slots);
 
 	c->chunks = &want;
 	c->nr_chunks = 1;
 	assert_int_equal(engine_cluster_keep(w->fs->engine, &chunk, 1), 0);
-	assert_int_equal(replica_receive_copy(w->fs, c, w->nodes, NR_NODES), 0);
+	assert_int_equal(replica_receive_catalog(w->fs, c, w->nodes, NR_NODES), 0);
 	free(c);
 }
 
 /* The sender has each node cover its part, and when all have, settle that. */
 static int cover_part(struct world *w, unsigned node, unsigned number, struct slots slots)
 {
-	struct link_copy *c = copy_of(w, node, number, slots);
+	struct link_replica *c = copy_of(w, node, number, slots);
 	struct stripe_io io = io_of(w);
 	int r = replica_receive_cover(w->fs, c, &io, &w->now);
 
@@ -264,7 +264,7 @@ static int cover_part(struct world *w, unsigned node, unsigned number, struct sl
 
 static int settle_part(struct world *w, unsigned node, unsigned number, struct slots slots)
 {
-	struct link_copy *c = copy_of(w, node, number, slots);
+	struct link_replica *c = copy_of(w, node, number, slots);
 	int r = replica_receive_settle(w->fs, c, &w->now);
 
 	free(c);

@@ -20,7 +20,7 @@
 #include "fs/posix/namespace.h"
 #include "fs/seal/seal.h"
 #include "mpi-agent/daemon/parity/stripes.h"
-#include "mpi-agent/daemon/replica/catalog.h"
+#include "fs/seal/seal_catalog.h"
 #include "mpi-agent/daemon/replica/protect.h"
 #include "mpi-agent/daemon/replica/replica.h"
 #include "mpi-agent/daemon/replica/replica_receive.h"
@@ -30,11 +30,11 @@
 #include "tests/unit/mpi-agent/daemon/dial.h"
 #include "tests/unit/place.h"
 
-const struct cred push_owner = { .uid = 1000, .gid = 100 };
+const struct cred replica_owner = { .uid = 1000, .gid = 100 };
 
 /* --- two stores --- */
 
-static void mount(struct push_world *w, unsigned i)
+static void mount(struct replica_world *w, unsigned i)
 {
 	struct engine *e;
 
@@ -42,48 +42,48 @@ static void mount(struct push_world *w, unsigned i)
 	assert_int_equal(fs_open(e, &w->o[i], NULL, &w->fs[i]), 0);
 }
 
-void push_write_bytes(struct fs *fs, uint64_t dir, const char *name, const void *bytes, size_t len)
+void replica_write_bytes(struct fs *fs, uint64_t dir, const char *name, const void *bytes, size_t len)
 {
 	struct names_new n = { .mode = S_IFREG | 0600 };
 	struct stat st;
 	struct file *f;
 
-	assert_int_equal(names_make(fs, dir, name, &n, &push_owner, &st), 0);
+	assert_int_equal(names_make(fs, dir, name, &n, &replica_owner, &st), 0);
 	assert_int_equal(file_open(fs, st.st_ino, O_RDWR, &f), 0);
 	assert_int_equal(content_write(f->content, bytes, len, 0), 0);
 	assert_int_equal(content_flush(f->content), 0);
 	file_close(fs, f);
 }
 
-void push_write_file(struct push_world *w, uint64_t dir, const char *name, size_t from)
+void replica_write_file(struct replica_world *w, uint64_t dir, const char *name, size_t from)
 {
-	push_write_bytes(w->fs[HERE], dir, name, w->bytes + from, PUSH_BYTES - from);
+	replica_write_bytes(w->fs[HERE], dir, name, w->bytes + from, REPLICA_BYTES - from);
 }
 
-void push_seal(struct push_world *w)
+void replica_seal(struct replica_world *w)
 {
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 	struct ns_seal s;
 
-	assert_int_equal(seal_directory(w->fs[HERE], w->top, &push_owner, &s, &culprit), 0);
+	assert_int_equal(seal_directory(w->fs[HERE], w->top, &replica_owner, &s, &culprit), 0);
 }
 
-void push_unseal(struct push_world *w)
+void replica_unseal(struct replica_world *w)
 {
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 
-	assert_int_equal(seal_undo(w->fs[HERE], w->top, &push_owner, &culprit), 0);
+	assert_int_equal(seal_undo(w->fs[HERE], w->top, &replica_owner, &culprit), 0);
 }
 
-int push_add(void *userdata, const void *p, size_t len)
+int replica_add(void *userdata, const void *p, size_t len)
 {
 	buf_add(userdata, p, len);
 	return buf_error(userdata);
 }
 
-unsigned push_nr_copies(struct push_world *w)
+unsigned replica_nr_copies(struct replica_world *w)
 {
-	struct ns_copy c;
+	struct ns_replica c;
 	uint64_t top = 0;
 	unsigned nr = 0;
 
@@ -92,19 +92,19 @@ unsigned push_nr_copies(struct push_world *w)
 	return nr;
 }
 
-void push_expect_copy(struct push_world *w)
+void replica_expect_copy(struct replica_world *w)
 {
 	_cleanup_(buf_release) struct buf here = BUF_EMPTY, there = BUF_EMPTY;
-	struct catalog_sink to_here = { push_add, &here }, to_there = { push_add, &there };
-	uint8_t *got = malloc(PUSH_BYTES);
+	struct catalog_sink to_here = { replica_add, &here }, to_there = { replica_add, &there };
+	uint8_t *got = malloc(REPLICA_BYTES);
 	struct ns_dirent d;
-	struct ns_copy c;
+	struct ns_replica c;
 	struct content *content;
 	uint64_t top;
 
-	assert_int_equal(push_nr_copies(w), 1);
+	assert_int_equal(replica_nr_copies(w), 1);
 	assert_int_equal(nodes_next(w->fs[PARTNER], 0, &top, &c), 1);
-	assert_int_equal(c.state, NS_COPY_KEPT);
+	assert_int_equal(c.state, NS_REPLICA_KEPT);
 	assert_string_equal(c.path, "step");
 	assert_string_equal(c.name, "here");
 	assert_int_equal(catalog_write(w->fs[HERE], w->top, &to_here), 0);
@@ -113,8 +113,8 @@ void push_expect_copy(struct push_world *w)
 	assert_memory_equal(here.data, there.data, here.len);
 	assert_int_equal(ns_find(w->fs[PARTNER]->db, w->fs[PARTNER]->key, top, "file", &d), 1);
 	assert_int_equal(content_open(w->fs[PARTNER]->engine, d.ino, &content), 0);
-	assert_int_equal(content_read(content, got, PUSH_BYTES, 0), PUSH_BYTES); /* nobody fetches anything here */
-	assert_memory_equal(got, w->bytes, PUSH_BYTES);
+	assert_int_equal(content_read(content, got, REPLICA_BYTES, 0), REPLICA_BYTES); /* nobody fetches anything here */
+	assert_memory_equal(got, w->bytes, REPLICA_BYTES);
 	content_close(content);
 	free(got);
 }
@@ -160,7 +160,7 @@ static void say(int fd, struct buf *b)
 }
 
 /* All but the catalog is given up. */
-static void collect_all_but(struct fs *fs, const struct link_copy *copy)
+static void collect_all_but(struct fs *fs, const struct link_replica *copy)
 {
 	struct cluster_chunk *chunks = calloc(copy->nr_chunks, sizeof(*chunks));
 
@@ -177,7 +177,7 @@ static void collect_all_but(struct fs *fs, const struct link_copy *copy)
 	free(chunks);
 }
 
-static void do_put(struct push_world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
+static void do_put(struct replica_world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
 		   int error, struct buf *ret)
 {
 	struct link_put p;
@@ -201,7 +201,7 @@ static void do_put(struct push_world *w, uint64_t number, const struct buf *body
 	free(p.chunks);
 }
 
-static void do_fetch(struct push_world *w, uint64_t number, const struct buf *body, struct buf *ret)
+static void do_fetch(struct replica_world *w, uint64_t number, const struct buf *body, struct buf *ret)
 {
 	const uint8_t(*ids)[CLUSTER_ID_LEN];
 	struct link_want *wants;
@@ -225,39 +225,39 @@ static void do_fetch(struct push_world *w, uint64_t number, const struct buf *bo
 
 static int fetch_from_here(void *userdata, struct cluster_want *wants, size_t nr)
 {
-	return engine_cluster_chunks(((struct push_world *)userdata)->fs[HERE]->engine, wants, nr);
+	return engine_cluster_chunks(((struct replica_world *)userdata)->fs[HERE]->engine, wants, nr);
 }
 
-static int do_step(struct push_world *w, const struct link_copy *c, struct cluster_node *nodes)
+static int do_step(struct replica_world *w, const struct link_replica *c, struct cluster_node *nodes)
 {
 	const struct stripe_io io = { w->fs[PARTNER], fetch_from_here, w };
 	uint32_t hosts[] = { 0, 1 };
 	const struct service_world now = { nodes, hosts, NR_STORES, PARTNER };
 
-	return c->step == LINK_COPY_COVER ? replica_receive_cover(w->fs[PARTNER], c, &io, &now) :
-					    replica_receive_settle(w->fs[PARTNER], c, &now);
+	return c->step == LINK_REPLICA_COVER ? replica_receive_cover(w->fs[PARTNER], c, &io, &now) :
+					       replica_receive_settle(w->fs[PARTNER], c, &now);
 }
 
-static void do_copy(struct push_world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
+static void do_copy(struct replica_world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
 		    int error, struct buf *ret)
 {
-	struct link_copy *c = malloc(sizeof(*c));
+	struct link_replica *c = malloc(sizeof(*c));
 	int r;
 
-	assert_int_equal(link_decode_copy(body->data, body->len, c), 0);
+	assert_int_equal(link_decode_replica(body->data, body->len, c), 0);
 	memcpy(c->node, nodes[HERE].id, CLUSTER_ID_LEN);
 	if (w->collect_at_copy)
 		collect_all_but(w->fs[PARTNER], c);
 	w->collect_at_copy = false;
-	r = error < 0		      ? error :
-	    c->step == LINK_COPY_MAKE ? replica_receive_copy(w->fs[PARTNER], c, nodes, w->nr_nodes) :
-					do_step(w, c, (struct cluster_node *)nodes);
-	link_encode_error(LINK_COPIED, number, r, ret);
+	r = error < 0			   ? error :
+	    c->step == LINK_REPLICA_CREATE ? replica_receive_catalog(w->fs[PARTNER], c, nodes, w->nr_nodes) :
+					     do_step(w, c, (struct cluster_node *)nodes);
+	link_encode_error(LINK_REPLICATED, number, r, ret);
 	free(c->chunks);
 	free(c);
 }
 
-static void do_drop(struct push_world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
+static void do_drop(struct replica_world *w, uint64_t number, const struct buf *body, const struct cluster_node *nodes,
 		    int error, struct buf *ret)
 {
 	struct link_drop d;
@@ -271,7 +271,7 @@ static void do_drop(struct push_world *w, uint64_t number, const struct buf *bod
 	link_encode_error(LINK_DROPPED, number, r, ret);
 }
 
-static void answer(struct push_world *w, const struct link_header *h, const struct buf *body)
+static void answer(struct replica_world *w, const struct link_header *h, const struct buf *body)
 {
 	struct cluster_node nodes[NR_NODES] = { 0 };
 	struct buf b = BUF_EMPTY;
@@ -285,7 +285,7 @@ static void answer(struct push_world *w, const struct link_header *h, const stru
 		do_put(w, h->number, body, nodes, error, &b);
 	else if (h->type == LINK_FETCH)
 		do_fetch(w, h->number, body, &b);
-	else if (h->type == LINK_COPY)
+	else if (h->type == LINK_REPLICATE)
 		do_copy(w, h->number, body, nodes, error, &b);
 	else
 		do_drop(w, h->number, body, nodes, error, &b);
@@ -295,7 +295,7 @@ static void answer(struct push_world *w, const struct link_header *h, const stru
 static void *run_agent(void *userdata)
 {
 	_cleanup_(buf_release) struct buf body = BUF_EMPTY;
-	struct push_world *w = userdata;
+	struct replica_world *w = userdata;
 	struct buf b = BUF_EMPTY;
 	struct link_header h;
 
@@ -306,7 +306,8 @@ static void *run_agent(void *userdata)
 	link_encode_nodes(w->nodes, w->nr_nodes, HERE, &b);
 	say(w->fd, &b);
 	while (receive(w->fd, &h, &body)) {
-		assert_true(h.type == LINK_PUT || h.type == LINK_COPY || h.type == LINK_DROP || h.type == LINK_FETCH);
+		assert_true(h.type == LINK_PUT || h.type == LINK_REPLICATE || h.type == LINK_DROP ||
+			    h.type == LINK_FETCH);
 		if (++w->nr_messages == w->lose_at)
 			break;
 		answer(w, &h, &body);
@@ -315,7 +316,7 @@ static void *run_agent(void *userdata)
 	return NULL;
 }
 
-void push_agent_comes(struct push_world *w)
+void replica_agent_comes(struct replica_world *w)
 {
 	unsigned before = w->nr_peers_changed;
 
@@ -328,7 +329,7 @@ void push_agent_comes(struct push_world *w)
 		sched_yield();
 }
 
-void push_agent_goes(struct push_world *w)
+void replica_agent_goes(struct replica_world *w)
 {
 	struct service_stats s;
 
@@ -342,30 +343,30 @@ void push_agent_goes(struct push_world *w)
 	} while (s.is_connected);
 }
 
-int push_state_of(struct push_world *w)
+int replica_state_of(struct replica_world *w)
 {
 	return protect_state(w->fs[HERE]->protect, w->top);
 }
 
-int push_await_state_after(struct push_world *w, int before)
+int replica_await_state_after(struct replica_world *w, int before)
 {
 	int r;
 
-	while ((r = push_state_of(w)) == -EAGAIN || r == -ENOTCONN || (r < 0 && r == before))
+	while ((r = replica_state_of(w)) == -EAGAIN || r == -ENOTCONN || (r < 0 && r == before))
 		sched_yield();
 	return r;
 }
 
-int push_await_state(struct push_world *w)
+int replica_await_state(struct replica_world *w)
 {
-	return push_await_state_after(w, 0);
+	return replica_await_state_after(w, 0);
 }
 
-bool push_await_end(struct push_world *w)
+bool replica_await_end(struct replica_world *w)
 {
 	int r;
 
-	while ((r = push_state_of(w)) < 0 && w->nr_messages < w->lose_at) {
+	while ((r = replica_state_of(w)) < 0 && w->nr_messages < w->lose_at) {
 		assert_true(r == -EAGAIN || r == -ENOTCONN); /* nobody else fails */
 		sched_yield();
 	}
@@ -381,7 +382,7 @@ static bool nothing_pends(void *userdata _unused_)
 
 static void peers_changed(void *userdata)
 {
-	struct push_world *w = userdata;
+	struct replica_world *w = userdata;
 	struct service_stats s;
 
 	service_stats(w->service, &s);
@@ -389,7 +390,7 @@ static void peers_changed(void *userdata)
 	w->nr_peers_changed += s.nr_nodes > 0;
 }
 
-static void start(struct push_world *w)
+static void start(struct replica_world *w)
 {
 	const struct service_store store = { .userdata = w, .pending = nothing_pends, .peers_changed = peers_changed };
 
@@ -398,17 +399,17 @@ static void start(struct push_world *w)
 	assert_int_equal(protect_start(w->fs[HERE]->protect, w->service), 0);
 }
 
-static void stop(struct push_world *w)
+static void stop(struct replica_world *w)
 {
 	if (w->fd >= 0)
-		push_agent_goes(w);
+		replica_agent_goes(w);
 	protect_stop(w->fs[HERE]->protect);
 	service_free(w->service);
 }
 
 static int set_up_for(void **state, enum protect_mode mode)
 {
-	struct push_world *w = calloc(1, sizeof(*w));
+	struct replica_world *w = calloc(1, sizeof(*w));
 	struct names_new dir = { .mode = S_IFDIR | 0700 };
 	uint64_t x = 1;
 	struct stat st;
@@ -442,33 +443,33 @@ static int set_up_for(void **state, enum protect_mode mode)
 	w->nr_nodes = NR_STORES;
 	w->welcome = (struct link_welcome){ .hash = FP_CLMUL, .replicas = 1, .popular_max = 1, .name = "here" };
 	memcpy(w->welcome.store_id, w->nodes[HERE].store_id, 16);
-	w->bytes = malloc(PUSH_BYTES);
-	for (size_t i = 0; i < PUSH_BYTES; i++) {
+	w->bytes = malloc(REPLICA_BYTES);
+	for (size_t i = 0; i < REPLICA_BYTES; i++) {
 		x = x * UINT64_C(6364136223846793005) + 1; /* no page is like another */
 		w->bytes[i] = (uint8_t)(x >> 56);
 	}
-	assert_int_equal(names_make(w->fs[HERE], NS_ROOT_INO, "step", &dir, &push_owner, &st), 0);
+	assert_int_equal(names_make(w->fs[HERE], NS_ROOT_INO, "step", &dir, &replica_owner, &st), 0);
 	w->top = st.st_ino;
-	push_write_file(w, w->top, "file", 0);
+	replica_write_file(w, w->top, "file", 0);
 	start(w);
 	*state = w;
 	return 0;
 }
 
-int push_set_up(void **state)
+int replica_set_up(void **state)
 {
 	return set_up_for(state, PROTECT_PARTNER);
 }
 
-int push_set_up_parity(void **state)
+int replica_set_up_parity(void **state)
 {
 	return set_up_for(state, PROTECT_XOR);
 }
 
-int push_tear_down(void **state)
+int replica_tear_down(void **state)
 {
 	const struct check_conf conf = { .cache = MiB(16), .read_data = true };
-	struct push_world *w = *state;
+	struct replica_world *w = *state;
 	struct check_result res;
 	char command[128];
 

@@ -19,11 +19,11 @@
 
 struct service;
 
-#define PUSH_BYTES (MiB(5) + 123) /* more than one message of chunks */
+#define REPLICA_BYTES (MiB(5) + 123) /* more than one message of chunks */
 
 enum { HERE, PARTNER, NR_STORES, OTHER = NR_STORES, NR_NODES }; /* OTHER is not there but for what a test has it say */
 
-struct push_world {
+struct replica_world {
 	char dir[64], path[NR_STORES][96], key[96], socket[96];
 	struct options o[NR_STORES];
 	struct fs *fs[NR_STORES];
@@ -46,31 +46,31 @@ struct push_world {
 	int other_says; /* of all it is asked for: enum link_kept, or why not */
 	atomic_uint nr_asked; /* chunks that it was */
 	atomic_bool nobody_gives; /* what is to be fetched */
-	atomic_bool collect_at_copy; /* nodes collect together before the first COPY, and only the catalog is left */
+	atomic_bool collect_at_copy; /* nodes collect together before the first REPLICATE, and only the catalog is left */
 };
 
-extern const struct cred push_owner;
+extern const struct cred replica_owner;
 
 /* Of cmocka. After the last stores are checked. */
-int push_set_up(void **state); /* with a partner, and "step" with a file at the first store */
-int push_set_up_parity(void **state);
-int push_tear_down(void **state);
+int replica_set_up(void **state); /* with a partner, and "step" with a file at the first store */
+int replica_set_up_parity(void **state);
+int replica_tear_down(void **state);
 
-void push_write_bytes(struct fs *fs, uint64_t dir, const char *name, const void *bytes, size_t len);
-void push_write_file(struct push_world *w, uint64_t dir, const char *name, size_t from); /* of w->bytes */
-void push_seal(struct push_world *w);
-void push_unseal(struct push_world *w);
-int push_add(void *userdata, const void *p, size_t len); /* to a struct buf */
+void replica_write_bytes(struct fs *fs, uint64_t dir, const char *name, const void *bytes, size_t len);
+void replica_write_file(struct replica_world *w, uint64_t dir, const char *name, size_t from); /* of w->bytes */
+void replica_seal(struct replica_world *w);
+void replica_unseal(struct replica_world *w);
+int replica_add(void *userdata, const void *p, size_t len); /* to a struct buf */
 
-unsigned push_nr_copies(struct push_world *w); /* that the partner has */
+unsigned replica_nr_copies(struct replica_world *w); /* that the partner has */
 /* The partner has one copy, which tells the same as the directory itself, and all chunks of it. */
-void push_expect_copy(struct push_world *w);
+void replica_expect_copy(struct replica_world *w);
 
-void push_agent_comes(struct push_world *w);
-void push_agent_goes(struct push_world *w);
-int push_state_of(struct push_world *w);
+void replica_agent_comes(struct replica_world *w);
+void replica_agent_goes(struct replica_world *w);
+int replica_state_of(struct replica_world *w);
 /* What has come of it while this agent is there: an error is told until the next attempt has ended, so -ENOTCONN and
  * `before` may be of the time before it. */
-int push_await_state_after(struct push_world *w, int before);
-int push_await_state(struct push_world *w);
-bool push_await_end(struct push_world *w); /* is it protected, or is the agent lost before? */
+int replica_await_state_after(struct replica_world *w, int before);
+int replica_await_state(struct replica_world *w);
+bool replica_await_end(struct replica_world *w); /* is it protected, or is the agent lost before? */

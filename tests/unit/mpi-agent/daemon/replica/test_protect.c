@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "mpi-agent/daemon/replica/gather_group.h"
-#include "mpi-agent/daemon/replica/protect.h"
+#include "mpi-agent/daemon/replica/partners.h"
 #include "mpi-agent/daemon/service.h"
 #include "store/remote/cluster_calls.h"
 
@@ -21,7 +21,7 @@ static int partner(uint32_t *hosts, uint32_t nr, uint32_t self, const uint8_t *o
 {
 	const struct service_world w = { nodes, hosts, nr, self };
 	uint32_t ret;
-	int r = protect_partner(&w, origin, &ret);
+	int r = partners_first(&w, origin, &ret);
 
 	return r < 0 ? r : (int)ret;
 }
@@ -61,24 +61,24 @@ static void two_nodes_care_for_a_lost_one(void **state _unused_)
 /* On different hosts, the next first, and no more than there are slots. */
 static void a_group_is_the_next_ones_on_hosts_of_their_own(void **state _unused_)
 {
-	uint32_t four[] = { 0, 1, 2, 3 }, two[] = { 0, 1, 1, 0 }, one[] = { 0, 0, 0, 0 }, group[PROTECT_GROUP_MAX];
-	struct cluster_node many[PROTECT_GROUP_MAX + 3] = { 0 };
-	uint32_t hosts[PROTECT_GROUP_MAX + 3];
+	uint32_t four[] = { 0, 1, 2, 3 }, two[] = { 0, 1, 1, 0 }, one[] = { 0, 0, 0, 0 }, group[PARTNERS_MAX];
+	struct cluster_node many[PARTNERS_MAX + 3] = { 0 };
+	uint32_t hosts[PARTNERS_MAX + 3];
 
-	assert_int_equal(protect_group(&(struct service_world){ nodes, four, 4, 1 }, nodes[1].id, group), 3);
+	assert_int_equal(partners_group(&(struct service_world){ nodes, four, 4, 1 }, nodes[1].id, group), 3);
 	assert_int_equal(group[0], 3);
 	assert_int_equal(group[1], 2);
 	assert_int_equal(group[2], 0);
-	assert_int_equal(protect_group(&(struct service_world){ nodes, two, 4, 1 }, nodes[1].id, group), 1);
+	assert_int_equal(partners_group(&(struct service_world){ nodes, two, 4, 1 }, nodes[1].id, group), 1);
 	assert_int_equal(group[0], 3);
-	assert_int_equal(protect_group(&(struct service_world){ nodes, one, 4, 1 }, nodes[1].id, group), 0);
+	assert_int_equal(partners_group(&(struct service_world){ nodes, one, 4, 1 }, nodes[1].id, group), 0);
 	for (uint32_t i = 0; i < ARRAY_SIZE(many); i++) {
 		many[i].id[0] = (uint8_t)i;
 		hosts[i] = i;
 	}
-	assert_int_equal(protect_group(&(struct service_world){ many, hosts, ARRAY_SIZE(many), 5 }, many[5].id, group),
-			 PROTECT_GROUP_MAX);
-	for (uint32_t i = 0; i < PROTECT_GROUP_MAX; i++)
+	assert_int_equal(partners_group(&(struct service_world){ many, hosts, ARRAY_SIZE(many), 5 }, many[5].id, group),
+			 PARTNERS_MAX);
+	for (uint32_t i = 0; i < PARTNERS_MAX; i++)
 		assert_int_equal(group[i], (6 + i) % ARRAY_SIZE(many));
 }
 

@@ -115,7 +115,7 @@ static void a_damaged_base_is_reported_where_it_is(void **state)
 
 static void version_goes(struct coded *s, uint32_t version)
 {
-	coded_give_up(s, version * STEP / 4096, (version + 1) * STEP / 4096, NR);
+	coded_free(s, version * STEP / 4096, (version + 1) * STEP / 4096, NR);
 }
 
 /* In every order of three: the others are there and the disk has them, until nobody needs what is gone. */

@@ -142,7 +142,7 @@ static void what_others_take_levels_of_stays(void **state)
 	memset(coded_gone, 0, sizeof(coded_gone));
 	series_init(&s, &parts);
 	s.rig.conf.fate = coded_mark_gone;
-	coded_give_up(&s, 0, ROW / 4096, NR); /* the newest */
+	coded_free(&s, 0, ROW / 4096, NR); /* the newest */
 	rig_reopen(&s.rig);
 	for (uint32_t i = ROW / 4096; i < NR; i++)
 		assert_int_equal(coded_read(&s, i, 1), 0);

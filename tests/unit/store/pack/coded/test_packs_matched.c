@@ -142,13 +142,13 @@ static void what_is_gone_stays_while_others_need_it(void **state)
 	rig_reopen(&f.c.rig);
 	all = pack_stat(&f.c.rig, 1).st_blocks;
 	for (uint32_t part = 0; part < 8; part++) {
-		coded_give_up(&f.c, part * CODED_PER_PART, (part + 1) * CODED_PER_PART, NR);
+		coded_free(&f.c, part * CODED_PER_PART, (part + 1) * CODED_PER_PART, NR);
 		for (uint32_t i = (part + 1) * CODED_PER_PART; i < NR; i += 5)
 			assert_int_equal(coded_read(&f.c, i, 1), 0);
 		assert_int_equal(packs_scrub_frame(f.c.rig.p, 1, 0, scrub), 1);
 		assert_int_equal(scrub->bad[0] | scrub->bad[1] | scrub->bad[2] | scrub->bad[3], 0);
 	}
-	coded_give_up(&f.c, 0, NR, NR);
+	coded_free(&f.c, 0, NR, NR);
 	assert_true(pack_stat(&f.c.rig, 1).st_blocks < all / 8);
 	free(scrub);
 	coded_release(&f.c);

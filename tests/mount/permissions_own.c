@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/* What depends on who owns a file: lists of owners, seals, and the removal of sealed directories. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "permissions_rig.h"
+
+/* --- owners --- */
+
+struct asking {
+	const struct caller_kind *who;
+	int dir;
+};
+
+static bool is_own(const struct caller_kind *who, enum ckptfs_owner_kind kind, uint32_t id)
+{
+	bool is_one = who->uid == 0 || id == (kind == CKPTFS_OWNER_USER ? who->uid : who->gid);
+
+	for (size_t i = 0; kind == CKPTFS_OWNER_GROUP && i < who->nr_groups; i++)
+		is_one |= who->groups[i] == id;
+	return is_one;
+}
+
+/* 0: `id` is listed; EPERM: it is not. EINVAL: others are that are not for the caller. */
+static int list_owners(const struct asking *a, enum ckptfs_owner_kind kind, uint32_t id)
+{
+	struct ckptfs_owners arg = ARGUMENT(ckptfs_owners, .kind = kind);
+	int r = EPERM;
+
+	do {
+		MUST(ioctl(a->dir, CKPTFS_IOC_OWNERS, &arg), "owners");
+		for (uint32_t i = 0; i < arg.nr; i++)
+			r = !is_own(a->who, kind, arg.v[i].id) ? EINVAL : arg.v[i].id == id && r == EPERM ? 0 : r;
+	} while (arg.more);
+	return r;
+}
+
+static void ask_owners(void *arg)
+{
+	const struct asking *a = arg;
+	int *t = shared->outcome;
+
+	t[LIST_USER] = list_owners(a, CKPTFS_OWNER_USER, OWNER);
+	t[LIST_GROUP] = list_owners(a, CKPTFS_OWNER_GROUP, GROUP);
+	t[EXCLUSIVE_USER] = ask_exclusive(a->dir, CKPTFS_EXCLUSIVE_USER, OWNER, "");
+	t[EXCLUSIVE_GROUP] = ask_exclusive(a->dir, CKPTFS_EXCLUSIVE_GROUP, GROUP, "");
+}
+
+void try_owners(const char *mnt)
+{
+	int fd = open(mnt, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
+		const struct caller_kind *who = &callers[c];
+		int user = is_own(who, CKPTFS_OWNER_USER, OWNER) ? 0 : EPERM,
+		    group = is_own(who, CKPTFS_OWNER_GROUP, GROUP) ? 0 : EPERM;
+
+		as_caller(who, ask_owners, &(struct asking){ who, fd });
+		expect(mnt, who, LIST_USER, user, true);
+		expect(mnt, who, LIST_GROUP, group, who->uid == 0 || who->gid == GROUP);
+		expect(mnt, who, EXCLUSIVE_USER, user, true);
+		expect(mnt, who, EXCLUSIVE_GROUP, group, who->uid == 0 || who->gid == GROUP);
+	}
+	close(fd);
+}
+
+static void ask_sealed(void *arg)
+{
+	int dir = *(int *)arg, *t = shared->outcome;
+
+	t[CHECK] = check_seal(dir, CKPTFS_SEAL_CHECK);
+	t[NEXT] = check_seal(dir, CKPTFS_SEAL_NEXT);
+}
+
+static void ask_unseal(void *arg)
+{
+	shared->outcome[UNSEAL] = seal(*(int *)arg, CKPTFS_SEAL_UNSEAL);
+}
+
+void try_seals(const char *mnt)
+{
+	static const struct kind kinds[] = { { "rwx", 0755, OWNER, GROUP, NULL, {{ 0 }} },
+					     { "r-x", 0555, OWNER, GROUP, NULL, {{ 0 }} } };
+
+	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++)
+		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
+			const struct caller_kind *who = &callers[c];
+			char path[PATH_MAX], file[PATH_MAX + 8];
+			int fd, owns, *t = shared->outcome;
+
+			snprintf(path, sizeof(path), "%s/seal.%zu.%zu", mnt, k, c);
+			snprintf(file, sizeof(file), "%s/file", path);
+			MUST(mkdir(path, 0700), path);
+			make_file(file, &files[0]);
+			make_so(path, &kinds[k]);
+			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			as_caller(who, ask_seal, &fd);
+			owns = t[OWNS];
+			expect(path, who, SEAL, owns ? owns : t[MAY_WRITE], !who->capability && who->uid != 0);
+			if (t[SEAL] != 0) {
+				MUST(fchmod(fd, 0755), path);
+				as_caller(&callers[0], ask_seal, &fd);
+			}
+			if (t[SEAL] != 0)
+				fail("the owner cannot seal", path);
+			as_caller(who, ask_sealed, &fd);
+			expect(path, who, CHECK, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
+			expect(path, who, NEXT, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
+			as_caller(who, ask_unseal, &fd);
+			expect(path, who, UNSEAL, owns, !who->capability && who->uid != 0);
+			close(fd);
+		}
+}
+
+struct removing {
+	char empty[PATH_MAX];
+	int fd; /* of a sealed directory beside it, of the same owner */
+};
+
+static void ask_remove(void *arg)
+{
+	const struct removing *r = arg;
+
+	shared->outcome[RMDIR] = outcome(rmdir(r->empty));
+	shared->outcome[REMOVE] = seal(r->fd, CKPTFS_SEAL_REMOVE);
+}
+
+/* A sealed directory is removed by those who own all of it, if the kernel lets them remove a directory there. */
+static void try_removal(const char *dir, const struct caller_kind *who, uid_t owner, uid_t owner_below)
+{
+	char path[PATH_MAX + 8], file[PATH_MAX + 16];
+	bool owns = who->uid == 0 ? who->has_all || owner == 0 : who->uid == owner && owner == owner_below;
+	struct removing r;
+
+	snprintf(r.empty, sizeof(r.empty), "%.4000s/empty", dir);
+	snprintf(path, sizeof(path), "%s/sealed", dir);
+	snprintf(file, sizeof(file), "%s/file", path);
+	MUST(mkdir(r.empty, 0755), r.empty);
+	MUST(mkdir(path, 0755), path);
+	make_file(file, &files[0]);
+	MUST(chown(file, owner_below, GROUP), file);
+	MUST(chown(r.empty, owner, GROUP), r.empty);
+	MUST(chown(path, owner, GROUP), path);
+	r.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (seal(r.fd, CKPTFS_SEAL_SEAL) != 0)
+		fail("cannot seal", path);
+	as_caller(who, ask_remove, &r);
+	if (who->uid == 0)
+		expect(path, who, REMOVE, shared->outcome[RMDIR] ? shared->outcome[RMDIR] : owns ? 0 : EPERM, true);
+	else
+		expect(path, who, REMOVE, !owns ? EPERM : shared->outcome[RMDIR], true);
+	if ((shared->outcome[REMOVE] == 0) != (access(path, F_OK) < 0))
+		fail("is there, or gone, against what was said", path);
+	if (shared->outcome[REMOVE] != 0 && seal(r.fd, CKPTFS_SEAL_REMOVE) != 0)
+		fail("cannot remove", path);
+	close(r.fd);
+	if (shared->outcome[RMDIR] != 0)
+		MUST(rmdir(r.empty), r.empty);
+}
+
+void try_removals(const char *mnt)
+{
+	for (size_t d = 0; d < ARRAY_SIZE(dirs); d++) {
+		char dir[PATH_MAX];
+
+		if (is_sealed(&dirs[d])) /* nothing is removed in it */
+			continue;
+		snprintf(dir, sizeof(dir), "%s/removals.%s", mnt, dirs[d].name);
+		MUST(mkdir(dir, 0700), dir);
+		make_so(dir, &dirs[d]);
+		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
+			uid_t uid = callers[c].uid;
+
+			if (callers[c].in_user_namespace) /* its capabilities do not count here (fs/posix/permission.c) */
+				continue;
+			try_removal(dir, &callers[c], uid, uid);
+			try_removal(dir, &callers[c], uid, OWNER);
+			try_removal(dir, &callers[c], OWNER, OWNER);
+		}
+	}
+}
