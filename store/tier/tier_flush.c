@@ -1,0 +1,651 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * Flushing a checkpoint. Only the order makes it safe:
+ *   1. key, as a new object              crash: a key without manifests, for the next writer
+ *   2. packs, several at once, and all   crash: packs that no manifest names. A flush of the same content makes the
+ *      of them are awaited               same packs and finds their names taken; a collection removes others
+ *   3. manifest, as a new object         COMMIT POINT: it exists if and only if all that it names exists
+ * Chunks are shared with packs that a manifest names, and with those that this writer has put itself. If the name of a
+ * pack is taken, a flush that ended early has put it, or another node is putting it: a collection leaves packs for some
+ * time after it has found no manifest that names them.
+ *
+ * Fencing. Manifests of a store are numbered without gaps. A writer puts its manifest at the number behind the last
+ * one that it knows. If two machines write for one store, the second to get there finds the name taken, by a manifest
+ * that is not its own, and stops. The answer to a put may be lost, so it compares the bytes.
+ *
+ * The catalog is converted record by record. New chunks of a record are read, appended to the pack in memory, and have
+ * their numbers in it before the record is written with runs. Chunks of varied lengths are behind those of one length,
+ * so that frames, which have one kind, become full.
+ */
+#include "store/tier/tier_flush.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "store/catalog/catalog_format.h"
+#include "store/tier/tier.h"
+#include "store/tier/tier_known.h"
+
+#define PACK_BYTES_DEFAULT MiB(64)
+#define IN_FLIGHT_DEFAULT 2u
+#define IN_FLIGHT_MAX 16u
+#define KNOWN_DEFAULT ((uint64_t)16 << 20)
+#define READ_BYTES ((size_t)MiB(4)) /* read from the source at once */
+
+/* A pack that is being put. */
+struct sending {
+	struct tier_request q;
+	struct tier_object_name name;
+	struct buf bytes;
+};
+
+struct tier_writer {
+	struct tier *tier;
+	struct tier_writer_conf conf;
+	struct fp_key key;
+	struct tier_queue *queue;
+	uint64_t number; /* of the next manifest */
+	bool is_broken;
+
+	struct tier_known known; /* places in `packs` */
+	struct tier_footer *packs; /* in the tier, or about to be; the last one may be open */
+	uint32_t nr_packs;
+	size_t packs_room;
+	struct seal {
+		uint64_t ino, number;
+		int64_t sealed_ns;
+	} * seals; /* of this store, in the tier */
+	size_t nr_seals, seals_room;
+
+	/* The open pack, the last of `packs`; without frames and chunks: there is none. */
+	bool is_open;
+	struct buf data, tables;
+	uint32_t nr_chunks;
+	struct pack_table frame; /* the open frame of it, if it has chunks */
+	uint32_t frame_len;
+
+	struct sending sending[IN_FLIGHT_MAX];
+	bool is_sending[IN_FLIGHT_MAX];
+};
+
+/* --- packs --- */
+
+static int open_pack(struct tier_writer *w)
+{
+	int r = list_grow(&w->packs, w->nr_packs, &w->packs_room, sizeof(*w->packs));
+
+	if (r < 0)
+		return r;
+	w->packs[w->nr_packs++] = (struct tier_footer){ 0 };
+	w->is_open = true;
+	w->nr_chunks = 0;
+	return 0;
+}
+
+static void close_frame(struct tier_writer *w)
+{
+	struct pack_table_disk d;
+
+	if (w->frame.nr_chunks == 0)
+		return;
+	pack_table_encode(&w->frame, &w->key, TIER_PACK_NUMBER, (uint32_t)(w->tables.len / PACK_BLOCK), &d);
+	buf_add(&w->tables, &d, sizeof(d));
+	w->frame.nr_chunks = 0;
+	w->frame_len = 0;
+}
+
+/* Wait for one pack in flight. */
+static int await_pack(struct tier_writer *w)
+{
+	struct tier_request *q = tier_next(w->queue);
+	struct sending *s = container_of(q, struct sending, q);
+	int r = q->result;
+
+	w->is_sending[s - w->sending] = false;
+	buf_release(&s->bytes);
+	if (r < 0 && r != -EEXIST) /* that one has the same chunks */
+		return log_errno(r, "tier %s: %s: cannot put the pack", tier_where(w->tier), s->name.s);
+	return 0;
+}
+
+static int await_packs(struct tier_writer *w)
+{
+	int r = 0;
+
+	while (tier_in_flight(w->queue) > 0) {
+		int one = await_pack(w);
+
+		r = r < 0 ? r : one;
+	}
+	return r;
+}
+
+static int close_pack(struct tier_writer *w, struct tier_flushed *sums)
+{
+	struct tier_footer *f = &w->packs[w->nr_packs - 1];
+	struct tier_footer_disk d;
+	struct sending *s = NULL;
+	int r;
+
+	close_frame(w);
+	*f = (struct tier_footer){
+		.data_len = w->data.len,
+		.nr_frames = (uint32_t)(w->tables.len / PACK_BLOCK),
+	};
+	memcpy(f->key_id, w->conf.key.id, sizeof(f->key_id));
+	tier_tables_id(w->tables.data, w->tables.len, f->id);
+	tier_footer_encode(f, &d);
+	buf_add(&w->data, w->tables.data, w->tables.len);
+	buf_add(&w->data, &d, sizeof(d));
+	buf_clear(&w->tables);
+	w->is_open = false;
+	r = buf_error(&w->tables) < 0 ? -ENOMEM : buf_error(&w->data);
+	if (r == 0 && tier_in_flight(w->queue) == w->conf.packs_in_flight)
+		r = await_pack(w);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < w->conf.packs_in_flight && !s; i++)
+		if (!w->is_sending[i]) {
+			w->is_sending[i] = true;
+			s = &w->sending[i];
+		}
+	assert(s);
+	sums->packs++;
+	sums->bytes += w->data.len;
+	buf_move(&s->bytes, &w->data);
+	s->name = tier_pack_name(f->id);
+	s->q = (struct tier_request){
+		.op = TIER_PUT_NEW,
+		.name = s->name.s,
+		.data = s->bytes.data,
+		.len = s->bytes.len,
+	};
+	tier_start(w->queue, &s->q);
+	return 0;
+}
+
+/* Chunks of one length, or (0) of varied lengths. */
+static uint32_t kind_of(uint32_t len)
+{
+	return len % PACK_BLOCK == 0 ? len : PACK_VARIED;
+}
+
+static bool frame_takes(const struct tier_writer *w, uint32_t len)
+{
+	return w->frame.nr_chunks == 0 ||
+	       (w->frame.chunk_len == kind_of(len) && w->frame.nr_chunks < pack_nr_chunks_max(w->frame.chunk_len) &&
+		w->frame_len + len <= PACK_FRAME_BYTES);
+}
+
+static int append_chunk(struct tier_writer *w, const struct tier_want *c, struct tier_flushed *sums)
+{
+	struct pack_table *t = &w->frame;
+	int r = 0;
+
+	if (!fp_is_of(&w->key, c->fp, c->buf, c->len))
+		return log_errno(-EBADMSG, "chunk %s: the store returned other bytes", fp_hex(c->fp).s);
+	if (!frame_takes(w, c->len))
+		close_frame(w);
+	if (w->is_open && t->nr_chunks == 0 &&
+	    (w->data.len >= w->conf.pack_bytes || w->tables.len == TIER_PACK_FRAMES_MAX * (size_t)PACK_BLOCK))
+		r = close_pack(w, sums);
+	if (r == 0 && !w->is_open)
+		r = open_pack(w);
+	if (r < 0)
+		return r;
+	if (t->nr_chunks == 0)
+		*t = (struct pack_table){ .chunk_len = kind_of(c->len) };
+	t->fps[t->nr_chunks] = c->fp;
+	w->frame_len += c->len;
+	if (t->chunk_len == PACK_VARIED)
+		t->ends[t->nr_chunks] = w->frame_len;
+	t->nr_chunks++;
+	buf_add(&w->data, c->buf, c->len);
+	sums->chunks++;
+	sums->chunk_bytes += c->len;
+	r = buf_error(&w->data);
+	return r < 0 ? r :
+		       tier_known_add(&w->known, c->fp, c->len, (struct tier_place){ w->nr_packs - 1, w->nr_chunks++ });
+}
+
+/* --- what is in the tier --- */
+
+/* Remember the chunks of a pack of a manifest, and the pack. */
+static int learn_pack(struct tier_writer *w, const struct tier_footer *f, const struct tier_tables *t)
+{
+	int r = list_grow(&w->packs, w->nr_packs, &w->packs_room, sizeof(*w->packs));
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < t->nr_frames && r == 0; i++) {
+		struct pack_cuts cuts = pack_table_cuts(&t->frames[i].table);
+
+		for (uint32_t k = 0; k < cuts.nr_chunks && r == 0; k++)
+			r = tier_known_add(&w->known, t->frames[i].table.fps[k], pack_cut_len(&cuts, k),
+					   (struct tier_place){ w->nr_packs, t->frames[i].first + k });
+	}
+	w->packs[w->nr_packs++] = *f;
+	return r;
+}
+
+static bool is_known_pack(const struct tier_writer *w, const struct tier_footer *f)
+{
+	for (uint32_t i = 0; i < w->nr_packs; i++)
+		if (memcmp(w->packs[i].id, f->id, sizeof(f->id)) == 0)
+			return true;
+	return false;
+}
+
+/* One that is damaged, or of a newer version, is of no use for sharing, and is left alone. Its number is taken. */
+static int learn_manifest(struct tier_writer *w, const char *name)
+{
+	_cleanup_(tier_reader_closep) struct tier_reader *reader = NULL;
+	const struct tier_manifest *m;
+	uint8_t store[TIER_ID_LEN];
+	uint64_t number;
+	bool is_own;
+	int r;
+
+	if (!tier_manifest_name_parse(name, store, &number))
+		return 0;
+	is_own = memcmp(store, w->conf.store, sizeof(store)) == 0;
+	if (is_own)
+		w->number = MAX(w->number, number + 1);
+	r = tier_reader_open(w->tier, name, &reader);
+	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
+		return 0;
+	if (r < 0)
+		return r;
+	m = tier_reader_manifest(reader);
+	if (is_own) {
+		r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
+		if (r < 0)
+			return r;
+		w->seals[w->nr_seals++] = (struct seal){ m->ino, m->number, m->sealed_ns };
+	}
+	if (memcmp(m->key_id, w->conf.key.id, sizeof(m->key_id)) != 0)
+		return 0;
+	for (uint32_t i = 0; i < m->nr_packs && w->known.nr < w->conf.known_max; i++) {
+		const struct tier_tables *t;
+		struct tier_footer f;
+
+		r = tier_manifest_pack(m, i, &f);
+		if (r < 0 || is_known_pack(w, &f))
+			continue;
+		r = tier_reader_tables(reader, i, &t);
+		if (r == -EBADMSG)
+			continue;
+		r = r < 0 ? r : learn_pack(w, &f, t);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* The last names first. A number that a late list lacks is found when the manifest is put. */
+static int learn(struct tier_writer *w)
+{
+	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	int r = tier_list_all(w->tier, TIER_SEALED_PREFIX, &names);
+
+	while (r == 0 && names.len > 0) {
+		size_t at = names.len - 1;
+
+		while (at > 0 && names.data[at - 1] != '\0')
+			at--;
+		r = learn_manifest(w, (const char *)names.data + at);
+		names.len = at;
+	}
+	return r;
+}
+
+static int put_key(struct tier_writer *w)
+{
+	struct tier_key_disk d;
+	int r;
+
+	tier_key_encode(&w->conf.key, &d);
+	r = tier_put_new(w->tier, tier_key_name(w->conf.key.id).s, &d, sizeof(d));
+	return r == -EEXIST ? 0 : r; /* the id is made from the key */
+}
+
+int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret)
+{
+	_cleanup_(tier_writer_closep) struct tier_writer *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->tier = t;
+	w->conf = *conf;
+	w->conf.pack_bytes = conf->pack_bytes > 0 ? conf->pack_bytes : PACK_BYTES_DEFAULT;
+	w->conf.packs_in_flight =
+		MIN(conf->packs_in_flight > 0 ? conf->packs_in_flight : IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX);
+	w->conf.known_max = conf->known_max > 0 ? conf->known_max : KNOWN_DEFAULT;
+	w->number = 1;
+	fp_key_init(&w->key, conf->key.hash, conf->key.secret);
+	r = tier_queue_new(t, &w->queue);
+	if (r == 0)
+		r = put_key(w);
+	if (r == 0)
+		r = learn(w);
+	if (r == 0)
+		*ret = TAKE(w);
+	return r;
+}
+
+void tier_writer_close(struct tier_writer *w)
+{
+	if (!w)
+		return;
+	tier_queue_free(w->queue); /* waits for packs in flight */
+	for (unsigned i = 0; i < IN_FLIGHT_MAX; i++)
+		buf_release(&w->sending[i].bytes);
+	buf_release(&w->data);
+	buf_release(&w->tables);
+	tier_known_release(&w->known);
+	free(w->packs);
+	free(w->seals);
+	free(w);
+}
+
+void tier_writer_closep(struct tier_writer **w)
+{
+	tier_writer_close(*w);
+}
+
+/* --- the catalog --- */
+
+struct flush {
+	struct tier_writer *w;
+	const struct tier_checkpoint *c;
+	struct tier_flushed *sums;
+	struct catalog_reader reader;
+	struct buf unread; /* less than a record */
+	struct buf catalog; /* with runs */
+	struct buf runs, refs;
+	uint32_t *index; /* of each of the writer's packs: number in the manifest, plus 1; 0: none */
+	size_t index_room;
+	uint32_t nr_refs;
+	uint32_t *order; /* packs of the manifest */
+	struct content_piece pieces[CATALOG_PIECES_MAX]; /* of one record */
+	unsigned nr_pieces;
+	struct tier_want wants[CATALOG_PIECES_MAX];
+	uint8_t *bytes; /* READ_BYTES */
+};
+
+static void flush_freep(struct flush **f)
+{
+	if (!*f)
+		return;
+	buf_release(&(*f)->unread);
+	buf_release(&(*f)->catalog);
+	buf_release(&(*f)->runs);
+	buf_release(&(*f)->refs);
+	free((*f)->index);
+	free((*f)->order);
+	free((*f)->bytes);
+	free(*f);
+}
+
+static int read_and_append(struct flush *f, struct tier_want *wants, size_t nr)
+{
+	int r = 0;
+
+	for (size_t i = 0, n; i < nr && r == 0; i += n) {
+		size_t len = 0;
+
+		for (n = 0; i + n < nr && len + wants[i + n].len <= READ_BYTES; n++) {
+			wants[i + n].buf = f->bytes + len;
+			len += wants[i + n].len;
+		}
+		r = f->c->read(f->c->userdata, wants + i, n);
+		for (size_t k = i; k < i + n && r == 0; k++) /* a chunk may be in the record twice */
+			if (!tier_known_find(&f->w->known, wants[k].fp, wants[k].len))
+				r = append_chunk(f->w, &wants[k], f->sums);
+	}
+	return r;
+}
+
+/* Append the unknown chunks of the record: first those of one length, then those of varied lengths. */
+static int send_chunks(struct flush *f)
+{
+	int r = 0;
+
+	for (unsigned varied = 0; varied < 2 && r == 0; varied++) {
+		size_t nr = 0;
+
+		for (unsigned i = 0; i < f->nr_pieces; i++) {
+			const struct content_piece *p = &f->pieces[i];
+
+			if (p->chunk_len == 0 || (kind_of(p->chunk_len) == PACK_VARIED) != (varied == 1) ||
+			    tier_known_find(&f->w->known, p->fp, p->chunk_len))
+				continue;
+			if (varied == 1 && p->chunk_len > PACK_VARIED_LEN_MAX)
+				return -EBADMSG;
+			f->wants[nr++] = (struct tier_want){ .fp = p->fp, .len = p->chunk_len };
+		}
+		r = read_and_append(f, f->wants, nr);
+	}
+	return r;
+}
+
+/* The number of one of the writer's packs in the manifest, plus 1. */
+static int refer_to(struct flush *f, uint32_t pack, uint32_t *ret)
+{
+	if (pack >= f->index_room) {
+		size_t room = MAX((size_t)pack + 1, 2 * f->index_room);
+		uint32_t *index = reallocarray(f->index, room, sizeof(*index));
+		uint32_t *order;
+
+		if (!index)
+			return -ENOMEM;
+		f->index = index;
+		order = reallocarray(f->order, room, sizeof(*order));
+		if (!order)
+			return -ENOMEM;
+		f->order = order;
+		memset(index + f->index_room, 0, (room - f->index_room) * sizeof(*index));
+		f->index_room = room;
+	}
+	if (f->index[pack] == 0) {
+		if (f->nr_refs == TIER_MANIFEST_PACKS_MAX)
+			return -EFBIG;
+		f->order[f->nr_refs++] = pack;
+		f->index[pack] = f->nr_refs;
+	}
+	*ret = f->index[pack];
+	return 0;
+}
+
+static int encode_runs(struct flush *f)
+{
+	struct tier_run run = { 0 };
+	int r = 0;
+
+	buf_clear(&f->runs);
+	for (unsigned i = 0; i < f->nr_pieces && r == 0; i++) {
+		const struct content_piece *p = &f->pieces[i];
+		bool is_whole = p->chunk_len > 0 && p->from == 0 && p->len == p->chunk_len;
+		struct tier_run next = { .nr = is_whole ? 1 : 0, .len = p->len };
+
+		if (p->chunk_len > 0) {
+			const struct tier_place *place = tier_known_find(&f->w->known, p->fp, p->chunk_len);
+
+			assert(place);
+			next.first = place->chunk;
+			r = refer_to(f, place->pack, &next.pack);
+		}
+		if (!is_whole)
+			next.from = p->from;
+		if (is_whole && run.nr > 0 && run.pack == next.pack && run.first + run.nr == next.first) {
+			run.nr++;
+			run.len += next.len;
+			continue;
+		}
+		if (i > 0)
+			tier_run_encode(&run, &f->runs);
+		run = next;
+	}
+	tier_run_encode(&run, &f->runs);
+	buf_add_u8(&f->catalog, TIER_RUNS_TYPE);
+	buf_add_varint(&f->catalog, f->runs.len);
+	buf_add(&f->catalog, f->runs.data, f->runs.len);
+	if (r == 0)
+		r = buf_error(&f->runs);
+	return r < 0 ? r : buf_error(&f->catalog);
+}
+
+static int convert_pieces(struct flush *f, const struct catalog_record *rec)
+{
+	struct cursor c = cursor_of(rec->data, rec->len);
+	int r;
+
+	for (f->nr_pieces = 0; (r = catalog_piece_next(&c, &f->pieces[f->nr_pieces])) > 0;)
+		if (++f->nr_pieces == CATALOG_PIECES_MAX)
+			break;
+	if (r >= 0)
+		r = send_chunks(f);
+	return r < 0 ? r : encode_runs(f);
+}
+
+/* Sink of the source's catalog. */
+static int convert(void *userdata, const void *p, size_t len)
+{
+	struct flush *f = userdata;
+	struct catalog_record rec;
+	size_t at = 0, used;
+	int r;
+
+	buf_add(&f->unread, p, len);
+	r = buf_error(&f->unread);
+	while (r == 0) {
+		const uint8_t *record = f->unread.data + at;
+
+		r = catalog_reader_next(&f->reader, record, f->unread.len - at, &used, &rec);
+		if (r <= 0)
+			break;
+		at += used;
+		r = 0;
+		if (rec.type == CATALOG_PIECES)
+			r = convert_pieces(f, &rec);
+		else
+			buf_add(&f->catalog, record, used);
+	}
+	if (at > 0)
+		memmove(f->unread.data, f->unread.data + at, f->unread.len - at);
+	f->unread.len -= at;
+	return r < 0 ? r : buf_error(&f->catalog);
+}
+
+/* --- the manifest --- */
+
+/* The name is taken: by this manifest, if the answer to an earlier attempt was lost? */
+static int check_taken(struct tier_writer *w, const char *name, const struct buf *manifest)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	int r = tier_get_all(w->tier, name, manifest->len, &b);
+
+	if (r < 0 && r != -EFBIG)
+		return r;
+	if (r == 0 && b.len == manifest->len && memcmp(b.data, manifest->data, b.len) == 0)
+		return 0;
+	return log_errno(-ENOTUNIQ,
+			 "tier %s: %s: another machine writes for this store: this one stops flushing. Unmount one of them",
+			 tier_where(w->tier), name);
+}
+
+static int put_manifest(struct flush *f)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	const struct tier_checkpoint *c = f->c;
+	struct tier_writer *w = f->w;
+	struct tier_object_name name = tier_manifest_name(w->conf.store, w->number);
+	struct tier_manifest m = {
+		.number = w->number,
+		.ino = c->ino,
+		.sealed_ns = c->sealed_ns,
+		.files = c->files,
+		.directories = c->directories,
+		.bytes = c->bytes,
+		.path = c->path,
+		.path_len = (uint32_t)strlen(c->path),
+		.nr_packs = f->nr_refs,
+		.catalog = f->catalog.data,
+		.catalog_len = f->catalog.len,
+	};
+	int r;
+
+	if (m.path_len > TIER_PATH_MAX)
+		return -ENAMETOOLONG;
+	for (uint32_t i = 0; i < f->nr_refs; i++)
+		tier_pack_ref_encode(&w->packs[f->order[i]], &f->refs);
+	r = buf_error(&f->refs);
+	if (r < 0)
+		return r;
+	m.packs = f->refs.data;
+	memcpy(m.store, w->conf.store, sizeof(m.store));
+	memcpy(m.key_id, w->conf.key.id, sizeof(m.key_id));
+	memcpy(m.root, c->root, sizeof(m.root));
+	tier_manifest_encode(&m, &b);
+	r = buf_error(&b);
+	if (r == 0)
+		r = tier_put_new(w->tier, name.s, b.data, b.len);
+	if (r == -EEXIST)
+		r = check_taken(w, name.s, &b);
+	if (r < 0)
+		return r;
+	f->sums->number = w->number++;
+	f->sums->bytes += b.len;
+	r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
+	if (r == 0)
+		w->seals[w->nr_seals++] = (struct seal){ c->ino, m.number, c->sealed_ns };
+	return 0; /* without a note, a repeated flush makes another manifest, which is no harm */
+}
+
+static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *sums)
+{
+	_cleanup_(flush_freep) struct flush *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	f->w = w;
+	f->c = c;
+	f->sums = sums;
+	f->bytes = malloc(READ_BYTES);
+	if (!f->bytes)
+		return -ENOMEM;
+	r = c->catalog(c->userdata, &(struct tier_sink){ convert, f });
+	if (r == 0 && !f->reader.at_end)
+		r = -EBADMSG;
+	if (r == 0 && w->is_open)
+		r = close_pack(w, sums);
+	if (r == 0)
+		r = await_packs(w);
+	return r < 0 ? r : put_manifest(f);
+}
+
+int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret)
+{
+	struct tier_flushed sums = { 0 };
+	int r;
+
+	if (w->is_broken)
+		return -ESTALE;
+	for (size_t i = 0; i < w->nr_seals; i++)
+		if (w->seals[i].ino == c->ino && w->seals[i].sealed_ns == c->sealed_ns) {
+			*ret = (struct tier_flushed){ .number = w->seals[i].number, .was_there = true };
+			return 0;
+		}
+	r = flush_all(w, c, &sums);
+	w->is_broken = r < 0; /* known chunks may be in packs that were not put */
+	if (r == 0)
+		*ret = sums;
+	return r;
+}

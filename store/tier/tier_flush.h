@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * Flushing sealed checkpoints to a tier. A writer does so for one store; chunks that it has found in the tier are not
+ * sent again.
+ *
+ * A writer belongs to one thread, which waits for the back end: none that serves requests of programs.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fp.h"
+#include "store/tier/tier_format.h"
+#include "store/tier/tier_read.h"
+
+struct tier;
+struct tier_writer;
+
+struct tier_writer_conf {
+	struct tier_key key; /* of the store's fingerprints */
+	uint8_t store[TIER_ID_LEN];
+	uint64_t pack_bytes; /* stored bytes after which a pack is full; 0: 64 MiB */
+	unsigned packs_in_flight; /* each takes memory for a pack; 0: 2 */
+	/* Chunks to learn from the tier, 32 to 110 bytes of memory each; 0: 16 Mi. Others are sent again. Those that
+	 * the writer sends are added to them. */
+	uint64_t known_max;
+};
+
+/*
+ * Puts the key, and reads the manifests of stores with this key, the last ones first, until known_max chunks are known.
+ * Memory: that, and packs_in_flight + 1 packs.
+ */
+int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret);
+void tier_writer_close(struct tier_writer *w); /* NULL is fine */
+void tier_writer_closep(struct tier_writer **w);
+
+/* A sealed directory of the store, which does not change meanwhile. */
+struct tier_checkpoint {
+	uint64_t ino;
+	int64_t sealed_ns;
+	uint8_t root[SHA256_LEN];
+	uint64_t files, directories, bytes;
+	const char *path; /* from the root of the store */
+	/* Writes its catalog (store/catalog) to the sink. */
+	int (*catalog)(void *userdata, const struct tier_sink *to);
+	/* Reads chunks of it. They need not be checked. */
+	int (*read)(void *userdata, const struct tier_want *wants, size_t nr);
+	void *userdata;
+};
+struct tier_flushed {
+	uint64_t number; /* of its manifest */
+	uint64_t chunks, chunk_bytes; /* sent */
+	uint64_t packs, bytes; /* put, with tables and manifest */
+	bool was_there; /* a manifest of this seal existed */
+};
+/*
+ * Durable in the tier on success. After any failure the writer flushes no more (-ESTALE) and is closed; a new one
+ * continues with what is there. But -ENOTUNIQ: another machine has put a manifest for this store. Then none is opened
+ * until a person has decided which machine goes on: it would continue with the next number, and both would commit in
+ * turn.
+ */
+int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+#include "store/tier/tier_known.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+#define FIRST_SIZE ((size_t)1024)
+
+/* The slot of a chunk, or a free one for it. Fingerprints are hashes. */
+static struct tier_known_slot *slot_of(const struct tier_known *k, struct fp fp, uint32_t len)
+{
+	size_t at = (size_t)fp.lo & (k->size - 1);
+
+	while (!fp_is_none(k->v[at].fp) && !(fp_equal(k->v[at].fp, fp) && k->v[at].len == len))
+		at = (at + 1) & (k->size - 1);
+	return &k->v[at];
+}
+
+static int grow(struct tier_known *k)
+{
+	struct tier_known more = { .nr = k->nr, .size = MAX(2 * k->size, FIRST_SIZE) };
+
+	more.v = calloc(more.size, sizeof(*more.v));
+	if (!more.v)
+		return -ENOMEM;
+	for (size_t i = 0; i < k->size; i++)
+		if (!fp_is_none(k->v[i].fp))
+			*slot_of(&more, k->v[i].fp, k->v[i].len) = k->v[i];
+	free(k->v);
+	*k = more;
+	return 0;
+}
+
+int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
+{
+	int r = 4 * (k->nr + 1) > 3 * k->size ? grow(k) : 0;
+	struct tier_known_slot *s;
+
+	if (r < 0)
+		return r;
+	s = slot_of(k, fp, len);
+	if (!fp_is_none(s->fp))
+		return 0;
+	*s = (struct tier_known_slot){ fp, len, place };
+	k->nr++;
+	return 0;
+}
+
+const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len)
+{
+	const struct tier_known_slot *s = k->size > 0 ? slot_of(k, fp, len) : NULL;
+
+	return s && !fp_is_none(s->fp) ? &s->place : NULL;
+}
+
+void tier_known_release(struct tier_known *k)
+{
+	free(k->v);
+	*k = (struct tier_known){ 0 };
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/* Objects in a directory: whole and durable, or not there, wherever a writer ends. */
+#include "store/tier/tier_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "store/tier/tier.h"
+#include "tests/unit/place.h"
+
+static char dir[64];
+static struct tier *t;
+
+static void ignore(void *userdata _unused_, enum log_level level _unused_, const char *line _unused_)
+{
+}
+
+static int begin(void **state _unused_)
+{
+	log_to_function(ignore, NULL); /* failures are asked for here */
+	snprintf(dir, sizeof(dir), "%s/ckptfs-test-tier-XXXXXX", test_place());
+	return !mkdtemp(dir) || tier_dir_open(dir, &(struct tier_dir_conf){ .nr_threads = 1 }, &t) < 0 ? -1 : 0;
+}
+
+static int end(void **state _unused_)
+{
+	char command[100];
+
+	io_set_hook(NULL);
+	tier_close(t);
+	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+	return system(command);
+}
+
+/* --- what is done, in order; and ending it there --- */
+
+static struct {
+	char seen[1000];
+	unsigned nr, kill_at; /* this event and all later ones fail */
+	enum io_op fail_op; /* all of these fail */
+	int fail_with;
+} hook;
+
+static int before(void *userdata _unused_, const struct io_event *ev)
+{
+	static const char *const names[] = { [IO_OPEN] = "create",   [IO_READ] = "read",	[IO_WRITE] = "write",
+					     [IO_SYNC] = "sync",     [IO_SYNC_DIR] = "syncdir", [IO_RENAME] = "rename",
+					     [IO_UNLINK] = "unlink", [IO_MKDIR] = "mkdir",	[IO_LINK] = "link" };
+	const char *name = ev->op == IO_RENAME || ev->op == IO_LINK ? ev->new_name : ev->name;
+
+	hook.nr++;
+	if (hook.kill_at > 0 && hook.nr >= hook.kill_at)
+		return -EIO;
+	strcat(hook.seen, names[ev->op]);
+	strcat(hook.seen, name && name[0] != '.' ? " " : "");
+	strcat(hook.seen, name && name[0] != '.' ? name : "");
+	strcat(hook.seen, "; ");
+	return hook.fail_with != 0 && ev->op == hook.fail_op ? hook.fail_with : 0;
+}
+
+static void hook_install(unsigned kill_at)
+{
+	static const struct io_hook h = { .before = before };
+
+	memset(&hook, 0, sizeof(hook));
+	hook.kill_at = kill_at;
+	io_set_hook(&h);
+}
+
+static int put(enum tier_op op, const char *name, const char *s)
+{
+	return tier_call(t, &(struct tier_request){ .op = op, .name = name, .data = s, .len = strlen(s) });
+}
+
+static void expect(const char *name, const char *s)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	assert_int_equal(tier_get_all(t, name, 100, &b), 0);
+	assert_int_equal(b.len, strlen(s));
+	assert_memory_equal(b.data, s, b.len);
+}
+
+static void bytes_are_durable_before_the_name_and_that_before_the_answer(void **state _unused_)
+{
+	hook_install(0);
+	assert_int_equal(put(TIER_PUT_NEW, "a/b/o", "hello"), 0);
+	assert_string_equal(hook.seen,
+			    "mkdir a; mkdir b; create; write; sync; link o; syncdir; syncdir; syncdir; unlink; ");
+	hook_install(0);
+	assert_int_equal(put(TIER_PUT, "a/b/o", "world"), 0);
+	assert_string_equal(hook.seen, "create; write; sync; rename o; syncdir; syncdir; syncdir; unlink; ");
+}
+
+/* It may be of a writer that ended before it synced the directory, and the caller is about to rely on it. */
+static void an_object_that_is_found_is_durable(void **state _unused_)
+{
+	assert_int_equal(put(TIER_PUT_NEW, "a/o", "hello"), 0);
+	hook_install(0);
+	assert_int_equal(put(TIER_PUT_NEW, "a/o", "world"), -EEXIST);
+	assert_string_equal(hook.seen, "create; write; sync; link o; syncdir; syncdir; unlink; ");
+	hook_install(0);
+	hook.fail_op = IO_SYNC_DIR;
+	hook.fail_with = -EIO;
+	assert_int_equal(put(TIER_PUT_NEW, "a/o", "world"), -EIO);
+}
+
+static void a_writer_that_ends_anywhere_leaves_all_or_nothing(void **state _unused_)
+{
+	static const enum tier_op ops[] = { TIER_PUT_NEW, TIER_PUT };
+	unsigned nr_there = 0, nr = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+		for (unsigned k = 1;; k++) {
+			_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+			char name[30];
+			int r, found;
+
+			snprintf(name, sizeof(name), "p%zu-%u/o", i, k);
+			hook_install(k);
+			r = put(ops[i], name, "hello");
+			io_set_hook(NULL);
+			found = tier_get_all(t, name, 100, &b);
+			if (found == 0)
+				assert_memory_equal(b.data, "hello", 5);
+			assert_int_equal(b.len, found == 0 ? 5 : 0);
+			if (r == 0)
+				assert_int_equal(found, 0);
+			nr_there += found == 0;
+			nr++;
+			buf_clear(&b); /* no temporary is listed */
+			assert_int_equal(tier_list_all(t, "", &b), 0);
+			for (size_t at = 0; at < b.len; at += strlen((char *)b.data + at) + 1)
+				assert_null(strstr((char *)b.data + at, ".new"));
+			assert_int_equal(put(TIER_PUT_NEW, name, "again"), found == 0 ? -EEXIST : 0);
+			if (hook.nr < k)
+				break;
+		}
+	assert_int_equal(nr, 9 + 9); /* all events, and one run without an end */
+	assert_int_equal(nr_there, 4 + 4); /* from the link on */
+}
+
+static void a_name_is_taken_even_without_hard_links(void **state _unused_)
+{
+	static const int errors[] = { -EPERM, -EOPNOTSUPP, -ENOSYS };
+	char name[10];
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		snprintf(name, sizeof(name), "o%zu", i);
+		hook_install(0);
+		hook.fail_op = IO_LINK;
+		hook.fail_with = errors[i];
+		assert_int_equal(put(TIER_PUT_NEW, name, "hello"), 0);
+		assert_int_equal(put(TIER_PUT_NEW, name, "world"), -EEXIST);
+		assert_non_null(strstr(hook.seen, "rename o"));
+		expect(name, "hello");
+	}
+}
+
+static int fail_both(void *userdata _unused_, const struct io_event *ev)
+{
+	return ev->op == IO_LINK ? -EOPNOTSUPP : ev->op == IO_RENAME ? -EINVAL : 0;
+}
+
+static void without_an_atomic_way_nothing_is_put(void **state _unused_)
+{
+	static const struct io_hook h = { .before = fail_both };
+	char c;
+
+	io_set_hook(&h);
+	assert_int_equal(put(TIER_PUT_NEW, "o", "hello"), -EINVAL);
+	assert_int_equal(tier_get(t, "o", 0, &c, 1), -ENOENT);
+}
+
+/* The answer of the first attempt was lost, and the client repeats the request. */
+static int link_twice(void *userdata _unused_, const struct io_event *ev)
+{
+	if (ev->op == IO_LINK) {
+		assert_int_equal(linkat(ev->fd, ev->name, ev->new_fd, ev->new_name, 0), 0);
+		return -EEXIST;
+	}
+	return 0;
+}
+
+static void a_repeated_link_is_recognised(void **state _unused_)
+{
+	static const struct io_hook h = { .before = link_twice };
+
+	io_set_hook(&h);
+	assert_int_equal(put(TIER_PUT_NEW, "o", "hello"), 0);
+	io_set_hook(NULL);
+	expect("o", "hello");
+}
+
+static void files_of_others_are_no_objects(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	char command[300], c;
+
+	snprintf(command, sizeof(command),
+		 "cd %s && mkdir lost+found packs && touch packs/x~ .hidden packs/.new-1 && ln -s /etc/passwd packs/link && "
+		 "ln -s /etc etc && mkfifo packs/pipe",
+		 dir);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(tier_list_all(t, "", &b), 0);
+	assert_int_equal(b.len, 0);
+	assert_int_equal(tier_get(t, "packs/link", 0, &c, 1), -ENOENT);
+	assert_int_equal(tier_get(t, "etc/passwd", 0, &c, 1), -ENOENT);
+	assert_int_equal(tier_get(t, "packs", 0, &c, 1), -ENOENT);
+}
+
+/* Whatever the umask: checkpoints may be, and the key of the fingerprints is among them. */
+static void objects_are_private(void **state _unused_)
+{
+	mode_t mask = umask(0);
+	struct stat st;
+	char path[100];
+
+	assert_int_equal(put(TIER_PUT_NEW, "a/o", "hello"), 0);
+	assert_int_equal(put(TIER_PUT, "a/o", "world"), 0);
+	umask(mask);
+	snprintf(path, sizeof(path), "%s/a", dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode, S_IFDIR | 0700);
+	snprintf(path, sizeof(path), "%s/a/o", dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode, S_IFREG | 0600);
+}
+
+static void a_directory_that_is_not_there_is_not_made(void **state _unused_)
+{
+	struct tier *none = NULL;
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/none", dir);
+	assert_int_equal(tier_dir_open(path, &(struct tier_dir_conf){ 0 }, &none), -ENOENT);
+	assert_null(none);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+	const struct CMUnitTest tests[] = {
+		TEST(bytes_are_durable_before_the_name_and_that_before_the_answer),
+		TEST(an_object_that_is_found_is_durable),
+		TEST(a_writer_that_ends_anywhere_leaves_all_or_nothing),
+		TEST(a_name_is_taken_even_without_hard_links),
+		TEST(without_an_atomic_way_nothing_is_put),
+		TEST(a_repeated_link_is_recognised),
+		TEST(files_of_others_are_no_objects),
+		TEST(objects_are_private),
+		TEST(a_directory_that_is_not_there_is_not_made),
+	};
+
+	return cmocka_run_group_tests_name("tier_dir", tests, NULL, NULL);
+}
