@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+. tests/docs/given/commands.sh
+checkpoints /mnt/ckpt/run7
+umount.ckptfs /mnt/ckpt
+cp -r /data/ckpt.store /var/ckpt.store
