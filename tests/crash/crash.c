@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/util.h"
 #include "tests/crash/explore.h"
+#include "tests/crash/fate.h"
 #include "tests/crash/peer.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/scratch.h"
@@ -184,7 +184,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .seed = (uint64_t)time(NULL),
+	struct options o = { .seed = fate_seed(),
 			     .nr_states = 20000,
 			     .nr_ops = 400,
 			     .jobs = pool_jobs(),

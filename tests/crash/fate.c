@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/util.h"
 #include "tests/crash/image.h"
@@ -31,6 +32,13 @@ static const struct {
 	{ PLAN_KEEP_LAST, PLAN_KEEP }, { PLAN_TORN_LAST, PLAN_KEEP }, { PLAN_CUT_TAIL, PLAN_CUT_TAIL },
 	{ PLAN_KEEP, PLAN_DROP_LAST },
 };
+
+uint64_t fate_seed(void)
+{
+	const char *seed = getenv("TEST_SEED");
+
+	return seed && *seed ? strtoull(seed, NULL, 0) : 1;
+}
 
 struct fate_rng fate_rng(uint64_t seed, uint64_t point, uint64_t variant)
 {

@@ -33,6 +33,8 @@ struct fate {
 struct fate_rng {
 	uint64_t state;
 };
+/* Of what a test tries by chance: TEST_SEED, or the same one at every run. */
+uint64_t fate_seed(void);
 struct fate_rng fate_rng(uint64_t seed, uint64_t point, uint64_t variant);
 uint64_t fate_random(struct fate_rng *r, uint64_t below);
 

@@ -22,6 +22,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "tests/crash/fate.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/record.h"
 #include "tests/crash/scratch.h"
@@ -666,7 +667,7 @@ int main(int argc, char **argv)
 						 { "case", required_argument, NULL, 'c' },
 						 { "keep-going", no_argument, NULL, 'k' },
 						 { 0 } };
-	struct faults f = { .seed = (uint64_t)time(NULL), .scratch = "/dev/shm/ckptfs-faults.XXXXXX" };
+	struct faults f = { .seed = fate_seed(), .scratch = "/dev/shm/ckptfs-faults.XXXXXX" };
 	bool one = false, good = false;
 	uint64_t nr = 0;
 	int c;

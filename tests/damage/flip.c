@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -433,7 +432,7 @@ int main(int argc, char **argv)
 
 	if (!f)
 		return 1;
-	f->seed = (uint64_t)time(NULL);
+	f->seed = fate_seed();
 	f->every = 1;
 	while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
 		if (c == 's')

@@ -463,7 +463,7 @@ int main(int argc, char **argv)
 						 { "cases", required_argument, NULL, 'n' },
 						 { "keep-going", no_argument, NULL, 'k' },
 						 { 0 } };
-	struct fsck f = { .seed = (uint64_t)time(NULL), .nr_cases = NR_CASES, .scratch = "/dev/shm/ckptfs-fsck.XXXXXX" };
+	struct fsck f = { .seed = fate_seed(), .nr_cases = NR_CASES, .scratch = "/dev/shm/ckptfs-fsck.XXXXXX" };
 	const char *cases = getenv("FSCK_CASES");
 	bool one = false, good = false;
 	uint64_t nr = 0;

@@ -12,11 +12,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/crash/fate.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/record.h"
 #include "tests/crash/scratch.h"
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "seed", required_argument, NULL, 's' }, { 0 } };
 	struct rebuild b = { .scratch = "/dev/shm/ckptfs-rebuild.XXXXXX" };
-	uint64_t seed = (uint64_t)time(NULL);
+	uint64_t seed = fate_seed();
 	bool good = true;
 	int c;
 
