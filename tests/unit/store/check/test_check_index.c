@@ -14,6 +14,7 @@
 #include "index/db.h"
 #include "index/recipes.h"
 #include "index/backref_table.h"
+#include "store/log/view.h"
 #include "store/pack/pack_format.h"
 #include "tests/unit/store/check_rig.h"
 
@@ -476,7 +477,6 @@ static void an_index_that_is_too_old_is_rebuilt(void **state)
 
 	rig_close(rig);
 	keep_index(rig);
-	rig->conf.snapshot_bytes = 1;
 	rig_open(rig);
 	for (uint64_t i = 0; i < 40; i++) { /* more than the first segment of the journal takes */
 		_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
@@ -487,6 +487,7 @@ static void an_index_that_is_too_old_is_rebuilt(void **state)
 		assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 		assert_int_equal(engine_sync(rig->e), 0);
 	}
+	assert_int_equal(view_flush(rig->e, true), 0);
 	rig_close(rig);
 	bring_back_index(rig);
 	s = repair(rig);
