@@ -114,6 +114,15 @@ static int clean_ingest_dir(struct db *db)
 	return 0;
 }
 
+static void enable_file_deletions(rocksdb_t *rocks, char **err)
+{
+#ifdef ROCKSDB_DELETIONS_FORCE
+	rocksdb_enable_file_deletions(rocks, 0, err); /* not if they were disabled more than once */
+#else
+	rocksdb_enable_file_deletions(rocks, err);
+#endif
+}
+
 /* Checks that all files named by the MANIFEST exist with the right length. Compactions may run already: they must not
  * remove listed files before they are checked. */
 static int check_files(struct db *db, bool read_only)
@@ -143,7 +152,7 @@ static int check_files(struct db *db, bool read_only)
 	}
 	rocksdb_livefiles_destroy(files);
 	if (!read_only)
-		rocksdb_enable_file_deletions(db->rocks, 0, &err);
+		enable_file_deletions(db->rocks, &err);
 	if (r == 0 && err)
 		r = log_errno(db_errno_of(err), "index %s: %s", db->dir, err);
 	return r;
