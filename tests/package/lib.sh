@@ -26,13 +26,7 @@ make_tarball() {
 
 # Programs and modules of a package are in PATH and so on: one job, from the mount to the store after it.
 use_it() {
-	exits 0 ckptfs-run --store "$STORE" --mount "$MNT" "$PYTHON" -c 'import os, ckptfs, ckptfs_gpu
-where = os.environ["CKPTFS_MOUNT"]
-with ckptfs.checkpoint(where + "/step") as d:
-    (d / "state").write_bytes(b"state")
-with ckptfs_gpu.Lineage(where + "/gpu") as lineage:
-    lineage.save(1, {"a": b"bytes"})
-assert ckptfs.newest(where).bytes == 5 and ckptfs.__version__ == "'"$version"'"'
+	exits 0 ckptfs-run --store "$STORE" --mount "$MNT" "$PYTHON" "$top/tests/package/job.py" "$version"
 	says "1 sealed checkpoint, 1 of them new"
 	ckptfs-agent --version | grep -q "$version" || fail "no agent"
 	fsck.ckptfs -n --read-data "$STORE" || fail "the store is not sound"
