@@ -133,18 +133,51 @@ static bool try_chunk(const struct guess *g, uint32_t i, uint32_t from, uint32_t
 	return compare(g, s, i, fp_of(g->key, g->data + from, end - from), g->d->varied[i].fp);
 }
 
-/* Chunks [first, end) share these bytes: divide them by their lengths if those are possible, else equally. */
+/* Chunks from `first` to `end` have the lengths of their entries, but chunk `wrong` has this one. Returns how many are
+ * proved. */
+static uint32_t try_entries(const struct guess *g, uint32_t first, uint32_t end, uint32_t from, uint32_t wrong,
+			    uint32_t len, struct pack_salvage *s)
+{
+	uint32_t nr_proved = 0;
+
+	for (uint32_t i = first, at = from, n; i < end; i++, at += n) {
+		n = i == wrong ? len : len_of(g, i);
+		nr_proved += try_chunk(g, i, at, at + n, s);
+	}
+	return nr_proved;
+}
+
+/*
+ * Chunks [first, end) share these bytes. Several are not proved where one entry has a wrong length and another chunk is
+ * damaged, or freed: its bytes may be gone. All lengths but one are assumed to be right, and which one is not is tried.
+ * Where that proves nothing, the bytes are divided equally.
+ */
 static bool try_middle(const struct guess *g, uint32_t first, uint32_t end, uint32_t from, uint32_t to,
 		       struct pack_salvage *s)
 {
-	uint32_t nr = end - first, sum = 0;
+	uint32_t nr = end - first, sum = 0, wrong = first, most = 0;
 
 	for (uint32_t i = first; i < end; i++)
 		sum += len_of(g, i);
 	if (nr == 0 || to - from < nr || to - from > nr * PACK_VARIED_LEN_MAX)
 		return nr == 0 && from == to;
+	for (uint32_t i = first; sum != to - from && i < end; i++) {
+		uint32_t others = sum - len_of(g, i), n;
+
+		if (others >= to - from || to - from - others > PACK_VARIED_LEN_MAX)
+			continue;
+		n = try_entries(g, first, end, from, i, to - from - others, s);
+		if (n > most) {
+			most = n;
+			wrong = i;
+		}
+	}
+	if (sum == to - from || most > 0) {
+		try_entries(g, first, end, from, wrong, to - from - (sum - len_of(g, wrong)), s);
+		return true;
+	}
 	for (uint32_t i = first, at = from, n; i < end; i++, at += n) {
-		n = sum == to - from ? len_of(g, i) : i + 1 == end ? to - at : (to - from) / nr;
+		n = i + 1 == end ? to - at : (to - from) / nr;
 		if (n > PACK_VARIED_LEN_MAX)
 			return false;
 		try_chunk(g, i, at, at + n, s);

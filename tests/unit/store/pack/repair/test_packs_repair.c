@@ -194,6 +194,34 @@ static void a_table_with_a_changed_byte_is_as_it_was(void **state)
 		}
 }
 
+/* The bytes of a chunk that is not in use may have been given back to the filesystem. */
+static void a_wrong_length_beside_freed_bytes_is_repaired(void **state)
+{
+	static const struct shape varied = { .name = "varied", .len = 987654 };
+	static const uint32_t wrong[] = { 25, 29, 31, 35 }, freed = 30;
+	struct pack_salvage *s = malloc(sizeof(*s));
+	static const uint8_t zeros[9001];
+	uint32_t from = 0, len;
+
+	(void)state;
+	for (uint32_t i = 0; i < freed; i++)
+		from += next_len(&varied, from, i);
+	len = next_len(&varied, from, freed);
+	assert_in_range(len, 1, sizeof(zeros));
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		for (unsigned byte = 0; byte < 2; byte++) {
+			struct frame *f = frame_new(&varied, PACK_CODEC_NONE);
+			uint8_t damaged[PACK_BLOCK];
+
+			write_at(f, zeros, len, pack_table_off(0) + PACK_BLOCK + from);
+			memcpy(damaged, f->table, PACK_BLOCK);
+			((struct pack_table_disk *)damaged)->varied[wrong[i]].len.b[byte] ^= 0x15;
+			assert_true(is_repaired(f, damaged, s));
+			frame_free(f);
+		}
+	free(s);
+}
+
 static bool is_in(const struct frame *f, uint32_t chunk, uint32_t parts)
 {
 	struct pack_cuts cuts = pack_table_cuts(&f->t);
@@ -360,6 +388,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_table_with_a_changed_byte_is_as_it_was),
+		cmocka_unit_test(a_wrong_length_beside_freed_bytes_is_repaired),
 		cmocka_unit_test(a_table_without_a_sector_is_repaired),
 		cmocka_unit_test(parts_that_are_lost_too_cost_no_others),
 		cmocka_unit_test(bytes_that_look_compressed_deceive_nobody),
