@@ -131,13 +131,32 @@ for tool in "ckptfs-restart-path" "ckptfs-gc --verify --keep-last 1"; do
 	exits 2 "$PYTHON" - "$DAEMON" "$CKPTFS_BUILD/tools/"$tool "$MNT/run" <<'PY'
 import os, signal, subprocess, sys
 daemon, *command = sys.argv[1:]
-p = subprocess.Popen(command)
-def reads(): # it has threads; it works in a process of its own (tools/common/watchdog.h)
-    with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
-        return any(len(os.listdir(f"/proc/{child}/task")) > 1 for child in f.read().split())
-while p.poll() is None and not reads():
-    pass
+def reading(): # its process that has threads (tools/common/watchdog.h)
+    try:
+        with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
+            return next((int(child) for child in f.read().split() if len(os.listdir(f"/proc/{child}/task")) > 1), None)
+    except (FileNotFoundError, ProcessLookupError): # it ends
+        return None
+def stop(child): # it cannot end before the daemon does
+    try:
+        os.kill(child, signal.SIGSTOP)
+        if reading() == child:
+            return True
+        os.kill(child, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+    return False
+child = None
+while not child: # on a busy machine it may have ended when its threads are looked for
+    p = subprocess.Popen(command)
+    while p.poll() is None and not child:
+        child = reading()
+    if child and not stop(child):
+        child = None
+    if not child:
+        p.wait()
 os.kill(int(daemon), signal.SIGKILL)
+os.kill(child, signal.SIGCONT)
 sys.exit(p.wait())
 PY
 	says_not "from the beginning"
