@@ -36,7 +36,9 @@ struct dedup {
 	} quiet GUARDED_BY(append_lock);
 	uint64_t absorb_generation GUARDED_BY(append_lock);
 	struct {
-		/* in_use is changed, and both filters are installed, under append_lock, by the background thread. */
+		/* Held to add keys, which batches look up meanwhile, and to install filters: in_use with append_lock too.
+		 * A key that a batch misses is in `frozen` until append_lock is held. Leaf. */
+		struct mutex lock;
 		struct fingerprint_filter in_use, next;
 		uint64_t nr_good, scan_from; /* used by the background thread only */
 	} filter;

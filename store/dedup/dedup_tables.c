@@ -19,6 +19,7 @@ struct dedup *dedup_new(void)
 	rwlock_init(&d->tables_lock);
 	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
 		mutex_init(&d->part[i].lock);
+	mutex_init(&d->filter.lock);
 	cond_init(&d->filling_cond);
 	return d;
 }
@@ -30,6 +31,7 @@ void dedup_free(struct dedup *d)
 	fptable_release(&d->recent);
 	fptable_release(&d->frozen);
 	fptable_release(&d->kept);
+	mutex_release(&d->filter.lock);
 	fingerprint_filter_release(&d->filter.in_use);
 	fingerprint_filter_release(&d->filter.next);
 	cond_release(&d->filling_cond);

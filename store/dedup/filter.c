@@ -26,7 +26,6 @@
 #define IN_VAIN_MIN 65536 /* failed lookups since the mount that a filter would have saved */
 #define SCAN_KEYS 16384u /* per scan of RocksDB */
 #define SCAN_NS (50 * 1000000ull) /* per tick */
-#define ADD_AT_ONCE 64 /* keys per hold of the lock, for which writers contend */
 #define BLOCK_BITS_MIN 12u /* 256 KiB */
 #define KEYS_PER_BLOCK_GOOD 51u /* 10 bits per key */
 #define KEYS_PER_BLOCK_MAX 102u /* 5 bits per key: worse is not worth the memory */
@@ -79,9 +78,9 @@ static int start_next_filter(struct engine *e, unsigned bits)
 
 	if (r < 0)
 		return r;
-	dedup_lock(e);
+	mutex_lock(&e->dedup->filter.lock);
 	e->dedup->filter.next = f;
-	dedup_unlock(e);
+	mutex_unlock(&e->dedup->filter.lock);
 	e->dedup->filter.scan_from = 0;
 	return 0;
 }
@@ -91,9 +90,11 @@ static void install_next_filter(struct engine *e)
 	struct fingerprint_filter old;
 
 	dedup_lock(e);
+	mutex_lock(&e->dedup->filter.lock);
 	old = e->dedup->filter.in_use;
 	e->dedup->filter.in_use = e->dedup->filter.next;
 	e->dedup->filter.next = (struct fingerprint_filter){ 0 };
+	mutex_unlock(&e->dedup->filter.lock);
 	dedup_unlock(e);
 	e->dedup->filter.nr_good = (uint64_t)KEYS_PER_BLOCK_GOOD << (64 - e->dedup->filter.in_use.shift);
 	fingerprint_filter_release(&old);
@@ -113,9 +114,10 @@ static int scan(struct engine *e)
 		r = fingerprints_scan(e->db, e->dedup->filter.scan_from, keys, SCAN_KEYS, &n);
 		if (r < 0)
 			return r;
-		/* Only this thread writes `next`, and no thread reads it yet. */
+		mutex_lock(&e->dedup->filter.lock);
 		for (size_t i = 0; i < n; i++)
 			fingerprint_filter_add(&e->dedup->filter.next, keys[i]);
+		mutex_unlock(&e->dedup->filter.lock);
 		if (n == SCAN_KEYS)
 			e->dedup->filter.scan_from = keys[n - 1]; /* that key again: there may be no next number */
 	}
@@ -140,7 +142,7 @@ int filter_tend(struct engine *e)
 	return MIN(r, 0);
 }
 
-static void add_key(struct engine *e, uint64_t key) REQUIRES(append_lock)
+static void add_key(struct engine *e, uint64_t key) REQUIRES(e->dedup->filter.lock)
 {
 	if (e->dedup->filter.in_use.blocks)
 		fingerprint_filter_add(&e->dedup->filter.in_use, key);
@@ -150,10 +152,8 @@ static void add_key(struct engine *e, uint64_t key) REQUIRES(append_lock)
 
 void filter_add(struct engine *e, const struct fingerprint_entry *entries, size_t n)
 {
-	for (size_t done = 0; done < n; done += ADD_AT_ONCE) {
-		dedup_lock(e);
-		for (size_t i = done; i < MIN(n, done + ADD_AT_ONCE); i++)
-			add_key(e, fingerprint_key(entries[i].fp));
-		dedup_unlock(e);
-	}
+	mutex_lock(&e->dedup->filter.lock);
+	for (size_t i = 0; i < n; i++)
+		add_key(e, fingerprint_key(entries[i].fp));
+	mutex_unlock(&e->dedup->filter.lock);
 }
