@@ -69,7 +69,7 @@ static struct engine *engine_alloc(const char *path, const struct engine_conf *c
 	e->backrefs = backref_state_new();
 	e->files = file_table_new();
 	e->gc = collector_new();
-	e->dedup = dedup_new();
+	e->dedup = dedup_new(engine_processors(e));
 	e->space = space_new();
 	e->buffers = buffers_new(conf->dirty);
 	e->queue = job_queue_new();

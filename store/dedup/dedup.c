@@ -16,18 +16,18 @@
  * Every match is an address at which the pack's own table has the full fingerprint.
  *
  * When several writers bring the same new page at once, it must be stored exactly once. The last lookup in memory and
- * the reservation of the address therefore happen under one lock: append_lock, or, for batches with a frame of their
- * own, that of the page's part of the tables (dedup_state.h). RocksDB needs no second lookup unless fingerprints were
+ * the reservation of the address therefore happen under one lock: that of the page's part of the tables, so that
+ * batches append side by side, or append_lock (dedup_state.h). RocksDB needs no second lookup unless fingerprints were
  * absorbed into it meanwhile (absorb_generation).
  *
  * An address can be shared as soon as it is reserved, before the bytes are written. A job that shares it waits for the
  * write before its recipe refers to it; if the write failed, the job starts again. Crash: nothing in the log refers to
  * a frame that was not written.
  *
- * Many new pages get a frame of their own, written directly from the job's memory. A few are copied into the small
- * frame that all jobs share; it is written when it is full or at a commit. Its bytes are in memory, so sharing them
- * needs no wait. Chunks of variable length always go into such a frame: they are not aligned in memory, and disks want
- * whole blocks.
+ * Many new pages get a frame of their own, written directly from the job's memory. A few are copied into a small
+ * frame that jobs share (small_frames.h); it is written when it is full or at a commit. Its bytes are in memory, so
+ * sharing them needs no wait. Chunks of variable length always go into such a frame: they are not aligned in memory,
+ * and disks want whole blocks.
  */
 #include <errno.h>
 #include <sched.h>
@@ -261,21 +261,29 @@ static void ask_neighbours(struct batch *b, unsigned i)
 	compare_with(b, a, SUCCESSOR);
 }
 
-/* Those of one part. Each lookup is a cache miss: prefetch them all before the first one stalls. */
+/* Those of one part. */
 static void look_in_part(struct batch *b, unsigned part, const uint8_t *those, unsigned nr, struct addr *ret)
 	REQUIRES_SHARED(append_lock)
 {
 	struct dedup *d = b->e->dedup;
 
 	mutex_lock(&d->part[part].lock);
-	for (unsigned k = 0; k < nr; k++) {
-		fptable_prefetch(&d->recent, b->fps[those[k]]);
-		fptable_prefetch(&d->frozen, b->fps[those[k]]);
-		fptable_prefetch(&d->kept, b->fps[those[k]]);
-	}
 	for (unsigned k = 0; k < nr; k++)
 		ret[those[k]] = batch_find_in_memory(b->e, b->fps[those[k]]);
 	mutex_unlock(&d->part[part].lock);
+}
+
+/* Each lookup in memory is a cache miss: fetch them all before the first one stalls, with no lock of a part held. */
+static void prefetch(const struct batch *b) REQUIRES_SHARED(append_lock)
+{
+	const struct dedup *d = b->e->dedup;
+
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->cause[i] == UNKNOWN) {
+			fptable_prefetch(&d->recent, b->fps[i]);
+			fptable_prefetch(&d->frozen, b->fps[i]);
+			fptable_prefetch(&d->kept, b->fps[i]);
+		}
 }
 
 /* Can some unknown chunk be in RocksDB? */
@@ -295,6 +303,12 @@ static bool ask_filter(struct batch *b) REQUIRES_SHARED(append_lock)
 	return any;
 }
 
+/* Enough new pages for a frame of their own? */
+static bool is_bulk(const struct batch *b)
+{
+	return b->page && nr_unknown(b) * (uint64_t)b->page >= BULK_MIN;
+}
+
 /* The addresses that memory has for unknown chunks. Returns whether some can be known: to memory, or to RocksDB. */
 static bool look_in_memory(struct batch *b, struct addr *ret) REQUIRES_SHARED(append_lock)
 {
@@ -302,6 +316,7 @@ static bool look_in_memory(struct batch *b, struct addr *ret) REQUIRES_SHARED(ap
 	uint8_t part[PAGES_MAX], those[PAGES_MAX];
 	bool any = ask_filter(b);
 
+	prefetch(b);
 	for (unsigned i = 0; i < b->n; i++) {
 		ret[i] = ADDR_NONE;
 		part[i] = (uint8_t)fptable_part_of(b->fps[i]);
@@ -436,13 +451,17 @@ struct addr batch_find_in_memory(struct engine *e, struct fp fp)
 /* Entry in memory's table for a page of this job; its offset is the index of the page. */
 #define PLACEHOLDER FPTABLE_PLACEHOLDER
 
-/* An existing entry is gc-pending, damaged, not usable or was refused, or it would have been found. */
+/* An existing entry is gc-pending, damaged, not usable or was refused, or it would have been found. 1: inserted, which
+ * the caller counts (fptable_count()); 0: replaced */
 static int put_entry(struct dedup *d, struct fp fp, struct addr a, uint8_t number) REQUIRES_SHARED(append_lock)
 {
 	struct fptable_slot *s = fptable_find(&d->recent, fp);
 
-	if (!s)
-		return fptable_insert(&d->recent, fp, a, number);
+	if (!s) {
+		int r = fptable_insert_uncounted(&d->recent, fp, a, number);
+
+		return r < 0 ? r : 1;
+	}
 	s->pack = a.pack;
 	s->off = a.off;
 	s->number = number;
@@ -451,7 +470,11 @@ static int put_entry(struct dedup *d, struct fp fp, struct addr a, uint8_t numbe
 
 static int claim_page(struct engine *e, struct fp fp, unsigned i) REQUIRES(append_lock)
 {
-	return put_entry(e->dedup, fp, (struct addr){ .pack = PLACEHOLDER, .off = i }, 0);
+	int r = put_entry(e->dedup, fp, (struct addr){ .pack = PLACEHOLDER, .off = i }, 0);
+
+	if (r > 0)
+		fptable_count(&e->dedup->recent, 1);
+	return MIN(r, 0);
 }
 
 static int claim(struct engine *e, struct batch *b, unsigned *ret_nr) REQUIRES(append_lock)
@@ -493,14 +516,18 @@ static void unclaim(struct engine *e, struct batch *b) REQUIRES(append_lock)
 		}
 }
 
+static struct addr add_chunk(const struct batch *b, unsigned i, struct pack_frame *f)
+{
+	if (b->page)
+		return pack_frame_add(f, b->fps[i], batch_chunk(b, i));
+	return pack_frame_add_varied(f, b->fps[i], batch_chunk(b, i), batch_len(b, i));
+}
+
 static void place_chunk(struct engine *e, struct batch *b, unsigned i, struct pack_frame *f) REQUIRES(append_lock)
 {
 	struct fptable_slot *s = b->alone[i] ? NULL : fptable_find(&e->dedup->recent, b->fps[i]);
 
-	if (b->page)
-		b->addr[i] = pack_frame_add(f, b->fps[i], batch_chunk(b, i));
-	else
-		b->addr[i] = pack_frame_add_varied(f, b->fps[i], batch_chunk(b, i), batch_len(b, i));
+	b->addr[i] = add_chunk(b, i, f);
 	if (s) {
 		s->pack = b->addr[i].pack;
 		s->off = b->addr[i].off;
@@ -526,15 +553,13 @@ static int place_all(struct engine *e, struct batch *b, unsigned nr, struct pack
 
 	if (b->page && nr * (uint64_t)b->page >= BULK_MIN && !is_deferring)
 		r = bulk_frame(b, bulk);
-	else if (nr > 0)
-		r = small_frames_refuse(e);
 	for (unsigned i = 0; i < b->n && r == 0; i++) {
 		struct pack_frame *f = *bulk;
 
 		if (b->cause[i] != CLAIMED)
 			continue;
 		if (!f)
-			r = small_frame_for(e, b, i, full, nr_full, &f);
+			r = small_frame_for(e, &e->dedup->shared[0], b, i, full, nr_full, &f);
 		if (r == 0)
 			place_chunk(e, b, i, f);
 	}
@@ -566,23 +591,25 @@ static void set_fresh(struct batch *b)
 }
 
 /*
- * A batch of new pages that fill a frame of their own, beside others like it. The lock is held shared since the pages
- * were looked up, so all that can have changed is that another batch, or this one, has brought the same page.
+ * A batch beside others, with the lock held shared. Since its chunks were looked up, all that can have changed is that
+ * another batch, or this one, has brought the same chunk, unless fingerprints were absorbed.
+ *
+ * Two batches that bring the same chunks must not take turns: they would fill two frames with every other chunk, and
+ * all files that have them would read from both ever after. So a batch of which memory had some (`a`), or has the first
+ * one by now (-EAGAIN), appends with the lock held alone, which waits until the other batch has claimed all.
  */
 
-static bool may_append_beside(struct batch *b) REQUIRES_SHARED(append_lock)
+static bool may_append_beside(const struct batch *b, const struct addr *a, uint64_t generation)
+	REQUIRES_SHARED(append_lock)
 {
-	uint64_t bytes = 0;
-
-	for (unsigned i = 0; i < b->n; i++) {
-		if (b->alone[i])
+	for (unsigned i = 0; i < b->n; i++)
+		if (!addr_is_none(a[i]) || b->alone[i])
 			return false;
-		bytes += b->cause[i] == UNKNOWN ? b->page : 0;
-	}
-	return b->page && bytes >= BULK_MIN && !b->e->remote && absorb_has_room(b->e);
+	return !b->e->remote && b->e->dedup->absorb_generation == generation && absorb_has_room(b->e);
 }
 
-/* Find page i, or give it the next place of the frame. It stays unknown if it is found and damaged. */
+/* Find chunk i, or give it the next place of the frame. It stays unknown if it is found and damaged. 1: there is a new
+ * entry, to be counted */
 static int claim_beside(struct batch *b, unsigned i, struct pack_frame *f) REQUIRES_SHARED(append_lock)
 {
 	struct dedup *d = b->e->dedup;
@@ -600,38 +627,54 @@ static int claim_beside(struct batch *b, unsigned i, struct pack_frame *f) REQUI
 		mutex_unlock(lock);
 		return 0;
 	}
-	a = pack_frame_add(f, b->fps[i], batch_chunk(b, i));
+	a = add_chunk(b, i, f);
 	r = put_entry(d, b->fps[i], a, pack_frame_last(f));
 	mutex_unlock(lock);
 	if (r < 0)
 		return r;
 	b->addr[i] = a;
 	b->cause[i] = CLAIMED;
-	return 0;
+	return r;
 }
 
-/*
- * As batch_append(), and -EAGAIN: another batch brings the same pages, and had the first of them first. It is to have
- * them all, so that they stay neighbours: two batches that took turns would fill two frames with every other page.
- */
-static int append_beside(struct batch *b) RELEASE_SHARED(append_lock)
+/* Claim all that are unknown, in `bulk` or, if it is NULL, in shared frames. -EAGAIN: another batch has claimed the
+ * first of them. */
+static int claim_all_beside(struct batch *b, struct pack_frame *bulk, struct shared_frames *s, struct pack_frame **full,
+			    unsigned *nr_full) REQUIRES_SHARED(append_lock)
+{
+	struct pack_frame *f = bulk;
+	unsigned nr_inserted = 0;
+	bool any = false;
+	int r = 0;
+
+	for (unsigned i = 0; i < b->n && r >= 0; i++) {
+		if (b->cause[i] != UNKNOWN)
+			continue;
+		if (!bulk)
+			r = small_frame_for(b->e, s, b, i, full, nr_full, &f);
+		if (r >= 0)
+			r = claim_beside(b, i, f);
+		nr_inserted += r > 0;
+		any |= b->cause[i] == CLAIMED;
+		if (r >= 0 && !any)
+			r = -EAGAIN;
+	}
+	fptable_count(&b->e->dedup->recent, nr_inserted);
+	return MIN(r, 0);
+}
+
+/* In a frame of its own. As batch_append(), and -EAGAIN. */
+static int append_bulk_beside(struct batch *b) RELEASE_SHARED(append_lock)
 {
 	struct engine *e = b->e;
 	struct pack_frame *f;
-	bool any = false;
 	int r = bulk_frame(b, &f);
 
 	if (r < 0) {
 		dedup_unlock_shared(e);
 		return r;
 	}
-	for (unsigned i = 0; i < b->n && r == 0; i++)
-		if (b->cause[i] == UNKNOWN) {
-			r = claim_beside(b, i, f);
-			any |= b->cause[i] == CLAIMED;
-			if (r == 0 && !any)
-				r = -EAGAIN;
-		}
+	r = claim_all_beside(b, f, NULL, NULL, NULL);
 	dedup_unlock_shared(e);
 	if (r < 0) {
 		dedup_lock(e);
@@ -647,7 +690,35 @@ static int append_beside(struct batch *b) RELEASE_SHARED(append_lock)
 	return all_known(b);
 }
 
-/* 1: appended; 0: fingerprints were absorbed into RocksDB since `generation`, so look up again; <0. Drops the lock. */
+/* The same in frames that jobs share. On failure the chunks claimed so far stay known: their bytes are in a frame. */
+static int append_shared_beside(struct batch *b) RELEASE_SHARED(append_lock)
+{
+	struct engine *e = b->e;
+	struct shared_frames *s = shared_frames_take(e);
+	bool has_room = small_frames_have_room(e);
+	struct pack_frame *full[2]; /* as in batch_append() */
+	unsigned nr_full = 0;
+	int r = has_room ? claim_all_beside(b, NULL, s, full, &nr_full) : 0;
+
+	shared_frames_put(s);
+	dedup_unlock_shared(e);
+	for (unsigned i = 0; i < nr_full; i++)
+		small_frame_write(e, full[i]);
+	if (r < 0)
+		return r;
+	if (!has_room)
+		return small_frames_wait(e);
+	set_fresh(b);
+	return all_known(b);
+}
+
+static int append_beside(struct batch *b) RELEASE_SHARED(append_lock)
+{
+	return is_bulk(b) ? append_bulk_beside(b) : append_shared_beside(b);
+}
+
+/* 1: appended; 0: fingerprints were absorbed into RocksDB since `generation`, or it had to wait: look up again; <0. Drops
+ * the lock. */
 static int batch_append(struct batch *b, uint64_t generation) RELEASE(append_lock)
 {
 	struct pack_frame *bulk = NULL, *full[2]; /* 256 chunks of at most 1 MiB in all fill one, and perhaps another */
@@ -656,7 +727,10 @@ static int batch_append(struct batch *b, uint64_t generation) RELEASE(append_loc
 	bool begun = false, wants_round = false;
 	int r;
 
-	small_frames_wait(e);
+	if (!small_frames_have_room(e)) {
+		dedup_unlock(e);
+		return small_frames_wait(e);
+	}
 	r = absorb_throttle(e);
 	if (r < 0 || e->dedup->absorb_generation != generation) {
 		dedup_unlock(e);
@@ -738,18 +812,21 @@ static int find_or_append(struct batch *b)
 	dedup_lock_shared(e);
 	generation = e->dedup->absorb_generation;
 	any = look_in_memory(b, a);
-	if (!any && may_append_beside(b)) {
+	if (any) {
+		dedup_unlock_shared(e);
+		use_memory(b, a);
+		r = all_known(b) ? 0 : ask_index(b);
+		if (r < 0 || all_known(b))
+			return r < 0 ? r : 1;
+		dedup_lock_shared(e);
+	}
+	if (may_append_beside(b, a, generation)) {
 		r = append_beside(b);
 		if (r != -EAGAIN)
 			return r;
-		dedup_lock(e); /* waits for the other batch to claim its pages */
-		return batch_append(b, generation);
+	} else {
+		dedup_unlock_shared(e);
 	}
-	dedup_unlock_shared(e);
-	use_memory(b, a);
-	r = any && !all_known(b) ? ask_index(b) : 0;
-	if (r < 0 || all_known(b))
-		return r < 0 ? r : 1;
 	dedup_lock(e);
 	return batch_append(b, generation);
 }

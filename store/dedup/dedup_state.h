@@ -2,6 +2,7 @@
 /* Chunks known in memory, and the frames that are being filled. For the files of store/dedup alone. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,14 +18,44 @@ struct part_lock {
 };
 
 #define NR_UNWRITTEN_MAX 8 /* frames kept in memory after a failed write */
+#define NR_SHARED_MAX 16u
+
+/* A frame that jobs share. */
+struct open_frame {
+	struct pack_frame *f; /* NULL: none */
+	struct fp tweak; /* of the first chunk in it */
+};
+
+/*
+ * Where a job with a few new chunks puts them: a frame for pages, and one for chunks cut by content. There are as many
+ * of these as bulk streams. A job takes the first whose lock is free, so few writers keep to few frames.
+ *
+ * The fields belong to a thread that holds the lock and append_lock shared, or append_lock alone.
+ */
+struct shared_frames {
+	_Alignas(64) struct mutex lock; /* after append_lock, before part[].lock */
+	struct open_frame pages, varied GUARDED_BY(lock);
+};
+
+/* Shared frames that are not open any more. */
+struct full_frames {
+	struct mutex lock; /* leaf */
+	struct cond written; /* a write has ended */
+	unsigned nr_filling GUARDED_BY(lock); /* being written */
+	/* Writes of these have failed. Each job that finds room may add two; a commit adds all that are open. */
+	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4 * NR_SHARED_MAX] GUARDED_BY(lock);
+	unsigned nr_unwritten GUARDED_BY(lock);
+	int error GUARDED_BY(lock); /* of the last write that failed */
+	atomic_uint nr; /* of both; changed under the lock */
+};
 
 struct dedup {
 	struct mutex absorb_lock; /* before append_lock; held while `frozen` and `kept` are read without append_lock */
 	struct mutex append_lock; /* before the locks of the packs */
 	/*
-	 * A thread that holds append_lock holds this exclusively too, unless it waits. Batches of new pages, each with a frame of
-	 * its own, hold it shared instead of append_lock, side by side: they take the lock of a part to look up a page in
-	 * it and, if it is absent, to insert it in the same step.
+	 * A thread that holds append_lock holds this exclusively too, unless it waits. Batches hold it shared instead of
+	 * append_lock, side by side: they take the lock of a part to look up a page in it and, if it is absent, to insert
+	 * it in the same step.
 	 */
 	struct rwlock tables_lock;
 	struct part_lock part[FPTABLE_PARTS];
@@ -42,13 +73,8 @@ struct dedup {
 		struct fingerprint_filter in_use, next;
 		uint64_t nr_good, scan_from; /* used by the background thread only */
 	} filter;
-	/* frames shared by jobs: for a few pages; for chunks cut by content */
-	struct pack_frame *small, *varied GUARDED_BY(append_lock);
-	struct fp small_tweak, varied_tweak GUARDED_BY(append_lock); /* tweak of the first chunk in each */
-	/* a job may exceed the limit by two */
-	struct pack_frame *unwritten[NR_UNWRITTEN_MAX + 4] GUARDED_BY(append_lock);
-	unsigned nr_unwritten GUARDED_BY(append_lock);
-	int unwritten_error GUARDED_BY(append_lock);
-	unsigned nr_filling GUARDED_BY(append_lock); /* small frames that left `small` and are being written */
-	struct cond filling_cond;
+	struct cond absorbed; /* with append_lock */
+	struct shared_frames shared[NR_SHARED_MAX];
+	unsigned nr_shared; /* constant */
+	struct full_frames full;
 };

@@ -7,7 +7,7 @@
 #include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 
-struct dedup *dedup_new(void)
+struct dedup *dedup_new(unsigned processors)
 {
 	struct dedup *d = aligned_alloc(_Alignof(struct dedup), sizeof(*d));
 
@@ -20,7 +20,12 @@ struct dedup *dedup_new(void)
 	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
 		mutex_init(&d->part[i].lock);
 	mutex_init(&d->filter.lock);
-	cond_init(&d->filling_cond);
+	cond_init(&d->absorbed);
+	d->nr_shared = processors < 4 ? 1 : MIN(processors / 2, NR_SHARED_MAX);
+	for (unsigned i = 0; i < d->nr_shared; i++)
+		mutex_init(&d->shared[i].lock);
+	mutex_init(&d->full.lock);
+	cond_init(&d->full.written);
 	return d;
 }
 
@@ -34,7 +39,11 @@ void dedup_free(struct dedup *d)
 	mutex_release(&d->filter.lock);
 	fingerprint_filter_release(&d->filter.in_use);
 	fingerprint_filter_release(&d->filter.next);
-	cond_release(&d->filling_cond);
+	cond_release(&d->full.written);
+	mutex_release(&d->full.lock);
+	for (unsigned i = 0; i < d->nr_shared; i++)
+		mutex_release(&d->shared[i].lock);
+	cond_release(&d->absorbed);
 	for (unsigned i = 0; i < FPTABLE_PARTS; i++)
 		mutex_release(&d->part[i].lock);
 	rwlock_release(&d->tables_lock);
@@ -47,12 +56,14 @@ void dedup_abandon_frames(struct engine *e)
 {
 	struct dedup *d = e->dedup;
 
-	while (d->nr_unwritten > 0)
-		packs_frame_abandon(e->packs, d->unwritten[--d->nr_unwritten]);
-	if (d->small)
-		packs_frame_abandon(e->packs, TAKE(d->small));
-	if (d->varied)
-		packs_frame_abandon(e->packs, TAKE(d->varied));
+	while (d->full.nr_unwritten > 0)
+		packs_frame_abandon(e->packs, d->full.unwritten[--d->full.nr_unwritten]);
+	for (struct shared_frames *s = d->shared; s < d->shared + d->nr_shared; s++) {
+		if (s->pages.f)
+			packs_frame_abandon(e->packs, TAKE(s->pages.f));
+		if (s->varied.f)
+			packs_frame_abandon(e->packs, TAKE(s->varied.f));
+	}
 }
 
 void dedup_stats(struct engine *e, struct engine_stats *ret)
@@ -93,26 +104,19 @@ bool dedup_is_locked(struct engine *e)
 	return mutex_held(&e->dedup->append_lock);
 }
 
-void dedup_wait(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
-{
-	rwlock_unlock(&e->dedup->tables_lock);
-	cond_wait(&e->dedup->filling_cond, &e->dedup->append_lock);
-	rwlock_lock(&e->dedup->tables_lock);
-}
-
 bool dedup_wait_for(struct engine *e, uint64_t timeout_ns) NO_THREAD_SAFETY_ANALYSIS
 {
 	bool in_time;
 
 	rwlock_unlock(&e->dedup->tables_lock);
-	in_time = cond_wait_for(&e->dedup->filling_cond, &e->dedup->append_lock, timeout_ns);
+	in_time = cond_wait_for(&e->dedup->absorbed, &e->dedup->append_lock, timeout_ns);
 	rwlock_lock(&e->dedup->tables_lock);
 	return in_time;
 }
 
 void dedup_wake(struct engine *e)
 {
-	cond_broadcast(&e->dedup->filling_cond);
+	cond_broadcast(&e->dedup->absorbed);
 }
 
 void dedup_lock_tables(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
@@ -138,5 +142,5 @@ struct fptable *dedup_table(struct engine *e, enum dedup_table which)
 struct pack_frame *dedup_open_frame(struct engine *e, bool varied)
 {
 	assert(mutex_held(&e->dedup->append_lock));
-	return varied ? e->dedup->varied : e->dedup->small;
+	return varied ? e->dedup->shared[0].varied.f : e->dedup->shared[0].pages.f;
 }

@@ -29,11 +29,14 @@ void fptable_release(struct fptable *t)
 
 static struct fptable_slot *find_in(const struct fptable_part *p, struct fp fp)
 {
-	if (!p->slots)
+	struct fptable_slot *slots = p->slots;
+	size_t size = p->size;
+
+	if (!slots)
 		return NULL;
-	for (size_t i = slot_of(p, fp); p->slots[i].pack; i = (i + 1) & (p->size - 1))
-		if (p->slots[i].lo == fp.lo && p->slots[i].hi == fp.hi)
-			return &p->slots[i];
+	for (size_t i = slot_of(p, fp); slots[i].pack; i = (i + 1) & (size - 1))
+		if (slots[i].lo == fp.lo && slots[i].hi == fp.hi)
+			return &slots[i];
 	return NULL;
 }
 
@@ -42,12 +45,15 @@ struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp)
 	return find_in(&t->part[fptable_part_of(fp)], fp);
 }
 
+/* Another thread may be growing the part: then this fetches a place that is not used any more. */
 void fptable_prefetch(const struct fptable *t, struct fp fp)
 {
 	const struct fptable_part *p = &t->part[fptable_part_of(fp)];
+	const struct fptable_slot *slots = atomic_load_explicit(&p->slots, memory_order_relaxed);
+	size_t size = atomic_load_explicit(&p->size, memory_order_relaxed);
 
-	if (p->slots)
-		__builtin_prefetch(&p->slots[slot_of(p, fp)]);
+	if (slots)
+		__builtin_prefetch(&slots[fp.lo >> 8 & (size - 1)]);
 }
 
 static void insert_slot(struct fptable_part *p, struct fptable_slot s)
@@ -79,11 +85,13 @@ static int grow(struct fptable_part *p, size_t entries)
 		if (p->slots[i].pack)
 			insert_slot(&bigger, p->slots[i]);
 	free(p->slots);
-	*p = bigger;
+	p->slots = bigger.slots;
+	p->nr = bigger.nr;
+	p->size = bigger.size;
 	return 0;
 }
 
-int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number)
+int fptable_insert_uncounted(struct fptable *t, struct fp fp, struct addr a, uint8_t number)
 {
 	struct fptable_part *p = &t->part[fptable_part_of(fp)];
 
@@ -94,8 +102,22 @@ int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t numbe
 			return r;
 	}
 	insert_slot(p, (struct fptable_slot){ .lo = fp.lo, .hi = fp.hi, .number = number, .pack = a.pack, .off = a.off });
-	atomic_fetch_add_explicit(&t->nr, 1, memory_order_relaxed);
 	return 0;
+}
+
+void fptable_count(struct fptable *t, size_t nr)
+{
+	if (nr > 0)
+		atomic_fetch_add_explicit(&t->nr, nr, memory_order_relaxed);
+}
+
+int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number)
+{
+	int r = fptable_insert_uncounted(t, fp, a, number);
+
+	if (r == 0)
+		fptable_count(t, 1);
+	return r;
 }
 
 int fptable_reserve(struct fptable *t, const struct fptable *more)

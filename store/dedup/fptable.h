@@ -32,14 +32,16 @@ static inline struct fp fptable_slot_fp(const struct fptable_slot *s)
 	return (struct fp){ s->lo, s->hi };
 }
 
+/* A cache line of its own: threads insert into neighbours at once. */
 struct fptable_part {
-	struct fptable_slot *slots;
-	size_t nr, size; /* used, slots (power of two) */
+	_Alignas(64) size_t nr; /* used */
+	_Atomic size_t size; /* slots (power of two) */
+	struct fptable_slot *_Atomic slots;
 };
 
 struct fptable {
 	struct fptable_part part[FPTABLE_PARTS];
-	_Atomic size_t nr;
+	_Atomic size_t nr; /* without those that are not counted yet */
 };
 
 unsigned fptable_part_of(struct fp fp);
@@ -47,9 +49,12 @@ unsigned fptable_part_of(struct fp fp);
 void fptable_release(struct fptable *t);
 /* The slot of fp, or NULL. Valid until the next insert or remove. */
 struct fptable_slot *fptable_find(const struct fptable *t, struct fp fp);
-void fptable_prefetch(const struct fptable *t, struct fp fp);
+void fptable_prefetch(const struct fptable *t, struct fp fp); /* at any time */
 /* fp must be absent. Grows as needed; -ENOMEM leaves the table as it was. */
 int fptable_insert(struct fptable *t, struct fp fp, struct addr a, uint8_t number);
+/* The same in two steps, for threads that insert many at the same time: they would contend for the counter. */
+int fptable_insert_uncounted(struct fptable *t, struct fp fp, struct addr a, uint8_t number);
+void fptable_count(struct fptable *t, size_t nr);
 /* Room for all of `more` besides what t has. Needed before adding it slot by slot: its slots are in the order of t's, and
  * crowd together in a part that has yet to grow. */
 int fptable_reserve(struct fptable *t, const struct fptable *more);

@@ -4,125 +4,166 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "store/dedup/dedup_state.h"
 #include "store/engine_state.h"
 
-/* Tweak of the first chunk in the shared frame. */
-static struct fp *shared_tweak(struct engine *e, const struct batch *b) REQUIRES(append_lock)
+struct shared_frames *shared_frames_take(struct engine *e) NO_THREAD_SAFETY_ANALYSIS /* returns with its lock held */
 {
-	return b->page ? &e->dedup->small_tweak : &e->dedup->varied_tweak;
+	struct dedup *d = e->dedup;
+
+	for (unsigned i = 0; i < d->nr_shared; i++)
+		if (mutex_trylock(&d->shared[i].lock))
+			return &d->shared[i];
+	mutex_lock(&d->shared[0].lock);
+	return &d->shared[0];
 }
 
-/* The shared frame for chunks like these. */
-static struct pack_frame **shared_frame(struct engine *e, const struct batch *b) REQUIRES(append_lock)
+void shared_frames_put(struct shared_frames *s) NO_THREAD_SAFETY_ANALYSIS
 {
-	return b->page ? &e->dedup->small : &e->dedup->varied;
+	mutex_unlock(&s->lock);
 }
 
-static int make_room(struct engine *e, const struct batch *b, unsigned i, struct pack_frame **full, unsigned *nr_full)
-	REQUIRES(append_lock)
+static void add_filling(struct engine *e, unsigned nr)
 {
-	struct pack_frame **f = shared_frame(e, b);
+	struct full_frames *full = &e->dedup->full;
 
-	if (*f && !pack_frame_takes(*f, batch_len(b, i))) {
-		struct pack_frame *now = TAKE(*f);
+	mutex_lock(&full->lock);
+	full->nr_filling += nr;
+	full->nr += nr;
+	mutex_unlock(&full->lock);
+}
+
+static int make_room(struct engine *e, struct open_frame *o, const struct batch *b, unsigned i, struct pack_frame **full,
+		     unsigned *nr_full) REQUIRES_SHARED(append_lock)
+{
+	if (o->f && !pack_frame_takes(o->f, batch_len(b, i))) {
+		struct pack_frame *now = TAKE(o->f);
 
 		if (e->remote)
 			now = e->remote->defer(e, now);
 		if (now) {
 			full[(*nr_full)++] = now;
-			e->dedup->nr_filling++;
+			add_filling(e, 1);
 		}
 	}
-	if (*f)
+	if (o->f)
 		return 0;
-	*shared_tweak(e, b) = b->tweak;
-	return packs_frame_open(e->packs, PACK_SMALL, b->page, f);
+	o->tweak = b->tweak;
+	return packs_frame_open(e->packs, PACK_SMALL, b->page, &o->f);
 }
 
 /* Compressed if any file in it requests it, unless it holds several domains: how well bytes compress together reveals how
  * similar they are. */
-static void set_compression(struct engine *e, const struct batch *b, struct pack_frame *f) REQUIRES(append_lock)
+static void set_compression(const struct open_frame *o, const struct batch *b)
 {
-	if (!fp_equal(b->tweak, *shared_tweak(e, b)))
-		pack_frame_set_uncompressed(f);
+	if (!fp_equal(b->tweak, o->tweak))
+		pack_frame_set_uncompressed(o->f);
 	else if (b->compression.kind != PACK_COMPRESS_NONE)
-		pack_frame_set_compression(f, b->compression);
+		pack_frame_set_compression(o->f, b->compression);
 }
 
-int small_frame_for(struct engine *e, const struct batch *b, unsigned i, struct pack_frame **full, unsigned *nr_full,
-		    struct pack_frame **ret)
+int small_frame_for(struct engine *e, struct shared_frames *s, const struct batch *b, unsigned i,
+		    struct pack_frame **full, unsigned *nr_full, struct pack_frame **ret)
 {
-	int r = make_room(e, b, i, full, nr_full);
+	struct open_frame *o = b->page ? &s->pages : &s->varied;
+	int r = make_room(e, o, b, i, full, nr_full);
 
 	if (r < 0)
 		return r;
-	*ret = *shared_frame(e, b);
-	set_compression(e, b, *ret);
+	*ret = o->f;
+	set_compression(o, b);
 	return 0;
 }
 
-int small_frames_refuse(const struct engine *e)
+bool small_frames_have_room(const struct engine *e)
 {
-	return e->dedup->nr_unwritten >= NR_UNWRITTEN_MAX ? e->dedup->unwritten_error : 0;
+	return e->dedup->full.nr < NR_UNWRITTEN_MAX;
 }
 
 void small_frame_write(struct engine *e, struct pack_frame *f)
 {
+	struct full_frames *full = &e->dedup->full;
 	int r = packs_frame_write(e->packs, f);
 
-	dedup_lock(e);
+	mutex_lock(&full->lock);
+	full->nr_filling--;
 	if (r < 0) {
-		e->dedup->unwritten[e->dedup->nr_unwritten++] = f;
-		e->dedup->unwritten_error = r;
+		full->unwritten[full->nr_unwritten++] = f;
+		full->error = r;
+	} else {
+		full->nr--;
 	}
-	e->dedup->nr_filling--;
-	dedup_wake(e);
-	dedup_unlock(e);
+	cond_broadcast(&full->written);
+	mutex_unlock(&full->lock);
 }
 
-void small_frames_wait(struct engine *e)
+int small_frames_wait(struct engine *e)
 {
+	struct full_frames *full = &e->dedup->full;
 	bool tried = false;
+	int r = 0;
 
-	while (e->dedup->nr_filling + e->dedup->nr_unwritten >= NR_UNWRITTEN_MAX) {
+	mutex_lock(&full->lock);
+	while (full->nr_filling + full->nr_unwritten >= NR_UNWRITTEN_MAX) {
 		struct pack_frame *f;
 
-		if (e->dedup->nr_filling > 0) {
-			dedup_wait(e);
+		if (full->nr_filling > 0) {
+			cond_wait(&full->written, &full->lock);
 			continue;
 		}
-		if (tried)
-			return;
+		if (tried) {
+			r = full->error;
+			break;
+		}
 		tried = true;
-		f = e->dedup->unwritten[--e->dedup->nr_unwritten];
-		e->dedup->nr_filling++;
-		dedup_unlock(e);
+		f = full->unwritten[--full->nr_unwritten];
+		full->nr_filling++;
+		mutex_unlock(&full->lock);
 		small_frame_write(e, f);
-		dedup_lock(e);
+		mutex_lock(&full->lock);
 	}
+	mutex_unlock(&full->lock);
+	return r;
+}
+
+/* Append the frames whose writes have failed. */
+static size_t take_unwritten(struct engine *e, struct pack_frame **frames)
+{
+	struct full_frames *full = &e->dedup->full;
+	size_t nr;
+
+	mutex_lock(&full->lock);
+	nr = full->nr_unwritten;
+	memcpy(frames, full->unwritten, nr * sizeof(*frames));
+	full->nr_unwritten = 0;
+	full->nr -= (unsigned)nr;
+	mutex_unlock(&full->lock);
+	return nr;
 }
 
 /* Take all small frames, in an array that the caller frees; it has room for the deferred ones. */
 static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(append_lock)
 {
-	int nr_deferred = e->remote ? e->remote->sync_room(e, e->dedup->nr_unwritten + 2) : 0;
+	struct dedup *d = e->dedup;
+	size_t nr_max = ARRAY_SIZE(d->full.unwritten) + 2 * d->nr_shared, nr;
+	int nr_deferred = e->remote ? e->remote->sync_room(e, nr_max) : 0;
 	_cleanup_(freep) struct pack_frame **frames = NULL;
-	size_t nr = 0;
 
 	if (nr_deferred < 0)
 		return nr_deferred;
-	frames = calloc(e->dedup->nr_unwritten + 2 + (size_t)nr_deferred, sizeof(*frames));
+	frames = calloc(nr_max + (size_t)nr_deferred, sizeof(*frames));
 	if (!frames)
 		return -ENOMEM;
-	while (e->dedup->nr_unwritten > 0)
-		frames[nr++] = e->dedup->unwritten[--e->dedup->nr_unwritten];
-	if (e->dedup->small)
-		frames[nr++] = TAKE(e->dedup->small);
-	if (e->dedup->varied)
-		frames[nr++] = TAKE(e->dedup->varied);
+	nr = take_unwritten(e, frames);
+	for (struct shared_frames *s = d->shared; s < d->shared + d->nr_shared; s++) {
+		if (s->pages.f)
+			frames[nr++] = TAKE(s->pages.f);
+		if (s->varied.f)
+			frames[nr++] = TAKE(s->varied.f);
+	}
 	*ret = TAKE(frames);
 	*ret_nr = nr;
 	return 0;
@@ -130,8 +171,8 @@ static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_n
 
 /*
  * Called by a commit: write every chunk that the log refers to, then make them durable. The sync point is set under
- * append_lock, which also excludes batches that append beside others, when no small frame is open: every frame before it
- * is being written by some thread.
+ * append_lock, which also excludes batches that append beside others, when no shared frame is open: every frame before
+ * it is being written by some thread.
  */
 static int write_frames(struct engine *e, bool *ret_is_remote, struct pack_marks *ret)
 {
@@ -149,7 +190,7 @@ static int write_frames(struct engine *e, bool *ret_is_remote, struct pack_marks
 	if (e->remote)
 		is_remote = e->remote->sync_begin(e, frames, &nr);
 	if (!is_remote)
-		e->dedup->nr_filling += (unsigned)nr;
+		add_filling(e, (unsigned)nr);
 	packs_sync_begin(e->packs);
 	dedup_unlock(e);
 	*ret_is_remote = is_remote;

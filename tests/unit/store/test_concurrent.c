@@ -80,6 +80,45 @@ static void the_same_new_pages_from_all_sides_stay_together(void **state)
 	}
 }
 
+#define SCATTERED_PAGES (FILE_BYTES / 4096)
+
+/* Every 20th page of a common file changed: by turns as all threads do, and as this one does. */
+static uint8_t *scattered_bytes(unsigned nr)
+{
+	uint8_t *p = rig_bytes(FILE_BYTES, 78);
+
+	for (size_t i = 0, page = 3; page < SCATTERED_PAGES; i++, page += 20)
+		p[page * 4096 + 5] ^= (uint8_t)(i % 2 ? 0x77 : 0x10 + nr);
+	return p;
+}
+
+static void *write_scattered(void *arg)
+{
+	struct thread *t = arg;
+	_cleanup_(freep) uint8_t *p = scattered_bytes(t->nr);
+
+	pthread_barrier_wait(&all_ready);
+	rig_write_bytes(t->rig, 150 + t->nr, p, FILE_BYTES);
+	return NULL;
+}
+
+static void scattered_new_pages_of_all_sides_are_stored_once(void **state)
+{
+	unsigned nr_changed = (SCATTERED_PAGES - 3 + 19) / 20, nr_common = nr_changed / 2;
+	struct rig *rig = *state;
+
+	rig_write(rig, 149, FILE_BYTES, 78);
+	in_threads(rig, write_scattered);
+	assert_int_equal(rig_stats(rig).stored_bytes,
+			 (SCATTERED_PAGES + nr_common + NR_THREADS * (nr_changed - nr_common)) * 4096);
+	rig_crash(rig);
+	for (unsigned i = 0; i < NR_THREADS; i++) {
+		_cleanup_(freep) uint8_t *p = scattered_bytes(i);
+
+		rig_check_bytes(rig, 150 + i, p, FILE_BYTES);
+	}
+}
+
 static void *append_and_sync(void *arg)
 {
 	struct thread *t = arg;
@@ -200,11 +239,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		rig_test(the_same_new_pages_from_all_sides_are_stored_once),
 		rig_test(the_same_new_pages_from_all_sides_stay_together),
+		rig_test(scattered_new_pages_of_all_sides_are_stored_once),
 		rig_test(synced_appends_of_all_threads_survive),
 		rig_test(threads_in_one_file_see_their_own_writes),
 		rig_test(requests_that_end_inside_a_page_keep_their_tails),
 		WITH_TINY_STEPS(requests_that_end_inside_a_page_keep_their_tails),
 		WITH_TINY_STEPS(the_same_new_pages_from_all_sides_are_stored_once),
+		WITH_TINY_STEPS(scattered_new_pages_of_all_sides_are_stored_once),
 		WITH_TINY_STEPS(synced_appends_of_all_threads_survive),
 		WITH_TINY_STEPS(threads_in_one_file_see_their_own_writes),
 	};

@@ -14,6 +14,7 @@
 #include "store/engine_state.h"
 #include "store/dedup/dedup_state.h"
 #include "store/dedup/dedup_tables.h"
+#include "store/housekeeping.h"
 #include "tests/unit/store/rig.h"
 #include "store/file/content_state.h"
 
@@ -191,6 +192,47 @@ static void a_recipe_that_leads_nowhere_is_damage(void **state)
 	}
 }
 
+/* Waits until it is stored; it need not be durable. */
+static void store_all(struct rig *rig, uint64_t ino, uint64_t champion, const uint8_t *p)
+{
+	struct content *c = rig_content(rig, ino);
+
+	content_set_champions(c, &champion, 1);
+	for (size_t off = 0; off < LEN; off += MiB(1))
+		assert_int_equal(content_write(c, p + off, MiB(1), off), 0);
+	assert_int_equal(content_flush(c), 0);
+	content_set_champions(c, NULL, 0);
+	content_close(c);
+}
+
+/* A batch that needed the lock alone would wait for this thread forever. */
+static void new_chunks_are_stored_beside_other_batches(void **state)
+{
+	_cleanup_(freep) uint8_t *scattered = changed(7, 20), *all_new = rig_bytes(LEN, 8);
+	struct rig *rig = *state;
+	struct engine_stats before, after;
+
+	rig_close(rig);
+	rig->conf.ingest_entries = 500; /* an index that is not empty has no filter at first: each new page is looked up */
+	rig_open(rig);
+	rig_write(rig, 101, LEN, 7);
+	for (unsigned i = 0; nr_absorbed(rig) == 0; i++) {
+		assert_true(i < 500);
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	}
+	rig_reopen(rig);
+	before = rig_stats(rig);
+	housekeeping_stop(rig->e); /* it takes the lock alone */
+	dedup_lock_shared(rig->e);
+	store_all(rig, 102, 101, scattered);
+	store_all(rig, 103, 101, all_new);
+	dedup_unlock_shared(rig->e);
+	after = rig_stats(rig);
+	assert_int_equal(after.fresh - before.fresh, (LEN / PAGE + 16) / 20 * PAGE + LEN);
+	rig_check_bytes(rig, 102, scattered, LEN);
+	rig_check_bytes(rig, 103, all_new, LEN);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -204,6 +246,7 @@ int main(void)
 		rig_test(a_new_store_has_a_filter_before_the_first_write),
 		rig_test(all_is_found_with_the_filter_in_use),
 		rig_test(a_recipe_that_leads_nowhere_is_damage),
+		rig_test(new_chunks_are_stored_beside_other_batches),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
