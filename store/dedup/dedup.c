@@ -52,6 +52,7 @@
 
 #define TRIES_MAX 100u /* attempts to share a chunk after a failed write, until its writer removes the entry */
 #define MISSES_MAX 4u /* consecutive misses before the rest is looked up in one batch */
+#define SAMPLES 8u /* chunks of a batch that probably tell whether memory has any */
 #define BULK_MIN (PACK_FRAME_BYTES / 4 * 3) /* bytes of new pages worth a separate frame: its table costs 0.5 % */
 
 /* --- looking up --- */
@@ -309,6 +310,33 @@ static bool is_bulk(const struct batch *b)
 	return b->page && nr_unknown(b) * (uint64_t)b->page >= BULK_MIN;
 }
 
+/* Has memory one of a few unknown pages? The first one is among them: a batch that brings the same pages at this moment
+ * begins with it. */
+static bool has_sample(struct batch *b) REQUIRES_SHARED(append_lock)
+{
+	struct addr a[PAGES_MAX];
+	uint8_t i;
+
+	for (unsigned at = 0; at < b->n; at += MAX(b->n / SAMPLES, 1u)) {
+		const uint8_t *unknown = memchr(b->cause + at, UNKNOWN, b->n - at);
+
+		if (!unknown)
+			return false;
+		i = (uint8_t)(unknown - b->cause);
+		look_in_part(b, fptable_part_of(b->fps[i]), &i, 1, a);
+		if (!addr_is_none(a[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Then a lookup beforehand is not needed: its pages are looked up when they get their places. But nothing except damage
+ * is checked there, so not if a known page may be refused for other reasons. */
+static bool seems_new(struct batch *b) REQUIRES_SHARED(append_lock)
+{
+	return is_bulk(b) && !b->e->remote && !b->e->conf.verify && !has_sample(b);
+}
+
 /* The addresses that memory has for unknown chunks. Returns whether some can be known: to memory, or to RocksDB. */
 static bool look_in_memory(struct batch *b, struct addr *ret) REQUIRES_SHARED(append_lock)
 {
@@ -317,8 +345,11 @@ static bool look_in_memory(struct batch *b, struct addr *ret) REQUIRES_SHARED(ap
 	bool any = ask_filter(b);
 
 	prefetch(b);
-	for (unsigned i = 0; i < b->n; i++) {
+	for (unsigned i = 0; i < b->n; i++)
 		ret[i] = ADDR_NONE;
+	if (!any && seems_new(b))
+		return false;
+	for (unsigned i = 0; i < b->n; i++) {
 		part[i] = (uint8_t)fptable_part_of(b->fps[i]);
 		nr[part[i]] += b->cause[i] == UNKNOWN;
 	}
