@@ -32,7 +32,8 @@ struct job_queue {
 	struct mutex lock; /* leaf */
 	struct cond cond, ended_cond;
 	struct job *first, **last GUARDED_BY(lock);
-	_Atomic uint64_t bytes; /* bytes of all existing jobs; decreased under the lock */
+	_Atomic uint64_t bytes; /* bytes of all existing jobs */
+	_Atomic unsigned nr_waiters; /* threads that wait for fewer bytes; changed under the lock */
 	bool sync_ahead GUARDED_BY(lock); /* a commit is expected: run its first half ahead */
 	bool sync_packs GUARDED_BY(lock); /* a commit syncs its group, and the packs at the same time */
 	bool stop GUARDED_BY(lock);
@@ -78,10 +79,12 @@ static void job_free(struct job *j)
 {
 	struct engine *e = content_engine(j->c);
 
-	mutex_lock(&e->queue->lock);
-	atomic_fetch_sub(&e->queue->bytes, j->len);
-	cond_broadcast(&e->queue->ended_cond);
-	mutex_unlock(&e->queue->lock);
+	e->queue->bytes -= j->len;
+	if (e->queue->nr_waiters > 0) { /* else one that comes now sees these bytes gone */
+		mutex_lock(&e->queue->lock);
+		cond_broadcast(&e->queue->ended_cond);
+		mutex_unlock(&e->queue->lock);
+	}
 	engine_buffer_put(e, j->b);
 	extent_list_release(&j->extents);
 	free(j->cuts);
@@ -222,8 +225,10 @@ void jobs_wait_fewer(struct engine *e, uint64_t than)
 {
 	compress_wait_begins(e);
 	mutex_lock(&e->queue->lock);
+	e->queue->nr_waiters++; /* before a look at the bytes */
 	while (jobs_bytes(e) >= than)
 		cond_wait(&e->queue->ended_cond, &e->queue->lock);
+	e->queue->nr_waiters--;
 	mutex_unlock(&e->queue->lock);
 	compress_wait_ends(e);
 }

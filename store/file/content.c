@@ -78,9 +78,7 @@ struct champions *content_champions(const struct content *c)
 
 struct content *content_ref(struct content *c)
 {
-	mutex_lock(&c->e->files->lock);
 	c->refs++;
-	mutex_unlock(&c->e->files->lock);
 	return c;
 }
 
@@ -235,12 +233,23 @@ int content_open(struct engine *e, uint64_t ino, struct content **ret)
 	return 0;
 }
 
+/* false: it may be the last reference. */
+static bool close_one_of_many(struct content *c)
+{
+	unsigned refs = c->refs;
+
+	while (refs > 1)
+		if (atomic_compare_exchange_weak(&c->refs, &refs, refs - 1))
+			return true;
+	return false;
+}
+
 void content_close(struct content *c)
 {
 	struct content **p;
 	struct engine *e;
 
-	if (!c)
+	if (!c || close_one_of_many(c))
 		return;
 	e = c->e;
 	mutex_lock(&e->files->lock);

@@ -30,7 +30,8 @@ struct content {
 	struct engine *e;
 	uint64_t ino;
 	struct content *next;	    /* in its hash bucket: file_table.lock */
-	unsigned refs;		    /* file_table.lock */
+	/* From 1 to 0, and up by a thread that has none, under file_table.lock only. */
+	_Atomic unsigned refs;
 	/* file_table.lock; dirty_at: the pointer that links to it, NULL if not on the list */
 	struct content *next_dirty, **dirty_at;
 	struct content *prev_staged, *next_staged; /* file_table.lock */

@@ -274,13 +274,20 @@ static int append_locked(struct engine *e, const void *records, size_t len, uint
 }
 
 /* Is there room in the log? If not, returns the error of the last commit. */
-static int admit(struct engine *e, size_t len)
+static int admit_locked(struct engine *e, size_t len) REQUIRES(e->log->lock)
 {
 	size_t max = len <= SMALL_CHANGE ? PENDING_REFUSED_SMALL : PENDING_REFUSED;
+
+	assert(mutex_held(&e->log->lock));
+	return e->log->pending.len > max ? e->log->last_error : 0;
+}
+
+static int admit(struct engine *e, size_t len)
+{
 	int r;
 
 	mutex_lock(&e->log->lock);
-	r = e->log->pending.len > max ? e->log->last_error : 0;
+	r = admit_locked(e, len);
 	mutex_unlock(&e->log->lock);
 	return r;
 }
@@ -364,12 +371,12 @@ int log_append_records(struct engine *e, const struct buf *records, uint64_t *re
 {
 	int r = buf_error(records);
 
-	if (r == 0)
-		r = admit(e, records->len);
 	if (r < 0)
 		return r;
 	mutex_lock(&e->log->lock);
-	r = append_locked(e, records->data, records->len, ret_end);
+	r = admit_locked(e, records->len);
+	if (r == 0)
+		r = append_locked(e, records->data, records->len, ret_end);
 	mutex_unlock(&e->log->lock);
 	return r;
 }

@@ -354,9 +354,12 @@ static void finish_empty(struct packs *p, struct pack_frame *f)
 	packs_frame_free(f);
 }
 
-/* A frame with chunks is about to be written, perhaps again. */
+/* A frame with chunks is about to be written, perhaps again. Only its owner changes the error, so it reads it without the
+ * lock. */
 static void begin_write(struct packs *p, struct pack_frame *f)
 {
+	if (f->error == 0)
+		return;
 	mutex_lock(&p->lock);
 	f->error = 0;
 	mutex_unlock(&p->lock);
