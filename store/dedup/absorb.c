@@ -45,8 +45,8 @@ static size_t entries_max(const struct engine *e)
 	return slots / 4 * 3;
 }
 
-/* Nothing new for a while? Called often, by the background thread. */
-static bool is_quiet(struct engine *e) REQUIRES(append_lock)
+/* Nothing new for a while? Called often, by the background thread alone. */
+static bool is_quiet(struct engine *e) REQUIRES_SHARED(append_lock)
 {
 	uint64_t now = monotonic_ns();
 
@@ -63,7 +63,7 @@ static size_t quiet_entries(const struct engine *e, size_t max)
 	return e->conf.ingest_entries ? MAX(max / QUIET_PART, (size_t)1) : MAX(max / QUIET_PART, (size_t)ABSORB_AT_CLOSE);
 }
 
-static bool has_enough(struct engine *e) REQUIRES(append_lock)
+static bool has_enough(struct engine *e) REQUIRES_SHARED(append_lock)
 {
 	size_t max = entries_max(e);
 
@@ -76,9 +76,9 @@ bool absorb_wanted(struct engine *e)
 {
 	bool wanted;
 
-	dedup_lock(e);
+	dedup_lock_shared(e); /* several times a second: to hold it alone would stop all writers each time */
 	wanted = has_enough(e) && !moving_is_on(e);
-	dedup_unlock(e);
+	dedup_unlock_shared(e);
 	return wanted;
 }
 
@@ -192,9 +192,9 @@ static bool is_moving(struct engine *e)
 {
 	bool on;
 
-	dedup_lock(e);
+	dedup_lock_shared(e);
 	on = moving_is_on(e);
-	dedup_unlock(e);
+	dedup_unlock_shared(e);
 	return on;
 }
 
@@ -273,10 +273,10 @@ void absorb_share_memory(struct engine *e)
 	uint64_t needed, spare, segments = files_memory(e), borrowed = 0;
 
 	/* Until the next call `recent` may double while the old one still exists, or be frozen and get a successor. */
-	dedup_lock(e);
+	dedup_lock_shared(e);
 	needed = 3 * fptable_memory(&e->dedup->recent) + fptable_memory(&e->dedup->frozen) + fptable_memory(&e->dedup->kept) +
 		 fingerprint_filter_bytes(&e->dedup->filter.in_use) + fingerprint_filter_bytes(&e->dedup->filter.next);
-	dedup_unlock(e);
+	dedup_unlock_shared(e);
 	spare = e->conf.cache / 16 * 9 - MIN(needed, e->conf.cache / 16 * 9);
 	files_set_limit(e, e->conf.cache / 8 + spare / 2);
 	if (segments > e->conf.cache / 8)

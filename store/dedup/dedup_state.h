@@ -64,7 +64,7 @@ struct dedup {
 	struct {
 		size_t nr; /* entries of `recent` at the last check */
 		uint64_t since_ns; /* unchanged since */
-	} quiet GUARDED_BY(append_lock);
+	} quiet; /* used by the background thread only */
 	uint64_t absorb_generation GUARDED_BY(append_lock);
 	struct {
 		/* Held to add keys, which batches look up meanwhile, and to install filters: in_use with append_lock too.

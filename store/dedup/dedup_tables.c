@@ -70,11 +70,11 @@ void dedup_stats(struct engine *e, struct engine_stats *ret)
 {
 	struct dedup *d = e->dedup;
 
-	dedup_lock(e);
+	dedup_lock_shared(e);
 	ret->fptable_entries = d->recent.nr + d->frozen.nr + d->kept.nr;
 	ret->fptable_memory = fptable_memory(&d->recent) + fptable_memory(&d->frozen) + fptable_memory(&d->kept);
 	ret->filter_memory = fingerprint_filter_bytes(&d->filter.in_use);
-	dedup_unlock(e);
+	dedup_unlock_shared(e);
 }
 
 void dedup_lock(struct engine *e) NO_THREAD_SAFETY_ANALYSIS
