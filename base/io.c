@@ -8,13 +8,19 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mutex.h"
 #include "base/util.h"
+
+#define io_event kernel_io_event /* base/io.h has another */
+#include <linux/aio_abi.h>
+#undef io_event
 
 #define NS_PER_S 1000000000
 #define IOV_BATCH 64 /* vectors in one call where the caller's cannot be passed on as they are */
@@ -152,6 +158,137 @@ ssize_t io_pread(int fd, void *p, size_t len, uint64_t off)
 	struct iovec iov = { p, len };
 
 	return io_preadv(fd, &iov, 1, off);
+}
+
+/* --- many reads at once --- */
+
+/* Reads of one call that the disk has at once. With more, callers beside each other all wait until the end of the last. */
+#define QUEUE_DEPTH 16u
+
+struct io_queue {
+	aio_context_t context;
+	struct iocb slot[QUEUE_DEPTH];
+	struct iocb *idle[QUEUE_DEPTH]; /* the first nr_idle: in use by no read */
+	struct iocb *ready[QUEUE_DEPTH]; /* to be submitted */
+	unsigned nr_idle, nr_ready;
+};
+
+int io_queue_new(struct io_queue **ret)
+{
+	struct io_queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return -ENOMEM;
+	if (syscall(SYS_io_setup, QUEUE_DEPTH, &q->context) < 0) {
+		int r = -errno;
+
+		free(q);
+		return r;
+	}
+	while (q->nr_idle < QUEUE_DEPTH) {
+		q->idle[q->nr_idle] = &q->slot[q->nr_idle];
+		q->nr_idle++;
+	}
+	*ret = q;
+	return 0;
+}
+
+void io_queue_free(struct io_queue *q)
+{
+	if (!q)
+		return;
+	syscall(SYS_io_destroy, q->context);
+	free(q);
+}
+
+static struct io_event event_of(const struct io_read *read)
+{
+	return (struct io_event){
+		.op = IO_READ,
+		.fd = read->fd,
+		.iov = read->iov,
+		.iovcnt = read->iovcnt,
+		.off = read->off,
+		.len = iov_len(read->iov, read->iovcnt),
+	};
+}
+
+static void queue_put(struct io_queue *q, struct io_read *read)
+{
+	struct io_event ev = event_of(read);
+	struct iocb *slot;
+
+	read->result = call_before(&ev);
+	if (read->result < 0)
+		return;
+	slot = q->idle[--q->nr_idle];
+	*slot = (struct iocb){
+		.aio_data = (uintptr_t)read,
+		.aio_fildes = (uint32_t)read->fd,
+		.aio_lio_opcode = IOCB_CMD_PREADV,
+		.aio_buf = (uintptr_t)read->iov,
+		.aio_nbytes = (uint64_t)read->iovcnt,
+		.aio_offset = (int64_t)read->off,
+	};
+	q->ready[q->nr_ready++] = slot;
+}
+
+/* A read has returned `n`. What it has not read, and what failed, is read again as by io_preadv(). */
+static void queue_end(struct io_queue *q, struct iocb *slot, int64_t n)
+{
+	struct io_read *read = (struct io_read *)(uintptr_t)slot->aio_data;
+	struct io_event ev = event_of(read);
+	uint64_t done;
+
+	q->idle[q->nr_idle++] = slot;
+	if (n < 0 || (uint64_t)n < ev.len) {
+		int r = transfer(&ev, ev.len, &done);
+
+		n = r < 0 ? r : (int64_t)done;
+	}
+	read->result = n;
+	call_after(&ev, n);
+}
+
+/* Submit the first of those that are ready, as many as the kernel takes: at least one, or it is read at once. */
+static void queue_submit(struct io_queue *q)
+{
+	unsigned nr_waiting = QUEUE_DEPTH - q->nr_idle - q->nr_ready;
+	long n = q->nr_ready > 0 ? syscall(SYS_io_submit, q->context, (long)q->nr_ready, q->ready) : 0;
+
+	if (n <= 0 && q->nr_ready > 0 && nr_waiting == 0) {
+		queue_end(q, q->ready[0], -EAGAIN);
+		n = 1;
+	}
+	n = MAX(n, 0L);
+	q->nr_ready -= (unsigned)n;
+	for (unsigned i = 0; i < q->nr_ready; i++)
+		q->ready[i] = q->ready[i + (unsigned)n];
+}
+
+static void queue_wait(struct io_queue *q)
+{
+	struct kernel_io_event done[QUEUE_DEPTH];
+	long n;
+
+	if (q->nr_idle + q->nr_ready == QUEUE_DEPTH)
+		return;
+	/* it fails only if interrupted; the caller tries again */
+	n = syscall(SYS_io_getevents, q->context, 1L, (long)QUEUE_DEPTH, done, NULL);
+	for (long i = 0; i < n; i++)
+		queue_end(q, (struct iocb *)(uintptr_t)done[i].obj, done[i].res);
+}
+
+void io_queue_read(struct io_queue *q, struct io_read *reads, size_t nr)
+{
+	size_t next = 0;
+
+	while (next < nr || q->nr_idle < QUEUE_DEPTH) {
+		while (next < nr && q->nr_idle > 0)
+			queue_put(q, &reads[next++]);
+		queue_submit(q);
+		queue_wait(q);
+	}
 }
 
 int io_pwritev(int fd, const struct iovec *iov, int iovcnt, uint64_t off)

@@ -67,6 +67,21 @@ int io_close(int fd);
 /* Bytes read: fewer than asked only at the end of the file. */
 ssize_t io_pread(int fd, void *p, size_t len, uint64_t off);
 ssize_t io_preadv(int fd, const struct iovec *iov, int iovcnt, uint64_t off);
+/*
+ * Reads of many places that the disk works on at the same time, through the kernel's asynchronous I/O (io_submit(2)),
+ * which is truly asynchronous where the file is open with O_DIRECT. A queue serves one call at a time.
+ */
+struct io_queue;
+struct io_read {
+	int fd;
+	int iovcnt; /* at most IOV_MAX */
+	const struct iovec *iov;
+	uint64_t off;
+	ssize_t result; /* as of io_preadv() */
+};
+int io_queue_new(struct io_queue **ret); /* -EAGAIN: the limit fs.aio-max-nr is reached; -ENOSYS: not in this kernel */
+void io_queue_free(struct io_queue *q); /* NULL is fine */
+void io_queue_read(struct io_queue *q, struct io_read *reads, size_t nr); /* returns when all are done */
 /* All or an error; on an error part of it may have been written. */
 int io_pwrite(int fd, const void *p, size_t len, uint64_t off);
 int io_pwritev(int fd, const struct iovec *iov, int iovcnt, uint64_t off);

@@ -182,6 +182,52 @@ static void any_number_of_vectors_passes(void **state _unused_)
 	assert_memory_equal(in, out, len);
 }
 
+/* More reads than the queue takes at once: each has its own bytes, in order or not, and all pass the hook. */
+static void many_reads_are_done_at_once(void **state _unused_)
+{
+	enum { NR = 100, LEN = 512 };
+	static uint8_t data[NR * LEN], got[NR * LEN];
+	struct io_read reads[NR];
+	struct iovec iov[NR];
+	struct io_queue *q;
+	_cleanup_(closep) int fd = open_a();
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 7 + i / LEN);
+	assert_int_equal(io_pwrite(fd, data, sizeof(data), 0), 0);
+	assert_int_equal(io_queue_new(&q), 0);
+	for (unsigned i = 0; i < NR; i++) {
+		iov[i] = (struct iovec){ got + i * LEN, LEN };
+		reads[i] = (struct io_read){ .fd = fd, .iov = &iov[i], .iovcnt = 1, .off = (NR - 1 - i) * LEN };
+	}
+	io_queue_read(q, reads, NR);
+	for (unsigned i = 0; i < NR; i++) {
+		assert_int_equal(reads[i].result, LEN);
+		assert_memory_equal(got + i * LEN, data + (NR - 1 - i) * LEN, LEN);
+	}
+
+	reads[1].off = NR * LEN - 5; /* the file ends */
+	reads[2].fd = -1;
+	io_queue_read(q, reads, 4);
+	assert_int_equal(reads[0].result, LEN);
+	assert_int_equal(reads[1].result, 5);
+	assert_memory_equal(got + LEN, data + NR * LEN - 5, 5);
+	assert_int_equal(reads[2].result, -EBADF);
+	assert_int_equal(reads[3].result, LEN);
+
+	hook_install();
+	io_queue_read(q, reads, 1);
+	assert_string_equal(hook.seen, "read 50688+512=512; ");
+	hook_fail(IO_READ, -EIO);
+	io_queue_read(q, reads, 2);
+	assert_int_equal(reads[0].result, -EIO);
+	assert_int_equal(reads[1].result, -EIO);
+	assert_string_equal(hook.seen, "read 50688+512read 51195+512");
+	io_set_hook(NULL);
+	io_queue_read(q, reads, 0);
+	io_queue_free(q);
+}
+
 static void errors_are_negative_errnos(void **state _unused_)
 {
 	char p[1];
@@ -429,6 +475,7 @@ int main(void)
 		cmocka_unit_test_teardown(descriptors_close_on_exec, end),
 		cmocka_unit_test_teardown(reading_stops_at_the_end_of_the_file, end),
 		cmocka_unit_test_teardown(any_number_of_vectors_passes, end),
+		cmocka_unit_test_teardown(many_reads_are_done_at_once, end),
 		cmocka_unit_test_teardown(errors_are_negative_errnos, end),
 		cmocka_unit_test_teardown(space_is_allocated_punched_and_cut, end),
 		cmocka_unit_test_teardown(every_change_is_recorded_in_order, end),
