@@ -50,8 +50,9 @@ program() { # NAME: path of a program that was built for these tests
 	echo "$p"
 }
 mounted() { grep -qsF " $MNT fuse" /proc/mounts; }
-running() { # PID: alive and not a zombie
-	[ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" != Z ]
+running() { # PID: alive and not a zombie; one with threads left still has its files open
+	[ -r "/proc/$1/stat" ] && { [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" != Z ] ||
+		[ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)" -gt 1 ]; }
 }
 stop_process() { # PID: until SIGCONT; after kill(2) alone, threads go on until one of them has received the signal
 	kill -STOP "$1"
