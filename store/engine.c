@@ -463,6 +463,7 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	s.nr_damaged = ps.nr_damaged;
 	s.nr_repaired = ps.nr_repaired;
 	s.direct_io = ps.direct_io;
+	s.parallel_reads = ps.parallel_reads;
 	s.journal_disk = js.disk_bytes;
 	s.index_disk = ds.view_disk + ds.fingerprints_disk;
 	s.index_memory = ds.memory;

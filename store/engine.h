@@ -536,6 +536,7 @@ struct engine_stats {
 	uint64_t nr_rounds; /* since the mount */
 	uint64_t journal_number;
 	bool direct_io;				/* packs bypass the page cache */
+	bool parallel_reads;			/* no request for scattered data was read place by place */
 };
 void engine_stats(struct engine *e, struct engine_stats *ret);
 

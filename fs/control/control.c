@@ -373,6 +373,7 @@ static void add_paths(struct json *j, struct control *c, const struct engine_sta
 {
 	json_open(j, "paths");
 	json_bool(j, "pack_direct_io", s->direct_io);
+	json_bool(j, "pack_parallel_reads", s->parallel_reads);
 	json_bool(j, "write_direct_io", !c->paths.writeback);
 	json_bool(j, "writeback", c->paths.writeback);
 	json_bool(j, "write_without_capability_check", c->paths.killpriv);

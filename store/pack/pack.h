@@ -440,6 +440,7 @@ struct pack_stats {
 	uint64_t compressed_bytes, compressed_to; /* compressed, and the size of the blocks they took */
 	uint64_t unshrinkable_bytes, busy_bytes; /* not compressed: not worth it; no time */
 	bool direct_io; /* false: the filesystem refused O_DIRECT, packs go through the page cache */
+	bool parallel_reads; /* false: the kernel refused a queue, and scattered data was read place by place */
 };
 void packs_set_table_memory(struct packs *p, uint64_t limit);
 void packs_stats(struct packs *p, struct pack_stats *ret);

@@ -20,6 +20,9 @@
  * as long as those of the table decoded last, or that the frame compresses to the same size. After a wrong guess or any
  * error the table is read first.
  *
+ * What a request wants from several plain frames is read first, all at once (pack_gather.h). The rest goes frame by
+ * frame, as does a request for one frame, which nothing can overtake.
+ *
  * The frames of one request are read in parallel by several threads if they are probably compressed: a request for
  * small files with a piece in each of many frames has too little work within one frame to parallelise.
  */
@@ -35,13 +38,6 @@
 
 #define NR_WANTS_ON_STACK 64
 #define FRAMES_AT_ONCE 16u /* of a request that is read by several threads */
-
-/* A piece of a request, located by frame. */
-struct want {
-	uint32_t pack, frame;
-	uint32_t in, len; /* bytes of the frame's data */
-	uint8_t *buf;
-};
 
 struct plan {
 	struct packs *packs;
@@ -631,11 +627,18 @@ static const struct want *take_frames(struct frames_read *fr, const struct want 
 	return w;
 }
 
+static bool is_of_several_frames(const struct want *sorted, size_t nr)
+{
+	return sorted[0].pack != sorted[nr - 1].pack || sorted[0].frame != sorted[nr - 1].frame;
+}
+
 static int read_wants(struct packs *p, struct want *wants, size_t nr, bool as_is, struct pack_trail *trail)
 {
 	const struct want *next = wants;
 
 	qsort(wants, nr, sizeof(*wants), compare_wants);
+	if (nr > 1 && !as_is && is_of_several_frames(wants, nr))
+		nr = packs_gather(p, wants, nr);
 	while (next < wants + nr) {
 		struct frames_read fr = { .packs = p, .as_is = as_is };
 		bool are_coded = atomic_load_explicit(&p->likely_stored, memory_order_relaxed) != 0; /* probably */

@@ -178,6 +178,7 @@ int packs_open(int dirfd, const struct packs_conf *conf, const struct pack_marks
 	coders_init(&p->coders);
 	pack_crew_init(&p->crew);
 	pack_ahead_init(&p->ahead);
+	pack_gathers_init(&p->gathers);
 	pack_places_init(&p->damaged);
 	pack_places_init(&p->replaced);
 	pack_places_init(&p->removed);
@@ -224,6 +225,7 @@ void packs_close(struct packs *p)
 	pack_buffers_release(&p->buffers);
 	pack_crew_release(&p->crew);
 	pack_ahead_release(&p->ahead);
+	pack_gathers_release(&p->gathers);
 	coders_release(&p->coders);
 	cond_release(&p->changed);
 	mutex_release(&p->lock);
@@ -480,6 +482,7 @@ void packs_stats(struct packs *p, struct pack_stats *ret)
 		.unshrinkable_bytes = p->unshrinkable_bytes,
 		.busy_bytes = p->busy_bytes,
 		.direct_io = pack_files_direct(p->files),
+		.parallel_reads = !p->gathers.refused,
 	};
 	mutex_lock(&p->lock);
 	ret->nr_frames = p->counts.nr_frames + p->later.nr_frames;

@@ -3,7 +3,7 @@
  * The body of struct packs, shared by the files of store/pack. Not included outside this folder.
  *
  * Lock order: repair_lock, then packs.lock, then the locks of pack_files, the shards of pack_tables, pack_places,
- * pack_buffers, coders, pack_crew and pack_ahead, which are all leaves. Only repair_lock is held across disk I/O.
+ * pack_buffers, coders, pack_crew, pack_ahead and pack_gathers, which are all leaves. Only repair_lock is held across disk I/O.
  */
 #pragma once
 
@@ -12,12 +12,13 @@
 #include "base/mutex.h"
 #include "store/pack/coded/codec.h"
 #include "store/pack/pack.h"
-#include "store/pack/pack_ahead.h"
 #include "store/pack/pack_buffers.h"
 #include "store/pack/pack_crew.h"
 #include "store/pack/pack_files.h"
 #include "store/pack/pack_places.h"
 #include "store/pack/pack_table.h"
+#include "store/pack/reading/pack_ahead.h"
+#include "store/pack/reading/pack_gather.h"
 
 struct stream {
 	struct pack_mark at; /* frames opened so far, written or not */
@@ -72,6 +73,7 @@ struct packs {
 	struct coders coders;
 	struct pack_crew crew; /* helps to decode */
 	struct pack_ahead ahead;
+	struct pack_gathers gathers;
 	struct pack_places removed; /* packs, as offset 0 */
 	struct pack_places damaged; /* chunks by their address, tables by theirs, whole packs and headers as offset 0 */
 	struct pack_places replaced; /* chunks that were damaged and are no longer referred to */

@@ -281,7 +281,8 @@ static void show_paths(FILE *to, const struct json_flat *j)
 {
 	fprintf(to, "Fast paths: direct pack I/O %s, writes around the page cache %s, write-back cache %s,\n",
 		on_off(j, "paths.pack_direct_io"), on_off(j, "paths.write_direct_io"), on_off(j, "paths.writeback"));
-	fprintf(to, "            no capability check per write %s,\n", on_off(j, "paths.write_without_capability_check"));
+	fprintf(to, "            no capability check per write %s, parallel reads of packs %s,\n",
+		on_off(j, "paths.write_without_capability_check"), on_off(j, "paths.pack_parallel_reads"));
 	text_printf(to, "            parallel look-ups %s, read-ahead %s KiB, %s threads\n",
 		    on_off(j, "paths.parallel_directory_lookups"), json_flat_get(j, "paths.readahead_kib"),
 		    json_flat_get(j, "paths.threads"));
@@ -327,7 +328,8 @@ void stat_show_head(FILE *to, const struct json_flat *j)
 /* Is one off that the mount did not ask to be off? */
 static bool has_slow_path(const struct json_flat *j)
 {
-	return !is_true(j, "paths.pack_direct_io") || !is_true(j, "paths.write_without_capability_check") ||
+	return !is_true(j, "paths.pack_direct_io") || !is_true(j, "paths.pack_parallel_reads") ||
+	       !is_true(j, "paths.write_without_capability_check") ||
 	       !is_true(j, "paths.parallel_directory_lookups") ||
 	       (!is_true(j, "paths.write_direct_io") && !is_true(j, "paths.writeback"));
 }

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "store/pack/pack_ahead.h"
+#include "store/pack/reading/pack_ahead.h"
 
 /* --- what is likely read next --- */
 

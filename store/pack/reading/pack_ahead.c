@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-#include "store/pack/pack_ahead.h"
+#include "store/pack/reading/pack_ahead.h"
 
 #include <string.h>
 
