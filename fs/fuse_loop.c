@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -35,6 +36,7 @@
 #define MAX_READY 32u
 #define MAX_THREADS 192u /* more than both limits on long requests together */
 #define WAKE_SIGNAL SIGUSR2
+#define HUGE_PAGE ((size_t)2 << 20) /* of a read buffer; see docs/decisions/restore.md, "Huge pages for replies" */
 #define PATIENCE_NS 2000000000u /* for threads blocked in the kernel when the loop stops */
 
 /* Header and arguments of a write: everything before its payload. */
@@ -175,8 +177,12 @@ void loop_answered(struct loop_deferred *deferred)
 
 void *loop_read_buffer(void)
 {
-	if (!self->read_buffer && posix_memalign(&self->read_buffer, 4096, ENGINE_BUFFER_SIZE) != 0)
-		self->read_buffer = NULL;
+	if (!self->read_buffer) {
+		if (posix_memalign(&self->read_buffer, HUGE_PAGE, HUGE_PAGE) != 0)
+			self->read_buffer = NULL;
+		else
+			madvise(self->read_buffer, HUGE_PAGE, MADV_HUGEPAGE); /* without one it is only slower */
+	}
 	return self->read_buffer;
 }
 
