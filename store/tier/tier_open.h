@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/* Opens the back end that a URL names. */
+#pragma once
+
+#include <stdbool.h>
+
+struct tier;
+
+struct tier_conf {
+	unsigned nr_in_flight; /* requests at the back end at once; 0: what suits it. Further ones queue */
+};
+
+/* Is this the URL of a tier, of any scheme: letters and digits before a colon, and no slash before that? */
+bool tier_url_is(const char *s);
+/*
+ * "dir:/path" opens a directory (tier_dir.h). -EINVAL: no URL, or one without a path from the root;
+ * -EPROTONOSUPPORT: of an unknown scheme. Failures are logged. Does not probe (tier_probe.h).
+ */
+int tier_open(const char *url, const struct tier_conf *conf, struct tier **ret);
