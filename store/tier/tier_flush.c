@@ -56,10 +56,7 @@ struct tier_writer {
 	struct tier_footer *packs; /* in the tier, or about to be; the last one may be open */
 	uint32_t nr_packs;
 	size_t packs_room;
-	struct seal {
-		uint64_t ino, number;
-		int64_t sealed_ns;
-	} * seals; /* of this store, in the tier */
+	struct tier_written *seals; /* of this store, in the tier */
 	size_t nr_seals, seals_room;
 
 	/* The open pack, the last of `packs`; without frames and chunks: there is none. */
@@ -266,7 +263,7 @@ static int learn_manifest(struct tier_writer *w, const char *name)
 		r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
 		if (r < 0)
 			return r;
-		w->seals[w->nr_seals++] = (struct seal){ m->ino, m->number, m->sealed_ns };
+		w->seals[w->nr_seals++] = (struct tier_written){ m->number, m->ino, m->sealed_ns };
 	}
 	if (memcmp(m->key_id, w->conf.key.id, sizeof(m->key_id)) != 0)
 		return 0;
@@ -357,6 +354,27 @@ void tier_writer_close(struct tier_writer *w)
 void tier_writer_closep(struct tier_writer **w)
 {
 	tier_writer_close(*w);
+}
+
+static const struct tier_written *find_seal(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns)
+{
+	for (size_t i = 0; i < w->nr_seals; i++)
+		if (w->seals[i].ino == ino && w->seals[i].sealed_ns == sealed_ns)
+			return &w->seals[i];
+	return NULL;
+}
+
+bool tier_writer_has(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns)
+{
+	return find_seal(w, ino, sealed_ns);
+}
+
+void tier_writer_last(const struct tier_writer *w, struct tier_written *ret)
+{
+	*ret = (struct tier_written){ .number = w->number - 1 };
+	for (size_t i = 0; i < w->nr_seals; i++)
+		if (w->seals[i].number == ret->number)
+			*ret = w->seals[i];
 }
 
 /* --- the catalog --- */
@@ -604,7 +622,7 @@ static int put_manifest(struct flush *f)
 	f->sums->bytes += b.len;
 	r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
 	if (r == 0)
-		w->seals[w->nr_seals++] = (struct seal){ c->ino, m.number, c->sealed_ns };
+		w->seals[w->nr_seals++] = (struct tier_written){ m.number, c->ino, c->sealed_ns };
 	return 0; /* without a note, a repeated flush makes another manifest, which is no harm */
 }
 
@@ -636,13 +654,15 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 	struct tier_flushed sums = { 0 };
 	int r;
 
+	const struct tier_written *before;
+
 	if (w->is_broken)
 		return -ESTALE;
-	for (size_t i = 0; i < w->nr_seals; i++)
-		if (w->seals[i].ino == c->ino && w->seals[i].sealed_ns == c->sealed_ns) {
-			*ret = (struct tier_flushed){ .number = w->seals[i].number, .was_there = true };
-			return 0;
-		}
+	before = find_seal(w, c->ino, c->sealed_ns);
+	if (before) {
+		*ret = (struct tier_flushed){ .number = before->number, .was_there = true };
+		return 0;
+	}
 	r = flush_all(w, c, &sums);
 	w->is_broken = r < 0; /* known chunks may be in packs that were not put */
 	if (r == 0)

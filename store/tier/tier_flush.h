@@ -36,6 +36,18 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 void tier_writer_close(struct tier_writer *w); /* NULL is fine */
 void tier_writer_closep(struct tier_writer **w);
 
+/* A manifest of this store in the tier, when the writer was opened or since. */
+struct tier_written {
+	uint64_t number; /* 0: there is none */
+	uint64_t ino; /* 0: it is damaged, or of a newer version */
+	int64_t sealed_ns;
+};
+/* The one with the largest number: a caller that remembers its own last one finds out whether another machine has
+ * continued in its place. */
+void tier_writer_last(const struct tier_writer *w, struct tier_written *ret);
+/* Is there one of this seal? Takes time proportional to the seals in the tier. */
+bool tier_writer_has(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns);
+
 /* A sealed directory of the store, which does not change meanwhile. */
 struct tier_checkpoint {
 	uint64_t ino;

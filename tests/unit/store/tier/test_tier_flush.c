@@ -312,6 +312,45 @@ static void a_second_machine_with_the_same_store_stops(void **state _unused_)
 	memory_free(m);
 }
 
+static void a_writer_says_which_seals_are_there(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of();
+	struct memory *m = memory_new();
+	struct tier *t = memory_open(m, &(struct memory_faults){ 0 });
+	struct checkpoint a, b;
+	struct tier_written last;
+	struct tier_flushed f;
+	struct tier_writer *w;
+	struct pool pool;
+
+	pool_init(&pool, 2, 60);
+	checkpoint_init(&a, &pool, 2, 10, 0, 30);
+	checkpoint_init(&b, &pool, 3, 11, 30, 60);
+	assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+	tier_writer_last(w, &last);
+	assert_int_equal(last.number, 0);
+	assert_int_equal(tier_flush(w, &a.c, &f), 0);
+	assert_int_equal(tier_flush(w, &b.c, &f), 0);
+	tier_writer_last(w, &last);
+	assert_int_equal(last.number, 2);
+	assert_int_equal(last.ino, 11);
+	tier_writer_close(w);
+	/* the same from what is there; but nothing is known of a damaged one, whose number is taken */
+	memory_damage(m, tier_manifest_name(conf.store, 2).s, 100);
+	assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+	tier_writer_last(w, &last);
+	assert_int_equal(last.number, 2);
+	assert_int_equal(last.ino, 0);
+	assert_true(tier_writer_has(w, 10, a.c.sealed_ns));
+	assert_false(tier_writer_has(w, 10, a.c.sealed_ns + 1));
+	assert_false(tier_writer_has(w, 11, b.c.sealed_ns));
+	tier_writer_close(w);
+	checkpoint_release(&a);
+	checkpoint_release(&b);
+	pool_release(&pool);
+	memory_free(m);
+}
+
 static void a_source_that_fails_commits_nothing(void **state _unused_)
 {
 	struct memory *m = memory_new();
@@ -505,6 +544,7 @@ int main(void)
 		cmocka_unit_test(a_writer_that_is_killed_leaves_all_or_nothing),
 		cmocka_unit_test(a_failed_request_leaves_all_or_nothing),
 		cmocka_unit_test(a_second_machine_with_the_same_store_stops),
+		cmocka_unit_test(a_writer_says_which_seals_are_there),
 		cmocka_unit_test(a_source_that_fails_commits_nothing),
 		cmocka_unit_test(neighbours_are_read_together),
 		cmocka_unit_test(damage_is_never_returned_as_data),

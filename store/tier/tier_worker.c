@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * One of the two threads runs at a time, the other waits for its message:
+ *
+ *	JOB_OPEN, JOB_FLUSH ──▶
+ *	                    ◀── WANTS_CATALOG   the caller runs catalog() of the checkpoint, for each record:
+ *	RECORD              ──▶
+ *	                    ◀── WANTS_CHUNKS    any number of times; the caller runs read() into memory of the worker
+ *	CHUNKS              ──▶
+ *	                    ◀── WANTS_RECORD    with the result of the record before
+ *	CATALOG_END         ──▶
+ *	                    ◀── DONE
+ *
+ * A caller that is cancelled sets `is_left` and never returns: from then on the worker waits for nothing from it, and
+ * every answer that it asks for is -ECANCELED. It does so only where it waits, so never while it reads into memory of
+ * the worker. Records are copied, since the caller's memory ends with its call.
+ */
+#include "store/tier/tier_worker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "store/tier/tier.h"
+#include "store/tier/tier_open.h"
+
+enum message { NONE, JOB_OPEN, JOB_FLUSH, RECORD, CHUNKS, CATALOG_END, WANTS_CATALOG, WANTS_CHUNKS, WANTS_RECORD, DONE };
+
+struct tier_worker {
+	struct tier_worker_conf conf; /* constant, as the URL */
+	char *url;
+	pthread_t thread;
+
+	/* Of the worker's thread; the caller may look at them after a message from it. */
+	struct tier *tier;
+	struct tier_writer *writer;
+	struct tier_checkpoint checkpoint; /* with functions of the worker */
+	char *path; /* of it */
+	struct tier_flushed flushed;
+	const struct tier_want *wants;
+	size_t nr_wants;
+
+	struct mutex lock; /* leaf */
+	struct cond changed;
+	enum message to_worker GUARDED_BY(lock), to_caller GUARDED_BY(lock); /* NONE: not sent, or taken */
+	int result GUARDED_BY(lock); /* of the last message */
+	struct buf record GUARDED_BY(lock); /* RECORD */
+	bool probe GUARDED_BY(lock); /* JOB_OPEN */
+	char reason[TIER_PROBE_REASON_MAX] GUARDED_BY(lock);
+	bool is_cancelled GUARDED_BY(lock);
+	bool is_left GUARDED_BY(lock); /* by the caller, which only tier_worker_end() uses it after */
+	bool has_ended GUARDED_BY(lock);
+	bool is_abandoned GUARDED_BY(lock); /* frees itself */
+	uint64_t waits_since_ns GUARDED_BY(lock); /* monotonic; 0: the caller does not wait */
+};
+
+/* --- messages --- */
+
+/* For the worker's thread. NONE: the caller has left. */
+static enum message receive(struct tier_worker *w, int *ret_result)
+{
+	enum message m;
+
+	mutex_lock(&w->lock);
+	while (w->to_worker == NONE && !w->is_left)
+		cond_wait(&w->changed, &w->lock);
+	m = w->is_left ? NONE : w->to_worker;
+	w->to_worker = NONE;
+	*ret_result = w->result;
+	mutex_unlock(&w->lock);
+	return m;
+}
+
+static void send_to_caller(struct tier_worker *w, enum message m, int result)
+{
+	mutex_lock(&w->lock);
+	w->to_caller = m;
+	w->result = result;
+	cond_broadcast(&w->changed);
+	mutex_unlock(&w->lock);
+}
+
+/* For the caller's thread: sends, and waits for the answer. NONE: cancelled. */
+static enum message exchange(struct tier_worker *w, enum message m, int result, int *ret_result)
+{
+	enum message answer;
+
+	mutex_lock(&w->lock);
+	w->to_worker = m;
+	w->result = result;
+	w->waits_since_ns = monotonic_ns();
+	cond_broadcast(&w->changed);
+	while (w->to_caller == NONE && !w->is_cancelled)
+		cond_wait(&w->changed, &w->lock);
+	answer = w->is_cancelled ? NONE : w->to_caller;
+	w->to_caller = NONE;
+	w->is_left |= w->is_cancelled;
+	w->waits_since_ns = 0;
+	*ret_result = answer == NONE ? -ECANCELED : w->result;
+	cond_broadcast(&w->changed);
+	mutex_unlock(&w->lock);
+	return answer;
+}
+
+/* --- the worker's thread --- */
+
+/* catalog() of the checkpoint that tier_flush() sees. */
+static int take_catalog(void *userdata, const struct tier_sink *to)
+{
+	_cleanup_(buf_release) struct buf record = BUF_EMPTY;
+	struct tier_worker *w = userdata;
+	enum message m;
+	int r = 0, result;
+
+	send_to_caller(w, WANTS_CATALOG, 0);
+	while ((m = receive(w, &result)) == RECORD) {
+		mutex_lock(&w->lock);
+		buf_move(&record, &w->record);
+		mutex_unlock(&w->lock);
+		if (r == 0)
+			r = to->put(to->userdata, record.data, record.len);
+		buf_release(&record);
+		send_to_caller(w, WANTS_RECORD, r);
+	}
+	return r < 0 ? r : m == CATALOG_END ? result : -ECANCELED;
+}
+
+/* read() of it. */
+static int take_chunks(void *userdata, const struct tier_want *wants, size_t nr)
+{
+	struct tier_worker *w = userdata;
+	int result;
+
+	w->wants = wants;
+	w->nr_wants = nr;
+	send_to_caller(w, WANTS_CHUNKS, 0);
+	return receive(w, &result) == CHUNKS ? result : -ECANCELED;
+}
+
+static int open_all(struct tier_worker *w, bool probe, char reason[TIER_PROBE_REASON_MAX])
+{
+	const char *what = "cannot open it";
+	int r = w->conf.open ? w->conf.open(w->url, &w->tier) :
+			       tier_open(w->url, &(struct tier_conf){ .nr_in_flight = 0 }, &w->tier);
+
+	reason[0] = '\0';
+	if (r == 0 && probe) {
+		what = "cannot try what it can do";
+		r = tier_probe(w->tier, reason);
+	}
+	if (r == 0) {
+		what = "cannot read what it has";
+		r = tier_writer_open(w->tier, &w->conf.writer, &w->writer);
+	}
+	if (r < 0 && reason[0] == '\0')
+		snprintf(reason, TIER_PROBE_REASON_MAX, "%s: %s", what, strerror(-r));
+	return r;
+}
+
+static void do_open(struct tier_worker *w)
+{
+	char reason[TIER_PROBE_REASON_MAX];
+	bool probe;
+	int r;
+
+	mutex_lock(&w->lock);
+	probe = w->probe;
+	mutex_unlock(&w->lock);
+	r = open_all(w, probe, reason);
+	mutex_lock(&w->lock);
+	memcpy(w->reason, reason, sizeof(w->reason));
+	mutex_unlock(&w->lock);
+	send_to_caller(w, DONE, r);
+}
+
+static void worker_free(struct tier_worker *w)
+{
+	tier_writer_close(w->writer);
+	tier_close(w->tier);
+	buf_release(&w->record);
+	cond_release(&w->changed);
+	mutex_release(&w->lock);
+	free(w->path);
+	free(w->url);
+	free(w);
+}
+
+static void *work(void *userdata)
+{
+	struct tier_worker *w = userdata;
+	bool is_abandoned;
+	enum message m;
+	int result;
+
+	pthread_setname_np(pthread_self(), "ckptfs-tier");
+	while ((m = receive(w, &result)) != NONE) {
+		if (m == JOB_OPEN)
+			do_open(w);
+		else if (m == JOB_FLUSH)
+			send_to_caller(w, DONE, tier_flush(w->writer, &w->checkpoint, &w->flushed));
+	}
+	tier_writer_close(TAKE(w->writer)); /* waits for packs in flight */
+	tier_close(TAKE(w->tier));
+	mutex_lock(&w->lock);
+	w->has_ended = true;
+	is_abandoned = w->is_abandoned;
+	cond_broadcast(&w->changed);
+	mutex_unlock(&w->lock);
+	if (is_abandoned)
+		worker_free(w);
+	return NULL;
+}
+
+/* --- the caller's thread --- */
+
+int tier_worker_new(const struct tier_worker_conf *conf, struct tier_worker **ret)
+{
+	struct tier_worker *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->conf = *conf;
+	w->url = strdup(conf->url);
+	mutex_init(&w->lock);
+	cond_init(&w->changed);
+	r = w->url ? -pthread_create(&w->thread, NULL, work, w) : -ENOMEM;
+	if (r < 0) {
+		worker_free(w);
+		return r;
+	}
+	w->conf.url = w->url;
+	*ret = w;
+	return 0;
+}
+
+int tier_worker_open(struct tier_worker *w, bool probe, char reason[TIER_PROBE_REASON_MAX])
+{
+	int r;
+
+	mutex_lock(&w->lock);
+	w->probe = probe;
+	mutex_unlock(&w->lock);
+	if (exchange(w, JOB_OPEN, 0, &r) == NONE) {
+		reason[0] = '\0';
+		return r;
+	}
+	mutex_lock(&w->lock);
+	memcpy(reason, w->reason, TIER_PROBE_REASON_MAX);
+	mutex_unlock(&w->lock);
+	return r;
+}
+
+void tier_worker_last(const struct tier_worker *w, struct tier_written *ret)
+{
+	tier_writer_last(w->writer, ret);
+}
+
+bool tier_worker_has(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns)
+{
+	return tier_writer_has(w->writer, ino, sealed_ns);
+}
+
+/* Sends a message, and reads chunks as long as the worker asks for them. */
+static enum message serve(struct tier_worker *w, const struct tier_checkpoint *c, enum message m, int result,
+			  int *ret_result)
+{
+	enum message answer = exchange(w, m, result, ret_result);
+
+	while (answer == WANTS_CHUNKS)
+		answer = exchange(w, CHUNKS, c->read(c->userdata, w->wants, w->nr_wants), ret_result);
+	return answer;
+}
+
+struct giving {
+	struct tier_worker *w;
+	const struct tier_checkpoint *c;
+};
+
+/* Sink of the caller's catalog. */
+static int give_record(void *userdata, const void *p, size_t len)
+{
+	const struct giving *g = userdata;
+	struct tier_worker *w = g->w;
+	int r;
+
+	mutex_lock(&w->lock);
+	buf_clear(&w->record);
+	buf_add(&w->record, p, len);
+	r = buf_error(&w->record);
+	mutex_unlock(&w->lock);
+	if (r < 0)
+		return r;
+	serve(w, g->c, RECORD, 0, &r);
+	return r;
+}
+
+int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, struct tier_flushed *ret)
+{
+	struct giving giving = { w, c };
+	char *path = strdup(c->path);
+	enum message m;
+	int r;
+
+	if (!path)
+		return -ENOMEM;
+	mutex_lock(&w->lock);
+	r = w->is_left ? -ECANCELED : 0;
+	mutex_unlock(&w->lock);
+	if (r < 0) {
+		free(path);
+		return r;
+	}
+	assert(w->writer);
+	free(w->path); /* the worker waits for a job */
+	w->path = path;
+	w->checkpoint = *c;
+	w->checkpoint.path = path;
+	w->checkpoint.catalog = take_catalog;
+	w->checkpoint.read = take_chunks;
+	w->checkpoint.userdata = w;
+	m = exchange(w, JOB_FLUSH, 0, &r);
+	if (m == WANTS_CATALOG)
+		m = serve(w, c, CATALOG_END, c->catalog(c->userdata, &(struct tier_sink){ give_record, &giving }), &r);
+	if (m == DONE && r == 0)
+		*ret = w->flushed;
+	return r;
+}
+
+void tier_worker_cancel(struct tier_worker *w)
+{
+	mutex_lock(&w->lock);
+	w->is_cancelled = true;
+	cond_broadcast(&w->changed);
+	mutex_unlock(&w->lock);
+}
+
+uint64_t tier_worker_waits_ns(struct tier_worker *w)
+{
+	uint64_t since;
+
+	mutex_lock(&w->lock);
+	since = w->waits_since_ns;
+	mutex_unlock(&w->lock);
+	return since > 0 ? monotonic_ns() - since : 0;
+}
+
+bool tier_worker_end(struct tier_worker *w, uint64_t patience_ns)
+{
+	uint64_t now = monotonic_ns(), until = now + patience_ns;
+	bool has_ended;
+
+	if (!w)
+		return true;
+	mutex_lock(&w->lock);
+	w->is_left = true;
+	cond_broadcast(&w->changed);
+	for (; !w->has_ended && now < until; now = monotonic_ns())
+		cond_wait_for(&w->changed, &w->lock, until - now);
+	has_ended = w->has_ended;
+	w->is_abandoned = !has_ended;
+	if (!has_ended)
+		pthread_detach(w->thread); /* before it may free itself */
+	mutex_unlock(&w->lock);
+	if (has_ended) {
+		pthread_join(w->thread, NULL);
+		worker_free(w);
+	}
+	return has_ended;
+}
