@@ -12,11 +12,15 @@
 
 #define SCHEME_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
 
+/* Daemons change their working directory, and other machines have others. */
+static const char *check_dir(const char *path)
+{
+	return path[0] == '/' ? NULL : "needs a path that begins with a slash, as in dir:/lustre/me/ckpt";
+}
+
 static int open_dir(const char *url, const char *path, const struct tier_conf *conf, struct tier **ret)
 {
-	/* daemons change their working directory, and other machines have others */
-	if (path[0] != '/')
-		return log_errno(-EINVAL, "tier %s: needs a path that begins with a slash, as in dir:/lustre/me/ckpt", url);
+	(void)url;
 	return tier_dir_open(path, &(struct tier_dir_conf){ .nr_threads = conf->nr_in_flight }, ret);
 }
 
@@ -24,8 +28,9 @@ static const struct scheme {
 	const char *name;
 	/* `rest` is the URL behind the colon. */
 	int (*open)(const char *url, const char *rest, const struct tier_conf *conf, struct tier **ret);
+	const char *(*check)(const char *rest); /* what is wrong with it; NULL: nothing */
 } schemes[] = {
-	{ "dir", open_dir },
+	{ "dir", open_dir, check_dir },
 };
 
 bool tier_url_is(const char *s)
@@ -35,14 +40,33 @@ bool tier_url_is(const char *s)
 	return len > 1 && s[len] == ':';
 }
 
-int tier_open(const char *url, const struct tier_conf *conf, struct tier **ret)
+static const struct scheme *find_scheme(const char *url)
 {
 	size_t len = strspn(url, SCHEME_CHARS);
 
-	if (!tier_url_is(url))
-		return log_errno(-EINVAL, "tier %s: not the address of a tier: use dir:/path", url);
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
 		if (strlen(schemes[i].name) == len && memcmp(schemes[i].name, url, len) == 0)
-			return schemes[i].open(url, url + len + 1, conf, ret);
-	return log_errno(-EPROTONOSUPPORT, "tier %s: unknown scheme '%.*s': use dir:/path", url, (int)len, url);
+			return &schemes[i];
+	return NULL;
+}
+
+const char *tier_url_refusal(const char *url)
+{
+	const struct scheme *scheme = find_scheme(url);
+
+	if (!tier_url_is(url))
+		return "not the address of a tier: use dir:/path";
+	if (!scheme)
+		return "unknown scheme: use dir:/path";
+	return scheme->check(strchr(url, ':') + 1);
+}
+
+int tier_open(const char *url, const struct tier_conf *conf, struct tier **ret)
+{
+	const struct scheme *scheme = find_scheme(url);
+	const char *why = tier_url_refusal(url);
+
+	if (why)
+		return log_errno(tier_url_is(url) && !scheme ? -EPROTONOSUPPORT : -EINVAL, "tier %s: %s", url, why);
+	return scheme->open(url, strchr(url, ':') + 1, conf, ret);
 }

@@ -12,6 +12,8 @@ struct tier_conf {
 
 /* Is this the URL of a tier, of any scheme: letters and digits before a colon, and no slash before that? */
 bool tier_url_is(const char *s);
+/* NULL: tier_open() would try it; else why not. Asks no back end. */
+const char *tier_url_refusal(const char *url);
 /*
  * "dir:/path" opens a directory (tier_dir.h). -EINVAL: no URL, or one without a path from the root;
  * -EPROTONOSUPPORT: of an unknown scheme. Failures are logged. Does not probe (tier_probe.h).

@@ -53,8 +53,8 @@ struct tier_worker {
 	struct buf record GUARDED_BY(lock); /* RECORD */
 	bool probe GUARDED_BY(lock); /* JOB_OPEN */
 	char reason[TIER_PROBE_REASON_MAX] GUARDED_BY(lock);
-	bool is_cancelled GUARDED_BY(lock);
-	bool is_left GUARDED_BY(lock); /* by the caller, which only tier_worker_end() uses it after */
+	uint64_t cancelled_ns GUARDED_BY(lock); /* monotonic; 0: not cancelled */
+	bool is_left GUARDED_BY(lock); /* by the caller */
 	bool has_ended GUARDED_BY(lock);
 	bool is_abandoned GUARDED_BY(lock); /* frees itself */
 	uint64_t waits_since_ns GUARDED_BY(lock); /* monotonic; 0: the caller does not wait */
@@ -96,11 +96,11 @@ static enum message exchange(struct tier_worker *w, enum message m, int result, 
 	w->result = result;
 	w->waits_since_ns = monotonic_ns();
 	cond_broadcast(&w->changed);
-	while (w->to_caller == NONE && !w->is_cancelled)
+	while (w->to_caller == NONE && w->cancelled_ns == 0)
 		cond_wait(&w->changed, &w->lock);
-	answer = w->is_cancelled ? NONE : w->to_caller;
+	answer = w->cancelled_ns > 0 ? NONE : w->to_caller;
 	w->to_caller = NONE;
-	w->is_left |= w->is_cancelled;
+	w->is_left |= w->cancelled_ns > 0;
 	w->waits_since_ns = 0;
 	*ret_result = answer == NONE ? -ECANCELED : w->result;
 	cond_broadcast(&w->changed);
@@ -179,7 +179,7 @@ static void do_open(struct tier_worker *w)
 	send_to_caller(w, DONE, r);
 }
 
-static void worker_free(struct tier_worker *w)
+static void release(struct tier_worker *w)
 {
 	tier_writer_close(w->writer);
 	tier_close(w->tier);
@@ -213,7 +213,7 @@ static void *work(void *userdata)
 	cond_broadcast(&w->changed);
 	mutex_unlock(&w->lock);
 	if (is_abandoned)
-		worker_free(w);
+		release(w);
 	return NULL;
 }
 
@@ -232,7 +232,7 @@ int tier_worker_new(const struct tier_worker_conf *conf, struct tier_worker **re
 	cond_init(&w->changed);
 	r = w->url ? -pthread_create(&w->thread, NULL, work, w) : -ENOMEM;
 	if (r < 0) {
-		worker_free(w);
+		release(w);
 		return r;
 	}
 	w->conf.url = w->url;
@@ -336,7 +336,7 @@ int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, st
 void tier_worker_cancel(struct tier_worker *w)
 {
 	mutex_lock(&w->lock);
-	w->is_cancelled = true;
+	w->cancelled_ns = monotonic_ns();
 	cond_broadcast(&w->changed);
 	mutex_unlock(&w->lock);
 }
@@ -353,24 +353,41 @@ uint64_t tier_worker_waits_ns(struct tier_worker *w)
 
 bool tier_worker_end(struct tier_worker *w, uint64_t patience_ns)
 {
-	uint64_t now = monotonic_ns(), until = now + patience_ns;
+	bool has_ended;
+
+	mutex_lock(&w->lock);
+	w->is_left = true;
+	w->waits_since_ns = monotonic_ns();
+	cond_broadcast(&w->changed);
+	while (!w->has_ended) {
+		uint64_t now = monotonic_ns(), until = w->cancelled_ns + patience_ns;
+
+		if (w->cancelled_ns == 0)
+			cond_wait(&w->changed, &w->lock);
+		else if (now < until)
+			cond_wait_for(&w->changed, &w->lock, until - now);
+		else
+			break;
+	}
+	has_ended = w->has_ended;
+	mutex_unlock(&w->lock);
+	return has_ended;
+}
+
+void tier_worker_free(struct tier_worker *w)
+{
 	bool has_ended;
 
 	if (!w)
-		return true;
+		return;
 	mutex_lock(&w->lock);
-	w->is_left = true;
-	cond_broadcast(&w->changed);
-	for (; !w->has_ended && now < until; now = monotonic_ns())
-		cond_wait_for(&w->changed, &w->lock, until - now);
 	has_ended = w->has_ended;
 	w->is_abandoned = !has_ended;
 	if (!has_ended)
-		pthread_detach(w->thread); /* before it may free itself */
+		pthread_detach(w->thread); /* before it frees itself */
 	mutex_unlock(&w->lock);
 	if (has_ended) {
 		pthread_join(w->thread, NULL);
-		worker_free(w);
+		release(w);
 	}
-	return has_ended;
 }

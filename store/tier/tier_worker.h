@@ -7,7 +7,8 @@
  *	tier_worker_open() ─────────────────────────────────▶ opens and probes the tier, opens a writer
  *	tier_worker_flush() ────────────────────────────────▶ tier_flush()
  *	  catalog() and read() of the checkpoint ◀──────────▶   asks for records, and for chunks
- *	tier_worker_end(): waits a while, then leaves it
+ *	tier_worker_end(), _free(): waits a while, then
+ *	  leaves it behind
  *
  * The source is used by the thread of the caller only, and the back end by that of the worker only. One that is left
  * behind has memory of its own only; it ends when the back end answers, or with the process, which must then not run
@@ -49,6 +50,9 @@ void tier_worker_cancel(struct tier_worker *w);
 /* Any thread. For how long a call has been waiting for the back end; 0: none does. */
 uint64_t tier_worker_waits_ns(struct tier_worker *w);
 /*
- * Closes everything and frees the worker, or leaves it behind if it has not ended after this time: false. NULL is fine.
+ * Has the worker close everything, and waits until it has; once it is cancelled, for patience_ns more. false: it has not
+ * ended.
  */
 bool tier_worker_end(struct tier_worker *w, uint64_t patience_ns);
+/* After tier_worker_end(). Leaves the worker behind if it has not ended. NULL is fine. */
+void tier_worker_free(struct tier_worker *w);
