@@ -375,6 +375,36 @@ struct ckptfs_unprotected {
 };
 
 /*
+ * The tier beneath the store (mount option tier=), and one sealed directory: that with inode number `inode`, 0: none.
+ * On any descriptor of the mount, for all users; figures of a directory for root, the mounting user and the one that
+ * sealed it (EPERM), and on a descriptor of the directory for all. EOPNOTSUPP: the mount has no tier; ENODATA: it is not
+ * sealed.
+ */
+enum ckptfs_tier_state {
+	CKPTFS_TIER_CONNECTING,
+	CKPTFS_TIER_IDLE, /* all that can be flushed is there */
+	CKPTFS_TIER_FLUSHING,
+	CKPTFS_TIER_RETRYING, /* soon, after a failure */
+	CKPTFS_TIER_STOPPED /* until the next mount */
+};
+#define CKPTFS_TIER_HAS 1u /* fact: the directory is complete and durable in the tier */
+#define CKPTFS_TIER_KNOWN 2u /* fact: what is there was listed since the mount; else nothing is known to be */
+struct ckptfs_tier {
+	uint32_t size, version;
+	uint64_t inode;
+	uint32_t state; /* out, as all below: enum ckptfs_tier_state */
+	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_KNOWN */
+	int32_t error; /* errno of the last failure, if it goes on; 0: none */
+	int32_t directory_error; /* errno of the last attempt to read the directory; 0: none */
+	uint64_t sealed, in_tier; /* sealed directories; those that are known to be there */
+	uint64_t waiting_bytes, left_ns; /* of files that are not there; time left for them, 0: not known */
+	uint64_t bytes, flushed_bytes; /* of files of the directory */
+	uint64_t directory_left_ns; /* with those that are flushed before it; 0: not known */
+	char where[256]; /* URL of the tier; cut if it is longer */
+	char reason[256]; /* why not all is there; "": it goes on */
+};
+
+/*
  * Recoding: stores variables of files together, coded by their type. A plan is created, filled with files and
  * variables, started, and polled until it is done. One at a time: EBUSY while another plan is being filled or runs, or
  * during a collection; ESTALE for a plan that is not the last. A plan that is idle for half a minute may be replaced,
@@ -497,4 +527,5 @@ struct ckptfs_variable {
 #define CKPTFS_IOC_COMPACT_RESULT _IOWR(CKPTFS_IOC_TYPE, 27, struct ckptfs_compact_result)
 #define CKPTFS_IOC_OWNERS _IOWR(CKPTFS_IOC_TYPE, 28, struct ckptfs_owners)
 #define CKPTFS_IOC_VARIABLE _IOWR(CKPTFS_IOC_TYPE, 29, struct ckptfs_variable)
+#define CKPTFS_IOC_TIER _IOWR(CKPTFS_IOC_TYPE, 30, struct ckptfs_tier)
 #define CKPTFS_IOC_MOUNT _IOWR(CKPTFS_IOC_TYPE, 40, struct ckptfs_mount)

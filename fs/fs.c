@@ -13,6 +13,7 @@
 #include "fs/seal/dir_names.h"
 #include "fs/background/collect.h"
 #include "fs/background/compactor.h"
+#include "fs/background/flusher.h"
 #include "fs/cluster_hooks.h"
 #include "fs/control/control.h"
 #include "fs/control/delta.h"
@@ -31,6 +32,7 @@ static void fs_free(struct fs *fs)
 	if (!fs)
 		return;
 	reaper_free(fs->reaper);
+	flusher_free(fs->flusher);
 	aggregator_free(fs->aggregator);
 	if (fs->hooks)
 		fs->hooks->close(fs);
@@ -59,6 +61,22 @@ static void fs_free(struct fs *fs)
 static void fs_freep(struct fs **fs)
 {
 	fs_free(*fs);
+}
+
+static int open_flusher(struct fs *fs, const struct options *o)
+{
+	const struct flusher_conf conf = {
+		.url = o->tier,
+		.rate = o->tier_rate,
+		.memory = o->tier_cache,
+		.takes_over = o->tier_takeover,
+	};
+
+	if (!o->tier)
+		return 0;
+	if (fs->read_only)
+		return log_errno(-EINVAL, "option tier: the mount is read-only; flushing needs a note in the store");
+	return flusher_new(fs, &conf, &fs->flusher);
 }
 
 int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, struct fs **ret)
@@ -120,6 +138,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = autoseal_new(fs, o->autoseal, &fs->autoseal);
 	if (r == 0 && !fs->read_only)
 		r = reaper_new(fs, &fs->reaper);
+	if (r == 0)
+		r = open_flusher(fs, o);
 	if (r < 0)
 		return r;
 	*ret = TAKE(fs);
@@ -206,6 +226,7 @@ int fs_close(struct fs *fs)
 	if (!fs)
 		return 0;
 	autoseal_free(TAKE(fs->autoseal));
+	flusher_free(TAKE(fs->flusher));
 	aggregator_free(TAKE(fs->aggregator));
 	if (fs->hooks)
 		fs->hooks->close(fs);

@@ -25,6 +25,7 @@ struct compactor;
 struct control;
 struct dir_names;
 struct file;
+struct flusher;
 struct freezes;
 struct making; /* delta.c: the commit of a delta */
 struct inodes;
@@ -55,6 +56,7 @@ struct fs {
 	struct aggregator *aggregator; /* NULL: no automatic recoding */
 	struct inquiries *inquiries;
 	struct autoseal *autoseal; /* NULL: no automatic seals */
+	struct flusher *flusher; /* NULL: no tier beneath the store */
 	struct reaper *reaper; /* NULL: opened read-only */
 	const struct cluster_hooks *hooks; /* NULL: the store belongs to no cluster; so are the next four */
 	struct cluster *cluster; /* borrowed */

@@ -33,6 +33,7 @@
 #include "base/mounts.h"
 #include "base/util.h"
 #include "fs/background/autocompact.h"
+#include "fs/background/flusher.h"
 #include "fs/checks.h"
 #include "fs/cluster_hooks.h"
 #include "fs/daemonize.h"
@@ -64,6 +65,7 @@ struct run {
 	int mounts_fd; /* /proc/self/mountinfo: poll(2) reports changes of mounts */
 	dev_t dev; /* of the mount; 0: it has not answered yet */
 	bool is_held; /* a thread is blocked in the kernel: see loop_stop() */
+	bool has_left_thread; /* one waits for a tier that does not answer (flusher_free()) */
 };
 
 /* Returns the new limit. */
@@ -216,6 +218,8 @@ static int attend(struct run *run)
 				return -ENOMEM;
 			if (aggregator_start(run->fs->aggregator, run->paths.mountpoint, run->dev) < 0)
 				return -ENXIO;
+			if (flusher_start(run->fs->flusher) < 0)
+				return -ENOMEM;
 			if (run->o.verbose && run->daemon.parent_fd >= 0) /* to the terminal; below, to the log */
 				log_info("store %s: mounted on %s", run->paths.store, run->paths.mountpoint);
 			daemon_detach(&run->daemon, &run->o);
@@ -295,6 +299,8 @@ static int close_all(struct run *run)
 	metrics_stop(TAKE(run->metrics));
 	if (run->se)
 		unmount(run);
+	if (run->fs)
+		run->has_left_thread = !flusher_free(TAKE(run->fs->flusher)); /* may read chunks of other nodes until then */
 	if (run->hooks)
 		run->hooks->stop(run->cluster, run->fs); /* with the agent, while the engine is still open */
 	if (run->fs && !run->is_held)
@@ -391,7 +397,7 @@ int main(int argc, char *argv[])
 		status = run_main(&run, argc, argv);
 	options_release(&run.o);
 	checks_release(&run.paths);
-	if (run.is_held) /* the blocked thread may still use what exit(3) would release */
+	if (run.is_held || run.has_left_thread) /* such a thread may still use what exit(3) would release */
 		_exit((int)status);
 	return (int)status;
 }

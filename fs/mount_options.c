@@ -15,6 +15,8 @@
 #include "fs/cluster_hooks.h"
 #include "fs/seal/autoseal.h"
 #include "fs/control/metrics_address.h"
+#include "fs/background/flush_note.h"
+#include "store/tier/tier_open.h"
 
 static int check_page(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
 {
@@ -69,6 +71,13 @@ static int check_rate(const struct conf_key *k _unused_, void *conf, const char 
 	return parse_size(value, &rate) == 0 && (rate == 0 || rate >= MiB(1)) ? 0 : -EINVAL;
 }
 
+static int check_tier(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	(void)conf;
+	*ret_why = strlen(value) > FLUSH_NOTE_URL_MAX ? "is too long" : tier_url_refusal(value);
+	return *ret_why ? -EINVAL : 0;
+}
+
 static const struct conf_key keys[] = {
 	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), .group = "Stored data", .fallback = "page",
 	  .choices = "page|cdc|auto",
@@ -106,6 +115,11 @@ static const struct conf_key keys[] = {
 	  .must = "must be 0 to 65536 nodes",
 	  .help = "nodes that form a group, which gathers and recodes its sealed directories; 0: none" },
 
+	{ "tier", CONF_STRING, offsetof(struct options, tier), .group = "Tier", .parse = check_tier, .value = "URL",
+	  .help = "flush sealed checkpoints to this directory, which outlives the node: dir:/path" },
+	{ "tier_rate", CONF_SIZE, offsetof(struct options, tier_rate), .fallback = "0", .parse = check_rate,
+	  .help = "limit on bytes sent to the tier per second, 0: none" },
+
 	{ "private", CONF_FLAG, offsetof(struct options, private), .group = "Access and reports",
 	  .help = "only the mounting user has access; otherwise a mount by root is for all users" },
 	{ "log", CONF_STRING, offsetof(struct options, log), .value = "FILE", .help = "log to this file instead of syslog" },
@@ -131,6 +145,10 @@ static const struct conf_key keys[] = {
 	  .must = "must be 4M to 16G", .help = "memory for data that waits for a round of the cluster" },
 	{ "read_rate", CONF_SIZE, offsetof(struct options, engine.read_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on pack reads per second, 0: none" },
+	{ "tier_cache", CONF_SIZE, offsetof(struct options, tier_cache), .fallback = "256M", .min = MiB(1),
+	  .must = "must be at least 1M", .help = "memory for look-ups of what the tier has; beyond it, data is sent again" },
+	{ "tier_takeover", CONF_FLAG, offsetof(struct options, tier_takeover),
+	  .help = "go on where another machine has flushed to the tier as this store; give it once" },
 	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), .help = "compare bytes before sharing a chunk" },
 	{ "write_rate", CONF_SIZE, offsetof(struct options, engine.write_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on pack writes per second, 0: none" },

@@ -30,6 +30,9 @@ struct options {
 	uint64_t compact_group; /* nodes; 0: each node by itself */
 	char *autoseal; /* conventions (autoseal.h); NULL: none */
 	char *metrics; /* address to answer HTTP at; NULL: none */
+	char *tier; /* URL; NULL: none */
+	uint64_t tier_rate, tier_cache; /* bytes per second, 0: no limit; bytes of memory */
+	bool tier_takeover;
 	char *compress, *cdc; /* as given; parsed into engine.compress and engine.cdc */
 	int chunking, log_level;
 	int hash; /* enum fp_kind, 0: as stored */

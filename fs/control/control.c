@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "client/figures.h"
 #include "fs/background/autocompact.h"
+#include "fs/background/flusher.h"
 #include "fs/posix/attr.h"
 #include "fs/background/collect.h"
 #include "fs/cluster_hooks.h"
@@ -369,6 +370,34 @@ static void add_compaction(struct json *j, struct fs *fs)
 	json_close(j);
 }
 
+/* The tier beneath the store (tier=). */
+static void add_tier(struct json *j, struct fs *fs)
+{
+	struct flusher_status s;
+	uint64_t now = now_ns();
+
+	flusher_status(fs->flusher, &s);
+	json_open(j, "tier");
+	json_string(j, "state", fs->flusher ? flusher_state_name(s.state) : "off");
+	json_string(j, "where", fs->flusher ? flusher_where(fs->flusher) : "");
+	json_u64(j, "stopped", fs->flusher && s.state == FLUSHER_STOPPED);
+	json_string(j, "reason", s.reason);
+	json_u64(j, "errno", (uint64_t)-s.error);
+	json_bool(j, "known", s.is_known);
+	json_u64(j, "sealed", s.nr_sealed);
+	json_u64(j, "in_tier", s.nr_in_tier);
+	json_u64(j, "waiting", s.nr_sealed - s.nr_in_tier);
+	json_u64(j, "waiting_bytes", s.waiting_bytes);
+	json_u64(j, "left_ns", s.left_ns);
+	json_u64(j, "lag_ns", s.waiting_since_ns > 0 ? now - MIN(now, s.waiting_since_ns) : 0);
+	json_u64(j, "flushed", s.nr_flushed);
+	json_u64(j, "failures", s.nr_failures);
+	json_u64(j, "sent_bytes", s.sent_bytes);
+	json_u64(j, "sent_chunks", s.sent_chunks);
+	json_u64(j, "sent_packs", s.nr_packs);
+	json_close(j);
+}
+
 static void add_paths(struct json *j, struct control *c, const struct engine_stats *s)
 {
 	json_open(j, "paths");
@@ -430,6 +459,7 @@ int control_figures(struct fs *fs, struct buf *ret)
 	add_scrub(&j, fs);
 	add_compaction(&j, fs);
 	add_cluster(&j, fs, &s);
+	add_tier(&j, fs);
 	add_paths(&j, fs->control, &s);
 	add_requests(&j, fs->control);
 	json_close(&j);

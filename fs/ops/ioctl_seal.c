@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* The ioctl that seals, unseals, removes, lists and checks directories. */
+/* The ioctls that seal, unseal, remove, list and check directories, and say whether a tier has them. */
 #include "fs/ops/ops_ioctl.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "fs/background/flusher.h"
 #include "fs/cluster_hooks.h"
 #include "fs/fuse_loop.h"
 #include "fs/ops/notify.h"
@@ -142,4 +145,48 @@ int ioctl_seal(const struct ioctl_call *c, void *p)
 		memcpy(arg->path, path.data, MIN(path.len, sizeof(arg->path) - 1));
 	fuse_reply_ioctl(c->req, r < 0 ? -ops_errno(r) : 0, arg, sizeof(*arg));
 	return IOCTL_REPLIED;
+}
+
+static int tier_of_directory(const struct ioctl_call *c, struct ckptfs_tier *arg)
+{
+	struct flusher_checkpoint one;
+	struct ns_seal seal;
+	int r = ns_get_seal(c->fs->db, arg->inode, &seal);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENODATA;
+	if (arg->inode != c->ino && seal.uid != ops_cred(c->req).uid && !ops_may_command(c->req))
+		return -EPERM;
+	r = flusher_find(c->fs->flusher, arg->inode, &one);
+	if (r < 0)
+		return r;
+	arg->facts |= one.is_in_tier ? CKPTFS_TIER_HAS : 0;
+	arg->directory_error = -one.error;
+	arg->bytes = one.bytes;
+	arg->flushed_bytes = one.flushed_bytes;
+	arg->directory_left_ns = one.left_ns;
+	return 0;
+}
+
+int ioctl_tier(const struct ioctl_call *c, void *p)
+{
+	struct ckptfs_tier *arg = p;
+	struct flusher_status s;
+
+	static_assert((int)FLUSHER_STOPPED == (int)CKPTFS_TIER_STOPPED, "the same states");
+	static_assert(sizeof(arg->reason) == sizeof(s.reason), "reasons are not cut");
+	if (!c->fs->flusher)
+		return -EOPNOTSUPP;
+	*arg = (struct ckptfs_tier){ .size = arg->size, .version = arg->version, .inode = arg->inode };
+	flusher_status(c->fs->flusher, &s);
+	arg->state = s.state;
+	arg->facts = s.is_known ? CKPTFS_TIER_KNOWN : 0;
+	arg->error = -s.error;
+	arg->sealed = s.nr_sealed;
+	arg->in_tier = s.nr_in_tier;
+	arg->waiting_bytes = s.waiting_bytes;
+	arg->left_ns = s.left_ns;
+	snprintf(arg->where, sizeof(arg->where), "%s", flusher_where(c->fs->flusher));
+	memcpy(arg->reason, s.reason, sizeof(arg->reason));
+	return arg->inode == 0 ? 0 : tier_of_directory(c, arg);
 }

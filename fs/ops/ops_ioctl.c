@@ -67,6 +67,8 @@ const struct ioctl_entry ioctl_table[] = {
 	  .page = "ckptfs-agent 1" },
 	{ IOCTL(UNPROTECTED, ckptfs_unprotected), .operator_only = IOCTL_ALL_COMMANDS, .handler = ioctl_unprotected,
 	  .about = "Lists the directories that could not be replicated.", .page = "ckptfs-agent 1" },
+	{ IOCTL(TIER, ckptfs_tier), .is_long = true, .handler = ioctl_tier,
+	  .about = "Reports on the tier beneath the store, and on one sealed directory in it.", .page = "ckptfs-stat 1" },
 	{ IOCTL(MOUNT, ckptfs_mount), .operator_only = IOCTL_ALL_COMMANDS, .handler = ioctl_mount,
 	  .about = "Ends the daemon when the mount is gone from its mount namespace, or changes the flags of the mount in "
 		   "the daemon.",
@@ -118,6 +120,7 @@ union argument {
 	struct ckptfs_cluster cluster;
 	struct ckptfs_unprotected unprotected;
 	struct ckptfs_mount mount;
+	struct ckptfs_tier tier;
 	unsigned flags;
 };
 

@@ -67,5 +67,5 @@ ioctl_handler ioctl_delta_begin, ioctl_delta_commit, ioctl_delta_abort;
 ioctl_handler ioctl_gc, ioctl_scrub, ioctl_scrub_hit;
 ioctl_handler ioctl_compact, ioctl_compact_file, ioctl_compact_add, ioctl_compact_result, ioctl_variable;
 ioctl_handler ioctl_exclusive, ioctl_owners;
-ioctl_handler ioctl_seal;
+ioctl_handler ioctl_seal, ioctl_tier;
 ioctl_handler ioctl_mount, ioctl_sync, ioctl_cluster, ioctl_unprotected;

@@ -46,6 +46,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "fs/background/autocompact.h"
+#include "fs/background/flusher.h"
 #include "fs/cluster_hooks.h"
 #include "fs/fs.h"
 #include "fs/posix/attr.h"
@@ -497,6 +498,7 @@ static int seal(struct fs *fs, uint64_t dir, const struct cred *cred, uint64_t w
 	if (fs->hooks)
 		fs->hooks->seals_changed(fs);
 	aggregator_wake(fs->aggregator);
+	flusher_wake(fs->flusher);
 	return r;
 }
 
@@ -615,5 +617,6 @@ int seal_undo(struct fs *fs, uint64_t dir, const struct cred *cred, struct buf *
 	log_limited(&said, LOG_LEVEL_INFO, "directory %" PRIu64 ": unsealed", dir);
 	if (fs->hooks)
 		fs->hooks->seals_changed(fs);
+	flusher_wake(fs->flusher);
 	return engine_sync(fs->engine);
 }

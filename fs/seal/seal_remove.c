@@ -18,6 +18,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/background/flusher.h"
 #include "fs/posix/attr.h"
 #include "fs/seal/freeze.h"
 #include "fs/fs.h"
@@ -198,6 +199,7 @@ int seal_remove(struct fs *fs, uint64_t top, const struct cred *cred, const stru
 	reaper_wake(fs->reaper);
 	if (fs->hooks)
 		fs->hooks->seals_changed(fs);
+	flusher_wake(fs->flusher);
 	log_limited(&said, LOG_LEVEL_INFO, "directory %" PRIu64 ": removed, with %" PRIu64 " files and its seal", top,
 		    seal.files);
 	return engine_sync(fs->engine);

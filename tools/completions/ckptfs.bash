@@ -43,7 +43,7 @@ _ckptfs() {
 	local options="agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd
 		compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto hash=xxh3 hash=sha256 hash=clmul log=
 		log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= nonempty page= pending= private
-		protect= read_rate= replicas= write_rate= verify writeback ro noatime nosuid nodev noexec"
+		protect= read_rate= replicas= tier= tier_cache= tier_rate= tier_takeover write_rate= verify writeback ro noatime nosuid nodev noexec"
 	local flags files=-f
 
 	if [[ $command == ckptfs ]]; then
@@ -52,7 +52,7 @@ _ckptfs() {
 	fi
 	case $command in
 	mount.ckptfs) flags="-d -f -n -o -s -v --foreground" files=-d ;;
-	umount.ckptfs) flags="-f -l -n -r -v --timeout" ;;
+	umount.ckptfs) flags="-f -l -n -r -v --timeout --flush" ;;
 	fsck.ckptfs) flags="-a -n -p -y -v --read-data --rebuild --json --cache" files=-d ;;
 	ckptfs-agent) flags="--forget --mount --no-lookup --remember --repair --socket --status" ;;
 	ckptfs-analyze) flags="--chunking --compress --page --min --avg --max --dedup --fsync --measure --no-compact --scheme --group --block --chain --budget --names --variables --rivals --images

@@ -12,7 +12,7 @@ function __ckptfs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
     for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto \
         hash=xxh3 hash=sha256 hash=clmul log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
-        nonempty page= pending= private protect= read_rate= replicas= write_rate= verify writeback ro noatime nosuid nodev noexec
+        nonempty page= pending= private protect= read_rate= replicas= tier= tier_cache= tier_rate= tier_takeover write_rate= verify writeback ro noatime nosuid nodev noexec
         echo $before$o
     end
 end
@@ -50,6 +50,7 @@ complete -c umount.ckptfs -f -a '(__ckptfs_mounts)'
 complete -c umount.ckptfs -s l -d 'detach now and do not wait'
 complete -c umount.ckptfs -s f -d 'unmount even if data cannot be made durable'
 complete -c umount.ckptfs -l timeout -x -d 'maximum wait'
+complete -c umount.ckptfs -l flush -d 'first wait for the tier'
 complete -c umount.ckptfs -s v -d 'print each step'
 complete -c umount.ckptfs -s n -d 'no effect'
 complete -c umount.ckptfs -s r -d 'no effect'
@@ -168,7 +169,7 @@ complete -c ckptfs-scrub -l json -d 'print JSON'
 complete -c ckptfs-scrub -s q -l quiet -d 'no progress'
 
 complete -c ckptfs-seal -l unseal -d 'make it writable again'
-complete -c ckptfs-seal -l wait -x -a 'local replicated gathered' -d 'condition to wait for'
+complete -c ckptfs-seal -l wait -x -a 'local replicated gathered tier' -d 'condition to wait for'
 complete -c ckptfs-seal -l force -d 'seal even a mountpoint'
 complete -c ckptfs-seal -l no-seal -d 'only wait'
 complete -c ckptfs-seal -l list -d 'list sealed checkpoints'

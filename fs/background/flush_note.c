@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+#include "fs/background/flush_note.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "index/namespace_table.h"
+#include "store/engine.h"
+
+#define NOTE "tier"
+#define VERSION 1u
+
+void flush_note_encode(const struct flush_note *n, struct buf *ret)
+{
+	buf_add_u8(ret, VERSION);
+	buf_add_varint(ret, n->last.number);
+	buf_add_varint(ret, n->last.ino);
+	buf_add_varint(ret, (uint64_t)n->last.sealed_ns);
+	buf_add(ret, n->url, strlen(n->url));
+}
+
+int flush_note_decode(const void *p, size_t len, struct flush_note *ret)
+{
+	struct cursor in = cursor_of(p, len);
+	struct flush_note n = { .url = "" };
+	uint8_t version = cursor_u8(&in);
+	size_t url_len;
+
+	n.last.number = cursor_varint(&in);
+	n.last.ino = cursor_varint(&in);
+	n.last.sealed_ns = (int64_t)cursor_varint(&in);
+	url_len = in.failed ? 0 : (size_t)(in.end - in.p);
+	if (in.failed || version != VERSION || n.last.number == 0 || n.last.ino == 0 || url_len > FLUSH_NOTE_URL_MAX ||
+	    memchr(in.p, '\0', url_len))
+		return -EBADMSG;
+	memcpy(n.url, in.p, url_len);
+	*ret = n;
+	return 0;
+}
+
+int flush_note_load(struct engine *e, struct flush_note *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r = ns_get_meta(engine_db(e), NOTE, &value);
+
+	if (r <= 0)
+		return r;
+	r = flush_note_decode(value.data, value.len, ret);
+	if (r == -EBADMSG) {
+		log_warning("index: cannot read the note about the last manifest in the tier; it is compared with the seals");
+		return 0;
+	}
+	return r < 0 ? r : 1;
+}
+
+int flush_note_save(struct engine *e, const struct flush_note *n)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r;
+
+	flush_note_encode(n, &value);
+	r = buf_error(&value);
+	if (r < 0)
+		return r;
+	engine_tx_put(&tx, ns_key_meta(NOTE), value.data, value.len);
+	r = engine_tx_apply(e, &tx);
+	return r < 0 ? r : engine_sync(e);
+}
+
+int flush_note_compare(const struct flush_note *n, const char *url, const struct tier_written *last)
+{
+	if (last->number == 0)
+		return 0;
+	if (!n || strcmp(n->url, url) != 0)
+		return -ENOENT;
+	if (n->last.number > last->number)
+		return 0; /* the put did not take effect, or the last ones were deleted */
+	if (n->last.number < last->number)
+		return -ENOTUNIQ;
+	return last->ino == 0 || (last->ino == n->last.ino && last->sealed_ns == n->last.sealed_ns) ? 0 : -ENOTUNIQ;
+}

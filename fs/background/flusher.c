@@ -1,0 +1,816 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * Order of flushing a directory:
+ *   1. A note in the store has the number that its manifest will get (flush_note.h), durable.
+ *   2. Packs, then the manifest, are put (store/tier/tier_flush.c).
+ * A crash after 1: the manifest is there or not; its seal is the one of the note either way.
+ *
+ * At each connection the last manifest of this store is compared with the note. If it is not the work of this store, a
+ * copy of it, or the machine that took its place, writes there: nothing is put.
+ */
+#include "fs/background/flusher.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/conf.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "fs/background/flush_note.h"
+#include "fs/fs.h"
+#include "fs/seal/dir_path.h"
+#include "fs/seal/seal_catalog.h"
+#include "index/namespace_table.h"
+#include "store/catalog/catalog_format.h"
+#include "store/engine.h"
+#include "store/tier/tier_open.h"
+#include "store/tier/tier_worker.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+#define FIRST_DELAY_NS NS_PER_S /* doubled after each failure in a row */
+#define LAST_DELAY_NS (60 * NS_PER_S)
+#define UNREADABLE_DELAY_NS (60 * NS_PER_S)
+#define CHANGED_DELAY_NS (NS_PER_S / 10)
+#define PATIENCE_NS (3 * NS_PER_S) /* for requests in flight at an unmount */
+#define HUNG_NS (30 * NS_PER_S) /* without an answer, after which this is reported */
+#define SLOT_BYTES_MAX 110u /* of memory for a chunk that is known (tier_flush.h) */
+#define TAKEN_MAX 3u /* numbers that are taken, in a row, by a manifest that a list does not show */
+
+struct seal {
+	uint64_t ino;
+	int64_t sealed_ns;
+	uint64_t bytes;
+	bool is_compared; /* with what the tier has, on this connection */
+	bool is_in_tier;
+	uint64_t retry_ns; /* monotonic; 0: at once */
+	int error; /* it cannot be read */
+};
+
+struct flusher {
+	struct fs *fs; /* constant, as the fields up to the lock */
+	char *url;
+	struct flusher_conf conf;
+	struct tier_writer_conf writer;
+	struct io_rate *rate; /* NULL: no limit */
+	pthread_t thread;
+	bool has_thread; /* of the thread that starts and stops */
+
+	/* Of the thread. */
+	bool is_probed;
+	bool has_note;
+	struct flush_note note;
+	uint64_t number; /* of the last manifest of this store in the tier */
+	uint64_t delay_ns;
+	unsigned nr_taken;
+
+	struct mutex lock; /* outside that of the worker */
+	struct cond changed;
+	struct tier_worker *worker GUARDED_BY(lock); /* changed by the thread; NULL: not connected */
+	bool stop GUARDED_BY(lock), left_behind GUARDED_BY(lock);
+	struct flusher_status status GUARDED_BY(lock); /* without sums over `seals` */
+	struct seal *seals GUARDED_BY(lock); /* by inode */
+	size_t nr_seals GUARDED_BY(lock);
+	uint64_t nr_changes GUARDED_BY(lock), nr_listed GUARDED_BY(lock); /* of seals; those that `seals` has */
+	uint64_t current GUARDED_BY(lock); /* inode of the one being flushed; 0: none */
+	uint64_t current_bytes GUARDED_BY(lock); /* flushed of it */
+	uint64_t begun_ns GUARDED_BY(lock); /* monotonic */
+	uint64_t done_bytes GUARDED_BY(lock), done_ns GUARDED_BY(lock); /* flushed before it since the mount, and how long
+									 * that took */
+};
+
+static bool goes_on(void *userdata)
+{
+	struct flusher *f = userdata;
+	bool stop;
+
+	mutex_lock(&f->lock);
+	stop = f->stop;
+	mutex_unlock(&f->lock);
+	return !stop;
+}
+
+static void set_state(struct flusher *f, enum flusher_state state, int error, const char *reason)
+{
+	mutex_lock(&f->lock);
+	f->status.state = state;
+	f->status.error = error;
+	snprintf(f->status.reason, sizeof(f->status.reason), "%s", reason);
+	mutex_unlock(&f->lock);
+}
+
+/* Wait until this time, a request to stop, or a change of the seals. */
+static void wait_until(struct flusher *f, uint64_t until)
+{
+	uint64_t now = monotonic_ns();
+
+	mutex_lock(&f->lock);
+	while (!f->stop && now < until && f->nr_listed == f->nr_changes) {
+		cond_wait_for(&f->changed, &f->lock, until - now);
+		now = monotonic_ns();
+	}
+	mutex_unlock(&f->lock);
+}
+
+/* --- the seals --- */
+
+static struct seal *find_seal(struct flusher *f, uint64_t ino) REQUIRES(f->lock)
+{
+	size_t low = 0, high = f->nr_seals;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (f->seals[middle].ino < ino)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < f->nr_seals && f->seals[low].ino == ino ? &f->seals[low] : NULL;
+}
+
+struct seal_list {
+	struct seal *v;
+	size_t nr, room;
+};
+
+static void seal_list_release(struct seal_list *l)
+{
+	free(l->v);
+}
+
+static int list_seals(struct flusher *f, struct seal_list *ret)
+{
+	struct ns_seal seal;
+	uint64_t ino = 0;
+	int r;
+
+	while ((r = ns_next_seal(f->fs->db, ino, &ino, &seal)) > 0) {
+		if (!seal.is_complete)
+			continue;
+		r = list_grow(&ret->v, ret->nr, &ret->room, sizeof(*ret->v));
+		if (r < 0)
+			return r;
+		ret->v[ret->nr++] = (struct seal){ .ino = ino, .sealed_ns = seal.sealed_ns, .bytes = seal.bytes };
+	}
+	return r;
+}
+
+/* Bring f->seals up to date with the store, and while the worker is idle with the tier. Any thread. */
+static int scan(struct flusher *f, struct tier_worker *idle)
+{
+	_cleanup_(seal_list_release) struct seal_list l = { 0 };
+	uint64_t nr_changes;
+	int r;
+
+	mutex_lock(&f->lock);
+	nr_changes = f->nr_changes;
+	mutex_unlock(&f->lock);
+	r = list_seals(f, &l);
+	if (r < 0)
+		return log_errno(r, "sealed directories: cannot list them");
+	mutex_lock(&f->lock);
+	for (size_t i = 0; i < l.nr && nr_changes >= f->nr_listed; i++) {
+		const struct seal *before = find_seal(f, l.v[i].ino);
+
+		if (before && before->sealed_ns == l.v[i].sealed_ns)
+			l.v[i] = *before;
+		if (!l.v[i].is_compared && idle) {
+			l.v[i].is_in_tier = tier_worker_has(idle, l.v[i].ino, l.v[i].sealed_ns);
+			l.v[i].is_compared = true;
+		}
+	}
+	if (nr_changes >= f->nr_listed) { /* else another thread has a newer list */
+		free(f->seals);
+		f->seals = TAKE(l.v);
+		f->nr_seals = l.nr;
+		f->nr_listed = nr_changes;
+		f->status.is_known |= idle != NULL;
+	}
+	mutex_unlock(&f->lock);
+	return 0;
+}
+
+/* The newest one that is not in the tier. false: none is due before *ret_due. */
+static bool choose(struct flusher *f, struct seal *ret, uint64_t *ret_due)
+{
+	const struct seal *newest = NULL;
+	uint64_t now = monotonic_ns();
+
+	*ret_due = UINT64_MAX;
+	mutex_lock(&f->lock);
+	for (size_t i = 0; i < f->nr_seals; i++) {
+		const struct seal *s = &f->seals[i];
+
+		if (!s->is_in_tier && s->retry_ns > now)
+			*ret_due = MIN(*ret_due, s->retry_ns);
+		else if (!s->is_in_tier && (!newest || s->sealed_ns > newest->sealed_ns))
+			newest = s;
+	}
+	if (newest)
+		*ret = *newest;
+	mutex_unlock(&f->lock);
+	return newest;
+}
+
+static bool has_seal(struct flusher *f, uint64_t ino, int64_t sealed_ns)
+{
+	const struct seal *s;
+	bool has;
+
+	mutex_lock(&f->lock);
+	s = find_seal(f, ino);
+	has = s && s->sealed_ns == sealed_ns;
+	mutex_unlock(&f->lock);
+	return has;
+}
+
+/* --- the tier --- */
+
+static void disconnect(struct flusher *f)
+{
+	struct tier_worker *w;
+	bool has_ended;
+
+	mutex_lock(&f->lock);
+	w = f->worker; /* stays: a request to stop cancels it */
+	mutex_unlock(&f->lock);
+	if (!w)
+		return;
+	has_ended = tier_worker_end(w, PATIENCE_NS);
+	mutex_lock(&f->lock);
+	f->worker = NULL;
+	f->left_behind |= !has_ended;
+	for (size_t i = 0; i < f->nr_seals; i++)
+		f->seals[i].is_compared = false;
+	mutex_unlock(&f->lock);
+	tier_worker_free(w);
+}
+
+/* Try again later. */
+static void retry(struct flusher *f, int error, const char *what, const char *reason)
+{
+	uint64_t random = 0, delay;
+	char text[FLUSHER_REASON_MAX];
+	uint64_t until;
+
+	disconnect(f);
+	if (!goes_on(f))
+		return;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		random = monotonic_ns();
+	f->delay_ns = f->delay_ns == 0 ? FIRST_DELAY_NS : MIN(2 * f->delay_ns, LAST_DELAY_NS);
+	delay = f->delay_ns / 2 + random % (f->delay_ns / 2); /* not all nodes at once */
+	snprintf(text, sizeof(text), "%s: %s", what, reason);
+	log_warning("tier %s: %s; retrying in %.1f s", f->url, text, (double)delay / 1e9);
+	mutex_lock(&f->lock);
+	f->status.nr_failures++;
+	mutex_unlock(&f->lock);
+	set_state(f, FLUSHER_RETRYING, error, text);
+	until = monotonic_ns() + delay;
+	while (goes_on(f) && monotonic_ns() < until) {
+		wait_until(f, until);
+		if (scan(f, NULL) < 0) /* for the figures */
+			sleep(1);
+	}
+}
+
+/* Until the next mount. */
+static void stop_flushing(struct flusher *f, int error, const char *reason)
+{
+	disconnect(f);
+	log_error("tier %s: flushing has stopped: %s", f->url, reason);
+	set_state(f, FLUSHER_STOPPED, error, reason);
+	while (goes_on(f)) {
+		wait_until(f, UINT64_MAX);
+		if (scan(f, NULL) < 0) /* for the figures */
+			sleep(1);
+	}
+}
+
+static const char another_machine[] =
+	"another machine has flushed to it as this store: a copy of the store, or the machine that took its place. Unmount "
+	"one of them; to go on with this one, mount it once with tier_takeover";
+
+/* Is the last manifest of this store in the tier its own? */
+static int compare_with_note(struct flusher *f, const struct tier_written *last)
+{
+	int r = flush_note_compare(f->has_note ? &f->note : NULL, f->url, last);
+
+	if (r == -ENOENT)
+		r = last->ino != 0 && has_seal(f, last->ino, last->sealed_ns) ? 0 : -ENOTUNIQ;
+	return r;
+}
+
+static int start_worker(struct flusher *f)
+{
+	struct tier_worker *w;
+	int r = tier_worker_new(&(struct tier_worker_conf){ .url = f->url, .writer = f->writer }, &w);
+
+	if (r < 0)
+		return r;
+	mutex_lock(&f->lock);
+	f->worker = w;
+	if (f->stop)
+		tier_worker_cancel(w);
+	mutex_unlock(&f->lock);
+	return 0;
+}
+
+/* 1: connected; 0: not. */
+static int connect_tier(struct flusher *f)
+{
+	char reason[TIER_PROBE_REASON_MAX] = "";
+	struct tier_written last;
+	int r = start_worker(f);
+
+	if (r < 0) {
+		retry(f, r, "cannot start a thread for it", strerror(-r));
+		return 0;
+	}
+	r = tier_worker_open(f->worker, !f->is_probed, reason);
+	if (r == -ECANCELED)
+		return 0;
+	if (r == -EOPNOTSUPP && !f->is_probed) {
+		stop_flushing(f, r, reason);
+		return 0;
+	}
+	if (r < 0) {
+		retry(f, r, "not usable", reason);
+		return 0;
+	}
+	f->is_probed = true;
+	r = scan(f, f->worker);
+	if (r < 0) {
+		retry(f, r, "cannot list the sealed directories", strerror(-r));
+		return 0;
+	}
+	tier_worker_last(f->worker, &last);
+	f->number = last.number;
+	r = f->conf.takes_over ? 0 : compare_with_note(f, &last);
+	if (r < 0) {
+		stop_flushing(f, r, another_machine);
+		return 0;
+	}
+	return 1;
+}
+
+/* --- a checkpoint --- */
+
+/* Reads it from the store. */
+struct source {
+	struct flusher *f;
+	uint64_t ino;
+	const struct tier_sink *to;
+	int error; /* of the store; not of the tier */
+	bool is_gone;
+
+	/* The record that is put. */
+	struct content *c; /* NULL: it has no chunks */
+	uint64_t off;
+	const struct content_piece *pieces;
+	size_t nr;
+	struct content_chunk chunks[CATALOG_PIECES_MAX];
+};
+
+static void locate(void *userdata, struct content *c, uint64_t off, const struct content_piece *p, size_t nr)
+{
+	struct source *s = userdata;
+
+	s->c = c;
+	s->off = off;
+	s->pieces = p;
+	s->nr = nr;
+}
+
+static int put_record(void *userdata, const void *p, size_t len)
+{
+	struct source *s = userdata;
+	uint64_t bytes = 0;
+	int r = s->to->put(s->to->userdata, p, len);
+
+	for (size_t i = 0; i < s->nr; i++)
+		bytes += s->pieces[i].len;
+	s->nr = 0;
+	mutex_lock(&s->f->lock);
+	s->f->current_bytes += bytes;
+	mutex_unlock(&s->f->lock);
+	if (r < 0)
+		s->to = NULL; /* the catalog fails because of it */
+	return r;
+}
+
+static int write_catalog(void *userdata, const struct tier_sink *to)
+{
+	struct source *s = userdata;
+	int r;
+
+	s->to = to;
+	r = catalog_write_located(s->f->fs, s->ino, &(struct catalog_sink){ put_record, s }, locate);
+	s->is_gone = r == -ENODATA || r == -ESTALE;
+	if (r < 0 && s->to && !s->is_gone)
+		s->error = r;
+	return r;
+}
+
+/* The wants are in the order of the pieces, but for those of varied lengths, which come behind the others. */
+static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
+{
+	struct source *s = userdata;
+	uint64_t off = s->off, len = 0;
+	size_t at = 0, seen = 0;
+	int r;
+
+	assert(nr <= ARRAY_SIZE(s->chunks));
+	for (size_t i = 0; i < nr; i++) {
+		for (seen = 0; seen < s->nr; seen++) {
+			const struct content_piece *p = &s->pieces[at];
+
+			if (p->chunk_len == wants[i].len && fp_equal(p->fp, wants[i].fp))
+				break;
+			off += p->len;
+			if (++at == s->nr) {
+				at = 0;
+				off = s->off;
+			}
+		}
+		if (seen == s->nr)
+			return -EINVAL; /* none of this record */
+		s->chunks[i] = (struct content_chunk){ off, wants[i].fp, wants[i].len, wants[i].buf };
+		len += wants[i].len;
+	}
+	io_rate_wait_while(s->f->rate, len, goes_on, s->f);
+	r = content_read_chunks(s->c, s->chunks, nr);
+	if (r < 0)
+		s->error = r;
+	return r;
+}
+
+static void note_begun(struct flusher *f, const struct seal *s)
+{
+	set_state(f, FLUSHER_FLUSHING, 0, "");
+	mutex_lock(&f->lock);
+	f->current = s->ino;
+	f->current_bytes = 0;
+	f->begun_ns = monotonic_ns();
+	mutex_unlock(&f->lock);
+}
+
+static void note_ended(struct flusher *f, const struct seal *s, bool is_done, const struct tier_flushed *sums)
+{
+	struct seal *own;
+
+	mutex_lock(&f->lock);
+	f->done_bytes += f->current_bytes;
+	f->done_ns += monotonic_ns() - f->begun_ns;
+	f->current = 0;
+	own = find_seal(f, s->ino);
+	if (is_done && own && own->sealed_ns == s->sealed_ns) {
+		own->is_in_tier = true;
+		own->error = 0;
+	}
+	if (is_done) {
+		f->status.nr_flushed += !sums->was_there;
+		f->status.sent_bytes += sums->bytes;
+		f->status.sent_chunks += sums->chunks;
+		f->status.nr_packs += sums->packs;
+	}
+	mutex_unlock(&f->lock);
+}
+
+/* It cannot be read: the others go on. error 0: it has changed, but for now only. */
+static void put_off(struct flusher *f, const struct seal *s, const char *path, int error)
+{
+	uint64_t delay = error < 0 ? UNREADABLE_DELAY_NS : CHANGED_DELAY_NS;
+	struct seal *own;
+
+	if (error < 0)
+		log_warning("%s: cannot be flushed to the tier: %s; retrying in %u s", path, strerror(-error),
+			    (unsigned)(delay / NS_PER_S));
+	disconnect(f); /* its writer has failed */
+	mutex_lock(&f->lock);
+	own = find_seal(f, s->ino);
+	if (own && own->sealed_ns == s->sealed_ns) {
+		own->error = error;
+		own->retry_ns = monotonic_ns() + delay;
+	}
+	f->status.nr_failures += error < 0;
+	mutex_unlock(&f->lock);
+}
+
+static int save_note(struct flusher *f, const struct seal *s)
+{
+	int r;
+
+	snprintf(f->note.url, sizeof(f->note.url), "%s", f->url);
+	f->note.last = (struct tier_written){ f->number + 1, s->ino, s->sealed_ns };
+	f->has_note = true; /* even if this fails: it may be there */
+	r = flush_note_save(f->fs->engine, &f->note);
+	return r;
+}
+
+/* 1; 0: unsealed meanwhile; <0 */
+static int prepare(struct flusher *f, const struct seal *s, struct tier_checkpoint *c, struct buf *path)
+{
+	struct ns_seal seal;
+	int r = ns_get_seal(f->fs->db, s->ino, &seal);
+
+	if (r == 0 || (r > 0 && (!seal.is_complete || seal.sealed_ns != s->sealed_ns)))
+		return 0;
+	if (r > 0)
+		r = dir_path_prepend(f->fs, s->ino, path);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r; /* removed, or renamed meanwhile */
+	buf_add_u8(path, 0);
+	c->ino = s->ino;
+	c->sealed_ns = s->sealed_ns;
+	c->files = seal.files;
+	c->directories = seal.directories;
+	c->bytes = seal.bytes;
+	memcpy(c->root, seal.root, sizeof(c->root));
+	r = buf_error(path);
+	c->path = (const char *)path->data;
+	return r < 0 ? r : 1;
+}
+
+/* The tier, or the store, has failed to take or give this checkpoint. */
+static void settle_failure(struct flusher *f, const struct seal *s, const struct source *from, const char *path, int r)
+{
+	if (r == -ECANCELED)
+		return;
+	if (from->is_gone || from->error == -ESTALE) { /* unsealed, or recoded meanwhile */
+		put_off(f, s, path, 0);
+		return;
+	}
+	if (from->error < 0 || r == -ENAMETOOLONG || r == -EFBIG || r == -EBADMSG) {
+		put_off(f, s, path, from->error < 0 ? from->error : r);
+		return;
+	}
+	/* Its own manifest, if the answer to an earlier attempt was lost; the next connection finds out. */
+	if (r == -ENOTUNIQ && ++f->nr_taken == TAKEN_MAX) {
+		stop_flushing(f, r, another_machine);
+		return;
+	}
+	if (r == -ENOTUNIQ)
+		disconnect(f);
+	else
+		retry(f, r, path, strerror(-r));
+}
+
+static void flush(struct flusher *f, const struct seal *s)
+{
+	_cleanup_(freep) struct source *from = calloc(1, sizeof(*from));
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+	struct tier_checkpoint c = { .catalog = write_catalog, .read = read_chunks, .userdata = from };
+	struct tier_flushed sums = { 0 };
+	int r = from ? prepare(f, s, &c, &path) : -ENOMEM;
+
+	if (r == 0)
+		return;
+	if (r > 0)
+		r = save_note(f, s);
+	if (r < 0) {
+		retry(f, r, "cannot prepare a checkpoint", strerror(-r));
+		return;
+	}
+	from->f = f;
+	from->ino = s->ino;
+	note_begun(f, s);
+	r = tier_worker_flush(f->worker, &c, &sums);
+	note_ended(f, s, r == 0, &sums);
+	if (r < 0) {
+		settle_failure(f, s, from, c.path[0] ? c.path : "/", r);
+		return;
+	}
+	f->number = MAX(f->number, sums.number);
+	f->delay_ns = 0;
+	f->nr_taken = 0;
+	log_info("%s: in the tier %s; sent %" PRIu64 " chunks, %" PRIu64 " bytes in %" PRIu64 " packs", c.path[0] ? c.path : "/",
+		 f->url, sums.chunks, sums.bytes, sums.packs);
+}
+
+/* --- the thread --- */
+
+static void *work(void *userdata)
+{
+	struct flusher *f = userdata;
+	struct seal next;
+	uint64_t due;
+
+	pthread_setname_np(pthread_self(), "ckptfs-flush");
+	while (goes_on(f)) {
+		int r = scan(f, f->worker);
+
+		if (r == 0 && !f->worker && connect_tier(f) == 0)
+			continue;
+		if (r < 0) {
+			retry(f, r, "cannot list the sealed directories", strerror(-r));
+		} else if (choose(f, &next, &due)) {
+			flush(f, &next);
+		} else {
+			f->delay_ns = 0;
+			set_state(f, FLUSHER_IDLE, 0, "");
+			wait_until(f, due);
+		}
+	}
+	disconnect(f);
+	return NULL;
+}
+
+/* --- interface --- */
+
+int flusher_new(struct fs *fs, const struct flusher_conf *conf, struct flusher **ret)
+{
+	struct flusher *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	mutex_init(&f->lock);
+	cond_init(&f->changed);
+	f->fs = fs;
+	f->conf = *conf;
+	f->url = strdup(conf->url);
+	f->conf.url = f->url;
+	r = f->url ? 0 : -ENOMEM;
+	tier_key_init(&f->writer.key, fs->key->kind, engine_secret(fs->engine));
+	memcpy(f->writer.store, engine_store_id(fs->engine), sizeof(f->writer.store));
+	f->writer.known_max = conf->memory / SLOT_BYTES_MAX;
+	if (r == 0 && conf->rate > 0)
+		r = io_rate_new(conf->rate, &f->rate);
+	if (r == 0) {
+		r = flush_note_load(fs->engine, &f->note);
+		f->has_note = r > 0;
+		r = MIN(r, 0);
+	}
+	if (r < 0) {
+		flusher_free(f);
+		return r;
+	}
+	*ret = f;
+	return 0;
+}
+
+int flusher_start(struct flusher *f)
+{
+	int r;
+
+	if (!f)
+		return 0;
+	r = -pthread_create(&f->thread, NULL, work, f);
+	f->has_thread = r == 0;
+	return r;
+}
+
+/* What is not there stays here, and is flushed after the next mount. */
+static void report_rest(struct flusher *f)
+{
+	struct flusher_status s;
+
+	flusher_status(f, &s);
+	if (s.nr_sealed > s.nr_in_tier)
+		log_notice("tier %s: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not%s there%s%s", f->url,
+			   s.nr_sealed - s.nr_in_tier, s.nr_sealed, s.is_known ? "" : " known to be",
+			   s.reason[0] ? ": " : "", s.reason);
+}
+
+bool flusher_free(struct flusher *f)
+{
+	bool left_behind;
+
+	if (!f)
+		return true;
+	if (f->has_thread)
+		report_rest(f);
+	mutex_lock(&f->lock);
+	f->stop = true;
+	if (f->worker)
+		tier_worker_cancel(f->worker);
+	cond_broadcast(&f->changed);
+	mutex_unlock(&f->lock);
+	if (f->has_thread)
+		pthread_join(f->thread, NULL);
+	left_behind = f->left_behind;
+	if (left_behind)
+		log_warning("tier %s: does not answer; what was being sent to it is sent again after the next mount", f->url);
+	io_rate_free(f->rate);
+	cond_release(&f->changed);
+	mutex_release(&f->lock);
+	free(f->seals);
+	free(f->url);
+	free(f);
+	return !left_behind;
+}
+
+void flusher_wake(struct flusher *f)
+{
+	if (!f)
+		return;
+	mutex_lock(&f->lock);
+	f->nr_changes++;
+	cond_broadcast(&f->changed);
+	mutex_unlock(&f->lock);
+}
+
+const char *flusher_where(const struct flusher *f)
+{
+	return f->url;
+}
+
+const char *flusher_state_name(enum flusher_state state)
+{
+	static const char *const names[] = {
+		[FLUSHER_CONNECTING] = "connecting", [FLUSHER_IDLE] = "idle",	    [FLUSHER_FLUSHING] = "flushing",
+		[FLUSHER_RETRYING] = "retrying",     [FLUSHER_STOPPED] = "stopped",
+	};
+
+	return names[state];
+}
+
+static uint64_t left_of(const struct flusher *f, const struct seal *s) REQUIRES(f->lock)
+{
+	return s->is_in_tier ? 0 : s->bytes - (s->ino == f->current ? MIN(s->bytes, f->current_bytes) : 0);
+}
+
+/* As fast as since the mount; 0: not known. */
+static uint64_t time_for(const struct flusher *f, uint64_t bytes) REQUIRES(f->lock)
+{
+	uint64_t done = f->done_bytes + (f->current > 0 ? f->current_bytes : 0);
+	uint64_t ns = f->done_ns + (f->current > 0 ? monotonic_ns() - f->begun_ns : 0);
+
+	return done > 0 ? (uint64_t)((double)bytes * (double)ns / (double)done) : 0;
+}
+
+void flusher_status(struct flusher *f, struct flusher_status *ret)
+{
+	uint64_t waits = 0;
+	bool is_current;
+
+	*ret = (struct flusher_status){ 0 };
+	if (!f)
+		return;
+	mutex_lock(&f->lock);
+	is_current = f->nr_listed == f->nr_changes;
+	mutex_unlock(&f->lock);
+	if (!is_current)
+		(void)scan(f, NULL); /* during a flush the thread does not; without a list, the one before is reported */
+	mutex_lock(&f->lock);
+	*ret = f->status;
+	ret->nr_sealed = f->nr_seals;
+	for (size_t i = 0; i < f->nr_seals; i++) {
+		const struct seal *s = &f->seals[i];
+		uint64_t since = (uint64_t)MAX(s->sealed_ns, INT64_C(1));
+
+		ret->nr_in_tier += s->is_in_tier;
+		ret->waiting_bytes += left_of(f, s);
+		if (!s->is_in_tier)
+			ret->waiting_since_ns = MIN(ret->waiting_since_ns > 0 ? ret->waiting_since_ns : UINT64_MAX, since);
+		if (s->error < 0 && ret->error == 0) {
+			ret->error = s->error;
+			snprintf(ret->reason, sizeof(ret->reason), "directory %" PRIu64 " cannot be read: %s", s->ino,
+				 strerror(-s->error));
+		}
+	}
+	ret->left_ns = time_for(f, ret->waiting_bytes);
+	if (f->worker)
+		waits = tier_worker_waits_ns(f->worker);
+	mutex_unlock(&f->lock);
+	if (waits >= HUNG_NS)
+		snprintf(ret->reason, sizeof(ret->reason), "it has not answered for %" PRIu64 " s", waits / NS_PER_S);
+}
+
+int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret)
+{
+	struct flusher_checkpoint c = { 0 };
+	uint64_t ahead = 0;
+	struct ns_seal seal;
+	const struct seal *s;
+	int r = ns_get_seal(f->fs->db, ino, &seal);
+
+	if (r <= 0 || !seal.is_complete)
+		return r < 0 ? r : -ENODATA;
+	c.bytes = seal.bytes;
+	mutex_lock(&f->lock);
+	s = find_seal(f, ino);
+	if (s && s->sealed_ns == seal.sealed_ns) { /* else it is not listed yet */
+		c.is_in_tier = s->is_in_tier;
+		c.error = s->error;
+		c.flushed_bytes = s->bytes - left_of(f, s);
+		for (size_t i = 0; i < f->nr_seals; i++)
+			if (f->seals[i].sealed_ns >= s->sealed_ns || f->seals[i].ino == f->current)
+				ahead += left_of(f, &f->seals[i]);
+		c.left_ns = c.is_in_tier ? 0 : time_for(f, ahead);
+	}
+	mutex_unlock(&f->lock);
+	*ret = c;
+	return 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * Flushes sealed checkpoints to a tier beneath the store (tier=), the newest first.
+ *
+ *	CONNECTING ── opened, probed ──▶ IDLE ── a directory is sealed ──▶ FLUSHING ── manifest is put ──▶ IDLE
+ *	    ▲  └─────────── failed ──────┐                                    │
+ *	    └── some time ── RETRYING ◀──┴────────────── failed ──────────────┘
+ *	Refused by the probe, or another machine writes for this store: STOPPED until the next mount.
+ *
+ * The manifests in the tier say what is there: after a restart it continues with what is missing. A thread looks for
+ * work, and reads from the store; another one, of store/tier/tier_worker.h, talks to the tier. No request of a program
+ * waits for either. If the tier does not answer at an unmount, that thread is left behind.
+ *
+ * Directories that are unsealed or removed meanwhile are skipped. One that cannot be read, for example because it is
+ * damaged, is retried later, behind the others.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct flusher;
+struct fs;
+
+struct flusher_conf {
+	const char *url; /* copied */
+	uint64_t rate; /* bytes per second sent; 0: no limit */
+	uint64_t memory; /* for fingerprints of chunks in the tier */
+	bool takes_over; /* continue behind manifests that another machine has put for this store */
+};
+
+enum flusher_state { FLUSHER_CONNECTING, FLUSHER_IDLE, FLUSHER_FLUSHING, FLUSHER_RETRYING, FLUSHER_STOPPED };
+
+#define FLUSHER_REASON_MAX 256
+struct flusher_status {
+	enum flusher_state state;
+	int error; /* of RETRYING and STOPPED, negative; of others, if a checkpoint cannot be read */
+	char reason[FLUSHER_REASON_MAX]; /* why it has not flushed all; "": it goes on */
+	uint64_t nr_sealed, nr_in_tier; /* own sealed directories; those that are known to be there */
+	bool is_known; /* what is there was listed since the mount */
+	uint64_t waiting_bytes; /* of their files, of those that are not there, without what is flushed */
+	uint64_t left_ns; /* for those, as fast as so far; 0: not known */
+	uint64_t waiting_since_ns; /* time of the oldest seal that is not there; 0: all are */
+	uint64_t nr_flushed, nr_failures; /* since the mount, as below */
+	uint64_t sent_bytes, sent_chunks, nr_packs; /* put: with tables and manifests */
+};
+
+/* One sealed directory. */
+struct flusher_checkpoint {
+	bool is_in_tier;
+	uint64_t bytes, flushed_bytes; /* of its files */
+	uint64_t left_ns; /* with those that are flushed before; 0: not known */
+	int error; /* of the last attempt to read it; 0: none */
+};
+
+/* -EINVAL: not the URL of a tier, which is logged. Does not start yet, or ask the tier. */
+int flusher_new(struct fs *fs, const struct flusher_conf *conf, struct flusher **ret);
+int flusher_start(struct flusher *f); /* NULL is fine, here and below: there is no tier */
+/* Stops within some seconds. false: a thread that waits for the tier was left behind; end with _exit(2). */
+bool flusher_free(struct flusher *f);
+
+void flusher_wake(struct flusher *f); /* a directory was sealed, unsealed or removed. Returns at once; any locks */
+const char *flusher_where(const struct flusher *f); /* "dir:/lustre/me/ckpt" */
+const char *flusher_state_name(enum flusher_state state);
+/* Takes time proportional to the number of seals. Counts all that were sealed before. */
+void flusher_status(struct flusher *f, struct flusher_status *ret);
+/* -ENODATA: not sealed. Waits for nothing. */
+int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret);
