@@ -4,6 +4,7 @@
  *
  * umount(2) returns when the mount is gone from this mount namespace. The daemon then still writes, commits and closes
  * its store; if another namespace contains the mount, the kernel does not even report the unmount to it. So:
+ *   0. with --flush, wait until the tier beneath the store has all sealed checkpoints; if it cannot, stay mounted;
  *   1. sync, to report an error while the mount still exists and nothing is lost, and ask the daemon to end once the
  *      mount is gone from its namespace (CKPTFS_MOUNT_END);
  *   2. unmount; if that fails, cancel the request;
@@ -16,6 +17,7 @@
  * umount(8) finds this program as umount.fuse.ckptfs (the type in /proc/self/mounts), hence a link of that name.
  * Exit status as of umount(8): 0 done, 1 usage or permission, 2 system error, 32 failed.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -35,6 +37,7 @@
 #include "base/apart.h"
 #include "base/buf.h"
 #include "base/command.h"
+#include "base/conf.h"
 #include "base/log.h"
 #include "base/mounts.h"
 #include "base/util.h"
@@ -44,12 +47,13 @@
 #define SILENT_NS (2 * NS_PER_S) /* longer waits are reported */
 #define BUSY_NS (2 * NS_PER_S) /* programs that have just ended may hold the mount for a moment */
 #define STEP_NS 20000000
+#define ANSWER_NS (60 * NS_PER_S) /* for the daemon to say what is in the tier */
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
 
 struct request {
 	const char *path;
-	bool lazy, force, verbose, ignored;
+	bool lazy, force, verbose, flush, ignored;
 	char *namespace, *type; /* ignored */
 	uint64_t timeout_ns;
 	uint64_t until_ns; /* monotonic clock */
@@ -63,7 +67,10 @@ struct answer {
 	int lost; /* error of an earlier write-back, whose data is no longer in memory; 0: none */
 	bool is_asked; /* the daemon has accepted CKPTFS_MOUNT_END */
 	uint64_t mount_namespace; /* of the daemon */
+	bool tier_is_known;
+	uint64_t sealed, in_tier, waiting_bytes; /* ckptfs_tier; zeros if there is none */
 };
+static_assert(sizeof(struct answer) <= APART_MAX, "fits");
 
 /* Without allow_other only the mounting user may open a mount, not even root. */
 static int open_root(const struct mounts *m)
@@ -94,6 +101,20 @@ static int command_mount(int fd, enum ckptfs_mount_command command, struct answe
 	return 0;
 }
 
+/* The state of the tier, if there is one; else a negative errno. */
+static int ask_tier(int fd, struct answer *a)
+{
+	struct ckptfs_tier t = { .size = sizeof(t), .version = CKPTFS_IOC_VERSION };
+
+	if (ioctl(fd, CKPTFS_IOC_TIER, &t) < 0)
+		return -errno;
+	a->tier_is_known = t.facts & CKPTFS_TIER_KNOWN;
+	a->sealed = t.sealed;
+	a->in_tier = t.in_tier;
+	a->waiting_bytes = t.waiting_bytes;
+	return (int)t.state;
+}
+
 struct question {
 	const struct mounts *m;
 	enum ckptfs_mount_command command;
@@ -120,10 +141,22 @@ static void send_request(const void *arg, void *ret)
 		return;
 	}
 	a->is_synced = true;
+	if (q->command == CKPTFS_MOUNT_END)
+		ask_tier(fd, a);
 	a->error = command_mount(fd, q->command, a);
 	a->is_asked = a->error == 0;
 	if (a->is_asked && q->command == CKPTFS_MOUNT_END && a->mount_namespace != own_namespace())
 		a->error = command_mount(fd, CKPTFS_MOUNT_STAY, a);
+}
+
+/* Its `error` is the state of the tier, or negative. */
+static void send_tier_request(const void *arg, void *ret)
+{
+	const struct question *q = arg;
+	_cleanup_(closep) int fd = open_root(q->m);
+	struct answer *a = ret;
+
+	a->error = fd < 0 ? -errno : ask_tier(fd, a);
 }
 
 static void report_wait(const void *arg)
@@ -147,6 +180,38 @@ static int send_request_apart(const struct request *req, const struct mounts *m,
 	};
 
 	return apart_call(&a, ret, sizeof(*ret));
+}
+
+/* Waits until the tier has all sealed checkpoints. <0: do not unmount. */
+static int flush(const struct mounts *m)
+{
+	const struct question q = { .m = m };
+	uint64_t start = monotonic_ns();
+	struct answer a = { 0 };
+	bool said = false;
+
+	for (;; nanosleep(&(struct timespec){ .tv_nsec = STEP_NS * 10 }, NULL)) {
+		const struct apart call = { .call = send_tier_request, .arg = &q, .until_ns = monotonic_ns() + ANSWER_NS };
+		int r = apart_call(&call, &a, sizeof(a));
+
+		r = r == 0 ? -ETIMEDOUT : r < 0 ? r : a.error;
+		if (r == -EOPNOTSUPP)
+			return log_errno(r, "%s: not unmounted: the mount has no tier to flush to (tier=)", m->point);
+		if (r < 0)
+			return log_errno(r, "%s: not unmounted: cannot find out what is in the tier", m->point);
+		if (a.tier_is_known && a.in_tier == a.sealed)
+			return 0;
+		if (r == CKPTFS_TIER_STOPPED) {
+			log_error("%s: not unmounted: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not in the tier, and "
+				  "flushing has stopped; ckptfs-stat says why", m->point, a.sealed - a.in_tier, a.sealed);
+			return -ESHUTDOWN;
+		}
+		if (!said && monotonic_ns() - start >= SILENT_NS) {
+			log_notice("%s: waiting for the tier: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not there "
+				   "yet (%s)", m->point, a.sealed - a.in_tier, a.sealed, human_size(a.waiting_bytes).s);
+			said = true;
+		}
+	}
 }
 
 /* Sync, and ask the daemon to end. <0: do not unmount. */
@@ -297,12 +362,20 @@ static int unmount_and_wait(struct request *req)
 			  path);
 		return -ENOENT;
 	}
+	if (req->flush)
+		r = flush(&m);
+	if (r < 0)
+		return r;
 	req->until_ns = monotonic_ns() + req->timeout_ns;
 	if (req->lazy)
 		return unmount(req, m.point);
 	r = prepare(req, &m, &a);
 	if (r < 0)
 		return r;
+	if (a.sealed > a.in_tier)
+		log_notice("%s: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not %sin the tier (%s); umount.ckptfs "
+			   "--flush waits for them, and they are flushed after the next mount", m.point, a.sealed - a.in_tier,
+			   a.sealed, a.tier_is_known ? "" : "known to be ", human_size(a.waiting_bytes).s);
 	r = unmount(req, m.point);
 	if (r < 0 && a.is_asked)
 		send_request_apart(req, &m, CKPTFS_MOUNT_STAY, &a);
@@ -317,6 +390,8 @@ static int unmount_and_wait(struct request *req)
 
 static const struct conf_key options[] = {
 	{ "timeout", CONF_TIME, OF(timeout_ns), .fallback = "60s", .help = "wait this long at most" },
+	{ "flush", CONF_FLAG, OF(flush),
+	  .help = "first wait, for as long as it takes, until the tier (tier=) has all sealed checkpoints" },
 	{ "", CONF_FLAG, OF(lazy), .letter = 'l',
 	  .help = "detach now and do not wait; the daemon ends after the last user" },
 	{ "", CONF_FLAG, OF(force), .letter = 'f', .help = "unmount even if the data cannot be made durable first" },
@@ -353,7 +428,7 @@ int main(int argc, char *argv[])
 {
 	static const struct command command = {
 		.name = "umount.ckptfs",
-		.usage = "umount.ckptfs [-flnrv] [--timeout TIME] MOUNTPOINT|STORE\n",
+		.usage = "umount.ckptfs [-flnrv] [--flush] [--timeout TIME] MOUNTPOINT|STORE\n",
 		.about = "Unmount a ckptfs and wait until everything written to it is durable.",
 		.options = options,
 		.footer = "Exit status: 0 unmounted and durable, 1 usage or permission, 2 system error, 32 failed.",

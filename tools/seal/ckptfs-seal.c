@@ -3,7 +3,8 @@
  * ckptfs-seal: makes directories of a mount durable, then immutable, all or nothing. The daemon does the work
  * (fs/seal/seal.c).
  *
- * Exit status: 0 all are sealed, or unsealed, now or before; 1 usage; 2 at least one is not.
+ * Exit status: 0 all are sealed, or unsealed, now or before; 1 usage; 2 at least one is not; 3 all are sealed here, and
+ * at least one is not in the tier (--wait=tier).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,20 +24,22 @@
 #include "client/ioctl.h"
 #include "tools/common/daemon.h"
 #include "tools/common/watchdog.h"
+#include "tools/seal/seal_tier.h"
 #include "tools/seal/seals.h"
 
 #define TOOL "ckptfs-seal"
 
 #define WAIT_STEP_NS 50000000
 
-enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2 };
+enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_LOCAL = 3 };
 enum what { SEAL, UNSEAL, LIST, WAIT };
 
-enum wait { WAIT_LOCAL, WAIT_REPLICATED, WAIT_GATHERED };
+enum wait { WAIT_LOCAL, WAIT_REPLICATED, WAIT_GATHERED, WAIT_TIER };
 
 struct request {
 	enum what what;
-	int wait; /* enum wait */
+	enum wait wait;
+	uint64_t tier_ns; /* of WAIT_TIER; 0: no limit */
 	bool json, quiet, unseal, list, no_seal, force;
 };
 
@@ -135,6 +138,42 @@ static void report_done(const struct request *q, const char *path, const struct 
 }
 
 /* The directory is sealed on this node already, whatever the result, except with WAIT. */
+static enum exit_status wait_for_tier(const struct request *q, const char *path, int fd)
+{
+	struct seal_tier_wait how = { .tool = TOOL, .path = path, .timeout_ns = q->tier_ns, .quiet = q->quiet };
+	struct ckptfs_tier t;
+	struct stat st;
+	int r = fstat(fd, &st) < 0 ? -errno : 0;
+
+	how.ino = st.st_ino;
+	if (r == 0)
+		r = seal_tier_wait(fd, &how, &t);
+	if (r == 0) {
+		if (!q->quiet)
+			text_printf(stdout, "%s: in the tier %s\n", path, t.where);
+		return EXIT_DONE;
+	}
+	text_printf(stderr, TOOL ": %s: ", path);
+	if (r == -ENODATA) {
+		fputs("not sealed, so there is nothing to wait for; seal it first\n", stderr);
+		return EXIT_FAILED;
+	}
+	if (r != -ESHUTDOWN && r != -ETIMEDOUT && r != -EOPNOTSUPP) {
+		text_printf(stderr, "cannot find out whether it is in the tier: %s\n", path_error_text(r));
+		return EXIT_FAILED;
+	}
+	fputs("sealed on this node, but not in the tier", stderr);
+	if (r == -EOPNOTSUPP)
+		fputs(": the mount has none; mount it with tier=\n", stderr);
+	else if (r == -ESHUTDOWN)
+		text_printf(stderr, " %s: %s\n", t.where, t.reason);
+	else
+		text_printf(stderr, " %s in this time: %s of %s flushed%s%s; it goes on\n", t.where,
+			    human_size(t.flushed_bytes).s, human_size(t.bytes).s, t.reason[0] ? "; " : "", t.reason);
+	return EXIT_LOCAL;
+}
+
+/* Likewise. */
 static enum exit_status wait_for_copy(const struct request *q, const char *path, int fd)
 {
 	struct ckptfs_seal s = {
@@ -144,6 +183,8 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 	};
 	int r;
 
+	if (q->wait == WAIT_TIER)
+		return wait_for_tier(q, path, fd);
 	while ((r = ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0) == -EAGAIN)
 		nanosleep(&(struct timespec){ .tv_nsec = WAIT_STEP_NS }, NULL);
 	if (r == 0) {
@@ -225,13 +266,28 @@ static enum exit_status change(const struct request *q, const char *path)
 	return EXIT_FAILED;
 }
 
+static int parse_wait(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	static const char *const levels[] = { "local", "replicated", "gathered", "tier" };
+	struct request *q = conf;
+
+	*ret_why = "must be local, replicated, gathered, tier or tier:TIME";
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+		if (strcmp(value, levels[i]) == 0) {
+			q->wait = (enum wait)i;
+			return 0;
+		}
+	q->wait = WAIT_TIER;
+	return strncmp(value, "tier:", 5) == 0 && parse_time(value + 5, &q->tier_ns) == 0 ? 0 : -EINVAL;
+}
+
 #define OF(field) offsetof(struct request, field)
 
 static const struct conf_key options[] = {
-	{ "wait", CONF_CHOICE, OF(wait), .choices = "local|replicated|gathered",
+	{ "wait", CONF_PARSED, OF(wait), .parse = parse_wait, .value = "local|replicated|gathered|tier[:TIME]",
 	  .help = "return when it is durable on this node (local), when another node has a replica (protect=partner) or "
-		  "parity (protect=xor) too, or when the gathering nodes of this node's group have it and this node has released "
-		  "it (compact_group=) (default local)" },
+		  "parity (protect=xor) too, when the gathering nodes of this node's group have it and this node has released "
+		  "it (compact_group=), or when it is in the tier (tier=), but wait for that no longer than TIME (default local)" },
 	{ "force", CONF_FLAG, OF(force), .help = "seal even a mountpoint, so that nothing in it can be changed any more" },
 	{ "unseal", CONF_FLAG, OF(unseal),
 	  .help = "make it writable again, which is needed to delete it; for a directory of a lost and forgotten node "
@@ -250,7 +306,7 @@ static const char *check(void *request, int nr)
 
 	q->what = q->unseal ? UNSEAL : q->list ? LIST : q->no_seal ? WAIT : SEAL;
 	if (q->no_seal && (q->unseal || q->list || q->wait == WAIT_LOCAL))
-		return "--no-seal requires --wait=replicated or --wait=gathered";
+		return "--no-seal requires --wait=replicated, --wait=gathered or --wait=tier";
 	if (q->unseal && q->list)
 		return "--unseal and --list exclude each other";
 	if (q->force && q->what != SEAL)
@@ -276,7 +332,8 @@ static int run(void *request, char *operands[], int nr)
 			one = seals_list(TOOL, operands[i], q->json, stdout) < 0 ? EXIT_FAILED : EXIT_DONE;
 		else
 			one = change(q, operands[i]);
-		status = one != EXIT_DONE ? one : status;
+		if (status != EXIT_FAILED && one != EXIT_DONE)
+			status = one;
 	}
 	return (int)status;
 }
@@ -285,14 +342,14 @@ int main(int argc, char *argv[])
 {
 	static const struct command command = {
 		.name = TOOL,
-		.usage = TOOL " [--wait=local|replicated|gathered] [--force] [--quiet] DIRECTORY...\n"
-			 "       " TOOL " --no-seal --wait=replicated|gathered [--quiet] DIRECTORY...\n"
+		.usage = TOOL " [--wait=local|replicated|gathered|tier[:TIME]] [--force] [--quiet] DIRECTORY...\n"
+			 "       " TOOL " --no-seal --wait=replicated|gathered|tier[:TIME] [--quiet] DIRECTORY...\n"
 			 "       " TOOL " --unseal [--quiet] DIRECTORY...\n"
 			 "       " TOOL " --list [--json] MOUNTPOINT...\n",
 		.about = "Make a directory of a ckptfs, with everything in it, durable and then immutable: a complete checkpoint. "
 			 "After a crash either all of it is sealed or nothing is.",
 		.options = options,
-		.footer = "Exit status: 0 done, now or before, 1 usage, 2 failed.",
+		.footer = "Exit status: 0 done, now or before, 1 usage, 2 failed, 3 sealed on this node, but not in the tier.",
 		.exit_usage = EXIT_USAGE,
 		.exit_failed = EXIT_FAILED,
 		.max_operands = COMMAND_OPERANDS_MAX,

@@ -18,6 +18,7 @@
 #include "base/util.h"
 #include "client/ioctl.h"
 #include "tools/common/daemon.h"
+#include "tools/seal/seal_tier.h"
 
 #define SCHEMA_VERSION 1
 
@@ -202,7 +203,10 @@ static uint64_t age_ns(const struct sealed *e)
 /* Where it is stored. */
 static const char *durable(const struct sealed *e)
 {
-	return e->facts & CKPTFS_SEAL_REMOTE ? "node" : e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
+	return e->facts & CKPTFS_SEAL_REMOTE	? "node" :
+	       e->is_in_tier			? "tier" :
+	       e->facts & CKPTFS_SEAL_PROTECTED ? "partner" :
+						  "local";
 }
 
 static void add_count(struct json *j, const char *key, bool is_known, uint64_t v)
@@ -232,6 +236,16 @@ static void add_json_seal(struct json *j, const struct seals *s, const struct se
 	add_count(j, "bytes", is_here, e->bytes);
 	add_count(j, "new_bytes", has_root, e->new_bytes);
 	json_string(j, "root", has_root ? sha256_hex(e->root).s : NULL);
+	if (!s->has_tier || !is_here) {
+		json_null(j, "tier");
+	} else {
+		json_open(j, "tier");
+		json_bool(j, "complete", e->is_in_tier);
+		json_u64(j, "flushed_bytes", e->flushed_bytes);
+		add_count(j, "left_ns", e->is_in_tier || e->left_ns > 0, e->left_ns);
+		json_u64(j, "errno", (uint64_t)-e->tier_error);
+		json_close(j);
+	}
 	json_close(j);
 }
 
@@ -266,6 +280,19 @@ static struct human human_age(uint64_t ns)
 	return h;
 }
 
+/* Progress of the flush to the tier. */
+static void print_tier(FILE *to, const struct sealed *e)
+{
+	if (e->is_in_tier)
+		fputs("  all", to);
+	else if (e->tier_error < 0)
+		text_printf(to, "  cannot be read: %s", strerror(-e->tier_error));
+	else
+		fprintf(to, "  %s of %s", human_size(e->flushed_bytes).s, human_size(e->bytes).s);
+	if (!e->is_in_tier && e->left_ns > 0)
+		fprintf(to, ", %s left", human_age(e->left_ns).s);
+}
+
 /* Width of the longest path. */
 static size_t path_columns(const struct seals *s)
 {
@@ -289,8 +316,8 @@ static void print_text(FILE *to, const struct seals *s)
 		fputs(geteuid() == 0 ? ": no sealed directories\n" : ": no sealed directories of this user\n", to);
 		return;
 	}
-	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)width, "CHECKPOINT", "STATE", "DURABLE", "SIZE",
-		"NEW", "FILES", "AGE");
+	fprintf(to, "  %-*s  %-6s  %-7s  %10s  %10s  %9s  %5s%s\n", (int)width, "CHECKPOINT", "STATE", "DURABLE", "SIZE",
+		"NEW", "FILES", "AGE", s->has_tier ? "  TIER" : "");
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct sealed *e = &s->v[i];
 		bool is_known = !(e->facts & CKPTFS_SEAL_REMOTE);
@@ -301,10 +328,13 @@ static void print_text(FILE *to, const struct seals *s)
 			snprintf(files, sizeof(files), "%" PRIu64, e->files);
 		fputs(e->is_newest ? "* " : "  ", to);
 		columns = text_print_path(to, s, e->path);
-		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9s  %5s\n", (int)(width - columns), "", "sealed", durable(e),
+		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9s  %5s", (int)(width - columns), "", "sealed", durable(e),
 			is_known ? human_size(e->bytes).s : "-",
 			e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", files,
 			human_age(age_ns(e)).s);
+		if (s->has_tier && is_known)
+			print_tier(to, e);
+		fputc('\n', to);
 	}
 }
 
@@ -381,6 +411,25 @@ int seals_get_shown(const char *tool, const char *path, struct seals *ret)
 	return get_all(tool, path, true, ret);
 }
 
+/* A directory that was unsealed meanwhile is shown as not flushed. */
+static void ask_tier(const char *path, struct seals *s)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ckptfs_tier t;
+
+	s->has_tier = fd >= 0 && seal_tier_ask(fd, 0, &t) == 0;
+	for (size_t i = 0; i < s->nr && s->has_tier; i++) {
+		struct sealed *e = &s->v[i];
+
+		if (e->facts & CKPTFS_SEAL_REMOTE || seal_tier_ask(fd, e->inode, &t) < 0)
+			continue;
+		e->is_in_tier = t.facts & CKPTFS_TIER_HAS;
+		e->tier_error = -t.directory_error;
+		e->flushed_bytes = t.flushed_bytes;
+		e->left_ns = t.directory_left_ns;
+	}
+}
+
 int seals_list(const char *tool, const char *path, bool json, FILE *to)
 {
 	_cleanup_(seals_release) struct seals s = { 0 };
@@ -388,6 +437,7 @@ int seals_list(const char *tool, const char *path, bool json, FILE *to)
 
 	if (r < 0)
 		return r;
+	ask_tier(path, &s);
 	if (json)
 		print_json(to, &s);
 	else

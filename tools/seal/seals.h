@@ -17,6 +17,9 @@ struct sealed {
 	uint32_t uid, facts;
 	uint8_t root[32];
 	bool is_newest; /* of its directory; not set by seals_ask() */
+	bool is_in_tier; /* as the next three, set by seals_list() only */
+	int tier_error;
+	uint64_t flushed_bytes, left_ns;
 	char *path; /* relative to the mountpoint; "": the mountpoint, or too long */
 };
 
@@ -24,6 +27,7 @@ struct seals {
 	struct sealed *v; /* by time of sealing, oldest first */
 	struct sealed **by_directory; /* grouped by directory, then in the order of `v`; not set by seals_ask() */
 	size_t nr, room;
+	bool has_tier; /* set by seals_list() only */
 	struct place place; /* paths are relative to it */
 };
 

@@ -272,6 +272,30 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	fputc('\n', to);
 }
 
+/* Only for a mount with tier=. */
+static void show_tier(FILE *to, const struct json_flat *j)
+{
+	uint64_t waiting = json_flat_u64(j, "tier.waiting"), left = json_flat_u64(j, "tier.left_ns");
+	const char *state = json_flat_get(j, "tier.state");
+
+	if (*state == '\0' || strcmp(state, "off") == 0)
+		return;
+	line(to, "Tier:", state);
+	text_printf(to, is_true(j, "tier.known") ? "  %s, %s of %s sealed checkpoints are there\n" :
+						   "  %s, %s of %s sealed checkpoints are known to be there\n", json_flat_get(j, "tier.where"),
+		    json_flat_get(j, "tier.in_tier"), json_flat_get(j, "tier.sealed"));
+	if (waiting > 0) {
+		size_line(to, "  not there yet", json_flat_u64(j, "tier.waiting_bytes"));
+		fprintf(to, "  in %" PRIu64 " of them%s%s%s\n", waiting, left > 0 ? ", " : "",
+			left > 0 ? duration(left).s : "", left > 0 ? " left" : "");
+	}
+	if (json_flat_get(j, "tier.reason")[0])
+		text_printf(to, "  %s\n", json_flat_get(j, "tier.reason"));
+	size_line(to, "  sent since mount", json_flat_u64(j, "tier.sent_bytes"));
+	text_printf(to, "  in %s packs, for %s checkpoints; %s failures\n", json_flat_get(j, "tier.sent_packs"),
+		    json_flat_get(j, "tier.flushed"), json_flat_get(j, "tier.failures"));
+}
+
 static const char *on_off(const struct json_flat *j, const char *path)
 {
 	return strcmp(json_flat_get(j, path), "true") == 0 ? "on" : "off";
@@ -347,6 +371,7 @@ void stat_show_mount(FILE *to, const struct json_flat *j, size_t nr_sealed, bool
 	show_scrub(to, j);
 	show_compaction(to, j);
 	show_cluster(to, j);
+	show_tier(to, j);
 	if (verbose || has_slow_path(j))
 		show_paths(to, j);
 	if (verbose)

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * tier_restore TIER OUT: writes every checkpoint of a tier as plain files, with the library's reader, below
+ * OUT/STORE/NUMBER, and its path to OUT/STORE/NUMBER.path. Types, names and bytes; hard links are files of their own.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "store/catalog/catalog_format.h"
+#include "store/tier/tier.h"
+#include "store/tier/tier_open.h"
+#include "store/tier/tier_read.h"
+
+struct restore {
+	struct tier_reader *reader;
+	const char *top;
+	char **dirs, **files;
+	size_t nr_dirs, nr_files, room_dirs, room_files;
+	int fd; /* of the file whose pieces follow */
+	uint64_t off;
+};
+
+static void die(const char *what, int r)
+{
+	fprintf(stderr, "tier_restore: %s: %s\n", what, strerror(-r));
+	exit(1);
+}
+
+static void check(const char *what, int r)
+{
+	if (r < 0)
+		die(what, r);
+}
+
+static int collect(void *userdata, const void *p, size_t len)
+{
+	buf_add(userdata, p, len);
+	return buf_error(userdata);
+}
+
+static char *path_of(const struct restore *t, const struct catalog_record *rec)
+{
+	char *path;
+
+	if (rec->name[0] == '\0')
+		return strdup(t->top);
+	if (rec->dir >= t->nr_dirs || asprintf(&path, "%s/%s", t->dirs[rec->dir], rec->name) < 0)
+		die(rec->name, -EBADMSG);
+	return path;
+}
+
+static void note(char ***list, size_t *nr, size_t *room, char *path)
+{
+	check(path, list_grow(list, *nr, room, sizeof(**list)));
+	(*list)[(*nr)++] = path;
+}
+
+static void make_inode(struct restore *t, const struct catalog_record *rec)
+{
+	char *path = path_of(t, rec), target[CATALOG_TARGET_MAX + 1];
+
+	if (t->fd >= 0)
+		close(t->fd);
+	t->fd = -1;
+	t->off = 0;
+	if (S_ISDIR(rec->in.mode)) {
+		check(path, mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0);
+		note(&t->dirs, &t->nr_dirs, &t->room_dirs, path);
+		return;
+	}
+	note(&t->files, &t->nr_files, &t->room_files, path);
+	if (S_ISLNK(rec->in.mode)) {
+		memcpy(target, rec->data, rec->len);
+		target[rec->len] = '\0';
+		check(path, symlink(target, path) < 0 ? -errno : 0);
+	} else if (S_ISREG(rec->in.mode)) {
+		t->fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+		check(path, t->fd < 0 || ftruncate(t->fd, (off_t)rec->size) < 0 ? -errno : 0);
+	} else {
+		check(path, mknod(path, rec->in.mode & (S_IFMT | 0777), rec->in.rdev) < 0 ? -errno : 0);
+	}
+}
+
+static void write_pieces(struct restore *t, const struct catalog_record *rec)
+{
+	struct cursor c = cursor_of(rec->data, rec->len);
+	struct content_piece p;
+	int r;
+
+	while ((r = catalog_piece_next(&c, &p)) > 0) {
+		uint8_t *bytes = p.chunk_len > 0 ? malloc(p.chunk_len) : NULL;
+		const struct tier_want want = { p.fp, p.chunk_len, bytes };
+
+		if (bytes) {
+			check("chunk", tier_reader_chunks(t->reader, &want, 1));
+			if (pwrite(t->fd, bytes + p.from, p.len, (off_t)t->off) != (ssize_t)p.len)
+				die("write", -EIO);
+		}
+		free(bytes);
+		t->off += p.len;
+	}
+	check("pieces", r);
+}
+
+static void make_link(struct restore *t, const struct catalog_record *rec)
+{
+	char *path = path_of(t, rec);
+
+	if (rec->file >= t->nr_files)
+		die(path, -EBADMSG);
+	check(path, link(t->files[rec->file], path) < 0 ? -errno : 0);
+	free(path);
+}
+
+static void restore(struct tier *tier, const char *name, const char *out)
+{
+	struct restore t = { .fd = -1 };
+	struct catalog_reader reader = { 0 };
+	struct buf catalog = BUF_EMPTY;
+	const struct tier_manifest *m;
+	struct catalog_record rec;
+	size_t at = 0, used;
+	char *top, *path;
+	FILE *f;
+	int r;
+
+	check(name, tier_reader_open(tier, name, &t.reader));
+	m = tier_reader_manifest(t.reader);
+	check(name, tier_reader_catalog(t.reader, &(struct tier_sink){ collect, &catalog }));
+	if (asprintf(&top, "%s/%s", out, name + strlen(TIER_SEALED_PREFIX)) < 0)
+		die(name, -ENOMEM);
+	*strrchr(top, '/') = '\0';
+	check(top, mkdir(top, 0755) < 0 && errno != EEXIST ? -errno : 0);
+	top[strlen(top)] = '/';
+	if (asprintf(&path, "%s.path", top) < 0)
+		die(name, -ENOMEM);
+	t.top = top;
+	while ((r = catalog_reader_next(&reader, catalog.data + at, catalog.len - at, &used, &rec)) > 0) {
+		if (rec.type == CATALOG_INODE)
+			make_inode(&t, &rec);
+		else if (rec.type == CATALOG_PIECES)
+			write_pieces(&t, &rec);
+		else if (rec.type == CATALOG_LINK)
+			make_link(&t, &rec);
+		at += used;
+	}
+	check(name, r < 0 ? r : reader.at_end ? 0 : -EBADMSG);
+	f = fopen(path, "w");
+	if (!f || fprintf(f, "%.*s\n", (int)m->path_len, m->path) < 0 || fclose(f) != 0)
+		die(path, -EIO);
+	if (t.fd >= 0)
+		close(t.fd);
+	for (size_t i = 0; i < t.nr_dirs; i++)
+		free(t.dirs[i]);
+	for (size_t i = 0; i < t.nr_files; i++)
+		free(t.files[i]);
+	free(t.dirs);
+	free(t.files);
+	free(path);
+	free(top);
+	buf_release(&catalog);
+	tier_reader_close(t.reader);
+}
+
+int main(int argc, char *argv[])
+{
+	struct buf names = BUF_EMPTY;
+	struct tier *t;
+
+	if (argc != 3)
+		die("usage: tier_restore TIER OUT", -EINVAL);
+	check(argv[1], tier_open(argv[1], &(struct tier_conf){ 0 }, &t));
+	check(argv[1], tier_list_all(t, TIER_SEALED_PREFIX, &names));
+	for (size_t at = 0; at < names.len; at += strlen((char *)names.data + at) + 1)
+		restore(t, (char *)names.data + at, argv[2]);
+	buf_release(&names);
+	tier_close(t);
+	return 0;
+}

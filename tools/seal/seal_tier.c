@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+#include "tools/seal/seal_tier.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#include "base/text.h"
+#include "base/util.h"
+#include "client/ioctl.h"
+#include "tools/common/progress.h"
+
+#define STEP_NS 50000000
+
+int seal_tier_ask(int fd, uint64_t ino, struct ckptfs_tier *ret)
+{
+	*ret = (struct ckptfs_tier){ .size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .inode = ino };
+	return ioctl(fd, CKPTFS_IOC_TIER, ret) < 0 ? -errno : 0;
+}
+
+static bool is_there(const struct seal_tier_wait *how, const struct ckptfs_tier *t)
+{
+	return how->ino != 0 ? t->facts & CKPTFS_TIER_HAS : t->facts & CKPTFS_TIER_KNOWN && t->in_tier == t->sealed;
+}
+
+static void show(struct progress *p, const struct seal_tier_wait *how, const struct ckptfs_tier *t, uint64_t most)
+{
+	if (how->ino != 0)
+		progress_show(p, "Flushing:", t->flushed_bytes, t->bytes, true);
+	else
+		progress_show(p, "Flushing:", most - MIN(most, t->waiting_bytes), most, true);
+}
+
+int seal_tier_wait(int fd, const struct seal_tier_wait *how, struct ckptfs_tier *ret)
+{
+	uint64_t until = how->timeout_ns > 0 ? monotonic_ns() + how->timeout_ns : UINT64_MAX, most = 0;
+	struct progress progress;
+	bool said = false;
+	int r;
+
+	progress_init(&progress);
+	while ((r = seal_tier_ask(fd, how->ino, ret)) == 0 && !is_there(how, ret)) {
+		most = MAX(most, ret->waiting_bytes);
+		if (ret->state == CKPTFS_TIER_STOPPED)
+			r = -ESHUTDOWN;
+		else if (monotonic_ns() >= until)
+			r = -ETIMEDOUT;
+		if (r < 0)
+			break;
+		if (!how->quiet)
+			show(&progress, how, ret, most);
+		if (!how->quiet && ret->reason[0] && !said) {
+			progress_clear(&progress);
+			text_printf(stderr, "%s: %s: waiting for the tier %s: %s\n", how->tool, how->path, ret->where,
+				    ret->reason);
+			said = true;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS }, NULL);
+	}
+	progress_clear(&progress);
+	return r;
+}
