@@ -223,8 +223,8 @@ static int learn_pack(struct tier_writer *w, const struct tier_footer *f, const 
 		struct pack_cuts cuts = pack_table_cuts(&t->frames[i].table);
 
 		for (uint32_t k = 0; k < cuts.nr_chunks && r == 0; k++)
-			r = tier_known_add(&w->known, t->frames[i].table.fps[k], pack_cut_len(&cuts, k),
-					   (struct tier_place){ w->nr_packs, t->frames[i].first + k });
+			r = tier_known_add_older(&w->known, t->frames[i].table.fps[k], pack_cut_len(&cuts, k),
+						 (struct tier_place){ w->nr_packs, t->frames[i].first + k });
 	}
 	w->packs[w->nr_packs++] = *f;
 	return r;
@@ -236,6 +236,30 @@ static bool is_known_pack(const struct tier_writer *w, const struct tier_footer 
 		if (memcmp(w->packs[i].id, f->id, sizeof(f->id)) == 0)
 			return true;
 	return false;
+}
+
+static int learn_seal(struct tier_writer *w, const struct tier_manifest *m)
+{
+	int r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
+
+	if (r == 0)
+		w->seals[w->nr_seals++] = (struct tier_written){ m->number, m->ino, m->sealed_ns };
+	return r;
+}
+
+/* Of a manifest whose chunks need not be learnt. */
+static int learn_head(struct tier_writer *w, const char *name)
+{
+	uint8_t head[TIER_MANIFEST_HEAD_MAX];
+	struct tier_request q = { .op = TIER_GET, .name = name, .buf = head, .len = sizeof(head) };
+	struct tier_manifest m;
+	int r = tier_call(w->tier, &q);
+
+	if (r == 0)
+		r = tier_manifest_head_decode(head, q.got, &m);
+	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
+		return 0;
+	return r < 0 ? r : learn_seal(w, &m);
 }
 
 /* One that is damaged, or of a newer version, is of no use for sharing, and is left alone. Its number is taken. */
@@ -253,21 +277,20 @@ static int learn_manifest(struct tier_writer *w, const char *name)
 	is_own = memcmp(store, w->conf.store, sizeof(store)) == 0;
 	if (is_own)
 		w->number = MAX(w->number, number + 1);
+	if (tier_known_is_full(&w->known))
+		return is_own ? learn_head(w, name) : 0;
 	r = tier_reader_open(w->tier, name, &reader);
 	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
 		return 0;
 	if (r < 0)
 		return r;
 	m = tier_reader_manifest(reader);
-	if (is_own) {
-		r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
-		if (r < 0)
-			return r;
-		w->seals[w->nr_seals++] = (struct tier_written){ m->number, m->ino, m->sealed_ns };
-	}
+	r = is_own ? learn_seal(w, m) : 0;
+	if (r < 0)
+		return r;
 	if (memcmp(m->key_id, w->conf.key.id, sizeof(m->key_id)) != 0)
 		return 0;
-	for (uint32_t i = 0; i < m->nr_packs && w->known.nr < w->conf.known_max; i++) {
+	for (uint32_t i = 0; i < m->nr_packs && !tier_known_is_full(&w->known); i++) {
 		const struct tier_tables *t;
 		struct tier_footer f;
 
@@ -323,7 +346,7 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 	w->conf.pack_bytes = conf->pack_bytes > 0 ? conf->pack_bytes : PACK_BYTES_DEFAULT;
 	w->conf.packs_in_flight =
 		MIN(conf->packs_in_flight > 0 ? conf->packs_in_flight : IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX);
-	w->conf.known_max = conf->known_max > 0 ? conf->known_max : KNOWN_DEFAULT;
+	w->known.max = conf->known_max > 0 ? conf->known_max : KNOWN_DEFAULT;
 	w->number = 1;
 	fp_key_init(&w->key, conf->key.hash, conf->key.secret);
 	r = tier_queue_new(t, &w->queue);
@@ -441,8 +464,12 @@ static int send_chunks(struct flush *f)
 		for (unsigned i = 0; i < f->nr_pieces; i++) {
 			const struct content_piece *p = &f->pieces[i];
 
-			if (p->chunk_len == 0 || (kind_of(p->chunk_len) == PACK_VARIED) != (varied == 1) ||
-			    tier_known_find(&f->w->known, p->fp, p->chunk_len))
+			if (p->chunk_len == 0 || (kind_of(p->chunk_len) == PACK_VARIED) != (varied == 1))
+				continue;
+			r = tier_known_use(&f->w->known, p->fp, p->chunk_len);
+			if (r < 0)
+				return r;
+			if (r > 0)
 				continue;
 			if (varied == 1 && p->chunk_len > PACK_VARIED_LEN_MAX)
 				return -EBADMSG;
@@ -524,6 +551,7 @@ static int convert_pieces(struct flush *f, const struct catalog_record *rec)
 	struct cursor c = cursor_of(rec->data, rec->len);
 	int r;
 
+	tier_known_trim(&f->w->known); /* all of a record stay until it is encoded */
 	for (f->nr_pieces = 0; (r = catalog_piece_next(&c, &f->pieces[f->nr_pieces])) > 0;)
 		if (++f->nr_pieces == CATALOG_PIECES_MAX)
 			break;

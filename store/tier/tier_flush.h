@@ -23,8 +23,8 @@ struct tier_writer_conf {
 	uint8_t store[TIER_ID_LEN];
 	uint64_t pack_bytes; /* stored bytes after which a pack is full; 0: 64 MiB */
 	unsigned packs_in_flight; /* each takes memory for a pack; 0: 2 */
-	/* Chunks to learn from the tier, 32 to 110 bytes of memory each; 0: 16 Mi. Others are sent again. Those that
-	 * the writer sends are added to them. */
+	/* Chunks to know, from the tier and of those sent, 43 to 110 bytes of memory each; 0: 16 Mi. Of more, those that
+	 * were not in use for the longest time are dropped, and sent again. */
 	uint64_t known_max;
 };
 

@@ -9,7 +9,7 @@
 #define FIRST_SIZE ((size_t)1024)
 
 /* The slot of a chunk, or a free one for it. Fingerprints are hashes. */
-static struct tier_known_slot *slot_of(const struct tier_known *k, struct fp fp, uint32_t len)
+static struct tier_known_slot *slot_of(const struct tier_known_table *k, struct fp fp, uint32_t len)
 {
 	size_t at = (size_t)fp.lo & (k->size - 1);
 
@@ -18,9 +18,9 @@ static struct tier_known_slot *slot_of(const struct tier_known *k, struct fp fp,
 	return &k->v[at];
 }
 
-static int grow(struct tier_known *k)
+static int grow(struct tier_known_table *k)
 {
-	struct tier_known more = { .nr = k->nr, .size = MAX(2 * k->size, FIRST_SIZE) };
+	struct tier_known_table more = { .nr = k->nr, .size = MAX(2 * k->size, FIRST_SIZE) };
 
 	more.v = calloc(more.size, sizeof(*more.v));
 	if (!more.v)
@@ -33,7 +33,7 @@ static int grow(struct tier_known *k)
 	return 0;
 }
 
-int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
+static int add(struct tier_known_table *k, struct fp fp, uint32_t len, struct tier_place place)
 {
 	int r = 4 * (k->nr + 1) > 3 * k->size ? grow(k) : 0;
 	struct tier_known_slot *s;
@@ -48,15 +48,66 @@ int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier
 	return 0;
 }
 
-const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len)
+static const struct tier_place *find(const struct tier_known_table *k, struct fp fp, uint32_t len)
 {
 	const struct tier_known_slot *s = k->size > 0 ? slot_of(k, fp, len) : NULL;
 
 	return s && !fp_is_none(s->fp) ? &s->place : NULL;
 }
 
+static bool is_half_full(const struct tier_known *k)
+{
+	return k->young.nr >= k->max / 2;
+}
+
+int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
+{
+	return find(&k->old, fp, len) ? 0 : add(&k->young, fp, len, place);
+}
+
+int tier_known_add_older(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
+{
+	return find(&k->young, fp, len) ? 0 : add(is_half_full(k) ? &k->old : &k->young, fp, len, place);
+}
+
+bool tier_known_is_full(const struct tier_known *k)
+{
+	return k->young.nr + k->old.nr >= k->max;
+}
+
+const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len)
+{
+	const struct tier_place *place = find(&k->young, fp, len);
+
+	return place ? place : find(&k->old, fp, len);
+}
+
+int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len)
+{
+	const struct tier_place *place;
+	int r;
+
+	if (find(&k->young, fp, len))
+		return 1;
+	place = find(&k->old, fp, len);
+	if (!place)
+		return 0;
+	r = add(&k->young, fp, len, *place);
+	return r < 0 ? r : 1;
+}
+
+void tier_known_trim(struct tier_known *k)
+{
+	if (!is_half_full(k))
+		return;
+	free(k->old.v);
+	k->old = k->young;
+	k->young = (struct tier_known_table){ 0 };
+}
+
 void tier_known_release(struct tier_known *k)
 {
-	free(k->v);
+	free(k->young.v);
+	free(k->old.v);
 	*k = (struct tier_known){ 0 };
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Where chunks are in packs of a tier, by fingerprint: a table in memory, which may be incomplete. */
+/*
+ * Where chunks are in packs of a tier, by fingerprint: a table in memory, which may be incomplete. It has two halves.
+ * When the younger one is full, the older one is dropped and the younger one takes its place; chunks that are in use are
+ * added to the younger one again. So the memory is bounded, and those of the last checkpoints stay.
+ */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,8 +17,7 @@ struct tier_place {
 	uint32_t chunk; /* number in the pack */
 };
 
-/* Initialised with zeros. */
-struct tier_known {
+struct tier_known_table {
 	struct tier_known_slot {
 		struct fp fp; /* FP_NONE: free */
 		uint32_t len;
@@ -22,7 +26,20 @@ struct tier_known {
 	size_t nr, size; /* a power of two, at most 3/4 full */
 };
 
+/* Initialised with zeros, but for `max`. */
+struct tier_known {
+	struct tier_known_table young, old;
+	size_t max; /* chunks; exceeded by what is added between two calls of tier_known_trim() */
+};
+
 /* The first place of a chunk stays. -ENOMEM. */
 int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place);
+/* The same for one that is older than all before; while tier_known_is_full() is false. */
+int tier_known_add_older(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place);
+bool tier_known_is_full(const struct tier_known *k);
 const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len); /* NULL: none */
+/* Is it known? Then it stays for longer. 1/0/-ENOMEM */
+int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len);
+/* Drops the older half, if the younger one is full. */
+void tier_known_trim(struct tier_known *k);
 void tier_known_release(struct tier_known *k);

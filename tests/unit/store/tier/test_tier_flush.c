@@ -179,6 +179,41 @@ static void what_the_tier_has_is_not_sent_again(void **state _unused_)
 	memory_free(m);
 }
 
+/* With memory for few chunks, more is sent; a record is encoded with all of its chunks nevertheless. */
+static void little_memory_costs_bytes_only(void **state _unused_)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct tier_writer_conf conf = conf_of();
+		struct memory *m = memory_new();
+		struct tier *t = memory_open(m, &(struct memory_faults){ .seed = seed });
+		struct tier_flushed f;
+		struct checkpoint a, b;
+		struct tier_writer *w;
+		struct pool pool;
+
+		pool_init(&pool, seed, 120);
+		checkpoint_init(&a, &pool, seed, 10, 0, 120);
+		checkpoint_init(&b, &pool, seed + 1000, 11, 0, 120);
+		conf.known_max = 16;
+		assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+		assert_int_equal(tier_flush(w, &a.c, &f), 0);
+		tier_writer_close(w);
+		assert_int_equal(tier_writer_open(t, &conf, &w), 0); /* learns few */
+		assert_int_equal(tier_flush(w, &b.c, &f), 0);
+		tier_writer_close(w);
+		assert_true(f.chunks > 0);
+		assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+		assert_true(tier_writer_has(w, 11, b.c.sealed_ns));
+		assert_true(tier_writer_has(w, 10, a.c.sealed_ns)); /* of whose chunks it has learnt none */
+		tier_writer_close(w);
+		assert_int_equal(check(m, &a, &b), 2);
+		checkpoint_release(&a);
+		checkpoint_release(&b);
+		pool_release(&pool);
+		memory_free(m);
+	}
+}
+
 /* --- wherever it ends --- */
 
 static bool has_manifest(const struct memory *m, uint64_t number)
@@ -541,6 +576,7 @@ int main(void)
 		cmocka_unit_test(any_checkpoint_is_read_back),
 		cmocka_unit_test(it_is_the_same_in_a_directory),
 		cmocka_unit_test(what_the_tier_has_is_not_sent_again),
+		cmocka_unit_test(little_memory_costs_bytes_only),
 		cmocka_unit_test(a_writer_that_is_killed_leaves_all_or_nothing),
 		cmocka_unit_test(a_failed_request_leaves_all_or_nothing),
 		cmocka_unit_test(a_second_machine_with_the_same_store_stops),
