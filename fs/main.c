@@ -65,7 +65,7 @@ struct run {
 	int mounts_fd; /* /proc/self/mountinfo: poll(2) reports changes of mounts */
 	dev_t dev; /* of the mount; 0: it has not answered yet */
 	bool is_held; /* a thread is blocked in the kernel: see loop_stop() */
-	bool has_left_thread; /* one waits for a tier that does not answer (flusher_free()) */
+	bool has_left_thread; /* one waits for a tier that does not answer (flusher_stop()) */
 };
 
 /* Returns the new limit. */
@@ -300,7 +300,7 @@ static int close_all(struct run *run)
 	if (run->se)
 		unmount(run);
 	if (run->fs)
-		run->has_left_thread = !flusher_free(TAKE(run->fs->flusher)); /* may read chunks of other nodes until then */
+		run->has_left_thread = !flusher_stop(run->fs->flusher); /* it reads chunks of other nodes, too */
 	if (run->hooks)
 		run->hooks->stop(run->cluster, run->fs); /* with the agent, while the engine is still open */
 	if (run->fs && !run->is_held)

@@ -683,32 +683,35 @@ static void report_rest(struct flusher *f)
 			   s.reason[0] ? ": " : "", s.reason);
 }
 
-bool flusher_free(struct flusher *f)
+bool flusher_stop(struct flusher *f)
 {
-	bool left_behind;
-
-	if (!f)
-		return true;
-	if (f->has_thread)
-		report_rest(f);
+	if (!f || !f->has_thread)
+		return !f || !f->left_behind;
+	report_rest(f);
 	mutex_lock(&f->lock);
 	f->stop = true;
 	if (f->worker)
 		tier_worker_cancel(f->worker);
 	cond_broadcast(&f->changed);
 	mutex_unlock(&f->lock);
-	if (f->has_thread)
-		pthread_join(f->thread, NULL);
-	left_behind = f->left_behind;
-	if (left_behind)
+	pthread_join(f->thread, NULL);
+	f->has_thread = false;
+	if (f->left_behind)
 		log_warning("tier %s: does not answer; what was being sent to it is sent again after the next mount", f->url);
+	return !f->left_behind;
+}
+
+void flusher_free(struct flusher *f)
+{
+	if (!f)
+		return;
+	flusher_stop(f);
 	io_rate_free(f->rate);
 	cond_release(&f->changed);
 	mutex_release(&f->lock);
 	free(f->seals);
 	free(f->url);
 	free(f);
-	return !left_behind;
 }
 
 void flusher_wake(struct flusher *f)

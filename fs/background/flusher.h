@@ -57,7 +57,8 @@ struct flusher_checkpoint {
 int flusher_new(struct fs *fs, const struct flusher_conf *conf, struct flusher **ret);
 int flusher_start(struct flusher *f); /* NULL is fine, here and below: there is no tier */
 /* Stops within some seconds. false: a thread that waits for the tier was left behind; end with _exit(2). */
-bool flusher_free(struct flusher *f);
+bool flusher_stop(struct flusher *f);
+void flusher_free(struct flusher *f); /* once nothing seals any more */
 
 void flusher_wake(struct flusher *f); /* a directory was sealed, unsealed or removed. Returns at once; any locks */
 const char *flusher_where(const struct flusher *f); /* "dir:/lustre/me/ckpt" */

@@ -68,6 +68,15 @@ more=$(($(tier_bytes "$TIER") - first))
 [ $more -le $(((3 << 20) * 102 / 100 + 4 * 8192)) ] || fail "$more bytes sent for 3 MiB"
 [ "$(tier sent_bytes)" = $((first + more - 76)) ] || fail "sent $(tier sent_bytes), but there are $((first + more)) bytes"
 has "$TIER" run/step.1 run/step.2 run/step.3 run/step.4
+# of 130 MiB, three packs
+mkdir -p "$MNT/run/large" "$WORK/plain/run/large"
+noise large 130 | tee "$WORK/plain/run/large/data" >"$MNT/run/large/data"
+before=$(tier_bytes "$TIER")
+exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/run/large"
+[ "$(objects "$TIER" packs) $(objects "$TIER" sealed)" = "7 5" ] || fail "other objects: $(find "$TIER")"
+[ $(($(tier_bytes "$TIER") - before)) -le $(((130 << 20) * 102 / 100)) ] || fail "more than 1.02 x the bytes"
+seal --unseal "$MNT/run/large"
+rm -r "$MNT/run/large"
 exits 0 "$tools/ckptfs-stat" "$MNT"
 tells "^Tier: *idle *dir:$TIER, 4 of 4 sealed checkpoints are there"
 exits 0 "$tools/ckptfs-stat" --sealed "$MNT"
@@ -93,13 +102,40 @@ seal "$MNT/run/step.5"
 fs_remount "tier=dir:$TIER"
 await all_there 5
 is flushed 1 || fail "flushed again: $(tier flushed)"
-[ "$(objects "$TIER" sealed)" = 5 ] || fail "other manifests: $(find "$TIER")"
+[ "$(objects "$TIER" sealed)" = 6 ] || fail "other manifests: $(find "$TIER")"
 has "$TIER" run/step.5
 # unsealed ones and removed ones are not waited for
 seal --unseal "$MNT/run/step.5"
 await all_there 4
 rm -r "$MNT/run/step.5"
 fs_umount
+
+# --- unsealed, or removed, while it is flushed: no failure, and it is not there ---
+fs_mount "tier=dir:$TIER,tier_rate=1M"
+await all_there 4
+begin_flush() { # NAME: a flush that takes 16 s
+	mkdir -p "$MNT/gone/$1"
+	noise "$1" 16 >"$MNT/gone/$1/data"
+	seal "$MNT/gone/$1"
+	await is state flushing
+	exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier:0.1s "$MNT/gone/$1"
+	exits 0 "$tools/ckptfs-stat" --sealed "$MNT"
+	tells "gone/$1  *sealed  *local .* of 16 MiB"
+}
+begin_flush a
+seal --unseal "$MNT/gone/a"
+await all_there 4
+begin_flush b
+mkdir "$MNT/gone/c"
+seal "$MNT/gone/c"
+exits 0 "$tools/ckptfs-gc" --keep-last 1 --delete "$MNT/gone"
+await all_there 5
+seal --unseal "$MNT/gone/c"
+mkdir -p "$WORK/plain/gone/c"
+is failures 0 || fail "that was a failure: $(tier failures)"
+fs_umount
+back "$TIER"
+! grep -qs 'gone/[ab]' "$WORK"/back/*/*.path || fail "what was unsealed meanwhile is there"
 
 # --- options ---
 exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "tier=ftp://host/path"

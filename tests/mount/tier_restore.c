@@ -91,23 +91,29 @@ static void make_inode(struct restore *t, const struct catalog_record *rec)
 
 static void write_pieces(struct restore *t, const struct catalog_record *rec)
 {
+	static struct content_piece v[CATALOG_PIECES_MAX];
+	static struct tier_want wants[CATALOG_PIECES_MAX];
 	struct cursor c = cursor_of(rec->data, rec->len);
-	struct content_piece p;
+	size_t nr = 0, nr_wants = 0;
 	int r;
 
-	while ((r = catalog_piece_next(&c, &p)) > 0) {
-		uint8_t *bytes = p.chunk_len > 0 ? malloc(p.chunk_len) : NULL;
-		const struct tier_want want = { p.fp, p.chunk_len, bytes };
-
-		if (bytes) {
-			check("chunk", tier_reader_chunks(t->reader, &want, 1));
-			if (pwrite(t->fd, bytes + p.from, p.len, (off_t)t->off) != (ssize_t)p.len)
-				die("write", -EIO);
-		}
-		free(bytes);
-		t->off += p.len;
+	while ((r = catalog_piece_next(&c, &v[nr])) > 0) {
+		if (v[nr].chunk_len > 0)
+			wants[nr_wants++] = (struct tier_want){ v[nr].fp, v[nr].chunk_len, malloc(v[nr].chunk_len) };
+		if (++nr == CATALOG_PIECES_MAX)
+			break;
 	}
 	check("pieces", r);
+	check("chunks", tier_reader_chunks(t->reader, wants, nr_wants));
+	nr_wants = 0;
+	for (size_t i = 0; i < nr; t->off += v[i++].len) {
+		const uint8_t *bytes = v[i].chunk_len > 0 ? wants[nr_wants].buf : NULL;
+
+		if (bytes && pwrite(t->fd, bytes + v[i].from, v[i].len, (off_t)t->off) != (ssize_t)v[i].len)
+			die("write", -EIO);
+		if (bytes)
+			free(wants[nr_wants++].buf);
+	}
 }
 
 static void make_link(struct restore *t, const struct catalog_record *rec)
