@@ -80,7 +80,9 @@ struct flusher {
 	struct flusher_status status GUARDED_BY(lock); /* without sums over `seals` */
 	struct seal *seals GUARDED_BY(lock); /* by inode */
 	size_t nr_seals GUARDED_BY(lock);
-	uint64_t nr_changes GUARDED_BY(lock), nr_listed GUARDED_BY(lock); /* of seals; those that `seals` has */
+	uint64_t nr_changes GUARDED_BY(lock); /* of seals */
+	uint64_t nr_listed GUARDED_BY(lock); /* those that `seals` has */
+	uint64_t nr_seen GUARDED_BY(lock); /* those that the thread has looked at: others list the seals, too */
 	uint64_t current GUARDED_BY(lock); /* inode of the one being flushed; 0: none */
 	uint64_t current_bytes GUARDED_BY(lock); /* flushed of it */
 	uint64_t begun_ns GUARDED_BY(lock); /* monotonic */
@@ -114,7 +116,7 @@ static void wait_until(struct flusher *f, uint64_t until)
 	uint64_t now = monotonic_ns();
 
 	mutex_lock(&f->lock);
-	while (!f->stop && now < until && f->nr_listed == f->nr_changes) {
+	while (!f->stop && now < until && f->nr_seen == f->nr_changes) {
 		cond_wait_for(&f->changed, &f->lock, until - now);
 		now = monotonic_ns();
 	}
@@ -200,6 +202,18 @@ static int scan(struct flusher *f, struct tier_worker *idle)
 	return 0;
 }
 
+/* The same for the thread, which looks for work then. */
+static int look(struct flusher *f)
+{
+	struct tier_worker *idle;
+
+	mutex_lock(&f->lock);
+	f->nr_seen = f->nr_changes;
+	idle = f->worker;
+	mutex_unlock(&f->lock);
+	return scan(f, idle);
+}
+
 /* The newest one that is not in the tier. false: none is due before *ret_due. */
 static bool choose(struct flusher *f, struct seal *ret, uint64_t *ret_due)
 {
@@ -279,7 +293,7 @@ static void retry(struct flusher *f, int error, const char *what, const char *re
 	until = monotonic_ns() + delay;
 	while (goes_on(f) && monotonic_ns() < until) {
 		wait_until(f, until);
-		if (scan(f, NULL) < 0) /* for the figures */
+		if (look(f) < 0) /* for the figures */
 			sleep(1);
 	}
 }
@@ -292,7 +306,7 @@ static void stop_flushing(struct flusher *f, int error, const char *reason)
 	set_state(f, FLUSHER_STOPPED, error, reason);
 	while (goes_on(f)) {
 		wait_until(f, UINT64_MAX);
-		if (scan(f, NULL) < 0) /* for the figures */
+		if (look(f) < 0) /* for the figures */
 			sleep(1);
 	}
 }
@@ -349,7 +363,7 @@ static int connect_tier(struct flusher *f)
 		return 0;
 	}
 	f->is_probed = true;
-	r = scan(f, f->worker);
+	r = look(f);
 	if (r < 0) {
 		retry(f, r, "cannot list the sealed directories", strerror(-r));
 		return 0;
@@ -608,7 +622,7 @@ static void *work(void *userdata)
 
 	pthread_setname_np(pthread_self(), "ckptfs-flush");
 	while (goes_on(f)) {
-		int r = scan(f, f->worker);
+		int r = look(f);
 
 		if (r == 0 && !f->worker && connect_tier(f) == 0)
 			continue;

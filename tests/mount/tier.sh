@@ -187,6 +187,8 @@ for n in 1 2; do
 	fi
 	exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier "$MNT/two/b"
 	says "not in the tier dir:$TIER: another machine"
+	exits 2 "$tools/ckptfs-doctor" "$MNT"
+	tells "flushing to dir:$TIER has stopped"
 	exits 32 "$tools/umount.ckptfs" --flush "$MNT"
 	says "1 of 17 .* flushing has stopped"
 	fs_umount

@@ -196,12 +196,34 @@ static void check_cluster(struct checkup *c, const struct json_flat *j, const ch
 			      "%" PRIu64 " read%s of data on other nodes failed", fetches, plural(fetches));
 }
 
+/* Only for a mount with tier=. */
+static void check_tier(struct checkup *c, const struct json_flat *j)
+{
+	uint64_t waiting = json_flat_u64(j, "tier.waiting"), sealed = json_flat_u64(j, "tier.sealed");
+	const char *state = json_flat_get(j, "tier.state"), *reason = json_flat_get(j, "tier.reason");
+
+	if (*state == '\0' || strcmp(state, "off") == 0)
+		return;
+	if (strcmp(state, "stopped") == 0)
+		checkup_found(c, HEALTH_CRITICAL, "tier", "unmount, remove the cause, and mount again",
+			      "flushing to %s has stopped, %" PRIu64 " of %s not known to be there: %s",
+			      json_flat_get(j, "tier.where"), waiting, human_nr(sealed, "sealed checkpoint").s, reason);
+	else if (*reason)
+		checkup_found(c, HEALTH_WARNING, "tier", "it is tried again every minute; the daemon's log has errors",
+			      "%s: %s; %" PRIu64 " of %s not known to be there", json_flat_get(j, "tier.where"), reason,
+			      waiting, human_nr(sealed, "sealed checkpoint").s);
+	else
+		checkup_found(c, HEALTHY, "tier", NULL, "%s: %s, %" PRIu64 " of %s there", json_flat_get(j, "tier.where"), state,
+			      sealed - waiting, human_nr(sealed, "sealed checkpoint").s);
+}
+
 void checkup_integrity(struct checkup *c, const struct json_flat *j, const char *point)
 {
 	check_damage(c, j);
 	check_scrub(c, j, point);
 	check_durability(c, j);
 	check_cluster(c, j, point);
+	check_tier(c, j);
 }
 
 void checkup_upkeep(struct checkup *c, const struct json_flat *j, const char *freed_by)

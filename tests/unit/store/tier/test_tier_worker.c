@@ -209,7 +209,6 @@ static void await_threads(unsigned nr)
 /* Hangs at event number `at`. Returns whether the flush got that far. */
 static bool hang(const struct checkpoint *a, unsigned at)
 {
-	static const struct io_hook hook = { .before = wait_at_gate };
 	char reason[TIER_PROBE_REASON_MAX];
 	unsigned before = nr_threads();
 	struct tier_flushed f;
@@ -221,7 +220,6 @@ static bool hang(const struct checkpoint *a, unsigned at)
 	end(NULL);
 	assert_int_equal(io_mkdir(AT_FDCWD, dir, 0700), 0);
 	set_gate(at);
-	io_set_hook(&hook);
 	w = new_worker();
 	assert_int_equal(pthread_create(&canceller, NULL, cancel_then, w), 0);
 	r = tier_worker_open(w, false, reason);
@@ -241,7 +239,6 @@ static bool hang(const struct checkpoint *a, unsigned at)
 	tier_worker_free(w);
 	set_gate(0); /* the filesystem answers again: what was left behind ends */
 	await_threads(before);
-	io_set_hook(NULL);
 	return hung;
 }
 
@@ -265,6 +262,7 @@ static void a_caller_ends_while_the_back_end_hangs(void **state _unused_)
 
 int main(void)
 {
+	static const struct io_hook hook = { .before = wait_at_gate };
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_worker_flushes_as_a_writer_does, begin, end),
 		cmocka_unit_test_setup_teardown(a_source_that_fails_ends_the_flush, begin, end),
@@ -274,5 +272,6 @@ int main(void)
 
 	mutex_init(&gate.lock);
 	cond_init(&gate.changed);
+	io_set_hook(&hook); /* before there are threads */
 	return cmocka_run_group_tests_name("tier_worker", tests, NULL, NULL);
 }
