@@ -9,6 +9,7 @@
 #include "base/util.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_dir.h"
+#include "store/tier/tier_s3.h"
 
 #define SCHEME_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -24,6 +25,19 @@ static int open_dir(const char *url, const char *path, const struct tier_conf *c
 	return tier_dir_open(path, &(struct tier_dir_conf){ .nr_threads = conf->nr_in_flight }, ret);
 }
 
+static const char *check_s3(const char *rest)
+{
+	return strncmp(rest, "//", 2) == 0 ? tier_s3_refusal(rest + 2) : "needs a bucket, as in s3://bucket/prefix";
+}
+
+static int open_s3(const char *url, const char *rest, const struct tier_conf *conf, struct tier **ret)
+{
+	(void)url;
+	return tier_s3_open(
+		rest + 2,
+		&(struct tier_s3_conf){ .nr_connections = conf->nr_in_flight, .config_file = conf->config_file }, ret);
+}
+
 static const struct scheme {
 	const char *name;
 	/* `rest` is the URL behind the colon. */
@@ -31,6 +45,7 @@ static const struct scheme {
 	const char *(*check)(const char *rest); /* what is wrong with it; NULL: nothing */
 } schemes[] = {
 	{ "dir", open_dir, check_dir },
+	{ "s3", open_s3, check_s3 },
 };
 
 bool tier_url_is(const char *s)
@@ -55,9 +70,9 @@ const char *tier_url_refusal(const char *url)
 	const struct scheme *scheme = find_scheme(url);
 
 	if (!tier_url_is(url))
-		return "not the address of a tier: use dir:/path";
+		return "not the address of a tier: use dir:/path or s3://bucket/prefix";
 	if (!scheme)
-		return "unknown scheme: use dir:/path";
+		return "unknown scheme: use dir:/path or s3://bucket/prefix";
 	return scheme->check(strchr(url, ':') + 1);
 }
 

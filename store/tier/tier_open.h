@@ -8,6 +8,7 @@ struct tier;
 
 struct tier_conf {
 	unsigned nr_in_flight; /* requests at the back end at once; 0: what suits it. Further ones queue */
+	const char *config_file; /* of the option tier_config, for S3; NULL: none. Borrowed */
 };
 
 /* Is this the URL of a tier, of any scheme: letters and digits before a colon, and no slash before that? */
@@ -15,7 +16,8 @@ bool tier_url_is(const char *s);
 /* NULL: tier_open() would try it; else why not. Asks no back end. */
 const char *tier_url_refusal(const char *url);
 /*
- * "dir:/path" opens a directory (tier_dir.h). -EINVAL: no URL, or one without a path from the root;
- * -EPROTONOSUPPORT: of an unknown scheme. Failures are logged. Does not probe (tier_probe.h).
+ * "dir:/path" opens a directory (tier_dir.h), "s3://bucket/prefix" an object store (tier_s3.h). -EINVAL: no URL, or
+ * one without a path from the root or a bucket; -EPROTONOSUPPORT: of an unknown scheme. Failures are logged. Does not
+ * probe (tier_probe.h).
  */
 int tier_open(const char *url, const struct tier_conf *conf, struct tier **ret);

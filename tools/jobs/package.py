@@ -15,6 +15,7 @@ class Ckptfs(MesonPackage):
     variant("cuda", default=False, description="compute deltas of GPU memory on the GPU")
     variant("hdf5", default=True, description="recode variables of HDF5 files")
     variant("metrics", default=True, description="metrics over HTTP for Prometheus")
+    variant("s3", default=True, description="tiers in S3 object stores")
     variant("python", default=True, description="Python modules")
 
     depends_on("c", type="build")
@@ -30,6 +31,7 @@ class Ckptfs(MesonPackage):
     depends_on("zstd@1.5:")
     depends_on("zlib-api")
     depends_on("hdf5+hl", when="+hdf5")
+    depends_on("curl@7.68:", when="+s3")
     depends_on("libmicrohttpd", when="+metrics")
     depends_on("mpi", when="+mpi")
     depends_on("cuda@11.8:", when="+cuda")
@@ -41,4 +43,4 @@ class Ckptfs(MesonPackage):
         def feature(option, variant):
             return f"-D{option}={'enabled' if self.spec.satisfies('+' + variant) else 'disabled'}"
 
-        return [feature("mpi", "mpi"), feature("gpu", "cuda"), feature("hdf5", "hdf5"), feature("metrics", "metrics"), "-Dtests=false"]
+        return [feature("mpi", "mpi"), feature("gpu", "cuda"), feature("hdf5", "hdf5"), feature("metrics", "metrics"), feature("s3", "s3"), "-Dtests=false"]

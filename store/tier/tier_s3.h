@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * A tier in an S3 object store: AWS, Ceph, any other that tier_probe.h accepts. The key of an object is its name behind
+ * the prefix. Without libcurl (meson option `s3`) there is none, and tier_s3_open() fails.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct tier;
+
+struct tier_s3_conf {
+	const char *config_file; /* of the option tier_config; NULL: none. s3_conf.h */
+	unsigned nr_connections; /* requests in flight at the store; 0: 16. Further ones queue */
+	unsigned nr_tries; /* of a request; 0: 6 */
+	uint64_t backoff_ns; /* before the second try, twice as long before each further one; 0: 100 ms */
+	unsigned stall_s; /* a request that makes no progress for so long is repeated; 0: 60 */
+	size_t page; /* names in the answer of one list; 0: 1000 */
+};
+
+/* NULL: tier_s3_open() would try this place; else why not. Asks no store. */
+const char *tier_s3_refusal(const char *place);
+/*
+ * `place`: "bucket" or "bucket/prefix". Reads the credentials, and sends nothing. The thread that drives the requests
+ * begins with the first one, so a process may still fork before. Failures are logged, without anything secret.
+ * -EOPNOTSUPP: this build has no S3.
+ */
+int tier_s3_open(const char *place, const struct tier_s3_conf *conf, struct tier **ret);
