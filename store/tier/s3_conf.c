@@ -13,6 +13,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/util.h"
 #include "store/tier/tier.h"
 
@@ -320,6 +321,53 @@ static const char *environment(const char *name)
 	return value && *value ? value : NULL;
 }
 
+/*
+ * /proc/PID/environ shows the memory that the environment had at the start of the process. Secrets are therefore moved
+ * out of it, to here, where later loads find them. Processes that this one starts do not inherit them.
+ */
+static struct mutex taken_lock = MUTEX_INIT; /* leaf */
+static struct taken {
+	const char *name;
+	char *value;
+} taken[] GUARDED_BY(taken_lock) = { { "AWS_SECRET_ACCESS_KEY", NULL }, { "AWS_SESSION_TOKEN", NULL } };
+
+static int take_secret(struct taken *t, char **ret) REQUIRES(taken_lock)
+{
+	char *value = secure_getenv(t->name);
+
+	if (!value) {
+		wipe(&t->value); /* it was unset since */
+	} else if (*value) {
+		char *copy = strdup(value);
+
+		if (!copy)
+			return -ENOMEM;
+		wipe(&t->value);
+		t->value = copy;
+		explicit_bzero(value, strlen(value));
+	}
+	*ret = t->value ? strdup(t->value) : NULL;
+	return t->value && !*ret ? -ENOMEM : 0;
+}
+
+/* A copy of the variable; NULL: it is not set. */
+static int copy_variable(const char *name, char **ret)
+{
+	const char *value;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
+		if (strcmp(taken[i].name, name) == 0) {
+			mutex_lock(&taken_lock);
+			r = take_secret(&taken[i], ret);
+			mutex_unlock(&taken_lock);
+			return r;
+		}
+	value = environment(name);
+	*ret = value ? strdup(value) : NULL;
+	return value && !*ret ? -ENOMEM : 0;
+}
+
 static int load_environment(struct s3_conf *ret)
 {
 	static const struct {
@@ -334,16 +382,17 @@ static int load_environment(struct s3_conf *ret)
 	*ret = (struct s3_conf){ 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
 		const struct setting *s = &settings[variables[i].setting];
-		const char *value = environment(variables[i].name), *fault;
+		const char *fault;
+		int r;
 
-		if (!value || *field(ret, s))
+		if (*field(ret, s))
 			continue;
-		fault = fault_of(s->kind, value);
+		r = copy_variable(variables[i].name, field(ret, s));
+		if (r < 0)
+			return r;
+		fault = *field(ret, s) ? fault_of(s->kind, *field(ret, s)) : NULL;
 		if (fault)
 			return log_cause(-EINVAL, "environment variable %s: %s", variables[i].name, fault);
-		*field(ret, s) = strdup(value);
-		if (!*field(ret, s))
-			return -ENOMEM;
 	}
 	if (!ret->access_key != !ret->secret_key)
 		return log_cause(-EINVAL,

@@ -4,7 +4,7 @@
  * has the same names: environment variables, and profiles of the shared files.
  *
  * Messages name files, lines and variables, and never a value that may be secret. Memory with secrets is cleared
- * before it is freed.
+ * before it is freed, and in the environment once it has been read: /proc shows that.
  */
 #pragma once
 

@@ -44,6 +44,7 @@
 #include "base/util.h"
 #include "store/tier/s3_answer.h"
 #include "store/tier/s3_conf.h"
+#include "store/tier/s3_meaning.h"
 #include "store/tier/s3_sign.h"
 #include "store/tier/tier.h"
 
@@ -606,66 +607,6 @@ static void begin(struct tier_s3 *s, struct job *j)
 
 /* --- answers --- */
 
-enum remedy {
-	NONE,
-	REPEAT, /* it may succeed the next time */
-	RELOAD, /* it may with other credentials */
-};
-/* What an error of the store means; by its code, else by the status. */
-static const struct meaning {
-	const char *code;
-	long status;
-	int result;
-	enum remedy remedy;
-	const char *why; /* NULL: what the store says */
-} meanings[] = {
-	{ "SlowDown", 0, -EAGAIN, REPEAT, "the store is overloaded" },
-	{ "TooManyRequests", 0, -EAGAIN, REPEAT, "the store is overloaded" },
-	{ "ServiceUnavailable", 0, -EAGAIN, REPEAT, "the store is overloaded" },
-	{ "OperationAborted", 0, -EAGAIN, REPEAT, "another request for this object is in progress" },
-	{ "ConditionalRequestConflict", 0, -EAGAIN, REPEAT, "another request for this object is in progress" },
-	{ "ConcurrentModification", 0, -EAGAIN, REPEAT, "another request for this object is in progress" },
-	{ "InternalError", 0, -EIO, REPEAT, "the store has an internal error" },
-	{ "RequestTimeout", 0, -ETIMEDOUT, REPEAT, "the store did not receive the request in time" },
-	{ "IncompleteBody", 0, -EIO, REPEAT, "the store received fewer bytes than were sent" },
-	{ "BadDigest", 0, -EIO, REPEAT, "the store received other bytes than were sent" },
-	{ "XAmzContentSHA256Mismatch", 0, -EIO, REPEAT, "the store received other bytes than were sent" },
-	{ "ExpiredToken", 0, -EACCES, RELOAD, "the credentials have expired: renew them" },
-	{ "TokenRefreshRequired", 0, -EACCES, RELOAD, "the credentials have expired: renew them" },
-	{ "InvalidToken", 0, -EACCES, RELOAD, "the store does not accept the session token: renew the credentials" },
-	{ "InvalidAccessKeyId", 0, -EACCES, RELOAD, "the store has no such access key" },
-	{ "SignatureDoesNotMatch", 0, -EACCES, RELOAD,
-	  "the signature does not match: the secret key is wrong, or a proxy changes requests" },
-	{ "AccessDenied", 0, -EACCES, RELOAD,
-	  "access denied: these credentials do not allow it, or the bucket belongs to others" },
-	{ "NoSuchBucket", 0, -ENXIO, NONE, "the bucket does not exist" },
-	{ "InvalidBucketName", 0, -EINVAL, NONE, "the store does not allow such a bucket name" },
-	{ "QuotaExceeded", 0, -EDQUOT, NONE, "the quota of the bucket or user is exceeded" },
-	{ "EntityTooLarge", 0, -EFBIG, NONE, "the store does not take objects of this size" },
-	{ "NotImplemented", 0, -EOPNOTSUPP, NONE, "the store does not implement this request" },
-	{ "InsufficientStorage", 0, -ENOSPC, NONE, "the store is full" },
-	{ NULL, 429, -EAGAIN, REPEAT, "the store is overloaded" },
-	{ NULL, 503, -EAGAIN, REPEAT, "the store is overloaded" },
-	{ NULL, 507, -ENOSPC, NONE, "the store is full" },
-	{ NULL, 408, -ETIMEDOUT, REPEAT, "the store did not receive the request in time" },
-	{ NULL, 500, -EIO, REPEAT, "the store has an internal error" },
-	{ NULL, 502, -EIO, REPEAT, "a proxy cannot reach the store" },
-	{ NULL, 504, -EIO, REPEAT, "a proxy cannot reach the store" },
-	{ NULL, 501, -EOPNOTSUPP, NONE, "the store does not implement this request" },
-	{ NULL, 401, -EACCES, NONE, NULL },
-	{ NULL, 403, -EACCES, NONE, NULL },
-};
-
-static const struct meaning *meaning_of(const char *code, long status)
-{
-	static const struct meaning other = { NULL, 0, -EIO, NONE, NULL };
-
-	for (size_t i = 0; i < ARRAY_SIZE(meanings); i++)
-		if (meanings[i].code ? strcmp(meanings[i].code, code) == 0 : meanings[i].status == status)
-			return &meanings[i];
-	return &other;
-}
-
 /* Both secrets, and their parts as a store may quote them. */
 static bool has_secret(const struct tier_s3 *s, const char *text)
 {
@@ -673,25 +614,15 @@ static bool has_secret(const struct tier_s3 *s, const char *text)
 	       strstr(text, "Signature=");
 }
 
-static void explain_clock(const struct job *j, char *ret, size_t size)
+static void explain(const struct tier_s3 *s, const struct job *j, const struct s3_error *e, long status,
+		    const struct s3_meaning *m, char *ret, size_t size)
 {
+	const char *region = j->region[0] ? j->region : e->region;
 	long long ahead = (long long)(time(NULL) - j->store_time);
 
-	if (j->store_time == 0)
-		snprintf(ret, size, "the clock of this machine differs from the store's: set it");
-	else
+	if (strcmp(e->code, "RequestTimeTooSkewed") == 0 && j->store_time > 0)
 		snprintf(ret, size, "the clock of this machine is %lld s %s the store's: set it",
 			 ahead < 0 ? -ahead : ahead, ahead < 0 ? "behind" : "ahead of");
-}
-
-static void explain(const struct tier_s3 *s, const struct job *j, const struct s3_error *e, long status, char *ret,
-		    size_t size)
-{
-	const struct meaning *m = meaning_of(e->code, status);
-	const char *region = j->region[0] ? j->region : e->region;
-
-	if (strcmp(e->code, "RequestTimeTooSkewed") == 0)
-		explain_clock(j, ret, size);
 	else if ((status == 301 || status == 307 || status == 400) && *region && strcmp(region, s->conf.region) != 0 &&
 		 !has_secret(s, region))
 		snprintf(ret, size, "the bucket is in another region: set AWS_REGION to %s", region);
@@ -731,22 +662,21 @@ static bool reload(struct tier_s3 *s, struct job *j)
 static void refused(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
 	struct s3_error e = { .code = "" };
-	const struct meaning *m;
+	struct s3_meaning m;
 	char why[500];
 
 	s3_error_parse(j->body.data, j->body.len, &e);
-	m = meaning_of(e.code, status);
-	explain(s, j, &e, status, why, sizeof(why));
-	if (m->remedy == RELOAD && reload(s, j)) {
+	m = s3_meaning_of(e.code, status);
+	explain(s, j, &e, status, &m, why, sizeof(why));
+	if (m.remedy == S3_RELOAD && reload(s, j)) {
 		j->nr_tries--;
 		j->not_before_ns = 0;
 		jobs_add(&s->ready, j);
-	} else if (m->remedy == REPEAT || (status == 409 && is_put(j))) {
-		if (status >= 500)
-			j->may_have_created = true;
-		again(s, j, m->remedy == REPEAT ? m->result : -EAGAIN, why, wait_s);
+	} else if (m.remedy == S3_REPEAT) {
+		j->may_have_created |= status >= 500;
+		again(s, j, m.result, why, wait_s);
 	} else {
-		fail(s, j, strcmp(e.code, "RequestTimeTooSkewed") == 0 ? -EACCES : m->result, why);
+		fail(s, j, m.result, why);
 	}
 }
 

@@ -254,6 +254,56 @@ static void what_cannot_be_used_is_named(void **state _unused_)
 	assert_non_null(strstr(logged, "environment variable AWS_SECRET_ACCESS_KEY: the value has characters"));
 }
 
+/* In a process that was started with them, since only that environment is shown. */
+static int look_at_environment(void)
+{
+	char seen[20000];
+	struct s3_conf c, later;
+	size_t n;
+	FILE *f;
+
+	if (s3_conf_load(NULL, &c) < 0 || s3_conf_load(NULL, &later) < 0)
+		return 2;
+	if (strcmp(c.secret_key, "secret-env") != 0 || strcmp(later.secret_key, "secret-env") != 0 ||
+	    strcmp(later.session_token, "token-env") != 0)
+		return 3;
+	s3_conf_release(&c);
+	s3_conf_release(&later);
+	f = fopen("/proc/self/environ", "r");
+	if (!f)
+		return 4;
+	n = fread(seen, 1, sizeof(seen), f);
+	fclose(f);
+	if (!memmem(seen, n, "AWS_SECRET_ACCESS_KEY=", 22))
+		return 5;
+	return memmem(seen, n, "secret-", 7) || memmem(seen, n, "token-", 6);
+}
+
+static void secrets_are_cleared_in_the_environment(void **state _unused_)
+{
+	char program[500], command[700];
+	ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+	assert_true(n > 0);
+	program[n] = '\0';
+	snprintf(command, sizeof(command),
+		 "exec env -i HOME=%s AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=secret-env AWS_SESSION_TOKEN=token-env "
+		 "%s --environment",
+		 dir, program);
+	assert_int_equal(system(command), 0);
+
+	/* one that is set again counts, and one that is unset is gone */
+	setenv("AWS_ACCESS_KEY_ID", "id", 1);
+	setenv("AWS_SECRET_ACCESS_KEY", "secret-1", 1);
+	setenv("AWS_SESSION_TOKEN", "token-1", 1);
+	load(NULL, (const char *[7]){ "id", "secret-1", "token-1", "us-east-1" });
+	assert_string_equal(getenv("AWS_SECRET_ACCESS_KEY"), "");
+	load(NULL, (const char *[7]){ "id", "secret-1", "token-1", "us-east-1" });
+	setenv("AWS_SECRET_ACCESS_KEY", "secret-2", 1);
+	unsetenv("AWS_SESSION_TOKEN");
+	load(NULL, (const char *[7]){ "id", "secret-2", NULL, "us-east-1" });
+}
+
 static void endpoints_are_parsed(void **state _unused_)
 {
 	static const struct {
@@ -304,7 +354,7 @@ static void places_are_parsed(void **state _unused_)
 		assert_int_equal(s3_place_parse(bad[i], &p), -EINVAL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
@@ -312,10 +362,13 @@ int main(void)
 		TEST(mistakes_name_the_line),
 		TEST(places_are_read_in_their_order),
 		TEST(what_cannot_be_used_is_named),
+		TEST(secrets_are_cleared_in_the_environment),
 		TEST(endpoints_are_parsed),
 		TEST(places_are_parsed),
 	};
 
 	log_to_function(keep, NULL);
+	if (argc > 1 && strcmp(argv[1], "--environment") == 0)
+		return look_at_environment();
 	return cmocka_run_group_tests_name("s3_conf", tests, NULL, NULL);
 }
