@@ -26,6 +26,7 @@
 #include "fs/background/scrubber.h"
 #include "fs/seal/seal.h"
 #include "fs/posix/series.h"
+#include "store/tier/tier_open.h"
 
 static void fs_free(struct fs *fs)
 {
@@ -67,16 +68,19 @@ static int open_flusher(struct fs *fs, const struct options *o)
 {
 	const struct flusher_conf conf = {
 		.url = o->tier,
+		.config_file = o->tier_config,
 		.rate = o->tier_rate,
 		.memory = o->tier_cache,
 		.takes_over = o->tier_takeover,
 	};
+	int r;
 
 	if (!o->tier)
 		return 0;
 	if (fs->read_only)
 		return log_errno(-EINVAL, "option tier: the mount is read-only; flushing needs a note in the store");
-	return flusher_new(fs, &conf, &fs->flusher);
+	r = tier_conf_check(o->tier, &(struct tier_conf){ .config_file = o->tier_config });
+	return r < 0 ? r : flusher_new(fs, &conf, &fs->flusher);
 }
 
 int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, struct fs **ret)

@@ -78,6 +78,13 @@ static int check_tier(const struct conf_key *k _unused_, void *conf, const char 
 	return *ret_why ? -EINVAL : 0;
 }
 
+static int check_tier_config(const struct conf_key *k _unused_, void *conf, const char *value, const char **ret_why)
+{
+	(void)conf;
+	*ret_why = "must be a path that begins with a slash"; /* the daemon changes its working directory */
+	return value[0] == '/' ? 0 : -EINVAL;
+}
+
 static const struct conf_key keys[] = {
 	{ "chunking", CONF_CHOICE, offsetof(struct options, chunking), .group = "Stored data", .fallback = "page",
 	  .choices = "page|cdc|auto",
@@ -116,7 +123,9 @@ static const struct conf_key keys[] = {
 	  .help = "nodes that form a group, which gathers and recodes its sealed directories; 0: none" },
 
 	{ "tier", CONF_STRING, offsetof(struct options, tier), .group = "Tier", .parse = check_tier, .value = "URL",
-	  .help = "flush sealed checkpoints to this directory, which outlives the node: dir:/path" },
+	  .help = "flush sealed checkpoints there, where they outlive the node: dir:/path or s3://bucket/prefix" },
+	{ "tier_config", CONF_STRING, offsetof(struct options, tier_config), .parse = check_tier_config, .value = "FILE",
+	  .help = "credentials and endpoint of S3, in a file without access for others" },
 	{ "tier_rate", CONF_SIZE, offsetof(struct options, tier_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on bytes sent to the tier per second, 0: none" },
 

@@ -30,7 +30,7 @@ struct options {
 	uint64_t compact_group; /* nodes; 0: each node by itself */
 	char *autoseal; /* conventions (autoseal.h); NULL: none */
 	char *metrics; /* address to answer HTTP at; NULL: none */
-	char *tier; /* URL; NULL: none */
+	char *tier, *tier_config; /* URL; file of credentials; NULL: none */
 	uint64_t tier_rate, tier_cache; /* bytes per second, 0: no limit; bytes of memory */
 	bool tier_takeover;
 	char *compress, *cdc; /* as given; parsed into engine.compress and engine.cdc */

@@ -58,7 +58,7 @@ struct seal {
 
 struct flusher {
 	struct fs *fs; /* constant, as the fields up to the lock */
-	char *url;
+	char *url, *config_file;
 	struct flusher_conf conf;
 	struct tier_writer_conf writer;
 	struct io_rate *rate; /* NULL: no limit */
@@ -328,7 +328,7 @@ static int compare_with_note(struct flusher *f, const struct tier_written *last)
 static int start_worker(struct flusher *f)
 {
 	struct tier_worker *w;
-	int r = tier_worker_new(&(struct tier_worker_conf){ .url = f->url, .writer = f->writer }, &w);
+	int r = tier_worker_new(&(struct tier_worker_conf){ .url = f->url, .config_file = f->config_file, .writer = f->writer }, &w);
 
 	if (r < 0)
 		return r;
@@ -655,7 +655,8 @@ int flusher_new(struct fs *fs, const struct flusher_conf *conf, struct flusher *
 	f->conf = *conf;
 	f->url = strdup(conf->url);
 	f->conf.url = f->url;
-	r = f->url ? 0 : -ENOMEM;
+	f->config_file = conf->config_file ? strdup(conf->config_file) : NULL;
+	r = f->url && !f->config_file == !conf->config_file ? 0 : -ENOMEM;
 	tier_key_init(&f->writer.key, fs->key->kind, engine_secret(fs->engine));
 	memcpy(f->writer.store, engine_store_id(fs->engine), sizeof(f->writer.store));
 	f->writer.known_max = conf->memory / SLOT_BYTES_MAX;
@@ -725,6 +726,7 @@ void flusher_free(struct flusher *f)
 	mutex_release(&f->lock);
 	free(f->seals);
 	free(f->url);
+	free(f->config_file);
 	free(f);
 }
 

@@ -23,7 +23,7 @@ struct flusher;
 struct fs;
 
 struct flusher_conf {
-	const char *url; /* copied */
+	const char *url, *config_file; /* copied; the latter of tier_open(), or NULL */
 	uint64_t rate; /* bytes per second sent; 0: no limit */
 	uint64_t memory; /* for fingerprints of chunks in the tier */
 	bool takes_over; /* continue behind manifests that another machine has put for this store */

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "store/tier/s3_conf.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_dir.h"
 #include "store/tier/tier_s3.h"
@@ -23,6 +24,22 @@ static int open_dir(const char *url, const char *path, const struct tier_conf *c
 {
 	(void)url;
 	return tier_dir_open(path, &(struct tier_dir_conf){ .nr_threads = conf->nr_in_flight }, ret);
+}
+
+static int check_dir_conf(const char *url, const struct tier_conf *conf)
+{
+	return conf->config_file ? log_cause(-EINVAL, "tier %s: a directory needs no tier_config", url) : 0;
+}
+
+static int check_s3_conf(const char *url, const struct tier_conf *conf)
+{
+	struct s3_conf c;
+	int r = s3_conf_load(conf->config_file, &c);
+
+	if (r < 0)
+		return log_cause(r, "tier %s: cannot be opened without credentials", url);
+	s3_conf_release(&c);
+	return 0;
 }
 
 static const char *check_s3(const char *rest)
@@ -43,9 +60,10 @@ static const struct scheme {
 	/* `rest` is the URL behind the colon. */
 	int (*open)(const char *url, const char *rest, const struct tier_conf *conf, struct tier **ret);
 	const char *(*check)(const char *rest); /* what is wrong with it; NULL: nothing */
+	int (*check_conf)(const char *url, const struct tier_conf *conf);
 } schemes[] = {
-	{ "dir", open_dir, check_dir },
-	{ "s3", open_s3, check_s3 },
+	{ "dir", open_dir, check_dir, check_dir_conf },
+	{ "s3", open_s3, check_s3, check_s3_conf },
 };
 
 bool tier_url_is(const char *s)
@@ -76,12 +94,25 @@ const char *tier_url_refusal(const char *url)
 	return scheme->check(strchr(url, ':') + 1);
 }
 
-int tier_open(const char *url, const struct tier_conf *conf, struct tier **ret)
+static int refuse(const char *url)
 {
-	const struct scheme *scheme = find_scheme(url);
 	const char *why = tier_url_refusal(url);
 
-	if (why)
-		return log_errno(tier_url_is(url) && !scheme ? -EPROTONOSUPPORT : -EINVAL, "tier %s: %s", url, why);
-	return scheme->open(url, strchr(url, ':') + 1, conf, ret);
+	if (!why)
+		return 0;
+	return log_cause(tier_url_is(url) && !find_scheme(url) ? -EPROTONOSUPPORT : -EINVAL, "tier %s: %s", url, why);
+}
+
+int tier_conf_check(const char *url, const struct tier_conf *conf)
+{
+	int r = refuse(url);
+
+	return r < 0 ? r : find_scheme(url)->check_conf(url, conf);
+}
+
+int tier_open(const char *url, const struct tier_conf *conf, struct tier **ret)
+{
+	int r = refuse(url);
+
+	return r < 0 ? r : find_scheme(url)->open(url, strchr(url, ':') + 1, conf, ret);
 }

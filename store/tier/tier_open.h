@@ -16,6 +16,11 @@ bool tier_url_is(const char *s);
 /* NULL: tier_open() would try it; else why not. Asks no back end. */
 const char *tier_url_refusal(const char *url);
 /*
+ * Does this machine have what tier_open() needs to ask the back end: credentials? For an error when a program starts; a
+ * back end is not asked, since it may hang. Failures are logged.
+ */
+int tier_conf_check(const char *url, const struct tier_conf *conf);
+/*
  * "dir:/path" opens a directory (tier_dir.h), "s3://bucket/prefix" an object store (tier_s3.h). -EINVAL: no URL, or
  * one without a path from the root or a bucket; -EPROTONOSUPPORT: of an unknown scheme. Failures are logged. Does not
  * probe (tier_probe.h).

@@ -34,7 +34,7 @@ enum message { NONE, JOB_OPEN, JOB_FLUSH, RECORD, CHUNKS, CATALOG_END, WANTS_CAT
 
 struct tier_worker {
 	struct tier_worker_conf conf; /* constant, as the URL */
-	char *url;
+	char *url, *config_file;
 	pthread_t thread;
 
 	/* Of the worker's thread; the caller may look at them after a message from it. */
@@ -147,7 +147,7 @@ static int open_all(struct tier_worker *w, bool probe, char reason[TIER_PROBE_RE
 {
 	const char *what = "cannot open it";
 	int r = w->conf.open ? w->conf.open(w->url, &w->tier) :
-			       tier_open(w->url, &(struct tier_conf){ .nr_in_flight = 0 }, &w->tier);
+			       tier_open(w->url, &(struct tier_conf){ .config_file = w->config_file }, &w->tier);
 
 	reason[0] = '\0';
 	if (r == 0 && probe) {
@@ -188,6 +188,7 @@ static void release(struct tier_worker *w)
 	mutex_release(&w->lock);
 	free(w->path);
 	free(w->url);
+	free(w->config_file);
 	free(w);
 }
 
@@ -228,14 +229,16 @@ int tier_worker_new(const struct tier_worker_conf *conf, struct tier_worker **re
 		return -ENOMEM;
 	w->conf = *conf;
 	w->url = strdup(conf->url);
+	w->config_file = conf->config_file ? strdup(conf->config_file) : NULL;
 	mutex_init(&w->lock);
 	cond_init(&w->changed);
-	r = w->url ? -pthread_create(&w->thread, NULL, work, w) : -ENOMEM;
+	r = w->url && !w->config_file == !conf->config_file ? -pthread_create(&w->thread, NULL, work, w) : -ENOMEM;
 	if (r < 0) {
 		release(w);
 		return r;
 	}
 	w->conf.url = w->url;
+	w->conf.config_file = w->config_file;
 	*ret = w;
 	return 0;
 }

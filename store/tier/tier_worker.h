@@ -27,7 +27,7 @@ struct tier;
 struct tier_worker;
 
 struct tier_worker_conf {
-	const char *url; /* copied */
+	const char *url, *config_file; /* copied; the latter of tier_open(), or NULL */
 	/* In the thread of the worker. NULL: tier_open() with the URL. */
 	int (*open)(const char *url, struct tier **ret);
 	struct tier_writer_conf writer;

@@ -58,6 +58,7 @@ static void errors_name_the_cause(void **state _unused_)
 		{ "/path", -EINVAL, "not the address of a tier" },
 		{ "", -EINVAL, "not the address of a tier" },
 		{ "/a:b", -EINVAL, "not the address of a tier" },
+		{ "s3:bucket", -EINVAL, "s3:bucket: needs a bucket, as in s3://bucket/prefix" },
 	};
 	struct tier *t;
 
@@ -77,6 +78,27 @@ static void paths_of_stores_are_no_urls(void **state _unused_)
 	assert_true(tier_url_is("s3://bucket/prefix"));
 }
 
+/* Before a back end is asked, which may hang. */
+static void what_this_machine_lacks_is_named(void **state _unused_)
+{
+	const struct tier_conf none = { 0 }, file = { .config_file = "/there is none" };
+
+	assert_int_equal(tier_conf_check("dir:/there is none", &none), 0);
+	assert_int_equal(tier_conf_check("dir:/tmp", &file), -EINVAL);
+	assert_non_null(strstr(logged, "a directory needs no tier_config"));
+	assert_int_equal(tier_conf_check("dir:relative", &none), -EINVAL);
+	if (tier_url_refusal("s3://bucket")) {
+		assert_non_null(strstr(tier_url_refusal("s3://bucket"), "built without S3"));
+		return;
+	}
+	assert_non_null(tier_url_refusal("s3://b"));
+	assert_int_equal(tier_conf_check("s3://bucket", &file), -ENOENT);
+	assert_non_null(strstr(logged, "tier s3://bucket: cannot be opened without credentials"));
+	setenv("AWS_ACCESS_KEY_ID", "id", 1);
+	setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+	assert_int_equal(tier_conf_check("s3://bucket", &none), 0);
+}
+
 static int begin(void **state _unused_)
 {
 	log_to_function(keep, NULL);
@@ -88,6 +110,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_directory_is_opened),
 		cmocka_unit_test(errors_name_the_cause),
+		cmocka_unit_test(what_this_machine_lacks_is_named),
 		cmocka_unit_test(paths_of_stores_are_no_urls),
 	};
 
