@@ -7,10 +7,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "store/tier/s3_conf.h"
+#include "store/tier/s3/s3_conf.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_dir.h"
-#include "store/tier/tier_s3.h"
+#include "store/tier/s3/tier_s3.h"
 
 #define SCHEME_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
 

@@ -8,9 +8,9 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "store/tier/s3_answer.h"
-#include "store/tier/s3_conf.h"
-#include "store/tier/s3_sign.h"
+#include "store/tier/s3/s3_answer.h"
+#include "store/tier/s3/s3_conf.h"
+#include "store/tier/s3/s3_sign.h"
 #include "store/tier/tier.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);

@@ -24,7 +24,8 @@ Actions, in place of the answer or beside it:
   reset, reset-after                  the connection is reset, without and with an effect
   close-after                         the answer is right, and the connection ends without notice
   cut N, cut-close N                  the body ends after N bytes: reset, or closed
-  ignore-range, shift-range, no-range a whole object; other bytes than asked for; no Content-Range
+  ignore-range, shift-range, late-range, no-range
+                                      a whole object; an answer about other bytes; about fewer; no Content-Range
   unconditional                       If-None-Match is ignored
   region NAME                         the bucket is in another one
   skew SECONDS                        a clock that differs by so much
@@ -318,12 +319,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif action == "close-after":
             self.answer(answer)
             self.close_connection = True
-        elif action in ("shift-range", "no-range"):
+        elif action in ("shift-range", "late-range", "no-range"):
             headers = [(n, v) for n, v in headers if n.lower() != "content-range"]
             at = [v for n, v in answer[1] if n.lower() == "content-range"]
-            if action == "shift-range" and at:
+            if action != "no-range" and at:
                 first, last, size = (int(n) for n in at[0].removeprefix("bytes ").replace("/", "-").split("-"))
-                headers.append(("Content-Range", f"bytes {first + 1}-{last + 1}/{size + 1}"))
+                more = 1 if action == "shift-range" else 0
+                headers.append(("Content-Range", f"bytes {first + 1}-{last + more}/{size + more}"))
             self.answer((status, headers, body))
         else:
             self.answer(answer)

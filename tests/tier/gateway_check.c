@@ -17,7 +17,7 @@
 #include "base/util.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_probe.h"
-#include "store/tier/tier_s3.h"
+#include "store/tier/s3/tier_s3.h"
 #include "tests/unit/store/tier/checkpoints.h"
 #include "tests/unit/store/tier/contract.h"
 #include "tests/unit/store/tier/s3_fake.h"

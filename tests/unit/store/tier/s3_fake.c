@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "store/tier/tier.h"
-#include "store/tier/tier_s3.h"
+#include "store/tier/s3/tier_s3.h"
 
 struct s3_fake {
 	pid_t pid;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Answers of S3 stores are read as they are meant, and anything else is refused. */
-#include "store/tier/s3_answer.h"
+#include "store/tier/s3/s3_answer.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-#include "store/tier/s3_answer.h"
+#include "store/tier/s3/s3_answer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Signatures are those of the examples in the documentation of Amazon S3, "Signature calculations". */
-#include "store/tier/s3_sign.h"
+#include "store/tier/s3/s3_sign.h"
 
 #include <errno.h>
 #include <setjmp.h>

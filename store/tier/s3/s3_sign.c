@@ -4,7 +4,7 @@
  * over day, region, service and a constant, so it is of use for one day and region only. It is derived again for each
  * request: that takes microseconds.
  */
-#include "store/tier/s3_sign.h"
+#include "store/tier/s3/s3_sign.h"
 
 #include <errno.h>
 #include <openssl/evp.h>

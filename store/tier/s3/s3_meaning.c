@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-#include "store/tier/s3_meaning.h"
+#include "store/tier/s3/s3_meaning.h"
 
 #include <errno.h>
 #include <stddef.h>

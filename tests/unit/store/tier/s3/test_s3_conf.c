@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Credentials and endpoint come from where the documentation says, and no message has a secret. */
-#include "store/tier/s3_conf.h"
+#include "store/tier/s3/s3_conf.h"
 
 #include <errno.h>
 #include <fcntl.h>

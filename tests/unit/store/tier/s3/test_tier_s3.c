@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Each fault of an S3 store or of the way to it is survived, or reported in plain words and without secrets. */
-#include "store/tier/tier_s3.h"
+#include "store/tier/s3/tier_s3.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -171,6 +171,7 @@ static void faults_that_stay_are_reported(void **state _unused_)
 		{ "PUT", "reset", -EIO, "cannot write: " },
 		{ "GET", "ignore-range", -EBADMSG, "the store answers with other bytes than were asked for" },
 		{ "GET", "shift-range", -EBADMSG, "the store answers with other bytes than were asked for" },
+		{ "GET", "late-range", -EBADMSG, "the store answers with other bytes than were asked for" },
 		{ "GET", "no-range", -EBADMSG, "the store answers with other bytes than were asked for" },
 		{ "PUT", "status 404 NoSuchBucket", -ENXIO, "the bucket does not exist" },
 		{ "GET", "status 404 NoSuchBucket", -ENXIO, "the bucket does not exist" },
@@ -268,6 +269,8 @@ static void a_lost_answer_does_not_hide_who_created_an_object(void **state _unus
 		const char *body = bodies[i % 2];
 
 		s3_fake_tell(fake, "clear");
+		if (i > 0) /* on a connection that has been used, libcurl sends it again by itself */
+			assert_int_equal(call(TIER_DELETE, "none"), 0);
 		s3_fake_tell(fake, "rule PUT o/ 0 1 %s", lost[i / 2]);
 		snprintf(name, sizeof(name), "o/%u", i);
 		assert_int_equal(put_new(name, body), 0); /* it was this one */

@@ -22,7 +22,7 @@
  * Secrets are in struct s3_conf, in the headers of requests that are being sent, and nowhere else. Answers of the store
  * are quoted in messages only if they have no part of them.
  */
-#include "store/tier/tier_s3.h"
+#include "store/tier/s3/tier_s3.h"
 
 #include <assert.h>
 #include <curl/curl.h>
@@ -42,10 +42,10 @@
 #include "base/mutex.h"
 #include "base/sha256.h"
 #include "base/util.h"
-#include "store/tier/s3_answer.h"
-#include "store/tier/s3_conf.h"
-#include "store/tier/s3_meaning.h"
-#include "store/tier/s3_sign.h"
+#include "store/tier/s3/s3_answer.h"
+#include "store/tier/s3/s3_conf.h"
+#include "store/tier/s3/s3_meaning.h"
+#include "store/tier/s3/s3_sign.h"
 #include "store/tier/tier.h"
 
 #define CONNECTIONS 16u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* In place of tier_s3.c in a build without libcurl. */
-#include "store/tier/tier_s3.h"
+#include "store/tier/s3/tier_s3.h"
 
 #include <errno.h>
 
