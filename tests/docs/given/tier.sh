@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+. tests/docs/given/guides.sh
+mkdir /mnt/tiered
