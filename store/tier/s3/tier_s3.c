@@ -35,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "base/buf.h"
@@ -520,6 +521,12 @@ static int sign(struct tier_s3 *s, struct job *j, const struct http *h)
 	return r;
 }
 
+/* Programs that the daemon starts do not inherit it. */
+static curl_socket_t open_socket(void *userdata _unused_, curlsocktype purpose _unused_, struct curl_sockaddr *a)
+{
+	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
 static void set_options(struct tier_s3 *s, struct job *j, const char *url, const char *method)
 {
 	CURL *e = j->easy;
@@ -536,6 +543,7 @@ static void set_options(struct tier_s3 *s, struct job *j, const char *url, const
 	curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1024L);
 	curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, (long)s->stall_s);
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 512L << 10);
 	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, read_header);
 	curl_easy_setopt(e, CURLOPT_HEADERDATA, j);

@@ -3,11 +3,13 @@
 #include "store/tier/s3/tier_s3.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -514,6 +516,23 @@ static void another_region_is_named(void **state _unused_)
 	assert_true(says("the bucket is in another region: set AWS_REGION to eu-central-1"));
 }
 
+static void programs_inherit_no_connection(void **state _unused_)
+{
+	unsigned nr = 0;
+
+	assert_int_equal(put_new("o", "x"), 0);
+	for (int fd = 0; fd < 1000; fd++) {
+		struct sockaddr_storage a;
+		socklen_t len = sizeof(a);
+
+		if (getpeername(fd, (struct sockaddr *)&a, &len) < 0 || a.ss_family != AF_INET)
+			continue;
+		nr++;
+		assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	}
+	assert_int_equal(nr, 1);
+}
+
 /* None is in what others can read of this process. */
 static void secrets_are_not_on_the_command_line(void **state _unused_)
 {
@@ -613,6 +632,7 @@ int main(void)
 		TEST(wrong_credentials_are_named),
 		TEST(a_wrong_clock_is_named),
 		TEST(another_region_is_named),
+		TEST(programs_inherit_no_connection),
 		TEST(secrets_are_not_on_the_command_line),
 		TEST(the_bucket_may_be_in_the_name_of_the_host),
 		TEST(certificates_are_verified),
