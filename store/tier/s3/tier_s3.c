@@ -1108,9 +1108,10 @@ const char *tier_s3_refusal(const char *place)
 {
 	struct s3_place p;
 
-	return s3_place_parse(place, &p) == 0 ? NULL :
-						"is not of the form s3://BUCKET/PREFIX, with letters, digits, `-`, `_` and "
-						"`.`, in a prefix also `/`";
+	return s3_place_parse(place, &p) == 0 ?
+		       NULL :
+		       "is not of the form s3://BUCKET/PREFIX, with letters, digits, `-`, `_` and "
+		       "`.`, in a prefix also `/`";
 }
 
 int tier_s3_open(const char *place, const struct tier_s3_conf *conf, struct tier **ret)
