@@ -77,6 +77,7 @@ exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/run/large"
 [ $(($(tier_bytes "$TIER") - before)) -le $(((130 << 20) * 102 / 100)) ] || fail "more than 1.02 x the bytes"
 seal --unseal "$MNT/run/large"
 rm -r "$MNT/run/large"
+await is state idle # which it is a moment after the last one is there
 exits 0 "$tools/ckptfs-stat" "$MNT"
 tells "^Tier: *idle *dir:$TIER, 4 of 4 sealed checkpoints are there"
 exits 0 "$tools/ckptfs-stat" --sealed "$MNT"
