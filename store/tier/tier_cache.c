@@ -1,0 +1,1051 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * The data of a pack is divided into groups: the chunks of a frame that begin in the same 64 KiB. A span is a run of
+ * groups that is fetched with one request, and freed as a whole. A pack has for each of its groups the span that it is
+ * in. So a read of a sequential file makes spans of 4 MiB, and one of scattered chunks small ones.
+ *
+ * States of a span:
+ *
+ *   being planned ──▶ FETCHING ──▶ READY    in use, or in the list of idle ones, from which the oldest are dropped
+ *   by one call            └─────▶ FAILED   no longer in its pack; the calls that waited for it see the reason
+ *
+ * A call plans all spans of its range under the lock, with one request for groups that lie side by side; waits until
+ * they are ready; and hands out their memory, which stays until it is released.
+ *
+ * Reading ahead begins with the second read in order. Its window doubles from 8 to 64 MiB, so that a back end which
+ * takes long for each request has many at once. All that was read ahead and not used yet takes at most half of the
+ * memory.
+ */
+#include "store/tier/tier_cache.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "store/tier/tier.h"
+
+#define GROUP_BYTES ((uint32_t)KiB(64))
+#define GROUPS (PACK_FRAME_BYTES / GROUP_BYTES) /* of a frame */
+#define SPAN_MAX MiB(4)
+#define GAP_MAX KiB(128) /* not needed, but fetched, so that two requests become one */
+#define WINDOW_FIRST MiB(8)
+#define WINDOW_MAX MiB(64)
+#define IN_ORDER MiB(4) /* requests of one reader overtake each other by this much */
+#define SPARE_MAX 16u
+#define BUCKETS 4096u
+#define CHUNKS_AT_ONCE 64u
+#define PAUSE_FIRST_MS 100u
+#define PAUSE_MAX_MS 5000u
+
+enum state { NONE, FETCHING, READY, FAILED };
+
+struct link {
+	struct link *next, *prev;
+};
+
+struct pack {
+	struct tier_job job;
+	struct tier_cache *cache;
+	struct tier_footer f; /* constant, like the next three */
+	const struct fp_key *key;
+	struct tier_object_name name;
+	struct pack *next; /* in its bucket */
+	/* All below are guarded by the cache's lock; tables are constant while READY and used. */
+	enum state state; /* of the tables; never FAILED */
+	int error; /* of the last attempt */
+	unsigned nr_attempts; /* ended */
+	struct tier_tables tables;
+	struct span **spans; /* of each group; NULL: none */
+	unsigned nr_users; /* spans and calls */
+	struct link idle; /* READY and without users */
+};
+
+struct span {
+	struct tier_job job;
+	struct pack *pack;
+	uint64_t off, len; /* in the pack's data */
+	uint8_t *bytes;
+	uint64_t fetched_ns;
+	/* Chunks that do not match: ranges of the pack's data. Constant once READY. */
+	struct bad {
+		uint64_t from, to;
+	} * bad;
+	size_t nr_bad, bad_room;
+	/* All below are guarded by the cache's lock. */
+	enum state state;
+	int error;
+	unsigned nr_users; /* parts of calls, and the worker */
+	bool is_listed; /* in pack->spans */
+	bool is_ahead; /* not used yet */
+	struct link idle; /* READY, listed and without users */
+};
+
+struct key {
+	struct key *next;
+	uint8_t id[TIER_ID_LEN];
+	struct fp_key key;
+};
+
+struct tier_cache {
+	struct tier *tier; /* constant, like the next two */
+	struct tier_workers *workers;
+	struct tier_cache_conf conf;
+	struct mutex lock;
+	struct cond changed; /* a span or tables became ready or failed, or a call was interrupted */
+	bool stop GUARDED_BY(lock);
+	struct pack *buckets[BUCKETS] GUARDED_BY(lock);
+	struct key *keys GUARDED_BY(lock);
+	struct link idle_spans GUARDED_BY(lock), idle_packs GUARDED_BY(lock); /* the oldest first */
+	uint64_t used GUARDED_BY(lock), tables_used GUARDED_BY(lock), ahead GUARDED_BY(lock);
+	/* Memory of dropped spans of SPAN_MAX, counted in `used`: new memory costs a page fault for each page. */
+	uint8_t *spare[SPARE_MAX] GUARDED_BY(lock);
+	unsigned nr_spare GUARDED_BY(lock);
+	uint64_t nr_requests GUARDED_BY(lock), nr_bytes GUARDED_BY(lock), nr_damaged GUARDED_BY(lock);
+};
+
+struct tier_source {
+	struct tier_cache *cache;
+	const struct tier_manifest *m;
+	const struct key *key;
+	struct pack **packs; /* by number in the manifest; NULL: not used yet */
+};
+
+static const uint8_t zeros[TIER_READ_MAX];
+
+/* Functions below that have a pack, a span or a plan are called with the cache's lock, unless they say otherwise. */
+
+/* --- lists of idle ones --- */
+
+static void link_init(struct link *l)
+{
+	l->next = l->prev = l;
+}
+
+static void link_remove(struct link *l)
+{
+	l->next->prev = l->prev;
+	l->prev->next = l->next;
+	link_init(l);
+}
+
+static void link_append(struct link *list, struct link *l)
+{
+	l->prev = list->prev;
+	l->next = list;
+	list->prev->next = l;
+	list->prev = l;
+}
+
+/* --- the groups of a pack --- */
+
+struct group {
+	uint32_t number; /* in the pack */
+	uint64_t from, to; /* in the pack's data */
+};
+
+static const struct tier_frame *frame_at(const struct tier_tables *t, uint64_t pos)
+{
+	uint32_t low = 0, high = t->nr_frames;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (t->frames[middle].off <= pos)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &t->frames[low];
+}
+
+/* The first chunk that begins at `in` or behind it. */
+static uint32_t chunk_from(const struct pack_cuts *cuts, uint32_t in)
+{
+	uint32_t i = pack_cut_at(cuts, in);
+
+	if (i < cuts->nr_chunks && pack_cut_start(cuts, i) < in)
+		i++;
+	return MIN(i, cuts->nr_chunks);
+}
+
+/* The group of the chunk that has byte `pos` of the data, which is within it. */
+static struct group group_at(const struct tier_tables *t, uint64_t pos)
+{
+	const struct tier_frame *f = frame_at(t, pos);
+	struct pack_cuts cuts = pack_table_cuts(&f->table);
+	uint32_t chunk = pack_cut_at(&cuts, (uint32_t)(pos - f->off));
+	uint32_t i = pack_cut_start(&cuts, chunk) / GROUP_BYTES;
+
+	return (struct group){
+		.number = (uint32_t)(f - t->frames) * GROUPS + i,
+		.from = f->off + pack_cut_start(&cuts, chunk_from(&cuts, i * GROUP_BYTES)),
+		.to = f->off + pack_cut_start(&cuts, chunk_from(&cuts, (i + 1) * GROUP_BYTES)),
+	};
+}
+
+/* --- memory --- */
+
+static uint64_t tables_bytes(const struct pack *p)
+{
+	return p->f.nr_frames * (sizeof(struct tier_frame) + GROUPS * sizeof(struct span *));
+}
+
+static void pack_drop_tables(struct pack *p)
+{
+	link_remove(&p->idle);
+	tier_tables_release(&p->tables);
+	free(TAKE(p->spans));
+	p->state = NONE;
+	p->cache->used -= tables_bytes(p);
+	p->cache->tables_used -= tables_bytes(p);
+}
+
+static void pack_put(struct pack *p)
+{
+	if (--p->nr_users == 0 && p->state == READY)
+		link_append(&p->cache->idle_packs, &p->idle);
+}
+
+static void pack_get(struct pack *p)
+{
+	if (p->nr_users++ == 0)
+		link_remove(&p->idle);
+}
+
+static void span_used(struct span *s)
+{
+	if (s->is_ahead)
+		s->pack->cache->ahead -= s->len;
+	s->is_ahead = false;
+}
+
+static void span_free(struct span *s)
+{
+	struct tier_cache *c = s->pack->cache;
+
+	span_used(s);
+	link_remove(&s->idle);
+	if (s->bytes && s->len == SPAN_MAX && c->nr_spare < SPARE_MAX) {
+		c->spare[c->nr_spare++] = s->bytes;
+	} else if (s->bytes) {
+		c->used -= s->len;
+		free(s->bytes);
+	}
+	pack_put(s->pack);
+	free(s->bad);
+	free(s);
+}
+
+static void span_unlist(struct span *s)
+{
+	uint64_t pos = s->off;
+
+	while (s->is_listed && pos < s->off + s->len) {
+		struct group g = group_at(&s->pack->tables, pos);
+
+		assert(s->pack->spans[g.number] == s);
+		s->pack->spans[g.number] = NULL;
+		pos = g.to;
+	}
+	s->is_listed = false;
+}
+
+static void span_put(struct span *s)
+{
+	if (--s->nr_users > 0)
+		return;
+	if (s->state == READY && s->is_listed)
+		link_append(&s->pack->cache->idle_spans, &s->idle);
+	else
+		span_free(s);
+}
+
+static void span_get(struct span *s)
+{
+	if (s->nr_users++ == 0)
+		link_remove(&s->idle);
+}
+
+static bool drop_span(struct tier_cache *c)
+{
+	struct span *s = container_of(c->idle_spans.next, struct span, idle);
+
+	if (c->idle_spans.next == &c->idle_spans)
+		return false;
+	span_unlist(s);
+	span_free(s);
+	return true;
+}
+
+static bool drop_tables(struct tier_cache *c)
+{
+	if (c->idle_packs.next == &c->idle_packs)
+		return false;
+	pack_drop_tables(container_of(c->idle_packs.next, struct pack, idle));
+	return true;
+}
+
+static void make_room(struct tier_cache *c, uint64_t bytes)
+{
+	assert(mutex_held(&c->lock));
+	while (c->used + bytes > c->conf.bytes && !(bytes == SPAN_MAX && c->nr_spare > 0)) {
+		if (c->nr_spare > 0) {
+			free(c->spare[--c->nr_spare]);
+			c->used -= SPAN_MAX;
+			continue;
+		}
+		if (c->tables_used > c->conf.bytes / 4 && drop_tables(c))
+			continue;
+		if (!drop_span(c) && !drop_tables(c))
+			break; /* all of it is in use */
+	}
+}
+
+static uint8_t *allocate(struct tier_cache *c, uint64_t bytes)
+{
+	uint8_t *p;
+
+	make_room(c, bytes);
+	if (bytes == SPAN_MAX && c->nr_spare > 0)
+		return c->spare[--c->nr_spare];
+	p = malloc(bytes);
+	c->used += p ? bytes : 0;
+	return p;
+}
+
+/* --- requests, on a worker's thread, without the lock --- */
+
+/* Trying again cannot help. */
+static bool is_final(int r)
+{
+	return r == 0 || r == -ENOENT || r == -EACCES || r == -EPERM || r == -EINVAL || r == -EBADMSG ||
+	       r == -EOPNOTSUPP;
+}
+
+int tier_cache_get_some(struct tier_cache *c, const char *name, uint64_t off, void *buf, size_t len, size_t *ret_got)
+{
+	uint64_t until = monotonic_ns() + c->conf.timeout_ns;
+	unsigned pause_ms = PAUSE_FIRST_MS;
+
+	for (;;) {
+		struct tier_request q = { .op = TIER_GET, .name = name, .off = off, .buf = buf, .len = len };
+		int r = tier_call(c->tier, &q);
+
+		mutex_lock(&c->lock);
+		c->nr_requests++;
+		c->nr_bytes += r == 0 ? q.got : 0;
+		mutex_unlock(&c->lock);
+		*ret_got = q.got;
+		if (is_final(r) || tier_workers_stopping(c->workers) ||
+		    monotonic_ns() + pause_ms * UINT64_C(1000000) > until)
+			return r;
+		tier_workers_pause(c->workers, pause_ms);
+		pause_ms = MIN(2 * pause_ms, PAUSE_MAX_MS);
+	}
+}
+
+static bool are_stored_as_they_are(const struct tier_tables *t)
+{
+	for (uint32_t i = 0; i < t->nr_frames; i++)
+		if (t->frames[i].table.coding.codec != PACK_CODEC_NONE)
+			return false;
+	return true;
+}
+
+static int fetch_tables(struct pack *p, struct tier_tables *ret)
+{
+	size_t len = (size_t)p->f.nr_frames * PACK_BLOCK, got;
+	_cleanup_(freep) uint8_t *bytes = malloc(len);
+	int r = bytes ? tier_cache_get_some(p->cache, p->name.s, p->f.data_len, bytes, len, &got) : -ENOMEM;
+
+	if (r == 0)
+		r = got < len ? -EBADMSG : tier_tables_decode(bytes, len, &p->f, p->key, ret);
+	if (r == 0 && !are_stored_as_they_are(ret)) {
+		tier_tables_release(ret);
+		return log_errno(-EOPNOTSUPP, "tier %s: %s: compressed frames cannot be read by this version",
+				 tier_where(p->cache->tier), p->name.s);
+	}
+	return r;
+}
+
+static void run_tables(struct tier_job *job)
+{
+	struct pack *p = container_of(job, struct pack, job);
+	struct span **spans = calloc((size_t)p->f.nr_frames * GROUPS, sizeof(struct span *));
+	struct tier_tables tables = { 0 };
+	struct tier_cache *c = p->cache;
+	int r = spans ? fetch_tables(p, &tables) : -ENOMEM;
+
+	mutex_lock(&c->lock);
+	p->state = r == 0 ? READY : NONE;
+	p->error = r;
+	p->nr_attempts++;
+	if (r == 0) {
+		p->tables = tables;
+		p->spans = TAKE(spans);
+		c->used += tables_bytes(p);
+		c->tables_used += tables_bytes(p);
+		if (p->nr_users == 0)
+			link_append(&c->idle_packs, &p->idle);
+		make_room(c, 0);
+	}
+	cond_broadcast(&c->changed);
+	mutex_unlock(&c->lock);
+	free(spans);
+}
+
+static int add_bad(struct span *s, uint64_t from, uint64_t to)
+{
+	int r;
+
+	if (s->nr_bad > 0 && s->bad[s->nr_bad - 1].to == from) {
+		s->bad[s->nr_bad - 1].to = to;
+		return 0;
+	}
+	r = list_grow(&s->bad, s->nr_bad, &s->bad_room, sizeof(*s->bad));
+	if (r == 0)
+		s->bad[s->nr_bad++] = (struct bad){ from, to };
+	return r;
+}
+
+/* Check the chunks of one frame from the one at `pos` on. Returns where they end. */
+static uint64_t check_frame(struct span *s, uint64_t pos, uint64_t got, int *ret_error)
+{
+	const struct tier_frame *f = frame_at(&s->pack->tables, pos);
+	struct pack_cuts cuts = pack_table_cuts(&f->table);
+	uint32_t first = pack_cut_at(&cuts, (uint32_t)(pos - f->off));
+	uint32_t end = chunk_from(&cuts, (uint32_t)MIN(s->off + s->len - f->off, (uint64_t)PACK_FRAME_BYTES));
+	struct fp fps[CHUNKS_AT_ONCE];
+
+	for (uint32_t i = first; i < end && *ret_error == 0;) {
+		uint32_t nr = cuts.chunk_len ? MIN(end - i, CHUNKS_AT_ONCE) : 1, len = pack_cut_len(&cuts, i);
+		uint64_t from = f->off + pack_cut_start(&cuts, i);
+		const uint8_t *p = s->bytes + (from - s->off);
+		bool is_there = from + (uint64_t)nr * len <= s->off + got;
+
+		if (is_there)
+			fp_of_each(s->pack->key, p, len, nr, fps);
+		for (uint32_t k = 0; k < nr && *ret_error == 0; k++, from += len, p += len)
+			if ((!is_there && from + len > s->off + got) ||
+			    ((!is_there || !fp_equal(fps[k], f->table.fps[i + k])) &&
+			     !fp_is_of(s->pack->key, f->table.fps[i + k], p, len)))
+				*ret_error = add_bad(s, from, from + len);
+		i += nr;
+	}
+	return f->off + pack_cut_start(&cuts, end);
+}
+
+static void run_span(struct tier_job *job)
+{
+	struct span *s = container_of(job, struct span, job);
+	struct tier_cache *c = s->pack->cache;
+	size_t got = 0;
+	int r;
+
+	s->fetched_ns = monotonic_ns(); /* when it was sent, at the latest */
+	r = tier_cache_get_some(c, s->pack->name.s, s->off, s->bytes, s->len, &got);
+	for (uint64_t pos = s->off; r == 0 && pos < s->off + s->len;)
+		pos = check_frame(s, pos, got, &r);
+	mutex_lock(&c->lock);
+	s->state = r == 0 ? READY : FAILED;
+	s->error = r;
+	c->nr_damaged += s->nr_bad;
+	if (r < 0)
+		span_unlist(s);
+	span_put(s);
+	cond_broadcast(&c->changed);
+	mutex_unlock(&c->lock);
+}
+
+/* --- waiting --- */
+
+struct call {
+	const struct tier_waiter *w;
+	uint64_t until_ns;
+};
+
+static int await_change(struct tier_cache *c, const struct call *call) NO_THREAD_SAFETY_ANALYSIS
+{
+	uint64_t now = monotonic_ns();
+
+	if (c->stop)
+		return -EIO;
+	if (call->w && call->w->is_interrupted && call->w->is_interrupted(call->w->userdata))
+		return -EINTR;
+	if (now >= call->until_ns)
+		return -ETIMEDOUT;
+	cond_wait_for(&c->changed, &c->lock, call->until_ns - now);
+	return 0;
+}
+
+static void start_tables(struct pack *p, bool is_urgent)
+{
+	if (p->state != NONE)
+		return;
+	p->state = FETCHING;
+	tier_workers_add(p->cache->workers, &p->job, is_urgent);
+}
+
+/* On success the caller has pack_put() called. */
+static int get_tables(struct pack *p, const struct call *call)
+{
+	unsigned nr_attempts = p->nr_attempts;
+	int r = 0;
+
+	pack_get(p);
+	while (r == 0 && p->state != READY) {
+		if (p->state == NONE && p->nr_attempts != nr_attempts) {
+			r = p->error;
+			break;
+		}
+		start_tables(p, true);
+		r = await_change(p->cache, call);
+	}
+	if (r < 0)
+		pack_put(p);
+	return r;
+}
+
+/* --- sources --- */
+
+static unsigned bucket_of(const uint8_t id[TIER_ID_LEN])
+{
+	return (unsigned)(id[0] | id[1] << 8) % BUCKETS; /* a digest */
+}
+
+/* Pack number i of the manifest; it stays until the cache is freed. NULL: no memory, or an impossible reference. */
+static struct pack *source_pack(struct tier_source *s, uint32_t i)
+{
+	struct tier_cache *c = s->cache;
+	struct tier_footer f;
+	struct pack *p;
+
+	if (s->packs[i])
+		return s->packs[i];
+	if (tier_manifest_pack(s->m, i, &f) < 0)
+		return NULL;
+	for (p = c->buckets[bucket_of(f.id)]; p; p = p->next)
+		if (memcmp(p->f.id, f.id, sizeof(f.id)) == 0 && p->key == &s->key->key && p->f.data_len == f.data_len &&
+		    p->f.nr_frames == f.nr_frames)
+			return s->packs[i] = p;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->job.run = run_tables;
+	p->cache = c;
+	p->f = f;
+	p->key = &s->key->key;
+	p->name = tier_pack_name(f.id);
+	link_init(&p->idle);
+	p->next = c->buckets[bucket_of(f.id)];
+	c->buckets[bucket_of(f.id)] = p;
+	return s->packs[i] = p;
+}
+
+int tier_source_new(struct tier_cache *c, const struct tier_manifest *m, const struct fp_key *key,
+		    struct tier_source **ret)
+{
+	struct tier_source *s = calloc(1, sizeof(*s));
+	struct key *k;
+
+	if (!s)
+		return -ENOMEM;
+	s->cache = c;
+	s->m = m;
+	s->packs = calloc(MAX(m->nr_packs, 1u), sizeof(struct pack *));
+	mutex_lock(&c->lock);
+	for (k = c->keys; k && memcmp(k->id, m->key_id, sizeof(k->id)) != 0; k = k->next)
+		;
+	if (!k && (k = calloc(1, sizeof(*k)))) {
+		memcpy(k->id, m->key_id, sizeof(k->id));
+		k->key = *key;
+		k->next = c->keys;
+		c->keys = k;
+	}
+	mutex_unlock(&c->lock);
+	s->key = k;
+	if (s->packs && s->key) {
+		*ret = s;
+		return 0;
+	}
+	tier_source_free(s);
+	return -ENOMEM;
+}
+
+void tier_source_free(struct tier_source *s)
+{
+	if (!s)
+		return;
+	free(s->packs);
+	free(s);
+}
+
+const struct fp_key *tier_source_key(const struct tier_source *s)
+{
+	return &s->key->key;
+}
+
+int tier_source_tables(struct tier_source *s, uint32_t i, const struct tier_waiter *w, const struct tier_tables **ret)
+{
+	struct tier_cache *c = s->cache;
+	const struct call call = { w, monotonic_ns() + c->conf.timeout_ns };
+	struct pack *p;
+	int r;
+
+	mutex_lock(&c->lock);
+	p = source_pack(s, i);
+	r = p ? get_tables(p, &call) : -ENOMEM;
+	if (r == 0)
+		*ret = &p->tables;
+	mutex_unlock(&c->lock);
+	return r;
+}
+
+void tier_source_tables_put(struct tier_source *s, uint32_t i)
+{
+	mutex_lock(&s->cache->lock);
+	pack_put(s->packs[i]);
+	mutex_unlock(&s->cache->lock);
+}
+
+/* --- planning --- */
+
+struct plan {
+	struct tier_cache *cache;
+	const struct tier_range *range;
+	const struct call *call; /* NULL: reads ahead, waits for nothing */
+	struct tier_bytes *bytes; /* NULL: reads ahead */
+	struct span *open; /* not started yet */
+	struct pack *culprit; /* on failure */
+	uint64_t end; /* how far it got in the file */
+};
+
+/* Start the request for the open span. */
+static int plan_close(struct plan *p)
+{
+	struct span *s = TAKE(p->open);
+
+	if (!s)
+		return 0;
+	s->bytes = allocate(p->cache, s->len);
+	if (!s->bytes) {
+		s->state = FAILED;
+		s->error = -ENOMEM;
+		span_unlist(s);
+		span_put(s);
+		return -ENOMEM;
+	}
+	s->is_ahead = !p->bytes;
+	p->cache->ahead += s->is_ahead ? s->len : 0;
+	s->state = FETCHING;
+	tier_workers_add(p->cache->workers, &s->job, p->bytes != NULL);
+	return 0;
+}
+
+/* Nothing between the open span and this position has been fetched. */
+static bool gap_is_free(const struct plan *p, const struct pack *pack, uint64_t to)
+{
+	uint64_t pos = p->open->off + p->open->len;
+
+	while (pos < to) {
+		struct group g = group_at(&pack->tables, pos);
+
+		if (pack->spans[g.number])
+			return false;
+		pos = g.to;
+	}
+	return true;
+}
+
+/* A span that will have this group. */
+static int plan_group(struct plan *p, struct pack *pack, const struct group *g, struct span **ret)
+{
+	struct span *s = p->open;
+	uint64_t pos;
+	int r;
+
+	if (!s || s->pack != pack || g->from < s->off + s->len || g->from - (s->off + s->len) > GAP_MAX ||
+	    g->to - s->off > SPAN_MAX || !gap_is_free(p, pack, g->from)) {
+		r = plan_close(p);
+		if (r < 0)
+			return r;
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		s->job.run = run_span;
+		s->pack = pack;
+		s->off = g->from;
+		s->nr_users = 1; /* the worker */
+		s->is_listed = true;
+		link_init(&s->idle);
+		pack_get(pack);
+		p->open = s;
+	}
+	for (pos = s->off + s->len; pos < g->to;) {
+		struct group next = group_at(&pack->tables, pos);
+
+		pack->spans[next.number] = s;
+		pos = next.to;
+	}
+	s->len = g->to - s->off;
+	*ret = s;
+	return 0;
+}
+
+static int add_part(struct tier_bytes *b, struct span *s, uint64_t pos, size_t len)
+{
+	struct tier_part *last = b->nr_parts > 0 ? &b->parts[b->nr_parts - 1] : NULL;
+	int r;
+
+	if (last && last->span == s && (!s || last->pos + last->len == pos)) {
+		last->len += len;
+		return 0;
+	}
+	r = list_grow(&b->parts, b->nr_parts, &b->room, sizeof(*b->parts));
+	if (r == 0)
+		b->parts[b->nr_parts++] = (struct tier_part){ s, pos, len };
+	return r;
+}
+
+static bool span_is_bad(const struct span *s, uint64_t pos, uint64_t len)
+{
+	for (size_t i = 0; i < s->nr_bad; i++)
+		if (s->bad[i].from < pos + len && pos < s->bad[i].to)
+			return true;
+	return false;
+}
+
+static int plan_data(struct plan *p, struct pack *pack, uint64_t pos, uint64_t len)
+{
+	while (len > 0) {
+		struct group g = group_at(&pack->tables, pos);
+		size_t take = (size_t)MIN(g.to - pos, len), nr = p->bytes ? p->bytes->nr_parts : 0;
+		struct span *s = pack->spans[g.number];
+		int r = 0;
+
+		assert(!s || s == p->open || s->state == FETCHING || s->state == READY);
+		/* what was damaged may have been repaired */
+		if (s && s->state == READY && (s->fetched_ns < p->range->since_ns || span_is_bad(s, pos, take))) {
+			span_get(s);
+			span_unlist(s);
+			span_put(s);
+			s = NULL;
+		}
+		if (!s)
+			r = plan_group(p, pack, &g, &s);
+		if (r == 0 && p->bytes)
+			r = add_part(p->bytes, s, pos, take);
+		if (r < 0)
+			return r;
+		if (p->bytes && p->bytes->nr_parts > nr)
+			span_get(s);
+		if (p->bytes && s->state != NONE)
+			span_used(s);
+		pos += take;
+		len -= take;
+	}
+	return 0;
+}
+
+/* Where the run begins in the pack's data. Frames are stored side by side, and as they are. */
+static int locate(const struct pack *pack, const struct tier_run *run, uint64_t *ret)
+{
+	uint32_t in, last = run->first + MAX(run->nr, 1u) - 1;
+	const struct tier_frame *f = tier_tables_find(&pack->tables, run->first, &in), *g;
+	struct pack_cuts cuts;
+	uint64_t from, to;
+
+	if (!f)
+		return -EBADMSG;
+	cuts = pack_table_cuts(&f->table);
+	from = f->off + pack_cut_start(&cuts, in);
+	g = tier_tables_find(&pack->tables, last, &in);
+	if (!g)
+		return -EBADMSG;
+	cuts = pack_table_cuts(&g->table);
+	to = g->off + pack_cut_end(&cuts, in);
+	if (run->nr > 0 ? to - from != run->len : run->from + run->len > to - from)
+		return -EBADMSG;
+	*ret = from + (run->nr > 0 ? 0 : run->from);
+	return 0;
+}
+
+static int plan_run(struct plan *p, const struct tier_run *run, uint64_t skip, uint64_t len)
+{
+	struct pack *pack = source_pack(p->range->source, run->pack - 1);
+	uint64_t pos;
+	int r;
+
+	if (!pack)
+		return -ENOMEM;
+	p->culprit = pack;
+	if (p->call) {
+		r = pack->state == READY ? 0 : plan_close(p); /* other calls must not meet a span that is being planned */
+		if (r == 0)
+			r = get_tables(pack, p->call);
+	} else {
+		start_tables(pack, false);
+		r = pack->state == READY ? 0 : -EAGAIN;
+		if (r == 0)
+			pack_get(pack);
+	}
+	if (r < 0)
+		return r;
+	r = locate(pack, run, &pos);
+	if (r == 0)
+		r = plan_data(p, pack, pos + skip, len);
+	pack_put(pack);
+	return r;
+}
+
+/* Bytes from off to `end` of the file. */
+static int plan_range(struct plan *p, uint64_t off, uint64_t end)
+{
+	const struct tier_range *range = p->range;
+	struct tier_runs it = tier_runs_from(range->tree, range->inode, off);
+	struct tier_run run;
+	uint64_t at;
+	int r = 0, closed;
+
+	while (r == 0 && off < end && tier_runs_next(&it, &run, &at)) {
+		uint64_t skip = off - at, len = MIN(run.len - skip, end - off);
+
+		if (!p->bytes && p->cache->ahead + p->cache->conf.bytes / 64 > p->cache->conf.bytes / 2)
+			break;
+		if (!p->bytes)
+			len = MIN(len, SPAN_MAX);
+		if (run.pack > 0)
+			r = plan_run(p, &run, skip, len);
+		else if (p->bytes)
+			r = add_part(p->bytes, NULL, 0, (size_t)len);
+		if (r < 0)
+			break;
+		off += len;
+		if (off < at + run.len)
+			it = tier_runs_from(range->tree, range->inode, off);
+	}
+	p->end = off;
+	closed = plan_close(p);
+	return r < 0 ? r : closed;
+}
+
+/* Tables of all packs of a range at once, before the first of them is awaited. */
+static void start_all_tables(const struct tier_range *range)
+{
+	struct tier_runs it = tier_runs_from(range->tree, range->inode, range->off);
+	struct tier_run run;
+	uint64_t at;
+
+	while (tier_runs_next(&it, &run, &at) && at < range->off + range->len) {
+		struct pack *pack = run.pack > 0 ? source_pack(range->source, run.pack - 1) : NULL;
+
+		if (pack)
+			start_tables(pack, true);
+	}
+}
+
+static void read_ahead(struct tier_cache *c, const struct tier_range *range)
+{
+	uint64_t size = range->tree->inodes[range->inode].size, end = range->off + range->len;
+	uint64_t window_max = MIN(WINDOW_MAX, c->conf.bytes / 4);
+	struct plan plan = { .cache = c, .range = range };
+	struct tier_ahead *a = range->ahead;
+	bool is_in_order = range->off <= a->high + IN_ORDER && range->off + IN_ORDER >= a->high;
+
+	if (!is_in_order || !a->is_begun) {
+		*a = (struct tier_ahead){ .high = end, .upto = end, .is_begun = true };
+		return;
+	}
+	a->high = MAX(a->high, end);
+	a->upto = MAX(a->upto, a->high);
+	if (a->upto >= size || a->upto - a->high > a->window / 2)
+		return;
+	a->window = a->window == 0 ? WINDOW_FIRST : 2 * a->window;
+	a->window = MIN(a->window, window_max);
+	plan_range(&plan, a->upto, MIN(size, a->high + a->window)); /* errors are met again by a read */
+	a->upto = MAX(a->upto, plan.end);
+}
+
+/* --- reading --- */
+
+static int await_parts(struct tier_cache *c, const struct tier_bytes *b, const struct call *call, struct tier_fault *fault)
+{
+	for (size_t i = 0; i < b->nr_parts; i++) {
+		const struct tier_part *part = &b->parts[i];
+		struct span *s = part->span;
+		int r = 0;
+
+		if (!s)
+			continue;
+		fault->object = s->pack->name;
+		fault->what = "does not answer";
+		while (r == 0 && s->state == FETCHING)
+			r = await_change(c, call);
+		if (r == 0 && s->state == FAILED) {
+			r = s->error == -ENOENT ? -EBADMSG : s->error;
+			fault->what = s->error == -ENOENT ? "is missing" : "cannot be read";
+		}
+		if (r == 0 && span_is_bad(s, part->pos, part->len)) {
+			r = -EBADMSG;
+			fault->what = "is damaged";
+		}
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int make_iov(struct tier_bytes *b)
+{
+	b->iov = calloc(MAX(b->nr_parts, (size_t)1), sizeof(*b->iov));
+	if (!b->iov)
+		return -ENOMEM;
+	b->nr = b->nr_parts;
+	for (size_t i = 0; i < b->nr_parts; i++) {
+		const struct tier_part *p = &b->parts[i];
+
+		b->iov[i].iov_base = p->span ? p->span->bytes + (p->pos - p->span->off) : (uint8_t *)(uintptr_t)zeros;
+		b->iov[i].iov_len = p->len;
+	}
+	return 0;
+}
+
+int tier_cache_read(struct tier_cache *c, const struct tier_range *range, const struct tier_waiter *w,
+		    struct tier_bytes *ret, struct tier_fault *fault)
+{
+	const struct call call = { w, monotonic_ns() + c->conf.timeout_ns };
+	struct tier_bytes b = { 0 };
+	struct plan plan = { .cache = c, .range = range, .call = &call, .bytes = &b };
+	int r;
+
+	assert(range->len <= TIER_READ_MAX);
+	*fault = (struct tier_fault){ .what = "cannot be read" };
+	mutex_lock(&c->lock);
+	start_all_tables(range);
+	r = plan_range(&plan, range->off, range->off + range->len);
+	if (r < 0 && plan.culprit) {
+		fault->object = plan.culprit->name;
+		fault->what = r == -ENOENT ? "is missing" : r == -EBADMSG ? "is damaged" :
+			      r == -ETIMEDOUT			? "does not answer" :
+								  "cannot be read";
+		r = r == -ENOENT ? -EBADMSG : r;
+	}
+	if (r == 0 && range->ahead)
+		read_ahead(c, range);
+	if (r == 0)
+		r = await_parts(c, &b, &call, fault);
+	mutex_unlock(&c->lock);
+	if (r == 0)
+		r = make_iov(&b);
+	if (r < 0)
+		tier_bytes_release(c, &b);
+	else
+		*ret = b;
+	return r;
+}
+
+void tier_bytes_release(struct tier_cache *c, struct tier_bytes *b)
+{
+	mutex_lock(&c->lock);
+	for (size_t i = 0; i < b->nr_parts; i++)
+		if (b->parts[i].span)
+			span_put(b->parts[i].span);
+	mutex_unlock(&c->lock);
+	free(b->parts);
+	free(b->iov);
+	*b = (struct tier_bytes){ 0 };
+}
+
+/* --- the whole --- */
+
+int tier_cache_new(struct tier *t, struct tier_workers *w, const struct tier_cache_conf *conf, struct tier_cache **ret)
+{
+	struct tier_cache *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->tier = t;
+	c->workers = w;
+	c->conf = *conf;
+	mutex_init(&c->lock);
+	cond_init(&c->changed);
+	link_init(&c->idle_spans);
+	link_init(&c->idle_packs);
+	*ret = c;
+	return 0;
+}
+
+void tier_cache_stop(struct tier_cache *c)
+{
+	mutex_lock(&c->lock);
+	c->stop = true;
+	cond_broadcast(&c->changed);
+	mutex_unlock(&c->lock);
+}
+
+void tier_cache_wake(struct tier_cache *c)
+{
+	mutex_lock(&c->lock);
+	cond_broadcast(&c->changed);
+	mutex_unlock(&c->lock);
+}
+
+void tier_cache_figures(struct tier_cache *c, struct tier_cache_figures *ret)
+{
+	mutex_lock(&c->lock);
+	*ret = (struct tier_cache_figures){
+		.requests = c->nr_requests,
+		.bytes = c->nr_bytes,
+		.memory = c->used,
+		.memory_max = c->conf.bytes,
+		.damaged = c->nr_damaged,
+	};
+	mutex_unlock(&c->lock);
+}
+
+/* Spans whose jobs were dropped are in no list; their packs have them. */
+static void free_spans(struct pack *p)
+{
+	for (uint32_t i = 0; p->spans && i < p->f.nr_frames * GROUPS; i++) {
+		struct span *s = p->spans[i];
+
+		if (!s)
+			continue;
+		span_unlist(s);
+		span_free(s);
+	}
+}
+
+void tier_cache_free(struct tier_cache *c)
+{
+	if (!c)
+		return;
+	mutex_lock(&c->lock);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		while (c->buckets[i]) {
+			struct pack *p = c->buckets[i];
+
+			c->buckets[i] = p->next;
+			free_spans(p);
+			tier_tables_release(&p->tables);
+			free(p->spans);
+			free(p);
+		}
+	mutex_unlock(&c->lock);
+	while (c->nr_spare > 0)
+		free(c->spare[--c->nr_spare]);
+	while (c->keys) {
+		struct key *k = c->keys;
+
+		c->keys = k->next;
+		free(k);
+	}
+	mutex_release(&c->lock);
+	cond_release(&c->changed);
+	free(c);
+}
