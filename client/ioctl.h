@@ -324,6 +324,9 @@ enum ckptfs_seal_command {
 #define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `new_bytes` and `root` are set; not for replicas */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has a complete replica */
 #define CKPTFS_SEAL_REMOTE 4u /* fact: sealed by another node */
+/* fact: the mount is of a tier by itself. `inode` is a number for NEXT, `new_bytes` is 0, and `uid` is known with CHECK
+ * only (UINT32_MAX) */
+#define CKPTFS_SEAL_OF_TIER 8u
 
 struct ckptfs_seal {
 	uint32_t size, version;
@@ -333,7 +336,7 @@ struct ckptfs_seal {
 	uint64_t files, directories, bytes; /* including itself; files: all that are not directories, each once */
 	uint64_t new_bytes; /* stored bytes that nothing else referred to when it was sealed */
 	uint32_t uid; /* of the user that sealed it */
-	uint32_t facts; /* CKPTFS_SEAL_HAS_ROOT, CKPTFS_SEAL_PROTECTED, CKPTFS_SEAL_REMOTE */
+	uint32_t facts; /* CKPTFS_SEAL_HAS_ROOT, CKPTFS_SEAL_PROTECTED, ... */
 	uint8_t root[32]; /* when it was sealed; over names, attributes and content (docs/format.md) */
 	uint8_t root_now[32]; /* CHECK */
 	char path[4096]; /* relative to the mountpoint; "": the mountpoint, or not set */

@@ -317,6 +317,22 @@ int checks_run(const struct options *o, struct checks *ret)
 	return 0;
 }
 
+int checks_run_without_store(const struct options *o, struct checks *ret)
+{
+	_cleanup_(checks_release) struct checks c = { 0 };
+	int r = check_kernel();
+
+	if (r == 0)
+		r = check_mountpoint(o, &c.mountpoint);
+	if (r == 0)
+		r = check_log(o, &c);
+	if (r == 0)
+		r = check_device();
+	if (r == 0)
+		ret->mountpoint = TAKE(c.mountpoint);
+	return r;
+}
+
 static int refuse_mounted(const struct checks *c, const struct mounts *m)
 {
 	log_error("store %s: in use: mounted on %s already; use that, or umount it first", c->store, m->point);

@@ -12,6 +12,8 @@ struct checks {
 void checks_release(struct checks *c);
 /* Fills *ret. The reason of a failure has been logged. */
 int checks_run(const struct options *o, struct checks *ret);
+/* The same for a mount that has no store: `ret->store` is NULL. */
+int checks_run_without_store(const struct options *o, struct checks *ret);
 /* A daemon still holds the store after its mount is gone, while it makes everything durable: wait up to 30 seconds for
  * it, and log the users of the store after two. -EBUSY, logged: the store is mounted, or the time is over. -EINTR:
  * SIGTERM or SIGINT is pending. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * mount.ckptfs: mounts a store and runs the daemon until it is unmounted.
+ * mount.ckptfs: mounts a store and runs the daemon until it is unmounted. The address of a tier in its place is mounted
+ * by fs/tiermount/tier_mount.h.
  *
  * Order: check everything that can be checked without changing anything; fork (before the engine is opened, since its
  * threads would not survive it); bind the address for metrics; open the store; in a cluster wait for the agent; mount;
@@ -45,6 +46,7 @@
 #include "fs/posix/file.h"
 #include "fs/mount_options.h"
 #include "fs/remount.h"
+#include "fs/tiermount/tier_mount.h"
 #include "store/engine.h"
 
 #define READAHEAD_KIB 4096
@@ -354,6 +356,8 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 		return exit_status_of(MIN(r, 0)); /* 1: help or version was printed */
 	/* Until the mount answers, log to the mounting user, and only what matters to them. */
 	log_set_level(run->o.verbose ? LOG_LEVEL_INFO : LOG_LEVEL_NOTICE);
+	if (run->o.is_tier)
+		return tier_mount(&run->o);
 	if (run->o.remount)
 		return exit_status_of(remount_run(&run->o));
 	r = checks_run(&run->o, &run->paths);

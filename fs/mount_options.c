@@ -158,6 +158,8 @@ static const struct conf_key keys[] = {
 	  .must = "must be at least 1M", .help = "memory for look-ups of what the tier has; beyond it, data is sent again" },
 	{ "tier_takeover", CONF_FLAG, offsetof(struct options, tier_takeover),
 	  .help = "go on where another machine has flushed to the tier as this store; give it once" },
+	{ "tier_timeout", CONF_TIME, offsetof(struct options, tier_timeout_ns), .fallback = "60s",
+	  .help = "a read of a mounted tier fails when the tier has not answered for this time" },
 	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), .help = "compare bytes before sharing a chunk" },
 	{ "write_rate", CONF_SIZE, offsetof(struct options, engine.write_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on pack writes per second, 0: none" },
@@ -402,12 +404,28 @@ static const char *check_paths(void *request _unused_, int nr)
 			 NULL;
 }
 
+/* Options that say something about a mounted tier only. */
+static int refuse_tier_options(const struct options *o)
+{
+	static const char name[] = "tier_timeout=";
+
+	for (size_t at = 0; at < o->own.len; at++)
+		if ((at == 0 || o->own.data[at - 1] == ',') && o->own.len - at >= strlen(name) &&
+		    memcmp(o->own.data + at, name, strlen(name)) == 0) {
+			log_error("option tier_timeout: only for the mount of a tier (dir:/path)");
+			return -EINVAL;
+		}
+	return 0;
+}
+
 int options_parse(struct options *o, int argc, char *argv[])
 {
 	static const struct command command = {
 		.name = "mount.ckptfs",
-		.usage = "mount.ckptfs STORE MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n",
-		.about = "Mount the deduplicating store in directory STORE, which is created if it is not there.",
+		.usage = "mount.ckptfs STORE MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n"
+			 "       mount.ckptfs dir:/PATH MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n",
+		.about = "Mount the deduplicating store in directory STORE, which is created if it is not there. Or mount a tier by "
+			 "itself, read-only: all sealed checkpoints in it, read on demand.",
 		.options = letters,
 		.more = mount_help,
 		.footer = "Exit status: 0 mounted, 1 usage or permission, 2 system error, 32 mount failed.",
@@ -428,7 +446,8 @@ int options_parse(struct options *o, int argc, char *argv[])
 		return r;
 	o->store = argv[optind];
 	o->mountpoint = argv[optind + 1];
-	return 0;
+	o->is_tier = tier_url_is(o->store);
+	return o->is_tier ? 0 : refuse_tier_options(o);
 }
 
 /* Commas and backslashes in a path would end the option. */
@@ -452,8 +471,10 @@ int options_for_kernel(const struct options *o, const char *source, bool read_on
 
 	add_text(ret, "subtype=ckptfs,default_permissions,fsname=");
 	add_escaped(ret, source);
-	if (root)
-		add_text(ret, o->private ? ",suid,dev" : ",suid,dev,allow_other"); /* libfuse has other defaults */
+	if (root && !o->is_tier)
+		add_text(ret, ",suid,dev"); /* libfuse has other defaults */
+	if (root && !o->private)
+		add_text(ret, ",allow_other");
 	if (read_only)
 		add_text(ret, ",ro");
 	if (o->kernel.len > 0) {

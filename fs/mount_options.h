@@ -37,6 +37,7 @@ struct options {
 	int chunking, log_level;
 	int hash; /* enum fp_kind, 0: as stored */
 	int dedup; /* 1 + enum fp_domain_kind, 0: as stored */
+	uint64_t tier_timeout_ns; /* of a mounted tier */
 	bool noatime, nodiratime, sync, writeback, nonempty, private; /* private: only the mounting user has access */
 	struct buf kernel; /* "nosuid,nodev": for mount(2), no final NUL */
 	struct buf own; /* "cache=64M,verify": our own options as given, no final NUL */
@@ -46,6 +47,7 @@ struct options {
 	bool remount; /* change flags of the existing mount */
 
 	const char *store, *mountpoint; /* borrowed from argv */
+	bool is_tier; /* `store` is the address of a tier, to be mounted by itself (fs/tiermount/tier_mount.h) */
 	bool sloppy, fake, verbose, foreground;
 };
 
@@ -57,6 +59,7 @@ int options_parse(struct options *o, int argc, char *argv[]);
 int options_parse_list(struct options *o, const char *list);
 /*
  * For libfuse: "subtype=ckptfs,...", with a zero byte. Mounts by root are accessible to all users unless `private` is
- * given, as with any filesystem; the kernel checks permissions either way.
+ * given, as with any filesystem; the kernel checks permissions either way. In a tier others may have stored programs with
+ * set-user-ID, and devices: there `suid` and `dev` have to be given.
  */
 int options_for_kernel(const struct options *o, const char *source, bool read_only, struct buf *ret);

@@ -314,6 +314,7 @@ static enum exit_status collect(struct request *q)
 {
 	_cleanup_(closep) int fd = open(q->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ckptfs_gc gc = { 0 };
+	int r;
 
 	if (fd < 0) {
 		report_unopened("ckptfs-gc", q->path, "a mountpoint or a store", -errno);
@@ -322,8 +323,13 @@ static enum exit_status collect(struct request *q)
 	q->started_ns = monotonic_ns();
 	progress_init(&q->progress);
 	q->progress.on &= !q->quiet && !q->json;
-	if (daemon_command(fd, CKPTFS_IOC_GC, &gc, CKPTFS_GC_STATUS) == 0)
+	r = daemon_command(fd, CKPTFS_IOC_GC, &gc, CKPTFS_GC_STATUS);
+	if (r == 0)
 		return collect_mount(q, fd);
+	if (r == -EOPNOTSUPP) {
+		report_refusal("ckptfs-gc", q->path, "a collection", "collect", r);
+		return EXIT_FAILED;
+	}
 	if (is_store(q->path))
 		return collect_store(q);
 	text_printf(stderr, "ckptfs-gc: %s: neither a ckptfs mount nor a store; give one of them\n", q->path);

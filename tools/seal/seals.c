@@ -204,7 +204,7 @@ static uint64_t age_ns(const struct sealed *e)
 static const char *durable(const struct sealed *e)
 {
 	return e->facts & CKPTFS_SEAL_REMOTE	? "node" :
-	       e->is_in_tier			? "tier" :
+	       e->is_in_tier || (e->facts & CKPTFS_SEAL_OF_TIER) ? "tier" :
 	       e->facts & CKPTFS_SEAL_PROTECTED ? "partner" :
 						  "local";
 }
@@ -220,7 +220,7 @@ static void add_count(struct json *j, const char *key, bool is_known, uint64_t v
 static void add_json_seal(struct json *j, const struct seals *s, const struct sealed *e)
 {
 	bool is_here = !(e->facts & CKPTFS_SEAL_REMOTE); /* otherwise only the node that sealed it has these figures */
-	bool has_root = e->facts & CKPTFS_SEAL_HAS_ROOT;
+	bool has_root = e->facts & CKPTFS_SEAL_HAS_ROOT, is_of_tier = e->facts & CKPTFS_SEAL_OF_TIER;
 
 	json_open(j, NULL);
 	add_path(j, "path", s, e->path);
@@ -230,11 +230,11 @@ static void add_json_seal(struct json *j, const struct seals *s, const struct se
 	json_string(j, "state", "sealed");
 	json_string(j, "durable", durable(e));
 	json_bool(j, "newest", e->is_newest);
-	add_count(j, "uid", is_here, e->uid);
+	add_count(j, "uid", is_here && !is_of_tier, e->uid);
 	add_count(j, "files", is_here, e->files);
 	add_count(j, "directories", is_here, e->directories);
 	add_count(j, "bytes", is_here, e->bytes);
-	add_count(j, "new_bytes", has_root, e->new_bytes);
+	add_count(j, "new_bytes", has_root && !is_of_tier, e->new_bytes);
 	json_string(j, "root", has_root ? sha256_hex(e->root).s : NULL);
 	if (!s->has_tier || !is_here) {
 		json_null(j, "tier");
@@ -321,6 +321,7 @@ static void print_text(FILE *to, const struct seals *s)
 	for (size_t i = 0; i < s->nr; i++) {
 		const struct sealed *e = &s->v[i];
 		bool is_known = !(e->facts & CKPTFS_SEAL_REMOTE);
+		bool has_new = (e->facts & (CKPTFS_SEAL_HAS_ROOT | CKPTFS_SEAL_OF_TIER)) == CKPTFS_SEAL_HAS_ROOT;
 		char files[24] = "-";
 		size_t columns;
 
@@ -330,7 +331,7 @@ static void print_text(FILE *to, const struct seals *s)
 		columns = text_print_path(to, s, e->path);
 		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9s  %5s", (int)(width - columns), "", "sealed", durable(e),
 			is_known ? human_size(e->bytes).s : "-",
-			e->facts & CKPTFS_SEAL_HAS_ROOT ? human_size(e->new_bytes).s : "-", files,
+			has_new ? human_size(e->new_bytes).s : "-", files,
 			human_age(age_ns(e)).s);
 		if (s->has_tier && is_known)
 			print_tier(to, e);

@@ -260,7 +260,11 @@ static int show(struct request *q, FILE *to, size_t i)
 		return keep_mount(q, path, &a);
 	if (strcmp(kind, "directory") == 0)
 		return show_directory(q, to, path);
-	if (strcmp(kind, "mount") != 0)
+	if (strcmp(kind, "tier") == 0 && q->format != FORMAT_JSON) {
+		stat_show_tier(to, &a.j);
+		return 0;
+	}
+	if (strcmp(kind, "mount") != 0 && strcmp(kind, "tier") != 0)
 		return show_file(q, to, path, &a);
 	if (q->format == FORMAT_JSON)
 		stat_print_document(to, path, a.text, NULL);

@@ -341,6 +341,19 @@ static void show_compaction(FILE *to, const struct json_flat *j)
 		    json_flat_get(j, "compaction.failed_directories"));
 }
 
+void stat_show_tier(FILE *to, const struct json_flat *j)
+{
+	text_printf(to, "tier %s (ckptfs %s), read-only\n\n", json_flat_get(j, "store"), json_flat_get(j, "version"));
+	line(to, "Checkpoints:", json_flat_get(j, "checkpoints"));
+	text_printf(to, "  %s, see ckptfs-stat --sealed\n", human_size(json_flat_u64(j, "checkpoint_bytes")).s);
+	line(to, "Requests:", json_flat_get(j, "tier.requests"));
+	text_printf(to, "  since the mount, %s received\n", human_size(json_flat_u64(j, "tier.received_bytes")).s);
+	size_line(to, "Memory:", json_flat_u64(j, "tier.cache_bytes"));
+	text_printf(to, "  of %s for content\n", human_size(json_flat_u64(j, "tier.cache_max_bytes")).s);
+	line(to, "Damaged chunks:", json_flat_get(j, "tier.damaged_chunks"));
+	fputs("  received since the mount\n", to);
+}
+
 void stat_show_head(FILE *to, const struct json_flat *j)
 {
 	text_printf(to, "%s on %s (ckptfs %s%s), up %s\n", json_flat_get(j, "store"), json_flat_get(j, "mountpoint"),

@@ -10,6 +10,8 @@ struct ckptfs_exclusive;
 struct json_flat;
 struct stat_sums;
 
+/* A tier that is mounted by itself. */
+void stat_show_tier(FILE *to, const struct json_flat *j);
 void stat_show_head(FILE *to, const struct json_flat *mount);
 /* `nr_sealed`: sealed checkpoints; 0: none, or not counted. `verbose`: memory, fast paths and latencies, too. Fast paths
  * that are off are always shown. */

@@ -1,0 +1,701 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * Nodes are numbers (tier_view.h), so nothing is counted for them, and FORGET has nothing to do. Names and attributes
+ * within a checkpoint never change, and the kernel may keep them; those of directories above checkpoints are asked for
+ * again each second.
+ *
+ * The kernel checks permissions (default_permissions), with the access lists of files.
+ */
+#include "fs/tiermount/tier_ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/mutex.h"
+#include "base/util.h"
+#include "client/retention.h"
+#include "fs/tiermount/tier_view.h"
+#include "store/tier/tier.h"
+
+#define FOREVER 86400.0
+#define ABOVE 1.0 /* seconds */
+#define IOV_MANY 512u /* more pieces of memory are copied into one */
+#define BACKGROUND 64
+#define DIRECTORY_SIZE 4096 /* as on a mounted store */
+#define STAT_NAME "user.ckptfs.stat"
+
+static struct tier_fs *fs_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* --- waiting --- */
+
+static bool is_interrupted(void *userdata)
+{
+	return fuse_req_interrupted(userdata);
+}
+
+static void wake(fuse_req_t req _unused_, void *userdata)
+{
+	struct tier_fs *fs = userdata;
+
+	tier_cache_wake(fs->cache);
+	tier_view_wake(fs->view);
+}
+
+struct tier_waiter tier_waiter_of(fuse_req_t req)
+{
+	fuse_req_interrupt_func(req, wake, fs_of(req));
+	return (struct tier_waiter){ is_interrupted, req };
+}
+
+int tier_errno(int r)
+{
+	return r == -EBADMSG || r == -ETIMEDOUT || r == -EAGAIN ? EIO : -r;
+}
+
+static void reply(fuse_req_t req, int r)
+{
+	fuse_reply_err(req, tier_errno(r));
+}
+
+int tier_enter(fuse_req_t req, uint64_t node, struct tier_entered **ret)
+{
+	const struct tier_waiter w = tier_waiter_of(req);
+	struct tier_entered *e;
+	int r = tier_view_enter(fs_of(req)->view, tier_node_place(node), &w, &e);
+
+	if (r == 0 && tier_node_inode(node) >= e->tree->nr_inodes) {
+		tier_view_leave(fs_of(req)->view, e);
+		return -ESTALE;
+	}
+	if (r == 0)
+		*ret = e;
+	return r == -ENOENT ? -ESTALE : r;
+}
+
+/* --- attributes --- */
+
+static struct timespec timespec_of(int64_t ns)
+{
+	int64_t s = ns / 1000000000, rest = ns % 1000000000;
+
+	return (struct timespec){ .tv_sec = rest < 0 ? s - 1 : s, .tv_nsec = rest < 0 ? rest + 1000000000 : rest };
+}
+
+static struct stat stat_of(uint64_t node, const struct tier_inode *in)
+{
+	return (struct stat){
+		.st_ino = node,
+		.st_mode = in->mode,
+		.st_nlink = in->nlink,
+		.st_uid = in->uid,
+		.st_gid = in->gid,
+		.st_rdev = in->rdev,
+		.st_size = S_ISDIR(in->mode) ? DIRECTORY_SIZE : (off_t)in->size,
+		.st_blksize = (blksize_t)TIER_READ_MAX,
+		.st_blocks = (blkcnt_t)((in->mapped + 511) / 512),
+		.st_atim = timespec_of(in->atime_ns),
+		.st_mtim = timespec_of(in->mtime_ns),
+		.st_ctim = timespec_of(in->ctime_ns),
+	};
+}
+
+static int stat_above(struct tier_fs *fs, uint64_t node, struct stat *ret)
+{
+	int64_t newest = 0;
+	int r = tier_view_time(fs->view, tier_node_inode(node), &newest);
+	struct timespec time = timespec_of(newest > 0 ? newest : fs->mounted_ns);
+
+	*ret = (struct stat){
+		.st_ino = node,
+		.st_mode = S_IFDIR | 0555,
+		.st_nlink = 1, /* the number of subdirectories is not told */
+		.st_uid = geteuid(),
+		.st_gid = getegid(),
+		.st_atim = time,
+		.st_mtim = time,
+		.st_ctim = time,
+	};
+	return r;
+}
+
+static int stat_node(fuse_req_t req, uint64_t node, struct stat *ret)
+{
+	struct tier_entered *e;
+	int r;
+
+	if (tier_node_place(node) == 0)
+		return stat_above(fs_of(req), node, ret);
+	r = tier_enter(req, node, &e);
+	if (r < 0)
+		return r;
+	*ret = stat_of(node, &e->tree->inodes[tier_node_inode(node)]);
+	tier_view_leave(fs_of(req)->view, e);
+	return 0;
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi _unused_)
+{
+	struct stat st;
+	int r = stat_node(req, ino, &st);
+
+	if (r < 0)
+		reply(req, r);
+	else
+		fuse_reply_attr(req, &st, tier_node_place(ino) > 0 ? FOREVER : ABOVE);
+}
+
+/* An entry of a directory, for the kernel. Those that are missing are kept, too, within a checkpoint. */
+static int find(fuse_req_t req, uint64_t parent, const char *name, struct fuse_entry_param *ret)
+{
+	bool is_above = tier_node_place(parent) == 0;
+	struct tier_fs *fs = fs_of(req);
+	const struct tier_entry *entry;
+	struct tier_entered *e;
+	uint64_t node;
+	int r;
+
+	*ret = (struct fuse_entry_param){
+		.attr_timeout = FOREVER,
+		.entry_timeout = is_above ? ABOVE : FOREVER,
+	};
+	if (is_above) {
+		const struct tier_waiter w = tier_waiter_of(req);
+
+		tier_view_refresh(fs->view, &w);
+		r = tier_view_find(fs->view, tier_node_inode(parent), name, &node);
+		if (r == 0)
+			r = stat_node(req, node, &ret->attr);
+		ret->ino = r == 0 ? node : 0;
+		ret->attr_timeout = tier_node_place(ret->ino) > 0 ? FOREVER : ABOVE;
+		return r;
+	}
+	r = tier_enter(req, parent, &e);
+	if (r < 0)
+		return r;
+	entry = tier_tree_find(e->tree, tier_node_inode(parent), name);
+	if (entry) {
+		ret->ino = tier_node(tier_node_place(parent), entry->inode);
+		ret->attr = stat_of(ret->ino, &e->tree->inodes[entry->inode]);
+	}
+	tier_view_leave(fs->view, e);
+	return 0;
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fuse_entry_param entry;
+	int r = find(req, parent, name, &entry);
+
+	if (r < 0)
+		reply(req, r);
+	else
+		fuse_reply_entry(req, &entry);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino _unused_, uint64_t nr _unused_)
+{
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t nr _unused_, struct fuse_forget_data *v _unused_)
+{
+	fuse_reply_none(req);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct tier_entered *e;
+	const struct tier_inode *in;
+	char target[PATH_MAX];
+	int r = tier_enter(req, ino, &e);
+
+	if (r < 0) {
+		reply(req, r);
+		return;
+	}
+	in = &e->tree->inodes[tier_node_inode(ino)];
+	r = !in->target || in->size >= sizeof(target) ? -EINVAL : 0;
+	if (r == 0) {
+		memcpy(target, in->target, in->size);
+		target[in->size] = '\0';
+	}
+	tier_view_leave(fs_of(req)->view, e);
+	if (r < 0)
+		reply(req, r);
+	else
+		fuse_reply_readlink(req, target);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino _unused_)
+{
+	const struct statvfs st = {
+		.f_bsize = TIER_READ_MAX,
+		.f_frsize = 4096,
+		.f_blocks = tier_view_bytes(fs_of(req)->view) / 4096,
+		.f_files = tier_view_nr(fs_of(req)->view),
+		.f_namemax = 255,
+	};
+
+	fuse_reply_statfs(req, &st);
+}
+
+/* --- directories --- */
+
+/* An open directory: what it had when it was opened. */
+struct open_dir {
+	struct tier_entered *e; /* NULL: above checkpoints */
+	struct buf names; /* as of tier_view_list(), above checkpoints */
+};
+
+static void open_dir_free(struct tier_fs *fs, struct open_dir *d)
+{
+	tier_view_leave(fs->view, d->e);
+	buf_release(&d->names);
+	free(d);
+}
+
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct open_dir *d = calloc(1, sizeof(*d));
+	struct tier_fs *fs = fs_of(req);
+	int r = d ? 0 : -ENOMEM;
+
+	if (r == 0 && tier_node_place(ino) == 0) {
+		const struct tier_waiter w = tier_waiter_of(req);
+
+		tier_view_refresh(fs->view, &w);
+		r = tier_view_list(fs->view, tier_node_inode(ino), &d->names);
+	} else if (r == 0) {
+		r = tier_enter(req, ino, &d->e);
+		fi->cache_readdir = 1;
+		fi->keep_cache = 1;
+	}
+	if (r < 0) {
+		if (d)
+			open_dir_free(fs, d);
+		reply(req, r);
+		return;
+	}
+	fi->fh = (uintptr_t)d;
+	if (fuse_reply_open(req, fi) < 0)
+		open_dir_free(fs, d);
+}
+
+static void op_releasedir(fuse_req_t req, fuse_ino_t ino _unused_, struct fuse_file_info *fi)
+{
+	open_dir_free(fs_of(req), (struct open_dir *)(uintptr_t)fi->fh);
+	fuse_reply_err(req, 0);
+}
+
+struct listing {
+	fuse_req_t req;
+	char *buf;
+	size_t len, size;
+	bool plus;
+};
+
+/* false: it is full. `next`: the offset behind it. */
+static bool list_one(struct listing *l, const char *name, const struct fuse_entry_param *entry, off_t next)
+{
+	size_t n = l->plus ? fuse_add_direntry_plus(l->req, l->buf + l->len, l->size - l->len, name, entry, next) :
+			     fuse_add_direntry(l->req, l->buf + l->len, l->size - l->len, name, &entry->attr, next);
+
+	if (n > l->size - l->len)
+		return false;
+	l->len += n;
+	return true;
+}
+
+/* `plus` with a node number 0: the kernel looks the name up itself when it needs it. */
+static bool list_bare(struct listing *l, const char *name, uint64_t node, mode_t mode, off_t next)
+{
+	const struct fuse_entry_param entry = { .attr = { .st_ino = node, .st_mode = mode } };
+
+	return list_one(l, name, &entry, next);
+}
+
+static void list_above(struct listing *l, const struct open_dir *d, off_t off)
+{
+	off_t nr = 2;
+
+	for (size_t at = 0; at < d->names.len; nr++) {
+		const char *name = (const char *)d->names.data + at + sizeof(uint64_t);
+		uint64_t node;
+
+		memcpy(&node, d->names.data + at, sizeof(node));
+		at += sizeof(node) + strlen(name) + 1;
+		if (nr >= off && !list_bare(l, name, node, S_IFDIR, nr + 1))
+			return;
+	}
+}
+
+static void list_tree(struct listing *l, const struct tier_entered *e, uint64_t node, off_t off)
+{
+	const struct tier_inode *dir = &e->tree->inodes[tier_node_inode(node)];
+
+	for (uint64_t i = (uint64_t)off - 2; i < dir->nr; i++) {
+		const struct tier_entry *entry = &e->tree->entries[dir->first + i];
+		uint64_t child = tier_node(tier_node_place(node), entry->inode);
+		const struct fuse_entry_param param = {
+			.ino = child,
+			.attr = stat_of(child, &e->tree->inodes[entry->inode]),
+			.attr_timeout = FOREVER,
+			.entry_timeout = FOREVER,
+		};
+
+		if (!list_one(l, tier_tree_name(e->tree, entry->name), &param, (off_t)i + 3))
+			return;
+	}
+}
+
+static void list_some(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi, bool plus)
+{
+	const struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
+	struct listing l = { .req = req, .buf = malloc(size), .size = size, .plus = plus };
+
+	if (!l.buf) {
+		reply(req, -ENOMEM);
+		return;
+	}
+	if ((off > 0 || list_bare(&l, ".", ino, S_IFDIR, 1)) && (off > 1 || list_bare(&l, "..", ino, S_IFDIR, 2))) {
+		off = MAX(off, (off_t)2);
+		if (d->e)
+			list_tree(&l, d->e, ino, off);
+		else
+			list_above(&l, d, off);
+	}
+	fuse_reply_buf(req, l.buf, l.len);
+	free(l.buf);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	list_some(req, ino, size, off, fi, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	list_some(req, ino, size, off, fi, true);
+}
+
+/* --- files --- */
+
+struct open_file {
+	struct tier_entered *e;
+	struct tier_ahead ahead; /* of the cache */
+	uint64_t since_ns; /* with O_DIRECT: read from the tier, not from memory */
+};
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct open_file *f = calloc(1, sizeof(*f));
+	int r = !f ? -ENOMEM : (fi->flags & O_ACCMODE) != O_RDONLY ? -EROFS : tier_enter(req, ino, &f->e);
+
+	if (r == 0 && fi->flags & O_DIRECT) {
+		fi->direct_io = 1;
+		f->since_ns = monotonic_ns();
+	}
+	if (r < 0) {
+		free(f);
+		reply(req, r);
+		return;
+	}
+	fi->keep_cache = 1; /* content does not change */
+	fi->fh = (uintptr_t)f;
+	if (fuse_reply_open(req, fi) < 0) {
+		tier_view_leave(fs_of(req)->view, f->e);
+		free(f);
+	}
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino _unused_, struct fuse_file_info *fi)
+{
+	struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
+
+	tier_view_leave(fs_of(req)->view, f->e);
+	free(f);
+	fuse_reply_err(req, 0);
+}
+
+static void report(struct tier_fs *fs, const struct tier_range *range, uint64_t node, const struct tier_fault *fault, int r)
+{
+	_cleanup_(buf_release) struct buf top = BUF_EMPTY, path = BUF_EMPTY;
+
+	if (r == -EINTR)
+		return;
+	tier_view_path(fs->view, tier_node_place(node), &top);
+	tier_tree_path(range->tree, range->inode, &path);
+	if (buf_error(&top) < 0 || buf_error(&path) < 0)
+		return;
+	log_limited(&fs->limit, LOG_LEVEL_ERROR,
+		    "file %s/%s: cannot read %zu bytes at %" PRIu64 ": tier %s: %s %s%s", (const char *)top.data,
+		    (const char *)path.data, range->len, range->off, tier_where(fs->tier),
+		    fault->object.s[0] ? fault->object.s : "an object", fault->what,
+		    r == -ETIMEDOUT ? " (tier_timeout=)" : "");
+}
+
+/* iovec_max of the kernel is 1024. */
+static void reply_bytes(fuse_req_t req, const struct tier_bytes *b, size_t len)
+{
+	_cleanup_(freep) char *copy = NULL;
+	size_t at = 0;
+
+	if (b->nr <= IOV_MANY) {
+		fuse_reply_iov(req, b->iov, (int)b->nr);
+		return;
+	}
+	copy = malloc(len);
+	if (!copy) {
+		reply(req, -ENOMEM);
+		return;
+	}
+	for (size_t i = 0; i < b->nr; i++) {
+		memcpy(copy + at, b->iov[i].iov_base, b->iov[i].iov_len);
+		at += b->iov[i].iov_len;
+	}
+	fuse_reply_buf(req, copy, at);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
+	const struct tier_inode *in = &f->e->tree->inodes[tier_node_inode(ino)];
+	const struct tier_waiter w = tier_waiter_of(req);
+	struct tier_fs *fs = fs_of(req);
+	struct tier_range range = {
+		.source = f->e->source,
+		.tree = f->e->tree,
+		.inode = tier_node_inode(ino),
+		.off = (uint64_t)off,
+		.ahead = &f->ahead,
+		.since_ns = f->since_ns,
+	};
+	struct tier_fault fault;
+	struct tier_bytes bytes;
+	int r;
+
+	if (range.off >= in->size) {
+		fuse_reply_buf(req, NULL, 0);
+		return;
+	}
+	range.len = MIN(size, (size_t)TIER_READ_MAX);
+	range.len = (size_t)MIN(in->size - range.off, (uint64_t)range.len);
+	r = tier_cache_read(fs->cache, &range, &w, &bytes, &fault);
+	if (r < 0) {
+		report(fs, &range, ino, &fault, r);
+		reply(req, r);
+		return;
+	}
+	reply_bytes(req, &bytes, range.len);
+	tier_bytes_release(fs->cache, &bytes);
+}
+
+/* SEEK_DATA and SEEK_HOLE: holes are as in the sealed file. */
+static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	const struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
+	const struct tier_inode *in = &f->e->tree->inodes[tier_node_inode(ino)];
+	struct tier_runs it;
+	struct tier_run run;
+	uint64_t at;
+
+	if (off < 0 || (uint64_t)off >= in->size || (whence != SEEK_DATA && whence != SEEK_HOLE)) {
+		reply(req, whence == SEEK_DATA || whence == SEEK_HOLE ? -ENXIO : -EINVAL);
+		return;
+	}
+	it = tier_runs_from(f->e->tree, tier_node_inode(ino), (uint64_t)off);
+	while (tier_runs_next(&it, &run, &at))
+		if ((run.pack > 0) == (whence == SEEK_DATA)) {
+			fuse_reply_lseek(req, (off_t)MAX(at, (uint64_t)off));
+			return;
+		}
+	if (whence == SEEK_DATA)
+		reply(req, -ENXIO);
+	else
+		fuse_reply_lseek(req, (off_t)in->size);
+}
+
+/* --- extended attributes --- */
+
+static void reply_value(fuse_req_t req, int r, const struct buf *value, size_t size)
+{
+	if (r == 0)
+		r = buf_error(value) < 0 ? -ENOMEM : size > 0 && value->len > size ? -ERANGE : 0;
+	if (r < 0)
+		reply(req, r);
+	else if (size == 0)
+		fuse_reply_xattr(req, value->len);
+	else
+		fuse_reply_buf(req, (const char *)value->data, value->len);
+}
+
+/* A retention rule is stored with the user that set it. */
+static int add_value(const struct tier_xattr *x, bool is_rule, struct buf *ret)
+{
+	size_t len = x->len;
+	uint32_t uid;
+	int r = is_rule ? keep_stored_decode(x->value, x->len, &len, &uid) : 0;
+
+	if (r == 0)
+		buf_add(ret, x->value, len);
+	return r < 0 ? -EIO : 0;
+}
+
+static int get_xattr(fuse_req_t req, uint64_t node, const char *name, struct buf *ret)
+{
+	struct tier_entered *e;
+	const struct tier_inode *in;
+	int r;
+
+	if (strcmp(name, STAT_NAME) == 0)
+		return tier_figures(req, node, ret);
+	if (tier_node_place(node) == 0)
+		return -ENODATA;
+	r = tier_enter(req, node, &e);
+	if (r < 0)
+		return r;
+	in = &e->tree->inodes[tier_node_inode(node)];
+	r = -ENODATA;
+	for (uint32_t i = in->first_xattr; i < in->first_xattr + in->nr_xattrs && r == -ENODATA; i++)
+		if (strcmp(tier_tree_name(e->tree, e->tree->xattrs[i].name), name) == 0)
+			r = add_value(&e->tree->xattrs[i], strcmp(name, KEEP_XATTR) == 0, ret);
+	tier_view_leave(fs_of(req)->view, e);
+	return r;
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	int r = get_xattr(req, ino, name, &value);
+
+	reply_value(req, r, &value, size);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	struct tier_entered *e = NULL;
+	int r = tier_node_place(ino) > 0 ? tier_enter(req, ino, &e) : 0;
+
+	if (r == 0 && e) {
+		const struct tier_inode *in = &e->tree->inodes[tier_node_inode(ino)];
+
+		for (uint32_t i = in->first_xattr; i < in->first_xattr + in->nr_xattrs; i++) {
+			const char *name = tier_tree_name(e->tree, e->tree->xattrs[i].name);
+
+			if (strncmp(name, "trusted.", 8) != 0 || fuse_req_ctx(req)->uid == 0)
+				buf_add(&names, name, strlen(name) + 1);
+		}
+		tier_view_leave(fs_of(req)->view, e);
+	}
+	reply_value(req, r, &names, size);
+}
+
+/* --- changes: the kernel refuses them, unless root has remounted it by other means --- */
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino _unused_, struct stat *st _unused_, int which _unused_,
+		       struct fuse_file_info *fi _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_mknod(fuse_req_t req, fuse_ino_t dir _unused_, const char *name _unused_, mode_t mode _unused_,
+		     dev_t dev _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_mkdir(fuse_req_t req, fuse_ino_t dir _unused_, const char *name _unused_, mode_t mode _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_unlink(fuse_req_t req, fuse_ino_t dir _unused_, const char *name _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_symlink(fuse_req_t req, const char *target _unused_, fuse_ino_t dir _unused_, const char *name _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t dir _unused_, const char *name _unused_, fuse_ino_t to _unused_,
+		      const char *new_name _unused_, unsigned flags _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_link(fuse_req_t req, fuse_ino_t ino _unused_, fuse_ino_t dir _unused_, const char *name _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino _unused_, const char *name _unused_, const char *p _unused_,
+			size_t len _unused_, int flags _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino _unused_, const char *name _unused_)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	static const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_IOCTL_DIR | FUSE_CAP_READDIRPLUS |
+				       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_ACL |
+				       FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_ASYNC_DIO | FUSE_CAP_EXPORT_SUPPORT;
+	struct tier_fs *fs = userdata;
+	uint64_t one = 1;
+	ssize_t n _unused_;
+
+	conn->want = conn->capable & wanted;
+	conn->max_background = BACKGROUND;
+	conn->congestion_threshold = BACKGROUND;
+	n = write(fs->answers_fd, &one, sizeof(one));
+}
+
+/* Locks are the kernel's own. */
+const struct fuse_lowlevel_ops tier_ops_table = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.getattr = op_getattr,
+	.readlink = op_readlink,
+	.statfs = op_statfs,
+	.opendir = op_opendir,
+	.releasedir = op_releasedir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.open = op_open,
+	.release = op_release,
+	.read = op_read,
+	.lseek = op_lseek,
+	.getxattr = op_getxattr,
+	.listxattr = op_listxattr,
+	.ioctl = tier_op_ioctl,
+	.setattr = op_setattr,
+	.mknod = op_mknod,
+	.mkdir = op_mkdir,
+	.unlink = op_unlink,
+	.rmdir = op_unlink,
+	.symlink = op_symlink,
+	.rename = op_rename,
+	.link = op_link,
+	.setxattr = op_setxattr,
+	.removexattr = op_removexattr,
+};

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * The requests of the kernel on a mounted tier. Each is answered by the thread that has it, which may wait: for at most
+ * the timeout of the mount, or until the client is interrupted.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <fuse_lowlevel.h>
+
+#include "base/log.h"
+
+struct buf;
+struct tier;
+struct tier_cache;
+struct tier_entered;
+struct tier_view;
+struct tier_waiter;
+
+struct tier_fs {
+	struct tier *tier; /* constant, like all but the last two */
+	struct tier_cache *cache;
+	struct tier_view *view;
+	uint64_t timeout_ns;
+	int64_t mounted_ns;
+	int answers_fd; /* an eventfd: the kernel's first request has been served */
+	atomic_bool ends_when_detached; /* see CKPTFS_MOUNT_END */
+	struct log_limit limit;
+};
+
+extern const struct fuse_lowlevel_ops tier_ops_table; /* userdata: struct tier_fs */
+
+/* --- for the files of this folder --- */
+
+struct tier_waiter tier_waiter_of(fuse_req_t req); /* until the client is interrupted */
+int tier_errno(int r); /* for the kernel, positive */
+/* The checkpoint of a node. Errors as of tier_view_enter(), but -ESTALE in place of -ENOENT. */
+int tier_enter(fuse_req_t req, uint64_t node, struct tier_entered **ret);
+/* tier_root.c. The root of a seal as its manifest and the tables of its packs have it now. */
+int tier_root(const struct tier_entered *e, const struct tier_waiter *w, uint8_t ret[32]);
+/* tier_ioctl.c. Figures as JSON, for user.ckptfs.stat of any node. */
+int tier_figures(fuse_req_t req, uint64_t node, struct buf *ret);
+void tier_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
+		   const void *in, size_t in_len, size_t out_len);

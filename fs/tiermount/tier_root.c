@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * The root of a seal (docs/format.md, section 5), as fs/seal/seal_root.c computes it from a store. Directories have
+ * higher numbers than those that contain them, so they are digested from the last to the first.
+ *
+ * A catalog has the top with fewer permissions for group and others if directories above it do not let all users pass
+ * (fs/seal/seal_catalog.c), and the root is that of the directory as it was sealed. There are at most 64 possibilities,
+ * and only the right one has this root.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/sha256.h"
+#include "base/util.h"
+#include "fs/tiermount/tier_ops.h"
+#include "fs/tiermount/tier_view.h"
+
+struct rooting {
+	const struct tier_entered *e;
+	const struct tier_waiter *w;
+	struct sha256_digest *digests; /* of the entries of each directory, by inode */
+	struct buf names; /* digests of the names in one directory */
+	uint32_t pack; /* whose tables are held, plus 1; 0: none */
+	const struct tier_tables *tables;
+};
+
+struct piece {
+	uint64_t len;
+	uint32_t chunk_len, from; /* chunk_len 0: a hole */
+	struct fp fp;
+};
+
+static void begin_digest(struct sha256 *h, const char *what)
+{
+	sha256_init(h);
+	sha256_add(h, what, strlen(what) + 1);
+}
+
+/* --- content --- */
+
+static void put_tables(struct rooting *t)
+{
+	if (t->pack > 0)
+		tier_source_tables_put(t->e->source, t->pack - 1);
+	t->pack = 0;
+}
+
+static int hold_tables(struct rooting *t, uint32_t pack)
+{
+	int r;
+
+	if (t->pack == pack)
+		return 0;
+	put_tables(t);
+	r = tier_source_tables(t->e->source, pack - 1, t->w, &t->tables);
+	if (r == 0)
+		t->pack = pack;
+	return r;
+}
+
+static void add_piece(struct sha256 *h, const struct piece *p)
+{
+	uint8_t fp[FP_LEN];
+
+	if (p->len == 0)
+		return;
+	fp_encode(p->fp, fp);
+	sha256_add_le64(h, p->len);
+	sha256_add_le32(h, p->chunk_len);
+	sha256_add_le32(h, p->from);
+	sha256_add(h, fp, sizeof(fp));
+}
+
+/* Holes and parts of a chunk count as one piece where they are side by side. */
+static void next_piece(struct sha256 *h, struct piece *last, const struct piece *p)
+{
+	if (last->len > 0 && last->chunk_len == p->chunk_len && fp_equal(last->fp, p->fp) &&
+	    (p->chunk_len == 0 || last->from + last->len == p->from)) {
+		last->len += p->len;
+		return;
+	}
+	add_piece(h, last);
+	*last = *p;
+}
+
+static int add_chunks(struct rooting *t, const struct tier_run *run, struct sha256 *h, struct piece *last)
+{
+	int r = hold_tables(t, run->pack);
+
+	for (uint32_t i = 0; i < MAX(run->nr, 1u) && r == 0; i++) {
+		uint32_t in = 0;
+		const struct tier_frame *f = tier_tables_find(t->tables, run->first + i, &in);
+		struct pack_cuts cuts;
+		struct piece p;
+
+		if (!f)
+			return -EBADMSG;
+		cuts = pack_table_cuts(&f->table);
+		p = (struct piece){ .chunk_len = pack_cut_len(&cuts, in), .fp = f->table.fps[in] };
+		p.len = run->nr > 0 ? p.chunk_len : run->len;
+		p.from = run->nr > 0 ? 0 : run->from;
+		next_piece(h, last, &p);
+	}
+	return r;
+}
+
+static int digest_content(struct rooting *t, uint32_t inode, struct sha256_digest *ret)
+{
+	const struct fp_key *key = tier_source_key(t->e->source);
+	struct tier_runs it = tier_runs_from(t->e->tree, inode, 0);
+	struct piece last = { 0 };
+	struct tier_run run;
+	struct sha256 h;
+	uint64_t at;
+	int r = 0;
+
+	begin_digest(&h, "ckptfs content");
+	sha256_add(&h, key->veil, sizeof(key->veil));
+	while (r == 0 && tier_runs_next(&it, &run, &at)) {
+		if (t->w->is_interrupted(t->w->userdata))
+			return -EINTR;
+		if (run.pack > 0)
+			r = add_chunks(t, &run, &h, &last);
+		else
+			next_piece(&h, &last, &(struct piece){ .len = run.len });
+	}
+	add_piece(&h, &last);
+	*ret = sha256_finish(&h);
+	return r;
+}
+
+/* --- inodes --- */
+
+#define ACL_NAME "system.posix_acl_access"
+#define ACL_GROUP_OBJ 0x04
+#define ACL_MASK 0x10
+#define ACL_OTHER 0x20
+#define ACL_HEAD 4u
+#define ACL_ENTRY 8u
+
+/* An access list with the permissions of `mode` for group and others. */
+static void add_acl(const struct tier_xattr *x, uint32_t mode, struct sha256 *h)
+{
+	bool has_mask = false;
+
+	for (size_t at = ACL_HEAD; at + ACL_ENTRY <= x->len; at += ACL_ENTRY)
+		has_mask |= x->value[at] == ACL_MASK;
+	sha256_add(h, x->value, MIN(x->len, ACL_HEAD));
+	for (size_t at = ACL_HEAD; at + ACL_ENTRY <= x->len; at += ACL_ENTRY) {
+		uint8_t entry[ACL_ENTRY];
+
+		memcpy(entry, x->value + at, sizeof(entry));
+		if (entry[0] == (has_mask ? ACL_MASK : ACL_GROUP_OBJ))
+			entry[2] = mode >> 3 & 7;
+		else if (entry[0] == ACL_OTHER)
+			entry[2] = mode & 7;
+		sha256_add(h, entry, sizeof(entry));
+	}
+}
+
+static void add_xattrs(struct rooting *t, const struct tier_inode *in, uint32_t mode, struct sha256 *h)
+{
+	const struct tier_tree *tree = t->e->tree;
+
+	for (uint32_t i = in->first_xattr; i < in->first_xattr + in->nr_xattrs; i++) {
+		const struct tier_xattr *x = &tree->xattrs[i];
+		const char *name = tier_tree_name(tree, x->name);
+
+		sha256_add_le32(h, (uint32_t)strlen(name));
+		sha256_add(h, name, strlen(name));
+		sha256_add_le32(h, x->len);
+		if (mode != in->mode && strcmp(name, ACL_NAME) == 0)
+			add_acl(x, mode, h);
+		else
+			sha256_add(h, x->value, x->len);
+	}
+}
+
+/* With `mode` in place of its own. */
+static int digest_inode_as(struct rooting *t, uint32_t inode, uint32_t mode, struct sha256_digest *ret)
+{
+	const struct tier_inode *in = &t->e->tree->inodes[inode];
+	struct sha256_digest inner = { 0 };
+	struct sha256 h;
+	int r = 0;
+
+	if (S_ISDIR(in->mode)) {
+		inner = t->digests[inode];
+	} else if (S_ISLNK(in->mode)) {
+		begin_digest(&h, "ckptfs target");
+		sha256_add(&h, in->target, in->size);
+		inner = sha256_finish(&h);
+	} else if (S_ISREG(in->mode)) {
+		r = digest_content(t, inode, &inner);
+	}
+	if (r < 0)
+		return r;
+	begin_digest(&h, "ckptfs inode");
+	sha256_add_le32(&h, mode);
+	sha256_add_le32(&h, in->uid);
+	sha256_add_le32(&h, in->gid);
+	sha256_add_le64(&h, (uint64_t)in->mtime_ns);
+	sha256_add_le64(&h, in->rdev);
+	sha256_add_le64(&h, S_ISREG(in->mode) ? in->size : 0);
+	sha256_add(&h, inner.b, sizeof(inner.b));
+	add_xattrs(t, in, mode, &h);
+	*ret = sha256_finish(&h);
+	return 0;
+}
+
+static int digest_inode(struct rooting *t, uint32_t inode, struct sha256_digest *ret)
+{
+	return digest_inode_as(t, inode, t->e->tree->inodes[inode].mode, ret);
+}
+
+static int compare_digests(const void *a, const void *b)
+{
+	return memcmp(a, b, SHA256_LEN);
+}
+
+static int digest_directory(struct rooting *t, uint32_t dir)
+{
+	const struct tier_tree *tree = t->e->tree;
+	const struct tier_inode *in = &tree->inodes[dir];
+	struct sha256 h;
+	int r = 0;
+
+	buf_clear(&t->names);
+	for (uint32_t i = in->first; i < in->first + in->nr && r == 0; i++) {
+		const char *name = tier_tree_name(tree, tree->entries[i].name);
+		struct sha256_digest digest;
+
+		r = digest_inode(t, tree->entries[i].inode, &digest);
+		begin_digest(&h, "ckptfs name");
+		sha256_add_le32(&h, (uint32_t)strlen(name));
+		sha256_add(&h, name, strlen(name));
+		sha256_add(&h, digest.b, sizeof(digest.b));
+		digest = sha256_finish(&h);
+		buf_add(&t->names, digest.b, sizeof(digest.b));
+	}
+	if (r == 0)
+		r = buf_error(&t->names);
+	if (r < 0)
+		return r;
+	if (t->names.len > 0)
+		qsort(t->names.data, t->names.len / SHA256_LEN, SHA256_LEN, compare_digests);
+	begin_digest(&h, "ckptfs directory");
+	sha256_add(&h, t->names.data, t->names.len);
+	t->digests[dir] = sha256_finish(&h);
+	return 0;
+}
+
+static int digest_top(struct rooting *t, uint8_t ret[32])
+{
+	uint32_t mode = t->e->tree->inodes[0].mode;
+	struct sha256_digest d;
+	int r = digest_inode(t, 0, &d);
+
+	if (r < 0)
+		return r;
+	memcpy(ret, d.b, sizeof(d.b));
+	for (uint32_t more = 1; more <= (S_IRWXG | S_IRWXO) && memcmp(ret, t->e->seal->root, sizeof(d.b)) != 0; more++) {
+		if (more & mode)
+			continue;
+		digest_inode_as(t, 0, mode | more, &d);
+		if (memcmp(d.b, t->e->seal->root, sizeof(d.b)) == 0)
+			memcpy(ret, d.b, sizeof(d.b));
+	}
+	return 0;
+}
+
+int tier_root(const struct tier_entered *e, const struct tier_waiter *w, uint8_t ret[32])
+{
+	struct rooting t = { .e = e, .w = w, .digests = calloc(e->tree->nr_inodes, sizeof(*t.digests)) };
+	int r = t.digests ? 0 : -ENOMEM;
+
+	for (uint32_t i = e->tree->nr_inodes; i-- > 0 && r == 0;)
+		if (S_ISDIR(e->tree->inodes[i].mode))
+			r = digest_directory(&t, i);
+	if (r == 0)
+		r = digest_top(&t, ret);
+	put_tables(&t);
+	free(t.digests);
+	buf_release(&t.names);
+	return r;
+}

@@ -1,0 +1,895 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+#include "fs/tiermount/tier_view.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/util.h"
+#include "index/namespace_table.h"
+#include "store/tier/tier.h"
+#include "store/tier/tier_read.h"
+
+#define LIST_AGE_NS UINT64_C(5000000000)
+#define LIST_WAIT_NS UINT64_C(5000000000)
+#define HEADS_IN_FLIGHT 16u
+#define BUCKETS 1024u
+#define OWN ".ckptfs"
+#define CHECKPOINTS_MAX (UINT32_MAX / 4)
+
+enum kind { BY_PATH, BY_STORE, BY_NUMBER, NR_KINDS };
+
+struct checkpoint;
+
+struct loaded {
+	struct tier_entered e; /* the first member */
+	struct tier_reader *reader;
+	struct tier_tree *tree;
+	struct checkpoint *of;
+	uint64_t memory;
+	unsigned nr_users;
+	uint64_t used; /* clock of tier_view.used */
+};
+
+struct checkpoint {
+	struct tier_job job; /* loads it */
+	struct tier_view *view;
+	struct tier_seal seal;
+	bool is_gone; /* not in the last list */
+	bool is_shown[NR_KINDS];
+	bool is_loading;
+	int error; /* of the last attempt to load it */
+	unsigned nr_attempts; /* ended */
+	struct loaded *loaded; /* NULL: not now */
+};
+
+struct dir {
+	char *path; /* from the mountpoint; "": the root */
+	struct dir *next; /* in its bucket */
+	uint32_t number;
+	uint64_t listed; /* in which list it is */
+	int64_t newest_ns;
+};
+
+struct name {
+	uint32_t dir;
+	uint64_t node;
+	char *name;
+};
+
+struct tier_view {
+	struct tier *tier; /* constant, like the next three */
+	struct tier_workers *workers;
+	struct tier_cache *cache;
+	struct tier_view_conf conf;
+	struct tier_job list_job;
+	struct log_limit limit;
+	struct mutex lock; /* a leaf */
+	struct cond changed;
+	bool stop GUARDED_BY(lock);
+	struct checkpoint **checkpoints GUARDED_BY(lock); /* numbers are never used again */
+	size_t nr_checkpoints GUARDED_BY(lock), checkpoints_room GUARDED_BY(lock);
+	struct dir **dirs GUARDED_BY(lock); /* likewise */
+	size_t nr_dirs GUARDED_BY(lock), dirs_room GUARDED_BY(lock);
+	struct dir *buckets[BUCKETS] GUARDED_BY(lock);
+	struct name *names GUARDED_BY(lock); /* of the last list, sorted by directory and name */
+	size_t nr_names GUARDED_BY(lock), names_room GUARDED_BY(lock);
+	uint64_t list GUARDED_BY(lock); /* number of the last one */
+	uint64_t listed_ns GUARDED_BY(lock); /* when the last attempt ended */
+	bool is_listing GUARDED_BY(lock);
+	uint64_t began_ns GUARDED_BY(lock); /* it */
+	uint64_t trees GUARDED_BY(lock), used GUARDED_BY(lock); /* bytes; clock */
+};
+
+/* --- names of stores and checkpoints --- */
+
+struct hex_id {
+	char s[2 * TIER_ID_LEN + 1];
+};
+
+static struct hex_id hex_id(const uint8_t id[TIER_ID_LEN])
+{
+	struct hex_id h;
+
+	for (unsigned i = 0; i < TIER_ID_LEN; i++)
+		sprintf(h.s + 2 * i, "%02x", id[i]);
+	return h;
+}
+
+static void add_text(struct buf *b, const char *s)
+{
+	buf_add(b, s, strlen(s));
+}
+
+/* Without a zero byte. */
+static void path_of(const struct tier_seal *s, enum kind kind, struct buf *ret)
+{
+	char number[20];
+
+	if (kind == BY_PATH) {
+		add_text(ret, s->path);
+		return;
+	}
+	add_text(ret, kind == BY_STORE ? OWN "/stores/" : OWN "/sealed/");
+	add_text(ret, hex_id(s->store).s);
+	if (kind == BY_STORE && s->path[0] == '\0')
+		return;
+	add_text(ret, "/");
+	snprintf(number, sizeof(number), "%016" PRIx64, s->number);
+	add_text(ret, kind == BY_STORE ? s->path : number);
+}
+
+/* --- the list of names; with the lock --- */
+
+static unsigned bucket_of(const char *path, size_t len)
+{
+	uint32_t h = 2166136261u;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (uint8_t)path[i]) * 16777619u;
+	return h % BUCKETS;
+}
+
+static int get_dir(struct tier_view *v, const char *path, size_t len, struct dir **ret)
+{
+	struct dir **bucket = &v->buckets[bucket_of(path, len)], *d;
+	int r;
+
+	for (d = *bucket; d; d = d->next)
+		if (strlen(d->path) == len && memcmp(d->path, path, len) == 0) {
+			*ret = d;
+			return 0;
+		}
+	r = list_grow(&v->dirs, v->nr_dirs, &v->dirs_room, sizeof(struct dir *));
+	d = r == 0 ? calloc(1, sizeof(*d)) : NULL;
+	if (!d)
+		return -ENOMEM;
+	d->path = strndup(path, len);
+	if (!d->path) {
+		free(d);
+		return -ENOMEM;
+	}
+	d->number = (uint32_t)v->nr_dirs;
+	d->next = *bucket;
+	*bucket = d;
+	v->dirs[v->nr_dirs++] = d;
+	*ret = d;
+	return 0;
+}
+
+static int add_name(struct tier_view *v, uint32_t dir, const char *name, size_t len, uint64_t node)
+{
+	struct name n = { .dir = dir, .node = node };
+	int r = list_grow(&v->names, v->nr_names, &v->names_room, sizeof(*v->names));
+
+	if (r < 0)
+		return r;
+	n.name = strndup(name, len);
+	if (!n.name)
+		return -ENOMEM;
+	v->names[v->nr_names++] = n;
+	return 0;
+}
+
+/* The directory with this path and those above it become part of the list. */
+static int list_dir(struct tier_view *v, const char *path, size_t len, int64_t newest_ns, uint32_t *ret)
+{
+	struct dir *d;
+	int r = get_dir(v, path, len, &d);
+	size_t last = len;
+	uint32_t above;
+	bool is_new;
+
+	if (r < 0)
+		return r;
+	is_new = d->listed != v->list;
+	d->newest_ns = is_new ? newest_ns : MAX(d->newest_ns, newest_ns);
+	d->listed = v->list;
+	*ret = d->number;
+	if (len == 0)
+		return 0;
+	while (last > 0 && path[last - 1] != '/')
+		last--;
+	r = list_dir(v, path, last > 0 ? last - 1 : 0, newest_ns, &above);
+	return r < 0 || !is_new ? r : add_name(v, above, path + last, len - last, tier_node(0, d->number));
+}
+
+static int list_path(struct tier_view *v, const char *path, int64_t newest_ns, uint64_t node)
+{
+	const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+	uint32_t dir;
+	int r = list_dir(v, path, slash ? (size_t)(slash - path) : 0, newest_ns, &dir);
+
+	return r < 0 ? r : add_name(v, dir, last, strlen(last), node);
+}
+
+struct shown {
+	char *path;
+	size_t checkpoint;
+	enum kind kind;
+	const struct tier_seal *seal;
+};
+
+/* Paths so that those below one follow it, then the newest first. */
+static int compare_shown(const void *a, const void *b)
+{
+	const struct shown *x = a, *y = b;
+	const unsigned char *p = (const unsigned char *)x->path, *q = (const unsigned char *)y->path;
+
+	while (*p && *p == *q) {
+		p++;
+		q++;
+	}
+	if (*p != *q)
+		return !*p ? -1 : !*q ? 1 : *p == '/' ? -1 : *q == '/' ? 1 : *p < *q ? -1 : 1;
+	if (x->seal->sealed_ns != y->seal->sealed_ns)
+		return x->seal->sealed_ns > y->seal->sealed_ns ? -1 : 1;
+	if (x->seal->number != y->seal->number)
+		return x->seal->number > y->seal->number ? -1 : 1;
+	return memcmp(x->seal->store, y->seal->store, TIER_ID_LEN);
+}
+
+static bool is_below(const char *path, const char *above)
+{
+	size_t n = strlen(above);
+
+	return strncmp(path, above, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+static int collect_shown(struct tier_view *v, struct shown *all, size_t *nr)
+{
+	for (size_t i = 0; i < v->nr_checkpoints; i++) {
+		struct checkpoint *c = v->checkpoints[i];
+
+		for (enum kind k = 0; k < NR_KINDS; k++) {
+			_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+			c->is_shown[k] = false;
+			if (c->is_gone || (k == BY_PATH && (!c->seal.path[0] || is_below(c->seal.path, OWN))))
+				continue;
+			path_of(&c->seal, k, &b);
+			buf_add_u8(&b, 0);
+			if (buf_error(&b) < 0)
+				return -ENOMEM;
+			all[(*nr)++] = (struct shown){ (char *)b.data, i, k, &c->seal };
+			b = BUF_EMPTY;
+		}
+	}
+	return 0;
+}
+
+static int list_shown(struct tier_view *v, struct shown *all, size_t nr)
+{
+	const char *last = NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < nr && r == 0; i++) {
+		struct shown *s = &all[i];
+
+		if (last && is_below(s->path, last))
+			continue;
+		last = s->path;
+		v->checkpoints[s->checkpoint]->is_shown[s->kind] = true;
+		r = list_path(v, s->path, s->seal->sealed_ns,
+			      tier_node((uint32_t)(1 + NR_KINDS * s->checkpoint + s->kind), 0));
+	}
+	return r;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct name *x = a, *y = b;
+
+	if (x->dir != y->dir)
+		return x->dir < y->dir ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static void clear_names(struct tier_view *v)
+{
+	while (v->nr_names > 0)
+		free(v->names[--v->nr_names].name);
+}
+
+static int make_names(struct tier_view *v)
+{
+	struct shown *all = calloc(MAX(NR_KINDS * v->nr_checkpoints, (size_t)1), sizeof(*all));
+	size_t nr = 0;
+	uint32_t dir;
+	int r = all ? 0 : -ENOMEM;
+
+	clear_names(v);
+	v->list++;
+	if (r == 0)
+		r = list_dir(v, "", 0, 0, &dir); /* the first: number 0 */
+	if (r == 0)
+		r = list_dir(v, OWN "/stores", strlen(OWN "/stores"), 0, &dir);
+	if (r == 0)
+		r = list_dir(v, OWN "/sealed", strlen(OWN "/sealed"), 0, &dir);
+	if (r == 0)
+		r = collect_shown(v, all, &nr);
+	if (r == 0) {
+		if (nr > 0)
+			qsort(all, nr, sizeof(*all), compare_shown);
+		r = list_shown(v, all, nr);
+	}
+	if (v->nr_names > 0)
+		qsort(v->names, v->nr_names, sizeof(*v->names), compare_names);
+	for (size_t i = 0; all && i < nr; i++)
+		free(all[i].path);
+	free(all);
+	return r;
+}
+
+/* --- listing the tier, on a worker's thread --- */
+
+static int compare_seals(const void *a, const void *b)
+{
+	const struct checkpoint *x = *(struct checkpoint *const *)a, *y = *(struct checkpoint *const *)b;
+	int k = memcmp(x->seal.store, y->seal.store, TIER_ID_LEN);
+
+	return k != 0 ? k : (x->seal.number > y->seal.number) - (x->seal.number < y->seal.number);
+}
+
+struct listing {
+	struct tier_view *v;
+	struct checkpoint **sorted; /* those known before */
+	bool *found;
+	size_t nr;
+	struct buf wanted; /* names of manifests that are new */
+};
+
+static void listing_release(struct listing *l)
+{
+	free(l->sorted);
+	free(l->found);
+	buf_release(&l->wanted);
+}
+
+static int sort_known(struct listing *l)
+{
+	struct tier_view *v = l->v;
+
+	mutex_lock(&v->lock);
+	l->nr = v->nr_checkpoints;
+	l->sorted = calloc(MAX(l->nr, (size_t)1), sizeof(struct checkpoint *));
+	l->found = calloc(MAX(l->nr, (size_t)1), sizeof(*l->found));
+	if (l->sorted && l->nr > 0)
+		memcpy(l->sorted, v->checkpoints, l->nr * sizeof(struct checkpoint *));
+	mutex_unlock(&v->lock);
+	if (!l->sorted || !l->found)
+		return -ENOMEM;
+	if (l->nr > 0)
+		qsort(l->sorted, l->nr, sizeof(struct checkpoint *), compare_seals);
+	return 0;
+}
+
+static void compare_list(struct listing *l, const struct buf *names)
+{
+	const char *name;
+
+	for (size_t at = 0; at < names->len; at += strlen(name) + 1) {
+		struct checkpoint key = { 0 }, *of_key = &key, **known;
+
+		name = (const char *)names->data + at;
+		if (!tier_manifest_name_parse(name, key.seal.store, &key.seal.number))
+			continue;
+		known = l->nr > 0 ? bsearch(&of_key, l->sorted, l->nr, sizeof(of_key), compare_seals) : NULL;
+		if (known)
+			l->found[known - l->sorted] = true;
+		else
+			buf_add(&l->wanted, name, strlen(name) + 1);
+	}
+}
+
+static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m);
+
+static void take_head(struct tier_view *v, const struct tier_request *q)
+{
+	uint8_t store[TIER_ID_LEN];
+	struct tier_manifest m;
+	uint64_t number;
+	int r = q->result;
+
+	if (r == -ENOENT)
+		return;
+	if (r == 0)
+		r = tier_manifest_head_decode(q->buf, q->got, &m);
+	if (r == 0 && (!tier_manifest_name_parse(q->name, store, &number) || number != m.number ||
+		       memcmp(store, m.store, sizeof(store)) != 0 || !ns_path_is_valid(m.path, m.path_len)))
+		r = -EBADMSG;
+	if (r == 0)
+		r = add_checkpoint(v, &m);
+	if (r < 0)
+		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: %s: this checkpoint is not shown: %s",
+			    tier_where(v->tier), q->name,
+			    r == -EBADMSG    ? "its manifest is damaged" :
+			    r == -EOPNOTSUPP ? "its manifest was written by a newer version" :
+					       strerror(-r));
+}
+
+/* Several at once. */
+static int get_heads(struct listing *l)
+{
+	struct head {
+		struct tier_request q;
+		uint8_t bytes[TIER_MANIFEST_HEAD_MAX];
+	} *heads = calloc(HEADS_IN_FLIGHT, sizeof(*heads));
+	_cleanup_(tier_queue_freep) struct tier_queue *u = NULL;
+	int r = heads ? tier_queue_new(l->v->tier, &u) : -ENOMEM;
+	unsigned nr_used = 0;
+	size_t at = 0;
+
+	while (r == 0 && (at < l->wanted.len || tier_in_flight(u) > 0)) {
+		struct head *h = &heads[nr_used];
+
+		if (at == l->wanted.len || nr_used == HEADS_IN_FLIGHT) { /* some are in flight */
+			h = container_of(tier_next(u), struct head, q);
+			take_head(l->v, &h->q);
+		} else {
+			nr_used++;
+		}
+		if (tier_workers_stopping(l->v->workers))
+			at = l->wanted.len;
+		if (at == l->wanted.len)
+			continue;
+		h->q = (struct tier_request){
+			.op = TIER_GET,
+			.name = (const char *)l->wanted.data + at,
+			.buf = h->bytes,
+			.len = sizeof(h->bytes),
+		};
+		at += strlen(h->q.name) + 1;
+		tier_start(u, &h->q);
+	}
+	tier_queue_free(TAKE(u));
+	free(heads);
+	return r;
+}
+
+static int list_tier(struct tier_view *v)
+{
+	_cleanup_(listing_release) struct listing l = { .v = v };
+	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	int r = sort_known(&l);
+
+	if (r == 0)
+		r = tier_list_all(v->tier, TIER_SEALED_PREFIX, &names);
+	if (r < 0)
+		return r;
+	compare_list(&l, &names);
+	r = buf_error(&l.wanted) < 0 ? -ENOMEM : get_heads(&l);
+	if (r < 0)
+		return r;
+	mutex_lock(&v->lock);
+	for (size_t i = 0; i < l.nr; i++)
+		l.sorted[i]->is_gone = !l.found[i];
+	r = make_names(v);
+	mutex_unlock(&v->lock);
+	return r;
+}
+
+static void run_list(struct tier_job *job)
+{
+	struct tier_view *v = container_of(job, struct tier_view, list_job);
+	int r = list_tier(v);
+
+	if (r < 0)
+		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: cannot list its checkpoints, earlier ones stay shown: %s",
+			    tier_where(v->tier), strerror(-r));
+	mutex_lock(&v->lock);
+	v->is_listing = false;
+	v->listed_ns = monotonic_ns();
+	cond_broadcast(&v->changed);
+	mutex_unlock(&v->lock);
+}
+
+/* --- loading a checkpoint, on a worker's thread --- */
+
+static void loaded_free(struct loaded *l)
+{
+	if (!l)
+		return;
+	tier_source_free(l->e.source);
+	tier_tree_free(l->tree);
+	tier_reader_close(l->reader);
+	free(l);
+}
+
+static int load(struct checkpoint *c, struct loaded **ret)
+{
+	struct tier_object_name name = tier_manifest_name(c->seal.store, c->seal.number);
+	struct tier_view *v = c->view;
+	struct loaded *l = calloc(1, sizeof(*l));
+	const struct tier_manifest *m;
+	int r = l ? tier_reader_open(v->tier, name.s, &l->reader) : -ENOMEM;
+
+	if (r < 0) {
+		free(l);
+		return r;
+	}
+	m = tier_reader_manifest(l->reader);
+	r = tier_tree_new(m, &l->tree);
+	if (r == -EBADMSG || r == -EOPNOTSUPP)
+		log_cause(r, "tier %s: %s: %s", tier_where(v->tier), name.s,
+			  r == -EBADMSG ? "its catalog is damaged" : "its catalog was written by a newer version");
+	if (r == 0)
+		r = tier_source_new(v->cache, m, tier_reader_key(l->reader), &l->e.source);
+	if (r < 0) {
+		loaded_free(l);
+		return r;
+	}
+	l->of = c;
+	l->e.seal = &c->seal;
+	l->e.m = m;
+	l->e.tree = l->tree;
+	l->memory = l->tree->memory + m->catalog_len + m->path_len +
+		    m->nr_packs * (sizeof(struct tier_pack_ref_disk) + sizeof(void *) + sizeof(struct tier_tables));
+	*ret = l;
+	return 0;
+}
+
+static void drop_trees(struct tier_view *v)
+{
+	while (v->trees > v->conf.trees) {
+		struct loaded *oldest = NULL;
+
+		for (size_t i = 0; i < v->nr_checkpoints; i++) {
+			struct loaded *l = v->checkpoints[i]->loaded;
+
+			if (l && l->nr_users == 0 && (!oldest || l->used < oldest->used))
+				oldest = l;
+		}
+		if (!oldest)
+			return;
+		v->trees -= oldest->memory;
+		oldest->of->loaded = NULL;
+		loaded_free(oldest);
+	}
+}
+
+static void run_load(struct tier_job *job)
+{
+	struct checkpoint *c = container_of(job, struct checkpoint, job);
+	struct tier_view *v = c->view;
+	struct loaded *l = NULL;
+	int r = load(c, &l);
+
+	mutex_lock(&v->lock);
+	c->is_loading = false;
+	c->error = r;
+	c->nr_attempts++;
+	if (r == 0) {
+		c->loaded = l;
+		l->used = ++v->used;
+		v->trees += l->memory;
+	}
+	cond_broadcast(&v->changed);
+	mutex_unlock(&v->lock);
+}
+
+/* A new one in the tier: not shown until the names are made. */
+static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m)
+{
+	struct checkpoint *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->job.run = run_load;
+	c->view = v;
+	c->seal = (struct tier_seal){
+		.number = m->number,
+		.ino = m->ino,
+		.sealed_ns = m->sealed_ns,
+		.files = m->files,
+		.directories = m->directories,
+		.bytes = m->bytes,
+		.path = strndup(m->path, m->path_len),
+	};
+	memcpy(c->seal.store, m->store, sizeof(c->seal.store));
+	memcpy(c->seal.root, m->root, sizeof(c->seal.root));
+	mutex_lock(&v->lock);
+	r = !c->seal.path || v->nr_checkpoints == CHECKPOINTS_MAX ?
+		    -ENOMEM :
+		    list_grow(&v->checkpoints, v->nr_checkpoints, &v->checkpoints_room, sizeof(struct checkpoint *));
+	if (r == 0)
+		v->checkpoints[v->nr_checkpoints++] = c;
+	mutex_unlock(&v->lock);
+	if (r < 0) {
+		free(c->seal.path);
+		free(c);
+	}
+	return r;
+}
+
+/* --- waiting --- */
+
+static int await_change(struct tier_view *v, const struct tier_waiter *w, uint64_t until_ns) REQUIRES(v->lock)
+{
+	uint64_t now = monotonic_ns();
+
+	if (v->stop)
+		return -EIO;
+	if (w && w->is_interrupted && w->is_interrupted(w->userdata))
+		return -EINTR;
+	if (now >= until_ns)
+		return -ETIMEDOUT;
+	cond_wait_for(&v->changed, &v->lock, until_ns - now);
+	return 0;
+}
+
+void tier_view_refresh(struct tier_view *v, const struct tier_waiter *w)
+{
+	int r = 0;
+
+	mutex_lock(&v->lock);
+	if (!v->is_listing && !v->stop && monotonic_ns() - v->listed_ns >= LIST_AGE_NS) {
+		v->is_listing = true;
+		v->began_ns = monotonic_ns();
+		tier_workers_add(v->workers, &v->list_job, true);
+	}
+	while (v->is_listing && r == 0)
+		r = await_change(v, w, v->began_ns + LIST_WAIT_NS);
+	mutex_unlock(&v->lock);
+}
+
+int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waiter *w, struct tier_entered **ret)
+{
+	uint64_t until = monotonic_ns() + v->conf.timeout_ns;
+	struct checkpoint *c = NULL;
+	unsigned nr_attempts;
+	int r = 0;
+
+	mutex_lock(&v->lock);
+	if (place > 0 && (place - 1) / NR_KINDS < v->nr_checkpoints)
+		c = v->checkpoints[(place - 1) / NR_KINDS];
+	nr_attempts = c ? c->nr_attempts : 0;
+	if (!c)
+		r = -ESTALE;
+	while (r == 0 && !c->loaded) {
+		if (!c->is_loading && c->nr_attempts != nr_attempts && c->error < 0) {
+			r = c->error;
+			break;
+		}
+		if (!c->is_loading) {
+			c->is_loading = true;
+			tier_workers_add(v->workers, &c->job, true);
+		}
+		r = await_change(v, w, until);
+	}
+	if (r == 0) {
+		c->loaded->nr_users++;
+		c->loaded->used = ++v->used;
+		drop_trees(v);
+		*ret = &c->loaded->e;
+	}
+	mutex_unlock(&v->lock);
+	if (r == -ETIMEDOUT)
+		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: %s: no answer for %" PRIu64 " s", tier_where(v->tier),
+			    tier_manifest_name(c->seal.store, c->seal.number).s, v->conf.timeout_ns / 1000000000);
+	return r;
+}
+
+void tier_view_leave(struct tier_view *v, struct tier_entered *e)
+{
+	struct loaded *l = container_of(e, struct loaded, e);
+
+	if (!e)
+		return;
+	mutex_lock(&v->lock);
+	l->nr_users--;
+	drop_trees(v);
+	mutex_unlock(&v->lock);
+}
+
+/* --- directories above checkpoints --- */
+
+static size_t first_name(struct tier_view *v, uint32_t dir)
+{
+	size_t low = 0, high = v->nr_names;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (v->names[middle].dir < dir)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t *ret_node)
+{
+	const struct name key = { .dir = dir, .name = (char *)(uintptr_t)name };
+	const struct name *n;
+
+	mutex_lock(&v->lock);
+	n = v->nr_names > 0 ? bsearch(&key, v->names, v->nr_names, sizeof(key), compare_names) : NULL;
+	if (n)
+		*ret_node = n->node;
+	mutex_unlock(&v->lock);
+	return n ? 0 : -ENOENT;
+}
+
+int tier_view_list(struct tier_view *v, uint32_t dir, struct buf *ret)
+{
+	mutex_lock(&v->lock);
+	for (size_t i = first_name(v, dir); i < v->nr_names && v->names[i].dir == dir; i++) {
+		const struct name *n = &v->names[i];
+
+		if (dir == 0 && strcmp(n->name, OWN) == 0)
+			continue;
+		buf_add(ret, &n->node, sizeof(n->node));
+		buf_add(ret, n->name, strlen(n->name) + 1);
+	}
+	mutex_unlock(&v->lock);
+	return buf_error(ret);
+}
+
+int tier_view_time(struct tier_view *v, uint32_t dir, int64_t *ret_ns)
+{
+	bool is_there;
+
+	mutex_lock(&v->lock);
+	is_there = dir < v->nr_dirs;
+	if (is_there)
+		*ret_ns = v->dirs[dir]->newest_ns;
+	mutex_unlock(&v->lock);
+	return is_there ? 0 : -ESTALE;
+}
+
+uint64_t tier_view_bytes(struct tier_view *v)
+{
+	uint64_t sum = 0;
+
+	mutex_lock(&v->lock);
+	for (size_t i = 0; i < v->nr_checkpoints; i++)
+		if (!v->checkpoints[i]->is_gone)
+			sum += v->checkpoints[i]->seal.bytes;
+	mutex_unlock(&v->lock);
+	return sum;
+}
+
+size_t tier_view_nr(struct tier_view *v)
+{
+	size_t nr = 0;
+
+	mutex_lock(&v->lock);
+	for (size_t i = 0; i < v->nr_checkpoints; i++)
+		nr += !v->checkpoints[i]->is_gone;
+	mutex_unlock(&v->lock);
+	return nr;
+}
+
+/* --- the list of checkpoints --- */
+
+/* Is the node within the directory of one store? */
+static bool is_of_store(struct tier_view *v, uint64_t node, uint8_t ret_store[TIER_ID_LEN])
+{
+	static const char stores[] = OWN "/stores/";
+	uint32_t place = tier_node_place(node), inode = tier_node_inode(node);
+	const char *path;
+
+	if (place > 0 && (place - 1) % NR_KINDS == BY_STORE && (place - 1) / NR_KINDS < v->nr_checkpoints) {
+		memcpy(ret_store, v->checkpoints[(place - 1) / NR_KINDS]->seal.store, TIER_ID_LEN);
+		return true;
+	}
+	path = place == 0 && inode < v->nr_dirs ? v->dirs[inode]->path : "";
+	if (strncmp(path, stores, strlen(stores)) != 0 || strlen(path) < strlen(stores) + (size_t)2 * TIER_ID_LEN)
+		return false;
+	for (unsigned i = 0; i < TIER_ID_LEN; i++)
+		if (sscanf(path + strlen(stores) + (size_t)2 * i, "%2" SCNx8, &ret_store[i]) != 1)
+			return false;
+	return true;
+}
+
+int tier_view_next(struct tier_view *v, uint64_t node, uint64_t after, uint64_t *ret_number, const struct tier_seal **ret,
+		   struct buf *ret_path)
+{
+	uint8_t store[TIER_ID_LEN];
+	bool has_store;
+	int r = 0;
+
+	mutex_lock(&v->lock);
+	has_store = is_of_store(v, node, store);
+	for (size_t i = after; i < v->nr_checkpoints && r == 0; i++) {
+		const struct checkpoint *c = v->checkpoints[i];
+		enum kind first = has_store ? BY_STORE : BY_PATH;
+
+		if (c->is_gone || (has_store && memcmp(store, c->seal.store, sizeof(store)) != 0))
+			continue;
+		path_of(&c->seal, c->is_shown[first] ? first : BY_NUMBER, ret_path);
+		buf_add_u8(ret_path, 0);
+		*ret_number = i + 1;
+		*ret = &c->seal;
+		r = buf_error(ret_path) < 0 ? -ENOMEM : 1;
+	}
+	mutex_unlock(&v->lock);
+	return r;
+}
+
+uint64_t tier_view_number(uint32_t place)
+{
+	return (place - 1) / NR_KINDS + 1;
+}
+
+void tier_view_path(struct tier_view *v, uint32_t place, struct buf *ret)
+{
+	mutex_lock(&v->lock);
+	if (place > 0 && (place - 1) / NR_KINDS < v->nr_checkpoints)
+		path_of(&v->checkpoints[(place - 1) / NR_KINDS]->seal, (place - 1) % NR_KINDS, ret);
+	buf_add_u8(ret, 0);
+	mutex_unlock(&v->lock);
+}
+
+/* --- the whole --- */
+
+int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, const struct tier_view_conf *conf,
+		  struct tier_view **ret)
+{
+	struct tier_view *v = calloc(1, sizeof(*v));
+	int r;
+
+	if (!v)
+		return -ENOMEM;
+	v->tier = t;
+	v->workers = w;
+	v->cache = c;
+	v->conf = *conf;
+	v->list_job.run = run_list;
+	mutex_init(&v->lock);
+	cond_init(&v->changed);
+	r = list_tier(v);
+	v->listed_ns = monotonic_ns();
+	if (r == 0)
+		*ret = v;
+	else
+		tier_view_free(v);
+	return r;
+}
+
+void tier_view_free(struct tier_view *v)
+{
+	if (!v)
+		return;
+	mutex_lock(&v->lock);
+	clear_names(v);
+	mutex_unlock(&v->lock);
+	for (size_t i = 0; i < v->nr_checkpoints; i++) {
+		loaded_free(v->checkpoints[i]->loaded);
+		free(v->checkpoints[i]->seal.path);
+		free(v->checkpoints[i]);
+	}
+	for (size_t i = 0; i < v->nr_dirs; i++) {
+		free(v->dirs[i]->path);
+		free(v->dirs[i]);
+	}
+	free(v->checkpoints);
+	free(v->dirs);
+	free(v->names);
+	mutex_release(&v->lock);
+	cond_release(&v->changed);
+	free(v);
+}
+
+void tier_view_stop(struct tier_view *v)
+{
+	mutex_lock(&v->lock);
+	v->stop = true;
+	cond_broadcast(&v->changed);
+	mutex_unlock(&v->lock);
+}
+
+void tier_view_wake(struct tier_view *v)
+{
+	mutex_lock(&v->lock);
+	cond_broadcast(&v->changed);
+	mutex_unlock(&v->lock);
+}

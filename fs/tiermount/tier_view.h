@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * The names of a mounted tier: all its checkpoints, and the directories above them.
+ *
+ *   /PATH                              the newest seal of this path, of all stores
+ *   /.ckptfs/stores/STORE/PATH         the newest seal of this path, of one store
+ *   /.ckptfs/sealed/STORE/NUMBER       each of them, by the name of its manifest
+ *
+ * A checkpoint below the path of another one is shown as part of that one, and by its number. Times of seals decide what
+ * is newest. Within a store they increase strictly; between stores they are as good as the clocks of these machines.
+ *
+ * What the tier has is listed when a directory above checkpoints is used and the last list is some seconds old. A
+ * checkpoint is read when it is first entered: its manifest, as a tree of names (store/tier/tier_tree.h). Trees that
+ * nothing uses are dropped when they take too much memory, and read again later.
+ *
+ * Nodes, the inodes of the mount, are numbers that stay valid however often a tree is dropped:
+ *   place << 32 | inode of the place + 1, and place 0 has the directories above checkpoints.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sha256.h"
+#include "store/tier/tier_cache.h"
+#include "store/tier/tier_tree.h"
+
+struct tier;
+struct tier_view;
+
+/* A checkpoint in the tier. Constant. */
+struct tier_seal {
+	uint8_t store[TIER_ID_LEN];
+	uint64_t number, ino;
+	int64_t sealed_ns;
+	uint8_t root[SHA256_LEN];
+	uint64_t files, directories, bytes;
+	char *path; /* in its store */
+};
+
+/* A checkpoint that has been entered. Constant; it stays until it is left. */
+struct tier_entered {
+	const struct tier_seal *seal;
+	const struct tier_manifest *m;
+	const struct tier_tree *tree;
+	struct tier_source *source;
+};
+
+struct tier_view_conf {
+	uint64_t trees; /* bytes of memory for trees that nothing uses */
+	uint64_t timeout_ns; /* for a request of a program */
+};
+
+/* Lists the tier, in the calling thread. Borrows all three. */
+int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, const struct tier_view_conf *conf,
+		  struct tier_view **ret);
+void tier_view_free(struct tier_view *v); /* after the workers have been stopped; NULL is fine */
+void tier_view_stop(struct tier_view *v); /* as tier_cache_stop() */
+void tier_view_wake(struct tier_view *v); /* as tier_cache_wake() */
+
+/* --- nodes --- */
+
+#define TIER_NODE_ROOT 1u
+static inline uint32_t tier_node_place(uint64_t node)
+{
+	return (uint32_t)(node >> 32);
+}
+static inline uint32_t tier_node_inode(uint64_t node)
+{
+	return (uint32_t)node - 1;
+}
+static inline uint64_t tier_node(uint32_t place, uint32_t inode)
+{
+	return (uint64_t)place << 32 | (inode + 1);
+}
+
+/* --- directories above checkpoints --- */
+
+/* List the tier again if that is due, and wait for it for some seconds. What is known stays, if it fails. */
+void tier_view_refresh(struct tier_view *v, const struct tier_waiter *w);
+/* -ENOENT */
+int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t *ret_node);
+/* Appends for each name its node (8 bytes, of this machine), and the name with a zero byte. Not .ckptfs. */
+int tier_view_list(struct tier_view *v, uint32_t dir, struct buf *ret);
+/* The newest seal below it. -ESTALE: no such directory. */
+int tier_view_time(struct tier_view *v, uint32_t dir, int64_t *ret_ns);
+uint64_t tier_view_bytes(struct tier_view *v); /* of all files in all checkpoints */
+size_t tier_view_nr(struct tier_view *v); /* checkpoints in the tier */
+
+/* --- checkpoints --- */
+
+/* -ENOENT: no longer in the tier; -ESTALE: there never was such a place; -EBADMSG, -EIO, -ETIMEDOUT, -EINTR. */
+int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waiter *w, struct tier_entered **ret);
+void tier_view_leave(struct tier_view *v, struct tier_entered *e); /* NULL is fine */
+/*
+ * The next checkpoint behind number `after`, 0: the first, and its path from the mountpoint, with a zero byte: of those
+ * shown in /.ckptfs/stores/STORE, if `dir` is that or below it, or `place` is; else of all. 1/0/-ENOMEM.
+ */
+int tier_view_next(struct tier_view *v, uint64_t node, uint64_t after, uint64_t *ret_number, const struct tier_seal **ret,
+		   struct buf *ret_path);
+uint64_t tier_view_number(uint32_t place); /* of its checkpoint; place > 0 */
+/* The path of a place from the mountpoint, with a zero byte. */
+void tier_view_path(struct tier_view *v, uint32_t place, struct buf *ret);
