@@ -7,10 +7,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/checksum.h"
 #include "base/util.h"
+#include "store/catalog/catalog_format.h"
 #include "store/tier/tier_format.h"
+#include "store/tier/tier_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
@@ -49,6 +52,47 @@ static void look_at_runs(const uint8_t *p, size_t len)
 		tier_run_encode(&r, &again);
 		assert(buf_error(&again) < 0 ||
 		       (again.len == (size_t)(c.p - at) && memcmp(again.data, at, again.len) == 0));
+	}
+}
+
+/* The records of a catalog as a tree of names: each inode has a path, each directory finds its entries, and runs cover
+ * files. */
+static void look_at_tree(const uint8_t *p, size_t len)
+{
+	_cleanup_(buf_release) struct buf catalog = BUF_EMPTY, path = BUF_EMPTY;
+	_cleanup_(tier_tree_freep) struct tier_tree *t = NULL;
+	struct tier_manifest m = { .nr_packs = 3 };
+
+	catalog_head_encode(&(struct catalog_head){ .ino = 1 }, &catalog);
+	buf_add(&catalog, p, len);
+	if (buf_error(&catalog) < 0)
+		return;
+	m.catalog = catalog.data;
+	m.catalog_len = catalog.len;
+	if (tier_tree_new(&m, &t) < 0)
+		return;
+	for (uint32_t i = 0; i < t->nr_inodes; i++) {
+		const struct tier_inode *in = &t->inodes[i];
+		struct tier_runs it;
+		struct tier_run run;
+		uint64_t at, end = 0;
+
+		buf_clear(&path);
+		tier_tree_path(t, i, &path);
+		assert(buf_error(&path) < 0 || path.data[path.len - 1] == '\0');
+		if (S_ISDIR(in->mode))
+			for (uint32_t k = in->first; k < in->first + in->nr; k++)
+				assert(tier_tree_find(t, i, tier_tree_name(t, t->entries[k].name)) == &t->entries[k]);
+		if (!S_ISREG(in->mode))
+			continue;
+		it = tier_runs_from(t, i, 0);
+		while (tier_runs_next(&it, &run, &at)) {
+			assert(at == end && run.pack <= m.nr_packs);
+			end = at + run.len;
+		}
+		assert(end == in->size);
+		it = tier_runs_from(t, i, in->size / 2);
+		assert(in->size == 0 || (tier_runs_next(&it, &run, &at) && at <= in->size / 2 && in->size / 2 < at + run.len));
 	}
 }
 
@@ -109,7 +153,7 @@ static void look_at_tables(const uint8_t *p, size_t len)
 
 static void look(uint8_t what, const uint8_t *p, size_t len)
 {
-	switch (what % 5) {
+	switch (what % 6) {
 	case 0:
 		look_at_key(p, len);
 		break;
@@ -124,6 +168,9 @@ static void look(uint8_t what, const uint8_t *p, size_t len)
 		break;
 	case 4:
 		look_at_tables(p, len);
+		break;
+	case 5:
+		look_at_tree(p, len);
 		break;
 	}
 }
@@ -142,7 +189,7 @@ static void repair(uint8_t what, uint8_t *p, size_t len)
 {
 	struct tier_manifest_disk *m = (struct tier_manifest_disk *)p;
 
-	switch (what % 5) {
+	switch (what % 6) {
 	case 0: {
 		struct tier_key_disk *k = (struct tier_key_disk *)p;
 		struct tier_key good;
