@@ -657,7 +657,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	static const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_IOCTL_DIR | FUSE_CAP_READDIRPLUS |
 				       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_ACL |
-				       FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_ASYNC_DIO | FUSE_CAP_EXPORT_SUPPORT;
+				       FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_ASYNC_DIO;
 	struct tier_fs *fs = userdata;
 	uint64_t one = 1;
 	ssize_t n _unused_;

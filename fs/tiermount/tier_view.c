@@ -83,6 +83,7 @@ struct tier_view {
 	uint64_t listed_ns GUARDED_BY(lock); /* when the last attempt ended */
 	bool is_listing GUARDED_BY(lock);
 	uint64_t began_ns GUARDED_BY(lock); /* it */
+	int list_error GUARDED_BY(lock); /* of the last attempt */
 	uint64_t trees GUARDED_BY(lock), used GUARDED_BY(lock); /* bytes; clock */
 };
 
@@ -478,11 +479,16 @@ static void run_list(struct tier_job *job)
 {
 	struct tier_view *v = container_of(job, struct tier_view, list_job);
 	int r = list_tier(v);
+	bool is_first;
 
-	if (r < 0)
+	mutex_lock(&v->lock);
+	is_first = v->list == 0;
+	mutex_unlock(&v->lock);
+	if (r < 0 && !is_first) /* the first is reported by the mount */
 		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: cannot list its checkpoints, earlier ones stay shown: %s",
 			    tier_where(v->tier), strerror(-r));
 	mutex_lock(&v->lock);
+	v->list_error = r;
 	v->is_listing = false;
 	v->listed_ns = monotonic_ns();
 	cond_broadcast(&v->changed);
@@ -831,6 +837,23 @@ void tier_view_path(struct tier_view *v, uint32_t place, struct buf *ret)
 
 /* --- the whole --- */
 
+/* -ETIMEDOUT: a worker still uses it. */
+static int list_first(struct tier_view *v)
+{
+	uint64_t until = monotonic_ns() + v->conf.timeout_ns;
+	int r = 0;
+
+	mutex_lock(&v->lock);
+	v->is_listing = true;
+	tier_workers_add(v->workers, &v->list_job, true);
+	while (v->is_listing && r == 0)
+		r = await_change(v, NULL, until);
+	if (!v->is_listing)
+		r = v->list_error == -ETIMEDOUT ? -EIO : v->list_error;
+	mutex_unlock(&v->lock);
+	return r;
+}
+
 int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, const struct tier_view_conf *conf,
 		  struct tier_view **ret)
 {
@@ -846,11 +869,10 @@ int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, 
 	v->list_job.run = run_list;
 	mutex_init(&v->lock);
 	cond_init(&v->changed);
-	r = list_tier(v);
-	v->listed_ns = monotonic_ns();
+	r = list_first(v);
 	if (r == 0)
 		*ret = v;
-	else
+	else if (r != -ETIMEDOUT)
 		tier_view_free(v);
 	return r;
 }

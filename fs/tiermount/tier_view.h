@@ -52,7 +52,7 @@ struct tier_view_conf {
 	uint64_t timeout_ns; /* for a request of a program */
 };
 
-/* Lists the tier, in the calling thread. Borrows all three. */
+/* Lists the tier. Borrows all three. -ETIMEDOUT: that has not ended. */
 int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, const struct tier_view_conf *conf,
 		  struct tier_view **ret);
 void tier_view_free(struct tier_view *v); /* after the workers have been stopped; NULL is fine */
