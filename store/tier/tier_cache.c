@@ -1032,6 +1032,7 @@ void tier_cache_free(struct tier_cache *c)
 
 			c->buckets[i] = p->next;
 			free_spans(p);
+			link_remove(&p->idle); /* others are still in that list */
 			tier_tables_release(&p->tables);
 			free(p->spans);
 			free(p);
