@@ -412,7 +412,7 @@ static int refuse_tier_options(const struct options *o)
 	for (size_t at = 0; at < o->own.len; at++)
 		if ((at == 0 || o->own.data[at - 1] == ',') && o->own.len - at >= strlen(name) &&
 		    memcmp(o->own.data + at, name, strlen(name)) == 0) {
-			log_error("option tier_timeout: only for the mount of a tier (dir:/path)");
+			log_error("option tier_timeout: only for the mount of a tier by itself");
 			return -EINVAL;
 		}
 	return 0;
@@ -423,7 +423,7 @@ int options_parse(struct options *o, int argc, char *argv[])
 	static const struct command command = {
 		.name = "mount.ckptfs",
 		.usage = "mount.ckptfs STORE MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n"
-			 "       mount.ckptfs dir:/PATH MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n",
+			 "       mount.ckptfs dir:/PATH|s3://BUCKET[/PREFIX] MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n",
 		.about = "Mount the deduplicating store in directory STORE, which is created if it is not there. Or mount a tier by "
 			 "itself, read-only: all sealed checkpoints in it, read on demand.",
 		.options = letters,

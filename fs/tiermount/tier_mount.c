@@ -51,8 +51,8 @@ struct run {
 /* Those that say something about a mount of a tier. */
 static bool has_meaning(const char *option)
 {
-	static const char *const names[] = { "cache", "private", "log", "log_level", "nonempty", "tier_timeout",
-					     "nodiratime" };
+	static const char *const names[] = { "cache", "private", "log", "log_level", "nonempty", "tier_config",
+					     "tier_timeout", "nodiratime" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strcmp(option, names[i]) == 0)
@@ -86,11 +86,13 @@ static int check_options(const struct options *o)
 static int open_tier(struct run *run)
 {
 	const struct options *o = run->o;
-	const struct tier_conf tier = { .nr_in_flight = WORKERS };
+	const struct tier_conf tier = { .nr_in_flight = WORKERS, .config_file = o->tier_config };
 	const struct tier_cache_conf cache = { .bytes = o->engine.cache / 4 * 3, .timeout_ns = o->tier_timeout_ns };
 	const struct tier_view_conf view = { .trees = o->engine.cache / 4, .timeout_ns = o->tier_timeout_ns };
-	int r = tier_open(o->store, &tier, &run->tier);
+	int r = tier_conf_check(o->store, &tier);
 
+	if (r == 0)
+		r = tier_open(o->store, &tier, &run->tier);
 	if (r == 0)
 		r = tier_workers_new(WORKERS, &run->workers);
 	if (r == 0)

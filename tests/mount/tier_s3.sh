@@ -110,6 +110,19 @@ fs_umount
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN
 back run/1 run/2 run/3 run/4 run/5
 
+# --- a machine that has nothing mounts the tier by itself ---
+"$CKPTFS_BUILD/fs/mount.ckptfs" s3://bucket/job "$MNT" -o "tier_config=$WORK/conf,log=$WORK/tier.log"
+for n in 1 2 3 4 5; do
+	diff -r "$MNT/run/$n" "$WORK/plain/run/$n" || fail "run/$n: other bytes in the mounted tier"
+done
+exits 0 "$tools/ckptfs-stat" --verify "$MNT/run/5"
+for f in "$WORK/tier.log" /proc/mounts /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do
+	! grep -qaF -e "$secret" -e "$token" -e 'Signature=' "$f" 2>/dev/null || fail "$f has a secret"
+done
+umount "$MNT"
+exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" s3://bucket/job "$MNT"
+says "no credentials for S3: set AWS_ACCESS_KEY_ID"
+
 # --- mistakes end the mount ---
 mistake() { # OPTIONS TEXT
 	if "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "$1" >"$WORK/mistake" 2>&1; then fail "$1 is accepted"; fi
