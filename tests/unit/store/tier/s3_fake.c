@@ -110,7 +110,7 @@ void s3_fake_stop(struct s3_fake *f)
 	free(f);
 }
 
-static void send_command(struct s3_fake *f, const char *fmt, va_list ap)
+static void _printf_(2, 0) send_command(struct s3_fake *f, const char *fmt, va_list ap)
 {
 	vfprintf(f->to, fmt, ap);
 	fputc('\n', f->to);
