@@ -28,7 +28,7 @@ struct restore {
 	uint64_t off;
 };
 
-static void die(const char *what, int r)
+static _Noreturn void die(const char *what, int r)
 {
 	fprintf(stderr, "tier_restore: %s: %s\n", what, strerror(-r));
 	exit(1);

@@ -113,8 +113,8 @@ static void malformed_lists_are_refused(void **state _unused_)
 		LIST(KEY("b") KEY("a")),
 		LIST(KEY("a") KEY("a")),
 		LIST(KEY("b") KEY("%61") URL),
-		"<ListBucketResult><1><2><3><4><5><6><7><8><9><10><11><12><13><14><15><16>"
-		"</16></15></14></13></12></11></10></9></8></7></6></5></4></3></2></1></ListBucketResult>",
+		("<ListBucketResult><1><2><3><4><5><6><7><8><9><10><11><12><13><14><15><16>"
+		 "</16></15></14></13></12></11></10></9></8></7></6></5></4></3></2></1></ListBucketResult>"),
 	};
 	char keys[200], whole[] = "<ListBucketResult><Contents><Key>a&amp;b</Key></Contents></ListBucketResult>";
 	char longest[S3_KEY_MAX + 100];
