@@ -31,13 +31,13 @@
 #include "store/tier/tier_open.h"
 
 #define READAHEAD_KIB 4096
-#define WORKERS 16u /* requests at the tier at once */
+#define POOL_THREADS 16u /* requests in flight */
 
 struct run {
 	const struct options *o;
 	struct checks paths; /* store: the address of the tier */
 	struct tier *tier;
-	struct tier_workers *workers;
+	struct tier_pool *pool;
 	struct tier_fs fs;
 	struct fuse_session *se;
 	struct tier_loop *loop;
@@ -86,7 +86,7 @@ static int check_options(const struct options *o)
 static int open_tier(struct run *run)
 {
 	const struct options *o = run->o;
-	const struct tier_conf tier = { .nr_in_flight = WORKERS, .config_file = o->tier_config };
+	const struct tier_conf tier = { .nr_in_flight = POOL_THREADS, .config_file = o->tier_config };
 	const struct tier_cache_conf cache = { .bytes = o->engine.cache / 4 * 3, .timeout_ns = o->tier_timeout_ns };
 	const struct tier_view_conf view = { .trees = o->engine.cache / 4, .timeout_ns = o->tier_timeout_ns };
 	int r = tier_conf_check(o->store, &tier);
@@ -94,15 +94,15 @@ static int open_tier(struct run *run)
 	if (r == 0)
 		r = tier_open(o->store, &tier, &run->tier);
 	if (r == 0)
-		r = tier_workers_new(WORKERS, &run->workers);
+		r = tier_pool_new(POOL_THREADS, &run->pool);
 	if (r == 0)
-		r = tier_cache_new(run->tier, run->workers, &cache, &run->fs.cache);
+		r = tier_cache_new(run->tier, run->pool, &cache, &run->fs.cache);
 	if (r < 0)
 		return r;
 	run->fs.tier = run->tier;
 	run->fs.timeout_ns = o->tier_timeout_ns;
 	run->fs.mounted_ns = (int64_t)now_ns();
-	r = tier_view_new(run->tier, run->workers, run->fs.cache, &view, &run->fs.view);
+	r = tier_view_new(run->tier, run->pool, run->fs.cache, &view, &run->fs.view);
 	return r < 0 ? log_errno(r, "tier %s: cannot list its checkpoints", tier_where(run->tier)) : 0;
 }
 
@@ -234,12 +234,12 @@ static bool close_all(struct run *run)
 	closep(&run->signal_fd);
 	closep(&run->mounts_fd);
 	closep(&run->fs.answers_fd);
-	all_ended = !run->workers || tier_workers_stop(run->workers);
+	all_ended = !run->pool || tier_pool_stop(run->pool);
 	if (!all_ended)
 		return false;
 	tier_view_free(run->fs.view);
 	tier_cache_free(run->fs.cache);
-	tier_workers_free(run->workers);
+	tier_pool_free(run->pool);
 	tier_close(run->tier);
 	return true;
 }

@@ -64,7 +64,7 @@ struct name {
 
 struct tier_view {
 	struct tier *tier; /* constant, like the next three */
-	struct tier_workers *workers;
+	struct tier_pool *pool;
 	struct tier_cache *cache;
 	struct tier_view_conf conf;
 	struct tier_job list_job;
@@ -327,7 +327,7 @@ static int make_names(struct tier_view *v)
 	return r;
 }
 
-/* --- listing the tier, on a worker's thread --- */
+/* --- listing the tier, on a thread of the pool --- */
 
 static int compare_seals(const void *a, const void *b)
 {
@@ -435,7 +435,7 @@ static int get_heads(struct listing *l)
 		} else {
 			nr_used++;
 		}
-		if (tier_workers_stopping(l->v->workers))
+		if (tier_pool_is_stopping(l->v->pool))
 			at = l->wanted.len;
 		if (at == l->wanted.len)
 			continue;
@@ -495,7 +495,7 @@ static void run_list(struct tier_job *job)
 	mutex_unlock(&v->lock);
 }
 
-/* --- loading a checkpoint, on a worker's thread --- */
+/* --- loading a checkpoint, on a thread of the pool --- */
 
 static void loaded_free(struct loaded *l)
 {
@@ -638,7 +638,7 @@ void tier_view_refresh(struct tier_view *v, const struct tier_waiter *w)
 	if (!v->is_listing && !v->stop && monotonic_ns() - v->listed_ns >= LIST_AGE_NS) {
 		v->is_listing = true;
 		v->began_ns = monotonic_ns();
-		tier_workers_add(v->workers, &v->list_job, true);
+		tier_pool_submit(v->pool, &v->list_job, true);
 	}
 	while (v->is_listing && r == 0)
 		r = await_change(v, w, v->began_ns + LIST_WAIT_NS);
@@ -665,7 +665,7 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 		}
 		if (!c->is_loading) {
 			c->is_loading = true;
-			tier_workers_add(v->workers, &c->job, true);
+			tier_pool_submit(v->pool, &c->job, true);
 		}
 		r = await_change(v, w, until);
 	}
@@ -837,7 +837,7 @@ void tier_view_path(struct tier_view *v, uint32_t place, struct buf *ret)
 
 /* --- the whole --- */
 
-/* -ETIMEDOUT: a worker still uses it. */
+/* -ETIMEDOUT: a thread of the pool still uses it. */
 static int list_first(struct tier_view *v)
 {
 	uint64_t until = monotonic_ns() + v->conf.timeout_ns;
@@ -845,7 +845,7 @@ static int list_first(struct tier_view *v)
 
 	mutex_lock(&v->lock);
 	v->is_listing = true;
-	tier_workers_add(v->workers, &v->list_job, true);
+	tier_pool_submit(v->pool, &v->list_job, true);
 	while (v->is_listing && r == 0)
 		r = await_change(v, NULL, until);
 	if (!v->is_listing)
@@ -854,7 +854,7 @@ static int list_first(struct tier_view *v)
 	return r;
 }
 
-int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, const struct tier_view_conf *conf,
+int tier_view_new(struct tier *t, struct tier_pool *pool, struct tier_cache *c, const struct tier_view_conf *conf,
 		  struct tier_view **ret)
 {
 	struct tier_view *v = calloc(1, sizeof(*v));
@@ -863,7 +863,7 @@ int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, 
 	if (!v)
 		return -ENOMEM;
 	v->tier = t;
-	v->workers = w;
+	v->pool = pool;
 	v->cache = c;
 	v->conf = *conf;
 	v->list_job.run = run_list;

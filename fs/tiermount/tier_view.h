@@ -53,9 +53,9 @@ struct tier_view_conf {
 };
 
 /* Lists the tier. Borrows all three. -ETIMEDOUT: that has not ended. */
-int tier_view_new(struct tier *t, struct tier_workers *w, struct tier_cache *c, const struct tier_view_conf *conf,
+int tier_view_new(struct tier *t, struct tier_pool *pool, struct tier_cache *c, const struct tier_view_conf *conf,
 		  struct tier_view **ret);
-void tier_view_free(struct tier_view *v); /* after the workers have been stopped; NULL is fine */
+void tier_view_free(struct tier_view *v); /* after the pool has been stopped; NULL is fine */
 void tier_view_stop(struct tier_view *v); /* as tier_cache_stop() */
 void tier_view_wake(struct tier_view *v); /* as tier_cache_wake() */
 

@@ -79,7 +79,7 @@ struct span {
 	/* All below are guarded by the cache's lock. */
 	enum state state;
 	int error;
-	unsigned nr_users; /* parts of calls, and the worker */
+	unsigned nr_users; /* parts of calls, and the running job */
 	bool is_listed; /* in pack->spans */
 	bool is_ahead; /* not used yet */
 	struct link idle; /* READY, listed and without users */
@@ -93,7 +93,7 @@ struct key {
 
 struct tier_cache {
 	struct tier *tier; /* constant, like the next two */
-	struct tier_workers *workers;
+	struct tier_pool *pool;
 	struct tier_cache_conf conf;
 	struct mutex lock;
 	struct cond changed; /* a span or tables became ready or failed, or a call was interrupted */
@@ -318,7 +318,7 @@ static uint8_t *allocate(struct tier_cache *c, uint64_t bytes)
 	return p;
 }
 
-/* --- requests, on a worker's thread, without the lock --- */
+/* --- requests, on a thread of the pool, without the lock --- */
 
 /* Trying again cannot help. */
 static bool is_final(int r)
@@ -341,10 +341,10 @@ int tier_cache_get_some(struct tier_cache *c, const char *name, uint64_t off, vo
 		c->nr_bytes += r == 0 ? q.got : 0;
 		mutex_unlock(&c->lock);
 		*ret_got = q.got;
-		if (is_final(r) || tier_workers_stopping(c->workers) ||
+		if (is_final(r) || tier_pool_is_stopping(c->pool) ||
 		    monotonic_ns() + pause_ms * UINT64_C(1000000) > until)
 			return r;
-		tier_workers_pause(c->workers, pause_ms);
+		tier_pool_pause(c->pool, pause_ms);
 		pause_ms = MIN(2 * pause_ms, PAUSE_MAX_MS);
 	}
 }
@@ -488,7 +488,7 @@ static void start_tables(struct pack *p, bool is_urgent)
 	if (p->state != NONE)
 		return;
 	p->state = FETCHING;
-	tier_workers_add(p->cache->workers, &p->job, is_urgent);
+	tier_pool_submit(p->cache->pool, &p->job, is_urgent);
 }
 
 /* On success the caller has pack_put() called. */
@@ -643,7 +643,7 @@ static int plan_close(struct plan *p)
 	s->is_ahead = !p->bytes;
 	p->cache->ahead += s->is_ahead ? s->len : 0;
 	s->state = FETCHING;
-	tier_workers_add(p->cache->workers, &s->job, p->bytes != NULL);
+	tier_pool_submit(p->cache->pool, &s->job, p->bytes != NULL);
 	return 0;
 }
 
@@ -680,7 +680,7 @@ static int plan_group(struct plan *p, struct pack *pack, const struct group *g, 
 		s->job.run = run_span;
 		s->pack = pack;
 		s->off = g->from;
-		s->nr_users = 1; /* the worker */
+		s->nr_users = 1; /* the job */
 		s->is_listed = true;
 		link_init(&s->idle);
 		pack_get(pack);
@@ -963,14 +963,14 @@ void tier_bytes_release(struct tier_cache *c, struct tier_bytes *b)
 
 /* --- the whole --- */
 
-int tier_cache_new(struct tier *t, struct tier_workers *w, const struct tier_cache_conf *conf, struct tier_cache **ret)
+int tier_cache_new(struct tier *t, struct tier_pool *pool, const struct tier_cache_conf *conf, struct tier_cache **ret)
 {
 	struct tier_cache *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return -ENOMEM;
 	c->tier = t;
-	c->workers = w;
+	c->pool = pool;
 	c->conf = *conf;
 	mutex_init(&c->lock);
 	cond_init(&c->changed);

@@ -17,7 +17,7 @@
 
 #include "store/tier/tier_format.h"
 #include "store/tier/tier_tree.h"
-#include "store/tier/tier_workers.h"
+#include "store/tier/tier_pool.h"
 
 struct tier;
 struct tier_cache;
@@ -31,9 +31,9 @@ struct tier_cache_conf {
 	uint64_t timeout_ns; /* for a request of a program; failing requests to the back end are repeated for this time */
 };
 
-/* Borrows both. The workers' threads do all requests. */
-int tier_cache_new(struct tier *t, struct tier_workers *w, const struct tier_cache_conf *conf, struct tier_cache **ret);
-void tier_cache_free(struct tier_cache *c); /* after the workers have been stopped; NULL is fine */
+/* Borrows both. The threads of the pool run all requests. */
+int tier_cache_new(struct tier *t, struct tier_pool *pool, const struct tier_cache_conf *conf, struct tier_cache **ret);
+void tier_cache_free(struct tier_cache *c); /* after the pool has been stopped; NULL is fine */
 /* All waiting calls end with -EIO, also later ones. */
 void tier_cache_stop(struct tier_cache *c);
 /* Waiting calls ask again whether they are interrupted. */
@@ -52,7 +52,7 @@ struct tier_waiter {
 	void *userdata;
 };
 
-/* Get a whole object of up to `max` bytes, for callers on a worker's thread; repeated like all requests. */
+/* Get a whole object of up to `max` bytes, for callers on a thread of the pool; repeated like all requests. */
 int tier_cache_get_some(struct tier_cache *c, const char *name, uint64_t off, void *buf, size_t len, size_t *ret_got);
 
 /* The packs of a manifest. Borrows the manifest, until it is freed; not the key. */
