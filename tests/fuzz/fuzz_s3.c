@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
-#include "store/tier/s3/s3_answer.h"
+#include "store/tier/s3/s3_response.h"
 #include "store/tier/s3/s3_conf.h"
 #include "store/tier/s3/s3_sign.h"
 #include "store/tier/tier.h"

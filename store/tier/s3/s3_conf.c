@@ -23,7 +23,7 @@
 
 enum value_kind { TOKEN, REGION, ENDPOINT, PATH, STYLE };
 
-/* In files; the last one also within `s3 =`. */
+/* Names in files; the last one is also valid below `s3 =`. */
 static const struct setting {
 	const char *name;
 	size_t off;
@@ -38,7 +38,7 @@ static const struct setting {
 	{ "addressing_style", offsetof(struct s3_conf, addressing_style), STYLE },
 };
 
-static char **field(struct s3_conf *c, const struct setting *s)
+static char **field_of(struct s3_conf *c, const struct setting *s)
 {
 	return (char **)((char *)c + s->off);
 }
@@ -54,10 +54,10 @@ static void wipe(char **s)
 void s3_conf_release(struct s3_conf *c)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-		wipe(field(c, &settings[i]));
+		wipe(field_of(c, &settings[i]));
 }
 
-/* No value may end a line of a request, or hide in a message. */
+/* A value must not contain line ends or unprintable characters: values become part of requests and messages. */
 static const char *fault_of(enum value_kind kind, const char *value)
 {
 	struct s3_endpoint e;
@@ -110,7 +110,7 @@ static bool text_is(struct text t, const char *s)
 	return t.len == strlen(s) && (t.len == 0 || memcmp(t.p, s, t.len) == 0);
 }
 
-/* What precedes a comment behind a value. */
+/* Strips a trailing comment. */
 static struct text without_comment(struct text t)
 {
 	for (size_t i = 1; i < t.len; i++)
@@ -124,7 +124,7 @@ struct parse {
 	const char *profile;
 	struct s3_conf *conf;
 	bool is_inside, found; /* the section of the profile */
-	bool is_of_s3; /* behind `s3 =`, indented lines are settings of S3 */
+	bool is_of_s3; /* below `s3 =`: indented lines are settings of S3 */
 	const char *what;
 };
 
@@ -154,9 +154,9 @@ static int parse_section(struct parse *p, struct text line)
 	return 0;
 }
 
-static int set(struct parse *p, const struct setting *s, struct text value)
+static int set_value(struct parse *p, const struct setting *s, struct text value)
 {
-	char **to = field(p->conf, s);
+	char **to = field_of(p->conf, s);
 
 	if (*to && p->kind == S3_CONF_OWN)
 		p->what = "a setting is given twice";
@@ -164,7 +164,7 @@ static int set(struct parse *p, const struct setting *s, struct text value)
 		p->what = "the value has characters that are not allowed";
 	if (p->what)
 		return -EINVAL;
-	wipe(to); /* in the shared files the last one counts */
+	wipe(to); /* in the shared files the last value counts */
 	if (value.len == 0)
 		return 0;
 	*to = strndup(value.p, value.len);
@@ -188,20 +188,20 @@ static int parse_line(struct parse *p, struct text whole)
 		return 0;
 	equals = memchr(line.p, '=', line.len);
 	if (!equals) {
-		p->what = p->kind == S3_CONF_OWN ? "there is no `=`" : NULL;
+		p->what = p->kind == S3_CONF_OWN ? "the line has no `=`" : NULL;
 		return p->what ? -EINVAL : 0;
 	}
 	key = trim((struct text){ line.p, (size_t)(equals - line.p) });
 	value = without_comment(trim((struct text){ equals + 1, (size_t)(line.p + line.len - equals) - 1 }));
 	if (p->kind != S3_CONF_OWN && is_indented)
 		return p->is_of_s3 && text_is(key, "addressing_style") ?
-			       set(p, &settings[ARRAY_SIZE(settings) - 1], value) :
+			       set_value(p, &settings[ARRAY_SIZE(settings) - 1], value) :
 			       0;
 	p->is_of_s3 = text_is(key, "s3");
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
 		if (text_is(key, settings[i].name))
-			return set(p, &settings[i], value);
-	p->what = p->kind == S3_CONF_OWN ? "there is no such setting" : NULL; /* the shared files have many others */
+			return set_value(p, &settings[i], value);
+	p->what = p->kind == S3_CONF_OWN ? "unknown setting" : NULL; /* the shared files have many others */
 	return p->what ? -EINVAL : 0;
 }
 
@@ -223,7 +223,7 @@ int s3_conf_parse(const char *bytes, size_t len, enum s3_conf_kind kind, const c
 		at += n + 1;
 	}
 	if (r == 0 && !ret->access_key != !ret->secret_key) {
-		p.what = "there is only one of aws_access_key_id and aws_secret_access_key";
+		p.what = "aws_access_key_id and aws_secret_access_key must be set together";
 		r = -EINVAL;
 	}
 	if (r == -EINVAL)
@@ -248,7 +248,7 @@ static bool is_private(const struct stat *st)
 	return S_ISREG(st->st_mode) && (st->st_uid == 0 || st->st_uid == geteuid()) && (st->st_mode & 077) == 0;
 }
 
-static int read_bytes(const char *path, bool must_be_private, struct bytes *ret)
+static int read_file(const char *path, bool must_be_private, struct bytes *ret)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
@@ -259,14 +259,14 @@ static int read_bytes(const char *path, bool must_be_private, struct bytes *ret)
 			       -ENOENT :
 			       log_errno(-errno, "%s: cannot open", path);
 	if (fstat(fd, &st) < 0)
-		return log_errno(-errno, "%s: cannot get its attributes", path);
+		return log_errno(-errno, "%s: cannot get attributes", path);
 	if (must_be_private && !is_private(&st))
 		return log_cause(-EACCES,
-				 "%s: has credentials, and must be a file of root or of the user without access for "
-				 "others: chmod 600 %s",
+				 "%s: must be a file of root or of the user without access for others, since it has "
+				 "credentials: chmod 600 %s",
 				 path, path);
 	if (!S_ISREG(st.st_mode))
-		return log_cause(-EINVAL, "%s: is not a file", path);
+		return log_cause(-EINVAL, "%s: not a regular file", path);
 	ret->size = FILE_MAX + 1;
 	ret->p = malloc(ret->size);
 	if (!ret->p)
@@ -285,7 +285,7 @@ static int load_file(const char *path, enum s3_conf_kind kind, const char *profi
 {
 	_cleanup_(bytes_release) struct bytes b = { 0 };
 	struct s3_conf_error e;
-	int r = read_bytes(path, kind == S3_CONF_OWN, &b);
+	int r = read_file(path, kind == S3_CONF_OWN, &b);
 
 	*ret = (struct s3_conf){ 0 };
 	if (r < 0)
@@ -298,15 +298,15 @@ static int load_file(const char *path, enum s3_conf_kind kind, const char *profi
 	return r;
 }
 
-/* --- all places --- */
+/* --- all sources --- */
 
-/* Settings that `to` lacks. Credentials are taken together or not at all. */
+/* Moves settings that `to` lacks. Credentials are moved together or not at all. */
 static void merge(struct s3_conf *to, struct s3_conf *from)
 {
 	bool has_credentials = to->access_key != NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
-		char **a = field(to, &settings[i]), **b = field(from, &settings[i]);
+		char **a = field_of(to, &settings[i]), **b = field_of(from, &settings[i]);
 
 		if (!*a && !(settings[i].kind == TOKEN && has_credentials))
 			*a = TAKE(*b);
@@ -322,8 +322,8 @@ static const char *environment(const char *name)
 }
 
 /*
- * /proc/PID/environ shows the memory that the environment had at the start of the process. Secrets are therefore moved
- * out of it, to here, where later loads find them. Processes that this one starts do not inherit them.
+ * /proc/PID/environ shows the memory of the initial environment. Secrets are therefore moved from there to this table,
+ * which later loads read. Child processes do not inherit them.
  */
 static struct mutex taken_lock = MUTEX_INIT; /* leaf */
 static struct taken {
@@ -336,7 +336,7 @@ static int take_secret(struct taken *t, char **ret) REQUIRES(taken_lock)
 	char *value = secure_getenv(t->name);
 
 	if (!value) {
-		wipe(&t->value); /* it was unset since */
+		wipe(&t->value); /* unset since the last load */
 	} else if (*value) {
 		char *copy = strdup(value);
 
@@ -385,18 +385,18 @@ static int load_environment(struct s3_conf *ret)
 		const char *fault;
 		int r;
 
-		if (*field(ret, s))
+		if (*field_of(ret, s))
 			continue;
-		r = copy_variable(variables[i].name, field(ret, s));
+		r = copy_variable(variables[i].name, field_of(ret, s));
 		if (r < 0)
 			return r;
-		fault = *field(ret, s) ? fault_of(s->kind, *field(ret, s)) : NULL;
+		fault = *field_of(ret, s) ? fault_of(s->kind, *field_of(ret, s)) : NULL;
 		if (fault)
 			return log_cause(-EINVAL, "environment variable %s: %s", variables[i].name, fault);
 	}
 	if (!ret->access_key != !ret->secret_key)
 		return log_cause(-EINVAL,
-				 "environment: there is only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+				 "environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set together");
 	if (!ret->access_key)
 		wipe(&ret->session_token);
 	return 0;
@@ -441,7 +441,7 @@ static int load_shared(struct s3_conf *c)
 		merge(c, &one);
 	}
 	if (named && !found)
-		return log_cause(-EINVAL, "environment variable AWS_PROFILE: neither shared file has this profile");
+		return log_cause(-EINVAL, "environment variable AWS_PROFILE: not found in the shared files");
 	return 0;
 }
 

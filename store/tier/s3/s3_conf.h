@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Where an S3 object store is and with which credentials it is used. What these have in common with the tools of AWS
- * has the same names: environment variables, and profiles of the shared files.
+ * Endpoint and credentials of an S3 object store. Environment variables, shared files and settings have the names that
+ * the AWS tools use.
  *
- * Messages name files, lines and variables, and never a value that may be secret. Memory with secrets is cleared
- * before it is freed, and in the environment once it has been read: /proc shows that.
+ * Messages name files, lines and variables, and never a value that may be secret. Secrets are cleared in memory before it
+ * is freed, and in the environment once they are read, since /proc shows it.
  */
 #pragma once
 
@@ -21,17 +21,17 @@ struct s3_conf {
 void s3_conf_release(struct s3_conf *c);
 
 /*
- * `file`: of the option tier_config, or NULL. It must be a file of the user or of root without access for others. What it
- * does not set is taken from the environment, then from the profile in the shared files. Access key, secret and
- * token come from the same place. Failures are logged. -EACCES: there are no credentials, or the file is readable by
- * others; -EINVAL: a value or line is malformed.
+ * `file`: of the option tier_config, or NULL. It must belong to the user or root, without access for others. Settings that
+ * it lacks are taken from the environment, then from the profile in the shared files. Access key, secret and token come
+ * from the same source. Failures are logged. -EACCES: there are no credentials, or others can read the file; -EINVAL: a
+ * value or line is malformed.
  */
 int s3_conf_load(const char *file, struct s3_conf *ret);
 
 /* --- pure functions --- */
 
 enum s3_conf_kind {
-	S3_CONF_OWN, /* of tier_config: no sections, and other keys are errors */
+	S3_CONF_OWN, /* of tier_config: no sections; unknown settings are errors */
 	S3_CONF_CREDENTIALS, /* ~/.aws/credentials: [name] */
 	S3_CONF_CONFIG, /* ~/.aws/config: [default], [profile name] */
 };
@@ -41,17 +41,17 @@ struct s3_conf_error {
 	const char *what;
 };
 /*
- * The settings of one profile. Initialises *ret, which is released by the caller also after a failure. 1; 0: there is
- * no such profile; -EINVAL: *ret_error says why.
+ * Parses the settings of one profile. Initialises *ret; the caller releases it, also after a failure. 1; 0: there is no
+ * such profile; -EINVAL: *ret_error has the cause.
  */
 int s3_conf_parse(const char *p, size_t len, enum s3_conf_kind kind, const char *profile, struct s3_conf *ret,
 		  struct s3_conf_error *ret_error);
 
-/* "https://host:port", with nothing behind it. */
+/* "https://host:port", without a path. */
 struct s3_endpoint {
 	bool is_tls;
 	char host[256]; /* IPv6 addresses with brackets */
-	char authority[264]; /* the same, with the port if it is not the usual one: as in the header Host */
+	char authority[264]; /* with the port unless it is the default one, as in the header Host */
 };
 int s3_endpoint_parse(const char *s, struct s3_endpoint *ret);
 

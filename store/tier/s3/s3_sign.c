@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * What is signed is a canonical form of the request. The key of the signature is derived from the secret by four MACs,
- * over day, region, service and a constant, so it is of use for one day and region only. It is derived again for each
- * request: that takes microseconds.
+ * The signature covers a canonical form of the request. Its key is derived from the secret by four MACs, over day, region,
+ * service and a constant, so it is valid for one day and one region. It is derived again for each request, which takes
+ * microseconds.
  */
 #include "store/tier/s3/s3_sign.h"
 
@@ -19,7 +19,7 @@
 #define DAY_LEN 8u
 #define TIME_LEN 16u
 
-static void add(struct buf *b, const char *s)
+static void add_text(struct buf *b, const char *s)
 {
 	buf_add(b, s, strlen(s));
 }
@@ -51,43 +51,43 @@ void s3_encode(struct buf *to, const char *s, bool keep_slashes)
 	}
 }
 
-static void add_names(struct buf *b, const struct s3_to_sign *s)
+static void add_signed_headers(struct buf *b, const struct s3_to_sign *s)
 {
 	for (size_t i = 0; i < s->nr_headers; i++) {
-		add(b, i > 0 ? ";" : "");
-		add(b, s->headers[i].name);
+		add_text(b, i > 0 ? ";" : "");
+		add_text(b, s->headers[i].name);
 	}
 }
 
-static void add_request(struct buf *b, const struct s3_to_sign *s)
+static void add_canonical_request(struct buf *b, const struct s3_to_sign *s)
 {
-	add(b, s->method);
-	add(b, "\n");
-	add(b, s->path);
-	add(b, "\n");
-	add(b, s->query);
-	add(b, "\n");
+	add_text(b, s->method);
+	add_text(b, "\n");
+	add_text(b, s->path);
+	add_text(b, "\n");
+	add_text(b, s->query);
+	add_text(b, "\n");
 	for (size_t i = 0; i < s->nr_headers; i++) {
-		add(b, s->headers[i].name);
-		add(b, ":");
-		add(b, s->headers[i].value);
-		add(b, "\n");
+		add_text(b, s->headers[i].name);
+		add_text(b, ":");
+		add_text(b, s->headers[i].value);
+		add_text(b, "\n");
 	}
-	add(b, "\n");
-	add_names(b, s);
-	add(b, "\n");
-	add(b, s->payload);
+	add_text(b, "\n");
+	add_signed_headers(b, s);
+	add_text(b, "\n");
+	add_text(b, s->payload);
 }
 
 static void add_scope(struct buf *b, const struct s3_to_sign *s)
 {
 	buf_add(b, s->time, DAY_LEN);
-	add(b, "/");
-	add(b, s->region);
-	add(b, "/s3/aws4_request");
+	add_text(b, "/");
+	add_text(b, s->region);
+	add_text(b, "/s3/aws4_request");
 }
 
-static int mac(const void *key, size_t key_len, const void *p, size_t len, struct sha256_digest *ret)
+static int compute_mac(const void *key, size_t key_len, const void *p, size_t len, struct sha256_digest *ret)
 {
 	return HMAC(EVP_sha256(), key, (int)key_len, p, len, ret->b, NULL) ? 0 : -ENOMEM;
 }
@@ -99,14 +99,15 @@ static int derive_key(const struct s3_to_sign *s, struct sha256_digest *ret)
 	struct sha256_digest next;
 	int r;
 
-	buf_reserve(&first, 4 + strlen(s->secret_key)); /* at once: memory that is left behind would not be cleared */
-	add(&first, "AWS4");
-	add(&first, s->secret_key);
+	buf_reserve(&first,
+		    4 + strlen(s->secret_key)); /* in one step: a reallocation would leave a copy of the secret behind */
+	add_text(&first, "AWS4");
+	add_text(&first, s->secret_key);
 	r = buf_error(&first);
 	if (r == 0)
-		r = mac(first.data, first.len, s->time, DAY_LEN, ret);
+		r = compute_mac(first.data, first.len, s->time, DAY_LEN, ret);
 	for (size_t i = 0; i < ARRAY_SIZE(parts) && r == 0; i++) {
-		r = mac(ret->b, SHA256_LEN, parts[i], strlen(parts[i]), &next);
+		r = compute_mac(ret->b, SHA256_LEN, parts[i], strlen(parts[i]), &next);
 		*ret = next;
 	}
 	explicit_bzero(&next, sizeof(next));
@@ -122,34 +123,34 @@ int s3_sign(const struct s3_to_sign *s, struct buf *ret)
 
 	if (strlen(s->time) != TIME_LEN)
 		return -EINVAL;
-	add_request(&request, s);
+	add_canonical_request(&request, s);
 	if (buf_error(&request) < 0)
 		return -ENOMEM;
 	sha256_init(&h);
 	sha256_add(&h, request.data, request.len);
 	digest = sha256_finish(&h);
-	add(&text, ALGORITHM "\n");
-	add(&text, s->time);
-	add(&text, "\n");
+	add_text(&text, ALGORITHM "\n");
+	add_text(&text, s->time);
+	add_text(&text, "\n");
 	add_scope(&text, s);
-	add(&text, "\n");
-	add(&text, sha256_hex(digest.b).s);
+	add_text(&text, "\n");
+	add_text(&text, sha256_hex(digest.b).s);
 	r = buf_error(&text);
 	if (r == 0)
 		r = derive_key(s, &key);
 	if (r == 0)
-		r = mac(key.b, SHA256_LEN, text.data, text.len, &digest);
+		r = compute_mac(key.b, SHA256_LEN, text.data, text.len, &digest);
 	explicit_bzero(&key, sizeof(key));
 	if (r < 0)
 		return r;
-	add(ret, ALGORITHM " Credential=");
-	add(ret, s->access_key);
-	add(ret, "/");
+	add_text(ret, ALGORITHM " Credential=");
+	add_text(ret, s->access_key);
+	add_text(ret, "/");
 	add_scope(ret, s);
-	add(ret, ",SignedHeaders=");
-	add_names(ret, s);
-	add(ret, ",Signature=");
-	add(ret, sha256_hex(digest.b).s);
+	add_text(ret, ",SignedHeaders=");
+	add_signed_headers(ret, s);
+	add_text(ret, ",Signature=");
+	add_text(ret, sha256_hex(digest.b).s);
 	buf_add(ret, "", 1);
 	return buf_error(ret);
 }

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * One thread drives all requests through libcurl's multi interface. It is a thread of this file and not
- * tier_backend.drive, because requests must go on while a caller compresses the next pack, and because several queues
- * share the connections. A caller computes the digest of a body that it puts, so that this takes no time of the thread.
+ * One thread runs all requests through libcurl's multi interface. The thread belongs to this file. tier_backend.drive
+ * would not do: requests must make progress while a caller compresses the next pack, and several queues share the
+ * connections. The caller computes the digest of a body that it puts, to keep this work out of the thread.
  *
- * Repeating requests. A failed connection, a body that ends early, an answer that the store is overloaded or has an
- * internal error: the request is repeated after a random part of a time that doubles. Get, list and delete can be
- * repeated at will, and so can a put: it replaces the object by the same bytes.
+ * Retries. A request is repeated when the connection fails, when the response is truncated, and when the store is
+ * overloaded or reports an internal error. The delay is random within a limit that doubles with each try. Get, list and
+ * delete are idempotent. So is put, which replaces the object by the same bytes.
  *
- * A put new cannot: a lost answer may have been that it succeeded, and the repeated one finds the object of the first.
- * Each put new therefore marks its object with a random number, as metadata. If an attempt that may have taken effect
- * is followed by the answer that the name is taken, the mark of the object is read: it says whether this request or
- * another one has created it. (Bytes would not do: racing writers may put the same.) When the tries are used up the
- * result is an error, and tier.h says what that means to the caller. libcurl itself sends a request again when a
- * connection that it reuses turns out to be closed. It rewinds the body for that, which is noticed; an empty body is
- * not rewound, so its mark is always read.
+ * Put new is not: if the response of a successful attempt is lost, the next attempt finds the object of the first. Each
+ * put new therefore stores a random mark in the metadata of its object. If the name is taken after an attempt whose
+ * outcome is unknown, the mark of the object is read. It shows whether this request or another one created the object.
+ * (Comparing bytes would not do: racing writers may put the same ones.) After the last try the request fails, with an
+ * error as defined by tier.h. libcurl repeats a request by itself if a reused connection turns out to be closed. It
+ * rewinds the body to do so, which seek_body() detects. An empty body is not rewound, so its mark is always read.
  *
- * Bodies are signed with their digest, which the store compares: they arrive as they were sent, or are refused. The
- * range and the length of each answer are compared with those requested.
+ * Bodies are signed with their digest, which the store checks: it refuses a body that was damaged on the way. The range
+ * and the length of each response are compared with the request.
  *
- * Secrets are in struct s3_conf, in the headers of requests that are being sent, and nowhere else. Answers of the store
- * are quoted in messages only if they have no part of them.
+ * Secrets are stored in struct s3_conf and in the headers of requests in flight, and nowhere else. A message quotes the
+ * store only if the text contains no part of a secret.
  */
 #include "store/tier/s3/tier_s3.h"
 
@@ -43,9 +42,9 @@
 #include "base/mutex.h"
 #include "base/sha256.h"
 #include "base/util.h"
-#include "store/tier/s3/s3_answer.h"
 #include "store/tier/s3/s3_conf.h"
-#include "store/tier/s3/s3_meaning.h"
+#include "store/tier/s3/s3_failure.h"
+#include "store/tier/s3/s3_response.h"
 #include "store/tier/s3/s3_sign.h"
 #include "store/tier/tier.h"
 
@@ -56,8 +55,8 @@
 #define STALL_S 60u
 #define CONNECT_S 10L
 #define PAGE 1000u
-#define ERROR_MAX ((size_t)64 << 10) /* bytes of an error that are kept */
-#define LIST_MAX ((size_t)8 << 20) /* 1000 keys of 3 KiB, encoded, and what is said about each */
+#define ERROR_MAX ((size_t)64 << 10) /* of an error response; the rest is dropped */
+#define LIST_MAX ((size_t)8 << 20) /* 1000 encoded keys of 3 KiB, with their attributes */
 #define MARK "x-amz-meta-ckptfs-put"
 #define MARK_LEN 32u
 #define HEADERS_MAX 8u
@@ -65,9 +64,9 @@
 
 /* What the HTTP request of a job is for. */
 enum step {
-	STEP_REQUEST, /* the one that was started */
+	STEP_REQUEST, /* the request of the caller */
 	STEP_MARK, /* put new: which request created the object */
-	STEP_SIZE, /* get: the size of the object, because the range is behind its end or empty */
+	STEP_SIZE, /* get: read the size of the object; the range is empty or past the end */
 };
 
 struct job {
@@ -77,21 +76,21 @@ struct job {
 	unsigned nr_tries;
 	uint64_t not_before_ns; /* of the next try */
 	unsigned generation; /* of the credentials that it was signed with */
-	bool has_reloaded; /* the credentials, because the store refused them */
-	bool may_have_created; /* put new: an attempt without an answer */
+	bool has_reloaded; /* the credentials, once, after the store refused them */
+	bool may_have_created; /* put new: the outcome of an attempt is unknown */
 	char digest[2 * SHA256_LEN + 1]; /* of the body */
 	char mark[MARK_LEN + 1];
-	char *after; /* list: key to go on behind, because a page had no name of a tier; owned */
+	char *after; /* list: continue after this key, as a page had no name of a tier; owned */
 
 	/* Of the HTTP request: */
 	CURL *easy;
 	struct curl_slist *headers;
 	size_t sent;
-	size_t expected; /* get: bytes that the answer must have */
+	size_t expected; /* get: bytes of the response */
 	size_t received;
 	bool has_range;
 	struct s3_range range;
-	bool is_wrong; /* other bytes than were asked for, or too many */
+	bool is_wrong; /* the response has other bytes than requested, or too many */
 	char seen_mark[MARK_LEN + 1], region[64];
 	time_t store_time; /* 0: the store sent none */
 	struct buf body; /* of an error or list */
@@ -123,7 +122,7 @@ struct tier_s3 {
 	/* Of the thread: */
 	struct s3_conf conf;
 	unsigned generation; /* of its credentials */
-	struct jobs ready; /* not begun, some only later */
+	struct jobs ready; /* not begun; some are delayed */
 	unsigned nr_running;
 	CURL **idle; /* handles for further requests */
 	size_t nr_idle;
@@ -183,7 +182,7 @@ static const char *action_of(const struct job *j)
 	return "use";
 }
 
-static void complete(struct job *j, int result)
+static void job_complete(struct job *j, int result)
 {
 	struct tier_request *q = j->q;
 
@@ -191,7 +190,7 @@ static void complete(struct job *j, int result)
 	tier_done(q, result);
 }
 
-static void fail(struct tier_s3 *s, struct job *j, int result, const char *why)
+static void job_fail(struct tier_s3 *s, struct job *j, int result, const char *why)
 {
 	char tries[40] = "";
 
@@ -199,10 +198,10 @@ static void fail(struct tier_s3 *s, struct job *j, int result, const char *why)
 		snprintf(tries, sizeof(tries), " (tried %u times)", j->nr_tries);
 	log_limited(&s->limit, LOG_LEVEL_ERROR, "tier %s: object %s: cannot %s: %s%s", s->tier.where, j->q->name,
 		    action_of(j), why, tries);
-	complete(j, result);
+	job_complete(j, result);
 }
 
-/* From half of `ns` on: so that many clients that were refused at once do not come back at once. */
+/* Between half of `ns` and all of it, so that clients that were refused at the same time do not retry at the same time. */
 static uint64_t jitter(uint64_t ns)
 {
 	uint64_t random = 0;
@@ -212,13 +211,13 @@ static uint64_t jitter(uint64_t ns)
 	return ns / 2 + random % (ns / 2 + 1);
 }
 
-/* Another try, or the failure when there were enough. `wait_s`: as the store has asked. */
-static void again(struct tier_s3 *s, struct job *j, int result, const char *why, curl_off_t wait_s)
+/* Queues another try, or fails after the last one. `wait_s`: delay requested by the store. */
+static void job_retry(struct tier_s3 *s, struct job *j, int result, const char *why, curl_off_t wait_s)
 {
 	uint64_t wait = s->backoff_ns;
 
 	if (j->nr_tries >= s->nr_tries) {
-		fail(s, j, result, why);
+		job_fail(s, j, result, why);
 		return;
 	}
 	for (unsigned i = 1; i < j->nr_tries && wait < BACKOFF_MAX_NS; i++)
@@ -231,8 +230,8 @@ static void again(struct tier_s3 *s, struct job *j, int result, const char *why,
 	jobs_add(&s->ready, j);
 }
 
-/* A further HTTP request of the same job, which has its own tries. */
-static void go_on(struct tier_s3 *s, struct job *j, enum step step)
+/* Queues another HTTP request of the job, with tries of its own. */
+static void job_queue_step(struct tier_s3 *s, struct job *j, enum step step)
 {
 	j->step = step;
 	j->nr_tries = 0;
@@ -266,7 +265,7 @@ static size_t read_body(char *p, size_t size, size_t nr, void *userdata)
 	return len;
 }
 
-/* libcurl sends the body once more. */
+/* libcurl is about to send the body again. */
 static int seek_body(void *userdata, curl_off_t off, int origin)
 {
 	struct job *j = userdata;
@@ -293,7 +292,7 @@ static bool is_header(const char *p, size_t len, const char *name, const char **
 	return true;
 }
 
-static void copy(char *to, size_t size, const char *p, size_t len)
+static void copy_text(char *to, size_t size, const char *p, size_t len)
 {
 	len = MIN(len, size - 1);
 	memcpy(to, p, len);
@@ -306,20 +305,20 @@ static size_t read_header(char *p, size_t size, size_t nr, void *userdata)
 	size_t len = size * nr, value_len;
 	const char *value;
 
-	if (len > 5 && memcmp(p, "HTTP/", 5) == 0) { /* there may have been an interim answer */
+	if (len > 5 && memcmp(p, "HTTP/", 5) == 0) { /* after an interim response, discard its headers */
 		j->has_range = false;
 		j->seen_mark[0] = j->region[0] = '\0';
 	}
 	if (is_header(p, len, "content-range", &value, &value_len))
 		j->has_range = s3_range_parse(value, value_len, &j->range) == 0;
 	else if (is_header(p, len, MARK, &value, &value_len))
-		copy(j->seen_mark, sizeof(j->seen_mark), value, value_len);
+		copy_text(j->seen_mark, sizeof(j->seen_mark), value, value_len);
 	else if (is_header(p, len, "x-amz-bucket-region", &value, &value_len))
-		copy(j->region, sizeof(j->region), value, value_len);
+		copy_text(j->region, sizeof(j->region), value, value_len);
 	else if (is_header(p, len, "date", &value, &value_len)) {
 		char date[64];
 
-		copy(date, sizeof(date), value, value_len);
+		copy_text(date, sizeof(date), value, value_len);
 		j->store_time = curl_getdate(date, NULL);
 		j->store_time = j->store_time < 0 ? 0 : j->store_time;
 	}
@@ -327,8 +326,8 @@ static size_t read_header(char *p, size_t size, size_t nr, void *userdata)
 }
 
 /*
- * Does the answer of a get have the bytes that were asked for? 200: the range was ignored, which is right only if the
- * object is what was asked for. *ret_len: bytes that follow.
+ * Does the response to a get have the requested range? With status 200 the store ignored the range: right only if the
+ * whole object was requested. *ret_len: bytes that follow.
  */
 static bool is_right_range(struct job *j, long status, size_t *ret_len)
 {
@@ -396,7 +395,7 @@ static void http_release(struct http *h)
 	buf_release(&h->query);
 }
 
-static void add(struct buf *b, const char *s)
+static void add_text(struct buf *b, const char *s)
 {
 	buf_add(b, s, strlen(s));
 }
@@ -408,18 +407,18 @@ static void add_header(struct http *h, const char *name, const char *value)
 	h->headers[h->nr_headers++] = (struct s3_header){ name, value };
 }
 
-/* Parameters in the order of their names: as they are signed. */
+/* Parameters sorted by name, as the signature requires. */
 static void add_list_query(struct tier_s3 *s, const struct job *j, struct buf *q)
 {
 	char max[60];
 
-	add(q, "encoding-type=url&list-type=2");
+	add_text(q, "encoding-type=url&list-type=2");
 	snprintf(max, sizeof(max), "&max-keys=%zu&prefix=", s->page);
-	add(q, max);
+	add_text(q, max);
 	s3_encode(q, s->prefix, false);
 	s3_encode(q, j->q->name, false);
 	if (j->after || j->q->after)
-		add(q, "&start-after=");
+		add_text(q, "&start-after=");
 	if (j->after) {
 		s3_encode(q, j->after, false);
 	} else if (j->q->after) {
@@ -435,13 +434,13 @@ static const char *method_of(const struct job *j)
 	return is_put(j) ? "PUT" : j->q->op == TIER_DELETE ? "DELETE" : "GET";
 }
 
-static int build(struct tier_s3 *s, const struct job *j, struct http *h)
+static int build_request(struct tier_s3 *s, const struct job *j, struct http *h)
 {
 	time_t now = time(NULL);
 	struct tm tm;
 
 	h->method = method_of(j);
-	add(&h->path, s->path);
+	add_text(&h->path, s->path);
 	if (j->q->op == TIER_LIST) {
 		add_list_query(s, j, &h->query);
 	} else {
@@ -479,9 +478,9 @@ static int append_header(struct curl_slist **l, const char *name, const char *va
 
 	if (buf_reserve(&line, strlen(name) + strlen(value) + 3) < 0)
 		return -ENOMEM;
-	add(&line, name);
-	add(&line, *value ? ": " : ":"); /* without a value: libcurl leaves the header out that it would send itself */
-	add(&line, value);
+	add_text(&line, name);
+	add_text(&line, *value ? ": " : ":"); /* without a value, libcurl omits its own header of this name */
+	add_text(&line, value);
 	buf_add(&line, "", 1);
 	longer = curl_slist_append(*l, (char *)line.data);
 	explicit_bzero(line.data, line.len);
@@ -491,7 +490,7 @@ static int append_header(struct curl_slist **l, const char *name, const char *va
 	return 0;
 }
 
-static int sign(struct tier_s3 *s, struct job *j, const struct http *h)
+static int sign_request(struct tier_s3 *s, struct job *j, const struct http *h)
 {
 	_cleanup_(buf_release) struct buf signature = BUF_EMPTY;
 	const struct s3_to_sign to_sign = {
@@ -521,7 +520,7 @@ static int sign(struct tier_s3 *s, struct job *j, const struct http *h)
 	return r;
 }
 
-/* Programs that the daemon starts do not inherit it. */
+/* Close-on-exec: programs that the daemon starts do not inherit the socket. */
 static curl_socket_t open_socket(void *userdata _unused_, curlsocktype purpose _unused_, struct curl_sockaddr *a)
 {
 	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
@@ -572,15 +571,15 @@ static int send_request(struct tier_s3 *s, struct job *j)
 {
 	_cleanup_(buf_release) struct buf url = BUF_EMPTY;
 	_cleanup_(http_release) struct http h = { 0 };
-	int r = build(s, j, &h);
+	int r = build_request(s, j, &h);
 
 	if (r == 0)
-		r = sign(s, j, &h);
+		r = sign_request(s, j, &h);
 	if (r < 0)
 		return r;
-	add(&url, s->url);
-	add(&url, (char *)h.path.data);
-	add(&url, h.query.len > 1 ? "?" : "");
+	add_text(&url, s->url);
+	add_text(&url, (char *)h.path.data);
+	add_text(&url, h.query.len > 1 ? "?" : "");
 	buf_add(&url, h.query.data, h.query.len);
 	if (buf_error(&url) < 0)
 		return -ENOMEM;
@@ -601,29 +600,29 @@ static int send_request(struct tier_s3 *s, struct job *j)
 	return 0;
 }
 
-static void begin(struct tier_s3 *s, struct job *j)
+static void job_begin(struct tier_s3 *s, struct job *j)
 {
 	int r;
 
 	if (j->q->op == TIER_GET && j->step == STEP_REQUEST && j->q->len == 0)
-		j->step = STEP_SIZE; /* there is no empty range */
+		j->step = STEP_SIZE; /* HTTP has no empty range */
 	j->nr_tries++;
 	r = send_request(s, j);
 	if (r < 0)
-		fail(s, j, r, "out of memory");
+		job_fail(s, j, r, "out of memory");
 }
 
-/* --- answers --- */
+/* --- responses --- */
 
-/* Both secrets, and their parts as a store may quote them. */
+/* Does the text contain a secret, or a signature that the store quotes? */
 static bool has_secret(const struct tier_s3 *s, const char *text)
 {
 	return strstr(text, s->conf.secret_key) || (s->conf.session_token && strstr(text, s->conf.session_token)) ||
 	       strstr(text, "Signature=");
 }
 
-static void explain(const struct tier_s3 *s, const struct job *j, const struct s3_error *e, long status,
-		    const struct s3_meaning *m, char *ret, size_t size)
+static void describe_error(const struct tier_s3 *s, const struct job *j, const struct s3_error *e, long status,
+			   const struct s3_failure *m, char *ret, size_t size)
 {
 	const char *region = j->region[0] ? j->region : e->region;
 	long long ahead = (long long)(time(NULL) - j->store_time);
@@ -637,13 +636,13 @@ static void explain(const struct tier_s3 *s, const struct job *j, const struct s
 	else if (m->why)
 		snprintf(ret, size, "%s", m->why);
 	else if (e->code[0] && !has_secret(s, e->code) && !has_secret(s, e->message))
-		snprintf(ret, size, "the store answers %s: %s", e->code, e->message);
+		snprintf(ret, size, "the store reports %s: %s", e->code, e->message);
 	else
-		snprintf(ret, size, "the store answers with HTTP status %ld", status);
+		snprintf(ret, size, "the store returned HTTP status %ld", status);
 }
 
-/* Other credentials than the job was signed with? */
-static bool reload(struct tier_s3 *s, struct job *j)
+/* true: the job can be signed with other credentials than before. */
+static bool reload_credentials(struct tier_s3 *s, struct job *j)
 {
 	struct s3_conf now;
 	bool is_new;
@@ -660,31 +659,31 @@ static bool reload(struct tier_s3 *s, struct job *j)
 		s3_conf_release(&s->conf);
 		s->conf = now;
 		s->generation++;
-		log_notice("tier %s: credentials read again", s->tier.where);
+		log_notice("tier %s: credentials reloaded", s->tier.where);
 	} else {
 		s3_conf_release(&now);
 	}
 	return is_new;
 }
 
-static void refused(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
+static void handle_error(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
 	struct s3_error e = { .code = "" };
-	struct s3_meaning m;
+	struct s3_failure m;
 	char why[500];
 
 	s3_error_parse(j->body.data, j->body.len, &e);
-	m = s3_meaning_of(e.code, status);
-	explain(s, j, &e, status, &m, why, sizeof(why));
-	if (m.remedy == S3_RELOAD && reload(s, j)) {
+	m = s3_failure_of(e.code, status);
+	describe_error(s, j, &e, status, &m, why, sizeof(why));
+	if (m.remedy == S3_RELOAD && reload_credentials(s, j)) {
 		j->nr_tries--;
 		j->not_before_ns = 0;
 		jobs_add(&s->ready, j);
 	} else if (m.remedy == S3_REPEAT) {
 		j->may_have_created |= status >= 500;
-		again(s, j, m.result, why, wait_s);
+		job_retry(s, j, m.result, why, wait_s);
 	} else {
-		fail(s, j, m.result, why);
+		job_fail(s, j, m.result, why);
 	}
 }
 
@@ -695,57 +694,57 @@ static bool has_code(const struct job *j, const char *code)
 	return s3_error_parse(j->body.data, j->body.len, &e) == 0 && strcmp(e.code, code) == 0;
 }
 
-static void answered_put(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
+static void handle_put_response(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
 	if (status == 200) {
-		complete(j, 0);
+		job_complete(j, 0);
 	} else if (status == 412 && j->q->op == TIER_PUT_NEW) {
 		if (j->may_have_created || j->q->len == 0)
-			go_on(s, j, STEP_MARK);
+			job_queue_step(s, j, STEP_MARK);
 		else
-			complete(j, -EEXIST);
+			job_complete(j, -EEXIST);
 	} else {
-		refused(s, j, status, wait_s);
+		handle_error(s, j, status, wait_s);
 	}
 }
 
-static void answered_mark(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
+static void handle_mark_response(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
 	if (status == 200)
-		complete(j, strcmp(j->seen_mark, j->mark) == 0 ? 0 : -EEXIST);
+		job_complete(j, strcmp(j->seen_mark, j->mark) == 0 ? 0 : -EEXIST);
 	else if (status == 404)
-		fail(s, j, -EIO, "the object was deleted meanwhile");
+		job_fail(s, j, -EIO, "the object was deleted during the request");
 	else
-		refused(s, j, status, wait_s);
+		handle_error(s, j, status, wait_s);
 }
 
-static void answered_get(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
+static void handle_get_response(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
 	size_t expected = j->expected;
 
 	if (status == 200 || status == 206) {
 		if (j->received == 0 && !is_right_range(j, status, &expected))
-			again(s, j, -EBADMSG, "the store answers with another range than was asked for", 0);
+			job_retry(s, j, -EBADMSG, "the store returned another range than requested", 0);
 		else if (j->received < expected)
-			again(s, j, -EIO, "the answer of the store ends early", 0);
+			job_retry(s, j, -EIO, "the response of the store is truncated", 0);
 		else {
 			j->q->got = j->step == STEP_SIZE ? 0 : j->received;
-			complete(j, 0);
+			job_complete(j, 0);
 		}
 	} else if (status == 404 && has_code(j, "NoSuchKey")) {
-		complete(j, -ENOENT);
+		job_complete(j, -ENOENT);
 	} else if (status == 416 && (j->step == STEP_SIZE || j->q->off == 0)) {
 		j->q->size = 0; /* not even the first byte is there */
-		complete(j, 0);
+		job_complete(j, 0);
 	} else if (status == 416) {
-		go_on(s, j, STEP_SIZE);
+		job_queue_step(s, j, STEP_SIZE);
 	} else {
-		refused(s, j, status, wait_s);
+		handle_error(s, j, status, wait_s);
 	}
 }
 
-/* The name of a key in this tier; NULL: it is none, and not of a tier. */
-static const char *name_of(const struct tier_s3 *s, const struct job *j, const char *key)
+/* The name of a key in this tier; NULL: the key does not belong to the tier. */
+static const char *name_of_key(const struct tier_s3 *s, const struct job *j, const char *key)
 {
 	size_t len = strlen(s->prefix);
 
@@ -755,8 +754,8 @@ static const char *name_of(const struct tier_s3 *s, const struct job *j, const c
 	return key + len;
 }
 
-/* 1: no key is a name of a tier, and there are more behind j->after. */
-static int take_names(struct tier_s3 *s, struct job *j)
+/* 1: no key belongs to the tier, and more keys follow j->after. */
+static int parse_names(struct tier_s3 *s, struct job *j)
 {
 	_cleanup_(buf_release) struct buf keys = BUF_EMPTY;
 	const char *key = NULL, *begin = j->after;
@@ -770,9 +769,9 @@ static int take_names(struct tier_s3 *s, struct job *j)
 		const char *name;
 
 		key = (char *)keys.data + at;
-		name = name_of(s, j, key);
+		name = name_of_key(s, j, key);
 		if ((begin && strcmp(key, begin) <= 0) || (name && j->q->after && strcmp(name, j->q->after) <= 0))
-			return -EBADMSG; /* without this, a list would never end */
+			return -EBADMSG; /* otherwise the list might never end */
 		if (!name)
 			continue;
 		buf_add(&j->q->names, name, strlen(name) + 1);
@@ -793,83 +792,83 @@ static int take_names(struct tier_s3 *s, struct job *j)
 	return 1;
 }
 
-static void answered_list(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
+static void handle_list_response(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
 	size_t from = j->q->names.len;
 	int r;
 
 	if (status != 200) {
-		refused(s, j, status, wait_s);
+		handle_error(s, j, status, wait_s);
 		return;
 	}
-	r = take_names(s, j);
+	r = parse_names(s, j);
 	if (r == 1)
-		go_on(s, j, STEP_REQUEST);
+		job_queue_step(s, j, STEP_REQUEST);
 	else if (r == 0)
-		complete(j, 0);
+		job_complete(j, 0);
 	else {
 		j->q->names.len = from;
 		j->q->more = false;
 		if (r == -EBADMSG)
-			again(s, j, r, "the store sends no list of keys in their order", 0);
+			job_retry(s, j, r, "the store returned no ordered list of keys", 0);
 		else
-			fail(s, j, r, strerror(-r));
+			job_fail(s, j, r, strerror(-r));
 	}
 }
 
-static void answered(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
+static void handle_response(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
 	if (j->step == STEP_MARK)
-		answered_mark(s, j, status, wait_s);
+		handle_mark_response(s, j, status, wait_s);
 	else if (is_put(j))
-		answered_put(s, j, status, wait_s);
+		handle_put_response(s, j, status, wait_s);
 	else if (j->q->op == TIER_GET)
-		answered_get(s, j, status, wait_s);
+		handle_get_response(s, j, status, wait_s);
 	else if (j->q->op == TIER_LIST)
-		answered_list(s, j, status, wait_s);
+		handle_list_response(s, j, status, wait_s);
 	else if (status == 200 || status == 204 || (status == 404 && has_code(j, "NoSuchKey")))
-		complete(j, 0);
+		job_complete(j, 0);
 	else
-		refused(s, j, status, wait_s);
+		handle_error(s, j, status, wait_s);
 }
 
-/* There is no whole answer. */
-static void broken(struct tier_s3 *s, struct job *j, CURLcode code)
+/* The response is missing or incomplete. */
+static void handle_transport_error(struct tier_s3 *s, struct job *j, CURLcode code)
 {
 	char why[CURL_ERROR_SIZE + 40];
 
 	if (code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST)
 		j->may_have_created = true;
 	if (j->is_wrong) {
-		again(s, j, -EBADMSG, "the store answers with other bytes than were asked for", 0);
+		job_retry(s, j, -EBADMSG, "the store returned other bytes than requested", 0);
 		return;
 	}
 	snprintf(why, sizeof(why), "%s", j->error[0] ? j->error : curl_easy_strerror(code));
 	switch (code) {
 	case CURLE_OUT_OF_MEMORY:
-		fail(s, j, -ENOMEM, "out of memory");
+		job_fail(s, j, -ENOMEM, "out of memory");
 		break;
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_CACERT_BADFILE:
 	case CURLE_SSL_ISSUER_ERROR:
-		fail(s, j, -EACCES, why); /* it is not the store, and gets nothing */
+		job_fail(s, j, -EACCES, why); /* the peer is not the store: send nothing */
 		break;
 	case CURLE_COULDNT_CONNECT:
 	case CURLE_COULDNT_RESOLVE_HOST:
-		again(s, j, -EHOSTUNREACH, why, 0);
+		job_retry(s, j, -EHOSTUNREACH, why, 0);
 		break;
 	case CURLE_OPERATION_TIMEDOUT:
-		again(s, j, -ETIMEDOUT, why, 0);
+		job_retry(s, j, -ETIMEDOUT, why, 0);
 		break;
 	case CURLE_PARTIAL_FILE:
-		again(s, j, -EIO, "the answer of the store ends early", 0);
+		job_retry(s, j, -EIO, "the response of the store is truncated", 0);
 		break;
 	default:
-		again(s, j, -EIO, why, 0);
+		job_retry(s, j, -EIO, why, 0);
 	}
 }
 
-static void finish(struct tier_s3 *s, CURL *easy, CURLcode code)
+static void job_finish(struct tier_s3 *s, CURL *easy, CURLcode code)
 {
 	curl_off_t wait_s = 0;
 	struct job *j = NULL;
@@ -880,19 +879,19 @@ static void finish(struct tier_s3 *s, CURL *easy, CURLcode code)
 	status = status_of(j);
 	curl_multi_remove_handle(s->multi, easy);
 	s->nr_running--;
-	/* An early refusal of a put ends the sending, which libcurl may report as a failure. */
+	/* When the store refuses a put early, libcurl may report a send error. */
 	if (code == CURLE_OK || (code == CURLE_SEND_ERROR && status >= 400))
-		answered(s, j, status, wait_s);
+		handle_response(s, j, status, wait_s);
 	else
-		broken(s, j, code);
+		handle_transport_error(s, j, code);
 	curl_easy_reset(easy);
 	s->idle[s->nr_idle++] = easy;
 }
 
 /* --- the thread --- */
 
-/* Begin what can be. Returns how long to wait for the next one, in ms. */
-static int begin_all(struct tier_s3 *s)
+/* Begins the jobs that are due. Returns the time until the next one is due, in ms. */
+static int begin_due_jobs(struct tier_s3 *s)
 {
 	struct jobs later;
 	uint64_t now = monotonic_ns(), next = UINT64_C(60000000000);
@@ -901,7 +900,7 @@ static int begin_all(struct tier_s3 *s)
 	while (s->ready.first) {
 		struct job *j = s->ready.first;
 
-		if (s->nr_running == s->nr_connections) { /* one that ends wakes the thread */
+		if (s->nr_running == s->nr_connections) { /* the end of a request wakes the thread */
 			*later.end = j;
 			later.end = s->ready.end;
 			break;
@@ -913,7 +912,7 @@ static int begin_all(struct tier_s3 *s)
 			next = MIN(next, j->not_before_ns - now);
 			jobs_add(&later, j);
 		} else {
-			begin(s, j);
+			job_begin(s, j);
 		}
 	}
 	s->ready.first = later.first;
@@ -938,12 +937,12 @@ static void *work(void *userdata)
 		}
 		s->posted.end = &s->posted.first;
 		mutex_unlock(&s->lock);
-		wait = begin_all(s);
+		wait = begin_due_jobs(s);
 		curl_multi_perform(s->multi, &running);
 		while ((m = curl_multi_info_read(s->multi, &nr_left)))
 			if (m->msg == CURLMSG_DONE) {
-				finish(s, m->easy_handle, m->data.result);
-				wait = 0; /* there is room for another one */
+				job_finish(s, m->easy_handle, m->data.result);
+				wait = 0; /* a connection is free */
 			}
 		curl_multi_poll(s->multi, NULL, 0, wait, NULL);
 		mutex_lock(&s->lock);
@@ -1058,7 +1057,7 @@ static void init_curl(void)
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static _printf_(2, 3) int print(char **to, const char *fmt, ...)
+static _printf_(2, 3) int format_string(char **to, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -1071,8 +1070,8 @@ static _printf_(2, 3) int print(char **to, const char *fmt, ...)
 	return n < 0 ? -ENOMEM : 0;
 }
 
-/* Certificates have a star for one part of a name, so a bucket with dots is named in the path. AWS wants the others in
- * the name of the host, and other stores rarely have names for each bucket. */
+/* AWS requires the bucket in the host name. A wildcard certificate covers one label, so a bucket with dots goes into the
+ * path. So does any bucket of other stores, which rarely have a DNS name per bucket. */
 static bool is_virtual(const struct s3_conf *c, const char *bucket)
 {
 	if (c->addressing_style && strcmp(c->addressing_style, "auto") != 0)
@@ -1089,18 +1088,18 @@ static int set_address(struct tier_s3 *s)
 	int r = 0;
 
 	if (!s->conf.endpoint)
-		r = print(&aws, "https://s3.%s.amazonaws.com%s", s->conf.region,
-			  strncmp(s->conf.region, "cn-", 3) == 0 ? ".cn" : "");
+		r = format_string(&aws, "https://s3.%s.amazonaws.com%s", s->conf.region,
+				  strncmp(s->conf.region, "cn-", 3) == 0 ? ".cn" : "");
 	if (r < 0)
 		return r;
 	r = s3_endpoint_parse(aws ? aws : s->conf.endpoint, &e);
 	if (r < 0)
 		return log_cause(r, "tier %s: the region has no endpoint: set AWS_ENDPOINT_URL", s->tier.where);
-	r = print(&s->host, "%s%s%s", in_host ? s->bucket : "", in_host ? "." : "", e.authority);
+	r = format_string(&s->host, "%s%s%s", in_host ? s->bucket : "", in_host ? "." : "", e.authority);
 	if (r == 0)
-		r = print(&s->url, "%s://%s", e.is_tls ? "https" : "http", s->host);
+		r = format_string(&s->url, "%s://%s", e.is_tls ? "https" : "http", s->host);
 	if (r == 0)
-		r = in_host ? print(&s->path, "/") : print(&s->path, "/%s/", s->bucket);
+		r = in_host ? format_string(&s->path, "/") : format_string(&s->path, "/%s/", s->bucket);
 	return r;
 }
 
@@ -1138,17 +1137,17 @@ int tier_s3_open(const char *place, const struct tier_s3_conf *conf, struct tier
 	s->backoff_ns = conf->backoff_ns > 0 ? conf->backoff_ns : BACKOFF_NS;
 	s->stall_s = conf->stall_s > 0 ? conf->stall_s : STALL_S;
 	s->page = conf->page > 0 ? conf->page : PAGE;
-	r = print(&s->tier.where, "s3://%s%s%s", p.bucket, *p.prefix ? "/" : "", p.prefix);
+	r = format_string(&s->tier.where, "s3://%s%s%s", p.bucket, *p.prefix ? "/" : "", p.prefix);
 	if (r == 0)
-		r = print(&s->prefix, "%s%s", p.prefix, *p.prefix ? "/" : "");
+		r = format_string(&s->prefix, "%s%s", p.prefix, *p.prefix ? "/" : "");
 	if (r == 0)
-		r = print(&s->bucket, "%s", p.bucket);
+		r = format_string(&s->bucket, "%s", p.bucket);
 	if (r == 0 && conf->config_file)
-		r = print(&s->config_file, "%s", conf->config_file);
+		r = format_string(&s->config_file, "%s", conf->config_file);
 	if (r == 0)
 		r = s3_conf_load(conf->config_file, &s->conf);
 	if (r == 0 && s->conf.ca_bundle)
-		r = print(&s->ca_bundle, "%s", s->conf.ca_bundle);
+		r = format_string(&s->ca_bundle, "%s", s->conf.ca_bundle);
 	if (r == 0)
 		r = set_address(s);
 	if (r < 0)

@@ -141,12 +141,12 @@ static void mistakes_name_the_line(void **state _unused_)
 		unsigned line;
 		const char *what;
 	} cases[] = {
-		{ S3_CONF_OWN, "secret-1\n", 1, "there is no `=`" },
-		{ S3_CONF_OWN, KEYS "secret_key = secret-1\n", 3, "there is no such setting" },
+		{ S3_CONF_OWN, "secret-1\n", 1, "the line has no `=`" },
+		{ S3_CONF_OWN, KEYS "secret_key = secret-1\n", 3, "unknown setting" },
 		{ S3_CONF_OWN, "[default]\n" KEYS, 1, "sections are not allowed in this file" },
 		{ S3_CONF_OWN, KEYS "aws_access_key_id = b\n", 3, "a setting is given twice" },
 		{ S3_CONF_OWN, "aws_secret_access_key = secret-1\n", 1,
-		  "there is only one of aws_access_key_id and aws_secret_access_key" },
+		  "aws_access_key_id and aws_secret_access_key must be set together" },
 		{ S3_CONF_OWN, "\nregion = a/b\n", 2,
 		  "the region has characters other than letters, digits, `-` and `_`" },
 		{ S3_CONF_OWN, "endpoint_url = store\n", 1, "the endpoint is not of the form https://HOST[:PORT]" },
@@ -233,7 +233,7 @@ static void what_cannot_be_used_is_named(void **state _unused_)
 
 	write_file("own", KEYS, 0640);
 	assert_int_equal(s3_conf_load(path_of("own"), &c), -EACCES);
-	assert_non_null(strstr(logged, "own: has credentials, and must be a file of root or of the user"));
+	assert_non_null(strstr(logged, "own: must be a file of root or of the user"));
 	write_file("own", KEYS, 0604);
 	assert_int_equal(s3_conf_load(path_of("own"), &c), -EACCES);
 	assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
@@ -241,14 +241,14 @@ static void what_cannot_be_used_is_named(void **state _unused_)
 
 	write_file("own", KEYS "token = token-1\n", 0600);
 	assert_int_equal(s3_conf_load(path_of("own"), &c), -EINVAL);
-	assert_non_null(strstr(logged, "own: line 3: there is no such setting"));
+	assert_non_null(strstr(logged, "own: line 3: unknown setting"));
 
 	setenv("AWS_PROFILE", "none", 1);
 	assert_int_equal(s3_conf_load(NULL, &c), -EINVAL);
-	assert_non_null(strstr(logged, "AWS_PROFILE: neither shared file has this profile"));
+	assert_non_null(strstr(logged, "AWS_PROFILE: not found in the shared files"));
 	setenv("AWS_ACCESS_KEY_ID", "id", 1);
 	assert_int_equal(s3_conf_load(NULL, &c), -EINVAL);
-	assert_non_null(strstr(logged, "there is only one of AWS_ACCESS_KEY_ID"));
+	assert_non_null(strstr(logged, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set together"));
 	setenv("AWS_SECRET_ACCESS_KEY", "secret-\n", 1);
 	assert_int_equal(s3_conf_load(NULL, &c), -EINVAL);
 	assert_non_null(strstr(logged, "environment variable AWS_SECRET_ACCESS_KEY: the value has characters"));

@@ -168,28 +168,28 @@ static void faults_that_stay_are_reported(void **state _unused_)
 		{ "PUT", "status 400 RequestTimeout", -ETIMEDOUT, "did not receive the request in time" },
 		{ "PUT", "status 400 XAmzContentSHA256Mismatch", -EIO, "the store received other bytes than were sent" },
 		{ "GET", "cut 1", -EIO, "cannot read: " },
-		{ "GET", "cut-close 1", -EIO, "the answer of the store ends early" },
+		{ "GET", "cut-close 1", -EIO, "the response of the store is truncated" },
 		{ "GET", "reset", -EIO, "cannot read: " },
 		{ "PUT", "reset", -EIO, "cannot write: " },
-		{ "GET", "ignore-range", -EBADMSG, "the store answers with other bytes than were asked for" },
-		{ "GET", "shift-range", -EBADMSG, "the store answers with other bytes than were asked for" },
-		{ "GET", "late-range", -EBADMSG, "the store answers with other bytes than were asked for" },
-		{ "GET", "no-range", -EBADMSG, "the store answers with other bytes than were asked for" },
+		{ "GET", "ignore-range", -EBADMSG, "the store returned other bytes than requested" },
+		{ "GET", "shift-range", -EBADMSG, "the store returned other bytes than requested" },
+		{ "GET", "late-range", -EBADMSG, "the store returned other bytes than requested" },
+		{ "GET", "no-range", -EBADMSG, "the store returned other bytes than requested" },
 		{ "PUT", "status 404 NoSuchBucket", -ENXIO, "the bucket does not exist" },
 		{ "GET", "status 404 NoSuchBucket", -ENXIO, "the bucket does not exist" },
 		{ "DELETE", "status 404 NoSuchBucket", -ENXIO, "cannot delete: the bucket does not exist" },
-		{ "GET", "html 404", -EIO, "the store answers with HTTP status 404" },
-		{ "DELETE", "html 404", -EIO, "the store answers with HTTP status 404" },
-		{ "PUT", "status 403 AccessDenied", -EACCES, "access denied: these credentials do not allow it" },
-		{ "PUT", "html 403", -EACCES, "the store answers with HTTP status 403" },
+		{ "GET", "html 404", -EIO, "the store returned HTTP status 404" },
+		{ "DELETE", "html 404", -EIO, "the store returned HTTP status 404" },
+		{ "PUT", "status 403 AccessDenied", -EACCES, "access denied: the credentials lack a permission" },
+		{ "PUT", "html 403", -EACCES, "the store returned HTTP status 403" },
 		{ "GET", "status 403 SignatureDoesNotMatch", -EACCES, "the secret key is wrong" },
 		{ "GET", "status 403 InvalidAccessKeyId", -EACCES, "the store has no such access key" },
 		{ "GET", "status 400 ExpiredToken", -EACCES, "the credentials have expired: renew them" },
 		{ "PUT", "status 403 QuotaExceeded", -EDQUOT, "the quota of the bucket or user is exceeded" },
 		{ "PUT", "status 507 InsufficientStorage", -ENOSPC, "the store is full" },
 		{ "PUT", "status 501 NotImplemented", -EOPNOTSUPP, "the store does not implement this request" },
-		{ "PUT", "status 400 EntityTooLarge", -EFBIG, "the store does not take objects of this size" },
-		{ "PUT", "status 418 Teapot short and stout", -EIO, "the store answers Teapot: short and stout" },
+		{ "PUT", "status 400 EntityTooLarge", -EFBIG, "the store does not accept objects of this size" },
+		{ "PUT", "status 418 Teapot short and stout", -EIO, "the store reports Teapot: short and stout" },
 		{ "PUT", "html 200", 0, NULL },
 	};
 
@@ -229,7 +229,7 @@ static void lists_that_make_no_sense_are_refused(void **state _unused_)
 		s3_fake_tell(fake, "rule GET prefix 0 9 %s", faults[i]);
 		assert_int_equal(tier_list_all(t, "a/", &b), -EBADMSG);
 		assert_int_equal(b.len, 0);
-		assert_true(says("cannot list: the store sends no list of keys in their order"));
+		assert_true(says("cannot list: the store returned no ordered list of keys"));
 	}
 }
 
@@ -470,14 +470,14 @@ static void credentials_are_read_again_when_they_expire(void **state _unused_)
 	assert_true(says("the credentials have expired: renew them"));
 	write_conf(S3_FAKE_TOKEN);
 	assert_int_equal(tier_get(own, "a", 0, &c, 1), 0);
-	assert_true(says("credentials read again"));
+	assert_true(says("credentials reloaded"));
 
 	/* a store that quotes what it was sent */
 	s3_fake_tell(fake, "rule GET own 0 1 quote x-amz-security-token");
 	assert_int_equal(tier_get(own, "a", 0, &c, 1), -EIO);
 	s3_fake_tell(fake, "rule GET own 0 1 quote authorization");
 	assert_int_equal(tier_get(own, "a", 0, &c, 1), -EIO);
-	assert_true(says("the store answers with HTTP status 400"));
+	assert_true(says("the store returned HTTP status 400"));
 	tier_close(own);
 	unlink(path);
 	rmdir(dir);

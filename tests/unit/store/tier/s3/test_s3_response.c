@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Answers of S3 stores are read as they are meant, and anything else is refused. */
-#include "store/tier/s3/s3_answer.h"
+#include "store/tier/s3/s3_response.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -210,5 +210,5 @@ int main(void)
 		cmocka_unit_test(ranges_are_read),
 	};
 
-	return cmocka_run_group_tests_name("s3_answer", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("s3_response", tests, NULL, NULL);
 }

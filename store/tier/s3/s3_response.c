@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-#include "store/tier/s3/s3_answer.h"
+#include "store/tier/s3/s3_response.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,9 +21,9 @@ enum token { OPENED, CLOSED, TEXT, END };
 
 struct xml {
 	const char *p, *end;
-	struct span open[DEPTH_MAX]; /* names of the elements around the place, outermost first */
+	struct span open[DEPTH_MAX]; /* names of the open elements, outermost first */
 	unsigned depth; /* of them */
-	bool was_empty; /* the element opened last is closed already: <Key/> */
+	bool was_empty; /* the last element opened is empty: <Key/> */
 	bool had_root;
 	struct span text; /* TEXT: with its entities */
 };
@@ -38,12 +38,12 @@ static bool is_space(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static bool begins(const struct xml *x, const char *with)
+static bool starts_with(const struct xml *x, const char *with)
 {
 	return (size_t)(x->end - x->p) >= strlen(with) && memcmp(x->p, with, strlen(with)) == 0;
 }
 
-/* Behind the next `s`. */
+/* Continues after the next `s`. */
 static int skip_to(struct xml *x, const char *s)
 {
 	const char *at = memmem(x->p, (size_t)(x->end - x->p), s, strlen(s));
@@ -55,7 +55,7 @@ static int skip_to(struct xml *x, const char *s)
 }
 
 /* Without the prefix of a namespace. */
-static struct span take_name(struct xml *x)
+static struct span parse_name(struct xml *x)
 {
 	struct span s = { x->p, 0 };
 
@@ -87,13 +87,13 @@ static int skip_attributes(struct xml *x, bool *ret_is_empty)
 	return -EBADMSG;
 }
 
-static int take_tag(struct xml *x)
+static int parse_tag(struct xml *x)
 {
-	bool closes = begins(x, "</");
+	bool closes = starts_with(x, "</");
 	struct span name;
 
 	x->p += closes ? 2 : 1;
-	name = take_name(x);
+	name = parse_name(x);
 	if (name.len == 0)
 		return -EBADMSG;
 	if (closes) {
@@ -125,10 +125,12 @@ static int xml_next(struct xml *x)
 		const char *from = x->p;
 
 		if (*x->p == '<') {
-			int r = begins(x, "<?") ? skip_to(x, "?>") : begins(x, "<!--") ? skip_to(x, "-->") : 1;
+			int r = starts_with(x, "<?")   ? skip_to(x, "?>") :
+				starts_with(x, "<!--") ? skip_to(x, "-->") :
+							 1;
 
 			if (r == 1)
-				return begins(x, "<!") ? -EBADMSG : take_tag(x);
+				return starts_with(x, "<!") ? -EBADMSG : parse_tag(x);
 			if (r < 0)
 				return r;
 			continue;
@@ -173,7 +175,7 @@ static int digit_of(char c)
 }
 
 /* "#10" or "#xa". */
-static int add_number(struct buf *to, struct span s)
+static int add_character(struct buf *to, struct span s)
 {
 	bool is_hex = s.len > 1 && s.p[1] == 'x';
 	uint32_t c = 0;
@@ -193,7 +195,7 @@ static int add_number(struct buf *to, struct span s)
 	return 0;
 }
 
-static int add_text(struct buf *to, struct span text)
+static int add_decoded(struct buf *to, struct span text)
 {
 	static const struct {
 		const char *name, *value;
@@ -216,7 +218,7 @@ static int add_text(struct buf *to, struct span text)
 		name.len = (size_t)(end - name.p);
 		at += name.len + 1;
 		if (name.len > 1 && name.p[0] == '#') {
-			if (add_number(to, name) < 0)
+			if (add_character(to, name) < 0)
 				return -EBADMSG;
 			continue;
 		}
@@ -232,8 +234,8 @@ static int add_text(struct buf *to, struct span text)
 /* --- lists --- */
 
 struct list {
-	struct buf keys; /* as they are in the answer, each with a zero byte */
-	struct buf text; /* of the element at the place */
+	struct buf keys; /* not decoded yet, each with a zero byte */
+	struct buf text; /* of the current element */
 	bool is_encoded, more, is_list;
 };
 
@@ -248,8 +250,8 @@ static bool text_is(const struct buf *b, const char *expected)
 	return b->len == strlen(expected) && (b->len == 0 || memcmp(b->data, expected, b->len) == 0);
 }
 
-/* An element within the list has ended; `name` is of the innermost, at `depth`. */
-static int list_element(struct list *l, const struct xml *x, struct span name)
+/* The element `name` at `depth` has ended. */
+static int list_end_element(struct list *l, const struct xml *x, struct span name)
 {
 	if (x->depth == 1 && span_is(name, "EncodingType"))
 		l->is_encoded = text_is(&l->text, "url");
@@ -264,7 +266,7 @@ static int list_element(struct list *l, const struct xml *x, struct span name)
 	return buf_error(&l->keys);
 }
 
-static int read_list(struct xml *x, struct list *l)
+static int parse_list(struct xml *x, struct list *l)
 {
 	int token, r = 0;
 
@@ -276,10 +278,10 @@ static int read_list(struct xml *x, struct list *l)
 			buf_clear(&l->text);
 			break;
 		case TEXT:
-			r = add_text(&l->text, x->text);
+			r = add_decoded(&l->text, x->text);
 			break;
 		case CLOSED:
-			r = list_element(l, x, x->open[x->depth]);
+			r = list_end_element(l, x, x->open[x->depth]);
 			buf_clear(&l->text);
 			break;
 		default:
@@ -290,7 +292,7 @@ static int read_list(struct xml *x, struct list *l)
 }
 
 /* With a zero byte. */
-static int add_key(struct buf *to, const char *key, bool is_encoded)
+static int add_decoded_key(struct buf *to, const char *key, bool is_encoded)
 {
 	size_t from = to->len;
 
@@ -316,12 +318,12 @@ int s3_list_parse(const void *p, size_t len, struct buf *ret_keys, bool *ret_mor
 	_cleanup_(list_release) struct list l = { 0 };
 	struct xml x = { .p = p, .end = (const char *)p + len };
 	size_t from = ret_keys->len, last = SIZE_MAX;
-	int r = len > 0 ? read_list(&x, &l) : -EBADMSG;
+	int r = len > 0 ? parse_list(&x, &l) : -EBADMSG;
 
 	for (size_t at = 0; at < l.keys.len && r == 0; at += strlen((char *)l.keys.data + at) + 1) {
 		size_t this = ret_keys->len;
 
-		r = add_key(ret_keys, (char *)l.keys.data + at, l.is_encoded);
+		r = add_decoded_key(ret_keys, (char *)l.keys.data + at, l.is_encoded);
 		if (r == 0 && last != SIZE_MAX &&
 		    strcmp((char *)ret_keys->data + last, (char *)ret_keys->data + this) >= 0)
 			r = -EBADMSG;
@@ -336,7 +338,7 @@ int s3_list_parse(const void *p, size_t len, struct buf *ret_keys, bool *ret_mor
 
 /* --- errors --- */
 
-/* What fits, with a dot for each byte that is not printable. */
+/* Truncates; replaces bytes that are not printable by dots. */
 static void copy_text(const struct buf *b, char *ret, size_t size)
 {
 	size_t len = MIN(b->len, size - 1);
@@ -357,7 +359,7 @@ int s3_error_parse(const void *p, size_t len, struct s3_error *ret)
 		if (token == OPENED && x.depth == 1 && !span_is(x.open[0], "Error"))
 			r = -EBADMSG;
 		if (token == TEXT) {
-			r = add_text(&text, x.text);
+			r = add_decoded(&text, x.text);
 		} else if (token < 0) {
 			r = token;
 		} else {
@@ -381,7 +383,7 @@ int s3_error_parse(const void *p, size_t len, struct s3_error *ret)
 
 /* --- ranges --- */
 
-static bool take_number(struct span *s, uint64_t *ret)
+static bool parse_number(struct span *s, uint64_t *ret)
 {
 	uint64_t n = 0;
 	size_t nr = 0;
@@ -393,7 +395,7 @@ static bool take_number(struct span *s, uint64_t *ret)
 	return nr > 0;
 }
 
-static bool take(struct span *s, const char *expected)
+static bool skip_text(struct span *s, const char *expected)
 {
 	size_t len = strlen(expected);
 
@@ -412,13 +414,13 @@ int s3_range_parse(const char *p, size_t len, struct s3_range *ret)
 	while (s.len > 0 && is_space(s.p[s.len - 1]))
 		s.len--;
 	while (s.len > 0 && is_space(*s.p))
-		take(&s, (char[]){ *s.p, '\0' });
-	if (!take(&s, "bytes "))
+		skip_text(&s, (char[]){ *s.p, '\0' });
+	if (!skip_text(&s, "bytes "))
 		return -EBADMSG;
-	g.is_empty = take(&s, "*");
-	if (!g.is_empty && (!take_number(&s, &g.first) || !take(&s, "-") || !take_number(&s, &g.last)))
+	g.is_empty = skip_text(&s, "*");
+	if (!g.is_empty && (!parse_number(&s, &g.first) || !skip_text(&s, "-") || !parse_number(&s, &g.last)))
 		return -EBADMSG;
-	if (!take(&s, "/") || !take_number(&s, &g.size) || s.len > 0)
+	if (!skip_text(&s, "/") || !parse_number(&s, &g.size) || s.len > 0)
 		return -EBADMSG;
 	if (!g.is_empty && (g.first > g.last || g.last >= g.size))
 		return -EBADMSG;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-#include "store/tier/s3/s3_meaning.h"
+#include "store/tier/s3/s3_failure.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -7,12 +7,12 @@
 
 #include "base/util.h"
 
-/* By code, else by status: stores agree on the codes more than on the statuses. */
+/* Looked up by code, then by status: codes differ less between stores than statuses do. */
 static const struct {
 	const char *code;
 	long status;
-	struct s3_meaning meaning;
-} meanings[] = {
+	struct s3_failure failure;
+} failures[] = {
 	{ "SlowDown", 0, { -EAGAIN, S3_REPEAT, "the store is overloaded" } },
 	{ "TooManyRequests", 0, { -EAGAIN, S3_REPEAT, "the store is overloaded" } },
 	{ "ServiceUnavailable", 0, { -EAGAIN, S3_REPEAT, "the store is overloaded" } },
@@ -33,11 +33,12 @@ static const struct {
 	  { -EACCES, S3_RELOAD, "the signature does not match: the secret key is wrong, or a proxy changes requests" } },
 	{ "AccessDenied",
 	  0,
-	  { -EACCES, S3_RELOAD, "access denied: these credentials do not allow it, or the bucket belongs to others" } },
+	  { -EACCES, S3_RELOAD,
+	    "access denied: the credentials lack a permission, or the bucket belongs to another account" } },
 	{ "NoSuchBucket", 0, { -ENXIO, S3_FAIL, "the bucket does not exist" } },
 	{ "InvalidBucketName", 0, { -EINVAL, S3_FAIL, "the store does not allow such a bucket name" } },
 	{ "QuotaExceeded", 0, { -EDQUOT, S3_FAIL, "the quota of the bucket or user is exceeded" } },
-	{ "EntityTooLarge", 0, { -EFBIG, S3_FAIL, "the store does not take objects of this size" } },
+	{ "EntityTooLarge", 0, { -EFBIG, S3_FAIL, "the store does not accept objects of this size" } },
 	{ "NotImplemented", 0, { -EOPNOTSUPP, S3_FAIL, "the store does not implement this request" } },
 	{ "InsufficientStorage", 0, { -ENOSPC, S3_FAIL, "the store is full" } },
 	{ "RequestTimeTooSkewed", 0, { -EACCES, S3_FAIL, "the clock of this machine differs from the store's: set it" } },
@@ -54,10 +55,10 @@ static const struct {
 	{ NULL, 403, { -EACCES, S3_FAIL, NULL } },
 };
 
-struct s3_meaning s3_meaning_of(const char *code, long status)
+struct s3_failure s3_failure_of(const char *code, long status)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(meanings); i++)
-		if (meanings[i].code ? strcmp(meanings[i].code, code) == 0 : meanings[i].status == status)
-			return meanings[i].meaning;
-	return (struct s3_meaning){ -EIO, S3_FAIL, NULL };
+	for (size_t i = 0; i < ARRAY_SIZE(failures); i++)
+		if (failures[i].code ? strcmp(failures[i].code, code) == 0 : failures[i].status == status)
+			return failures[i].failure;
+	return (struct s3_failure){ -EIO, S3_FAIL, NULL };
 }

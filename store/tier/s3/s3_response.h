@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Answers of an S3 object store, which are XML: lists of keys, and errors. Pure functions of bytes, which trust nothing.
- * Of XML they accept what stores send: elements, attributes, text, the five entities and numeric ones, comments,
- * instructions; no document types, and no sections of raw text.
+ * Parses the XML responses of an S3 object store: lists of keys, and errors. Pure functions for untrusted bytes. They
+ * accept the part of XML that stores send: elements, attributes, text, the five named entities and numeric ones,
+ * comments and processing instructions. They refuse document types and CDATA sections.
  */
 #pragma once
 
@@ -15,16 +15,16 @@ struct buf;
 #define S3_KEY_MAX 1024u
 
 /*
- * The answer of ListObjectsV2. Appends the keys, each with a zero byte, decoded if the answer is encoded; *ret_more:
- * there are more behind the last one. -EBADMSG: it is no such answer, or keys are not in ascending order.
+ * Parses the response to ListObjectsV2. Appends the keys, URL-decoded if the response is encoded, each with a zero byte.
+ * *ret_more: more keys follow the last one. -EBADMSG: malformed, or the keys are not in ascending order.
  */
 int s3_list_parse(const void *p, size_t len, struct buf *ret_keys, bool *ret_more);
 
-/* An error. Texts are printable ASCII; "" where the answer has none. */
+/* Texts are printable ASCII; "": absent. */
 struct s3_error {
 	char code[64], message[240], region[64];
 };
-/* -EBADMSG: it is none. */
+/* -EBADMSG: not an error response. */
 int s3_error_parse(const void *p, size_t len, struct s3_error *ret);
 
 /* The value of the header Content-Range, "bytes 5-9/100" or "bytes" with a star for the range. */
