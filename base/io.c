@@ -162,7 +162,7 @@ ssize_t io_pread(int fd, void *p, size_t len, uint64_t off)
 
 /* --- many reads at once --- */
 
-/* Reads of one call that the disk has at once. With more, callers beside each other all wait until the end of the last. */
+/* Reads in flight per call. With more, concurrent calls would delay each other until the last read. */
 #define QUEUE_DEPTH 16u
 
 struct io_queue {
@@ -233,7 +233,7 @@ static void queue_put(struct io_queue *q, struct io_read *read)
 	q->ready[q->nr_ready++] = slot;
 }
 
-/* A read has returned `n`. What it has not read, and what failed, is read again as by io_preadv(). */
+/* A read has returned `n`. Reads the missing bytes, or all after an error, again as io_preadv() does. */
 static void queue_end(struct io_queue *q, struct iocb *slot, int64_t n)
 {
 	struct io_read *read = (struct io_read *)(uintptr_t)slot->aio_data;
@@ -250,7 +250,7 @@ static void queue_end(struct io_queue *q, struct iocb *slot, int64_t n)
 	call_after(&ev, n);
 }
 
-/* Submit the first of those that are ready, as many as the kernel takes: at least one, or it is read at once. */
+/* Submits ready reads, as many as the kernel accepts. If it accepts none and none is in flight, reads one synchronously. */
 static void queue_submit(struct io_queue *q)
 {
 	unsigned nr_waiting = QUEUE_DEPTH - q->nr_idle - q->nr_ready;
@@ -273,7 +273,7 @@ static void queue_wait(struct io_queue *q)
 
 	if (q->nr_idle + q->nr_ready == QUEUE_DEPTH)
 		return;
-	/* it fails only if interrupted; the caller tries again */
+	/* fails only if interrupted; the caller repeats it */
 	n = syscall(SYS_io_getevents, q->context, 1L, (long)QUEUE_DEPTH, done, NULL);
 	for (long i = 0; i < n; i++)
 		queue_end(q, (struct iocb *)(uintptr_t)done[i].obj, done[i].res);

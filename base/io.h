@@ -68,8 +68,8 @@ int io_close(int fd);
 ssize_t io_pread(int fd, void *p, size_t len, uint64_t off);
 ssize_t io_preadv(int fd, const struct iovec *iov, int iovcnt, uint64_t off);
 /*
- * Reads of many places that the disk works on at the same time, through the kernel's asynchronous I/O (io_submit(2)),
- * which is truly asynchronous where the file is open with O_DIRECT. A queue serves one call at a time.
+ * Parallel reads through the kernel's asynchronous I/O (io_submit(2)), which is truly asynchronous for files opened with
+ * O_DIRECT. A queue serves one call at a time.
  */
 struct io_queue;
 struct io_read {

@@ -378,33 +378,33 @@ struct ckptfs_unprotected {
 };
 
 /*
- * The tier beneath the store (mount option tier=), and one sealed directory: that with inode number `inode`, 0: none.
+ * The tier beneath the store (mount option tier=), and one sealed directory: the one with inode number `inode`; 0: none.
  * On any descriptor of the mount, for all users; figures of a directory for root, the mounting user and the one that
  * sealed it (EPERM), and on a descriptor of the directory for all. EOPNOTSUPP: the mount has no tier; ENODATA: it is not
  * sealed.
  */
 enum ckptfs_tier_state {
 	CKPTFS_TIER_CONNECTING,
-	CKPTFS_TIER_IDLE, /* all that can be flushed is there */
+	CKPTFS_TIER_IDLE, /* all checkpoints that can be read are flushed */
 	CKPTFS_TIER_FLUSHING,
 	CKPTFS_TIER_RETRYING, /* soon, after a failure */
 	CKPTFS_TIER_STOPPED /* until the next mount */
 };
 #define CKPTFS_TIER_HAS 1u /* fact: the directory is complete and durable in the tier */
-#define CKPTFS_TIER_KNOWN 2u /* fact: what is there was listed since the mount; else nothing is known to be */
+#define CKPTFS_TIER_KNOWN 2u /* fact: the tier was listed since the mount; else in_tier is 0 */
 struct ckptfs_tier {
 	uint32_t size, version;
 	uint64_t inode;
 	uint32_t state; /* out, as all below: enum ckptfs_tier_state */
 	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_KNOWN */
-	int32_t error; /* errno of the last failure, if it goes on; 0: none */
+	int32_t error; /* errno of the current failure; 0: none */
 	int32_t directory_error; /* errno of the last attempt to read the directory; 0: none */
-	uint64_t sealed, in_tier; /* sealed directories; those that are known to be there */
-	uint64_t waiting_bytes, left_ns; /* of files that are not there; time left for them, 0: not known */
+	uint64_t sealed, in_tier; /* sealed directories; those known to be in the tier */
+	uint64_t waiting_bytes, left_ns; /* of files that are not in the tier; time left for them, 0: unknown */
 	uint64_t bytes, flushed_bytes; /* of files of the directory */
-	uint64_t directory_left_ns; /* with those that are flushed before it; 0: not known */
+	uint64_t directory_left_ns; /* with the directories flushed before it; 0: unknown */
 	char where[256]; /* URL of the tier; cut if it is longer */
-	char reason[256]; /* why not all is there; "": it goes on */
+	char reason[256]; /* why checkpoints are not flushed; "": no problem */
 };
 
 /*

@@ -50,7 +50,8 @@ int flush_note_load(struct engine *e, struct flush_note *ret)
 		return r;
 	r = flush_note_decode(value.data, value.len, ret);
 	if (r == -EBADMSG) {
-		log_warning("index: cannot read the note about the last manifest in the tier; it is compared with the seals");
+		log_warning(
+			"index: note about the last manifest in the tier: malformed; comparing the manifest with the seals");
 		return 0;
 	}
 	return r < 0 ? r : 1;

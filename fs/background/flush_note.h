@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * The store's note about the manifest that it puts, or has put, last. It is durable before the manifest is put. So a
- * tier in which this store has a later manifest, or another one of this number, was written by another machine with a
- * copy of the store, even if it has ended since. docs/format.md changes with this.
+ * A note in the store about its last manifest in the tier. It is durable before the manifest is put. If the tier has a
+ * later manifest of this store, or another one with this number, another machine with a copy of the store put it. Keep
+ * docs/format.md in step.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ int flush_note_load(struct engine *e, struct flush_note *ret); /* 1/0/<0 */
 int flush_note_save(struct engine *e, const struct flush_note *n); /* durable on success */
 
 /*
- * `last` is in the tier at `url`. Is it the work of this store? `n`: NULL if there is none. -ENOENT: the note does not
- * say, since it is of another tier: it is if that seal is in the store. -ENOTUNIQ: no.
+ * Did this machine put `last`, the last manifest of the store in the tier at `url`? 0: yes; -ENOTUNIQ: no; -ENOENT: there
+ * is no note (`n` is NULL), or it is about another tier. Then the manifest must have a seal that is in the store.
  */
 int flush_note_compare(const struct flush_note *n, const char *url, const struct tier_written *last);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Order of flushing a directory:
- *   1. A note in the store has the number that its manifest will get (flush_note.h), durable.
- *   2. Packs, then the manifest, are put (store/tier/tier_flush.c).
- * A crash after 1: the manifest is there or not; its seal is the one of the note either way.
+ * A directory is flushed in this order:
+ *   1. Save a durable note in the store with the number of the next manifest (flush_note.h).
+ *   2. Put the packs, then the manifest (store/tier/tier_flush.c).
+ * After a crash between the two, a manifest of this number either is absent or has the seal of the note.
  *
- * At each connection the last manifest of this store is compared with the note. If it is not the work of this store, a
- * copy of it, or the machine that took its place, writes there: nothing is put.
+ * At each connection the flusher compares the last manifest of this store with the note. If another machine put it, which
+ * has a copy of the store or replaces this machine, flushing stops.
  */
 #include "fs/background/flusher.h"
 
@@ -42,18 +42,18 @@
 #define UNREADABLE_DELAY_NS (60 * NS_PER_S)
 #define CHANGED_DELAY_NS (NS_PER_S / 10)
 #define PATIENCE_NS (3 * NS_PER_S) /* for requests in flight at an unmount */
-#define HUNG_NS (30 * NS_PER_S) /* without an answer, after which this is reported */
-#define SLOT_BYTES_MAX 110u /* of memory for a chunk that is known (tier_flush.h) */
-#define TAKEN_MAX 3u /* numbers that are taken, in a row, by a manifest that a list does not show */
+#define HUNG_NS (30 * NS_PER_S) /* without an answer, until this is reported */
+#define SLOT_BYTES_MAX 110u /* memory per known chunk (tier_flush.h) */
+#define TAKEN_MAX 3u /* consecutive attempts whose manifest number is taken, although it is not listed */
 
 struct seal {
 	uint64_t ino;
 	int64_t sealed_ns;
 	uint64_t bytes;
-	bool is_compared; /* with what the tier has, on this connection */
+	bool is_compared; /* with the manifests in the tier, on this connection */
 	bool is_in_tier;
 	uint64_t retry_ns; /* monotonic; 0: at once */
-	int error; /* it cannot be read */
+	int error; /* of the last attempt to read it */
 };
 
 struct flusher {
@@ -63,7 +63,7 @@ struct flusher {
 	struct tier_writer_conf writer;
 	struct io_rate *rate; /* NULL: no limit */
 	pthread_t thread;
-	bool has_thread; /* of the thread that starts and stops */
+	bool has_thread; /* used by the thread that starts and stops the flusher */
 
 	/* Of the thread. */
 	bool is_probed;
@@ -75,14 +75,14 @@ struct flusher {
 
 	struct mutex lock; /* outside that of the worker */
 	struct cond changed;
-	struct tier_worker *worker GUARDED_BY(lock); /* changed by the thread; NULL: not connected */
+	struct tier_worker *worker GUARDED_BY(lock); /* set by the thread; NULL: not connected */
 	bool stop GUARDED_BY(lock), left_behind GUARDED_BY(lock);
 	struct flusher_status status GUARDED_BY(lock); /* without sums over `seals` */
 	struct seal *seals GUARDED_BY(lock); /* by inode */
 	size_t nr_seals GUARDED_BY(lock);
 	uint64_t nr_changes GUARDED_BY(lock); /* of seals */
-	uint64_t nr_listed GUARDED_BY(lock); /* those that `seals` has */
-	uint64_t nr_seen GUARDED_BY(lock); /* those that the thread has looked at: others list the seals, too */
+	uint64_t nr_listed GUARDED_BY(lock); /* nr_changes when `seals` was listed */
+	uint64_t nr_seen GUARDED_BY(lock); /* nr_changes at the last list of the thread; others list, too */
 	uint64_t current GUARDED_BY(lock); /* inode of the one being flushed; 0: none */
 	uint64_t current_bytes GUARDED_BY(lock); /* flushed of it */
 	uint64_t begun_ns GUARDED_BY(lock); /* monotonic */
@@ -90,7 +90,7 @@ struct flusher {
 									 * that took */
 };
 
-static bool goes_on(void *userdata)
+static bool is_running(void *userdata)
 {
 	struct flusher *f = userdata;
 	bool stop;
@@ -110,7 +110,7 @@ static void set_state(struct flusher *f, enum flusher_state state, int error, co
 	mutex_unlock(&f->lock);
 }
 
-/* Wait until this time, a request to stop, or a change of the seals. */
+/* Waits until this time, a request to stop, or a change of the seals. */
 static void wait_until(struct flusher *f, uint64_t until)
 {
 	uint64_t now = monotonic_ns();
@@ -167,8 +167,8 @@ static int list_seals(struct flusher *f, struct seal_list *ret)
 	return r;
 }
 
-/* Bring f->seals up to date with the store, and while the worker is idle with the tier. Any thread. */
-static int scan(struct flusher *f, struct tier_worker *idle)
+/* Updates f->seals from the store and, with an idle worker, from the manifests in the tier. Any thread. */
+static int update_seals(struct flusher *f, struct tier_worker *idle)
 {
 	_cleanup_(seal_list_release) struct seal_list l = { 0 };
 	uint64_t nr_changes;
@@ -179,7 +179,7 @@ static int scan(struct flusher *f, struct tier_worker *idle)
 	mutex_unlock(&f->lock);
 	r = list_seals(f, &l);
 	if (r < 0)
-		return log_errno(r, "sealed directories: cannot list them");
+		return log_errno(r, "sealed directories: cannot list");
 	mutex_lock(&f->lock);
 	for (size_t i = 0; i < l.nr && nr_changes >= f->nr_listed; i++) {
 		const struct seal *before = find_seal(f, l.v[i].ino);
@@ -202,8 +202,8 @@ static int scan(struct flusher *f, struct tier_worker *idle)
 	return 0;
 }
 
-/* The same for the thread, which looks for work then. */
-static int look(struct flusher *f)
+/* The same, for the flusher's thread. */
+static int update_own_seals(struct flusher *f)
 {
 	struct tier_worker *idle;
 
@@ -211,11 +211,11 @@ static int look(struct flusher *f)
 	f->nr_seen = f->nr_changes;
 	idle = f->worker;
 	mutex_unlock(&f->lock);
-	return scan(f, idle);
+	return update_seals(f, idle);
 }
 
-/* The newest one that is not in the tier. false: none is due before *ret_due. */
-static bool choose(struct flusher *f, struct seal *ret, uint64_t *ret_due)
+/* The newest seal that is not in the tier. false: none is due before *ret_due. */
+static bool choose_newest(struct flusher *f, struct seal *ret, uint64_t *ret_due)
 {
 	const struct seal *newest = NULL;
 	uint64_t now = monotonic_ns();
@@ -256,7 +256,7 @@ static void disconnect(struct flusher *f)
 	bool has_ended;
 
 	mutex_lock(&f->lock);
-	w = f->worker; /* stays: a request to stop cancels it */
+	w = f->worker; /* f->worker stays set, so that a request to stop cancels it */
 	mutex_unlock(&f->lock);
 	if (!w)
 		return;
@@ -270,20 +270,20 @@ static void disconnect(struct flusher *f)
 	tier_worker_free(w);
 }
 
-/* Try again later. */
-static void retry(struct flusher *f, int error, const char *what, const char *reason)
+/* Disconnects, and waits before the next attempt. */
+static void wait_and_retry(struct flusher *f, int error, const char *what, const char *reason)
 {
 	uint64_t random = 0, delay;
 	char text[FLUSHER_REASON_MAX];
 	uint64_t until;
 
 	disconnect(f);
-	if (!goes_on(f))
+	if (!is_running(f))
 		return;
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		random = monotonic_ns();
 	f->delay_ns = f->delay_ns == 0 ? FIRST_DELAY_NS : MIN(2 * f->delay_ns, LAST_DELAY_NS);
-	delay = f->delay_ns / 2 + random % (f->delay_ns / 2); /* not all nodes at once */
+	delay = f->delay_ns / 2 + random % (f->delay_ns / 2); /* random, so that nodes do not retry at the same time */
 	snprintf(text, sizeof(text), "%s: %s", what, reason);
 	log_warning("tier %s: %s; retrying in %.1f s", f->url, text, (double)delay / 1e9);
 	mutex_lock(&f->lock);
@@ -291,31 +291,31 @@ static void retry(struct flusher *f, int error, const char *what, const char *re
 	mutex_unlock(&f->lock);
 	set_state(f, FLUSHER_RETRYING, error, text);
 	until = monotonic_ns() + delay;
-	while (goes_on(f) && monotonic_ns() < until) {
+	while (is_running(f) && monotonic_ns() < until) {
 		wait_until(f, until);
-		if (look(f) < 0) /* for the figures */
+		if (update_own_seals(f) < 0) /* for the statistics */
 			sleep(1);
 	}
 }
 
-/* Until the next mount. */
+/* Flushes nothing until the next mount. */
 static void stop_flushing(struct flusher *f, int error, const char *reason)
 {
 	disconnect(f);
 	log_error("tier %s: flushing has stopped: %s", f->url, reason);
 	set_state(f, FLUSHER_STOPPED, error, reason);
-	while (goes_on(f)) {
+	while (is_running(f)) {
 		wait_until(f, UINT64_MAX);
-		if (look(f) < 0) /* for the figures */
+		if (update_own_seals(f) < 0) /* for the statistics */
 			sleep(1);
 	}
 }
 
 static const char another_machine[] =
-	"another machine has flushed to it as this store: a copy of the store, or the machine that took its place. Unmount "
-	"one of them; to go on with this one, mount it once with tier_takeover";
+	"another machine has flushed to it as this store: it has a copy of the store, or replaces this machine. Unmount one "
+	"of them; to continue here, mount once with tier_takeover";
 
-/* Is the last manifest of this store in the tier its own? */
+/* Did this machine put the last manifest of this store? 0; -ENOTUNIQ: no. */
 static int compare_with_note(struct flusher *f, const struct tier_written *last)
 {
 	int r = flush_note_compare(f->has_note ? &f->note : NULL, f->url, last);
@@ -340,7 +340,7 @@ static int start_worker(struct flusher *f)
 	return 0;
 }
 
-/* 1: connected; 0: not. */
+/* 1: connected; 0: not connected. */
 static int connect_tier(struct flusher *f)
 {
 	char reason[TIER_PROBE_REASON_MAX] = "";
@@ -348,7 +348,7 @@ static int connect_tier(struct flusher *f)
 	int r = start_worker(f);
 
 	if (r < 0) {
-		retry(f, r, "cannot start a thread for it", strerror(-r));
+		wait_and_retry(f, r, "cannot start a thread", strerror(-r));
 		return 0;
 	}
 	r = tier_worker_open(f->worker, !f->is_probed, reason);
@@ -359,13 +359,13 @@ static int connect_tier(struct flusher *f)
 		return 0;
 	}
 	if (r < 0) {
-		retry(f, r, "not usable", reason);
+		wait_and_retry(f, r, "not usable", reason);
 		return 0;
 	}
 	f->is_probed = true;
-	r = look(f);
+	r = update_own_seals(f);
 	if (r < 0) {
-		retry(f, r, "cannot list the sealed directories", strerror(-r));
+		wait_and_retry(f, r, "cannot list the sealed directories", strerror(-r));
 		return 0;
 	}
 	tier_worker_last(f->worker, &last);
@@ -380,7 +380,7 @@ static int connect_tier(struct flusher *f)
 
 /* --- a checkpoint --- */
 
-/* Reads it from the store. */
+/* Reads a checkpoint from the store. */
 struct source {
 	struct flusher *f;
 	uint64_t ino;
@@ -388,7 +388,7 @@ struct source {
 	int error; /* of the store; not of the tier */
 	bool is_gone;
 
-	/* The record that is put. */
+	/* The current record. */
 	struct content *c; /* NULL: it has no chunks */
 	uint64_t off;
 	const struct content_piece *pieces;
@@ -396,7 +396,7 @@ struct source {
 	struct content_chunk chunks[CATALOG_PIECES_MAX];
 };
 
-static void locate(void *userdata, struct content *c, uint64_t off, const struct content_piece *p, size_t nr)
+static void set_pieces(void *userdata, struct content *c, uint64_t off, const struct content_piece *p, size_t nr)
 {
 	struct source *s = userdata;
 
@@ -419,7 +419,7 @@ static int put_record(void *userdata, const void *p, size_t len)
 	s->f->current_bytes += bytes;
 	mutex_unlock(&s->f->lock);
 	if (r < 0)
-		s->to = NULL; /* the catalog fails because of it */
+		s->to = NULL; /* marks a failure of the sink, not of the store */
 	return r;
 }
 
@@ -429,14 +429,14 @@ static int write_catalog(void *userdata, const struct tier_sink *to)
 	int r;
 
 	s->to = to;
-	r = catalog_write_located(s->f->fs, s->ino, &(struct catalog_sink){ put_record, s }, locate);
+	r = catalog_write_located(s->f->fs, s->ino, &(struct catalog_sink){ put_record, s }, set_pieces);
 	s->is_gone = r == -ENODATA || r == -ESTALE;
 	if (r < 0 && s->to && !s->is_gone)
 		s->error = r;
 	return r;
 }
 
-/* The wants are in the order of the pieces, but for those of varied lengths, which come behind the others. */
+/* The wants are in the order of the pieces, except that chunks of varied lengths come last. */
 static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 {
 	struct source *s = userdata;
@@ -458,18 +458,18 @@ static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 			}
 		}
 		if (seen == s->nr)
-			return -EINVAL; /* none of this record */
+			return -EINVAL; /* not a chunk of this record */
 		s->chunks[i] = (struct content_chunk){ off, wants[i].fp, wants[i].len, wants[i].buf };
 		len += wants[i].len;
 	}
-	io_rate_wait_while(s->f->rate, len, goes_on, s->f);
+	io_rate_wait_while(s->f->rate, len, is_running, s->f);
 	r = content_read_chunks(s->c, s->chunks, nr);
 	if (r < 0)
 		s->error = r;
 	return r;
 }
 
-static void note_begun(struct flusher *f, const struct seal *s)
+static void record_start(struct flusher *f, const struct seal *s)
 {
 	set_state(f, FLUSHER_FLUSHING, 0, "");
 	mutex_lock(&f->lock);
@@ -479,7 +479,7 @@ static void note_begun(struct flusher *f, const struct seal *s)
 	mutex_unlock(&f->lock);
 }
 
-static void note_ended(struct flusher *f, const struct seal *s, bool is_done, const struct tier_flushed *sums)
+static void record_end(struct flusher *f, const struct seal *s, bool is_done, const struct tier_flushed *sums)
 {
 	struct seal *own;
 
@@ -501,14 +501,14 @@ static void note_ended(struct flusher *f, const struct seal *s, bool is_done, co
 	mutex_unlock(&f->lock);
 }
 
-/* It cannot be read: the others go on. error 0: it has changed, but for now only. */
-static void put_off(struct flusher *f, const struct seal *s, const char *path, int error)
+/* Postpones a checkpoint that cannot be read, so that others are flushed. error 0: it changed during the flush. */
+static void postpone(struct flusher *f, const struct seal *s, const char *path, int error)
 {
 	uint64_t delay = error < 0 ? UNREADABLE_DELAY_NS : CHANGED_DELAY_NS;
 	struct seal *own;
 
 	if (error < 0)
-		log_warning("%s: cannot be flushed to the tier: %s; retrying in %u s", path, strerror(-error),
+		log_warning("%s: cannot flush to the tier: %s; retrying in %u s", path, strerror(-error),
 			    (unsigned)(delay / NS_PER_S));
 	disconnect(f); /* its writer has failed */
 	mutex_lock(&f->lock);
@@ -527,13 +527,13 @@ static int save_note(struct flusher *f, const struct seal *s)
 
 	snprintf(f->note.url, sizeof(f->note.url), "%s", f->url);
 	f->note.last = (struct tier_written){ f->number + 1, s->ino, s->sealed_ns };
-	f->has_note = true; /* even if this fails: it may be there */
+	f->has_note = true; /* even if this fails: the note may have been written */
 	r = flush_note_save(f->fs->engine, &f->note);
 	return r;
 }
 
 /* 1; 0: unsealed meanwhile; <0 */
-static int prepare(struct flusher *f, const struct seal *s, struct tier_checkpoint *c, struct buf *path)
+static int prepare_checkpoint(struct flusher *f, const struct seal *s, struct tier_checkpoint *c, struct buf *path)
 {
 	struct ns_seal seal;
 	int r = ns_get_seal(f->fs->db, s->ino, &seal);
@@ -556,20 +556,20 @@ static int prepare(struct flusher *f, const struct seal *s, struct tier_checkpoi
 	return r < 0 ? r : 1;
 }
 
-/* The tier, or the store, has failed to take or give this checkpoint. */
-static void settle_failure(struct flusher *f, const struct seal *s, const struct source *from, const char *path, int r)
+/* The store failed to read the checkpoint, or the tier to write it. */
+static void handle_failure(struct flusher *f, const struct seal *s, const struct source *from, const char *path, int r)
 {
 	if (r == -ECANCELED)
 		return;
 	if (from->is_gone || from->error == -ESTALE) { /* unsealed, or recoded meanwhile */
-		put_off(f, s, path, 0);
+		postpone(f, s, path, 0);
 		return;
 	}
 	if (from->error < 0 || r == -ENAMETOOLONG || r == -EFBIG || r == -EBADMSG) {
-		put_off(f, s, path, from->error < 0 ? from->error : r);
+		postpone(f, s, path, from->error < 0 ? from->error : r);
 		return;
 	}
-	/* Its own manifest, if the answer to an earlier attempt was lost; the next connection finds out. */
+	/* It may be an own manifest, put by an attempt whose response was lost. The next connection checks that. */
 	if (r == -ENOTUNIQ && ++f->nr_taken == TAKEN_MAX) {
 		stop_flushing(f, r, another_machine);
 		return;
@@ -577,39 +577,39 @@ static void settle_failure(struct flusher *f, const struct seal *s, const struct
 	if (r == -ENOTUNIQ)
 		disconnect(f);
 	else
-		retry(f, r, path, strerror(-r));
+		wait_and_retry(f, r, path, strerror(-r));
 }
 
-static void flush(struct flusher *f, const struct seal *s)
+static void flush_seal(struct flusher *f, const struct seal *s)
 {
 	_cleanup_(freep) struct source *from = calloc(1, sizeof(*from));
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
 	struct tier_checkpoint c = { .catalog = write_catalog, .read = read_chunks, .userdata = from };
 	struct tier_flushed sums = { 0 };
-	int r = from ? prepare(f, s, &c, &path) : -ENOMEM;
+	int r = from ? prepare_checkpoint(f, s, &c, &path) : -ENOMEM;
 
 	if (r == 0)
 		return;
 	if (r > 0)
 		r = save_note(f, s);
 	if (r < 0) {
-		retry(f, r, "cannot prepare a checkpoint", strerror(-r));
+		wait_and_retry(f, r, "cannot prepare a checkpoint", strerror(-r));
 		return;
 	}
 	from->f = f;
 	from->ino = s->ino;
-	note_begun(f, s);
+	record_start(f, s);
 	r = tier_worker_flush(f->worker, &c, &sums);
-	note_ended(f, s, r == 0, &sums);
+	record_end(f, s, r == 0, &sums);
 	if (r < 0) {
-		settle_failure(f, s, from, c.path[0] ? c.path : "/", r);
+		handle_failure(f, s, from, c.path[0] ? c.path : "/", r);
 		return;
 	}
 	f->number = MAX(f->number, sums.number);
 	f->delay_ns = 0;
 	f->nr_taken = 0;
-	log_info("%s: in the tier %s; sent %" PRIu64 " chunks, %" PRIu64 " bytes in %" PRIu64 " packs", c.path[0] ? c.path : "/",
-		 f->url, sums.chunks, sums.bytes, sums.packs);
+	log_info("%s: flushed to tier %s; sent %" PRIu64 " chunks, %" PRIu64 " bytes in %" PRIu64 " packs",
+		 c.path[0] ? c.path : "/", f->url, sums.chunks, sums.bytes, sums.packs);
 }
 
 /* --- the thread --- */
@@ -621,15 +621,15 @@ static void *work(void *userdata)
 	uint64_t due;
 
 	pthread_setname_np(pthread_self(), "ckptfs-flush");
-	while (goes_on(f)) {
-		int r = look(f);
+	while (is_running(f)) {
+		int r = update_own_seals(f);
 
 		if (r == 0 && !f->worker && connect_tier(f) == 0)
 			continue;
 		if (r < 0) {
-			retry(f, r, "cannot list the sealed directories", strerror(-r));
-		} else if (choose(f, &next, &due)) {
-			flush(f, &next);
+			wait_and_retry(f, r, "cannot list the sealed directories", strerror(-r));
+		} else if (choose_newest(f, &next, &due)) {
+			flush_seal(f, &next);
 		} else {
 			f->delay_ns = 0;
 			set_state(f, FLUSHER_IDLE, 0, "");
@@ -686,14 +686,14 @@ int flusher_start(struct flusher *f)
 	return r;
 }
 
-/* What is not there stays here, and is flushed after the next mount. */
-static void report_rest(struct flusher *f)
+/* Reports the checkpoints that are not in the tier. The next mount flushes them. */
+static void report_unflushed(struct flusher *f)
 {
 	struct flusher_status s;
 
 	flusher_status(f, &s);
 	if (s.nr_sealed > s.nr_in_tier)
-		log_notice("tier %s: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not%s there%s%s", f->url,
+		log_notice("tier %s: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not%s flushed%s%s", f->url,
 			   s.nr_sealed - s.nr_in_tier, s.nr_sealed, s.is_known ? "" : " known to be",
 			   s.reason[0] ? ": " : "", s.reason);
 }
@@ -702,7 +702,7 @@ bool flusher_stop(struct flusher *f)
 {
 	if (!f || !f->has_thread)
 		return !f || !f->left_behind;
-	report_rest(f);
+	report_unflushed(f);
 	mutex_lock(&f->lock);
 	f->stop = true;
 	if (f->worker)
@@ -712,7 +712,7 @@ bool flusher_stop(struct flusher *f)
 	pthread_join(f->thread, NULL);
 	f->has_thread = false;
 	if (f->left_behind)
-		log_warning("tier %s: does not answer; what was being sent to it is sent again after the next mount", f->url);
+		log_warning("tier %s: does not answer; requests in flight are repeated after the next mount", f->url);
 	return !f->left_behind;
 }
 
@@ -755,13 +755,13 @@ const char *flusher_state_name(enum flusher_state state)
 	return names[state];
 }
 
-static uint64_t left_of(const struct flusher *f, const struct seal *s) REQUIRES(f->lock)
+static uint64_t bytes_left(const struct flusher *f, const struct seal *s) REQUIRES(f->lock)
 {
 	return s->is_in_tier ? 0 : s->bytes - (s->ino == f->current ? MIN(s->bytes, f->current_bytes) : 0);
 }
 
-/* As fast as since the mount; 0: not known. */
-static uint64_t time_for(const struct flusher *f, uint64_t bytes) REQUIRES(f->lock)
+/* At the mean rate since the mount; 0: unknown. */
+static uint64_t estimate_ns(const struct flusher *f, uint64_t bytes) REQUIRES(f->lock)
 {
 	uint64_t done = f->done_bytes + (f->current > 0 ? f->current_bytes : 0);
 	uint64_t ns = f->done_ns + (f->current > 0 ? monotonic_ns() - f->begun_ns : 0);
@@ -781,7 +781,8 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 	is_current = f->nr_listed == f->nr_changes;
 	mutex_unlock(&f->lock);
 	if (!is_current)
-		(void)scan(f, NULL); /* during a flush the thread does not; without a list, the one before is reported */
+		(void)update_seals(
+			f, NULL); /* the thread does not do this during a flush; on failure the previous list is reported */
 	mutex_lock(&f->lock);
 	*ret = f->status;
 	ret->nr_sealed = f->nr_seals;
@@ -790,21 +791,22 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 		uint64_t since = (uint64_t)MAX(s->sealed_ns, INT64_C(1));
 
 		ret->nr_in_tier += s->is_in_tier;
-		ret->waiting_bytes += left_of(f, s);
+		ret->waiting_bytes += bytes_left(f, s);
 		if (!s->is_in_tier)
 			ret->waiting_since_ns = MIN(ret->waiting_since_ns > 0 ? ret->waiting_since_ns : UINT64_MAX, since);
 		if (s->error < 0 && ret->error == 0) {
 			ret->error = s->error;
-			snprintf(ret->reason, sizeof(ret->reason), "directory %" PRIu64 " cannot be read: %s", s->ino,
+			snprintf(ret->reason, sizeof(ret->reason), "directory %" PRIu64 ": cannot read: %s", s->ino,
 				 strerror(-s->error));
 		}
 	}
-	ret->left_ns = time_for(f, ret->waiting_bytes);
+	ret->left_ns = estimate_ns(f, ret->waiting_bytes);
 	if (f->worker)
 		waits = tier_worker_waits_ns(f->worker);
 	mutex_unlock(&f->lock);
 	if (waits >= HUNG_NS)
-		snprintf(ret->reason, sizeof(ret->reason), "it has not answered for %" PRIu64 " s", waits / NS_PER_S);
+		snprintf(ret->reason, sizeof(ret->reason), "the tier has not answered for %" PRIu64 " s",
+			 waits / NS_PER_S);
 }
 
 int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret)
@@ -820,14 +822,14 @@ int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret
 	c.bytes = seal.bytes;
 	mutex_lock(&f->lock);
 	s = find_seal(f, ino);
-	if (s && s->sealed_ns == seal.sealed_ns) { /* else it is not listed yet */
+	if (s && s->sealed_ns == seal.sealed_ns) { /* else not listed yet */
 		c.is_in_tier = s->is_in_tier;
 		c.error = s->error;
-		c.flushed_bytes = s->bytes - left_of(f, s);
+		c.flushed_bytes = s->bytes - bytes_left(f, s);
 		for (size_t i = 0; i < f->nr_seals; i++)
 			if (f->seals[i].sealed_ns >= s->sealed_ns || f->seals[i].ino == f->current)
-				ahead += left_of(f, &f->seals[i]);
-		c.left_ns = c.is_in_tier ? 0 : time_for(f, ahead);
+				ahead += bytes_left(f, &f->seals[i]);
+		c.left_ns = c.is_in_tier ? 0 : estimate_ns(f, ahead);
 	}
 	mutex_unlock(&f->lock);
 	*ret = c;

@@ -5,14 +5,15 @@
  *	CONNECTING ── opened, probed ──▶ IDLE ── a directory is sealed ──▶ FLUSHING ── manifest is put ──▶ IDLE
  *	    ▲  └─────────── failed ──────┐                                    │
  *	    └── some time ── RETRYING ◀──┴────────────── failed ──────────────┘
- *	Refused by the probe, or another machine writes for this store: STOPPED until the next mount.
+ *	Probe failed, or another machine writes for this store: STOPPED until the next mount.
  *
- * The manifests in the tier say what is there: after a restart it continues with what is missing. A thread looks for
- * work, and reads from the store; another one, of store/tier/tier_worker.h, talks to the tier. No request of a program
- * waits for either. If the tier does not answer at an unmount, that thread is left behind.
+ * The manifests in the tier are the list of flushed checkpoints: after a restart the flusher continues with the missing
+ * ones. One thread chooses the next checkpoint and reads it from the store. Another one (store/tier/tier_worker.h) calls
+ * the back end. No request of a program waits for either. If the tier does not answer at an unmount, the second thread
+ * is left behind.
  *
- * Directories that are unsealed or removed meanwhile are skipped. One that cannot be read, for example because it is
- * damaged, is retried later, behind the others.
+ * Directories that are unsealed or removed during a flush are skipped. A directory that cannot be read, for example
+ * because it is damaged, is retried later, after the others.
  */
 #pragma once
 
@@ -35,12 +36,12 @@ enum flusher_state { FLUSHER_CONNECTING, FLUSHER_IDLE, FLUSHER_FLUSHING, FLUSHER
 struct flusher_status {
 	enum flusher_state state;
 	int error; /* of RETRYING and STOPPED, negative; of others, if a checkpoint cannot be read */
-	char reason[FLUSHER_REASON_MAX]; /* why it has not flushed all; "": it goes on */
-	uint64_t nr_sealed, nr_in_tier; /* own sealed directories; those that are known to be there */
-	bool is_known; /* what is there was listed since the mount */
-	uint64_t waiting_bytes; /* of their files, of those that are not there, without what is flushed */
-	uint64_t left_ns; /* for those, as fast as so far; 0: not known */
-	uint64_t waiting_since_ns; /* time of the oldest seal that is not there; 0: all are */
+	char reason[FLUSHER_REASON_MAX]; /* why checkpoints are not flushed; "": no problem */
+	uint64_t nr_sealed, nr_in_tier; /* own sealed directories; those known to be in the tier */
+	bool is_known; /* the tier was listed since the mount */
+	uint64_t waiting_bytes; /* of files of the missing directories, without flushed bytes */
+	uint64_t left_ns; /* for waiting_bytes, at the mean rate; 0: unknown */
+	uint64_t waiting_since_ns; /* time of the oldest seal that is not in the tier; 0: none */
 	uint64_t nr_flushed, nr_failures; /* since the mount, as below */
 	uint64_t sent_bytes, sent_chunks, nr_packs; /* put: with tables and manifests */
 };
@@ -49,11 +50,11 @@ struct flusher_status {
 struct flusher_checkpoint {
 	bool is_in_tier;
 	uint64_t bytes, flushed_bytes; /* of its files */
-	uint64_t left_ns; /* with those that are flushed before; 0: not known */
+	uint64_t left_ns; /* with the directories flushed before it; 0: unknown */
 	int error; /* of the last attempt to read it; 0: none */
 };
 
-/* -EINVAL: not the URL of a tier, which is logged. Does not start yet, or ask the tier. */
+/* Starts no thread and sends no request. */
 int flusher_new(struct fs *fs, const struct flusher_conf *conf, struct flusher **ret);
 int flusher_start(struct flusher *f); /* NULL is fine, here and below: there is no tier */
 /* Stops within some seconds. false: a thread that waits for the tier was left behind; end with _exit(2). */

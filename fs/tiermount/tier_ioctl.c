@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * The ioctls that a mounted tier answers: it lists and checks its checkpoints, and ends when it is asked to. Those that
- * change something fail with EROFS, and those about a store with EOPNOTSUPP.
+ * The ioctls of a mounted tier: list and verify checkpoints, and end the mount. Ioctls that change data fail with EROFS,
+ * and those about a store with EOPNOTSUPP.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -151,7 +151,7 @@ union argument {
 	unsigned flags;
 };
 
-static int call(fuse_req_t req, uint64_t node, unsigned cmd, union argument *arg, const void *in, size_t in_len)
+static int dispatch(fuse_req_t req, uint64_t node, unsigned cmd, union argument *arg, const void *in, size_t in_len)
 {
 	if (cmd == (unsigned)FS_IOC_GETFLAGS)
 		return ioctl_getflags(node, arg);
@@ -173,7 +173,7 @@ void tier_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *p _unused
 		   unsigned flags _unused_, const void *in, size_t in_len, size_t out_len)
 {
 	union argument arg = { 0 };
-	int r = call(req, ino, cmd, &arg, in, in_len);
+	int r = dispatch(req, ino, cmd, &arg, in, in_len);
 
 	if (r < 0)
 		fuse_reply_err(req, tier_errno(r));

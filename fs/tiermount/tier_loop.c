@@ -21,18 +21,18 @@
 struct tier_loop {
 	struct fuse_session *se; /* constant, like the descriptors */
 	int fd, stop_fd, event_fd;
-	struct mutex receiving; /* of the thread that waits for a request; taken before `lock` */
+	struct mutex receiving; /* held by the thread that waits for a request; taken before `lock` */
 	struct mutex lock; /* leaf */
 	pthread_t threads[MAX_THREADS] GUARDED_BY(lock);
 	unsigned nr GUARDED_BY(lock), nr_idle GUARDED_BY(lock);
 	bool stop GUARDED_BY(lock), ended GUARDED_BY(lock);
 };
 
-static void *serve(void *userdata);
+static void *serve_requests(void *userdata);
 
 static int add_thread(struct tier_loop *l) REQUIRES(l->lock)
 {
-	int r = -pthread_create(&l->threads[l->nr], NULL, serve, l);
+	int r = -pthread_create(&l->threads[l->nr], NULL, serve_requests, l);
 
 	if (r == 0) {
 		l->nr++;
@@ -41,7 +41,7 @@ static int add_thread(struct tier_loop *l) REQUIRES(l->lock)
 	return r;
 }
 
-static void end(struct tier_loop *l)
+static void loop_end(struct tier_loop *l)
 {
 	uint64_t one = 1;
 	ssize_t n _unused_;
@@ -64,7 +64,7 @@ static bool is_stopped(struct tier_loop *l)
 	return stop;
 }
 
-/* The next request. false: no more. */
+/* Receives the next request. false: the loop has ended. */
 static bool receive(struct tier_loop *l, struct fuse_buf *buf)
 {
 	struct pollfd fds[] = { { .fd = l->fd, .events = POLLIN }, { .fd = l->stop_fd, .events = POLLIN } };
@@ -73,8 +73,8 @@ static bool receive(struct tier_loop *l, struct fuse_buf *buf)
 		int r = poll(fds, ARRAY_SIZE(fds), -1);
 
 		if (r < 0 && errno != EINTR) {
-			log_errno(-errno, "requests: poll");
-			end(l);
+			log_errno(-errno, "requests: cannot poll");
+			loop_end(l);
 			return false;
 		}
 		if (r <= 0 || fds[1].revents)
@@ -86,12 +86,12 @@ static bool receive(struct tier_loop *l, struct fuse_buf *buf)
 			continue;
 		if (r < 0)
 			log_errno(r, "requests: cannot receive");
-		end(l);
+		loop_end(l);
 	}
 	return false;
 }
 
-static void *serve(void *userdata)
+static void *serve_requests(void *userdata)
 {
 	struct tier_loop *l = userdata;
 	struct fuse_buf buf = { 0 };
@@ -105,7 +105,7 @@ static void *serve(void *userdata)
 			break;
 		mutex_lock(&l->lock);
 		if (--l->nr_idle == 0 && l->nr < MAX_THREADS && !l->stop)
-			add_thread(l); /* without memory for it, requests wait */
+			add_thread(l); /* on failure requests wait for a thread */
 		mutex_unlock(&l->lock);
 		fuse_session_process_buf(l->se, &buf);
 		mutex_lock(&l->lock);
@@ -168,7 +168,7 @@ void tier_loop_free(struct tier_loop *l)
 	if (!l)
 		return;
 	mutex_lock(&l->lock);
-	l->stop = true; /* from here on no thread is added */
+	l->stop = true; /* no more threads are added */
 	nr = l->nr;
 	mutex_unlock(&l->lock);
 	if (l->stop_fd >= 0)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Order: check options and the mountpoint; fork; open the tier and list it; mount; answer the first request of the
- * kernel; only then does the parent return 0. At the end requests that wait for the tier fail, the session ends, and
- * then the threads that call the tier: one that hangs there is left behind, and the process exits without it. Nothing
- * is written, so nothing can be lost.
+ * Order: check options and the mountpoint; fork; open and list the tier; mount; answer the first request of the kernel;
+ * then the parent returns 0. At the end, requests that wait for the tier fail, then the session is closed and the pool is
+ * stopped. The process exits without threads that hang in the tier. The mount is read-only, so no data can be lost.
  */
 #include "fs/tiermount/tier_mount.h"
 
@@ -43,13 +42,13 @@ struct run {
 	struct tier_loop *loop;
 	struct daemon daemon;
 	int signal_fd, mounts_fd;
-	dev_t dev; /* of the mount; 0: it has not answered yet */
+	dev_t dev; /* of the mount; 0: no request was answered yet */
 };
 
 /* --- options --- */
 
-/* Those that say something about a mount of a tier. */
-static bool has_meaning(const char *option)
+/* Is this option valid for a mount of a tier? */
+static bool applies_to_tier(const char *option)
 {
 	static const char *const names[] = { "cache", "private", "log", "log_level", "nonempty", "tier_config",
 					     "tier_timeout", "nodiratime" };
@@ -66,16 +65,16 @@ static int check_options(const struct options *o)
 	char *rest = own, *one;
 
 	if (o->remount) {
-		log_error("option remount: a mount of a tier cannot be changed; unmount it, and mount it again");
+		log_error("option remount: not supported for a mount of a tier; unmount it and mount it again");
 		return -EINVAL;
 	}
 	if (!own)
 		return o->own.len > 0 ? -ENOMEM : 0;
 	while ((one = strsep(&rest, ","))) {
 		one[strcspn(one, "=")] = '\0';
-		if (*one == '\0' || has_meaning(one))
+		if (*one == '\0' || applies_to_tier(one))
 			continue;
-		log_error("option %s: has no meaning for a mount of a tier, which is read-only and has no store", one);
+		log_error("option %s: not supported for a mount of a tier, which is read-only and has no store", one);
 		return -EINVAL;
 	}
 	return 0;
@@ -103,7 +102,7 @@ static int open_tier(struct run *run)
 	run->fs.timeout_ns = o->tier_timeout_ns;
 	run->fs.mounted_ns = (int64_t)now_ns();
 	r = tier_view_new(run->tier, run->pool, run->fs.cache, &view, &run->fs.view);
-	return r < 0 ? log_errno(r, "tier %s: cannot list its checkpoints", tier_where(run->tier)) : 0;
+	return r < 0 ? log_errno(r, "tier %s: cannot list checkpoints", tier_where(run->tier)) : 0;
 }
 
 static int open_session(struct run *run)
@@ -119,7 +118,7 @@ static int open_session(struct run *run)
 	run->se = fuse_session_new(&args, &tier_ops_table, sizeof(tier_ops_table), &run->fs);
 	fuse_opt_free_args(&args);
 	if (!run->se) {
-		log_error("mount options %s: not accepted", (const char *)options.data);
+		log_error("mount options %s: refused by libfuse", (const char *)options.data);
 		return -EINVAL;
 	}
 	if (fuse_session_mount(run->se, run->paths.mountpoint) != 0) {
@@ -137,7 +136,7 @@ static void report_mounted(const struct run *run)
 		 tier_view_nr(run->fs.view));
 }
 
-static void begin(struct run *run)
+static void finish_mount(struct run *run)
 {
 	_cleanup_(mounts_close) struct mounts top = { 0 };
 
@@ -168,7 +167,7 @@ static bool handle_signal(struct run *run)
 	return false;
 }
 
-static int attend(struct run *run)
+static int run_until_unmounted(struct run *run)
 {
 	struct pollfd fds[] = {
 		{ .fd = tier_loop_event_fd(run->loop), .events = POLLIN },
@@ -180,9 +179,9 @@ static int attend(struct run *run)
 
 	while (!end) {
 		if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
-			return log_errno(-errno, "poll");
+			return log_errno(-errno, "requests: cannot poll");
 		if (run->dev == 0 && fds[3].revents) {
-			begin(run);
+			finish_mount(run);
 			fds[3].fd = -1;
 		}
 		end = handle_signal(run) || tier_loop_ended(run->loop);
@@ -196,18 +195,18 @@ static int attend(struct run *run)
 	return -ENXIO;
 }
 
-static int serve(struct run *run)
+static int serve_mount(struct run *run)
 {
 	int r;
 
 	run->fs.answers_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (run->fs.answers_fd < 0)
-		return log_errno(-errno, "eventfd");
+		return log_errno(-errno, "requests: cannot create an eventfd");
 	r = tier_loop_start(run->se, &run->loop);
-	return r < 0 ? log_errno(r, "requests") : attend(run);
+	return r < 0 ? log_errno(r, "requests: cannot start a thread") : run_until_unmounted(run);
 }
 
-/* Another mount that lies on the mountpoint by now is left alone. */
+/* Does not unmount another filesystem that was mounted over this one. */
 static void unmount(struct run *run)
 {
 	_cleanup_(mounts_close) struct mounts top = { 0 };
@@ -216,7 +215,7 @@ static void unmount(struct run *run)
 		fuse_session_unmount(run->se);
 }
 
-/* false: threads are left that hang in the tier. */
+/* false: threads hang in the tier and were left behind. */
 static bool close_all(struct run *run)
 {
 	bool all_ended;
@@ -263,7 +262,7 @@ static int mount_and_serve(struct run *run, bool *ret_all_ended)
 	if (r == 0)
 		r = open_session(run);
 	if (r == 0)
-		r = serve(run);
+		r = serve_mount(run);
 	*ret_all_ended = close_all(run);
 	return r;
 }
@@ -297,7 +296,7 @@ enum exit_status tier_mount(struct options *o)
 	r = mount_and_serve(&run, &all_ended);
 	status = exit_status_of(r);
 	if (!all_ended) {
-		log_warning("tier %s: requests to it have not ended; exiting without them", o->store);
+		log_warning("tier %s: does not answer; exiting with requests in flight", o->store);
 		_exit((int)status);
 	}
 	checks_release(&run.paths);

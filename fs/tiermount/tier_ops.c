@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Nodes are numbers (tier_view.h), so nothing is counted for them, and FORGET has nothing to do. Names and attributes
- * within a checkpoint never change, and the kernel may keep them; those of directories above checkpoints are asked for
- * again each second.
+ * Node numbers are computed (tier_view.h), not allocated, so FORGET does nothing. Names and attributes in a checkpoint
+ * never change, and the kernel caches them. It caches those of directories above checkpoints for one second.
  *
  * The kernel checks permissions (default_permissions), with the access lists of files.
  */
@@ -27,7 +26,7 @@
 
 #define FOREVER 86400.0
 #define ABOVE 1.0 /* seconds */
-#define IOV_MANY 512u /* more pieces of memory are copied into one */
+#define IOV_MANY 512u /* replies of more pieces are copied into one buffer */
 #define BACKGROUND 64
 #define DIRECTORY_SIZE 4096 /* as on a mounted store */
 #define STAT_NAME "user.ckptfs.stat"
@@ -44,7 +43,7 @@ static bool is_interrupted(void *userdata)
 	return fuse_req_interrupted(userdata);
 }
 
-static void wake(fuse_req_t req _unused_, void *userdata)
+static void wake_waiters(fuse_req_t req _unused_, void *userdata)
 {
 	struct tier_fs *fs = userdata;
 
@@ -54,7 +53,7 @@ static void wake(fuse_req_t req _unused_, void *userdata)
 
 struct tier_waiter tier_waiter_of(fuse_req_t req)
 {
-	fuse_req_interrupt_func(req, wake, fs_of(req));
+	fuse_req_interrupt_func(req, wake_waiters, fs_of(req));
 	return (struct tier_waiter){ is_interrupted, req };
 }
 
@@ -63,7 +62,7 @@ int tier_errno(int r)
 	return r == -EBADMSG || r == -ETIMEDOUT || r == -EAGAIN ? EIO : -r;
 }
 
-static void reply(fuse_req_t req, int r)
+static void reply_error(fuse_req_t req, int r)
 {
 	fuse_reply_err(req, tier_errno(r));
 }
@@ -119,7 +118,7 @@ static int stat_above(struct tier_fs *fs, uint64_t node, struct stat *ret)
 	*ret = (struct stat){
 		.st_ino = node,
 		.st_mode = S_IFDIR | 0555,
-		.st_nlink = 1, /* the number of subdirectories is not told */
+		.st_nlink = 1, /* subdirectories are not counted */
 		.st_uid = geteuid(),
 		.st_gid = getegid(),
 		.st_atim = time,
@@ -150,13 +149,13 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	int r = stat_node(req, ino, &st);
 
 	if (r < 0)
-		reply(req, r);
+		reply_error(req, r);
 	else
 		fuse_reply_attr(req, &st, tier_node_place(ino) > 0 ? FOREVER : ABOVE);
 }
 
-/* An entry of a directory, for the kernel. Those that are missing are kept, too, within a checkpoint. */
-static int find(fuse_req_t req, uint64_t parent, const char *name, struct fuse_entry_param *ret)
+/* Looks up an entry of a directory. In a checkpoint the kernel also caches that a name is missing. */
+static int lookup_entry(fuse_req_t req, uint64_t parent, const char *name, struct fuse_entry_param *ret)
 {
 	bool is_above = tier_node_place(parent) == 0;
 	struct tier_fs *fs = fs_of(req);
@@ -195,10 +194,10 @@ static int find(fuse_req_t req, uint64_t parent, const char *name, struct fuse_e
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fuse_entry_param entry;
-	int r = find(req, parent, name, &entry);
+	int r = lookup_entry(req, parent, name, &entry);
 
 	if (r < 0)
-		reply(req, r);
+		reply_error(req, r);
 	else
 		fuse_reply_entry(req, &entry);
 }
@@ -221,7 +220,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	int r = tier_enter(req, ino, &e);
 
 	if (r < 0) {
-		reply(req, r);
+		reply_error(req, r);
 		return;
 	}
 	in = &e->tree->inodes[tier_node_inode(ino)];
@@ -232,7 +231,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	}
 	tier_view_leave(fs_of(req)->view, e);
 	if (r < 0)
-		reply(req, r);
+		reply_error(req, r);
 	else
 		fuse_reply_readlink(req, target);
 }
@@ -252,7 +251,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino _unused_)
 
 /* --- directories --- */
 
-/* An open directory: what it had when it was opened. */
+/* An open directory: a snapshot of its names. */
 struct open_dir {
 	struct tier_entered *e; /* NULL: above checkpoints */
 	struct buf names; /* as of tier_view_list(), above checkpoints */
@@ -284,7 +283,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	if (r < 0) {
 		if (d)
 			open_dir_free(fs, d);
-		reply(req, r);
+		reply_error(req, r);
 		return;
 	}
 	fi->fh = (uintptr_t)d;
@@ -305,8 +304,8 @@ struct listing {
 	bool plus;
 };
 
-/* false: it is full. `next`: the offset behind it. */
-static bool list_one(struct listing *l, const char *name, const struct fuse_entry_param *entry, off_t next)
+/* false: the buffer is full. `next`: offset of the next entry. */
+static bool list_entry(struct listing *l, const char *name, const struct fuse_entry_param *entry, off_t next)
 {
 	size_t n = l->plus ? fuse_add_direntry_plus(l->req, l->buf + l->len, l->size - l->len, name, entry, next) :
 			     fuse_add_direntry(l->req, l->buf + l->len, l->size - l->len, name, &entry->attr, next);
@@ -317,12 +316,12 @@ static bool list_one(struct listing *l, const char *name, const struct fuse_entr
 	return true;
 }
 
-/* `plus` with a node number 0: the kernel looks the name up itself when it needs it. */
-static bool list_bare(struct listing *l, const char *name, uint64_t node, mode_t mode, off_t next)
+/* With READDIRPLUS and node number 0, the kernel looks the name up on demand. */
+static bool list_without_attributes(struct listing *l, const char *name, uint64_t node, mode_t mode, off_t next)
 {
 	const struct fuse_entry_param entry = { .attr = { .st_ino = node, .st_mode = mode } };
 
-	return list_one(l, name, &entry, next);
+	return list_entry(l, name, &entry, next);
 }
 
 static void list_above(struct listing *l, const struct open_dir *d, off_t off)
@@ -335,7 +334,7 @@ static void list_above(struct listing *l, const struct open_dir *d, off_t off)
 
 		memcpy(&node, d->names.data + at, sizeof(node));
 		at += sizeof(node) + strlen(name) + 1;
-		if (nr >= off && !list_bare(l, name, node, S_IFDIR, nr + 1))
+		if (nr >= off && !list_without_attributes(l, name, node, S_IFDIR, nr + 1))
 			return;
 	}
 }
@@ -354,21 +353,22 @@ static void list_tree(struct listing *l, const struct tier_entered *e, uint64_t 
 			.entry_timeout = FOREVER,
 		};
 
-		if (!list_one(l, tier_tree_name(e->tree, entry->name), &param, (off_t)i + 3))
+		if (!list_entry(l, tier_tree_name(e->tree, entry->name), &param, (off_t)i + 3))
 			return;
 	}
 }
 
-static void list_some(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi, bool plus)
+static void list_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi, bool plus)
 {
 	const struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
 	struct listing l = { .req = req, .buf = malloc(size), .size = size, .plus = plus };
 
 	if (!l.buf) {
-		reply(req, -ENOMEM);
+		reply_error(req, -ENOMEM);
 		return;
 	}
-	if ((off > 0 || list_bare(&l, ".", ino, S_IFDIR, 1)) && (off > 1 || list_bare(&l, "..", ino, S_IFDIR, 2))) {
+	if ((off > 0 || list_without_attributes(&l, ".", ino, S_IFDIR, 1)) &&
+	    (off > 1 || list_without_attributes(&l, "..", ino, S_IFDIR, 2))) {
 		off = MAX(off, (off_t)2);
 		if (d->e)
 			list_tree(&l, d->e, ino, off);
@@ -381,12 +381,12 @@ static void list_some(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, st
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	list_some(req, ino, size, off, fi, false);
+	list_directory(req, ino, size, off, fi, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	list_some(req, ino, size, off, fi, true);
+	list_directory(req, ino, size, off, fi, true);
 }
 
 /* --- files --- */
@@ -394,7 +394,7 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 struct open_file {
 	struct tier_entered *e;
 	struct tier_ahead ahead; /* of the cache */
-	uint64_t since_ns; /* with O_DIRECT: read from the tier, not from memory */
+	uint64_t since_ns; /* with O_DIRECT: bypass the cache */
 };
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -408,7 +408,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (r < 0) {
 		free(f);
-		reply(req, r);
+		reply_error(req, r);
 		return;
 	}
 	fi->keep_cache = 1; /* content does not change */
@@ -428,7 +428,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino _unused_, struct fuse_file
 	fuse_reply_err(req, 0);
 }
 
-static void report(struct tier_fs *fs, const struct tier_range *range, uint64_t node, const struct tier_fault *fault, int r)
+static void report_read_error(struct tier_fs *fs, const struct tier_range *range, uint64_t node,
+			      const struct tier_fault *fault, int r)
 {
 	_cleanup_(buf_release) struct buf top = BUF_EMPTY, path = BUF_EMPTY;
 
@@ -445,7 +446,7 @@ static void report(struct tier_fs *fs, const struct tier_range *range, uint64_t 
 		    r == -ETIMEDOUT ? " (tier_timeout=)" : "");
 }
 
-/* iovec_max of the kernel is 1024. */
+/* The kernel accepts at most 1024 pieces. */
 static void reply_bytes(fuse_req_t req, const struct tier_bytes *b, size_t len)
 {
 	_cleanup_(freep) char *copy = NULL;
@@ -457,7 +458,7 @@ static void reply_bytes(fuse_req_t req, const struct tier_bytes *b, size_t len)
 	}
 	copy = malloc(len);
 	if (!copy) {
-		reply(req, -ENOMEM);
+		reply_error(req, -ENOMEM);
 		return;
 	}
 	for (size_t i = 0; i < b->nr; i++) {
@@ -493,15 +494,15 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
 	range.len = (size_t)MIN(in->size - range.off, (uint64_t)range.len);
 	r = tier_cache_read(fs->cache, &range, &w, &bytes, &fault);
 	if (r < 0) {
-		report(fs, &range, ino, &fault, r);
-		reply(req, r);
+		report_read_error(fs, &range, ino, &fault, r);
+		reply_error(req, r);
 		return;
 	}
 	reply_bytes(req, &bytes, range.len);
 	tier_bytes_release(fs->cache, &bytes);
 }
 
-/* SEEK_DATA and SEEK_HOLE: holes are as in the sealed file. */
+/* SEEK_DATA and SEEK_HOLE, with the holes of the sealed file. */
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
 	const struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
@@ -511,7 +512,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, stru
 	uint64_t at;
 
 	if (off < 0 || (uint64_t)off >= in->size || (whence != SEEK_DATA && whence != SEEK_HOLE)) {
-		reply(req, whence == SEEK_DATA || whence == SEEK_HOLE ? -ENXIO : -EINVAL);
+		reply_error(req, whence == SEEK_DATA || whence == SEEK_HOLE ? -ENXIO : -EINVAL);
 		return;
 	}
 	it = tier_runs_from(f->e->tree, tier_node_inode(ino), (uint64_t)off);
@@ -521,7 +522,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, stru
 			return;
 		}
 	if (whence == SEEK_DATA)
-		reply(req, -ENXIO);
+		reply_error(req, -ENXIO);
 	else
 		fuse_reply_lseek(req, (off_t)in->size);
 }
@@ -533,7 +534,7 @@ static void reply_value(fuse_req_t req, int r, const struct buf *value, size_t s
 	if (r == 0)
 		r = buf_error(value) < 0 ? -ENOMEM : size > 0 && value->len > size ? -ERANGE : 0;
 	if (r < 0)
-		reply(req, r);
+		reply_error(req, r);
 	else if (size == 0)
 		fuse_reply_xattr(req, value->len);
 	else
@@ -541,7 +542,7 @@ static void reply_value(fuse_req_t req, int r, const struct buf *value, size_t s
 }
 
 /* A retention rule is stored with the user that set it. */
-static int add_value(const struct tier_xattr *x, bool is_rule, struct buf *ret)
+static int add_xattr_value(const struct tier_xattr *x, bool is_rule, struct buf *ret)
 {
 	size_t len = x->len;
 	uint32_t uid;
@@ -569,7 +570,7 @@ static int get_xattr(fuse_req_t req, uint64_t node, const char *name, struct buf
 	r = -ENODATA;
 	for (uint32_t i = in->first_xattr; i < in->first_xattr + in->nr_xattrs && r == -ENODATA; i++)
 		if (strcmp(tier_tree_name(e->tree, e->tree->xattrs[i].name), name) == 0)
-			r = add_value(&e->tree->xattrs[i], strcmp(name, KEEP_XATTR) == 0, ret);
+			r = add_xattr_value(&e->tree->xattrs[i], strcmp(name, KEEP_XATTR) == 0, ret);
 	tier_view_leave(fs_of(req)->view, e);
 	return r;
 }
@@ -602,7 +603,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	reply_value(req, r, &names, size);
 }
 
-/* --- changes: the kernel refuses them, unless root has remounted it by other means --- */
+/* --- changes: refused by the kernel, unless root remounts read-write --- */
 
 static void op_setattr(fuse_req_t req, fuse_ino_t ino _unused_, struct stat *st _unused_, int which _unused_,
 		       struct fuse_file_info *fi _unused_)
@@ -668,7 +669,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	n = write(fs->answers_fd, &one, sizeof(one));
 }
 
-/* Locks are the kernel's own. */
+/* The kernel implements file locks. */
 const struct fuse_lowlevel_ops tier_ops_table = {
 	.init = op_init,
 	.lookup = op_lookup,

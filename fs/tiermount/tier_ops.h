@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * The requests of the kernel on a mounted tier. Each is answered by the thread that has it, which may wait: for at most
- * the timeout of the mount, or until the client is interrupted.
+ * FUSE requests of a mounted tier. The thread that receives a request answers it. It may wait until the timeout of the
+ * mount, or until the client is interrupted.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ struct tier_fs {
 	struct tier_view *view;
 	uint64_t timeout_ns;
 	int64_t mounted_ns;
-	int answers_fd; /* an eventfd: the kernel's first request has been served */
+	int answers_fd; /* eventfd, readable after the first request of the kernel */
 	atomic_bool ends_when_detached; /* see CKPTFS_MOUNT_END */
 	struct log_limit limit;
 };
@@ -35,10 +35,10 @@ extern const struct fuse_lowlevel_ops tier_ops_table; /* userdata: struct tier_f
 /* --- for the files of this folder --- */
 
 struct tier_waiter tier_waiter_of(fuse_req_t req); /* until the client is interrupted */
-int tier_errno(int r); /* for the kernel, positive */
+int tier_errno(int r); /* positive, for a FUSE reply */
 /* The checkpoint of a node. Errors as of tier_view_enter(), but -ESTALE in place of -ENOENT. */
 int tier_enter(fuse_req_t req, uint64_t node, struct tier_entered **ret);
-/* tier_root.c. The root of a seal as its manifest and the tables of its packs have it now. */
+/* tier_root.c. Computes the root of a seal from its manifest and the tables of its packs. */
 int tier_root(const struct tier_entered *e, const struct tier_waiter *w, uint8_t ret[32]);
 /* tier_ioctl.c. Figures as JSON, for user.ckptfs.stat of any node. */
 int tier_figures(fuse_req_t req, uint64_t node, struct buf *ret);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * The root of a seal (docs/format.md, section 5), as fs/seal/seal_root.c computes it from a store. Directories have
- * higher numbers than those that contain them, so they are digested from the last to the first.
+ * Computes the root of a seal (docs/format.md, section 5), as fs/seal/seal_root.c does for a store. A directory has a
+ * higher number than its parent, so directories are digested from the last to the first.
  *
- * A catalog has the top with fewer permissions for group and others if directories above it do not let all users pass
- * (fs/seal/seal_catalog.c), and the root is that of the directory as it was sealed. There are at most 64 possibilities,
- * and only the right one has this root.
+ * The catalog may have fewer permissions of group and others for the top directory than the seal, if directories above
+ * it restricted access (fs/seal/seal_catalog.c). The root covers the original permissions. There are at most 64
+ * possibilities, which are all tried.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,12 +17,12 @@
 #include "fs/tiermount/tier_ops.h"
 #include "fs/tiermount/tier_view.h"
 
-struct rooting {
+struct root_state {
 	const struct tier_entered *e;
 	const struct tier_waiter *w;
 	struct sha256_digest *digests; /* of the entries of each directory, by inode */
 	struct buf names; /* digests of the names in one directory */
-	uint32_t pack; /* whose tables are held, plus 1; 0: none */
+	uint32_t pack; /* number of the pack with `tables`, plus 1; 0: none */
 	const struct tier_tables *tables;
 };
 
@@ -40,20 +40,20 @@ static void begin_digest(struct sha256 *h, const char *what)
 
 /* --- content --- */
 
-static void put_tables(struct rooting *t)
+static void release_tables(struct root_state *t)
 {
 	if (t->pack > 0)
 		tier_source_tables_put(t->e->source, t->pack - 1);
 	t->pack = 0;
 }
 
-static int hold_tables(struct rooting *t, uint32_t pack)
+static int switch_tables(struct root_state *t, uint32_t pack)
 {
 	int r;
 
 	if (t->pack == pack)
 		return 0;
-	put_tables(t);
+	release_tables(t);
 	r = tier_source_tables(t->e->source, pack - 1, t->w, &t->tables);
 	if (r == 0)
 		t->pack = pack;
@@ -73,7 +73,7 @@ static void add_piece(struct sha256 *h, const struct piece *p)
 	sha256_add(h, fp, sizeof(fp));
 }
 
-/* Holes and parts of a chunk count as one piece where they are side by side. */
+/* Merges adjacent holes and adjacent parts of a chunk into one piece. */
 static void next_piece(struct sha256 *h, struct piece *last, const struct piece *p)
 {
 	if (last->len > 0 && last->chunk_len == p->chunk_len && fp_equal(last->fp, p->fp) &&
@@ -85,9 +85,9 @@ static void next_piece(struct sha256 *h, struct piece *last, const struct piece 
 	*last = *p;
 }
 
-static int add_chunks(struct rooting *t, const struct tier_run *run, struct sha256 *h, struct piece *last)
+static int add_chunks(struct root_state *t, const struct tier_run *run, struct sha256 *h, struct piece *last)
 {
-	int r = hold_tables(t, run->pack);
+	int r = switch_tables(t, run->pack);
 
 	for (uint32_t i = 0; i < MAX(run->nr, 1u) && r == 0; i++) {
 		uint32_t in = 0;
@@ -106,7 +106,7 @@ static int add_chunks(struct rooting *t, const struct tier_run *run, struct sha2
 	return r;
 }
 
-static int digest_content(struct rooting *t, uint32_t inode, struct sha256_digest *ret)
+static int digest_content(struct root_state *t, uint32_t inode, struct sha256_digest *ret)
 {
 	const struct fp_key *key = tier_source_key(t->e->source);
 	struct tier_runs it = tier_runs_from(t->e->tree, inode, 0);
@@ -140,7 +140,7 @@ static int digest_content(struct rooting *t, uint32_t inode, struct sha256_diges
 #define ACL_HEAD 4u
 #define ACL_ENTRY 8u
 
-/* An access list with the permissions of `mode` for group and others. */
+/* Digests an access list, with the permissions of `mode` for group and others. */
 static void add_acl(const struct tier_xattr *x, uint32_t mode, struct sha256 *h)
 {
 	bool has_mask = false;
@@ -160,7 +160,7 @@ static void add_acl(const struct tier_xattr *x, uint32_t mode, struct sha256 *h)
 	}
 }
 
-static void add_xattrs(struct rooting *t, const struct tier_inode *in, uint32_t mode, struct sha256 *h)
+static void add_xattrs(struct root_state *t, const struct tier_inode *in, uint32_t mode, struct sha256 *h)
 {
 	const struct tier_tree *tree = t->e->tree;
 
@@ -178,8 +178,8 @@ static void add_xattrs(struct rooting *t, const struct tier_inode *in, uint32_t 
 	}
 }
 
-/* With `mode` in place of its own. */
-static int digest_inode_as(struct rooting *t, uint32_t inode, uint32_t mode, struct sha256_digest *ret)
+/* Digests an inode with `mode` in place of its mode. */
+static int digest_inode_as(struct root_state *t, uint32_t inode, uint32_t mode, struct sha256_digest *ret)
 {
 	const struct tier_inode *in = &t->e->tree->inodes[inode];
 	struct sha256_digest inner = { 0 };
@@ -210,7 +210,7 @@ static int digest_inode_as(struct rooting *t, uint32_t inode, uint32_t mode, str
 	return 0;
 }
 
-static int digest_inode(struct rooting *t, uint32_t inode, struct sha256_digest *ret)
+static int digest_inode(struct root_state *t, uint32_t inode, struct sha256_digest *ret)
 {
 	return digest_inode_as(t, inode, t->e->tree->inodes[inode].mode, ret);
 }
@@ -220,7 +220,7 @@ static int compare_digests(const void *a, const void *b)
 	return memcmp(a, b, SHA256_LEN);
 }
 
-static int digest_directory(struct rooting *t, uint32_t dir)
+static int digest_directory(struct root_state *t, uint32_t dir)
 {
 	const struct tier_tree *tree = t->e->tree;
 	const struct tier_inode *in = &tree->inodes[dir];
@@ -252,7 +252,7 @@ static int digest_directory(struct rooting *t, uint32_t dir)
 	return 0;
 }
 
-static int digest_top(struct rooting *t, uint8_t ret[32])
+static int digest_top(struct root_state *t, uint8_t ret[32])
 {
 	uint32_t mode = t->e->tree->inodes[0].mode;
 	struct sha256_digest d;
@@ -273,7 +273,7 @@ static int digest_top(struct rooting *t, uint8_t ret[32])
 
 int tier_root(const struct tier_entered *e, const struct tier_waiter *w, uint8_t ret[32])
 {
-	struct rooting t = { .e = e, .w = w, .digests = calloc(e->tree->nr_inodes, sizeof(*t.digests)) };
+	struct root_state t = { .e = e, .w = w, .digests = calloc(e->tree->nr_inodes, sizeof(*t.digests)) };
 	int r = t.digests ? 0 : -ENOMEM;
 
 	for (uint32_t i = e->tree->nr_inodes; i-- > 0 && r == 0;)
@@ -281,7 +281,7 @@ int tier_root(const struct tier_entered *e, const struct tier_waiter *w, uint8_t
 			r = digest_directory(&t, i);
 	if (r == 0)
 		r = digest_top(&t, ret);
-	put_tables(&t);
+	release_tables(&t);
 	free(t.digests);
 	buf_release(&t.names);
 	return r;

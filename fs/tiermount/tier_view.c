@@ -33,7 +33,7 @@ struct loaded {
 	struct checkpoint *of;
 	uint64_t memory;
 	unsigned nr_users;
-	uint64_t used; /* clock of tier_view.used */
+	uint64_t used; /* value of tier_view.used at the last use */
 };
 
 struct checkpoint {
@@ -52,7 +52,7 @@ struct dir {
 	char *path; /* from the mountpoint; "": the root */
 	struct dir *next; /* in its bucket */
 	uint32_t number;
-	uint64_t listed; /* in which list it is */
+	uint64_t listed; /* number of the last list that contains it */
 	int64_t newest_ns;
 };
 
@@ -72,7 +72,7 @@ struct tier_view {
 	struct mutex lock; /* a leaf */
 	struct cond changed;
 	bool stop GUARDED_BY(lock);
-	struct checkpoint **checkpoints GUARDED_BY(lock); /* numbers are never used again */
+	struct checkpoint **checkpoints GUARDED_BY(lock); /* numbers are not reused */
 	size_t nr_checkpoints GUARDED_BY(lock), checkpoints_room GUARDED_BY(lock);
 	struct dir **dirs GUARDED_BY(lock); /* likewise */
 	size_t nr_dirs GUARDED_BY(lock), dirs_room GUARDED_BY(lock);
@@ -82,7 +82,7 @@ struct tier_view {
 	uint64_t list GUARDED_BY(lock); /* number of the last one */
 	uint64_t listed_ns GUARDED_BY(lock); /* when the last attempt ended */
 	bool is_listing GUARDED_BY(lock);
-	uint64_t began_ns GUARDED_BY(lock); /* it */
+	uint64_t began_ns GUARDED_BY(lock); /* the current list */
 	int list_error GUARDED_BY(lock); /* of the last attempt */
 	uint64_t trees GUARDED_BY(lock), used GUARDED_BY(lock); /* bytes; clock */
 };
@@ -136,7 +136,7 @@ static unsigned bucket_of(const char *path, size_t len)
 	return h % BUCKETS;
 }
 
-static int get_dir(struct tier_view *v, const char *path, size_t len, struct dir **ret)
+static int dir_get_or_add(struct tier_view *v, const char *path, size_t len, struct dir **ret)
 {
 	struct dir **bucket = &v->buckets[bucket_of(path, len)], *d;
 	int r;
@@ -177,11 +177,11 @@ static int add_name(struct tier_view *v, uint32_t dir, const char *name, size_t 
 	return 0;
 }
 
-/* The directory with this path and those above it become part of the list. */
+/* Adds the directory with this path and its parents to the list. */
 static int list_dir(struct tier_view *v, const char *path, size_t len, int64_t newest_ns, uint32_t *ret)
 {
 	struct dir *d;
-	int r = get_dir(v, path, len, &d);
+	int r = dir_get_or_add(v, path, len, &d);
 	size_t last = len;
 	uint32_t above;
 	bool is_new;
@@ -216,7 +216,7 @@ struct shown {
 	const struct tier_seal *seal;
 };
 
-/* Paths so that those below one follow it, then the newest first. */
+/* Sorts by path, each before the paths below it, then the newest first. */
 static int compare_shown(const void *a, const void *b)
 {
 	const struct shown *x = a, *y = b;
@@ -242,7 +242,7 @@ static bool is_below(const char *path, const char *above)
 	return strncmp(path, above, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-static int collect_shown(struct tier_view *v, struct shown *all, size_t *nr)
+static int collect_paths(struct tier_view *v, struct shown *all, size_t *nr)
 {
 	for (size_t i = 0; i < v->nr_checkpoints; i++) {
 		struct checkpoint *c = v->checkpoints[i];
@@ -264,7 +264,7 @@ static int collect_shown(struct tier_view *v, struct shown *all, size_t *nr)
 	return 0;
 }
 
-static int list_shown(struct tier_view *v, struct shown *all, size_t nr)
+static int list_paths(struct tier_view *v, struct shown *all, size_t nr)
 {
 	const char *last = NULL;
 	int r = 0;
@@ -297,7 +297,7 @@ static void clear_names(struct tier_view *v)
 		free(v->names[--v->nr_names].name);
 }
 
-static int make_names(struct tier_view *v)
+static int rebuild_names(struct tier_view *v)
 {
 	struct shown *all = calloc(MAX(NR_KINDS * v->nr_checkpoints, (size_t)1), sizeof(*all));
 	size_t nr = 0;
@@ -313,11 +313,11 @@ static int make_names(struct tier_view *v)
 	if (r == 0)
 		r = list_dir(v, OWN "/sealed", strlen(OWN "/sealed"), 0, &dir);
 	if (r == 0)
-		r = collect_shown(v, all, &nr);
+		r = collect_paths(v, all, &nr);
 	if (r == 0) {
 		if (nr > 0)
 			qsort(all, nr, sizeof(*all), compare_shown);
-		r = list_shown(v, all, nr);
+		r = list_paths(v, all, nr);
 	}
 	if (v->nr_names > 0)
 		qsort(v->names, v->nr_names, sizeof(*v->names), compare_names);
@@ -339,10 +339,10 @@ static int compare_seals(const void *a, const void *b)
 
 struct listing {
 	struct tier_view *v;
-	struct checkpoint **sorted; /* those known before */
+	struct checkpoint **sorted; /* the known ones, by store and number */
 	bool *found;
 	size_t nr;
-	struct buf wanted; /* names of manifests that are new */
+	struct buf wanted; /* names of new manifests */
 };
 
 static void listing_release(struct listing *l)
@@ -390,7 +390,7 @@ static void compare_list(struct listing *l, const struct buf *names)
 
 static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m);
 
-static void take_head(struct tier_view *v, const struct tier_request *q)
+static void add_head(struct tier_view *v, const struct tier_request *q)
 {
 	uint8_t store[TIER_ID_LEN];
 	struct tier_manifest m;
@@ -407,15 +407,15 @@ static void take_head(struct tier_view *v, const struct tier_request *q)
 	if (r == 0)
 		r = add_checkpoint(v, &m);
 	if (r < 0)
-		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: %s: this checkpoint is not shown: %s",
+		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: %s: cannot show the checkpoint: %s",
 			    tier_where(v->tier), q->name,
 			    r == -EBADMSG    ? "its manifest is damaged" :
 			    r == -EOPNOTSUPP ? "its manifest was written by a newer version" :
 					       strerror(-r));
 }
 
-/* Several at once. */
-static int get_heads(struct listing *l)
+/* Reads the heads of new manifests, several at a time. */
+static int read_heads(struct listing *l)
 {
 	struct head {
 		struct tier_request q;
@@ -429,9 +429,9 @@ static int get_heads(struct listing *l)
 	while (r == 0 && (at < l->wanted.len || tier_in_flight(u) > 0)) {
 		struct head *h = &heads[nr_used];
 
-		if (at == l->wanted.len || nr_used == HEADS_IN_FLIGHT) { /* some are in flight */
+		if (at == l->wanted.len || nr_used == HEADS_IN_FLIGHT) { /* wait for one in flight */
 			h = container_of(tier_next(u), struct head, q);
-			take_head(l->v, &h->q);
+			add_head(l->v, &h->q);
 		} else {
 			nr_used++;
 		}
@@ -453,7 +453,7 @@ static int get_heads(struct listing *l)
 	return r;
 }
 
-static int list_tier(struct tier_view *v)
+static int list_manifests(struct tier_view *v)
 {
 	_cleanup_(listing_release) struct listing l = { .v = v };
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
@@ -464,13 +464,13 @@ static int list_tier(struct tier_view *v)
 	if (r < 0)
 		return r;
 	compare_list(&l, &names);
-	r = buf_error(&l.wanted) < 0 ? -ENOMEM : get_heads(&l);
+	r = buf_error(&l.wanted) < 0 ? -ENOMEM : read_heads(&l);
 	if (r < 0)
 		return r;
 	mutex_lock(&v->lock);
 	for (size_t i = 0; i < l.nr; i++)
 		l.sorted[i]->is_gone = !l.found[i];
-	r = make_names(v);
+	r = rebuild_names(v);
 	mutex_unlock(&v->lock);
 	return r;
 }
@@ -478,14 +478,14 @@ static int list_tier(struct tier_view *v)
 static void run_list(struct tier_job *job)
 {
 	struct tier_view *v = container_of(job, struct tier_view, list_job);
-	int r = list_tier(v);
+	int r = list_manifests(v);
 	bool is_first;
 
 	mutex_lock(&v->lock);
 	is_first = v->list == 0;
 	mutex_unlock(&v->lock);
-	if (r < 0 && !is_first) /* the first is reported by the mount */
-		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: cannot list its checkpoints, earlier ones stay shown: %s",
+	if (r < 0 && !is_first) /* the mount reports a failure of the first list */
+		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: cannot list checkpoints: %s; the last list stays",
 			    tier_where(v->tier), strerror(-r));
 	mutex_lock(&v->lock);
 	v->list_error = r;
@@ -507,7 +507,7 @@ static void loaded_free(struct loaded *l)
 	free(l);
 }
 
-static int load(struct checkpoint *c, struct loaded **ret)
+static int load_checkpoint(struct checkpoint *c, struct loaded **ret)
 {
 	struct tier_object_name name = tier_manifest_name(c->seal.store, c->seal.number);
 	struct tier_view *v = c->view;
@@ -564,7 +564,7 @@ static void run_load(struct tier_job *job)
 	struct checkpoint *c = container_of(job, struct checkpoint, job);
 	struct tier_view *v = c->view;
 	struct loaded *l = NULL;
-	int r = load(c, &l);
+	int r = load_checkpoint(c, &l);
 
 	mutex_lock(&v->lock);
 	c->is_loading = false;
@@ -579,7 +579,7 @@ static void run_load(struct tier_job *job)
 	mutex_unlock(&v->lock);
 }
 
-/* A new one in the tier: not shown until the names are made. */
+/* Adds a new checkpoint, which is not shown until rebuild_names(). */
 static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m)
 {
 	struct checkpoint *c = calloc(1, sizeof(*c));
@@ -677,8 +677,9 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 	}
 	mutex_unlock(&v->lock);
 	if (r == -ETIMEDOUT)
-		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: %s: no answer for %" PRIu64 " s", tier_where(v->tier),
-			    tier_manifest_name(c->seal.store, c->seal.number).s, v->conf.timeout_ns / 1000000000);
+		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: %s: cannot read: no answer for %" PRIu64 " s",
+			    tier_where(v->tier), tier_manifest_name(c->seal.store, c->seal.number).s,
+			    v->conf.timeout_ns / 1000000000);
 	return r;
 }
 
@@ -776,7 +777,7 @@ size_t tier_view_nr(struct tier_view *v)
 
 /* --- the list of checkpoints --- */
 
-/* Is the node within the directory of one store? */
+/* Is the node in /.ckptfs/stores/STORE? */
 static bool is_of_store(struct tier_view *v, uint64_t node, uint8_t ret_store[TIER_ID_LEN])
 {
 	static const char stores[] = OWN "/stores/";
@@ -838,7 +839,7 @@ void tier_view_path(struct tier_view *v, uint32_t place, struct buf *ret)
 /* --- the whole --- */
 
 /* -ETIMEDOUT: a thread of the pool still uses it. */
-static int list_first(struct tier_view *v)
+static int list_at_mount(struct tier_view *v)
 {
 	uint64_t until = monotonic_ns() + v->conf.timeout_ns;
 	int r = 0;
@@ -869,7 +870,7 @@ int tier_view_new(struct tier *t, struct tier_pool *pool, struct tier_cache *c, 
 	v->list_job.run = run_list;
 	mutex_init(&v->lock);
 	cond_init(&v->changed);
-	r = list_first(v);
+	r = list_at_mount(v);
 	if (r == 0)
 		*ret = v;
 	else if (r != -ETIMEDOUT)

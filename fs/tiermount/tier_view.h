@@ -6,15 +6,15 @@
  *   /.ckptfs/stores/STORE/PATH         the newest seal of this path, of one store
  *   /.ckptfs/sealed/STORE/NUMBER       each of them, by the name of its manifest
  *
- * A checkpoint below the path of another one is shown as part of that one, and by its number. Times of seals decide what
- * is newest. Within a store they increase strictly; between stores they are as good as the clocks of these machines.
+ * A checkpoint below the path of another one is shown as part of that one, and by its number. The newest seal is that
+ * with the latest time. Within a store the times of seals increase strictly; between stores they depend on the clocks.
  *
- * What the tier has is listed when a directory above checkpoints is used and the last list is some seconds old. A
- * checkpoint is read when it is first entered: its manifest, as a tree of names (store/tier/tier_tree.h). Trees that
- * nothing uses are dropped when they take too much memory, and read again later.
+ * The tier is listed again when a directory above checkpoints is used and the last list is some seconds old. The manifest
+ * of a checkpoint is read on first use and becomes a tree of names (store/tier/tier_tree.h). Unused trees are dropped
+ * when they take too much memory, and read again on demand.
  *
- * Nodes, the inodes of the mount, are numbers that stay valid however often a tree is dropped:
- *   place << 32 | inode of the place + 1, and place 0 has the directories above checkpoints.
+ * Node numbers, the inodes of the mount, stay valid when a tree is dropped:
+ *   place << 32 | inode of the place + 1; place 0 has the directories above checkpoints.
  */
 #pragma once
 
@@ -39,7 +39,7 @@ struct tier_seal {
 	char *path; /* in its store */
 };
 
-/* A checkpoint that has been entered. Constant; it stays until it is left. */
+/* A checkpoint in use. Constant; kept until tier_view_leave(). */
 struct tier_entered {
 	const struct tier_seal *seal;
 	const struct tier_manifest *m;
@@ -48,11 +48,11 @@ struct tier_entered {
 };
 
 struct tier_view_conf {
-	uint64_t trees; /* bytes of memory for trees that nothing uses */
+	uint64_t trees; /* bytes of memory for trees; unused ones beyond it are dropped */
 	uint64_t timeout_ns; /* for a request of a program */
 };
 
-/* Lists the tier. Borrows all three. -ETIMEDOUT: that has not ended. */
+/* Lists the tier. Borrows the first three arguments. -ETIMEDOUT: the list is not complete in time. */
 int tier_view_new(struct tier *t, struct tier_pool *pool, struct tier_cache *c, const struct tier_view_conf *conf,
 		  struct tier_view **ret);
 void tier_view_free(struct tier_view *v); /* after the pool has been stopped; NULL is fine */
@@ -77,25 +77,25 @@ static inline uint64_t tier_node(uint32_t place, uint32_t inode)
 
 /* --- directories above checkpoints --- */
 
-/* List the tier again if that is due, and wait for it for some seconds. What is known stays, if it fails. */
+/* Lists the tier again if that is due, and waits some seconds for the list. On failure the last list stays. */
 void tier_view_refresh(struct tier_view *v, const struct tier_waiter *w);
 /* -ENOENT */
 int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t *ret_node);
-/* Appends for each name its node (8 bytes, of this machine), and the name with a zero byte. Not .ckptfs. */
+/* Appends for each name except .ckptfs its node (8 bytes, native order), and the name with a zero byte. */
 int tier_view_list(struct tier_view *v, uint32_t dir, struct buf *ret);
-/* The newest seal below it. -ESTALE: no such directory. */
+/* Time of the newest seal below the directory. -ESTALE: no such directory. */
 int tier_view_time(struct tier_view *v, uint32_t dir, int64_t *ret_ns);
 uint64_t tier_view_bytes(struct tier_view *v); /* of all files in all checkpoints */
 size_t tier_view_nr(struct tier_view *v); /* checkpoints in the tier */
 
 /* --- checkpoints --- */
 
-/* -ENOENT: no longer in the tier; -ESTALE: there never was such a place; -EBADMSG, -EIO, -ETIMEDOUT, -EINTR. */
+/* -ENOENT: no longer in the tier; -ESTALE: the place never existed; -EBADMSG, -EIO, -ETIMEDOUT, -EINTR. */
 int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waiter *w, struct tier_entered **ret);
 void tier_view_leave(struct tier_view *v, struct tier_entered *e); /* NULL is fine */
 /*
- * The next checkpoint behind number `after`, 0: the first, and its path from the mountpoint, with a zero byte: of those
- * shown in /.ckptfs/stores/STORE, if `dir` is that or below it, or `place` is; else of all. 1/0/-ENOMEM.
+ * The checkpoint after number `after` (0: the first one), and its path from the mountpoint, with a zero byte. If `node` is
+ * in /.ckptfs/stores/STORE, only checkpoints of that store. 1/0/-ENOMEM.
  */
 int tier_view_next(struct tier_view *v, uint64_t node, uint64_t after, uint64_t *ret_number, const struct tier_seal **ret,
 		   struct buf *ret_path);

@@ -129,7 +129,7 @@ int small_frames_wait(struct engine *e)
 	return r;
 }
 
-/* Append the frames whose writes have failed. */
+/* Moves the frames whose writes have failed to `frames`. Returns their number. */
 static size_t take_unwritten(struct engine *e, struct pack_frame **frames)
 {
 	struct full_frames *full = &e->dedup->full;
@@ -144,7 +144,7 @@ static size_t take_unwritten(struct engine *e, struct pack_frame **frames)
 	return nr;
 }
 
-/* Take all small frames, in an array that the caller frees; it has room for the deferred ones. */
+/* Takes all small frames. The caller frees the array, which has room for the deferred ones. */
 static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_nr) REQUIRES(append_lock)
 {
 	struct dedup *d = e->dedup;
@@ -170,9 +170,8 @@ static int take_frames(struct engine *e, struct pack_frame ***ret, size_t *ret_n
 }
 
 /*
- * Called by a commit: write every chunk that the log refers to, then make them durable. The sync point is set under
- * append_lock, which also excludes batches that append beside others, when no shared frame is open: every frame before
- * it is being written by some thread.
+ * Called by a commit: writes every chunk that the log refers to, and makes it durable. The sync point is set under
+ * append_lock, which excludes all batches, when no shared frame is open: a thread is writing every frame before it.
  */
 static int write_frames(struct engine *e, bool *ret_is_remote, struct pack_marks *ret)
 {

@@ -54,7 +54,7 @@ struct tier_request {
 
 	/*
 	 * 0; -EEXIST: PUT_NEW found an object; -ENOENT: GET found none; -ENOSPC, -EDQUOT, -EACCES, -EROFS: as for
-	 * files; -EAGAIN: the back end is overloaded; -EBADMSG: it answers with other bytes than were asked for;
+	 * files; -EAGAIN: the back end is overloaded; -EBADMSG: it returned other bytes than requested;
 	 * -EOPNOTSUPP: it does not implement the request; others: see above. The back end has logged all but the
 	 * first two.
 	 */

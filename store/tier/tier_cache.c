@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The data of a pack is divided into groups: the chunks of a frame that begin in the same 64 KiB. A span is a run of
- * groups that is fetched with one request, and freed as a whole. A pack has for each of its groups the span that it is
- * in. So a read of a sequential file makes spans of 4 MiB, and one of scattered chunks small ones.
+ * groups that one request fetches. It is freed as a whole. Each group of a pack points to its span. Sequential reads
+ * create spans of 4 MiB, reads of scattered chunks small ones.
  *
  * States of a span:
  *
- *   being planned ──▶ FETCHING ──▶ READY    in use, or in the list of idle ones, from which the oldest are dropped
- *   by one call            └─────▶ FAILED   no longer in its pack; the calls that waited for it see the reason
+ *   being planned ──▶ FETCHING ──▶ READY    in use, or in the idle list, from which the oldest are dropped
+ *   by one call            └─────▶ FAILED   removed from its pack; the waiting calls return the error
  *
- * A call plans all spans of its range under the lock, with one request for groups that lie side by side; waits until
- * they are ready; and hands out their memory, which stays until it is released.
+ * A call plans all spans of its range under the lock, with one request for adjacent groups. It waits until they are
+ * ready, and returns references to their memory.
  *
- * Reading ahead begins with the second read in order. Its window doubles from 8 to 64 MiB, so that a back end which
- * takes long for each request has many at once. All that was read ahead and not used yet takes at most half of the
- * memory.
+ * Reading ahead begins with the second read in order. The window doubles from 8 to 64 MiB, so that a back end with a high
+ * latency has many requests in flight. Unused data that was read ahead takes at most half of the memory.
  */
 #include "store/tier/tier_cache.h"
 
@@ -32,10 +31,10 @@
 #define GROUP_BYTES ((uint32_t)KiB(64))
 #define GROUPS (PACK_FRAME_BYTES / GROUP_BYTES) /* of a frame */
 #define SPAN_MAX MiB(4)
-#define GAP_MAX KiB(128) /* not needed, but fetched, so that two requests become one */
+#define GAP_MAX KiB(128) /* fetched without need, to merge two requests */
 #define WINDOW_FIRST MiB(8)
 #define WINDOW_MAX MiB(64)
-#define IN_ORDER MiB(4) /* requests of one reader overtake each other by this much */
+#define IN_ORDER MiB(4) /* requests of one reader may be reordered by this much */
 #define SPARE_MAX 16u
 #define BUCKETS 4096u
 #define CHUNKS_AT_ONCE 64u
@@ -117,9 +116,9 @@ struct tier_source {
 
 static const uint8_t zeros[TIER_READ_MAX];
 
-/* Functions below that have a pack, a span or a plan are called with the cache's lock, unless they say otherwise. */
+/* The caller of a function with a pack, a span or a plan holds the cache's lock, unless noted otherwise. */
 
-/* --- lists of idle ones --- */
+/* --- idle lists --- */
 
 static void link_init(struct link *l)
 {
@@ -163,7 +162,7 @@ static const struct tier_frame *frame_at(const struct tier_tables *t, uint64_t p
 	return &t->frames[low];
 }
 
-/* The first chunk that begins at `in` or behind it. */
+/* The first chunk that begins at or after `in`. */
 static uint32_t chunk_from(const struct pack_cuts *cuts, uint32_t in)
 {
 	uint32_t i = pack_cut_at(cuts, in);
@@ -173,7 +172,7 @@ static uint32_t chunk_from(const struct pack_cuts *cuts, uint32_t in)
 	return MIN(i, cuts->nr_chunks);
 }
 
-/* The group of the chunk that has byte `pos` of the data, which is within it. */
+/* The group of the chunk with byte `pos` of the data. `pos` must be within the data. */
 static struct group group_at(const struct tier_tables *t, uint64_t pos)
 {
 	const struct tier_frame *f = frame_at(t, pos);
@@ -217,7 +216,7 @@ static void pack_get(struct pack *p)
 		link_remove(&p->idle);
 }
 
-static void span_used(struct span *s)
+static void span_mark_used(struct span *s)
 {
 	if (s->is_ahead)
 		s->pack->cache->ahead -= s->len;
@@ -228,7 +227,7 @@ static void span_free(struct span *s)
 {
 	struct tier_cache *c = s->pack->cache;
 
-	span_used(s);
+	span_mark_used(s);
 	link_remove(&s->idle);
 	if (s->bytes && s->len == SPAN_MAX && c->nr_spare < SPARE_MAX) {
 		c->spare[c->nr_spare++] = s->bytes;
@@ -320,14 +319,15 @@ static uint8_t *allocate(struct tier_cache *c, uint64_t bytes)
 
 /* --- requests, on a thread of the pool, without the lock --- */
 
-/* Trying again cannot help. */
+/* true: a retry cannot change the result. */
 static bool is_final(int r)
 {
 	return r == 0 || r == -ENOENT || r == -EACCES || r == -EPERM || r == -EINVAL || r == -EBADMSG ||
 	       r == -EOPNOTSUPP;
 }
 
-int tier_cache_get_some(struct tier_cache *c, const char *name, uint64_t off, void *buf, size_t len, size_t *ret_got)
+/* Reads up to `len` bytes of an object. Retries until the timeout. */
+static int read_object(struct tier_cache *c, const char *name, uint64_t off, void *buf, size_t len, size_t *ret_got)
 {
 	uint64_t until = monotonic_ns() + c->conf.timeout_ns;
 	unsigned pause_ms = PAUSE_FIRST_MS;
@@ -341,15 +341,14 @@ int tier_cache_get_some(struct tier_cache *c, const char *name, uint64_t off, vo
 		c->nr_bytes += r == 0 ? q.got : 0;
 		mutex_unlock(&c->lock);
 		*ret_got = q.got;
-		if (is_final(r) || tier_pool_is_stopping(c->pool) ||
-		    monotonic_ns() + pause_ms * UINT64_C(1000000) > until)
+		if (is_final(r) || tier_pool_is_stopping(c->pool) || monotonic_ns() + pause_ms * UINT64_C(1000000) > until)
 			return r;
 		tier_pool_pause(c->pool, pause_ms);
 		pause_ms = MIN(2 * pause_ms, PAUSE_MAX_MS);
 	}
 }
 
-static bool are_stored_as_they_are(const struct tier_tables *t)
+static bool is_uncompressed(const struct tier_tables *t)
 {
 	for (uint32_t i = 0; i < t->nr_frames; i++)
 		if (t->frames[i].table.coding.codec != PACK_CODEC_NONE)
@@ -361,13 +360,13 @@ static int fetch_tables(struct pack *p, struct tier_tables *ret)
 {
 	size_t len = (size_t)p->f.nr_frames * PACK_BLOCK, got;
 	_cleanup_(freep) uint8_t *bytes = malloc(len);
-	int r = bytes ? tier_cache_get_some(p->cache, p->name.s, p->f.data_len, bytes, len, &got) : -ENOMEM;
+	int r = bytes ? read_object(p->cache, p->name.s, p->f.data_len, bytes, len, &got) : -ENOMEM;
 
 	if (r == 0)
 		r = got < len ? -EBADMSG : tier_tables_decode(bytes, len, &p->f, p->key, ret);
-	if (r == 0 && !are_stored_as_they_are(ret)) {
+	if (r == 0 && !is_uncompressed(ret)) {
 		tier_tables_release(ret);
-		return log_errno(-EOPNOTSUPP, "tier %s: %s: compressed frames cannot be read by this version",
+		return log_errno(-EOPNOTSUPP, "tier %s: %s: cannot read compressed frames: not supported by this version",
 				 tier_where(p->cache->tier), p->name.s);
 	}
 	return r;
@@ -413,7 +412,7 @@ static int add_bad(struct span *s, uint64_t from, uint64_t to)
 	return r;
 }
 
-/* Check the chunks of one frame from the one at `pos` on. Returns where they end. */
+/* Verifies the chunks of one frame, beginning with the one at `pos`. Returns their end. */
 static uint64_t check_frame(struct span *s, uint64_t pos, uint64_t got, int *ret_error)
 {
 	const struct tier_frame *f = frame_at(&s->pack->tables, pos);
@@ -447,8 +446,8 @@ static void run_span(struct tier_job *job)
 	size_t got = 0;
 	int r;
 
-	s->fetched_ns = monotonic_ns(); /* when it was sent, at the latest */
-	r = tier_cache_get_some(c, s->pack->name.s, s->off, s->bytes, s->len, &got);
+	s->fetched_ns = monotonic_ns(); /* not later than the request was sent */
+	r = read_object(c, s->pack->name.s, s->off, s->bytes, s->len, &got);
 	for (uint64_t pos = s->off; r == 0 && pos < s->off + s->len;)
 		pos = check_frame(s, pos, got, &r);
 	mutex_lock(&c->lock);
@@ -491,8 +490,8 @@ static void start_tables(struct pack *p, bool is_urgent)
 	tier_pool_submit(p->cache->pool, &p->job, is_urgent);
 }
 
-/* On success the caller has pack_put() called. */
-static int get_tables(struct pack *p, const struct call *call)
+/* Waits until the tables are in memory. On success the caller calls pack_put() later. */
+static int await_tables(struct pack *p, const struct call *call)
 {
 	unsigned nr_attempts = p->nr_attempts;
 	int r = 0;
@@ -518,7 +517,7 @@ static unsigned bucket_of(const uint8_t id[TIER_ID_LEN])
 	return (unsigned)(id[0] | id[1] << 8) % BUCKETS; /* a digest */
 }
 
-/* Pack number i of the manifest; it stays until the cache is freed. NULL: no memory, or an impossible reference. */
+/* Pack number i of the manifest. It is kept until the cache is freed. NULL: no memory, or the reference is invalid. */
 static struct pack *source_pack(struct tier_source *s, uint32_t i)
 {
 	struct tier_cache *c = s->cache;
@@ -599,7 +598,7 @@ int tier_source_tables(struct tier_source *s, uint32_t i, const struct tier_wait
 
 	mutex_lock(&c->lock);
 	p = source_pack(s, i);
-	r = p ? get_tables(p, &call) : -ENOMEM;
+	r = p ? await_tables(p, &call) : -ENOMEM;
 	if (r == 0)
 		*ret = &p->tables;
 	mutex_unlock(&c->lock);
@@ -622,10 +621,10 @@ struct plan {
 	struct tier_bytes *bytes; /* NULL: reads ahead */
 	struct span *open; /* not started yet */
 	struct pack *culprit; /* on failure */
-	uint64_t end; /* how far it got in the file */
+	uint64_t end; /* of the planned part of the file */
 };
 
-/* Start the request for the open span. */
+/* Starts the request for the open span. */
 static int plan_close(struct plan *p)
 {
 	struct span *s = TAKE(p->open);
@@ -647,7 +646,7 @@ static int plan_close(struct plan *p)
 	return 0;
 }
 
-/* Nothing between the open span and this position has been fetched. */
+/* true: no span has data between the open span and `to`. */
 static bool gap_is_free(const struct plan *p, const struct pack *pack, uint64_t to)
 {
 	uint64_t pos = p->open->off + p->open->len;
@@ -662,7 +661,7 @@ static bool gap_is_free(const struct plan *p, const struct pack *pack, uint64_t 
 	return true;
 }
 
-/* A span that will have this group. */
+/* Adds the group to the open span, or to a new one. */
 static int plan_group(struct plan *p, struct pack *pack, const struct group *g, struct span **ret)
 {
 	struct span *s = p->open;
@@ -729,7 +728,7 @@ static int plan_data(struct plan *p, struct pack *pack, uint64_t pos, uint64_t l
 		int r = 0;
 
 		assert(!s || s == p->open || s->state == FETCHING || s->state == READY);
-		/* what was damaged may have been repaired */
+		/* damaged data may have been repaired since */
 		if (s && s->state == READY && (s->fetched_ns < p->range->since_ns || span_is_bad(s, pos, take))) {
 			span_get(s);
 			span_unlist(s);
@@ -745,14 +744,14 @@ static int plan_data(struct plan *p, struct pack *pack, uint64_t pos, uint64_t l
 		if (p->bytes && p->bytes->nr_parts > nr)
 			span_get(s);
 		if (p->bytes && s->state != NONE)
-			span_used(s);
+			span_mark_used(s);
 		pos += take;
 		len -= take;
 	}
 	return 0;
 }
 
-/* Where the run begins in the pack's data. Frames are stored side by side, and as they are. */
+/* Offset of the run in the pack's data. Frames are adjacent and uncompressed. */
 static int locate(const struct pack *pack, const struct tier_run *run, uint64_t *ret)
 {
 	uint32_t in, last = run->first + MAX(run->nr, 1u) - 1;
@@ -785,9 +784,9 @@ static int plan_run(struct plan *p, const struct tier_run *run, uint64_t skip, u
 		return -ENOMEM;
 	p->culprit = pack;
 	if (p->call) {
-		r = pack->state == READY ? 0 : plan_close(p); /* other calls must not meet a span that is being planned */
+		r = pack->state == READY ? 0 : plan_close(p); /* other calls must not see a span that is being planned */
 		if (r == 0)
-			r = get_tables(pack, p->call);
+			r = await_tables(pack, p->call);
 	} else {
 		start_tables(pack, false);
 		r = pack->state == READY ? 0 : -EAGAIN;
@@ -803,7 +802,7 @@ static int plan_run(struct plan *p, const struct tier_run *run, uint64_t skip, u
 	return r;
 }
 
-/* Bytes from off to `end` of the file. */
+/* Plans the bytes from `off` to `end` of the file. */
 static int plan_range(struct plan *p, uint64_t off, uint64_t end)
 {
 	const struct tier_range *range = p->range;
@@ -834,8 +833,8 @@ static int plan_range(struct plan *p, uint64_t off, uint64_t end)
 	return r < 0 ? r : closed;
 }
 
-/* Tables of all packs of a range at once, before the first of them is awaited. */
-static void start_all_tables(const struct tier_range *range)
+/* Requests the tables of all packs of a range, before the call waits for the first one. */
+static void start_range_tables(const struct tier_range *range)
 {
 	struct tier_runs it = tier_runs_from(range->tree, range->inode, range->off);
 	struct tier_run run;
@@ -867,7 +866,7 @@ static void read_ahead(struct tier_cache *c, const struct tier_range *range)
 		return;
 	a->window = a->window == 0 ? WINDOW_FIRST : 2 * a->window;
 	a->window = MIN(a->window, window_max);
-	plan_range(&plan, a->upto, MIN(size, a->high + a->window)); /* errors are met again by a read */
+	plan_range(&plan, a->upto, MIN(size, a->high + a->window)); /* a later read reports errors */
 	a->upto = MAX(a->upto, plan.end);
 }
 
@@ -926,7 +925,7 @@ int tier_cache_read(struct tier_cache *c, const struct tier_range *range, const 
 	assert(range->len <= TIER_READ_MAX);
 	*fault = (struct tier_fault){ .what = "cannot be read" };
 	mutex_lock(&c->lock);
-	start_all_tables(range);
+	start_range_tables(range);
 	r = plan_range(&plan, range->off, range->off + range->len);
 	if (r < 0 && plan.culprit) {
 		fault->object = plan.culprit->name;
@@ -1008,7 +1007,7 @@ void tier_cache_figures(struct tier_cache *c, struct tier_cache_figures *ret)
 	mutex_unlock(&c->lock);
 }
 
-/* Spans whose jobs were dropped are in no list; their packs have them. */
+/* Frees spans whose jobs were dropped: only their packs refer to them. */
 static void free_spans(struct pack *p)
 {
 	for (uint32_t i = 0; p->spans && i < p->f.nr_frames * GROUPS; i++) {
@@ -1032,7 +1031,7 @@ void tier_cache_free(struct tier_cache *c)
 
 			c->buckets[i] = p->next;
 			free_spans(p);
-			link_remove(&p->idle); /* others are still in that list */
+			link_remove(&p->idle); /* the list has other packs */
 			tier_tables_release(&p->tables);
 			free(p->spans);
 			free(p);

@@ -213,7 +213,7 @@ static int append_chunk(struct tier_writer *w, const struct tier_want *c, struct
 /* --- what is in the tier --- */
 
 /* Remember the chunks of a pack of a manifest, and the pack. */
-static int learn_pack(struct tier_writer *w, const struct tier_footer *f, const struct tier_tables *t)
+static int add_known_chunks(struct tier_writer *w, const struct tier_footer *f, const struct tier_tables *t)
 {
 	int r = list_grow(&w->packs, w->nr_packs, &w->packs_room, sizeof(*w->packs));
 
@@ -238,7 +238,7 @@ static bool is_known_pack(const struct tier_writer *w, const struct tier_footer 
 	return false;
 }
 
-static int learn_seal(struct tier_writer *w, const struct tier_manifest *m)
+static int add_written(struct tier_writer *w, const struct tier_manifest *m)
 {
 	int r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
 
@@ -247,8 +247,8 @@ static int learn_seal(struct tier_writer *w, const struct tier_manifest *m)
 	return r;
 }
 
-/* Of a manifest whose chunks need not be learnt. */
-static int learn_head(struct tier_writer *w, const char *name)
+/* Loads the head of a manifest, without its chunks. */
+static int load_head(struct tier_writer *w, const char *name)
 {
 	uint8_t head[TIER_MANIFEST_HEAD_MAX];
 	struct tier_request q = { .op = TIER_GET, .name = name, .buf = head, .len = sizeof(head) };
@@ -259,11 +259,11 @@ static int learn_head(struct tier_writer *w, const char *name)
 		r = tier_manifest_head_decode(head, q.got, &m);
 	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
 		return 0;
-	return r < 0 ? r : learn_seal(w, &m);
+	return r < 0 ? r : add_written(w, &m);
 }
 
 /* One that is damaged, or of a newer version, is of no use for sharing, and is left alone. Its number is taken. */
-static int learn_manifest(struct tier_writer *w, const char *name)
+static int load_manifest(struct tier_writer *w, const char *name)
 {
 	_cleanup_(tier_reader_closep) struct tier_reader *reader = NULL;
 	const struct tier_manifest *m;
@@ -278,14 +278,14 @@ static int learn_manifest(struct tier_writer *w, const char *name)
 	if (is_own)
 		w->number = MAX(w->number, number + 1);
 	if (tier_known_is_full(&w->known))
-		return is_own ? learn_head(w, name) : 0;
+		return is_own ? load_head(w, name) : 0;
 	r = tier_reader_open(w->tier, name, &reader);
 	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
 		return 0;
 	if (r < 0)
 		return r;
 	m = tier_reader_manifest(reader);
-	r = is_own ? learn_seal(w, m) : 0;
+	r = is_own ? add_written(w, m) : 0;
 	if (r < 0)
 		return r;
 	if (memcmp(m->key_id, w->conf.key.id, sizeof(m->key_id)) != 0)
@@ -300,7 +300,7 @@ static int learn_manifest(struct tier_writer *w, const char *name)
 		r = tier_reader_tables(reader, i, &t);
 		if (r == -EBADMSG)
 			continue;
-		r = r < 0 ? r : learn_pack(w, &f, t);
+		r = r < 0 ? r : add_known_chunks(w, &f, t);
 		if (r < 0)
 			return r;
 	}
@@ -308,7 +308,7 @@ static int learn_manifest(struct tier_writer *w, const char *name)
 }
 
 /* The last names first. A number that a late list lacks is found when the manifest is put. */
-static int learn(struct tier_writer *w)
+static int load_manifests(struct tier_writer *w)
 {
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
 	int r = tier_list_all(w->tier, TIER_SEALED_PREFIX, &names);
@@ -318,7 +318,7 @@ static int learn(struct tier_writer *w)
 
 		while (at > 0 && names.data[at - 1] != '\0')
 			at--;
-		r = learn_manifest(w, (const char *)names.data + at);
+		r = load_manifest(w, (const char *)names.data + at);
 		names.len = at;
 	}
 	return r;
@@ -353,7 +353,7 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 	if (r == 0)
 		r = put_key(w);
 	if (r == 0)
-		r = learn(w);
+		r = load_manifests(w);
 	if (r == 0)
 		*ret = TAKE(w);
 	return r;
@@ -551,7 +551,7 @@ static int convert_pieces(struct flush *f, const struct catalog_record *rec)
 	struct cursor c = cursor_of(rec->data, rec->len);
 	int r;
 
-	tier_known_trim(&f->w->known); /* all of a record stay until it is encoded */
+	tier_known_trim(&f->w->known); /* all chunks of a record are kept until it is encoded */
 	for (f->nr_pieces = 0; (r = catalog_piece_next(&c, &f->pieces[f->nr_pieces])) > 0;)
 		if (++f->nr_pieces == CATALOG_PIECES_MAX)
 			break;

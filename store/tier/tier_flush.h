@@ -23,8 +23,8 @@ struct tier_writer_conf {
 	uint8_t store[TIER_ID_LEN];
 	uint64_t pack_bytes; /* stored bytes after which a pack is full; 0: 64 MiB */
 	unsigned packs_in_flight; /* each takes memory for a pack; 0: 2 */
-	/* Chunks to know, from the tier and of those sent, 43 to 110 bytes of memory each; 0: 16 Mi. Of more, those that
-	 * were not in use for the longest time are dropped, and sent again. */
+	/* Chunks of the tier to remember, 43 to 110 bytes of memory each; 0: 16 Mi. Beyond this, the least recently used
+	 * ones are dropped, and sent again when needed. */
 	uint64_t known_max;
 };
 
@@ -36,16 +36,16 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 void tier_writer_close(struct tier_writer *w); /* NULL is fine */
 void tier_writer_closep(struct tier_writer **w);
 
-/* A manifest of this store in the tier, when the writer was opened or since. */
+/* A manifest of this store in the tier. */
 struct tier_written {
-	uint64_t number; /* 0: there is none */
-	uint64_t ino; /* 0: it is damaged, or of a newer version */
+	uint64_t number; /* 0: no manifest */
+	uint64_t ino; /* 0: the manifest is damaged, or of a newer version */
 	int64_t sealed_ns;
 };
-/* The one with the largest number: a caller that remembers its own last one finds out whether another machine has
- * continued in its place. */
+/* Returns the manifest with the largest number. A caller that has saved the number of its last manifest detects whether
+ * another machine has put later ones. */
 void tier_writer_last(const struct tier_writer *w, struct tier_written *ret);
-/* Is there one of this seal? Takes time proportional to the seals in the tier. */
+/* Is this seal in the tier? Takes time proportional to the number of seals in it. */
 bool tier_writer_has(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns);
 
 /* A sealed directory of the store, which does not change meanwhile. */

@@ -18,7 +18,7 @@ static struct tier_known_slot *slot_of(const struct tier_known_table *k, struct 
 	return &k->v[at];
 }
 
-static int grow(struct tier_known_table *k)
+static int table_grow(struct tier_known_table *k)
 {
 	struct tier_known_table more = { .nr = k->nr, .size = MAX(2 * k->size, FIRST_SIZE) };
 
@@ -33,9 +33,9 @@ static int grow(struct tier_known_table *k)
 	return 0;
 }
 
-static int add(struct tier_known_table *k, struct fp fp, uint32_t len, struct tier_place place)
+static int table_add(struct tier_known_table *k, struct fp fp, uint32_t len, struct tier_place place)
 {
-	int r = 4 * (k->nr + 1) > 3 * k->size ? grow(k) : 0;
+	int r = 4 * (k->nr + 1) > 3 * k->size ? table_grow(k) : 0;
 	struct tier_known_slot *s;
 
 	if (r < 0)
@@ -48,7 +48,7 @@ static int add(struct tier_known_table *k, struct fp fp, uint32_t len, struct ti
 	return 0;
 }
 
-static const struct tier_place *find(const struct tier_known_table *k, struct fp fp, uint32_t len)
+static const struct tier_place *table_find(const struct tier_known_table *k, struct fp fp, uint32_t len)
 {
 	const struct tier_known_slot *s = k->size > 0 ? slot_of(k, fp, len) : NULL;
 
@@ -62,12 +62,12 @@ static bool is_half_full(const struct tier_known *k)
 
 int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
 {
-	return find(&k->old, fp, len) ? 0 : add(&k->young, fp, len, place);
+	return table_find(&k->old, fp, len) ? 0 : table_add(&k->young, fp, len, place);
 }
 
 int tier_known_add_older(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
 {
-	return find(&k->young, fp, len) ? 0 : add(is_half_full(k) ? &k->old : &k->young, fp, len, place);
+	return table_find(&k->young, fp, len) ? 0 : table_add(is_half_full(k) ? &k->old : &k->young, fp, len, place);
 }
 
 bool tier_known_is_full(const struct tier_known *k)
@@ -77,9 +77,9 @@ bool tier_known_is_full(const struct tier_known *k)
 
 const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len)
 {
-	const struct tier_place *place = find(&k->young, fp, len);
+	const struct tier_place *place = table_find(&k->young, fp, len);
 
-	return place ? place : find(&k->old, fp, len);
+	return place ? place : table_find(&k->old, fp, len);
 }
 
 int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len)
@@ -87,12 +87,12 @@ int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len)
 	const struct tier_place *place;
 	int r;
 
-	if (find(&k->young, fp, len))
+	if (table_find(&k->young, fp, len))
 		return 1;
-	place = find(&k->old, fp, len);
+	place = table_find(&k->old, fp, len);
 	if (!place)
 		return 0;
-	r = add(&k->young, fp, len, *place);
+	r = table_add(&k->young, fp, len, *place);
 	return r < 0 ? r : 1;
 }
 

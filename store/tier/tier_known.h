@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Where chunks are in packs of a tier, by fingerprint: a table in memory, which may be incomplete. It has two halves.
- * When the younger one is full, the older one is dropped and the younger one takes its place; chunks that are in use are
- * added to the younger one again. So the memory is bounded, and those of the last checkpoints stay.
+ * Maps fingerprints of chunks to their places in packs of a tier. The map is in memory and may be incomplete. It has two
+ * halves: when the younger half is full, it replaces the older one. Chunks in use are added to the younger half again. So
+ * memory is bounded, and the chunks of the last checkpoints stay.
  */
 #pragma once
 
@@ -29,17 +29,17 @@ struct tier_known_table {
 /* Initialised with zeros, but for `max`. */
 struct tier_known {
 	struct tier_known_table young, old;
-	size_t max; /* chunks; exceeded by what is added between two calls of tier_known_trim() */
+	size_t max; /* chunks; may be exceeded until the next tier_known_trim() */
 };
 
-/* The first place of a chunk stays. -ENOMEM. */
+/* Keeps the first place of a chunk. -ENOMEM. */
 int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place);
-/* The same for one that is older than all before; while tier_known_is_full() is false. */
+/* The same for chunks of older checkpoints than all before. Only while tier_known_is_full() is false. */
 int tier_known_add_older(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place);
 bool tier_known_is_full(const struct tier_known *k);
 const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len); /* NULL: none */
-/* Is it known? Then it stays for longer. 1/0/-ENOMEM */
+/* Marks a chunk as used, so that it is kept longer. 1/0 (unknown)/-ENOMEM */
 int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len);
-/* Drops the older half, if the younger one is full. */
+/* Drops the older half if the younger one is full. */
 void tier_known_trim(struct tier_known *k);
 void tier_known_release(struct tier_known *k);

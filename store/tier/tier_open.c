@@ -14,7 +14,7 @@
 
 #define SCHEME_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
 
-/* Daemons change their working directory, and other machines have others. */
+/* A relative path would depend on the working directory, which daemons change. */
 static const char *check_dir(const char *path)
 {
 	return path[0] == '/' ? NULL : "needs a path that begins with a slash, as in dir:/lustre/me/ckpt";
@@ -28,7 +28,7 @@ static int open_dir(const char *url, const char *path, const struct tier_conf *c
 
 static int check_dir_conf(const char *url, const struct tier_conf *conf)
 {
-	return conf->config_file ? log_cause(-EINVAL, "tier %s: a directory needs no tier_config", url) : 0;
+	return conf->config_file ? log_cause(-EINVAL, "tier %s: tier_config is only for object stores", url) : 0;
 }
 
 static int check_s3_conf(const char *url, const struct tier_conf *conf)
@@ -37,7 +37,7 @@ static int check_s3_conf(const char *url, const struct tier_conf *conf)
 	int r = s3_conf_load(conf->config_file, &c);
 
 	if (r < 0)
-		return log_cause(r, "tier %s: cannot be opened without credentials", url);
+		return log_cause(r, "tier %s: cannot load credentials", url);
 	s3_conf_release(&c);
 	return 0;
 }
@@ -57,9 +57,9 @@ static int open_s3(const char *url, const char *rest, const struct tier_conf *co
 
 static const struct scheme {
 	const char *name;
-	/* `rest` is the URL behind the colon. */
+	/* `rest`: the URL after the colon. */
 	int (*open)(const char *url, const char *rest, const struct tier_conf *conf, struct tier **ret);
-	const char *(*check)(const char *rest); /* what is wrong with it; NULL: nothing */
+	const char *(*check)(const char *rest); /* NULL: well-formed; else the reason why not */
 	int (*check_conf)(const char *url, const struct tier_conf *conf);
 } schemes[] = {
 	{ "dir", open_dir, check_dir, check_dir_conf },
@@ -94,7 +94,7 @@ const char *tier_url_refusal(const char *url)
 	return scheme->check(strchr(url, ':') + 1);
 }
 
-static int refuse(const char *url)
+static int check_url(const char *url)
 {
 	const char *why = tier_url_refusal(url);
 
@@ -105,14 +105,14 @@ static int refuse(const char *url)
 
 int tier_conf_check(const char *url, const struct tier_conf *conf)
 {
-	int r = refuse(url);
+	int r = check_url(url);
 
 	return r < 0 ? r : find_scheme(url)->check_conf(url, conf);
 }
 
 int tier_open(const char *url, const struct tier_conf *conf, struct tier **ret)
 {
-	int r = refuse(url);
+	int r = check_url(url);
 
 	return r < 0 ? r : find_scheme(url)->open(url, strchr(url, ':') + 1, conf, ret);
 }

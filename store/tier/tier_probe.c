@@ -111,7 +111,7 @@ static int try_ranges(struct probe *p, const char *name, const uint8_t *body)
 		size_t expected = MIN(ranges[i].len, (size_t)(LEN - off)), got;
 		int r = get(p, name, off, ranges[i].len, &got, &size);
 
-		if (r < 0 && r != -EBADMSG) /* a back end may notice it as well */
+		if (r < 0 && r != -EBADMSG) /* the back end may detect the fault itself */
 			return r;
 		if (r < 0 || got != expected || size != LEN || memcmp(p->seen, body + off, got) != 0)
 			return refuse(p, "a request for %zu bytes at %" PRIu64 " of an object returned others",

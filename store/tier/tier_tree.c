@@ -11,16 +11,16 @@
 
 #define INODES_MAX (UINT32_MAX / 4)
 
-struct building {
+struct builder {
 	const struct tier_manifest *m;
 	struct tier_tree *t;
 	size_t inodes_room, entries_room, xattrs_room, stretches_room;
 	uint32_t *dirs, *files; /* inodes by the numbers of the catalog */
 	size_t nr_dirs, nr_files, dirs_room, files_room;
-	uint64_t covered; /* bytes of the last inode's content that have runs */
+	uint64_t covered; /* bytes of the last inode that have runs */
 };
 
-static void building_release(struct building *b)
+static void builder_release(struct builder *b)
 {
 	free(b->dirs);
 	free(b->files);
@@ -45,7 +45,7 @@ static int add_name(struct tier_tree *t, const char *name, uint32_t *ret)
 	return buf_error(&t->names);
 }
 
-static int add_entry(struct building *b, uint32_t dir, uint32_t inode, const char *name)
+static int add_entry(struct builder *b, uint32_t dir, uint32_t inode, const char *name)
 {
 	struct tier_tree *t = b->t;
 	struct tier_entry e = { .dir = dir, .inode = inode };
@@ -59,7 +59,7 @@ static int add_entry(struct building *b, uint32_t dir, uint32_t inode, const cha
 }
 
 /* Runs must cover all bytes of a file. */
-static int end_inode(const struct building *b)
+static int check_last_inode(const struct builder *b)
 {
 	const struct tier_tree *t = b->t;
 	const struct tier_inode *in = t->nr_inodes > 0 ? &t->inodes[t->nr_inodes - 1] : NULL;
@@ -67,7 +67,7 @@ static int end_inode(const struct building *b)
 	return in && S_ISREG(in->mode) && b->covered != in->size ? -EBADMSG : 0;
 }
 
-static int add_inode(struct building *b, const struct catalog_record *rec)
+static int add_inode(struct builder *b, const struct catalog_record *rec)
 {
 	struct tier_tree *t = b->t;
 	bool is_dir = S_ISDIR(rec->in.mode), is_top = t->nr_inodes == 0;
@@ -110,7 +110,7 @@ static int add_inode(struct building *b, const struct catalog_record *rec)
 	return 0;
 }
 
-static int add_link(struct building *b, const struct catalog_record *rec)
+static int add_link(struct builder *b, const struct catalog_record *rec)
 {
 	uint32_t inode = b->files[rec->file];
 
@@ -118,7 +118,7 @@ static int add_link(struct building *b, const struct catalog_record *rec)
 	return add_entry(b, b->dirs[rec->dir], inode, rec->name);
 }
 
-static int add_xattr(struct building *b, const struct catalog_record *rec)
+static int add_xattr(struct builder *b, const struct catalog_record *rec)
 {
 	struct tier_tree *t = b->t;
 	struct tier_xattr x = { .value = rec->data, .len = (uint32_t)rec->len };
@@ -133,7 +133,7 @@ static int add_xattr(struct building *b, const struct catalog_record *rec)
 	return 0;
 }
 
-static int add_runs(struct building *b, const uint8_t *p, size_t len)
+static int add_runs(struct builder *b, const uint8_t *p, size_t len)
 {
 	struct tier_tree *t = b->t;
 	struct tier_inode *in = t->nr_inodes > 0 ? &t->inodes[t->nr_inodes - 1] : NULL;
@@ -159,12 +159,12 @@ static int add_runs(struct building *b, const uint8_t *p, size_t len)
 	return 0;
 }
 
-static int add_record(struct building *b, const struct catalog_record *rec)
+static int add_record(struct builder *b, const struct catalog_record *rec)
 {
 	int r = 0;
 
 	if (rec->type == CATALOG_INODE || rec->type == CATALOG_LINK || rec->type == CATALOG_END)
-		r = end_inode(b);
+		r = check_last_inode(b);
 	if (r < 0)
 		return r;
 	switch (rec->type) {
@@ -178,12 +178,12 @@ static int add_record(struct building *b, const struct catalog_record *rec)
 	case CATALOG_END:
 		return 0;
 	default:
-		return -EBADMSG; /* pieces: a manifest has runs in their place */
+		return -EBADMSG; /* pieces: a manifest has runs instead */
 	}
 }
 
-/* A record of runs, whose type a catalog does not have. 1; 0: another one; -EBADMSG. */
-static int take_runs(struct cursor *c, const uint8_t **ret, size_t *ret_len)
+/* Parses a record of runs, a type that only manifests have. 1; 0: another type; -EBADMSG. */
+static int parse_runs(struct cursor *c, const uint8_t **ret, size_t *ret_len)
 {
 	struct cursor at = *c;
 	uint64_t len;
@@ -199,9 +199,9 @@ static int take_runs(struct cursor *c, const uint8_t **ret, size_t *ret_len)
 	return *ret ? 1 : -EBADMSG;
 }
 
-static int add_records(struct building *b)
+static int add_records(struct builder *b)
 {
-	/* All bytes of the manifest have been checked by its digest, so the checksum of the catalog adds nothing. */
+	/* The digest of the manifest was verified, so the checksum of the catalog is not needed. */
 	struct catalog_reader reader = { .is_without_pieces = true };
 	struct cursor c = cursor_of(b->m->catalog, (size_t)b->m->catalog_len);
 	struct catalog_record rec;
@@ -210,7 +210,7 @@ static int add_records(struct building *b)
 	int r = 0;
 
 	while (r == 0 && cursor_left(&c) > 0) {
-		r = reader.has_head && !reader.at_end ? take_runs(&c, &runs, &len) : 0;
+		r = reader.has_head && !reader.at_end ? parse_runs(&c, &runs, &len) : 0;
 		if (r > 0) {
 			r = add_runs(b, runs, len);
 			continue;
@@ -243,7 +243,7 @@ static int sort_entries(struct tier_tree *t)
 		struct tier_inode *dir = &t->inodes[t->entries[i].dir];
 
 		if (i > 0 && compare_entries(&t->entries[i - 1], &t->entries[i], t) == 0)
-			return -EBADMSG; /* a name twice */
+			return -EBADMSG; /* duplicate name */
 		if (dir->nr++ == 0)
 			dir->first = i;
 	}
@@ -252,7 +252,7 @@ static int sort_entries(struct tier_tree *t)
 
 int tier_tree_new(const struct tier_manifest *m, struct tier_tree **ret)
 {
-	_cleanup_(building_release) struct building b = { .m = m, .t = calloc(1, sizeof(*b.t)) };
+	_cleanup_(builder_release) struct builder b = { .m = m, .t = calloc(1, sizeof(*b.t)) };
 	int r = b.t ? add_records(&b) : -ENOMEM;
 
 	if (r == 0)

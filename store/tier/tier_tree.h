@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * A checkpoint of a tier as a tree of names in memory, made from its manifest alone: no pack is read. Contents stay
- * runs of chunks, in the bytes of the manifest.
+ * A checkpoint of a tier as a tree of names in memory, built from its manifest without reading packs. The content of a
+ * file remains encoded, as runs of chunks in the manifest.
  *
  * Immutable once built: any number of threads may read it. Memory: about 150 bytes for each inode with its name, 24 for
  * each MiB of content, and extended attributes.
@@ -18,7 +18,7 @@
 struct tier_inode {
 	uint32_t mode, uid, gid, nlink;
 	uint64_t rdev;
-	uint64_t size, mapped; /* bytes; mapped: without holes. Of a symbolic link the length of its target */
+	uint64_t size, mapped; /* bytes; mapped: without holes. Symbolic link: length of the target */
 	int64_t atime_ns, mtime_ns, ctime_ns, btime_ns;
 	uint32_t parent; /* directory of its first name; of the top: itself */
 	uint32_t name; /* its first name, in tier_tree.names */
@@ -38,7 +38,7 @@ struct tier_xattr {
 	const uint8_t *value;
 };
 
-/* Some content of a file: a record of its runs. */
+/* Part of the content of a file: one record of runs. */
 struct tier_stretch {
 	uint64_t off;
 	const uint8_t *runs;
@@ -56,7 +56,7 @@ struct tier_tree {
 	uint64_t memory; /* bytes that the tree takes */
 };
 
-/* Borrows the manifest's bytes as long as it lives. -EBADMSG, -EOPNOTSUPP, -ENOMEM. Nothing is logged. */
+/* Borrows the bytes of the manifest. -EBADMSG, -EOPNOTSUPP, -ENOMEM. Logs nothing. */
 int tier_tree_new(const struct tier_manifest *m, struct tier_tree **ret);
 void tier_tree_free(struct tier_tree *t); /* NULL is fine */
 void tier_tree_freep(struct tier_tree **t);
@@ -67,17 +67,17 @@ static inline const char *tier_tree_name(const struct tier_tree *t, uint32_t nam
 }
 /* The entry of this name; NULL: there is none. */
 const struct tier_entry *tier_tree_find(const struct tier_tree *t, uint32_t dir, const char *name);
-/* The first of its paths below the top, names with a slash between them; "": the top. Appended, with a zero byte. */
+/* Appends the first path of the inode below the top, with a zero byte. "": the top. */
 void tier_tree_path(const struct tier_tree *t, uint32_t inode, struct buf *ret);
 
 /* Iterates over the runs of a regular file. Borrows the tree. */
 struct tier_runs {
 	const struct tier_tree *tree;
-	uint32_t stretch, end; /* the next ones */
-	struct cursor c; /* in the one before */
+	uint32_t stretch, end; /* the remaining stretches */
+	struct cursor c; /* in the current stretch */
 	uint64_t off;
 };
-/* The first run will be the one that has byte `off`, or none. */
+/* Begins with the run that contains byte `off`. */
 struct tier_runs tier_runs_from(const struct tier_tree *t, uint32_t inode, uint64_t off);
 /* false: the end of the file. *ret_off: where the run begins in the file. */
 bool tier_runs_next(struct tier_runs *it, struct tier_run *ret, uint64_t *ret_off);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * One of the two threads runs at a time, the other waits for its message:
+ * Only one of the two threads runs at a time. The other one waits for its message:
  *
  *	JOB_OPEN, JOB_FLUSH ──▶
  *	                    ◀── WANTS_CATALOG   the caller runs catalog() of the checkpoint, for each record:
@@ -11,9 +11,9 @@
  *	CATALOG_END         ──▶
  *	                    ◀── DONE
  *
- * A caller that is cancelled sets `is_left` and never returns: from then on the worker waits for nothing from it, and
- * every answer that it asks for is -ECANCELED. It does so only where it waits, so never while it reads into memory of
- * the worker. Records are copied, since the caller's memory ends with its call.
+ * A cancelled caller sets `is_left` and sends no more messages. From then on the worker does not wait for the caller, and
+ * its requests return -ECANCELED. The caller sets `is_left` only while it waits, so never while it reads into memory of
+ * the worker. Records are copied, since the memory of the caller is valid only during its call.
  */
 #include "store/tier/tier_worker.h"
 
@@ -37,10 +37,10 @@ struct tier_worker {
 	char *url, *config_file;
 	pthread_t thread;
 
-	/* Of the worker's thread; the caller may look at them after a message from it. */
+	/* Of the worker's thread; the caller may read them after it has received a message. */
 	struct tier *tier;
 	struct tier_writer *writer;
-	struct tier_checkpoint checkpoint; /* with functions of the worker */
+	struct tier_checkpoint checkpoint; /* its functions exchange messages with the caller */
 	char *path; /* of it */
 	struct tier_flushed flushed;
 	const struct tier_want *wants;
@@ -48,15 +48,15 @@ struct tier_worker {
 
 	struct mutex lock; /* leaf */
 	struct cond changed;
-	enum message to_worker GUARDED_BY(lock), to_caller GUARDED_BY(lock); /* NONE: not sent, or taken */
+	enum message to_worker GUARDED_BY(lock), to_caller GUARDED_BY(lock); /* NONE: not sent, or received */
 	int result GUARDED_BY(lock); /* of the last message */
 	struct buf record GUARDED_BY(lock); /* RECORD */
 	bool probe GUARDED_BY(lock); /* JOB_OPEN */
 	char reason[TIER_PROBE_REASON_MAX] GUARDED_BY(lock);
 	uint64_t cancelled_ns GUARDED_BY(lock); /* monotonic; 0: not cancelled */
-	bool is_left GUARDED_BY(lock); /* by the caller */
+	bool is_left GUARDED_BY(lock); /* the caller sends no more messages */
 	bool has_ended GUARDED_BY(lock);
-	bool is_abandoned GUARDED_BY(lock); /* frees itself */
+	bool is_abandoned GUARDED_BY(lock); /* the thread frees the worker */
 	uint64_t waits_since_ns GUARDED_BY(lock); /* monotonic; 0: the caller does not wait */
 };
 
@@ -86,7 +86,7 @@ static void send_to_caller(struct tier_worker *w, enum message m, int result)
 	mutex_unlock(&w->lock);
 }
 
-/* For the caller's thread: sends, and waits for the answer. NONE: cancelled. */
+/* For the caller's thread: sends a message and waits for the reply. NONE: cancelled. */
 static enum message exchange(struct tier_worker *w, enum message m, int result, int *ret_result)
 {
 	enum message answer;
@@ -110,8 +110,8 @@ static enum message exchange(struct tier_worker *w, enum message m, int result, 
 
 /* --- the worker's thread --- */
 
-/* catalog() of the checkpoint that tier_flush() sees. */
-static int take_catalog(void *userdata, const struct tier_sink *to)
+/* catalog() of the checkpoint, in the worker's thread. */
+static int receive_catalog(void *userdata, const struct tier_sink *to)
 {
 	_cleanup_(buf_release) struct buf record = BUF_EMPTY;
 	struct tier_worker *w = userdata;
@@ -131,8 +131,8 @@ static int take_catalog(void *userdata, const struct tier_sink *to)
 	return r < 0 ? r : m == CATALOG_END ? result : -ECANCELED;
 }
 
-/* read() of it. */
-static int take_chunks(void *userdata, const struct tier_want *wants, size_t nr)
+/* read() of the checkpoint, in the worker's thread. */
+static int receive_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 {
 	struct tier_worker *w = userdata;
 	int result;
@@ -143,19 +143,19 @@ static int take_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 	return receive(w, &result) == CHUNKS ? result : -ECANCELED;
 }
 
-static int open_all(struct tier_worker *w, bool probe, char reason[TIER_PROBE_REASON_MAX])
+static int open_tier(struct tier_worker *w, bool probe, char reason[TIER_PROBE_REASON_MAX])
 {
-	const char *what = "cannot open it";
+	const char *what = "cannot open";
 	int r = w->conf.open ? w->conf.open(w->url, &w->tier) :
 			       tier_open(w->url, &(struct tier_conf){ .config_file = w->config_file }, &w->tier);
 
 	reason[0] = '\0';
 	if (r == 0 && probe) {
-		what = "cannot try what it can do";
+		what = "cannot probe";
 		r = tier_probe(w->tier, reason);
 	}
 	if (r == 0) {
-		what = "cannot read what it has";
+		what = "cannot list manifests";
 		r = tier_writer_open(w->tier, &w->conf.writer, &w->writer);
 	}
 	if (r < 0 && reason[0] == '\0')
@@ -163,7 +163,7 @@ static int open_all(struct tier_worker *w, bool probe, char reason[TIER_PROBE_RE
 	return r;
 }
 
-static void do_open(struct tier_worker *w)
+static void run_open(struct tier_worker *w)
 {
 	char reason[TIER_PROBE_REASON_MAX];
 	bool probe;
@@ -172,7 +172,7 @@ static void do_open(struct tier_worker *w)
 	mutex_lock(&w->lock);
 	probe = w->probe;
 	mutex_unlock(&w->lock);
-	r = open_all(w, probe, reason);
+	r = open_tier(w, probe, reason);
 	mutex_lock(&w->lock);
 	memcpy(w->reason, reason, sizeof(w->reason));
 	mutex_unlock(&w->lock);
@@ -202,7 +202,7 @@ static void *work(void *userdata)
 	pthread_setname_np(pthread_self(), "ckptfs-tier");
 	while ((m = receive(w, &result)) != NONE) {
 		if (m == JOB_OPEN)
-			do_open(w);
+			run_open(w);
 		else if (m == JOB_FLUSH)
 			send_to_caller(w, DONE, tier_flush(w->writer, &w->checkpoint, &w->flushed));
 	}
@@ -270,9 +270,9 @@ bool tier_worker_has(const struct tier_worker *w, uint64_t ino, int64_t sealed_n
 	return tier_writer_has(w->writer, ino, sealed_ns);
 }
 
-/* Sends a message, and reads chunks as long as the worker asks for them. */
-static enum message serve(struct tier_worker *w, const struct tier_checkpoint *c, enum message m, int result,
-			  int *ret_result)
+/* Sends a message, and reads chunks as long as the worker requests them. */
+static enum message exchange_and_read(struct tier_worker *w, const struct tier_checkpoint *c, enum message m,
+				      int result, int *ret_result)
 {
 	enum message answer = exchange(w, m, result, ret_result);
 
@@ -281,15 +281,15 @@ static enum message serve(struct tier_worker *w, const struct tier_checkpoint *c
 	return answer;
 }
 
-struct giving {
+struct record_sink {
 	struct tier_worker *w;
 	const struct tier_checkpoint *c;
 };
 
-/* Sink of the caller's catalog. */
-static int give_record(void *userdata, const void *p, size_t len)
+/* Sink of the catalog, in the caller's thread. */
+static int send_record(void *userdata, const void *p, size_t len)
 {
-	const struct giving *g = userdata;
+	const struct record_sink *g = userdata;
 	struct tier_worker *w = g->w;
 	int r;
 
@@ -300,13 +300,13 @@ static int give_record(void *userdata, const void *p, size_t len)
 	mutex_unlock(&w->lock);
 	if (r < 0)
 		return r;
-	serve(w, g->c, RECORD, 0, &r);
+	exchange_and_read(w, g->c, RECORD, 0, &r);
 	return r;
 }
 
 int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, struct tier_flushed *ret)
 {
-	struct giving giving = { w, c };
+	struct record_sink sink = { w, c };
 	char *path = strdup(c->path);
 	enum message m;
 	int r;
@@ -325,12 +325,13 @@ int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, st
 	w->path = path;
 	w->checkpoint = *c;
 	w->checkpoint.path = path;
-	w->checkpoint.catalog = take_catalog;
-	w->checkpoint.read = take_chunks;
+	w->checkpoint.catalog = receive_catalog;
+	w->checkpoint.read = receive_chunks;
 	w->checkpoint.userdata = w;
 	m = exchange(w, JOB_FLUSH, 0, &r);
 	if (m == WANTS_CATALOG)
-		m = serve(w, c, CATALOG_END, c->catalog(c->userdata, &(struct tier_sink){ give_record, &giving }), &r);
+		m = exchange_and_read(w, c, CATALOG_END,
+				      c->catalog(c->userdata, &(struct tier_sink){ send_record, &sink }), &r);
 	if (m == DONE && r == 0)
 		*ret = w->flushed;
 	return r;
@@ -387,7 +388,7 @@ void tier_worker_free(struct tier_worker *w)
 	has_ended = w->has_ended;
 	w->is_abandoned = !has_ended;
 	if (!has_ended)
-		pthread_detach(w->thread); /* before it frees itself */
+		pthread_detach(w->thread); /* before the thread frees the worker */
 	mutex_unlock(&w->lock);
 	if (has_ended) {
 		pthread_join(w->thread, NULL);

@@ -10,12 +10,12 @@
 #include "base/util.h"
 #include "store/pack/packs_impl.h"
 
-#define CHUNKS_MAX PACK_FRAME_BLOCKS /* of one round: a request of the kernel is a MiB */
+#define CHUNKS_MAX PACK_FRAME_BLOCKS /* per round: a request of the kernel has up to one MiB */
 #define FRAMES_MAX 64u
 #define IOV_NR (2 * CHUNKS_MAX + FRAMES_MAX) /* each chunk and the gap before it, each table */
-#define IDLE_MAX 64u /* kept: the kernel takes tens of ms to end a queue, and there is one per thread that reads at most */
-/* A gap up to this is read and discarded. Less than PACK_SKIP_BYTES: a read beside others costs the disk 7 to 25 us, the
- * time of 8 to 30 KiB, but no wait. */
+#define IDLE_MAX 64u /* not freed: destroying a queue takes tens of ms. There is at most one per reading thread */
+/* Gaps up to this size are read and discarded. Less than PACK_SKIP_BYTES: another parallel read costs the disk 7 to 25 us,
+ * the time of 8 to 30 KiB, but no latency. */
 #define SKIP_BYTES (8u << 10)
 
 struct chunk {
@@ -29,11 +29,11 @@ struct frame {
 	size_t nr_wants;
 	struct pack_file *file; /* referenced; NULL: not gathered */
 	struct pack_table_disk *table; /* read with the chunks; NULL: it was in memory */
-	uint32_t chunk_len, end; /* of the wanted bytes */
+	uint32_t chunk_len, end; /* of the requested bytes */
 	unsigned first_chunk, nr_chunks, first_read, nr_reads;
 };
 
-/* One round, and the memory that it needs: 50 KiB, and 4 KiB for each table that is read. */
+/* The memory of one round: 50 KiB, and 4 KiB for each table that is read. */
 struct pack_gather {
 	struct pack_gather *next_idle;
 	struct io_queue *queue;
@@ -109,7 +109,7 @@ static struct pack_gather *gather_get(struct pack_gathers *gs)
 	if (r == 0)
 		return g;
 	if (!atomic_exchange(&gs->refused, true))
-		log_warning("packs: reads of scattered data are slower: the kernel refuses a queue: %s%s", strerror(-r),
+		log_warning("packs: reads of scattered data are slower: cannot create a queue: %s%s", strerror(-r),
 			    r == -EAGAIN ? "; increase sysctl fs.aio-max-nr" : "");
 	return NULL;
 }
@@ -128,7 +128,7 @@ static void gather_put(struct pack_gathers *gs, struct pack_gather *g)
 
 /* --- planning --- */
 
-/* Chunks of `f` in the order of their places. -EAGAIN: one is wanted twice, or not wholly, or into unaligned memory. */
+/* Adds the chunks of `f`, sorted by offset. -EAGAIN: a chunk is requested twice, or in part, or into unaligned memory. */
 static int add_chunks(struct pack_gather *g, struct frame *f)
 {
 	f->first_chunk = g->nr_chunks;
@@ -159,7 +159,7 @@ static void add_bytes(struct pack_gather *g, struct io_read *read, void *p, uint
 	read->iovcnt++;
 }
 
-/* The read that is to have `len` bytes at `off` of the file: the last one of this frame if they are near. */
+/* Adds `len` bytes at `off` of the file to the last read of this frame, if they are near, or to a new read. */
 static void add_range(struct pack_gather *g, struct frame *f, void *p, uint64_t off, uint32_t len)
 {
 	unsigned last = g->nr_reads - 1;
@@ -186,7 +186,7 @@ static void add_reads(struct pack_gather *g, struct frame *f)
 			  pack_data_off(f->wants->frame) + (uint64_t)g->chunk[i].number * f->chunk_len, f->chunk_len);
 }
 
-/* Plan with a table that is in memory: 0, or -EAGAIN: the frame is not plain. */
+/* Plans with a table in memory. -EAGAIN: the frame is compressed, varied, remote or unreadable. */
 static int plan_by_table(struct pack_gather *g, struct frame *f, const struct table_view *v)
 {
 	int r;
@@ -201,7 +201,7 @@ static int plan_by_table(struct pack_gather *g, struct frame *f, const struct ta
 	return r;
 }
 
-/* Plan without a table: guess that it is like that decoded last, and read it with the chunks. */
+/* Plans without a table in memory: assumes that it is like the last one decoded, and reads it with the chunks. */
 static int plan_by_guess(struct packs *p, struct pack_gather *g, struct frame *f)
 {
 	uint32_t pack = f->wants->pack, frame = f->wants->frame;
@@ -237,7 +237,7 @@ static void plan_frame(struct packs *p, struct pack_gather *g, struct frame *f)
 
 /* --- one round --- */
 
-/* Take frames from `w` on as long as there is room. Returns the first want that is not taken. */
+/* Plans frames from `w` on while there is room. Returns the first want that is not part of the round. */
 static struct want *plan_round(struct packs *p, struct pack_gather *g, struct want *w, const struct want *end)
 {
 	g->nr_frames = g->nr_chunks = g->nr_reads = g->nr_iov = 0;
@@ -265,7 +265,7 @@ static bool is_read(const struct pack_gather *g, const struct frame *f)
 	return true;
 }
 
-/* The table that was read with the chunks is what was guessed; it is cached in any case. */
+/* Caches the table that was read with the chunks. true: it matches the guess. */
 static bool use_table(struct packs *p, struct pack_gather *g, const struct frame *f)
 {
 	uint32_t pack = f->wants->pack, frame = f->wants->frame;
@@ -304,7 +304,7 @@ static void run_reads(struct packs *p, struct pack_gather *g)
 		p->read_bytes += (uint64_t)MAX(g->read[i].result, (ssize_t)0);
 }
 
-/* Move wants that are left to `to`; returns where the next ones go. */
+/* Moves the wants that were not read to `to`. Returns the end of the moved ones. */
 static struct want *end_round(struct packs *p, struct pack_gather *g, struct want *to)
 {
 	for (struct frame *f = g->frame; f < g->frame + g->nr_frames; f++) {
