@@ -78,7 +78,9 @@ static int open_flusher(struct fs *fs, const struct options *o)
 	if (!o->tier)
 		return 0;
 	if (fs->read_only)
-		return log_errno(-EINVAL, "option tier: the mount is read-only; flushing needs a note in the store");
+		return log_errno(
+			-EINVAL,
+			"option tier: not supported for a read-only mount, since flushing writes a note to the store");
 	r = tier_conf_check(o->tier, &(struct tier_conf){ .config_file = o->tier_config });
 	return r < 0 ? r : flusher_new(fs, &conf, &fs->flusher);
 }

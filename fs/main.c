@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * mount.ckptfs: mounts a store and runs the daemon until it is unmounted. The address of a tier in its place is mounted
- * by fs/tiermount/tier_mount.h.
+ * mount.ckptfs: mounts a store and runs the daemon until it is unmounted. With the URL of a tier
+ * instead, fs/tiermount/tier_mount.h mounts the tier.
  *
  * Order: check everything that can be checked without changing anything; fork (before the engine is opened, since its
  * threads would not survive it); bind the address for metrics; open the store; in a cluster wait for the agent; mount;
@@ -67,7 +67,7 @@ struct run {
 	int mounts_fd; /* /proc/self/mountinfo: poll(2) reports changes of mounts */
 	dev_t dev; /* of the mount; 0: it has not answered yet */
 	bool is_held; /* a thread is blocked in the kernel: see loop_stop() */
-	bool has_left_thread; /* one waits for a tier that does not answer (flusher_stop()) */
+	bool has_left_thread; /* a thread waits for a tier that does not answer (flusher_stop()) */
 };
 
 /* Returns the new limit. */
@@ -302,7 +302,8 @@ static int close_all(struct run *run)
 	if (run->se)
 		unmount(run);
 	if (run->fs)
-		run->has_left_thread = !flusher_stop(run->fs->flusher); /* it reads chunks of other nodes, too */
+		run->has_left_thread =
+			!flusher_stop(run->fs->flusher); /* before the hooks, since it reads chunks of other nodes */
 	if (run->hooks)
 		run->hooks->stop(run->cluster, run->fs); /* with the agent, while the engine is still open */
 	if (run->fs && !run->is_held)

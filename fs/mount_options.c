@@ -108,8 +108,8 @@ static const struct conf_key keys[] = {
 	{ "dirty", CONF_SIZE, offsetof(struct options, engine.dirty), .fallback = "256M", .min = MiB(32),
 	  .must = "must be at least 32M", .help = "memory for data not yet in packs" },
 
-	{ "commit", CONF_NUMBER, offsetof(struct options, engine.commit_s), .group = "Durability", .fallback = "5", .min = 1,
-	  .max = 3600, .must = "must be 1 to 3600 seconds", .value = "SECONDS",
+	{ "commit", CONF_NUMBER, offsetof(struct options, engine.commit_s), .group = "Durability", .fallback = "5",
+	  .min = 1, .max = 3600, .must = "must be 1 to 3600 seconds", .value = "SECONDS",
 	  .help = "unsynced changes become durable within this time" },
 
 	{ "cluster", CONF_STRING, offsetof(struct options, cluster), .group = "Cluster", .value = "FILE",
@@ -123,15 +123,16 @@ static const struct conf_key keys[] = {
 	  .help = "nodes that form a group, which gathers and recodes its sealed directories; 0: none" },
 
 	{ "tier", CONF_STRING, offsetof(struct options, tier), .group = "Tier", .parse = check_tier, .value = "URL",
-	  .help = "flush sealed checkpoints there, where they outlive the node: dir:/path or s3://bucket/prefix" },
-	{ "tier_config", CONF_STRING, offsetof(struct options, tier_config), .parse = check_tier_config, .value = "FILE",
-	  .help = "credentials and endpoint of S3, in a file without access for others" },
+	  .help = "flush sealed checkpoints to storage that outlives the node: dir:/path or s3://bucket/prefix" },
+	{ "tier_config", CONF_STRING, offsetof(struct options, tier_config), .parse = check_tier_config,
+	  .value = "FILE", .help = "credentials and endpoint of S3, in a file without access for others" },
 	{ "tier_rate", CONF_SIZE, offsetof(struct options, tier_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on bytes sent to the tier per second, 0: none" },
 
 	{ "private", CONF_FLAG, offsetof(struct options, private), .group = "Access and reports",
 	  .help = "only the mounting user has access; otherwise a mount by root is for all users" },
-	{ "log", CONF_STRING, offsetof(struct options, log), .value = "FILE", .help = "log to this file instead of syslog" },
+	{ "log", CONF_STRING, offsetof(struct options, log), .value = "FILE",
+	  .help = "log to this file instead of syslog" },
 	{ "log_level", CONF_CHOICE, offsetof(struct options, log_level), .fallback = "info",
 	  .choices = "error|warning|notice|info|debug", .value = "LEVEL",
 	  .help = "how much to log: error, warning, notice, info or debug" },
@@ -150,16 +151,16 @@ static const struct conf_key keys[] = {
 	{ "hash", CONF_CHOICE, offsetof(struct options, hash), .fallback = "auto", .choices = "auto|xxh3|sha256|clmul",
 	  .help = "fingerprint, chosen at the first mount; auto: as the store, clmul for a new one" },
 	{ "nonempty", CONF_FLAG, offsetof(struct options, nonempty), .help = "mount over a directory that has entries" },
-	{ "pending", CONF_SIZE, offsetof(struct options, engine.pending), .fallback = "64M", .min = MiB(4), .max = GiB(16),
-	  .must = "must be 4M to 16G", .help = "memory for data that waits for a round of the cluster" },
+	{ "pending", CONF_SIZE, offsetof(struct options, engine.pending), .fallback = "64M", .min = MiB(4),
+	  .max = GiB(16), .must = "must be 4M to 16G", .help = "memory for data that waits for a round of the cluster" },
 	{ "read_rate", CONF_SIZE, offsetof(struct options, engine.read_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on pack reads per second, 0: none" },
 	{ "tier_cache", CONF_SIZE, offsetof(struct options, tier_cache), .fallback = "256M", .min = MiB(1),
-	  .must = "must be at least 1M", .help = "memory for look-ups of what the tier has; beyond it, data is sent again" },
+	  .must = "must be at least 1M", .help = "memory to look up chunks in the tier; chunks beyond it are sent again" },
 	{ "tier_takeover", CONF_FLAG, offsetof(struct options, tier_takeover),
-	  .help = "go on where another machine has flushed to the tier as this store; give it once" },
+	  .help = "continue flushing after another machine has flushed as this store; give it once" },
 	{ "tier_timeout", CONF_TIME, offsetof(struct options, tier_timeout_ns), .fallback = "60s",
-	  .help = "a read of a mounted tier fails when the tier has not answered for this time" },
+	  .help = "a request to a mounted tier fails when the tier has not answered for this time" },
 	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), .help = "compare bytes before sharing a chunk" },
 	{ "write_rate", CONF_SIZE, offsetof(struct options, engine.write_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on pack writes per second, 0: none" },
@@ -404,7 +405,7 @@ static const char *check_paths(void *request _unused_, int nr)
 			 NULL;
 }
 
-/* Options that say something about a mounted tier only. */
+/* Refuses options that are only valid for a mounted tier. */
 static int refuse_tier_options(const struct options *o)
 {
 	static const char name[] = "tier_timeout=";
@@ -412,7 +413,7 @@ static int refuse_tier_options(const struct options *o)
 	for (size_t at = 0; at < o->own.len; at++)
 		if ((at == 0 || o->own.data[at - 1] == ',') && o->own.len - at >= strlen(name) &&
 		    memcmp(o->own.data + at, name, strlen(name)) == 0) {
-			log_error("option tier_timeout: only for the mount of a tier by itself");
+			log_error("option tier_timeout: only valid for a mount of a tier by itself");
 			return -EINVAL;
 		}
 	return 0;
@@ -425,7 +426,7 @@ int options_parse(struct options *o, int argc, char *argv[])
 		.usage = "mount.ckptfs STORE MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n"
 			 "       mount.ckptfs dir:/PATH|s3://BUCKET[/PREFIX] MOUNTPOINT [-sfnv] [-o OPTION,...] [--foreground]\n",
 		.about = "Mount the deduplicating store in directory STORE, which is created if it is not there. Or mount a tier by "
-			 "itself, read-only: all sealed checkpoints in it, read on demand.",
+			 "itself, read-only: its sealed checkpoints, read on demand.",
 		.options = letters,
 		.more = mount_help,
 		.footer = "Exit status: 0 mounted, 1 usage or permission, 2 system error, 32 mount failed.",

@@ -59,7 +59,7 @@ int options_parse(struct options *o, int argc, char *argv[]);
 int options_parse_list(struct options *o, const char *list);
 /*
  * For libfuse: "subtype=ckptfs,...", with a zero byte. Mounts by root are accessible to all users unless `private` is
- * given, as with any filesystem; the kernel checks permissions either way. In a tier others may have stored programs with
- * set-user-ID, and devices: there `suid` and `dev` have to be given.
+ * given, as with any filesystem; the kernel checks permissions either way. Other users may have stored set-user-ID programs and
+ * devices in a tier, so mounts of a tier require explicit `suid` and `dev`.
  */
 int options_for_kernel(const struct options *o, const char *source, bool read_only, struct buf *ret);

@@ -4,7 +4,7 @@
  *
  * umount(2) returns when the mount is gone from this mount namespace. The daemon then still writes, commits and closes
  * its store; if another namespace contains the mount, the kernel does not even report the unmount to it. So:
- *   0. with --flush, wait until the tier beneath the store has all sealed checkpoints; if it cannot, stay mounted;
+ *   0. with --flush, wait until the tier has all sealed checkpoints; on failure stay mounted;
  *   1. sync, to report an error while the mount still exists and nothing is lost, and ask the daemon to end once the
  *      mount is gone from its namespace (CKPTFS_MOUNT_END);
  *   2. unmount; if that fails, cancel the request;
@@ -47,7 +47,7 @@
 #define SILENT_NS (2 * NS_PER_S) /* longer waits are reported */
 #define BUSY_NS (2 * NS_PER_S) /* programs that have just ended may hold the mount for a moment */
 #define STEP_NS 20000000
-#define ANSWER_NS (60 * NS_PER_S) /* for the daemon to say what is in the tier */
+#define ANSWER_NS (60 * NS_PER_S) /* for the daemon to report the state of the tier */
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_SYSTEM = 2, EXIT_FAILED = 32 };
 
@@ -102,7 +102,7 @@ static int command_mount(int fd, enum ckptfs_mount_command command, struct answe
 }
 
 /* The state of the tier, if there is one; else a negative errno. */
-static int ask_tier(int fd, struct answer *a)
+static int get_tier_state(int fd, struct answer *a)
 {
 	struct ckptfs_tier t = { .size = sizeof(t), .version = CKPTFS_IOC_VERSION };
 
@@ -142,21 +142,21 @@ static void send_request(const void *arg, void *ret)
 	}
 	a->is_synced = true;
 	if (q->command == CKPTFS_MOUNT_END)
-		ask_tier(fd, a);
+		get_tier_state(fd, a);
 	a->error = command_mount(fd, q->command, a);
 	a->is_asked = a->error == 0;
 	if (a->is_asked && q->command == CKPTFS_MOUNT_END && a->mount_namespace != own_namespace())
 		a->error = command_mount(fd, CKPTFS_MOUNT_STAY, a);
 }
 
-/* Its `error` is the state of the tier, or negative. */
+/* `error` of the answer: the state of the tier, or a negative errno. */
 static void send_tier_request(const void *arg, void *ret)
 {
 	const struct question *q = arg;
 	_cleanup_(closep) int fd = open_root(q->m);
 	struct answer *a = ret;
 
-	a->error = fd < 0 ? -errno : ask_tier(fd, a);
+	a->error = fd < 0 ? -errno : get_tier_state(fd, a);
 }
 
 static void report_wait(const void *arg)
@@ -183,7 +183,7 @@ static int send_request_apart(const struct request *req, const struct mounts *m,
 }
 
 /* Waits until the tier has all sealed checkpoints. <0: do not unmount. */
-static int flush(const struct mounts *m)
+static int wait_for_flush(const struct mounts *m)
 {
 	const struct question q = { .m = m };
 	uint64_t start = monotonic_ns();
@@ -198,12 +198,14 @@ static int flush(const struct mounts *m)
 		if (r == -EOPNOTSUPP)
 			return log_errno(r, "%s: not unmounted: the mount has no tier to flush to (tier=)", m->point);
 		if (r < 0)
-			return log_errno(r, "%s: not unmounted: cannot find out what is in the tier", m->point);
+			return log_errno(r, "%s: not unmounted: cannot get the state of the tier", m->point);
 		if (a.tier_is_known && a.in_tier == a.sealed)
 			return 0;
 		if (r == CKPTFS_TIER_STOPPED) {
-			log_error("%s: not unmounted: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not in the tier, and "
-				  "flushing has stopped; ckptfs-stat says why", m->point, a.sealed - a.in_tier, a.sealed);
+			log_error("%s: not unmounted: %" PRIu64 " of %" PRIu64
+				  " sealed checkpoints are not in the tier, and "
+				  "flushing has stopped; ckptfs-stat shows the reason",
+				  m->point, a.sealed - a.in_tier, a.sealed);
 			return -ESHUTDOWN;
 		}
 		if (!said && monotonic_ns() - start >= SILENT_NS) {
@@ -365,7 +367,7 @@ static int unmount_and_wait(struct request *req)
 		return -ENOENT;
 	}
 	if (req->flush)
-		r = flush(&m);
+		r = wait_for_flush(&m);
 	if (r < 0)
 		return r;
 	req->until_ns = monotonic_ns() + req->timeout_ns;

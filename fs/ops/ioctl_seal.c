@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* The ioctls that seal, unseal, remove, list and check directories, and say whether a tier has them. */
+/* The ioctls that seal, unseal, remove, list and verify directories, and report their state in the tier. */
 #include "fs/ops/ops_ioctl.h"
 
 #include <assert.h>

@@ -130,7 +130,7 @@ refused 32 'unknown scheme' nothing:/x "$ANY"
 refused 1 'option compress: not supported for a mount of a tier' "dir:$TIER" "$ANY" -o compress=lz4
 refused 1 'option verify: not supported for a mount of a tier' "dir:$TIER" "$ANY" -o ro,verify
 refused 1 'option remount: not supported for a mount of a tier' "dir:$TIER" "$ANY" -o remount,ro
-refused 1 'option tier_timeout: only for the mount of a tier' "$STORE" "$ANY" -o tier_timeout=5
+refused 1 'option tier_timeout: only valid for a mount of a tier' "$STORE" "$ANY" -o tier_timeout=5
 refused 32 'does not exist; mkdir it first' "dir:$TIER" "$WORK/no/such"
 exits 0 "$CKPTFS_BUILD/fs/mount.ckptfs" -f "dir:$TIER" "$ANY"
 
@@ -211,7 +211,7 @@ tells 'tier'
 exits 0 "$CKPTFS_BUILD/tools/ckptfs-diff" "$ANY/run/step.1/ranks" "$ANY/.ckptfs/stores/$id/run/step.1/ranks"
 for tool in "ckptfs-gc --delete" ckptfs-scrub "ckptfs-seal --unseal"; do
 	exits 2 "$CKPTFS_BUILD/tools/"$tool "$ANY/run/step.1"
-	says 'Read-only\|the mount is of a tier'
+	says 'Read-only\|a mounted tier has no store'
 done
 
 # --- newer seals of a path, and other stores ---

@@ -43,7 +43,7 @@ void report_refusal(const char *tool, const char *path, const char *work, const 
 	else if (r == -ENOTTY)
 		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
 	else if (r == -EOPNOTSUPP)
-		text_printf(stderr, "the mount is of a tier, which has no store: nothing to %s\n", verb);
+		text_printf(stderr, "a mounted tier has no store: nothing to %s\n", verb);
 	else
 		text_printf(stderr, "%s; see the daemon's log\n", strerror(-r));
 }

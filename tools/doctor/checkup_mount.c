@@ -209,7 +209,8 @@ static void check_tier(struct checkup *c, const struct json_flat *j)
 			      "flushing to %s has stopped, %" PRIu64 " of %s not known to be there: %s",
 			      json_flat_get(j, "tier.where"), waiting, human_nr(sealed, "sealed checkpoint").s, reason);
 	else if (*reason)
-		checkup_found(c, HEALTH_WARNING, "tier", "it is tried again every minute; the daemon's log has errors",
+		checkup_found(c, HEALTH_WARNING, "tier",
+			      "flushing is retried every minute; see the errors in the daemon's log",
 			      "%s: %s; %" PRIu64 " of %s not known to be there", json_flat_get(j, "tier.where"), reason,
 			      waiting, human_nr(sealed, "sealed checkpoint").s);
 	else

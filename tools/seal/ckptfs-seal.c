@@ -159,16 +159,16 @@ static enum exit_status wait_for_tier(const struct request *q, const char *path,
 		return EXIT_FAILED;
 	}
 	if (r != -ESHUTDOWN && r != -ETIMEDOUT && r != -EOPNOTSUPP) {
-		text_printf(stderr, "cannot find out whether it is in the tier: %s\n", path_error_text(r));
+		text_printf(stderr, "cannot get its state in the tier: %s\n", path_error_text(r));
 		return EXIT_FAILED;
 	}
 	fputs("sealed on this node, but not in the tier", stderr);
 	if (r == -EOPNOTSUPP)
-		fputs(": the mount has none; mount it with tier=\n", stderr);
+		fputs(": the mount has none; mount with tier=\n", stderr);
 	else if (r == -ESHUTDOWN)
 		text_printf(stderr, " %s: %s\n", t.where, t.reason);
 	else
-		text_printf(stderr, " %s in this time: %s of %s flushed%s%s; it goes on\n", t.where,
+		text_printf(stderr, " %s in this time: %s of %s flushed%s%s; flushing continues\n", t.where,
 			    human_size(t.flushed_bytes).s, human_size(t.bytes).s, t.reason[0] ? "; " : "", t.reason);
 	return EXIT_LOCAL;
 }

@@ -14,7 +14,7 @@
 
 #define STEP_NS 50000000
 
-int seal_tier_ask(int fd, uint64_t ino, struct ckptfs_tier *ret)
+int seal_tier_get(int fd, uint64_t ino, struct ckptfs_tier *ret)
 {
 	*ret = (struct ckptfs_tier){ .size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .inode = ino };
 	return ioctl(fd, CKPTFS_IOC_TIER, ret) < 0 ? -errno : 0;
@@ -41,7 +41,7 @@ int seal_tier_wait(int fd, const struct seal_tier_wait *how, struct ckptfs_tier 
 	int r;
 
 	progress_init(&progress);
-	while ((r = seal_tier_ask(fd, how->ino, ret)) == 0 && !is_there(how, ret)) {
+	while ((r = seal_tier_get(fd, how->ino, ret)) == 0 && !is_there(how, ret)) {
 		most = MAX(most, ret->waiting_bytes);
 		if (ret->state == CKPTFS_TIER_STOPPED)
 			r = -ESHUTDOWN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Sealed directories in the tier beneath a mount (tier=): asks the daemon, and waits. */
+/* Queries the state of sealed directories in the tier (tier=), and waits until they are flushed. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,18 +7,18 @@
 
 struct ckptfs_tier;
 
-/* On any descriptor of the mount. ino: 0, or of a sealed directory. -EOPNOTSUPP: no tier. */
-int seal_tier_ask(int fd, uint64_t ino, struct ckptfs_tier *ret);
+/* `fd`: any descriptor of the mount. `ino`: of a sealed directory, or 0. -EOPNOTSUPP: no tier. */
+int seal_tier_get(int fd, uint64_t ino, struct ckptfs_tier *ret);
 
 struct seal_tier_wait {
 	const char *tool, *path; /* for messages */
 	uint64_t ino; /* 0: wait for all sealed directories of the mount */
 	uint64_t timeout_ns; /* 0: none */
-	bool quiet; /* no progress, and no message while it is retried */
+	bool quiet; /* show no progress, and no message about retries */
 };
 /*
- * Waits until it is in the tier. Shows progress, and prints the first reason why it does not go on. 0; -ETIMEDOUT: not
- * in this time; -EOPNOTSUPP: no tier; -ESHUTDOWN: flushing has stopped; else the ioctl failed. *ret is the last answer,
- * if there was one.
+ * Waits until the directory is in the tier. Shows progress, and prints the first cause of a delay. -ETIMEDOUT: not in
+ * this time; -EOPNOTSUPP: no tier; -ESHUTDOWN: flushing has stopped; other errors are of the ioctl. *ret: the last state
+ * received.
  */
 int seal_tier_wait(int fd, const struct seal_tier_wait *how, struct ckptfs_tier *ret);

@@ -286,7 +286,7 @@ static void print_tier(FILE *to, const struct sealed *e)
 	if (e->is_in_tier)
 		fputs("  all", to);
 	else if (e->tier_error < 0)
-		text_printf(to, "  cannot be read: %s", strerror(-e->tier_error));
+		text_printf(to, "  cannot read: %s", strerror(-e->tier_error));
 	else
 		fprintf(to, "  %s of %s", human_size(e->flushed_bytes).s, human_size(e->bytes).s);
 	if (!e->is_in_tier && e->left_ns > 0)
@@ -412,17 +412,17 @@ int seals_get_shown(const char *tool, const char *path, struct seals *ret)
 	return get_all(tool, path, true, ret);
 }
 
-/* A directory that was unsealed meanwhile is shown as not flushed. */
-static void ask_tier(const char *path, struct seals *s)
+/* Adds the state in the tier. A directory that was just unsealed is shown as not flushed. */
+static void add_tier_states(const char *path, struct seals *s)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct ckptfs_tier t;
 
-	s->has_tier = fd >= 0 && seal_tier_ask(fd, 0, &t) == 0;
+	s->has_tier = fd >= 0 && seal_tier_get(fd, 0, &t) == 0;
 	for (size_t i = 0; i < s->nr && s->has_tier; i++) {
 		struct sealed *e = &s->v[i];
 
-		if (e->facts & CKPTFS_SEAL_REMOTE || seal_tier_ask(fd, e->inode, &t) < 0)
+		if (e->facts & CKPTFS_SEAL_REMOTE || seal_tier_get(fd, e->inode, &t) < 0)
 			continue;
 		e->is_in_tier = t.facts & CKPTFS_TIER_HAS;
 		e->tier_error = -t.directory_error;
@@ -438,7 +438,7 @@ int seals_list(const char *tool, const char *path, bool json, FILE *to)
 
 	if (r < 0)
 		return r;
-	ask_tier(path, &s);
+	add_tier_states(path, &s);
 	if (json)
 		print_json(to, &s);
 	else
