@@ -160,7 +160,7 @@ names = {}
 exec(compile(text, sys.argv[1], "exec"), names)
 package = names["Ckptfs"]()
 assert package.__doc__
-assert set(calls["variant"]) == {"mpi", "cuda", "hdf5", "metrics", "python"}
+assert set(calls["variant"]) == {"mpi", "cuda", "hdf5", "metrics", "s3", "python"}
 for when in (d.get("when") for ds in calls["depends_on"].values() for d in ds):
     assert when is None or when.lstrip("+~") in calls["variant"], when
 options = set(re.findall(r"option\('(\w+)'", open(sys.argv[2]).read()))

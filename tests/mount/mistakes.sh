@@ -12,7 +12,7 @@ nr=0
 declare -A of # by program: its mistakes
 wrong=0
 # How a line says what to do: it gives a command or an option, or the values that are possible.
-remedy='; |must be |must have |must follow|must be given|is needed|needs |requires? |exclude each other|goes with|goes? on|such as|not a (whole )?number|from [0-9]|takes (no|one)|did you mean|is for |: give '
+remedy='; |: use |must be |must have |must follow|must be given|is needed|needs |requires? |exclude each other|goes with|goes? on|such as|not a (whole )?number|from [0-9]|takes (no|one)|did you mean|is for |: give '
 contradiction=': (Invalid argument|File exists|Inappropriate ioctl for device|Operation not supported|Bad message|Success|Is a directory|Not a directory|Transport endpoint is not connected)$'
 
 # mistake STATUS REGEX COMMAND...
@@ -63,6 +63,9 @@ mistake 1 'option log_level=loud: must be one of error' mount.ckptfs "$new" "$di
 mistake 1 'option metrics=0: must be PORT' mount.ckptfs "$new" "$dir" -o metrics=0
 mistake 1 'option autoseal=a/b: must be names' mount.ckptfs "$new" "$dir" -o autoseal=a/b
 mistake 1 'option cdc=1:2:3: must be MIN:MEAN:MAX' mount.ckptfs "$new" "$dir" -o cdc=1:2:3
+mistake 1 'option tier=nfs:/x: unknown scheme: use dir:/path' mount.ckptfs "$new" "$dir" -o tier=nfs:/x
+mistake 1 'option tier=dir:here: needs a path that begins with a slash' mount.ckptfs "$new" "$dir" -o tier=dir:here
+mistake 1 'option tier_rate=fast: ' mount.ckptfs "$new" "$dir" -o tier=dir:"$dir",tier_rate=fast
 mistake 1 '-o: needs a value; try' mount.ckptfs "$new" "$dir" -o
 mistake 1 '--wrong: no such option.*; try' mount.ckptfs "$new" "$dir" --wrong
 mistake 32 'new: does not exist, and a read-only mount' mount.ckptfs "$new" "$dir" -o ro
@@ -162,7 +165,7 @@ mistake 2 'not a directory; give a directory on a ckptfs' ckptfs-seal "$MNT/plai
 mistake 2 'open/f .* is open for writing; close it first' ckptfs-seal "$MNT/open"
 mistake 2 'run/step.1 .* is sealed separately; unseal it first' ckptfs-seal "$MNT/run"
 mistake 2 'only its owner and root may seal or unseal it; run this as one of them' as_nobody "$CKPTFS_BUILD/tools/ckptfs-seal" "$MNT/plain"
-mistake 1 '--wait all: must be one of' ckptfs-seal --wait=all "$MNT/plain"
+mistake 1 '--wait all: must be local' ckptfs-seal --wait=all "$MNT/plain"
 mistake 1 '--unseal and --list exclude each other' ckptfs-seal --unseal --list "$MNT"
 mistake 1 '--json requires --list' ckptfs-seal --json "$MNT/plain"
 mistake 1 'a mountpoint must be given' ckptfs-seal --list
