@@ -526,7 +526,7 @@ static int save_note(struct flusher *f, const struct seal *s)
 	int r;
 
 	snprintf(f->note.url, sizeof(f->note.url), "%s", f->url);
-	f->note.last = (struct tier_written){ f->number + 1, s->ino, s->sealed_ns };
+	f->note.last = (struct tier_written){ .number = f->number + 1, .ino = s->ino, .sealed_ns = s->sealed_ns };
 	f->has_note = true; /* even if this fails: the note may have been written */
 	r = flush_note_save(f->fs->engine, &f->note);
 	return r;

@@ -9,6 +9,10 @@
  * pack is taken, a flush that ended early has put it, or another node is putting it: a collection leaves packs for some
  * time after it has found no manifest that names them.
  *
+ * Keys and packs have names that are made from what they contain. So one that is found cut off or with other tables
+ * was damaged in the tier, and is replaced. A manifest whose packs are missing or damaged when the writer is opened
+ * does not count: its directory is flushed again, under the next number.
+ *
  * Fencing. Manifests of a store are numbered without gaps. A writer puts its manifest at the number behind the last
  * one that it knows. If two machines write for one store, the second to get there finds the name taken, by a manifest
  * that is not its own, and stops. The answer to a put may be lost, so it compares the bytes.
@@ -96,18 +100,44 @@ static void close_frame(struct tier_writer *w)
 	w->frame_len = 0;
 }
 
+static int replace(struct tier_writer *w, const char *name, const void *data, size_t len)
+{
+	struct tier_request q = { .op = TIER_PUT, .name = name, .data = data, .len = len };
+
+	log_warning("tier %s: %s: is damaged there; it is replaced", tier_where(w->tier), name);
+	return tier_call(w->tier, &q);
+}
+
+/*
+ * The name of a pack is taken. Its id is the digest of its tables, so the object there has the same chunks, unless it
+ * was damaged: it must have this length, tables and footer. Reading its data would take as long as sending it.
+ */
+static int check_pack(struct tier_writer *w, const struct sending *s)
+{
+	const struct tier_footer_disk *own = (const void *)(s->bytes.data + s->bytes.len - sizeof(*own));
+	uint64_t data_len = le64_get(own->data_len);
+	size_t len = s->bytes.len - (size_t)data_len;
+	_cleanup_(freep) uint8_t *there = malloc(len);
+	struct tier_request q = { .op = TIER_GET, .name = s->name.s, .off = data_len, .buf = there, .len = len };
+	int r = there ? tier_call(w->tier, &q) : -ENOMEM;
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r == 0 && q.got == len && q.size == s->bytes.len && memcmp(there, s->bytes.data + data_len, len) == 0)
+		return 0;
+	return replace(w, s->name.s, s->bytes.data, s->bytes.len);
+}
+
 /* Wait for one pack in flight. */
 static int await_pack(struct tier_writer *w)
 {
 	struct tier_request *q = tier_next(w->queue);
 	struct sending *s = container_of(q, struct sending, q);
-	int r = q->result;
+	int r = q->result == -EEXIST ? check_pack(w, s) : q->result;
 
 	w->is_sending[s - w->sending] = false;
 	buf_release(&s->bytes);
-	if (r < 0 && r != -EEXIST) /* that one has the same chunks */
-		return log_errno(r, "tier %s: %s: cannot put the pack", tier_where(w->tier), s->name.s);
-	return 0;
+	return r < 0 ? log_errno(r, "tier %s: %s: cannot put the pack", tier_where(w->tier), s->name.s) : 0;
 }
 
 static int await_packs(struct tier_writer *w)
@@ -243,7 +273,9 @@ static int add_written(struct tier_writer *w, const struct tier_manifest *m)
 	int r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
 
 	if (r == 0)
-		w->seals[w->nr_seals++] = (struct tier_written){ m->number, m->ino, m->sealed_ns };
+		w->seals[w->nr_seals++] = (struct tier_written){
+			.number = m->number, .ino = m->ino, .sealed_ns = m->sealed_ns
+		};
 	return r;
 }
 
@@ -298,8 +330,11 @@ static int load_manifest(struct tier_writer *w, const char *name)
 		if (r < 0 || is_known_pack(w, &f))
 			continue;
 		r = tier_reader_tables(reader, i, &t);
-		if (r == -EBADMSG)
+		if (r == -EBADMSG) {
+			if (is_own) /* the last one learnt: it is flushed again */
+				w->seals[w->nr_seals - 1].lacks_packs = true;
 			continue;
+		}
 		r = r < 0 ? r : add_known_chunks(w, &f, t);
 		if (r < 0)
 			return r;
@@ -324,14 +359,24 @@ static int load_manifests(struct tier_writer *w)
 	return r;
 }
 
+/* The id is made from the key: an object of this name with other bytes is damaged. */
 static int put_key(struct tier_writer *w)
 {
+	struct tier_object_name name = tier_key_name(w->conf.key.id);
+	_cleanup_(buf_release) struct buf there = BUF_EMPTY;
 	struct tier_key_disk d;
 	int r;
 
 	tier_key_encode(&w->conf.key, &d);
-	r = tier_put_new(w->tier, tier_key_name(w->conf.key.id).s, &d, sizeof(d));
-	return r == -EEXIST ? 0 : r; /* the id is made from the key */
+	r = tier_put_new(w->tier, name.s, &d, sizeof(d));
+	if (r != -EEXIST)
+		return r;
+	r = tier_get_all(w->tier, name.s, sizeof(d), &there);
+	if (r < 0 && r != -ENOENT && r != -EFBIG && r != -EBADMSG)
+		return r;
+	if (r == 0 && there.len == sizeof(d) && memcmp(there.data, &d, sizeof(d)) == 0)
+		return 0;
+	return replace(w, name.s, &d, sizeof(d));
 }
 
 int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret)
@@ -382,7 +427,7 @@ void tier_writer_closep(struct tier_writer **w)
 static const struct tier_written *find_seal(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns)
 {
 	for (size_t i = 0; i < w->nr_seals; i++)
-		if (w->seals[i].ino == ino && w->seals[i].sealed_ns == sealed_ns)
+		if (w->seals[i].ino == ino && w->seals[i].sealed_ns == sealed_ns && !w->seals[i].lacks_packs)
 			return &w->seals[i];
 	return NULL;
 }
@@ -650,7 +695,8 @@ static int put_manifest(struct flush *f)
 	f->sums->bytes += b.len;
 	r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
 	if (r == 0)
-		w->seals[w->nr_seals++] = (struct tier_written){ m.number, c->ino, c->sealed_ns };
+		w->seals[w->nr_seals++] =
+			(struct tier_written){ .number = m.number, .ino = c->ino, .sealed_ns = c->sealed_ns };
 	return 0; /* without a note, a repeated flush makes another manifest, which is no harm */
 }
 

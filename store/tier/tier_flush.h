@@ -41,6 +41,7 @@ struct tier_written {
 	uint64_t number; /* 0: no manifest */
 	uint64_t ino; /* 0: the manifest is damaged, or of a newer version */
 	int64_t sealed_ns;
+	bool lacks_packs; /* some were missing or damaged when the writer was opened: it does not count as flushed */
 };
 /* Returns the manifest with the largest number. A caller that has saved the number of its last manifest detects whether
  * another machine has put later ones. */

@@ -570,6 +570,60 @@ static void a_damaged_manifest_does_not_stop_the_next(void **state _unused_)
 	}
 }
 
+static void replace_object(struct memory *m, const char *name, const void *data, size_t len)
+{
+	struct tier_request q = { .op = TIER_PUT, .name = name, .data = data, .len = len };
+
+	assert_int_equal(tier_call(memory_open(m, &(struct memory_faults){ 0 }), &q), 0);
+}
+
+/* The key and packs that the tier has under these names, cut off or with a bit flipped, are put again. */
+static void what_is_damaged_in_the_tier_is_put_again(void **state _unused_)
+{
+	for (unsigned how = 0; how < 4; how++) {
+		struct tier_writer_conf conf = conf_of();
+		struct memory *m = memory_new();
+		struct tier_writer *w;
+		struct checkpoint a;
+		struct tier_flushed f;
+		struct pool pool;
+
+		pool_init(&pool, 7, 100);
+		checkpoint_init(&a, &pool, 7, 10, 0, 100);
+		assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), 0);
+		for (size_t i = 0; i < memory_nr(m); i++) {
+			const char *name = memory_name(m, i);
+			size_t len;
+			const void *data = memory_data(m, i, &len);
+			uint8_t *copy = malloc(len + 1);
+
+			assert_non_null(copy);
+			memcpy(copy, data, len);
+			copy[len] = 0;
+			if (strncmp(name, "sealed/", 7) == 0) {
+			} else if (how == 0) {
+				replace_object(m, name, copy, 0);
+			} else if (how == 1) {
+				replace_object(m, name, copy, len / 2);
+			} else if (how == 2) {
+				memory_damage(m, name, len - 70); /* the secret; tables */
+			} else {
+				replace_object(m, name, copy, len + 1);
+			}
+			free(copy);
+		}
+		assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+		/* behind its end nothing is read */
+		assert_int_equal(tier_writer_has(w, 10, a.c.sealed_ns), how == 3);
+		assert_int_equal(tier_flush(w, &a.c, &f), 0);
+		tier_writer_close(w);
+		assert_int_equal(check(m, &a, &a), how == 3 ? 1 : 2);
+		checkpoint_release(&a);
+		pool_release(&pool);
+		memory_free(m);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,6 +639,7 @@ int main(void)
 		cmocka_unit_test(neighbours_are_read_together),
 		cmocka_unit_test(damage_is_never_returned_as_data),
 		cmocka_unit_test(a_damaged_manifest_does_not_stop_the_next),
+		cmocka_unit_test(what_is_damaged_in_the_tier_is_put_again),
 	};
 
 	log_to_function(note, NULL);
