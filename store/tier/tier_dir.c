@@ -217,7 +217,8 @@ static int put(struct tier_dir *d, const struct tier_request *q)
 
 static int get_at(int at, const char *name, struct tier_request *q)
 {
-	_cleanup_(closep) int fd = io_open(at, name, O_RDONLY | O_NOFOLLOW, 0);
+	/* what is no file is no object, and opening a pipe would wait for its writer */
+	_cleanup_(closep) int fd = io_open(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
 	struct stat st;
 	ssize_t n;
 

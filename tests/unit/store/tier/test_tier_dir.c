@@ -219,6 +219,7 @@ static void files_of_others_are_no_objects(void **state _unused_)
 	assert_int_equal(tier_get(t, "packs/link", 0, &c, 1), -ENOENT);
 	assert_int_equal(tier_get(t, "etc/passwd", 0, &c, 1), -ENOENT);
 	assert_int_equal(tier_get(t, "packs", 0, &c, 1), -ENOENT);
+	assert_int_equal(tier_get(t, "packs/pipe", 0, &c, 1), -ENOENT);
 }
 
 /* Whatever the umask: checkpoints may be, and the key of the fingerprints is among them. */
