@@ -61,7 +61,7 @@ static bool applies_to_tier(const char *option)
 
 static int check_options(const struct options *o)
 {
-	_cleanup_(freep) char *own = strndup((const char *)o->own.data, o->own.len);
+	_cleanup_(freep) char *own = o->own.len > 0 ? strndup((const char *)o->own.data, o->own.len) : NULL;
 	char *rest = own, *one;
 
 	if (o->remount) {

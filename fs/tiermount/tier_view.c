@@ -40,7 +40,7 @@ struct checkpoint {
 	struct tier_job job; /* loads it */
 	struct tier_view *view;
 	struct tier_seal seal;
-	bool is_gone; /* not in the last list */
+	bool is_gone; /* not in the last list; or its name is that of another one by now, and stays so */
 	bool is_shown[NR_KINDS];
 	bool is_loading;
 	int error; /* of the last attempt to load it */
@@ -79,6 +79,7 @@ struct tier_view {
 	struct dir *buckets[BUCKETS] GUARDED_BY(lock);
 	struct name *names GUARDED_BY(lock); /* of the last list, sorted by directory and name */
 	size_t nr_names GUARDED_BY(lock), names_room GUARDED_BY(lock);
+	bool has_gone GUARDED_BY(lock); /* some are no longer in the list */
 	uint64_t list GUARDED_BY(lock); /* number of the last one */
 	uint64_t listed_ns GUARDED_BY(lock); /* when the last attempt ended */
 	bool is_listing GUARDED_BY(lock);
@@ -339,7 +340,7 @@ static int compare_seals(const void *a, const void *b)
 
 struct listing {
 	struct tier_view *v;
-	struct checkpoint **sorted; /* the known ones, by store and number */
+	struct checkpoint **sorted; /* those that the previous list had, by store and number */
 	bool *found;
 	size_t nr;
 	struct buf wanted; /* names of new manifests */
@@ -360,8 +361,11 @@ static int sort_known(struct listing *l)
 	l->nr = v->nr_checkpoints;
 	l->sorted = calloc(MAX(l->nr, (size_t)1), sizeof(struct checkpoint *));
 	l->found = calloc(MAX(l->nr, (size_t)1), sizeof(*l->found));
-	if (l->sorted && l->nr > 0)
-		memcpy(l->sorted, v->checkpoints, l->nr * sizeof(struct checkpoint *));
+	l->nr = 0;
+	for (size_t i = 0; l->sorted && i < v->nr_checkpoints; i++)
+		if (!v->checkpoints[i]->is_gone)
+			l->sorted[l->nr++] = v->checkpoints[i];
+	v->has_gone = l->nr < v->nr_checkpoints;
 	mutex_unlock(&v->lock);
 	if (!l->sorted || !l->found)
 		return -ENOMEM;
@@ -507,6 +511,13 @@ static void loaded_free(struct loaded *l)
 	free(l);
 }
 
+/* Compares the head of a manifest with the seal that was listed under its name. */
+static bool seal_matches(const struct tier_seal *s, const struct tier_manifest *m)
+{
+	return s->ino == m->ino && s->sealed_ns == m->sealed_ns && strlen(s->path) == m->path_len &&
+	       memcmp(s->path, m->path, m->path_len) == 0 && memcmp(s->root, m->root, sizeof(s->root)) == 0;
+}
+
 static int load_checkpoint(struct checkpoint *c, struct loaded **ret)
 {
 	struct tier_object_name name = tier_manifest_name(c->seal.store, c->seal.number);
@@ -520,6 +531,12 @@ static int load_checkpoint(struct checkpoint *c, struct loaded **ret)
 		return r;
 	}
 	m = tier_reader_manifest(l->reader);
+	if (!seal_matches(&c->seal, m)) {
+		log_error("tier %s: %s: is another checkpoint than before: the tier was emptied, and written again",
+			  tier_where(v->tier), name.s);
+		loaded_free(l);
+		return -ESTALE;
+	}
 	r = tier_tree_new(m, &l->tree);
 	if (r == -EBADMSG || r == -EOPNOTSUPP)
 		log_cause(r, "tier %s: %s: %s", tier_where(v->tier), name.s,
@@ -570,6 +587,10 @@ static void run_load(struct tier_job *job)
 	c->is_loading = false;
 	c->error = r;
 	c->nr_attempts++;
+	if (r == -ESTALE) { /* the next list reads what is there now */
+		c->is_gone = true;
+		v->listed_ns = 0;
+	}
 	if (r == 0) {
 		c->loaded = l;
 		l->used = ++v->used;
@@ -579,12 +600,32 @@ static void run_load(struct tier_job *job)
 	mutex_unlock(&v->lock);
 }
 
+/* Shows a checkpoint again whose manifest is back in the list. */
+static bool restore_gone(struct tier_view *v, const struct tier_manifest *m)
+{
+	bool is_found = false;
+
+	mutex_lock(&v->lock);
+	for (size_t i = 0; i < v->nr_checkpoints && v->has_gone && !is_found; i++) {
+		struct checkpoint *c = v->checkpoints[i];
+
+		is_found = c->is_gone && c->seal.number == m->number &&
+			   memcmp(c->seal.store, m->store, sizeof(m->store)) == 0 && seal_matches(&c->seal, m);
+		c->is_gone &= !is_found;
+	}
+	mutex_unlock(&v->lock);
+	return is_found;
+}
+
 /* Adds a new checkpoint, which is not shown until rebuild_names(). */
 static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m)
 {
-	struct checkpoint *c = calloc(1, sizeof(*c));
+	struct checkpoint *c;
 	int r;
 
+	if (restore_gone(v, m))
+		return 0;
+	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
 	c->job.run = run_load;
@@ -685,12 +726,10 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 
 void tier_view_leave(struct tier_view *v, struct tier_entered *e)
 {
-	struct loaded *l = container_of(e, struct loaded, e);
-
 	if (!e)
 		return;
 	mutex_lock(&v->lock);
-	l->nr_users--;
+	container_of(e, struct loaded, e)->nr_users--;
 	drop_trees(v);
 	mutex_unlock(&v->lock);
 }

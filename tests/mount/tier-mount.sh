@@ -256,6 +256,38 @@ noise five 40 | cmp - beginning || fail "an open file of a checkpoint that is go
 fill # again, by the other store
 await [ -e "$ANY/run/step.2/large" ]
 
+# --- numbers that other checkpoints have by now: the tier was emptied, and the store flushes to it from 1 on ---
+rm "$TIER/sealed/$other/"*
+await [ ! -e "$ANY/run/step.2" ]
+fs_mount compress=none,chunking=cdc
+for step in 1 2; do
+	seal --unseal "$MNT/run/step.$step"
+	echo "$step" >"$MNT/run/step.$step/again"
+done
+sleep 0.01
+seal "$MNT/run/step.2" "$MNT/run/step.1"
+fs_umount
+fill
+await [ -e "$ANY/run/step.2/again" ]
+[ "$(cat "$ANY/run/step.1/again" "$ANY/run/step.2/again")" = "$(printf '1\n2')" ] || fail "other checkpoints at these paths"
+cmp large "$ANY/run/step.2/large" || fail "not what was sealed"
+tier_umount
+tier_mount # which lists it, and reads no manifest
+rm "$TIER/sealed/$other/"*
+fs_mount compress=none,chunking=cdc
+seal --unseal "$MNT/run/step.1"
+mv "$MNT/run/step.1" "$MNT/run/step.3" # without it, step.2 has its number
+seal "$MNT/run/step.3"
+fs_umount
+fill
+# nothing was listed meanwhile, so the numbers are the same
+for step in 1 2; do
+	[ ! -e "$ANY/run/step.$step/again" ] || [ "$(cat "$ANY/run/step.$step/again")" = "$step" ] ||
+		fail "the content of another checkpoint is shown at a path"
+done
+await grep -q 1 "$ANY/run/step.3/again"
+await grep -q 2 "$ANY/run/step.2/again"
+
 # --- memory ---
 tier_umount
 tier_mount cache=16M
@@ -283,6 +315,11 @@ for dir, _, files in os.walk(sys.argv[1]):
             print(path, at)
 PY
 read -r pack at <place
+flip() { # FILE OFFSET: other bits in one byte
+	"$PYTHON" -c 'import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+os.pwrite(fd, bytes([os.pread(fd, 1, int(sys.argv[2]))[0] ^ 0x5a]), int(sys.argv[2]))' "$@"
+}
 having() { # files that have this page
 	"$PYTHON" - "$dir" page <<'PY'
 import os, stat, sys
@@ -321,11 +358,11 @@ failing >failing
 grep -q 'cannot read .*is missing' daemon.log || fail "the log does not say what is missing"
 tier_umount
 cp away "$pack"
-printf '\x5a' | dd of="$pack" bs=1 seek=$(($(stat -c %s "$pack") - 64 - 3000)) conv=notrunc status=none
+flip "$pack" $(($(stat -c %s "$pack") - 64 - 3000))
 tier_mount
 failing | diff failing - || fail "damaged tables concern other files than a pack that is gone"
 cp away "$pack"
-printf '\x5a' | dd of="$TIER/sealed/$id/0000000000000001" bs=1 seek=5000 conv=notrunc status=none
+flip "$TIER/sealed/$id/0000000000000001" 5000
 tier_umount
 tier_mount
 exits 2 ls "$dir/ranks"
