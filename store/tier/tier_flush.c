@@ -331,7 +331,7 @@ static int load_manifest(struct tier_writer *w, const char *name)
 			continue;
 		r = tier_reader_tables(reader, i, &t);
 		if (r == -EBADMSG) {
-			if (is_own) /* the last one learnt: it is flushed again */
+			if (is_own) /* the last one in `seals`: it is flushed again */
 				w->seals[w->nr_seals - 1].lacks_packs = true;
 			continue;
 		}

@@ -197,7 +197,7 @@ static uint64_t age_ns(const struct sealed *e)
 {
 	int64_t now = (int64_t)now_ns();
 
-	return now > e->sealed_ns ? (uint64_t)(now - e->sealed_ns) : 0;
+	return now > e->sealed_ns ? (uint64_t)now - (uint64_t)e->sealed_ns : 0; /* a tier may have any time */
 }
 
 /* Where it is stored. */
