@@ -60,17 +60,17 @@ static void another_machine_is_recognised(void **state _unused_)
 		struct tier_written last;
 		int result;
 	} cases[] = {
-		{ true, "dir:/lustre/me", { 0, 0, 0 }, 0 }, /* the tier is empty */
-		{ false, "dir:/lustre/me", { 0, 0, 0 }, 0 },
-		{ true, "dir:/lustre/me", { 7, 100, 5000 }, 0 }, /* our own */
-		{ true, "dir:/lustre/me", { 6, 99, 4000 }, 0 }, /* ended between note and put */
-		{ true, "dir:/lustre/me", { 7, 0, 0 }, 0 }, /* damaged, but it was ours */
-		{ true, "dir:/lustre/me", { 7, 101, 5000 }, -ENOTUNIQ }, /* it was faster */
-		{ true, "dir:/lustre/me", { 7, 100, 5001 }, -ENOTUNIQ },
-		{ true, "dir:/lustre/me", { 8, 100, 5000 }, -ENOTUNIQ }, /* it has gone on */
-		{ true, "dir:/lustre/me", { 8, 0, 0 }, -ENOTUNIQ },
-		{ true, "dir:/gpfs/me", { 3, 50, 1000 }, -ENOENT }, /* another tier */
-		{ false, "dir:/lustre/me", { 3, 50, 1000 }, -ENOENT }, /* of a store that was copied, or rebuilt */
+		{ true, "dir:/lustre/me", { 0, 0, 0, false }, 0 }, /* the tier is empty */
+		{ false, "dir:/lustre/me", { 0, 0, 0, false }, 0 },
+		{ true, "dir:/lustre/me", { 7, 100, 5000, false }, 0 }, /* our own */
+		{ true, "dir:/lustre/me", { 6, 99, 4000, false }, 0 }, /* ended between note and put */
+		{ true, "dir:/lustre/me", { 7, 0, 0, false }, 0 }, /* damaged, but it was ours */
+		{ true, "dir:/lustre/me", { 7, 101, 5000, false }, -ENOTUNIQ }, /* it was faster */
+		{ true, "dir:/lustre/me", { 7, 100, 5001, false }, -ENOTUNIQ },
+		{ true, "dir:/lustre/me", { 8, 100, 5000, false }, -ENOTUNIQ }, /* it has gone on */
+		{ true, "dir:/lustre/me", { 8, 0, 0, false }, -ENOTUNIQ },
+		{ true, "dir:/gpfs/me", { 3, 50, 1000, false }, -ENOENT }, /* another tier */
+		{ false, "dir:/lustre/me", { 3, 50, 1000, false }, -ENOENT }, /* of a store that was copied, or rebuilt */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
