@@ -471,8 +471,8 @@ static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 
 static void record_start(struct flusher *f, const struct seal *s)
 {
-	set_state(f, FLUSHER_FLUSHING, 0, "");
 	mutex_lock(&f->lock);
+	f->status.state = FLUSHER_FLUSHING; /* the reason of a failure stays until a flush succeeds */
 	f->current = s->ino;
 	f->current_bytes = 0;
 	f->begun_ns = monotonic_ns();
@@ -493,6 +493,8 @@ static void record_end(struct flusher *f, const struct seal *s, bool is_done, co
 		own->error = 0;
 	}
 	if (is_done) {
+		f->status.error = 0;
+		f->status.reason[0] = '\0';
 		f->status.nr_flushed += !sums->was_there;
 		f->status.sent_bytes += sums->bytes;
 		f->status.sent_chunks += sums->chunks;

@@ -220,11 +220,11 @@ noise f2 16 | tee "$WORK/plain/full/b/data" >"$MNT/full/b/data"
 seal "$MNT/full/b"
 await is state retrying
 [[ "$(tier reason)" = *"No space left on device"* ]] || fail "the reason: $(tier reason)"
-seal "$MNT/full/a" # is not in its way
 exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier:1s "$MNT/full/b"
 says "in this time.*No space left"
 exits 0 "$tools/ckptfs-stat" "$MNT"
 tells "No space left on device"
+seal "$MNT/full/a" # is not in its way
 mount -o remount,size=64M "$small"
 exits 0 "$tools/umount.ckptfs" --flush "$MNT"
 wait "$DAEMON"
