@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -132,4 +133,27 @@ bool daemon_raise_readahead(dev_t dev, unsigned kib)
 	}
 	log_debug("read-ahead raised to %u KiB in %s", kib, path);
 	return true;
+}
+
+bool daemon_is_on_top(const char *mountpoint, dev_t dev)
+{
+	struct statx st;
+
+	return dev == 0 || statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &st) < 0 ||
+	       makedev(st.stx_dev_major, st.stx_dev_minor) == dev;
+}
+
+void daemon_end_session(struct fuse_session *se)
+{
+	_cleanup_(closep) int broken = -1;
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) == 0) {
+		close(ends[0]);
+		broken = ends[1];
+	}
+	if (broken < 0 || dup3(broken, fuse_session_fd(se), O_CLOEXEC) < 0)
+		log_errno(-errno, "session: cannot end before the mount is closed");
+	else
+		fuse_session_unmount(se);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct fuse_session;
 struct options;
 
 /* As of mount(8); see main.c. */
@@ -24,3 +25,15 @@ void daemon_detach(struct daemon *d, const struct options *o);
 int daemon_block_signals(int *ret_fd);
 /* Increase read-ahead from FUSE's 128 KiB; only possible as root, and only after the mount. */
 bool daemon_raise_readahead(dev_t dev, unsigned kib);
+
+/*
+ * false: another mount than ours, which has this device, is at our mountpoint, or none, so an unmount by path is wrong.
+ * `dev` 0: ours has not answered yet. Sends no request to a filesystem: ours no longer answers.
+ */
+bool daemon_is_on_top(const char *mountpoint, dev_t dev);
+/*
+ * End a session whose mountpoint has another mount by now, or none. libfuse would unmount whatever is mounted there,
+ * unless poll(2) reports an error on the device, as it does after an unmount. The write end of a pipe without a reader
+ * reports one, too. Closing the device ends the session wherever else it is mounted.
+ */
+void daemon_end_session(struct fuse_session *se);

@@ -265,31 +265,15 @@ static void abort_session(struct run *run)
 			log_errno(-errno, "mountpoint %s: cannot abort the session", run->paths.mountpoint);
 }
 
-/*
- * End the session. A mountpoint that has another mount by now is left alone: libfuse would unmount whatever is mounted
- * there, unless poll(2) reports an error on the device, as it does after an unmount. The write end of a pipe without a
- * reader reports one, too. Closing the device ends the session wherever else it is mounted.
- */
 static void unmount(struct run *run)
 {
-	_cleanup_(mounts_close) struct mounts top = { 0 };
-	_cleanup_(closep) int broken = -1;
-	int ends[2];
-
-	if (run->dev == 0 || (mounts_find_point(&top, run->paths.mountpoint) > 0 && top.dev == run->dev)) {
-		if (run->is_held)
-			abort_session(run);
-		fuse_session_unmount(run->se);
+	if (!daemon_is_on_top(run->paths.mountpoint, run->dev)) {
+		daemon_end_session(run->se);
 		return;
 	}
-	if (pipe2(ends, O_CLOEXEC) == 0) {
-		close(ends[0]);
-		broken = ends[1];
-	}
-	if (broken < 0 || dup3(broken, fuse_session_fd(run->se), O_CLOEXEC) < 0)
-		log_errno(-errno, "session: cannot end before the store is closed");
-	else
-		fuse_session_unmount(run->se);
+	if (run->is_held)
+		abort_session(run);
+	fuse_session_unmount(run->se);
 }
 
 /* Returns the error of the last commit, which would otherwise be lost. */

@@ -206,13 +206,12 @@ static int serve_mount(struct run *run)
 	return r < 0 ? log_errno(r, "requests: cannot start a thread") : run_until_unmounted(run);
 }
 
-/* Does not unmount another filesystem that was mounted over this one. */
 static void unmount(struct run *run)
 {
-	_cleanup_(mounts_close) struct mounts top = { 0 };
-
-	if (run->dev == 0 || (mounts_find_point(&top, run->paths.mountpoint) > 0 && top.dev == run->dev))
+	if (daemon_is_on_top(run->paths.mountpoint, run->dev))
 		fuse_session_unmount(run->se);
+	else
+		daemon_end_session(run->se);
 }
 
 /* false: threads hang in the tier and were left behind. */

@@ -300,6 +300,16 @@ for i in "${readers[@]}"; do wait "$i" || fail "several readers get other bytes"
 [ "$(tier_figure tier.cache_bytes)" -le $((16 << 20)) ] || fail "the cache is larger than its limit"
 tier_umount
 
+# --- what another program has mounted over it stays, and the daemon ends ---
+tier_mount
+mount -t tmpfs tmpfs "$ANY"
+kill -TERM "$READER"
+wait "$READER" || fail "the daemon of the tier ended with $?"
+READER=
+[ "$(stat -f -c %T "$ANY")" = tmpfs ] || fail "the daemon has unmounted what was mounted over it"
+umount "$ANY"
+umount "$ANY" # the mount below, which no daemon answers
+
 # --- damage ---
 MOUNTED_TIER=
 tier_mount

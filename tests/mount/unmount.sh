@@ -154,6 +154,17 @@ mountpoint -q "$MNT" || fail "the daemon has unmounted what another program had 
 umount "$MNT"
 release
 
+# Nor is one unmounted that was mounted over it.
+fs_mount
+mount -t tmpfs tmpfs "$MNT"
+kill -TERM "$DAEMON"
+daemon_ends
+[ "$(stat -f -c %T "$MNT")" = tmpfs ] || fail "the daemon has unmounted what was mounted over it"
+umount "$MNT"
+exits 1 stat "$MNT"
+says "not connected"
+umount "$MNT"
+
 # --- busy in this namespace: refused, and the daemon serves what was lazily detached by other means ---
 fs_mount
 exec 7<"$MNT/open"
@@ -216,7 +227,7 @@ exits 0 ckptfs-run --store "$STORE" --mount "$WORK/job mount" grep -qx kept "$WO
 touch "$WORK/release"
 
 # --- a plain user's mount, pinned: unmounted by the user, and by root, who may not look into it ---
-if [ -u "$(command -v fusermount3)" ] && mknod -m 666 "$WORK/fuse" c 10 229; then
+if users_can_mount && mknod -m 666 "$WORK/fuse" c 10 229; then
 	mkdir "$WORK/home" "$WORK/bin"
 	chown 65534:65534 "$WORK/home"
 	cp "$CKPTFS_BUILD/fs/mount.ckptfs" "$CKPTFS_BUILD/tools/umount.ckptfs" "$WORK/bin/"
