@@ -402,7 +402,7 @@ exits 0 run diff -r "$WORK/a mount/many" "$to/many"
 [ -z "$(find "$to" -name '.*')" ] || fail "left: $(find "$to" -name '.*')"
 
 # --- a plain user, through fusermount3 ---
-if [ -u "$(command -v fusermount3)" ] && mknod -m 666 "$WORK/fuse" c 10 229; then
+if users_can_mount && mknod -m 666 "$WORK/fuse" c 10 229; then
 	mkdir "$WORK/home" "$WORK/bin"
 	chown 65534:65534 "$WORK/home"
 	for f in fs/mount.ckptfs tools/umount.ckptfs tools/ckptfs-run tools/ckptfs-seal; do cp "$CKPTFS_BUILD/$f" "$WORK/bin/"; done
