@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 
-static const struct flush_note note = { .url = "dir:/lustre/me", .last = { 7, 100, 5000 } };
+static const struct flush_note note = { .url = "dir:/lustre/me", .last = { .number = 7, .ino = 100, .sealed_ns = 5000 } };
 
 static void it_is_read_as_it_was_written(void **state _unused_)
 {
