@@ -558,6 +558,15 @@ static int prepare_checkpoint(struct flusher *f, const struct seal *s, struct ti
 	return r < 0 ? r : 1;
 }
 
+/* The next connection compares all seals with the tier again. */
+static void forget_what_is_in_tier(struct flusher *f)
+{
+	mutex_lock(&f->lock);
+	for (size_t i = 0; i < f->nr_seals; i++)
+		f->seals[i].is_in_tier = false;
+	mutex_unlock(&f->lock);
+}
+
 /* The store failed to read the checkpoint, or the tier to write it. */
 static void handle_failure(struct flusher *f, const struct seal *s, const struct source *from, const char *path, int r)
 {
@@ -576,10 +585,15 @@ static void handle_failure(struct flusher *f, const struct seal *s, const struct
 		stop_flushing(f, r, another_machine);
 		return;
 	}
+	if (r == -ENOENT)
+		forget_what_is_in_tier(f);
 	if (r == -ENOTUNIQ)
 		disconnect(f);
 	else
-		wait_and_retry(f, r, path, strerror(-r));
+		wait_and_retry(f, r, path,
+			       r == -ENOENT ? "objects were deleted from the tier: checkpoints are compared with it again" :
+			       r == -EEXIST ? "something that is not an object has the name of its manifest" :
+					      strerror(-r));
 }
 
 static void flush_seal(struct flusher *f, const struct seal *s)

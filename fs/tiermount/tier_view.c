@@ -406,7 +406,8 @@ static void add_head(struct tier_view *v, const struct tier_request *q)
 	if (r == 0)
 		r = tier_manifest_head_decode(q->buf, q->got, &m);
 	if (r == 0 && (!tier_manifest_name_parse(q->name, store, &number) || number != m.number ||
-		       memcmp(store, m.store, sizeof(store)) != 0 || !ns_path_is_valid(m.path, m.path_len)))
+		       memcmp(store, m.store, sizeof(store)) != 0 || !tier_manifest_has_size(&m, q->size) ||
+		       !ns_path_is_valid(m.path, m.path_len)))
 		r = -EBADMSG;
 	if (r == 0)
 		r = add_checkpoint(v, &m);

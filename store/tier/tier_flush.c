@@ -9,6 +9,13 @@
  * pack is taken, a flush that ended early has put it, or another node is putting it: a collection leaves packs for some
  * time after it has found no manifest that names them.
  *
+ * What the writer knows was there when it was opened, or when it was put. Somebody may have emptied the tier since. So
+ * before step 3 the key and the packs of earlier flushes are read again, a few bytes of each. If one is gone, the flush
+ * fails, and the next writer compares everything again.
+ *
+ * The writer before this one may have ended after its manifest had become visible and before it was durable. So the
+ * last one that is found is put once more, as a new object: this makes it durable, and changes nothing.
+ *
  * Keys and packs have names that are made from what they contain. So one that is found cut off or with other tables
  * was damaged in the tier, and is replaced. A manifest whose packs are missing or damaged when the writer is opened
  * does not count: its directory is flushed again, under the next number.
@@ -40,6 +47,9 @@
 #define IN_FLIGHT_MAX 16u
 #define KNOWN_DEFAULT ((uint64_t)16 << 20)
 #define READ_BYTES ((size_t)MiB(4)) /* read from the source at once */
+#define CHECKS_IN_FLIGHT 16u
+#define CHECKED_BYTES 64u /* of a pack that is only to be there */
+#define MANIFEST_MAX ((size_t)GiB(2))
 
 /* A pack that is being put. */
 struct sending {
@@ -279,8 +289,8 @@ static int add_written(struct tier_writer *w, const struct tier_manifest *m)
 	return r;
 }
 
-/* Loads the head of a manifest, without its chunks. */
-static int load_head(struct tier_writer *w, const char *name)
+/* Loads the head of an own manifest, without its chunks. */
+static int load_head(struct tier_writer *w, const char *name, uint64_t number)
 {
 	uint8_t head[TIER_MANIFEST_HEAD_MAX];
 	struct tier_request q = { .op = TIER_GET, .name = name, .buf = head, .len = sizeof(head) };
@@ -289,9 +299,22 @@ static int load_head(struct tier_writer *w, const char *name)
 
 	if (r == 0)
 		r = tier_manifest_head_decode(head, q.got, &m);
+	if (r == 0 && (m.number != number || memcmp(m.store, w->conf.store, sizeof(m.store)) != 0 ||
+		       !tier_manifest_has_size(&m, q.size)))
+		r = -EBADMSG;
 	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
 		return 0;
 	return r < 0 ? r : add_written(w, &m);
+}
+
+/* Objects of other stores that this one may not read, or that are larger than any manifest: it can do without them. */
+static bool is_dispensable(const struct tier_writer *w, const char *name, bool is_own, int r)
+{
+	if (is_own || (r != -EFBIG && r != -EACCES && r != -EPERM))
+		return false;
+	log_warning("tier %s: %s: of another store, and cannot be read: %s; its chunks are not shared",
+		    tier_where(w->tier), name, strerror(-r));
+	return true;
 }
 
 /* One that is damaged, or of a newer version, is of no use for sharing, and is left alone. Its number is taken. */
@@ -310,9 +333,9 @@ static int load_manifest(struct tier_writer *w, const char *name)
 	if (is_own)
 		w->number = MAX(w->number, number + 1);
 	if (tier_known_is_full(&w->known))
-		return is_own ? load_head(w, name) : 0;
+		return is_own ? load_head(w, name, number) : 0;
 	r = tier_reader_open(w->tier, name, &reader);
-	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
+	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP || is_dispensable(w, name, is_own, r))
 		return 0;
 	if (r < 0)
 		return r;
@@ -335,9 +358,12 @@ static int load_manifest(struct tier_writer *w, const char *name)
 				w->seals[w->nr_seals - 1].lacks_packs = true;
 			continue;
 		}
+		if (is_dispensable(w, name, is_own, r))
+			continue;
 		r = r < 0 ? r : add_known_chunks(w, &f, t);
 		if (r < 0)
 			return r;
+		tier_reader_drop_tables(reader, i);
 	}
 	return 0;
 }
@@ -357,6 +383,24 @@ static int load_manifests(struct tier_writer *w)
 		names.len = at;
 	}
 	return r;
+}
+
+/* The last manifest may be visible and not durable yet. */
+static int confirm_last_manifest(struct tier_writer *w)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct tier_object_name name;
+	int r;
+
+	if (w->number == 1)
+		return 0;
+	name = tier_manifest_name(w->conf.store, w->number - 1);
+	r = tier_get_all(w->tier, name.s, MANIFEST_MAX, &b);
+	if (r == -ENOENT || r == -EFBIG || r == -EBADMSG) /* no seal relies on it */
+		return 0;
+	if (r == 0)
+		r = tier_put_new(w->tier, name.s, b.data, b.len);
+	return r == -EEXIST ? 0 : r;
 }
 
 /* The id is made from the key: an object of this name with other bytes is damaged. */
@@ -399,6 +443,8 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 		r = put_key(w);
 	if (r == 0)
 		r = load_manifests(w);
+	if (r == 0)
+		r = confirm_last_manifest(w);
 	if (r == 0)
 		*ret = TAKE(w);
 	return r;
@@ -459,6 +505,7 @@ struct flush {
 	size_t index_room;
 	uint32_t nr_refs;
 	uint32_t *order; /* packs of the manifest */
+	uint32_t first_own; /* of the writer's packs: this flush puts these itself */
 	struct content_piece pieces[CATALOG_PIECES_MAX]; /* of one record */
 	unsigned nr_pieces;
 	struct tier_want wants[CATALOG_PIECES_MAX];
@@ -636,12 +683,82 @@ static int convert(void *userdata, const void *p, size_t len)
 
 /* --- the manifest --- */
 
+/* The last bytes of the tables of a pack, which it had when they were read. */
+struct presence {
+	struct tier_request q;
+	struct tier_object_name name;
+	uint8_t bytes[CHECKED_BYTES];
+};
+
+static int check_presence(const struct tier_writer *w, const struct presence *p)
+{
+	int r = p->q.result < 0 ? p->q.result : p->q.got < p->q.len ? -ENOENT : 0;
+
+	return r == -ENOENT ? log_errno(r, "tier %s: %s: was deleted from the tier, or cut off", tier_where(w->tier),
+					p->name.s) :
+			      r;
+}
+
+/* Are the packs of earlier flushes that the manifest names still there? */
+static int check_packs(struct flush *f)
+{
+	_cleanup_(freep) struct presence *all = calloc(CHECKS_IN_FLIGHT, sizeof(*all));
+	struct tier_writer *w = f->w;
+	unsigned nr_used = 0;
+	uint32_t next = 0;
+	int r = all ? 0 : -ENOMEM;
+
+	for (;;) {
+		const struct tier_footer *footer;
+		struct presence *p;
+
+		while (next < f->nr_refs && f->order[next] >= f->first_own)
+			next++;
+		if ((r < 0 || next == f->nr_refs) && tier_in_flight(w->queue) == 0)
+			return r;
+		if (r == 0 && next < f->nr_refs && nr_used < CHECKS_IN_FLIGHT) {
+			p = &all[nr_used++];
+		} else {
+			int one;
+
+			p = container_of(tier_next(w->queue), struct presence, q);
+			one = check_presence(w, p);
+			r = r < 0 ? r : one;
+			if (r < 0 || next == f->nr_refs)
+				continue;
+		}
+		footer = &w->packs[f->order[next++]];
+		p->name = tier_pack_name(footer->id);
+		p->q = (struct tier_request){
+			.op = TIER_GET,
+			.name = p->name.s,
+			.off = footer->data_len + (uint64_t)footer->nr_frames * PACK_BLOCK - CHECKED_BYTES,
+			.buf = p->bytes,
+			.len = CHECKED_BYTES,
+		};
+		tier_start(w->queue, &p->q);
+	}
+}
+
+static int check_key(const struct tier_writer *w)
+{
+	struct presence p = { .name = tier_key_name(w->conf.key.id) };
+
+	static_assert(CHECKED_BYTES <= sizeof(struct tier_key_disk), "it is longer");
+	p.q = (struct tier_request){ .op = TIER_GET, .name = p.name.s, .buf = p.bytes, .len = CHECKED_BYTES };
+	tier_call(w->tier, &p.q);
+	return check_presence(w, &p);
+}
+
 /* The name is taken: by this manifest, if the answer to an earlier attempt was lost? */
 static int check_taken(struct tier_writer *w, const char *name, const struct buf *manifest)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	int r = tier_get_all(w->tier, name, manifest->len, &b);
 
+	if (r == -ENOENT)
+		return log_errno(-EEXIST, "tier %s: %s: the name is taken, but not by an object: remove what is there",
+				 tier_where(w->tier), name);
 	if (r < 0 && r != -EFBIG)
 		return r;
 	if (r == 0 && b.len == manifest->len && memcmp(b.data, manifest->data, b.len) == 0)
@@ -710,6 +827,7 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 	f->w = w;
 	f->c = c;
 	f->sums = sums;
+	f->first_own = w->nr_packs;
 	f->bytes = malloc(READ_BYTES);
 	if (!f->bytes)
 		return -ENOMEM;
@@ -720,6 +838,10 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 		r = close_pack(w, sums);
 	if (r == 0)
 		r = await_packs(w);
+	if (r == 0)
+		r = check_key(w);
+	if (r == 0)
+		r = check_packs(f);
 	return r < 0 ? r : put_manifest(f);
 }
 

@@ -291,17 +291,23 @@ void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret)
 	buf_add(ret, m->catalog, m->catalog_len);
 }
 
+bool tier_manifest_has_size(const struct tier_manifest *m, uint64_t size)
+{
+	uint64_t others = sizeof(struct tier_manifest_disk) + m->path_len +
+			  (uint64_t)m->nr_packs * sizeof(struct tier_pack_ref_disk);
+
+	return size >= others && size - others == m->catalog_len;
+}
+
 static int check_body(const struct tier_manifest_disk *d, size_t len, const struct tier_manifest *m)
 {
-	uint64_t packs_len = (uint64_t)m->nr_packs * sizeof(struct tier_pack_ref_disk);
-	uint64_t left = len - sizeof(*d);
 	struct sha256_digest check;
 	struct sha256 h;
 
-	if (left < m->path_len + packs_len || left - m->path_len - packs_len != m->catalog_len)
+	if (!tier_manifest_has_size(m, len))
 		return -EBADMSG;
 	sha256_init(&h);
-	sha256_add(&h, d + 1, (size_t)left);
+	sha256_add(&h, d + 1, len - sizeof(*d));
 	check = sha256_finish(&h);
 	return memcmp(check.b, d->check, sizeof(d->check)) == 0 ? 0 : -EBADMSG;
 }

@@ -160,6 +160,7 @@ void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret); /* ap
  */
 #define TIER_MANIFEST_HEAD_MAX (sizeof(struct tier_manifest_disk) + TIER_PATH_MAX)
 int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *ret);
+bool tier_manifest_has_size(const struct tier_manifest *m, uint64_t size); /* the object, by its head */
 /* Checks all but the records of the catalog, which tier_read.h checks when it expands them. */
 int tier_manifest_decode(const void *p, size_t len, struct tier_manifest *ret);
 /* Pack number i < nr_packs. -EBADMSG: impossible numbers. */

@@ -147,6 +147,11 @@ int tier_reader_tables(struct tier_reader *r, uint32_t i, const struct tier_tabl
 	return k;
 }
 
+void tier_reader_drop_tables(struct tier_reader *r, uint32_t i)
+{
+	tier_tables_release(&r->tables[i]);
+}
+
 /* --- catalog --- */
 
 struct expanding {

@@ -47,5 +47,6 @@ struct tier_want {
  * -EINVAL: is none of the catalog.
  */
 int tier_reader_chunks(struct tier_reader *r, const struct tier_want *wants, size_t nr);
-/* The tables of pack number i of the manifest. Borrowed from the reader. */
+/* The tables of pack number i of the manifest. Borrowed until they are dropped or the reader is closed. */
 int tier_reader_tables(struct tier_reader *r, uint32_t i, const struct tier_tables **ret);
+void tier_reader_drop_tables(struct tier_reader *r, uint32_t i);

@@ -138,6 +138,23 @@ fs_umount
 back "$TIER"
 ! grep -qs 'gone/[ab]' "$WORK"/back/*/*.path || fail "what was unsealed meanwhile is there"
 
+# --- emptied under the mount: no manifest names what is gone, and all is flushed again ---
+emptied=$WORK/emptied
+mkdir "$emptied"
+ours=$STORE
+STORE=$WORK/fourth
+fs_mount "tier=dir:$emptied"
+step emptied/a e1
+exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/emptied/a"
+rm -r "$emptied"/*
+step emptied/b e2
+exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/emptied/b"
+says "objects were deleted from the tier"
+await all_there 2
+fs_umount
+has "$emptied" emptied/a emptied/b
+STORE=$ours
+
 # --- options ---
 exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "tier=ftp://host/path"
 says "tier=ftp://host/path: unknown scheme"

@@ -21,6 +21,7 @@ struct object {
 	uint8_t *data;
 	size_t len;
 	bool is_unread; /* no get has found it yet */
+	bool is_durable; /* a put, or a put new that found it, has returned */
 	unsigned round; /* of requests in flight together, in which it was put */
 };
 
@@ -155,6 +156,15 @@ static int apply(struct memory *m, struct tier_request *q)
 	return -EINVAL;
 }
 
+/* The caller is told that the object is there. */
+static void note_durable(struct memory *m, const struct tier_request *q, int r)
+{
+	struct object *o = q->op == TIER_PUT || q->op == TIER_PUT_NEW ? find(m, q->name, NULL) : NULL;
+
+	if (o && (r == 0 || r == -EEXIST))
+		o->is_durable = true;
+}
+
 static int run(struct memory *m, struct tier_request *q)
 {
 	const struct memory_faults *f = &m->faults;
@@ -172,7 +182,9 @@ static int run(struct memory *m, struct tier_request *q)
 	if (n == f->fail_at && !f->fail_after)
 		return f->fail_with;
 	r = apply(m, q);
-	return n == f->fail_at ? f->fail_with : r;
+	r = n == f->fail_at ? f->fail_with : r;
+	note_durable(m, q, r);
+	return r;
 }
 
 static void run_one(struct memory *m)
@@ -271,6 +283,18 @@ const void *memory_find(const struct memory *m, const char *name, size_t *ret_le
 		return NULL;
 	*ret_len = o->len;
 	return o->data;
+}
+
+void memory_lose_power(struct memory *m)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < m->nr; i++)
+		if (m->v[i].is_durable)
+			m->v[nr++] = m->v[i];
+		else
+			free(m->v[i].data);
+	m->nr = nr;
 }
 
 void memory_damage(struct memory *m, const char *name, size_t at)

@@ -43,6 +43,8 @@ size_t memory_nr(const struct memory *m);
 const char *memory_name(const struct memory *m, size_t i);
 const void *memory_data(const struct memory *m, size_t i, size_t *ret_len);
 const void *memory_find(const struct memory *m, const char *name, size_t *ret_len); /* NULL: none */
+/* Removes the objects of puts that took effect but never returned, unless a later put new has found them. */
+void memory_lose_power(struct memory *m);
 void memory_damage(struct memory *m, const char *name, size_t at); /* flips a bit */
 /* Of a manifest, with a checksum that is right. */
 void memory_set_version(struct memory *m, const char *name, uint32_t version);

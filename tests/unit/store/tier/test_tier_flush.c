@@ -242,6 +242,8 @@ static void kill_at(const struct checkpoint *a, const struct checkpoint *b, uint
 	assert_int_equal(f.was_there, is_last && after);
 	assert_int_equal(check(m, a, b), 2);
 	assert_int_equal(nr_packs(m), packs); /* the second one found the packs of the first */
+	memory_lose_power(m); /* what it found is durable as well */
+	assert_int_equal(check(m, a, b), 2);
 	memory_free(m);
 	nr_states++;
 }
@@ -312,6 +314,7 @@ static void a_failed_request_leaves_all_or_nothing(void **state _unused_)
 			assert_int_equal(check(m, &a, &a), is_there);
 			assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), 0);
 			assert_int_equal(f.was_there, is_there);
+			memory_lose_power(m);
 			assert_int_equal(check(m, &a, &a), 1);
 			memory_free(m);
 		}
@@ -624,6 +627,140 @@ static void what_is_damaged_in_the_tier_is_put_again(void **state _unused_)
 	}
 }
 
+static bool begins_with(const char *s, const char *with)
+{
+	return strncmp(s, with, strlen(with)) == 0;
+}
+
+static void delete_objects(struct memory *m, const char *prefix)
+{
+	struct tier *t = memory_open(m, &(struct memory_faults){ 0 });
+
+	for (size_t i = memory_nr(m); i-- > 0;)
+		if (begins_with(memory_name(m, i), prefix)) {
+			struct tier_request q = { .op = TIER_DELETE, .name = memory_name(m, i) };
+
+			assert_int_equal(tier_call(t, &q), 0);
+		}
+}
+
+/* No manifest names what the tier no longer has: the writer ends, and the next one puts it again. */
+static void what_was_deleted_from_the_tier_is_missed(void **state _unused_)
+{
+	static const struct {
+		const char *prefix;
+		unsigned manifests;
+	} cases[] = { { "", 2 }, { "packs/", 3 }, { "keys/", 2 } };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct tier_writer_conf conf = conf_of();
+		struct memory *m = memory_new();
+		struct tier_flushed f;
+		struct tier_writer *w;
+		struct checkpoint a, b;
+		struct pool pool;
+		size_t before;
+
+		pool_init(&pool, 9, 200);
+		checkpoint_init(&a, &pool, 9, 10, 0, 150);
+		checkpoint_init(&b, &pool, 10, 11, 100, 200);
+		assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+		assert_int_equal(tier_flush(w, &a.c, &f), 0);
+		delete_objects(m, cases[i].prefix);
+		before = has_manifest(m, 1);
+		logged[0] = '\0';
+		assert_int_equal(tier_flush(w, &b.c, &f), -ENOENT);
+		assert_non_null(strstr(logged, "was deleted from the tier"));
+		assert_false(has_manifest(m, 2));
+		assert_int_equal(has_manifest(m, 1), before);
+		tier_writer_close(w);
+		assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+		assert_int_equal(tier_writer_has(w, 10, a.c.sealed_ns), i == 2);
+		assert_int_equal(tier_flush(w, &a.c, &f), 0);
+		assert_int_equal(tier_flush(w, &b.c, &f), 0);
+		tier_writer_close(w);
+		assert_int_equal(check(m, &a, &b), cases[i].manifests);
+		checkpoint_release(&a);
+		checkpoint_release(&b);
+		pool_release(&pool);
+		memory_free(m);
+	}
+}
+
+/* Too large, not to be read: of another store it costs sharing, and no more. */
+static void manifests_of_others_that_cannot_be_read_stop_nothing(void **state _unused_)
+{
+	static const int errors[] = { -EFBIG, -EACCES, -EPERM };
+	static const char other[] = "sealed/ffffffffffffffffffffffffffffffff/0000000000000001";
+
+	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
+		struct memory *m = memory_new();
+		struct tier_writer_conf conf = conf_of();
+		struct tier_writer *w = NULL;
+		struct tier_flushed f;
+		struct checkpoint a;
+		struct pool pool;
+
+		pool_init(&pool, 3, 60);
+		checkpoint_init(&a, &pool, 3, 10, 0, 60);
+		replace_object(m, other, "", 0);
+		/* key, list, and this */
+		assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ .fail_at = 3, .fail_with = errors[i] }),
+						  &conf, &w),
+				 0);
+		assert_non_null(strstr(logged, other));
+		assert_int_equal(tier_flush(w, &a.c, &f), 0);
+		tier_writer_close(w);
+		/* an own one might be this seal: key, list, manifest */
+		assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ .fail_at = 5, .fail_with = errors[i] }),
+						  &conf, &w),
+				 errors[i]);
+		checkpoint_release(&a);
+		pool_release(&pool);
+		memory_free(m);
+	}
+}
+
+/* Without memory for its chunks, only the head of a manifest is read: it still says how long the manifest must be. */
+static void a_manifest_that_is_cut_off_does_not_count(void **state _unused_)
+{
+	for (unsigned how = 0; how < 3; how++) {
+		struct tier_writer_conf conf = conf_of();
+		struct memory *m = memory_new();
+		struct tier_object_name name = tier_manifest_name(conf.store, 1), next = tier_manifest_name(conf.store, 2);
+		struct checkpoint a, b;
+		struct tier_flushed f;
+		struct tier_writer *w;
+		struct pool pool;
+		uint8_t *copy;
+		size_t len;
+
+		pool_init(&pool, 7, 100);
+		checkpoint_init(&a, &pool, 7, 10, 0, 50);
+		checkpoint_init(&b, &pool, 8, 11, 50, 100);
+		assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), 0);
+		assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &b, &f), 0);
+		assert_non_null(memory_find(m, name.s, &len));
+		copy = malloc(len);
+		assert_non_null(copy);
+		memcpy(copy, memory_find(m, name.s, &len), len);
+		if (how == 1)
+			replace_object(m, name.s, copy, len - 1);
+		if (how == 2) /* a copy under another name */
+			replace_object(m, next.s, copy, len);
+		free(copy);
+		conf.known_max = 2;
+		assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+		assert_int_equal(tier_writer_has(w, 10, a.c.sealed_ns), how != 1);
+		assert_int_equal(tier_writer_has(w, 11, b.c.sealed_ns), how != 2);
+		tier_writer_close(w);
+		checkpoint_release(&a);
+		checkpoint_release(&b);
+		pool_release(&pool);
+		memory_free(m);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -640,6 +777,9 @@ int main(void)
 		cmocka_unit_test(damage_is_never_returned_as_data),
 		cmocka_unit_test(a_damaged_manifest_does_not_stop_the_next),
 		cmocka_unit_test(what_is_damaged_in_the_tier_is_put_again),
+		cmocka_unit_test(what_was_deleted_from_the_tier_is_missed),
+		cmocka_unit_test(manifests_of_others_that_cannot_be_read_stop_nothing),
+		cmocka_unit_test(a_manifest_that_is_cut_off_does_not_count),
 	};
 
 	log_to_function(note, NULL);
