@@ -223,7 +223,7 @@ static int get_at(int at, const char *name, struct tier_request *q)
 	ssize_t n;
 
 	if (fd < 0)
-		return fd;
+		return fd == -ENXIO ? -ENOENT : fd; /* a socket */
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))

@@ -14,6 +14,7 @@
 #include "store/tier/tier_known.h"
 
 #define MANIFEST_MAX ((size_t)GiB(2))
+#define FIRST_GET ((size_t)64 << 10) /* of a manifest */
 #define IN_FLIGHT 16u
 #define RANGE_MAX ((size_t)MiB(4)) /* of one request, unless a chunk is alone in it */
 
@@ -34,6 +35,34 @@ static int damaged(const struct tier_reader *r, const char *what)
 
 /* --- manifest and key --- */
 
+/* The head says how long the manifest is: a large object that is none takes no memory. */
+static int get_bytes(struct tier_reader *r)
+{
+	struct tier_request q = { .op = TIER_GET, .name = r->name.s, .len = FIRST_GET };
+	struct tier_manifest head;
+	int k = buf_reserve(&r->bytes, q.len);
+
+	if (k < 0)
+		return k;
+	q.buf = r->bytes.data;
+	k = tier_call(r->tier, &q);
+	if (k == 0)
+		k = tier_manifest_head_decode(r->bytes.data, q.got, &head);
+	if (k == 0 && (q.size > MANIFEST_MAX || !tier_manifest_has_size(&head, q.size)))
+		k = -EBADMSG;
+	if (k < 0)
+		return k;
+	r->bytes.len = q.got;
+	if (q.got == q.size)
+		return 0;
+	k = buf_reserve(&r->bytes, (size_t)(q.size - q.got));
+	if (k == 0)
+		k = tier_get(r->tier, r->name.s, q.got, r->bytes.data + q.got, (size_t)(q.size - q.got));
+	if (k == 0)
+		r->bytes.len = (size_t)q.size;
+	return k;
+}
+
 static int get_manifest(struct tier_reader *r, const char *name)
 {
 	uint8_t store[TIER_ID_LEN];
@@ -43,10 +72,11 @@ static int get_manifest(struct tier_reader *r, const char *name)
 	if (!tier_manifest_name_parse(name, store, &number))
 		return -EINVAL;
 	r->name = tier_manifest_name(store, number);
-	k = tier_get_all(r->tier, name, MANIFEST_MAX, &r->bytes);
-	if (k < 0)
+	k = get_bytes(r);
+	if (k == 0)
+		k = tier_manifest_decode(r->bytes.data, r->bytes.len, &r->m);
+	else if (k != -EBADMSG && k != -EOPNOTSUPP)
 		return k;
-	k = tier_manifest_decode(r->bytes.data, r->bytes.len, &r->m);
 	if (k == -EOPNOTSUPP)
 		return log_errno(k, "tier %s: %s: written by a newer version", tier_where(r->tier), r->name.s);
 	if (k < 0)

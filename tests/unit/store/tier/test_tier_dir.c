@@ -207,19 +207,22 @@ static void a_repeated_link_is_recognised(void **state _unused_)
 static void files_of_others_are_no_objects(void **state _unused_)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	char command[300], c;
+	char command[300], socket_path[100], c;
 
 	snprintf(command, sizeof(command),
 		 "cd %s && mkdir lost+found packs && touch packs/x~ .hidden packs/.new-1 && ln -s /etc/passwd packs/link && "
 		 "ln -s /etc etc && mkfifo packs/pipe",
 		 dir);
 	assert_int_equal(system(command), 0);
+	snprintf(socket_path, sizeof(socket_path), "%s/packs/socket", dir);
+	assert_int_equal(mknod(socket_path, S_IFSOCK | 0600, 0), 0);
 	assert_int_equal(tier_list_all(t, "", &b), 0);
 	assert_int_equal(b.len, 0);
 	assert_int_equal(tier_get(t, "packs/link", 0, &c, 1), -ENOENT);
 	assert_int_equal(tier_get(t, "etc/passwd", 0, &c, 1), -ENOENT);
 	assert_int_equal(tier_get(t, "packs", 0, &c, 1), -ENOENT);
 	assert_int_equal(tier_get(t, "packs/pipe", 0, &c, 1), -ENOENT);
+	assert_int_equal(tier_get(t, "packs/socket", 0, &c, 1), -ENOENT);
 }
 
 /* Whatever the umask: checkpoints may be, and the key of the fingerprints is among them. */

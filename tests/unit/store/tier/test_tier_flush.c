@@ -721,6 +721,23 @@ static void manifests_of_others_that_cannot_be_read_stop_nothing(void **state _u
 	}
 }
 
+/* What has the name of a manifest and is none is not read as a whole: it may have 2 GiB. */
+static void large_objects_that_are_no_manifests_are_not_read(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of();
+	uint8_t *bytes = calloc(1, MiB(1));
+	struct memory *m = memory_new();
+	struct tier_writer *w;
+
+	assert_non_null(bytes);
+	replace_object(m, "sealed/ffffffffffffffffffffffffffffffff/0000000000000001", bytes, MiB(1));
+	assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+	assert_int_equal(memory_nr_requests(m), 3); /* key, list, and the first bytes of it */
+	tier_writer_close(w);
+	memory_free(m);
+	free(bytes);
+}
+
 /* Without memory for its chunks, only the head of a manifest is read: it still says how long the manifest must be. */
 static void a_manifest_that_is_cut_off_does_not_count(void **state _unused_)
 {
@@ -779,6 +796,7 @@ int main(void)
 		cmocka_unit_test(what_is_damaged_in_the_tier_is_put_again),
 		cmocka_unit_test(what_was_deleted_from_the_tier_is_missed),
 		cmocka_unit_test(manifests_of_others_that_cannot_be_read_stop_nothing),
+		cmocka_unit_test(large_objects_that_are_no_manifests_are_not_read),
 		cmocka_unit_test(a_manifest_that_is_cut_off_does_not_count),
 	};
 
