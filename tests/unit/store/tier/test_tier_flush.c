@@ -738,6 +738,32 @@ static void large_objects_that_are_no_manifests_are_not_read(void **state _unuse
 	free(bytes);
 }
 
+/* A manifest of another store that has lost its packs costs a request for its first one. */
+static void packs_that_others_have_lost_are_not_all_looked_for(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of(), other = conf_of();
+	struct memory *m = memory_new();
+	struct tier_flushed f;
+	struct tier_writer *w;
+	struct checkpoint a;
+	struct pool pool;
+
+	other.store[0] ^= 1;
+	pool_init(&pool, 3, 300);
+	checkpoint_init(&a, &pool, 3, 10, 0, 300);
+	assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &other, &w), 0);
+	assert_int_equal(tier_flush(w, &a.c, &f), 0);
+	tier_writer_close(w);
+	assert_true(f.packs > 3);
+	delete_objects(m, "packs/");
+	assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+	assert_int_equal(memory_nr_requests(m), 6); /* put the key, get it; list; manifest, its key, a pack */
+	tier_writer_close(w);
+	checkpoint_release(&a);
+	pool_release(&pool);
+	memory_free(m);
+}
+
 /* Without memory for its chunks, only the head of a manifest is read: it still says how long the manifest must be. */
 static void a_manifest_that_is_cut_off_does_not_count(void **state _unused_)
 {
@@ -797,6 +823,7 @@ int main(void)
 		cmocka_unit_test(what_was_deleted_from_the_tier_is_missed),
 		cmocka_unit_test(manifests_of_others_that_cannot_be_read_stop_nothing),
 		cmocka_unit_test(large_objects_that_are_no_manifests_are_not_read),
+		cmocka_unit_test(packs_that_others_have_lost_are_not_all_looked_for),
 		cmocka_unit_test(a_manifest_that_is_cut_off_does_not_count),
 	};
 
