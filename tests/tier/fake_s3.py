@@ -32,6 +32,7 @@ Actions, in place of the answer or beside it:
   quote                               an error whose message has all that came with the request
   garbage, unsorted                   of lists
   hang                                no answer until the client gives up
+  endless CODE PART                   a body, headers or interim responses that never end
 """
 import argparse
 import datetime
@@ -255,6 +256,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body if cut is None else body[:cut])
 
+    def answer_without_end(self, status, part):
+        self.close_connection = True
+        more = {"body": b"x" * 65536, "headers": b"x-more: " + b"y" * 8000 + b"\r\n",
+                "interim": b"HTTP/1.1 100 Continue\r\n\r\n" * 1000}[part]
+        if part != "interim":
+            self.wfile.write(b"HTTP/1.1 %d Odd\r\n" % status)
+        if part == "body":
+            self.wfile.write(b"Connection: close\r\n\r\n")
+        while True:
+            self.wfile.write(more)
+
     def serve(self):
         path, _, query = self.path.partition("?")
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -301,6 +313,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         elif action == "reset":
             self.reset()
+        elif action == "endless":
+            self.answer_without_end(int(args[0]), args[1])
         else:
             self.act_on_answer(store.respond(q, {"unconditional": ["condition"], "ignore-range": ["range"]}.get(action, ())),
                                action, args)

@@ -55,7 +55,8 @@
 #define STALL_S 60u
 #define CONNECT_S 10L
 #define PAGE 1000u
-#define ERROR_MAX ((size_t)64 << 10) /* of an error response; the rest is dropped */
+#define ERROR_MAX ((size_t)64 << 10) /* of an error response; the rest is not received */
+#define HEADER_BYTES_MAX ((size_t)256 << 10) /* with those of interim responses */
 #define LIST_MAX ((size_t)8 << 20) /* 1000 encoded keys of 3 KiB, with their attributes */
 #define MARK "x-amz-meta-ckptfs-put"
 #define MARK_LEN 32u
@@ -91,6 +92,8 @@ struct job {
 	bool has_range;
 	struct s3_range range;
 	bool is_wrong; /* the response has other bytes than requested, or too many */
+	bool is_cut; /* an error of more than ERROR_MAX */
+	size_t header_bytes;
 	char seen_mark[MARK_LEN + 1], region[64];
 	time_t store_time; /* 0: the store sent none */
 	struct buf body; /* of an error or list */
@@ -305,6 +308,9 @@ static size_t read_header(char *p, size_t size, size_t nr, void *userdata)
 	size_t len = size * nr, value_len;
 	const char *value;
 
+	j->header_bytes += len;
+	if (j->header_bytes > HEADER_BYTES_MAX)
+		return 0;
 	if (len > 5 && memcmp(p, "HTTP/", 5) == 0) { /* after an interim response, discard its headers */
 		j->has_range = false;
 		j->seen_mark[0] = j->region[0] = '\0';
@@ -371,11 +377,12 @@ static size_t write_body(char *p, size_t size, size_t nr, void *userdata)
 		return len;
 	}
 	max = j->q->op == TIER_LIST && status == 200 ? LIST_MAX : ERROR_MAX;
-	if (j->body.len + len > max && max == LIST_MAX) {
-		j->is_wrong = true;
+	if (j->body.len + len > max) {
+		j->is_wrong = max == LIST_MAX;
+		j->is_cut = max == ERROR_MAX;
 		return 0;
 	}
-	buf_add(&j->body, p, MIN(len, max - j->body.len));
+	buf_add(&j->body, p, len);
 	return len;
 }
 
@@ -584,7 +591,8 @@ static int send_request(struct tier_s3 *s, struct job *j)
 	if (buf_error(&url) < 0)
 		return -ENOMEM;
 	j->sent = j->received = j->expected = 0;
-	j->has_range = j->is_wrong = false;
+	j->header_bytes = 0;
+	j->has_range = j->is_wrong = j->is_cut = false;
 	j->store_time = 0;
 	j->seen_mark[0] = j->region[0] = j->error[0] = '\0';
 	buf_clear(&j->body);
@@ -843,7 +851,10 @@ static void handle_transport_error(struct tier_s3 *s, struct job *j, CURLcode co
 		job_retry(s, j, -EBADMSG, "the store returned other bytes than requested", 0);
 		return;
 	}
-	snprintf(why, sizeof(why), "%s", j->error[0] ? j->error : curl_easy_strerror(code));
+	snprintf(why, sizeof(why), "%s",
+		 j->header_bytes > HEADER_BYTES_MAX ? "the headers of the response do not end" :
+		 j->error[0]			    ? j->error :
+						      curl_easy_strerror(code));
 	switch (code) {
 	case CURLE_OUT_OF_MEMORY:
 		job_fail(s, j, -ENOMEM, "out of memory");
@@ -880,7 +891,7 @@ static void job_finish(struct tier_s3 *s, CURL *easy, CURLcode code)
 	curl_multi_remove_handle(s->multi, easy);
 	s->nr_running--;
 	/* When the store refuses a put early, libcurl may report a send error. */
-	if (code == CURLE_OK || (code == CURLE_SEND_ERROR && status >= 400))
+	if (code == CURLE_OK || (code == CURLE_SEND_ERROR && status >= 400) || j->is_cut)
 		handle_response(s, j, status, wait_s);
 	else
 		handle_transport_error(s, j, code);

@@ -218,6 +218,41 @@ static void faults_that_stay_are_reported(void **state _unused_)
 	}
 }
 
+/* The status counts; headers without an end have none that could count. */
+static void answers_without_end_are_ended(void **state _unused_)
+{
+	static const struct {
+		const char *method, *fault;
+		int result;
+		const char *why;
+	} cases[] = {
+		{ "GET", "endless 503 body", -EAGAIN, "the store is overloaded (tried 3 times)" },
+		{ "PUT", "endless 503 body", -EAGAIN, "the store is overloaded (tried 3 times)" },
+		{ "GET", "endless 403 body", -EACCES, "the store returned HTTP status 403" },
+		{ "GET", "endless 200 body", -EBADMSG, "the store returned other bytes than requested" },
+		{ "PUT", "endless 200 body", 0, NULL },
+		{ "GET", "endless 200 headers", -EIO, "the headers of the response do not end" },
+		{ "PUT", "endless 200 headers", -EIO, "the headers of the response do not end" },
+		{ "GET", "endless 100 interim", -EIO, "the headers of the response do not end" },
+	};
+
+	assert_int_equal(put_new("e", "0123456789"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char back[5], name[20];
+		int r;
+
+		clear_log();
+		s3_fake_tell(fake, "clear");
+		s3_fake_tell(fake, "rule %s e 0 9 %s", cases[i].method, cases[i].fault);
+		snprintf(name, sizeof(name), "e%zu", i);
+		r = cases[i].method[0] == 'G' ? tier_get(t, "e", 3, back, 4) : put_new(name, "abc");
+		assert_int_equal(r, cases[i].result);
+		assert_true(!cases[i].why || says(cases[i].why));
+		s3_fake_tell(fake, "clear");
+		assert_int_equal(tier_get(t, "e", 3, back, 4), 0);
+	}
+}
+
 static void lists_that_make_no_sense_are_refused(void **state _unused_)
 {
 	static const char *const faults[] = { "garbage", "unsorted", "html 200" };
@@ -617,6 +652,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(faults_that_pass_are_survived),
 		TEST(faults_that_stay_are_reported),
+		TEST(answers_without_end_are_ended),
 		TEST(lists_that_make_no_sense_are_refused),
 		TEST(a_hung_store_is_given_up),
 		TEST(an_unreachable_store_is_named),
