@@ -245,6 +245,28 @@ static int check_log(const struct options *o, const struct checks *c)
 	return 0; /* other problems are reported when it is opened */
 }
 
+/*
+ * A tier on the mount itself would keep it busy forever, and flushing would wait for the daemon, which flushes. Its path is
+ * not resolved: a tier that hangs must not delay the mount.
+ */
+static int check_tier(const struct options *o, const struct checks *c)
+{
+	static const char scheme[] = "dir:";
+	const char *path = o->tier && strncmp(o->tier, scheme, strlen(scheme)) == 0 ? o->tier + strlen(scheme) : NULL;
+
+	if (path && inside(path, c->mountpoint)) {
+		log_error("tier %s: lies below the mountpoint %s; choose a directory that outlives this machine", o->tier,
+			  c->mountpoint);
+		return -ELOOP;
+	}
+	if (path && inside(path, c->store)) {
+		log_error("tier %s: lies inside the store %s; choose a directory that outlives this machine", o->tier,
+			  c->store);
+		return -ELOOP;
+	}
+	return 0;
+}
+
 /* Its contents are checked by ckptfs-compact. */
 static int check_names(const struct options *o)
 {
@@ -306,6 +328,8 @@ int checks_run(const struct options *o, struct checks *ret)
 		r = check_cluster(o, &c);
 	if (r == 0)
 		r = check_log(o, &c);
+	if (r == 0)
+		r = check_tier(o, &c);
 	if (r == 0)
 		r = check_names(o);
 	if (r == 0)

@@ -162,6 +162,10 @@ exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "tier=dir:relative"
 says "begins with a slash"
 exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "ro,tier=dir:$TIER"
 says "read-only"
+for place in "$MNT" "$MNT/tier" "$STORE/tier"; do # flushing to itself, it could never be unmounted
+	exits 32 "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "tier=dir:$place"
+	says "tier dir:$place: lies .* choose a directory that outlives this machine"
+done
 
 # --- kill -9 at any moment: all that was acknowledged is there, and nothing that is there is partial ---
 rm -rf "$TIER"
