@@ -16,7 +16,8 @@
  * rewinds the body to do so, which seek_body() detects. An empty body is not rewound, so its mark is always read.
  *
  * Bodies are signed with their digest, which the store checks: it refuses a body that was damaged on the way. The range
- * and the length of each response are compared with the request.
+ * and the length of each response are compared with the request. A put has succeeded only if the response has an ETag, as
+ * those of all object stores: proxies return status 200 with a page of their own.
  *
  * Secrets are stored in struct s3_conf and in the headers of requests in flight, and nowhere else. A message quotes the
  * store only if the text contains no part of a secret.
@@ -93,6 +94,7 @@ struct job {
 	struct s3_range range;
 	bool is_wrong; /* the response has other bytes than requested, or too many */
 	bool is_cut; /* an error of more than ERROR_MAX */
+	bool has_etag;
 	size_t header_bytes;
 	char seen_mark[MARK_LEN + 1], region[64];
 	time_t store_time; /* 0: the store sent none */
@@ -312,11 +314,13 @@ static size_t read_header(char *p, size_t size, size_t nr, void *userdata)
 	if (j->header_bytes > HEADER_BYTES_MAX)
 		return 0;
 	if (len > 5 && memcmp(p, "HTTP/", 5) == 0) { /* after an interim response, discard its headers */
-		j->has_range = false;
+		j->has_range = j->has_etag = false;
 		j->seen_mark[0] = j->region[0] = '\0';
 	}
 	if (is_header(p, len, "content-range", &value, &value_len))
 		j->has_range = s3_range_parse(value, value_len, &j->range) == 0;
+	else if (is_header(p, len, "etag", &value, &value_len))
+		j->has_etag = value_len > 0;
 	else if (is_header(p, len, MARK, &value, &value_len))
 		copy_text(j->seen_mark, sizeof(j->seen_mark), value, value_len);
 	else if (is_header(p, len, "x-amz-bucket-region", &value, &value_len))
@@ -592,7 +596,7 @@ static int send_request(struct tier_s3 *s, struct job *j)
 		return -ENOMEM;
 	j->sent = j->received = j->expected = 0;
 	j->header_bytes = 0;
-	j->has_range = j->is_wrong = j->is_cut = false;
+	j->has_range = j->has_etag = j->is_wrong = j->is_cut = false;
 	j->store_time = 0;
 	j->seen_mark[0] = j->region[0] = j->error[0] = '\0';
 	buf_clear(&j->body);
@@ -704,8 +708,11 @@ static bool has_code(const struct job *j, const char *code)
 
 static void handle_put_response(struct tier_s3 *s, struct job *j, long status, curl_off_t wait_s)
 {
-	if (status == 200) {
+	if (status == 200 && j->has_etag) {
 		job_complete(j, 0);
+	} else if (status == 200) { /* a proxy that refuses the object with a page of its own */
+		j->may_have_created = true;
+		job_retry(s, j, -EIO, "the response has no ETag, so it is not that of an object store", wait_s);
 	} else if (status == 412 && j->q->op == TIER_PUT_NEW) {
 		if (j->may_have_created || j->q->len == 0)
 			job_queue_step(s, j, STEP_MARK);
