@@ -9,7 +9,7 @@
  * pack is taken, a flush that ended early has put it, or another node is putting it: a collection leaves packs for some
  * time after it has found no manifest that names them.
  *
- * What the writer knows was there when it was opened, or when it was put. Somebody may have emptied the tier since. So
+ * What the writer knows was there when it was opened, or when it was put. The tier may have been emptied since. So
  * before step 3 the key and the packs of earlier flushes are read again, a few bytes of each. If one is gone, the flush
  * fails, and the next writer compares everything again.
  *
