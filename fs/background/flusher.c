@@ -512,7 +512,6 @@ static void postpone(struct flusher *f, const struct seal *s, const char *path, 
 	if (error < 0)
 		log_warning("%s: cannot flush to the tier: %s; retrying in %u s", path, strerror(-error),
 			    (unsigned)(delay / NS_PER_S));
-	disconnect(f); /* its writer has failed */
 	mutex_lock(&f->lock);
 	own = find_seal(f, s->ino);
 	if (own && own->sealed_ns == s->sealed_ns) {
@@ -545,7 +544,7 @@ static int prepare_checkpoint(struct flusher *f, const struct seal *s, struct ti
 	if (r > 0)
 		r = dir_path_prepend(f->fs, s->ino, path);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r; /* removed, or renamed meanwhile */
+		return r == -ENOENT ? 0 : r == -ELOOP ? -ENAMETOOLONG : r; /* removed, or renamed meanwhile */
 	buf_add_u8(path, 0);
 	c->ino = s->ino;
 	c->sealed_ns = s->sealed_ns;
@@ -573,10 +572,12 @@ static void handle_failure(struct flusher *f, const struct seal *s, const struct
 	if (r == -ECANCELED)
 		return;
 	if (from->is_gone || from->error == -ESTALE) { /* unsealed, or recoded meanwhile */
+		disconnect(f); /* its writer has failed */
 		postpone(f, s, path, 0);
 		return;
 	}
 	if (from->error < 0 || r == -ENAMETOOLONG || r == -EFBIG || r == -EBADMSG) {
+		disconnect(f);
 		postpone(f, s, path, from->error < 0 ? from->error : r);
 		return;
 	}
@@ -606,6 +607,13 @@ static void flush_seal(struct flusher *f, const struct seal *s)
 
 	if (r == 0)
 		return;
+	if (r < 0 && r != -ENOMEM) {
+		char name[40];
+
+		snprintf(name, sizeof(name), "directory %" PRIu64, s->ino);
+		postpone(f, s, name, r);
+		return;
+	}
 	if (r > 0)
 		r = save_note(f, s);
 	if (r < 0) {

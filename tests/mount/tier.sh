@@ -138,6 +138,29 @@ fs_umount
 back "$TIER"
 ! grep -qs 'gone/[ab]' "$WORK"/back/*/*.path || fail "what was unsealed meanwhile is there"
 
+# --- a path that is too long for a manifest is in the way of no other checkpoint ---
+ours=$STORE
+mkdir "$WORK/long"
+STORE=$WORK/fifth
+fs_mount
+step long/it l1
+seal "$MNT/long/it"
+"$PYTHON" - "$MNT" "$tools/ckptfs-seal" <<'PY'
+import os, subprocess, sys
+os.chdir(sys.argv[1])
+for n in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+open("file", "w").write("far away")
+subprocess.run([sys.argv[2], "-q", "."], check=True)
+PY
+fs_remount "tier=dir:$WORK/long"
+exits 0 "$tools/ckptfs-seal" --no-seal --wait=tier "$MNT/long/it" # the older one
+[[ "$(tier reason)" = *"File name too long"* ]] || fail "the reason: $(tier reason)"
+fs_umount
+has "$WORK/long" long/it
+STORE=$ours
+
 # --- emptied under the mount: no manifest names what is gone, and all is flushed again ---
 emptied=$WORK/emptied
 mkdir "$emptied"
