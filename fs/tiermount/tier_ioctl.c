@@ -16,6 +16,7 @@
 #include "client/ioctl.h"
 #include "fs/tiermount/tier_ops.h"
 #include "fs/tiermount/tier_view.h"
+#include "store/tier/seals/tier_root.h"
 #include "store/tier/tier.h"
 
 #define SCHEMA_VERSION 1
@@ -83,7 +84,7 @@ static int check_seal(fuse_req_t req, uint64_t node, struct ckptfs_seal *arg)
 	if (!is_operator(req) && fuse_req_ctx(req)->uid != e->tree->inodes[0].uid)
 		r = -EPERM;
 	if (r == 0)
-		r = tier_root(e, &w, arg->root_now);
+		r = tier_root(e->tree, e->source, e->seal->root, &w, arg->root_now);
 	if (r == 0) {
 		fill_seal(e->seal, arg);
 		arg->uid = e->tree->inodes[0].uid;

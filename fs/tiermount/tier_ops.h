@@ -38,8 +38,6 @@ struct tier_waiter tier_waiter_of(fuse_req_t req); /* until the client is interr
 int tier_errno(int r); /* positive, for a FUSE reply */
 /* The checkpoint of a node. Errors as of tier_view_enter(), but -ESTALE in place of -ENOENT. */
 int tier_enter(fuse_req_t req, uint64_t node, struct tier_entered **ret);
-/* tier_root.c. Computes the root of a seal from its manifest and the tables of its packs. */
-int tier_root(const struct tier_entered *e, const struct tier_waiter *w, uint8_t ret[32]);
 /* tier_ioctl.c. Figures as JSON, for user.ckptfs.stat of any node. */
 int tier_figures(fuse_req_t req, uint64_t node, struct buf *ret);
 void tier_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,

@@ -11,13 +11,12 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
-#include "index/namespace_table.h"
+#include "store/tier/seals/tier_heads.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_read.h"
 
 #define LIST_AGE_NS UINT64_C(5000000000)
 #define LIST_WAIT_NS UINT64_C(5000000000)
-#define HEADS_IN_FLIGHT 16u
 #define BUCKETS 1024u
 #define OWN ".ckptfs"
 #define CHECKPOINTS_MAX (UINT32_MAX / 4)
@@ -394,74 +393,33 @@ static void compare_list(struct listing *l, const struct buf *names)
 
 static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m);
 
-static void add_head(struct tier_view *v, const struct tier_request *q)
+static int add_head(void *userdata, const char *name, int r, const struct tier_manifest *m)
 {
-	uint8_t store[TIER_ID_LEN];
-	struct tier_manifest m;
-	uint64_t number;
-	int r = q->result;
+	struct tier_view *v = userdata;
 
-	if (r == -ENOENT)
-		return;
 	if (r == 0)
-		r = tier_manifest_head_decode(q->buf, q->got, &m);
-	if (r == 0 && (!tier_manifest_name_parse(q->name, store, &number) || number != m.number ||
-		       memcmp(store, m.store, sizeof(store)) != 0 || !tier_manifest_has_size(&m, q->size) ||
-		       !ns_path_is_valid(m.path, m.path_len)))
-		r = -EBADMSG;
-	if (r == 0)
-		r = add_checkpoint(v, &m);
+		r = add_checkpoint(v, m);
 	if (r < 0)
 		log_limited(&v->limit, LOG_LEVEL_ERROR, "tier %s: %s: cannot show the checkpoint: %s",
-			    tier_where(v->tier), q->name,
+			    tier_where(v->tier), name,
 			    r == -EBADMSG    ? "its manifest is damaged" :
 			    r == -EOPNOTSUPP ? "its manifest was written by a newer version" :
 					       strerror(-r));
+	return 0;
 }
 
-/* Reads the heads of new manifests, several at a time. */
-static int read_heads(struct listing *l)
+static bool is_stopping(void *userdata)
 {
-	struct head {
-		struct tier_request q;
-		uint8_t bytes[TIER_MANIFEST_HEAD_MAX];
-	} *heads = calloc(HEADS_IN_FLIGHT, sizeof(*heads));
-	_cleanup_(tier_queue_freep) struct tier_queue *u = NULL;
-	int r = heads ? tier_queue_new(l->v->tier, &u) : -ENOMEM;
-	unsigned nr_used = 0;
-	size_t at = 0;
+	const struct tier_view *v = userdata;
 
-	while (r == 0 && (at < l->wanted.len || tier_in_flight(u) > 0)) {
-		struct head *h = &heads[nr_used];
-
-		if (at == l->wanted.len || nr_used == HEADS_IN_FLIGHT) { /* wait for one in flight */
-			h = container_of(tier_next(u), struct head, q);
-			add_head(l->v, &h->q);
-		} else {
-			nr_used++;
-		}
-		if (tier_pool_is_stopping(l->v->pool))
-			at = l->wanted.len;
-		if (at == l->wanted.len)
-			continue;
-		h->q = (struct tier_request){
-			.op = TIER_GET,
-			.name = (const char *)l->wanted.data + at,
-			.buf = h->bytes,
-			.len = sizeof(h->bytes),
-		};
-		at += strlen(h->q.name) + 1;
-		tier_start(u, &h->q);
-	}
-	tier_queue_free(TAKE(u));
-	free(heads);
-	return r;
+	return tier_pool_is_stopping(v->pool);
 }
 
 static int list_manifests(struct tier_view *v)
 {
 	_cleanup_(listing_release) struct listing l = { .v = v };
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	const struct tier_heads_sink to = { add_head, is_stopping, v };
 	int r = sort_known(&l);
 
 	if (r == 0)
@@ -469,7 +427,7 @@ static int list_manifests(struct tier_view *v)
 	if (r < 0)
 		return r;
 	compare_list(&l, &names);
-	r = buf_error(&l.wanted) < 0 ? -ENOMEM : read_heads(&l);
+	r = buf_error(&l.wanted) < 0 ? -ENOMEM : tier_heads_read(v->tier, &l.wanted, &to);
 	if (r < 0)
 		return r;
 	mutex_lock(&v->lock);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +313,22 @@ static int check_body(const struct tier_manifest_disk *d, size_t len, const stru
 	return memcmp(check.b, d->check, sizeof(d->check)) == 0 ? 0 : -EBADMSG;
 }
 
+/* Names with a slash between them, or nothing. */
+static bool path_is_valid(const char *path, size_t len)
+{
+	if (memchr(path, '\0', len))
+		return false;
+	for (size_t at = 0; len > 0 && at <= len;) {
+		const char *slash = memchr(path + at, '/', len - at), *name = path + at;
+		size_t n = slash ? (size_t)(slash - name) : len - at;
+
+		if (n == 0 || n > NAME_MAX || (name[0] == '.' && (n == 1 || (n == 2 && name[1] == '.'))))
+			return false;
+		at += n + 1;
+	}
+	return true;
+}
+
 int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *ret)
 {
 	const struct tier_manifest_disk *d = p;
@@ -338,7 +355,7 @@ int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *r
 		.catalog_len = le64_get(d->catalog_len),
 	};
 	if (m.path_len > TIER_PATH_MAX || m.nr_packs > TIER_MANIFEST_PACKS_MAX || m.path_len > len - sizeof(*d) ||
-	    memchr(m.path, 0, m.path_len))
+	    !path_is_valid(m.path, m.path_len))
 		return -EBADMSG;
 	memcpy(m.store, d->store, sizeof(m.store));
 	memcpy(m.key_id, d->key_id, sizeof(m.key_id));

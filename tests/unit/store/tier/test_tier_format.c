@@ -344,6 +344,24 @@ static void impossible_packs_of_a_manifest_are_damage(void **state _unused_)
 	assert_int_equal(decode_manifest(b.data, b.len), -EBADMSG);
 }
 
+static void impossible_paths_of_a_manifest_are_damage(void **state _unused_)
+{
+	static const char *const bad[] = { "/run1/step.0200", "run1/step.0200/", "run1//step", "run1/../step", "./run1", "..", "/" };
+	static const char *const good[] = { "", "run1", ".run1/...", "run1/step.0200/..a" };
+	_cleanup_(buf_release) struct buf packs = BUF_EMPTY, b = BUF_EMPTY;
+	struct tier_manifest m = sample(&packs);
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad) + ARRAY_SIZE(good); i++) {
+		bool is_bad = i < ARRAY_SIZE(bad);
+
+		m.path = is_bad ? bad[i] : good[i - ARRAY_SIZE(bad)];
+		m.path_len = (uint32_t)strlen(m.path);
+		buf_clear(&b);
+		tier_manifest_encode(&m, &b);
+		assert_int_equal(decode_manifest(b.data, b.len), is_bad ? -EBADMSG : 0);
+	}
+}
+
 static void runs_are_read_back(void **state _unused_)
 {
 	static const struct tier_run runs[] = {
@@ -401,6 +419,7 @@ int main(void)
 		cmocka_unit_test(a_manifest_is_read_back),
 		cmocka_unit_test(the_head_of_a_manifest_lists_it),
 		cmocka_unit_test(impossible_packs_of_a_manifest_are_damage),
+		cmocka_unit_test(impossible_paths_of_a_manifest_are_damage),
 		cmocka_unit_test(runs_are_read_back),
 	};
 

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Computes the root of a seal (docs/format.md, section 5), as fs/seal/seal_root.c does for a store. A directory has a
- * higher number than its parent, so directories are digested from the last to the first.
+ * As fs/seal/seal_root.c does for a store. A directory has a higher number than its parent, so directories are digested
+ * from the last to the first.
  *
  * The catalog may have fewer permissions of group and others for the top directory than the seal, if directories above
  * it restricted access (fs/seal/seal_catalog.c). The root covers the original permissions. There are at most 64
  * possibilities, which are all tried.
  */
+#include "store/tier/seals/tier_root.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/sha256.h"
 #include "base/util.h"
-#include "fs/tiermount/tier_ops.h"
-#include "fs/tiermount/tier_view.h"
+#include "store/tier/tier_cache.h"
+#include "store/tier/tier_tree.h"
 
 struct root_state {
-	const struct tier_entered *e;
+	const struct tier_tree *tree;
+	struct tier_source *source;
 	const struct tier_waiter *w;
 	struct sha256_digest *digests; /* of the entries of each directory, by inode */
 	struct buf names; /* digests of the names in one directory */
@@ -43,7 +45,7 @@ static void begin_digest(struct sha256 *h, const char *what)
 static void release_tables(struct root_state *t)
 {
 	if (t->pack > 0)
-		tier_source_tables_put(t->e->source, t->pack - 1);
+		tier_source_tables_put(t->source, t->pack - 1);
 	t->pack = 0;
 }
 
@@ -54,7 +56,7 @@ static int switch_tables(struct root_state *t, uint32_t pack)
 	if (t->pack == pack)
 		return 0;
 	release_tables(t);
-	r = tier_source_tables(t->e->source, pack - 1, t->w, &t->tables);
+	r = tier_source_tables(t->source, pack - 1, t->w, &t->tables);
 	if (r == 0)
 		t->pack = pack;
 	return r;
@@ -108,8 +110,8 @@ static int add_chunks(struct root_state *t, const struct tier_run *run, struct s
 
 static int digest_content(struct root_state *t, uint32_t inode, struct sha256_digest *ret)
 {
-	const struct fp_key *key = tier_source_key(t->e->source);
-	struct tier_runs it = tier_runs_from(t->e->tree, inode, 0);
+	const struct fp_key *key = tier_source_key(t->source);
+	struct tier_runs it = tier_runs_from(t->tree, inode, 0);
 	struct piece last = { 0 };
 	struct tier_run run;
 	struct sha256 h;
@@ -119,7 +121,7 @@ static int digest_content(struct root_state *t, uint32_t inode, struct sha256_di
 	begin_digest(&h, "ckptfs content");
 	sha256_add(&h, key->veil, sizeof(key->veil));
 	while (r == 0 && tier_runs_next(&it, &run, &at)) {
-		if (t->w->is_interrupted(t->w->userdata))
+		if (t->w->is_interrupted && t->w->is_interrupted(t->w->userdata))
 			return -EINTR;
 		if (run.pack > 0)
 			r = add_chunks(t, &run, &h, &last);
@@ -162,7 +164,7 @@ static void add_acl(const struct tier_xattr *x, uint32_t mode, struct sha256 *h)
 
 static void add_xattrs(struct root_state *t, const struct tier_inode *in, uint32_t mode, struct sha256 *h)
 {
-	const struct tier_tree *tree = t->e->tree;
+	const struct tier_tree *tree = t->tree;
 
 	for (uint32_t i = in->first_xattr; i < in->first_xattr + in->nr_xattrs; i++) {
 		const struct tier_xattr *x = &tree->xattrs[i];
@@ -181,7 +183,7 @@ static void add_xattrs(struct root_state *t, const struct tier_inode *in, uint32
 /* Digests an inode with `mode` in place of its mode. */
 static int digest_inode_as(struct root_state *t, uint32_t inode, uint32_t mode, struct sha256_digest *ret)
 {
-	const struct tier_inode *in = &t->e->tree->inodes[inode];
+	const struct tier_inode *in = &t->tree->inodes[inode];
 	struct sha256_digest inner = { 0 };
 	struct sha256 h;
 	int r = 0;
@@ -212,7 +214,7 @@ static int digest_inode_as(struct root_state *t, uint32_t inode, uint32_t mode, 
 
 static int digest_inode(struct root_state *t, uint32_t inode, struct sha256_digest *ret)
 {
-	return digest_inode_as(t, inode, t->e->tree->inodes[inode].mode, ret);
+	return digest_inode_as(t, inode, t->tree->inodes[inode].mode, ret);
 }
 
 static int compare_digests(const void *a, const void *b)
@@ -222,7 +224,7 @@ static int compare_digests(const void *a, const void *b)
 
 static int digest_directory(struct root_state *t, uint32_t dir)
 {
-	const struct tier_tree *tree = t->e->tree;
+	const struct tier_tree *tree = t->tree;
 	const struct tier_inode *in = &tree->inodes[dir];
 	struct sha256 h;
 	int r = 0;
@@ -252,35 +254,36 @@ static int digest_directory(struct root_state *t, uint32_t dir)
 	return 0;
 }
 
-static int digest_top(struct root_state *t, uint8_t ret[32])
+static int digest_top(struct root_state *t, const uint8_t sealed[SHA256_LEN], uint8_t ret[SHA256_LEN])
 {
-	uint32_t mode = t->e->tree->inodes[0].mode;
+	uint32_t mode = t->tree->inodes[0].mode;
 	struct sha256_digest d;
 	int r = digest_inode(t, 0, &d);
 
 	if (r < 0)
 		return r;
 	memcpy(ret, d.b, sizeof(d.b));
-	for (uint32_t more = 1; more <= (S_IRWXG | S_IRWXO) && memcmp(ret, t->e->seal->root, sizeof(d.b)) != 0; more++) {
+	for (uint32_t more = 1; more <= (S_IRWXG | S_IRWXO) && memcmp(ret, sealed, sizeof(d.b)) != 0; more++) {
 		if (more & mode)
 			continue;
 		digest_inode_as(t, 0, mode | more, &d);
-		if (memcmp(d.b, t->e->seal->root, sizeof(d.b)) == 0)
+		if (memcmp(d.b, sealed, sizeof(d.b)) == 0)
 			memcpy(ret, d.b, sizeof(d.b));
 	}
 	return 0;
 }
 
-int tier_root(const struct tier_entered *e, const struct tier_waiter *w, uint8_t ret[32])
+int tier_root(const struct tier_tree *tree, struct tier_source *source, const uint8_t sealed[SHA256_LEN],
+	      const struct tier_waiter *w, uint8_t ret[SHA256_LEN])
 {
-	struct root_state t = { .e = e, .w = w, .digests = calloc(e->tree->nr_inodes, sizeof(*t.digests)) };
+	struct root_state t = { tree, source, w, .digests = calloc(tree->nr_inodes, sizeof(*t.digests)) };
 	int r = t.digests ? 0 : -ENOMEM;
 
-	for (uint32_t i = e->tree->nr_inodes; i-- > 0 && r == 0;)
-		if (S_ISDIR(e->tree->inodes[i].mode))
+	for (uint32_t i = tree->nr_inodes; i-- > 0 && r == 0;)
+		if (S_ISDIR(tree->inodes[i].mode))
 			r = digest_directory(&t, i);
 	if (r == 0)
-		r = digest_top(&t, ret);
+		r = digest_top(&t, sealed, ret);
 	release_tables(&t);
 	free(t.digests);
 	buf_release(&t.names);
