@@ -75,6 +75,12 @@ mistake 32 'not a ckptfs store, and not empty; give a new or empty directory' mo
 mistake 32 'mountpoint .*/no: does not exist; mkdir it first' mount.ckptfs "$new" "$no"
 mistake 32 'mountpoint .*/full: not empty .*; -o nonempty mounts over it' mount.ckptfs "$new" "$full"
 mistake 32 'is not mounted on' mount.ckptfs "$new" "$dir" -o remount,ro
+mistake 1 'an action and the URL of a tier must be given' ckptfs-tier list
+mistake 1 'show: no such action' ckptfs-tier show "dir:$dir"
+mistake 1 'use dir:/path or s3://bucket/prefix' ckptfs-tier list "$dir"
+mistake 1 'needs a path that begins with a slash' ckptfs-tier list dir:here
+mistake 1 'list: one URL must be given' ckptfs-tier list "dir:$dir" run/1
+mistake 1 '--secret: no such option' ckptfs-tier list --secret x "dir:$dir"
 mistake 1 'one directory for the store must be given' ckptfs-init
 mistake 1 'one directory for the store must be given' ckptfs-init a b
 mistake 1 '--hash md5: must be one of auto' ckptfs-init --hash md5 "$new"

@@ -113,6 +113,11 @@ try 125 ckptfs-run --shared --store "$STORE" --mount "$MNT" --flush-to "$WORK/no
 harmless mount.ckptfs "$WORK/said"
 echo "ok names that are not there"
 
+# Tiers and checkpoints that are not there. tier-tool.sh has some that are.
+
+try 2 ckptfs-tier list "dir:$WORK/no/$evil"
+echo "ok tiers"
+
 # Options that are a name, as of "command *".
 for tool in $(cd "$tools" && echo *ckptfs*); do
 	[ -f "$tools/$tool" ] && [ "$tool" != ckptfs-classify ] || continue

@@ -26,6 +26,8 @@ lost 2 "$tools/ckptfs-stat" --sealed --json "$MNT"
 lost 2 "$tools/ckptfs-stat" --verify --json "$MNT/epoch"
 lost 2 "$tools/ckptfs-restart-path" "$MNT"
 lost 2 "$tools/ckptfs-analyze" --no-compact --json "$MNT/file"
+mkdir "$WORK/tier"
+lost 2 "$tools/ckptfs-tier" list "dir:$WORK/tier"
 fs_umount
 lost 2 "$tools/ckptfs-gc" "$STORE"
 lost 8 "$tools/fsck.ckptfs" -n "$STORE"

@@ -44,7 +44,7 @@ _ckptfs() {
 		compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto hash=xxh3 hash=sha256 hash=clmul log=
 		log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= nonempty page= pending= private
 		protect= read_rate= replicas= tier= tier_cache= tier_config= tier_rate= tier_takeover tier_timeout= write_rate= verify writeback ro noatime nosuid nodev noexec"
-	local flags files=-f
+	local flags actions files=-f
 
 	if [[ $command == ckptfs ]]; then
 		_ckptfs_command
@@ -70,6 +70,7 @@ _ckptfs() {
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --wait --force --no-seal --list --json -q --quiet" files=-d ;;
 	ckptfs-stat) flags="--html --if-deleted --json --prometheus --quick --sealed --users --variables -v --verbose --verify --watch" ;;
+	ckptfs-tier) flags="--tier-config --json" actions="list" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then
@@ -79,6 +80,8 @@ _ckptfs() {
 		mapfile -t COMPREPLY < <(compgen -P "$done" -W "$options" -- "$last")
 	elif [[ $cur == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$cur")
+	elif [[ ${actions-} && $COMP_CWORD == 1 ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$actions" -- "$cur")
 	elif [[ $prev == --@(keep-last|keep-every|keep-within|unit|page|min|avg|max|memory|cache|budget|rate|move-below|signal-before|time-limit|timeout|grace|job|nodes) ]]; then
 		COMPREPLY=() # a size, a time or a number
 	elif [[ $command == @(umount.ckptfs|ckptfs-scrub) || $prev == --mount && $command == ckptfs-agent ]]; then
@@ -89,4 +92,4 @@ _ckptfs() {
 		mapfile -t COMPREPLY < <(compgen $files -- "$cur")
 	fi
 } &&
-	complete -F _ckptfs ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-doctor ckptfs-gc ckptfs-init ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
+	complete -F _ckptfs ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-doctor ckptfs-gc ckptfs-init ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat ckptfs-tier

@@ -17,7 +17,7 @@ function __ckptfs_options
     end
 end
 
-for c in ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-doctor ckptfs-gc ckptfs-init ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat
+for c in ckptfs mount.ckptfs umount.ckptfs fsck.ckptfs ckptfs-agent ckptfs-analyze ckptfs-compact ckptfs-diff ckptfs-doctor ckptfs-gc ckptfs-init ckptfs-restart-path ckptfs-run ckptfs-scrub ckptfs-seal ckptfs-stat ckptfs-tier
     complete -c $c -s h -l help -d 'print help'
     complete -c $c -s V -l version -d 'print the version'
 end
@@ -187,3 +187,7 @@ complete -c ckptfs-stat -l variables -d 'recoded variables'
 complete -c ckptfs-stat -s v -l verbose -d 'memory, fast paths and latencies, too'
 complete -c ckptfs-stat -l verify -d 'verify a sealed checkpoint'
 complete -c ckptfs-stat -l watch -d 'repeat periodically'
+
+complete -c ckptfs-tier -n __fish_use_subcommand -x -a 'list' -d 'action'
+complete -c ckptfs-tier -l tier-config -r -d 'credentials and endpoint of S3'
+complete -c ckptfs-tier -l json -d 'print JSON'

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "tools/common/age.h"
 #include "tools/common/daemon.h"
 #include "tools/seal/seal_tier.h"
 
@@ -193,13 +194,6 @@ static size_t text_print_path(FILE *to, const struct seals *s, const char *insid
 	return text_print(to, path ? path : inside);
 }
 
-static uint64_t age_ns(const struct sealed *e)
-{
-	int64_t now = (int64_t)now_ns();
-
-	return now > e->sealed_ns ? (uint64_t)now - (uint64_t)e->sealed_ns : 0; /* a tier may have any time */
-}
-
 /* Where it is stored. */
 static const char *durable(const struct sealed *e)
 {
@@ -226,7 +220,7 @@ static void add_json_seal(struct json *j, const struct seals *s, const struct se
 	add_path(j, "path", s, e->path);
 	json_u64(j, "inode", e->inode);
 	json_i64(j, "sealed_ns", e->sealed_ns);
-	json_u64(j, "age_ns", age_ns(e));
+	json_u64(j, "age_ns", age_since(e->sealed_ns));
 	json_string(j, "state", "sealed");
 	json_string(j, "durable", durable(e));
 	json_bool(j, "newest", e->is_newest);
@@ -261,23 +255,6 @@ static void print_json(FILE *to, const struct seals *s)
 		add_json_seal(&j, s, &s->v[i]);
 	json_close_array(&j);
 	json_end(&j);
-}
-
-/* "45s", "12m", "3h", "5d": in whole units. */
-static struct human human_age(uint64_t ns)
-{
-	static const struct {
-		uint64_t s;
-		char unit;
-	} units[] = { { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
-	uint64_t s = ns / 1000000000;
-	struct human h;
-	size_t i = 0;
-
-	while (i + 1 < ARRAY_SIZE(units) && s < units[i].s)
-		i++;
-	snprintf(h.s, sizeof(h.s), "%" PRIu64 "%c", s / units[i].s, units[i].unit);
-	return h;
 }
 
 /* Progress of the flush to the tier. */
@@ -332,7 +309,7 @@ static void print_text(FILE *to, const struct seals *s)
 		fprintf(to, "%*s  %-6s  %-7s  %10s  %10s  %9s  %5s", (int)(width - columns), "", "sealed", durable(e),
 			is_known ? human_size(e->bytes).s : "-",
 			has_new ? human_size(e->new_bytes).s : "-", files,
-			human_age(age_ns(e)).s);
+			human_age(age_since(e->sealed_ns)).s);
 		if (s->has_tier && is_known)
 			print_tier(to, e);
 		fputc('\n', to);

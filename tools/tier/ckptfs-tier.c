@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * ckptfs-tier: lists and reads a tier on any machine with access, without a mount and without a store.
+ *
+ * Exit status: 0 done; 1 usage; 2 it cannot be done, or not everything could be read; 3 a checkpoint is damaged;
+ * 130 interrupted.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/command.h"
+#include "base/text.h"
+#include "base/util.h"
+#include "store/tier/tier_open.h"
+#include "tools/tier/tier_access.h"
+#include "tools/tier/tier_list.h"
+
+#define TOOL "ckptfs-tier"
+
+enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_DAMAGED = 3, EXIT_INTERRUPTED = 130 };
+
+struct request {
+	char *tier_config;
+	uint64_t cache;
+	bool json, quiet;
+	const struct action *action;
+	char **operands; /* behind the URL */
+	int nr;
+	struct tier_access access;
+};
+
+struct action {
+	const char *name;
+	int min_operands, max_operands; /* behind the URL */
+	const char *operands; /* what must be given */
+	bool has_json, has_quiet;
+	int (*run)(struct request *q);
+};
+
+static int run_list(struct request *q)
+{
+	return tier_list(&q->access, q->json);
+}
+
+static const struct action actions[] = {
+	{ "list", 0, 0, "one URL", .has_json = true, .run = run_list },
+};
+
+/* --- the command line --- */
+
+#define OF(field) offsetof(struct request, field)
+
+static const struct conf_key options[] = {
+	{ "tier-config", CONF_STRING, OF(tier_config), .value = "FILE",
+	  .help = "credentials and endpoint of S3, as mount option tier_config (ckptfs-tier(7))" },
+	COMMAND_JSON(struct request, json),
+	COMMAND_END,
+};
+
+static int run_action(void *userdata)
+{
+	struct request *q = userdata;
+
+	return q->action->run(q);
+}
+
+static enum exit_status status_of(int r)
+{
+	return r == 0 ? EXIT_DONE : r == -EINTR ? EXIT_INTERRUPTED : r == -EBADMSG ? EXIT_DAMAGED : EXIT_FAILED;
+}
+
+static enum exit_status run_on_tier(struct request *q, const char *url)
+{
+	const struct tier_access_conf conf = {
+		.tool = TOOL, .url = url, .config_file = q->tier_config, .cache = q->cache, .quiet = q->quiet
+	};
+	bool hangs = false;
+	int r = tier_access_open(&conf, &q->access);
+
+	if (r < 0)
+		return EXIT_FAILED;
+	r = tier_access_run(&q->access, run_action, q, &hangs);
+	if (hangs || !tier_access_close(&q->access)) {
+		fflush(stdout);
+		text_printf(stderr, TOOL ": %s: does not answer; ended with requests in flight\n", url);
+		_exit((int)status_of(r));
+	}
+	return status_of(r);
+}
+
+/* The reason to refuse the command line; NULL: none. */
+static const char *refusal(const struct request *q, const char *url)
+{
+	const struct action *a = q->action;
+	static char reason[200];
+
+	if (q->nr < a->min_operands || q->nr > a->max_operands)
+		snprintf(reason, sizeof(reason), "%s: %s must be given", a->name, a->operands);
+	else if (q->json && !a->has_json)
+		snprintf(reason, sizeof(reason), "%s: has no option --json", a->name);
+	else if (q->quiet && !a->has_quiet)
+		snprintf(reason, sizeof(reason), "%s: has no option --quiet", a->name);
+	else
+		return tier_url_refusal(url);
+	return reason;
+}
+
+static int run(void *request, char *operands[], int nr)
+{
+	struct request *q = request;
+	const char *why = "no such action";
+
+	for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
+		if (strcmp(actions[i].name, operands[0]) == 0)
+			q->action = &actions[i];
+	q->operands = operands + 2;
+	q->nr = nr - 2;
+	if (q->action)
+		why = refusal(q, operands[1]);
+	if (!why)
+		return (int)run_on_tier(q, operands[1]);
+	text_printf(stderr, TOOL ": %s%s%s; try " TOOL " --help\n", q->action ? "" : operands[0], q->action ? "" : ": ", why);
+	return EXIT_USAGE;
+}
+
+int main(int argc, char *argv[])
+{
+	static const struct command command = {
+		.name = TOOL,
+		.usage = TOOL " list [--tier-config FILE] [--json] URL\n",
+		.about = "Read a tier, a shared directory (dir:/path) or an object store (s3://bucket/prefix) with sealed "
+			 "checkpoints, on any machine with access, without a mount.\n"
+			 "list: the sealed checkpoints; *: the newest in its directory.",
+		.options = options,
+		.footer = "Exit status: 0 done, 1 usage, 2 it cannot be done, 3 a checkpoint is damaged, 130 interrupted.",
+		.exit_usage = EXIT_USAGE,
+		.exit_failed = EXIT_FAILED,
+		.min_operands = 2,
+		.max_operands = COMMAND_OPERANDS_MAX,
+		.operands = "an action and the URL of a tier",
+		.run = run,
+	};
+	struct request q = { 0 };
+
+	return command_main(&command, &q, argc, argv);
+}
