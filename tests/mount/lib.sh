@@ -312,6 +312,76 @@ PY
 	flip ${at:?is not in the packs}
 }
 
+# all_kinds DIRECTORY: makes it, with all kinds of things in it
+all_kinds() {
+	mkdir -p "$1/ranks/deep/er"
+	cd "$1"
+	noise one 6 >ranks/0
+	{ noise one 3; noise two 2; } >ranks/1 # shares half of it
+	head -c 1234567 ranks/1 >ranks/odd
+	: >empty
+	truncate -s 9M sparse
+	noise three 1 | dd of=sparse bs=4096 seek=700 conv=notrunc status=none
+	printf x | dd of=sparse bs=1 seek=100 conv=notrunc status=none
+	ln ranks/0 ranks/deep/hard
+	ln -s ranks/0 link
+	ln -s /nowhere/at/all "$(printf 'odd\nname \\ %%s')"
+	mkfifo pipe
+	mknod null c 1 3
+	"$PYTHON" - <<'PY'
+import os, struct
+os.setxattr("ranks/0", "user.note", b"with a \0 byte")
+os.setxattr("ranks", "user.big", b"v" * 3000)
+os.setxattr("ranks/1", "trusted.t", b"for root")
+# user::rw- user:65534:r-- group::--- mask::r-- other::---
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", t, p, i) for t, p, i in (
+    (1, 6, 0xffffffff), (2, 4, 65534), (4, 0, 0xffffffff), (16, 4, 0xffffffff), (32, 0, 0xffffffff)))
+os.setxattr("ranks/odd", "system.posix_acl_access", acl)
+PY
+	chmod 600 ranks/1
+	chmod 711 ranks/deep
+	chown 65534:1234 ranks/deep/er
+	touch -d '1969-12-31 23:59:58.5 UTC' empty
+	cd "$WORK"
+}
+# describe: to compare two trees
+describe() { # DIRECTORY [restored]: all that a program can learn of it; restored: all that a copy can have, too
+	"$PYTHON" - "$@" <<'PY'
+import hashlib, os, stat, sys
+top, links, is_whole = sys.argv[1], {}, len(sys.argv) == 2
+for dir, dirs, files in os.walk(top):
+    dirs.sort()
+    for name in sorted(files) + [""] + [d for d in dirs if os.path.islink(os.path.join(dir, d))]:
+        path = os.path.join(dir, name) if name else dir
+        st = os.lstat(path)
+        what = [os.path.relpath(path, top), oct(st.st_mode), st.st_uid, st.st_gid, st.st_mtime_ns, st.st_rdev]
+        if is_whole or not stat.S_ISDIR(st.st_mode):
+            what.append(st.st_nlink)
+        if is_whole:
+            what += [st.st_ctime_ns, st.st_size]
+        if not stat.S_ISDIR(st.st_mode):
+            what.append(links.setdefault(st.st_ino, len(links)))
+        for x in sorted(os.listxattr(path, follow_symlinks=False)):
+            what += [x, os.getxattr(path, x, follow_symlinks=False)]
+        if stat.S_ISLNK(st.st_mode):
+            what.append(os.readlink(path))
+        if stat.S_ISREG(st.st_mode):
+            what += [st.st_size] + [st.st_blocks] * is_whole
+            with open(path, "rb") as f:
+                what.append(hashlib.sha256(f.read()).hexdigest())
+                at, map = 0, []
+                while is_whole:
+                    try:
+                        data = os.lseek(f.fileno(), at, os.SEEK_DATA)
+                    except OSError:
+                        break
+                    at = os.lseek(f.fileno(), data, os.SEEK_HOLE)
+                    map.append((data, at))
+                what.append(map)
+        print(*what)
+PY
+}
+
 # What a command says. Answers and complaints are looked for apart: an answer that goes where the messages belong is one
 # that no pipe gets.
 exits() { # CODE COMMAND...: it ends with this code; its output is in $WORK/out, its messages are in $WORK/said

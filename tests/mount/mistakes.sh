@@ -80,7 +80,14 @@ mistake 1 'show: no such action' ckptfs-tier show "dir:$dir"
 mistake 1 'use dir:/path or s3://bucket/prefix' ckptfs-tier list "$dir"
 mistake 1 'needs a path that begins with a slash' ckptfs-tier list dir:here
 mistake 1 'list: one URL must be given' ckptfs-tier list "dir:$dir" run/1
+mistake 1 'get: a URL, a checkpoint and a new directory must be given' ckptfs-tier get "dir:$dir" run/1
+mistake 1 'list: has no option --quiet' ckptfs-tier list --quiet "dir:$dir"
+mistake 1 'get: has no option --json' ckptfs-tier get --json "dir:$dir" run/1 "$new"
+mistake 1 'verify: --trust, --no-owner and --no-xattrs go with get only' ckptfs-tier verify --trust "dir:$dir"
+mistake 1 '--cache 1M: must be at least 16M' ckptfs-tier verify --cache 1M "dir:$dir"
 mistake 1 '--secret: no such option' ckptfs-tier list --secret x "dir:$dir"
+mistake 2 'run/1: no such checkpoint in .*; ckptfs-tier list .* lists them' ckptfs-tier get "dir:$dir" run/1 "$new"
+mistake 2 'exists already; give the name of a new directory' ckptfs-tier get "dir:$dir" run/1 "$full"
 mistake 1 'one directory for the store must be given' ckptfs-init
 mistake 1 'one directory for the store must be given' ckptfs-init a b
 mistake 1 '--hash md5: must be one of auto' ckptfs-init --hash md5 "$new"

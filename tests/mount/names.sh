@@ -114,8 +114,11 @@ harmless mount.ckptfs "$WORK/said"
 echo "ok names that are not there"
 
 # Tiers and checkpoints that are not there. tier-tool.sh has some that are.
-
+mkdir "$WORK/tier" "$WORK/tier.$evil"
 try 2 ckptfs-tier list "dir:$WORK/no/$evil"
+try 2 ckptfs-tier verify "dir:$WORK/tier.$evil" "$evil"
+try 2 ckptfs-tier get "dir:$WORK/tier" "$evil" "$WORK/got"
+try 2 ckptfs-tier get "dir:$WORK/tier" other "$WORK/no/$evil/got"
 echo "ok tiers"
 
 # Options that are a name, as of "command *".

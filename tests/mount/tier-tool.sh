@@ -93,3 +93,212 @@ exits 3 tier list --json "$URL"
 [ "$(json unreadable <"$WORK/out")" = "[{'name': 'sealed/$id/0000000000000002', 'why': 'its manifest is damaged'}]" ] || fail_showing "unreadable"
 cp "$WORK/second" "$TIER/sealed/$id/0000000000000002"
 exits 0 "$tools/ckptfs" tier list "$URL"
+
+# --- verified: all, by path and by number; chunks that are shared are read once ---
+exits 0 tier verify "$URL"
+[ "$(grep -c ': valid: ' "$WORK/out")" = 4 ] || fail_showing "not four are valid"
+tells '^run/step.1, number 4: valid: 4 files, .* read, root [0-9a-f]*$'
+first=$(listed path number | sed -n 's,run/step.1 ,,p' | head -n 1)
+exits 0 tier verify --json "$URL" "$first" run/step.1
+[ "$(json complete <"$WORK/out")" = True ] || fail_showing "incomplete"
+"$PYTHON" - "$WORK/out" <<'PY' || fail_showing "not as it must be"
+import json, sys
+first, last = json.load(open(sys.argv[1]))["checkpoints"]
+assert first["state"] == last["state"] == "valid" and not first["damaged"] and last["number"] == 4
+assert first["read_bytes"] > 6 << 20 and last["read_bytes"] < 1 << 20, (first, last)
+PY
+exits 0 tier verify --quiet "$URL"
+says_nothing "nothing is damaged"
+exits 0 tier verify "$URL" "/run/step.2/" ".ckptfs/stores/$id/run/step.1" ".ckptfs/sealed/$id/0000000000000001"
+[ "$(grep -c ': valid: ' "$WORK/out")" = 3 ] || fail_showing "not three are valid"
+exits 2 tier verify "$URL" run/step.3
+says 'run/step.3: no such checkpoint'
+exits 2 tier verify "$URL" 17
+
+# --- a damaged chunk: the file that has it, of each checkpoint that has it, and no other ---
+place() { # SEED OFFSET: pack and offset of these bytes
+	noise "$1" 6 >"$WORK/noise"
+	dd if="$WORK/noise" of="$WORK/needle" bs=1 skip="$2" count=64 status=none
+	"$PYTHON" - "$TIER/packs" "$WORK/needle" <<'PY'
+import os, sys
+needle = open(sys.argv[2], "rb").read()
+for dir, _, files in os.walk(sys.argv[1]):
+    for path in [os.path.join(dir, n) for n in files]:
+        at = open(path, "rb").read().find(needle)
+        if at >= 0:
+            print(path, at)
+PY
+}
+read -r pack at < <(place one 3000000)
+cp "$pack" "$WORK/pack"
+flip "$pack" "$at"
+exits 3 tier verify "$URL"
+object=${pack#"$TIER/"}
+[ "$(grep -c "^run/step.1/sub/0: $object is damaged\$" "$WORK/out")" = 2 ] || fail_showing "the file is not named"
+[ "$(grep -c '^run/step.1, number [14].*: damaged: 1 object or file$' "$WORK/out")" -ge 1 ] || fail_showing "no result"
+[ "$(grep -c ': damaged: ' "$WORK/out")" = 2 ] || fail_showing "not two are damaged"
+[ "$(grep -c ': valid: ' "$WORK/out")" = 2 ] || fail_showing "not two are valid"
+exits 3 tier verify --quiet "$URL"
+! grep -q valid "$WORK/out" || fail_showing "--quiet shows the others"
+exits 0 tier verify "$URL" run/step.2
+
+# --- a pack with damaged tables, one that ends early, and one that is missing ---
+cp "$WORK/pack" "$pack"
+flip "$pack" "$(($(stat -c %s "$pack") - 1000))"
+exits 3 tier verify "$URL"
+tells "^run/step.1: $object is damaged\$"
+tells "^run/step.1/sub/0: $object is damaged\$"
+cp "$WORK/pack" "$pack"
+truncate -s 100000 "$pack"
+exits 3 tier verify "$URL"
+tells "^run/step.1: $object is damaged\$"
+rm "$pack"
+exits 3 tier verify --json "$URL"
+"$PYTHON" - "$WORK/out" "$object" <<'PY' || fail_showing "not as it must be"
+import json, sys
+j = json.load(open(sys.argv[1]))
+assert j["complete"]
+bad = [c for c in j["checkpoints"] if c["state"] == "damaged"]
+assert [c["path"] for c in bad] == ["run/step.1"] * 2 and len(j["checkpoints"]) == 4
+for c in bad:
+    assert {"path": None, "object": sys.argv[2], "why": "is missing"} in c["damaged"], c
+    assert {"path": "sub/0", "object": sys.argv[2], "why": "is missing"} in c["damaged"], c
+PY
+cp "$WORK/pack" "$pack"
+
+# --- another root, a damaged manifest, a missing key ---
+manifest=$TIER/sealed/$id/0000000000000001
+cp "$manifest" "$WORK/first"
+"$PYTHON" - "$manifest" <<'PY'
+import sys
+table = []
+for i in range(256):
+    c = i
+    for _ in range(8):
+        c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+    table.append(c)
+def crc32c(data):
+    c = 0xffffffff
+    for b in data:
+        c = c >> 8 ^ table[(c ^ b) & 255]
+    return c ^ 0xffffffff
+with open(sys.argv[1], "r+b") as f:
+    head = bytearray(f.read(184))
+    assert crc32c(head[:180]) == int.from_bytes(head[180:], "little")
+    head[72] ^= 1 # of the root
+    head[180:] = crc32c(head[:180]).to_bytes(4, "little")
+    f.seek(0)
+    f.write(head)
+PY
+exits 3 tier verify "$URL"
+tells 'number 1: damaged: its root differs from the sealed root'
+[ "$(grep -c ': valid: ' "$WORK/out")" = 3 ] || fail_showing "not three are valid"
+cp "$WORK/first" "$manifest"
+flip "$manifest" "$(($(stat -c %s "$manifest") - 1))"
+exits 3 tier verify "$URL"
+tells 'number 1: damaged: its manifest, key or catalog is damaged'
+flip "$manifest" 20
+exits 3 tier verify "$URL"
+tells "^sealed/$id/0000000000000001: damaged: its manifest is damaged"
+cp "$WORK/first" "$manifest"
+key=$(find "$TIER/keys" -type f)
+mv "$key" "$WORK/key"
+exits 3 tier verify "$URL"
+says 'its key is missing'
+mv "$WORK/key" "$key"
+exits 0 tier verify "$URL"
+
+# --- restored: every byte, name and attribute ---
+fs_mount compress=none
+all_kinds "$MNT/run/all"
+chmod 2750 "$MNT/run/all/ranks"
+"$PYTHON" -c 'import os, socket, sys
+os.chdir(sys.argv[1])
+socket.socket(socket.AF_UNIX).bind("socket")
+os.makedirs("d/" * 60 + "deepest")' "$MNT/run/all"
+seal "$MNT/run/all"
+describe "$MNT/run/all" restored >"$WORK/expected"
+mkdir -p "$MNT/run/plain/closed/in"
+echo text >"$MNT/run/plain/closed/in/file"
+noise one 6 >"$MNT/run/plain/data"
+chmod 0 "$MNT/run/plain/closed/in/file"
+chmod 500 "$MNT/run/plain/closed" "$MNT/run/plain/closed/in"
+seal "$MNT/run/plain"
+mkdir "$MNT/run/suid"
+cp /bin/true "$MNT/run/suid/program"
+chmod 4755 "$MNT/run/suid/program"
+seal "$MNT/run/suid"
+fs_umount
+fill 1000000
+mkdir "$WORK/to"
+nothing_in() { [ -z "$(ls -A "$1")" ] || fail_showing "left over: $(ls -A "$1")"; } # DIRECTORY
+exits 2 tier get "$URL" run/all "$WORK/to/all"
+says 'run/all/null: is a device: not restored; add --trust'
+exits 2 tier get "$URL" run/suid "$WORK/to/all"
+says 'run/suid/program: is a set-user-ID'
+nothing_in "$WORK/to"
+"$PYTHON" -c 'import os, struct, sys
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", t, p, i) for t, p, i in (
+    (1, 7, 0xffffffff), (2, 7, 1), (4, 7, 0xffffffff), (16, 7, 0xffffffff), (32, 7, 0xffffffff)))
+os.setxattr(sys.argv[1], "system.posix_acl_default", acl)' "$WORK/to" # is not inherited
+exits 0 tier get --trust "$URL" run/all "$WORK/to/all/"
+tells "^run/all, number .*: restored to $WORK/to/all/: "
+says_not 'without'
+describe "$WORK/to/all" restored | diff "$WORK/expected" - || fail "not what was sealed"
+[ "$(($(stat -c %b "$WORK/to/all/sparse") * 512))" -lt 5000000 ] || fail "the holes are filled"
+[ "$(ls -A "$WORK/to")" = all ] || fail "left over: $(ls -A "$WORK/to")"
+exits 0 tier get --trust --quiet "$URL" run/suid "$WORK/to/suid"
+says_nothing "all is well"
+[ "$(stat -c %a "$WORK/to/suid/program")" = 4755 ] || fail "not set-user-ID"
+exits 0 tier get "$URL" "$first" "$WORK/to/first"
+[ "$(cat "$WORK/to/first/1")" = 1 ] || fail "not the first seal"
+exits 0 tier get --cache 16M "$URL" run/step.1 "$WORK/to/last"
+[ "$(cat "$WORK/to/last/1")" = changed ] || fail "not the newest seal"
+noise one 6 | cmp - "$WORK/to/last/sub/0" || fail "other bytes"
+
+# --- nothing is replaced ---
+mkdir "$WORK/to/empty"
+ln -s /nowhere "$WORK/to/link"
+for there in empty link first /; do
+	exits 2 tier get "$URL" run/plain "$WORK/to/$there"
+	says 'exists already\|cannot be created'
+done
+exits 2 tier get "$URL" run/plain "$WORK/none/to"
+says 'cannot be created: No such file'
+exits 2 tier get "$URL" run/none "$WORK/to/none"
+exits 1 tier get "$URL" run/plain
+says 'get: a URL, a checkpoint and a new directory must be given'
+exits 1 tier list --trust "$URL"
+says 'go with get only'
+
+# --- what fails leaves nothing ---
+rm -rf "$WORK/to"
+mkdir -m 777 "$WORK/to"
+cp "$WORK/pack" "$pack"
+flip "$pack" "$at"
+exits 3 tier get "$URL" run/step.1 "$WORK/to/damaged"
+says "run/step.1/sub/0: $object is damaged; not restored"
+nothing_in "$WORK/to"
+cp "$WORK/pack" "$pack"
+mount -t tmpfs -o size=3M tmpfs "$WORK/to"
+exits 2 tier get "$URL" run/plain "$WORK/to/full"
+says 'cannot be written: No space left'
+nothing_in "$WORK/to"
+umount "$WORK/to"
+
+# --- another user, who has no mount: no owners, and what root alone may set is left out ---
+if command -v setpriv >/dev/null; then
+	chmod -R a+rX "$TIER"
+	chmod 777 "$WORK/to"
+	exits 0 as_nobody "$tools/ckptfs-tier" get "$URL" run/plain "$WORK/to/plain"
+	says "$WORK/to/plain: without owners and groups, which only root can set"
+	[ "$(stat -c '%u %a' "$WORK/to/plain/closed/in/file")" = '65534 0' ] || fail "another owner or mode"
+	[ "$(cat "$WORK/to/plain/closed/in/file")" = text ] || fail "other bytes"
+	exits 0 as_nobody "$tools/ckptfs-tier" get --no-owner "$URL" run/plain "$WORK/to/again"
+	says_not 'without'
+	exits 2 as_nobody "$tools/ckptfs-tier" get --trust "$URL" run/all "$WORK/to/all"
+	says 'run/all/null: cannot be created: Operation not permitted'
+	[ "$(ls -A "$WORK/to" | tr '\n' ' ')" = 'again plain ' ] || fail "left over: $(ls -A "$WORK/to")"
+else
+	skip_part "setpriv is not installed"
+fi

@@ -31,7 +31,7 @@ const struct subcommand subcommands[] = {
 	  .arguments = { "--no-seal", "--wait=replicated" }, .section = "1", .aliases = "sync" },
 	{ "prune", "remove old sealed checkpoints by what is to be kept", .program = "ckptfs-gc",
 	  .arguments = { "--prune" }, .section = "1", .aliases = "delete expire forget remove retain rm" },
-	{ "tier", "list the sealed checkpoints of a tier, without a mount", .program = "ckptfs-tier", .section = "1",
+	{ "tier", "list, verify or restore the sealed checkpoints of a tier, without a mount", .program = "ckptfs-tier", .section = "1",
 	  .aliases = "bucket object remote s3" },
 
 	{ "gc", "report unreferenced space, or free it", .group = "Stores", .program = "ckptfs-gc", .section = "1",

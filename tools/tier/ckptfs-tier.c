@@ -17,6 +17,8 @@
 #include "store/tier/tier_open.h"
 #include "tools/tier/tier_access.h"
 #include "tools/tier/tier_list.h"
+#include "tools/tier/tier_restore.h"
+#include "tools/tier/tier_verify.h"
 
 #define TOOL "ckptfs-tier"
 
@@ -26,6 +28,7 @@ struct request {
 	char *tier_config;
 	uint64_t cache;
 	bool json, quiet;
+	struct tier_restore get;
 	const struct action *action;
 	char **operands; /* behind the URL */
 	int nr;
@@ -36,7 +39,7 @@ struct action {
 	const char *name;
 	int min_operands, max_operands; /* behind the URL */
 	const char *operands; /* what must be given */
-	bool has_json, has_quiet;
+	bool has_json, has_quiet, is_get;
 	int (*run)(struct request *q);
 };
 
@@ -45,8 +48,23 @@ static int run_list(struct request *q)
 	return tier_list(&q->access, q->json);
 }
 
+static int run_verify(struct request *q)
+{
+	return tier_verify(&q->access, q->operands, q->nr, q->json, q->quiet);
+}
+
+static int run_get(struct request *q)
+{
+	q->get.checkpoint = q->operands[0];
+	q->get.directory = q->operands[1];
+	q->get.quiet = q->quiet;
+	return tier_restore(&q->access, &q->get);
+}
+
 static const struct action actions[] = {
 	{ "list", 0, 0, "one URL", .has_json = true, .run = run_list },
+	{ "verify", 0, COMMAND_OPERANDS_MAX, "a URL", .has_json = true, .has_quiet = true, .run = run_verify },
+	{ "get", 2, 2, "a URL, a checkpoint and a new directory", .has_quiet = true, .is_get = true, .run = run_get },
 };
 
 /* --- the command line --- */
@@ -56,7 +74,15 @@ static const struct action actions[] = {
 static const struct conf_key options[] = {
 	{ "tier-config", CONF_STRING, OF(tier_config), .value = "FILE",
 	  .help = "credentials and endpoint of S3, as mount option tier_config (ckptfs-tier(7))" },
+	{ "cache", CONF_SIZE, OF(cache), .fallback = "256M", .min = MiB(16), .must = "must be at least 16M",
+	  .help = "memory for content" },
 	COMMAND_JSON(struct request, json),
+	{ "trust", CONF_FLAG, OF(get.trust),
+	  .help = "restore devices, set-user-ID programs and capabilities, too: only if all users that can write to the tier are "
+		  "trusted" },
+	{ "no-owner", CONF_FLAG, OF(get.no_owner), .help = "restore no owners and groups; only root can restore them" },
+	{ "no-xattrs", CONF_FLAG, OF(get.no_xattrs), .help = "restore no extended attributes and access lists" },
+	COMMAND_QUIET(struct request, quiet, "no progress, and only what is damaged"),
 	COMMAND_END,
 };
 
@@ -103,6 +129,8 @@ static const char *refusal(const struct request *q, const char *url)
 		snprintf(reason, sizeof(reason), "%s: has no option --json", a->name);
 	else if (q->quiet && !a->has_quiet)
 		snprintf(reason, sizeof(reason), "%s: has no option --quiet", a->name);
+	else if (!a->is_get && (q->get.trust || q->get.no_owner || q->get.no_xattrs))
+		snprintf(reason, sizeof(reason), "%s: --trust, --no-owner and --no-xattrs go with get only", a->name);
 	else
 		return tier_url_refusal(url);
 	return reason;
@@ -130,12 +158,20 @@ int main(int argc, char *argv[])
 {
 	static const struct command command = {
 		.name = TOOL,
-		.usage = TOOL " list [--tier-config FILE] [--json] URL\n",
+		.usage = TOOL " list [--tier-config FILE] [--json] URL\n"
+			 "       " TOOL " verify [--tier-config FILE] [--cache SIZE] [--json] [--quiet] URL [CHECKPOINT...]\n"
+			 "       " TOOL " get [--tier-config FILE] [--cache SIZE] [--trust] [--no-owner] [--no-xattrs] [--quiet]\n"
+			 "                   URL CHECKPOINT DIRECTORY\n",
 		.about = "Read a tier, a shared directory (dir:/path) or an object store (s3://bucket/prefix) with sealed "
 			 "checkpoints, on any machine with access, without a mount.\n"
-			 "list: the sealed checkpoints; *: the newest in its directory.",
+			 "list: the sealed checkpoints; *: the newest in its directory.\n"
+			 "verify: read every chunk of all checkpoints, or of some, and compare them with what was sealed.\n"
+			 "get: restore a checkpoint as ordinary files in DIRECTORY, which must not exist. It appears when it is "
+			 "complete and durable.",
 		.options = options,
-		.footer = "Exit status: 0 done, 1 usage, 2 it cannot be done, 3 a checkpoint is damaged, 130 interrupted.",
+		.footer = "CHECKPOINT is a path, which stands for its newest seal, or a number in the list; or, as in a mounted tier, "
+			  ".ckptfs/stores/STORE/PATH or .ckptfs/sealed/STORE/NUMBER.\n"
+			  "Exit status: 0 done, 1 usage, 2 it cannot be done, 3 a checkpoint is damaged, 130 interrupted.",
 		.exit_usage = EXIT_USAGE,
 		.exit_failed = EXIT_FAILED,
 		.min_operands = 2,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A tier that a command reads, without a mount. A shared directory may hang for hours, and a thread that waits for it
- * cannot always be interrupted. So the work is done by another thread than the first one, which shows progress and waits
- * for Ctrl-C. Content is read by the threads of a pool.
+ * cannot always be interrupted. So the work is done by another thread than the first one, which shows progress and
+ * waits for Ctrl-C. Content is read by the threads of a pool.
  */
 #pragma once
 
