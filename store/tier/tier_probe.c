@@ -20,14 +20,16 @@
 struct probe {
 	struct tier *t;
 	char *reason;
+	struct tier_promise_result *results;
 	char names[ROUNDS][TIER_NAME_MAX + 1];
 	uint8_t *bodies[RACERS], *seen; /* LEN bytes each */
 };
 
-static _printf_(2, 3) int refuse(struct probe *p, const char *fmt, ...)
+static _printf_(3, 4) int refuse(struct probe *p, enum tier_promise broken, const char *fmt, ...)
 {
 	va_list ap;
 
+	p->results[broken].is_broken = true;
 	va_start(ap, fmt);
 	vsnprintf(p->reason, TIER_PROBE_REASON_MAX, fmt, ap);
 	va_end(ap);
@@ -64,7 +66,7 @@ static int race(struct probe *p, const char *name, unsigned *ret_winner)
 		;
 	for (unsigned i = 0; i < RACERS; i++) {
 		if (q[i].result == -EOPNOTSUPP)
-			return refuse(p, "it does not implement conditional puts");
+			return refuse(p, TIER_PROMISE_CREATE, "it does not implement conditional puts");
 		if (q[i].result < 0 && q[i].result != -EEXIST)
 			return q[i].result;
 		if (q[i].result == 0)
@@ -72,10 +74,11 @@ static int race(struct probe *p, const char *name, unsigned *ret_winner)
 		nr_won += q[i].result == 0;
 	}
 	if (nr_won != 1)
-		return refuse(p,
+		return refuse(p, TIER_PROMISE_CREATE,
 			      "%u of %u racing requests to create one object succeeded: its conditional puts are not "
 			      "atomic",
 			      nr_won, RACERS);
+	p->results[TIER_PROMISE_CREATE].nr_held++;
 	return 0;
 }
 
@@ -89,14 +92,19 @@ static int try_put_new(struct probe *p, const char *name)
 	if (r == 0)
 		r = get(p, name, 0, LEN, &got, &size);
 	if (r == -ENOENT)
-		return refuse(p, "a new object was not found after its put had succeeded");
+		return refuse(p, TIER_PROMISE_FOUND, "a new object was not found after its put had succeeded");
 	if (r == 0 && (got != LEN || size != LEN || memcmp(p->seen, p->bodies[winner], LEN) != 0))
-		return refuse(p, "an object has other bytes than the request that created it");
+		return refuse(p, TIER_PROMISE_FOUND, "an object has other bytes than the request that created it");
+	if (r < 0)
+		return r;
+	p->results[TIER_PROMISE_FOUND].nr_held++;
+	r = tier_put_new(p->t, name, p->bodies[(winner + 1) % RACERS], LEN);
 	if (r == 0)
-		r = tier_put_new(p->t, name, p->bodies[(winner + 1) % RACERS], LEN);
-	if (r == 0)
-		return refuse(p, "a conditional put replaced an object");
-	return r == -EEXIST ? 0 : r;
+		return refuse(p, TIER_PROMISE_KEPT, "a conditional put replaced an object");
+	if (r != -EEXIST)
+		return r;
+	p->results[TIER_PROMISE_KEPT].nr_held++;
+	return 0;
 }
 
 static int try_ranges(struct probe *p, const char *name, const uint8_t *body)
@@ -114,8 +122,9 @@ static int try_ranges(struct probe *p, const char *name, const uint8_t *body)
 		if (r < 0 && r != -EBADMSG) /* the back end may detect the fault itself */
 			return r;
 		if (r < 0 || got != expected || size != LEN || memcmp(p->seen, body + off, got) != 0)
-			return refuse(p, "a request for %zu bytes at %" PRIu64 " of an object returned others",
+			return refuse(p, TIER_PROMISE_RANGES, "a request for %zu bytes at %" PRIu64 " of an object returned others",
 				      ranges[i].len, off);
+		p->results[TIER_PROMISE_RANGES].nr_held++;
 	}
 	return 0;
 }
@@ -134,7 +143,12 @@ static int try_put_and_delete(struct probe *p, const char *name)
 		r = tier_call(p->t, &del);
 	if (r == 0) {
 		r = get(p, name, 0, 1, &got, &size);
-		r = r == 0 ? refuse(p, "an object is still found after it was deleted") : r == -ENOENT ? 0 : r;
+		if (r == 0)
+			return refuse(p, TIER_PROMISE_DELETED, "an object is still found after it was deleted");
+		if (r == -ENOENT) {
+			p->results[TIER_PROMISE_DELETED].nr_held++;
+			r = 0;
+		}
 	}
 	return r;
 }
@@ -184,12 +198,34 @@ static int prepare(struct probe *p)
 	return 0;
 }
 
+const char *tier_promise_text(enum tier_promise p)
+{
+	static const char *const texts[TIER_NR_PROMISES] = {
+		[TIER_PROMISE_CREATE] = "exactly one of several concurrent requests creates an object",
+		[TIER_PROMISE_FOUND] = "a new object is found, with the bytes of the request that created it",
+		[TIER_PROMISE_KEPT] = "a conditional put replaces no object",
+		[TIER_PROMISE_RANGES] = "a request for part of an object returns this part",
+		[TIER_PROMISE_DELETED] = "a deleted object is not found",
+	};
+
+	return texts[p];
+}
+
 int tier_probe(struct tier *t, char ret_reason[TIER_PROBE_REASON_MAX])
 {
-	struct probe p = { .t = t, .reason = ret_reason };
+	struct tier_promise_result results[TIER_NR_PROMISES];
+
+	return tier_probe_each(t, ret_reason, results);
+}
+
+int tier_probe_each(struct tier *t, char ret_reason[TIER_PROBE_REASON_MAX],
+		    struct tier_promise_result ret[TIER_NR_PROMISES])
+{
+	struct probe p = { .t = t, .reason = ret_reason, .results = ret };
 	int r = prepare(&p);
 
 	ret_reason[0] = '\0';
+	memset(ret, 0, TIER_NR_PROMISES * sizeof(*ret));
 	if (r == 0) {
 		r = try_all(&p);
 		remove_objects(&p);

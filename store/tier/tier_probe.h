@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #define TIER_PROBE_REASON_MAX 200
 
 struct tier;
@@ -15,3 +17,21 @@ struct tier;
  * machines do not disturb each other.
  */
 int tier_probe(struct tier *t, char ret_reason[TIER_PROBE_REASON_MAX]);
+
+/* What a back end promises, in the order in which it is tried. The first broken promise ends the probe. */
+enum tier_promise {
+	TIER_PROMISE_CREATE,
+	TIER_PROMISE_FOUND,
+	TIER_PROMISE_KEPT,
+	TIER_PROMISE_RANGES,
+	TIER_PROMISE_DELETED,
+	TIER_NR_PROMISES,
+};
+struct tier_promise_result {
+	unsigned nr_held; /* how often it was tried with success */
+	bool is_broken;
+};
+const char *tier_promise_text(enum tier_promise p); /* a sentence without a period */
+/* The same with the result of each promise, also after an error. */
+int tier_probe_each(struct tier *t, char ret_reason[TIER_PROBE_REASON_MAX],
+		    struct tier_promise_result ret[TIER_NR_PROMISES]);

@@ -36,6 +36,19 @@ says 'only for object stores'
 exits 1 tier list
 says 'an action and the URL of a tier must be given'
 
+# --- what it must promise ---
+exits 0 tier probe "$URL"
+tells '^exactly one of several concurrent requests creates an object: yes, tried 20 times$'
+tells "^$URL: can be used as a tier\$"
+[ -z "$(find "$TIER" -type f)" ] || fail "left over: $(find "$TIER" -type f)"
+exits 0 tier probe --json "$URL"
+[ "$(json usable why <"$WORK/out")" = "$(printf 'True\nNone')" ] || fail_showing "not as it must be"
+if command -v setpriv >/dev/null; then
+	exits 2 as_nobody "$tools/ckptfs-tier" probe --json "$URL"
+	says 'Permission denied'
+	[ "$(json usable <"$WORK/out")" = None ] || fail_showing "not as it must be"
+fi
+
 # --- two checkpoints, and newer ones at their paths ---
 fs_mount compress=none
 mkdir -p "$MNT/run/step.1/sub" "$MNT/run/step.2" "$MNT/$(printf 'evil\033[31m\nname')"

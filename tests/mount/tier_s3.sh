@@ -123,6 +123,28 @@ umount "$MNT"
 exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" s3://bucket/job "$MNT"
 says "no credentials for S3: set AWS_ACCESS_KEY_ID"
 
+# --- and reads it without a mount ---
+tool() { "$tools/ckptfs-tier" "$1" --tier-config "$WORK/conf" "${@:2}"; } # ACTION ARGUMENT...
+exits 0 tool list s3://bucket/job
+tells '^\* run/5 '
+store rule GET packs 0 1 reset-after >/dev/null
+exits 0 tool verify s3://bucket/job
+[ "$(grep -c ': valid: ' "$WORK/out")" = 5 ] || fail_showing "not five are valid"
+exits 0 tool get s3://bucket/job run/3 "$WORK/got"
+diff -r "$WORK/got" "$WORK/plain/run/3" || fail "run/3: other bytes"
+exits 0 tool probe s3://bucket/job
+store rule PUT probe 0 999 unconditional >/dev/null
+exits 3 tool probe --json s3://bucket/job
+says 'its conditional puts are not atomic'
+[ "$(json usable <"$WORK/out")" = False ] || fail_showing "not as it must be"
+store clear >/dev/null
+store rule '*' job 0 999 status 403 AccessDenied >/dev/null
+exits 2 tool list s3://bucket/job
+store clear >/dev/null
+! grep -qF -e "$secret" -e "$token" "$WORK/out" "$WORK/said" || fail "a message has a secret"
+exits 2 "$tools/ckptfs-tier" list s3://bucket/job
+says "no credentials for S3: set AWS_ACCESS_KEY_ID"
+
 # --- mistakes end the mount ---
 mistake() { # OPTIONS TEXT
 	if "$CKPTFS_BUILD/fs/mount.ckptfs" "$STORE" "$MNT" -o "$1" >"$WORK/mistake" 2>&1; then fail "$1 is accepted"; fi

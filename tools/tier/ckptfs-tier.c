@@ -2,8 +2,8 @@
 /*
  * ckptfs-tier: lists and reads a tier on any machine with access, without a mount and without a store.
  *
- * Exit status: 0 done; 1 usage; 2 it cannot be done, or not everything could be read; 3 a checkpoint is damaged;
- * 130 interrupted.
+ * Exit status: 0 done; 1 usage; 2 it cannot be done, or not everything could be read; 3 a checkpoint is damaged, or the
+ * back end must not be used; 130 interrupted.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -12,15 +12,18 @@
 #include <unistd.h>
 
 #include "base/command.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "store/tier/tier_open.h"
+#include "store/tier/tier_probe.h"
 #include "tools/tier/tier_access.h"
 #include "tools/tier/tier_list.h"
 #include "tools/tier/tier_restore.h"
 #include "tools/tier/tier_verify.h"
 
 #define TOOL "ckptfs-tier"
+#define SCHEMA_VERSION 1
 
 enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_DAMAGED = 3, EXIT_INTERRUPTED = 130 };
 
@@ -53,6 +56,63 @@ static int run_verify(struct request *q)
 	return tier_verify(&q->access, q->operands, q->nr, q->json, q->quiet);
 }
 
+static void show_promises(const struct request *q, int r, const char *reason, const struct tier_promise_result *results)
+{
+	struct json j = json_to_file(stdout);
+
+	json_open(&j, NULL);
+	json_u64(&j, "schema_version", SCHEMA_VERSION);
+	json_string(&j, "tier", q->access.conf.url);
+	if (r == 0 || r == -EOPNOTSUPP)
+		json_bool(&j, "usable", r == 0);
+	else
+		json_null(&j, "usable");
+	json_string(&j, "why", r == 0 ? NULL : r == -EOPNOTSUPP ? reason : strerror(-r));
+	json_open_array(&j, "promises");
+	for (enum tier_promise p = 0; p < TIER_NR_PROMISES; p++) {
+		json_open(&j, NULL);
+		json_string(&j, "promise", tier_promise_text(p));
+		json_u64(&j, "held", results[p].nr_held);
+		json_bool(&j, "broken", results[p].is_broken);
+		json_close(&j);
+	}
+	json_close_array(&j);
+	json_end(&j);
+}
+
+static void print_promises(const char *url, int r, const struct tier_promise_result *results)
+{
+	for (enum tier_promise p = 0; p < TIER_NR_PROMISES; p++) {
+		printf("%s: ", tier_promise_text(p));
+		if (results[p].is_broken)
+			puts("no");
+		else if (results[p].nr_held > 0)
+			printf("yes, tried %s\n", human_nr(results[p].nr_held, "time").s);
+		else
+			puts("not tried");
+	}
+	if (r == 0)
+		text_printf(stdout, "%s: can be used as a tier\n", url);
+}
+
+static int run_probe(struct request *q)
+{
+	struct tier_promise_result results[TIER_NR_PROMISES];
+	char reason[TIER_PROBE_REASON_MAX];
+	int r;
+
+	atomic_store(&q->access.waits, true);
+	r = tier_probe_each(q->access.tier, reason, results); /* logs a failure */
+	atomic_store(&q->access.waits, false);
+	tier_access_begin_output(&q->access);
+	if (q->json)
+		show_promises(q, r, reason, results);
+	else
+		print_promises(q->access.conf.url, r, results);
+	tier_access_end_output(&q->access);
+	return r == -EOPNOTSUPP ? -EBADMSG : r;
+}
+
 static int run_get(struct request *q)
 {
 	q->get.checkpoint = q->operands[0];
@@ -64,6 +124,7 @@ static int run_get(struct request *q)
 static const struct action actions[] = {
 	{ "list", 0, 0, "one URL", .has_json = true, .run = run_list },
 	{ "verify", 0, COMMAND_OPERANDS_MAX, "a URL", .has_json = true, .has_quiet = true, .run = run_verify },
+	{ "probe", 0, 0, "one URL", .has_json = true, .run = run_probe },
 	{ "get", 2, 2, "a URL, a checkpoint and a new directory", .has_quiet = true, .is_get = true, .run = run_get },
 };
 
@@ -160,18 +221,21 @@ int main(int argc, char *argv[])
 		.name = TOOL,
 		.usage = TOOL " list [--tier-config FILE] [--json] URL\n"
 			 "       " TOOL " verify [--tier-config FILE] [--cache SIZE] [--json] [--quiet] URL [CHECKPOINT...]\n"
+			 "       " TOOL " probe [--tier-config FILE] [--json] URL\n"
 			 "       " TOOL " get [--tier-config FILE] [--cache SIZE] [--trust] [--no-owner] [--no-xattrs] [--quiet]\n"
 			 "                   URL CHECKPOINT DIRECTORY\n",
 		.about = "Read a tier, a shared directory (dir:/path) or an object store (s3://bucket/prefix) with sealed "
 			 "checkpoints, on any machine with access, without a mount.\n"
 			 "list: the sealed checkpoints; *: the newest in its directory.\n"
 			 "verify: read every chunk of all checkpoints, or of some, and compare them with what was sealed.\n"
+			 "probe: try whether a tier can be there, with objects that are deleted again.\n"
 			 "get: restore a checkpoint as ordinary files in DIRECTORY, which must not exist. It appears when it is "
 			 "complete and durable.",
 		.options = options,
 		.footer = "CHECKPOINT is a path, which stands for its newest seal, or a number in the list; or, as in a mounted tier, "
 			  ".ckptfs/stores/STORE/PATH or .ckptfs/sealed/STORE/NUMBER.\n"
-			  "Exit status: 0 done, 1 usage, 2 it cannot be done, 3 a checkpoint is damaged, 130 interrupted.",
+			  "Exit status: 0 done, 1 usage, 2 it cannot be done, 3 a checkpoint is damaged, or there can be no tier, "
+			  "130 interrupted.",
 		.exit_usage = EXIT_USAGE,
 		.exit_failed = EXIT_FAILED,
 		.min_operands = 2,

@@ -93,6 +93,35 @@ static void what_is_missing_is_named(void **state _unused_)
 	}
 }
 
+static void each_promise_has_a_result(void **state _unused_)
+{
+	static const struct {
+		struct memory_faults faults;
+		struct tier_promise_result results[TIER_NR_PROMISES];
+	} cases[] = {
+		{ { 0 }, { { 20, false }, { 20, false }, { 20, false }, { 6, false }, { 1, false } } },
+		{ { .puts_are_not_conditional = true }, { { 0, true } } },
+		{ { .new_objects_are_late = true }, { { 1, false }, { 0, true } } },
+		{ { .ranges_are_ignored = true }, { { 20, false }, { 20, false }, { 20, false }, { 1, true } } },
+		{ { .deletes_are_ignored = true },
+		  { { 20, false }, { 20, false }, { 20, false }, { 6, false }, { 0, true } } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct memory *m = memory_new();
+		struct tier *t = memory_open(m, &cases[i].faults);
+		struct tier_promise_result results[TIER_NR_PROMISES];
+		char reason[TIER_PROBE_REASON_MAX];
+
+		assert_int_equal(tier_probe_each(t, reason, results), i == 0 ? 0 : -EOPNOTSUPP);
+		for (enum tier_promise p = 0; p < TIER_NR_PROMISES; p++) {
+			assert_int_equal(results[p].nr_held, cases[i].results[p].nr_held);
+			assert_int_equal(results[p].is_broken, cases[i].results[p].is_broken);
+		}
+		memory_free(m);
+	}
+}
+
 static void a_failure_is_no_refusal(void **state _unused_)
 {
 	char reason[TIER_PROBE_REASON_MAX];
@@ -114,6 +143,7 @@ int main(void)
 		cmocka_unit_test(a_sound_back_end_is_accepted),
 		cmocka_unit_test(a_directory_is_accepted),
 		cmocka_unit_test(what_is_missing_is_named),
+		cmocka_unit_test(each_promise_has_a_result),
 		cmocka_unit_test(a_failure_is_no_refusal),
 	};
 
