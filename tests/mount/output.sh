@@ -29,6 +29,7 @@ lost 2 "$tools/ckptfs-analyze" --no-compact --json "$MNT/file"
 mkdir "$WORK/tier"
 lost 2 "$tools/ckptfs-tier" list "dir:$WORK/tier"
 lost 2 "$tools/ckptfs-tier" verify --json "dir:$WORK/tier"
+lost 2 "$tools/ckptfs-tier" usage "dir:$WORK/tier"
 fs_umount
 lost 2 "$tools/ckptfs-gc" "$STORE"
 lost 8 "$tools/fsck.ckptfs" -n "$STORE"

@@ -315,3 +315,104 @@ if command -v setpriv >/dev/null; then
 else
 	skip_part "setpriv is not installed"
 fi
+
+# --- two stores, and what each object takes ---
+mv "$STORE" "$WORK/other"
+fs_mount compress=none
+mkdir -p "$MNT/run/step.1"
+noise one 6 >"$MNT/run/step.1/0"
+seal "$MNT/run/step.1"
+fs_umount
+fill 1000000
+[ "$(ls "$TIER/sealed" | grep -c '^[0-9a-f]*$')" = 2 ] || fail "not two stores"
+exits 2 tier verify "$URL" 1
+says '1: 2 stores have a checkpoint with this number; give .ckptfs/sealed/STORE/NUMBER'
+exits 0 tier verify "$URL" ".ckptfs/sealed/$id/0000000000000001" ".ckptfs/stores/$id/run/step.1" run/step.1
+[ "$(grep -c '^run/step.1, number [14]: valid' "$WORK/out")" -ge 2 ] || fail_showing "not both stores"
+stray=$TIER/packs/ab/abababababababababababababababab
+mkdir -p "${stray%/*}"
+head -c 12345 /dev/zero >"$stray"
+counted() { # what --json tells is what can be counted in the directory
+	"$PYTHON" - "$WORK/out" "$TIER" <<'PY'
+import collections, json, os, struct, sys
+j, top = json.load(open(sys.argv[1])), sys.argv[2]
+files = {}
+for dir, _, names in os.walk(top):
+    for n in names:
+        path = os.path.join(dir, n)
+        if not n.startswith("."):
+            files[os.path.relpath(path, top)] = os.path.getsize(path)
+of = {}  # packs of each checkpoint
+for name in files:
+    if name.startswith("sealed/") and len(name) == 7 + 32 + 1 + 16:
+        head = open(os.path.join(top, name), "rb").read()
+        path, packs = struct.unpack_from("<II", head, 168)
+        of[name] = {head[184 + path + 28 * i:][:16].hex() for i in range(packs)}
+size = lambda ids: sum(files[f"packs/{i[:2]}/{i}"] for i in ids)
+used = collections.Counter(i for ids in of.values() for i in ids)
+stores = collections.defaultdict(set)
+for name, ids in of.items():
+    stores[name.split("/")[1]] |= ids
+by_store = collections.Counter(i for ids in stores.values() for i in ids)
+kinds = {k: [v["number"], v["bytes"]] for k, v in j["objects"].items()}
+keys = [s for n, s in files.items() if n.startswith("keys/")]
+others = [s for n, s in files.items() if n.startswith("sealed/") and n not in of]
+assert kinds["packs"] == [len(used), size(used)], kinds
+assert kinds["manifests"] == [len(of), sum(files[n] for n in of)], kinds
+assert kinds["unreferenced"] == [1, 12345] and kinds["keys"] == [len(keys), sum(keys)], kinds
+assert kinds["others"] == [len(others), sum(others)] and kinds["probe"] == [0, 0], kinds
+assert len(j["stores"]) == 2 and len(j["checkpoints"]) == len(of) and j["complete"] and j["missing_packs"] == 0
+for s in j["stores"]:
+    ids = stores[s["store"]]
+    assert s["stored_bytes"] == size(ids) and s["exclusive_bytes"] == size(i for i in ids if by_store[i] == 1), s
+for c in j["checkpoints"]:
+    ids = of[c["name"]]
+    assert c["stored_bytes"] == size(ids) and c["exclusive_bytes"] == size(i for i in ids if used[i] == 1), c
+assert any(c["exclusive_bytes"] for c in j["checkpoints"]) and any(c["exclusive_bytes"] < c["stored_bytes"] for c in j["checkpoints"])
+PY
+}
+exits 0 tier usage --json "$URL"
+counted || fail_showing "not what is in the directory"
+exits 0 tier usage "$URL"
+tells '^unreferenced  *1  *12.1 KiB$'
+tells '^run/step.2 '
+tells "^$id "
+mv "$pack" "$WORK/gone"
+exits 0 tier usage "$URL"
+says '1 pack is not in the list'
+mv "$WORK/gone" "$pack"
+flip "$manifest" "$(($(stat -c %s "$manifest") - 1))"
+exits 3 tier usage --json "$URL"
+[ "$(json complete <"$WORK/out")" = False ] || fail_showing "complete without a manifest"
+
+# --- a directory that hangs: the command ends when it is interrupted ---
+cp "$WORK/first" "$manifest"
+fs_mount
+mkdir "$MNT/tier"
+exits 0 tier list "dir:$MNT/tier"
+mkdir -p "$MNT/tier/sealed/$id"
+cp "$TIER/sealed/$id/"* "$MNT/tier/sealed/$id/"
+cp -r "$TIER/keys" "$TIER/packs" "$MNT/tier/"
+exits 0 tier verify --quiet "dir:$MNT/tier"
+stop_process "$DAEMON"
+rm -rf "$WORK/to/hung"
+for action in list verify get usage; do
+	arguments=()
+	[ $action != get ] || arguments=(run/step.2 "$WORK/to/hung")
+	# with job control: a command in the background ignores SIGINT otherwise
+	set -m
+	"$tools/ckptfs-tier" $action "dir:$MNT/tier" "${arguments[@]}" >"$WORK/out" 2>"$WORK/said" &
+	pid=$!
+	set +m
+	await grep -q '^SigCgt:.*[2367abef]$' /proc/$pid/status # it catches SIGINT
+	running $pid || fail_showing "$action: ended although the directory hangs"
+	code=0
+	kill -INT $pid
+	wait $pid || code=$?
+	[ $code = 130 ] || fail_showing "$action: exit code $code instead of 130"
+	says 'does not answer'
+	[ ! -e "$WORK/to/hung" ] || fail "$action has made a directory"
+done
+kill -CONT "$DAEMON"
+exits 0 tier get --quiet "dir:$MNT/tier" run/step.2 "$WORK/to/hung"
+fs_umount

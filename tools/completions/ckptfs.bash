@@ -70,7 +70,7 @@ _ckptfs() {
 	ckptfs-scrub) flags="--rate --budget --restart --json -q --quiet" ;;
 	ckptfs-seal) flags="--unseal --wait --force --no-seal --list --json -q --quiet" files=-d ;;
 	ckptfs-stat) flags="--html --if-deleted --json --prometheus --quick --sealed --users --variables -v --verbose --verify --watch" ;;
-	ckptfs-tier) flags="--tier-config --cache --json -q --quiet --trust --no-owner --no-xattrs" actions="list verify probe get" ;;
+	ckptfs-tier) flags="--tier-config --cache --json -q --quiet --trust --no-owner --no-xattrs" actions="list verify usage probe get" ;;
 	esac
 	flags+=" -h --help -V --version"
 	if [[ $prev == -o ]]; then

@@ -188,7 +188,7 @@ complete -c ckptfs-stat -s v -l verbose -d 'memory, fast paths and latencies, to
 complete -c ckptfs-stat -l verify -d 'verify a sealed checkpoint'
 complete -c ckptfs-stat -l watch -d 'repeat periodically'
 
-complete -c ckptfs-tier -n __fish_use_subcommand -x -a 'list verify probe get' -d 'action'
+complete -c ckptfs-tier -n __fish_use_subcommand -x -a 'list verify usage probe get' -d 'action'
 complete -c ckptfs-tier -l tier-config -r -d 'credentials and endpoint of S3'
 complete -c ckptfs-tier -l json -d 'print JSON'
 complete -c ckptfs-tier -l cache -x -d 'memory for content'

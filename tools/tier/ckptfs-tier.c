@@ -20,6 +20,7 @@
 #include "tools/tier/tier_access.h"
 #include "tools/tier/tier_list.h"
 #include "tools/tier/tier_restore.h"
+#include "tools/tier/tier_usage.h"
 #include "tools/tier/tier_verify.h"
 
 #define TOOL "ckptfs-tier"
@@ -49,6 +50,11 @@ struct action {
 static int run_list(struct request *q)
 {
 	return tier_list(&q->access, q->json);
+}
+
+static int run_usage(struct request *q)
+{
+	return tier_usage(&q->access, q->json);
 }
 
 static int run_verify(struct request *q)
@@ -124,6 +130,7 @@ static int run_get(struct request *q)
 static const struct action actions[] = {
 	{ "list", 0, 0, "one URL", .has_json = true, .run = run_list },
 	{ "verify", 0, COMMAND_OPERANDS_MAX, "a URL", .has_json = true, .has_quiet = true, .run = run_verify },
+	{ "usage", 0, 0, "one URL", .has_json = true, .run = run_usage },
 	{ "probe", 0, 0, "one URL", .has_json = true, .run = run_probe },
 	{ "get", 2, 2, "a URL, a checkpoint and a new directory", .has_quiet = true, .is_get = true, .run = run_get },
 };
@@ -221,6 +228,7 @@ int main(int argc, char *argv[])
 		.name = TOOL,
 		.usage = TOOL " list [--tier-config FILE] [--json] URL\n"
 			 "       " TOOL " verify [--tier-config FILE] [--cache SIZE] [--json] [--quiet] URL [CHECKPOINT...]\n"
+			 "       " TOOL " usage [--tier-config FILE] [--json] URL\n"
 			 "       " TOOL " probe [--tier-config FILE] [--json] URL\n"
 			 "       " TOOL " get [--tier-config FILE] [--cache SIZE] [--trust] [--no-owner] [--no-xattrs] [--quiet]\n"
 			 "                   URL CHECKPOINT DIRECTORY\n",
@@ -228,6 +236,7 @@ int main(int argc, char *argv[])
 			 "checkpoints, on any machine with access, without a mount.\n"
 			 "list: the sealed checkpoints; *: the newest in its directory.\n"
 			 "verify: read every chunk of all checkpoints, or of some, and compare them with what was sealed.\n"
+			 "usage: objects and bytes by kind, by store and by checkpoint; EXCLUSIVE: in packs that no other uses.\n"
 			 "probe: try whether a tier can be there, with objects that are deleted again.\n"
 			 "get: restore a checkpoint as ordinary files in DIRECTORY, which must not exist. It appears when it is "
 			 "complete and durable.",

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * What a tier takes: objects and bytes by kind, by store and by checkpoint. Reads all manifests and lists all objects, and
+ * reads no packs. Memory: about 100 bytes for each pack, one page of the list, and the manifests that are being read.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "tools/tier/tier_access.h"
+
+/* -EBADMSG: a manifest is damaged, and the figures lack it. */
+int tier_usage(struct tier_access *a, bool json);
