@@ -238,10 +238,28 @@ def users(group, g):
     return table("users", "users: rounds of one user beside requests of another", "ms", rows, "less", precise=False)
 
 
+def tier(group, g):
+    seconds = g.get("seal", {}).get("seconds", {})
+    seals = {place: {"with a tier": [1e3 * s for s in taken], "without": [1e3 * s for s in seconds["local"]]}
+             for place, taken in seconds.items() if place != "local"}
+    flushes = {f"{place}, {title}": {rival: samples(v) for rival, v in r["GB/s"].items()}
+               for place, those in g.get("flush", {}).items() for title, r in those.items()}
+    sent = {f"{place}, {r['case']}": row(r, new=("new_bytes", 1 / MIB), sent=("sent_bytes", 1 / MIB))
+            for place, those in g.get("sent", {}).items() for r in those}
+    puts = {f"{place}, {r['case']}": {"puts": samples(r["tier_objects"] if r["puts"] is None else r["puts"])}
+            for place, those in g.get("sent", {}).items() for r in those}
+    restores = {place: {rival: samples(v) for rival, v in r["GB/s"].items()} for place, r in g.get("restore", {}).items()}
+    return (table("tier-seal", "tier: seal beside a flush", "ms", seals, "less", reference="without", precise=False)
+            + table("tier-flush", "tier: flush", "GB/s", flushes, reference="put", precise=False, subjects=["ckptfs"])
+            + table("tier-sent", "tier: sent for a checkpoint", "MiB", sent, "less", subjects=["sent"])
+            + table("tier-puts", "tier: PUTs for a checkpoint", "PUTs", puts, "less")
+            + table("tier-restore", "tier: cold restore", "GB/s", restores, reference="get", precise=False))
+
+
 SPEED = ["write", "restore", "small", "meta", "compress", "cores"]
 OTHERS = {"index": lambda group, g: by_unit(group, "index", g), "chunk": lambda group, g: by_unit(group, "chunk", g), "space": space,
           "ten": ten, "mixes": space, "gc": gc, "cluster": cluster, "gpu": gpu, "client": client, "aware": aware, "images": images,
-          "users": users}
+          "tier": tier, "users": users}
 GROUPS = SPEED + list(OTHERS)
 
 
