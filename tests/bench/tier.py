@@ -21,6 +21,7 @@ PARTS = list(PLACES)
 MIB = 1 << 20
 OBJECT = 64 * MIB  # of a full pack
 PUTS, GETS, RANGE = 4, 16, 4 * MIB  # of the plain client: requests at a time, and bytes of one
+SEALS = 8  # in a turn: a single one is short
 RATE = "64M"  # of flushes beside which seals are timed
 CACHE = "512M"  # memory of a mounted tier
 SEAL_MAX, FLUSH_MIN, RESTORE_MIN, SENT_MAX, PUTS_MORE, ROUND_TRIPS_MAX = 1.05, 0.8, 0.8, 1.02, 3, 2
@@ -88,14 +89,14 @@ def verdict(ok):
 # --- seals ---
 
 def seal_turn(rival, size, number):
-    """Seconds of the second of two seals, beside the flush of the first."""
-    first = write(rival, f"a{number}", size, 2 * number)
+    """Seconds of one of several seals, one after the other, beside the flush of a checkpoint sealed before them."""
+    first = write(rival, f"a{number}", size, (SEALS + 1) * number)
+    those = [write(rival, f"b{number}-{i}", max(1, size // SEALS), (SEALS + 1) * number + i) for i in range(1, SEALS + 1)]
     seal(first)
-    second = write(rival, f"b{number}", size, 2 * number + 1)
-    seconds = seal(second)
+    seconds = sum(seal(path) for path in those)
     if rival.has_tier:
         wait(rival, all_there)
-    return seconds
+    return seconds / SEALS
 
 
 def seal_rows(base, size, rounds, places):
@@ -168,8 +169,10 @@ def cp_seconds(place, key, source):
 
 def rclone_seconds(place, key, source):
     target, environment = place.rclone(key)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     command = ["rclone", "copy", "--quiet", "--config", "/dev/null", "--transfers", str(PUTS), "--ignore-times", source, target]
-    seconds = timed(lambda: (subprocess.run(command, check=True, env={**os.environ, **environment}), os.sync() if place.name == "dir" else None))
+    seconds = timed(lambda: (subprocess.run(command, check=True, env={**inherited, **environment}),
+                             os.sync() if place.name == "dir" else None))
     sent = sum(place.objects(key).values())
     place.remove(key)
     return seconds, sent
