@@ -394,6 +394,8 @@ mkdir -p "$MNT/tier/sealed/$id"
 cp "$TIER/sealed/$id/"* "$MNT/tier/sealed/$id/"
 cp -r "$TIER/keys" "$TIER/packs" "$MNT/tier/"
 exits 0 tier verify --quiet "dir:$MNT/tier"
+connection=/sys/fs/fuse/connections/$(mountpoint -d "$MNT" | cut -d : -f 2)
+mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
 stop_process "$DAEMON"
 rm -rf "$WORK/to/hung"
 for action in list verify get usage; do
@@ -405,6 +407,7 @@ for action in list verify get usage; do
 	pid=$!
 	set +m
 	await grep -q '^SigCgt:.*[2367abef]$' /proc/$pid/status # it catches SIGINT
+	await sh -c "[ \$(cat '$connection/waiting') -gt 0 ]" # and waits for an answer
 	running $pid || fail_showing "$action: ended although the directory hangs"
 	code=0
 	kill -INT $pid
