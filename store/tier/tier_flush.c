@@ -10,8 +10,8 @@
  * time after it has found no manifest that names them.
  *
  * What the writer knows was there when it was opened, or when it was put. The tier may have been emptied since. So
- * before step 3 the key and the packs of earlier flushes are read again, a few bytes of each. If one is gone, the flush
- * fails, and the next writer compares everything again.
+ * before step 3 the key, the last manifest and the packs of earlier flushes are read again, a few bytes of each. If one
+ * is gone, the flush fails, and the next writer compares everything again.
  *
  * The writer before this one may have ended after its manifest had become visible and before it was durable. So the
  * last one that is found is put once more, as a new object: this makes it durable, and changes nothing.
@@ -769,6 +769,19 @@ static int check_taken(struct tier_writer *w, const char *name, const struct buf
 			 tier_where(w->tier), name);
 }
 
+/* Is the last manifest of this store still there? If it was deleted, so may be others. */
+static int check_last_manifest(const struct tier_writer *w)
+{
+	struct presence p = { .name = tier_manifest_name(w->conf.store, w->number - 1) };
+	int r;
+
+	if (w->number == 1)
+		return 0;
+	p.q = (struct tier_request){ .op = TIER_GET, .name = p.name.s, .buf = p.bytes, .len = CHECKED_BYTES };
+	r = tier_call(w->tier, &p.q);
+	return r == -ENOENT ? check_presence(w, &p) : r; /* its length does not matter: it may be damaged */
+}
+
 static int put_manifest(struct flush *f)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -841,6 +854,8 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 		r = await_packs(w);
 	if (r == 0)
 		r = check_key(w);
+	if (r == 0)
+		r = check_last_manifest(w);
 	if (r == 0)
 		r = check_packs(f);
 	return r < 0 ? r : put_manifest(f);

@@ -72,7 +72,7 @@ struct tier_flushed {
  * Durable in the tier on success. After any failure the writer flushes no more (-ESTALE) and is closed; a new one
  * continues with what is there. But -ENOTUNIQ: another machine has put a manifest for this store. Then none is opened
  * until a person has decided which machine goes on: it would continue with the next number, and both would commit in
- * turn. -ENOENT: the key or packs of earlier flushes were deleted from the tier, so the manifest was not put, and others
- * may be incomplete. -EEXIST: something that is not an object has the name of the manifest.
+ * turn. -ENOENT: the key, the last manifest or packs of earlier flushes were deleted from the tier, so the manifest was
+ * not put, and others may be incomplete. -EEXIST: something that is not an object has the name of the manifest.
  */
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret);

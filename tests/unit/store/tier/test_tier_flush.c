@@ -650,7 +650,7 @@ static void what_was_deleted_from_the_tier_is_missed(void **state _unused_)
 	static const struct {
 		const char *prefix;
 		unsigned manifests;
-	} cases[] = { { "", 2 }, { "packs/", 3 }, { "keys/", 2 } };
+	} cases[] = { { "", 2 }, { "packs/", 3 }, { "keys/", 2 }, { "sealed/", 2 } };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct tier_writer_conf conf = conf_of();
