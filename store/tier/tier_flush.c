@@ -26,7 +26,8 @@
  *
  * The catalog is converted record by record. New chunks of a record are read, appended to the pack in memory, and have
  * their numbers in it before the record is written with runs. Chunks of varied lengths are behind those of one length,
- * so that frames, which have one kind, become full.
+ * so that frames, which have one kind, become full. While the chunks of a record are read, those of the record before
+ * it are appended. So a chunk that both have is read twice, and appended once.
  */
 #include "store/tier/tier_flush.h"
 
@@ -146,7 +147,7 @@ static int await_pack(struct tier_writer *w)
 	int r = q->result == -EEXIST ? check_pack(w, s) : q->result;
 
 	w->is_sending[s - w->sending] = false;
-	buf_release(&s->bytes);
+	buf_clear(&s->bytes); /* new memory for the next pack would cost a page fault for each page */
 	return r < 0 ? log_errno(r, "tier %s: %s: cannot put the pack", tier_where(w->tier), s->name.s) : 0;
 }
 
@@ -162,11 +163,22 @@ static int await_packs(struct tier_writer *w)
 	return r;
 }
 
+/* Frees the memory for packs that are not in flight: until the next flush, hours may pass. */
+static void release_packs(struct tier_writer *w)
+{
+	for (unsigned i = 0; i < IN_FLIGHT_MAX; i++)
+		if (!w->is_sending[i])
+			buf_release(&w->sending[i].bytes);
+	if (!w->is_open)
+		buf_release(&w->data);
+}
+
 static int close_pack(struct tier_writer *w, struct tier_flushed *sums)
 {
 	struct tier_footer *f = &w->packs[w->nr_packs - 1];
 	struct tier_footer_disk d;
 	struct sending *s = NULL;
+	struct buf spare;
 	int r;
 
 	close_frame(w);
@@ -194,7 +206,9 @@ static int close_pack(struct tier_writer *w, struct tier_flushed *sums)
 	assert(s);
 	sums->packs++;
 	sums->bytes += w->data.len;
-	buf_move(&s->bytes, &w->data);
+	spare = s->bytes;
+	s->bytes = w->data;
+	w->data = spare;
 	s->name = tier_pack_name(f->id);
 	s->q = (struct tier_request){
 		.op = TIER_PUT_NEW,
@@ -507,10 +521,15 @@ struct flush {
 	uint32_t nr_refs;
 	uint32_t *order; /* packs of the manifest */
 	uint32_t first_own; /* of the writer's packs: this flush puts these itself */
-	struct content_piece pieces[CATALOG_PIECES_MAX]; /* of one record */
-	unsigned nr_pieces;
-	struct tier_want wants[CATALOG_PIECES_MAX];
-	uint8_t *bytes; /* READ_BYTES */
+	struct record {
+		struct content_piece pieces[CATALOG_PIECES_MAX];
+		unsigned nr_pieces;
+		struct tier_want wants[CATALOG_PIECES_MAX]; /* chunks unknown before it */
+		size_t nr_wants, nr_read, nr_appended; /* nr_read: or being read */
+		uint8_t *bytes; /* READ_BYTES, aligned as direct I/O requires */
+	} records[2];
+	struct record *last; /* its last chunks are read, or being read; NULL: all records are converted */
+	bool is_reading; /* await() has to be called */
 };
 
 static void flush_freep(struct flush **f)
@@ -523,39 +542,19 @@ static void flush_freep(struct flush **f)
 	buf_release(&(*f)->refs);
 	free((*f)->index);
 	free((*f)->order);
-	free((*f)->bytes);
+	for (unsigned i = 0; i < ARRAY_SIZE((*f)->records); i++)
+		free((*f)->records[i].bytes);
 	free(*f);
 }
 
-static int read_and_append(struct flush *f, struct tier_want *wants, size_t nr)
+/* The unknown chunks of the record: first those of one length, then those of varied lengths. */
+static int list_wants(struct flush *f, struct record *k)
 {
-	int r = 0;
-
-	for (size_t i = 0, n; i < nr && r == 0; i += n) {
-		size_t len = 0;
-
-		for (n = 0; i + n < nr && len + wants[i + n].len <= READ_BYTES; n++) {
-			wants[i + n].buf = f->bytes + len;
-			len += wants[i + n].len;
-		}
-		r = f->c->read(f->c->userdata, wants + i, n);
-		for (size_t k = i; k < i + n && r == 0; k++) /* a chunk may be in the record twice */
-			if (!tier_known_find(&f->w->known, wants[k].fp, wants[k].len))
-				r = append_chunk(f->w, &wants[k], f->sums);
-	}
-	return r;
-}
-
-/* Append the unknown chunks of the record: first those of one length, then those of varied lengths. */
-static int send_chunks(struct flush *f)
-{
-	int r = 0;
-
-	for (unsigned varied = 0; varied < 2 && r == 0; varied++) {
-		size_t nr = 0;
-
-		for (unsigned i = 0; i < f->nr_pieces; i++) {
-			const struct content_piece *p = &f->pieces[i];
+	k->nr_wants = k->nr_read = k->nr_appended = 0;
+	for (unsigned varied = 0; varied < 2; varied++)
+		for (unsigned i = 0; i < k->nr_pieces; i++) {
+			const struct content_piece *p = &k->pieces[i];
+			int r;
 
 			if (p->chunk_len == 0 || (kind_of(p->chunk_len) == PACK_VARIED) != (varied == 1))
 				continue;
@@ -566,9 +565,42 @@ static int send_chunks(struct flush *f)
 				continue;
 			if (varied == 1 && p->chunk_len > PACK_VARIED_LEN_MAX)
 				return -EBADMSG;
-			f->wants[nr++] = (struct tier_want){ .fp = p->fp, .len = p->chunk_len };
+			k->wants[k->nr_wants++] = (struct tier_want){ .fp = p->fp, .len = p->chunk_len };
 		}
-		r = read_and_append(f, f->wants, nr);
+	return 0;
+}
+
+/* Begins to read the next chunks of the record, as many as fit into its memory. */
+static int begin_read(struct flush *f, struct record *k)
+{
+	size_t first = k->nr_read, len = 0;
+
+	for (; k->nr_read < k->nr_wants && len + k->wants[k->nr_read].len <= READ_BYTES; k->nr_read++) {
+		k->wants[k->nr_read].buf = k->bytes + len;
+		len += k->wants[k->nr_read].len;
+	}
+	f->is_reading = k->nr_read > first;
+	return f->is_reading ? f->c->read(f->c->userdata, k->wants + first, k->nr_read - first) : 0;
+}
+
+static int await_read(struct flush *f)
+{
+	bool waits = f->is_reading && f->c->await;
+
+	f->is_reading = false;
+	return waits ? f->c->await(f->c->userdata) : 0;
+}
+
+/* Appends the chunks that were read. */
+static int append_read(struct flush *f, struct record *k)
+{
+	int r = 0;
+
+	for (; k->nr_appended < k->nr_read && r == 0; k->nr_appended++) {
+		const struct tier_want *c = &k->wants[k->nr_appended];
+
+		if (!tier_known_find(&f->w->known, c->fp, c->len)) /* of this record or the one before it */
+			r = append_chunk(f->w, c, f->sums);
 	}
 	return r;
 }
@@ -601,14 +633,14 @@ static int refer_to(struct flush *f, uint32_t pack, uint32_t *ret)
 	return 0;
 }
 
-static int encode_runs(struct flush *f)
+static int encode_runs(struct flush *f, const struct record *k)
 {
 	struct tier_run run = { 0 };
 	int r = 0;
 
 	buf_clear(&f->runs);
-	for (unsigned i = 0; i < f->nr_pieces && r == 0; i++) {
-		const struct content_piece *p = &f->pieces[i];
+	for (unsigned i = 0; i < k->nr_pieces && r == 0; i++) {
+		const struct content_piece *p = &k->pieces[i];
 		bool is_whole = p->chunk_len > 0 && p->from == 0 && p->len == p->chunk_len;
 		struct tier_run next = { .nr = is_whole ? 1 : 0, .len = p->len };
 
@@ -639,18 +671,50 @@ static int encode_runs(struct flush *f)
 	return r < 0 ? r : buf_error(&f->catalog);
 }
 
+/* Converts the record whose chunks have been read. */
+static int convert_read(struct flush *f, struct record *k)
+{
+	int r = append_read(f, k);
+
+	return r < 0 ? r : encode_runs(f, k);
+}
+
+/* Converts the last record, if that has not been done. */
+static int convert_last(struct flush *f)
+{
+	struct record *k = TAKE(f->last);
+	int r = await_read(f);
+
+	return r < 0 || !k ? r : convert_read(f, k);
+}
+
 static int convert_pieces(struct flush *f, const struct catalog_record *rec)
 {
+	struct record *before = TAKE(f->last), *k = &f->records[before == f->records];
 	struct cursor c = cursor_of(rec->data, rec->len);
 	int r;
 
-	tier_known_trim(&f->w->known); /* all chunks of a record are kept until it is encoded */
-	for (f->nr_pieces = 0; (r = catalog_piece_next(&c, &f->pieces[f->nr_pieces])) > 0;)
-		if (++f->nr_pieces == CATALOG_PIECES_MAX)
+	tier_known_trim(&f->w->known); /* keeps all chunks of `before`, which were used after the last trim */
+	for (k->nr_pieces = 0; (r = catalog_piece_next(&c, &k->pieces[k->nr_pieces])) > 0;)
+		if (++k->nr_pieces == CATALOG_PIECES_MAX)
 			break;
 	if (r >= 0)
-		r = send_chunks(f);
-	return r < 0 ? r : encode_runs(f);
+		r = list_wants(f, k);
+	if (r == 0)
+		r = await_read(f);
+	if (r == 0)
+		r = begin_read(f, k);
+	if (r == 0 && before)
+		r = convert_read(f, before);
+	while (r == 0 && k->nr_read < k->nr_wants) {
+		r = await_read(f);
+		if (r == 0)
+			r = append_read(f, k);
+		if (r == 0)
+			r = begin_read(f, k);
+	}
+	f->last = r == 0 ? k : NULL;
+	return r;
 }
 
 /* Sink of the source's catalog. */
@@ -671,10 +735,12 @@ static int convert(void *userdata, const void *p, size_t len)
 			break;
 		at += used;
 		r = 0;
-		if (rec.type == CATALOG_PIECES)
+		if (rec.type == CATALOG_PIECES) {
 			r = convert_pieces(f, &rec);
-		else
+		} else {
+			r = convert_last(f);
 			buf_add(&f->catalog, record, used);
+		}
 	}
 	if (at > 0)
 		memmove(f->unread.data, f->unread.data + at, f->unread.len - at);
@@ -842,10 +908,16 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 	f->c = c;
 	f->sums = sums;
 	f->first_own = w->nr_packs;
-	f->bytes = malloc(READ_BYTES);
-	if (!f->bytes)
-		return -ENOMEM;
+	for (unsigned i = 0; i < ARRAY_SIZE(f->records); i++) {
+		f->records[i].bytes = aligned_alloc(PACK_BLOCK, READ_BYTES);
+		if (!f->records[i].bytes)
+			return -ENOMEM;
+	}
 	r = c->catalog(c->userdata, &(struct tier_sink){ convert, f });
+	if (r == 0)
+		r = convert_last(f);
+	else
+		(void)await_read(f); /* into memory that is freed below */
 	if (r == 0 && !f->reader.at_end)
 		r = -EBADMSG;
 	if (r == 0 && w->is_open)
@@ -876,6 +948,7 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 		return 0;
 	}
 	r = flush_all(w, c, &sums);
+	release_packs(w);
 	w->is_broken = r < 0; /* known chunks may be in packs that were not put */
 	if (r == 0)
 		*ret = sums;

@@ -58,8 +58,10 @@ struct tier_checkpoint {
 	const char *path; /* from the root of the store */
 	/* Writes its catalog (store/catalog) to the sink. */
 	int (*catalog)(void *userdata, const struct tier_sink *to);
-	/* Reads chunks of it. They need not be checked. */
+	/* Reads chunks of the record that the sink has received last. They need not be checked. */
 	int (*read)(void *userdata, const struct tier_want *wants, size_t nr);
+	/* NULL: read() returns when it has read. Otherwise it may return before, and this waits for it. */
+	int (*await)(void *userdata);
 	void *userdata;
 };
 struct tier_flushed {

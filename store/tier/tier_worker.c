@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Only one of the two threads runs at a time. The other one waits for its message:
+ * Messages between the two threads:
  *
  *	JOB_OPEN, JOB_FLUSH ──▶
  *	                    ◀── WANTS_CATALOG   the caller runs catalog() of the checkpoint, for each record:
@@ -10,6 +10,10 @@
  *	                    ◀── WANTS_RECORD    with the result of the record before
  *	CATALOG_END         ──▶
  *	                    ◀── DONE
+ *
+ * In each direction there is at most one message that was not received. The worker does not wait for CHUNKS before it
+ * sends WANTS_RECORD, so that it works on one record while the caller reads the chunks of the next one. CHUNKS arrives
+ * before the next RECORD or CATALOG_END.
  *
  * A cancelled caller sets `is_left` and sends no more messages. From then on the worker does not wait for the caller, and
  * its requests return -ECANCELED. The caller sets `is_left` only while it waits, so never while it reads into memory of
@@ -43,13 +47,15 @@ struct tier_worker {
 	struct tier_checkpoint checkpoint; /* its functions exchange messages with the caller */
 	char *path; /* of it */
 	struct tier_flushed flushed;
-	const struct tier_want *wants;
+	const struct tier_want *wants; /* of WANTS_CHUNKS, constant until CHUNKS */
 	size_t nr_wants;
+	bool is_reading; /* CHUNKS was not received yet */
+	int read_result; /* of CHUNKS */
 
 	struct mutex lock; /* leaf */
 	struct cond changed;
 	enum message to_worker GUARDED_BY(lock), to_caller GUARDED_BY(lock); /* NONE: not sent, or received */
-	int result GUARDED_BY(lock); /* of the last message */
+	int result_to_worker GUARDED_BY(lock), result_to_caller GUARDED_BY(lock); /* of the last message */
 	struct buf record GUARDED_BY(lock); /* RECORD */
 	bool probe GUARDED_BY(lock); /* JOB_OPEN */
 	char reason[TIER_PROBE_REASON_MAX] GUARDED_BY(lock);
@@ -72,7 +78,8 @@ static enum message receive(struct tier_worker *w, int *ret_result)
 		cond_wait(&w->changed, &w->lock);
 	m = w->is_left ? NONE : w->to_worker;
 	w->to_worker = NONE;
-	*ret_result = w->result;
+	*ret_result = w->result_to_worker;
+	cond_broadcast(&w->changed);
 	mutex_unlock(&w->lock);
 	return m;
 }
@@ -80,21 +87,25 @@ static enum message receive(struct tier_worker *w, int *ret_result)
 static void send_to_caller(struct tier_worker *w, enum message m, int result)
 {
 	mutex_lock(&w->lock);
+	while (w->to_caller != NONE && !w->is_left)
+		cond_wait(&w->changed, &w->lock);
 	w->to_caller = m;
-	w->result = result;
+	w->result_to_caller = result;
 	cond_broadcast(&w->changed);
 	mutex_unlock(&w->lock);
 }
 
-/* For the caller's thread: sends a message and waits for the reply. NONE: cancelled. */
+/* For the caller's thread: sends a message and waits for the next one. NONE: cancelled. */
 static enum message exchange(struct tier_worker *w, enum message m, int result, int *ret_result)
 {
 	enum message answer;
 
 	mutex_lock(&w->lock);
-	w->to_worker = m;
-	w->result = result;
 	w->waits_since_ns = monotonic_ns();
+	while (w->to_worker != NONE && w->cancelled_ns == 0)
+		cond_wait(&w->changed, &w->lock);
+	w->to_worker = m;
+	w->result_to_worker = result;
 	cond_broadcast(&w->changed);
 	while (w->to_caller == NONE && w->cancelled_ns == 0)
 		cond_wait(&w->changed, &w->lock);
@@ -102,13 +113,25 @@ static enum message exchange(struct tier_worker *w, enum message m, int result, 
 	w->to_caller = NONE;
 	w->is_left |= w->cancelled_ns > 0;
 	w->waits_since_ns = 0;
-	*ret_result = answer == NONE ? -ECANCELED : w->result;
+	*ret_result = answer == NONE ? -ECANCELED : w->result_to_caller;
 	cond_broadcast(&w->changed);
 	mutex_unlock(&w->lock);
 	return answer;
 }
 
 /* --- the worker's thread --- */
+
+/* Like receive(), but returns what follows CHUNKS. */
+static enum message receive_next(struct tier_worker *w, int *ret_result)
+{
+	enum message m = receive(w, ret_result);
+
+	if (m != CHUNKS)
+		return m;
+	w->read_result = *ret_result;
+	w->is_reading = false;
+	return receive(w, ret_result);
+}
 
 /* catalog() of the checkpoint, in the worker's thread. */
 static int receive_catalog(void *userdata, const struct tier_sink *to)
@@ -119,7 +142,7 @@ static int receive_catalog(void *userdata, const struct tier_sink *to)
 	int r = 0, result;
 
 	send_to_caller(w, WANTS_CATALOG, 0);
-	while ((m = receive(w, &result)) == RECORD) {
+	while ((m = receive_next(w, &result)) == RECORD) {
 		mutex_lock(&w->lock);
 		buf_move(&record, &w->record);
 		mutex_unlock(&w->lock);
@@ -131,15 +154,26 @@ static int receive_catalog(void *userdata, const struct tier_sink *to)
 	return r < 0 ? r : m == CATALOG_END ? result : -ECANCELED;
 }
 
-/* read() of the checkpoint, in the worker's thread. */
-static int receive_chunks(void *userdata, const struct tier_want *wants, size_t nr)
+/* read() and await() of the checkpoint, in the worker's thread. */
+static int request_chunks(void *userdata, const struct tier_want *wants, size_t nr)
+{
+	struct tier_worker *w = userdata;
+
+	w->wants = wants;
+	w->nr_wants = nr;
+	w->is_reading = true;
+	send_to_caller(w, WANTS_CHUNKS, 0);
+	return 0;
+}
+
+static int await_chunks(void *userdata)
 {
 	struct tier_worker *w = userdata;
 	int result;
 
-	w->wants = wants;
-	w->nr_wants = nr;
-	send_to_caller(w, WANTS_CHUNKS, 0);
+	if (!w->is_reading)
+		return w->read_result;
+	w->is_reading = false;
 	return receive(w, &result) == CHUNKS ? result : -ECANCELED;
 }
 
@@ -326,7 +360,8 @@ int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, st
 	w->checkpoint = *c;
 	w->checkpoint.path = path;
 	w->checkpoint.catalog = receive_catalog;
-	w->checkpoint.read = receive_chunks;
+	w->checkpoint.read = request_chunks;
+	w->checkpoint.await = await_chunks;
 	w->checkpoint.userdata = w;
 	m = exchange(w, JOB_FLUSH, 0, &r);
 	if (m == WANTS_CATALOG)

@@ -80,10 +80,8 @@ static const struct chunk *pool_find(const struct pool *p, struct fp fp, uint32_
 
 /* --- as a source --- */
 
-static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
+static int read_now(struct checkpoint *c, const struct tier_want *wants, size_t nr)
 {
-	struct checkpoint *c = userdata;
-
 	for (size_t i = 0; i < nr; i++) {
 		const struct chunk *chunk = pool_find(c->pool, wants[i].fp, wants[i].len);
 
@@ -93,6 +91,29 @@ static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 			((uint8_t *)wants[i].buf)[0] ^= 1;
 	}
 	return c->pool->read_fails;
+}
+
+static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
+{
+	struct checkpoint *c = userdata;
+
+	assert_null(c->late); /* one read at a time */
+	if (!c->pool->reads_late)
+		return read_now(c, wants, nr);
+	for (size_t i = 0; i < nr; i++)
+		memset(wants[i].buf, 0xa5, wants[i].len);
+	c->late = wants;
+	c->nr_late = nr;
+	return 0;
+}
+
+static int await_chunks(void *userdata)
+{
+	struct checkpoint *c = userdata;
+	const struct tier_want *wants = c->late;
+
+	c->late = NULL;
+	return wants ? read_now(c, wants, c->nr_late) : 0;
 }
 
 /* In portions of any length: those of records are not known to a sink. */
@@ -130,6 +151,7 @@ static void begin(struct encoding *e, struct checkpoint *c, struct pool *pool, u
 		.path = "run1/step.0200",
 		.catalog = write_catalog,
 		.read = read_chunks,
+		.await = await_chunks,
 		.userdata = c,
 	};
 	*e = (struct encoding){ .c = c, .random = seed * 40503 + 11 };

@@ -21,6 +21,7 @@ struct pool {
 	unsigned nr;
 	bool returns_others; /* reads are wrong */
 	int read_fails;
+	bool reads_late; /* bytes are there only after await() */
 };
 void pool_init(struct pool *p, uint64_t seed, unsigned nr);
 /* All of one length. */
@@ -33,6 +34,8 @@ struct checkpoint {
 	struct buf catalog;
 	uint64_t seed;
 	int catalog_fails;
+	const struct tier_want *late; /* being read; NULL: none */
+	size_t nr_late;
 };
 /* Files of chunks number `from` to `to` of the pool, in some order, with holes and parts of chunks; links and
  * attributes. Its inode is `ino`. */

@@ -418,6 +418,90 @@ static void a_source_that_fails_commits_nothing(void **state _unused_)
 	memory_free(m);
 }
 
+/* Then chunks of a record are read while those of the one before it are appended: the tier is the same, byte for byte. */
+static void a_source_that_reads_late_is_awaited(void **state _unused_)
+{
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct memory *m[2] = { memory_new(), memory_new() };
+		struct tier_flushed f[2][2];
+		struct checkpoint a, b;
+		struct pool pool;
+
+		pool_init(&pool, seed, 300);
+		checkpoint_init(&a, &pool, seed, 10, 0, 200);
+		checkpoint_init(&b, &pool, seed + 1000, 11, 100, 300);
+		for (unsigned late = 0; late < 2; late++) {
+			pool.reads_late = late == 1;
+			assert_int_equal(flush(memory_open(m[late], &(struct memory_faults){ 0 }), &a, &f[late][0]), 0);
+			assert_int_equal(flush(memory_open(m[late], &(struct memory_faults){ 0 }), &b, &f[late][1]), 0);
+			assert_null(a.late);
+			assert_null(b.late);
+			assert_int_equal(check(m[late], &a, &b), 2);
+		}
+		for (unsigned i = 0; i < 2; i++) {
+			assert_int_equal(f[0][i].chunks, f[1][i].chunks);
+			assert_int_equal(f[0][i].bytes, f[1][i].bytes);
+		}
+		assert_int_equal(memory_nr(m[0]), memory_nr(m[1]));
+		for (size_t i = 0; i < memory_nr(m[0]); i++) /* packs are named by their content */
+			assert_string_equal(memory_name(m[0], i), memory_name(m[1], i));
+		pool.read_fails = -EIO; /* reported by await() */
+		memory_free(m[0]);
+		m[0] = memory_new();
+		assert_int_equal(flush(memory_open(m[0], &(struct memory_faults){ 0 }), &a, &f[0][0]), -EIO);
+		assert_null(a.late);
+		assert_int_equal(check(m[0], &a, &b), 0);
+		checkpoint_release(&a);
+		checkpoint_release(&b);
+		pool_release(&pool);
+		memory_free(m[0]);
+		memory_free(m[1]);
+	}
+}
+
+static void neighbouring_records_share_chunks(void **state _unused_)
+{
+	struct memory *m = memory_new();
+	unsigned chunks[400];
+	struct checkpoint a;
+	struct tier_flushed f;
+	struct pool pool;
+
+	pool_init_pages(&pool, 1, 40);
+	pool.reads_late = true;
+	for (unsigned i = 0; i < 400; i++) /* records have up to 60 of them */
+		chunks[i] = i % 40;
+	checkpoint_init_file(&a, &pool, 10, chunks, 400);
+	assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), 0);
+	assert_int_equal(f.chunks, 40);
+	assert_int_equal(check(m, &a, &a), 1);
+	checkpoint_release(&a);
+	pool_release(&pool);
+	memory_free(m);
+}
+
+static void nothing_reads_into_memory_that_was_freed(void **state _unused_)
+{
+	struct memory *m = memory_new();
+	unsigned chunks[200];
+	struct checkpoint a;
+	struct tier_flushed f;
+	struct pool pool;
+
+	pool_init_pages(&pool, 1, 200);
+	pool.reads_late = true;
+	for (unsigned i = 0; i < 200; i++)
+		chunks[i] = i;
+	checkpoint_init_file(&a, &pool, 10, chunks, 200);
+	a.catalog.len -= 3; /* the end is cut off, while chunks of the last record are being read */
+	a.catalog_fails = -ESTALE;
+	assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), -ESTALE);
+	assert_null(a.late);
+	checkpoint_release(&a);
+	pool_release(&pool);
+	memory_free(m);
+}
+
 static int ignore_bytes(void *userdata _unused_, const void *p _unused_, size_t len _unused_)
 {
 	return 0;
@@ -816,6 +900,9 @@ int main(void)
 		cmocka_unit_test(a_second_machine_with_the_same_store_stops),
 		cmocka_unit_test(a_writer_says_which_seals_are_there),
 		cmocka_unit_test(a_source_that_fails_commits_nothing),
+		cmocka_unit_test(a_source_that_reads_late_is_awaited),
+		cmocka_unit_test(neighbouring_records_share_chunks),
+		cmocka_unit_test(nothing_reads_into_memory_that_was_freed),
 		cmocka_unit_test(neighbours_are_read_together),
 		cmocka_unit_test(damage_is_never_returned_as_data),
 		cmocka_unit_test(a_damaged_manifest_does_not_stop_the_next),

@@ -109,6 +109,7 @@ static void a_worker_flushes_as_a_writer_does(void **state _unused_)
 
 static void a_source_that_fails_ends_the_flush(void **state _unused_)
 {
+	static const int errors[] = { -ENOTCONN, -ESTALE, -EBADMSG };
 	char reason[TIER_PROBE_REASON_MAX];
 	struct checkpoint a;
 	struct tier_flushed f;
@@ -117,12 +118,13 @@ static void a_source_that_fails_ends_the_flush(void **state _unused_)
 
 	pool_init(&pool, 1, 100);
 	checkpoint_init(&a, &pool, 1, 10, 0, 100);
-	for (unsigned i = 0; i < 2; i++) {
-		pool.read_fails = i == 0 ? -ENOTCONN : 0;
-		a.catalog_fails = i == 1 ? -ESTALE : 0;
+	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
+		pool.read_fails = i == 0 ? errors[i] : 0;
+		a.catalog_fails = i == 1 ? errors[i] : 0;
+		pool.returns_others = i == 2; /* found while the next chunks are being read */
 		w = new_worker();
 		assert_int_equal(tier_worker_open(w, false, reason), 0);
-		assert_int_equal(tier_worker_flush(w, &a.c, &f), i == 0 ? -ENOTCONN : -ESTALE);
+		assert_int_equal(tier_worker_flush(w, &a.c, &f), errors[i]);
 		assert_int_equal(tier_worker_flush(w, &a.c, &f), -ESTALE); /* as of a writer that has failed */
 		assert_true(tier_worker_end(w, 0));
 		tier_worker_free(w);
