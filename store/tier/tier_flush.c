@@ -5,9 +5,14 @@
  *   2. packs, several at once, and all   crash: packs that no manifest names. A flush of the same content makes the
  *      of them are awaited               same packs and finds their names taken; a collection removes others
  *   3. manifest, as a new object         COMMIT POINT: it exists if and only if all that it names exists
+ *   4. log of collections, read on       crash: the next writer finds the manifest, or that it is not valid
  * Chunks are shared with packs that a manifest names, and with those that this writer has put itself. If the name of a
- * pack is taken, a flush that ended early has put it, or another node is putting it: a collection leaves packs for some
- * time after it has found no manifest that names them.
+ * pack is taken, a flush that ended early has put it, or another node is putting it.
+ *
+ * Collections (tier_collect.c) delete packs while writers are at work. A writer joins in the log before it puts a
+ * manifest. Behind the fence of a generation it puts one only if none of its packs was dropped up to this generation.
+ * In the manifest's place it finds the fence of a generation that it has not read. Step 4 finds out whether the number of
+ * the manifest was an old one, whose object was deleted. Then the manifest is not valid, and this writer is a stale one.
  *
  * What the writer knows was there when it was opened, or when it was put. The tier may have been emptied since. So
  * before step 3 the key, the last manifest and the packs of earlier flushes are read again, a few bytes of each. If one
@@ -42,6 +47,7 @@
 #include "store/catalog/catalog_format.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_known.h"
+#include "store/tier/collect/tier_log.h"
 
 #define PACK_BYTES_DEFAULT MiB(64)
 #define IN_FLIGHT_DEFAULT 2u
@@ -64,13 +70,16 @@ struct tier_writer {
 	struct tier_writer_conf conf;
 	struct fp_key key;
 	struct tier_queue *queue;
+	struct tier_log log;
 	uint64_t number; /* of the next manifest */
+	struct tier_written last; /* manifest of this store */
 	bool is_broken;
 
 	struct tier_known known; /* places in `packs` */
 	struct tier_footer *packs; /* in the tier, or about to be; the last one may be open */
+	bool *is_dropped; /* each of them, by a collection */
 	uint32_t nr_packs;
-	size_t packs_room;
+	size_t packs_room, dropped_room;
 	struct tier_written *seals; /* of this store, in the tier */
 	size_t nr_seals, seals_room;
 
@@ -87,13 +96,25 @@ struct tier_writer {
 
 /* --- packs --- */
 
-static int open_pack(struct tier_writer *w)
+static int add_pack(struct tier_writer *w, const struct tier_footer *f)
 {
 	int r = list_grow(&w->packs, w->nr_packs, &w->packs_room, sizeof(*w->packs));
 
+	if (r == 0)
+		r = list_grow(&w->is_dropped, w->nr_packs, &w->dropped_room, sizeof(*w->is_dropped));
 	if (r < 0)
 		return r;
-	w->packs[w->nr_packs++] = (struct tier_footer){ 0 };
+	w->packs[w->nr_packs] = *f;
+	w->is_dropped[w->nr_packs++] = false;
+	return 0;
+}
+
+static int open_pack(struct tier_writer *w)
+{
+	int r = add_pack(w, &(struct tier_footer){ 0 });
+
+	if (r < 0)
+		return r;
 	w->is_open = true;
 	w->nr_chunks = 0;
 	return 0;
@@ -105,7 +126,8 @@ static void close_frame(struct tier_writer *w)
 
 	if (w->frame.nr_chunks == 0)
 		return;
-	pack_table_encode(&w->frame, &w->key, TIER_PACK_NUMBER, (uint32_t)(w->tables.len / PACK_BLOCK), &d);
+	pack_table_encode(&w->frame, &w->key, TIER_PACK_NUMBER + (uint32_t)w->log.generation,
+			  (uint32_t)(w->tables.len / PACK_BLOCK), &d);
 	buf_add(&w->tables, &d, sizeof(d));
 	w->frame.nr_chunks = 0;
 	w->frame_len = 0;
@@ -269,10 +291,8 @@ static int append_chunk(struct tier_writer *w, const struct tier_want *c, struct
 /* Remember the chunks of a pack of a manifest, and the pack. */
 static int add_known_chunks(struct tier_writer *w, const struct tier_footer *f, const struct tier_tables *t)
 {
-	int r = list_grow(&w->packs, w->nr_packs, &w->packs_room, sizeof(*w->packs));
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	for (uint32_t i = 0; i < t->nr_frames && r == 0; i++) {
 		struct pack_cuts cuts = pack_table_cuts(&t->frames[i].table);
 
@@ -280,8 +300,7 @@ static int add_known_chunks(struct tier_writer *w, const struct tier_footer *f, 
 			r = tier_known_add_older(&w->known, t->frames[i].table.fps[k], pack_cut_len(&cuts, k),
 						 (struct tier_place){ w->nr_packs, t->frames[i].first + k });
 	}
-	w->packs[w->nr_packs++] = *f;
-	return r;
+	return r < 0 ? r : add_pack(w, f);
 }
 
 static bool is_known_pack(const struct tier_writer *w, const struct tier_footer *f)
@@ -294,13 +313,25 @@ static bool is_known_pack(const struct tier_writer *w, const struct tier_footer 
 
 static int add_written(struct tier_writer *w, const struct tier_manifest *m)
 {
+	struct tier_written s = { .number = m->number, .ino = m->ino, .sealed_ns = m->sealed_ns };
 	int r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
 
-	if (r == 0)
-		w->seals[w->nr_seals++] = (struct tier_written){
-			.number = m->number, .ino = m->ino, .sealed_ns = m->sealed_ns
-		};
-	return r;
+	if (r < 0)
+		return r;
+	w->seals[w->nr_seals++] = s;
+	if (s.number > w->last.number)
+		w->last = s;
+	return 0;
+}
+
+/* A manifest of this store that is of no use: it is damaged, or of a newer version. */
+static int note_unreadable(struct tier_writer *w, uint64_t number, int r)
+{
+	if (r != -EBADMSG && r != -EOPNOTSUPP)
+		return r == -ENOENT || r == -ENODATA ? 0 : r;
+	if (number > w->last.number)
+		w->last = (struct tier_written){ .number = number };
+	return 0;
 }
 
 /* Loads the head of an own manifest, without its chunks. */
@@ -316,9 +347,7 @@ static int load_head(struct tier_writer *w, const char *name, uint64_t number)
 	if (r == 0 && (m.number != number || memcmp(m.store, w->conf.store, sizeof(m.store)) != 0 ||
 		       !tier_manifest_has_size(&m, q.size)))
 		r = -EBADMSG;
-	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
-		return 0;
-	return r < 0 ? r : add_written(w, &m);
+	return r < 0 ? note_unreadable(w, number, r) : add_written(w, &m);
 }
 
 /* Objects of other stores that this one may not read, or that are larger than any manifest: it can do without them. */
@@ -346,10 +375,14 @@ static int load_manifest(struct tier_writer *w, const char *name)
 	is_own = memcmp(store, w->conf.store, sizeof(store)) == 0;
 	if (is_own)
 		w->number = MAX(w->number, number + 1);
+	if (!tier_log_keeps(&w->log, store, number))
+		return 0; /* retention has removed it, or a stale machine has put it */
 	if (tier_known_is_full(&w->known))
 		return is_own ? load_head(w, name, number) : 0;
 	r = tier_reader_open(w->tier, name, &reader);
-	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP || is_dispensable(w, name, is_own, r))
+	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
+		return is_own ? note_unreadable(w, number, r) : 0;
+	if (is_dispensable(w, name, is_own, r))
 		return 0;
 	if (r < 0)
 		return r;
@@ -364,7 +397,8 @@ static int load_manifest(struct tier_writer *w, const char *name)
 		struct tier_footer f;
 
 		r = tier_manifest_pack(m, i, &f);
-		if (r < 0 || is_known_pack(w, &f))
+		if (r < 0 || is_known_pack(w, &f) ||
+		    tier_id_is_in(w->log.marks.dropped, w->log.marks.nr_dropped, f.id))
 			continue;
 		r = tier_reader_tables(reader, i, &t);
 		if (r == -EBADMSG && !is_own)
@@ -383,12 +417,56 @@ static int load_manifest(struct tier_writer *w, const char *name)
 	return 0;
 }
 
-/* The last names first. A number that a late list lacks is found when the manifest is put. */
+/* Adopts the marks of a generation. No pack is open. */
+static void apply_generation(void *userdata)
+{
+	struct tier_writer *w = userdata;
+	const struct tier_marks *m = &w->log.marks;
+	const struct tier_store_marks *s = tier_marks_store(m, w->conf.store);
+	bool any = false;
+	size_t nr = 0;
+
+	for (uint32_t i = 0; i < w->nr_packs; i++)
+		if (!w->is_dropped[i] && tier_id_is_in(m->dropped, m->nr_dropped, w->packs[i].id))
+			any = w->is_dropped[i] = true;
+	if (any)
+		tier_known_forget(&w->known, w->is_dropped);
+	if (!s)
+		return;
+	w->number = MAX(w->number, s->base + 1);
+	if (s->last > w->last.number)
+		w->last = (struct tier_written){ .number = s->last, .ino = s->last_ino, .sealed_ns = s->last_sealed_ns };
+	for (size_t i = 0; i < w->nr_seals; i++)
+		if (tier_log_keeps(&w->log, w->conf.store, w->seals[i].number))
+			w->seals[nr++] = w->seals[i];
+	w->nr_seals = nr;
+}
+
+static int read_generations(struct tier_writer *w)
+{
+	int r = tier_log_follow(&w->log, apply_generation, w);
+
+	if (r == -ESTALE)
+		log_notice("tier %s: several collections have ended since the writer was opened: it is opened again",
+			   tier_where(w->tier));
+	return r;
+}
+
+/*
+ * The last names first. A number that a late list lacks is found when the manifest is put. The log is read after the
+ * list: so each fence in the list belongs to a generation that has been read.
+ */
 static int load_manifests(struct tier_writer *w)
 {
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
 	int r = tier_list_all(w->tier, TIER_SEALED_PREFIX, &names);
 
+	if (r == 0)
+		r = tier_log_read(w->tier, &w->log);
+	if (r == 0)
+		r = tier_log_join(&w->log, w->conf.store);
+	if (r == 0)
+		apply_generation(w);
 	while (r == 0 && names.len > 0) {
 		size_t at = names.len - 1;
 
@@ -475,7 +553,9 @@ void tier_writer_close(struct tier_writer *w)
 	buf_release(&w->data);
 	buf_release(&w->tables);
 	tier_known_release(&w->known);
+	tier_log_release(&w->log);
 	free(w->packs);
+	free(w->is_dropped);
 	free(w->seals);
 	free(w);
 }
@@ -498,12 +578,16 @@ bool tier_writer_has(const struct tier_writer *w, uint64_t ino, int64_t sealed_n
 	return find_seal(w, ino, sealed_ns);
 }
 
+bool tier_writer_was_removed(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns)
+{
+	const struct tier_store_marks *s = tier_marks_store(&w->log.marks, w->conf.store);
+
+	return s && !find_seal(w, ino, sealed_ns) && tier_marks_removed(s, ino, sealed_ns);
+}
+
 void tier_writer_last(const struct tier_writer *w, struct tier_written *ret)
 {
-	*ret = (struct tier_written){ .number = w->number - 1 };
-	for (size_t i = 0; i < w->nr_seals; i++)
-		if (w->seals[i].number == ret->number)
-			*ret = w->seals[i];
+	*ret = w->last;
 }
 
 /* --- the catalog --- */
@@ -817,45 +901,127 @@ static int check_key(const struct tier_writer *w)
 	return check_presence(w, &p);
 }
 
-/* The name is taken: by this manifest, if the answer to an earlier attempt was lost? */
+/* The object whose name was taken is not there. -ESTALE: a collection has deleted it. -EEXIST: it is not an object. */
+static int check_deleted(struct tier_writer *w, const char *name)
+{
+	uint8_t store[TIER_ID_LEN];
+	uint64_t number;
+	int r = read_generations(w);
+
+	if (r < 0)
+		return r;
+	if (tier_manifest_name_parse(name, store, &number) && !tier_log_keeps(&w->log, store, number))
+		return -ESTALE;
+	return log_errno(-EEXIST, "tier %s: %s: the name is taken, but not by an object: remove what is there",
+			 tier_where(w->tier), name);
+}
+
+/*
+ * The name is taken. 1: by this manifest, if the answer to an earlier attempt was lost. 0: by the fence of a collection;
+ * the next number is to be tried. -ESTALE: a collection has deleted what was there. -EEXIST: it is not an object.
+ */
 static int check_taken(struct tier_writer *w, const char *name, const struct buf *manifest)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	int r = tier_get_all(w->tier, name, manifest->len, &b);
+	struct tier_fence fence;
+	int r = tier_get_all(w->tier, name, MAX(manifest->len, sizeof(struct tier_fence_disk)), &b);
 
 	if (r == -ENOENT)
-		return log_errno(-EEXIST, "tier %s: %s: the name is taken, but not by an object: remove what is there",
-				 tier_where(w->tier), name);
+		return check_deleted(w, name);
 	if (r < 0 && r != -EFBIG)
 		return r;
 	if (r == 0 && b.len == manifest->len && memcmp(b.data, manifest->data, b.len) == 0)
-		return 0;
+		return 1;
+	if (r == 0 && tier_fence_decode(b.data, b.len, &fence) == 0) {
+		r = read_generations(w);
+		if (r == 0 && fence.generation > w->log.entry)
+			r = log_errno(-EBADMSG, "tier %s: %s: is the fence of a generation that is not in the log",
+				      tier_where(w->tier), name);
+		return r;
+	}
 	return log_errno(-ENOTUNIQ,
 			 "tier %s: %s: another machine writes for this store: this one stops flushing. Unmount one of them",
 			 tier_where(w->tier), name);
 }
 
-/* Is the last manifest of this store still there? If it was deleted, so may be others. */
-static int check_last_manifest(const struct tier_writer *w)
+/* Is the last manifest of this store still there? If it was deleted, and not by a collection, so may be others. */
+static int check_last_manifest(struct tier_writer *w)
 {
-	struct presence p = { .name = tier_manifest_name(w->conf.store, w->number - 1) };
+	struct presence p = { .q = { .op = TIER_GET, .name = p.name.s, .buf = p.bytes, .len = CHECKED_BYTES } };
+	uint64_t number = 0;
 	int r;
 
-	if (w->number == 1)
+	for (size_t i = 0; i < w->nr_seals; i++)
+		number = MAX(number, w->seals[i].number);
+	if (number == 0)
 		return 0;
-	p.q = (struct tier_request){ .op = TIER_GET, .name = p.name.s, .buf = p.bytes, .len = CHECKED_BYTES };
+	p.name = tier_manifest_name(w->conf.store, number);
 	r = tier_call(w->tier, &p.q);
-	return r == -ENOENT ? check_presence(w, &p) : r; /* its length does not matter: it may be damaged */
+	if (r != -ENOENT)
+		return r; /* its length does not matter: it may be damaged */
+	r = read_generations(w);
+	if (r == 0 && tier_log_keeps(&w->log, w->conf.store, number))
+		r = check_presence(w, &p);
+	return r;
+}
+
+static bool needs_dropped_pack(const struct flush *f)
+{
+	for (uint32_t i = 0; i < f->nr_refs; i++)
+		if (f->w->is_dropped[f->order[i]])
+			return true;
+	return false;
+}
+
+/* -ENOENT: somebody has deleted packs. -ESTALE: a collection has. */
+static int check_shared_packs(struct flush *f)
+{
+	int r = check_packs(f);
+
+	if (r != -ENOENT)
+		return r;
+	r = read_generations(f->w);
+	return r < 0 ? r : needs_dropped_pack(f) ? -ESTALE : -ENOENT;
+}
+
+/* Puts the manifest at the first number that is free. */
+static int put_manifest_at(struct flush *f, struct tier_manifest *m)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct tier_writer *w = f->w;
+	int r;
+
+	do {
+		struct tier_object_name name = tier_manifest_name(w->conf.store, w->number);
+
+		if (needs_dropped_pack(f)) {
+			log_notice("tier %s: a collection has deleted packs of this flush: it is repeated",
+				   tier_where(w->tier));
+			return -ESTALE;
+		}
+		m->number = w->number;
+		buf_clear(&b);
+		tier_manifest_encode(m, &b);
+		r = buf_error(&b);
+		if (r < 0)
+			return r;
+		r = tier_put_new(w->tier, name.s, b.data, b.len);
+		r = r == -EEXIST ? check_taken(w, name.s, &b) : r == 0 ? 1 : r;
+		if (r == 0)
+			w->number = MAX(w->number, m->number + 1);
+	} while (r == 0);
+	if (r < 0)
+		return r;
+	w->number = m->number + 1;
+	f->sums->bytes += b.len;
+	return 0;
 }
 
 static int put_manifest(struct flush *f)
 {
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	const struct tier_checkpoint *c = f->c;
 	struct tier_writer *w = f->w;
-	struct tier_object_name name = tier_manifest_name(w->conf.store, w->number);
 	struct tier_manifest m = {
-		.number = w->number,
 		.ino = c->ino,
 		.sealed_ns = c->sealed_ns,
 		.files = c->files,
@@ -880,21 +1046,16 @@ static int put_manifest(struct flush *f)
 	memcpy(m.store, w->conf.store, sizeof(m.store));
 	memcpy(m.key_id, w->conf.key.id, sizeof(m.key_id));
 	memcpy(m.root, c->root, sizeof(m.root));
-	tier_manifest_encode(&m, &b);
-	r = buf_error(&b);
+	r = put_manifest_at(f, &m);
 	if (r == 0)
-		r = tier_put_new(w->tier, name.s, b.data, b.len);
-	if (r == -EEXIST)
-		r = check_taken(w, name.s, &b);
+		r = read_generations(w);
+	if (r == 0 && !tier_log_keeps(&w->log, w->conf.store, m.number))
+		r = log_errno(-ESTALE, "tier %s: %s: a collection has removed this number: the flush does not count",
+			      tier_where(w->tier), tier_manifest_name(w->conf.store, m.number).s);
 	if (r < 0)
 		return r;
-	f->sums->number = w->number++;
-	f->sums->bytes += b.len;
-	r = list_grow(&w->seals, w->nr_seals, &w->seals_room, sizeof(*w->seals));
-	if (r == 0)
-		w->seals[w->nr_seals++] =
-			(struct tier_written){ .number = m.number, .ino = c->ino, .sealed_ns = c->sealed_ns };
-	return 0; /* without a note, a repeated flush makes another manifest, which is no harm */
+	f->sums->number = m.number;
+	return add_written(w, &m);
 }
 
 static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *sums)
@@ -929,19 +1090,23 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 	if (r == 0)
 		r = check_last_manifest(w);
 	if (r == 0)
-		r = check_packs(f);
+		r = check_shared_packs(f);
 	return r < 0 ? r : put_manifest(f);
 }
 
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret)
 {
 	struct tier_flushed sums = { 0 };
-	int r;
-
 	const struct tier_written *before;
+	int r;
 
 	if (w->is_broken)
 		return -ESTALE;
+	r = read_generations(w); /* so that the flush uses no pack that has been dropped by now */
+	if (r < 0) {
+		w->is_broken = true;
+		return r;
+	}
 	before = find_seal(w, c->ino, c->sealed_ns);
 	if (before) {
 		*ret = (struct tier_flushed){ .number = before->number, .was_there = true };

@@ -34,7 +34,7 @@ struct tier_object_name tier_pack_name(const uint8_t pack_id[TIER_ID_LEN])
 {
 	struct tier_object_name n;
 
-	put_hex(pack_id, TIER_ID_LEN, n.s + sprintf(n.s, "packs/%02x/", pack_id[0]));
+	put_hex(pack_id, TIER_ID_LEN, n.s + sprintf(n.s, TIER_PACKS_PREFIX "%02x/", pack_id[0]));
 	return n;
 }
 
@@ -183,12 +183,12 @@ static uint32_t stored_len(const struct pack_table *t)
 
 static int decode_frames(const uint8_t *p, const struct tier_footer *f, const struct fp_key *key, struct tier_tables *t)
 {
+	uint32_t number = le32_get(((const struct pack_table_disk *)p)->pack); /* of all tables of the pack */
 	uint64_t off = 0;
 
 	for (uint32_t i = 0; i < f->nr_frames; i++) {
 		struct tier_frame *frame = &t->frames[i];
-		int r = pack_table_decode(p + (size_t)i * PACK_BLOCK, PACK_BLOCK, key, TIER_PACK_NUMBER, i,
-					  &frame->table);
+		int r = pack_table_decode(p + (size_t)i * PACK_BLOCK, PACK_BLOCK, key, number, i, &frame->table);
 
 		if (r < 0)
 			return r;
@@ -335,6 +335,8 @@ int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *r
 	struct tier_manifest m;
 	int r;
 
+	if (len >= sizeof(d->magic) && memcmp(d->magic, TIER_FENCE_MAGIC, sizeof(d->magic)) == 0)
+		return -ENODATA;
 	if (len < sizeof(*d) || crc32c(d, offsetof(struct tier_manifest_disk, crc32c)) != le32_get(d->crc32c))
 		return -EBADMSG;
 	r = check_head(d->magic, TIER_MANIFEST_MAGIC, d->version, d->incompat);

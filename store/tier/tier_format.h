@@ -35,6 +35,7 @@ struct tier_object_name tier_key_name(const uint8_t key_id[TIER_ID_LEN]);
 struct tier_object_name tier_pack_name(const uint8_t pack_id[TIER_ID_LEN]);
 struct tier_object_name tier_manifest_name(const uint8_t store[TIER_ID_LEN], uint64_t number);
 #define TIER_SEALED_PREFIX "sealed/"
+#define TIER_PACKS_PREFIX "packs/"
 bool tier_manifest_name_parse(const char *name, uint8_t ret_store[TIER_ID_LEN], uint64_t *ret_number);
 
 /* --- keys --- */
@@ -65,7 +66,9 @@ int tier_key_decode(const void *p, size_t len, struct tier_key *ret);
 
 #define TIER_PACK_MAGIC "ckptTPCK"
 #define TIER_PACK_FRAMES_MAX 4096u
-#define TIER_PACK_NUMBER 1u /* in the place of a pack's id in tables */
+/* In the place of a pack's id in tables: this plus the generation that the writer had read (tier_collect.c), so that the
+ * name of a pack that a collection deletes is never used again. */
+#define TIER_PACK_NUMBER 1u
 
 struct tier_footer_disk {
 	uint8_t magic[8];
@@ -113,6 +116,7 @@ const struct tier_frame *tier_tables_find(const struct tier_tables *t, uint32_t 
 /* --- manifests --- */
 
 #define TIER_MANIFEST_MAGIC "ckptTMAN"
+#define TIER_FENCE_MAGIC "ckptTFNC" /* in the place of a manifest: tier_log_format.h */
 #define TIER_PATH_MAX 4095u
 #define TIER_MANIFEST_PACKS_MAX (1u << 20)
 
@@ -159,6 +163,7 @@ void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret); /* ap
  * checkpoints. `packs` and `catalog` are NULL. The path is not checked against its digest, which needs all bytes.
  */
 #define TIER_MANIFEST_HEAD_MAX (sizeof(struct tier_manifest_disk) + TIER_PATH_MAX)
+/* -ENODATA: a fence of a collection is in the place of a manifest; so does tier_manifest_decode(). */
 int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *ret);
 bool tier_manifest_has_size(const struct tier_manifest *m, uint64_t size); /* the object, by its head */
 /* Checks all but the records of the catalog, which tier_read.h checks when it expands them. */

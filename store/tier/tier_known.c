@@ -96,6 +96,39 @@ int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len)
 	return r < 0 ? r : 1;
 }
 
+/* A slot becomes free in place; the slots behind it move up, as far as they were put there past it. */
+static void table_remove(struct tier_known_table *k, size_t at)
+{
+	size_t mask = k->size - 1;
+
+	for (size_t next = (at + 1) & mask; !fp_is_none(k->v[next].fp); next = (next + 1) & mask) {
+		size_t home = (size_t)k->v[next].fp.lo & mask;
+
+		if (((next - home) & mask) < ((next - at) & mask))
+			continue; /* it would be before its home */
+		k->v[at] = k->v[next];
+		at = next;
+	}
+	k->v[at] = (struct tier_known_slot){ 0 };
+	k->nr--;
+}
+
+static void table_forget(struct tier_known_table *k, const bool *is_gone)
+{
+	for (size_t i = 0; i < k->size;) {
+		if (!fp_is_none(k->v[i].fp) && is_gone[k->v[i].place.pack])
+			table_remove(k, i); /* another chunk may be in the slot now */
+		else
+			i++;
+	}
+}
+
+void tier_known_forget(struct tier_known *k, const bool *is_gone)
+{
+	table_forget(&k->young, is_gone);
+	table_forget(&k->old, is_gone);
+}
+
 void tier_known_trim(struct tier_known *k)
 {
 	if (!is_half_full(k))

@@ -40,6 +40,8 @@ bool tier_known_is_full(const struct tier_known *k);
 const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len); /* NULL: none */
 /* Marks a chunk as used, so that it is kept longer. 1/0 (unknown)/-ENOMEM */
 int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len);
+/* Removes the chunks of packs for which is_gone[pack] is set. */
+void tier_known_forget(struct tier_known *k, const bool *is_gone);
 /* Drops the older half if the younger one is full. Keeps what was added or used after the last trim. */
 void tier_known_trim(struct tier_known *k);
 void tier_known_release(struct tier_known *k);

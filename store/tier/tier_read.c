@@ -77,6 +77,8 @@ static int get_manifest(struct tier_reader *r, const char *name)
 		k = tier_manifest_decode(r->bytes.data, r->bytes.len, &r->m);
 	else if (k != -EBADMSG && k != -EOPNOTSUPP)
 		return k;
+	if (k == -ENODATA)
+		return -ENOENT; /* a fence of a collection */
 	if (k == -EOPNOTSUPP)
 		return log_errno(k, "tier %s: %s: written by a newer version", tier_where(r->tier), r->name.s);
 	if (k < 0)

@@ -304,6 +304,11 @@ bool tier_worker_has(const struct tier_worker *w, uint64_t ino, int64_t sealed_n
 	return tier_writer_has(w->writer, ino, sealed_ns);
 }
 
+bool tier_worker_was_removed(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns)
+{
+	return tier_writer_was_removed(w->writer, ino, sealed_ns);
+}
+
 /* Sends a message, and reads chunks as long as the worker requests them. */
 static enum message exchange_and_read(struct tier_worker *w, const struct tier_checkpoint *c, enum message m,
 				      int result, int *ret_result)

@@ -43,6 +43,7 @@ int tier_worker_open(struct tier_worker *w, bool probe, char reason[TIER_PROBE_R
 /* As of the writer; after a successful tier_worker_open(). */
 void tier_worker_last(const struct tier_worker *w, struct tier_written *ret);
 bool tier_worker_has(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns);
+bool tier_worker_was_removed(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns);
 /* tier_flush() */
 int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, struct tier_flushed *ret);
 /* Any thread: a call that waits for the worker now or later fails with -ECANCELED. */

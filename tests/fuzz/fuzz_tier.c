@@ -4,6 +4,7 @@
  * is tried as it comes, and with checksums that are right, so that what lies behind them is reached.
  */
 #include <assert.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/util.h"
 #include "store/catalog/catalog_format.h"
 #include "store/tier/tier_format.h"
+#include "store/tier/collect/tier_log_format.h"
 #include "store/tier/tier_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
@@ -151,9 +153,58 @@ static void look_at_tables(const uint8_t *p, size_t len)
 	free(d);
 }
 
+static void look_at_entry(const uint8_t *p, size_t len)
+{
+	struct tier_entry_disk again;
+	struct tier_log_entry e;
+
+	if (tier_entry_decode(p, len, &e) < 0)
+		return;
+	assert(e.number > 0 && e.generation <= e.number);
+	tier_entry_encode(&e, &again);
+	assert(memcmp(&again, p, len) == 0);
+}
+
+static void look_at_fence(const uint8_t *p, size_t len)
+{
+	struct tier_fence_disk again;
+	struct tier_manifest m;
+	struct tier_fence f;
+
+	if (tier_fence_decode(p, len, &f) < 0)
+		return;
+	assert(tier_manifest_decode(p, len, &m) == -ENODATA);
+	tier_fence_encode(&f, &again);
+	assert(memcmp(&again, p, len) == 0);
+}
+
+static void look_at_marks(const uint8_t *p, size_t len)
+{
+	_cleanup_(buf_release) struct buf again = BUF_EMPTY;
+	struct tier_marks m;
+
+	if (tier_marks_decode(p, len, &m) < 0)
+		return;
+	for (uint32_t i = 0; i < m.nr_stores; i++) {
+		const struct tier_store_marks *s = &m.stores[i];
+
+		assert(tier_marks_store(&m, s->id) == s);
+		for (uint32_t k = 0; k < s->nr_kept; k++)
+			assert(le64_get(s->kept[k]) <= s->base && tier_marks_keep(s, le64_get(s->kept[k])));
+		for (uint32_t k = 0; k < s->nr_removed; k++)
+			assert(tier_marks_removed(s, le64_get(s->removed[k].ino),
+						  (int64_t)le64_get(s->removed[k].sealed_ns)));
+	}
+	for (uint32_t i = 0; i < m.nr_dropped; i++)
+		assert(tier_id_is_in(m.dropped, m.nr_dropped, m.dropped[i]));
+	tier_marks_encode(&m, &again);
+	assert(buf_error(&again) < 0 || (again.len == len && memcmp(again.data, p, len) == 0));
+	tier_marks_release(&m);
+}
+
 static void look(uint8_t what, const uint8_t *p, size_t len)
 {
-	switch (what % 6) {
+	switch (what % 9) {
 	case 0:
 		look_at_key(p, len);
 		break;
@@ -172,6 +223,15 @@ static void look(uint8_t what, const uint8_t *p, size_t len)
 	case 5:
 		look_at_tree(p, len);
 		break;
+	case 6:
+		look_at_entry(p, len);
+		break;
+	case 7:
+		look_at_fence(p, len);
+		break;
+	case 8:
+		look_at_marks(p, len);
+		break;
 	}
 }
 
@@ -189,7 +249,13 @@ static void repair(uint8_t what, uint8_t *p, size_t len)
 {
 	struct tier_manifest_disk *m = (struct tier_manifest_disk *)p;
 
-	switch (what % 6) {
+	switch (what % 9) {
+	case 6:
+		put_crc(p, len, sizeof(struct tier_entry_disk));
+		break;
+	case 7:
+		put_crc(p, len, sizeof(struct tier_fence_disk));
+		break;
 	case 0: {
 		struct tier_key_disk *k = (struct tier_key_disk *)p;
 		struct tier_key good;

@@ -67,7 +67,8 @@ static void another_machine_is_recognised(void **state _unused_)
 		{ true, "dir:/lustre/me", { 7, 0, 0, false }, 0 }, /* damaged, but it was ours */
 		{ true, "dir:/lustre/me", { 7, 101, 5000, false }, -ENOTUNIQ }, /* it was faster */
 		{ true, "dir:/lustre/me", { 7, 100, 5001, false }, -ENOTUNIQ },
-		{ true, "dir:/lustre/me", { 8, 100, 5000, false }, -ENOTUNIQ }, /* it has gone on */
+		{ true, "dir:/lustre/me", { 9, 100, 5000, false }, 0 }, /* our own, behind fences of collections */
+		{ true, "dir:/lustre/me", { 8, 101, 5000, false }, -ENOTUNIQ }, /* it has gone on */
 		{ true, "dir:/lustre/me", { 8, 0, 0, false }, -ENOTUNIQ },
 		{ true, "dir:/gpfs/me", { 3, 50, 1000, false }, -ENOENT }, /* another tier */
 		{ false, "dir:/lustre/me", { 3, 50, 1000, false }, -ENOENT }, /* of a store that was copied, or rebuilt */

@@ -297,7 +297,7 @@ static void check_chunks(struct tier_reader *r, const struct pool *pool, const s
 	assert_true(reader.at_end);
 }
 
-static void check_one(struct tier *t, const char *name, const struct checkpoint *const *v, unsigned nr)
+void checkpoint_check(struct tier *t, const char *name, const struct checkpoint *const *v, unsigned nr)
 {
 	_cleanup_(buf_release) struct buf catalog = BUF_EMPTY;
 	const struct checkpoint *c = NULL;
@@ -327,7 +327,7 @@ unsigned checkpoints_check(struct tier *t, const struct checkpoint *const *v, un
 
 	assert_int_equal(tier_list_all(t, TIER_SEALED_PREFIX, &names), 0);
 	for (size_t at = 0; at < names.len; at += strlen((char *)names.data + at) + 1) {
-		check_one(t, (char *)names.data + at, v, nr);
+		checkpoint_check(t, (char *)names.data + at, v, nr);
 		found++;
 	}
 	return found;

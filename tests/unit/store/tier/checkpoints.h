@@ -46,5 +46,7 @@ void checkpoint_release(struct checkpoint *c);
 
 extern const struct tier_writer_conf checkpoint_writer; /* of small packs */
 
+/* The manifest of this name is that of one of these checkpoints, and all of it is read. */
+void checkpoint_check(struct tier *t, const char *name, const struct checkpoint *const *v, unsigned nr);
 /* Every manifest in the tier is that of one of these checkpoints, and all of it is read. Returns their number. */
 unsigned checkpoints_check(struct tier *t, const struct checkpoint *const *v, unsigned nr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /* Objects of a tier as bytes: what is written is read back, nothing else is, and the bytes stay what they are. */
 #include "store/tier/tier_format.h"
+#include "store/tier/collect/tier_log_format.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -406,6 +407,96 @@ static void runs_are_read_back(void **state _unused_)
 	}
 }
 
+/* --- garbage collection --- */
+
+static void entries_and_fences_are_their_bytes(void **state _unused_)
+{
+	struct tier_log_entry e = { .number = 5, .generation = 3, .marks_id = { 1, 2 }, .marks_len = 700, .store = { 9 } };
+	struct tier_fence f = { .store = { 9 }, .number = 4, .generation = 3 }, f2;
+	struct tier_entry_disk d;
+	struct tier_fence_disk fd;
+	struct tier_log_entry e2;
+	struct tier_manifest m;
+
+	tier_entry_encode(&e, &d);
+	assert_int_equal(tier_entry_decode(&d, sizeof(d), &e2), 0);
+	assert_int_equal(e2.number, 5);
+	assert_int_equal(e2.generation, 3);
+	assert_int_equal(e2.marks_len, 700);
+	assert_memory_equal(e2.marks_id, e.marks_id, sizeof(e.marks_id));
+	assert_memory_equal(e2.store, e.store, sizeof(e.store));
+	for (size_t i = 0; i < sizeof(d); i++) {
+		((uint8_t *)&d)[i] ^= 1;
+		assert_int_equal(tier_entry_decode(&d, sizeof(d), &e2), -EBADMSG);
+		((uint8_t *)&d)[i] ^= 1;
+	}
+	assert_int_equal(tier_entry_decode(&d, sizeof(d) - 1, &e2), -EBADMSG);
+	e.generation = 5; /* a generation that joins */
+	tier_entry_encode(&e, &d);
+	assert_int_equal(tier_entry_decode(&d, sizeof(d), &e2), -EBADMSG);
+	e.generation = 6; /* later than itself */
+	tier_entry_encode(&e, &d);
+	assert_int_equal(tier_entry_decode(&d, sizeof(d), &e2), -EBADMSG);
+
+	tier_fence_encode(&f, &fd);
+	assert_int_equal(tier_fence_decode(&fd, sizeof(fd), &f2), 0);
+	assert_int_equal(f2.number, 4);
+	assert_int_equal(f2.generation, 3);
+	assert_memory_equal(f2.store, f.store, sizeof(f.store));
+	assert_int_equal(tier_manifest_decode(&fd, sizeof(fd), &m), -ENODATA);
+	assert_int_equal(tier_manifest_head_decode(&fd, sizeof(fd), &m), -ENODATA);
+	for (size_t i = 0; i < sizeof(fd); i++) {
+		((uint8_t *)&fd)[i] ^= 1;
+		assert_int_equal(tier_fence_decode(&fd, sizeof(fd), &f2), -EBADMSG);
+		((uint8_t *)&fd)[i] ^= 1;
+	}
+	assert_string_equal(tier_log_name(10).s, "gc/000000000000000a");
+}
+
+static void marks_are_their_bytes(void **state _unused_)
+{
+	static const struct le64 kept[] = { { { 2 } }, { { 7 } } };
+	static const struct tier_seal_disk removed[] = { { { { 30 } }, { { 5 } } }, { { { 20 } }, { { 6 } } } };
+	static const uint8_t dropped[2][TIER_ID_LEN] = { { 1 }, { 2 } }, pending[1][TIER_ID_LEN] = { { 1 } };
+	struct tier_store_marks stores[] = {
+		{ .id = { 3 }, .base = 8, .last = 7, .last_ino = 40, .last_sealed_ns = 9, .kept = kept, .nr_kept = 2,
+		  .removed = removed, .nr_removed = 2 },
+		{ .id = { 4 } },
+	};
+	struct tier_marks m = { .number = 6, .previous = 2, .previous_id = { 5 }, .stores = stores, .nr_stores = 2,
+				.dropped = dropped, .nr_dropped = 2, .pending = pending, .nr_pending = 1 };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, again = BUF_EMPTY;
+	struct tier_marks back;
+	const struct tier_store_marks *s;
+
+	tier_marks_encode(&m, &b);
+	assert_int_equal(b.len, 64 + 2 * 56 + 2 * 8 + 2 * 16 + 3 * 16);
+	assert_int_equal(tier_marks_decode(b.data, b.len, &back), 0);
+	s = tier_marks_store(&back, stores[0].id);
+	assert_non_null(s);
+	assert_int_equal(s->base, 8);
+	assert_true(tier_marks_keep(s, 2) && tier_marks_keep(s, 7) && !tier_marks_keep(s, 3));
+	assert_true(tier_marks_removed(s, 30, 5) && tier_marks_removed(s, 20, 6) && !tier_marks_removed(s, 20, 5));
+	assert_null(tier_marks_store(&back, dropped[1]));
+	assert_true(tier_id_is_in(back.dropped, back.nr_dropped, dropped[1]));
+	assert_false(tier_id_is_in(back.pending, back.nr_pending, dropped[1]));
+	tier_marks_encode(&back, &again);
+	assert_int_equal(again.len, b.len);
+	assert_memory_equal(again.data, b.data, b.len);
+	tier_marks_release(&back);
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(tier_marks_decode(b.data, len, &back), -EBADMSG);
+	stores[0].base = 6; /* before a number that is kept */
+	buf_clear(&b);
+	tier_marks_encode(&m, &b);
+	assert_int_equal(tier_marks_decode(b.data, b.len, &back), -EBADMSG);
+	stores[0].base = 8;
+	stores[1].id[0] = 2; /* not in order */
+	buf_clear(&b);
+	tier_marks_encode(&m, &b);
+	assert_int_equal(tier_marks_decode(b.data, b.len, &back), -EBADMSG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -421,6 +512,8 @@ int main(void)
 		cmocka_unit_test(impossible_packs_of_a_manifest_are_damage),
 		cmocka_unit_test(impossible_paths_of_a_manifest_are_damage),
 		cmocka_unit_test(runs_are_read_back),
+		cmocka_unit_test(entries_and_fences_are_their_bytes),
+		cmocka_unit_test(marks_are_their_bytes),
 	};
 
 	return cmocka_run_group_tests_name("tier_format", tests, NULL, NULL);

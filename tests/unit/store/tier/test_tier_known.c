@@ -84,12 +84,40 @@ static void the_first_place_and_the_length_count(void **state _unused_)
 	assert_null(tier_known_find(&k, fp_number(1), LEN));
 }
 
+/* Chains of slots that wrap around stay connected: each chunk of the other packs is found. */
+static void chunks_of_a_pack_are_forgotten(void **state _unused_)
+{
+	static const bool is_gone[] = { false, true, false, true, false };
+	struct tier_known k = { .max = 4000 };
+	unsigned nr = 0;
+
+	for (uint32_t i = 0; i < 3000; i++) {
+		struct fp fp = { .lo = i % 7 == 0 ? UINT64_MAX - i % 3 : i * UINT64_C(0x9e3779b97f4a7c15), .hi = i + 1 };
+
+		assert_int_equal(tier_known_add(&k, fp, 4096, (struct tier_place){ i % 5, i }), 0);
+		if (i == 1500)
+			tier_known_trim(&k);
+	}
+	tier_known_forget(&k, is_gone);
+	for (uint32_t i = 0; i < 3000; i++) {
+		struct fp fp = { .lo = i % 7 == 0 ? UINT64_MAX - i % 3 : i * UINT64_C(0x9e3779b97f4a7c15), .hi = i + 1 };
+		const struct tier_place *place = tier_known_find(&k, fp, 4096);
+
+		assert_int_equal(!place, is_gone[i % 5]);
+		assert_true(!place || place->chunk == i);
+		nr += place != NULL;
+	}
+	assert_int_equal(k.young.nr + k.old.nr, nr);
+	tier_known_release(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_ones_and_those_in_use_are_known),
 		cmocka_unit_test(older_ones_go_first),
 		cmocka_unit_test(the_first_place_and_the_length_count),
+		cmocka_unit_test(chunks_of_a_pack_are_forgotten),
 	};
 
 	return cmocka_run_group_tests_name("tier_known", tests, NULL, NULL);

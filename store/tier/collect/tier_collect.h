@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later */
+/*
+ * Removes checkpoints from a tier, and packs that no checkpoint needs. Flushes and readers of any machine may be at work
+ * meanwhile, and other collections; each request may be the last one of the process. tier_collect.c says why.
+ *
+ * The packs of a removed checkpoint are deleted by the next collection.
+ *
+ * A collector belongs to one thread, which waits for the back end.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/tier/tier_format.h"
+
+struct tier;
+struct tier_collector;
+
+struct tier_collect_conf {
+	bool read_tags; /* set tier_sealed.is_tagged: reads whole manifests */
+	/* Called between requests. false: the call ends with -ECANCELED. NULL: never. */
+	bool (*step)(void *userdata, const char *what, uint64_t done, uint64_t total);
+	void *userdata;
+};
+
+/* A checkpoint in the tier. */
+struct tier_sealed {
+	uint8_t store[TIER_ID_LEN];
+	uint64_t number, ino;
+	int64_t sealed_ns;
+	uint64_t bytes; /* of its files */
+	char *path; /* from the root of the store */
+	bool is_tagged; /* its directory has the attribute user.tag */
+	bool is_removed; /* set by the caller between tier_collector_open() and tier_collector_mark() */
+};
+
+struct tier_collect_figures {
+	uint64_t nr_kept, nr_removed; /* checkpoints */
+	uint64_t nr_packs, pack_bytes; /* needed by those that are kept */
+	uint64_t nr_pending, pending_bytes; /* needed by none: the next collection may delete them */
+	uint64_t nr_dropped, dropped_bytes; /* needed by none, as in the collection before: deleted by this one */
+	uint64_t nr_deleted, deleted_bytes; /* packs */
+	uint64_t nr_fences;
+};
+
+/* Lists the checkpoints. Changes nothing. -EBADMSG: a manifest is damaged. Failures are logged. */
+int tier_collector_open(struct tier *t, const struct tier_collect_conf *conf, struct tier_collector **ret);
+void tier_collector_close(struct tier_collector *c); /* NULL is fine */
+void tier_collector_closep(struct tier_collector **c);
+/* By store, and by number. Owned by the collector. */
+struct tier_sealed *tier_collector_sealed(struct tier_collector *c, size_t *ret_nr);
+/* Finds the packs that no kept checkpoint needs. Changes nothing. */
+int tier_collector_mark(struct tier_collector *c);
+/*
+ * After tier_collector_mark(): removes checkpoints, and deletes packs. -EBUSY: another collection has begun since this one
+ * was opened; perhaps nothing was done.
+ */
+int tier_collector_delete(struct tier_collector *c);
+void tier_collector_figures(const struct tier_collector *c, struct tier_collect_figures *ret);
