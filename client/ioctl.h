@@ -391,15 +391,16 @@ enum ckptfs_tier_state {
 	CKPTFS_TIER_STOPPED /* until the next mount */
 };
 #define CKPTFS_TIER_HAS 1u /* fact: the directory is complete and durable in the tier */
+#define CKPTFS_TIER_REMOVED 4u /* fact: retention has removed the directory from the tier; it is not flushed again */
 #define CKPTFS_TIER_KNOWN 2u /* fact: the tier was listed since the mount; else in_tier is 0 */
 struct ckptfs_tier {
 	uint32_t size, version;
 	uint64_t inode;
 	uint32_t state; /* out, as all below: enum ckptfs_tier_state */
-	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_KNOWN */
+	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_REMOVED, CKPTFS_TIER_KNOWN */
 	int32_t error; /* errno of the current failure; 0: none */
 	int32_t directory_error; /* errno of the last attempt to read the directory; 0: none */
-	uint64_t sealed, in_tier; /* sealed directories; those known to be in the tier */
+	uint64_t sealed, in_tier; /* sealed directories, without those removed from the tier; those known to be in it */
 	uint64_t waiting_bytes, left_ns; /* of files that are not in the tier; time left for them, 0: unknown */
 	uint64_t bytes, flushed_bytes; /* of files of the directory */
 	uint64_t directory_left_ns; /* with the directories flushed before it; 0: unknown */

@@ -52,6 +52,7 @@ struct seal {
 	uint64_t bytes;
 	bool is_compared; /* with the manifests in the tier, on this connection */
 	bool is_in_tier;
+	bool is_removed; /* from the tier, by retention there: it is not flushed again */
 	uint64_t retry_ns; /* monotonic; 0: at once */
 	int error; /* of the last attempt to read it */
 };
@@ -188,6 +189,7 @@ static int update_seals(struct flusher *f, struct tier_worker *idle)
 			l.v[i] = *before;
 		if (!l.v[i].is_compared && idle) {
 			l.v[i].is_in_tier = tier_worker_has(idle, l.v[i].ino, l.v[i].sealed_ns);
+			l.v[i].is_removed = tier_worker_was_removed(idle, l.v[i].ino, l.v[i].sealed_ns);
 			l.v[i].is_compared = true;
 		}
 	}
@@ -225,6 +227,8 @@ static bool choose_newest(struct flusher *f, struct seal *ret, uint64_t *ret_due
 	for (size_t i = 0; i < f->nr_seals; i++) {
 		const struct seal *s = &f->seals[i];
 
+		if (s->is_removed)
+			continue;
 		if (!s->is_in_tier && s->retry_ns > now)
 			*ret_due = MIN(*ret_due, s->retry_ns);
 		else if (!s->is_in_tier && (!newest || s->sealed_ns > newest->sealed_ns))
@@ -593,6 +597,7 @@ static void handle_failure(struct flusher *f, const struct seal *s, const struct
 	else
 		wait_and_retry(f, r, path,
 			       r == -ENOENT ? "objects were deleted from the tier: checkpoints are compared with it again" :
+			       r == -ESTALE ? "a collection has deleted packs that it needs" :
 			       r == -EEXIST ? "something that is not an object has the name of its manifest" :
 					      strerror(-r));
 }
@@ -781,7 +786,7 @@ const char *flusher_state_name(enum flusher_state state)
 
 static uint64_t bytes_left(const struct flusher *f, const struct seal *s) REQUIRES(f->lock)
 {
-	return s->is_in_tier ? 0 : s->bytes - (s->ino == f->current ? MIN(s->bytes, f->current_bytes) : 0);
+	return s->is_in_tier || s->is_removed ? 0 : s->bytes - (s->ino == f->current ? MIN(s->bytes, f->current_bytes) : 0);
 }
 
 /* At the mean rate since the mount; 0: unknown. */
@@ -814,6 +819,10 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 		const struct seal *s = &f->seals[i];
 		uint64_t since = (uint64_t)MAX(s->sealed_ns, INT64_C(1));
 
+		if (s->is_removed) {
+			ret->nr_sealed--;
+			continue;
+		}
 		ret->nr_in_tier += s->is_in_tier;
 		ret->waiting_bytes += bytes_left(f, s);
 		if (!s->is_in_tier)
@@ -848,12 +857,13 @@ int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret
 	s = find_seal(f, ino);
 	if (s && s->sealed_ns == seal.sealed_ns) { /* else not listed yet */
 		c.is_in_tier = s->is_in_tier;
+		c.is_removed = s->is_removed;
 		c.error = s->error;
 		c.flushed_bytes = s->bytes - bytes_left(f, s);
 		for (size_t i = 0; i < f->nr_seals; i++)
 			if (f->seals[i].sealed_ns >= s->sealed_ns || f->seals[i].ino == f->current)
 				ahead += bytes_left(f, &f->seals[i]);
-		c.left_ns = c.is_in_tier ? 0 : estimate_ns(f, ahead);
+		c.left_ns = c.is_in_tier || c.is_removed ? 0 : estimate_ns(f, ahead);
 	}
 	mutex_unlock(&f->lock);
 	*ret = c;

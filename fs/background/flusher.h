@@ -37,7 +37,8 @@ struct flusher_status {
 	enum flusher_state state;
 	int error; /* of RETRYING and STOPPED, negative; of others, if a checkpoint cannot be read */
 	char reason[FLUSHER_REASON_MAX]; /* why checkpoints are not flushed; "": no problem */
-	uint64_t nr_sealed, nr_in_tier; /* own sealed directories; those known to be in the tier */
+	/* Own sealed directories, but those that retention has removed from the tier; those known to be in the tier. */
+	uint64_t nr_sealed, nr_in_tier;
 	bool is_known; /* the tier was listed since the mount */
 	uint64_t waiting_bytes; /* of files of the missing directories, without flushed bytes */
 	uint64_t left_ns; /* for waiting_bytes, at the mean rate; 0: unknown */
@@ -49,6 +50,7 @@ struct flusher_status {
 /* One sealed directory. */
 struct flusher_checkpoint {
 	bool is_in_tier;
+	bool is_removed; /* from the tier, by retention there: it is not flushed again */
 	uint64_t bytes, flushed_bytes; /* of its files */
 	uint64_t left_ns; /* with the directories flushed before it; 0: unknown */
 	int error; /* of the last attempt to read it; 0: none */

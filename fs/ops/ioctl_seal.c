@@ -160,7 +160,7 @@ static int tier_of_directory(const struct ioctl_call *c, struct ckptfs_tier *arg
 	r = flusher_find(c->fs->flusher, arg->inode, &one);
 	if (r < 0)
 		return r;
-	arg->facts |= one.is_in_tier ? CKPTFS_TIER_HAS : 0;
+	arg->facts |= one.is_in_tier ? CKPTFS_TIER_HAS : one.is_removed ? CKPTFS_TIER_REMOVED : 0;
 	arg->directory_error = -one.error;
 	arg->bytes = one.bytes;
 	arg->flushed_bytes = one.flushed_bytes;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "store/tier/collect/tier_log.h"
 #include "store/tier/seals/tier_heads.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_read.h"
@@ -67,6 +68,11 @@ struct tier_view {
 	struct tier_cache *cache;
 	struct tier_view_conf conf;
 	struct tier_job list_job;
+	/* Of the job. */
+	struct tier_log log;
+	bool has_log;
+	struct tier_object_name *fences; /* of collections, in the last list; sorted */
+	size_t nr_fences, fences_room;
 	struct log_limit limit;
 	struct mutex lock; /* a leaf */
 	struct cond changed;
@@ -343,12 +349,15 @@ struct listing {
 	bool *found;
 	size_t nr;
 	struct buf wanted; /* names of new manifests */
+	struct tier_object_name *fences; /* in this list */
+	size_t nr_fences, fences_room;
 };
 
 static void listing_release(struct listing *l)
 {
 	free(l->sorted);
 	free(l->found);
+	free(l->fences);
 	buf_release(&l->wanted);
 }
 
@@ -373,30 +382,89 @@ static int sort_known(struct listing *l)
 	return 0;
 }
 
-static void compare_list(struct listing *l, const struct buf *names)
+static int compare_fences(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static int add_fence(struct listing *l, const char *name)
+{
+	int r = list_grow(&l->fences, l->nr_fences, &l->fences_room, sizeof(*l->fences));
+
+	if (r == 0)
+		snprintf(l->fences[l->nr_fences++].s, sizeof(l->fences->s), "%s", name);
+	return r;
+}
+
+static bool is_fence(const struct tier_view *v, const char *name)
+{
+	return v->nr_fences > 0 && bsearch(name, v->fences, v->nr_fences, sizeof(*v->fences), compare_fences);
+}
+
+/* So that the fences of this list are not read again for the next one. */
+static void keep_fences(struct listing *l)
+{
+	struct tier_view *v = l->v;
+
+	if (l->nr_fences > 0)
+		qsort(l->fences, l->nr_fences, sizeof(*l->fences), compare_fences);
+	free(v->fences);
+	v->fences = TAKE(l->fences);
+	v->nr_fences = l->nr_fences;
+}
+
+/*
+ * Manifests that collections have removed may still be listed. The log is read after the list (tier_collect.c). If it is
+ * damaged, which is logged, all manifests are shown: those that are kept can be read.
+ */
+static int read_log(struct tier_view *v)
+{
+	int r = v->has_log ? tier_log_follow(&v->log, NULL, NULL) : -ESTALE;
+
+	if (r != -ESTALE)
+		return r;
+	tier_log_release(&v->log);
+	r = tier_log_read(v->tier, &v->log);
+	v->has_log = r == 0;
+	if (r < 0)
+		tier_log_release(&v->log);
+	return r == -EBADMSG || r == -EOPNOTSUPP ? 0 : r;
+}
+
+static int compare_list(struct listing *l, const struct buf *names)
 {
 	const char *name;
+	int r = 0;
 
-	for (size_t at = 0; at < names->len; at += strlen(name) + 1) {
+	for (size_t at = 0; at < names->len && r == 0; at += strlen(name) + 1) {
 		struct checkpoint key = { 0 }, *of_key = &key, **known;
 
 		name = (const char *)names->data + at;
-		if (!tier_manifest_name_parse(name, key.seal.store, &key.seal.number))
+		if (!tier_manifest_name_parse(name, key.seal.store, &key.seal.number) ||
+		    !tier_log_keeps(&l->v->log, key.seal.store, key.seal.number))
 			continue;
+		if (is_fence(l->v, name)) {
+			r = add_fence(l, name);
+			continue;
+		}
 		known = l->nr > 0 ? bsearch(&of_key, l->sorted, l->nr, sizeof(of_key), compare_seals) : NULL;
 		if (known)
 			l->found[known - l->sorted] = true;
 		else
 			buf_add(&l->wanted, name, strlen(name) + 1);
 	}
+	return r < 0 ? r : buf_error(&l->wanted);
 }
 
 static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m);
 
 static int add_head(void *userdata, const char *name, int r, const struct tier_manifest *m)
 {
-	struct tier_view *v = userdata;
+	struct listing *l = userdata;
+	struct tier_view *v = l->v;
 
+	if (r == -ENODATA)
+		return add_fence(l, name);
 	if (r == 0)
 		r = add_checkpoint(v, m);
 	if (r < 0)
@@ -410,26 +478,29 @@ static int add_head(void *userdata, const char *name, int r, const struct tier_m
 
 static bool is_stopping(void *userdata)
 {
-	const struct tier_view *v = userdata;
+	const struct listing *l = userdata;
 
-	return tier_pool_is_stopping(v->pool);
+	return tier_pool_is_stopping(l->v->pool);
 }
 
 static int list_manifests(struct tier_view *v)
 {
 	_cleanup_(listing_release) struct listing l = { .v = v };
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
-	const struct tier_heads_sink to = { add_head, is_stopping, v };
+	const struct tier_heads_sink to = { add_head, is_stopping, &l };
 	int r = sort_known(&l);
 
 	if (r == 0)
 		r = tier_list_all(v->tier, TIER_SEALED_PREFIX, &names);
+	if (r == 0)
+		r = read_log(v);
+	if (r == 0)
+		r = compare_list(&l, &names);
+	if (r == 0)
+		r = tier_heads_read(v->tier, &l.wanted, &to);
 	if (r < 0)
 		return r;
-	compare_list(&l, &names);
-	r = buf_error(&l.wanted) < 0 ? -ENOMEM : tier_heads_read(v->tier, &l.wanted, &to);
-	if (r < 0)
-		return r;
+	keep_fences(&l);
 	mutex_lock(&v->lock);
 	for (size_t i = 0; i < l.nr; i++)
 		l.sorted[i]->is_gone = !l.found[i];
@@ -892,6 +963,8 @@ void tier_view_free(struct tier_view *v)
 		free(v->dirs[i]->path);
 		free(v->dirs[i]);
 	}
+	tier_log_release(&v->log);
+	free(v->fences);
 	free(v->checkpoints);
 	free(v->dirs);
 	free(v->names);

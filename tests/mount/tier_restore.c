@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "store/catalog/catalog_format.h"
+#include "store/tier/collect/tier_log.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_open.h"
 #include "store/tier/tier_read.h"
@@ -138,7 +139,10 @@ static void restore(struct tier *tier, const char *name, const char *out)
 	FILE *f;
 	int r;
 
-	check(name, tier_reader_open(tier, name, &t.reader));
+	r = tier_reader_open(tier, name, &t.reader);
+	if (r == -ENOENT)
+		return; /* the fence of a collection */
+	check(name, r);
 	m = tier_reader_manifest(t.reader);
 	check(name, tier_reader_catalog(t.reader, &(struct tier_sink){ collect, &catalog }));
 	if (asprintf(&top, "%s/%s", out, name + strlen(TIER_SEALED_PREFIX)) < 0)
@@ -178,6 +182,9 @@ static void restore(struct tier *tier, const char *name, const char *out)
 
 int main(int argc, char *argv[])
 {
+	uint8_t store[TIER_ID_LEN];
+	struct tier_log log;
+	uint64_t number;
 	struct buf names = BUF_EMPTY;
 	struct tier *t;
 
@@ -185,8 +192,11 @@ int main(int argc, char *argv[])
 		die("usage: tier_restore TIER OUT", -EINVAL);
 	check(argv[1], tier_open(argv[1], &(struct tier_conf){ 0 }, &t));
 	check(argv[1], tier_list_all(t, TIER_SEALED_PREFIX, &names));
+	check(argv[1], tier_log_read(t, &log));
 	for (size_t at = 0; at < names.len; at += strlen((char *)names.data + at) + 1)
-		restore(t, (char *)names.data + at, argv[2]);
+		if (tier_manifest_name_parse((char *)names.data + at, store, &number) && tier_log_keeps(&log, store, number))
+			restore(t, (char *)names.data + at, argv[2]);
+	tier_log_release(&log);
 	buf_release(&names);
 	tier_close(t);
 	return 0;

@@ -158,13 +158,15 @@ static enum exit_status wait_for_tier(const struct request *q, const char *path,
 		fputs("not sealed, so there is nothing to wait for; seal it first\n", stderr);
 		return EXIT_FAILED;
 	}
-	if (r != -ESHUTDOWN && r != -ETIMEDOUT && r != -EOPNOTSUPP) {
+	if (r != -ESHUTDOWN && r != -ETIMEDOUT && r != -EOPNOTSUPP && r != -ESTALE) {
 		text_printf(stderr, "cannot get its state in the tier: %s\n", path_error_text(r));
 		return EXIT_FAILED;
 	}
 	fputs("sealed on this node, but not in the tier", stderr);
 	if (r == -EOPNOTSUPP)
 		fputs(": the mount has none; mount with tier=\n", stderr);
+	else if (r == -ESTALE)
+		text_printf(stderr, " %s: retention has removed it there\n", t.where);
 	else if (r == -ESHUTDOWN)
 		text_printf(stderr, " %s: %s\n", t.where, t.reason);
 	else

@@ -43,7 +43,9 @@ int seal_tier_wait(int fd, const struct seal_tier_wait *how, struct ckptfs_tier 
 	progress_init(&progress);
 	while ((r = seal_tier_get(fd, how->ino, ret)) == 0 && !is_there(how, ret)) {
 		most = MAX(most, ret->waiting_bytes);
-		if (ret->state == CKPTFS_TIER_STOPPED)
+		if (how->ino != 0 && ret->facts & CKPTFS_TIER_REMOVED)
+			r = -ESTALE;
+		else if (ret->state == CKPTFS_TIER_STOPPED)
 			r = -ESHUTDOWN;
 		else if (monotonic_ns() >= until)
 			r = -ETIMEDOUT;

@@ -235,6 +235,7 @@ static void add_json_seal(struct json *j, const struct seals *s, const struct se
 	} else {
 		json_open(j, "tier");
 		json_bool(j, "complete", e->is_in_tier);
+		json_bool(j, "removed", e->is_removed);
 		json_u64(j, "flushed_bytes", e->flushed_bytes);
 		add_count(j, "left_ns", e->is_in_tier || e->left_ns > 0, e->left_ns);
 		json_u64(j, "errno", (uint64_t)-e->tier_error);
@@ -262,6 +263,8 @@ static void print_tier(FILE *to, const struct sealed *e)
 {
 	if (e->is_in_tier)
 		fputs("  all", to);
+	else if (e->is_removed)
+		fputs("  removed by retention", to);
 	else if (e->tier_error < 0)
 		text_printf(to, "  cannot read: %s", strerror(-e->tier_error));
 	else
@@ -402,6 +405,7 @@ static void add_tier_states(const char *path, struct seals *s)
 		if (e->facts & CKPTFS_SEAL_REMOTE || seal_tier_get(fd, e->inode, &t) < 0)
 			continue;
 		e->is_in_tier = t.facts & CKPTFS_TIER_HAS;
+		e->is_removed = t.facts & CKPTFS_TIER_REMOVED;
 		e->tier_error = -t.directory_error;
 		e->flushed_bytes = t.flushed_bytes;
 		e->left_ns = t.directory_left_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Entries are never deleted, so the last one is found by its number, even if the list lags: from any entry on, one get
- * after the other until none is found. An entry is appended by putting it as a new object behind the last one, so the process that
- * appends has read all before it.
+ * after the other until none is found. An entry is appended by putting it as a new object behind the last one, so the
+ * process that appends has read all before it.
  */
 #include "store/tier/collect/tier_log.h"
 

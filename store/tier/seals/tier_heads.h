@@ -11,7 +11,8 @@ struct tier_manifest;
 struct tier_heads_sink {
 	/*
 	 * r: 0 with *m, without packs and catalog; -EBADMSG: damaged, or that of another checkpoint; -EOPNOTSUPP: written
-	 * by a newer version; others: cannot be read. Called in any order. A negative result ends the list.
+	 * by a newer version; -ENODATA: the fence of a collection; others: cannot be read. Called in any order. A negative
+	 * result ends the list.
 	 */
 	int (*head)(void *userdata, const char *name, int r, const struct tier_manifest *m);
 	bool (*is_stopping)(void *userdata); /* true ends the list; NULL: never */
