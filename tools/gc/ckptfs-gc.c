@@ -6,7 +6,8 @@
  * progress and stops it when interrupted. A store that is not mounted is opened and collected by this program.
  * Either way a collection can be stopped or killed at any time: the next one continues from there.
  *
- * With a retention policy it removes sealed checkpoints from a directory instead (tools/gc/retain.h), or before.
+ * With a retention policy it removes sealed checkpoints from a directory instead (tools/gc/retain.h), or before. With
+ * --tier it does both in a tier (tools/gc/gc_tier.h).
  *
  * Exit status: 0 done, 1 usage, 2 failed or nothing to collect there, 3 time limit reached, 130 interrupted.
  */
@@ -30,10 +31,12 @@
 #include "client/ioctl.h"
 #include "client/retention.h"
 #include "store/engine.h"
+#include "store/tier/tier_open.h"
 #include "tools/common/daemon.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
 #include "tools/common/watchdog.h"
+#include "tools/gc/gc_tier.h"
 #include "tools/gc/retain.h"
 
 #define SCHEMA_VERSION 1
@@ -51,6 +54,8 @@ struct request {
 	bool gc; /* then collect, if `keep` is not empty */
 	bool prune; /* called as ckptfs prune: `keep` must not be empty */
 	bool verify;
+	bool tier; /* `path` is the URL of a tier */
+	char *tier_config; /* NULL: none */
 
 	struct progress progress;
 	uint64_t started_ns;
@@ -346,11 +351,37 @@ static enum exit_status status_of(int r)
 	return r == 0 ? EXIT_DONE : r == -ECANCELED ? EXIT_INTERRUPTED : EXIT_FAILED;
 }
 
+static enum exit_status collect_tier(const struct request *q)
+{
+	const struct gc_tier_request how = {
+		.tool = "ckptfs-gc",
+		.url = q->path,
+		.config_file = q->tier_config,
+		.keep = q->keep,
+		.delete = q->delete,
+		.json = q->json,
+		.quiet = q->quiet,
+	};
+	const char *why = tier_url_refusal(q->path);
+
+	if (why) {
+		text_printf(stderr, "ckptfs-gc: %s: %s\n", q->path, why);
+		return EXIT_USAGE;
+	}
+	return status_of(gc_tier(&how));
+}
+
 static enum exit_status work(struct request *q)
 {
 	struct retain_request how = retaining(q);
 	enum exit_status retained, collected;
 
+	if (q->tier)
+		return collect_tier(q);
+	if (tier_url_is(q->path)) {
+		text_printf(stderr, "ckptfs-gc: %s: to collect a tier, add --tier\n", q->path);
+		return EXIT_USAGE;
+	}
 	if (keep_is_empty(&q->keep) && !q->policies)
 		return collect(q);
 	retained = status_of(q->policies ? retain_mount(&how, q->path) : retain_directory(&how, q->path, &q->keep));
@@ -395,6 +426,11 @@ static const struct conf_key options[] = {
 	  .help = "keep those that a symbolic link beside them points to, or that have the attribute user.tag" },
 	{ "gc", CONF_FLAG, OF(gc), .help = "then free the garbage of the mount; with --delete and a --keep option" },
 	{ "prune", CONF_FLAG, OF(prune), .help = NULL }, /* internal: ckptfs prune */
+	{ "tier", CONF_FLAG, OF(tier),
+	  .help = "collect a tier, s3://BUCKET/PREFIX or dir:/PATH: remove checkpoints that no --keep option keeps, and packs "
+		  "that none needs" },
+	{ "tier-config", CONF_STRING, OF(tier_config), .value = "FILE",
+	  .help = "settings and credentials of an object store, as for the mount option tier_config" },
 	{ "verify", CONF_FLAG, OF(verify), .help = "verify the newest one by reading all of its data" },
 	COMMAND_JSON(struct request, json),
 	COMMAND_QUIET(struct request, quiet, "no progress"),
@@ -407,6 +443,10 @@ static const char *check(void *request, int nr)
 	bool keeps = !keep_is_empty(&q->keep);
 
 	(void)nr;
+	if (q->tier && (q->policies || q->gc || q->verify || q->budget_ns || q->rate || q->local || q->place))
+		return "with --tier there are only --delete, --tier-config, and the --keep options";
+	if (q->tier_config && !q->tier)
+		return "--tier-config needs --tier";
 	if (q->prune && !keeps)
 		return "what to keep must be given: --keep-last, --keep-every, --keep-within or --keep-tagged";
 	if (keeps && q->policies)
@@ -439,17 +479,19 @@ int main(int argc, char *argv[])
 		.usage = "ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place] [--local]\n"
 			 "                 [--policies [--verify]] [--json | --quiet] MOUNTPOINT|STORE\n"
 			 "       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify]\n"
-			 "                 [--delete [--gc]] [--json | --quiet] DIRECTORY\n",
+			 "                 [--delete [--gc]] [--json | --quiet] DIRECTORY\n"
+			 "       ckptfs-gc --tier [--keep-last N] [--keep-every N] [--keep-within TIME] [--keep-tagged]\n"
+			 "                 [--tier-config FILE] [--delete] [--json | --quiet] URL\n",
 		.about = "Report how much space of a store no file refers to; with --delete, free it. A mounted store can be used "
 			 "meanwhile. Or list the sealed checkpoints in DIRECTORY that none of the --keep options keeps; with "
-			 "--delete, remove them, but never the newest one that verifies.",
+			 "--delete, remove them, but never the newest one that verifies. Or do both in a tier.",
 		.options = options,
 		.footer = "Exit status: 0 done, 1 usage, 2 failed, 3 stopped by --budget, 130 interrupted.",
 		.exit_usage = EXIT_USAGE,
 		.exit_failed = EXIT_FAILED,
 		.min_operands = 1,
 		.max_operands = 1,
-		.operands = "one mountpoint, store or directory",
+		.operands = "one mountpoint, store, directory or URL of a tier",
 		.check = check,
 		.run = run,
 	};

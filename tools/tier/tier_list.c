@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/util.h"
+#include "store/tier/collect/tier_log.h"
 #include "store/tier/seals/tier_heads.h"
 #include "store/tier/tier.h"
 #include "tools/common/age.h"
@@ -63,6 +64,8 @@ static int add_head(void *userdata, const char *name, int r, const struct tier_m
 	struct tier_checkpoints *list = g->list;
 	struct tier_checkpoint c;
 
+	if (r == -ENODATA)
+		return 0; /* a fence of a collection */
 	if (r < 0)
 		return r == -ENOMEM ? r : add_unlisted(list, name, r);
 	c = (struct tier_checkpoint){
@@ -142,22 +145,30 @@ static int mark_newest(struct tier_checkpoints *c)
 	return 0;
 }
 
-/* Keeps the names of manifests only. */
-static void drop_other_names(struct buf *names)
+/*
+ * Drops names of other objects, and of manifests that collections have removed. The log is read after the list
+ * (store/tier/collect). If it is damaged, which is logged, all manifests are listed: those that are kept can be read.
+ */
+static int drop_other_names(struct tier_access *a, struct buf *names)
 {
+	struct tier_log log;
 	size_t to = 0, len;
+	int r = tier_log_read(a->tier, &log);
 
 	for (size_t at = 0; at < names->len; at += len) {
 		uint8_t store[TIER_ID_LEN];
 		uint64_t number;
 
 		len = strlen((const char *)names->data + at) + 1;
-		if (!tier_manifest_name_parse((const char *)names->data + at, store, &number))
+		if (!tier_manifest_name_parse((const char *)names->data + at, store, &number) ||
+		    (r == 0 && !tier_log_keeps(&log, store, number)))
 			continue;
 		memmove(names->data + to, names->data + at, len);
 		to += len;
 	}
 	names->len = to;
+	tier_log_release(&log);
+	return r == -EBADMSG || r == -EOPNOTSUPP ? 0 : r;
 }
 
 int tier_checkpoints_get(struct tier_access *a, struct tier_checkpoints *ret)
@@ -169,7 +180,8 @@ int tier_checkpoints_get(struct tier_access *a, struct tier_checkpoints *ret)
 
 	atomic_store(&a->waits, true);
 	r = tier_list_all(a->tier, TIER_SEALED_PREFIX, &names);
-	drop_other_names(&names);
+	if (r == 0)
+		r = drop_other_names(a, &names);
 	if (r == 0)
 		r = tier_heads_read(a->tier, &names, &to);
 	atomic_store(&a->waits, false);

@@ -22,11 +22,11 @@
 #define MANY UINT32_MAX
 #define PACKS_PREFIX "packs/"
 
-enum kind { PACKS, UNREFERENCED, MANIFESTS, KEYS, PROBE, OTHERS, NR_KINDS };
+enum kind { PACKS, UNREFERENCED, MANIFESTS, KEYS, COLLECTIONS, PROBE, OTHERS, NR_KINDS };
 
 static const char *const kinds[NR_KINDS] = {
 	[PACKS] = "packs", [UNREFERENCED] = "unreferenced", [MANIFESTS] = "manifests",
-	[KEYS] = "keys",   [PROBE] = "probe",		    [OTHERS] = "others",
+	[KEYS] = "keys",   [COLLECTIONS] = "collections",   [PROBE] = "probe", [OTHERS] = "others",
 };
 
 struct amount {
@@ -225,6 +225,7 @@ static enum kind kind_of(const char *name)
 	uint64_t number;
 
 	return strncmp(name, "keys/", 5) == 0		     ? KEYS :
+	       strncmp(name, "gc/", 3) == 0		     ? COLLECTIONS :
 	       strncmp(name, "probe/", 6) == 0		     ? PROBE :
 	       tier_manifest_name_parse(name, store, &number) ? MANIFESTS :
 							       OTHERS;
