@@ -120,6 +120,21 @@ for f in "$WORK/tier.log" /proc/mounts /proc/[0-9]*/cmdline /proc/[0-9]*/environ
 	! grep -qaF -e "$secret" -e "$token" -e 'Signature=' "$f" 2>/dev/null || fail "$f has a secret"
 done
 umount "$MNT"
+
+# --- checkpoints are removed from it, while answers are lost; two collections free their space ---
+store rule PUT gc/ 0 1 reset-after >/dev/null
+store rule PUT sealed 0 1 status-after 500 InternalError >/dev/null
+store rule DELETE sealed 0 1 status 503 SlowDown >/dev/null
+exits 0 "$tools/ckptfs-gc" --tier --tier-config "$WORK/conf" --keep-last 2 --delete s3://bucket/job
+tells "removed run/3"
+tells "keep    run/4"
+store rule DELETE packs 0 1 reset-after >/dev/null
+exits 0 "$tools/ckptfs-gc" --tier --tier-config "$WORK/conf" --delete --json s3://bucket/job
+[ "$(json removed kept pending_packs freed_packs <"$WORK/out" | xargs)" = "0 2 0 2" ] || fail_showing "other figures"
+[ "$(store left)" = 0 ] || fail "the faults have not been met"
+! grep -qF -e "$secret" -e "$token" "$WORK/out" "$WORK/said" || fail "a message has a secret"
+back run/4 run/5
+
 exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" s3://bucket/job "$MNT"
 says "no credentials for S3: set AWS_ACCESS_KEY_ID"
 
