@@ -73,6 +73,7 @@ struct tier_writer {
 	struct tier_log log;
 	uint64_t number; /* of the next manifest */
 	struct tier_written last; /* manifest of this store */
+	bool is_overtaken; /* a collection has found a later one */
 	bool is_broken;
 
 	struct tier_known known; /* places in `packs` */
@@ -434,18 +435,29 @@ static void apply_generation(void *userdata)
 	if (!s)
 		return;
 	w->number = MAX(w->number, s->base + 1);
-	if (s->last > w->last.number)
+	if (s->last > w->last.number) {
 		w->last = (struct tier_written){ .number = s->last, .ino = s->last_ino, .sealed_ns = s->last_sealed_ns };
+		w->is_overtaken = true;
+	}
 	for (size_t i = 0; i < w->nr_seals; i++)
 		if (tier_log_keeps(&w->log, w->conf.store, w->seals[i].number))
 			w->seals[nr++] = w->seals[i];
 	w->nr_seals = nr;
 }
 
+static int another_machine(const struct tier_writer *w, const char *name)
+{
+	return log_errno(-ENOTUNIQ,
+			 "tier %s: %s: another machine writes for this store: this one stops flushing. Unmount one of them",
+			 tier_where(w->tier), name);
+}
+
 static int read_generations(struct tier_writer *w)
 {
 	int r = tier_log_follow(&w->log, apply_generation, w);
 
+	if (r == 0 && w->is_overtaken)
+		return another_machine(w, tier_manifest_name(w->conf.store, w->last.number).s);
 	if (r == -ESTALE)
 		log_notice("tier %s: several collections have ended since the writer was opened: it is opened again",
 			   tier_where(w->tier));
@@ -467,6 +479,7 @@ static int load_manifests(struct tier_writer *w)
 		r = tier_log_join(&w->log, w->conf.store);
 	if (r == 0)
 		apply_generation(w);
+	w->is_overtaken = false;
 	while (r == 0 && names.len > 0) {
 		size_t at = names.len - 1;
 
@@ -939,9 +952,7 @@ static int check_taken(struct tier_writer *w, const char *name, const struct buf
 				      tier_where(w->tier), name);
 		return r;
 	}
-	return log_errno(-ENOTUNIQ,
-			 "tier %s: %s: another machine writes for this store: this one stops flushing. Unmount one of them",
-			 tier_where(w->tier), name);
+	return another_machine(w, name);
 }
 
 /* Is the last manifest of this store still there? If it was deleted, and not by a collection, so may be others. */
@@ -1047,8 +1058,10 @@ static int put_manifest(struct flush *f)
 	memcpy(m.key_id, w->conf.key.id, sizeof(m.key_id));
 	memcpy(m.root, c->root, sizeof(m.root));
 	r = put_manifest_at(f, &m);
-	if (r == 0)
+	if (r == 0) {
+		w->last = (struct tier_written){ .number = m.number, .ino = m.ino, .sealed_ns = m.sealed_ns };
 		r = read_generations(w);
+	}
 	if (r == 0 && !tier_log_keeps(&w->log, w->conf.store, m.number))
 		r = log_errno(-ESTALE, "tier %s: %s: a collection has removed this number: the flush does not count",
 			      tier_where(w->tier), tier_manifest_name(w->conf.store, m.number).s);

@@ -515,6 +515,31 @@ static void a_collector_may_stand_still(void **state _unused_)
 	print_message("%llu requests\n", (unsigned long long)nr);
 }
 
+/*
+ * A second machine has flushed as this store, and collections have ended since. The first one does not skip what they say
+ * has been used.
+ */
+static void a_collection_does_not_hide_a_second_machine(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of(1);
+	struct rig *rig = rig_new(1);
+	struct tier_writer *w;
+
+	for (unsigned i = 0; i < 4; i++)
+		add_checkpoint(rig, 1, false);
+	assert_int_equal(flush(rig, NULL, 0), 0);
+	assert_int_equal(tier_writer_open(world_tier(&rig->w), &conf, &w), 0);
+	assert_int_equal(collect(world_tier(&rig->w), 1000), 0);
+	assert_int_equal(flush(rig, w, 1), 0); /* its own manifest is no other machine's */
+	assert_int_equal(collect(world_tier(&rig->w), 1000), 0);
+	assert_int_equal(flush(rig, NULL, 2), 0); /* the second machine */
+	assert_int_equal(collect(world_tier(&rig->w), 1), 0);
+	assert_int_equal(flush(rig, w, 3), -ENOTUNIQ);
+	tier_writer_close(w);
+	check_end(rig);
+	rig_free(rig);
+}
+
 /* --- ends at each request --- */
 
 /* Checkpoints are flushed and removed; the second collection ends at request `at`. Returns the number of its requests. */
@@ -565,6 +590,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_collector_may_stand_still),
+		cmocka_unit_test(a_collection_does_not_hide_a_second_machine),
 		cmocka_unit_test(a_collector_that_is_killed_leaves_nothing_for_long),
 		cmocka_unit_test(any_order_of_requests_is_safe),
 	};
