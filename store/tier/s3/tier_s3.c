@@ -16,8 +16,8 @@
  * rewinds the body to do so, which seek_body() detects. An empty body is not rewound, so its mark is always read.
  *
  * Bodies are signed with their digest, which the store checks: it refuses a body that was damaged on the way. The range
- * and the length of each response are compared with the request. A put has succeeded only if the response has an ETag, as
- * those of all object stores: proxies return status 200 with a page of their own.
+ * and the length of each response are compared with the request. A put has succeeded, and a response without a range is
+ * an object, only with an ETag, as all object stores send it: proxies return status 200 with a page of their own.
  *
  * Secrets are stored in struct s3_conf and in the headers of requests in flight, and nowhere else. A message quotes the
  * store only if the text contains no part of a secret.
@@ -337,7 +337,7 @@ static size_t read_header(char *p, size_t size, size_t nr, void *userdata)
 
 /*
  * Does the response to a get have the requested range? With status 200 the store ignored the range: right only if the
- * whole object was requested. *ret_len: bytes that follow.
+ * whole object was requested, and it is one: with an ETag. *ret_len: bytes that follow.
  */
 static bool is_right_range(struct job *j, long status, size_t *ret_len)
 {
@@ -353,7 +353,7 @@ static bool is_right_range(struct job *j, long status, size_t *ret_len)
 		curl_off_t content = -1;
 
 		curl_easy_getinfo(j->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &content);
-		if (off > 0 || content < 0 || (uint64_t)content > len)
+		if (!j->has_etag || off > 0 || content < 0 || (uint64_t)content > len)
 			return false;
 		size = (uint64_t)content;
 	}

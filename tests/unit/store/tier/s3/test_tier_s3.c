@@ -250,6 +250,26 @@ static void answers_without_end_are_ended(void **state _unused_)
 	}
 }
 
+/* Status 200 for a range of a whole object is right, but not if a proxy sends a page of its own. */
+static void pages_of_proxies_are_no_objects(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	assert_int_equal(put_new("page", "0123456789"), 0);
+	s3_fake_tell(fake, "rule GET page 0 1 html 200");
+	assert_int_equal(tier_get_all(t, "page", 1000, &b), 0);
+	assert_int_equal(b.len, 10);
+	assert_int_equal(s3_fake_ask(fake, "left"), 0);
+	clear_log();
+	s3_fake_tell(fake, "rule GET page 0 9 html 200");
+	assert_int_equal(tier_get_all(t, "page", 1000, &b), -EBADMSG);
+	assert_true(says("the store returned other bytes than requested"));
+	s3_fake_tell(fake, "clear");
+	s3_fake_tell(fake, "rule GET page 0 1 ignore-range");
+	assert_int_equal(tier_get_all(t, "page", 1000, &b), 0);
+	assert_int_equal(b.len, 20);
+}
+
 static void lists_that_make_no_sense_are_refused(void **state _unused_)
 {
 	static const char *const faults[] = { "garbage", "unsorted", "html 200" };
@@ -650,6 +670,7 @@ int main(void)
 		TEST(faults_that_pass_are_survived),
 		TEST(faults_that_stay_are_reported),
 		TEST(answers_without_end_are_ended),
+		TEST(pages_of_proxies_are_no_objects),
 		TEST(lists_that_make_no_sense_are_refused),
 		TEST(a_hung_store_is_given_up),
 		TEST(an_unreachable_store_is_named),
