@@ -73,12 +73,12 @@ static int get_manifest(struct tier_reader *r, const char *name)
 		return -EINVAL;
 	r->name = tier_manifest_name(store, number);
 	k = get_bytes(r);
+	if (k == -ENODATA)
+		return -ENOENT; /* a fence of a collection */
 	if (k == 0)
 		k = tier_manifest_decode(r->bytes.data, r->bytes.len, &r->m);
 	else if (k != -EBADMSG && k != -EOPNOTSUPP)
 		return k;
-	if (k == -ENODATA)
-		return -ENOENT; /* a fence of a collection */
 	if (k == -EOPNOTSUPP)
 		return log_errno(k, "tier %s: %s: written by a newer version", tier_where(r->tier), r->name.s);
 	if (k < 0)
