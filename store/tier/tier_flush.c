@@ -25,9 +25,10 @@
  * was damaged in the tier, and is replaced. A manifest whose packs are missing or damaged when the writer is opened
  * does not count: its directory is flushed again, under the next number.
  *
- * Fencing. Manifests of a store are numbered without gaps. A writer puts its manifest at the number behind the last
- * one that it knows. If two machines write for one store, the second to get there finds the name taken, by a manifest
- * that is not its own, and stops. The answer to a put may be lost, so it compares the bytes.
+ * Fencing. Manifests of a store are numbered without gaps, together with the fences of collections. A writer puts its
+ * manifest at the number behind the last one that it knows. If two machines write for one store, the second to get there
+ * finds the name taken, by a manifest that is not its own, and stops. The answer to a put may be lost, so it compares the
+ * bytes. If numbers were used and deleted meanwhile, the marks of a collection have the last manifest of the store.
  *
  * The catalog is converted record by record. New chunks of a record are read, appended to the pack in memory, and have
  * their numbers in it before the record is written with runs. Chunks of varied lengths are behind those of one length,
