@@ -530,14 +530,15 @@ static int sort_packs(struct tier_collector *c, const struct buf *names)
 	for (size_t at = 0; at < names->len && r == 0; at += strlen((const char *)names->data + at) + 1) {
 		const struct set_pack *of_removed;
 		uint8_t id[TIER_ID_LEN];
-		bool was_pending;
+		bool is_dropped;
 
 		if (!tier_pack_name_parse((const char *)names->data + at, id) || set_find(&c->needed, id))
 			continue;
 		of_removed = set_find(&c->removed, id);
-		was_pending = tier_id_is_in(m->pending, m->nr_pending, id) ||
-			      tier_id_is_in(m->dropped, m->nr_dropped, id);
-		r = set_add(was_pending ? &c->dropped : &c->pending, id, of_removed ? of_removed->len : 0);
+		/* One that was dropped may have been needed again until now. */
+		is_dropped = !of_removed && (tier_id_is_in(m->pending, m->nr_pending, id) ||
+					     tier_id_is_in(m->dropped, m->nr_dropped, id));
+		r = set_add(is_dropped ? &c->dropped : &c->pending, id, of_removed ? of_removed->len : 0);
 	}
 	set_sort(&c->dropped);
 	set_sort(&c->pending);

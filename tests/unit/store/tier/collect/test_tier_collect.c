@@ -540,6 +540,68 @@ static void a_collection_does_not_hide_a_second_machine(void **state _unused_)
 	rig_free(rig);
 }
 
+static void flush_before_fence(struct actor *a, uint64_t request)
+{
+	struct pauses *p = a->userdata;
+
+	if (request == p->first)
+		assert_int_equal(flush(p->rig, p->old, 1), 0);
+}
+
+static unsigned nr_packs(const struct memory *m)
+{
+	uint8_t id[TIER_ID_LEN];
+	unsigned nr = 0;
+
+	for (size_t i = 0; i < memory_nr(m); i++)
+		nr += tier_pack_name_parse(memory_name(m, i), id);
+	return nr;
+}
+
+/*
+ * A reader has opened a checkpoint before it is removed. Its packs stay until the next collection, also if the one before
+ * had dropped them.
+ */
+static void packs_of_a_removed_checkpoint_stay_for_one_collection(void **state _unused_)
+{
+	static const unsigned chunks[] = { 0, 1, 2, 3 };
+	unsigned nr_dropped = 0;
+
+	for (uint64_t first = 1; first <= 23; first++) {
+		struct tier_writer_conf conf = conf_of(2);
+		struct rig *rig = rig_new(1);
+		struct pauses p = { .rig = rig, .first = first };
+		struct actor *a = world_add(&rig->w, NULL, &p);
+		struct tier_marks marks = { 0 };
+		unsigned nr;
+
+		for (unsigned i = 0; i < 2; i++) {
+			checkpoint_init_file(&rig->all[i], &rig->pool, 100 + i, chunks, ARRAY_SIZE(chunks));
+			rig->known[i] = &rig->all[i];
+			rig->store[i] = (uint8_t)(1 + i);
+		}
+		rig->nr = 2;
+		assert_int_equal(flush(rig, NULL, 0), 0);
+		nr = nr_packs(rig->w.m);
+		assert_int_equal(tier_writer_open(world_tier(&rig->w), &conf, &p.old), 0);
+		assert_int_equal(remove_one(world_tier(&rig->w), 100), 1);
+		a->before = flush_before_fence;
+		(void)collect(&a->tier, 1000);
+		assert_true(last_marks(rig->w.m, &marks));
+		tier_writer_close(p.old);
+		if (nr_packs(rig->w.m) == nr && marks.nr_dropped > 0) {
+			nr_dropped++; /* needed again: the flush came behind the marks, and before the fence */
+			assert_int_equal(remove_one(world_tier(&rig->w), 101), 1);
+			assert_int_equal(nr_packs(rig->w.m), nr);
+			assert_int_equal(collect(world_tier(&rig->w), 1000), 0);
+			assert_int_equal(nr_packs(rig->w.m), 0);
+		}
+		tier_marks_release(&marks);
+		rig_free(rig);
+	}
+	assert_true(nr_dropped > 0);
+}
+
 /* --- ends at each request --- */
 
 /* Checkpoints are flushed and removed; the second collection ends at request `at`. Returns the number of its requests. */
@@ -591,6 +653,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_collector_may_stand_still),
 		cmocka_unit_test(a_collection_does_not_hide_a_second_machine),
+		cmocka_unit_test(packs_of_a_removed_checkpoint_stay_for_one_collection),
 		cmocka_unit_test(a_collector_that_is_killed_leaves_nothing_for_long),
 		cmocka_unit_test(any_order_of_requests_is_safe),
 	};
