@@ -279,11 +279,12 @@ def sent_rows(base, size, place):
             puts = counter.seen("PUT") if counter else 0
             requests = counter.seen("*") if counter else 0
             seal(path)
-            t, now = wait(r, all_there), place.objects("sent")
-            added = {k: v for k, v in now.items() if k not in there}
+            t = wait(r, all_there)
+            puts, requests = (counter.seen("PUT") - puts, counter.seen("*") - requests) if counter else (None, None)
+            added = {k: v for k, v in place.objects("sent").items() if k not in there}
             row = {"case": title, "node": node, "new_bytes": new, "sent_bytes": t["sent_bytes"] - before["sent_bytes"],
                    "sent_packs": t["sent_packs"] - before["sent_packs"], "tier_bytes": sum(added.values()), "tier_objects": len(added),
-                   "puts": counter.seen("PUT") - puts if counter else None, "requests": counter.seen("*") - requests if counter else None}
+                   "puts": puts, "requests": requests}
             row["puts_max"] = -(-new // OBJECT) + PUTS_MORE
             rows.append(row)
             show_sent(place, row)
