@@ -406,6 +406,7 @@ for action in list verify get usage; do
 	"$tools/ckptfs-tier" $action "dir:$MNT/tier" "${arguments[@]}" >"$WORK/out" 2>"$WORK/said" &
 	pid=$!
 	set +m
+	await grep -qx ckptfs-tier /proc/$pid/comm # before that, it is a shell that catches SIGINT
 	await grep -q '^SigCgt:.*[2367abef]$' /proc/$pid/status # it catches SIGINT
 	await sh -c "[ \$(cat '$connection/waiting') -gt 0 ]" # and waits for an answer
 	running $pid || fail_showing "$action: ended although the directory hangs"
