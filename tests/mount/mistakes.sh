@@ -192,7 +192,7 @@ mistake 2 'not on a ckptfs; give a mountpoint' ckptfs-restart-path "$dir"
 mistake 3 'no sealed directory in it is valid; start from the beginning' ckptfs-restart-path "$MNT/theirs"
 mistake 1 '--quick and --no-verify exclude each other' ckptfs-restart-path --quick --no-verify "$MNT"
 
-mistake 1 'one mountpoint, store or directory must be given' ckptfs-gc
+mistake 1 'one mountpoint, store, directory or URL of a tier must be given' ckptfs-gc
 mistake 2 'No such file or directory; give a mountpoint or a store' ckptfs-gc "$no"
 mistake 2 'neither a ckptfs mount nor a store; give one of them' ckptfs-gc "$dir"
 mistake 1 '--rate fast: not a size such as' ckptfs-gc --rate fast "$MNT"

@@ -142,11 +142,12 @@ says "no credentials for S3: set AWS_ACCESS_KEY_ID"
 tool() { "$tools/ckptfs-tier" "$1" --tier-config "$WORK/conf" "${@:2}"; } # ACTION ARGUMENT...
 exits 0 tool list s3://bucket/job
 tells '^\* run/5 '
+! grep -q 'run/3' "$WORK/out" || fail "a checkpoint that was removed is listed"
 store rule GET packs 0 1 reset-after >/dev/null
 exits 0 tool verify s3://bucket/job
-[ "$(grep -c ': valid: ' "$WORK/out")" = 5 ] || fail_showing "not five are valid"
-exits 0 tool get s3://bucket/job run/3 "$WORK/got"
-diff -r "$WORK/got" "$WORK/plain/run/3" || fail "run/3: other bytes"
+[ "$(grep -c ': valid: ' "$WORK/out")" = 2 ] || fail_showing "not two are valid"
+exits 0 tool get s3://bucket/job run/4 "$WORK/got"
+diff -r "$WORK/got" "$WORK/plain/run/4" || fail "run/4: other bytes"
 exits 0 tool probe s3://bucket/job
 store rule PUT probe 0 999 unconditional >/dev/null
 exits 3 tool probe --json s3://bucket/job
