@@ -10,7 +10,7 @@
  * with the latest time. Within a store the times of seals increase strictly; between stores they depend on the clocks.
  *
  * The tier is listed again when a directory above checkpoints is used and the last list is some seconds old. The manifest
- * of a checkpoint is read on first use and becomes a tree of names (store/tier/tier_tree.h). Unused trees are dropped
+ * of a checkpoint is read on first use and becomes a tree of names (store/tier/reading/tier_tree.h). Unused trees are dropped
  * when they take too much memory, and read again on demand.
  *
  * Node numbers, the inodes of the mount, stay valid when a tree is dropped:
@@ -23,8 +23,8 @@
 #include <stdint.h>
 
 #include "base/sha256.h"
-#include "store/tier/tier_cache.h"
-#include "store/tier/tier_tree.h"
+#include "store/tier/reading/tier_cache.h"
+#include "store/tier/reading/tier_tree.h"
 
 struct tier;
 struct tier_view;

@@ -985,7 +985,7 @@ static bool needs_dropped_pack(const struct flush *f)
 	return false;
 }
 
-/* -ENOENT: somebody has deleted packs. -ESTALE: a collection has. */
+/* -ESTALE: a collection has deleted packs. -ENOENT: another program has. */
 static int check_shared_packs(struct flush *f)
 {
 	int r = check_packs(f);

@@ -15,7 +15,7 @@
 #include "store/catalog/catalog_format.h"
 #include "store/tier/tier_format.h"
 #include "store/tier/collect/tier_log_format.h"
-#include "store/tier/tier_tree.h"
+#include "store/tier/reading/tier_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 

@@ -14,7 +14,7 @@
 
 #include "base/mutex.h"
 #include "base/util.h"
-#include "store/tier/tier_cache.h"
+#include "store/tier/reading/tier_cache.h"
 #include "tools/common/progress.h"
 
 struct tier;

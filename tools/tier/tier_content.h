@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "store/tier/tier_cache.h"
-#include "store/tier/tier_tree.h"
+#include "store/tier/reading/tier_cache.h"
+#include "store/tier/reading/tier_tree.h"
 #include "tools/tier/tier_access.h"
 #include "tools/tier/tier_list.h"
 

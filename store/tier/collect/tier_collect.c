@@ -63,7 +63,7 @@
 #include "base/util.h"
 #include "store/tier/tier.h"
 #include "store/tier/collect/tier_log.h"
-#include "store/tier/tier_tree.h"
+#include "store/tier/reading/tier_tree.h"
 
 #define IN_FLIGHT 16u
 #define MANIFEST_MAX ((size_t)GiB(2))

@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 
 #include "base/util.h"
-#include "store/tier/tier_cache.h"
-#include "store/tier/tier_tree.h"
+#include "store/tier/reading/tier_cache.h"
+#include "store/tier/reading/tier_tree.h"
 
 struct root_state {
 	const struct tier_tree *tree;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-#include "store/tier/tier_pool.h"
+#include "store/tier/reading/tier_pool.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -15,7 +15,7 @@
  * Reading ahead begins with the second read in order. The window doubles from 8 to 64 MiB, so that a back end with a high
  * latency has many requests in flight. Unused data that was read ahead takes at most half of the memory.
  */
-#include "store/tier/tier_cache.h"
+#include "store/tier/reading/tier_cache.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-#include "store/tier/tier_tree.h"
+#include "store/tier/reading/tier_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -14,9 +14,9 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "store/tier/reading/tier_pool.h"
+#include "store/tier/reading/tier_tree.h"
 #include "store/tier/tier_format.h"
-#include "store/tier/tier_pool.h"
-#include "store/tier/tier_tree.h"
 
 struct tier;
 struct tier_cache;
