@@ -409,7 +409,8 @@ static void any_order_of_requests_is_safe(void **state _unused_)
 				a->fail_at = 1 + world_draw(w) % 120;
 			a->fail_mode = (enum kill_mode)(world_draw(w) % NR_KILL_MODES);
 		}
-		print_message(getenv("TIER_COLLECT_SEED") ? "seed %llu\n" : "", (unsigned long long)seed);
+		if (getenv("TIER_COLLECT_SEED"))
+			print_message("seed %llu\n", (unsigned long long)seed);
 		world_run(w);
 		if (w->failure)
 			print_error("seed %llu: %s\n", (unsigned long long)seed, w->failure);
