@@ -400,7 +400,7 @@ struct ckptfs_tier {
 	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_REMOVED, CKPTFS_TIER_KNOWN */
 	int32_t error; /* errno of the current failure; 0: none */
 	int32_t directory_error; /* errno of the last attempt to read the directory; 0: none */
-	uint64_t sealed, in_tier; /* sealed directories, without those removed from the tier; those known to be in it */
+	uint64_t sealed, in_tier; /* sealed directories, except REMOVED ones; those known to be in the tier */
 	uint64_t waiting_bytes, left_ns; /* of files that are not in the tier; time left for them, 0: unknown */
 	uint64_t bytes, flushed_bytes; /* of files of the directory */
 	uint64_t directory_left_ns; /* with the directories flushed before it; 0: unknown */

@@ -246,8 +246,8 @@ static int check_log(const struct options *o, const struct checks *c)
 }
 
 /*
- * A tier on the mount itself would keep it busy forever, and flushing would wait for the daemon, which flushes. Its path is
- * not resolved: a tier that hangs must not delay the mount.
+ * With a tier on the mount itself the daemon would wait for its own replies, and the mount would always be busy. The
+ * path of the tier is not resolved: a tier that hangs must not delay the mount.
  */
 static int check_tier(const struct options *o, const struct checks *c)
 {

@@ -80,7 +80,7 @@ int flush_note_compare(const struct flush_note *n, const char *url, const struct
 		return -ENOENT;
 	if (n->last.number > last->number)
 		return 0; /* the put did not take effect, or the last ones were deleted */
-	/* The seal of the note may have a later number: that of the note had the fence of a collection. */
+	/* The manifest may have a later number than the note, behind fences of collections: compare the seals. */
 	if (last->ino == n->last.ino && last->sealed_ns == n->last.sealed_ns)
 		return 0;
 	return last->ino == 0 && last->number == n->last.number ? 0 : -ENOTUNIQ;

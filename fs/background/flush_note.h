@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A note in the store about its last manifest in the tier. It is durable before the manifest is put. The manifest has
- * that number, or a later one if fences of collections were in the way. If the tier has another seal at this number or a
- * later one, another machine with a copy of the store put it. Keep docs/format.md in step.
+ * that number, or a later one if the number was taken by the fence of a collection. If the tier has another seal at
+ * this number or a later one, another machine with a copy of the store put it. Keep docs/format.md in step.
  */
 #pragma once
 

@@ -596,7 +596,7 @@ static void handle_failure(struct flusher *f, const struct seal *s, const struct
 		disconnect(f);
 	else
 		wait_and_retry(f, r, path,
-			       r == -ENOENT ? "objects were deleted from the tier: checkpoints are compared with it again" :
+			       r == -ENOENT ? "objects were deleted from the tier: comparing all checkpoints again" :
 			       r == -ESTALE ? "a collection has deleted packs that it needs" :
 			       r == -EEXIST ? "something that is not an object has the name of its manifest" :
 					      strerror(-r));

@@ -37,7 +37,7 @@ struct flusher_status {
 	enum flusher_state state;
 	int error; /* of RETRYING and STOPPED, negative; of others, if a checkpoint cannot be read */
 	char reason[FLUSHER_REASON_MAX]; /* why checkpoints are not flushed; "": no problem */
-	/* Own sealed directories, but those that retention has removed from the tier; those known to be in the tier. */
+	/* Own sealed directories, except those removed from the tier by retention; those known to be in the tier. */
 	uint64_t nr_sealed, nr_in_tier;
 	bool is_known; /* the tier was listed since the mount */
 	uint64_t waiting_bytes; /* of files of the missing directories, without flushed bytes */

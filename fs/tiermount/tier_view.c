@@ -68,7 +68,7 @@ struct tier_view {
 	struct tier_cache *cache;
 	struct tier_view_conf conf;
 	struct tier_job list_job;
-	/* Of the job. */
+	/* Used by the job only. */
 	struct tier_log log;
 	bool has_log;
 	struct tier_object_name *fences; /* of collections, in the last list; sorted */
@@ -401,7 +401,7 @@ static bool is_fence(const struct tier_view *v, const char *name)
 	return v->nr_fences > 0 && bsearch(name, v->fences, v->nr_fences, sizeof(*v->fences), compare_fences);
 }
 
-/* So that the fences of this list are not read again for the next one. */
+/* Remembers the fences of this list, so that they are not read again for the next one. */
 static void keep_fences(struct listing *l)
 {
 	struct tier_view *v = l->v;
@@ -414,8 +414,8 @@ static void keep_fences(struct listing *l)
 }
 
 /*
- * Manifests that collections have removed may still be listed. The log is read after the list (tier_collect.c). If it is
- * damaged, which is logged, all manifests are shown: those that are kept can be read.
+ * The list may have manifests that collections have removed, so the log is read after it (tier_collect.c). If the log
+ * is damaged, which is logged, all manifests are shown: those that are kept can be read.
  */
 static int read_log(struct tier_view *v)
 {

@@ -5,21 +5,21 @@
  *   2. packs, several at once, and all   crash: packs that no manifest names. A flush of the same content makes the
  *      of them are awaited               same packs and finds their names taken; a collection removes others
  *   3. manifest, as a new object         COMMIT POINT: it exists if and only if all that it names exists
- *   4. log of collections, read on       crash: the next writer finds the manifest, or that it is not valid
+ *   4. new entries of the log are read   crash: the next writer finds the manifest, valid or not
  * Chunks are shared with packs that a manifest names, and with those that this writer has put itself. If the name of a
  * pack is taken, a flush that ended early has put it, or another node is putting it.
  *
  * Collections (tier_collect.c) delete packs while writers are at work. A writer joins in the log before it puts a
- * manifest. Behind the fence of a generation it puts one only if none of its packs was dropped up to this generation.
- * In the manifest's place it finds the fence of a generation that it has not read. Step 4 finds out whether the number of
- * the manifest was an old one, whose object was deleted. Then the manifest is not valid, and this writer is a stale one.
+ * manifest. If it finds a fence in the place of its manifest, it reads the generation of the fence, and puts the
+ * manifest at the next number only if it names no dropped pack. Step 4 detects that the number of the manifest had been
+ * used before, and its object deleted. Then the manifest is not valid, and the flush fails.
  *
- * What the writer knows was there when it was opened, or when it was put. The tier may have been emptied since. So
- * before step 3 the key, the last manifest and the packs of earlier flushes are read again, a few bytes of each. If one
- * is gone, the flush fails, and the next writer compares everything again.
+ * The tier may have been emptied since the writer was opened. So before step 3 the key, the last manifest and the packs
+ * of earlier flushes are read again, a few bytes of each. If one is missing, the flush fails, and the next writer
+ * compares everything again.
  *
- * The writer before this one may have ended after its manifest had become visible and before it was durable. So the
- * last one that is found is put once more, as a new object: this makes it durable, and changes nothing.
+ * The previous writer may have ended after its manifest had become visible and before it was durable. So the last
+ * manifest is put once more, as a new object: this makes it durable, and changes nothing.
  *
  * Keys and packs have names that are made from what they contain. So one that is found cut off or with other tables
  * was damaged in the tier, and is replaced. A manifest whose packs are missing or damaged when the writer is opened
@@ -56,7 +56,7 @@
 #define KNOWN_DEFAULT ((uint64_t)16 << 20)
 #define READ_BYTES ((size_t)MiB(4)) /* read from the source at once */
 #define CHECKS_IN_FLIGHT 16u
-#define CHECKED_BYTES 64u /* of a pack that is only to be there */
+#define CHECKED_BYTES 64u /* of an object, to verify that it exists */
 #define MANIFEST_MAX ((size_t)GiB(2))
 
 /* A pack that is being put. */
@@ -352,12 +352,12 @@ static int load_head(struct tier_writer *w, const char *name, uint64_t number)
 	return r < 0 ? note_unreadable(w, number, r) : add_written(w, &m);
 }
 
-/* Objects of other stores that this one may not read, or that are larger than any manifest: it can do without them. */
+/* A manifest or pack of another store that cannot be read is only useful for sharing: too large, or no permission. */
 static bool is_dispensable(const struct tier_writer *w, const char *name, bool is_own, int r)
 {
 	if (is_own || (r != -EFBIG && r != -EACCES && r != -EPERM))
 		return false;
-	log_warning("tier %s: %s: of another store, and cannot be read: %s; its chunks are not shared",
+	log_warning("tier %s: %s: cannot read this object of another store: %s; its chunks are not shared",
 		    tier_where(w->tier), name, strerror(-r));
 	return true;
 }
@@ -404,7 +404,7 @@ static int load_manifest(struct tier_writer *w, const char *name)
 			continue;
 		r = tier_reader_tables(reader, i, &t);
 		if (r == -EBADMSG && !is_own)
-			return 0; /* others of its packs may be missing, too: a million of them */
+			return 0; /* up to a million of its packs may be missing: do not try them all */
 		if (r == -EBADMSG) {
 			w->seals[w->nr_seals - 1].lacks_packs = true; /* this one: it is flushed again */
 			continue;
@@ -460,7 +460,7 @@ static int read_generations(struct tier_writer *w)
 	if (r == 0 && w->is_overtaken)
 		return another_machine(w, tier_manifest_name(w->conf.store, w->last.number).s);
 	if (r == -ESTALE)
-		log_notice("tier %s: several collections have ended since the writer was opened: it is opened again",
+		log_notice("tier %s: several collections have ended since the log was read: reading it again",
 			   tier_where(w->tier));
 	return r;
 }
@@ -864,7 +864,7 @@ static int check_presence(const struct tier_writer *w, const struct presence *p)
 			      r;
 }
 
-/* Are the packs of earlier flushes that the manifest names still there? */
+/* Checks that the packs of earlier flushes that the manifest names still exist. */
 static int check_packs(struct flush *f)
 {
 	_cleanup_(freep) struct presence *all = calloc(CHECKS_IN_FLIGHT, sizeof(*all));
@@ -949,14 +949,14 @@ static int check_taken(struct tier_writer *w, const char *name, const struct buf
 	if (r == 0 && tier_fence_decode(b.data, b.len, &fence) == 0) {
 		r = read_generations(w);
 		if (r == 0 && fence.generation > w->log.entry)
-			r = log_errno(-EBADMSG, "tier %s: %s: is the fence of a generation that is not in the log",
+			r = log_errno(-EBADMSG, "tier %s: %s: fence of a generation that is not in the log: restore gc/",
 				      tier_where(w->tier), name);
 		return r;
 	}
 	return another_machine(w, name);
 }
 
-/* Is the last manifest of this store still there? If it was deleted, and not by a collection, so may be others. */
+/* Checks that the last manifest of this store exists. If another program deleted it, others may be missing, too. */
 static int check_last_manifest(struct tier_writer *w)
 {
 	struct presence p = { .q = { .op = TIER_GET, .name = p.name.s, .buf = p.bytes, .len = CHECKED_BYTES } };
@@ -985,7 +985,7 @@ static bool needs_dropped_pack(const struct flush *f)
 	return false;
 }
 
-/* -ESTALE: a collection has deleted packs. -ENOENT: another program has. */
+/* -ESTALE: a collection has deleted packs. -ENOENT: another program has deleted them. */
 static int check_shared_packs(struct flush *f)
 {
 	int r = check_packs(f);
@@ -1007,7 +1007,7 @@ static int put_manifest_at(struct flush *f, struct tier_manifest *m)
 		struct tier_object_name name = tier_manifest_name(w->conf.store, w->number);
 
 		if (needs_dropped_pack(f)) {
-			log_notice("tier %s: a collection has deleted packs of this flush: it is repeated",
+			log_notice("tier %s: a collection has deleted packs of this flush: repeating it",
 				   tier_where(w->tier));
 			return -ESTALE;
 		}
@@ -1064,7 +1064,7 @@ static int put_manifest(struct flush *f)
 		r = read_generations(w);
 	}
 	if (r == 0 && !tier_log_keeps(&w->log, w->conf.store, m.number))
-		r = log_errno(-ESTALE, "tier %s: %s: a collection has removed this number: the flush does not count",
+		r = log_errno(-ESTALE, "tier %s: %s: number used before a collection: repeating the flush",
 			      tier_where(w->tier), tier_manifest_name(w->conf.store, m.number).s);
 	if (r < 0)
 		return r;
@@ -1092,7 +1092,7 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 	if (r == 0)
 		r = convert_last(f);
 	else
-		(void)await_read(f); /* into memory that is freed below */
+		(void)await_read(f); /* it writes to memory that is freed below */
 	if (r == 0 && !f->reader.at_end)
 		r = -EBADMSG;
 	if (r == 0 && w->is_open)

@@ -43,8 +43,10 @@ struct tier_written {
 	int64_t sealed_ns;
 	bool lacks_packs; /* some were missing or damaged when the writer was opened: it does not count as flushed */
 };
-/* Returns the manifest with the largest number, also if retention has removed it. A caller that has saved the number of its last manifest detects whether
- * another machine has put later ones. */
+/*
+ * Returns the manifest with the largest number, also if retention has removed it. A caller that has saved the number of
+ * its last manifest detects whether another machine has put later ones.
+ */
 void tier_writer_last(const struct tier_writer *w, struct tier_written *ret);
 /* Is this seal in the tier? Takes time proportional to the number of seals in it. */
 bool tier_writer_has(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns);
@@ -62,7 +64,7 @@ struct tier_checkpoint {
 	int (*catalog)(void *userdata, const struct tier_sink *to);
 	/* Reads chunks of the record that the sink has received last. They need not be checked. */
 	int (*read)(void *userdata, const struct tier_want *wants, size_t nr);
-	/* NULL: read() returns when it has read. Otherwise it may return before, and this waits for it. */
+	/* Waits until the chunks of the last read() are in memory. NULL: read() itself waits. */
 	int (*await)(void *userdata);
 	void *userdata;
 };
@@ -75,9 +77,10 @@ struct tier_flushed {
 /*
  * Durable in the tier on success. After any failure the writer flushes no more (-ESTALE) and is closed; a new one
  * continues with what is there. -ESTALE is also returned if a collection has deleted packs that the flush needed: a new
- * writer sends their chunks again. But -ENOTUNIQ: another machine has put a manifest for this store. Then none is opened
- * until a person has decided which machine goes on: it would continue with the next number, and both would commit in
- * turn. -ENOENT: the key, the last manifest or packs of earlier flushes were deleted from the tier, so the manifest was
- * not put, and others may be incomplete. -EEXIST: something that is not an object has the name of the manifest.
+ * writer sends their chunks again. -ENOENT: the key, the last manifest or packs of earlier flushes were deleted from
+ * the tier, so the manifest was not put, and others may be incomplete. -EEXIST: something that is not an object has the
+ * name of the manifest. -ENOTUNIQ: another machine has put a manifest for this store. Then no new writer is opened
+ * until an administrator has decided which machine goes on: it would continue with the next number, and both would
+ * commit in turn.
  */
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret);

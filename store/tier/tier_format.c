@@ -313,7 +313,7 @@ static int check_body(const struct tier_manifest_disk *d, size_t len, const stru
 	return memcmp(check.b, d->check, sizeof(d->check)) == 0 ? 0 : -EBADMSG;
 }
 
-/* Names with a slash between them, or nothing. */
+/* Names separated by single slashes, or an empty path. */
 static bool path_is_valid(const char *path, size_t len)
 {
 	if (memchr(path, '\0', len))

@@ -66,8 +66,10 @@ int tier_key_decode(const void *p, size_t len, struct tier_key *ret);
 
 #define TIER_PACK_MAGIC "ckptTPCK"
 #define TIER_PACK_FRAMES_MAX 4096u
-/* In the place of a pack's id in tables: this plus the generation that the writer had read (tier_collect.c), so that the
- * name of a pack that a collection deletes is never used again. */
+/*
+ * In the place of a pack's id in tables: this plus the number of the generation that the writer had read
+ * (tier_collect.c). So the name of a pack that a collection deletes is never used again.
+ */
 #define TIER_PACK_NUMBER 1u
 
 struct tier_footer_disk {
@@ -163,9 +165,9 @@ void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret); /* ap
  * checkpoints. `packs` and `catalog` are NULL. The path is not checked against its digest, which needs all bytes.
  */
 #define TIER_MANIFEST_HEAD_MAX (sizeof(struct tier_manifest_disk) + TIER_PATH_MAX)
-/* -ENODATA: a fence of a collection is in the place of a manifest; so does tier_manifest_decode(). */
+/* -ENODATA: a fence of a collection is in the place of a manifest. tier_manifest_decode() returns it, too. */
 int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *ret);
-bool tier_manifest_has_size(const struct tier_manifest *m, uint64_t size); /* the object, by its head */
+bool tier_manifest_has_size(const struct tier_manifest *m, uint64_t size); /* by its head: is the object complete? */
 /* Checks all but the records of the catalog, which tier_read.h checks when it expands them. */
 int tier_manifest_decode(const void *p, size_t len, struct tier_manifest *ret);
 /* Pack number i < nr_packs. -EBADMSG: impossible numbers. */

@@ -96,7 +96,7 @@ int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len)
 	return r < 0 ? r : 1;
 }
 
-/* A slot becomes free in place; the slots behind it move up, as far as they were put there past it. */
+/* Frees a slot. Later slots of the chain move up, but not to before the first slot of their hash. */
 static void table_remove(struct tier_known_table *k, size_t at)
 {
 	size_t mask = k->size - 1;
@@ -105,7 +105,7 @@ static void table_remove(struct tier_known_table *k, size_t at)
 		size_t home = (size_t)k->v[next].fp.lo & mask;
 
 		if (((next - home) & mask) < ((next - at) & mask))
-			continue; /* it would be before its home */
+			continue; /* it would be before its first slot */
 		k->v[at] = k->v[next];
 		at = next;
 	}

@@ -35,7 +35,7 @@ static int damaged(const struct tier_reader *r, const char *what)
 
 /* --- manifest and key --- */
 
-/* The head says how long the manifest is: a large object that is none takes no memory. */
+/* Reads the head first, which has the length of the manifest. So a large object that is no manifest takes no memory. */
 static int get_bytes(struct tier_reader *r)
 {
 	struct tier_request q = { .op = TIER_GET, .name = r->name.s, .len = FIRST_GET };

@@ -12,7 +12,7 @@
  *	                    ◀── DONE
  *
  * In each direction there is at most one message that was not received. The worker does not wait for CHUNKS before it
- * sends WANTS_RECORD, so that it works on one record while the caller reads the chunks of the next one. CHUNKS arrives
+ * appends the chunks of the record before and sends WANTS_RECORD, so both threads work at the same time. CHUNKS arrives
  * before the next RECORD or CATALOG_END.
  *
  * A cancelled caller sets `is_left` and sends no more messages. From then on the worker does not wait for the caller, and
@@ -121,7 +121,7 @@ static enum message exchange(struct tier_worker *w, enum message m, int result, 
 
 /* --- the worker's thread --- */
 
-/* Like receive(), but returns what follows CHUNKS. */
+/* Like receive(), but stores the result of CHUNKS, and returns the message that follows. */
 static enum message receive_next(struct tier_worker *w, int *ret_result)
 {
 	enum message m = receive(w, ret_result);

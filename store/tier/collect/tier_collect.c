@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Garbage collection of a tier, beside writers, readers and other collectors that may stand still at any request for any
- * time. There are no clocks, leases or locks. Lists are used to find garbage, and never to find what is in use.
+ * Garbage collection of a tier. Writers, readers and other collectors run at the same time, and may pause for any time
+ * before any request. There are no clocks, leases or locks. Lists are used to find garbage, and never to find what is
+ * in use.
  *
- * There are two kinds of logs. A log is a sequence of objects that are numbered without gaps, and an entry is appended by
- * putting it as a new object behind the last one. The process that appends an entry has read all before it.
+ * There are two kinds of logs. A log is a sequence of objects that are numbered without gaps. An entry is appended by
+ * putting it as a new object behind the last one. A process that appends to the log of the tier has read all entries
+ * before.
  *   gc/<n>              the log of the tier: stores that join, and generations. Entries are never deleted
  *   sealed/<store>/<n>  the log of a store: its manifests, and fences of generations
  *
@@ -14,40 +16,40 @@
  * matter whether its object exists.
  *
  * A collection:
- *   1. reads the log and all valid manifests, by their numbers. Of each store it reads on until a number is free
+ *   1. reads the log and all valid manifests, by their numbers, of each store up to the first free number
  *   2. lists the packs, and finds those that no kept manifest names
  *   3. puts the marks                           crash: an object that no entry names; a later collection deletes it
  *   4. appends the generation to the log        REMOVED: checkpoints that are not kept are not shown any more
  *                                               crash: as a collection that deletes nothing; the next one continues
  *   5. puts a fence at the first free number of each store, and reads the manifests before it that are new. Dropped packs
  *      that these name are needed again         crash: fences without effect
- *   6. reads the log on: if there is a later generation, it ends here
+ *   6. reads new entries of the log: if there is a later generation, it ends here
  *   7. deletes manifests and fences that are not valid, dropped packs, and old marks
  *                                               crash: the next collection deletes the others
  *
- * A writer joins in the log before it puts its first manifest. It reads generations in the log when it is opened, when a
- * flush begins, when it finds a fence in the place of its manifest, and when it has put a manifest. It puts no manifest
- * that names a pack dropped in a generation that it has read.
+ * A writer joins in the log before it puts its first manifest. It reads generations in the log when it is opened, when
+ * a flush begins, when it finds a fence in the place of its manifest, and after it has put a manifest. It puts no
+ * manifest that names a pack dropped in a generation that it has read.
  *
  * Why a pack that is deleted is not needed. Let it be dropped in generation G.
  *   - A store that joined before G has a fence of G. A manifest before it was read in step 1 or 5, and names no deleted
  *     pack. A writer that puts a manifest behind it has read the fence or a later entry, and G before that.
  *   - A store that joined after G has read G by then.
- *   - Such a writer does not use the pack if it is in the tier. It does not put it again: the number in the tables of a
- *     pack is that of the last generation that its writer had read, so the name of a later pack with the same chunks
- *     differs. A request to delete it can be delayed for years.
- *   - Step 6 comes after the manifests have been read: if there is no later generation, then none of those before the
- *     fences has been removed meanwhile. So none that names the pack existed, and none can be made from one that does.
+ *   - Such a writer does not share the pack, and does not put it again: the number in the tables of a pack depends on
+ *     the last generation that its writer had read, so a later pack with the same chunks has another name. A request to
+ *     delete the old one does no harm, however late it arrives.
+ *   - Step 6 reads the log after all manifests were read. Without a later generation, no manifest before the fences was
+ *     removed in the meantime. So none of them named the pack, and no writer can share the pack through one of them.
  *
  * Why nothing is committed at a number whose object was deleted. Numbers up to a base have all been used. A writer that
  * still puts a manifest at one finds the generation in the log afterwards, and does not report the flush as done. Readers
  * read the log after the list of manifests, and do not show it.
  *
- * Why a reader gets no error. The packs of a valid manifest are never deleted. Those of a removed one stay until the next
- * collection.
+ * Why a reader of a kept checkpoint gets no error. The packs of a valid manifest are never deleted. Those of a removed one
+ * stay until the next collection.
  *
- * Why flushes make progress. A pack that has just been put is pending in the next generation, and dropped in the one after
- * that. A flush during which two generations begin may have to send chunks again.
+ * Why flushes make progress. A new pack without a manifest is pending in the next generation, and dropped in the one
+ * after that. A flush during which two generations begin may have to send chunks again.
  *
  * A manifest that cannot be read may name any pack: then nothing is deleted.
  */
@@ -117,7 +119,7 @@ static int complain(const struct tier_collector *c, const char *name, int r)
 				 "Restore this object, or delete it with its checkpoint",
 				 where, name);
 	if (r == -EOPNOTSUPP)
-		return log_errno(r, "tier %s: %s: written by a newer version: collect with that one", where, name);
+		return log_errno(r, "tier %s: %s: written by a newer version: collect with that version", where, name);
 	return r;
 }
 
@@ -192,7 +194,7 @@ static int set_add_manifest(struct pack_set *s, const struct tier_manifest *m)
 
 /* --- requests --- */
 
-/* Several at a time. Their results are the caller's. */
+/* Runs the requests, several at a time. The caller evaluates their results. */
 static int run_all(struct tier_collector *c, struct tier_request *v, size_t nr, const char *what)
 {
 	int r = 0;
@@ -369,7 +371,7 @@ static int read_heads(struct tier_collector *c, struct collect_store *s, struct 
 	return MIN(r, 0);
 }
 
-/* Numbers that have been deleted by hand are not used, either. */
+/* Numbers whose manifests were deleted by hand, up to the largest listed one, count as used. */
 static int read_store(struct tier_collector *c, struct collect_store *s, struct head *heads)
 {
 	const struct tier_store_marks *m = tier_marks_store(&c->log.marks, s->id);
@@ -535,7 +537,7 @@ static int sort_packs(struct tier_collector *c, const struct buf *names)
 		if (!tier_pack_name_parse((const char *)names->data + at, id) || set_find(&c->needed, id))
 			continue;
 		of_removed = set_find(&c->removed, id);
-		/* One that was dropped may have been needed again until now. */
+		/* A dropped pack may have been needed again, by a manifest that is removed now. */
 		is_dropped = !of_removed && (tier_id_is_in(m->pending, m->nr_pending, id) ||
 					     tier_id_is_in(m->dropped, m->nr_dropped, id));
 		r = set_add(is_dropped ? &c->dropped : &c->pending, id, of_removed ? of_removed->len : 0);
@@ -545,7 +547,7 @@ static int sort_packs(struct tier_collector *c, const struct buf *names)
 	return r;
 }
 
-/* Packs of flushes that did not end. */
+/* Of packs that no manifest names, as of interrupted flushes: no manifest has their size. */
 static int find_sizes(struct tier_collector *c, struct pack_set *s)
 {
 	struct tier_object_name names[IN_FLIGHT];
@@ -612,7 +614,7 @@ static int compare_seals(const void *a, const void *b)
 	return s != t ? (s < t ? -1 : 1) : (i > k) - (i < k);
 }
 
-/* Those of the generation before, and those that are removed by this one; the last ones of them. */
+/* Seals removed by earlier generations and by this one: the TIER_REMOVED_MAX last ones. */
 static int list_removed(struct tier_collector *c, const struct collect_store *s, struct removed_seals *ret)
 {
 	const struct tier_store_marks *m = tier_marks_store(&c->log.marks, s->id);
@@ -770,7 +772,7 @@ static int append_generation(struct tier_collector *c)
 
 /* --- 5: fences --- */
 
-/* The number is taken. 0: by a manifest, or an older fence; 1: by a fence of this generation. */
+/* The number is taken. 0: by a manifest, or an older fence; 1: by a fence of this generation or a later one. */
 static int read_taken(struct tier_collector *c, const struct collect_store *s, uint64_t number)
 {
 	_cleanup_(buf_release) struct buf bytes = BUF_EMPTY;
@@ -856,7 +858,7 @@ static int name_list_add(struct name_list *l, const struct tier_object_name *nam
 	return r;
 }
 
-/* Manifests that are not valid, and fences that later numbers have made useless. */
+/* Manifests that are not valid, and fences at numbers up to the base of their store. */
 static int delete_numbers(struct tier_collector *c)
 {
 	_cleanup_(name_list_release) struct name_list l = { 0 };
@@ -900,7 +902,7 @@ static int delete_packs(struct tier_collector *c)
 	return r;
 }
 
-/* Those before the previous generation, and those of collections that did not append theirs. */
+/* Marks older than the previous generation, and those of collections that ended before they appended an entry. */
 static int delete_marks(struct tier_collector *c)
 {
 	_cleanup_(name_list_release) struct name_list l = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Removes checkpoints from a tier, and packs that no checkpoint needs. Flushes and readers of any machine may be at work
- * meanwhile, and other collections; each request may be the last one of the process. tier_collect.c says why.
+ * Removes checkpoints from a tier, and packs that no checkpoint needs. Any machine may flush, read or collect at the
+ * same time, and the process may end after any request. tier_collect.c says why this is safe.
  *
  * The packs of a removed checkpoint are deleted by the next collection.
  *
@@ -20,7 +20,7 @@ struct tier_collector;
 
 struct tier_collect_conf {
 	bool read_tags; /* set tier_sealed.is_tagged: reads whole manifests */
-	/* Called between requests. false: the call ends with -ECANCELED. NULL: never. */
+	/* Called between requests. false: the call returns -ECANCELED. NULL: not called. */
 	bool (*step)(void *userdata, const char *what, uint64_t done, uint64_t total);
 	void *userdata;
 };
@@ -45,7 +45,7 @@ struct tier_collect_figures {
 	uint64_t nr_fences;
 };
 
-/* Lists the checkpoints. Changes nothing. -EBADMSG: a manifest is damaged. Failures are logged. */
+/* Lists the checkpoints. Changes nothing. -EBADMSG: a manifest or the log is damaged, which is logged. */
 int tier_collector_open(struct tier *t, const struct tier_collect_conf *conf, struct tier_collector **ret);
 void tier_collector_close(struct tier_collector *c); /* NULL is fine */
 void tier_collector_closep(struct tier_collector **c);

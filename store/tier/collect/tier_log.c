@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Entries are never deleted, so the last one is found by its number, even if the list lags: from any entry on, one get
- * after the other until none is found. An entry is appended by putting it as a new object behind the last one, so the
- * process that appends has read all before it.
+ * Entries are never deleted. So the last one is found even if the list lags: beginning with any entry, the next number
+ * is read until there is none. An entry is appended by putting it as a new object behind the last one, so the process
+ * that appends has read all before it.
  */
 #include "store/tier/collect/tier_log.h"
 
@@ -154,7 +154,7 @@ int tier_log_read(struct tier *t, struct tier_log *ret)
 		r = r > 0 ? tier_log_follow(ret, NULL, NULL) : r == 0 ? -ESTALE : r;
 		if (r != -ESTALE)
 			return r;
-		/* Others have appended several generations meanwhile: find a later entry. */
+		/* Other collections have appended several generations meanwhile: find a later entry. */
 		for (before = last; (r = get_entry(ret, last + 1, &e)) > 0;)
 			last++;
 		if (r == 0 && last == before)
@@ -178,7 +178,7 @@ static int append(struct tier_log *l, struct tier_log_entry *e)
 
 	e->number = l->entry + 1;
 	if (e->number > TIER_ENTRIES_MAX)
-		return log_errno(-EFBIG, "tier %s: its log is full", tier_where(l->tier));
+		return log_errno(-EFBIG, "tier %s: its log is full: flush to a new tier", tier_where(l->tier));
 	tier_entry_encode(e, &d);
 	r = tier_put_new(l->tier, tier_log_name(e->number).s, &d, sizeof(d));
 	return r;

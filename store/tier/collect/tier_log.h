@@ -43,5 +43,5 @@ int tier_log_join(struct tier_log *l, const uint8_t store[TIER_ID_LEN]);
  */
 int tier_log_append_generation(struct tier_log *l, const uint8_t marks_id[TIER_ID_LEN], uint64_t marks_len);
 
-/* Is the object of this name a manifest of a checkpoint that is kept, if it is a manifest? */
+/* false: no valid manifest has this number, according to the marks. An object of its name may exist. */
 bool tier_log_keeps(const struct tier_log *l, const uint8_t store[TIER_ID_LEN], uint64_t number);

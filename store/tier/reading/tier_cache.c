@@ -313,7 +313,7 @@ static uint8_t *allocate_span(uint64_t bytes)
 	uint8_t *p = bytes == SPAN_MAX ? aligned_alloc(HUGE_PAGE, bytes) : malloc(bytes);
 
 	if (p && bytes == SPAN_MAX)
-		madvise(p, bytes, MADV_HUGEPAGE); /* without them it is only slower */
+		madvise(p, bytes, MADV_HUGEPAGE); /* a failure costs speed only */
 	return p;
 }
 

@@ -16,8 +16,8 @@
  * rewinds the body to do so, which seek_body() detects. An empty body is not rewound, so its mark is always read.
  *
  * Bodies are signed with their digest, which the store checks: it refuses a body that was damaged on the way. The range
- * and the length of each response are compared with the request. A put has succeeded, and a response without a range is
- * an object, only with an ETag, as all object stores send it: proxies return status 200 with a page of their own.
+ * and the length of each response are compared with the request. Status 200 of a put or get counts only with an
+ * ETag, which all object stores send: a proxy may return status 200 with a page of its own.
  *
  * Secrets are stored in struct s3_conf and in the headers of requests in flight, and nowhere else. A message quotes the
  * store only if the text contains no part of a secret.
@@ -337,7 +337,7 @@ static size_t read_header(char *p, size_t size, size_t nr, void *userdata)
 
 /*
  * Does the response to a get have the requested range? With status 200 the store ignored the range: right only if the
- * whole object was requested, and it is one: with an ETag. *ret_len: bytes that follow.
+ * whole object was requested, and the response has an ETag, as objects have. *ret_len: bytes that follow.
  */
 static bool is_right_range(struct job *j, long status, size_t *ret_len)
 {
@@ -710,7 +710,7 @@ static void handle_put_response(struct tier_s3 *s, struct job *j, long status, c
 {
 	if (status == 200 && j->has_etag) {
 		job_complete(j, 0);
-	} else if (status == 200) { /* a proxy that refuses the object with a page of its own */
+	} else if (status == 200) { /* as from a proxy that refuses the object */
 		j->may_have_created = true;
 		job_retry(s, j, -EIO, "the response has no ETag, so it is not that of an object store", wait_s);
 	} else if (status == 412 && j->q->op == TIER_PUT_NEW) {

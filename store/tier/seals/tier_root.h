@@ -11,8 +11,8 @@ struct tier_tree;
 struct tier_waiter;
 
 /*
- * `sealed`: the root in the manifest. The checkpoint is what was sealed if *ret is the same, and the chunks match their
- * fingerprints. Errors as of tier_source_tables().
+ * `sealed`: the root in the manifest. If `ret` is equal and the chunks match their fingerprints, the checkpoint is what
+ * was sealed. Errors as of tier_source_tables().
  */
 int tier_root(const struct tier_tree *tree, struct tier_source *source, const uint8_t sealed[SHA256_LEN],
 	      const struct tier_waiter *w, uint8_t ret[SHA256_LEN]);
