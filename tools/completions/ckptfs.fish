@@ -123,7 +123,7 @@ complete -c ckptfs-gc -l keep-every -x -d 'keep those whose number is a multiple
 complete -c ckptfs-gc -l keep-within -x -d 'keep those sealed within this time'
 complete -c ckptfs-gc -l keep-tagged -d 'keep those with a tag'
 complete -c ckptfs-gc -l tier -d 'collect a tier'
-complete -c ckptfs-gc -l tier-config -r -d 'settings of an object store'
+complete -c ckptfs-gc -l tier-config -r -d 'credentials and endpoint of S3'
 complete -c ckptfs-gc -l gc -d 'then free the garbage of the mount'
 complete -c ckptfs-gc -l verify -d 'verify the newest one by reading it'
 complete -c ckptfs-gc -l json -d 'print JSON'

@@ -430,7 +430,7 @@ static const struct conf_key options[] = {
 	  .help = "collect a tier, s3://BUCKET/PREFIX or dir:/PATH: remove checkpoints that no --keep option keeps, and packs "
 		  "that none needs" },
 	{ "tier-config", CONF_STRING, OF(tier_config), .value = "FILE",
-	  .help = "settings and credentials of an object store, as for the mount option tier_config" },
+	  .help = "credentials and endpoint of S3, as mount option tier_config (ckptfs-tier(7))" },
 	{ "verify", CONF_FLAG, OF(verify), .help = "verify the newest one by reading all of its data" },
 	COMMAND_JSON(struct request, json),
 	COMMAND_QUIET(struct request, quiet, "no progress"),
@@ -444,7 +444,7 @@ static const char *check(void *request, int nr)
 
 	(void)nr;
 	if (q->tier && (q->policies || q->gc || q->verify || q->budget_ns || q->rate || q->local || q->place))
-		return "with --tier there are only --delete, --tier-config, and the --keep options";
+		return "--tier goes with --delete, --tier-config, --json, --quiet and the --keep options only";
 	if (q->tier_config && !q->tier)
 		return "--tier-config needs --tier";
 	if (q->prune && !keeps)

@@ -75,14 +75,14 @@ static int compare_choices(const void *a, const void *b)
 	return s->ino != t->ino ? (s->ino < t->ino ? -1 : 1) : (s->number > t->number) - (s->number < t->number);
 }
 
-/* A seal is there twice if packs of the first manifest were missing when the daemon was started. */
+/* A seal has two manifests if packs of the first one were missing when a writer was opened. */
 static bool is_repeated(const struct choice *c, const struct choice *next)
 {
 	return compare_groups(c, next) == 0 && c->sealed->ino == next->sealed->ino &&
 	       c->sealed->sealed_ns == next->sealed->sealed_ns;
 }
 
-/* Those of one store in one directory. */
+/* Applies the policy to the checkpoints of one store in one directory. */
 static int choose_group(const struct keep_policy *keep, struct choice *v, size_t nr)
 {
 	struct retain_seal *seals = calloc(nr, sizeof(*seals));
@@ -247,7 +247,7 @@ static int collect(struct run *run, struct tier *t)
 	return 0;
 }
 
-/* A store whose puts are not atomic must not be collected. */
+/* A back end whose puts are not atomic must not be collected. */
 static int probe(const struct gc_tier_request *q, struct tier *t)
 {
 	char reason[TIER_PROBE_REASON_MAX] = "";

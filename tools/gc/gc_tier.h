@@ -15,7 +15,8 @@ struct gc_tier_request {
 };
 
 /*
- * The policy applies to the checkpoints of each store in each directory separately, and always keeps the newest one. Lists
- * them on standard output. <0: failed, reported; -ECANCELED: interrupted.
+ * The policy applies to the checkpoints of each store in each directory separately, and always keeps the newest one.
+ * Prints the checkpoints with the decision on each, and figures. <0: failed, which is reported; -ECANCELED:
+ * interrupted.
  */
 int gc_tier(const struct gc_tier_request *q);

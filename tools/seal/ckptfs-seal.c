@@ -166,7 +166,7 @@ static enum exit_status wait_for_tier(const struct request *q, const char *path,
 	if (r == -EOPNOTSUPP)
 		fputs(": the mount has none; mount with tier=\n", stderr);
 	else if (r == -ESTALE)
-		text_printf(stderr, " %s: retention has removed it there\n", t.where);
+		text_printf(stderr, " %s: retention has removed it there, and it is not flushed again\n", t.where);
 	else if (r == -ESHUTDOWN)
 		text_printf(stderr, " %s: %s\n", t.where, t.reason);
 	else

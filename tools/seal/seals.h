@@ -17,7 +17,7 @@ struct sealed {
 	uint32_t uid, facts;
 	uint8_t root[32];
 	bool is_newest; /* of its directory; not set by seals_ask() */
-	bool is_removed; /* from the tier; as is_in_tier */
+	bool is_removed; /* from the tier by retention; set by seals_list() only */
 	bool is_in_tier; /* as the next three, set by seals_list() only */
 	int tier_error;
 	uint64_t flushed_bytes, left_ns;

@@ -2,8 +2,8 @@
 /*
  * ckptfs-tier: lists and reads a tier on any machine with access, without a mount and without a store.
  *
- * Exit status: 0 done; 1 usage; 2 it cannot be done, or not everything could be read; 3 a checkpoint is damaged, or the
- * back end must not be used; 130 interrupted.
+ * Exit status: 0 done; 1 usage; 2 failed, or not everything could be read; 3 a checkpoint is damaged, or the back end
+ * cannot be used as a tier; 130 interrupted.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -234,16 +234,16 @@ int main(int argc, char *argv[])
 			 "                   URL CHECKPOINT DIRECTORY\n",
 		.about = "Read a tier, a shared directory (dir:/path) or an object store (s3://bucket/prefix) with sealed "
 			 "checkpoints, on any machine with access, without a mount.\n"
-			 "list: the sealed checkpoints; *: the newest in its directory.\n"
-			 "verify: read every chunk of all checkpoints, or of some, and compare them with what was sealed.\n"
-			 "usage: objects and bytes by kind, by store and by checkpoint; EXCLUSIVE: in packs that no other uses.\n"
-			 "probe: try whether a tier can be there, with objects that are deleted again.\n"
+			 "list: the sealed checkpoints. * marks the newest one in its directory.\n"
+			 "verify: read every chunk of all checkpoints, or of some, and compare it with what was sealed.\n"
+			 "usage: objects and bytes by kind, store and checkpoint. EXCLUSIVE: in packs that no other uses.\n"
+			 "probe: test whether a directory or bucket can hold a tier. Its objects are deleted again.\n"
 			 "get: restore a checkpoint as ordinary files in DIRECTORY, which must not exist. It appears when it is "
 			 "complete and durable.",
 		.options = options,
 		.footer = "CHECKPOINT is a path, which stands for its newest seal, or a number in the list; or, as in a mounted tier, "
 			  ".ckptfs/stores/STORE/PATH or .ckptfs/sealed/STORE/NUMBER.\n"
-			  "Exit status: 0 done, 1 usage, 2 it cannot be done, 3 a checkpoint is damaged, or there can be no tier, "
+			  "Exit status: 0 done, 1 usage, 2 failed, 3 a checkpoint or the back end is unusable, "
 			  "130 interrupted.",
 		.exit_usage = EXIT_USAGE,
 		.exit_failed = EXIT_FAILED,

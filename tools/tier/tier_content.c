@@ -18,7 +18,7 @@
 
 #define STRETCH_BYTES MiB(16)
 #define RUNS_MAX 256u /* of one read */
-#define IN_ORDER MiB(4) /* read without a gap before anything is read ahead */
+#define IN_ORDER MiB(4) /* read in order before anything is read ahead */
 
 /* --- opening --- */
 
@@ -117,7 +117,7 @@ struct piece {
 	struct tier_ahead ahead;
 	uint64_t off, len; /* not read yet */
 	uint64_t in_order; /* read without a gap */
-	struct tier_run runs[RUNS_MAX]; /* that end there */
+	struct tier_run runs[RUNS_MAX]; /* that end in it */
 	unsigned nr_runs;
 	bool has_failed; /* part of the run that has not ended yet */
 };

@@ -29,13 +29,13 @@ uint64_t tier_opened_data(const struct tier_opened *o); /* bytes in all files, w
 
 /* Functions are called from several threads; all but `failed` may be NULL. A negative result ends the reading. */
 struct tier_content {
-	int (*begin)(void *userdata, uint32_t inode, int *ret_fd); /* of part of a file. Closed at its end */
+	int (*begin)(void *userdata, uint32_t inode, int *ret_fd); /* opens a file; closed after the part */
 	bool (*is_known)(void *userdata, const struct tier_run *run); /* true: need not be read */
 	int (*data)(void *userdata, int fd, uint64_t off, const struct tier_bytes *b);
 	void (*verified)(void *userdata, const struct tier_run *run); /* the whole run was read */
-	/* Part of a file cannot be read: errors of tier_cache_read(), but -EINTR. 0: the rest is read. */
+	/* Part of a file cannot be read. r: as of tier_cache_read(), but never -EINTR. Returns 0 to read the rest. */
 	int (*failed)(void *userdata, uint32_t inode, int r, const struct tier_fault *fault);
 	void *userdata;
 };
-/* *ret_bytes: read, also on failure. -EINTR. */
+/* *ret_bytes: read, also on failure. -EINTR: interrupted. */
 int tier_content_read(const struct tier_opened *o, const struct tier_content *c, uint64_t *ret_bytes);

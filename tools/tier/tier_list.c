@@ -35,7 +35,7 @@ const char *tier_checkpoint_path(const struct tier_checkpoint *c)
 const char *tier_unlisted_reason(int error)
 {
 	return error == -EBADMSG    ? "its manifest is damaged" :
-	       error == -EOPNOTSUPP ? "its manifest was written by a newer version; use that" :
+	       error == -EOPNOTSUPP ? "its manifest was written by a newer version; use that version" :
 				      strerror(-error);
 }
 
@@ -204,7 +204,7 @@ void tier_checkpoints_release(struct tier_checkpoints *c)
 
 /* --- finding --- */
 
-/* Begins with a store, 32 hexadecimal digits, and a slash or the end. */
+/* Parses the id of a store, 32 hexadecimal digits, and the slash behind it. */
 static bool parse_store(const char **s, char ret[2 * TIER_ID_LEN + 1])
 {
 	size_t len = strspn(*s, "0123456789abcdef");

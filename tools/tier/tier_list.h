@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* The sealed checkpoints of a tier. Paths are those of others: print them escaped. */
+/* The sealed checkpoints of a tier. Other machines have chosen the paths: print them escaped. */
 #pragma once
 
 #include <stdbool.h>

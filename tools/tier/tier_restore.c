@@ -2,7 +2,7 @@
 /*
  * Order:
  *   1. read the manifest; refuse what must not be restored        nothing was written
- *   2. a temporary directory beside the destination, mode 700     a crash leaves it: `.NAME.` and 16 digits
+ *   2. a temporary directory beside the destination, mode 700     a crash leaves it: `.NAME.` and 16 hex digits
  *   3. directories, empty files, symbolic links, special files, hard links
  *   4. content, verified chunk by chunk
  *   5. attributes of all but directories; fsync of each file
@@ -69,7 +69,7 @@ static int report(const struct getting *g, uint32_t inode, const char *what, int
 
 /* --- what may be restored --- */
 
-/* Is it only for the user that owns the machine, or does it grant the rights of a user to others? */
+/* Names the inode if it can grant privileges, as devices and set-user-ID programs do; else NULL. */
 static const char *privilege(const struct getting *g, const struct tier_inode *in)
 {
 	if (S_ISCHR(in->mode) || S_ISBLK(in->mode))
@@ -91,7 +91,7 @@ static int check_privileges(const struct getting *g)
 		if (!what)
 			continue;
 		tier_tree_path(g->o.tree, i, &path);
-		tier_access_say(g->a, "%s/%s: is %s: not restored; add --trust if you trust all who can write to the tier",
+		tier_access_say(g->a, "%s/%s: is %s: not restored; add --trust if you trust all writers of the tier",
 				tier_checkpoint_path(g->o.c), path.len > 0 ? (const char *)path.data : "", what);
 		return -EPERM;
 	}
@@ -189,7 +189,7 @@ static int open_directory(const struct getting *g, uint32_t inode)
 	return r < 0 ? r : fd;
 }
 
-/* The same, kept until another directory is used. */
+/* The same, but `fd` stays open until another directory is used. */
 static int use_directory(struct getting *g, uint32_t inode)
 {
 	if (g->fd >= 0 && g->dir == inode)
@@ -363,7 +363,7 @@ static int set_attributes(const struct getting *g, uint32_t inode, int fd)
 	if (g->is_root && !g->how->no_owner && fchown(fd, in->uid, in->gid) < 0)
 		return report(g, inode, "its owner cannot be set; --no-owner leaves owners out", -errno);
 	r = set_xattrs(g, inode, fd);
-	if (r == 0 && fchmod(fd, in->mode & 07777) < 0) /* behind the owner, which clears bits */
+	if (r == 0 && fchmod(fd, in->mode & 07777) < 0) /* after the owner, which clears bits */
 		r = report(g, inode, "its mode cannot be set", -errno);
 	if (r == 0 && futimens(fd, times) < 0)
 		r = report(g, inode, "its times cannot be set", -errno);
@@ -372,7 +372,7 @@ static int set_attributes(const struct getting *g, uint32_t inode, int fd)
 	return r;
 }
 
-/* Of what cannot be opened: symbolic links and special files. They are durable with their directory. */
+/* Of symbolic links and special files, which cannot be opened. They are durable with their directory. */
 static int set_attributes_at(const struct getting *g, uint32_t inode)
 {
 	const struct tier_inode *in = inode_of(g, inode);
@@ -437,7 +437,7 @@ static int finish_directories(struct getting *g)
 
 /* --- the whole --- */
 
-/* NFS and Lustre cannot refuse to replace. There, only an empty directory that was made meanwhile could be replaced. */
+/* NFS and Lustre have no rename that replaces nothing. There, an empty directory that was just made may be replaced. */
 static int rename_destination(struct getting *g)
 {
 	struct stat st;
@@ -493,7 +493,7 @@ static void remove_temporary(struct getting *g)
 		tier_access_say(g->a, "%s/%s: cannot be removed: %s; remove it", g->parent, g->temporary, strerror(-r));
 }
 
-/* Says what an ordinary user cannot restore. */
+/* Reports what an ordinary user cannot restore. */
 static void report_left_out(const struct getting *g)
 {
 	const struct tier_tree *t = g->o.tree;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Packs are counted as a whole, from the sizes in manifests. A pack is exclusive to a checkpoint, or to a store, if no
- * other refers to it. Manifests are read store by store, so that a pack is counted once for each.
+ * other refers to it. Manifests are read store by store, so that a pack is counted once for each store.
  */
 #include "tools/tier/tier_usage.h"
 
@@ -321,7 +321,7 @@ static int count_unsized(void *userdata, size_t i)
 	int r = tier_call(u->a->tier, &q);
 
 	if (r == -ENOENT)
-		return 0; /* gone since */
+		return 0; /* deleted since it was listed */
 	mutex_lock(&u->lock);
 	u->amounts[x->kind].nr++;
 	u->amounts[x->kind].bytes += r == 0 ? q.size : 0;
@@ -429,7 +429,7 @@ static void report_gaps(const struct usage *u)
 		tier_access_say(u->a, "%s: %s: not counted: %s", u->a->conf.url, u->list.unlisted[i].name.s,
 				tier_unlisted_reason(u->list.unlisted[i].error));
 	if (u->nr_missing > 0)
-		tier_access_say(u->a, "%s: %s %s not in the list; %s verify %s finds out what is missing", u->a->conf.url,
+		tier_access_say(u->a, "%s: %s %s not in the list; %s verify %s names what is missing", u->a->conf.url,
 				human_nr(u->nr_missing, "pack").s, u->nr_missing == 1 ? "is" : "are", u->a->conf.tool,
 				u->a->conf.url);
 }

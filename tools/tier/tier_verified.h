@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Chunks that were verified, as a bit for each in the packs of a tier: 2 KiB for a full pack. Memory is bounded: when
- * it has 32768 packs, 2 TiB of data, all are dropped, and their chunks are read again. Any thread.
+ * Chunks that were verified, as a bit for each chunk in the packs of a tier: 2 KiB for a full pack. Memory is bounded:
+ * after 32768 packs, 2 TiB of data, all bits are dropped, and chunks are read again. Any thread.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct tier_verified {
 
 void tier_verified_init(struct tier_verified *v);
 void tier_verified_release(struct tier_verified *v);
-/* Were all chunks of the run, in this pack, verified? */
+/* true: all chunks of the run, in this pack, were verified. */
 bool tier_verified_has(struct tier_verified *v, const struct tier_footer *pack, const struct tier_run *run);
-/* Without memory they are verified again. */
+/* Without memory for it, the chunks are verified again. */
 void tier_verified_add(struct tier_verified *v, const struct tier_footer *pack, const struct tier_run *run);

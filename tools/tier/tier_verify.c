@@ -257,7 +257,7 @@ static int verify_one(struct verifying *v, const struct tier_checkpoint *c)
 	return r;
 }
 
-/* Damage counts more than what cannot be read. */
+/* Of two results, damage takes precedence. */
 static int worse(int r, int one)
 {
 	return one == -EBADMSG || r == 0 ? one : r;
@@ -313,7 +313,7 @@ static int choose(struct tier_access *a, const struct tier_checkpoints *list, ch
 	for (int i = 0; i < nr; i++) {
 		ret[i] = tier_checkpoints_find(a, list, names[i]);
 		if (!ret[i])
-			return -ESRCH; /* has said so */
+			return -ESRCH; /* was reported */
 	}
 	return 0;
 }
