@@ -29,7 +29,7 @@ WAIT = 600  # seconds for a flush
 
 
 def idle(size):
-    """Seconds without work before a turn; little data is for tests."""
+    """Seconds of rest before a turn; a short rest with little data, as in tests."""
     return REST if size >= 64 else 0.1
 
 
@@ -51,7 +51,7 @@ def figures(rival):
 
 
 def wait(rival, condition):
-    """Until the figures of its tier meet it; these."""
+    """Waits until the figures of its tier meet the condition, and returns these."""
     begin = time.monotonic()
     while True:
         t = figures(rival)
@@ -59,7 +59,7 @@ def wait(rival, condition):
             return t
         if t.get("stopped") or t.get("failures") or time.monotonic() > begin + WAIT:
             raise RuntimeError(f"{rival.name}: the tier {t['where']} is not used: {t['state']}: {t['reason']}")
-        time.sleep(max(0.01, (time.monotonic() - begin) / 50))  # asking takes processor time
+        time.sleep(max(0.01, (time.monotonic() - begin) / 50))  # each query takes processor time
 
 
 def all_there(t):
@@ -256,7 +256,7 @@ def new_pages(path, known):
 
 
 def sent_rows(base, size, place):
-    """Two nodes flush one after the other: per checkpoint what is new to the tier, sent and there."""
+    """Two nodes flush one after the other: for each checkpoint what is new to the tier, what is sent, and what is stored."""
     key = os.path.join(base, "cluster.key")
     with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
         f.write(os.urandom(32))
@@ -305,7 +305,7 @@ def show_sent(place, row):
         text += f"  {x:6.4f} x (<= {SENT_MAX}{verdict(x <= SENT_MAX)})"
     text += f"; {puts} PUTs (<= {row['puts_max']}{verdict(puts <= row['puts_max'])})"
     if row["tier_bytes"] != row["sent_bytes"] or row["tier_objects"] != row["sent_packs"] + 1:
-        raise RuntimeError(f"the daemon says that it has sent something else than there is: {row}")
+        raise RuntimeError(f"the figures of the daemon differ from the objects in the tier: {row}")
     print(text, flush=True)
 
 

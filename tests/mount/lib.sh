@@ -312,7 +312,7 @@ PY
 	flip ${at:?is not in the packs}
 }
 
-# all_kinds DIRECTORY: makes it, with all kinds of things in it
+# all_kinds DIRECTORY: makes this directory with every kind of file, name and attribute in it
 all_kinds() {
 	mkdir -p "$1/ranks/deep/er"
 	cd "$1"
@@ -344,8 +344,8 @@ PY
 	touch -d '1969-12-31 23:59:58.5 UTC' empty
 	cd "$WORK"
 }
-# describe: to compare two trees
-describe() { # DIRECTORY [restored]: all that a program can learn of it; restored: all that a copy can have, too
+# describe DIRECTORY [restored]: all that a program can read of a tree, to compare two; restored: without what a copy cannot have
+describe() {
 	"$PYTHON" - "$@" <<'PY'
 import hashlib, os, stat, sys
 top, links, is_whole = sys.argv[1], {}, len(sys.argv) == 2

@@ -113,7 +113,7 @@ try 125 ckptfs-run --shared --store "$STORE" --mount "$MNT" --flush-to "$WORK/no
 harmless mount.ckptfs "$WORK/said"
 echo "ok names that are not there"
 
-# Tiers and checkpoints that are not there. tier-tool.sh has some that are.
+# Tiers and checkpoints that do not exist. tier-tool.sh has names of existing ones.
 mkdir "$WORK/tier" "$WORK/tier.$evil"
 try 2 ckptfs-tier list "dir:$WORK/no/$evil"
 try 2 ckptfs-tier verify "dir:$WORK/tier.$evil" "$evil"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# ckptfs-gc --tier removes checkpoints from a tier, and what only they needed, while it is flushed to and mounted: what is
-# kept is there byte for byte, and what is removed is not flushed again.
+# ckptfs-gc --tier removes checkpoints from a tier, and packs that only they needed, while the tier is mounted and flushed
+# to. Kept checkpoints stay there byte for byte, and removed ones are not flushed again.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
@@ -86,7 +86,7 @@ await test ! -e "$ANY/run/step.1"
 cmp "$ANY/run/step.3/state" "$WORK/plain/run/step.3/state" || fail "a kept checkpoint cannot be read"
 [ "$(ls "$ANY/run" | xargs)" = "step.3 step.4" ] || fail "shown: $(ls "$ANY/run")"
 
-# --- the daemon flushes on, behind the fence of the collection, and does not use what was deleted ---
+# --- the daemon continues behind the fence of the collection, and does not share deleted packs ---
 step run/step.5 2 # what only step.2 had
 exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/run/step.5"
 has other/state.1 run/step.3 run/step.4 run/step.5
@@ -103,7 +103,7 @@ tells "removed by retention"
 exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier "$MNT/run/step.1"
 says "retention has removed it there"
 
-# --- killed at any time, and run again: nothing is left over ---
+# --- collections are killed at any time, and repeated: no garbage is left ---
 for i in 6 7 8; do
 	step run/step.$i $i
 	exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/run/step.$i"
@@ -118,7 +118,7 @@ for i in 1 2; do exits 0 gc --keep-last 2 --delete; done
 has other/state.1 run/step.7 run/step.8
 [ "$(manifests) $(objects packs)" = "3 4" ] || fail "objects: $(find "$TIER" -type f)"
 
-# --- a damaged manifest may need any pack ---
+# --- a damaged manifest may name any pack: nothing is deleted ---
 damaged=$(grep -rla ckptTMAN "$TIER/sealed" | sort | head -n 1)
 cp -p "$damaged" "$WORK/saved"
 printf x | dd of="$damaged" bs=1 seek=190 conv=notrunc status=none

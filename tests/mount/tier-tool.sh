@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# ckptfs-tier reads a tier without a mount: what it lists is what was sealed, and what is damaged is named.
+# ckptfs-tier reads a tier without a mount: it lists and restores what was sealed, and names what is damaged.
 . "$(dirname "$0")/lib.sh"
 need_root
 need_mount
@@ -20,7 +20,7 @@ for c in json.load(sys.stdin)["sealed"]:
     print(*(c[k] for k in sys.argv[1:]))' "$@"
 }
 
-# --- nothing in it, and what is no tier ---
+# --- an empty tier, and wrong arguments ---
 exits 0 tier list "$URL"
 tells 'no sealed checkpoints'
 exits 2 tier list "dir:$WORK/none"
@@ -36,7 +36,7 @@ says 'only for object stores'
 exits 1 tier list
 says 'an action and the URL of a tier must be given'
 
-# --- what it must promise ---
+# --- the probe ---
 exits 0 tier probe "$URL"
 tells '^exactly one of several concurrent requests creates an object: yes, tried 20 times$'
 tells "^$URL: can be used as a tier\$"
@@ -284,7 +284,7 @@ says 'get: a URL, a checkpoint and a new directory must be given'
 exits 1 tier list --trust "$URL"
 says 'go with get only'
 
-# --- what fails leaves nothing ---
+# --- a failure leaves nothing ---
 rm -rf "$WORK/to"
 mkdir -m 777 "$WORK/to"
 cp "$WORK/pack" "$pack"
@@ -299,7 +299,7 @@ says 'cannot be written: No space left'
 nothing_in "$WORK/to"
 umount "$WORK/to"
 
-# --- another user, who has no mount: no owners, and what root alone may set is left out ---
+# --- an ordinary user: owners, and attributes that only root can set, are left out ---
 if command -v setpriv >/dev/null; then
 	chmod -R a+rX "$TIER"
 	chmod 777 "$WORK/to"
@@ -316,7 +316,7 @@ else
 	skip_part "setpriv is not installed"
 fi
 
-# --- two stores, and what each object takes ---
+# --- two stores, and the size of all objects ---
 mv "$STORE" "$WORK/other"
 fs_mount compress=none
 mkdir -p "$MNT/run/step.1"
@@ -332,7 +332,7 @@ exits 0 tier verify "$URL" ".ckptfs/sealed/$id/0000000000000001" ".ckptfs/stores
 stray=$TIER/packs/ab/abababababababababababababababab
 mkdir -p "${stray%/*}"
 head -c 12345 /dev/zero >"$stray"
-counted() { # what --json tells is what can be counted in the directory
+counted() { # the figures of --json equal those of the directory
 	"$PYTHON" - "$WORK/out" "$TIER" <<'PY'
 import collections, json, os, struct, sys
 j, top = json.load(open(sys.argv[1])), sys.argv[2]

@@ -139,7 +139,7 @@ fs_umount
 back "$TIER"
 ! grep -qs 'gone/[ab]' "$WORK"/back/*/*.path || fail "what was unsealed meanwhile is there"
 
-# --- a path that is too long for a manifest is in the way of no other checkpoint ---
+# --- a checkpoint whose path is too long for a manifest does not delay others ---
 ours=$STORE
 mkdir "$WORK/long"
 STORE=$WORK/fifth
@@ -162,7 +162,7 @@ fs_umount
 has "$WORK/long" long/it
 STORE=$ours
 
-# --- emptied under the mount: no manifest names what is gone, and all is flushed again ---
+# --- a tier that is emptied under the mount: no manifest names deleted objects, and everything is flushed again ---
 emptied=$WORK/emptied
 mkdir "$emptied"
 ours=$STORE

@@ -138,7 +138,7 @@ back run/4 run/5
 exits 1 "$CKPTFS_BUILD/fs/mount.ckptfs" s3://bucket/job "$MNT"
 says "no credentials for S3: set AWS_ACCESS_KEY_ID"
 
-# --- and reads it without a mount ---
+# --- the tier is read without a mount ---
 tool() { "$tools/ckptfs-tier" "$1" --tier-config "$WORK/conf" "${@:2}"; } # ACTION ARGUMENT...
 exits 0 tool list s3://bucket/job
 tells '^\* run/5 '

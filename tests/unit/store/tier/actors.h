@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Writers, collectors and readers of one tier in memory, each in a thread. One runs at a time, until its next request;
- * the seed decides which one continues. So each run is the same, and any order of requests occurs in some run.
+ * the seed decides which one continues. So a run with the same seed is the same, and any order of requests can occur.
  */
 #pragma once
 
@@ -32,10 +32,10 @@ struct actor {
 	uint64_t fail_at; /* this request fails; it takes effect or not, or does so later */
 	enum kill_mode fail_mode;
 
-	/* Before this request it stands still for so many requests of others, or until they have ended. */
+	/* Before request `pause_at` the actor pauses for `pause` requests of the others, or until they have ended. */
 	uint64_t pause_at, pause;
 
-	/* Alone: not in a thread. The function is called before each of its requests. */
+	/* For an actor without a thread: called before each of its requests. */
 	void (*before)(struct actor *a, uint64_t request);
 
 	uint64_t nr_requests;
@@ -49,7 +49,7 @@ struct actor {
 struct world {
 	struct memory *m;
 	uint64_t random, nr_steps;
-	bool lists_lag; /* a list lacks any names */
+	bool lists_lag; /* a list may lack any names */
 	struct actor actors[ACTORS_MAX];
 	unsigned nr_actors;
 	sem_t back;

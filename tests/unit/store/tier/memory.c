@@ -156,7 +156,7 @@ static int apply(struct memory *m, struct tier_request *q)
 	return -EINVAL;
 }
 
-/* The caller is told that the object is there. */
+/* A put returns 0, or a put new -EEXIST: the object must survive a power failure. */
 static void note_durable(struct memory *m, const struct tier_request *q, int r)
 {
 	struct object *o = q->op == TIER_PUT || q->op == TIER_PUT_NEW ? find(m, q->name, NULL) : NULL;

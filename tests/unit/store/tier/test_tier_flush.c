@@ -419,7 +419,7 @@ static void a_source_that_fails_commits_nothing(void **state _unused_)
 	memory_free(m);
 }
 
-/* Then chunks of a record are read while those of the one before it are appended: the tier is the same, byte for byte. */
+/* Chunks of a record are read while those of the record before it are appended. The objects are the same. */
 static void a_source_that_reads_late_is_awaited(void **state _unused_)
 {
 	for (uint64_t seed = 1; seed <= 30; seed++) {
@@ -735,7 +735,7 @@ static void delete_objects(struct memory *m, const char *prefix)
 		}
 }
 
-/* No manifest names what the tier no longer has: the writer ends, and the next one puts it again. */
+/* No manifest names deleted objects: the writer fails, and the next one puts them again. */
 static void what_was_deleted_from_the_tier_is_missed(void **state _unused_)
 {
 	static const struct {
@@ -778,7 +778,7 @@ static void what_was_deleted_from_the_tier_is_missed(void **state _unused_)
 	}
 }
 
-/* Too large, not to be read: of another store it costs sharing, and no more. */
+/* A manifest of another store that is too large, or may not be read, is not used for sharing. The flush succeeds. */
 static void manifests_of_others_that_cannot_be_read_stop_nothing(void **state _unused_)
 {
 	static const int errors[] = { -EFBIG, -EACCES, -EPERM };
@@ -812,7 +812,7 @@ static void manifests_of_others_that_cannot_be_read_stop_nothing(void **state _u
 	}
 }
 
-/* What has the name of a manifest and is none is not read as a whole: it may have 2 GiB. */
+/* An object that has the name of a manifest but is none is not read as a whole: it may have 2 GiB. */
 static void large_objects_that_are_no_manifests_are_not_read(void **state _unused_)
 {
 	struct tier_writer_conf conf = conf_of();

@@ -84,7 +84,7 @@ static void the_first_place_and_the_length_count(void **state _unused_)
 	assert_null(tier_known_find(&k, fp_number(1), LEN));
 }
 
-/* Chains of slots that wrap around stay connected: each chunk of the other packs is found. */
+/* Chains of slots stay connected, also around the end of the table: each chunk of the other packs is found. */
 static void chunks_of_a_pack_are_forgotten(void **state _unused_)
 {
 	static const bool is_gone[] = { false, true, false, true, false };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Whatever the order of requests of writers, collectors and readers, and wherever they end: what a writer has reported is
- * there byte for byte, unless retention has removed it; nothing is shown in part; and a complete collection after the one
- * that finds the garbage leaves nothing that no checkpoint needs.
+ * In any order of requests of writers, collectors and readers, and whichever of them ends at any request: checkpoints
+ * that a writer has reported as flushed are there byte for byte, unless retention has removed them. No checkpoint is
+ * shown in part. Two complete collections leave no garbage.
  */
 #include "store/tier/collect/tier_collect.h"
 
@@ -517,8 +517,8 @@ static void a_collector_may_stand_still(void **state _unused_)
 }
 
 /*
- * A second machine has flushed as this store, and collections have ended since. The first one does not skip what they say
- * has been used.
+ * A second machine has flushed as this store, and collections have ended since. The first machine must not continue
+ * behind the numbers that these have recorded.
  */
 static void a_collection_does_not_hide_a_second_machine(void **state _unused_)
 {

@@ -215,7 +215,7 @@ static void faults_that_stay_are_reported(void **state _unused_)
 	}
 }
 
-/* The status counts; headers without an end have none that could count. */
+/* A response with an endless body counts by its status. One with endless headers is a failure. */
 static void answers_without_end_are_ended(void **state _unused_)
 {
 	static const struct {
