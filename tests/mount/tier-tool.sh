@@ -356,10 +356,12 @@ for name, ids in of.items():
 by_store = collections.Counter(i for ids in stores.values() for i in ids)
 kinds = {k: [v["number"], v["bytes"]] for k, v in j["objects"].items()}
 keys = [s for n, s in files.items() if n.startswith("keys/")]
+log = [s for n, s in files.items() if n.startswith("gc/")]
 others = [s for n, s in files.items() if n.startswith("sealed/") and n not in of]
 assert kinds["packs"] == [len(used), size(used)], kinds
 assert kinds["manifests"] == [len(of), sum(files[n] for n in of)], kinds
 assert kinds["unreferenced"] == [1, 12345] and kinds["keys"] == [len(keys), sum(keys)], kinds
+assert kinds["collections"] == [len(log), sum(log)] and log, kinds
 assert kinds["others"] == [len(others), sum(others)] and kinds["probe"] == [0, 0], kinds
 assert len(j["stores"]) == 2 and len(j["checkpoints"]) == len(of) and j["complete"] and j["missing_packs"] == 0
 for s in j["stores"]:

@@ -221,14 +221,19 @@ static bool parse_pack(const char *name, uint8_t ret[TIER_ID_LEN])
 
 static enum kind kind_of(const char *name)
 {
+	static const struct {
+		const char *prefix;
+		enum kind kind;
+	} kinds_by_prefix[] = {
+		{ "keys/", KEYS }, { "gc/", COLLECTIONS }, { "marks/", COLLECTIONS }, { "probe/", PROBE }
+	};
 	uint8_t store[TIER_ID_LEN];
 	uint64_t number;
 
-	return strncmp(name, "keys/", 5) == 0		     ? KEYS :
-	       strncmp(name, "gc/", 3) == 0		     ? COLLECTIONS :
-	       strncmp(name, "probe/", 6) == 0		     ? PROBE :
-	       tier_manifest_name_parse(name, store, &number) ? MANIFESTS :
-							       OTHERS;
+	for (size_t i = 0; i < ARRAY_SIZE(kinds_by_prefix); i++)
+		if (strncmp(name, kinds_by_prefix[i].prefix, strlen(kinds_by_prefix[i].prefix)) == 0)
+			return kinds_by_prefix[i].kind;
+	return tier_manifest_name_parse(name, store, &number) ? MANIFESTS : OTHERS;
 }
 
 static int compare_names(const void *a, const void *b, void *userdata)
