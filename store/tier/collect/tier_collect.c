@@ -16,8 +16,10 @@
  * matter whether its object exists.
  *
  * A collection:
- *   1. reads the log and all valid manifests, by their numbers, of each store up to the first free number
- *   2. lists the packs, and finds those that no kept manifest names
+ *   1. reads the log and all valid manifests, by their numbers, of each store up to the first free number. Ends if one
+ *      that is listed is not found: a manifest that was not read would be removed
+ *   2. lists the packs, and finds those that no kept manifest names. Before checkpoints are removed, the packs that kept
+ *      ones need must be there
  *   3. puts the marks                           crash: an object that no entry names; a later collection deletes it
  *   4. appends the generation to the log        REMOVED: checkpoints that are not kept are not shown any more
  *                                               crash: as a collection that deletes nothing; the next one continues
@@ -75,6 +77,7 @@ struct pack_set {
 	struct set_pack {
 		uint8_t id[TIER_ID_LEN];
 		uint64_t len; /* 0: unknown */
+		bool is_listed;
 	} * v;
 	size_t nr, room;
 	size_t nr_sorted; /* the first ones */
@@ -158,7 +161,8 @@ static int set_add(struct pack_set *s, const uint8_t id[TIER_ID_LEN], uint64_t l
 	if (r < 0)
 		return r;
 	memcpy(s->v[s->nr].id, id, TIER_ID_LEN);
-	s->v[s->nr++].len = len;
+	s->v[s->nr].len = len;
+	s->v[s->nr++].is_listed = false;
 	return 0;
 }
 
@@ -324,6 +328,14 @@ static int add_sealed(struct tier_collector *c, struct collect_store *s, const s
 	return 0;
 }
 
+static bool is_listed(const struct tier_collector *c, const char *name)
+{
+	for (size_t at = 0; at < c->names.len; at += strlen((const char *)c->names.data + at) + 1)
+		if (strcmp((const char *)c->names.data + at, name) == 0)
+			return true;
+	return false;
+}
+
 /* 1; 0: there is no object of this number. */
 static int add_head(struct tier_collector *c, struct collect_store *s, const struct tier_request *q, uint64_t number)
 {
@@ -336,6 +348,9 @@ static int add_head(struct tier_collector *c, struct collect_store *s, const str
 		r = -EBADMSG;
 	if (r == 0)
 		r = add_sealed(c, s, &m);
+	else if (r == -ENOENT && is_listed(c, q->name)) /* what is not read would be removed */
+		r = log_errno(-EBUSY, "tier %s: %s: is listed, but not found: nothing is deleted; run the collection again",
+			      tier_where(c->tier), q->name);
 	else if (r == -ENOENT)
 		return 0;
 	else if (r == -ENODATA)
@@ -530,12 +545,17 @@ static int sort_packs(struct tier_collector *c, const struct buf *names)
 	int r = 0;
 
 	for (size_t at = 0; at < names->len && r == 0; at += strlen((const char *)names->data + at) + 1) {
-		const struct set_pack *of_removed;
+		struct set_pack *of_removed, *needed;
 		uint8_t id[TIER_ID_LEN];
 		bool is_dropped;
 
-		if (!tier_pack_name_parse((const char *)names->data + at, id) || set_find(&c->needed, id))
+		if (!tier_pack_name_parse((const char *)names->data + at, id))
 			continue;
+		needed = set_find(&c->needed, id);
+		if (needed) {
+			needed->is_listed = true;
+			continue;
+		}
 		of_removed = set_find(&c->removed, id);
 		/* A dropped pack may have been needed again, by a manifest that is removed now. */
 		is_dropped = !of_removed && (tier_id_is_in(m->pending, m->nr_pending, id) ||
@@ -545,6 +565,30 @@ static int sort_packs(struct tier_collector *c, const struct buf *names)
 	set_sort(&c->dropped);
 	set_sort(&c->pending);
 	return r;
+}
+
+/*
+ * Are the packs there that kept checkpoints need? Retention must not remove a checkpoint that is whole for one that is
+ * not. A list may lack a pack that is there.
+ */
+static int check_needed(struct tier_collector *c)
+{
+	for (size_t i = 0; i < c->needed.nr; i++) {
+		const struct set_pack *p = &c->needed.v[i];
+		struct tier_object_name name = tier_pack_name(p->id);
+		uint8_t byte;
+		struct tier_request q = { .op = TIER_GET, .name = name.s, .buf = &byte, .len = sizeof(byte) };
+		int r = p->is_listed ? 0 : tier_call(c->tier, &q);
+
+		if (r == -ENOENT)
+			return log_errno(-EBADMSG,
+					 "tier %s: %s: is missing, and a checkpoint needs it that would be kept: nothing is "
+					 "removed. ckptfs-tier verify names the checkpoint; delete its manifest to give it up",
+					 tier_where(c->tier), name.s);
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 /* Of packs that no manifest names, as of interrupted flushes: no manifest has their size. */
@@ -585,6 +629,8 @@ int tier_collector_mark(struct tier_collector *c)
 		r = mark_manifests(c);
 	if (r == 0)
 		r = sort_packs(c, &names);
+	if (r == 0 && f->nr_removed > 0)
+		r = check_needed(c);
 	if (r == 0)
 		r = find_sizes(c, &c->pending);
 	if (r == 0)
@@ -614,6 +660,16 @@ static int compare_seals(const void *a, const void *b)
 	return s != t ? (s < t ? -1 : 1) : (i > k) - (i < k);
 }
 
+/* A seal whose first manifest lacked packs was flushed again, and has two. */
+static bool has_kept_twin(const struct tier_collector *c, const struct tier_sealed *removed)
+{
+	for (const struct tier_sealed *e = c->sealed; e < c->sealed + c->nr_sealed; e++)
+		if (!e->is_removed && e->ino == removed->ino && e->sealed_ns == removed->sealed_ns &&
+		    memcmp(e->store, removed->store, sizeof(e->store)) == 0)
+			return true;
+	return false;
+}
+
 /* Seals removed by earlier generations and by this one: the TIER_REMOVED_MAX last ones. */
 static int list_removed(struct tier_collector *c, const struct collect_store *s, struct removed_seals *ret)
 {
@@ -626,7 +682,7 @@ static int list_removed(struct tier_collector *c, const struct collect_store *s,
 	for (size_t i = 0; i < nr_before + c->nr_sealed; i++) {
 		const struct tier_sealed *e = i < nr_before ? NULL : &c->sealed[i - nr_before];
 
-		if (e && (!e->is_removed || memcmp(e->store, s->id, sizeof(s->id)) != 0))
+		if (e && (!e->is_removed || memcmp(e->store, s->id, sizeof(s->id)) != 0 || has_kept_twin(c, e)))
 			continue;
 		r = list_grow(&ret->v, ret->nr, &ret->room, sizeof(*ret->v));
 		if (r < 0)

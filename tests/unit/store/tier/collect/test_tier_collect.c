@@ -649,6 +649,76 @@ static void a_collector_that_is_killed_leaves_nothing_for_long(void **state _unu
 	print_message("%llu requests\n", (unsigned long long)nr);
 }
 
+/* As while a file server restarts: for a moment an object is not found. */
+static void what_is_not_found_once_is_not_removed(void **state _unused_)
+{
+	for (uint64_t at = 1; at <= 40; at++) {
+		const struct memory_faults faults = { .page = 100000, .fail_at = at, .fail_with = -ENOENT };
+		struct rig *rig = rig_new(1);
+
+		for (unsigned i = 0; i < 2; i++) {
+			add_checkpoint(rig, 1, false);
+			assert_int_equal(flush(rig, NULL, i), 0);
+		}
+		(void)collect(memory_open(rig->w.m, &faults), 1000);
+		assert_int_equal(check_content(rig), 2);
+		rig_free(rig);
+	}
+}
+
+static void delete_packs(struct rig *rig)
+{
+	uint8_t id[TIER_ID_LEN];
+
+	for (size_t i = memory_nr(rig->w.m); i-- > 0;) {
+		struct tier_request q = { .op = TIER_DELETE, .name = memory_name(rig->w.m, i) };
+
+		if (tier_pack_name_parse(q.name, id))
+			assert_int_equal(tier_call(world_tier(&rig->w), &q), 0);
+	}
+}
+
+/* The newest checkpoint has lost its packs: the one before it stays. */
+static void no_checkpoint_is_removed_for_one_that_lacks_packs(void **state _unused_)
+{
+	struct rig *rig = rig_new(1);
+	struct tier_marks marks;
+
+	for (unsigned i = 0; i < 2; i++) {
+		add_checkpoint(rig, 1, false);
+		assert_int_equal(flush(rig, NULL, i), 0);
+	}
+	delete_packs(rig);
+	assert_int_equal(collect(world_tier(&rig->w), 1), -EBADMSG);
+	assert_false(last_marks(rig->w.m, &marks));
+	assert_int_equal(collect(world_tier(&rig->w), 1000), 0); /* removes no checkpoint */
+	rig_free(rig);
+}
+
+/* A seal with two manifests, as its packs were lost once: when the first one is removed, the seal is not. */
+static void a_seal_with_another_manifest_is_not_removed(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of(1);
+	struct rig *rig = rig_new(1);
+	struct tier_writer *w;
+
+	add_checkpoint(rig, 1, false);
+	assert_int_equal(flush(rig, NULL, 0), 0);
+	delete_packs(rig);
+	assert_int_equal(flush(rig, NULL, 0), 0);
+	assert_int_equal(collect(world_tier(&rig->w), 1), 0);
+	assert_int_equal(check_content(rig), 1);
+	assert_int_equal(tier_writer_open(world_tier(&rig->w), &conf, &w), 0);
+	assert_true(tier_writer_has(w, rig->all[0].c.ino, rig->all[0].c.sealed_ns));
+	tier_writer_close(w);
+	delete_packs(rig);
+	assert_int_equal(tier_writer_open(world_tier(&rig->w), &conf, &w), 0);
+	assert_false(tier_writer_has(w, rig->all[0].c.ino, rig->all[0].c.sealed_ns));
+	assert_false(tier_writer_was_removed(w, rig->all[0].c.ino, rig->all[0].c.sealed_ns));
+	tier_writer_close(w);
+	rig_free(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -657,6 +727,9 @@ int main(void)
 		cmocka_unit_test(packs_of_a_removed_checkpoint_stay_for_one_collection),
 		cmocka_unit_test(a_collector_that_is_killed_leaves_nothing_for_long),
 		cmocka_unit_test(any_order_of_requests_is_safe),
+		cmocka_unit_test(what_is_not_found_once_is_not_removed),
+		cmocka_unit_test(no_checkpoint_is_removed_for_one_that_lacks_packs),
+		cmocka_unit_test(a_seal_with_another_manifest_is_not_removed),
 	};
 
 	log_to_function(no_log, NULL);
