@@ -457,6 +457,8 @@ static int read_generations(struct tier_writer *w)
 {
 	int r = tier_log_follow(&w->log, apply_generation, w);
 
+	if (r == -EBADMSG)
+		return -EIO; /* the log is damaged, and not what is flushed */
 	if (r == 0 && w->is_overtaken)
 		return another_machine(w, tier_manifest_name(w->conf.store, w->last.number).s);
 	if (r == -ESTALE)
@@ -465,10 +467,28 @@ static int read_generations(struct tier_writer *w)
 	return r;
 }
 
-/*
- * The last names first. A number that a late list lacks is found when the manifest is put. The log is read after the
- * list: so each fence in the list belongs to a generation that has been read.
- */
+/* Own manifests that a late list lacks. A fence among them may be that of a generation that has not been read. */
+static int load_unlisted(struct tier_writer *w)
+{
+	for (;;) {
+		struct tier_object_name name = tier_manifest_name(w->conf.store, w->number);
+		uint64_t before = w->number;
+		uint8_t byte;
+		struct tier_request q = { .op = TIER_GET, .name = name.s, .buf = &byte, .len = sizeof(byte) };
+		int r = tier_call(w->tier, &q);
+
+		if (r == -ENOENT)
+			return 0;
+		if (r == 0)
+			r = tier_log_follow(&w->log, apply_generation, w);
+		if (r == 0 && w->number == before)
+			r = load_manifest(w, name.s);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* The last names first. The log is read after the list: so each fence in the list has a generation that has been read. */
 static int load_manifests(struct tier_writer *w)
 {
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
@@ -480,7 +500,6 @@ static int load_manifests(struct tier_writer *w)
 		r = tier_log_join(&w->log, w->conf.store);
 	if (r == 0)
 		apply_generation(w);
-	w->is_overtaken = false;
 	while (r == 0 && names.len > 0) {
 		size_t at = names.len - 1;
 
@@ -489,6 +508,9 @@ static int load_manifests(struct tier_writer *w)
 		r = load_manifest(w, (const char *)names.data + at);
 		names.len = at;
 	}
+	if (r == 0)
+		r = load_unlisted(w);
+	w->is_overtaken = false;
 	return r;
 }
 
@@ -949,7 +971,7 @@ static int check_taken(struct tier_writer *w, const char *name, const struct buf
 	if (r == 0 && tier_fence_decode(b.data, b.len, &fence) == 0) {
 		r = read_generations(w);
 		if (r == 0 && fence.generation > w->log.entry)
-			r = log_errno(-EBADMSG, "tier %s: %s: fence of a generation that is not in the log: restore gc/",
+			r = log_errno(-EIO, "tier %s: %s: fence of a generation that is not in the log: restore gc/",
 				      tier_where(w->tier), name);
 		return r;
 	}

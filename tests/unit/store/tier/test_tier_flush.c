@@ -812,6 +812,35 @@ static void manifests_of_others_that_cannot_be_read_stop_nothing(void **state _u
 	}
 }
 
+/* The last manifest is not listed yet: it is found by its number. */
+static void a_late_list_does_not_stop_a_writer(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of();
+	struct memory *m = memory_new();
+	struct checkpoint a, b;
+	struct tier_written last;
+	struct tier_flushed f;
+	struct tier_writer *w;
+	struct pool pool;
+
+	pool_init(&pool, 3, 60);
+	checkpoint_init(&a, &pool, 3, 10, 0, 60);
+	checkpoint_init(&b, &pool, 4, 10, 0, 60);
+	b.c.ino = a.c.ino + 1;
+	assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), 0);
+	assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ .lists_are_late = true }), &conf, &w), 0);
+	tier_writer_last(w, &last);
+	assert_int_equal(last.number, 1);
+	assert_true(tier_writer_has(w, a.c.ino, a.c.sealed_ns));
+	assert_int_equal(tier_flush(w, &b.c, &f), 0);
+	assert_int_equal(f.number, 2);
+	tier_writer_close(w);
+	checkpoint_release(&a);
+	checkpoint_release(&b);
+	pool_release(&pool);
+	memory_free(m);
+}
+
 /* An object that has the name of a manifest but is none is not read as a whole: it may have 2 GiB. */
 static void large_objects_that_are_no_manifests_are_not_read(void **state _unused_)
 {
@@ -823,7 +852,7 @@ static void large_objects_that_are_no_manifests_are_not_read(void **state _unuse
 	assert_non_null(bytes);
 	replace_object(m, "sealed/ffffffffffffffffffffffffffffffff/0000000000000001", bytes, MiB(1));
 	assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
-	assert_int_equal(memory_nr_requests(m), 8); /* key, list, 5 of the log, and the first bytes of it */
+	assert_int_equal(memory_nr_requests(m), 9); /* key, list, 5 of the log, the first bytes of it; the first number */
 	tier_writer_close(w);
 	memory_free(m);
 	free(bytes);
@@ -848,7 +877,7 @@ static void packs_that_others_have_lost_are_not_all_looked_for(void **state _unu
 	assert_true(f.packs > 3);
 	delete_objects(m, "packs/");
 	assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
-	assert_int_equal(memory_nr_requests(m), 13); /* put the key, get it; list; 7 of the log; manifest, its key, a pack */
+	assert_int_equal(memory_nr_requests(m), 14); /* put the key, get it; list; 7 of the log; manifest, its key, a pack; number */
 	tier_writer_close(w);
 	checkpoint_release(&a);
 	pool_release(&pool);
@@ -916,6 +945,7 @@ int main(void)
 		cmocka_unit_test(what_is_damaged_in_the_tier_is_put_again),
 		cmocka_unit_test(what_was_deleted_from_the_tier_is_missed),
 		cmocka_unit_test(manifests_of_others_that_cannot_be_read_stop_nothing),
+		cmocka_unit_test(a_late_list_does_not_stop_a_writer),
 		cmocka_unit_test(large_objects_that_are_no_manifests_are_not_read),
 		cmocka_unit_test(packs_that_others_have_lost_are_not_all_looked_for),
 		cmocka_unit_test(a_manifest_that_is_cut_off_does_not_count),
