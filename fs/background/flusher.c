@@ -434,7 +434,7 @@ static int write_catalog(void *userdata, const struct tier_sink *to)
 
 	s->to = to;
 	r = catalog_write_located(s->f->fs, s->ino, &(struct catalog_sink){ put_record, s }, set_pieces);
-	s->is_gone = r == -ENODATA || r == -ESTALE;
+	s->is_gone = s->to && (r == -ENODATA || r == -ESTALE);
 	if (r < 0 && s->to && !s->is_gone)
 		s->error = r;
 	return r;

@@ -422,7 +422,7 @@ static int read_log(struct tier_view *v)
 	int r = v->has_log ? tier_log_follow(&v->log, NULL, NULL) : -ESTALE;
 
 	if (r != -ESTALE)
-		return r;
+		return r == -EBADMSG || r == -EOPNOTSUPP ? 0 : r; /* with what has been read so far */
 	tier_log_release(&v->log);
 	r = tier_log_read(v->tier, &v->log);
 	v->has_log = r == 0;

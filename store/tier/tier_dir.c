@@ -67,7 +67,7 @@ static int fail(struct tier_dir *d, const struct tier_request *q, const char *wh
 {
 	log_limited(&d->limit, LOG_LEVEL_ERROR, "tier %s: object %s: cannot %s: %s", d->tier.where, q->name, what,
 		    strerror(-r));
-	return r;
+	return r == -ESTALE ? -EIO : r; /* an NFS server has restarted; ESTALE is about collections (tier_flush.h) */
 }
 
 /* --- directories on the way --- */
@@ -238,10 +238,10 @@ static int get_at(int at, const char *name, struct tier_request *q)
 
 static bool is_absent(int r)
 {
-	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -ESTALE; /* ESTALE: deleted while it was open */
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-static int get(struct tier_dir *d, struct tier_request *q)
+static int get_object(struct tier_dir *d, struct tier_request *q)
 {
 	struct path p;
 	int r = path_open(d, q->name, false, &p);
@@ -250,6 +250,15 @@ static int get(struct tier_dir *d, struct tier_request *q)
 		r = get_at(p.fds[p.nr - 1], p.last, q);
 		path_close(&p);
 	}
+	return r;
+}
+
+static int get(struct tier_dir *d, struct tier_request *q)
+{
+	int r = get_object(d, q);
+
+	if (r == -ESTALE) /* deleted while it was open: the second time it is absent */
+		r = get_object(d, q);
 	return is_absent(r) ? -ENOENT : r < 0 ? fail(d, q, "read", r) : 0;
 }
 
