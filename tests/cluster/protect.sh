@@ -118,7 +118,8 @@ cut_by_death_of() { # NODE BYTES MORE COMMAND...: when that prints more than bef
 	agents_end
 	node_start $victim $options
 	agents_start
-	seal --quiet --wait=replicated "$TOP/mnt/3/cut.$victim"
+	# It says when it failed, as when a node answers late; the mount tries again.
+	eventually 120 "cut.$victim is not protected" seal --quiet --wait=replicated "$TOP/mnt/3/cut.$victim"
 }
 if [ "$protect" = xor ]; then
 	victim=0
