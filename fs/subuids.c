@@ -149,7 +149,7 @@ static bool is_current(const struct stat *now) REQUIRES(subuids.lock)
 	       now->st_mtim.tv_sec == then->st_mtim.tv_sec && now->st_mtim.tv_nsec == then->st_mtim.tv_nsec;
 }
 
-static uint32_t find(uint32_t uid) REQUIRES(subuids.lock)
+static uint32_t user_of(uint32_t uid) REQUIRES(subuids.lock)
 {
 	size_t low = 0, high = subuids.nr;
 
@@ -178,7 +178,7 @@ uint32_t subuids_user(uint32_t uid)
 		subuids.file = now;
 		read_table(&subuids);
 	}
-	user = find(uid);
+	user = user_of(uid);
 	mutex_unlock(&subuids.lock);
 	return user;
 }

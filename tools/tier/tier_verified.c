@@ -48,7 +48,7 @@ static struct tier_verified_pack **bucket_of(struct tier_verified *v, const stru
 	return &v->buckets[(unsigned)(f->id[0] | f->id[1] << 8) % TIER_VERIFIED_BUCKETS]; /* a digest */
 }
 
-static struct tier_verified_pack *find(struct tier_verified *v, const struct tier_footer *f) REQUIRES(v->lock)
+static struct tier_verified_pack *find_pack(struct tier_verified *v, const struct tier_footer *f) REQUIRES(v->lock)
 {
 	struct tier_verified_pack *p = *bucket_of(v, f);
 
@@ -69,7 +69,7 @@ bool tier_verified_has(struct tier_verified *v, const struct tier_footer *pack, 
 	bool has;
 
 	mutex_lock(&v->lock);
-	p = find(v, pack);
+	p = find_pack(v, pack);
 	has = p && end_of(run) <= nr_bits(pack);
 	for (uint64_t i = run->first; has && i < end_of(run); i++)
 		has = p->bits[i / 8] >> i % 8 & 1;
@@ -82,7 +82,7 @@ void tier_verified_add(struct tier_verified *v, const struct tier_footer *pack, 
 	struct tier_verified_pack *p;
 
 	mutex_lock(&v->lock);
-	p = find(v, pack);
+	p = find_pack(v, pack);
 	if (!p && v->nr == TIER_VERIFIED_PACKS_MAX)
 		drop_all(v);
 	if (!p && (p = calloc(1, sizeof(*p) + nr_bits(pack) / 8))) {
