@@ -361,7 +361,7 @@ static void print_status(const struct loop *l, FILE *to)
 	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " missing\n", human_size(served->bytes).s,
 		served->chunks, served->missing);
 	fprintf(to, "Replicas: %s in %" PRIu64 " chunks, and %" PRIu64 " directories, received from peers\n",
-		human_size(kept->kept_bytes).s, kept->kept_chunks, kept->copies);
+		human_size(kept->kept_bytes).s, kept->kept_chunks, kept->replicas);
 	for (uint32_t i = 0; i < MIN(l->w->nr, NODES_SHOWN); i++)
 		fprintf(to, "  %" PRIu32 " %s, host %" PRIu32 "\n", i, l->w->nodes[i].name, l->w->hosts[i]);
 	if (l->w->nr > NODES_SHOWN)

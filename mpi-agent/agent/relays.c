@@ -48,10 +48,10 @@ struct relays {
 	struct link *daemon;
 	const struct waits *waits;
 	struct relays_figures figures;
-	struct relay *ours, *theirs;
-	uint32_t nr_our_questions, nr_their_questions;
-	uint32_t nr_theirs; /* except questions */
-	size_t theirs_bytes;
+	struct relay *local, *remote;
+	uint32_t nr_local_questions, nr_remote_questions;
+	uint32_t nr_remote; /* except questions */
+	size_t remote_bytes;
 	uint64_t number; /* of the last relay */
 };
 
@@ -80,8 +80,8 @@ void relays_free(struct relays *rs)
 {
 	if (!rs)
 		return;
-	list_free(rs->ours);
-	list_free(rs->theirs);
+	list_free(rs->local);
+	list_free(rs->remote);
 	free(rs);
 }
 
@@ -93,7 +93,7 @@ static bool is_question(const struct relay *y)
 /* --- checking messages --- */
 
 /* Checks a request in the form sent between agents, and fills in its figures. -EBADMSG: malformed. */
-static int look_at(struct relay *y, const void *body, size_t len)
+static int check_request(struct relay *y, const void *body, size_t len)
 {
 	struct link_put put;
 	struct link_replica replica;
@@ -126,7 +126,7 @@ static int look_at(struct relay *y, const void *body, size_t len)
 }
 
 /* Checks the answer to a request. */
-static int look_at_answer(const struct relay *y, const void *body, size_t len, int *ret_error)
+static int check_answer(const struct relay *y, const void *body, size_t len, int *ret_error)
 {
 	const uint8_t *kept;
 	const void *said;
@@ -192,13 +192,13 @@ static uint64_t wait_ns(const struct relays *rs, const struct relay *y)
 	return is_question(y) ? rs->waits->ask_ns : rs->waits->keep_ns;
 }
 
-static int look_at_ours(struct relay *y, const void *body, size_t len)
+static int check_local_request(struct relay *y, const void *body, size_t len)
 {
 	const uint8_t *id;
 	const void *question;
 	size_t question_len;
 
-	return is_question(y) ? link_decode_query(body, len, &id, &question, &question_len) : look_at(y, body, len);
+	return is_question(y) ? link_decode_query(body, len, &id, &question, &question_len) : check_request(y, body, len);
 }
 
 /* 0, or why the request cannot be passed on: -EHOSTUNREACH, -EBUSY. */
@@ -206,7 +206,7 @@ static int check_target(const struct relays *rs, struct relay *y, const void *bo
 {
 	if (world_find(rs->w, body, &y->rank) <= 0 || y->rank == rs->w->rank)
 		return -EHOSTUNREACH;
-	return is_question(y) && rs->nr_our_questions == QUESTIONS_MAX ? -EBUSY : 0;
+	return is_question(y) && rs->nr_local_questions == QUESTIONS_MAX ? -EBUSY : 0;
 }
 
 int relays_request(struct relays *rs, const struct link_header *h, const void *body)
@@ -218,7 +218,7 @@ int relays_request(struct relays *rs, const struct link_header *h, const void *b
 		return -ENOMEM;
 	*y = (struct relay){ .kind = kind_of_link(h->type, false), .asked_number = h->number };
 	assert(y->kind);
-	r = look_at_ours(y, body, h->len);
+	r = check_local_request(y, body, h->len);
 	why = r == 0 ? check_target(rs, y, body) : 0;
 	if (why < 0) {
 		r = encode_error(y, h->number, why, &rs->daemon->out);
@@ -233,9 +233,9 @@ int relays_request(struct relays *rs, const struct link_header *h, const void *b
 		free(y);
 		return r;
 	}
-	y->next = rs->ours;
-	rs->ours = y;
-	rs->nr_our_questions += is_question(y);
+	y->next = rs->local;
+	rs->local = y;
+	rs->nr_local_questions += is_question(y);
 	return 0;
 }
 
@@ -254,27 +254,27 @@ static void remove_relay(struct relay **at)
 	free(y);
 }
 
-static void remove_ours(struct relays *rs, struct relay **at)
+static void remove_local(struct relays *rs, struct relay **at)
 {
-	rs->nr_our_questions -= is_question(*at);
+	rs->nr_local_questions -= is_question(*at);
 	remove_relay(at);
 }
 
 int relays_peer_answer(struct relays *rs, const struct peer_header *h, const void *body, size_t len)
 {
-	struct relay **at = find_relay(&rs->ours, h->number), *y = *at;
+	struct relay **at = find_relay(&rs->local, h->number), *y = *at;
 	int r, error;
 
 	if (!y)
 		return 0; /* late */
 	if (y->rank != h->from || y->kind != kind_of_peer(h->type, true))
 		return -EBADMSG;
-	r = look_at_answer(y, body, len, &error);
+	r = check_answer(y, body, len, &error);
 	if (r == 0)
 		link_encode_body(y->kind->link_answer, y->asked_number, body, len, &rs->daemon->out);
 	else if (encode_error(y, y->asked_number, -EBADMSG, &rs->daemon->out) < 0)
 		return -ENOMEM;
-	remove_ours(rs, at);
+	remove_local(rs, at);
 	return r < 0 ? r : buf_error(&rs->daemon->out);
 }
 
@@ -285,7 +285,7 @@ bool relays_has_room(const struct relays *rs)
 	size_t coming_bytes;
 	unsigned coming = peers_coming(rs->peers, PEER_LANE_KEEPS, &coming_bytes);
 
-	return rs->nr_theirs + coming < RELAYS_MAX && rs->theirs_bytes + coming_bytes < RELAY_BYTES_MAX;
+	return rs->nr_remote + coming < RELAYS_MAX && rs->remote_bytes + coming_bytes < RELAY_BYTES_MAX;
 }
 
 static bool is_sender(const struct relays *rs, uint32_t from, const void *body)
@@ -306,14 +306,14 @@ static int send_error(struct relays *rs, const struct relay *y, int error)
 }
 
 /* Adds or removes (by: 1, -1) a request. Questions are short, and have a separate limit. */
-static void count_theirs(struct relays *rs, const struct relay *y, int by)
+static void count_remote_requests(struct relays *rs, const struct relay *y, int by)
 {
 	if (is_question(y)) {
-		rs->nr_their_questions += (uint32_t)by;
+		rs->nr_remote_questions += (uint32_t)by;
 		return;
 	}
-	rs->nr_theirs += (uint32_t)by;
-	rs->theirs_bytes += (size_t)by * y->bytes;
+	rs->nr_remote += (uint32_t)by;
+	rs->remote_bytes += (size_t)by * y->bytes;
 }
 
 int relays_peer_request(struct relays *rs, const struct peer_header *h, const void *body, size_t len)
@@ -325,10 +325,10 @@ int relays_peer_request(struct relays *rs, const struct peer_header *h, const vo
 		return -ENOMEM;
 	*y = (struct relay){ .kind = kind_of_peer(h->type, false), .asked_number = h->number, .rank = h->from, .bytes = len };
 	assert(y->kind);
-	r = look_at(y, body, len);
+	r = check_request(y, body, len);
 	if (r == 0 && !is_question(y) && !is_sender(rs, h->from, body))
 		r = -EBADMSG;
-	if (r < 0 || (is_question(y) && rs->nr_their_questions == QUESTIONS_MAX)) {
+	if (r < 0 || (is_question(y) && rs->nr_remote_questions == QUESTIONS_MAX)) {
 		r = r < 0 ? r : send_error(rs, y, -EBUSY);
 		free(y);
 		return r;
@@ -336,37 +336,37 @@ int relays_peer_request(struct relays *rs, const struct peer_header *h, const vo
 	y->number = ++rs->number;
 	y->until_ns = monotonic_ns() + wait_ns(rs, y) / 4 * 3; /* before the requester times out */
 	link_encode_body(y->kind->link_there, y->number, body, len, &rs->daemon->out);
-	y->next = rs->theirs;
-	rs->theirs = y;
-	count_theirs(rs, y, 1);
+	y->next = rs->remote;
+	rs->remote = y;
+	count_remote_requests(rs, y, 1);
 	return buf_error(&rs->daemon->out);
 }
 
-static void remove_theirs(struct relays *rs, struct relay **at)
+static void remove_remote(struct relays *rs, struct relay **at)
 {
-	count_theirs(rs, *at, -1);
+	count_remote_requests(rs, *at, -1);
 	remove_relay(at);
 }
 
 int relays_answer(struct relays *rs, const struct link_header *h, const void *body)
 {
-	struct relay **at = find_relay(&rs->theirs, h->number), *y = *at;
+	struct relay **at = find_relay(&rs->remote, h->number), *y = *at;
 	int r, error;
 
 	if (!y)
 		return 0; /* late */
 	if (y->kind != kind_of_link(h->type, true))
 		return -EBADMSG;
-	r = look_at_answer(y, body, h->len, &error);
+	r = check_answer(y, body, h->len, &error);
 	if (r < 0)
 		return r;
 	if (error == 0) {
 		rs->figures.kept_chunks += y->put_chunks;
 		rs->figures.kept_bytes += y->put_bytes;
-		rs->figures.copies += y->kind->link == LINK_REPLICATE;
+		rs->figures.replicas += y->kind->link == LINK_REPLICATE;
 	}
 	r = peers_send(rs->peers, y->rank, y->kind->peer_answer, y->asked_number, body, h->len);
-	remove_theirs(rs, at);
+	remove_remote(rs, at);
 	return r;
 }
 
@@ -376,18 +376,18 @@ int relays_progress(struct relays *rs, uint64_t now_ns)
 {
 	int r = 0, any = 0;
 
-	for (struct relay **at = &rs->ours; *at && r == 0;)
+	for (struct relay **at = &rs->local; *at && r == 0;)
 		if (now_ns >= (*at)->until_ns) {
 			r = encode_error(*at, (*at)->asked_number, -ETIMEDOUT, &rs->daemon->out);
-			remove_ours(rs, at);
+			remove_local(rs, at);
 			any = 1;
 		} else {
 			at = &(*at)->next;
 		}
-	for (struct relay **at = &rs->theirs; *at && r == 0;)
+	for (struct relay **at = &rs->remote; *at && r == 0;)
 		if (now_ns >= (*at)->until_ns) {
 			r = send_error(rs, *at, -ETIMEDOUT);
-			remove_theirs(rs, at);
+			remove_remote(rs, at);
 			any = 1;
 		} else {
 			at = &(*at)->next;

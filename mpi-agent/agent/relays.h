@@ -25,7 +25,7 @@ struct world;
 
 struct relays_figures {
 	uint64_t kept_chunks, kept_bytes; /* replica chunks received and made durable */
-	uint64_t copies; /* replicas created */
+	uint64_t replicas; /* replicas created */
 };
 
 /* Borrows all arguments. */

@@ -47,7 +47,7 @@ static bool concerns(const struct scan *s, const struct extent *x, enum extent_s
 }
 
 /* The index may refer to chunks that were freed after the commit it represents. */
-static bool was_collected_later(const struct check *k, struct addr a)
+static bool was_freed_later(const struct check *k, struct addr a)
 {
 	uint32_t frame, in;
 
@@ -122,7 +122,7 @@ static int check_chunks(struct scan *s, uint64_t ino, uint64_t base, const struc
 
 		if (g->pack != x->addr.pack || g->off >= end)
 			break;
-		if (!was_collected_later(s->k, x->addr))
+		if (!was_freed_later(s->k, x->addr))
 			r = add_overlap(s, ino, base, x, g->off, g->len, HIT_COLLECTED);
 	}
 	return r;
@@ -146,7 +146,7 @@ static int check_one(struct scan *s, uint64_t ino, uint64_t base, const struct e
 
 	if (state == EXTENT_FINE)
 		return check_chunks(s, ino, base, x);
-	if (!concerns(s, x, state) || was_collected_later(s->k, x->addr))
+	if (!concerns(s, x, state) || was_freed_later(s->k, x->addr))
 		return 0;
 	if (state == EXTENT_NO_TABLE)
 		frame_is_used(s->w, x->addr);

@@ -229,16 +229,16 @@ static struct marked *window_find(struct question *q, frame_id id)
 
 /* --- steps 4 and 5: marks --- */
 
-static int mark_mine(struct question *q, frame_id id, uint32_t off, uint32_t len)
+static int mark_own_chunks(struct question *q, frame_id id, uint32_t off, uint32_t len)
 {
 	struct marked *m = window_find(q, id);
 
 	if (m)
-		marked_set(m, &m->mine, off, len);
+		marked_set(m, &m->own, off, len);
 	return 0;
 }
 
-static int mark_others(struct question *q, frame_id id, uint32_t off, uint32_t len)
+static int mark_chunks_of_others(struct question *q, frame_id id, uint32_t off, uint32_t len)
 {
 	struct marked *m = window_find(q, id);
 
@@ -253,8 +253,8 @@ static void leave_out_gone(struct question *q)
 	for (struct marked *m = q->frames; m < q->frames + q->nr_frames; m++) {
 		struct gc_bits there = marked_alone(m);
 
-		q->collected |= gc_count(&there) < gc_count(&m->mine);
-		m->mine = there;
+		q->collected |= gc_count(&there) < gc_count(&m->own);
+		m->own = there;
 		m->others = (struct gc_bits){ 0 };
 		m->decided = gc_count(&there) == 0;
 		q->report.nr_frames_done += m->decided;
@@ -283,7 +283,7 @@ static int read_place(struct question *q, const struct place *p)
 		if (recipe_key_decode(key, key_len, &ino, &segment) < 0 || ino != p->ino ||
 		    segment / BACKREF_SEGMENTS != p->segments)
 			return 0;
-		r = each_extent(q, value, value_len, mark_others);
+		r = each_extent(q, value, value_len, mark_chunks_of_others);
 		if (r < 0)
 			return r;
 	}
@@ -367,7 +367,7 @@ static bool decide(struct question *q, struct marked *group, const struct marked
 }
 
 /* One pass over all groups of frames. 1: some are still open. */
-static int ask_some(struct question *q, unsigned max)
+static int mark_some_shared_chunks(struct question *q, unsigned max)
 {
 	struct marked *all = q->frames + q->nr_frames, *end;
 	bool more = false;
@@ -391,12 +391,12 @@ static int ask_some(struct question *q, unsigned max)
 	return r < 0 ? r : more;
 }
 
-static int ask_others(struct question *q)
+static int mark_shared_chunks(struct question *q)
 {
 	unsigned max = BACKREFS_FIRST;
 	int r;
 
-	while ((r = ask_some(q, max)) > 0)
+	while ((r = mark_some_shared_chunks(q, max)) > 0)
 		max = MIN(4 * max, PLACES_MAX);
 	return r;
 }
@@ -424,7 +424,7 @@ static uint64_t disk_of(const struct pack_frame_rec *rec, const struct marked *m
 	struct gc_bits before, after;
 
 	for (size_t i = 0; i < ARRAY_SIZE(before.w); i++) {
-		before.w[i] = ~(m->mine.w[i] | m->others.w[i]); /* garbage: a collection frees it anyway */
+		before.w[i] = ~(m->own.w[i] | m->others.w[i]); /* garbage: a collection frees it anyway */
 		after.w[i] = before.w[i] | chunks->w[i];
 	}
 	return pack_rec_disk(rec, before.w) - pack_rec_disk(rec, after.w);
@@ -448,7 +448,7 @@ static int count_frame(struct question *q, const struct marked *m)
 	struct gc_bits free_ones = marked_alone(m);
 
 	for (uint32_t i = 0; i < m->nr_chunks; i++) {
-		if (!gc_bit(&m->mine, i))
+		if (!gc_bit(&m->own, i))
 			continue;
 		q->report.nr_chunks++;
 		q->report.bytes += marked_chunk_len(m, i);
@@ -468,10 +468,10 @@ static int answer_window(struct question *q)
 
 	r = window_open(q);
 	if (r == 0)
-		r = each_extent_of_files(q, mark_mine);
+		r = each_extent_of_files(q, mark_own_chunks);
 	if (r == 0) {
 		leave_out_gone(q);
-		r = ask_others(q);
+		r = mark_shared_chunks(q);
 	}
 	for (size_t i = 0; i < q->nr_frames && r == 0; i++)
 		r = count_frame(q, &q->frames[i]);

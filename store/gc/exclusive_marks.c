@@ -78,7 +78,7 @@ void marked_set(const struct marked *m, struct gc_bits *bits, uint32_t off, uint
 
 struct gc_bits marked_alone(const struct marked *m)
 {
-	struct gc_bits b = m->mine;
+	struct gc_bits b = m->own;
 
 	for (unsigned i = 0; i < PACK_GONE_WORDS; i++)
 		b.w[i] &= ~m->others.w[i];

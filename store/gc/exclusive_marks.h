@@ -15,7 +15,7 @@ struct marked {
 	uint32_t chunk_len, nr_chunks;
 	uint32_t *ends; /* of chunks of varied lengths */
 	/* chunks that the given files refer to; chunks that others refer to, and freed chunks */
-	struct gc_bits mine, others;
+	struct gc_bits own, others;
 	bool decided; /* the result is known */
 	/* In the first frame of a group: */
 	uint64_t next_ino, next_segments; /* back-references before this one have been read */

@@ -30,13 +30,13 @@ static void try_list(const uint8_t *p, size_t len)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct cursor c = cursor_of(p, len);
-	uint64_t seals_after, copies_after;
+	uint64_t seals_after, replicas_after;
 	struct answer_seal t;
 	int r;
 
-	if (answer_head_decode(&c, &seals_after, &copies_after) < 0)
+	if (answer_head_decode(&c, &seals_after, &replicas_after) < 0)
 		return;
-	answer_head_encode(seals_after, copies_after, &b);
+	answer_head_encode(seals_after, replicas_after, &b);
 	while ((r = answer_seal_next(&c, &t)) > 0)
 		answer_seal_encode(&t, &b);
 	if (r == 0)

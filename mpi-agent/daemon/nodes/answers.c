@@ -312,7 +312,7 @@ static int encode_seals(struct answers *a, uint64_t *after, size_t max, struct b
 	return 0;
 }
 
-static int encode_copies(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
+static int encode_replicas(struct answers *a, uint64_t *after, size_t max, struct buf *ret)
 {
 	struct answer_seal t = { 0 };
 	struct ns_replica c;
@@ -336,15 +336,15 @@ static int encode_copies(struct answers *a, uint64_t *after, size_t max, struct 
 
 static int answer_seals(struct answers *a, const struct question *q, struct buf *ret)
 {
-	uint64_t seals_after = q->seals_after, copies_after = q->copies_after;
+	uint64_t seals_after = q->seals_after, replicas_after = q->replicas_after;
 	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
 	int r = encode_seals(a, &seals_after, LIST_BYTES, &list);
 
 	if (r == 0)
-		r = encode_copies(a, &copies_after, LIST_BYTES, &list);
+		r = encode_replicas(a, &replicas_after, LIST_BYTES, &list);
 	if (r < 0)
 		return r;
-	answer_head_encode(seals_after, copies_after, ret);
+	answer_head_encode(seals_after, replicas_after, ret);
 	buf_add(ret, list.data, list.len);
 	return buf_error(&list);
 }

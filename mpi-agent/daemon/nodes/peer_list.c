@@ -161,7 +161,7 @@ static int take_list(const uint8_t *holder, const struct buf *answer, struct que
 	struct cursor c = cursor_of(answer->data, answer->len);
 	struct question before = *q;
 	struct answer_seal t;
-	int r = answer_head_decode(&c, &q->seals_after, &q->copies_after);
+	int r = answer_head_decode(&c, &q->seals_after, &q->replicas_after);
 
 	while (r >= 0 && (r = answer_seal_next(&c, &t)) > 0) {
 		struct peer_list_seal s = { .ino = t.ino, .sealed_ns = t.sealed_ns, .path = t.path, .access = t.access };
@@ -171,7 +171,7 @@ static int take_list(const uint8_t *holder, const struct buf *answer, struct que
 		memcpy(s.name, t.name, sizeof(s.name));
 		r = add_seal(ret, &s);
 	}
-	if (r == 0 && q->seals_after == before.seals_after && q->copies_after == before.copies_after)
+	if (r == 0 && q->seals_after == before.seals_after && q->replicas_after == before.replicas_after)
 		return -EBADMSG; /* would loop forever */
 	return r;
 }
@@ -182,7 +182,7 @@ static int request_seals(struct peer_list *o, const uint8_t *id, struct peer_lis
 	size_t bytes = 0;
 	int r = 0;
 
-	for (unsigned i = 0; r == 0 && (q.seals_after != QUESTION_AT_END || q.copies_after != QUESTION_AT_END); i++) {
+	for (unsigned i = 0; r == 0 && (q.seals_after != QUESTION_AT_END || q.replicas_after != QUESTION_AT_END); i++) {
 		_cleanup_(buf_release) struct buf answer = BUF_EMPTY;
 
 		if (i == PARTS_MAX || ret->nr > SEALS_MAX || bytes > PATHS_MAX) {
@@ -299,7 +299,7 @@ static int add_live(struct peer_list *o, struct node_list *l)
 	return r;
 }
 
-static int add_of_copies(struct peer_list *o, struct node_list *l)
+static int add_replicated_nodes(struct peer_list *o, struct node_list *l)
 {
 	struct ns_replica c;
 	uint64_t top = 0;
@@ -337,7 +337,7 @@ static int gather(struct peer_list *o, bool asks, struct node_list *l)
 	int r = add_live(o, l);
 
 	if (r == 0)
-		r = add_of_copies(o, l);
+		r = add_replicated_nodes(o, l);
 	if (r == 0 && asks)
 		r = add_reported(o, l);
 	return r;
@@ -424,7 +424,7 @@ int peer_list_find(struct peer_list *o, const char *name, struct peer_list_node 
 /* --- sealed directories of a node --- */
 
 /* The node itself has answered, so the listing is complete. */
-static int match_copies(struct peer_list *o, const uint8_t *id, struct peer_list_seals *l)
+static int match_replicas(struct peer_list *o, const uint8_t *id, struct peer_list_seals *l)
 {
 	struct ns_replica c;
 	uint64_t top = 0;
@@ -502,7 +502,7 @@ int peer_list_seals(struct peer_list *o, const uint8_t *id, struct peer_list_sea
 	if (r == 0 && has_node(&live, id) && list_seals(o, id, &reported) == 0) {
 		r = add_of_node(&reported, id, ret);
 		if (r == 0)
-			r = match_copies(o, id, ret);
+			r = match_replicas(o, id, ret);
 	} else if (r == 0) {
 		r = seals_of_absent(o, id, &live, ret);
 	}

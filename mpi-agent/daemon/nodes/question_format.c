@@ -13,7 +13,7 @@ void question_encode(const struct question *q, struct buf *ret)
 		.version = le32_put(QUESTION_VERSION),
 		.kind = le32_put((uint32_t)q->kind),
 		.seals_after = le64_put(q->seals_after),
-		.copies_after = le64_put(q->copies_after),
+		.replicas_after = le64_put(q->replicas_after),
 		.ino = le64_put(q->ino),
 		.sealed_ns = le64_put((uint64_t)q->sealed_ns),
 		.off = le64_put(q->off),
@@ -32,9 +32,9 @@ static bool is_plain(const struct question *q)
 	case QUESTION_SEALS:
 		return q->ino == 0 && q->sealed_ns == 0 && q->off == 0 && memcmp(q->store, zeros, sizeof(zeros)) == 0;
 	case QUESTION_CATALOG:
-		return q->seals_after == 0 && q->copies_after == 0 && q->off <= INT64_MAX;
+		return q->seals_after == 0 && q->replicas_after == 0 && q->off <= INT64_MAX;
 	case QUESTION_HOLD:
-		return q->seals_after == 0 && q->copies_after == 0 && q->off == 0;
+		return q->seals_after == 0 && q->replicas_after == 0 && q->off == 0;
 	}
 	return false;
 }
@@ -53,7 +53,7 @@ int question_decode(const void *p, size_t len, struct question *ret)
 	q = (struct question){
 		.kind = (enum question_kind)le32_get(d->kind),
 		.seals_after = le64_get(d->seals_after),
-		.copies_after = le64_get(d->copies_after),
+		.replicas_after = le64_get(d->replicas_after),
 		.ino = le64_get(d->ino),
 		.sealed_ns = (int64_t)le64_get(d->sealed_ns),
 		.off = le64_get(d->off),
@@ -65,20 +65,20 @@ int question_decode(const void *p, size_t len, struct question *ret)
 	return 0;
 }
 
-void answer_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret)
+void answer_head_encode(uint64_t seals_after, uint64_t replicas_after, struct buf *ret)
 {
 	buf_add_le64(ret, seals_after);
-	buf_add_le64(ret, copies_after);
+	buf_add_le64(ret, replicas_after);
 }
 
-int answer_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_copies_after)
+int answer_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_replicas_after)
 {
-	uint64_t seals_after = cursor_le64(c), copies_after = cursor_le64(c);
+	uint64_t seals_after = cursor_le64(c), replicas_after = cursor_le64(c);
 
 	if (c->failed)
 		return -EBADMSG;
 	*ret_seals_after = seals_after;
-	*ret_copies_after = copies_after;
+	*ret_replicas_after = replicas_after;
 	return 0;
 }
 

@@ -33,7 +33,7 @@ enum question_kind {
 
 struct question_wire {
 	struct le32 version, kind;
-	struct le64 seals_after, copies_after; /* SEALS: continue after these, and all fields below are 0; else 0 */
+	struct le64 seals_after, replicas_after; /* SEALS: continue after these, and all fields below are 0; else 0 */
 	uint8_t store[NS_STORE_ID_LEN]; /* node that owns the directory, ... */
 	struct le64 ino, sealed_ns; /* its inode there, and time of the seal */
 	struct le64 off; /* CATALOG */
@@ -42,7 +42,7 @@ static_assert(sizeof(struct question_wire) == 64, "on the wire");
 
 struct question {
 	enum question_kind kind;
-	uint64_t seals_after, copies_after;
+	uint64_t seals_after, replicas_after;
 	uint8_t store[NS_STORE_ID_LEN];
 	uint64_t ino;
 	int64_t sealed_ns;
@@ -71,9 +71,9 @@ struct answer_seal {
 	uint8_t access; /* as on the wire; sent by the owning node only */
 	char path[NS_PATH_MAX + 1];
 };
-void answer_head_encode(uint64_t seals_after, uint64_t copies_after, struct buf *ret);
+void answer_head_encode(uint64_t seals_after, uint64_t replicas_after, struct buf *ret);
 void answer_seal_encode(const struct answer_seal *s, struct buf *ret);
-int answer_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_copies_after);
+int answer_head_decode(struct cursor *c, uint64_t *ret_seals_after, uint64_t *ret_replicas_after);
 int answer_seal_next(struct cursor *c, struct answer_seal *ret); /* 1/0 */
 
 /* Answer to CATALOG: one byte, 1 in the last part; then the bytes. */

@@ -559,7 +559,7 @@ static int mark_used(void *userdata, const struct strip_chunk *c)
 }
 
 /* Mark the stripes needed for the recorded slot and for the promised one. */
-static int mark_copy(struct sweeping *g, uint64_t top, struct ns_replica *c)
+static int mark_replica(struct sweeping *g, uint64_t top, struct ns_replica *c)
 {
 	const struct promise *p = promise_of(g->s, top);
 	int r = c->nr_slots > 0 ? walk_replica(g->fs, top, c, mark_used, g) : 0;
@@ -580,7 +580,7 @@ static int mark_all(struct sweeping *g)
 
 	g->replica = c;
 	while (r == 0 && (r = nodes_next(g->fs, top, &top, c)) > 0)
-		r = c->state == NS_REPLICA_KEPT ? mark_copy(g, top, c) : 0;
+		r = c->state == NS_REPLICA_KEPT ? mark_replica(g, top, c) : 0;
 	return r;
 }
 

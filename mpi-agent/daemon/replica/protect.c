@@ -479,7 +479,7 @@ static int protect_seals(struct pass *s, struct link_replica *replica)
  * When the sender of a covered directory is lost, the node with slot 0 takes its place and holds all of it from then
  * on.
  */
-static bool is_ours_to_protect(const struct pass *s, const struct ns_replica *c)
+static bool is_to_protect(const struct pass *s, const struct ns_replica *c)
 {
 	uint32_t node;
 
@@ -498,8 +498,7 @@ static int protect_replicas(struct pass *s, struct link_replica *replica)
 		struct guard g;
 
 		r = 0;
-		if (c->state != NS_REPLICA_KEPT || service_world_find(&s->world, c->store, &node) ||
-		    !is_ours_to_protect(s, c))
+		if (c->state != NS_REPLICA_KEPT || service_world_find(&s->world, c->store, &node) || !is_to_protect(s, c))
 			continue;
 		r = guard_get(s->p->fs->db, top, &g);
 		if (r < 0)
@@ -830,7 +829,7 @@ static int what_is_missing(struct protect *p, uint64_t dir)
 }
 
 /* Are all holders connected? Without an agent this is unknown, and the record counts. */
-static int who_has_is_there(struct protect *p, const struct guard *g)
+static int check_holders_connected(struct protect *p, const struct guard *g)
 {
 	struct service_world w = { 0 };
 	uint32_t node;
@@ -853,7 +852,7 @@ int protect_state(struct protect *p, uint64_t dir)
 	if (r < 0)
 		return r;
 	if (r > 0 && is_protected(&g))
-		return who_has_is_there(p, &g);
+		return check_holders_connected(p, &g);
 	if (p->mode == PROTECT_NONE || (p->mode == PROTECT_GATHER && p->replicas == 1) || !p->service)
 		return -EOPNOTSUPP;
 	return what_is_missing(p, dir);

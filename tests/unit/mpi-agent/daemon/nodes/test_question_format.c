@@ -13,7 +13,7 @@
 #include "mpi-agent/daemon/nodes/question_format.h"
 
 static const struct question samples[] = {
-	{ .kind = QUESTION_SEALS, .seals_after = 5, .copies_after = QUESTION_AT_END },
+	{ .kind = QUESTION_SEALS, .seals_after = 5, .replicas_after = QUESTION_AT_END },
 	{ .kind = QUESTION_CATALOG, .store = "sixteen bytes...", .ino = 7, .sealed_ns = -8, .off = INT64_MAX },
 	{ .kind = QUESTION_HOLD, .store = "sixteen bytes...", .ino = UINT64_MAX, .sealed_ns = INT64_MAX },
 };
@@ -30,7 +30,7 @@ static void questions_round_trip(void **state)
 		assert_int_equal(question_decode(b.data, b.len, &q), 0);
 		assert_int_equal(q.kind, samples[i].kind);
 		assert_int_equal(q.seals_after, samples[i].seals_after);
-		assert_int_equal(q.copies_after, samples[i].copies_after);
+		assert_int_equal(q.replicas_after, samples[i].replicas_after);
 		assert_memory_equal(q.store, samples[i].store, sizeof(q.store));
 		assert_int_equal(q.ino, samples[i].ino);
 		assert_int_equal(q.sealed_ns, samples[i].sealed_ns);
@@ -75,7 +75,7 @@ static void lists_round_trip_and_damage_is_refused(void **state)
 		{ .store = "sixteen others..", .name = "node-2", .ino = UINT64_MAX, .sealed_ns = 3, .path = "" },
 	};
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
-	uint64_t seals_after, copies_after;
+	uint64_t seals_after, replicas_after;
 	struct answer_seal t;
 	struct cursor c;
 
@@ -84,9 +84,9 @@ static void lists_round_trip_and_damage_is_refused(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(seals); i++)
 		answer_seal_encode(&seals[i], &b);
 	c = cursor_of(b.data, b.len);
-	assert_int_equal(answer_head_decode(&c, &seals_after, &copies_after), 0);
+	assert_int_equal(answer_head_decode(&c, &seals_after, &replicas_after), 0);
 	assert_int_equal(seals_after, 4);
-	assert_true(copies_after == QUESTION_AT_END);
+	assert_true(replicas_after == QUESTION_AT_END);
 	for (size_t i = 0; i < ARRAY_SIZE(seals); i++) {
 		assert_int_equal(answer_seal_next(&c, &t), 1);
 		assert_memory_equal(t.store, seals[i].store, sizeof(t.store));
@@ -98,10 +98,10 @@ static void lists_round_trip_and_damage_is_refused(void **state)
 	}
 	assert_int_equal(answer_seal_next(&c, &t), 0);
 	c = cursor_of(b.data, 15);
-	assert_int_equal(answer_head_decode(&c, &seals_after, &copies_after), -EBADMSG);
+	assert_int_equal(answer_head_decode(&c, &seals_after, &replicas_after), -EBADMSG);
 	for (size_t len = 17; len < 16 + 36 + 4; len++) { /* the first one cut */
 		c = cursor_of(b.data, len);
-		assert_int_equal(answer_head_decode(&c, &seals_after, &copies_after), 0);
+		assert_int_equal(answer_head_decode(&c, &seals_after, &replicas_after), 0);
 		assert_int_equal(answer_seal_next(&c, &t), -EBADMSG);
 	}
 	for (size_t at = 16 + 32; at < 16 + 36 + 2; at++) { /* lengths, permissions of what is not told, names */
