@@ -272,7 +272,7 @@ static int clone_all(struct content *from, struct content *to, uint64_t len) NO_
 	if (r < 0)
 		return r;
 	ticket = epoch_enter(&to->e->users);
-	r = lock_both(from, to) && len == from->logged.size ? content_clone_deferred(from, to, cl, nr) : 0;
+	r = lock_both(from, to) && len == from->logged.size ? content_clone_pending(from, to, cl, nr) : 0;
 	unlock_both(from, to);
 	epoch_leave(&to->e->users, ticket);
 	return r;

@@ -180,7 +180,7 @@ static void content_free(struct content *c)
 {
 	content_release_space(c);
 	space_take_back(c->e, c->spent);
-	content_forget_deferred(c);
+	content_forget_pending(c);
 	segments_free(c, false);
 	champions_free(c->champions);
 	cond_release(&c->drained);
@@ -560,11 +560,11 @@ static int preload(struct content *c, const struct replace *rp) REQUIRES(c->lock
 static int log_as_they_are(struct content *c, const struct replace *rp, size_t nr) REQUIRES(c->lock)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY, records = BUF_EMPTY;
-	_cleanup_(freep) struct deferred *spare = NULL;
+	_cleanup_(freep) struct pending_change *spare = NULL;
 	int r = 0;
 
 	if (c->in_view && rp->nr == 0 && rp->len > 0) { /* nr is 1 then */
-		spare = later_for_hole();
+		spare = pending_for_hole();
 		r = spare ? 0 : -ENOMEM;
 	}
 	for (size_t i = 0; i < nr && r == 0; i++) {
@@ -740,7 +740,7 @@ void content_forget(struct content *c)
 {
 	assert(mutex_held(&c->lock));
 	atomic_fetch_sub(&c->e->files->logical, (int64_t)c->logged.mapped);
-	content_forget_deferred(c);
+	content_forget_pending(c);
 	segments_free(c, false);
 	c->dropped = true;
 	c->logged = c->live = (struct ns_content){ 0 };

@@ -23,7 +23,7 @@ struct champions;
 struct db_batch;
 struct job;
 struct layer;
-struct deferred;
+struct pending_change;
 struct run;
 
 struct content {
@@ -49,7 +49,7 @@ struct content {
 	bool dropped GUARDED_BY(lock);
 	struct segment_tree segments GUARDED_BY(lock); /* segments in memory: all dirty ones and some clean ones */
 	/* logged changes not yet applied to the segments, oldest first (pending_changes.c) */
-	struct deferred *deferred GUARDED_BY(lock);
+	struct pending_change *pending GUARDED_BY(lock);
 	uint64_t made_from GUARDED_BY(lock); /* the file it was cloned from at creation; 0: none */
 	/* all segments, built while no change is pending; NULL: not built, or changed since */
 	struct run *run GUARDED_BY(lock);

@@ -165,7 +165,7 @@ int content_takes_steps(struct engine *e, uint64_t ino)
 		mutex_lock(&c->lock);
 		was = c->logged;
 		/* after a truncation the view may have these still */
-		many = c->nr_segments > AT_ONCE_SEGMENTS || c->deferred;
+		many = c->nr_segments > AT_ONCE_SEGMENTS || c->pending;
 		mutex_unlock(&c->lock);
 		content_close(c);
 		r = 1;
@@ -186,7 +186,7 @@ int content_erase_some(struct content *c, uint64_t *segment)
 		return r;
 	content_lock_quiet(c);
 	r = c->e->read_only ? -EROFS : content_catch_up(c, STEP_SEGMENTS);
-	if (r == 0 && c->deferred)
+	if (r == 0 && c->pending)
 		st.end = st.first; /* more to apply first */
 	else if (r == 0 && !c->dropped)
 		r = erase_step(c, &st);

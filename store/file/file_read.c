@@ -208,7 +208,7 @@ void engine_read_ahead(struct engine *e)
 void content_stat(struct content *c, struct ns_content *ret)
 {
 	mutex_lock(&c->lock);
-	if (c->deferred && c->logged.mapped < c->logged.size)
+	if (c->pending && c->logged.mapped < c->logged.size)
 		(void)content_catch_up(c, SIZE_MAX); /* it may fill holes */
 	*ret = c->live;
 	ret->mapped = c->logged.mapped;

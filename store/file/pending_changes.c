@@ -40,8 +40,8 @@
 #define AT_ONCE 64u /* changes applied per hold of the file's lock in the background */
 
 /* Changes queued together: segments of another file, or patches. */
-struct deferred {
-	struct deferred *next;
+struct pending_change {
+	struct pending_change *next;
 	size_t nr, done;
 	struct run *run; /* NULL: patches */
 	size_t bytes; /* accounted for it: in memory, and to be written to the view */
@@ -49,7 +49,7 @@ struct deferred {
 	struct replace rp[];
 };
 
-static void deferred_count(struct engine *e, struct deferred *l)
+static void pending_count(struct engine *e, struct pending_change *l)
 {
 	l->bytes = sizeof(*l) + l->nr * (l->run ? sizeof(struct segment) : sizeof(*l->rp));
 	for (size_t i = 0; !l->run && i < l->nr; i++)
@@ -58,7 +58,7 @@ static void deferred_count(struct engine *e, struct deferred *l)
 	atomic_fetch_add(&e->files->dirty_segment_memory, l->bytes);
 }
 
-static void deferred_free(struct engine *e, struct deferred *l)
+static void pending_free(struct engine *e, struct pending_change *l)
 {
 	atomic_fetch_sub(&e->files->segment_memory, l->bytes);
 	atomic_fetch_sub(&e->files->dirty_segment_memory, l->bytes);
@@ -67,14 +67,14 @@ static void deferred_free(struct engine *e, struct deferred *l)
 	free(l);
 }
 
-static void deferred_add(struct content *c, struct deferred *l)
+static void pending_add(struct content *c, struct pending_change *l)
 {
-	struct deferred **end = &c->deferred;
+	struct pending_change **end = &c->pending;
 
 	while (*end)
 		end = &(*end)->next;
 	*end = l;
-	deferred_count(c->e, l);
+	pending_count(c->e, l);
 	content_forget_run(c);
 }
 
@@ -103,10 +103,10 @@ static int encode(const struct replace *rp, size_t nr, struct buf *ret)
 	return buf_error(ret);
 }
 
-int content_log_deferred(struct content *c, const struct replace *rp, size_t nr, struct extent_list *x)
+int content_log_pending(struct content *c, const struct replace *rp, size_t nr, struct extent_list *x)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
-	struct deferred *l;
+	struct pending_change *l;
 	int r = 0;
 
 	assert(mutex_held(&c->lock));
@@ -124,47 +124,46 @@ int content_log_deferred(struct content *c, const struct replace *rp, size_t nr,
 		free(l);
 		return l ? r : -ENOMEM;
 	}
-	*l = (struct deferred){ .nr = nr, .x = TAKE(x->x) };
+	*l = (struct pending_change){ .nr = nr, .x = TAKE(x->x) };
 	*x = (struct extent_list){ 0 };
 	for (size_t i = 0; i < nr; i++) {
 		l->rp[i] = rp[i];
 		freed_referred(c->e, rp[i].x, rp[i].nr);
 	}
-	deferred_add(c, l);
+	pending_add(c, l);
 	content_is_changed(c, &rp[nr - 1]);
 	return 1;
 }
 
-struct deferred *later_for_hole(void)
+struct pending_change *pending_for_hole(void)
 {
-	return calloc(1, sizeof(struct deferred) + sizeof(struct replace));
+	return calloc(1, sizeof(struct pending_change) + sizeof(struct replace));
 }
 
-void content_queue_hole(struct content *c, struct deferred *l, const struct replace *rp)
+void content_queue_hole(struct content *c, struct pending_change *l, const struct replace *rp)
 {
 	assert(mutex_held(&c->lock) && rp->nr == 0);
 	l->nr = 1;
 	l->rp[0] = *rp;
-	deferred_add(c, l);
+	pending_add(c, l);
 	content_is_changed(c, rp);
 }
 
 /* It is empty, and no collection has to mark each extent. */
 static bool can_get_all(const struct content *to)
 {
-	return can_wait(to) && to->nr_segments == 0 && !to->deferred && to->logged.size == 0 &&
-	       !gc_has_window(to->e);
+	return can_wait(to) && to->nr_segments == 0 && !to->pending && to->logged.size == 0 && !gc_has_window(to->e);
 }
 
-int content_clone_deferred(struct content *from, struct content *to, const struct clone *cl, size_t nr)
+int content_clone_pending(struct content *from, struct content *to, const struct clone *cl, size_t nr)
 {
 	_cleanup_(buf_release) struct buf rec = BUF_EMPTY, records = BUF_EMPTY;
 	struct replace last = { .size = cl[nr - 1].size, .mtime_ns = cl[nr - 1].mtime_ns, .ctime_ns = cl[nr - 1].ctime_ns };
-	struct deferred *l;
+	struct pending_change *l;
 	int r;
 
 	assert(mutex_held(&from->lock) && mutex_held(&to->lock));
-	if (from->dropped || from->deferred || !from->run || !can_get_all(to))
+	if (from->dropped || from->pending || !from->run || !can_get_all(to))
 		return 0;
 	for (size_t i = 0; i < nr; i++) {
 		buf_clear(&rec);
@@ -181,8 +180,8 @@ int content_clone_deferred(struct content *from, struct content *to, const struc
 		free(l);
 		return r;
 	}
-	*l = (struct deferred){ .run = run_get(from->run), .nr = from->run->nr };
-	deferred_add(to, l);
+	*l = (struct pending_change){ .run = run_get(from->run), .nr = from->run->nr };
+	pending_add(to, l);
 	to->logged.mapped += l->run->mapped;
 	atomic_fetch_add(&to->e->files->logical, (int64_t)l->run->mapped);
 	content_note_times(to);
@@ -191,7 +190,7 @@ int content_clone_deferred(struct content *from, struct content *to, const struc
 	return 1;
 }
 
-static int catch_up_with(struct content *c, struct deferred *l) REQUIRES(c->lock)
+static int catch_up_with(struct content *c, struct pending_change *l) REQUIRES(c->lock)
 {
 	if (l->run)
 		return content_add_layers(c, l->done, l->run->v[l->done]);
@@ -200,32 +199,32 @@ static int catch_up_with(struct content *c, struct deferred *l) REQUIRES(c->lock
 
 int content_catch_up(struct content *c, size_t max)
 {
-	struct deferred *l;
+	struct pending_change *l;
 	int r = 0;
 
 	assert(mutex_held(&c->lock));
-	while (r == 0 && max > 0 && (l = c->deferred)) {
-		c->deferred = NULL; /* the accesses below must not apply the queue again */
+	while (r == 0 && max > 0 && (l = c->pending)) {
+		c->pending = NULL; /* the accesses below must not apply the queue again */
 		for (; r == 0 && max > 0 && l->done < l->nr; max--) {
 			r = catch_up_with(c, l);
 			l->done += r == 0;
 		}
-		c->deferred = l;
+		c->pending = l;
 		if (l->done == l->nr) {
-			c->deferred = l->next;
-			deferred_free(c->e, l);
+			c->pending = l->next;
+			pending_free(c->e, l);
 		}
 	}
 	return r;
 }
 
-void content_forget_deferred(struct content *c)
+void content_forget_pending(struct content *c)
 {
-	struct deferred *l;
+	struct pending_change *l;
 
-	while ((l = c->deferred)) {
-		c->deferred = l->next;
-		deferred_free(c->e, l);
+	while ((l = c->pending)) {
+		c->pending = l->next;
+		pending_free(c->e, l);
 	}
 }
 
@@ -244,8 +243,8 @@ void content_catch_up_all(struct content *c)
 
 	do {
 		mutex_lock(&c->lock);
-		more = content_catch_up(c, AT_ONCE) == 0 && c->deferred;
-		if (!c->deferred)
+		more = content_catch_up(c, AT_ONCE) == 0 && c->pending;
+		if (!c->pending)
 			make_run(c);
 		mutex_unlock(&c->lock);
 	} while (more);

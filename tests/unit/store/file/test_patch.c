@@ -146,7 +146,7 @@ static bool is_waiting(struct content *c)
 	bool yes;
 
 	mutex_lock(&c->lock);
-	yes = !c->run && c->deferred;
+	yes = !c->run && c->pending;
 	mutex_unlock(&c->lock);
 	return yes;
 }
@@ -234,7 +234,7 @@ static void catch_up(struct rig *rig, uint64_t ino)
 	struct content *c = rig_content(rig, ino);
 
 	content_catch_up_all(c);
-	assert_null(c->deferred);
+	assert_null(c->pending);
 	content_close(c);
 }
 
@@ -434,7 +434,7 @@ static void what_waits_is_there_for_whoever_comes(void **state)
 			forget_run(rig, ino + 1);
 		make_version(rig, &l, ino + 2, 900);
 		c = rig_content(rig, ino + 2);
-		assert_non_null(c->deferred);
+		assert_non_null(c->pending);
 		assert_int_equal(c->nr_segments, n % 2 ? 0 : LEN / SEGMENT_SIZE + 1); /* a run, or not */
 		assert_int_equal(c->logged.size, LEN);
 		change(rig, deed, c, l.newest);
