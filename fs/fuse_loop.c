@@ -53,7 +53,7 @@ struct worker {
 	struct notify_thread thread;
 	struct engine_buffer *buffer; /* NULL after the engine has taken it */
 	bool may_receive; /* counted in loop.nr_receiving */
-	struct job *deferred; /* work of the request to do after its reply */
+	struct job *job; /* work of the request to do after its reply */
 	void *read_buffer; /* allocated on first use */
 	const struct fuse_in_header *in; /* the current request */
 	uint32_t opcode; /* of the current request */
@@ -82,10 +82,10 @@ struct loop {
 	atomic_uint nr_long; /* threads in a request that may take long */
 	unsigned nr_ready; /* number of threads wanted in addition; constant */
 
-	struct mutex deferred_lock; /* leaf */
-	struct cond deferred_cond;
-	/* requests of loop_answer_deferred() that are not answered yet */
-	unsigned nr_deferred GUARDED_BY(deferred_lock);
+	struct mutex late_lock; /* leaf */
+	struct cond late_cond;
+	/* requests of loop_reply_later() that are not answered yet */
+	unsigned nr_late GUARDED_BY(late_lock);
 
 	struct mutex lock; /* leaf */
 	struct worker *worker[MAX_THREADS] GUARDED_BY(lock);
@@ -148,31 +148,31 @@ struct engine_buffer **loop_buffer(void)
 	return &self->buffer;
 }
 
-struct job **loop_deferred(void)
+struct job **loop_job(void)
 {
-	return &self->deferred;
+	return &self->job;
 }
 
-void loop_answer_deferred(struct loop_deferred *ret)
+void loop_reply_later(struct loop_late_reply *ret)
 {
 	struct loop *l = self->loop;
 
-	*ret = (struct loop_deferred){ .loop = l, .start_ns = self->start_ns, .opcode = self->opcode };
+	*ret = (struct loop_late_reply){ .loop = l, .start_ns = self->start_ns, .opcode = self->opcode };
 	self->start_ns = 0;
-	mutex_lock(&l->deferred_lock);
-	l->nr_deferred++;
-	mutex_unlock(&l->deferred_lock);
+	mutex_lock(&l->late_lock);
+	l->nr_late++;
+	mutex_unlock(&l->late_lock);
 }
 
-void loop_answered(struct loop_deferred *deferred)
+void loop_answered(struct loop_late_reply *late)
 {
-	struct loop *l = deferred->loop;
+	struct loop *l = late->loop;
 
-	control_count(l->fs->control, deferred->opcode, monotonic_ns() - deferred->start_ns);
-	mutex_lock(&l->deferred_lock);
-	if (--l->nr_deferred == 0)
-		cond_signal(&l->deferred_cond);
-	mutex_unlock(&l->deferred_lock);
+	control_count(l->fs->control, late->opcode, monotonic_ns() - late->start_ns);
+	mutex_lock(&l->late_lock);
+	if (--l->nr_late == 0)
+		cond_signal(&l->late_cond);
+	mutex_unlock(&l->late_lock);
 }
 
 void *loop_read_buffer(void)
@@ -406,24 +406,24 @@ static void answer(struct worker *w, struct fuse_buf *buf)
  * the bytes over more buffers than fit in the caches (4 writers of a checkpoint equal to the previous one: 5.4 GB/s with
  * 2 threads on 2 processors, 5.0 with 8).
  */
-static void run_deferred(struct worker *w)
+static void run_job(struct worker *w)
 {
 	struct loop *l = w->loop;
 
-	if (!w->deferred)
+	if (!w->job)
 		return;
 	if (l->nr_long >= l->nr_ready) {
-		job_queue(TAKE(w->deferred));
+		job_queue(TAKE(w->job));
 		return;
 	}
 	long_begin(l);
-	job_run(TAKE(w->deferred));
+	job_run(TAKE(w->job));
 	l->nr_long--;
 }
 
-void loop_run_deferred(void)
+void loop_run_job(void)
 {
-	run_deferred(self);
+	run_job(self);
 }
 
 /* Decode the data that will probably be read next, while the reader processes what it has got. */
@@ -464,7 +464,7 @@ static void serve(struct worker *w, const void *p, size_t len, uint64_t start_ns
 		control_count(l->fs->control, opcode, monotonic_ns() - w->start_ns);
 	if (opcode == FUSE_INIT && !fuse_session_exited(l->se))
 		note_answers(l);
-	run_deferred(w);
+	run_job(w);
 	if (opcode == FUSE_READ)
 		read_ahead(l);
 }
@@ -705,8 +705,8 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 	if (!l)
 		return -ENOMEM;
 	mutex_init(&l->lock);
-	mutex_init(&l->deferred_lock);
-	cond_init(&l->deferred_cond);
+	mutex_init(&l->late_lock);
+	cond_init(&l->late_cond);
 	cond_init(&l->may_receive);
 	l->se = se;
 	l->fs = fs;
@@ -753,8 +753,8 @@ void loop_free(struct loop *l)
 	if (l->event_fd >= 0)
 		close(l->event_fd);
 	cond_release(&l->may_receive);
-	cond_release(&l->deferred_cond);
-	mutex_release(&l->deferred_lock);
+	cond_release(&l->late_cond);
+	mutex_release(&l->late_lock);
 	mutex_release(&l->lock);
 	free(l);
 }
@@ -822,9 +822,9 @@ bool loop_stop(struct loop *l)
 	for (unsigned i = 0; i < nr; i++)
 		all &= join(l->worker[i], until_ns);
 	l->nr = 0;
-	mutex_lock(&l->deferred_lock);
-	while (l->nr_deferred > 0)
-		cond_wait(&l->deferred_cond, &l->deferred_lock);
-	mutex_unlock(&l->deferred_lock);
+	mutex_lock(&l->late_lock);
+	while (l->nr_late > 0)
+		cond_wait(&l->late_cond, &l->late_lock);
+	mutex_unlock(&l->late_lock);
 	return all;
 }

@@ -51,8 +51,8 @@ bool loop_stop(struct loop *l);
 
 /* For the request that the calling thread is serving. */
 struct engine_buffer **loop_buffer(void); /* contains the request; may be taken, leaving NULL */
-struct job **loop_deferred(void); /* work to do after the reply, see content_write_buffer() */
-void loop_run_deferred(void); /* do or queue that work now: the reply waits for it */
+struct job **loop_job(void); /* work to do after the reply, see content_write_buffer() */
+void loop_run_job(void); /* do or queue that work now: the reply waits for it */
 void *loop_read_buffer(void); /* ENGINE_BUFFER_SIZE bytes, page-aligned */
 bool loop_kills_setid(void); /* drop set-id bits unless the caller may keep them; false: the kernel says that it may */
 struct notify *loop_notify(void);
@@ -71,10 +71,10 @@ int loop_drop_name(struct loop_drop *d, uint64_t dir, const char *name);
 bool loop_serve_again(bool is_interrupted);
 /* The request is answered by another thread after its function has returned, or shortly before; that thread then calls
  * loop_answered(). */
-struct loop_deferred {
+struct loop_late_reply {
 	struct loop *loop;
 	uint64_t start_ns;
 	uint32_t opcode;
 };
-void loop_answer_deferred(struct loop_deferred *ret);
-void loop_answered(struct loop_deferred *deferred);
+void loop_reply_later(struct loop_late_reply *ret);
+void loop_answered(struct loop_late_reply *late);

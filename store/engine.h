@@ -185,11 +185,11 @@ void content_set_chunking(struct content *c, const enum chunking *how);
 int content_write(struct content *c, const void *p, size_t len, uint64_t off);
 /*
  * content_write() of bytes inside *b. May take the buffer instead of copying and then sets *b to NULL. A non-NULL
- * *later is the remaining work: the caller must run it, or queue it for the engine's threads, before waiting for
+ * *remaining is work left over: the caller must run it, or queue it for the engine's threads, before waiting for
  * anything.
  */
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-			 struct job **deferred);
+			 struct job **remaining);
 void job_run(struct job *j);
 void job_queue(struct job *j); /* NULL is fine */
 /* Returns the number of bytes read, fewer than len only at the end of the file. Every byte is verified; damage is

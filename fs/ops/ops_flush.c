@@ -19,8 +19,8 @@
 
 #define FREE_THREADS 4u /* besides those that long requests may occupy */
 
-struct deferred {
-	struct deferred *next;
+struct queued_request {
+	struct queued_request *next;
 	uint64_t *inos; /* to be flushed */
 	size_t nr_inos, len;
 	struct fuse_in_header request[]; /* the whole request; typed for its alignment */
@@ -42,13 +42,13 @@ struct flush {
 
 	struct mutex lock; /* leaf */
 	struct cond work;
-	struct deferred *first, **last GUARDED_BY(lock);
+	struct queued_request *first, **last GUARDED_BY(lock);
 	bool stop GUARDED_BY(lock);
 };
 
-static struct deferred *next_deferred(struct flush *f)
+static struct queued_request *next_request(struct flush *f)
 {
-	struct deferred *h;
+	struct queued_request *h;
 
 	mutex_lock(&f->lock);
 	while (!f->first && !f->stop)
@@ -67,9 +67,9 @@ static void *run(void *userdata)
 {
 	struct flush_thread *t = userdata;
 	struct flush *f = t->flush;
-	struct deferred *h;
+	struct queued_request *h;
 
-	while ((h = next_deferred(f))) {
+	while ((h = next_request(f))) {
 		notify_thread_enter(&t->thread);
 		for (size_t i = 0; i < h->nr_inos; i++)
 			fuse_lowlevel_notify_inval_inode(f->se, h->inos[i], 0, 0);
@@ -184,14 +184,14 @@ static int choose_inodes(struct fs *fs, const struct fuse_in_header *in, size_t 
 	return *ret_nr > 0 && !*ret ? -ENOMEM : 0;
 }
 
-static int copy_request(struct flush *f, const void *request, size_t len, struct deferred **ret)
+static int copy_request(struct flush *f, const void *request, size_t len, struct queued_request **ret)
 {
-	struct deferred *h = malloc(sizeof(*h) + len);
+	struct queued_request *h = malloc(sizeof(*h) + len);
 	int r;
 
 	if (!h)
 		return -ENOMEM;
-	*h = (struct deferred){ .len = len };
+	*h = (struct queued_request){ .len = len };
 	r = choose_inodes(f->fs, request, len, &h->inos, &h->nr_inos);
 	if (r < 0 || h->nr_inos == 0) {
 		free(h->inos);
@@ -207,7 +207,7 @@ static int copy_request(struct flush *f, const void *request, size_t len, struct
 bool flush_take(struct flush *f, const void *request, size_t len)
 {
 	const struct fuse_in_header *in = request;
-	struct deferred *h;
+	struct queued_request *h;
 	int r;
 
 	if (in->opcode != FUSE_IOCTL && in->opcode != FUSE_LSEEK)

@@ -19,7 +19,7 @@ struct write {
 	uint64_t ino, off;
 	size_t len;
 	struct file_written written;
-	struct loop_deferred deferred;
+	struct loop_late_reply late;
 };
 
 /* A write may fail after its bytes are in the file (file_write()); other readers must then not find the old ones. */
@@ -46,7 +46,7 @@ static void write_synced(struct file_sync *s, int r)
 	struct write *w = container_of(s, struct write, sync);
 
 	reply_write(w, r);
-	loop_answered(&w->deferred);
+	loop_answered(&w->late);
 	free(w);
 }
 
@@ -60,8 +60,8 @@ static void sync_then_reply_write(const struct write *written)
 	}
 	*w = *written;
 	w->sync.done = write_synced;
-	loop_run_deferred();
-	loop_answer_deferred(&w->deferred);
+	loop_run_job();
+	loop_reply_later(&w->late);
 	file_sync_data_then(w->file, &w->sync);
 }
 
@@ -73,7 +73,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t len, off_t o
 		.req = req, .notify = loop_notify(), .file = file_of(fi), .ino = ino, .off = (uint64_t)off, .len = len
 	};
 	int r = file_write(fs_of(req), w.file, loop_buffer(), p, len, w.off, loop_kills_setid() ? &caller : NULL,
-			   loop_deferred(), &w.written);
+			   loop_job(), &w.written);
 
 	if (r == 0 && w.written.mode_changed)
 		notify_attributes_changed(w.notify, ino);
@@ -88,7 +88,7 @@ struct fsync {
 	fuse_req_t req;
 	struct notify *notify; /* NULL: the kernel's attributes are valid */
 	uint64_t ino;
-	struct loop_deferred deferred;
+	struct loop_late_reply late;
 };
 
 static void fsync_done(struct file_sync *s, int r)
@@ -98,7 +98,7 @@ static void fsync_done(struct file_sync *s, int r)
 	if (f->notify)
 		notify_attributes_changed(f->notify, f->ino);
 	ops_reply(f->req, r);
-	loop_answered(&f->deferred);
+	loop_answered(&f->late);
 	free(f);
 }
 
@@ -118,7 +118,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 		f->notify = loop_notify(); /* the kernel cached the number of blocks before write-back */
 		file_take_write_error(file_of(fi)); /* the kernel reports it itself */
 	}
-	loop_answer_deferred(&f->deferred);
+	loop_reply_later(&f->late);
 	file_sync_then(fs_of(req), file_of(fi), &f->sync);
 }
 
@@ -126,7 +126,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 struct sync_all {
 	struct engine_waiter w;
 	fuse_req_t req;
-	struct loop_deferred deferred;
+	struct loop_late_reply late;
 	enum sync_reply { SYNC_REPLY, SYNC_REPLY_IOCTL, SYNC_REPLY_WRITE } kind;
 	size_t written; /* SYNC_REPLY_WRITE: bytes to report */
 	int error; /* error of data that was to be included */
@@ -143,7 +143,7 @@ static void sync_all_done(struct engine_waiter *w, int r)
 		fuse_reply_write(s->req, s->written);
 	else
 		ops_reply(s->req, r);
-	loop_answered(&s->deferred);
+	loop_answered(&s->late);
 	free(s);
 }
 
@@ -159,7 +159,7 @@ static void sync_all(fuse_req_t req, enum sync_reply kind, size_t written)
 	s->req = req;
 	s->kind = kind;
 	s->written = written;
-	loop_answer_deferred(&s->deferred);
+	loop_reply_later(&s->late);
 	if (kind == SYNC_REPLY_IOCTL) /* fsync of a directory concerns names only; other changes are in the log */
 		s->error = file_flush_all(fs_of(req));
 	engine_sync_then(fs_of(req)->engine, &s->w);

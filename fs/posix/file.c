@@ -320,21 +320,21 @@ static void ensure_champions(struct fs *fs, struct file *f)
 }
 
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       struct caller *caller, struct job **deferred, struct file_written *ret)
+	       struct caller *caller, struct job **remaining, struct file_written *ret)
 {
 	bool privileged = f->inode->privileged; /* read once, see below */
 	int r;
 
-	*deferred = NULL;
+	*remaining = NULL;
 	*ret = (struct file_written){ .stale = FILE_STALE_NONE };
 	if (off > INT64_MAX - len)
 		return -EFBIG;
 	ensure_champions(fs, f);
-	r = b ? content_write_buffer(f->content, b, p, len, off, deferred) : content_write(f->content, p, len, off);
+	r = b ? content_write_buffer(f->content, b, p, len, off, remaining) : content_write(f->content, p, len, off);
 	if (r < 0)
 		return r;
 	if (privileged)
-		job_queue(TAKE(*deferred)); /* the call below blocks, possibly on a thread that waits for this job */
+		job_queue(TAKE(*remaining)); /* the call below blocks, possibly on a thread that waits for this job */
 	f->wrote = true;
 	ret->stale = stale_pages(f, &ret->opens);
 	r = privileged ? attr_drop_privileges(fs, f->inode, caller) : 0;

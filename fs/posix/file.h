@@ -97,13 +97,13 @@ struct file_written {
 	bool mode_changed; /* set-id bits were dropped */
 };
 /*
- * `p` points into (*b)->data or, with b NULL, anywhere. If *b is consumed it is NULL on return. If *deferred is not
+ * `p` points into (*b)->data or, with b NULL, anywhere. If *b is consumed it is NULL on return. If *remaining is not
  * NULL, the caller runs or queues it (content_write_buffer()) after sending its reply. A synchronous write is followed
- * by file_sync_data_then(), before which *deferred is run or queued. *ret is valid also on an error, which may follow
+ * by file_sync_data_then(), before which *remaining is run or queued. *ret is valid also on an error, which may follow
  * the change of the bytes.
  */
 int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-	       struct caller *caller, struct job **deferred, struct file_written *ret);
+	       struct caller *caller, struct job **remaining, struct file_written *ret);
 /*
  * With fs.writeback: record a failed write that no program waits for. The kernel reports it at fsync and close. An
  * ioctl that depends on the data takes the error from here, and so does the next write(2): see op_getattr().

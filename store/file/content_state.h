@@ -111,9 +111,9 @@ void content_note_times(struct content *c) REQUIRES(c->lock);
 /* Return holding view_lock shared and c->lock, with nothing staged and no job of c under way. */
 void content_lock_quiet(struct content *c) ACQUIRE(c->lock) ACQUIRE_SHARED(view_lock);
 void content_unlock_quiet(struct content *c) RELEASE(c->lock) RELEASE_SHARED(view_lock);
-/* Make a job of the staged bytes. May drop and retake the lock. The job is queued or done or, with `deferred`, left to
+/* Make a job of the staged bytes. May drop and retake the lock. The job is queued or done or, with `remaining`, left to
  * the caller; earlier data is queued. */
-int stage_flush(struct content *c, struct job **deferred) REQUIRES(c->lock);
+int stage_flush(struct content *c, struct job **remaining) REQUIRES(c->lock);
 void content_failed(struct content *c, int r) REQUIRES(c->lock); /* data is lost: flush and sync will report it */
 void jobs_wait(struct content *c) REQUIRES(c->lock); /* waits for at least one to finish; drops and retakes the lock */
 /* Wait until no job of c overlaps the range. May drop and retake the lock. */

@@ -148,10 +148,10 @@ again:
 }
 
 /* Queue the job before any wait: the thread we wait for may depend on it. */
-static void put_off(struct job **deferred)
+static void queue_remaining(struct job **remaining)
 {
-	if (deferred)
-		job_queue(TAKE(*deferred));
+	if (remaining)
+		job_queue(TAKE(*remaining));
 }
 
 /* Wait for jobs that may still change the old bytes that complete the stage. */
@@ -186,14 +186,14 @@ static int stage_job(struct content *c, struct job **ret) REQUIRES(c->lock)
 	return r == 0 && !*ret ? -ENOMEM : r;
 }
 
-int stage_flush(struct content *c, struct job **deferred)
+int stage_flush(struct content *c, struct job **remaining)
 {
 	struct engine_buffer *b;
 	struct job *j;
 	int r;
 
 	assert(mutex_held(&c->lock));
-	put_off(deferred);
+	queue_remaining(remaining);
 	/* Waiting drops the lock: check again afterwards, since other threads may have flushed or added data. */
 	while (c->stage) {
 		uint64_t seen = c->nr_finished;
@@ -214,8 +214,8 @@ int stage_flush(struct content *c, struct job **deferred)
 	}
 	j->time_ns = c->stage_time_ns;
 	job_submit(c, j);
-	if (deferred) {
-		*deferred = j;
+	if (remaining) {
+		*remaining = j;
 	} else if (j->len > INLINE_MAX) {
 		job_queue(j);
 	} else {
@@ -300,7 +300,7 @@ static void stage_add(struct content *c, const void *p, size_t len, uint64_t off
 }
 
 /* Continue a full stage chunked by content in *b. */
-static int stage_advance(struct content *c, struct engine_buffer **b, struct job **deferred) REQUIRES(c->lock)
+static int stage_advance(struct content *c, struct engine_buffer **b, struct job **remaining) REQUIRES(c->lock)
 {
 	struct job *j = recut_advance(c, *b);
 
@@ -308,34 +308,34 @@ static int stage_advance(struct content *c, struct engine_buffer **b, struct job
 		return -ENOMEM;
 	*b = NULL;
 	job_submit(c, j);
-	put_off(deferred);
-	if (deferred)
-		*deferred = j;
+	queue_remaining(remaining);
+	if (remaining)
+		*remaining = j;
 	else
 		job_queue(j);
 	return 0;
 }
 
 /* Start a stage. If jobs have to be waited for first, which drops the lock, do nothing: the caller checks again. */
-static void stage_try_begin(struct content *c, struct engine_buffer **b, uint64_t off, struct job **deferred)
+static void stage_try_begin(struct content *c, struct engine_buffer **b, uint64_t off, struct job **remaining)
 	REQUIRES(c->lock)
 {
 	uint64_t seen = c->nr_finished;
 
 	if (c->by_content) {
-		put_off(deferred);
+		queue_remaining(remaining);
 		jobs_wait_range(c, off - MIN(off, (uint64_t)RECUT_FRONT), RECUT_FRONT + 1);
 	}
 	if (seen == c->nr_finished)
 		stage_begin(c, TAKE(*b), off);
 }
 
-static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job **deferred) REQUIRES(c->lock)
+static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job **remaining) REQUIRES(c->lock)
 {
 	int r = buffer_try(c->e, ret);
 
 	if (r == 0) {
-		put_off(deferred);
+		queue_remaining(remaining);
 		mutex_unlock(&c->lock);
 		r = engine_buffer_get(c->e, ret);
 		mutex_lock(&c->lock);
@@ -344,7 +344,7 @@ static int buffer_wait(struct content *c, struct engine_buffer **ret, struct job
 }
 
 /* Stage the first bytes, as many as fit; *ret is their number. May drop and retake the lock. */
-static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **deferred, size_t *ret)
+static int write_piece(struct content *c, const void *p, size_t len, uint64_t off, struct job **remaining, size_t *ret)
 	REQUIRES(c->lock)
 {
 	struct engine_buffer *b = NULL;
@@ -356,20 +356,20 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 		bool goes_on = c->stage && c->stage_is_cut && recut_is_full(c, off);
 
 		if (c->stage && !goes_on)
-			stage_flush(c, deferred); /* not an error of this write: the next flush reports it */
+			stage_flush(c, remaining); /* not an error of this write: the next flush reports it */
 		else if (!b)
-			r = buffer_wait(c, &b, deferred);
+			r = buffer_wait(c, &b, remaining);
 		else if (goes_on)
-			r = stage_advance(c, &b, deferred);
+			r = stage_advance(c, &b, remaining);
 		else
-			stage_try_begin(c, &b, off, deferred);
+			stage_try_begin(c, &b, off, remaining);
 	}
 	engine_buffer_put(c->e, b); /* unused: another writer's stage took the bytes */
 	if (r < 0)
 		return r;
 	stage_add(c, p, n, off);
 	if (!c->stage_is_cut && c->stage_start == 0 && c->stage_end == ENGINE_BUFFER_SIZE)
-		stage_flush(c, deferred);
+		stage_flush(c, remaining);
 	*ret = n;
 	return 0;
 }
@@ -383,7 +383,7 @@ static int write_check(struct content *c, size_t len, uint64_t off)
 	return content_admit_write(c, off, len);
 }
 
-static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **deferred)
+static int write_copy(struct content *c, const void *p, size_t len, uint64_t off, struct job **remaining)
 {
 	const uint8_t *from = p;
 	int r;
@@ -398,7 +398,7 @@ static int write_copy(struct content *c, const void *p, size_t len, uint64_t off
 	while (len > 0 && r == 0) {
 		size_t n = 0;
 
-		r = write_piece(c, from, len, off, deferred, &n);
+		r = write_piece(c, from, len, off, remaining, &n);
 		from += n;
 		off += n;
 		len -= n;
@@ -428,7 +428,7 @@ static uint32_t takeable(struct content *c, const struct engine_buffer *b, const
 }
 
 int content_write_buffer(struct content *c, struct engine_buffer **b, const void *p, size_t len, uint64_t off,
-			 struct job **deferred)
+			 struct job **remaining)
 {
 	uint32_t whole = off == CONTENT_APPEND ? 0 : takeable(c, *b, p, len, off);
 	_cleanup_(freep) uint8_t *tail = NULL;
@@ -436,9 +436,9 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	size_t n = 0;
 	int r;
 
-	*deferred = NULL;
+	*remaining = NULL;
 	if (whole == 0)
-		return write_copy(c, p, len, off, deferred);
+		return write_copy(c, p, len, off, remaining);
 	r = write_check(c, len, off);
 	if (r < 0)
 		return r;
@@ -464,7 +464,7 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 		for (size_t done = 0; r == 0 && done < len - whole; done += n)
 			r = write_piece(c, tail + done, len - whole - done, off + whole + done, NULL, &n);
 	} else {
-		*deferred = j;
+		*remaining = j;
 	}
 	mutex_unlock(&c->lock);
 	atomic_fetch_add_explicit(&c->e->count.written, len, memory_order_relaxed);
