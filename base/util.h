@@ -2,9 +2,11 @@
 /* The small words every file uses: cleanup, hand-over, sizes, rounding. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define _cleanup_(f) __attribute__((cleanup(f)))
 #define _printf_(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -46,6 +48,17 @@ static inline uint64_t round_down(uint64_t n, uint64_t to)
 static inline uint64_t round_up(uint64_t n, uint64_t to)
 {
 	return round_down(n + to - 1, to);
+}
+
+/* Are all bytes 0? */
+static inline bool mem_is_zero(const void *p, size_t len)
+{
+	uint64_t w[2] = { 0 };
+
+	memcpy(w, p, len < sizeof(w) ? len : sizeof(w));
+	if (w[0] | w[1])
+		return false; /* most pages are decided here */
+	return len <= 8 || memcmp(p, (const uint8_t *)p + 8, len - 8) == 0;
 }
 
 static inline void freep(void *p)

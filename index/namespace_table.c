@@ -249,14 +249,6 @@ void ns_seal_encode(const struct ns_seal *s, struct buf *ret)
 	buf_add(ret, &d, sizeof(d));
 }
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (p[i] != 0)
-			return false;
-	return true;
-}
-
 int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret)
 {
 	struct seal_value_disk d = { 0 };
@@ -264,9 +256,9 @@ int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret)
 	if (len != sizeof(d))
 		return -EBADMSG;
 	memcpy(&d, p, len);
-	if (d.version != SEAL_VERSION || d.flags & ~SEAL_COMPLETE || !is_zero(d.reserved, sizeof(d.reserved)))
+	if (d.version != SEAL_VERSION || d.flags & ~SEAL_COMPLETE || !mem_is_zero(d.reserved, sizeof(d.reserved)))
 		return -EBADMSG;
-	if (!(d.flags & SEAL_COMPLETE) && (le64_get(d.new_bytes) != 0 || !is_zero(d.root, sizeof(d.root))))
+	if (!(d.flags & SEAL_COMPLETE) && (le64_get(d.new_bytes) != 0 || !mem_is_zero(d.root, sizeof(d.root))))
 		return -EBADMSG;
 	*ret = (struct ns_seal){
 		.uid = le32_get(d.uid),

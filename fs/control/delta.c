@@ -432,11 +432,6 @@ static int make_copy(struct making *m)
 	return m->copy ? 0 : -ENOMEM;
 }
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	return p[0] == 0 && memcmp(p, p + 1, len - 1) == 0;
-}
-
 /* One chunk repeated: it is written, since all its pages deduplicate to one. */
 static int place_repeated(struct making *m, const struct delta_region *g, struct content *from)
 {
@@ -449,7 +444,7 @@ static int place_repeated(struct making *m, const struct delta_region *g, struct
 	r = read_exactly(from, m->copy, have, g->src_off);
 	if (r < 0)
 		return r == -EBADMSG ? -ESTALE : r;
-	if (is_zero(m->copy, chunk))
+	if (mem_is_zero(m->copy, chunk))
 		return content_punch(m->content, g->off, g->len);
 	for (size_t i = chunk; i < room; i += chunk)
 		memcpy(m->copy + i, m->copy, chunk);
@@ -540,7 +535,7 @@ static int verify(struct making *m, const uint8_t key[LEAF_KEY_LEN])
 			break;
 		content_hash_add(&hash, m->copy, n);
 		off += n;
-		if (is_zero(m->copy, n))
+		if (mem_is_zero(m->copy, n))
 			r = hole_after(m->content, off, end, &hole);
 		if (r == 0 && hole > 0)
 			content_hash_add_zeros(&hash, hole);

@@ -138,11 +138,6 @@ void code_levels_join(const uint8_t *const sections[], const uint16_t *base, con
 	}
 }
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
-}
-
 static void levels_of_run(const uint8_t *restrict low, const uint8_t *restrict over, size_t n, uint32_t first,
 			  uint32_t mask, uint16_t *restrict ret)
 {
@@ -153,7 +148,7 @@ static void levels_of_run(const uint8_t *restrict low, const uint8_t *restrict o
 void code_levels_get(const uint8_t *const sections[], const struct code_header *h, uint16_t *ret, size_t nr)
 {
 	const struct le16 *firsts = (const struct le16 *)sections[0];
-	bool is_over = !is_zero(sections[1], sections_of(h).over); /* rare */
+	bool is_over = !mem_is_zero(sections[1], sections_of(h).over); /* rare */
 	uint8_t over[CODE_LEVEL_RUN] = { 0 };
 
 	for (size_t at = 0, n; at < nr; at += n) {

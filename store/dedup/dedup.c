@@ -57,16 +57,6 @@
 
 /* --- looking up --- */
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	uint64_t w[2] = { 0 };
-
-	memcpy(w, p, MIN(len, sizeof(w)));
-	if (w[0] | w[1])
-		return false; /* most pages are decided here */
-	return len <= 8 || memcmp(p, p + 8, len - 8) == 0;
-}
-
 /* Fingerprint runs of unknown chunks. */
 static void fingerprint(struct batch *b)
 {
@@ -881,7 +871,7 @@ static int settle(struct batch *b)
 static void batch_clear(struct batch *b)
 {
 	for (unsigned i = 0; i < b->n; i++)
-		b->cause[i] = is_zero(batch_chunk(b, i), batch_len(b, i)) ? ZERO : UNKNOWN;
+		b->cause[i] = mem_is_zero(batch_chunk(b, i), batch_len(b, i)) ? ZERO : UNKNOWN;
 	memset(b->alone, 0, b->n);
 	memset(b->addr, 0, b->n * sizeof(b->addr[0]));
 	memset(b->refused, 0, b->n * sizeof(b->refused[0]));

@@ -29,6 +29,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/util.h"
 #include "store/journal/journal_internal.h"
 
 #define DEFAULT_SEGMENT_BYTES MiB(16)
@@ -227,11 +228,6 @@ static int walk_groups(struct journal *j, struct journal_window *w, struct journ
 	}
 }
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	return p[0] == 0 && memcmp(p, p + 1, len - 1) == 0;
-}
-
 /* Check everything after the last intact group: an intact header of a later group there means damage before it. */
 static int check_tail(struct journal *j, struct journal_window *w, const struct journal_segment *s, struct tail *t)
 {
@@ -252,7 +248,7 @@ static int check_tail(struct journal *j, struct journal_window *w, const struct 
 		r = journal_window_get(w, off, len, &p);
 		if (r < 0)
 			return r;
-		if (is_zero(p, len))
+		if (mem_is_zero(p, len))
 			continue;
 		t->nonzero_end = off + len;
 		if (off < own_end)

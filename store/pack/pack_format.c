@@ -202,16 +202,9 @@ void pack_table_encode(const struct pack_table *t, const struct fp_key *key, uin
 	ret->seal = le64_put(pack_table_seal(ret, key));
 }
 
-static bool is_zero(const void *p, size_t len)
-{
-	const uint8_t *b = p;
-
-	return len == 0 || (b[0] == 0 && memcmp(b, b + 1, len - 1) == 0);
-}
-
 bool pack_block_is_zero(const void *block)
 {
-	return is_zero(block, PACK_BLOCK);
+	return mem_is_zero(block, PACK_BLOCK);
 }
 
 /* The base must be a whole part without a base of its own; a later version may allow others. */
@@ -236,7 +229,7 @@ static int bases_decode(const struct pack_table_disk *d, uint32_t nr, uint32_t r
 					   code_place_off(ret[i]) >= i * PACK_PART_BYTES))
 			return -EBADMSG;
 	}
-	return is_zero(d->base + nr, (PACK_PARTS - nr) * sizeof(*d->base)) ? 0 : -EOPNOTSUPP;
+	return mem_is_zero(d->base + nr, (PACK_PARTS - nr) * sizeof(*d->base)) ? 0 : -EOPNOTSUPP;
 }
 
 static int coding_decode(const struct pack_table_disk *d, uint32_t plain_len, struct pack_coding *ret)
@@ -253,7 +246,7 @@ static int coding_decode(const struct pack_table_disk *d, uint32_t plain_len, st
 	}
 	if (le32_get(d->stored_len) != (nr > 0 ? at : plain_len))
 		return -EBADMSG;
-	if (!is_zero(d->part_end + nr, (PACK_PARTS - nr) * sizeof(*d->part_end)))
+	if (!mem_is_zero(d->part_end + nr, (PACK_PARTS - nr) * sizeof(*d->part_end)))
 		return -EBADMSG;
 	return bases_decode(d, d->codec == PACK_CODEC_CODED ? nr : 0, ret->base);
 }
@@ -265,7 +258,7 @@ static uint32_t equal_total(const struct pack_table_disk *d, uint32_t nr_chunks)
 
 	if (!pack_chunk_len_valid(chunk_len) || nr_chunks > PACK_FRAME_BYTES / chunk_len)
 		return 0;
-	if (!is_zero((const uint8_t *)d->fps + nr_chunks * FP_LEN, (PACK_FRAME_BLOCKS - nr_chunks) * FP_LEN))
+	if (!mem_is_zero((const uint8_t *)d->fps + nr_chunks * FP_LEN, (PACK_FRAME_BLOCKS - nr_chunks) * FP_LEN))
 		return 0;
 	return nr_chunks * chunk_len;
 }
@@ -277,8 +270,8 @@ static uint32_t varied_total(const struct pack_table_disk *d, uint32_t nr_chunks
 
 	if (le32_get(d->chunk_len) != 0 || nr_chunks > PACK_VARIED_MAX)
 		return 0;
-	if (!is_zero(d->varied + nr_chunks, (PACK_VARIED_MAX - nr_chunks) * sizeof(*d->varied)) ||
-	    !is_zero(d->varied_reserved, sizeof(d->varied_reserved)))
+	if (!mem_is_zero(d->varied + nr_chunks, (PACK_VARIED_MAX - nr_chunks) * sizeof(*d->varied)) ||
+	    !mem_is_zero(d->varied_reserved, sizeof(d->varied_reserved)))
 		return 0;
 	for (uint32_t i = 0; i < nr_chunks; i++)
 		total += le16_get(d->varied[i].len) + 1u;
@@ -313,7 +306,7 @@ int pack_table_decode(const void *p, size_t len, const struct fp_key *key, uint3
 	if (pack_table_seal(d, key) != le64_get(d->seal))
 		return -EBADMSG;
 	if (le32_get(d->version) != PACK_TABLE_VERSION || (d->kind != PACK_TABLE_EQUAL && d->kind != PACK_TABLE_VARIED) ||
-	    d->codec >= NR_PACK_CODECS || le16_get(d->flags) != 0 || !is_zero(d->reserved, sizeof(d->reserved)))
+	    d->codec >= NR_PACK_CODECS || le16_get(d->flags) != 0 || !mem_is_zero(d->reserved, sizeof(d->reserved)))
 		return -EOPNOTSUPP;
 	nr_chunks = le32_get(d->nr_chunks);
 	if (le32_get(d->pack) != pack || le32_get(d->frame) != frame || nr_chunks == 0)

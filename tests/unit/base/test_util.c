@@ -29,6 +29,20 @@ static void minimum_and_maximum_evaluate_once(void **state _unused_)
 	assert_int_equal(MIN(++n, 5), 2);
 }
 
+static void bytes_that_are_all_zero(void **state _unused_)
+{
+	uint8_t bytes[40] = { 0 };
+
+	for (size_t len = 0; len <= sizeof(bytes); len++) {
+		assert_true(mem_is_zero(bytes, len));
+		for (size_t at = 0; at < sizeof(bytes); at++) {
+			bytes[at] = 1;
+			assert_int_equal(mem_is_zero(bytes, len), at >= len);
+			bytes[at] = 0;
+		}
+	}
+}
+
 static void rounding_to_powers_of_two(void **state _unused_)
 {
 	assert_int_equal(round_down(4095, 4096), 0);
@@ -116,6 +130,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(taking_a_pointer_leaves_null),
 		cmocka_unit_test(minimum_and_maximum_evaluate_once),
+		cmocka_unit_test(bytes_that_are_all_zero),
 		cmocka_unit_test(rounding_to_powers_of_two),
 		cmocka_unit_test(closing_on_the_way_out_keeps_errno),
 		cmocka_unit_test(integers_on_disk),
