@@ -261,7 +261,7 @@ static ssize_t session_read(int fd, void *p, size_t len, _unused_ void *userdata
 }
 
 /* Read flags that libfuse does not pass on. */
-static void look_at(struct worker *w, const struct fuse_in_header *in)
+static void note_request(struct worker *w, const struct fuse_in_header *in)
 {
 	const void *arg = in + 1;
 
@@ -382,7 +382,7 @@ static void long_begin(struct loop *l)
 		add_thread(l);
 }
 
-static void answer(struct worker *w, struct fuse_buf *buf)
+static void process_request(struct worker *w, struct fuse_buf *buf)
 {
 	const struct fuse_in_header *in = buf->mem;
 	struct loop *l = w->loop;
@@ -452,10 +452,10 @@ static void serve(struct worker *w, const void *p, size_t len, uint64_t start_ns
 
 	w->start_ns = start_ns;
 	w->is_frozen = false;
-	look_at(w, in);
+	note_request(w, in);
 	if (opcode != FUSE_INIT) /* INIT has been answered, even if that thread has not returned from its write(2) yet */
 		note_answers(l);
-	answer(w, &buf);
+	process_request(w, &buf);
 	if (w->is_frozen) {
 		long_request_park(l->long_requests, in, len, nr_thaws, w->is_interrupted);
 		return;

@@ -226,7 +226,7 @@ static void report_wait(const void *point)
 	log_notice("mountpoint %s: waiting up to 30 s for its daemon to answer", (const char *)point);
 }
 
-static bool go_on(const void *arg)
+static bool may_wait(const void *arg)
 {
 	const struct change *c = arg;
 
@@ -261,7 +261,7 @@ static int change_while_it_answers(const struct options *o, const struct mounts 
 {
 	struct mounts_patience patience = { .point = m->point, .wait_ns = ANSWER_NS, .report = report_wait };
 	const struct change c = { o, m, &patience };
-	const struct apart a = { .call = change_apart, .arg = &c, .go_on = go_on };
+	const struct apart a = { .call = change_apart, .arg = &c, .go_on = may_wait };
 	int result, r = mounts_answers(&patience) ? apart_call(&a, &result, sizeof(result)) : 0;
 
 	if (r > 0)

@@ -409,7 +409,7 @@ static bool wait_for(struct aggregator *a, uint64_t ns, const uint64_t *nr_waiti
 	return goes_on;
 }
 
-static void *work(void *userdata)
+static void *run_recodings(void *userdata)
 {
 	struct aggregator *a = userdata;
 	struct directory d[STEPS] = { 0 };
@@ -467,7 +467,7 @@ int aggregator_start(struct aggregator *a, const char *mountpoint, dev_t dev)
 	find_program(a->program);
 	r = compacted_load(a->fs->engine, &a->done);
 	if (r == 0)
-		r = -pthread_create(&a->thread, NULL, work, a);
+		r = -pthread_create(&a->thread, NULL, run_recodings, a);
 	a->has_thread = r == 0;
 	return r;
 }

@@ -24,7 +24,7 @@ struct collect {
 	uint64_t garbage, garbage_ns GUARDED_BY(task.lock);
 };
 
-static bool step(void *userdata, const struct gc_report *so_far)
+static bool report_progress(void *userdata, const struct gc_report *so_far)
 {
 	struct collect *c = userdata;
 
@@ -34,7 +34,7 @@ static bool step(void *userdata, const struct gc_report *so_far)
 	return task_goes_on(&c->task);
 }
 
-static bool goes_on(void *userdata)
+static bool may_continue(void *userdata)
 {
 	return task_goes_on(&((struct collect *)userdata)->task);
 }
@@ -55,7 +55,7 @@ static int collect_together(struct collect *c)
 	int r;
 
 	report_joint(c, COLLECT_WAITING, &result);
-	r = c->fs->hooks->collect(c->fs, goes_on, c, &result);
+	r = c->fs->hooks->collect(c->fs, may_continue, c, &result);
 	if (r == -EOPNOTSUPP)
 		how = COLLECT_LOCAL_ONLY;
 	else if (r == -ENOTCONN)
@@ -100,7 +100,7 @@ static int collect_here(struct collect *c, struct gc_report *ret)
 	return r;
 }
 
-static int work(void *userdata)
+static int run_collection(void *userdata)
 {
 	struct collect *c = userdata;
 	struct gc_report report, first;
@@ -108,7 +108,7 @@ static int work(void *userdata)
 
 	if (c->conf.delete && c->fs->hooks) /* replicas that it does not drop are left for the next time */
 		c->fs->hooks->trim_replicas(c->fs);
-	reaper_wait(c->fs->reaper, goes_on, c); /* so that the space of removed checkpoints is included */
+	reaper_wait(c->fs->reaper, may_continue, c); /* so that the space of removed checkpoints is included */
 	r = collect_here(c, &report);
 	if (r == 0 && c->conf.delete && !c->local_only && c->fs->hooks && report.complete && collect_together(c)) {
 		first = report;
@@ -135,7 +135,7 @@ int collect_new(struct fs *fs, struct collect **ret)
 	if (!c)
 		return -ENOMEM;
 	c->fs = fs;
-	task_init(&c->task, "ckptfs-gc", work, c);
+	task_init(&c->task, "ckptfs-gc", run_collection, c);
 	*ret = c;
 	return 0;
 }
@@ -146,7 +146,7 @@ static int start_locked(struct collect *c, const struct gc_conf *conf, bool loca
 	if (!task_is_idle(&c->task))
 		return -EBUSY;
 	c->conf = *conf;
-	c->conf.step = step;
+	c->conf.step = report_progress;
 	c->conf.userdata = c;
 	c->local_only = local_only;
 	c->report = (struct gc_report){ 0 };

@@ -21,7 +21,7 @@ void compacted_release(struct compacted *c)
 }
 
 /* Index of the directory, or where it would be inserted. */
-static size_t place_of(const struct compacted *c, uint64_t ino)
+static size_t find_directory(const struct compacted *c, uint64_t ino)
 {
 	size_t low = 0, high = c->nr;
 
@@ -38,7 +38,7 @@ static size_t place_of(const struct compacted *c, uint64_t ino)
 
 bool compacted_has(struct compacted *c, uint64_t ino, uint64_t sealed_ns)
 {
-	size_t at = place_of(c, ino);
+	size_t at = find_directory(c, ino);
 	bool is_there = at < c->nr && c->v[at].ino == ino && c->v[at].sealed_ns == sealed_ns;
 
 	if (is_there)
@@ -76,7 +76,7 @@ int compacted_add(struct compacted *c, uint64_t ino, uint64_t sealed_ns)
 		c->v = more;
 		c->room = room;
 	}
-	at = place_of(c, ino);
+	at = find_directory(c, ino);
 	if (at == c->nr || c->v[at].ino != ino)
 		memmove(&c->v[at + 1], &c->v[at], (c->nr++ - at) * sizeof(*c->v));
 	c->v[at] = (struct compacted_dir){ ino, sealed_ns, true };

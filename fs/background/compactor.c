@@ -21,7 +21,7 @@ struct compactor {
 	struct compact_result *result GUARDED_BY(task.lock); /* owned by the thread while it runs */
 };
 
-static bool step(void *userdata, const struct compact_report *so_far)
+static bool report_progress(void *userdata, const struct compact_report *so_far)
 {
 	struct compactor *c = userdata;
 
@@ -31,7 +31,7 @@ static bool step(void *userdata, const struct compact_report *so_far)
 	return task_goes_on(&c->task);
 }
 
-static int work(void *userdata)
+static int run_recoding(void *userdata)
 {
 	struct compactor *c = userdata;
 	struct compact_report report;
@@ -52,7 +52,7 @@ int compactor_new(struct engine *e, struct compactor **ret)
 	if (!c)
 		return -ENOMEM;
 	c->e = e;
-	task_init(&c->task, "ckptfs-compact", work, c);
+	task_init(&c->task, "ckptfs-compact", run_recoding, c);
 	*ret = c;
 	return 0;
 }
@@ -139,7 +139,7 @@ static int start_locked(struct compactor *c, uint64_t plan, const struct compact
 	c->conf.variable = c->plan.variable;
 	c->conf.nr_variables = c->plan.nr_variables;
 	c->conf.result = c->result;
-	c->conf.step = step;
+	c->conf.step = report_progress;
 	c->conf.userdata = c;
 	c->filling = false;
 	return task_start(&c->task, atomic_load(&c->task.holder));

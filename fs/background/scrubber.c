@@ -17,7 +17,7 @@ struct scrubber {
 	uint64_t nr_hits GUARDED_BY(task.lock);
 };
 
-static bool step(void *userdata, const struct scrub_report *so_far)
+static bool report_progress(void *userdata, const struct scrub_report *so_far)
 {
 	struct scrubber *s = userdata;
 
@@ -37,7 +37,7 @@ static void on_hit(void *userdata, const char *path, uint64_t ino, uint64_t off,
 	mutex_unlock(&s->task.lock);
 }
 
-static int work(void *userdata)
+static int run_scrub(void *userdata)
 {
 	struct scrubber *s = userdata;
 	struct scrub_report report;
@@ -59,7 +59,7 @@ int scrubber_new(struct engine *e, struct scrubber **ret)
 	if (!s)
 		return -ENOMEM;
 	s->e = e;
-	task_init(&s->task, "ckptfs-scrub", work, s);
+	task_init(&s->task, "ckptfs-scrub", run_scrub, s);
 	*ret = s;
 	return 0;
 }
@@ -75,7 +75,7 @@ static int start_locked(struct scrubber *s, const struct scrub_conf *conf, uint6
 	if (!task_is_idle(&s->task))
 		return -EBUSY;
 	s->conf = *conf;
-	s->conf.step = step;
+	s->conf.step = report_progress;
 	s->conf.hit = on_hit;
 	s->conf.userdata = s;
 	s->report = (struct scrub_report){ 0 };

@@ -144,7 +144,7 @@ static bool take_turn(struct inquiry *i)
 	return go_on;
 }
 
-static bool step(void *userdata, const struct exclusive_report *so_far)
+static bool report_progress(void *userdata, const struct exclusive_report *so_far)
 {
 	struct inquiry *i = userdata;
 	bool go_on;
@@ -166,10 +166,13 @@ static int check(void *userdata, uint64_t ino)
 static void *run(void *arg)
 {
 	struct inquiry *i = arg;
-	struct exclusive_conf conf = {
-		.names = i->names, .nr_names = i->nr, .owner = i->owner,
-		.set_bytes = i->is_root ? SET_BYTES_OF_ROOT : SET_BYTES, .check = check, .step = step, .userdata = i
-	};
+	struct exclusive_conf conf = { .names = i->names,
+				       .nr_names = i->nr,
+				       .owner = i->owner,
+				       .set_bytes = i->is_root ? SET_BYTES_OF_ROOT : SET_BYTES,
+				       .check = check,
+				       .step = report_progress,
+				       .userdata = i };
 	struct exclusive_report report;
 	int r;
 

@@ -142,9 +142,9 @@ static enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status, con
 		     "text/plain; charset=utf-8");
 }
 
-static enum MHD_Result answer(void *userdata, struct MHD_Connection *c, const char *url, const char *method,
-			      _unused_ const char *version, _unused_ const char *upload, _unused_ size_t *upload_len,
-			      void **state)
+static enum MHD_Result serve_metrics(void *userdata, struct MHD_Connection *c, const char *url, const char *method,
+				     _unused_ const char *version, _unused_ const char *upload,
+				     _unused_ size_t *upload_len, void **state)
 {
 	static int headers_seen;
 	struct metrics *m = userdata;
@@ -168,9 +168,10 @@ static enum MHD_Result answer(void *userdata, struct MHD_Connection *c, const ch
 int metrics_start(struct metrics *m, struct fs *fs)
 {
 	m->fs = fs;
-	m->server = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD, 0, NULL, NULL, answer, m, MHD_OPTION_LISTEN_SOCKET,
-				     m->fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-				     TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY, MHD_OPTION_END);
+	m->server = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD, 0, NULL, NULL, serve_metrics, m,
+				     MHD_OPTION_LISTEN_SOCKET, m->fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+				     MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				     CONNECTION_MEMORY, MHD_OPTION_END);
 	if (!m->server) {
 		log_error("metrics: the server cannot be started");
 		return -ENOMEM;

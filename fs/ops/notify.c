@@ -98,7 +98,7 @@ static void drop(struct notify *n, const struct job *j)
 	fuse_lowlevel_notify_store(n->se, j->ino, (off_t)j->growth.size - 1, &last, 0);
 }
 
-static void answer(struct job *j)
+static void reply_to_request(struct job *j)
 {
 	if (j->result < 0)
 		fuse_reply_err(j->req, ops_errno((int)j->result));
@@ -135,7 +135,7 @@ static void *run(void *userdata)
 		notify_thread_enter(&n->thread);
 		drop(n, j);
 		notify_thread_leave(&n->thread);
-		answer(j);
+		reply_to_request(j);
 	}
 	notify_thread_end(&n->thread);
 	return NULL;
@@ -204,7 +204,7 @@ static void add_job(struct notify *n, const struct job *job)
 	}
 	mutex_unlock(&n->lock);
 	if (stopped)
-		answer(j); /* the mount is going away, with its page cache */
+		reply_to_request(j); /* the mount is going away, with its page cache */
 }
 
 void notify_attributes_changed(struct notify *n, uint64_t ino)

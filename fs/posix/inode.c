@@ -171,7 +171,7 @@ struct inode *inode_find(struct inodes *t, uint64_t ino)
 }
 
 /* Free an idle entry. true: it has unfinished work and was kept. */
-static bool settle(struct inodes *t, struct inode *i) REQUIRES(t->lock)
+static bool free_if_idle(struct inodes *t, struct inode *i) REQUIRES(t->lock)
 {
 	assert(mutex_held(&t->lock));
 	if (i->pins > 0 || i->nlookup > 0)
@@ -191,7 +191,7 @@ bool inode_put(struct inodes *t, struct inode *i)
 	mutex_lock(&t->lock);
 	assert(i->pins > 0);
 	i->pins--;
-	rest = settle(t, i);
+	rest = free_if_idle(t, i);
 	mutex_unlock(&t->lock);
 	return rest;
 }
@@ -205,7 +205,7 @@ bool inode_forget(struct inodes *t, uint64_t ino, uint64_t n)
 	i = find_inode(t, ino);
 	if (i) {
 		i->nlookup -= MIN(n, i->nlookup);
-		rest = settle(t, i);
+		rest = free_if_idle(t, i);
 	}
 	mutex_unlock(&t->lock);
 	return rest;

@@ -248,7 +248,7 @@ static bool is_too_late(void *userdata)
 	return end != 0 && monotonic_ns() >= end;
 }
 
-static void *work(void *userdata)
+static void *run_sealer(void *userdata)
 {
 	struct autoseal *a = userdata;
 	struct cancel cancel = { is_too_late, a };
@@ -273,7 +273,7 @@ int autoseal_new(struct fs *fs, const char *list, struct autoseal **ret)
 	a->list = strdup(list);
 	mutex_init(&a->lock);
 	cond_init(&a->changed);
-	r = a->list ? -pthread_create(&a->thread, NULL, work, a) : -ENOMEM;
+	r = a->list ? -pthread_create(&a->thread, NULL, run_sealer, a) : -ENOMEM;
 	if (r < 0) {
 		mutex_release(&a->lock);
 		cond_release(&a->changed);

@@ -373,7 +373,7 @@ static bool erase_all(struct reaper *r) REQUIRES(r->lock)
 	return trees_done && error == 0;
 }
 
-static void *work(void *userdata)
+static void *run_reaper(void *userdata)
 {
 	struct reaper *r = userdata;
 
@@ -408,7 +408,7 @@ int reaper_new(struct fs *fs, struct reaper **ret)
 	r->has_trees = true;
 	mutex_init(&r->lock);
 	cond_init(&r->changed);
-	error = pthread_create(&r->thread, NULL, work, r);
+	error = pthread_create(&r->thread, NULL, run_reaper, r);
 	if (error != 0) {
 		mutex_release(&r->lock);
 		cond_release(&r->changed);

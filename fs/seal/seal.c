@@ -399,7 +399,7 @@ static int take_back(struct tree *t, uint64_t dir)
 	return r;
 }
 
-static bool goes_on(_unused_ void *userdata, _unused_ const struct exclusive_report *so_far)
+static bool may_continue(_unused_ void *userdata, _unused_ const struct exclusive_report *so_far)
 {
 	return cancel_check() == 0;
 }
@@ -408,7 +408,7 @@ static bool goes_on(_unused_ void *userdata, _unused_ const struct exclusive_rep
 static int count_new(struct tree *t)
 {
 	_cleanup_(freep) struct exclusive_name *names = calloc(t->seal.directories, sizeof(*names));
-	struct exclusive_conf conf = { .names = names, .set_bytes = NAMES_BYTES, .step = goes_on };
+	struct exclusive_conf conf = { .names = names, .set_bytes = NAMES_BYTES, .step = may_continue };
 	struct exclusive_report report;
 	struct ns_inode in;
 	int r = names ? 1 : -ENOMEM;

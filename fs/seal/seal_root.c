@@ -69,7 +69,7 @@ static void add_piece(struct sha256 *h, const struct content_piece *p)
 }
 
 /* A hole, or a part of a chunk, may be returned as one piece or as two adjacent ones. */
-static bool goes_on(const struct content_piece *a, const struct content_piece *b)
+static bool continues(const struct content_piece *a, const struct content_piece *b)
 {
 	return a->chunk_len == b->chunk_len && fp_equal(a->fp, b->fp) &&
 	       (a->chunk_len == 0 || a->from + a->len == b->from);
@@ -86,7 +86,7 @@ static int add_pieces(struct rooting *t, struct content *c, struct sha256 *h)
 			const struct content_piece *p = &t->pieces[i];
 
 			off += p->len;
-			if (last.len > 0 && goes_on(&last, p)) {
+			if (last.len > 0 && continues(&last, p)) {
 				last.len += p->len;
 				continue;
 			}

@@ -383,7 +383,7 @@ static const struct {
 };
 
 /* Of the first occurrences whole pages, or what is before and behind these. */
-static void gather(const struct work *w, const struct delta_plan *plan, bool pages, struct buf *ret)
+static void add_payload(const struct work *w, const struct delta_plan *plan, bool pages, struct buf *ret)
 {
 	uint64_t chunk_len = w->header.chunk_len;
 
@@ -420,12 +420,12 @@ static int encode(struct work *w, struct buf *ret)
 	struct delta_header_disk disk;
 
 	buf_add(ret, nothing, sizeof(nothing));
-	gather(w, &plan, true, ret);
+	add_payload(w, &plan, true, ret);
 	if (buf_error(ret) < 0)
 		return -ENOMEM;
 	w->header.pages_len = ret->len - sizeof(nothing);
 	ret->len = w->header.pages_len > 0 ? ret->len : sizeof(disk);
-	gather(w, &plan, false, ret);
+	add_payload(w, &plan, false, ret);
 	for (size_t i = 0; i < plan.nr_literals; i++)
 		buf_add(ret, w->data + plan.literals[i].off, (size_t)plan.literals[i].len);
 	w->header.payload_len = ret->len - delta_payload_off(&w->header);

@@ -89,7 +89,7 @@ static int ensure_room(struct gpu *g, uint64_t len)
 }
 
 /* Host buffers are gathered in their order. The device of each buffer is queried once. */
-static int gather(struct gpu *g, const struct delta_buffer *buffers, size_t nr, void *stream)
+static int gather_host_buffers(struct gpu *g, const struct delta_buffer *buffers, size_t nr, void *stream)
 {
 	uint64_t len = 0, at = 0;
 	int r;
@@ -128,7 +128,7 @@ static int gpu_take_version(struct producer *p, const struct delta_buffer *buffe
 		r = cuda_errno(cudaSetDevice(p->device), "device");
 	if (r < 0)
 		return r;
-	r = gather(g, buffers, nr, stream);
+	r = gather_host_buffers(g, buffers, nr, stream);
 	if (r == 0)
 		r = delta_gpu_take(g->record, g->buffers, nr, take, stream);
 	cudaSetDevice(current);

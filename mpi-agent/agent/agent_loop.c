@@ -442,7 +442,7 @@ static void nap(struct loop *l)
 }
 
 /* 1: made progress */
-static int go_on(struct loop *l)
+static int make_progress(struct loop *l)
 {
 	int any, r;
 
@@ -487,7 +487,7 @@ static int turn(struct loop *l)
 		any |= r > 0;
 	}
 	if (r >= 0) {
-		r = go_on(l);
+		r = make_progress(l);
 		any |= r > 0;
 	}
 	if (r >= 0 && l->daemon->fd >= 0 && link_unsent(l->daemon) > 0) {

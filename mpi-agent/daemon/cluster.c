@@ -88,7 +88,7 @@ static int pin(void *userdata, const struct cluster_node *nodes, uint32_t nr_nod
 	return r < 0 ? r : engine_cluster_pin(e, fps, nr, pinned);
 }
 
-static int answer(void *userdata, const void *question, size_t len, struct buf *ret)
+static int answer_question(void *userdata, const void *question, size_t len, struct buf *ret)
 {
 	return answers_give(((struct cluster *)userdata)->answers, question, len, ret);
 }
@@ -219,8 +219,8 @@ static int unpin(struct cluster *c, const struct cluster_window *w, const struct
 	return 0;
 }
 
-static int step(void *userdata, const struct link_step *s, const struct cluster_node *nodes, uint32_t nr_nodes,
-		bool is_ours, uint8_t *filter, struct link_done *ret)
+static int collect_step(void *userdata, const struct link_step *s, const struct cluster_node *nodes, uint32_t nr_nodes,
+			bool is_ours, uint8_t *filter, struct link_done *ret)
 {
 	const struct cluster_window w = { s->window, s->nr_windows, s->seed };
 	struct cluster *c = userdata;
@@ -299,9 +299,9 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c,	   pending,	  commit,  chunks, pin,
-					     step, collected,	  answer,  keep,   replicate,
-					     drop, peers_changed, rebuild, shared, deferred_ns };
+	const struct service_store calls = { c,		pending,	 commit,     chunks,	pin,  collect_step,
+					     collected, answer_question, keep,	     replicate, drop, peers_changed,
+					     rebuild,	shared,		 deferred_ns };
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

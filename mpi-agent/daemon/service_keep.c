@@ -135,7 +135,7 @@ bool service_world_find(const struct service_world *w, const uint8_t *id, uint32
 
 /* --- requests of other nodes --- */
 
-static int answer(struct service *s, const struct service_get *g, struct buf *b)
+static int send_to_agent(struct service *s, const struct service_get *g, struct buf *b)
 {
 	int r;
 
@@ -184,7 +184,7 @@ static int do_put(struct service *s, const struct service_get *g, int error)
 	else
 		count_kept(s, &p);
 	link_encode_kept(g->number, MIN(r, 0), kept, p.nr, &b);
-	return answer(s, g, &b);
+	return send_to_agent(s, g, &b);
 }
 
 static int do_replicate(struct service *s, const struct service_get *g, int error)
@@ -210,7 +210,7 @@ static int do_replicate(struct service *s, const struct service_get *g, int erro
 	free(c->chunks);
 	free(c);
 	link_encode_error(LINK_REPLICATED, g->number, MIN(r, 0), &b);
-	return answer(s, g, &b);
+	return send_to_agent(s, g, &b);
 }
 
 static int do_drop(struct service *s, const struct service_get *g, int error)
@@ -225,7 +225,7 @@ static int do_drop(struct service *s, const struct service_get *g, int error)
 	if (r == 0)
 		r = s->store.drop(s->store.userdata, &d);
 	link_encode_error(LINK_DROPPED, g->number, MIN(r, 0), &b);
-	return answer(s, g, &b);
+	return send_to_agent(s, g, &b);
 }
 
 /* `error`: do nothing and return it to the requester. */

@@ -143,7 +143,7 @@ int service_question(struct service *s, uint64_t number, struct buf *body)
 	return 0;
 }
 
-static void answer(struct service *s, const struct service_get *q)
+static void answer_query(struct service *s, const struct service_get *q)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	int r = -EOPNOTSUPP;
@@ -168,7 +168,7 @@ void *service_answerer(void *userdata)
 		}
 		q = question_remove(s);
 		mutex_unlock(&s->lock);
-		answer(s, q);
+		answer_query(s, q);
 		question_free(q);
 		mutex_lock(&s->lock);
 	}

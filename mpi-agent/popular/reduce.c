@@ -152,7 +152,7 @@ static int start_result(struct reduction *red)
 }
 
 /* The request of a state is done. */
-static int step(struct reduction *red)
+static int start_next(struct reduction *red)
 {
 	switch (red->state) {
 	case SIZES:
@@ -201,7 +201,7 @@ int reduction_test(struct reduction *red)
 		return REDUCTION_DONE;
 	r = mpi_errno(MPI_Test(&red->request, &is_done, MPI_STATUS_IGNORE), "round");
 	if (r == 0 && is_done)
-		r = step(red);
+		r = start_next(red);
 	return r < 0 ? r : red->state == DONE ? REDUCTION_DONE : is_done ? REDUCTION_GOES_ON : REDUCTION_WAITS;
 }
 

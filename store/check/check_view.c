@@ -233,7 +233,7 @@ static int gather_recipe(struct inodes *s, const struct table_at *t, struct inod
 }
 
 /* Adds one valid entry to the facts of its inode. */
-static int gather(struct inodes *s, unsigned table, struct inode_facts *f)
+static int add_fact(struct inodes *s, unsigned table, struct inode_facts *f)
 {
 	const struct table_at *t = &s->t[table];
 
@@ -307,7 +307,7 @@ static int next_inode(struct inodes *s)
 
 	for (unsigned i = 0; i < NR_TABLES; i++)
 		while (r == 0 && !s->t[i].at_end && s->t[i].ino == f.ino) {
-			r = gather(s, i, &f);
+			r = add_fact(s, i, &f);
 			if (r == 0)
 				r = advance(s, &s->t[i]);
 		}

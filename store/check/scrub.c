@@ -40,14 +40,14 @@ bool scrub_goes_on(struct scrub *s)
 	return !s->stopped && !s->timed_out;
 }
 
-static bool goes_on(void *scrub)
+static bool may_continue(void *scrub)
 {
 	return scrub_goes_on(scrub);
 }
 
 void scrub_pace(struct scrub *s, uint64_t bytes)
 {
-	io_rate_wait_while(s->rate, bytes, goes_on, s);
+	io_rate_wait_while(s->rate, bytes, may_continue, s);
 }
 
 /* --- position --- */
@@ -174,7 +174,7 @@ static int count_frame(struct scrub *s)
 	return r;
 }
 
-static int look_at(struct scrub *s, uint32_t pack, uint32_t frame)
+static int examine_frame(struct scrub *s, uint32_t pack, uint32_t frame)
 {
 	unsigned ticket = epoch_enter(&s->e->users);
 	int r = packs_scrub_frame(s->e->packs, pack, frame, s->found);
@@ -187,13 +187,13 @@ static int look_at(struct scrub *s, uint32_t pack, uint32_t frame)
 static int scrub_frame(struct scrub *s, uint32_t pack, uint32_t frame)
 {
 	const struct pack_frame_rec *rec = &s->found->rec;
-	int r = look_at(s, pack, frame);
+	int r = examine_frame(s, pack, frame);
 
 	if (r > 0 && rec->damaged && !s->found->absent) {
 		s->report->nr_tables++;
 		r = scrub_repair_table(s, pack, frame);
 		s->report->nr_repaired += r > 0;
-		r = r > 0 ? look_at(s, pack, frame) : r < 0 ? r : 1;
+		r = r > 0 ? examine_frame(s, pack, frame) : r < 0 ? r : 1;
 	}
 	if (r <= 0)
 		return r;

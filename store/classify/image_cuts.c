@@ -105,7 +105,7 @@ static uint64_t area_bytes(const struct area_disk *d)
 }
 
 /* The page grid that ends at `next` continues there, unless its last page is short. */
-static void goes_on(struct grid *g, uint64_t bytes, uint32_t page)
+static void extend_grid(struct grid *g, uint64_t bytes, uint32_t page)
 {
 	if ((g->next - g->from) % page != 0)
 		g->from = g->next;
@@ -126,12 +126,12 @@ static void dmtcp_follow(struct grid *g, const uint8_t *p, size_t len, uint32_t 
 		return; /* the rest of the header comes with the next bytes */
 	g->nr_head = 0;
 	if (g->format == GRID_DMTCP_AREAS) {
-		goes_on(g, area_bytes((const struct area_disk *)g->head), page);
+		extend_grid(g, area_bytes((const struct area_disk *)g->head), page);
 		return;
 	}
 	if (begins(g->head, GRID_HEAD, MEMORY_SIGNATURE))
 		g->format = GRID_DMTCP_AREAS;
-	goes_on(g, g->next < HEADERS_END ? BLOCK : 0, page);
+	extend_grid(g, g->next < HEADERS_END ? BLOCK : 0, page);
 }
 
 /* --- both formats --- */

@@ -145,7 +145,7 @@ static void adopt(struct machine *m, uint32_t parent, uint32_t from)
 }
 
 /* Push a new node with the last `nr` nodes of the stack as children, or with -1 all nodes behind a mark. */
-static int gather(struct machine *m, enum pickle_kind kind, int nr)
+static int push_children(struct machine *m, enum pickle_kind kind, int nr)
 {
 	int64_t from = nr < 0 ? behind_mark(m) : (int64_t)m->nr_stack - nr;
 	int r;
@@ -340,7 +340,7 @@ static int newobj(struct machine *m)
 }
 
 /* 1: continue, 0: the end. */
-static int step(struct machine *m)
+static int run_opcode(struct machine *m)
 {
 	int r;
 
@@ -364,15 +364,15 @@ static int step(struct machine *m)
 		break;
 	case 't':
 	case 'l':
-		r = gather(m, PICKLE_LIST, -1);
+		r = push_children(m, PICKLE_LIST, -1);
 		break;
 	case 'd':
-		r = gather(m, PICKLE_DICT, -1);
+		r = push_children(m, PICKLE_DICT, -1);
 		break;
 	case 0x85:
 	case 0x86:
 	case 0x87:
-		r = gather(m, PICKLE_LIST, m->p[-1] - 0x84);
+		r = push_children(m, PICKLE_LIST, m->p[-1] - 0x84);
 		break;
 	case 'X': /* BINUNICODE */
 	case 'T':
@@ -468,7 +468,7 @@ int pickle_parse(const uint8_t *p, size_t len, struct pickle *ret)
 	to.node = calloc(m.room, sizeof(*to.node));
 	m.stack = reallocarray(NULL, STACK_MAX, sizeof(*m.stack));
 	if (to.node && m.stack)
-		while ((r = step(&m)) > 0)
+		while ((r = run_opcode(&m)) > 0)
 			;
 	if (r == 0 && (m.nr_stack != 1 || top(&m)->kind == PICKLE_MARK))
 		r = -EBADMSG;

@@ -80,7 +80,7 @@ uint32_t match_guess_lead(const uint8_t *p, uint32_t len)
 }
 
 /* Elements are numbered with MATCH_ELEMENTS per part, whether the part has as many or not. */
-static uint32_t place_of(const struct match *m, uint32_t element)
+static uint32_t place_of_element(const struct match *m, uint32_t element)
 {
 	return element / MATCH_ELEMENTS * MATCH_PART + m->lead[element / MATCH_ELEMENTS] +
 	       element % MATCH_ELEMENTS * MATCH_WIDTH;
@@ -147,7 +147,7 @@ static uint32_t parts_with(const struct match *m, uint32_t element, uint64_t x)
 	uint32_t parts = 0, at = m->before[element];
 
 	for (int i = 0; i < TRIES && at != NONE; i++, at = m->before[at]) {
-		if (key_of(load(m, place_of(m, at))) != key_of(x))
+		if (key_of(load(m, place_of_element(m, at))) != key_of(x))
 			continue;
 		if (at / MATCH_ELEMENTS == element / MATCH_ELEMENTS)
 			return 0;
@@ -168,13 +168,13 @@ static void count(struct match *m, uint32_t parts)
 }
 
 /* Add the elements of a part to the hash table; count those that occur in other parts but not earlier in this one. */
-static void look_at(struct match *m, uint32_t part)
+static void add_elements(struct match *m, uint32_t part)
 {
 	uint32_t first = part * MATCH_ELEMENTS, nr = nr_elements(m, part);
 
 	m->nr_where = 0;
 	for (uint32_t e = first; e < first + nr; e++) {
-		uint64_t x = load(m, place_of(m, e));
+		uint64_t x = load(m, place_of_element(m, e));
 		uint32_t parts;
 
 		m->hash_of[e - first] = hash(x);
@@ -236,10 +236,10 @@ uint32_t match_look(struct match *m, const uint8_t *frame, uint32_t len, const u
 	for (uint32_t i = 0; i < nr_parts; i++) {
 		m->lead[i] = leads[i] < part_len(m, i) ? leads[i] : 0;
 		for (uint32_t e = i * MATCH_ELEMENTS; e < i * MATCH_ELEMENTS + nr_elements(m, i); e++) {
-			uint64_t x = load(m, place_of(m, e));
+			uint64_t x = load(m, place_of_element(m, e));
 			uint32_t *head = &m->head[hash(x)];
 
-			found += *head != NONE && key_of(load(m, place_of(m, *head))) == key_of(x);
+			found += *head != NONE && key_of(load(m, place_of_element(m, *head))) == key_of(x);
 			*head = e;
 		}
 	}
@@ -286,7 +286,7 @@ static bool is_source(const struct match *m, uint32_t at, uint32_t from)
 /* The run from element `e` on with its source beginning at `from`. */
 static struct candidate run_at(const struct match *m, uint32_t e, uint32_t end, uint32_t from, bool backwards)
 {
-	uint32_t at = place_of(m, e), source = from / MATCH_PART, nr = 0, bits = 0,
+	uint32_t at = place_of_element(m, e), source = from / MATCH_PART, nr = 0, bits = 0,
 		 first = source * MATCH_PART + m->lead[source];
 	uint64_t negated = (load(m, at) ^ load(m, from)) & SIGN;
 	bool near = false;
@@ -316,7 +316,7 @@ static struct candidate run_at(const struct match *m, uint32_t e, uint32_t end, 
 /* Consider both directions; replaces *best if one is better. */
 static void consider(const struct match *m, uint32_t e, uint32_t end, uint32_t from, struct candidate *best)
 {
-	uint32_t at = place_of(m, e);
+	uint32_t at = place_of_element(m, e);
 
 	if (from >= at || !(m->names >> from / MATCH_PART & 1) ||
 	    difference(load(m, at) & ~SIGN, load(m, from) & ~SIGN) > MATCH_NEAR_MAX)
@@ -332,20 +332,20 @@ static void consider(const struct match *m, uint32_t e, uint32_t end, uint32_t f
 /* The run from element `e` on that saves most; nr is 0 if none saves anything. */
 static struct match_run best_run(const struct match *m, uint32_t e, uint32_t end)
 {
-	uint32_t at = place_of(m, e), other = m->before[e];
+	uint32_t at = place_of_element(m, e), other = m->before[e];
 	struct candidate best = { .saved = 0 };
 
 	for (unsigned i = 0; i < MATCH_NR_RECENT; i++)
 		if (m->runs.recent[i] > 0 && m->runs.recent[i] <= at)
 			consider(m, e, end, at - m->runs.recent[i], &best);
 	for (int i = 0; i < TRIES && other != NONE; i++, other = m->before[other])
-		consider(m, e, end, place_of(m, other), &best);
+		consider(m, e, end, place_of_element(m, other), &best);
 	return best.run;
 }
 
 static void add_run(struct match *m, uint32_t e, const struct match_run *run)
 {
-	uint32_t at = place_of(m, e), from = at - run->distance, source = from / MATCH_PART;
+	uint32_t at = place_of_element(m, e), from = at - run->distance, source = from / MATCH_PART;
 	uint64_t negated = run->kind & MATCH_KIND_NEGATED ? SIGN : 0;
 
 	match_runs_add(&m->runs, run, source == at / MATCH_PART ? 0 : 1u << source);
@@ -361,7 +361,7 @@ const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
 		 rest = m->lead[part];
 	const uint8_t *p = m->frame + part * MATCH_PART;
 
-	look_at(m, part);
+	add_elements(m, part);
 	m->names = choose_names(m, part);
 	match_runs_start(&m->runs, p, tail, rest);
 	memcpy(m->rest, p, rest);
@@ -374,7 +374,7 @@ const uint8_t *match_take(struct match *m, uint32_t part, uint32_t *ret_len)
 			continue;
 		}
 		nr = 1;
-		memcpy(m->rest + rest, m->frame + place_of(m, e), MATCH_WIDTH);
+		memcpy(m->rest + rest, m->frame + place_of_element(m, e), MATCH_WIDTH);
 		rest += MATCH_WIDTH;
 		match_runs_skip(&m->runs);
 		m->left[e / 64] |= UINT64_C(1) << e % 64;

@@ -852,7 +852,7 @@ static int find_or_append(struct batch *b)
 	return batch_append(b, generation);
 }
 
-static int settle(struct batch *b)
+static int place_chunks(struct batch *b)
 {
 	unsigned nr_tries = 0;
 	int r;
@@ -901,7 +901,7 @@ int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_lis
 	int r;
 
 	if (!all_known(b) || wait_for_shared(b, 0) == 0) {
-		r = settle(b);
+		r = place_chunks(b);
 		if (r < 0)
 			return r;
 	}

@@ -318,7 +318,7 @@ static int segment_as_it_is(struct content *c, uint64_t number, bool make, struc
 	return 1;
 }
 
-static int settle(struct content *c, struct segment *s) REQUIRES(c->lock)
+static int settle_segment(struct content *c, struct segment *s) REQUIRES(c->lock)
 {
 	int r;
 
@@ -331,7 +331,7 @@ static int settle(struct content *c, struct segment *s) REQUIRES(c->lock)
 
 int content_segment(struct content *c, uint64_t number, bool make, struct segment **ret)
 {
-	int r = segment_as_it_is(c, number, make, ret), q = r > 0 ? settle(c, *ret) : 0;
+	int r = segment_as_it_is(c, number, make, ret), q = r > 0 ? settle_segment(c, *ret) : 0;
 
 	return q < 0 ? q : r;
 }
@@ -406,7 +406,7 @@ static void content_unmark_dirty(struct content *c)
 /* Record the frames of the version in the view, before the first change to it. */
 static int note_filed(struct content *c, struct segment *s) REQUIRES(c->lock)
 {
-	int r = settle(c, s);
+	int r = settle_segment(c, s);
 
 	return r < 0 ? r : frames_set_of(s->x, s->nr, &s->filed);
 }
@@ -428,7 +428,7 @@ static int replace_in_segment(struct content *c, uint64_t number, uint32_t off, 
 	was_dirty = s->dirty;
 	r = was_dirty ? 0 : note_filed(c, s);
 	if (r == 0 && !keeps)
-		r = settle(c, s);
+		r = settle_segment(c, s);
 	if (r == 0)
 		r = keeps ? segment_patch(s, off, x, nr, &grown) : segment_replace(s, off, len, x, nr, &grown);
 	if (r < 0) {

@@ -69,7 +69,7 @@ struct question {
 	bool collected; /* something in the snapshot has been freed since */
 };
 
-static int step(struct question *q)
+static int check_continue(struct question *q)
 {
 	return q->conf->step && !q->conf->step(q->conf->userdata, &q->report) ? -ECANCELED : 0;
 }
@@ -91,7 +91,7 @@ static int each_extent(struct question *q, const void *recipe, size_t len, exten
 	for (size_t i = 0; i < nr && r == 0; i++)
 		if (frame_of_extent(&x[i], &id, &off) && id >= q->from && id < q->end)
 			r = fn(q, id, off, x[i].len);
-	return r < 0 ? r : ++q->report.nr_recipes % RECIPES_PER_STEP == 0 ? step(q) : 0;
+	return r < 0 ? r : ++q->report.nr_recipes % RECIPES_PER_STEP == 0 ? check_continue(q) : 0;
 }
 
 static int each_extent_of_file(struct question *q, uint64_t ino, extent_fn *fn)
@@ -198,7 +198,7 @@ static int window_open(struct question *q)
 
 		r = load_frame(q, q->ids.v[q->nr_frames], m);
 		if (r == 0 && q->nr_frames % RECIPES_PER_STEP == 0)
-			r = step(q);
+			r = check_continue(q);
 		if (r < 0) {
 			marked_release(m);
 			return r;
@@ -503,7 +503,7 @@ static void unpin(struct question *q)
 	exclusive_set_release(&q->set);
 }
 
-static int answer(struct question *q)
+static int measure(struct question *q)
 {
 	struct db_iter *inodes = NULL;
 	int r;
@@ -526,7 +526,7 @@ static bool built(void *userdata, uint64_t nr_recipes)
 	struct question *q = userdata;
 
 	q->report.nr_built = nr_recipes;
-	return step(q) == 0;
+	return check_continue(q) == 0;
 }
 
 int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct exclusive_report *ret)
@@ -543,7 +543,7 @@ int engine_exclusive(struct engine *e, const struct exclusive_conf *conf, struct
 	for (unsigned i = 0; r == 0 && i < TRIES && (i == 0 || q.collected); i++) {
 		q.report = (struct exclusive_report){ .nr_built = q.report.nr_built };
 		q.collected = false;
-		r = answer(&q);
+		r = measure(&q);
 	}
 	free(q.ids.v);
 	free(q.places);

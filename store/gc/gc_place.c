@@ -122,7 +122,7 @@ static const struct part *part_of(const struct parts *ps, uint64_t frame)
 	return NULL;
 }
 
-static void look_at(const struct place *p, const struct extent *x, size_t nr, struct parts *ret)
+static void collect_parts(const struct place *p, const struct extent *x, size_t nr, struct parts *ret)
 {
 	ret->nr = 0;
 	ret->bytes = ret->taken_bytes = 0;
@@ -299,7 +299,7 @@ static int walk(struct place *p, uint64_t ino, segment_fn *f, struct share *shar
 		r = recipe_read(p->g->e->db, NULL, value, value_len, &x, &nr);
 		if (r < 0)
 			break;
-		look_at(p, x, nr, ps);
+		collect_parts(p, x, nr, ps);
 		r = f(p, x, nr, ps, share);
 	}
 	return MIN(r, 0);

@@ -64,7 +64,7 @@ static const struct gc_pack *find_pack(const struct gc_window *w, uint32_t pack)
 }
 
 /* The number of the frame in the window, and the block in it; false: the address is outside the window. */
-static bool place_of(const struct gc_window *w, struct addr a, size_t *ret_frame, uint32_t *ret_block)
+static bool place_in_window(const struct gc_window *w, struct addr a, size_t *ret_frame, uint32_t *ret_block)
 {
 	uint32_t block = a.off / PACK_BLOCK, frame, in;
 	const struct gc_pack *p;
@@ -105,7 +105,7 @@ void gc_window_mark(struct gc_window *w, const struct extent *x, size_t nr)
 		uint32_t block;
 		size_t frame;
 
-		if (place_of(w, x[i].addr, &frame, &block))
+		if (place_in_window(w, x[i].addr, &frame, &block))
 			set_range(w->live + frame * PACK_GONE_WORDS, block, MIN(block + end, PACK_FRAME_BLOCKS));
 	}
 }
@@ -145,7 +145,7 @@ void gc_window_mark_bytes(struct gc_window *w, const struct extent *x, size_t nr
 		uint32_t block, from;
 		size_t frame;
 
-		if (x[i].len == 0 || !place_of(w, x[i].addr, &frame, &block))
+		if (x[i].len == 0 || !place_in_window(w, x[i].addr, &frame, &block))
 			continue;
 		from = block * PACK_BLOCK + x[i].addr.off % PACK_BLOCK;
 		mark_bytes(w, frame, from, MIN(from + x[i].len, PACK_FRAME_BYTES));
@@ -157,7 +157,7 @@ bool gc_window_is_pending(const struct gc_window *w, struct addr a)
 	uint32_t block;
 	size_t frame;
 
-	return place_of(w, a, &frame, &block) &&
+	return place_in_window(w, a, &frame, &block) &&
 	       atomic_load(&w->gc_pending[frame * PACK_GONE_WORDS + block / 64]) >> block % 64 & 1;
 }
 
@@ -166,7 +166,7 @@ bool gc_window_refuses(struct gc_window *w, struct addr a)
 	uint32_t block;
 	size_t frame;
 
-	if (!gc_window_is_pending(w, a) || !place_of(w, a, &frame, &block))
+	if (!gc_window_is_pending(w, a) || !place_in_window(w, a, &frame, &block))
 		return false;
 	atomic_store(&w->refused[frame], true);
 	return true;

@@ -38,7 +38,7 @@ int owners_next(struct db_iter *it, struct ns_inode *ret)
 }
 
 /* Finds the entry of an owner, or inserts it; NULL: it sorts after the last one that fits. */
-static struct engine_owner *place_of(uint32_t id, struct engine_owner *v, size_t max, size_t *nr)
+static struct engine_owner *find_or_insert_owner(uint32_t id, struct engine_owner *v, size_t max, size_t *nr)
 {
 	size_t low = 0, high = *nr;
 
@@ -70,7 +70,7 @@ int engine_owners(struct engine *e, enum fp_domain_kind kind, uint64_t from, str
 
 	while (r == 0 && (r = cancel_check()) == 0 && (r = owners_next(it, &in)) > 0) {
 		uint32_t id = kind == FP_OF_USER ? in.uid : in.gid;
-		struct engine_owner *o = S_ISREG(in.mode) && id >= from ? place_of(id, v, max, &nr) : NULL;
+		struct engine_owner *o = S_ISREG(in.mode) && id >= from ? find_or_insert_owner(id, v, max, &nr) : NULL;
 		struct ns_content c;
 
 		r = o ? content_peek(e, in.ino, &c) : 0;

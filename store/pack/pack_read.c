@@ -572,8 +572,8 @@ static int compare_wants(const void *a, const void *b)
 }
 
 /* Extend trail `t` of the reader by wants of a compressed frame of plain_len bytes. */
-static void go_on(struct packs *p, const struct want *first, const struct want *last, uint32_t plain_len,
-		  struct pack_trail *t)
+static void extend_trail(struct packs *p, const struct want *first, const struct want *last, uint32_t plain_len,
+			 struct pack_trail *t)
 {
 	uint32_t end = last->in + last->len;
 	struct pack_stretch s = { first->pack, pack_stretch_at(first->frame, first->in),
@@ -651,7 +651,7 @@ static int read_wants(struct packs *p, struct want *wants, size_t nr, bool as_is
 			if (f->r < 0)
 				return f->r;
 			if (f->r > 0 && trail)
-				go_on(p, f->wants, f->wants + f->nr - 1, (uint32_t)f->r, trail);
+				extend_trail(p, f->wants, f->wants + f->nr - 1, (uint32_t)f->r, trail);
 		}
 	}
 	return 0;

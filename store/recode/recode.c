@@ -47,7 +47,7 @@
 #define INDEX_PART 16 /* the index may grow by this fraction of what packs shrink by; else it is merged */
 
 /* Key for the set of chunks seen: dense if chunks are pages. */
-static uint64_t place_of(struct addr a)
+static uint64_t seen_key(struct addr a)
 {
 	uint64_t place = (uint64_t)a.pack << 32 | a.off;
 
@@ -65,7 +65,7 @@ void compact_add_up(struct compact_result *sum, const struct compact_result *r)
 	sum->code_ns += r->code_ns;
 }
 
-static bool step(void *userdata, const struct gc_report *so_far)
+static bool report_progress(void *userdata, const struct gc_report *so_far)
 {
 	struct compact *c = userdata;
 	struct compact_report report = c->report;
@@ -147,7 +147,7 @@ static int add_chunk(struct compact *c, const struct compact_chunk *chunk)
 /* 1: seen for the first time. */
 int compact_set_seen(struct compact *c, struct addr a)
 {
-	uint64_t place = place_of(a);
+	uint64_t place = seen_key(a);
 	int r;
 
 	if (layer_set_has(&c->seen, place))
@@ -449,7 +449,7 @@ int engine_compact(struct engine *e, const struct compact_conf *conf, struct com
 		return -EROFS;
 	if (!gc_begin(e))
 		return -EBUSY;
-	c.gc_conf = (struct gc_conf){ .delete = true, .rate = conf->rate, .step = step, .userdata = &c };
+	c.gc_conf = (struct gc_conf){ .delete = true, .rate = conf->rate, .step = report_progress, .userdata = &c };
 	c.g = (struct gc){ .e = e, .conf = &c.gc_conf, .report = &c.gc_report };
 	if (conf->budget_ns > 0)
 		c.g.deadline_ns = monotonic_ns() + conf->budget_ns;

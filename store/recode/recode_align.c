@@ -20,7 +20,7 @@ struct known_list {
 	size_t nr, room;
 };
 
-static uint64_t place_of(struct addr a)
+static uint64_t key_of_place(struct addr a)
 {
 	return (uint64_t)a.pack << 32 | a.off;
 }
@@ -42,7 +42,7 @@ static int list_chunks(struct known_list *list, struct engine *e, const struct c
 	while (r >= 0 && (r = compact_walk_next(&w, &chunk)) > 0) {
 		r = list_grow(&list->k, list->nr, &list->room, sizeof(*list->k));
 		if (r == 0)
-			list->k[list->nr++] = (struct known){ place_of(chunk.info.start), chunk.at };
+			list->k[list->nr++] = (struct known){ key_of_place(chunk.info.start), chunk.at };
 	}
 	if (list->nr > 0)
 		qsort(list->k, list->nr, sizeof(*list->k), by_place);
@@ -53,7 +53,7 @@ static int list_chunks(struct known_list *list, struct engine *e, const struct c
 static int find_in_newer(const struct known_list *list, struct addr a, int64_t *ret)
 {
 	size_t low = 0, high = list->nr;
-	uint64_t place = place_of(a);
+	uint64_t place = key_of_place(a);
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;

@@ -83,7 +83,7 @@ static void count_sample(struct compact *c, uint32_t off, uint32_t len, uint32_t
 
 /* Returns the size of the coded block, or of the plain part if that is not larger; sets *ret_base if the block uses a
  * base. */
-static int settle(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t *ret, uint32_t *ret_base)
+static int choose_block(const uint8_t *p, uint32_t len, int n, bool has_base, uint8_t *ret, uint32_t *ret_base)
 {
 	struct code_header h;
 
@@ -113,7 +113,7 @@ static int code_widened(struct compact *c, const uint8_t *frame, uint32_t off, u
 	base_len = MIN(code_place_len(coding->base_place, len), off - from); /* as store/pack reads it */
 	base_len = twin_base(code_place_widened(t->narrow), t->wide, lead, frame + from, base_len, len, c->base);
 	n = coding_block(coding, frame + off, len, c->base, base_len, ret);
-	return settle(frame + off, len, n, true, ret, ret_base);
+	return choose_block(frame + off, len, n, true, ret, ret_base);
 }
 
 static struct coding *coding_at(struct compact *c, uint32_t off, bool has_base)
@@ -163,7 +163,7 @@ static int code_by_levels(struct compact *c, const uint8_t *frame, uint32_t off,
 	spec.steps.base_place = place_of_levels(c, off, spec.steps.lead, done);
 	spec.steps.base = spec.steps.base_place > 0 ? CODE_BASE_SUB : CODE_BASE_NONE;
 	n = code_encode(c->work, &spec, frame + off, len, frame + off % c->back, len, ret);
-	n = settle(frame + off, len, n, spec.steps.base_place > 0, ret, ret_base);
+	n = choose_block(frame + off, len, n, spec.steps.base_place > 0, ret, ret_base);
 	if (c->is_sample && n >= 0) {
 		count_sample(c, off, len, (uint32_t)n, (uint32_t)alone);
 		if (off < c->back)
@@ -187,7 +187,7 @@ static int code_part(struct compact *c, const uint8_t *frame, uint32_t off, uint
 	coding->lead = lead;
 	coding->base_place = has_base ? code_place(CODE_PLACE_SAME, off - back) : 0;
 	n = coding_block(coding, p, len, has_base ? p - back : NULL, MIN(len, back), ret);
-	n = settle(p, len, n, has_base, ret, ret_base);
+	n = choose_block(p, len, n, has_base, ret, ret_base);
 	if (c->is_sample && n >= 0)
 		count_sample(c, off, len, (uint32_t)n, (uint32_t)alone);
 	return n;

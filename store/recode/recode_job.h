@@ -41,7 +41,7 @@ struct compact {
 	struct gc_copy copy;
 	uint64_t freed_before; /* pack bytes freed since the mount, when this compaction began */
 	uint64_t disk_repointed; /* size of the new frames that files refer to by now */
-	struct layer_set seen; /* chunks, by place_of() */
+	struct layer_set seen; /* chunks, by seen_key() */
 	uint8_t *stored; /* a coded frame, and room for a block that is larger than its part */
 	uint8_t *matched; /* likewise, with repeats removed */
 	struct code_work *work;

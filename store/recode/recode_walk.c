@@ -187,7 +187,7 @@ static const struct extent *extent_from(const struct compact_part *p, uint32_t i
 
 /* Finds the chunk of this extent at w->off, and advances w->off past the part of it that the extent shows. 1: the chunk
  * belongs to the piece. */
-static int look_at(struct compact_walk *w, const struct extent *x, uint64_t extent_off, struct compact_chunk *ret)
+static int chunk_of_extent(struct compact_walk *w, const struct extent *x, uint64_t extent_off, struct compact_chunk *ret)
 {
 	struct pack_chunk_info *info = &ret->info;
 	struct addr a = x->addr;
@@ -238,7 +238,7 @@ int compact_walk_next(struct compact_walk *w, struct compact_chunk *ret)
 		w->off = MAX(w->off, base + x->off);
 		if (w->off >= w->end)
 			continue;
-		r = look_at(w, x, base + x->off, ret);
+		r = chunk_of_extent(w, x, base + x->off, ret);
 		if (r != 0)
 			return r;
 	}

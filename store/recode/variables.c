@@ -36,7 +36,7 @@ void variables_free(struct variables *v)
 }
 
 /* Index of the key, or where to insert it. */
-static size_t place_of(const struct variable_notes *n, const char *key, bool *ret_is_there)
+static size_t find_key(const struct variable_notes *n, const char *key, bool *ret_is_there)
 {
 	size_t low = 0, high = n->nr;
 
@@ -75,7 +75,7 @@ static int variable_notes_add(struct variable_notes *n, const struct variable_no
 		n->v = calloc(VARIABLES_MAX + 1, sizeof(*n->v));
 	if (!n->v)
 		return -ENOMEM;
-	at = place_of(n, more->key, &is_there);
+	at = find_key(n, more->key, &is_there);
 	if (!is_there) {
 		key = strdup(more->key);
 		if (!key)
@@ -181,7 +181,7 @@ int variables_remember(struct engine *e, const struct compact_conf *conf)
 static int next_locked(const struct variable_notes *n, const char *after, struct variable_note *ret)
 {
 	bool is_there = false;
-	size_t at = after ? place_of(n, after, &is_there) + is_there : 0;
+	size_t at = after ? find_key(n, after, &is_there) + is_there : 0;
 	char *key;
 
 	if (at >= n->nr)

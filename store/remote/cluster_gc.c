@@ -198,14 +198,14 @@ struct filter_place {
 	uint64_t at, step;
 };
 
-static struct filter_place place_of(uint64_t seed, struct fp fp)
+static struct filter_place filter_place_of(uint64_t seed, struct fp fp)
 {
 	return (struct filter_place){ mix(fp.lo ^ seed), mix(fp.hi + seed) | 1 };
 }
 
 static void marks_add(uint8_t *filter, size_t len, uint64_t seed, struct fp fp)
 {
-	struct filter_place p = place_of(seed, fp);
+	struct filter_place p = filter_place_of(seed, fp);
 
 	for (unsigned i = 0; i < FILTER_HASHES; i++, p.at += p.step)
 		filter[p.at % (len * 8) / 8] |= (uint8_t)(1u << p.at % (len * 8) % 8);
@@ -213,7 +213,7 @@ static void marks_add(uint8_t *filter, size_t len, uint64_t seed, struct fp fp)
 
 static bool marks_have(const uint8_t *filter, size_t len, uint64_t seed, struct fp fp)
 {
-	struct filter_place p = place_of(seed, fp);
+	struct filter_place p = filter_place_of(seed, fp);
 
 	for (unsigned i = 0; i < FILTER_HASHES; i++, p.at += p.step)
 		if (!(filter[p.at % (len * 8) / 8] >> p.at % (len * 8) % 8 & 1))

@@ -27,7 +27,7 @@ struct carrying {
 	size_t nr;
 };
 
-static struct addr place_of(const struct move *m)
+static struct addr old_address(const struct move *m)
 {
 	return (struct addr){ .pack = m->pack, .off = m->off };
 }
@@ -48,7 +48,7 @@ static int record_carried(struct carrying *c) REQUIRES(c->e->shares->lock)
 static int look_at_frame(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c->e->shares->lock)
 {
 	struct engine *e = c->e;
-	struct addr a = place_of(m);
+	struct addr a = old_address(m);
 	uint32_t i = 0;
 	int r = share_get(e->db, a.pack, pack_frame_of(a), &c->note);
 
@@ -76,7 +76,7 @@ static int carry(struct carrying *c, const struct move *m, size_t nr) REQUIRES(c
 	int r = 0;
 
 	for (size_t i = 0, n; i < nr && r == 0; i += n) {
-		for (n = 1; i + n < nr && pack_same_frame(place_of(&m[i]), place_of(&m[i + n])); n++)
+		for (n = 1; i + n < nr && pack_same_frame(old_address(&m[i]), old_address(&m[i + n])); n++)
 			;
 		r = look_at_frame(c, m + i, n);
 	}

@@ -72,7 +72,7 @@ static int gather_extent(struct letting *l, const struct extent *x, uint32_t *do
 }
 
 /* Adds the chunks of the file from *off on; advances *off past those that fit the batch. 0: end of file. */
-static int gather(struct letting *l, struct content *c, uint64_t *off)
+static int fill_batch(struct letting *l, struct content *c, uint64_t *off)
 {
 	int r = 1;
 
@@ -263,7 +263,7 @@ static int let_batch_go(struct letting *l, struct content *c, uint64_t *off) REQ
 	l->nr = 0;
 	commit_durable(l->e, &marks);
 	ticket = epoch_enter(&l->e->users);
-	more = gather(l, c, off);
+	more = fill_batch(l, c, off);
 	epoch_leave(&l->e->users, ticket);
 	if (more < 0 || l->nr == 0)
 		return more;

@@ -84,7 +84,7 @@ static int find_areas(struct work *w, struct file *file)
 
 /* --- stores --- */
 
-static bool goes_on(void *userdata, uint64_t done)
+static bool report_progress(void *userdata, uint64_t done)
 {
 	struct work *w = userdata;
 	const struct images_conf *c = &w->is->conf;
@@ -105,7 +105,7 @@ static int write_area(struct work *w, struct scratch *s, size_t i, int fd, struc
 	struct scratch_figures figures;
 	int r, error;
 
-	r = scratch_write(s, &f, goes_on, w, &figures, &error);
+	r = scratch_write(s, &f, report_progress, w, &figures, &error);
 	w->done += a->len;
 	if (r < 0)
 		return r;
@@ -211,7 +211,7 @@ int images_run(struct images *is, const struct images_conf *conf, const struct f
 			       .complete = true };
 	if (!is->image)
 		return -ENOMEM;
-	for (size_t i = 0; i < files->nr && r == 0 && goes_on(&w, 0); i++)
+	for (size_t i = 0; i < files->nr && r == 0 && report_progress(&w, 0); i++)
 		if (files->file[i].error == 0)
 			r = find_areas(&w, &files->file[i]);
 	if (r == 0)

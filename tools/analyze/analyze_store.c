@@ -44,7 +44,7 @@ static uint64_t ino_of(size_t measured)
 }
 
 /* Writing counts as half of the work on a store, compaction as the other half. */
-static bool goes_on(struct work *s, uint64_t done, bool is_compacting)
+static bool report_progress(struct work *s, uint64_t done, bool is_compacting)
 {
 	uint64_t all = s->stores->measured;
 	double part = all > 0 ? (double)MIN(done, all) / (double)all / 2 + (is_compacting ? 0.5 : 0) : 1;
@@ -60,7 +60,7 @@ static bool write_goes_on(void *userdata, uint64_t done)
 {
 	struct work *s = userdata;
 
-	return goes_on(s, s->written + done, false);
+	return report_progress(s, s->written + done, false);
 }
 
 /* After a read error, the bytes read so far count. */
@@ -128,7 +128,7 @@ static int make_room(void **p, size_t nr, size_t *room, size_t size)
 
 static bool plan_goes_on(void *userdata, uint64_t bytes)
 {
-	return goes_on(userdata, bytes, true);
+	return report_progress(userdata, bytes, true);
 }
 
 static int plan_check(_unused_ void *userdata, _unused_ const struct set *set)
@@ -194,7 +194,7 @@ static bool compact_goes_on(void *userdata, _unused_ const struct compact_report
 {
 	struct work *s = userdata;
 
-	return goes_on(s, s->stores->measured, true);
+	return report_progress(s, s->stores->measured, true);
 }
 
 static int take_results(struct work *s, const struct compact_planner *p, const struct compact_result *result)

@@ -50,7 +50,7 @@ struct request {
 	const char *doing;
 };
 
-static bool step(void *userdata, uint64_t bytes)
+static bool report_progress(void *userdata, uint64_t bytes)
 {
 	struct request *q = userdata;
 
@@ -64,7 +64,7 @@ static int look_at_images(struct request *q, struct images *is)
 				    .page = q->conf.page,
 				    .cdc = q->conf.cdc,
 				    .helper = q->helper,
-				    .step = step,
+				    .step = report_progress,
 				    .userdata = q };
 
 	q->doing = "reading images";
@@ -112,7 +112,7 @@ static int analyze(struct request *q, char *paths[], int nr)
 	r = stores_run(&stores, &q->conf, &q->files);
 	if (r == 0 && q->rivals && !interrupted()) {
 		q->doing = "compressing";
-		r = rivals_run(&q->files, step, q, rivals);
+		r = rivals_run(&q->files, report_progress, q, rivals);
 		report.rivals = rivals;
 	}
 	if (r == 0 && q->images && !interrupted()) {
@@ -252,7 +252,7 @@ int main(int argc, char *argv[])
 	q.conf = (struct stores_conf){
 		.where = where && *where ? where : "/tmp",
 		.planner = &q.planner,
-		.step = step,
+		.step = report_progress,
 		.userdata = &q,
 	};
 	return command_main(&command, &q, argc, argv);

@@ -74,7 +74,7 @@ static void ask(const void *arg _unused_, void *ret)
 	*(bool *)ret = statfs(*shared_path, &s) == 0 && s.f_type != FUSE_SUPER_MAGIC;
 }
 
-static bool go_on(const void *arg)
+static bool may_wait(const void *arg)
 {
 	struct watchdog *w = *(struct watchdog *const *)arg;
 	uint64_t now = monotonic_ns();
@@ -92,7 +92,7 @@ static bool go_on(const void *arg)
 /* false: it has not answered in time, although the command needs it. */
 static bool daemon_answers(struct watchdog *w)
 {
-	const struct apart a = { .call = ask, .arg = &w, .go_on = go_on };
+	const struct apart a = { .call = ask, .arg = &w, .go_on = may_wait };
 	bool is_other = false;
 	int r;
 

@@ -183,7 +183,7 @@ static int check_set(void *userdata, const struct set *set)
 	return 0;
 }
 
-static bool goes_on(void *userdata, uint64_t bytes)
+static bool report_read(void *userdata, uint64_t bytes)
 {
 	struct request *q = userdata;
 
@@ -192,7 +192,7 @@ static bool goes_on(void *userdata, uint64_t bytes)
 }
 
 static const struct compact_target mount_target = {
-	.goes_on = goes_on,
+	.goes_on = report_read,
 	.check = check_set,
 	.begin = begin_plan,
 	.file = plan_file,
@@ -270,7 +270,7 @@ static enum exit_status command_mount(const struct request *q, const char *path)
 	return r < 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
-static enum exit_status work(struct request *q, char *paths[], int nr)
+static enum exit_status run_request(struct request *q, char *paths[], int nr)
 {
 	uint64_t from = monotonic_ns();
 	int r;
@@ -342,7 +342,7 @@ static int run(void *request, char *operands[], int nr)
 	if (q->background)
 		compact_step_back();
 	interrupt_catch();
-	status = work(q, operands, nr);
+	status = run_request(q, operands, nr);
 	request_release(q);
 	return (int)status;
 }

@@ -28,7 +28,7 @@ struct flush {
 	uint64_t all, before; /* bytes of all checkpoints, and of those already copied */
 };
 
-static bool go_on(void *userdata, uint64_t copied)
+static bool report_progress(void *userdata, uint64_t copied)
 {
 	struct flush *d = userdata;
 
@@ -74,7 +74,7 @@ static int sync_above(int top, const char *path)
 
 static int copy_seal(struct flush *d, int from, int top, const char *path, const char *partial)
 {
-	struct run_copy c = { .go_on = go_on, .userdata = d };
+	struct run_copy c = { .go_on = report_progress, .userdata = d };
 	_cleanup_(closep) int to = -1;
 	int r;
 
@@ -156,7 +156,7 @@ int run_flush_seals(const struct run_flush *d, const struct seals *e)
 		const struct sealed *one = &e->v[e->nr - 1 - i];
 
 		run.name = one->path;
-		r = go_on(&run, 0) ? flush_seal(&run, mount, top, one) : -ETIME;
+		r = report_progress(&run, 0) ? flush_seal(&run, mount, top, one) : -ETIME;
 		progress_clear(&run.bar);
 		if (r == -ETIME) {
 			run_complain(

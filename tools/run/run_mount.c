@@ -160,7 +160,7 @@ static void do_work(const void *arg, void *ret)
 	*(int *)ret = k->work->work(k->work->arg, k->stop);
 }
 
-static bool go_on(const void *arg)
+static bool may_wait(const void *arg)
 {
 	const struct worker *k = arg;
 
@@ -174,7 +174,7 @@ int run_mount_work(struct run_mount *m, const struct run_work *w)
 	struct mounts_patience patience = { .point = m->point, .wait_ns = ANSWER_NS, .report = report_wait };
 	atomic_bool *stop = mmap(NULL, sizeof(*stop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	const struct worker k = { w, stop, &patience };
-	const struct apart a = { .call = do_work, .arg = &k, .go_on = go_on };
+	const struct apart a = { .call = do_work, .arg = &k, .go_on = may_wait };
 	int result, r;
 
 	if (stop == MAP_FAILED)

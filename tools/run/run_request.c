@@ -176,7 +176,7 @@ static int settle_end(struct run_request *q)
 	return 0;
 }
 
-static int settle(struct run_request *q)
+static int complete_request(struct run_request *q)
 {
 	const char *what = "";
 	int r = run_job_read((const char *(*)(const char *))getenv, &q->job, &what);
@@ -222,5 +222,5 @@ int run_request_read(int argc, char *argv[], struct run_request *ret, int *ret_s
 		return r;
 	ret->program = argv + optind;
 	*ret_status = RUN_EXIT_USAGE;
-	return settle(ret);
+	return complete_request(ret);
 }

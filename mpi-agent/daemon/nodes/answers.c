@@ -182,7 +182,7 @@ static int hold(struct answers *a, const struct subject *s)
 	return r < 0 ? r : h.all ? 0 : -EAGAIN;
 }
 
-static int work(void *userdata)
+static int make_answer(void *userdata)
 {
 	struct answers *a = userdata;
 	enum question_kind kind;
@@ -446,7 +446,7 @@ int answers_new(struct fs *fs, const char *dir, struct answers **ret)
 	a->fd = -1;
 	for (unsigned i = 0; i < CATALOGS_MAX; i++)
 		a->catalogs[i].fd = -1;
-	task_init(&a->task, "answers", work, a);
+	task_init(&a->task, "answers", make_answer, a);
 	a->dir = strdup(dir);
 	if (!a->dir) {
 		answers_free(a);

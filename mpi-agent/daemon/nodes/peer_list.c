@@ -332,7 +332,7 @@ static int add_reported(struct peer_list *o, struct node_list *l)
 	return r;
 }
 
-static int gather(struct peer_list *o, bool asks, struct node_list *l)
+static int list_nodes(struct peer_list *o, bool asks, struct node_list *l)
 {
 	int r = add_live(o, l);
 
@@ -346,7 +346,7 @@ static int gather(struct peer_list *o, bool asks, struct node_list *l)
 int peer_list_nodes(struct peer_list *o, struct peer_list_node **ret, size_t *ret_nr)
 {
 	struct node_list l = { 0 };
-	int r = gather(o, true, &l);
+	int r = list_nodes(o, true, &l);
 
 	if (r < 0) {
 		free(l.v);
@@ -409,7 +409,7 @@ static int pick(const struct node_list *l, const char *name, struct peer_list_no
 int peer_list_find(struct peer_list *o, const char *name, struct peer_list_node *ret)
 {
 	struct node_list l = { 0 };
-	int r = gather(o, false, &l);
+	int r = list_nodes(o, false, &l);
 
 	if (r == 0)
 		r = pick(&l, name, ret);

@@ -421,7 +421,7 @@ static int pin_looked(struct covering *g, bool pinned[LOOK_MAX])
 	return r;
 }
 
-static int look(struct covering *g)
+static int look_up_batch(struct covering *g)
 {
 	bool pinned[LOOK_MAX];
 	int r = engine_cluster_locate(g->s->fs->engine, g->looked, g->nr_looked);
@@ -443,14 +443,14 @@ static int look(struct covering *g)
 	return r;
 }
 
-static int look_at(void *userdata, const struct strip_chunk *c)
+static int look_up_later(void *userdata, const struct strip_chunk *c)
 {
 	struct covering *g = userdata;
 
 	if (g->nr_looked > 0 && fp_equal(g->looked[g->nr_looked - 1].fp, c->fp))
 		return 0;
 	g->looked[g->nr_looked++] = (struct cluster_want){ .fp = c->fp, .len = c->len };
-	return g->nr_looked == LOOK_MAX ? look(g) : 0;
+	return g->nr_looked == LOOK_MAX ? look_up_batch(g) : 0;
 }
 
 static struct promise *promise_of(struct stripes *s, uint64_t top)
@@ -499,9 +499,9 @@ int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct se
 		    -EHOSTUNREACH :
 		    covers_load(s->fs, w, OF_WHOLE_ONES, &g->covers);
 	if (r == 0)
-		r = walk_replica(s->fs, top, c, look_at, g);
+		r = walk_replica(s->fs, top, c, look_up_later, g);
 	if (r == 0)
-		r = look(g);
+		r = look_up_batch(g);
 	if (r == 0)
 		r = cover_wanted(g);
 	covers_release(&g->covers);

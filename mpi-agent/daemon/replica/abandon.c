@@ -34,7 +34,7 @@ struct patience {
 	uint64_t until_ns;
 };
 
-static bool goes_on(void *userdata)
+static bool may_continue(void *userdata)
 {
 	const struct patience *p = userdata;
 
@@ -66,7 +66,7 @@ static int peers_drop(struct fs *fs, struct service *service, const struct servi
 		      struct buf *node)
 {
 	struct patience patience = { service, monotonic_ns() + PEERS_WAIT_NS };
-	struct replica_target target = { fs, service, w, 0, goes_on, &patience };
+	struct replica_target target = { fs, service, w, 0, may_continue, &patience };
 
 	for (target.to = 0; target.to < w->nr; target.to++) {
 		int r = target.to == w->self ? 0 : replica_send_drop(&target, c->store, c->name, c->ino, INT64_MAX, true);

@@ -111,7 +111,7 @@ struct pass {
 	uint64_t lag_noted_ns; /* monotonic */
 };
 
-static bool goes_on(void *userdata)
+static bool may_continue(void *userdata)
 {
 	struct protect *p = userdata;
 	bool stop;
@@ -132,7 +132,7 @@ static void count_sent(struct protect *p, const struct replica_sent *f)
 
 static struct replica_target target_of(const struct pass *s, uint32_t to)
 {
-	return (struct replica_target){ s->p->fs, s->p->service, &s->world, to, goes_on, s->p };
+	return (struct replica_target){ s->p->fs, s->p->service, &s->world, to, may_continue, s->p };
 }
 
 static struct guard guard_of(const struct pass *s, const struct link_replica *replica, const uint32_t *holders,
@@ -406,7 +406,7 @@ static void note_failure(struct pass *s, const struct link_replica *replica, int
 }
 
 /* Record and log a failure, which is retried. <0: the others would fail in the same way. */
-static int settle(struct pass *s, uint64_t dir, const struct link_replica *replica, int r)
+static int note_result(struct pass *s, uint64_t dir, const struct link_replica *replica, int r)
 {
 	if (r == -ENODATA) /* no longer sealed */
 		return 0;
@@ -454,7 +454,7 @@ static int protect_seal(struct pass *s, uint64_t dir, const struct ns_seal *seal
 						    protect_by_replica)(s, dir, replica, r > 0 ? &g : NULL);
 	s->nr_protected += r == 0 && wants_replicas(s->p);
 	s->tried = true;
-	return settle(s, dir, replica, r);
+	return note_result(s, dir, replica, r);
 }
 
 static int protect_seals(struct pass *s, struct link_replica *replica)
@@ -514,7 +514,7 @@ static int protect_replicas(struct pass *s, struct link_replica *replica)
 				 c->name);
 			r = 0;
 		}
-		r = settle(s, top, replica, r);
+		r = note_result(s, top, replica, r);
 	}
 	return r;
 }

@@ -136,7 +136,7 @@ uint32_t codec_base_place(const void *p, size_t len)
 
 /* Plain bytes [off, off + len) of the parts before: in place if they lie in one part, else copied to `room`. NULL: a
  * part is missing. */
-static const uint8_t *gather(uint8_t *const before[], uint32_t off, uint32_t len, uint8_t *room)
+static const uint8_t *bytes_before(uint8_t *const before[], uint32_t off, uint32_t len, uint8_t *room)
 {
 	const uint8_t *part = before[off / PACK_PART_BYTES];
 	uint32_t in = off % PACK_PART_BYTES, n = MIN(len, PACK_PART_BYTES - in);
@@ -169,7 +169,7 @@ static int find_base(struct coder *c, const struct code_header *h, uint8_t *cons
 	if (!c->base)
 		return -ENOMEM;
 	len = pack_base_len(h->base_place, nr_before, h->plain_len);
-	from = gather(before, off, len, c->base + PACK_PART_BYTES);
+	from = bytes_before(before, off, len, c->base + PACK_PART_BYTES);
 	if (!from)
 		return -EBADMSG;
 	*ret = from;
