@@ -19,7 +19,7 @@
 struct epoch {
 	_Atomic uint64_t number; /* of the current period */
 	_Atomic uint64_t nr_inside[2]; /* readers that entered in an even, or odd, period and have not left */
-	struct mutex waiting; /* one at a time */
+	struct mutex waiting; /* one thread at a time; held until readers have left */
 };
 
 void epoch_init(struct epoch *e);

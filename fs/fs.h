@@ -74,12 +74,15 @@ struct fs {
 
 	/*
 	 * Shared: lookups that need several keys to be consistent. Exclusive: every change of names, attributes and
-	 * extended attributes, so that each of them is one read, one decision and one transaction.
+	 * extended attributes, so that each of them is one read, one decision and one transaction. Held across a look-up in
+	 * RocksDB, but not a search for the next name, whose time grows with the number of removed names.
 	 */
 	struct rwlock names;
 	int64_t last_seal_ns GUARDED_BY(names); /* time of the latest seal */
 	atomic_bool shared_hash; /* INODE_SHARED_HASH */
-	struct mutex seal_steps; /* before `names`: held by the one seal that takes `names` in steps */
+	/* Before `names`: held by the one seal that takes `names` in steps, for a step and the pause of a few milliseconds
+	 * after it. One at a time, because `names` prefers writers. */
+	struct mutex seal_steps;
 
 	atomic_bool end_when_detached; /* CKPTFS_MOUNT_END */
 	struct mutex remount_lock; /* outermost; held across a sync */

@@ -23,7 +23,7 @@
 #define RETRY_NS (5 * 1000 * 1000 * 1000ull) /* after a failure: the disk may be full, do not spin */
 
 struct housekeeper {
-	struct mutex lock;
+	struct mutex lock; /* leaf */
 	struct cond cond;
 	bool stop GUARDED_BY(lock);
 	pthread_t thread;

@@ -64,7 +64,9 @@ struct file {
 	bool counts; /* counted as a writer of the inode */
 
 	atomic_bool wrote;
-	struct mutex champion_lock; /* held by the first write while it chooses champions; concurrent writes wait */
+	/* Held by the first write while it looks up champions in the index; concurrent writes need the result. Taken with no
+	 * lock held. */
+	struct mutex champion_lock;
 	atomic_bool champion_chosen; /* set under champion_lock */
 	_Atomic uint64_t errors_seen; /* errors of the content already reported by an fsync of this open file */
 	_Atomic uint32_t write_errors_seen; /* of inode.nr_write_errors: from before the open, or reported by a write */

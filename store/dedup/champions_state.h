@@ -27,13 +27,15 @@ struct shift_hint {
 
 struct champions {
 	struct content *of; /* the file, which has this object; constant */
-	struct mutex lock; /* before file_table.lock */
+	struct mutex lock; /* before file_table.lock, after map_lock of another file */
 	struct champion v[CHAMPIONS_MAX] GUARDED_BY(lock); /* in lookup order */
 	unsigned nr GUARDED_BY(lock);
 	unsigned nr_lookups GUARDED_BY(lock);
 	struct shift_hint shift GUARDED_BY(lock);
 	/* --- of the file as a champion itself --- */
 	_Atomic unsigned nr_challengers; /* files that have it as a champion */
-	struct mutex map_lock; /* before the lock of any file; held while the file is read to build the map */
+	/* Before the lock of any file; taken with no lock held. The first thread reads the file under it to build the map:
+	 * the others need the same map. */
+	struct mutex map_lock;
 	struct shifted_map *map GUARDED_BY(map_lock); /* index of its bytes; NULL: not built yet */
 };

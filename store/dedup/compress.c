@@ -18,7 +18,7 @@
 #define LEVEL_MAX 19 /* higher levels need memory that is not accounted for, and gain nothing on 64 KiB */
 
 struct pacer {
-	struct mutex lock; /* leaf */
+	struct mutex lock; /* leaf; dropped while a frame waits for company */
 	struct pace pace GUARDED_BY(lock);
 	unsigned nr_jobs GUARDED_BY(lock); /* submitted but not in the log */
 	unsigned nr_waiters GUARDED_BY(lock); /* threads waiting for jobs or a commit */

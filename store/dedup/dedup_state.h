@@ -51,7 +51,9 @@ struct full_frames {
 
 struct dedup {
 	struct mutex absorb_lock; /* before append_lock; held while `frozen` and `kept` are read without append_lock */
-	struct mutex append_lock; /* before the locks of the packs */
+	/* Before the locks of the packs. Taken by batches that share chunks with concurrent ones, and in stores of a
+	 * cluster; held while chunks are copied into a frame. */
+	struct mutex append_lock;
 	/*
 	 * A thread that holds append_lock holds this exclusively too, unless it waits. Batches hold it shared instead of
 	 * append_lock, side by side: they take the lock of a part to look up a page in it and, if it is absent, to insert

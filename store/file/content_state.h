@@ -36,6 +36,8 @@ struct content {
 	struct content *next_dirty, **dirty_at;
 	struct content *prev_staged, *next_staged; /* file_table.lock */
 
+	/* Held while edges of a partly written page or chunk are read, and while content is cut; also for look-ups of
+	 * recipes in the index, for a removed file those of 16 MiB or of some hundred MiB at a time (erase.c). */
 	struct mutex lock;
 	struct cond drained;
 	struct ns_content live GUARDED_BY(lock);   /* state seen by applications, except `mapped` */

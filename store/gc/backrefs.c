@@ -262,7 +262,9 @@ bool backrefs_is_stale(void *engine, const void *key, size_t key_len, const void
 /* --- the state of the table --- */
 
 struct backref_state {
-	struct mutex lock; /* held while the table is built; before the locks of the view */
+	/* Held while the table is built; before the locks of the view, which are dropped between steps of some
+	 * milliseconds. */
+	struct mutex lock;
 	_Atomic bool complete; /* the table covers all recipes of the view; set with view_lock held exclusively */
 };
 

@@ -15,7 +15,9 @@ struct move;
 
 struct collector {
 	_Atomic bool running; /* one collection at a time */
-	/* held by a collection, or by the background thread during repair; before all other locks */
+	/* Before all other locks. Held by a collection or a recoding, which wait for it; a background repair, a scrub that
+	 * repairs a table, and pinning or releasing chunks for other nodes only try it. A release asks other nodes
+	 * meanwhile, which take no lock of this one. */
 	struct mutex lock;
 	/* set with view_lock held exclusively; used under it or inside engine.users */
 	struct gc_window *_Atomic window;

@@ -463,7 +463,7 @@ void engine_sync_then(struct engine *e, struct engine_waiter *w)
 
 struct sync_caller {
 	struct engine_waiter w;
-	struct mutex lock;
+	struct mutex lock; /* leaf */
 	struct cond cond;
 	bool done GUARDED_BY(lock);
 	int r;

@@ -19,7 +19,7 @@ struct packed {
 
 /* Records that are not in the journal yet, and the commits of them. */
 struct txlog {
-	struct mutex lock;
+	struct mutex lock; /* dropped during disk I/O */
 	struct buf pending GUARDED_BY(lock);	/* records not yet in the journal */
 	uint64_t end GUARDED_BY(lock);		/* bytes ever logged */
 	uint64_t committed GUARDED_BY(lock);	/* durable part of `end` */
@@ -40,7 +40,12 @@ struct txlog {
 struct log_view {
 	/* serializes writing the view out, by the background thread or a collection; before `lock` */
 	struct mutex flush_lock;
-	struct rwlock lock; /* shared: to change logged state; exclusive: while the view is cut */
+	/*
+	 * Shared: to change logged state. Exclusive: while the view is cut, which copies dirty recipes, and to start
+	 * pointing new references to other copies (store/gc/repoint.h). Layer numbers and the frames of layers belong
+	 * to a thread that holds it exclusively, or shared together with flush_lock.
+	 */
+	struct rwlock lock;
 	/* lowest unused number; owned by the current writer of the view, see store/file/write_back.c */
 	uint64_t next_layer;
 };

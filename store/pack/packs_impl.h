@@ -83,7 +83,8 @@ struct packs {
 	_Atomic uint64_t nr_packs, nr_repaired, read_bytes, written_bytes, freed_bytes;
 	_Atomic uint64_t compressed_bytes, compressed_to, unshrinkable_bytes, busy_bytes;
 
-	/* Serialises in-place repairs: two chunks may share a block. Held across that I/O; taken before all others. */
+	/* Serialises in-place repairs, since two damaged chunks may share a block, and frames that are rewritten after a
+	 * failed sync. Held across the reads and the write of one frame; taken before all others. */
 	struct mutex repair_lock;
 
 	struct mutex lock;

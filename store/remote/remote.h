@@ -26,8 +26,8 @@ struct unsettled {
 
 /* Chunks shared with other nodes, and frames deferred until a round. */
 struct shares {
-	/* held while notes are written to journal and view, and while the view is cut; after view_lock, before
-	 * txlog.lock */
+	/* Held while notes, and the freed chunks of their frames, are appended to the journal, and while the view is cut:
+	 * both have the same notes. Also while tables of these frames are read. After view_lock, before txlog.lock. */
 	struct mutex lock;
 	struct share_totals totals GUARDED_BY(lock);
 	struct share_node *nodes GUARDED_BY(lock); /* by number */

@@ -48,7 +48,9 @@ struct stripes {
 	struct fs *fs;
 	struct promise *promises; /* used by the thread that covers and sweeps, one at a time */
 	size_t nr_promises;
-	struct rwlock lock; /* outermost. Shared: stripes are read; exclusive: one is dropped */
+	/* Outermost. Shared: stripes are read, and chunks fetched from other nodes, for a bounded time; exclusive: one is
+	 * dropped, with a commit. */
+	struct rwlock lock;
 	struct mutex lost_lock; /* inside `lock`; held while tables are read, which all callers wait for */
 	uint64_t nr_changes GUARDED_BY(lock);
 	/*
