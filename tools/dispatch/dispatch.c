@@ -193,7 +193,7 @@ int main(int argc, char *argv[])
 		.name = TOOL,
 		.usage = TOOL " COMMAND [ARGUMENT...]\n"
 			      "       " TOOL " help [COMMAND]\n",
-		.about = "Checkpoints as ordinary files, of which every distinct page is stored once.",
+		.about = "A deduplicating filesystem for checkpoints, which are ordinary files.",
 		.options = options,
 		.more = list_commands,
 		.footer = "Exit status: the command's; 1 usage, 127 its program cannot be run.",

@@ -14,7 +14,7 @@ const struct subcommand subcommands[] = {
 	  .program = "mount.ckptfs", .section = "8" },
 	{ "umount", "unmount, and wait until everything is durable", .program = "umount.ckptfs", .section = "8",
 	  .aliases = "unmount eject" },
-	{ "init", "create a store, with what can be chosen only once", .program = "ckptfs-init", .section = "1",
+	{ "init", "create a store, and set what cannot be changed later", .program = "ckptfs-init", .section = "1",
 	  .aliases = "create format mkfs new" },
 	{ "stat", "show what is stored and saved: mounts, files, directories", .program = "ckptfs-stat", .section = "1",
 	  .aliases = "df du info show status usage" },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * ckptfs-init: creates a store, with what can be chosen only once.
+ * ckptfs-init: creates a store, and sets what cannot be changed later.
  *
  * The first mount creates a store as well, with the same options. This program refuses a store that exists, so its
  * success means that the choices are in force.
@@ -129,8 +129,8 @@ int main(int argc, char *argv[])
 	static const struct command command = {
 		.name = TOOL,
 		.usage = TOOL " [--hash NAME] [--dedup DOMAIN] [--cluster FILE] [--quiet] STORE\n",
-		.about = "Create a store, with what can be chosen only once. The directory must be empty or not exist. Without "
-			 "this the first mount creates it, with the options of the same names.",
+		.about = "Create a store, and set the properties that cannot be changed later. The directory must be empty or not "
+			 "exist. Without this the first mount creates it, with the options of the same names.",
 		.options = options,
 		.footer = "Exit status: 0 created, 1 usage, 2 not created.",
 		.exit_usage = EXIT_USAGE,
