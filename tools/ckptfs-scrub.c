@@ -178,9 +178,10 @@ static void show_text(const struct request *q, const struct ckptfs_scrub *s)
 	if (found == 0)
 		puts("Damaged:   nothing");
 	else
-		printf("Damaged:   %s, %s or headers; %" PRIu64 " repaired, %" PRIu64
-		       " unreferenced, %" PRIu64 " left\n",
-		       human_nr(s->damaged, "chunk").s, human_nr(s->tables, "table").s, s->repaired, s->unused, s->left);
+		printf("Damaged:   %s, %s or header%s; %" PRIu64 " repaired, %" PRIu64 " unreferenced, %" PRIu64
+		       " left\n",
+		       human_nr(s->damaged, "chunk").s, human_nr(s->tables, "table").s, s->tables == 1 ? "" : "s",
+		       s->repaired, s->unused, s->left);
 	if (s->tables > 0 && s->left > 0)
 		puts("Unmount the store and run fsck.ckptfs -p --read-data: it may repair more.");
 }

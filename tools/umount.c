@@ -115,6 +115,21 @@ static int get_tier_state(int fd, struct answer *a)
 	return (int)t.state;
 }
 
+struct left_text {
+	char s[96];
+};
+
+/* "1 of 3 sealed checkpoints is" */
+static struct left_text not_there(const struct answer *a)
+{
+	uint64_t left = a->sealed - a->in_tier;
+	struct left_text t;
+
+	snprintf(t.s, sizeof(t.s), "%" PRIu64 " of %s %s", left, human_nr(a->sealed, "sealed checkpoint").s,
+		 left == 1 ? "is" : "are");
+	return t;
+}
+
 struct question {
 	const struct mounts *m;
 	enum ckptfs_mount_command command;
@@ -202,15 +217,14 @@ static int wait_for_flush(const struct mounts *m)
 		if (a.tier_is_known && a.in_tier == a.sealed)
 			return 0;
 		if (r == CKPTFS_TIER_STOPPED) {
-			log_error("%s: not unmounted: %" PRIu64 " of %" PRIu64
-				  " sealed checkpoints are not in the tier, and "
-				  "flushing has stopped; ckptfs-stat shows the reason",
-				  m->point, a.sealed - a.in_tier, a.sealed);
+			log_error("%s: not unmounted: %s not in the tier, and flushing has stopped; "
+				  "ckptfs-stat shows the reason",
+				  m->point, not_there(&a).s);
 			return -ESHUTDOWN;
 		}
 		if (!said && monotonic_ns() - start >= SILENT_NS) {
-			log_notice("%s: waiting for the tier: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not there "
-				   "yet (%s)", m->point, a.sealed - a.in_tier, a.sealed, human_size(a.waiting_bytes).s);
+			log_notice("%s: waiting for the tier: %s not there yet (%s)", m->point, not_there(&a).s,
+				   human_size(a.waiting_bytes).s);
 			said = true;
 		}
 	}
@@ -377,9 +391,10 @@ static int unmount_and_wait(struct request *req)
 	if (r < 0)
 		return r;
 	if (a.sealed > a.in_tier)
-		log_notice("%s: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not %sin the tier (%s); umount.ckptfs "
-			   "--flush waits for them, and they are flushed after the next mount", m.point, a.sealed - a.in_tier,
-			   a.sealed, a.tier_is_known ? "" : "known to be ", human_size(a.waiting_bytes).s);
+		log_notice("%s: %s not %sin the tier (%s); umount.ckptfs --flush waits until all are, and the next mount "
+			   "flushes what is left",
+			   m.point, not_there(&a).s, a.tier_is_known ? "" : "known to be ",
+			   human_size(a.waiting_bytes).s);
 	r = unmount(req, m.point);
 	if (r < 0 && a.is_asked)
 		send_request_apart(req, &m, CKPTFS_MOUNT_STAY, &a);

@@ -347,21 +347,21 @@ static void print_status(const struct loop *l, FILE *to)
 	fprintf(to, "Time:     %.3f s for offers, %.3f s reducing, %.3f s storing, %.3f s waiting for peers\n",
 		(double)rounds->offering_ns / 1e9, (double)rounds->reducing_ns / 1e9, (double)rounds->storing_ns / 1e9,
 		(double)rounds->gathering_ns / 1e9);
-	fprintf(to,
-		"Popular:  %" PRIu64 " pages, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " offered here\n",
-		rounds->popular, rounds->popular_last, rounds->shared, rounds->offered);
-	fprintf(to, "Known:    %" PRIu64 " pages; %" PRIu64 " offered here needed no round\n", rounds->known,
+	fprintf(to, "Popular:  %s, %" PRIu64 " in the last round; %" PRIu64 " of %" PRIu64 " offered here\n",
+		human_nr(rounds->popular, "page").s, rounds->popular_last, rounds->shared, rounds->offered);
+	fprintf(to, "Known:    %s; %" PRIu64 " offered here needed no round\n", human_nr(rounds->known, "page").s,
 		rounds->remembered);
 	fprintf(to,
-		"Looked up: %" PRIu64 " pages, %" PRIu64 " found; %" PRIu64 " pinned for peers; %" PRIu64 " announced, %" PRIu64 " known\n",
-		lookups->asked, lookups->found, lookups->pinned, lookups->announced, lookups->known);
-	fprintf(to, "Collected: %" PRIu64 " times jointly\n", collects_nr(l->collects));
-	fprintf(to, "Fetched:  %s in %" PRIu64 " chunks, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
-		fetched->chunks, fetched->missing);
-	fprintf(to, "Served:   %s in %" PRIu64 " chunks, %" PRIu64 " missing\n", human_size(served->bytes).s,
-		served->chunks, served->missing);
-	fprintf(to, "Replicas: %s in %" PRIu64 " chunks, and %" PRIu64 " directories, received from peers\n",
-		human_size(kept->kept_bytes).s, kept->kept_chunks, kept->replicas);
+		"Looked up: %s, %" PRIu64 " found; %" PRIu64 " pinned for peers; %" PRIu64 " announced, %" PRIu64
+		" known\n",
+		human_nr(lookups->asked, "page").s, lookups->found, lookups->pinned, lookups->announced, lookups->known);
+	fprintf(to, "Collected: %s jointly\n", human_nr(collects_nr(l->collects), "time").s);
+	fprintf(to, "Fetched:  %s in %s, %" PRIu64 " not found\n", human_size(fetched->bytes).s,
+		human_nr(fetched->chunks, "chunk").s, fetched->missing);
+	fprintf(to, "Served:   %s in %s, %" PRIu64 " missing\n", human_size(served->bytes).s,
+		human_nr(served->chunks, "chunk").s, served->missing);
+	fprintf(to, "Replicas: %s in %s,", human_size(kept->kept_bytes).s, human_nr(kept->kept_chunks, "chunk").s);
+	fprintf(to, " and %s, received from peers\n", human_nr(kept->replicas, "directory").s);
 	for (uint32_t i = 0; i < MIN(l->w->nr, NODES_SHOWN); i++)
 		fprintf(to, "  %" PRIu32 " %s, host %" PRIu32 "\n", i, l->w->nodes[i].name, l->w->hosts[i]);
 	if (l->w->nr > NODES_SHOWN)

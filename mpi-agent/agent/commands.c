@@ -97,9 +97,10 @@ int command_repair(const char *mount)
 	}
 	if (r < 0)
 		return r;
-	text_printf(stdout, "%s: %" PRIu64 " of %" PRIu64 " sealed directories are replicated, and %" PRIu64
-	       " replicas of lost nodes; sent %s\n",
-	       mount, c.protected_dirs, c.sealed, c.copies - before.copies, human_size(c.bytes - before.bytes).s);
+	text_printf(stdout, "%s: %" PRIu64 " of %s %s replicated,", mount, c.protected_dirs,
+		    human_nr(c.sealed, "sealed directory").s, c.protected_dirs == 1 ? "is" : "are");
+	text_printf(stdout, " and %s of lost nodes; sent %s\n", human_nr(c.copies - before.copies, "replica").s,
+		    human_size(c.bytes - before.bytes).s);
 	return c.error != 0 ? log_unprotected(fd, mount, c.error) : 0;
 }
 

@@ -38,7 +38,7 @@ tells "big: 5000000 +3\$"
 exits 1 differ --summary "$MNT/a" "$MNT/b"
 tells "^# first: $MNT/a\$"
 tells "^# path: size of the differences"
-tells "^sub/big: 4 KiB of 8 MiB in 1 places"
+tells "^sub/big: 4 KiB of 8 MiB in 1 place\$"
 tells "^4 KiB of .* in 2 of 4 files; 1 only in the first, 1 only in the second; 4 KiB read of each"
 exits 1 differ --json "$MNT/a" "$MNT/b"
 "$PYTHON" -c 'import json, sys

@@ -75,7 +75,7 @@ echo "ok writing heals"
 # A table of fingerprints is mended, and what nobody uses is no loss.
 flip "$STORE/packs/00000001.pack" $((4096 + 300))
 exits 0 "$scrub" "$MNT"
-tells '1 table or headers; 1 repaired'
+tells '1 table or header; 1 repaired'
 flip_chunk "$WORK/3" 8192
 rm "$MNT/third"
 exits 0 "$scrub" "$MNT"

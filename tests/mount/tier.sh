@@ -315,7 +315,7 @@ await is state flushing
 sync -f "$MNT"
 exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier:1s "$MNT/hung/b"
 exits 0 "$tools/umount.ckptfs" "$MNT" # returns while the daemon's thread still waits
-says "1 of 2 sealed checkpoints are not in the tier"
+says "1 of 2 sealed checkpoints is not in the tier"
 flock -n -s "$STORE/superblock" true || fail "the store is still in use"
 kill -CONT "$hung"
 wait "$DAEMON" || fail "exit code $? after a tier that hung"

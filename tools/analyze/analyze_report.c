@@ -113,9 +113,9 @@ static void print_left_out(const struct report *r)
 	if (!r->stores->complete)
 		puts("Some files could not be read or measured and are not in the figures.");
 	if (r->files->nr_links > 0)
-		printf("Skipped: %zu hard links to files already listed\n", r->files->nr_links);
+		printf("Skipped: %s to files already listed\n", human_nr(r->files->nr_links, "hard link").s);
 	if (r->files->nr_special > 0)
-		printf("Skipped: %zu that are neither files nor directories\n", r->files->nr_special);
+		printf("Skipped: %s, neither file nor directory\n", human_nr(r->files->nr_special, "name").s);
 }
 
 static void print_stores(const struct stores *st, const struct files *files)

@@ -160,8 +160,8 @@ static void show_file(struct request *q, const struct diff_result *d)
 		show_parts(q);
 	if (q->summary) {
 		show_name(q);
-		printf(": %s of %s in %" PRIu64 " places\n", human_size(d->bytes).s,
-		       human_size(MAX(d->size_a, d->size_b)).s, d->nr_ranges);
+		printf(": %s of %s in %s\n", human_size(d->bytes).s, human_size(MAX(d->size_a, d->size_b)).s,
+		       human_nr(d->nr_ranges, "place").s);
 	}
 }
 

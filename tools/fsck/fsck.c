@@ -106,9 +106,10 @@ static void summary(const struct fsck *f, const struct check_result *r)
 		    human_nr(r->nr_names, "name").s, human_nr(r->nr_packs, "pack").s, human_nr(r->nr_chunks, "chunk").s, r->commit,
 		    f->conf.read_data ? ", every byte read" : "");
 	if (r->unapplied > 0)
-		text_printf(stdout, "%s: the last %" PRIu64
-			    " commits are in the journal only, as after a crash; the next mount applies them\n",
-			    f->store, r->unapplied);
+		text_printf(stdout,
+			    "%s: the last %s %s in the journal only, as after a crash; the next mount applies %s\n",
+			    f->store, r->unapplied == 1 ? "commit" : human_nr(r->unapplied, "commit").s,
+			    r->unapplied == 1 ? "is" : "are", r->unapplied == 1 ? "it" : "them");
 	if (r->rebuilt)
 		text_printf(stdout, "%s: the index was rebuilt\n", f->store);
 	if (r->nr_lost_files > 0)

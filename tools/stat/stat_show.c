@@ -61,6 +61,17 @@ static void number_line(FILE *to, const char *label, uint64_t number)
 	fprintf(to, "%-24s %12" PRIu64, label, number);
 }
 
+/* "1 chunk", "7 chunks" */
+static struct human_nr counted(const struct json_flat *j, const char *path, const char *one)
+{
+	return human_nr(json_flat_u64(j, path), one);
+}
+
+static const char *is_are(uint64_t nr)
+{
+	return nr == 1 ? "is" : "are";
+}
+
 static bool is_true(const struct json_flat *j, const char *path)
 {
 	return strcmp(json_flat_get(j, path), "true") == 0;
@@ -89,7 +100,7 @@ static void show_headline(FILE *to, const struct json_flat *j, size_t nr_sealed)
 	}
 	fprintf(to, "%s", human_size(logical).s);
 	if (nr_sealed > 0)
-		fprintf(to, " in %zu sealed checkpoint%s and other files", nr_sealed, nr_sealed == 1 ? "" : "s");
+		fprintf(to, " in %s and other files", human_nr(nr_sealed, "sealed checkpoint").s);
 	fprintf(to, " kept in %s", human_size(disk).s);
 	if (logical > disk)
 		fprintf(to, ": %.1f x", (double)logical / (double)disk);
@@ -121,8 +132,8 @@ static void show_space(FILE *to, const struct json_flat *j)
 		fputs("  with replicas for other nodes\n", to);
 	show_garbage(to, j, garbage);
 	size_line(to, "After compression:", compressed);
-	text_printf(to, "  %.2f %% of that%s, %s chunks\n", percent(compressed, stored),
-		    garbage > 0 ? " and the garbage" : "", json_flat_get(j, "stored_chunks"));
+	fprintf(to, "  %.2f %% of that%s, %s\n", percent(compressed, stored), garbage > 0 ? " and the garbage" : "",
+		counted(j, "stored_chunks", "chunk").s);
 	size_line(to, "On disk:", json_flat_u64(j, "disk_bytes"));
 	fprintf(to, "  packs %s,", human_size(json_flat_u64(j, "pack_disk_bytes")).s);
 	fprintf(to, " journal %s,", human_size(json_flat_u64(j, "journal_disk_bytes")).s);
@@ -167,7 +178,7 @@ static void show_deltas(FILE *to, const struct json_flat *j)
 	if (nr == 0)
 		return;
 	size_line(to, "Deltas since mount:", bytes);
-	fprintf(to, "  in %" PRIu64 " versions; payload %s, %.2f %%\n", nr, human_size(payload).s,
+	fprintf(to, "  in %s; payload %s, %.2f %%\n", human_nr(nr, "version").s, human_size(payload).s,
 		percent(payload, bytes));
 }
 
@@ -197,13 +208,13 @@ static void show_memory(FILE *to, const struct json_flat *j)
 	uint64_t hits = json_flat_u64(j, "tables.hits"), misses = json_flat_u64(j, "tables.misses");
 
 	size_line(to, "Look-up memory:", used);
-	text_printf(to, "  of %s (cache=), %s fingerprints, %s inodes in use\n",
-		    human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s,
-		    json_flat_get(j, "memory.fingerprint_entries"), json_flat_get(j, "memory.inodes"));
+	fprintf(to, "  of %s (cache=),", human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s);
+	fprintf(to, " %s,", counted(j, "memory.fingerprint_entries", "fingerprint").s);
+	fprintf(to, " %s in use\n", counted(j, "memory.inodes", "inode").s);
 	size_line(to, "Write buffers:", json_flat_u64(j, "memory.dirty_bytes"));
 	fprintf(to, "  allocated, of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
-	fprintf(to, "%-24s %10.1f %%  of %" PRIu64 " look-ups in pack tables\n",
-		"Table cache hits:", percent(hits, hits + misses), hits + misses);
+	fprintf(to, "%-24s %10.1f %%  of %s in pack tables\n", "Table cache hits:", percent(hits, hits + misses),
+		human_nr(hits + misses, "look-up").s);
 }
 
 static void show_durability(FILE *to, const struct json_flat *j)
@@ -212,7 +223,7 @@ static void show_durability(FILE *to, const struct json_flat *j)
 	uint64_t mean = commits ? json_flat_u64(j, "durability.commit_ns_sum") / commits : 0;
 
 	line(to, "Not yet durable since:", duration(json_flat_u64(j, "durability.lag_ns")).s);
-	fprintf(to, "  %" PRIu64 " commits, %s on average\n", commits, duration(mean).s);
+	fprintf(to, "  %s, %s on average\n", human_nr(commits, "commit").s, duration(mean).s);
 	line(to, "Damaged chunks:", json_flat_get(j, "health.damaged"));
 	text_printf(to, "  %s repaired\n", json_flat_get(j, "health.repaired"));
 }
@@ -221,8 +232,8 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 {
 	if (strcmp(json_flat_get(j, "scrub.known"), "true") == 0) {
 		size_line(to, "Last scrub:", json_flat_u64(j, "scrub.bytes"));
-		text_printf(to, "  %s ago, %s damaged places, %s left\n", duration(json_flat_u64(j, "scrub.age_ns")).s,
-			    json_flat_get(j, "scrub.damaged"), json_flat_get(j, "scrub.left"));
+		text_printf(to, "  %s ago, %s, %s left\n", duration(json_flat_u64(j, "scrub.age_ns")).s,
+			    counted(j, "scrub.damaged", "damaged place").s, json_flat_get(j, "scrub.left"));
 	} else {
 		line(to, "Last scrub:", "never");
 		fputs("  run ckptfs-scrub to find damage\n", to);
@@ -231,7 +242,7 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 		size_line(to,
 			  strcmp(json_flat_get(j, "scrub.running"), "true") == 0 ? "Scrub running:" : "Scrub stopped:",
 			  json_flat_u64(j, "scrub.round.bytes"));
-		text_printf(to, "  so far, %s damaged places\n", json_flat_get(j, "scrub.round.damaged"));
+		fprintf(to, "  so far, %s\n", counted(j, "scrub.round.damaged", "damaged place").s);
 	}
 }
 
@@ -241,20 +252,22 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	const char *agent = strcmp(json_flat_get(j, "cluster.agent"), "true") != 0	   ? "no agent" :
 			    strcmp(json_flat_get(j, "cluster.agent_answers"), "true") == 0 ? "with an agent" :
 											     "agent not responding";
+	uint64_t replicated = json_flat_u64(j, "cluster.sealed_protected"),
+		 cached = json_flat_u64(j, "cluster.replicas_cached");
 
 	if (strcmp(json_flat_get(j, "cluster.member"), "true") != 0)
 		return;
 	number_line(to, "Nodes of the cluster:", json_flat_u64(j, "cluster.nodes"));
-	text_printf(to, "  %s, %s rounds, %s commits without one\n", agent, json_flat_get(j, "cluster.rounds"),
-		    json_flat_get(j, "cluster.rounds_failed"));
+	fprintf(to, "  %s, %s,", agent, counted(j, "cluster.rounds", "round").s);
+	fprintf(to, " %s without one\n", counted(j, "cluster.rounds_failed", "commit").s);
 	size_line(to, "  only on other nodes", json_flat_u64(j, "cluster.remote_bytes"));
 	fprintf(to, "  %s fetched since the mount,", human_size(json_flat_u64(j, "cluster.fetched_bytes")).s);
-	text_printf(to, " %s chunks unavailable\n", json_flat_get(j, "cluster.fetch_failures"));
+	fprintf(to, " %s unavailable\n", counted(j, "cluster.fetch_failures", "chunk").s);
 	size_line(to, "  pinned for other nodes", json_flat_u64(j, "cluster.pinned_bytes"));
 	fprintf(to, "  %s served since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
 	if (json_flat_u64(j, "cluster.sealed") > 0)
-		text_printf(to, "  %s of %s sealed directories are replicated on another node\n",
-			    json_flat_get(j, "cluster.sealed_protected"), json_flat_get(j, "cluster.sealed"));
+		fprintf(to, "  %" PRIu64 " of %s %s replicated on another node\n", replicated,
+			counted(j, "cluster.sealed", "sealed directory").s, is_are(replicated));
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
 		fprintf(to, "  cannot protect some: %s; retrying\n",
 			json_flat_u64(j, "cluster.protect_errno") == EHOSTUNREACH ?
@@ -267,8 +280,7 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	size_line(to, "  deferred to a round", json_flat_u64(j, "cluster.pending_bytes"));
 	fputc('\n', to);
 	number_line(to, "  replicas for other nodes", json_flat_u64(j, "cluster.replicas"));
-	text_printf(to, "  of their sealed directories; %s more are cached for reading\n",
-		    json_flat_get(j, "cluster.replicas_cached"));
+	fprintf(to, "  of their sealed directories; %" PRIu64 " more %s cached for reading\n", cached, is_are(cached));
 	fputc('\n', to);
 }
 
@@ -276,14 +288,15 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 static void show_tier(FILE *to, const struct json_flat *j)
 {
 	uint64_t waiting = json_flat_u64(j, "tier.waiting"), left = json_flat_u64(j, "tier.left_ns");
+	uint64_t in_tier = json_flat_u64(j, "tier.in_tier");
 	const char *state = json_flat_get(j, "tier.state");
 
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
 	line(to, "Tier:", state);
-	text_printf(to, is_true(j, "tier.known") ? "  %s, %s of %s sealed checkpoints are there\n" :
-						   "  %s, %s of %s sealed checkpoints are known to be there\n", json_flat_get(j, "tier.where"),
-		    json_flat_get(j, "tier.in_tier"), json_flat_get(j, "tier.sealed"));
+	text_printf(to, "  %s, %" PRIu64 " of %s %s%s there\n", json_flat_get(j, "tier.where"), in_tier,
+		    counted(j, "tier.sealed", "sealed checkpoint").s, is_are(in_tier),
+		    is_true(j, "tier.known") ? "" : " known to be");
 	if (waiting > 0) {
 		size_line(to, "  not there yet", json_flat_u64(j, "tier.waiting_bytes"));
 		fprintf(to, "  in %" PRIu64 " of them%s%s%s\n", waiting, left > 0 ? ", " : "",
@@ -292,8 +305,9 @@ static void show_tier(FILE *to, const struct json_flat *j)
 	if (json_flat_get(j, "tier.reason")[0])
 		text_printf(to, "  %s\n", json_flat_get(j, "tier.reason"));
 	size_line(to, "  sent since mount", json_flat_u64(j, "tier.sent_bytes"));
-	text_printf(to, "  in %s packs, for %s checkpoints; %s failures\n", json_flat_get(j, "tier.sent_packs"),
-		    json_flat_get(j, "tier.flushed"), json_flat_get(j, "tier.failures"));
+	fprintf(to, "  in %s,", counted(j, "tier.sent_packs", "pack").s);
+	fprintf(to, " for %s;", counted(j, "tier.flushed", "checkpoint").s);
+	fprintf(to, " %s\n", counted(j, "tier.failures", "failure").s);
 }
 
 static const char *on_off(const struct json_flat *j, const char *path)
@@ -307,9 +321,9 @@ static void show_paths(FILE *to, const struct json_flat *j)
 		on_off(j, "paths.pack_direct_io"), on_off(j, "paths.write_direct_io"), on_off(j, "paths.writeback"));
 	fprintf(to, "            no capability check per write %s, parallel reads of packs %s,\n",
 		on_off(j, "paths.write_without_capability_check"), on_off(j, "paths.pack_parallel_reads"));
-	text_printf(to, "            parallel look-ups %s, read-ahead %s KiB, %s threads\n",
+	text_printf(to, "            parallel look-ups %s, read-ahead %s KiB, %s\n",
 		    on_off(j, "paths.parallel_directory_lookups"), json_flat_get(j, "paths.readahead_kib"),
-		    json_flat_get(j, "paths.threads"));
+		    counted(j, "paths.threads", "thread").s);
 }
 
 static void show_requests(FILE *to, const struct json_flat *j)
@@ -336,9 +350,9 @@ static void show_compaction(FILE *to, const struct json_flat *j)
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
 	line(to, "Compacting:", state);
-	text_printf(to, "  %s sealed directories waiting, %s done since the mount, %s failed\n",
-		    json_flat_get(j, "compaction.waiting_directories"), json_flat_get(j, "compaction.done_directories"),
-		    json_flat_get(j, "compaction.failed_directories"));
+	text_printf(to, "  %s waiting, %s done since the mount, %s failed\n",
+		    counted(j, "compaction.waiting_directories", "sealed directory").s,
+		    json_flat_get(j, "compaction.done_directories"), json_flat_get(j, "compaction.failed_directories"));
 }
 
 void stat_show_tier(FILE *to, const struct json_flat *j)
@@ -403,11 +417,15 @@ static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 	fputs("  also in other files\n", to);
 	if (x->linked_files > 0) {
 		number_line(to, "Other hard links:", x->linked_files);
-		fputs("  files have other names and would stay\n", to);
+		fputs(x->linked_files == 1 ? "  file has other names and would stay\n" :
+					     "  files have other names and would stay\n",
+		      to);
 	}
 	if (x->damaged > 0) {
 		number_line(to, "Damaged:", x->damaged);
-		fputs("  frames cannot be read and are not counted: run fsck.ckptfs\n", to);
+		fputs(x->damaged == 1 ? "  frame cannot be read and is not counted: run fsck.ckptfs\n" :
+					"  frames cannot be read and are not counted: run fsck.ckptfs\n",
+		      to);
 	}
 }
 
@@ -419,11 +437,11 @@ void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const
 		return;
 	}
 	size_line(to, "Size:", json_flat_u64(j, "size_bytes"));
-	text_printf(to, "  %s bytes\n", json_flat_get(j, "size_bytes"));
+	fprintf(to, "  %s\n", counted(j, "size_bytes", "byte").s);
 	size_line(to, "Mapped:", json_flat_u64(j, "mapped_bytes"));
 	fputs("  without holes\n", to);
 	line(to, "Extents:", json_flat_get(j, "extents"));
-	text_printf(to, "  in %s places, %s per MiB\n", json_flat_get(j, "frames"), json_flat_get(j, "fragmentation"));
+	text_printf(to, "  in %s, %s per MiB\n", counted(j, "frames", "place").s, json_flat_get(j, "fragmentation"));
 	line(to, "Durable:", strcmp(json_flat_get(j, "durable"), "true") == 0 ? "yes" : "not yet");
 	fputc('\n', to);
 	text_printf(to, "%-24s %s\n", "Fingerprint:", json_flat_get(j, "fingerprint"));
@@ -447,10 +465,10 @@ void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const
 	size_line(to, "Mapped:", s->mapped);
 	fputs("  without holes\n", to);
 	number_line(to, "Extents:", s->extents);
-	fprintf(to, "  in %" PRIu64 " places, %.3f per MiB\n", s->frames, fragmentation(s));
+	fprintf(to, "  in %s, %.3f per MiB\n", human_nr(s->frames, "place").s, fragmentation(s));
 	line(to, "Durable:", s->not_durable == 0 ? "yes" : "not yet");
 	if (s->not_durable > 0)
-		fprintf(to, "  %s %s not", human_nr(s->not_durable, "file").s, s->not_durable == 1 ? "is" : "are");
+		fprintf(to, "  %s %s not", human_nr(s->not_durable, "file").s, is_are(s->not_durable));
 	fputc('\n', to);
 	if (x)
 		show_exclusive(to, x);
