@@ -180,3 +180,16 @@ void rig_flip(const char *path, off_t off)
 	assert_int_equal(pwrite(fd, &b, 1, off), 1);
 	close(fd);
 }
+
+void rig_golden(struct buf *to, const void *key, size_t key_len, struct buf *value)
+{
+	buf_add_le32(to, (uint32_t)key_len);
+	buf_add_le32(to, (uint32_t)value->len);
+	buf_add(to, key, key_len);
+	buf_add(to, value->data, value->len);
+	while (to->len % 32 != 0) /* GOLDEN_ROW */
+		buf_add_u8(to, 0);
+	assert_int_equal(buf_error(value), 0);
+	assert_int_equal(buf_error(to), 0);
+	buf_clear(value);
+}

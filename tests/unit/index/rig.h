@@ -20,6 +20,7 @@
 #include "base/fp.h"
 #include "base/util.h"
 #include "index/db.h"
+#include "index/namespace_table.h"
 #include "tests/unit/index/ingest.h"
 
 struct rig {
@@ -52,3 +53,7 @@ void rig_expect_values(struct rig *rig, const uint8_t *expected, size_t n);
 unsigned rig_nr_files(const char *dir, const char *pattern);
 void rig_path_of(struct rig *rig, const char *pattern, char *ret, size_t len); /* the first file that matches */
 void rig_flip(const char *path, off_t off);
+
+/* For a golden file (golden_expect()): the lengths of key and value, 4 bytes each, then both, from a new row on. The value
+ * is cleared. */
+void rig_golden(struct buf *to, const void *key, size_t key_len, struct buf *value);

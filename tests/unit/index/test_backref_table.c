@@ -2,6 +2,7 @@
 #include "tests/unit/index/rig.h"
 
 #include "index/backref_table.h"
+#include "tests/unit/golden.h"
 
 static void keys_are_short_and_sort_by_number(void **state)
 {
@@ -53,9 +54,20 @@ static void nothing_else_is_taken_for_a_key(void **state)
 	assert_int_equal(backref_key_decode("B\0\0\0\1\0\0\1\5\0", 10, &got), 0);
 }
 
+static void back_references_have_these_bytes(void **state)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY, v = BUF_EMPTY;
+	struct ns_key k = backref_key(&(struct backref){ .pack = 2, .frames = 3, .ino = 0x0708, .segments = 70000 });
+
+	(void)state;
+	rig_golden(&all, k.b, k.len, &v);
+	golden_expect("index/v1-backrefs.txt", "table B: lengths, key, value", all.data, all.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(back_references_have_these_bytes),
 		cmocka_unit_test(keys_are_short_and_sort_by_number),
 		cmocka_unit_test(nothing_else_is_taken_for_a_key),
 	};

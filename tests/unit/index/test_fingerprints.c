@@ -5,6 +5,7 @@
 
 #include "index/fingerprint_filter.h"
 #include "index/fingerprints.h"
+#include "tests/unit/golden.h"
 
 static struct fp fp_nr(uint64_t n)
 {
@@ -180,9 +181,26 @@ static void the_filter_has_what_was_added_and_little_else(void **state)
 	assert_int_equal(fingerprint_filter_bytes(&f), 0);
 }
 
+static void fingerprints_have_these_bytes(void **state)
+{
+	struct rig *rig = *state;
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY, v = BUF_EMPTY;
+	struct fingerprint_entry e = { .fp = { .lo = 0x0102030405060708, .hi = 9 }, .pack = 0x01020304, .block = 0x50607 };
+	uint8_t from[8] = { 0 }, key[8], value[6];
+	size_t nr;
+
+	assert_int_equal(fingerprints_ingest(rig->db, &e, 1), 0);
+	assert_int_equal(db_scan(rig->db, DB_FINGERPRINTS, from, key, sizeof(key), value, sizeof(value), 1, &nr), 0);
+	assert_int_equal(nr, 1);
+	buf_add(&v, value, sizeof(value));
+	rig_golden(&all, key, sizeof(key), &v);
+	golden_expect("index/v1-fingerprints.txt", "the fingerprint table: lengths, key, value", all.data, all.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		rig_test(fingerprints_have_these_bytes),
 		rig_test(present_are_found_and_absent_are_nowhere),
 		rig_test(entries_come_out_sorted_by_their_bytes),
 		rig_test(largest_address_fits),

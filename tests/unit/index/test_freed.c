@@ -2,6 +2,7 @@
 #include "tests/unit/index/rig.h"
 
 #include "index/freed.h"
+#include "tests/unit/golden.h"
 
 static void keys_sort_by_pack_and_frame(void **state)
 {
@@ -63,9 +64,29 @@ static void values_round_trip_and_nothing_else_is_taken(void **state)
 	assert_int_equal(freed_pack_decode(b.data, 0), -EBADMSG);
 }
 
+static void freed_chunks_have_these_bytes(void **state)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY, v = BUF_EMPTY;
+	struct freed_frame f = { .gone = { 1, 2, 3, UINT64_MAX }, .punched = true };
+	struct freed_totals t = { 5, 20480, 3 };
+	struct ns_key k = freed_key_totals();
+
+	(void)state;
+	freed_totals_encode(&t, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	k = freed_key_pack(1);
+	freed_pack_encode(&v);
+	rig_golden(&all, k.b, k.len, &v);
+	k = freed_key(2, 7);
+	freed_frame_encode(&f, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	golden_expect("index/v1-freed.txt", "table F: lengths, key, value", all.data, all.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(freed_chunks_have_these_bytes),
 		cmocka_unit_test(keys_sort_by_pack_and_frame),
 		cmocka_unit_test(values_round_trip_and_nothing_else_is_taken),
 	};

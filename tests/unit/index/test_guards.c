@@ -3,6 +3,7 @@
 #include "tests/unit/index/rig.h"
 
 #include "index/guards.h"
+#include "tests/unit/golden.h"
 
 static const struct guard sample = {
 	.state = GUARD_DONE,
@@ -108,9 +109,27 @@ static void guards_are_found_in_order(void **state)
 	assert_int_equal(guard_get(rig->db, 257, &got), 0);
 }
 
+static void guards_have_these_bytes(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY, v = BUF_EMPTY;
+	struct guard g = sample;
+	struct ns_key k = guard_key(3);
+
+	guard_encode(&g, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	g.nr_more = 1;
+	memcpy(g.more[0].id, "the second holds", sizeof(g.more[0].id));
+	memcpy(g.more[0].name, "node-c", 7);
+	guard_encode(&g, &v);
+	k = guard_key(4);
+	rig_golden(&all, k.b, k.len, &v);
+	golden_expect("index/v1-guards.txt", "table G: lengths, key, value", all.data, all.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(guards_have_these_bytes),
 		cmocka_unit_test(a_guard_round_trips_and_damage_is_refused),
 		cmocka_unit_test(several_holders_round_trip_and_damage_is_refused),
 		cmocka_unit_test_setup_teardown(guards_are_found_in_order, rig_setup, rig_teardown),

@@ -5,6 +5,7 @@
 
 #include "base/le.h"
 #include "index/namespace_table.h"
+#include "tests/unit/golden.h"
 
 static const struct fp_key *fp_key(void)
 {
@@ -690,9 +691,48 @@ static void copies_come_in_order(void **state)
 	assert_int_equal(ns_get_replica(rig->db, 301, &got), 0);
 }
 
+static void add_golden(struct buf *to, struct ns_key k, struct buf *value)
+{
+	rig_golden(to, k.b, k.len, value);
+}
+
+static void names_and_attributes_have_these_bytes(void **state)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY, v = BUF_EMPTY;
+	struct ns_content content = { 5000, 4096, -1, 1700000000123456789 };
+	struct ns_dirent name = { .ino = 5, .cookie = 0x123450, .type = DT_REG, .name_len = 5, .name = "step1" };
+	struct ns_replica covered = sample_copy;
+	struct ns_inode in = sample_inode(5);
+
+	(void)state;
+	ns_inode_encode(&in, &v);
+	add_golden(&all, ns_key_inode(5), &v);
+	ns_content_encode(&content, &v);
+	add_golden(&all, ns_key_content(5), &v);
+	ns_dirent_encode(&name, &v);
+	add_golden(&all, ns_key_dirent(1, name.cookie), &v);
+	buf_add(&v, "../target", 9);
+	add_golden(&all, ns_key_symlink(6), &v);
+	buf_add(&v, "value", 5);
+	add_golden(&all, ns_key_xattr(5, "user.name"), &v);
+	add_golden(&all, ns_key_orphan(7), &v);
+	ns_seal_encode(&sample_seal, &v);
+	add_golden(&all, ns_key_seal(8), &v);
+	ns_replica_encode(&sample_copy, &v);
+	add_golden(&all, ns_key_replica(9), &v);
+	covered.state = NS_REPLICA_KEPT;
+	covered.slot = 1;
+	covered.nr_slots = 3;
+	memcpy(covered.sender, "the sender's id.", sizeof(covered.sender));
+	ns_replica_encode(&covered, &v);
+	add_golden(&all, ns_key_replica(10), &v);
+	golden_expect("index/v1-names.txt", "tables I C D L X O S N: lengths, key, value", all.data, all.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_and_attributes_have_these_bytes),
 		cmocka_unit_test(keys_are_the_bytes_of_the_format),
 		cmocka_unit_test(inode_round_trips),
 		cmocka_unit_test(damaged_inodes_are_refused),

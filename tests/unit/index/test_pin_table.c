@@ -2,6 +2,7 @@
 #include "tests/unit/index/rig.h"
 
 #include "index/pin_table.h"
+#include "tests/unit/golden.h"
 
 static void keys_sort_by_pack_and_frame(void **state)
 {
@@ -111,9 +112,32 @@ static void nodes_and_totals_round_trip(void **state)
 	assert_int_equal(share_totals_decode(b.data, b.len, &totals), -EBADMSG);
 }
 
+static void pins_have_these_bytes(void **state)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY, v = BUF_EMPTY;
+	static struct share_frame f = { .pinned = { 1, 0, 0, UINT64_C(1) << 63 }, .settled = true };
+	struct share_node n = { .id = "an id of sixteen", .name = "alpha" };
+	struct share_totals t = { 4096, 8192, 1, 2, 3, false };
+	struct ns_key k = share_key_totals();
+
+	(void)state;
+	share_totals_encode(&t, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	k = share_key_node(300);
+	share_node_encode(&n, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	k = share_key(2, 7);
+	share_set(f.remote, 200);
+	f.owners[200] = (struct share_owners){ 2, { 1, 300 } };
+	share_frame_encode(&f, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	golden_expect("index/v1-pins.txt", "table E: lengths, key, value", all.data, all.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pins_have_these_bytes),
 		cmocka_unit_test(keys_sort_by_pack_and_frame),
 		cmocka_unit_test(frames_round_trip_and_nothing_else_is_taken),
 		cmocka_unit_test(nodes_and_totals_round_trip),

@@ -2,6 +2,7 @@
 #include "tests/unit/index/rig.h"
 
 #include "index/recipes.h"
+#include "tests/unit/golden.h"
 
 static void expect_extents(const struct extent *a, const struct extent *b, size_t nr)
 {
@@ -289,9 +290,27 @@ static void segments_are_got_and_walked(void **state)
 	buf_release(&b);
 }
 
+static void recipes_have_these_bytes(void **state)
+{
+	_cleanup_(buf_release) struct buf all = BUF_EMPTY, v = BUF_EMPTY;
+	struct ns_key k = layer_key(4);
+
+	(void)state;
+	recipe_encode(sample, 3, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	k = recipe_key(5, 0);
+	recipe_encode(sample, ARRAY_SIZE(sample), &v);
+	rig_golden(&all, k.b, k.len, &v);
+	k = recipe_key(5, 1);
+	recipe_encode_over(4, sample + 3, 1, &v);
+	rig_golden(&all, k.b, k.len, &v);
+	golden_expect("index/v1-recipes.txt", "tables P R: lengths, key, value", all.data, all.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(recipes_have_these_bytes),
 		cmocka_unit_test(key_bytes_and_their_decoding),
 		cmocka_unit_test(extents_round_trip),
 		cmocka_unit_test(value_is_the_bytes_of_the_format),

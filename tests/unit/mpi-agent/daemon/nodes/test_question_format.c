@@ -11,6 +11,7 @@
 
 #include "base/util.h"
 #include "mpi-agent/daemon/nodes/question_format.h"
+#include "tests/unit/golden.h"
 
 static const struct question samples[] = {
 	{ .kind = QUESTION_SEALS, .seals_after = 5, .replicas_after = QUESTION_AT_END },
@@ -138,9 +139,30 @@ static void parts_of_catalogs_round_trip_and_lies_are_refused(void **state)
 	assert_int_equal(len, 0);
 }
 
+static void questions_and_answers_have_these_bytes(void **state)
+{
+	static const struct answer_seal seal = { .store = "sixteen bytes...",
+						 .name = "node-2",
+						 .ino = 1,
+						 .sealed_ns = -2,
+						 .access = ANSWER_ACCESS_KNOWN | 050,
+						 .path = "a/b" };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(samples); i++)
+		question_encode(&samples[i], &b);
+	answer_head_encode(4, QUESTION_AT_END, &b);
+	answer_seal_encode(&seal, &b);
+	answer_catalog_encode(true, "part", 4, &b);
+	assert_int_equal(buf_error(&b), 0);
+	golden_expect("question/v1.txt", "questions of all kinds, and answers", b.data, b.len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(questions_and_answers_have_these_bytes),
 		cmocka_unit_test(questions_round_trip),
 		cmocka_unit_test(questions_are_plain),
 		cmocka_unit_test(lists_round_trip_and_damage_is_refused),
