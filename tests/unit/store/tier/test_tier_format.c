@@ -13,6 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/util.h"
+#include "tests/unit/golden.h"
 
 static const uint8_t secret[FP_KEY_LEN] = "a secret of thirty-two bytes...";
 static const uint8_t store[TIER_ID_LEN] = "0123456789abcde";
@@ -86,7 +87,7 @@ static void a_key_is_read_back(void **state _unused_)
 	tier_key_init(&other, FP_SHA256, secret);
 	assert_memory_not_equal(k.id, other.id, sizeof(k.id));
 	tier_key_encode(&k, &d);
-	expect_bytes(&d, sizeof(d), "a961521340725730120e83c0402121e6defaf36ca0e055d7d17852167c2b9682");
+	golden_expect("tier/v1-key.txt", "a key", &d, sizeof(d));
 	assert_int_equal(tier_key_decode(&d, sizeof(d), &back), 0);
 	assert_int_equal(back.hash, FP_CLMUL);
 	assert_memory_equal(back.id, k.id, sizeof(k.id));
@@ -157,7 +158,7 @@ static void a_footer_is_read_back(void **state _unused_)
 	struct tier_footer_disk d;
 
 	tier_footer_encode(&f, &d);
-	expect_bytes(&d, sizeof(d), "7a1e0c4db28d0352d19746f2ecdadfe714f9038539e421b9cff022b9111959ae");
+	golden_expect("tier/v1-footer.txt", "the footer of a pack", &d, sizeof(d));
 	assert_int_equal(tier_footer_decode(&d, sizeof(d), &back), 0);
 	assert_memory_equal(back.id, f.id, sizeof(f.id));
 	assert_memory_equal(back.key_id, f.key_id, sizeof(f.key_id));
@@ -419,6 +420,7 @@ static void entries_and_fences_are_their_bytes(void **state _unused_)
 	struct tier_manifest m;
 
 	tier_entry_encode(&e, &d);
+	golden_expect("tier/v1-log.txt", "an entry of the log", &d, sizeof(d));
 	assert_int_equal(tier_entry_decode(&d, sizeof(d), &e2), 0);
 	assert_int_equal(e2.number, 5);
 	assert_int_equal(e2.generation, 3);
@@ -439,6 +441,7 @@ static void entries_and_fences_are_their_bytes(void **state _unused_)
 	assert_int_equal(tier_entry_decode(&d, sizeof(d), &e2), -EBADMSG);
 
 	tier_fence_encode(&f, &fd);
+	golden_expect("tier/v1-fence.txt", "a fence", &fd, sizeof(fd));
 	assert_int_equal(tier_fence_decode(&fd, sizeof(fd), &f2), 0);
 	assert_int_equal(f2.number, 4);
 	assert_int_equal(f2.generation, 3);
@@ -470,6 +473,7 @@ static void marks_are_their_bytes(void **state _unused_)
 	const struct tier_store_marks *s;
 
 	tier_marks_encode(&m, &b);
+	golden_expect("tier/v1-marks.txt", "marks of a generation", b.data, b.len);
 	assert_int_equal(b.len, 64 + 2 * 56 + 2 * 8 + 2 * 16 + 3 * 16);
 	assert_int_equal(tier_marks_decode(b.data, b.len, &back), 0);
 	s = tier_marks_store(&back, stores[0].id);
