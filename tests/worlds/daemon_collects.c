@@ -68,7 +68,7 @@ static void unpin(struct daemon *d, const struct link_step *s, struct link_done 
 		n->has[page] = n->file[page] || n->acked[page];
 		done->nr_dropped++;
 		ws->result->nr_unpinned++;
-		ws_trace("daemon %u: gives up %u", daemon_number(d), page);
+		ws_trace("daemon %u: drops %u", daemon_number(d), page);
 	}
 }
 

@@ -126,7 +126,7 @@ static void leave_round(struct daemon *d)
 		sim_finish(&ws->sim, d->node, NULL, full_by_chance());
 }
 
-/* --- what it hears of rounds --- */
+/* --- what it receives of rounds --- */
 
 static void on_nodes(struct daemon *d, const void *body, size_t len)
 {
@@ -182,7 +182,7 @@ static void compare_decision(const struct daemon *d, uint64_t round, const struc
 		return;
 	if (h->is_decided[page] && (h->owners[page].nr != o->nr || h->owners[page].has != o->has ||
 				    memcmp(h->owners[page].owners, o->owners, sizeof(o->owners)) != 0))
-		sim_wrong(&ws->sim, "round %ju: node %u hears another decision on page %u than others",
+		sim_wrong(&ws->sim, "round %ju: node %u receives another decision on page %u than others",
 			  (uintmax_t)round, daemon_number(d), page);
 	h->is_decided[page] = true;
 	h->owners[page] = *o;
@@ -252,13 +252,13 @@ static void store_now(struct daemon *d)
 
 static void compare_settled(const struct daemon *d, uint64_t round, const uint8_t *stored)
 {
-	static const uint8_t nobody[WORLDS_NODES];
+	static const uint8_t none[WORLDS_NODES];
 	struct received *h = received_of(round);
 
-	if (memcmp(stored, nobody, d->nr_nodes) == 0)
+	if (memcmp(stored, none, d->nr_nodes) == 0)
 		return; /* perhaps it was late */
 	if (h->is_settled && memcmp(h->stored, stored, d->nr_nodes) != 0)
-		sim_wrong(&ws->sim, "round %ju: node %u hears of another end than others", (uintmax_t)round,
+		sim_wrong(&ws->sim, "round %ju: node %u receives another end than others", (uintmax_t)round,
 			  daemon_number(d));
 	h->is_settled = true;
 	memcpy(h->stored, stored, d->nr_nodes);
@@ -283,7 +283,7 @@ static void on_settled(struct daemon *d, uint64_t round, const void *body, size_
 	sim_finish(&ws->sim, d->node, has_stored, full_by_chance());
 }
 
-/* By an agent that has heard it, and was there all the time. */
+/* By an agent that has received it, and was there all the time. */
 static bool is_neglected(const struct daemon *d)
 {
 	const struct agent *a = d->agent;
@@ -338,7 +338,7 @@ static void receive(struct daemon *d, const struct buf *message)
 
 	if (link_decode_header(message->data, sizeof(struct link_header_wire), &h) < 0)
 		abort();
-	ws_trace("%ju us daemon %u: hears %d of %ju", (uintmax_t)ws->now_ns / 1000, daemon_number(d), (int)h.type,
+	ws_trace("%ju us daemon %u: receives %d of %ju", (uintmax_t)ws->now_ns / 1000, daemon_number(d), (int)h.type,
 		 (uintmax_t)h.number);
 	switch (h.type) {
 	case LINK_NODES:
@@ -365,11 +365,11 @@ static void receive(struct daemon *d, const struct buf *message)
 	case LINK_SHARED:
 		break;
 	default:
-		sim_wrong(&ws->sim, "node %u: hears %d", daemon_number(d), (int)h.type);
+		sim_wrong(&ws->sim, "node %u: receives %d", daemon_number(d), (int)h.type);
 	}
 }
 
-/* Programs do something, and perhaps somebody wants all to collect. */
+/* Programs do something, and perhaps one wants all to collect. */
 static void write_pages(struct daemon *d)
 {
 	struct sim_node *n = d->node;

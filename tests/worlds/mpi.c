@@ -11,7 +11,7 @@
 
 #include "worlds_internal.h"
 
-/* What mpi.h leaves to whoever implements it. */
+/* What mpi.h leaves to the implementation. */
 struct ompi_communicator_t {
 	unsigned number;
 	uint64_t nr_collective[WORLDS_NODES]; /* that each has begun */
@@ -62,7 +62,7 @@ struct collective {
 	enum kind kind;
 	size_t len;
 	bool has_come[WORLDS_NODES];
-	uint64_t at_ns[WORLDS_NODES]; /* when each hears of it, once it can; 0: it cannot yet */
+	uint64_t at_ns[WORLDS_NODES]; /* when each learns of it, once it can; 0: it cannot yet */
 	uint8_t *in[WORLDS_NODES], *out[WORLDS_NODES];
 	bool is_sum, is_gather;
 	MPI_User_function *fn;

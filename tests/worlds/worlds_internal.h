@@ -2,7 +2,7 @@
 /*
  * The parts of a simulation: worlds.c goes from event to event; agents.c is stacks and what an agent's loop calls
  * instead of the system; wires.c is what lies between agent and daemon; daemons.c is the daemons, and
- * daemon_collects.c what they do when nodes collect together; mpi.c is MPI; reduction.c lends it to several agents;
+ * daemon_collects.c what they do when nodes collect together; mpi.c is MPI; reduction.c shares it among several agents;
  * memory.c frees what agents leave behind, as the end of a process does.
  */
 #pragma once
@@ -26,7 +26,7 @@
 enum fault {
 	SLOW_MESSAGE, /* between agents; so are the next */
 	AGENT_STOPS, /* for a while */
-	AGENT_DIES, /* and the others do not hear of it */
+	AGENT_DIES, /* and the others do not learn of it */
 	NODE_ABSENT, /* for the whole world */
 	WORLD_DIES,
 	SLOW_WORD, /* of a daemon; so are the next */
@@ -72,13 +72,13 @@ struct daemon {
 	uint64_t write_ns, offer_ns, store_ns, timeout_ns; /* when it does so; NEVER */
 	unsigned nr_writes; /* to come */
 	uint64_t begun; /* the round that it is to offer for; 0: none */
-	uint64_t left; /* the round whose decision it does not wait for any more */
+	uint64_t left; /* the round: it does not wait for its decision any more */
 	bool is_wanted, is_silent;
 	bool is_unannounced[SIM_PAGES];
 	struct cluster_node cluster[WORLDS_NODES];
 	struct cluster_owners owners[SIM_PAGES];
 	/* collecting together */
-	bool is_collecting, is_marked[SIM_PAGES]; /* lent, when the window was marked */
+	bool is_collecting, is_marked[SIM_PAGES]; /* pinned, when the window was marked */
 	bool wants_collect;
 	uint64_t mark_ns, mark_until_ns, mark_number; /* a MARK that waits for a round to end */
 	struct link_step mark;
@@ -117,10 +117,10 @@ struct worlds {
 	/* this world */
 	unsigned nr;
 	struct agent agents[WORLDS_NODES];
-	struct agent *current; /* whose turn it is; NULL: nobody's */
+	struct agent *current; /* the one that runs; NULL: none */
 	bool is_dead; /* nothing works any more; agents unwind */
 	uint64_t died_ns; /* when the first of its agents has; NEVER: all live */
-	/* What was heard of rounds, which must be the same everywhere: by round, of the last ones. */
+	/* What was received of rounds, which must be the same everywhere: by round, of the last ones. */
 	struct received {
 		uint64_t round;
 		bool is_settled, is_decided[SIM_PAGES];

@@ -121,8 +121,7 @@ void sim_check(struct sim *s)
 			else if (n->acked[page] && !n->has[page])
 				sim_wrong(s, "round %u: node %u has lost page %u", s->round, i, page);
 			if (n->pinned[page] && !n->has[page])
-				sim_wrong(s, "round %u: node %u has given up page %u, which it has lent", s->round, i,
-					  page);
+				sim_wrong(s, "round %u: node %u dropped page %u, which it has pinned", s->round, i, page);
 		}
 	}
 }

@@ -4,8 +4,8 @@
  * a round are those of the product (mpi-agent/popular/popular_merge.h, store/remote/round.h); stores, agents and
  * messages are modelled. A run is a function of its configuration alone.
  *
- * What a node has acknowledged must be readable at every moment: locally, or from other nodes by a reference all of
- * whose owners have the bytes, durable and pinned, on different hosts: as many as requested, or as there are hosts that
+ * What a node has acknowledged must be readable at every moment: locally, or from other nodes by a reference. All its
+ * owners have the bytes, durable and pinned, on different hosts: as many as requested, or as there are hosts that
  * offered them.
  *
  * Why this exists beside tests/worlds, which runs the real agents:
@@ -47,7 +47,7 @@ enum sim_fault {
 	SIM_FULL, /* nothing more can be stored; at other steps than those that store it means nothing */
 	SIM_CRASH, /* just before; in memory nothing is left */
 	SIM_CRASH_AFTER, /* just after */
-	SIM_WORLD_DIES, /* all agents do: nobody hears anything more of this round */
+	SIM_WORLD_DIES, /* all agents do: no node receives anything more of this round */
 	SIM_FAULTS,
 };
 
@@ -59,16 +59,16 @@ enum sim_flaw {
 	SIM_PINS_LATE, /* after it has said that it has stored */
 	SIM_TAKES_STALE, /* answers of any round */
 	SIM_ALWAYS_STORED, /* says so even if not */
-	SIM_SILENCE_IS_CONSENT, /* who hears no end of a round takes it for a good one */
+	SIM_SILENCE_IS_CONSENT, /* a node that receives no end of a round takes it for a good one */
 	SIM_FREES_PINNED, /* when no file of its own needs it */
 	SIM_FORGETS_PINNED, /* in a crash */
-	SIM_TRUSTS_HINTS, /* takes it for lent what somebody is said to have */
-	SIM_PINS_UNNOTED, /* says that it lends a page, and has not noted it */
+	SIM_TRUSTS_HINTS, /* takes a page for pinned that a node is said to have */
+	SIM_PINS_UNNOTED, /* says that it has pinned a page, and has not noted it */
 	SIM_PINS_UNLOOKED, /* says so of a page that it may not have */
 	SIM_REMEMBERS_TOO_MUCH, /* also owners that have not said that they have stored a page */
-	SIM_REMEMBERS_TOO_LONG, /* also what nodes that collected together may have given up */
+	SIM_REMEMBERS_TOO_LONG, /* also what nodes that collected together may have dropped */
 	SIM_REFERS_LATE, /* goes by what was decided in a round that was over without it */
-	SIM_UNLENDS_REFERRED, /* when nodes collect together: what others refer to */
+	SIM_UNPINS_REFERRED, /* when nodes collect together: what others refer to */
 	SIM_FLAWS,
 };
 
@@ -88,8 +88,8 @@ struct sim_conf {
 struct sim_result {
 	bool failed;
 	char why[160];
-	uint64_t nr_remote; /* pages that were not stored by who wrote them */
-	uint64_t nr_unpinned; /* pages that nodes have found together nobody refers to */
+	uint64_t nr_remote; /* pages that other nodes than the writer stored */
+	uint64_t nr_unpinned; /* pages that no node refers to, as nodes have found together */
 	uint64_t nr_faults;
 };
 

@@ -28,7 +28,7 @@ static void world_die(struct sim *s)
 	s->world.lives = false;
 }
 
-/* The node at that place of the round, if it hears its agent. */
+/* The node at that place of the round, if it is connected to its agent. */
 static struct sim_node *member(struct sim *s, unsigned rank)
 {
 	struct sim_node *n = &s->nodes[s->world.members[rank]];
@@ -120,7 +120,7 @@ static void step_offer(struct sim *s)
 	}
 }
 
-/* The lender looks, notes that it lends the page, and says so. */
+/* The owner looks, notes that the page is pinned, and says so. */
 static bool pins(struct sim *s, unsigned rank, unsigned page)
 {
 	struct sim_node *n = member(s, rank);
@@ -136,8 +136,7 @@ static bool pins(struct sim *s, unsigned rank, unsigned page)
 		return false;
 	yes = n->has[page] || sim_is_flaw(s, SIM_PINS_UNLOOKED);
 	n->pinned[page] |= n->has[page] && !sim_is_flaw(s, SIM_PINS_UNNOTED);
-	sim_trace(s, "round %u node %u: %s page %u", s->round, sim_number_of(s, n), yes ? "lends" : "does not have",
-		  page);
+	sim_trace(s, "round %u node %u: %s page %u", s->round, sim_number_of(s, n), yes ? "pins" : "does not have", page);
 	goes_on(s, n, f);
 	return yes && s->world.lives;
 }
@@ -243,7 +242,7 @@ static void take_stored(struct sim *s, struct sim_node *n, uint64_t round, bool 
 		s->world.has_stored[sim_number_of(s, n)] |= stored;
 }
 
-/* Each at its own pace: who stores does not wait for the others. */
+/* Each at its own pace: a node that stores does not wait for the others. */
 static void step_store(struct sim *s)
 {
 	for (unsigned i = 0; i < s->nr_nodes; i++) {
@@ -343,7 +342,7 @@ static void step_settled(struct sim *s)
 	}
 }
 
-/* What agents keep of a round, when all have heard its end. */
+/* What agents keep of a round, when all have received its end. */
 static void step_remember(struct sim *s)
 {
 	struct sim_world *w = &s->world;
@@ -364,7 +363,7 @@ static void step_remember(struct sim *s)
 		}
 }
 
-/* All nodes find out together what nobody refers to any more; unless one is away, or may be about to refer to
+/* All nodes find out together what no node refers to any more; unless one is away, or may be about to refer to
  * something. */
 static void step_collect(struct sim *s)
 {
@@ -388,10 +387,10 @@ static void step_collect(struct sim *s)
 	sim_check(s);
 }
 
-/* Who has got to it only now hears that nobody has stored, if there is anybody to hear it from. */
+/* A node that stores only now is told that none has stored, if there are agents to tell it. */
 static void step_late(struct sim *s)
 {
-	static const bool nobody[SIM_NODES];
+	static const bool none[SIM_NODES];
 
 	for (unsigned i = 0; i < s->nr_nodes; i++) {
 		struct sim_node *n = &s->nodes[i];
@@ -400,11 +399,11 @@ static void step_late(struct sim *s)
 			continue;
 		sim_store(s, n, SIM_FINE);
 		sim_check(s);
-		sim_finish(s, n, s->world.lives ? nobody : NULL, SIM_FINE);
+		sim_finish(s, n, s->world.lives ? none : NULL, SIM_FINE);
 	}
 }
 
-/* Who has waited long enough goes on by itself. */
+/* A node that has waited long enough goes on by itself. */
 static void step_locally(struct sim *s)
 {
 	for (unsigned i = 0; i < s->nr_nodes; i++) {

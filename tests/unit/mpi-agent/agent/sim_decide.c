@@ -78,7 +78,7 @@ static unsigned hosts_that_offer(const struct sim *s, unsigned page)
 	return nr;
 }
 
-/* What is decided, for all alike: who stores each page that two or more have. */
+/* What is decided, for all alike: which node stores each page that two or more have. */
 static void references(struct sim *s, const struct popular_set *popular, struct sim_ref refs[SIM_PAGES])
 {
 	for (size_t i = 0; i < popular->nr; i++) {

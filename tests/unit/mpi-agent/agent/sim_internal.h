@@ -17,7 +17,7 @@
 /* A reference to other nodes, by their numbers in the simulation. */
 struct sim_ref {
 	bool is;
-	unsigned nr, expected; /* owners; 0: nobody knows how many there should be, as sets were cut */
+	unsigned nr, expected; /* owners; 0: unknown how many there should be, as sets were cut */
 	unsigned owners[CLUSTER_OWNERS_MAX];
 	uint32_t has; /* bit i: owners[i] has had it before */
 };
@@ -57,7 +57,7 @@ struct sim_node {
 	struct sim_late late;
 };
 
-/* The agents, who live and die together. */
+/* The agents, which live and die together. */
 struct sim_world {
 	bool lives;
 	uint64_t round;
@@ -67,7 +67,7 @@ struct sim_world {
 	/* What agents know of others, by number in the simulation; what they know is by number in a round. */
 	struct holders known[SIM_NODES][SIM_PAGES];
 	bool entered[SIM_NODES][SIM_PAGES]; /* offered, and not had by as many as are to */
-	bool is_reported[SIM_NODES][SIM_PAGES]; /* to the page's home: who has stored it alone; by number in a round */
+	bool is_reported[SIM_NODES][SIM_PAGES]; /* to the page's home: the node that stored it alone; by number in a round */
 };
 
 struct sim {
@@ -109,13 +109,13 @@ void sim_unpin(struct sim *s, struct sim_node *n, const bool *referred); /* and 
 /* --- sim_agents.c --- */
 
 void sim_world_begin(struct sim *s); /* of the nodes that are up */
-void sim_world_round(struct sim *s); /* who does not hear its end goes on alone */
+void sim_world_round(struct sim *s); /* a node that does not receive its end goes on alone */
 
 /* --- sim_decide.c --- */
 
 struct merge_conf sim_merge_conf(const struct sim *s, uint32_t hosts[SIM_NODES]); /* borrows `hosts` */
 struct popular sim_popular_of(const struct sim *s, const struct merge_conf *conf, unsigned rank, unsigned page);
 void sim_decide(struct sim *s); /* s->refs, for all nodes alike */
-/* What one node hears of it; `nodes` and `owners` are its arrays. */
+/* What one node receives of it; `nodes` and `owners` are its arrays. */
 struct sim_part sim_decision_for(struct sim *s, unsigned rank, struct cluster_node *nodes,
 				 struct cluster_owners *owners);

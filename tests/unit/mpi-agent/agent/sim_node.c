@@ -27,7 +27,7 @@ void sim_mount(struct sim *s, struct sim_node *n)
 	memcpy(n->file, n->acked, sizeof(n->file));
 }
 
-/* Applications delete something, and what nobody needs is given back. Known pages are used again before that. */
+/* Applications delete something, and what no file needs is given back. Known pages are used again before that. */
 void sim_delete_and_collect(struct sim *s, struct sim_node *n)
 {
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
@@ -63,7 +63,7 @@ void sim_commit_locally(struct sim *s, struct sim_node *n, enum sim_fault fault)
 {
 	n->state = SIM_NODE_IDLE;
 	if (fault == SIM_FULL)
-		return; /* nobody is told that it is durable; it stays in memory */
+		return; /* not reported as durable; it stays in memory */
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
 		n->has[page] |= n->paused[page];
 		n->paused[page] = false;
@@ -124,7 +124,7 @@ static void pin(struct sim_node *n)
 			n->pinned[n->part.pages[i]] = true;
 }
 
-/* What it is to store is on the disk, and noted there as lent. */
+/* What it is to store is on the disk, and noted there as pinned. */
 int sim_store(struct sim *s, struct sim_node *n, enum sim_fault fault)
 {
 	for (unsigned i = 0; i < n->part.nr; i++) {
@@ -151,7 +151,7 @@ int sim_store(struct sim *s, struct sim_node *n, enum sim_fault fault)
 	return 0;
 }
 
-/* The rest: `has_stored` is NULL if it has not heard. */
+/* The rest: `has_stored` is NULL if it has received none. */
 void sim_finish(struct sim *s, struct sim_node *n, const bool *has_stored, enum sim_fault fault)
 {
 	static const bool all[SIM_NODES] = { true, true, true, true, true, true, true, true, true };
@@ -186,11 +186,11 @@ void sim_finish(struct sim *s, struct sim_node *n, const bool *has_stored, enum 
 void sim_unpin(struct sim *s, struct sim_node *n, const bool *referred)
 {
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		if (!n->pinned[page] || (referred[page] && !sim_is_flaw(s, SIM_UNLENDS_REFERRED)))
+		if (!n->pinned[page] || (referred[page] && !sim_is_flaw(s, SIM_UNPINS_REFERRED)))
 			continue;
 		n->pinned[page] = false;
 		n->has[page] = n->file[page];
 		s->result->nr_unpinned++;
-		sim_trace(s, "round %u node %u: does not lend %u any more", s->round, sim_number_of(s, n), page);
+		sim_trace(s, "round %u node %u: unpins %u", s->round, sim_number_of(s, n), page);
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Whom an agent asks for the chunks that its daemon wants, in which order. What is between agents is here: a list of
+/* Which nodes an agent asks for the chunks that its daemon wants, in which order. What is between agents is here: a list of
  * what was asked. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,7 +98,7 @@ static void fetch(struct rig *rig)
 	assert_true(fetches_progress(rig->fs, rig->now_ns) >= 0);
 }
 
-/* Who was asked as the nth says that it has it, or not. */
+/* The nth node asked says that it has it, or not. */
 static void answer(struct rig *rig, unsigned nth, bool has_it)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -143,7 +143,7 @@ static void owners_are_asked_and_then_all_peers(void **state)
 	assert_int_equal(fetches_figures(rig->fs)->missing, 1);
 }
 
-static void who_did_not_answer_in_time_is_asked_last(void **state)
+static void a_node_that_did_not_answer_in_time_is_asked_last(void **state)
 {
 	struct rig *rig = *state;
 
@@ -151,7 +151,7 @@ static void who_did_not_answer_in_time_is_asked_last(void **state)
 	time_is_up(rig);
 	answer(rig, 1, true);
 	EXPECT_ASKED(1, 2);
-	for (unsigned i = 2; i < 7; i++) { /* nobody waits for node 1 any more */
+	for (unsigned i = 2; i < 7; i++) { /* no fetch waits for node 1 any more */
 		fetch(rig);
 		answer(rig, i, true);
 	}
@@ -180,7 +180,7 @@ static void an_answer_that_comes_late_is_one(void **state)
 	EXPECT_ASKED(1, 2, 1);
 }
 
-static void who_has_nothing_to_say_for_long_is_asked_last(void **state)
+static void a_node_that_is_silent_for_long_is_asked_last(void **state)
 {
 	struct rig *rig = *state;
 
@@ -188,7 +188,7 @@ static void who_has_nothing_to_say_for_long_is_asked_last(void **state)
 	answer(rig, 0, false); /* at once: it does not have it */
 	answer(rig, 1, true);
 	fetch(rig);
-	rig->now_ns += ASK_NS / 4 * 3; /* as agents do whose daemon says nothing */
+	rig->now_ns += ASK_NS / 4 * 3; /* as agents do if their daemon says nothing */
 	answer(rig, 2, false);
 	answer(rig, 3, true);
 	fetch(rig);
@@ -202,7 +202,7 @@ static void who_has_nothing_to_say_for_long_is_asked_last(void **state)
 }
 
 /* It is asked once for a chunk, also if it becomes late, or answers something else, while others are. */
-static void nobody_is_asked_twice_for_a_chunk(void **state)
+static void no_node_is_asked_twice_for_a_chunk(void **state)
 {
 	struct rig *rig = *state;
 
@@ -210,7 +210,7 @@ static void nobody_is_asked_twice_for_a_chunk(void **state)
 	fetch(rig);
 	time_is_up(rig);
 	EXPECT_ASKED(1, 1, 2, 2);
-	fetch(rig); /* of whom node 1 is late */
+	fetch(rig); /* of these node 1 is late */
 	EXPECT_ASKED(1, 1, 2, 2, 2);
 	answer(rig, 0, true);
 	for (unsigned i = 2; i < 5; i++)
@@ -229,10 +229,10 @@ int main(void)
 #define with_rig(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		with_rig(owners_are_asked_and_then_all_peers),
-		with_rig(who_did_not_answer_in_time_is_asked_last),
+		with_rig(a_node_that_did_not_answer_in_time_is_asked_last),
 		with_rig(an_answer_that_comes_late_is_one),
-		with_rig(who_has_nothing_to_say_for_long_is_asked_last),
-		with_rig(nobody_is_asked_twice_for_a_chunk),
+		with_rig(a_node_that_is_silent_for_long_is_asked_last),
+		with_rig(no_node_is_asked_twice_for_a_chunk),
 	};
 
 	return cmocka_run_group_tests_name("fetches", tests, NULL, NULL);

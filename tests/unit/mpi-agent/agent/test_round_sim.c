@@ -81,7 +81,7 @@ static void faults_by_chance_lose_nothing(void **state)
 			fail_msg("SIM_SEED=%" PRIu64 ": %s", number, result.why);
 	}
 	print_message("%" PRIu64 " runs with %" PRIu64 " faults; %" PRIu64 " pages were elsewhere, %" PRIu64
-		      " not lent any more\n",
+		      " unpinned\n",
 		      runs, nr_faults, nr_remote, nr_unpinned);
 	assert_true(nr_faults > 0 && nr_remote > 0 && nr_unpinned > 0);
 }
