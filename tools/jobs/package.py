@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Spack recipe: copy it to packages/ckptfs in your own repository (spack repo create), then run `spack install ckptfs`.
+# Spack recipe: copy it to packages/ckptfs in a repository of your own (spack repo create). There is no release to fetch: run
+# `spack dev-build ckptfs@0.1.0` in the source tree.
 from spack.package import *
 
 
@@ -8,8 +9,7 @@ class Ckptfs(MesonPackage):
 
     license("GPL-3.0-or-later")
 
-    # From a source tree: spack dev-build ckptfs@main, or spack develop -p TREE ckptfs@main.
-    version("main")
+    version("0.1.0")
 
     variant("mpi", default=True, description="agents, which deduplicate across nodes")
     variant("cuda", default=False, description="compute deltas of GPU memory on the GPU")
