@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <sys/vfs.h>
 
+#include "base/log.h"
 #include "base/util.h"
 
 /* linux/magic.h does not have all of them. */
@@ -57,4 +58,12 @@ const char *medium_caution(enum medium_kind kind)
 	default:
 		return NULL;
 	}
+}
+
+void medium_log_caution(const char *store, const struct medium *m)
+{
+	const char *text = medium_caution(m->kind);
+
+	if (text)
+		log_warning("store %s: lies on %s, %s", store, m->type, text);
 }

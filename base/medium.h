@@ -16,3 +16,5 @@ struct medium {
 int medium_of(const char *path, struct medium *ret);
 /* A clause for messages: what is not promised there, and what to do. NULL: a disk, on which everything is promised. */
 const char *medium_caution(enum medium_kind kind);
+/* Warns that a store there is promised less than on a disk, if so. */
+void medium_log_caution(const char *store, const struct medium *m);

@@ -308,8 +308,7 @@ static void caution(const struct checks *c)
 
 	if (!copy || (medium_of(c->store, &m) < 0 && medium_of(dirname(copy), &m) < 0))
 		return;
-	if (medium_caution(m.kind))
-		log_warning("store %s: lies on %s, %s", c->store, m.type, medium_caution(m.kind));
+	medium_log_caution(c->store, &m);
 }
 
 int checks_run(const struct options *o, struct checks *ret)

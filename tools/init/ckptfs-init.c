@@ -55,8 +55,8 @@ static void caution(const char *path)
 {
 	struct medium m;
 
-	if (medium_of(path, &m) == 0 && medium_caution(m.kind))
-		log_warning("store %s: lies on %s, %s", path, m.type, medium_caution(m.kind));
+	if (medium_of(path, &m) == 0)
+		medium_log_caution(path, &m);
 }
 
 static enum exit_status create(const struct request *q, const char *path)
