@@ -641,6 +641,7 @@ struct flush {
 	uint32_t nr_refs;
 	uint32_t *order; /* packs of the manifest */
 	uint32_t first_own; /* of the writer's packs: this flush puts these itself */
+	uint32_t uid; /* of the directory */
 	struct record {
 		struct content_piece pieces[CATALOG_PIECES_MAX];
 		unsigned nr_pieces;
@@ -849,10 +850,13 @@ static int convert(void *userdata, const void *p, size_t len)
 	r = buf_error(&f->unread);
 	while (r == 0) {
 		const uint8_t *record = f->unread.data + at;
+		bool is_top = !f->reader.has_inode;
 
 		r = catalog_reader_next(&f->reader, record, f->unread.len - at, &used, &rec);
 		if (r <= 0)
 			break;
+		if (is_top && rec.type == CATALOG_INODE)
+			f->uid = rec.in.uid;
 		at += used;
 		r = 0;
 		if (rec.type == CATALOG_PIECES) {
@@ -1061,6 +1065,7 @@ static int put_manifest(struct flush *f)
 		.files = c->files,
 		.directories = c->directories,
 		.bytes = c->bytes,
+		.uid = f->uid,
 		.path = c->path,
 		.path_len = (uint32_t)strlen(c->path),
 		.nr_packs = f->nr_refs,

@@ -270,6 +270,7 @@ void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret)
 		.catalog_len = le64_put(m->catalog_len),
 		.path_len = le32_put(m->path_len),
 		.nr_packs = le32_put(m->nr_packs),
+		.uid = le32_put(m->uid),
 	};
 	size_t packs_len = m->nr_packs * sizeof(struct tier_pack_ref_disk);
 	struct sha256_digest check;
@@ -342,8 +343,6 @@ int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *r
 	r = check_head(d->magic, TIER_MANIFEST_MAGIC, d->version, d->incompat);
 	if (r < 0)
 		return r;
-	if (le32_get(d->reserved) != 0)
-		return -EOPNOTSUPP;
 	m = (struct tier_manifest){
 		.number = le64_get(d->number),
 		.ino = le64_get(d->ino),
@@ -351,6 +350,7 @@ int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *r
 		.files = le64_get(d->files),
 		.directories = le64_get(d->directories),
 		.bytes = le64_get(d->bytes),
+		.uid = le32_get(d->uid),
 		.path = (const char *)(d + 1),
 		.path_len = le32_get(d->path_len),
 		.nr_packs = le32_get(d->nr_packs),

@@ -134,7 +134,8 @@ struct tier_manifest_disk {
 	struct le64 files, directories, bytes; /* as in the seal */
 	struct le64 catalog_len;
 	struct le32 path_len, nr_packs;
-	struct le32 reserved, crc32c; /* over all bytes before it */
+	struct le32 uid; /* of the directory */
+	struct le32 crc32c; /* over all bytes before it */
 };
 static_assert(sizeof(struct tier_manifest_disk) == 184, "in a tier");
 
@@ -151,6 +152,7 @@ struct tier_manifest {
 	int64_t sealed_ns;
 	uint8_t root[SHA256_LEN];
 	uint64_t files, directories, bytes;
+	uint32_t uid;
 	/* Borrowed, from the decoded bytes or the caller that encodes. */
 	const char *path; /* from the root of that store; names with a slash between them; no zero byte at the end */
 	uint32_t path_len;

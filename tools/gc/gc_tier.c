@@ -32,7 +32,7 @@ struct choice {
 struct run {
 	const struct gc_tier_request *q;
 	struct progress progress;
-	struct choice *v; /* by store and directory, then oldest first */
+	struct choice *v; /* by store, directory and owner, then oldest first */
 	size_t nr;
 };
 
@@ -53,13 +53,17 @@ static size_t dir_len(const char *path)
 	return slash ? (size_t)(slash - path) : 0;
 }
 
+/* A policy counts checkpoints per owner, so that other users cannot displace them. */
 static int compare_groups(const struct choice *x, const struct choice *y)
 {
-	int k = memcmp(x->sealed->store, y->sealed->store, TIER_ID_LEN);
+	const struct tier_sealed *s = x->sealed, *t = y->sealed;
+	int k = memcmp(s->store, t->store, TIER_ID_LEN);
 
 	if (k == 0)
-		k = memcmp(x->sealed->path, y->sealed->path, MIN(x->dir_len, y->dir_len));
-	return k != 0 ? k : (x->dir_len > y->dir_len) - (x->dir_len < y->dir_len);
+		k = memcmp(s->path, t->path, MIN(x->dir_len, y->dir_len));
+	if (k == 0)
+		k = (x->dir_len > y->dir_len) - (x->dir_len < y->dir_len);
+	return k != 0 ? k : (s->uid > t->uid) - (s->uid < t->uid);
 }
 
 static int compare_choices(const void *a, const void *b)
@@ -82,7 +86,7 @@ static bool is_repeated(const struct choice *c, const struct choice *next)
 	       c->sealed->sealed_ns == next->sealed->sealed_ns;
 }
 
-/* Applies the policy to the checkpoints of one store in one directory. */
+/* Applies the policy to the checkpoints of one owner in one directory of a store. */
 static int choose_group(const struct keep_policy *keep, struct choice *v, size_t nr)
 {
 	struct retain_seal *seals = calloc(nr, sizeof(*seals));
@@ -207,6 +211,7 @@ static void show_json(const struct run *run, const struct tier_collect_figures *
 		json_string(&j, "path", c->sealed->path);
 		json_i64(&j, "sealed_ns", c->sealed->sealed_ns);
 		json_u64(&j, "bytes", c->sealed->bytes);
+		json_u64(&j, "uid", c->sealed->uid);
 		json_bool(&j, "keep", c->why);
 		json_string(&j, "why", c->why ? c->why : "");
 		json_close(&j);

@@ -15,7 +15,8 @@ struct gc_tier_request {
 };
 
 /*
- * The policy applies to the checkpoints of each store in each directory separately, and always keeps the newest one.
+ * The policy applies to the checkpoints of each owner, in each directory of each store, separately, and always keeps the
+ * newest one.
  * Prints the checkpoints with the decision on each, and figures. <0: failed, which is reported; -ECANCELED:
  * interrupted.
  */

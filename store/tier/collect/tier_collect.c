@@ -316,6 +316,7 @@ static int add_sealed(struct tier_collector *c, struct collect_store *s, const s
 		.ino = m->ino,
 		.sealed_ns = m->sealed_ns,
 		.bytes = m->bytes,
+		.uid = m->uid,
 		.path = strndup(m->path, m->path_len),
 	};
 	if (!e->path)

@@ -31,6 +31,7 @@ struct tier_sealed {
 	uint64_t number, ino;
 	int64_t sealed_ns;
 	uint64_t bytes; /* of its files */
+	uint32_t uid; /* owner of its directory */
 	char *path; /* from the root of the store */
 	bool is_tagged; /* its directory has the attribute user.tag */
 	bool is_removed; /* set by the caller between tier_collector_open() and tier_collector_mark() */

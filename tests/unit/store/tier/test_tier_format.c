@@ -258,6 +258,7 @@ static struct tier_manifest sample(struct buf *packs)
 		.files = 3,
 		.directories = 1,
 		.bytes = 12345,
+		.uid = 1000,
 		.path = "run1/step.0200",
 		.path_len = 14,
 		.nr_packs = 2,
@@ -283,7 +284,7 @@ static void a_manifest_is_read_back(void **state _unused_)
 	struct tier_footer f;
 
 	tier_manifest_encode(&m, &b);
-	expect_bytes(b.data, b.len, "85cb26dba107a79f56862a683a3ab647e5a83893023245c29518786fb8c319e3");
+	expect_bytes(b.data, b.len, "8eb29bc5d61d0bbe42e3d9e2ab0bbec0a2137ff74c181f61ffbef4e56a57a3f8");
 	assert_int_equal(tier_manifest_decode(b.data, b.len, &back), 0);
 	assert_int_equal(back.number, 7);
 	assert_int_equal(back.ino, 77);
@@ -291,6 +292,7 @@ static void a_manifest_is_read_back(void **state _unused_)
 	assert_int_equal(back.files, 3);
 	assert_int_equal(back.directories, 1);
 	assert_int_equal(back.bytes, 12345);
+	assert_int_equal(back.uid, 1000);
 	assert_int_equal(back.path_len, 14);
 	assert_memory_equal(back.path, m.path, 14);
 	assert_memory_equal(back.store, store, sizeof(store));
@@ -318,6 +320,7 @@ static void the_head_of_a_manifest_lists_it(void **state _unused_)
 	assert_int_equal(tier_manifest_head_decode(exactly, len, &back), 0);
 	assert_int_equal(back.number, 7);
 	assert_int_equal(back.sealed_ns, -5);
+	assert_int_equal(back.uid, 1000);
 	assert_int_equal(back.path_len, 14);
 	assert_memory_equal(back.path, "run1/step.0200", 14);
 	assert_null(back.packs);

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
+# A tier with checkpoints of several users: retention counts those of each user, and no user displaces those of another.
+. "$(dirname "$0")/lib.sh"
+need_mount
+need_root
+need setpriv
+tools=$CKPTFS_BUILD/tools
+TIER=$WORK/tier
+mkdir "$TIER"
+ALICE=2001 BOB=2002
+
+as() { setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"; } # UID COMMAND...
+is() { [ "$(figure "tier.$1")" = "$2" ]; } # KEY VALUE: to be awaited
+gc() { "$tools/ckptfs-gc" --tier "$@" "dir:$TIER"; }
+# checkpoint UID PATH [TEXT]: sealed and in the tier; empty without a text
+checkpoint() {
+	as "$1" mkdir -p "$MNT/$2"
+	[ -z "${3:-}" ] || as "$1" sh -c 'echo "$1" >"$2/state"' sh "$3" "$MNT/$2"
+	as "$1" "$tools/ckptfs-seal" --quiet --wait=tier "$MNT/$2" || fail "$2: not in the tier"
+}
+
+fs_mount "allow_other,tier=dir:$TIER"
+mkdir "$MNT/run"
+chmod 1777 "$MNT" "$MNT/run"
+
+# --- retention: the newest of each user, though bob has sealed last, and more ---
+for i in 1 2 3; do checkpoint $ALICE run/step.$i "alice $i"; done
+for i in 1 2 3 4 5; do checkpoint $BOB run/empty.$i; done
+exits 0 gc --keep-last 2 --delete
+for path in step.2 step.3 empty.4 empty.5; do tells "keep    run/$path"; done
+for path in step.1 empty.1 empty.2 empty.3; do tells "removed run/$path"; done
+gc --json >"$WORK/out.json"
+[ "$("$PYTHON" -c 'import json, sys
+print(*("%s=%d" % (c["path"], c["uid"]) for c in sorted(json.load(sys.stdin)["sealed"], key=lambda c: c["path"])))' <"$WORK/out.json")" = \
+	"run/empty.4=$BOB run/empty.5=$BOB run/step.2=$ALICE run/step.3=$ALICE" ] || fail "$(cat "$WORK/out.json")"
+fs_umount
