@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/tiermount/tier_paths.h"
 #include "store/tier/collect/tier_log.h"
 #include "store/tier/seals/tier_heads.h"
 #include "store/tier/tier.h"
@@ -215,40 +216,7 @@ static int list_path(struct tier_view *v, const char *path, int64_t newest_ns, u
 	return r < 0 ? r : add_name(v, dir, last, strlen(last), node);
 }
 
-struct shown {
-	char *path;
-	size_t checkpoint;
-	enum kind kind;
-	const struct tier_seal *seal;
-};
-
-/* Sorts by path, each before the paths below it, then the newest first. */
-static int compare_shown(const void *a, const void *b)
-{
-	const struct shown *x = a, *y = b;
-	const unsigned char *p = (const unsigned char *)x->path, *q = (const unsigned char *)y->path;
-
-	while (*p && *p == *q) {
-		p++;
-		q++;
-	}
-	if (*p != *q)
-		return !*p ? -1 : !*q ? 1 : *p == '/' ? -1 : *q == '/' ? 1 : *p < *q ? -1 : 1;
-	if (x->seal->sealed_ns != y->seal->sealed_ns)
-		return x->seal->sealed_ns > y->seal->sealed_ns ? -1 : 1;
-	if (x->seal->number != y->seal->number)
-		return x->seal->number > y->seal->number ? -1 : 1;
-	return memcmp(x->seal->store, y->seal->store, TIER_ID_LEN);
-}
-
-static bool is_below(const char *path, const char *above)
-{
-	size_t n = strlen(above);
-
-	return strncmp(path, above, n) == 0 && (path[n] == '\0' || path[n] == '/');
-}
-
-static int collect_paths(struct tier_view *v, struct shown *all, size_t *nr)
+static int collect_paths(struct tier_view *v, struct tier_shown *all, size_t *nr)
 {
 	for (size_t i = 0; i < v->nr_checkpoints; i++) {
 		struct checkpoint *c = v->checkpoints[i];
@@ -257,33 +225,31 @@ static int collect_paths(struct tier_view *v, struct shown *all, size_t *nr)
 			_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 			c->is_shown[k] = false;
-			if (c->is_gone || (k == BY_PATH && (!c->seal.path[0] || is_below(c->seal.path, OWN))))
+			if (c->is_gone || (k == BY_PATH && (!c->seal.path[0] || tier_path_is_below(c->seal.path, OWN))))
 				continue;
 			path_of(&c->seal, k, &b);
 			buf_add_u8(&b, 0);
 			if (buf_error(&b) < 0)
 				return -ENOMEM;
-			all[(*nr)++] = (struct shown){ (char *)b.data, i, k, &c->seal };
+			all[(*nr)++] = (struct tier_shown){ (char *)b.data, &c->seal, .checkpoint = i, .kind = k };
 			b = BUF_EMPTY;
 		}
 	}
 	return 0;
 }
 
-static int list_paths(struct tier_view *v, struct shown *all, size_t nr)
+static int list_paths(struct tier_view *v, struct tier_shown *all, size_t nr)
 {
-	const char *last = NULL;
-	int r = 0;
+	int r = tier_paths_choose(all, nr);
 
 	for (size_t i = 0; i < nr && r == 0; i++) {
-		struct shown *s = &all[i];
+		struct tier_shown *s = &all[i];
 
-		if (last && is_below(s->path, last))
+		if (!s->is_shown)
 			continue;
-		last = s->path;
 		v->checkpoints[s->checkpoint]->is_shown[s->kind] = true;
 		r = list_path(v, s->path, s->seal->sealed_ns,
-			      tier_node((uint32_t)(1 + NR_KINDS * s->checkpoint + s->kind), 0));
+			      tier_node((uint32_t)(1 + NR_KINDS * s->checkpoint + (unsigned)s->kind), 0));
 	}
 	return r;
 }
@@ -305,7 +271,7 @@ static void clear_names(struct tier_view *v)
 
 static int rebuild_names(struct tier_view *v)
 {
-	struct shown *all = calloc(MAX(NR_KINDS * v->nr_checkpoints, (size_t)1), sizeof(*all));
+	struct tier_shown *all = calloc(MAX(NR_KINDS * v->nr_checkpoints, (size_t)1), sizeof(*all));
 	size_t nr = 0;
 	uint32_t dir;
 	int r = all ? 0 : -ENOMEM;
@@ -320,11 +286,8 @@ static int rebuild_names(struct tier_view *v)
 		r = list_dir(v, OWN "/sealed", strlen(OWN "/sealed"), 0, &dir);
 	if (r == 0)
 		r = collect_paths(v, all, &nr);
-	if (r == 0) {
-		if (nr > 0)
-			qsort(all, nr, sizeof(*all), compare_shown);
+	if (r == 0)
 		r = list_paths(v, all, nr);
-	}
 	if (v->nr_names > 0)
 		qsort(v->names, v->nr_names, sizeof(*v->names), compare_names);
 	for (size_t i = 0; all && i < nr; i++)
@@ -667,6 +630,7 @@ static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m)
 		.files = m->files,
 		.directories = m->directories,
 		.bytes = m->bytes,
+		.uid = m->uid,
 		.path = strndup(m->path, m->path_len),
 	};
 	memcpy(c->seal.store, m->store, sizeof(c->seal.store));

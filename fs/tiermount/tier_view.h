@@ -6,8 +6,9 @@
  *   /.ckptfs/stores/STORE/PATH         the newest seal of this path, of one store
  *   /.ckptfs/sealed/STORE/NUMBER       each of them, by the name of its manifest
  *
- * A checkpoint below the path of another one is shown as part of that one, and by its number. The newest seal is that
- * with the latest time. Within a store the times of seals increase strictly; between stores they depend on the clocks.
+ * A checkpoint below the path of another one is shown as part of that one, and by its number. Both is so for
+ * checkpoints of one owner only (tier_paths.h). The newest seal is that with the latest time. Within a store the times of
+ * seals increase strictly; between stores they depend on the clocks.
  *
  * The tier is listed again when a directory above checkpoints is used and the last list is some seconds old. The manifest
  * of a checkpoint is read on first use and becomes a tree of names (store/tier/reading/tier_tree.h). Unused trees are dropped
@@ -36,6 +37,7 @@ struct tier_seal {
 	int64_t sealed_ns;
 	uint8_t root[SHA256_LEN];
 	uint64_t files, directories, bytes;
+	uint32_t uid; /* owner of the directory */
 	char *path; /* in its store */
 };
 

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# A tier with checkpoints of several users: retention counts those of each user, and no user displaces those of another.
+# A tier with checkpoints of several users: retention counts those of each user, and a mounted tier shows none in place of
+# another user's.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
 need setpriv
 tools=$CKPTFS_BUILD/tools
 TIER=$WORK/tier
-mkdir "$TIER"
+ANY=$WORK/any
+mkdir "$TIER" "$ANY"
 ALICE=2001 BOB=2002
 
 as() { setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"; } # UID COMMAND...
-is() { [ "$(figure "tier.$1")" = "$2" ]; } # KEY VALUE: to be awaited
+at_end() { ! grep -qsF " $ANY fuse" /proc/mounts || "$tools/umount.ckptfs" "$ANY"; }
 gc() { "$tools/ckptfs-gc" --tier "$@" "dir:$TIER"; }
 # checkpoint UID PATH [TEXT]: sealed and in the tier; empty without a text
 checkpoint() {
@@ -34,4 +36,26 @@ gc --json >"$WORK/out.json"
 [ "$("$PYTHON" -c 'import json, sys
 print(*("%s=%d" % (c["path"], c["uid"]) for c in sorted(json.load(sys.stdin)["sealed"], key=lambda c: c["path"])))' <"$WORK/out.json")" = \
 	"run/empty.4=$BOB run/empty.5=$BOB run/step.2=$ALICE run/step.3=$ALICE" ] || fail "$(cat "$WORK/out.json")"
+
+# --- paths: bob seals names that alice had, and a directory above them; alice seals one again ---
+checkpoint $ALICE work/of/alice/step.1 "alice 1"
+as $ALICE mv "$MNT/work" "$MNT/old"
+checkpoint $BOB work/of/alice/step.1 "bob 1"
+as $BOB mv "$MNT/work" "$MNT/newer"
+checkpoint $BOB work/of/alice "bob above"
+as $BOB mv "$MNT/work" "$MNT/newest"
+checkpoint $ALICE work/of/alice/step.1 "alice again"
+checkpoint $BOB of.bob/step.1 "bob 1"
+exits 0 "$CKPTFS_BUILD/fs/mount.ckptfs" "dir:$TIER" "$ANY" -o allow_other
+id=$(ls "$ANY/.ckptfs/stores")
+for top in "$ANY" "$ANY/.ckptfs/stores/$id"; do
+	[ "$(cat "$top/work/of/alice/step.1/state")" = "alice again" ] || fail "$top: read: $(cat "$top/work/of/alice/step.1/state")"
+	[ "$(ls "$top/work/of/alice")" = step.1 ] || fail "$top: shown: $(ls "$top/work/of/alice")"
+	[ "$(cat "$top/of.bob/step.1/state")" = "bob 1" ] || fail "$top: bob's own is not shown"
+done
+[ "$(cat "$ANY/.ckptfs/sealed/$id"/*/state | sort | xargs -d '\n')" = "alice 1 alice 2 alice 3 alice again bob 1 bob 1 bob above" ] ||
+	fail "by number: $(cat "$ANY/.ckptfs/sealed/$id"/*/state)"
+exits 0 "$tools/umount.ckptfs" "$ANY"
+exits 0 "$tools/ckptfs-tier" get --quiet "dir:$TIER" work/of/alice/step.1 "$WORK/back"
+[ "$(cat "$WORK/back/state")" = "alice again" ] || fail "restored: $(cat "$WORK/back/state")"
 fs_umount

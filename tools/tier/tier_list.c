@@ -75,6 +75,7 @@ static int add_head(void *userdata, const char *name, int r, const struct tier_m
 		.files = m->files,
 		.directories = m->directories,
 		.bytes = m->bytes,
+		.uid = m->uid,
 		.name = tier_manifest_name(m->store, m->number),
 	};
 	memcpy(c.store, m->store, sizeof(c.store));
@@ -217,12 +218,16 @@ static bool parse_store(const char **s, char ret[2 * TIER_ID_LEN + 1])
 	return true;
 }
 
+/* As in a mounted tier (fs/tiermount/tier_paths.h), the path stays with the owner of its oldest seal. */
 static const struct tier_checkpoint *newest_of(const struct tier_checkpoints *c, const char *store, const char *path)
 {
-	for (size_t i = c->nr; i-- > 0;)
-		if (strcmp(c->v[i].path, path) == 0 && (!store || strcmp(tier_store_id(c->v[i].store).s, store) == 0))
-			return &c->v[i];
-	return NULL;
+	const struct tier_checkpoint *found = NULL;
+
+	for (const struct tier_checkpoint *e = c->v; e < c->v + c->nr; e++)
+		if (strcmp(e->path, path) == 0 && (!store || strcmp(tier_store_id(e->store).s, store) == 0) &&
+		    (!found || found->uid == e->uid))
+			found = e;
+	return found;
 }
 
 /* *ret_nr: how many stores have a checkpoint with this number. */
@@ -317,6 +322,7 @@ static void print_json(const struct tier_access *a, const struct tier_checkpoint
 		json_open(&j, NULL);
 		tier_checkpoint_json(&j, e);
 		json_u64(&j, "inode", e->ino);
+		json_u64(&j, "uid", e->uid);
 		json_i64(&j, "sealed_ns", e->sealed_ns);
 		json_u64(&j, "age_ns", age_since(e->sealed_ns));
 		json_string(&j, "state", "sealed");

@@ -16,6 +16,7 @@ struct tier_checkpoint {
 	uint64_t number, ino;
 	int64_t sealed_ns;
 	uint64_t files, directories, bytes;
+	uint32_t uid; /* owner of the directory */
 	struct tier_object_name name; /* of the manifest */
 	bool is_newest; /* of its directory, of all stores */
 	char *path; /* in its store; "": the root of the store */
@@ -36,7 +37,7 @@ struct tier_checkpoints {
 int tier_checkpoints_get(struct tier_access *a, struct tier_checkpoints *ret);
 void tier_checkpoints_release(struct tier_checkpoints *c);
 /*
- * The checkpoint that a user names: the newest one of a PATH; the only one with a NUMBER; or a name of a mounted tier,
+ * The checkpoint that a user names: the newest one of a PATH, of the owner of its oldest one; the only one with a NUMBER; or a name of a mounted tier,
  * .ckptfs/stores/STORE/PATH or .ckptfs/sealed/STORE/NUMBER. NULL, with a message: there is none, or several.
  */
 const struct tier_checkpoint *tier_checkpoints_find(struct tier_access *a, const struct tier_checkpoints *c,
