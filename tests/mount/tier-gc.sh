@@ -127,5 +127,19 @@ says "is damaged"
 [ "$(manifests) $(objects packs)" = "3 4" ] || fail "objects: $(find "$TIER" -type f)"
 cp -p "$WORK/saved" "$damaged"
 has other/state.1 run/step.7 run/step.8
+
+# --- a manifest is missing, which no collection has removed: nothing is deleted until it is dropped ---
+rm "$damaged"
+exits 2 gc --keep-last 1 --delete
+says "is missing"
+[ "$(manifests) $(objects packs)" = "2 4" ] || fail "objects: $(find "$TIER" -type f)"
+cp -p "$WORK/saved" "$damaged"
+exits 0 gc --delete
+has other/state.1 run/step.7 run/step.8
+rm "$damaged"
+exits 0 gc --forget-missing --delete
+has run/step.7 run/step.8
+exits 0 gc --delete
+has run/step.7 run/step.8
 exits 0 "$tools/umount.ckptfs" "$ANY"
 fs_umount

@@ -61,7 +61,7 @@ _ckptfs() {
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
 	ckptfs-doctor) flags="--json -q --quiet" files=-d ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --policies --keep-last --keep-every --keep-within --keep-tagged --gc --verify
-		--tier --tier-config --json -q --quiet" files=-d ;;
+		--tier --tier-config --forget-missing --json -q --quiet" files=-d ;;
 	ckptfs-init) flags="--hash --dedup --cluster -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;
 	ckptfs-run)

@@ -56,6 +56,7 @@ struct request {
 	bool verify;
 	bool tier; /* `path` is the URL of a tier */
 	char *tier_config; /* NULL: none */
+	bool forget_missing;
 
 	struct progress progress;
 	uint64_t started_ns;
@@ -359,6 +360,7 @@ static enum exit_status collect_tier(const struct request *q)
 		.config_file = q->tier_config,
 		.keep = q->keep,
 		.delete = q->delete,
+		.forget_missing = q->forget_missing,
 		.json = q->json,
 		.quiet = q->quiet,
 	};
@@ -431,6 +433,8 @@ static const struct conf_key options[] = {
 		  "that none needs" },
 	{ "tier-config", CONF_STRING, OF(tier_config), .value = "FILE",
 	  .help = "credentials and endpoint of S3, as mount option tier_config (ckptfs-tier(7))" },
+	{ "forget-missing", CONF_FLAG, OF(forget_missing),
+	  .help = "drop checkpoints whose manifests are missing in the tier; without it, nothing is deleted then" },
 	{ "verify", CONF_FLAG, OF(verify), .help = "verify the newest one by reading all of its data" },
 	COMMAND_JSON(struct request, json),
 	COMMAND_QUIET(struct request, quiet, "no progress"),
@@ -444,9 +448,11 @@ static const char *check(void *request, int nr)
 
 	(void)nr;
 	if (q->tier && (q->policies || q->gc || q->verify || q->budget_ns || q->rate || q->local || q->place))
-		return "--tier goes with --delete, --tier-config, --json, --quiet and the --keep options only";
+		return "--tier goes with --delete, --tier-config, --forget-missing, --json, --quiet and the --keep options only";
 	if (q->tier_config && !q->tier)
 		return "--tier-config needs --tier";
+	if (q->forget_missing && !q->tier)
+		return "--forget-missing needs --tier";
 	if (q->prune && !keeps)
 		return "what to keep must be given: --keep-last, --keep-every, --keep-within or --keep-tagged";
 	if (keeps && q->policies)
@@ -481,7 +487,7 @@ int main(int argc, char *argv[])
 			 "       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify]\n"
 			 "                 [--delete [--gc]] [--json | --quiet] DIRECTORY\n"
 			 "       ckptfs-gc --tier [--keep-last N] [--keep-every N] [--keep-within TIME] [--keep-tagged]\n"
-			 "                 [--tier-config FILE] [--delete] [--json | --quiet] URL\n",
+			 "                 [--tier-config FILE] [--forget-missing] [--delete] [--json | --quiet] URL\n",
 		.about = "Report how much space of a store no file refers to; with --delete, free it. A mounted store can be used "
 			 "meanwhile. Or list the sealed checkpoints in DIRECTORY that none of the --keep options keeps; with "
 			 "--delete, remove them, but never the newest one that verifies. Or do both in a tier.",

@@ -86,6 +86,13 @@ static bool is_repeated(const struct choice *c, const struct choice *next)
 	       c->sealed->sealed_ns == next->sealed->sealed_ns;
 }
 
+/* Without a policy all checkpoints are kept, each once. */
+static void keep_group(struct choice *v, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		v[i].why = i + 1 == nr || !is_repeated(&v[i], &v[i + 1]) ? "" : NULL;
+}
+
 /* Applies the policy to the checkpoints of one owner in one directory of a store. */
 static int choose_group(const struct keep_policy *keep, struct choice *v, size_t nr)
 {
@@ -123,17 +130,16 @@ static int choose_all(struct run *run, struct tier_collector *c)
 	if (!run->v)
 		return -ENOMEM;
 	for (size_t i = 0; i < run->nr; i++)
-		run->v[i] = (struct choice){ .sealed = &v[i], .dir_len = dir_len(v[i].path), .why = "" };
-	if (keep_is_empty(&run->q->keep))
-		return 0;
-	for (size_t i = 0; i < run->nr; i++)
-		run->v[i].why = NULL;
+		run->v[i] = (struct choice){ .sealed = &v[i], .dir_len = dir_len(v[i].path) };
 	if (run->nr > 0)
 		qsort(run->v, run->nr, sizeof(*run->v), compare_choices);
 	for (size_t i = 0; i < run->nr && r == 0; i += nr) {
 		for (nr = 1; i + nr < run->nr && compare_groups(&run->v[i], &run->v[i + nr]) == 0;)
 			nr++;
-		r = choose_group(&run->q->keep, &run->v[i], nr);
+		if (keep_is_empty(&run->q->keep))
+			keep_group(&run->v[i], nr);
+		else
+			r = choose_group(&run->q->keep, &run->v[i], nr);
 	}
 	for (size_t i = 0; i < run->nr; i++)
 		run->v[i].sealed->is_removed = run->v[i].why == NULL;
@@ -229,7 +235,10 @@ static void show_json(const struct run *run, const struct tier_collect_figures *
 static int collect(struct run *run, struct tier *t)
 {
 	const struct tier_collect_conf conf = {
-		.read_tags = run->q->keep.tagged, .step = show_step, .userdata = run
+		.read_tags = run->q->keep.tagged,
+		.forget_missing = run->q->forget_missing,
+		.step = show_step,
+		.userdata = run,
 	};
 	_cleanup_(tier_collector_closep) struct tier_collector *c = NULL;
 	struct tier_collect_figures f;

@@ -11,6 +11,7 @@ struct gc_tier_request {
 	const char *config_file; /* for S3; NULL: none */
 	struct keep_policy keep; /* empty: remove no checkpoint */
 	bool delete; /* else only list */
+	bool forget_missing; /* as in struct tier_collect_conf */
 	bool json, quiet;
 };
 

@@ -17,9 +17,9 @@
  *
  * A collection:
  *   1. reads the log and all valid manifests, by their numbers, of each store up to the first free number. Ends if one
- *      that is listed is not found: a manifest that was not read would be removed
- *   2. lists the packs, and finds those that no kept manifest names. Before checkpoints are removed, the packs that kept
- *      ones need must be there
+ *      is not found that is listed, that the generation before has kept, or that has a later one behind it: a manifest
+ *      that was not read would be removed. A directory may lack names for a while, as while a server of it is down
+ *   2. lists the packs, and finds those that no kept manifest names. The packs that kept ones need must be there
  *   3. puts the marks                           crash: an object that no entry names; a later collection deletes it
  *   4. appends the generation to the log        REMOVED: checkpoints that are not kept are not shown any more
  *                                               crash: as a collection that deletes nothing; the next one continues
@@ -119,7 +119,7 @@ static int complain(const struct tier_collector *c, const char *name, int r)
 	if (r == -EBADMSG || r == -EFBIG)
 		return log_errno(-EBADMSG,
 				 "tier %s: %s: the manifest is damaged, so the packs that it needs are unknown, and nothing is deleted. "
-				 "Restore this object, or delete it with its checkpoint",
+				 "Restore this object. If it is lost, delete it, and drop its checkpoint with --forget-missing",
 				 where, name);
 	if (r == -EOPNOTSUPP)
 		return log_errno(r, "tier %s: %s: written by a newer version: collect with that version", where, name);
@@ -337,8 +337,26 @@ static bool is_listed(const struct tier_collector *c, const char *name)
 	return false;
 }
 
-/* 1; 0: there is no object of this number. */
-static int add_head(struct tier_collector *c, struct collect_store *s, const struct tier_request *q, uint64_t number)
+static int report_missing(struct tier_collector *c, const char *name)
+{
+	struct tier_log now;
+	int r = tier_log_read(c->tier, &now);
+
+	if (r == 0 && now.generation != c->generation)
+		r = busy(c);
+	else if (r == 0)
+		r = log_errno(-EBADMSG,
+			      "tier %s: %s: is missing, and was not removed by a collection: nothing is deleted. Run the "
+			      "collection again when all of the tier is available. If the object is lost, drop its "
+			      "checkpoint with --forget-missing",
+			      tier_where(c->tier), name);
+	tier_log_release(&now);
+	return r;
+}
+
+/* 1; 0: there is no object of this number. `is_expected`: it was there, and should be. */
+static int add_head(struct tier_collector *c, struct collect_store *s, const struct tier_request *q, uint64_t number,
+		    bool is_expected)
 {
 	struct tier_manifest m;
 	int r = q->result;
@@ -352,6 +370,8 @@ static int add_head(struct tier_collector *c, struct collect_store *s, const str
 	else if (r == -ENOENT && is_listed(c, q->name)) /* what is not read would be removed */
 		r = log_errno(-EBUSY, "tier %s: %s: is listed, but not found: nothing is deleted; run the collection again",
 			      tier_where(c->tier), q->name);
+	else if (r == -ENOENT && is_expected && !c->conf.forget_missing)
+		r = report_missing(c, q->name);
 	else if (r == -ENOENT)
 		return 0;
 	else if (r == -ENODATA)
@@ -383,11 +403,11 @@ static int read_heads(struct tier_collector *c, struct collect_store *s, struct 
 	}
 	r = run_all(c, q, nr, "reading manifests");
 	for (size_t i = 0; i < nr && r >= 0; i++)
-		r = add_head(c, s, &q[i], heads[i].number);
+		r = add_head(c, s, &q[i], heads[i].number, true);
 	return MIN(r, 0);
 }
 
-/* Numbers whose manifests were deleted by hand, up to the largest listed one, count as used. */
+/* Numbers are used without gaps: those up to the largest listed one were used. */
 static int read_store(struct tier_collector *c, struct collect_store *s, struct head *heads)
 {
 	const struct tier_store_marks *m = tier_marks_store(&c->log.marks, s->id);
@@ -413,7 +433,7 @@ static int read_store(struct tier_collector *c, struct collect_store *s, struct 
 		struct tier_request q = { .op = TIER_GET, .name = name.s, .buf = heads->bytes, .len = sizeof(heads->bytes) };
 
 		tier_call(c->tier, &q);
-		r = add_head(c, s, &q, number);
+		r = add_head(c, s, &q, number, false);
 		if (r == 0)
 			break;
 		number++;
@@ -570,7 +590,8 @@ static int sort_packs(struct tier_collector *c, const struct buf *names)
 
 /*
  * Are the packs there that kept checkpoints need? Retention must not remove a checkpoint that is whole for one that is
- * not. A list may lack a pack that is there.
+ * not, and if one pack is missing, so may be more: nothing is deleted from a tier that is not complete. A list may lack
+ * a pack that is there.
  */
 static int check_needed(struct tier_collector *c)
 {
@@ -584,7 +605,8 @@ static int check_needed(struct tier_collector *c)
 		if (r == -ENOENT)
 			return log_errno(-EBADMSG,
 					 "tier %s: %s: is missing, and a checkpoint needs it that would be kept: nothing is "
-					 "removed. ckptfs-tier verify names the checkpoint; delete its manifest to give it up",
+					 "deleted. ckptfs-tier verify names the checkpoint. To drop it, delete its manifest, "
+					 "and collect with --forget-missing",
 					 tier_where(c->tier), name.s);
 		if (r < 0)
 			return r;
@@ -630,7 +652,7 @@ int tier_collector_mark(struct tier_collector *c)
 		r = mark_manifests(c);
 	if (r == 0)
 		r = sort_packs(c, &names);
-	if (r == 0 && f->nr_removed > 0)
+	if (r == 0)
 		r = check_needed(c);
 	if (r == 0)
 		r = find_sizes(c, &c->pending);

@@ -20,6 +20,8 @@ struct tier_collector;
 
 struct tier_collect_conf {
 	bool read_tags; /* set tier_sealed.is_tagged: reads whole manifests */
+	/* Continue without manifests that should be there and are not: their checkpoints are removed. */
+	bool forget_missing;
 	/* Called between requests. false: the call returns -ECANCELED. NULL: not called. */
 	bool (*step)(void *userdata, const char *what, uint64_t done, uint64_t total);
 	void *userdata;
@@ -46,13 +48,13 @@ struct tier_collect_figures {
 	uint64_t nr_fences;
 };
 
-/* Lists the checkpoints. Changes nothing. -EBADMSG: a manifest or the log is damaged, which is logged. */
+/* Lists the checkpoints. Changes nothing. -EBADMSG: a manifest or the log is damaged or missing, which is logged. */
 int tier_collector_open(struct tier *t, const struct tier_collect_conf *conf, struct tier_collector **ret);
 void tier_collector_close(struct tier_collector *c); /* NULL is fine */
 void tier_collector_closep(struct tier_collector **c);
 /* By store, and by number. Owned by the collector. */
 struct tier_sealed *tier_collector_sealed(struct tier_collector *c, size_t *ret_nr);
-/* Finds the packs that no kept checkpoint needs. Changes nothing. */
+/* Finds the packs that no kept checkpoint needs. Changes nothing. -EBADMSG: one that a kept checkpoint needs is missing. */
 int tier_collector_mark(struct tier_collector *c);
 /*
  * After tier_collector_mark(): removes checkpoints, and deletes packs. -EBUSY: another collection has begun since this one

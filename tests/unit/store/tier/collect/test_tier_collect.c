@@ -292,12 +292,12 @@ static unsigned check_content(struct rig *rig)
 	return nr;
 }
 
-static int collect(struct tier *t, unsigned keep)
+static int collect_with(struct tier *t, unsigned keep, const struct tier_collect_conf *conf)
 {
 	_cleanup_(tier_collector_closep) struct tier_collector *c = NULL;
 	struct tier_sealed *v;
 	size_t nr;
-	int r = tier_collector_open(t, &(struct tier_collect_conf){ 0 }, &c);
+	int r = tier_collector_open(t, conf, &c);
 
 	if (r < 0)
 		return r;
@@ -306,6 +306,11 @@ static int collect(struct tier *t, unsigned keep)
 		v[i].is_removed = true;
 	r = tier_collector_mark(c);
 	return r < 0 ? r : tier_collector_delete(c);
+}
+
+static int collect(struct tier *t, unsigned keep)
+{
+	return collect_with(t, keep, &(struct tier_collect_conf){ 0 });
 }
 
 /* Nothing that no checkpoint needs is left, but the log, keys, a fence of each store, and two marks. */
@@ -666,6 +671,63 @@ static void what_is_not_found_once_is_not_removed(void **state _unused_)
 	}
 }
 
+static size_t nr_objects(struct rig *rig, const char *prefix)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < memory_nr(rig->w.m); i++)
+		nr += strncmp(memory_name(rig->w.m, i), prefix, strlen(prefix)) == 0;
+	return nr;
+}
+
+/*
+ * As while a server of a shared directory is down: one manifest is neither listed nor found. The collection before has
+ * kept it, or it is a new one with a later one behind it. It is there again afterwards.
+ */
+static void a_manifest_that_is_missing_ends_the_collection(void **state _unused_)
+{
+	enum { CHECKPOINTS = 5, OLD = 2 };
+
+	for (unsigned lost = 1; lost <= CHECKPOINTS; lost++) {
+		struct rig *rig = rig_new(1);
+		struct tier *t = world_tier(&rig->w);
+		_cleanup_(buf_release) struct buf bytes = BUF_EMPTY;
+		struct tier_object_name name;
+		uint8_t store[TIER_ID_LEN];
+		size_t nr_before;
+
+		memset(store, 1, sizeof(store));
+		for (unsigned i = 0; i < CHECKPOINTS; i++) {
+			add_checkpoint(rig, 1, false);
+			assert_int_equal(flush(rig, NULL, i), 0);
+			if (i + 1 == OLD) /* its fence has the next number */
+				assert_int_equal(collect(t, 1000), 0);
+		}
+		name = tier_manifest_name(store, lost + (lost > OLD));
+		assert_int_equal(tier_get_all(t, name.s, MiB(1), &bytes), 0);
+		assert_int_equal(tier_call(t, &(struct tier_request){ .op = TIER_DELETE, .name = name.s }), 0);
+		nr_before = memory_nr(rig->w.m);
+		if (lost < CHECKPOINTS) { /* the last one cannot be told from one that was never there */
+			assert_int_equal(collect(t, 1000), -EBADMSG);
+			assert_int_equal(collect(t, 1), -EBADMSG);
+			assert_int_equal(memory_nr(rig->w.m), nr_before);
+		}
+		assert_int_equal(tier_put_new(t, name.s, bytes.data, bytes.len), 0);
+		assert_int_equal(collect(t, 1000), 0);
+		assert_int_equal(check_content(rig), CHECKPOINTS);
+
+		assert_int_equal(tier_call(t, &(struct tier_request){ .op = TIER_DELETE, .name = name.s }), 0);
+		assert_int_equal(collect_with(t, 1000, &(struct tier_collect_conf){ .forget_missing = true }), 0);
+		assert_int_equal(collect(t, 1000), 0);
+		assert_int_equal(nr_objects(rig, "sealed/"), CHECKPOINTS - 1 + 1); /* and a fence */
+		rig->is_acknowledged[lost - 1] = false;
+		assert_int_equal(check_content(rig), CHECKPOINTS - 1);
+		assert_int_equal(flush(rig, NULL, lost - 1), 0); /* it is not there, and was not removed */
+		check_end(rig);
+		rig_free(rig);
+	}
+}
+
 static void delete_packs(struct rig *rig)
 {
 	uint8_t id[TIER_ID_LEN];
@@ -691,7 +753,7 @@ static void no_checkpoint_is_removed_for_one_that_lacks_packs(void **state _unus
 	delete_packs(rig);
 	assert_int_equal(collect(world_tier(&rig->w), 1), -EBADMSG);
 	assert_false(last_marks(rig->w.m, &marks));
-	assert_int_equal(collect(world_tier(&rig->w), 1000), 0); /* removes no checkpoint */
+	assert_int_equal(collect(world_tier(&rig->w), 1000), -EBADMSG); /* nor garbage from a tier that is not complete */
 	rig_free(rig);
 }
 
@@ -728,6 +790,7 @@ int main(void)
 		cmocka_unit_test(a_collector_that_is_killed_leaves_nothing_for_long),
 		cmocka_unit_test(any_order_of_requests_is_safe),
 		cmocka_unit_test(what_is_not_found_once_is_not_removed),
+		cmocka_unit_test(a_manifest_that_is_missing_ends_the_collection),
 		cmocka_unit_test(no_checkpoint_is_removed_for_one_that_lacks_packs),
 		cmocka_unit_test(a_seal_with_another_manifest_is_not_removed),
 	};
