@@ -226,6 +226,11 @@ int tier_list_all(struct tier *t, const char *prefix, struct buf *ret)
 
 /* --- back ends --- */
 
+int tier_sweep(struct tier *t, const char *prefix)
+{
+	return t->backend->sweep ? t->backend->sweep(t, prefix) : 0;
+}
+
 void tier_close(struct tier *t)
 {
 	if (t)

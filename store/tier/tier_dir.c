@@ -11,6 +11,11 @@
  *   5. unlink the temporary
  * A put that may replace an object renames in step 3.
  *
+ * A writer that ends in between leaves the temporary, which may be another name of the object: its space would never be
+ * free. A sweep marks each temporary that it finds by making it read-only, and removes those that the sweep before has
+ * marked. It does not need to know which ones are in use: a writer whose temporary is gone fails in step 3, and the
+ * object does not exist.
+ *
  * The temporary is in the directory of the object: some parallel filesystems link within a directory only, or
  * within one metadata server. Its name is random and begins with a dot, which no object's does.
  *
@@ -130,6 +135,10 @@ static int path_sync(const struct path *p)
 
 /* --- put --- */
 
+#define TEMPORARY ".new-"
+#define TEMPORARY_DIGITS 16u
+#define SWEPT_MODE 0400u
+
 struct temporary {
 	char name[32];
 };
@@ -141,7 +150,7 @@ static int write_temporary(int at, const struct tier_request *q, struct temporar
 
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return -EIO;
-	snprintf(ret->name, sizeof(ret->name), ".new-%016" PRIx64, random);
+	snprintf(ret->name, sizeof(ret->name), TEMPORARY "%0*" PRIx64, (int)TEMPORARY_DIGITS, random);
 	fd = io_open(at, ret->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fd;
@@ -193,7 +202,7 @@ static int put_at(struct path *p, const struct tier_request *q)
 
 		r = error < 0 ? error : r;
 	}
-	io_unlink(at, t.name); /* no longer there after a rename; otherwise a stray one does no harm */
+	io_unlink(at, t.name); /* no longer there after a rename; otherwise a sweep removes a stray one */
 	return r;
 }
 
@@ -401,6 +410,73 @@ static int list(struct tier_dir *d, struct tier_request *q)
 	return r > 0 || is_absent(r) ? 0 : r < 0 ? fail(d, q, "list", r) : 0;
 }
 
+/* --- sweep --- */
+
+static bool is_temporary(const char *name)
+{
+	size_t prefix = strlen(TEMPORARY);
+
+	return strncmp(name, TEMPORARY, prefix) == 0 && strlen(name) == prefix + TEMPORARY_DIGITS &&
+	       strspn(name + prefix, "0123456789abcdef") == TEMPORARY_DIGITS;
+}
+
+/* Another user's, for example, stays. */
+static void sweep_temporary(int at, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return;
+	if ((st.st_mode & 07777) == SWEPT_MODE)
+		io_unlink(at, name);
+	else
+		(void)!fchmodat(at, name, SWEPT_MODE, 0);
+}
+
+static int sweep_below(int at, unsigned depth)
+{
+	int fd = open_dir(at, "."), r = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+
+	if (fd < 0)
+		return fd;
+	if (!dir) {
+		r = -errno;
+		io_close(fd);
+		return r;
+	}
+	while (r == 0 && (errno = 0, e = readdir(dir))) {
+		if (is_temporary(e->d_name)) {
+			sweep_temporary(at, e->d_name);
+		} else if (depth > 0 && tier_name_is_valid(e->d_name) && type_of(at, e) == 1) {
+			_cleanup_(closep) int below = open_dir(at, e->d_name);
+
+			r = below < 0 ? below : sweep_below(below, depth - 1);
+			r = is_absent(r) ? 0 : r;
+		}
+	}
+	if (r == 0 && !e)
+		r = -errno;
+	closedir(dir);
+	return r;
+}
+
+static int dir_sweep(struct tier *t, const char *prefix)
+{
+	struct tier_dir *d = container_of(t, struct tier_dir, tier);
+	struct path p;
+	int r = path_open(d, prefix, false, &p);
+
+	if (r == 0) {
+		r = sweep_below(p.fds[p.nr - 1], TIER_NAME_MAX / 2);
+		path_close(&p);
+	}
+	return is_absent(r) ? 0 :
+	       r < 0	    ? log_errno(r, "tier %s: %s: cannot remove temporary files", d->tier.where, prefix) :
+			      0;
+}
+
 /* --- threads --- */
 
 static int run(struct tier_dir *d, struct tier_request *q)
@@ -488,7 +564,7 @@ static void dir_close(struct tier *t)
 	free(d);
 }
 
-static const struct tier_backend backend = { .start = dir_start, .close = dir_close };
+static const struct tier_backend backend = { .start = dir_start, .sweep = dir_sweep, .close = dir_close };
 
 int tier_dir_open(const char *path, const struct tier_dir_conf *conf, struct tier **ret)
 {

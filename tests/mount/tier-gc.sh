@@ -114,8 +114,11 @@ for i in 6 7 8; do
 		wait $! || true
 	done
 done
+pack=$(find "$TIER/packs" -type f ! -name '.*' | head -n 1)
+ln "$pack" "${pack%/*}/.new-0123456789abcdef" # as of a writer that was killed before it removed this name
 for i in 1 2; do exits 0 gc --keep-last 2 --delete; done
 has other/state.1 run/step.7 run/step.8
+[ "$(find "$TIER" -name '.new-*' | wc -l)" = 0 ] || fail "temporaries are left: $(find "$TIER" -name '.new-*')"
 [ "$(manifests) $(objects packs)" = "3 4" ] || fail "objects: $(find "$TIER" -type f)"
 
 # --- a damaged manifest may name any pack: nothing is deleted ---

@@ -26,7 +26,7 @@
  *   5. puts a fence at the first free number of each store, and reads the manifests before it that are new. Dropped packs
  *      that these name are needed again         crash: fences without effect
  *   6. reads new entries of the log: if there is a later generation, it ends here
- *   7. deletes manifests and fences that are not valid, dropped packs, and old marks
+ *   7. deletes manifests and fences that are not valid, dropped packs, old marks, and remains of interrupted puts
  *                                               crash: the next collection deletes the others
  *
  * A writer joins in the log before it puts its first manifest. It reads generations in the log when it is opened, when
@@ -1005,6 +1005,19 @@ static int delete_marks(struct tier_collector *c)
 	return r < 0 ? r : delete_all(c, l.v, l.nr, "deleting marks");
 }
 
+/* After packs were deleted: a temporary may be another name of one. */
+static int sweep(struct tier_collector *c)
+{
+	static const char *const prefixes[] = {
+		TIER_PACKS_PREFIX, TIER_SEALED_PREFIX, TIER_LOG_PREFIX, TIER_MARKS_PREFIX, "keys/", "probe/",
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes) && r == 0; i++)
+		r = tier_sweep(c->tier, prefixes[i]);
+	return r;
+}
+
 int tier_collector_delete(struct tier_collector *c)
 {
 	int r = 0;
@@ -1027,6 +1040,8 @@ int tier_collector_delete(struct tier_collector *c)
 		r = delete_packs(c);
 	if (r == 0)
 		r = delete_marks(c);
+	if (r == 0)
+		r = sweep(c);
 	return r;
 }
 

@@ -117,6 +117,22 @@ static void an_object_that_is_found_is_durable(void **state _unused_)
 	assert_int_equal(put(TIER_PUT_NEW, "a/o", "world"), -EIO);
 }
 
+/* Files below the directory whose names match the pattern. */
+static unsigned nr_files(const char *pattern)
+{
+	char command[200], line[100];
+	unsigned nr = 0;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "find '%s' -type f -name '%s'", dir, pattern);
+	f = popen(command, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		nr++;
+	assert_int_equal(pclose(f), 0);
+	return nr;
+}
+
 static void a_writer_that_ends_anywhere_leaves_all_or_nothing(void **state _unused_)
 {
 	static const enum tier_op ops[] = { TIER_PUT_NEW, TIER_PUT };
@@ -150,6 +166,78 @@ static void a_writer_that_ends_anywhere_leaves_all_or_nothing(void **state _unus
 		}
 	assert_int_equal(nr, 9 + 9); /* all events, and one run without an end */
 	assert_int_equal(nr_there, 4 + 4); /* from the link on */
+	assert_int_equal(nr_files(".new-*"), 6 + 3); /* from the write to the unlink, or to the rename */
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(tier_sweep(t, ""), 0);
+	assert_int_equal(nr_files(".new-*"), 0);
+	assert_int_equal(nr_files("o"), 9 + 9);
+}
+
+static void sweeps_between(unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		assert_int_equal(tier_sweep(t, "a/"), 0);
+}
+
+static unsigned nr_sweeps;
+static enum io_op sweeps_before;
+
+static int sweep_before(void *userdata _unused_, const struct io_event *ev)
+{
+	if (ev->op == sweeps_before) {
+		sweeps_before = IO_OPEN; /* no more */
+		sweeps_between(nr_sweeps);
+	}
+	return 0;
+}
+
+/* One sweep does not disturb a put, and two end it: then the object does not exist, and the put can be repeated. */
+static void a_put_whose_temporary_was_swept_fails_and_is_repeated(void **state _unused_)
+{
+	static const struct io_hook h = { .before = sweep_before };
+	static const enum io_op links[] = { IO_LINK, IO_RENAME };
+	static const enum tier_op ops[] = { TIER_PUT_NEW, TIER_PUT };
+	static const char *const names[] = { "a/o", "a/p" };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		io_set_hook(&h);
+		nr_sweeps = 2;
+		sweeps_before = links[i];
+		assert_int_equal(put(ops[i], names[i], "hello"), -EIO);
+		assert_int_equal(tier_get_all(t, names[i], 100, &b), -ENOENT);
+		nr_sweeps = 1;
+		sweeps_before = links[i];
+		assert_int_equal(put(ops[i], names[i], "hello"), 0);
+		io_set_hook(NULL);
+		expect(names[i], "hello");
+		assert_int_equal(nr_files(".new-*"), 0);
+	}
+	sweeps_between(3);
+	expect("a/o", "hello");
+}
+
+/* What was swept is the second name of an object: its space is free when the object is deleted. */
+static void a_sweep_removes_only_temporaries(void **state _unused_)
+{
+	char command[400];
+	struct stat st;
+
+	assert_int_equal(put(TIER_PUT_NEW, "packs/o", "hello"), 0);
+	snprintf(command, sizeof(command),
+		 "cd '%s' && ln packs/o packs/.new-0123456789abcdef && touch packs/.new-1 packs/.new-0123456789abcdeg x "
+		 "packs/.hidden .new-0123456789abcdef && mkdir 'not ours' && touch 'not ours/.new-0123456789abcdef' && "
+		 "ln -s ../packs/o packs/.new-fedcba9876543210",
+		 dir);
+	assert_int_equal(system(command), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(tier_sweep(t, "packs/"), 0);
+	assert_int_equal(tier_sweep(t, "absent/"), 0);
+	assert_int_equal(nr_files("*"), 1 + 3 + 1 + 1 + 1);
+	snprintf(command, sizeof(command), "%s/packs/o", dir);
+	assert_int_equal(stat(command, &st), 0);
+	assert_int_equal(st.st_nlink, 1);
+	expect("packs/o", "hello");
 }
 
 static void a_name_is_taken_even_without_hard_links(void **state _unused_)
@@ -261,6 +349,8 @@ int main(void)
 		TEST(bytes_are_durable_before_the_name_and_that_before_the_answer),
 		TEST(an_object_that_is_found_is_durable),
 		TEST(a_writer_that_ends_anywhere_leaves_all_or_nothing),
+		TEST(a_put_whose_temporary_was_swept_fails_and_is_repeated),
+		TEST(a_sweep_removes_only_temporaries),
 		TEST(a_name_is_taken_even_without_hard_links),
 		TEST(without_an_atomic_way_nothing_is_put),
 		TEST(a_repeated_link_is_recognised),
