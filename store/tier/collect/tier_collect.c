@@ -693,7 +693,13 @@ static bool has_kept_twin(const struct tier_collector *c, const struct tier_seal
 	return false;
 }
 
-/* Seals removed by earlier generations and by this one: the TIER_REMOVED_MAX last ones. */
+/* Every reader of the tier reads the removed seals of all stores. A node flushes again what is not recorded. */
+static size_t removed_max(const struct tier_collector *c)
+{
+	return MIN((size_t)TIER_REMOVED_MAX, TIER_REMOVED_ALL_MAX / c->nr_stores);
+}
+
+/* Seals removed by earlier generations and by this one: the last ones. */
 static int list_removed(struct tier_collector *c, const struct collect_store *s, struct removed_seals *ret)
 {
 	const struct tier_store_marks *m = tier_marks_store(&c->log.marks, s->id);
@@ -718,7 +724,7 @@ static int list_removed(struct tier_collector *c, const struct collect_store *s,
 	for (size_t i = 0; i < ret->nr; i++)
 		if (nr == 0 || compare_seals(&ret->v[nr - 1], &ret->v[i]) != 0)
 			ret->v[nr++] = ret->v[i];
-	ret->nr = MIN(nr, (size_t)TIER_REMOVED_MAX);
+	ret->nr = MIN(nr, removed_max(c));
 	if (nr > ret->nr)
 		memmove(ret->v, ret->v + (nr - ret->nr), ret->nr * sizeof(*ret->v));
 	return 0;

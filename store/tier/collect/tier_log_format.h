@@ -80,7 +80,9 @@ struct tier_store_disk {
 };
 static_assert(sizeof(struct tier_store_disk) == 56, "in a tier");
 
-#define TIER_REMOVED_MAX 10000u /* removed seals of a store that are recorded: the last ones */
+/* Removed seals that are recorded: the last ones of each store, and of all stores, which have equal shares. */
+#define TIER_REMOVED_MAX 10000u
+#define TIER_REMOVED_ALL_MAX (1u << 20)
 
 struct tier_store_marks {
 	uint8_t id[TIER_ID_LEN];

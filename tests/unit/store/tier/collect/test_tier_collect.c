@@ -781,6 +781,45 @@ static void a_seal_with_another_manifest_is_not_removed(void **state _unused_)
 	rig_free(rig);
 }
 
+/* One store has as many removed seals as are recorded of one, and there are many others. */
+static void removed_seals_take_bounded_space(void **state _unused_)
+{
+	enum { OTHERS = 200 };
+	struct tier_store_marks stores[1 + OTHERS] = { 0 };
+	struct tier_seal_disk *removed = calloc(TIER_REMOVED_MAX, sizeof(*removed));
+	struct tier_marks marks = { .number = 1, .stores = stores, .nr_stores = ARRAY_SIZE(stores) };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct rig *rig = rig_new(1);
+	struct tier *t = world_tier(&rig->w);
+	uint8_t id[TIER_ID_LEN];
+	struct tier_log log;
+
+	assert_non_null(removed);
+	for (unsigned i = 0; i < TIER_REMOVED_MAX; i++)
+		removed[i].sealed_ns = le64_put(1 + i);
+	for (unsigned i = 0; i < ARRAY_SIZE(stores); i++)
+		stores[i].id[0] = (uint8_t)i;
+	stores[0].base = 1;
+	stores[0].removed = removed;
+	stores[0].nr_removed = TIER_REMOVED_MAX;
+	tier_marks_encode(&marks, &b);
+	tier_marks_id(b.data, b.len, id);
+	assert_int_equal(tier_put_new(t, tier_marks_name(1, id).s, b.data, b.len), 0);
+	assert_int_equal(tier_log_read(t, &log), 0);
+	assert_int_equal(tier_log_append_generation(&log, id, b.len), 0);
+	tier_log_release(&log);
+
+	assert_int_equal(collect(t, 1000), 0);
+	assert_true(last_marks(rig->w.m, &marks));
+	assert_int_equal(marks.number, 2);
+	assert_int_equal(marks.stores[0].nr_removed, TIER_REMOVED_ALL_MAX / ARRAY_SIZE(stores));
+	assert_true(tier_marks_removed(&marks.stores[0], 0, TIER_REMOVED_MAX));
+	assert_false(tier_marks_removed(&marks.stores[0], 0, 1));
+	tier_marks_release(&marks);
+	free(removed);
+	rig_free(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -793,6 +832,7 @@ int main(void)
 		cmocka_unit_test(a_manifest_that_is_missing_ends_the_collection),
 		cmocka_unit_test(no_checkpoint_is_removed_for_one_that_lacks_packs),
 		cmocka_unit_test(a_seal_with_another_manifest_is_not_removed),
+		cmocka_unit_test(removed_seals_take_bounded_space),
 	};
 
 	log_to_function(no_log, NULL);
