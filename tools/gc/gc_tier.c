@@ -86,6 +86,15 @@ static bool is_repeated(const struct choice *c, const struct choice *next)
 	       c->sealed->sealed_ns == next->sealed->sealed_ns;
 }
 
+/* The others are removed because the last one is kept. */
+static void mark_group(struct choice *v, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		v[i].sealed->is_removed = v[i].why == NULL;
+		v[nr - 1].sealed->is_relied_on |= v[i].why == NULL;
+	}
+}
+
 /* Without a policy all checkpoints are kept, each once. */
 static void keep_group(struct choice *v, size_t nr)
 {
@@ -140,9 +149,8 @@ static int choose_all(struct run *run, struct tier_collector *c)
 			keep_group(&run->v[i], nr);
 		else
 			r = choose_group(&run->q->keep, &run->v[i], nr);
+		mark_group(&run->v[i], nr);
 	}
-	for (size_t i = 0; i < run->nr; i++)
-		run->v[i].sealed->is_removed = run->v[i].why == NULL;
 	return r;
 }
 

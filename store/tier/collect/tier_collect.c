@@ -102,6 +102,7 @@ struct tier_collector {
 	struct tier_sealed *sealed; /* sorted by store and number */
 	size_t nr_sealed, sealed_room;
 	struct pack_set needed; /* by kept manifests */
+	struct pack_set relied; /* by those that others are removed for */
 	struct pack_set removed; /* by those that are not kept */
 	struct pack_set dropped, pending;
 	struct tier_collect_figures figures;
@@ -515,6 +516,7 @@ void tier_collector_close(struct tier_collector *c)
 	free(c->sealed);
 	free(c->stores);
 	free(c->needed.v);
+	free(c->relied.v);
 	free(c->removed.v);
 	free(c->dropped.v);
 	free(c->pending.v);
@@ -550,12 +552,15 @@ static int mark_manifests(struct tier_collector *c)
 			return busy(c);
 		if (r == 0)
 			r = set_add_manifest(e->is_removed ? &c->removed : &c->needed, &m);
+		if (r == 0 && e->is_relied_on)
+			r = set_add_manifest(&c->relied, &m);
 		if (r == 0 && !step(c, "reading manifests", i + 1, c->nr_sealed))
 			r = -ECANCELED;
 		c->figures.nr_kept += !e->is_removed;
 		c->figures.nr_removed += e->is_removed;
 	}
 	set_sort(&c->needed);
+	set_sort(&c->relied);
 	set_sort(&c->removed);
 	return r;
 }
@@ -614,6 +619,55 @@ static int check_needed(struct tier_collector *c)
 	return 0;
 }
 
+static int check_footer(const struct tier_collector *c, const struct tier_request *q, const struct set_pack *p)
+{
+	struct tier_footer f;
+	int r = q->result;
+
+	if (r == 0)
+		r = tier_footer_decode(q->buf, q->got, &f);
+	if (r == 0 && (memcmp(f.id, p->id, sizeof(f.id)) != 0 || tier_pack_len(&f) != p->len || q->size != p->len))
+		r = -EBADMSG;
+	if (r == -EBADMSG || r == -ENOENT)
+		return log_errno(-EBADMSG,
+				 "tier %s: %s: is missing, cut off or damaged, and the checkpoint needs it that others would "
+				 "be removed for: nothing is deleted. ckptfs-tier verify names the checkpoint",
+				 tier_where(c->tier), q->name);
+	return r;
+}
+
+/*
+ * Are the packs whole that the checkpoints need which others are removed for? Retention in a store verifies the newest
+ * checkpoint as well. This reads the end of each pack, and neither tables nor chunks.
+ */
+static int check_relied(struct tier_collector *c)
+{
+	struct tier_footer_disk bytes[IN_FLIGHT];
+	struct tier_object_name names[IN_FLIGHT];
+	struct tier_request q[IN_FLIGHT];
+	int r = 0;
+
+	for (size_t i = 0, nr; i < c->relied.nr && r == 0; i += nr) {
+		const struct set_pack *p = &c->relied.v[i];
+
+		nr = MIN(c->relied.nr - i, (size_t)IN_FLIGHT);
+		for (size_t k = 0; k < nr; k++) {
+			names[k] = tier_pack_name(p[k].id);
+			q[k] = (struct tier_request){
+				.op = TIER_GET,
+				.name = names[k].s,
+				.off = p[k].len - sizeof(bytes[k]),
+				.buf = &bytes[k],
+				.len = sizeof(bytes[k]),
+			};
+		}
+		r = run_all(c, q, nr, "reading packs");
+		for (size_t k = 0; k < nr && r == 0; k++)
+			r = check_footer(c, &q[k], &p[k]);
+	}
+	return r;
+}
+
 /* Of packs that no manifest names, as of interrupted flushes: no manifest has their size. */
 static int find_sizes(struct tier_collector *c, struct pack_set *s)
 {
@@ -654,6 +708,8 @@ int tier_collector_mark(struct tier_collector *c)
 		r = sort_packs(c, &names);
 	if (r == 0)
 		r = check_needed(c);
+	if (r == 0)
+		r = check_relied(c);
 	if (r == 0)
 		r = find_sizes(c, &c->pending);
 	if (r == 0)

@@ -36,7 +36,9 @@ struct tier_sealed {
 	uint32_t uid; /* owner of its directory */
 	char *path; /* from the root of the store */
 	bool is_tagged; /* its directory has the attribute user.tag */
-	bool is_removed; /* set by the caller between tier_collector_open() and tier_collector_mark() */
+	/* Set by the caller between tier_collector_open() and tier_collector_mark(): */
+	bool is_removed;
+	bool is_relied_on; /* others are removed because this one is kept: all of its packs must be whole */
 };
 
 struct tier_collect_figures {
@@ -54,7 +56,10 @@ void tier_collector_close(struct tier_collector *c); /* NULL is fine */
 void tier_collector_closep(struct tier_collector **c);
 /* By store, and by number. Owned by the collector. */
 struct tier_sealed *tier_collector_sealed(struct tier_collector *c, size_t *ret_nr);
-/* Finds the packs that no kept checkpoint needs. Changes nothing. -EBADMSG: one that a kept checkpoint needs is missing. */
+/*
+ * Finds the packs that no kept checkpoint needs. Changes nothing. -EBADMSG: one that a kept checkpoint needs is missing, or
+ * one of a checkpoint that is relied on is damaged.
+ */
 int tier_collector_mark(struct tier_collector *c);
 /*
  * After tier_collector_mark(): removes checkpoints, and deletes packs. -EBUSY: another collection has begun since this one

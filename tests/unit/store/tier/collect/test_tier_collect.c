@@ -303,7 +303,7 @@ static int collect_with(struct tier *t, unsigned keep, const struct tier_collect
 		return r;
 	v = tier_collector_sealed(c, &nr);
 	for (size_t i = 0; i + keep < nr; i++)
-		v[i].is_removed = true;
+		v[i].is_removed = v[nr - 1].is_relied_on = true;
 	r = tier_collector_mark(c);
 	return r < 0 ? r : tier_collector_delete(c);
 }
@@ -757,6 +757,44 @@ static void no_checkpoint_is_removed_for_one_that_lacks_packs(void **state _unus
 	rig_free(rig);
 }
 
+static void damage_packs(struct rig *rig, bool is_cut)
+{
+	struct tier *t = world_tier(&rig->w);
+	uint8_t id[TIER_ID_LEN];
+
+	for (size_t i = 0; i < memory_nr(rig->w.m); i++) {
+		const char *name = memory_name(rig->w.m, i);
+		_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+		struct tier_request q = { .op = TIER_PUT, .name = name };
+
+		if (!tier_pack_name_parse(name, id))
+			continue;
+		assert_int_equal(tier_get_all(t, name, MiB(1), &b), 0);
+		b.data[b.len - sizeof(struct tier_footer_disk)] ^= !is_cut;
+		q.data = b.data;
+		q.len = b.len - is_cut;
+		assert_int_equal(tier_call(t, &q), 0);
+	}
+}
+
+/* The same for packs that are there, but not whole. */
+static void no_checkpoint_is_removed_for_one_with_damaged_packs(void **state _unused_)
+{
+	for (unsigned is_cut = 0; is_cut <= 1; is_cut++) {
+		struct rig *rig = rig_new(1);
+
+		for (unsigned i = 0; i < 2; i++) {
+			add_checkpoint(rig, 1, false);
+			assert_int_equal(flush(rig, NULL, i), 0);
+		}
+		damage_packs(rig, is_cut == 1);
+		assert_int_equal(collect(world_tier(&rig->w), 1), -EBADMSG);
+		assert_int_equal(nr_objects(rig, "sealed/"), 2);
+		assert_int_equal(collect(world_tier(&rig->w), 1000), 0); /* removes no checkpoint */
+		rig_free(rig);
+	}
+}
+
 /* A seal with two manifests, as its packs were lost once: when the first one is removed, the seal is not. */
 static void a_seal_with_another_manifest_is_not_removed(void **state _unused_)
 {
@@ -831,6 +869,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_found_once_is_not_removed),
 		cmocka_unit_test(a_manifest_that_is_missing_ends_the_collection),
 		cmocka_unit_test(no_checkpoint_is_removed_for_one_that_lacks_packs),
+		cmocka_unit_test(no_checkpoint_is_removed_for_one_with_damaged_packs),
 		cmocka_unit_test(a_seal_with_another_manifest_is_not_removed),
 		cmocka_unit_test(removed_seals_take_bounded_space),
 	};
