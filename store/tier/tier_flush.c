@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
+ * When a writer is opened, it loads the manifests in the tier and the tables of their packs: first those of its own store,
+ * from the newest one back, until the memory for chunks is full; then those of other stores. Several requests are in
+ * flight. So chunks that its store has flushed are found again whatever other stores have flushed.
+ *
  * Flushing a checkpoint. Only the order makes it safe:
  *   1. key, as a new object              crash: a key without manifests, for the next writer
  *   2. packs, several at once, and all   crash: packs that no manifest names. A flush of the same content makes the
@@ -46,9 +50,11 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/catalog/catalog_format.h"
-#include "store/tier/tier.h"
-#include "store/tier/tier_known.h"
 #include "store/tier/collect/tier_log.h"
+#include "store/tier/tier.h"
+#include "store/tier/tier_gets.h"
+#include "store/tier/tier_ids.h"
+#include "store/tier/tier_known.h"
 
 #define PACK_BYTES_DEFAULT MiB(64)
 #define IN_FLIGHT_DEFAULT 2u
@@ -58,6 +64,7 @@
 #define CHECKS_IN_FLIGHT 16u
 #define CHECKED_BYTES 64u /* of an object, to verify that it exists */
 #define MANIFEST_MAX ((size_t)GiB(2))
+#define FIRST_GET ((size_t)64 << 10) /* of a manifest */
 
 /* A pack that is being put. */
 struct sending {
@@ -82,8 +89,16 @@ struct tier_writer {
 	bool *is_dropped; /* each of them, by a collection */
 	uint32_t nr_packs;
 	size_t packs_room, dropped_room;
+	struct tier_ids numbers; /* of packs that are closed */
 	struct tier_written *seals; /* of this store, in the tier */
 	size_t nr_seals, seals_room;
+	struct listed *seen; /* manifests of other stores that have been loaded, ascending */
+	size_t nr_seen, seen_room;
+	struct other_key {
+		uint8_t id[TIER_ID_LEN];
+		bool is_there;
+	} * keys; /* of own manifests with another key than the writer's */
+	size_t nr_keys, keys_room;
 
 	/* The open pack, the last of `packs`; without frames and chunks: there is none. */
 	bool is_open;
@@ -218,6 +233,8 @@ static int close_pack(struct tier_writer *w, struct tier_flushed *sums)
 	buf_clear(&w->tables);
 	w->is_open = false;
 	r = buf_error(&w->tables) < 0 ? -ENOMEM : buf_error(&w->data);
+	if (r == 0)
+		r = tier_ids_add(&w->numbers, f->id, w->nr_packs - 1);
 	if (r == 0 && tier_in_flight(w->queue) == w->conf.packs_in_flight)
 		r = await_pack(w);
 	if (r < 0)
@@ -290,27 +307,9 @@ static int append_chunk(struct tier_writer *w, const struct tier_want *c, struct
 
 /* --- what is in the tier --- */
 
-/* Remember the chunks of a pack of a manifest, and the pack. */
-static int add_known_chunks(struct tier_writer *w, const struct tier_footer *f, const struct tier_tables *t)
+static bool is_own(const struct tier_writer *w, const uint8_t store[TIER_ID_LEN])
 {
-	int r = 0;
-
-	for (uint32_t i = 0; i < t->nr_frames && r == 0; i++) {
-		struct pack_cuts cuts = pack_table_cuts(&t->frames[i].table);
-
-		for (uint32_t k = 0; k < cuts.nr_chunks && r == 0; k++)
-			r = tier_known_add_older(&w->known, t->frames[i].table.fps[k], pack_cut_len(&cuts, k),
-						 (struct tier_place){ w->nr_packs, t->frames[i].first + k });
-	}
-	return r < 0 ? r : add_pack(w, f);
-}
-
-static bool is_known_pack(const struct tier_writer *w, const struct tier_footer *f)
-{
-	for (uint32_t i = 0; i < w->nr_packs; i++)
-		if (memcmp(w->packs[i].id, f->id, sizeof(f->id)) == 0)
-			return true;
-	return false;
+	return memcmp(store, w->conf.store, TIER_ID_LEN) == 0;
 }
 
 static int add_written(struct tier_writer *w, const struct tier_manifest *m)
@@ -336,87 +335,225 @@ static int note_unreadable(struct tier_writer *w, uint64_t number, int r)
 	return 0;
 }
 
-/* Loads the head of an own manifest, without its chunks. */
-static int load_head(struct tier_writer *w, const char *name, uint64_t number)
-{
-	uint8_t head[TIER_MANIFEST_HEAD_MAX];
-	struct tier_request q = { .op = TIER_GET, .name = name, .buf = head, .len = sizeof(head) };
-	struct tier_manifest m;
-	int r = tier_call(w->tier, &q);
-
-	if (r == 0)
-		r = tier_manifest_head_decode(head, q.got, &m);
-	if (r == 0 && (m.number != number || memcmp(m.store, w->conf.store, sizeof(m.store)) != 0 ||
-		       !tier_manifest_has_size(&m, q.size)))
-		r = -EBADMSG;
-	return r < 0 ? note_unreadable(w, number, r) : add_written(w, &m);
-}
-
 /* A manifest or pack of another store that cannot be read is only useful for sharing: too large, or no permission. */
-static bool is_dispensable(const struct tier_writer *w, const char *name, bool is_own, int r)
+static bool is_dispensable(const struct tier_writer *w, const char *name, int r)
 {
-	if (is_own || (r != -EFBIG && r != -EACCES && r != -EPERM))
+	if (r != -EFBIG && r != -EACCES && r != -EPERM)
 		return false;
 	log_warning("tier %s: %s: cannot read this object of another store: %s; its chunks are not shared",
 		    tier_where(w->tier), name, strerror(-r));
 	return true;
 }
 
-/* One that is damaged, or of a newer version, is of no use for sharing, and is left alone. Its number is taken. */
-static int load_manifest(struct tier_writer *w, const char *name)
+/* Adds manifests, and what they name, to what a writer has found in the tier. */
+struct loading {
+	struct tier_writer *w;
+	bool is_first; /* when the writer is opened: also own manifests; later ones have what is newer than all before */
+	uint64_t nr_chunks; /* added */
+	struct listed {
+		uint8_t store[TIER_ID_LEN];
+		uint64_t number;
+		uint64_t rank; /* 0: the last one of its store */
+		bool is_own;
+	} * v; /* in the order in which they are loaded */
+	size_t nr, room;
+};
+
+static void loading_release(struct loading *l)
 {
-	_cleanup_(tier_reader_closep) struct tier_reader *reader = NULL;
-	const struct tier_manifest *m;
-	uint8_t store[TIER_ID_LEN];
-	uint64_t number;
-	bool is_own;
-	int r;
+	free(l->v);
+}
 
-	if (!tier_manifest_name_parse(name, store, &number))
+/* No memory is left for chunks. Those found later replace a part of the others, but not all of them. */
+static bool is_full(const struct loading *l)
+{
+	return l->is_first ? tier_known_is_full(&l->w->known) : l->nr_chunks >= l->w->known.max / 2;
+}
+
+static int add_known_chunk(struct loading *l, struct fp fp, uint32_t len, uint32_t chunk)
+{
+	struct tier_place place = { l->w->nr_packs, chunk };
+
+	l->nr_chunks++;
+	return l->is_first ? tier_known_add_older(&l->w->known, fp, len, place) :
+			     tier_known_add(&l->w->known, fp, len, place);
+}
+
+/* Remember the chunks of a pack of a manifest, and the pack. */
+static int add_known_chunks(struct loading *l, const struct tier_footer *f, const struct tier_tables *t)
+{
+	struct tier_writer *w = l->w;
+	int r = 0;
+
+	if (!l->is_first)
+		tier_known_trim(&w->known);
+	for (uint32_t i = 0; i < t->nr_frames && r == 0; i++) {
+		struct pack_cuts cuts = pack_table_cuts(&t->frames[i].table);
+
+		for (uint32_t k = 0; k < cuts.nr_chunks && r == 0; k++)
+			r = add_known_chunk(l, t->frames[i].table.fps[k], pack_cut_len(&cuts, k), t->frames[i].first + k);
+	}
+	if (r == 0)
+		r = tier_ids_add(&w->numbers, f->id, w->nr_packs);
+	return r < 0 ? r : add_pack(w, f);
+}
+
+static size_t tables_len(const struct tier_footer *f)
+{
+	return (size_t)f->nr_frames * PACK_BLOCK;
+}
+
+/* The tables of a pack have arrived. 1; 0: the pack is missing or damaged. */
+static int load_tables(struct loading *l, const struct tier_footer *f, const struct tier_got *got)
+{
+	struct tier_tables t = { 0 };
+	int r = got->q.result;
+
+	if (r == 0)
+		r = got->q.got < got->q.len ? -EBADMSG : tier_tables_decode(got->bytes, got->q.len, f, &l->w->key, &t);
+	if (r == -ENOENT || r == -EBADMSG) {
+		log_warning("tier %s: %s: is %s", tier_where(l->w->tier), got->name.s,
+			    r == -ENOENT ? "missing" : "damaged");
 		return 0;
-	is_own = memcmp(store, w->conf.store, sizeof(store)) == 0;
-	if (is_own)
-		w->number = MAX(w->number, number + 1);
-	if (!tier_log_keeps(&w->log, store, number))
-		return 0; /* retention has removed it, or a stale machine has put it */
-	if (tier_known_is_full(&w->known))
-		return is_own ? load_head(w, name, number) : 0;
-	r = tier_reader_open(w->tier, name, &reader);
-	if (r == -ENOENT || r == -EBADMSG || r == -EOPNOTSUPP)
-		return is_own ? note_unreadable(w, number, r) : 0;
-	if (is_dispensable(w, name, is_own, r))
-		return 0;
-	if (r < 0)
-		return r;
-	m = tier_reader_manifest(reader);
-	r = is_own ? add_written(w, m) : 0;
-	if (r < 0)
-		return r;
-	if (memcmp(m->key_id, w->conf.key.id, sizeof(m->key_id)) != 0)
-		return 0;
-	for (uint32_t i = 0; i < m->nr_packs && !tier_known_is_full(&w->known); i++) {
-		const struct tier_tables *t;
+	}
+	if (r == 0)
+		r = add_known_chunks(l, f, &t);
+	tier_tables_release(&t);
+	return r < 0 ? r : 1;
+}
+
+/* Starts to get tables of further packs, beginning with number *next of the manifest. */
+static int start_tables(struct loading *l, const struct tier_manifest *m, uint32_t *next, struct tier_gets *gets)
+{
+	struct tier_writer *w = l->w;
+	int r = 0;
+
+	for (; *next < m->nr_packs && r == 0; ++*next) {
 		struct tier_footer f;
+		uint32_t number;
 
-		r = tier_manifest_pack(m, i, &f);
-		if (r < 0 || is_known_pack(w, &f) ||
+		if (tier_manifest_pack(m, *next, &f) < 0 || tier_ids_find(&w->numbers, f.id, &number) ||
 		    tier_id_is_in(w->log.marks.dropped, w->log.marks.nr_dropped, f.id))
 			continue;
-		r = tier_reader_tables(reader, i, &t);
-		if (r == -EBADMSG && !is_own)
-			return 0; /* up to a million of its packs may be missing: do not try them all */
-		if (r == -EBADMSG) {
-			w->seals[w->nr_seals - 1].lacks_packs = true; /* this one: it is flushed again */
-			continue;
-		}
-		if (is_dispensable(w, name, is_own, r))
-			continue;
-		r = r < 0 ? r : add_known_chunks(w, &f, t);
-		if (r < 0)
-			return r;
-		tier_reader_drop_tables(reader, i);
+		if (is_full(l) || tier_gets_is_full(gets, tables_len(&f)))
+			break;
+		r = tier_gets_start(gets, tier_pack_name(f.id), f.data_len, tables_len(&f), *next);
 	}
-	return 0;
+	return r;
+}
+
+/* Loads the tables of its packs. */
+static int load_packs(struct loading *l, const struct tier_manifest *m)
+{
+	_cleanup_(tier_gets_release) struct tier_gets gets;
+	struct tier_writer *w = l->w;
+	bool own = is_own(w, m->store);
+	struct tier_got *got;
+	uint32_t next = 0;
+	int r = tier_gets_init(w->tier, &gets);
+
+	while (r == 0) {
+		struct tier_footer f;
+
+		r = start_tables(l, m, &next, &gets);
+		got = r == 0 ? tier_gets_next(&gets) : NULL;
+		if (!got)
+			return r;
+		if (is_full(l))
+			continue;
+		tier_manifest_pack(m, got->tag, &f);
+		r = load_tables(l, &f, got);
+		if (r == 0 && !own)
+			return 0; /* up to a million of its packs may be missing: do not try them all */
+		if (r == 0)
+			w->seals[w->nr_seals - 1].lacks_packs = true; /* this one: it is flushed again */
+		if (r < 0 && !own && is_dispensable(w, got->name.s, r))
+			r = 0;
+		r = MIN(r, 0);
+	}
+	return r;
+}
+
+/* Own manifests with a key that is missing or damaged are damaged. 0/-EBADMSG */
+static int check_other_key(struct tier_writer *w, const uint8_t id[TIER_ID_LEN])
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct tier_key key;
+	int r;
+
+	for (size_t i = 0; i < w->nr_keys; i++)
+		if (memcmp(w->keys[i].id, id, TIER_ID_LEN) == 0)
+			return w->keys[i].is_there ? 0 : -EBADMSG;
+	r = tier_get_all(w->tier, tier_key_name(id).s, sizeof(struct tier_key_disk), &b);
+	if (r < 0 && r != -ENOENT && r != -EFBIG)
+		return r;
+	if (r == 0)
+		r = tier_key_decode(b.data, b.len, &key);
+	if (r == 0 && memcmp(key.id, id, sizeof(key.id)) != 0)
+		r = -EBADMSG;
+	if (list_grow(&w->keys, w->nr_keys, &w->keys_room, sizeof(*w->keys)) < 0)
+		return -ENOMEM;
+	memcpy(w->keys[w->nr_keys].id, id, TIER_ID_LEN);
+	w->keys[w->nr_keys++].is_there = r == 0;
+	return r == 0 ? 0 : -EBADMSG;
+}
+
+/* More of a manifest: up to `len` bytes of it, behind those that have arrived. */
+static int get_rest(struct tier_writer *w, const struct tier_got *got, size_t len, struct buf *ret)
+{
+	size_t there = MIN(got->q.got, len);
+	int r;
+
+	buf_add(ret, got->bytes, there);
+	r = buf_reserve(ret, len - there);
+	if (r == 0 && len > there)
+		r = tier_get(w->tier, got->name.s, there, ret->data + there, len - there);
+	ret->len += r == 0 ? len - there : 0;
+	return r < 0 ? r : buf_error(ret);
+}
+
+/*
+ * The first bytes of a manifest have arrived. Of an own one the rest is got and checked, unless there is no memory for
+ * chunks; of others the names of packs, whose tables are checked by their ids.
+ */
+static int decode_manifest(const struct loading *l, const struct listed *m, const struct tier_got *got, struct buf *b,
+			   struct tier_manifest *ret)
+{
+	bool own = is_own(l->w, m->store);
+	int r = got->q.result;
+
+	if (r == 0)
+		r = tier_manifest_head_decode(got->bytes, got->q.got, ret);
+	if (r == 0 && (ret->number != m->number || memcmp(ret->store, m->store, sizeof(ret->store)) != 0 ||
+		       got->q.size > MANIFEST_MAX || !tier_manifest_has_size(ret, got->q.size)))
+		r = -EBADMSG;
+	if (r < 0 || is_full(l))
+		return r;
+	r = get_rest(l->w, got, (size_t)(got->q.size - (own ? 0 : ret->catalog_len)), b);
+	if (r == 0)
+		r = own ? tier_manifest_decode(b->data, b->len, ret) : tier_manifest_head_decode(b->data, b->len, ret);
+	if (r == 0)
+		ret->packs = (const uint8_t *)ret->path + ret->path_len;
+	return r;
+}
+
+/* One that is damaged, or of a newer version, is of no use for sharing, and is left alone. Its number is taken. */
+static int load_manifest(struct loading *l, const struct listed *m, const struct tier_got *got)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct tier_writer *w = l->w;
+	bool own = is_own(w, m->store), has_key;
+	struct tier_manifest man = { 0 };
+	int r = decode_manifest(l, m, got, &b, &man);
+
+	has_key = r == 0 && memcmp(man.key_id, w->conf.key.id, sizeof(man.key_id)) == 0;
+	if (r == 0 && own && !has_key)
+		r = check_other_key(w, man.key_id);
+	if (own)
+		r = r < 0 ? note_unreadable(w, m->number, r) : add_written(w, &man);
+	else if (r == -ENOENT || r == -ENODATA || r == -EBADMSG || r == -EOPNOTSUPP || is_dispensable(w, got->name.s, r))
+		return 0;
+	return r < 0 || !has_key || !man.packs ? r : load_packs(l, &man);
 }
 
 /* Adopts the marks of a generation. No pack is open. */
@@ -467,30 +604,134 @@ static int read_generations(struct tier_writer *w)
 	return r;
 }
 
-/* Own manifests that a late list lacks. A fence among them may be that of a generation that has not been read. */
-static int load_unlisted(struct tier_writer *w)
+static int compare_listed(const void *a, const void *b)
 {
-	for (;;) {
-		struct tier_object_name name = tier_manifest_name(w->conf.store, w->number);
-		uint64_t before = w->number;
-		uint8_t byte;
-		struct tier_request q = { .op = TIER_GET, .name = name.s, .buf = &byte, .len = sizeof(byte) };
-		int r = tier_call(w->tier, &q);
+	const struct listed *x = a, *y = b;
+	int by_store = memcmp(x->store, y->store, sizeof(x->store));
 
-		if (r == -ENOENT)
-			return 0;
+	return by_store != 0 ? by_store : (x->number > y->number) - (x->number < y->number);
+}
+
+/* Own ones from the last one back; then the last one of each other store, and the one before it of each. */
+static int compare_ranks(const void *a, const void *b)
+{
+	const struct listed *x = a, *y = b;
+
+	if (x->is_own != y->is_own)
+		return y->is_own - x->is_own;
+	return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : compare_listed(a, b);
+}
+
+static int add_listed(struct loading *l, const char *name)
+{
+	struct tier_writer *w = l->w;
+	struct listed m = { 0 };
+	bool own;
+	int r;
+
+	if (!tier_manifest_name_parse(name, m.store, &m.number))
+		return 0;
+	own = m.is_own = is_own(w, m.store);
+	if (own && l->is_first)
+		w->number = MAX(w->number, m.number + 1);
+	/* else retention has removed it, or a stale machine has put it */
+	if ((own && !l->is_first) || !tier_log_keeps(&w->log, m.store, m.number))
+		return 0;
+	if (!own && w->nr_seen > 0 && bsearch(&m, w->seen, w->nr_seen, sizeof(m), compare_listed))
+		return 0;
+	r = list_grow(&l->v, l->nr, &l->room, sizeof(*l->v));
+	if (r == 0)
+		l->v[l->nr++] = m;
+	return r;
+}
+
+/* Those of a list that have not been loaded, in the order in which they are to be loaded. */
+static int add_list(struct loading *l, const struct buf *names)
+{
+	uint64_t rank = 0;
+	int r = 0;
+
+	for (size_t at = 0; at < names->len && r == 0; at += strlen((const char *)names->data + at) + 1)
+		r = add_listed(l, (const char *)names->data + at);
+	if (r < 0 || l->nr == 0)
+		return r;
+	qsort(l->v, l->nr, sizeof(*l->v), compare_listed);
+	for (size_t i = l->nr; i-- > 0;) {
+		bool is_last = i + 1 == l->nr || memcmp(l->v[i].store, l->v[i + 1].store, sizeof(l->v[i].store)) != 0;
+
+		l->v[i].rank = rank = is_last ? 0 : rank + 1;
+	}
+	qsort(l->v, l->nr, sizeof(*l->v), compare_ranks);
+	return 0;
+}
+
+static int add_seen(struct tier_writer *w, const struct listed *m)
+{
+	int r = m->is_own ? 0 : list_grow(&w->seen, w->nr_seen, &w->seen_room, sizeof(*w->seen));
+
+	if (r == 0 && !m->is_own)
+		w->seen[w->nr_seen++] = *m;
+	return r;
+}
+
+/* Those of other stores for which there is no memory are left for the next time. */
+static int load_list(struct loading *l)
+{
+	_cleanup_(tier_gets_release) struct tier_gets heads;
+	struct tier_writer *w = l->w;
+	size_t next = 0;
+	int r = tier_gets_init(w->tier, &heads);
+
+	for (size_t i = 0; i < l->nr && r == 0; i++) {
+		if (!l->v[i].is_own && is_full(l))
+			break;
+		for (; next < l->nr && r == 0 && !tier_gets_is_full(&heads, FIRST_GET); next++)
+			r = tier_gets_start(&heads, tier_manifest_name(l->v[next].store, l->v[next].number), 0,
+					    FIRST_GET, 0);
 		if (r == 0)
-			r = tier_log_follow(&w->log, apply_generation, w);
-		if (r == 0 && w->number == before)
-			r = load_manifest(w, name.s);
+			r = load_manifest(l, &l->v[i], tier_gets_next(&heads));
+		if (r == 0 && !is_full(l)) /* else some of its packs may be missing */
+			r = add_seen(w, &l->v[i]);
+	}
+	if (w->nr_seen > 0)
+		qsort(w->seen, w->nr_seen, sizeof(*w->seen), compare_listed);
+	return r;
+}
+
+/* Own manifests that a late list lacks. A fence among them may be that of a generation that has not been read. */
+static int load_unlisted(struct loading *l)
+{
+	struct tier_writer *w = l->w;
+
+	for (;;) {
+		_cleanup_(tier_gets_release) struct tier_gets gets = { 0 };
+		struct listed m = { .number = w->number, .is_own = true };
+		uint64_t before = w->number;
+		struct tier_got *got;
+		int r = tier_gets_init(w->tier, &gets);
+
+		memcpy(m.store, w->conf.store, sizeof(m.store));
+		if (r == 0)
+			r = tier_gets_start(&gets, tier_manifest_name(m.store, m.number), 0, FIRST_GET, 0);
+		if (r < 0)
+			return r;
+		got = tier_gets_next(&gets);
+		if (got->q.result < 0)
+			return got->q.result == -ENOENT ? 0 : got->q.result;
+		r = tier_log_follow(&w->log, apply_generation, w);
+		if (r == 0 && w->number == before) {
+			w->number++;
+			r = tier_log_keeps(&w->log, m.store, m.number) ? load_manifest(l, &m, got) : 0;
+		}
 		if (r < 0)
 			return r;
 	}
 }
 
-/* The last names first. The log is read after the list: so each fence in the list has a generation that has been read. */
+/* The log is read after the list: so each fence in the list has a generation that has been read. */
 static int load_manifests(struct tier_writer *w)
 {
+	_cleanup_(loading_release) struct loading l = { .w = w, .is_first = true };
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
 	int r = tier_list_all(w->tier, TIER_SEALED_PREFIX, &names);
 
@@ -500,16 +741,12 @@ static int load_manifests(struct tier_writer *w)
 		r = tier_log_join(&w->log, w->conf.store);
 	if (r == 0)
 		apply_generation(w);
-	while (r == 0 && names.len > 0) {
-		size_t at = names.len - 1;
-
-		while (at > 0 && names.data[at - 1] != '\0')
-			at--;
-		r = load_manifest(w, (const char *)names.data + at);
-		names.len = at;
-	}
 	if (r == 0)
-		r = load_unlisted(w);
+		r = add_list(&l, &names);
+	if (r == 0)
+		r = load_list(&l);
+	if (r == 0)
+		r = load_unlisted(&l);
 	w->is_overtaken = false;
 	return r;
 }
@@ -589,7 +826,10 @@ void tier_writer_close(struct tier_writer *w)
 	buf_release(&w->data);
 	buf_release(&w->tables);
 	tier_known_release(&w->known);
+	tier_ids_release(&w->numbers);
 	tier_log_release(&w->log);
+	free(w->seen);
+	free(w->keys);
 	free(w->packs);
 	free(w->is_dropped);
 	free(w->seals);

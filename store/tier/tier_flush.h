@@ -29,7 +29,8 @@ struct tier_writer_conf {
 };
 
 /*
- * Puts the key, and reads the manifests of stores with this key, the last ones first, until known_max chunks are known.
+ * Puts the key, and reads the manifests of stores with this key, first those of the own store, the last ones first, until
+ * known_max chunks are known.
  * Memory: that, and packs_in_flight + 1 packs.
  */
 int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret);

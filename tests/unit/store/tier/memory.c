@@ -35,7 +35,7 @@ struct memory {
 	size_t nr, room;
 	char last[TIER_NAME_MAX + 1]; /* put last */
 	struct tier_request *pending[PENDING_MAX];
-	unsigned nr_pending;
+	unsigned nr_pending, in_flight_max;
 };
 
 static uint64_t draw(struct memory *m)
@@ -207,6 +207,7 @@ static void start(struct tier *t, struct tier_request *q)
 		tier_done(q, -ECANCELED);
 	else
 		m->pending[m->nr_pending++] = q;
+	m->in_flight_max = MAX(m->in_flight_max, m->nr_pending);
 }
 
 static void drive(struct tier *t)
@@ -229,6 +230,7 @@ struct tier *memory_open(struct memory *m, const struct memory_faults *faults)
 	m->faults = *faults;
 	m->random = faults->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	m->nr_requests = 0;
+	m->in_flight_max = 0;
 	m->is_dead = false;
 	m->tier = (struct tier){ .backend = &backend, .where = "memory" };
 	return &m->tier;
@@ -237,6 +239,11 @@ struct tier *memory_open(struct memory *m, const struct memory_faults *faults)
 uint64_t memory_nr_requests(const struct memory *m)
 {
 	return m->nr_requests;
+}
+
+unsigned memory_in_flight_max(const struct memory *m)
+{
+	return m->in_flight_max;
 }
 
 struct memory *memory_new(void)
