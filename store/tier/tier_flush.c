@@ -2,7 +2,8 @@
 /*
  * When a writer is opened, it loads the manifests in the tier and the tables of their packs: first those of its own store,
  * from the newest one back, until the memory for chunks is full; then those of other stores. Several requests are in
- * flight. So chunks that its store has flushed are found again whatever other stores have flushed.
+ * flight. So chunks that its store has flushed are found again whatever other stores have flushed. When a flush begins, it
+ * lists the manifests again, and loads those that other stores have put since.
  *
  * Flushing a checkpoint. Only the order makes it safe:
  *   1. key, as a new object              crash: a key without manifests, for the next writer
@@ -751,6 +752,21 @@ static int load_manifests(struct tier_writer *w)
 	return r;
 }
 
+/*
+ * What other stores have flushed since. The log has been read before: a manifest that a later generation removes names no
+ * pack that this generation drops.
+ */
+static int load_new_manifests(struct tier_writer *w)
+{
+	_cleanup_(loading_release) struct loading l = { .w = w };
+	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	int r = tier_list_all(w->tier, TIER_SEALED_PREFIX, &names);
+
+	if (r == 0)
+		r = add_list(&l, &names);
+	return r < 0 ? r : load_list(&l);
+}
+
 /* The last manifest may be visible and not durable yet. */
 static int confirm_last_manifest(struct tier_writer *w)
 {
@@ -1393,7 +1409,9 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 		*ret = (struct tier_flushed){ .number = before->number, .was_there = true };
 		return 0;
 	}
-	r = flush_all(w, c, &sums);
+	r = load_new_manifests(w);
+	if (r == 0)
+		r = flush_all(w, c, &sums);
 	release_packs(w);
 	w->is_broken = r < 0; /* known chunks may be in packs that were not put */
 	if (r == 0)

@@ -30,7 +30,7 @@ struct tier_writer_conf {
 
 /*
  * Puts the key, and reads the manifests of stores with this key, first those of the own store, the last ones first, until
- * known_max chunks are known.
+ * known_max chunks are known. What other stores flush later is read when a flush begins.
  * Memory: that, and packs_in_flight + 1 packs.
  */
 int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret);

@@ -256,7 +256,8 @@ def new_pages(path, known):
 
 
 def sent_rows(base, size, place):
-    """Two nodes flush one after the other: for each checkpoint what is new to the tier, what is sent, and what is stored."""
+    """Two nodes are mounted, as at the start of a job, and flush one after the other: for each checkpoint what is new to the tier,
+    what is sent, and what is stored."""
     key = os.path.join(base, "cluster.key")
     with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
         f.write(os.urandom(32))
@@ -266,12 +267,11 @@ def sent_rows(base, size, place):
     steps = [(0, "first", 0), (0, "5 % of pages changed", 1), (0, "5 % of pages changed again", 2), (1, "the same on another node", 2),
              (1, "5 % of pages changed there", 3)]
     nodes = {}
+    url, options = place.prefix("sent", **port)
     try:
-        for i, (node, title, number) in enumerate(steps):
-            if node not in nodes:
-                url, options = place.prefix("sent", **port) if not nodes else (nodes[0].url, nodes[0].options)
-                nodes[node] = mount(base, f"sent-{place.name}-{node}", url, cluster=key, **options)
-                nodes[node].url, nodes[node].options = url, options
+        for node in sorted({node for node, _, _ in steps}):
+            nodes[node] = mount(base, f"sent-{place.name}-{node}", url, cluster=key, **options)
+        for node, title, number in steps:
             r = nodes[node]
             path = write(r, f"step{number}", size, number, 5)
             new = new_pages(path, known)

@@ -181,6 +181,58 @@ static void what_the_tier_has_is_not_sent_again(void **state _unused_)
 	memory_free(m);
 }
 
+/* Nodes of a job mount at its start, and flush one after the other. */
+static void what_others_flush_meanwhile_is_not_sent_again(void **state _unused_)
+{
+	struct memory *m = memory_new();
+	struct tier *t = memory_open(m, &(struct memory_faults){ 0 });
+	unsigned first[256], second[256], third[256];
+	const struct checkpoint *all[5];
+	struct checkpoint c[5];
+	struct tier_writer *w[3];
+	struct tier_flushed f;
+	struct pool pool;
+
+	pool_init_pages(&pool, 1, 384);
+	for (unsigned i = 0; i < 256; i++) {
+		first[i] = i;
+		second[i] = i % 4 == 0 ? 256 + i / 4 : i;
+		third[i] = i % 4 == 1 ? 320 + i / 4 : second[i];
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		struct tier_writer_conf conf = conf_of();
+
+		memset(conf.store, (int)(0x70 + i), sizeof(conf.store));
+		conf.known_max = 1500;
+		assert_int_equal(tier_writer_open(t, &conf, &w[i]), 0);
+	}
+	checkpoint_init_file(&c[0], &pool, 10, first, 256);
+	checkpoint_init_file(&c[1], &pool, 11, first, 256);
+	checkpoint_init_file(&c[2], &pool, 12, second, 256);
+	checkpoint_init_file(&c[3], &pool, 13, second, 256);
+	checkpoint_init_file(&c[4], &pool, 14, third, 256);
+	assert_int_equal(tier_flush(w[0], &c[0].c, &f), 0);
+	assert_int_equal(f.chunks, 256);
+	assert_int_equal(tier_flush(w[1], &c[1].c, &f), 0);
+	assert_int_equal(f.chunks, 0);
+	assert_int_equal(f.packs, 0);
+	assert_int_equal(tier_flush(w[1], &c[2].c, &f), 0);
+	assert_int_equal(f.chunks, 64);
+	assert_int_equal(tier_flush(w[0], &c[3].c, &f), 0);
+	assert_int_equal(f.chunks, 0);
+	assert_int_equal(tier_flush(w[2], &c[4].c, &f), 0); /* which has flushed nothing so far */
+	assert_int_equal(f.chunks, 64);
+	for (unsigned i = 0; i < 5; i++)
+		all[i] = &c[i];
+	assert_int_equal(checkpoints_check(t, all, 5), 5);
+	for (unsigned i = 0; i < 3; i++)
+		tier_writer_close(w[i]);
+	for (unsigned i = 0; i < 5; i++)
+		checkpoint_release(&c[i]);
+	pool_release(&pool);
+	memory_free(m);
+}
+
 /* If there is memory for the chunks of one store, these are its own, and the newest ones; whatever its id is. */
 static void own_chunks_are_loaded_first(void **state _unused_)
 {
@@ -1010,6 +1062,7 @@ int main(void)
 		cmocka_unit_test(any_checkpoint_is_read_back),
 		cmocka_unit_test(it_is_the_same_in_a_directory),
 		cmocka_unit_test(what_the_tier_has_is_not_sent_again),
+		cmocka_unit_test(what_others_flush_meanwhile_is_not_sent_again),
 		cmocka_unit_test(own_chunks_are_loaded_first),
 		cmocka_unit_test(a_writer_is_opened_with_requests_in_flight),
 		cmocka_unit_test(little_memory_costs_bytes_only),
