@@ -40,6 +40,7 @@
 #define FIRST_DELAY_NS NS_PER_S /* doubled after each failure in a row */
 #define LAST_DELAY_NS (60 * NS_PER_S)
 #define UNREADABLE_DELAY_NS (60 * NS_PER_S)
+#define TOO_LARGE_DELAY_NS (3600 * NS_PER_S) /* an attempt sends all chunks before it fails again */
 #define CHANGED_DELAY_NS (NS_PER_S / 10)
 #define PATIENCE_NS (3 * NS_PER_S) /* for requests in flight at an unmount */
 #define HUNG_NS (30 * NS_PER_S) /* without an answer, until this is reported */
@@ -507,10 +508,10 @@ static void record_end(struct flusher *f, const struct seal *s, bool is_done, co
 	mutex_unlock(&f->lock);
 }
 
-/* Postpones a checkpoint that cannot be read, so that others are flushed. error 0: it changed during the flush. */
+/* Postpones a checkpoint that cannot be flushed, so that others are. error 0: it changed during the flush. */
 static void postpone(struct flusher *f, const struct seal *s, const char *path, int error)
 {
-	uint64_t delay = error < 0 ? UNREADABLE_DELAY_NS : CHANGED_DELAY_NS;
+	uint64_t delay = error == -EFBIG ? TOO_LARGE_DELAY_NS : error < 0 ? UNREADABLE_DELAY_NS : CHANGED_DELAY_NS;
 	struct seal *own;
 
 	if (error < 0)
@@ -829,7 +830,7 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 			ret->waiting_since_ns = MIN(ret->waiting_since_ns > 0 ? ret->waiting_since_ns : UINT64_MAX, since);
 		if (s->error < 0 && ret->error == 0) {
 			ret->error = s->error;
-			snprintf(ret->reason, sizeof(ret->reason), "directory %" PRIu64 ": cannot read: %s", s->ino,
+			snprintf(ret->reason, sizeof(ret->reason), "directory %" PRIu64 ": cannot flush: %s", s->ino,
 				 strerror(-s->error));
 		}
 	}

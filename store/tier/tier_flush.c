@@ -64,7 +64,6 @@
 #define READ_BYTES ((size_t)MiB(4)) /* read from the source at once */
 #define CHECKS_IN_FLIGHT 16u
 #define CHECKED_BYTES 64u /* of an object, to verify that it exists */
-#define MANIFEST_MAX ((size_t)GiB(2))
 #define FIRST_GET ((size_t)64 << 10) /* of a manifest */
 
 /* A pack that is being put. */
@@ -777,7 +776,7 @@ static int confirm_last_manifest(struct tier_writer *w)
 	if (w->number == 1)
 		return 0;
 	name = tier_manifest_name(w->conf.store, w->number - 1);
-	r = tier_get_all(w->tier, name.s, MANIFEST_MAX, &b);
+	r = tier_get_all(w->tier, name.s, TIER_MANIFEST_MAX, &b);
 	if (r == -ENOENT || r == -EFBIG || r == -EBADMSG) /* no seal relies on it */
 		return 0;
 	if (r == 0)
@@ -817,6 +816,7 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 	w->conf.pack_bytes = conf->pack_bytes > 0 ? conf->pack_bytes : PACK_BYTES_DEFAULT;
 	w->conf.packs_in_flight =
 		MIN(conf->packs_in_flight > 0 ? conf->packs_in_flight : IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX);
+	w->conf.manifest_max = conf->manifest_max > 0 ? conf->manifest_max : TIER_MANIFEST_MAX;
 	w->known.max = conf->known_max > 0 ? conf->known_max : KNOWN_DEFAULT;
 	w->number = 1;
 	fp_key_init(&w->key, conf->key.hash, conf->key.secret);
@@ -890,7 +890,7 @@ struct flush {
 	struct tier_flushed *sums;
 	struct catalog_reader reader;
 	struct buf unread; /* less than a record */
-	struct buf catalog; /* with runs */
+	struct buf catalog; /* with runs; in the end the whole manifest */
 	struct buf runs, refs;
 	uint32_t *index; /* of each of the writer's packs: number in the manifest, plus 1; 0: none */
 	size_t index_room;
@@ -982,6 +982,24 @@ static int append_read(struct flush *f, struct record *k)
 	return r;
 }
 
+static int too_large(const struct flush *f)
+{
+	return log_errno(
+		-EFBIG,
+		"%s: its manifest in the tier would exceed %" PRIu64
+		" bytes: it has too many small pieces, or large attributes. Seal its subdirectories one by one instead",
+		f->c->path[0] ? f->c->path : "/", f->w->conf.manifest_max);
+}
+
+/* Is there room in the manifest for what it has so far? */
+static int check_size(const struct flush *f)
+{
+	uint64_t len = sizeof(struct tier_manifest_disk) + strlen(f->c->path) +
+		       f->nr_refs * sizeof(struct tier_pack_ref_disk) + f->catalog.len;
+
+	return len <= f->w->conf.manifest_max ? 0 : too_large(f);
+}
+
 /* The number of one of the writer's packs in the manifest, plus 1. */
 static int refer_to(struct flush *f, uint32_t pack, uint32_t *ret)
 {
@@ -1002,7 +1020,7 @@ static int refer_to(struct flush *f, uint32_t pack, uint32_t *ret)
 	}
 	if (f->index[pack] == 0) {
 		if (f->nr_refs == TIER_MANIFEST_PACKS_MAX)
-			return -EFBIG;
+			return too_large(f);
 		f->order[f->nr_refs++] = pack;
 		f->index[pack] = f->nr_refs;
 	}
@@ -1121,6 +1139,8 @@ static int convert(void *userdata, const void *p, size_t len)
 			r = convert_last(f);
 			buf_add(&f->catalog, record, used);
 		}
+		if (r == 0)
+			r = check_size(f);
 	}
 	if (at > 0)
 		memmove(f->unread.data, f->unread.data + at, f->unread.len - at);
@@ -1212,30 +1232,45 @@ static int check_deleted(struct tier_writer *w, const char *name)
 			 tier_where(w->tier), name);
 }
 
+/* Does an object of the length of the manifest have its bytes? 1/0/<0. In pieces: there may be no memory for two. */
+static int is_manifest(struct flush *f, const char *name)
+{
+	uint8_t *piece = f->records[0].bytes; /* all records are converted */
+	int r = 0;
+
+	for (size_t at = 0, len; at < f->catalog.len && r == 0; at += len) {
+		len = MIN(READ_BYTES, f->catalog.len - at);
+		r = tier_get(f->w->tier, name, at, piece, len);
+		if (r == 0 && memcmp(piece, f->catalog.data + at, len) != 0)
+			return 0;
+	}
+	return r < 0 ? r : 1;
+}
+
 /*
  * The name is taken. 1: by this manifest, if the answer to an earlier attempt was lost. 0: by the fence of a collection;
  * the next number is to be tried. -ESTALE: a collection has deleted what was there. -EEXIST: it is not an object.
  */
-static int check_taken(struct tier_writer *w, const char *name, const struct buf *manifest)
+static int check_taken(struct flush *f, const char *name)
 {
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct tier_writer *w = f->w;
+	struct tier_fence_disk d;
+	struct tier_request q = { .op = TIER_GET, .name = name, .buf = &d, .len = sizeof(d) };
 	struct tier_fence fence;
-	int r = tier_get_all(w->tier, name, MAX(manifest->len, sizeof(struct tier_fence_disk)), &b);
+	int r = tier_call(w->tier, &q);
 
-	if (r == -ENOENT)
-		return check_deleted(w, name);
-	if (r < 0 && r != -EFBIG)
-		return r;
-	if (r == 0 && b.len == manifest->len && memcmp(b.data, manifest->data, b.len) == 0)
-		return 1;
-	if (r == 0 && tier_fence_decode(b.data, b.len, &fence) == 0) {
+	if (r == 0 && q.size == sizeof(d) && tier_fence_decode(&d, q.got, &fence) == 0) {
 		r = read_generations(w);
 		if (r == 0 && fence.generation > w->log.entry)
 			r = log_errno(-EIO, "tier %s: %s: fence of a generation that is not in the log: restore gc/",
 				      tier_where(w->tier), name);
 		return r;
 	}
-	return another_machine(w, name);
+	if (r == 0 && q.size == f->catalog.len)
+		r = is_manifest(f, name);
+	if (r == -ENOENT)
+		return check_deleted(w, name);
+	return r == 0 ? another_machine(w, name) : r;
 }
 
 /* Checks that the last manifest of this store exists. If another program deleted it, others may be missing, too. */
@@ -1278,10 +1313,9 @@ static int check_shared_packs(struct flush *f)
 	return r < 0 ? r : needs_dropped_pack(f) ? -ESTALE : -ENOENT;
 }
 
-/* Puts the manifest at the first number that is free. */
+/* Puts the manifest at the first number that is free. f->catalog has all of it but its head. */
 static int put_manifest_at(struct flush *f, struct tier_manifest *m)
 {
-	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	struct tier_writer *w = f->w;
 	int r;
 
@@ -1294,20 +1328,36 @@ static int put_manifest_at(struct flush *f, struct tier_manifest *m)
 			return -ESTALE;
 		}
 		m->number = w->number;
-		buf_clear(&b);
-		tier_manifest_encode(m, &b);
-		r = buf_error(&b);
-		if (r < 0)
-			return r;
-		r = tier_put_new(w->tier, name.s, b.data, b.len);
-		r = r == -EEXIST ? check_taken(w, name.s, &b) : r == 0 ? 1 : r;
+		tier_manifest_head_encode(m, (struct tier_manifest_disk *)f->catalog.data);
+		r = tier_put_new(w->tier, name.s, f->catalog.data, f->catalog.len);
+		r = r == -EEXIST ? check_taken(f, name.s) : r == 0 ? 1 : r;
 		if (r == 0)
 			w->number = MAX(w->number, m->number + 1);
 	} while (r == 0);
 	if (r < 0)
 		return r;
 	w->number = m->number + 1;
-	f->sums->bytes += b.len;
+	f->sums->bytes += f->catalog.len;
+	return 0;
+}
+
+/* Moves the catalog behind the other parts of the manifest: in memory it may be large, so there is no second copy. */
+static int prepend(struct flush *f, struct tier_manifest *m)
+{
+	size_t packs_at = sizeof(struct tier_manifest_disk) + m->path_len, at = packs_at + f->refs.len;
+	struct buf *b = &f->catalog;
+	int r = buf_reserve(b, at);
+
+	if (r < 0)
+		return r;
+	m->catalog_len = b->len;
+	memmove(b->data + at, b->data, b->len);
+	memcpy(b->data + sizeof(struct tier_manifest_disk), m->path, m->path_len);
+	if (f->refs.len > 0)
+		memcpy(b->data + packs_at, f->refs.data, f->refs.len);
+	b->len += at;
+	m->packs = b->data + packs_at;
+	m->catalog = b->data + at;
 	return 0;
 }
 
@@ -1325,19 +1375,21 @@ static int put_manifest(struct flush *f)
 		.path = c->path,
 		.path_len = (uint32_t)strlen(c->path),
 		.nr_packs = f->nr_refs,
-		.catalog = f->catalog.data,
-		.catalog_len = f->catalog.len,
 	};
 	int r;
 
 	if (m.path_len > TIER_PATH_MAX)
 		return -ENAMETOOLONG;
+	r = check_size(f);
+	if (r < 0)
+		return r;
 	for (uint32_t i = 0; i < f->nr_refs; i++)
 		tier_pack_ref_encode(&w->packs[f->order[i]], &f->refs);
 	r = buf_error(&f->refs);
+	if (r == 0)
+		r = prepend(f, &m);
 	if (r < 0)
 		return r;
-	m.packs = f->refs.data;
 	memcpy(m.store, w->conf.store, sizeof(m.store));
 	memcpy(m.key_id, w->conf.key.id, sizeof(m.key_id));
 	memcpy(m.root, c->root, sizeof(m.root));

@@ -26,12 +26,13 @@ struct tier_writer_conf {
 	/* Chunks of the tier to remember, 43 to 110 bytes of memory each; 0: 16 Mi. Beyond this, the least recently used
 	 * ones are dropped, and sent again when needed. */
 	uint64_t known_max;
+	uint64_t manifest_max; /* bytes; 0: TIER_MANIFEST_MAX */
 };
 
 /*
  * Puts the key, and reads the manifests of stores with this key, first those of the own store, the last ones first, until
  * known_max chunks are known. What other stores flush later is read when a flush begins.
- * Memory: that, and packs_in_flight + 1 packs.
+ * Memory: that, packs_in_flight + 1 packs, and one manifest.
  */
 int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret);
 void tier_writer_close(struct tier_writer *w); /* NULL is fine */
@@ -80,8 +81,8 @@ struct tier_flushed {
  * continues with what is there. -ESTALE is also returned if a collection has deleted packs that the flush needed: a new
  * writer sends their chunks again. -ENOENT: the key, the last manifest or packs of earlier flushes were deleted from
  * the tier, so the manifest was not put, and others may be incomplete. -EEXIST: something that is not an object has the
- * name of the manifest. -ENOTUNIQ: another machine has put a manifest for this store. Then no new writer is opened
- * until an administrator has decided which machine goes on: it would continue with the next number, and both would
- * commit in turn.
+ * name of the manifest. -EFBIG: the manifest would be too large; the flush fails as soon as this is known. -ENOTUNIQ:
+ * another machine has put a manifest for this store. Then no new writer is opened until an administrator has decided
+ * which machine goes on: it would continue with the next number, and both would commit in turn.
  */
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret);

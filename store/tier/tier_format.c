@@ -257,7 +257,12 @@ void tier_pack_ref_encode(const struct tier_footer *f, struct buf *ret)
 	buf_add(ret, &d, sizeof(d));
 }
 
-void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret)
+static size_t packs_len(const struct tier_manifest *m)
+{
+	return m->nr_packs * sizeof(struct tier_pack_ref_disk);
+}
+
+void tier_manifest_head_encode(const struct tier_manifest *m, struct tier_manifest_disk *ret)
 {
 	struct tier_manifest_disk d = {
 		.version = le32_put(TIER_VERSION),
@@ -272,7 +277,6 @@ void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret)
 		.nr_packs = le32_put(m->nr_packs),
 		.uid = le32_put(m->uid),
 	};
-	size_t packs_len = m->nr_packs * sizeof(struct tier_pack_ref_disk);
 	struct sha256_digest check;
 	struct sha256 h;
 
@@ -282,21 +286,28 @@ void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret)
 	memcpy(d.root, m->root, sizeof(d.root));
 	sha256_init(&h);
 	sha256_add(&h, m->path, m->path_len);
-	sha256_add(&h, m->packs, packs_len);
+	sha256_add(&h, m->packs, packs_len(m));
 	sha256_add(&h, m->catalog, m->catalog_len);
 	check = sha256_finish(&h);
 	memcpy(d.check, check.b, sizeof(d.check));
 	d.crc32c = le32_put(crc32c(&d, offsetof(struct tier_manifest_disk, crc32c)));
+	*ret = d;
+}
+
+void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret)
+{
+	struct tier_manifest_disk d;
+
+	tier_manifest_head_encode(m, &d);
 	buf_add(ret, &d, sizeof(d));
 	buf_add(ret, m->path, m->path_len);
-	buf_add(ret, m->packs, packs_len);
+	buf_add(ret, m->packs, packs_len(m));
 	buf_add(ret, m->catalog, m->catalog_len);
 }
 
 bool tier_manifest_has_size(const struct tier_manifest *m, uint64_t size)
 {
-	uint64_t others = sizeof(struct tier_manifest_disk) + m->path_len +
-			  (uint64_t)m->nr_packs * sizeof(struct tier_pack_ref_disk);
+	uint64_t others = sizeof(struct tier_manifest_disk) + m->path_len + packs_len(m);
 
 	return size >= others && size - others == m->catalog_len;
 }

@@ -121,6 +121,7 @@ const struct tier_frame *tier_tables_find(const struct tier_tables *t, uint32_t 
 #define TIER_FENCE_MAGIC "ckptTFNC" /* in the place of a manifest: tier_log_format.h */
 #define TIER_PATH_MAX 4095u
 #define TIER_MANIFEST_PACKS_MAX (1u << 20)
+#define TIER_MANIFEST_MAX (UINT64_C(256) << 20) /* writers, readers and collectors have a whole one in memory */
 
 struct tier_manifest_disk {
 	uint8_t magic[8];
@@ -162,6 +163,8 @@ struct tier_manifest {
 	uint64_t catalog_len;
 };
 void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret); /* appends */
+/* The head alone, of a manifest whose other parts are in memory as they follow it. */
+void tier_manifest_head_encode(const struct tier_manifest *m, struct tier_manifest_disk *ret);
 /*
  * The head and the path alone, from the first `len` bytes, TIER_MANIFEST_HEAD_MAX or all of them: enough to list
  * checkpoints. `packs` and `catalog` are NULL. The path is not checked against its digest, which needs all bytes.

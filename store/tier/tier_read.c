@@ -13,7 +13,6 @@
 #include "store/tier/tier.h"
 #include "store/tier/tier_known.h"
 
-#define MANIFEST_MAX ((size_t)GiB(2))
 #define FIRST_GET ((size_t)64 << 10) /* of a manifest */
 #define IN_FLIGHT 16u
 #define RANGE_MAX ((size_t)MiB(4)) /* of one request, unless a chunk is alone in it */
@@ -48,7 +47,7 @@ static int get_bytes(struct tier_reader *r)
 	k = tier_call(r->tier, &q);
 	if (k == 0)
 		k = tier_manifest_head_decode(r->bytes.data, q.got, &head);
-	if (k == 0 && (q.size > MANIFEST_MAX || !tier_manifest_has_size(&head, q.size)))
+	if (k == 0 && (q.size > TIER_MANIFEST_MAX || !tier_manifest_has_size(&head, q.size)))
 		k = -EBADMSG;
 	if (k < 0)
 		return k;

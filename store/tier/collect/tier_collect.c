@@ -70,7 +70,6 @@
 #include "store/tier/reading/tier_tree.h"
 
 #define IN_FLIGHT 16u
-#define MANIFEST_MAX ((size_t)GiB(2))
 
 /* Packs, sorted by id before they are searched. */
 struct pack_set {
@@ -226,7 +225,7 @@ static int get_manifest(struct tier_collector *c, const uint8_t store[TIER_ID_LE
 	int r;
 
 	buf_clear(bytes);
-	r = tier_get_all(c->tier, name.s, MANIFEST_MAX, bytes);
+	r = tier_get_all(c->tier, name.s, TIER_MANIFEST_MAX, bytes);
 	if (r == 0)
 		r = tier_manifest_decode(bytes->data, bytes->len, ret);
 	if (r == 0 && (ret->number != number || memcmp(ret->store, store, TIER_ID_LEN) != 0))

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -126,6 +127,7 @@ static int write_catalog(void *userdata, const struct tier_sink *to)
 	for (size_t at = 0, n; at < c->catalog.len && r == 0; at += n) {
 		n = MIN((size_t)(1 + draw(&random) % 3000), c->catalog.len - at);
 		r = to->put(to->userdata, c->catalog.data + at, n);
+		c->sent = at + n;
 	}
 	return r < 0 ? r : c->catalog_fails;
 }
@@ -256,6 +258,27 @@ void checkpoint_init_file(struct checkpoint *c, struct pool *pool, uint64_t ino,
 	add_pieces(&e, v, nr);
 	end(&e);
 	free(v);
+}
+
+void checkpoint_init_attributes(struct checkpoint *c, struct pool *pool, uint64_t ino, unsigned nr, size_t len)
+{
+	char *value = malloc(len);
+	struct encoding e;
+
+	assert_non_null(value);
+	begin(&e, c, pool, 1, ino);
+	for (unsigned i = 0; i < nr; i++) {
+		struct catalog_record rec = { .type = CATALOG_XATTR, .name = "user.x", .data = value, .len = len };
+		char name[20];
+
+		snprintf(name, sizeof(name), "file%08u", i);
+		add_inode(&e, name, S_IFREG | 0644, 0);
+		for (size_t k = 0; k < len; k++)
+			value[k] = (char)(i + k * 7);
+		catalog_record_encode(&e.w, &rec, &c->catalog);
+	}
+	end(&e);
+	free(value);
 }
 
 void checkpoint_release(struct checkpoint *c)

@@ -34,6 +34,7 @@ struct checkpoint {
 	struct buf catalog;
 	uint64_t seed;
 	int catalog_fails;
+	size_t sent; /* of the catalog */
 	const struct tier_want *late; /* being read; NULL: none */
 	size_t nr_late;
 };
@@ -42,6 +43,8 @@ struct checkpoint {
 void checkpoint_init(struct checkpoint *c, struct pool *pool, uint64_t seed, uint64_t ino, unsigned from, unsigned to);
 /* One file of these chunks in order. */
 void checkpoint_init_file(struct checkpoint *c, struct pool *pool, uint64_t ino, const unsigned *chunks, unsigned nr);
+/* Empty files, each with an attribute of `len` bytes. */
+void checkpoint_init_attributes(struct checkpoint *c, struct pool *pool, uint64_t ino, unsigned nr, size_t len);
 void checkpoint_release(struct checkpoint *c);
 
 extern const struct tier_writer_conf checkpoint_writer; /* of small packs */

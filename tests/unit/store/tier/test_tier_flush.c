@@ -1056,6 +1056,96 @@ static void a_manifest_that_is_cut_off_does_not_count(void **state _unused_)
 	}
 }
 
+/* All that reads a manifest has it in memory. So a larger one is not put, and its flush ends before all is read. */
+static void a_manifest_that_is_too_large_is_not_put(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of();
+	struct memory *m = memory_new();
+	struct checkpoint a, b;
+	struct tier_flushed f;
+	struct tier_writer *w;
+	struct pool pool;
+	size_t size, i;
+
+	pool_init(&pool, 3, 60);
+	checkpoint_init_attributes(&a, &pool, 10, 40, 1000);
+	checkpoint_init(&b, &pool, 4, 11, 0, 60);
+	assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), 0);
+	assert_non_null(memory_find(m, tier_manifest_name(conf.store, 1).s, &size));
+	for (i = 0; i < 3; i++) {
+		const size_t max[] = { size, size - 1, 10000 };
+		int result = i == 0 ? 0 : -EFBIG;
+
+		memory_free(m);
+		m = memory_new();
+		conf.manifest_max = max[i];
+		logged[0] = '\0';
+		assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+		assert_int_equal(tier_flush(w, &a.c, &f), result);
+		assert_int_equal(has_manifest(m, 1), i == 0);
+		if (i > 0)
+			assert_non_null(strstr(logged, "run1/step.0200: its manifest in the tier would exceed"));
+		tier_writer_close(w);
+	}
+	assert_in_range(a.sent, 10000, 10000 + 1100 + 3000); /* a record and a portion */
+	assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &b, &f), 0); /* the others go on */
+	assert_int_equal(f.number, 1);
+	assert_int_equal(check(m, &a, &b), 1);
+	checkpoint_release(&a);
+	checkpoint_release(&b);
+	pool_release(&pool);
+	memory_free(m);
+}
+
+/* The answer to the put of a manifest was lost, and a repetition finds the name taken. It is compared in pieces. */
+static void a_large_manifest_is_compared_with_its_lost_put(void **state _unused_)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct tier_object_name name = tier_manifest_name(checkpoint_writer.store, 1);
+		struct memory *m = memory_new();
+		struct tier_flushed f;
+		struct checkpoint a;
+		struct pool pool;
+		uint64_t put;
+		uint8_t *copy;
+		size_t len;
+
+		pool_init(&pool, 3, 60);
+		checkpoint_init_attributes(&a, &pool, 10, 150, 60000);
+		assert_int_equal(flush(memory_open(m, &(struct memory_faults){ 0 }), &a, &f), 0);
+		put = memory_nr_requests(m) - 1; /* then the log is read */
+		assert_non_null(memory_find(m, name.s, &len));
+		assert_true(len > MiB(8));
+		copy = malloc(len);
+		assert_non_null(copy);
+		memcpy(copy, memory_find(m, name.s, &len), len);
+		memory_free(m);
+		m = memory_new();
+		if (i == 0) { /* as it is */
+			assert_int_equal(flush(memory_open(m, &(struct memory_faults){ .fail_at = put,
+										       .fail_with = -EEXIST,
+										       .fail_after = true }),
+					       &a, &f),
+					 0);
+			assert_int_equal(check(m, &a, &a), 1);
+		} else { /* with another last byte; one byte shorter */
+			struct tier_writer_conf conf = conf_of();
+			struct tier_writer *w;
+
+			assert_int_equal(tier_writer_open(memory_open(m, &(struct memory_faults){ 0 }), &conf, &w), 0);
+			copy[len - 1] ^= 1;
+			replace_object(m, name.s, copy, i == 1 ? len : len - 1);
+			memory_open(m, &(struct memory_faults){ 0 });
+			assert_int_equal(tier_flush(w, &a.c, &f), -ENOTUNIQ);
+			tier_writer_close(w);
+		}
+		free(copy);
+		checkpoint_release(&a);
+		pool_release(&pool);
+		memory_free(m);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1084,6 +1174,8 @@ int main(void)
 		cmocka_unit_test(large_objects_that_are_no_manifests_are_not_read),
 		cmocka_unit_test(packs_that_others_have_lost_are_not_all_looked_for),
 		cmocka_unit_test(a_manifest_that_is_cut_off_does_not_count),
+		cmocka_unit_test(a_manifest_that_is_too_large_is_not_put),
+		cmocka_unit_test(a_large_manifest_is_compared_with_its_lost_put),
 	};
 
 	log_to_function(note, NULL);
