@@ -3,7 +3,7 @@
  * A directory is flushed in this order:
  *   1. Save a durable note in the store with the number of the next manifest (flush_note.h).
  *   2. Put the packs, then the manifest (store/tier/tier_flush.c).
- * After a crash between the two, a manifest of this number either is absent or has the seal of the note.
+ * After a crash between the two, a manifest of this number either is absent or has a seal of the note.
  *
  * At each connection the flusher compares the last manifest of this store with the note. If another machine put it, which
  * has a copy of the store or replaces this machine, flushing stops.
@@ -531,8 +531,7 @@ static int save_note(struct flusher *f, const struct seal *s)
 {
 	int r;
 
-	snprintf(f->note.url, sizeof(f->note.url), "%s", f->url);
-	f->note.last = (struct tier_written){ .number = f->number + 1, .ino = s->ino, .sealed_ns = s->sealed_ns };
+	flush_note_add(&f->note, f->url, f->number, s->ino, s->sealed_ns);
 	f->has_note = true; /* even if this fails: the note may have been written */
 	r = flush_note_save(f->fs->engine, &f->note);
 	return r;
