@@ -324,3 +324,20 @@ void memory_set_version(struct memory *m, const char *name, uint32_t version)
 	d->version = le32_put(version);
 	d->crc32c = le32_put(crc32c(d, offsetof(struct tier_manifest_disk, crc32c)));
 }
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] ? strtoull(value, NULL, 10) : otherwise;
+}
+
+uint64_t kill_states_wanted(uint64_t otherwise)
+{
+	return setting("TIER_KILL_STATES", otherwise);
+}
+
+uint64_t kill_first_seed(void)
+{
+	return setting("TEST_SEED", 1);
+}

@@ -47,5 +47,11 @@ const void *memory_find(const struct memory *m, const char *name, size_t *ret_le
 /* Removes the objects of puts that took effect but never returned, unless a later put new has found them. */
 void memory_lose_power(struct memory *m);
 void memory_damage(struct memory *m, const char *name, size_t at); /* flips a bit */
+/*
+ * For tests that end a process at each request: the number of states to try at least, TIER_KILL_STATES of the
+ * environment or `otherwise`, and the first seed, TEST_SEED or 1.
+ */
+uint64_t kill_states_wanted(uint64_t otherwise);
+uint64_t kill_first_seed(void);
 /* Of a manifest, with a checksum that is right. */
 void memory_set_version(struct memory *m, const char *name, uint32_t version);

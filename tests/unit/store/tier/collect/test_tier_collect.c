@@ -387,7 +387,8 @@ static void check_end(struct rig *rig)
 static void any_order_of_requests_is_safe(void **state _unused_)
 {
 	uint64_t nr_runs = getenv("TIER_COLLECT_RUNS") ? strtoull(getenv("TIER_COLLECT_RUNS"), NULL, 10) : 500;
-	uint64_t first = getenv("TIER_COLLECT_SEED") ? strtoull(getenv("TIER_COLLECT_SEED"), NULL, 10) : 1, nr_steps = 0;
+	uint64_t first = getenv("TIER_COLLECT_SEED") ? strtoull(getenv("TIER_COLLECT_SEED"), NULL, 10) : kill_first_seed();
+	uint64_t nr_steps = 0;
 
 	for (uint64_t seed = first; seed < first + nr_runs; seed++) {
 		struct rig *rig = rig_new(seed);
@@ -611,9 +612,9 @@ static void packs_of_a_removed_checkpoint_stay_for_one_collection(void **state _
 /* --- ends at each request --- */
 
 /* Checkpoints are flushed and removed; the second collection ends at request `at`. Returns the number of its requests. */
-static uint64_t collect_and_kill(uint64_t at, enum kill_mode mode)
+static uint64_t collect_and_kill(uint64_t seed, uint64_t at, enum kill_mode mode)
 {
-	struct rig *rig = rig_new(5);
+	struct rig *rig = rig_new(seed);
 	struct actor *a = world_add(&rig->w, NULL, NULL);
 	struct tier_writer_conf conf = conf_of(1);
 	struct tier_writer *w;
@@ -646,12 +647,18 @@ static uint64_t collect_and_kill(uint64_t at, enum kill_mode mode)
 
 static void a_collector_that_is_killed_leaves_nothing_for_long(void **state _unused_)
 {
-	uint64_t nr = collect_and_kill(0, KILL_BEFORE);
+	uint64_t wanted = kill_states_wanted(50), first = kill_first_seed(), nr_states = 0;
 
-	for (uint64_t at = 1; at <= nr; at++)
-		for (enum kill_mode mode = 0; mode <= KILL_AFTER; mode++)
-			collect_and_kill(at, mode);
-	print_message("%llu requests\n", (unsigned long long)nr);
+	for (uint64_t seed = first; nr_states < wanted; seed++) {
+		uint64_t nr = collect_and_kill(seed, 0, KILL_BEFORE);
+
+		if (first != 1)
+			print_message("seed %llu\n", (unsigned long long)seed);
+		for (uint64_t at = 1; at <= nr; at++)
+			for (enum kill_mode mode = 0; mode <= KILL_AFTER; mode++, nr_states++)
+				collect_and_kill(seed, at, mode);
+	}
+	print_message("a collector has ended in %llu states\n", (unsigned long long)nr_states);
 }
 
 /* As while a file server restarts: for a moment an object is not found. */
