@@ -2,7 +2,8 @@
 /*
  * Usage: gateway_check BUCKET FAKE_S3.PY
  * A tier in the S3 store that the environment names, in a bucket that exists: the contract of back ends, the probe,
- * checkpoints flushed and read; directly, and through a proxy that injects faults.
+ * checkpoints flushed and read; directly, and through a proxy that injects faults. Writers and collectors that end at
+ * each request.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -17,9 +18,11 @@
 #include "base/util.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_probe.h"
+#include "store/tier/collect/tier_collect.h"
 #include "store/tier/s3/tier_s3.h"
 #include "tests/unit/store/tier/checkpoints.h"
 #include "tests/unit/store/tier/contract.h"
+#include "tests/unit/store/tier/mortal.h"
 #include "tests/unit/store/tier/s3_fake.h"
 
 #define LARGE ((size_t)64 << 20)
@@ -35,17 +38,29 @@ static void keep(void *userdata _unused_, enum log_level level _unused_, const c
 	fprintf(stderr, "%s\n", line);
 }
 
-/* A tier of its own. */
-static struct tier *open_tier(void)
+static unsigned nr_tiers;
+
+static struct tier *open_number(unsigned nr)
 {
-	static unsigned nr;
 	struct tier_s3_conf conf = { .nr_tries = 8, .backoff_ns = 10000000, .page = 3 };
 	char place[100];
 	struct tier *t = NULL;
 
-	snprintf(place, sizeof(place), "%s/run/%u", bucket, ++nr);
+	snprintf(place, sizeof(place), "%s/run/%u", bucket, nr);
 	assert_int_equal(tier_s3_open(place, &conf, &t), 0);
 	return t;
+}
+
+/* A tier of its own. */
+static struct tier *open_tier(void)
+{
+	return open_number(++nr_tiers);
+}
+
+/* The same one, as another machine opens it. */
+static struct tier *open_again(void)
+{
+	return open_number(nr_tiers);
 }
 
 static void flush_and_read(struct tier *t)
@@ -207,6 +222,145 @@ static void faults_that_stay_are_named(void **state _unused_)
 	}
 }
 
+/* --- wherever it ends --- */
+
+#define KILL_STATES 200u
+
+struct kill {
+	struct pool pool;
+	struct checkpoint a, b;
+	unsigned nr_states;
+};
+
+static void kill_init(struct kill *k, uint64_t seed)
+{
+	pool_init(&k->pool, seed, 120);
+	checkpoint_init(&k->a, &k->pool, seed, 10, 0, 60);
+	checkpoint_init(&k->b, &k->pool, seed + 1000, 11, 30, 120);
+}
+
+static void kill_release(struct kill *k)
+{
+	checkpoint_release(&k->a);
+	checkpoint_release(&k->b);
+	pool_release(&k->pool);
+}
+
+/* One writer's life. */
+static int flush(struct tier *t, const struct checkpoint *c)
+{
+	static const uint8_t secret[FP_KEY_LEN] = "a secret of thirty-two bytes...";
+	struct tier_writer_conf conf = checkpoint_writer;
+	struct tier_writer *w = NULL;
+	struct tier_flushed f;
+	int r;
+
+	tier_key_init(&conf.key, FP_CLMUL, secret);
+	r = tier_writer_open(t, &conf, &w);
+	if (r == 0)
+		r = tier_flush(w, &c->c, &f);
+	tier_writer_close(w);
+	return r;
+}
+
+/* One collector's life: all but the newest checkpoint are removed. */
+static int collect(struct tier *t)
+{
+	_cleanup_(tier_collector_closep) struct tier_collector *c = NULL;
+	struct tier_sealed *v;
+	size_t nr;
+	int r = tier_collector_open(t, &(struct tier_collect_conf){ 0 }, &c);
+
+	if (r < 0)
+		return r;
+	v = tier_collector_sealed(c, &nr);
+	for (size_t i = 0; i + 1 < nr; i++)
+		v[i].is_removed = true;
+	r = tier_collector_mark(c);
+	return r < 0 ? r : tier_collector_delete(c);
+}
+
+static unsigned check(const struct kill *k)
+{
+	_cleanup_(tier_closep) struct tier *t = open_again();
+	const struct checkpoint *v[] = { &k->a, &k->b };
+
+	return checkpoints_check(t, v, 2);
+}
+
+/* The writer of b ends at this request; another one goes on. Returns the number of requests. */
+static uint64_t kill_writer(struct kill *k, uint64_t at, bool after)
+{
+	_cleanup_(tier_closep) struct tier *t = open_tier();
+	struct mortal m;
+	unsigned nr;
+
+	assert_int_equal(flush(t, &k->a), 0);
+	mortal_init(&m, t, at, after);
+	assert_int_equal(flush(&m.tier, &k->b), at > 0 ? -ECANCELED : 0);
+	mortal_release(&m);
+	nr = check(k);
+	assert_in_range(nr, at > 0 ? 1 : 2, 2);
+	assert_int_equal(flush(t, &k->b), 0);
+	assert_int_equal(check(k), 2);
+	k->nr_states += at > 0;
+	return m.nr_requests;
+}
+
+static bool has(struct tier *t, const char *name)
+{
+	uint8_t byte;
+
+	return tier_get(t, name, 0, &byte, 1) == 0;
+}
+
+/* The collector that removes a ends at this request; others go on. b stays. */
+static uint64_t kill_collector(struct kill *k, uint64_t at, bool after)
+{
+	_cleanup_(tier_closep) struct tier *t = open_tier();
+	struct tier_object_name name[2];
+	const struct checkpoint *v[] = { &k->b };
+	struct mortal m;
+
+	for (unsigned i = 0; i < 2; i++)
+		name[i] = tier_manifest_name(checkpoint_writer.store, 1 + i);
+	assert_int_equal(flush(t, &k->a), 0);
+	assert_int_equal(flush(t, &k->b), 0);
+	mortal_init(&m, t, at, after);
+	assert_int_equal(collect(&m.tier), at > 0 ? -ECANCELED : 0);
+	mortal_release(&m);
+	checkpoint_check(t, name[1].s, v, 1);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(collect(t), 0);
+	assert_false(has(t, name[0].s));
+	checkpoint_check(t, name[1].s, v, 1);
+	k->nr_states += at > 0;
+	return m.nr_requests;
+}
+
+/* What is there is read on a machine that has nothing else, byte for byte. */
+static void a_process_that_is_killed_leaves_all_or_nothing(void **state _unused_)
+{
+	static uint64_t (*const processes[])(struct kill *, uint64_t, bool) = { kill_writer, kill_collector };
+	unsigned nr_states = 0;
+
+	for (uint64_t seed = 1; nr_states < KILL_STATES; seed++)
+		for (unsigned i = 0; i < ARRAY_SIZE(processes); i++) {
+			struct kill k = { 0 };
+			uint64_t nr;
+
+			kill_init(&k, seed);
+			nr = processes[i](&k, 0, false);
+			for (uint64_t at = 1; at <= nr; at++) {
+				processes[i](&k, at, false);
+				processes[i](&k, at, true);
+			}
+			nr_states += k.nr_states;
+			kill_release(&k);
+		}
+	print_message("processes have ended in %u states\n", nr_states);
+}
+
 static int start_proxy(void **state _unused_)
 {
 	char arguments[200];
@@ -226,6 +380,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(packs_are_put_and_read_in_ranges),
 		cmocka_unit_test(refusals_are_named),
 	};
+	const struct CMUnitTest killed[] = {
+		cmocka_unit_test(a_process_that_is_killed_leaves_all_or_nothing),
+	};
 	const struct CMUnitTest through_faults[] = {
 		cmocka_unit_test(checkpoints_pass_through_faults),
 		cmocka_unit_test(faults_that_stay_are_named),
@@ -244,6 +401,7 @@ int main(int argc, char **argv)
 	log_to_function(keep, NULL);
 	nr_failed = contract_check(&direct);
 	nr_failed += cmocka_run_group_tests_name("S3", tests, NULL, NULL);
+	nr_failed += cmocka_run_group_tests_name("S3 and processes that end", killed, NULL, NULL);
 	start_proxy(NULL);
 	nr_failed += contract_check(&proxied);
 	nr_failed += cmocka_run_group_tests_name("S3 through faults", through_faults, NULL, NULL);
