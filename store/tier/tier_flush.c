@@ -82,7 +82,7 @@ struct tier_writer {
 	uint64_t number; /* of the next manifest */
 	struct tier_written last; /* manifest of this store */
 	bool is_overtaken; /* a collection has found a later one */
-	bool is_broken;
+	bool has_failed; /* in the tier: known chunks may be in packs that were not put */
 
 	struct tier_known known; /* places in `packs` */
 	struct tier_footer *packs; /* in the tier, or about to be; the last one may be open */
@@ -186,6 +186,7 @@ static int await_pack(struct tier_writer *w)
 	int r = q->result == -EEXIST ? check_pack(w, s) : q->result;
 
 	w->is_sending[s - w->sending] = false;
+	w->has_failed |= r < 0;
 	buf_clear(&s->bytes); /* new memory for the next pack would cost a page fault for each page */
 	return r < 0 ? log_errno(r, "tier %s: %s: cannot put the pack", tier_where(w->tier), s->name.s) : 0;
 }
@@ -525,7 +526,7 @@ static int decode_manifest(const struct loading *l, const struct listed *m, cons
 	if (r == 0)
 		r = tier_manifest_head_decode(got->bytes, got->q.got, ret);
 	if (r == 0 && (ret->number != m->number || memcmp(ret->store, m->store, sizeof(ret->store)) != 0 ||
-		       got->q.size > MANIFEST_MAX || !tier_manifest_has_size(ret, got->q.size)))
+		       got->q.size > TIER_MANIFEST_MAX || !tier_manifest_has_size(ret, got->q.size)))
 		r = -EBADMSG;
 	if (r < 0 || is_full(l))
 		return r;
@@ -1378,11 +1379,6 @@ static int put_manifest(struct flush *f)
 	};
 	int r;
 
-	if (m.path_len > TIER_PATH_MAX)
-		return -ENAMETOOLONG;
-	r = check_size(f);
-	if (r < 0)
-		return r;
 	for (uint32_t i = 0; i < f->nr_refs; i++)
 		tier_pack_ref_encode(&w->packs[f->order[i]], &f->refs);
 	r = buf_error(&f->refs);
@@ -1407,6 +1403,43 @@ static int put_manifest(struct flush *f)
 	return add_written(w, &m);
 }
 
+/* The packs are in the tier afterwards, or none is being put. */
+static int write_packs(struct flush *f)
+{
+	struct tier_writer *w = f->w;
+	int r = f->c->catalog(f->c->userdata, &(struct tier_sink){ convert, f }), put;
+
+	if (r == 0)
+		r = convert_last(f);
+	else
+		(void)await_read(f); /* it writes to memory that is freed with the flush */
+	if (r == 0 && !f->reader.at_end)
+		r = -EBADMSG;
+	if (r == 0)
+		r = check_size(f);
+	if (r == 0 && w->is_open)
+		r = close_pack(w, f->sums);
+	put = await_packs(w);
+	return r < 0 ? r : put;
+}
+
+/* Removes what this flush has added to the writer. Its packs stay in the tier: a collection deletes them. */
+static void discard(struct flush *f)
+{
+	struct tier_writer *w = f->w;
+
+	for (uint32_t i = f->first_own; i < w->nr_packs; i++)
+		w->is_dropped[i] = true;
+	if (w->nr_packs > f->first_own)
+		tier_known_forget(&w->known, w->is_dropped);
+	w->nr_packs = f->first_own;
+	w->is_open = false;
+	w->frame.nr_chunks = 0;
+	w->frame_len = 0;
+	buf_release(&w->data);
+	buf_release(&w->tables);
+}
+
 static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *sums)
 {
 	_cleanup_(flush_freep) struct flush *f = calloc(1, sizeof(*f));
@@ -1423,24 +1456,21 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 		if (!f->records[i].bytes)
 			return -ENOMEM;
 	}
-	r = c->catalog(c->userdata, &(struct tier_sink){ convert, f });
-	if (r == 0)
-		r = convert_last(f);
-	else
-		(void)await_read(f); /* it writes to memory that is freed below */
-	if (r == 0 && !f->reader.at_end)
-		r = -EBADMSG;
-	if (r == 0 && w->is_open)
-		r = close_pack(w, sums);
-	if (r == 0)
-		r = await_packs(w);
-	if (r == 0)
-		r = check_key(w);
+	r = write_packs(f);
+	if (r < 0) {
+		if (!w->has_failed)
+			discard(f);
+		return r;
+	}
+	r = check_key(w);
 	if (r == 0)
 		r = check_last_manifest(w);
 	if (r == 0)
 		r = check_shared_packs(f);
-	return r < 0 ? r : put_manifest(f);
+	if (r == 0)
+		r = put_manifest(f);
+	w->has_failed = r < 0;
+	return r;
 }
 
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret)
@@ -1449,11 +1479,13 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 	const struct tier_written *before;
 	int r;
 
-	if (w->is_broken)
+	if (w->has_failed)
 		return -ESTALE;
+	if (strlen(c->path) > TIER_PATH_MAX)
+		return -ENAMETOOLONG;
 	r = read_generations(w); /* so that the flush uses no pack that has been dropped by now */
 	if (r < 0) {
-		w->is_broken = true;
+		w->has_failed = true;
 		return r;
 	}
 	before = find_seal(w, c->ino, c->sealed_ns);
@@ -1462,11 +1494,17 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 		return 0;
 	}
 	r = load_new_manifests(w);
-	if (r == 0)
+	if (r < 0)
+		w->has_failed = true;
+	else
 		r = flush_all(w, c, &sums);
 	release_packs(w);
-	w->is_broken = r < 0; /* known chunks may be in packs that were not put */
 	if (r == 0)
 		*ret = sums;
 	return r;
+}
+
+bool tier_writer_has_failed(const struct tier_writer *w)
+{
+	return w->has_failed;
 }

@@ -77,12 +77,15 @@ struct tier_flushed {
 	bool was_there; /* a manifest of this seal existed */
 };
 /*
- * Durable in the tier on success. After any failure the writer flushes no more (-ESTALE) and is closed; a new one
- * continues with what is there. -ESTALE is also returned if a collection has deleted packs that the flush needed: a new
- * writer sends their chunks again. -ENOENT: the key, the last manifest or packs of earlier flushes were deleted from
+ * Durable in the tier on success. If the checkpoint could not be read, or memory was short, the writer forgets what this
+ * flush has put, and may be used again. After a failure of the tier it flushes no more (-ESTALE) and is closed; a new one
+ * continues with what is there: see tier_writer_has_failed(). -ESTALE is also returned if a collection has deleted packs
+ * that the flush needed: a new writer sends their chunks again. -ENOENT: the key, the last manifest or packs of earlier flushes were deleted from
  * the tier, so the manifest was not put, and others may be incomplete. -EEXIST: something that is not an object has the
  * name of the manifest. -EFBIG: the manifest would be too large; the flush fails as soon as this is known. -ENOTUNIQ:
  * another machine has put a manifest for this store. Then no new writer is opened until an administrator has decided
  * which machine goes on: it would continue with the next number, and both would commit in turn.
  */
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret);
+/* Has the tier failed in a flush? Then the writer is to be closed. */
+bool tier_writer_has_failed(const struct tier_writer *w);

@@ -309,6 +309,11 @@ bool tier_worker_was_removed(const struct tier_worker *w, uint64_t ino, int64_t 
 	return tier_writer_was_removed(w->writer, ino, sealed_ns);
 }
 
+bool tier_worker_has_failed(const struct tier_worker *w)
+{
+	return tier_writer_has_failed(w->writer);
+}
+
 /* Sends a message, and reads chunks as long as the worker requests them. */
 static enum message exchange_and_read(struct tier_worker *w, const struct tier_checkpoint *c, enum message m,
 				      int result, int *ret_result)

@@ -46,6 +46,7 @@ bool tier_worker_has(const struct tier_worker *w, uint64_t ino, int64_t sealed_n
 bool tier_worker_was_removed(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns);
 /* tier_flush() */
 int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, struct tier_flushed *ret);
+bool tier_worker_has_failed(const struct tier_worker *w); /* as of the writer */
 /* Any thread: a call that waits for the worker now or later fails with -ECANCELED. */
 void tier_worker_cancel(struct tier_worker *w);
 /* Any thread. How long a call has been waiting for the back end; 0: no call waits. */

@@ -442,6 +442,7 @@ static void a_failed_request_leaves_all_or_nothing(void **state _unused_)
 			r = tier_writer_open(memory_open(m, &faults), &conf, &w);
 			if (r == 0) {
 				r = tier_flush(w, &a.c, &f);
+				assert_true(tier_writer_has_failed(w));
 				assert_int_equal(tier_flush(w, &a.c, &f), -ESTALE); /* it does not go on */
 			}
 			assert_int_equal(r, errors[i / 2]);
@@ -552,6 +553,55 @@ static void a_source_that_fails_commits_nothing(void **state _unused_)
 	checkpoint_release(&a);
 	pool_release(&pool);
 	memory_free(m);
+}
+
+/* Like a directory that is unsealed while it is flushed. The next flush does not share the packs of the one before. */
+static void a_writer_goes_on_after_a_source_that_failed(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of();
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct memory *m = memory_new();
+		struct tier *t = memory_open(m, &(struct memory_faults){ 0 });
+		struct checkpoint a, b, c;
+		struct tier_flushed f, without;
+		struct tier_writer *w;
+		struct pool pool;
+		size_t before;
+
+		pool_init(&pool, 3, 300);
+		checkpoint_init(&a, &pool, 3, 10, 0, 100);
+		checkpoint_init(&b, &pool, 4, 11, 50, 200);
+		checkpoint_init(&c, &pool, 5, 12, 50, 300);
+		assert_int_equal(flush(t, &a, &f), 0);
+		assert_int_equal(flush(t, &c, &without), 0);
+		memory_free(m);
+		m = memory_new();
+		t = memory_open(m, &(struct memory_faults){ 0 });
+		assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+		assert_int_equal(tier_flush(w, &a.c, &f), 0);
+		before = nr_packs(m);
+		pool.returns_others = i == 0;
+		pool.read_fails = i == 1 ? -EIO : 0;
+		b.catalog_fails = i >= 2 ? -ESTALE : 0;
+		pool.reads_late = i == 3;
+		assert_int_equal(tier_flush(w, &b.c, &f), i == 0 ? -EBADMSG : i == 1 ? -EIO : -ESTALE);
+		assert_false(tier_writer_has_failed(w));
+		assert_true(i < 2 || nr_packs(m) > before); /* some were put */
+		pool.returns_others = false;
+		pool.read_fails = 0;
+		b.catalog_fails = 0;
+		assert_int_equal(tier_flush(w, &c.c, &f), 0);
+		assert_int_equal(f.number, 2);
+		assert_int_equal(f.chunks, without.chunks); /* shares those of the first one, and no others */
+		assert_int_equal(check(m, &a, &c), 2);
+		tier_writer_close(w);
+		checkpoint_release(&a);
+		checkpoint_release(&b);
+		checkpoint_release(&c);
+		pool_release(&pool);
+		memory_free(m);
+	}
 }
 
 /* Chunks of a record are read while those of the record before it are appended. The objects are the same. */
@@ -1166,6 +1216,7 @@ int main(void)
 		cmocka_unit_test(a_second_machine_with_the_same_store_stops),
 		cmocka_unit_test(a_writer_says_which_seals_are_there),
 		cmocka_unit_test(a_source_that_fails_commits_nothing),
+		cmocka_unit_test(a_writer_goes_on_after_a_source_that_failed),
 		cmocka_unit_test(a_source_that_reads_late_is_awaited),
 		cmocka_unit_test(neighbouring_records_share_chunks),
 		cmocka_unit_test(nothing_reads_into_memory_that_was_freed),
