@@ -27,9 +27,11 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "fs/background/flush_note.h"
+#include "fs/background/flush_queue.h"
 #include "fs/fs.h"
 #include "fs/seal/dir_path.h"
 #include "fs/seal/seal_catalog.h"
+#include "fs/subuids.h"
 #include "index/namespace_table.h"
 #include "store/catalog/catalog_format.h"
 #include "store/engine.h"
@@ -41,22 +43,11 @@
 #define LAST_DELAY_NS (60 * NS_PER_S)
 #define UNREADABLE_DELAY_NS (60 * NS_PER_S)
 #define TOO_LARGE_DELAY_NS (3600 * NS_PER_S) /* an attempt sends all chunks before it fails again */
-#define CHANGED_DELAY_NS (NS_PER_S / 10)
+#define CHANGED_DELAY_NS (NS_PER_S / 10) /* doubled each time, up to UNREADABLE_DELAY_NS */
 #define PATIENCE_NS (3 * NS_PER_S) /* for requests in flight at an unmount */
 #define HUNG_NS (30 * NS_PER_S) /* without an answer, until this is reported */
 #define SLOT_BYTES_MAX 110u /* memory per known chunk (tier_flush.h) */
 #define TAKEN_MAX 3u /* consecutive attempts whose manifest number is taken, although it is not listed */
-
-struct seal {
-	uint64_t ino;
-	int64_t sealed_ns;
-	uint64_t bytes;
-	bool is_compared; /* with the manifests in the tier, on this connection */
-	bool is_in_tier;
-	bool is_removed; /* from the tier, by retention there: it is not flushed again */
-	uint64_t retry_ns; /* monotonic; 0: at once */
-	int error; /* of the last attempt to read it */
-};
 
 struct flusher {
 	struct fs *fs; /* constant, as the fields up to the lock */
@@ -79,15 +70,12 @@ struct flusher {
 	struct cond changed;
 	struct tier_worker *worker GUARDED_BY(lock); /* set by the thread; NULL: not connected */
 	bool stop GUARDED_BY(lock), left_behind GUARDED_BY(lock);
-	struct flusher_status status GUARDED_BY(lock); /* without sums over `seals` */
-	struct seal *seals GUARDED_BY(lock); /* by inode */
-	size_t nr_seals GUARDED_BY(lock);
+	struct flusher_status status GUARDED_BY(lock); /* without sums over the queue */
+	struct flush_queue queue GUARDED_BY(lock);
 	uint64_t nr_changes GUARDED_BY(lock); /* of seals */
-	uint64_t nr_listed GUARDED_BY(lock); /* nr_changes when `seals` was listed */
+	uint64_t nr_listed GUARDED_BY(lock); /* nr_changes when the seals in the queue were listed */
 	uint64_t nr_seen GUARDED_BY(lock); /* nr_changes at the last list of the thread; others list, too */
-	uint64_t current GUARDED_BY(lock); /* inode of the one being flushed; 0: none */
-	uint64_t current_bytes GUARDED_BY(lock); /* flushed of it */
-	uint64_t begun_ns GUARDED_BY(lock); /* monotonic */
+	uint64_t begun_ns GUARDED_BY(lock); /* monotonic: the flush of queue.current */
 	uint64_t done_bytes GUARDED_BY(lock), done_ns GUARDED_BY(lock); /* flushed before it since the mount, and how long
 									 * that took */
 };
@@ -127,23 +115,8 @@ static void wait_until(struct flusher *f, uint64_t until)
 
 /* --- the seals --- */
 
-static struct seal *find_seal(struct flusher *f, uint64_t ino) REQUIRES(f->lock)
-{
-	size_t low = 0, high = f->nr_seals;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (f->seals[middle].ino < ino)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < f->nr_seals && f->seals[low].ino == ino ? &f->seals[low] : NULL;
-}
-
 struct seal_list {
-	struct seal *v;
+	struct flush_seal *v;
 	size_t nr, room;
 };
 
@@ -154,6 +127,7 @@ static void seal_list_release(struct seal_list *l)
 
 static int list_seals(struct flusher *f, struct seal_list *ret)
 {
+	uint32_t uid = 0, user = 0; /* of the seal before: most follow one of the same user */
 	struct ns_seal seal;
 	uint64_t ino = 0;
 	int r;
@@ -161,16 +135,35 @@ static int list_seals(struct flusher *f, struct seal_list *ret)
 	while ((r = ns_next_seal(f->fs->db, ino, &ino, &seal)) > 0) {
 		if (!seal.is_complete)
 			continue;
+		if (seal.uid != uid)
+			user = subuids_user(seal.uid);
+		uid = seal.uid;
 		r = list_grow(&ret->v, ret->nr, &ret->room, sizeof(*ret->v));
 		if (r < 0)
 			return r;
-		ret->v[ret->nr++] = (struct seal){ .ino = ino, .sealed_ns = seal.sealed_ns, .bytes = seal.bytes };
+		ret->v[ret->nr++] =
+			(struct flush_seal){ .ino = ino, .sealed_ns = seal.sealed_ns, .bytes = seal.bytes, .user = user };
 	}
 	return r;
 }
 
-/* Updates f->seals from the store and, with an idle worker, from the manifests in the tier. Any thread. */
-static int update_seals(struct flusher *f, struct tier_worker *idle)
+/* Compares the seals with the manifests in the tier. */
+static void compare_seals(struct flusher *f, const struct tier_worker *idle) REQUIRES(f->lock)
+{
+	for (size_t i = 0; i < f->queue.nr; i++) {
+		struct flush_seal *s = &f->queue.v[i];
+
+		if (s->is_compared)
+			continue;
+		s->is_in_tier = tier_worker_has(idle, s->ino, s->sealed_ns);
+		s->is_removed = tier_worker_was_removed(idle, s->ino, s->sealed_ns);
+		s->is_compared = true;
+	}
+	f->status.is_known = true;
+}
+
+/* Updates the queue from the store and, with an idle worker, from the manifests in the tier. Any thread. */
+static int update_seals(struct flusher *f, const struct tier_worker *idle)
 {
 	_cleanup_(seal_list_release) struct seal_list l = { 0 };
 	uint64_t nr_changes;
@@ -183,24 +176,12 @@ static int update_seals(struct flusher *f, struct tier_worker *idle)
 	if (r < 0)
 		return log_errno(r, "sealed directories: cannot list");
 	mutex_lock(&f->lock);
-	for (size_t i = 0; i < l.nr && nr_changes >= f->nr_listed; i++) {
-		const struct seal *before = find_seal(f, l.v[i].ino);
-
-		if (before && before->sealed_ns == l.v[i].sealed_ns)
-			l.v[i] = *before;
-		if (!l.v[i].is_compared && idle) {
-			l.v[i].is_in_tier = tier_worker_has(idle, l.v[i].ino, l.v[i].sealed_ns);
-			l.v[i].is_removed = tier_worker_was_removed(idle, l.v[i].ino, l.v[i].sealed_ns);
-			l.v[i].is_compared = true;
-		}
-	}
 	if (nr_changes >= f->nr_listed) { /* else another thread has a newer list */
-		free(f->seals);
-		f->seals = TAKE(l.v);
-		f->nr_seals = l.nr;
+		flush_queue_replace(&f->queue, TAKE(l.v), l.nr);
 		f->nr_listed = nr_changes;
-		f->status.is_known |= idle != NULL;
 	}
+	if (idle)
+		compare_seals(f, idle);
 	mutex_unlock(&f->lock);
 	return 0;
 }
@@ -217,37 +198,24 @@ static int update_own_seals(struct flusher *f)
 	return update_seals(f, idle);
 }
 
-/* The newest seal that is not in the tier. false: none is due before *ret_due. */
-static bool choose_newest(struct flusher *f, struct seal *ret, uint64_t *ret_due)
+/* false: none is due before *ret_due. */
+static bool take_next(struct flusher *f, struct flush_seal *ret, uint64_t *ret_due)
 {
-	const struct seal *newest = NULL;
-	uint64_t now = monotonic_ns();
+	bool any;
 
-	*ret_due = UINT64_MAX;
 	mutex_lock(&f->lock);
-	for (size_t i = 0; i < f->nr_seals; i++) {
-		const struct seal *s = &f->seals[i];
-
-		if (s->is_removed)
-			continue;
-		if (!s->is_in_tier && s->retry_ns > now)
-			*ret_due = MIN(*ret_due, s->retry_ns);
-		else if (!s->is_in_tier && (!newest || s->sealed_ns > newest->sealed_ns))
-			newest = s;
-	}
-	if (newest)
-		*ret = *newest;
+	any = flush_queue_take(&f->queue, monotonic_ns(), ret, ret_due);
 	mutex_unlock(&f->lock);
-	return newest;
+	return any;
 }
 
 static bool has_seal(struct flusher *f, uint64_t ino, int64_t sealed_ns)
 {
-	const struct seal *s;
+	const struct flush_seal *s;
 	bool has;
 
 	mutex_lock(&f->lock);
-	s = find_seal(f, ino);
+	s = flush_queue_find(&f->queue, ino);
 	has = s && s->sealed_ns == sealed_ns;
 	mutex_unlock(&f->lock);
 	return has;
@@ -269,8 +237,8 @@ static void disconnect(struct flusher *f)
 	mutex_lock(&f->lock);
 	f->worker = NULL;
 	f->left_behind |= !has_ended;
-	for (size_t i = 0; i < f->nr_seals; i++)
-		f->seals[i].is_compared = false;
+	for (size_t i = 0; i < f->queue.nr; i++)
+		f->queue.v[i].is_compared = false;
 	mutex_unlock(&f->lock);
 	tier_worker_free(w);
 }
@@ -333,7 +301,8 @@ static int compare_with_note(struct flusher *f, const struct tier_written *last)
 static int start_worker(struct flusher *f)
 {
 	struct tier_worker *w;
-	int r = tier_worker_new(&(struct tier_worker_conf){ .url = f->url, .config_file = f->config_file, .writer = f->writer }, &w);
+	int r = tier_worker_new(
+		&(struct tier_worker_conf){ .url = f->url, .config_file = f->config_file, .writer = f->writer }, &w);
 
 	if (r < 0)
 		return r;
@@ -389,9 +358,10 @@ static int connect_tier(struct flusher *f)
 struct source {
 	struct flusher *f;
 	uint64_t ino;
+	int64_t sealed_ns;
 	const struct tier_sink *to;
 	int error; /* of the store; not of the tier */
-	bool is_gone;
+	bool is_gone; /* it was unsealed meanwhile */
 
 	/* The current record. */
 	struct content *c; /* NULL: it has no chunks */
@@ -411,17 +381,32 @@ static void set_pieces(void *userdata, struct content *c, uint64_t off, const st
 	s->nr = nr;
 }
 
+/* Is the flush still wanted? A directory that was unsealed meanwhile is not flushed to its end. */
+static bool is_wanted(void *userdata)
+{
+	struct source *s = userdata;
+	struct ns_seal seal;
+	int r = ns_get_seal(s->f->fs->db, s->ino, &seal);
+
+	s->is_gone |= r == 0 || (r > 0 && (!seal.is_complete || seal.sealed_ns != s->sealed_ns));
+	return !s->is_gone && is_running(s->f);
+}
+
 static int put_record(void *userdata, const void *p, size_t len)
 {
 	struct source *s = userdata;
 	uint64_t bytes = 0;
-	int r = s->to->put(s->to->userdata, p, len);
+	int r;
 
+	(void)is_wanted(s);
+	if (s->is_gone)
+		return -ESTALE;
+	r = s->to->put(s->to->userdata, p, len);
 	for (size_t i = 0; i < s->nr; i++)
 		bytes += s->pieces[i].len;
 	s->nr = 0;
 	mutex_lock(&s->f->lock);
-	s->f->current_bytes += bytes;
+	s->f->queue.current_bytes += bytes;
 	mutex_unlock(&s->f->lock);
 	if (r < 0)
 		s->to = NULL; /* marks a failure of the sink, not of the store */
@@ -435,7 +420,7 @@ static int write_catalog(void *userdata, const struct tier_sink *to)
 
 	s->to = to;
 	r = catalog_write_located(s->f->fs, s->ino, &(struct catalog_sink){ put_record, s }, set_pieces);
-	s->is_gone = s->to && (r == -ENODATA || r == -ESTALE);
+	s->is_gone |= s->to && (r == -ENODATA || r == -ESTALE);
 	if (r < 0 && s->to && !s->is_gone)
 		s->error = r;
 	return r;
@@ -463,41 +448,35 @@ static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 			}
 		}
 		if (seen == s->nr)
-			return -EINVAL; /* not a chunk of this record */
+			return s->error = -EINVAL; /* not a chunk of this record */
 		s->chunks[i] = (struct content_chunk){ off, wants[i].fp, wants[i].len, wants[i].buf };
 		len += wants[i].len;
 	}
-	io_rate_wait_while(s->f->rate, len, is_running, s->f);
+	io_rate_wait_while(s->f->rate, len, is_wanted, s);
 	r = content_read_chunks(s->c, s->chunks, nr);
 	if (r < 0)
 		s->error = r;
 	return r;
 }
 
-static void record_start(struct flusher *f, const struct seal *s)
+static void record_start(struct flusher *f, const struct flush_seal *s)
 {
 	mutex_lock(&f->lock);
 	f->status.state = FLUSHER_FLUSHING; /* the reason of a failure stays until a flush succeeds */
-	f->current = s->ino;
-	f->current_bytes = 0;
+	f->queue.current = s->ino;
+	f->queue.current_bytes = 0;
 	f->begun_ns = monotonic_ns();
 	mutex_unlock(&f->lock);
 }
 
-static void record_end(struct flusher *f, const struct seal *s, bool is_done, const struct tier_flushed *sums)
+static void record_end(struct flusher *f, const struct flush_seal *s, bool is_done, const struct tier_flushed *sums)
 {
-	struct seal *own;
-
 	mutex_lock(&f->lock);
-	f->done_bytes += f->current_bytes;
+	f->done_bytes += f->queue.current_bytes;
 	f->done_ns += monotonic_ns() - f->begun_ns;
-	f->current = 0;
-	own = find_seal(f, s->ino);
-	if (is_done && own && own->sealed_ns == s->sealed_ns) {
-		own->is_in_tier = true;
-		own->error = 0;
-	}
+	f->queue.current = 0;
 	if (is_done) {
+		flush_queue_done(&f->queue, s);
 		f->status.error = 0;
 		f->status.reason[0] = '\0';
 		f->status.nr_flushed += !sums->was_there;
@@ -509,25 +488,27 @@ static void record_end(struct flusher *f, const struct seal *s, bool is_done, co
 }
 
 /* Postpones a checkpoint that cannot be flushed, so that others are. error 0: it changed during the flush. */
-static void postpone(struct flusher *f, const struct seal *s, const char *path, int error)
+static void postpone(struct flusher *f, const struct flush_seal *s, const char *path, int error)
 {
 	uint64_t delay = error == -EFBIG ? TOO_LARGE_DELAY_NS : error < 0 ? UNREADABLE_DELAY_NS : CHANGED_DELAY_NS;
-	struct seal *own;
+	struct flush_seal *own;
+	int r;
 
 	if (error < 0)
 		log_warning("%s: cannot flush to the tier: %s; retrying in %u s", path, strerror(-error),
 			    (unsigned)(delay / NS_PER_S));
 	mutex_lock(&f->lock);
-	own = find_seal(f, s->ino);
-	if (own && own->sealed_ns == s->sealed_ns) {
+	own = flush_queue_find(&f->queue, s->ino);
+	if (own && own->sealed_ns == s->sealed_ns)
 		own->error = error;
-		own->retry_ns = monotonic_ns() + delay;
-	}
+	r = flush_queue_delay(&f->queue, s->ino, monotonic_ns(), delay, MAX(delay, UNREADABLE_DELAY_NS));
 	f->status.nr_failures += error < 0;
 	mutex_unlock(&f->lock);
+	if (r < 0)
+		sleep(1);
 }
 
-static int save_note(struct flusher *f, const struct seal *s)
+static int save_note(struct flusher *f, const struct flush_seal *s)
 {
 	int r;
 
@@ -538,7 +519,7 @@ static int save_note(struct flusher *f, const struct seal *s)
 }
 
 /* 1; 0: unsealed meanwhile; <0 */
-static int prepare_checkpoint(struct flusher *f, const struct seal *s, struct tier_checkpoint *c, struct buf *path)
+static int prepare_checkpoint(struct flusher *f, const struct flush_seal *s, struct tier_checkpoint *c, struct buf *path)
 {
 	struct ns_seal seal;
 	int r = ns_get_seal(f->fs->db, s->ino, &seal);
@@ -565,26 +546,31 @@ static int prepare_checkpoint(struct flusher *f, const struct seal *s, struct ti
 static void forget_what_is_in_tier(struct flusher *f)
 {
 	mutex_lock(&f->lock);
-	for (size_t i = 0; i < f->nr_seals; i++)
-		f->seals[i].is_in_tier = false;
+	for (size_t i = 0; i < f->queue.nr; i++)
+		f->queue.v[i].is_in_tier = false;
 	mutex_unlock(&f->lock);
 }
 
 /* The store failed to read the checkpoint, or the tier to write it. */
-static void handle_failure(struct flusher *f, const struct seal *s, const struct source *from, const char *path, int r)
+static void handle_failure(struct flusher *f, const struct flush_seal *s, const struct source *from, const char *path,
+			   int r)
 {
+	bool has_failed;
+
 	if (r == -ECANCELED)
 		return;
-	if (from->is_gone || from->error == -ESTALE) { /* unsealed, or recoded meanwhile */
-		disconnect(f); /* its writer has failed */
-		postpone(f, s, path, 0);
+	has_failed = tier_worker_has_failed(f->worker);
+	if (!has_failed || from->is_gone || from->error < 0 || r == -ENOMEM) {
+		bool has_changed = from->is_gone || from->error == -ESTALE; /* unsealed, or recoded meanwhile */
+
+		if (has_failed)
+			disconnect(f);
+		postpone(f, s, path, has_changed ? 0 : from->error < 0 ? from->error : r);
 		return;
 	}
-	if (from->error < 0 || r == -ENAMETOOLONG || r == -EFBIG || r == -EBADMSG) {
-		disconnect(f);
-		postpone(f, s, path, from->error < 0 ? from->error : r);
-		return;
-	}
+	mutex_lock(&f->lock);
+	flush_queue_failed(&f->queue, s);
+	mutex_unlock(&f->lock);
 	/* It may be an own manifest, put by an attempt whose response was lost. The next connection checks that. */
 	if (r == -ENOTUNIQ && ++f->nr_taken == TAKEN_MAX) {
 		stop_flushing(f, r, another_machine);
@@ -602,7 +588,7 @@ static void handle_failure(struct flusher *f, const struct seal *s, const struct
 					      strerror(-r));
 }
 
-static void flush_seal(struct flusher *f, const struct seal *s)
+static void flush_seal(struct flusher *f, const struct flush_seal *s)
 {
 	_cleanup_(freep) struct source *from = calloc(1, sizeof(*from));
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
@@ -612,21 +598,21 @@ static void flush_seal(struct flusher *f, const struct seal *s)
 
 	if (r == 0)
 		return;
-	if (r < 0 && r != -ENOMEM) {
+	if (r < 0) {
 		char name[40];
 
 		snprintf(name, sizeof(name), "directory %" PRIu64, s->ino);
 		postpone(f, s, name, r);
 		return;
 	}
-	if (r > 0)
-		r = save_note(f, s);
+	r = save_note(f, s);
 	if (r < 0) {
 		wait_and_retry(f, r, "cannot prepare a checkpoint", strerror(-r));
 		return;
 	}
 	from->f = f;
 	from->ino = s->ino;
+	from->sealed_ns = s->sealed_ns;
 	record_start(f, s);
 	r = tier_worker_flush(f->worker, &c, &sums);
 	record_end(f, s, r == 0, &sums);
@@ -646,7 +632,7 @@ static void flush_seal(struct flusher *f, const struct seal *s)
 static void *work(void *userdata)
 {
 	struct flusher *f = userdata;
-	struct seal next;
+	struct flush_seal next;
 	uint64_t due;
 
 	pthread_setname_np(pthread_self(), "ckptfs-flush");
@@ -657,7 +643,7 @@ static void *work(void *userdata)
 			continue;
 		if (r < 0) {
 			wait_and_retry(f, r, "cannot list the sealed directories", strerror(-r));
-		} else if (choose_newest(f, &next, &due)) {
+		} else if (take_next(f, &next, &due)) {
 			flush_seal(f, &next);
 		} else {
 			f->delay_ns = 0;
@@ -753,7 +739,7 @@ void flusher_free(struct flusher *f)
 	io_rate_free(f->rate);
 	cond_release(&f->changed);
 	mutex_release(&f->lock);
-	free(f->seals);
+	flush_queue_release(&f->queue);
 	free(f->url);
 	free(f->config_file);
 	free(f);
@@ -784,16 +770,11 @@ const char *flusher_state_name(enum flusher_state state)
 	return names[state];
 }
 
-static uint64_t bytes_left(const struct flusher *f, const struct seal *s) REQUIRES(f->lock)
-{
-	return s->is_in_tier || s->is_removed ? 0 : s->bytes - (s->ino == f->current ? MIN(s->bytes, f->current_bytes) : 0);
-}
-
 /* At the mean rate since the mount; 0: unknown. */
 static uint64_t estimate_ns(const struct flusher *f, uint64_t bytes) REQUIRES(f->lock)
 {
-	uint64_t done = f->done_bytes + (f->current > 0 ? f->current_bytes : 0);
-	uint64_t ns = f->done_ns + (f->current > 0 ? monotonic_ns() - f->begun_ns : 0);
+	uint64_t done = f->done_bytes + (f->queue.current > 0 ? f->queue.current_bytes : 0);
+	uint64_t ns = f->done_ns + (f->queue.current > 0 ? monotonic_ns() - f->begun_ns : 0);
 
 	return done > 0 ? (uint64_t)((double)bytes * (double)ns / (double)done) : 0;
 }
@@ -814,9 +795,9 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 			f, NULL); /* the thread does not do this during a flush; on failure the previous list is reported */
 	mutex_lock(&f->lock);
 	*ret = f->status;
-	ret->nr_sealed = f->nr_seals;
-	for (size_t i = 0; i < f->nr_seals; i++) {
-		const struct seal *s = &f->seals[i];
+	ret->nr_sealed = f->queue.nr;
+	for (size_t i = 0; i < f->queue.nr; i++) {
+		const struct flush_seal *s = &f->queue.v[i];
 		uint64_t since = (uint64_t)MAX(s->sealed_ns, INT64_C(1));
 
 		if (s->is_removed) {
@@ -824,9 +805,10 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 			continue;
 		}
 		ret->nr_in_tier += s->is_in_tier;
-		ret->waiting_bytes += bytes_left(f, s);
+		ret->waiting_bytes += flush_queue_bytes_left(&f->queue, s);
 		if (!s->is_in_tier)
-			ret->waiting_since_ns = MIN(ret->waiting_since_ns > 0 ? ret->waiting_since_ns : UINT64_MAX, since);
+			ret->waiting_since_ns =
+				MIN(ret->waiting_since_ns > 0 ? ret->waiting_since_ns : UINT64_MAX, since);
 		if (s->error < 0 && ret->error == 0) {
 			ret->error = s->error;
 			snprintf(ret->reason, sizeof(ret->reason), "directory %" PRIu64 ": cannot flush: %s", s->ino,
@@ -845,25 +827,21 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret)
 {
 	struct flusher_checkpoint c = { 0 };
-	uint64_t ahead = 0;
 	struct ns_seal seal;
-	const struct seal *s;
+	const struct flush_seal *s;
 	int r = ns_get_seal(f->fs->db, ino, &seal);
 
 	if (r <= 0 || !seal.is_complete)
 		return r < 0 ? r : -ENODATA;
 	c.bytes = seal.bytes;
 	mutex_lock(&f->lock);
-	s = find_seal(f, ino);
+	s = flush_queue_find(&f->queue, ino);
 	if (s && s->sealed_ns == seal.sealed_ns) { /* else not listed yet */
 		c.is_in_tier = s->is_in_tier;
 		c.is_removed = s->is_removed;
 		c.error = s->error;
-		c.flushed_bytes = s->bytes - bytes_left(f, s);
-		for (size_t i = 0; i < f->nr_seals; i++)
-			if (f->seals[i].sealed_ns >= s->sealed_ns || f->seals[i].ino == f->current)
-				ahead += bytes_left(f, &f->seals[i]);
-		c.left_ns = c.is_in_tier || c.is_removed ? 0 : estimate_ns(f, ahead);
+		c.flushed_bytes = s->bytes - flush_queue_bytes_left(&f->queue, s);
+		c.left_ns = estimate_ns(f, flush_queue_bytes_until(&f->queue, s));
 	}
 	mutex_unlock(&f->lock);
 	*ret = c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Flushes sealed checkpoints to a tier beneath the store (tier=), the newest first.
+ * Flushes sealed checkpoints to a tier beneath the store (tier=). Users take turns (fs/background/flush_queue.h).
  *
  *	CONNECTING ── opened, probed ──▶ IDLE ── a directory is sealed ──▶ FLUSHING ── manifest is put ──▶ IDLE
  *	    ▲  └─────────── failed ──────┐                                    │
@@ -12,7 +12,7 @@
  * the back end. No request of a program waits for either. If the tier does not answer at an unmount, the second thread
  * is left behind.
  *
- * Directories that are unsealed or removed during a flush are skipped. A directory that cannot be read, for example
+ * A flush of a directory that is unsealed or removed meanwhile is abandoned. A directory that cannot be read, for example
  * because it is damaged, is retried later, after the others.
  */
 #pragma once
