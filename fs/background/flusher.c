@@ -243,8 +243,11 @@ static void disconnect(struct flusher *f)
 	tier_worker_free(w);
 }
 
-/* Disconnects, and waits before the next attempt. */
-static void wait_and_retry(struct flusher *f, int error, const char *what, const char *reason)
+/*
+ * Disconnects, and waits before the next attempt. All users see `what`; only the log has `path`, if the failure is that of
+ * a checkpoint: a directory above it may be private.
+ */
+static void wait_and_retry(struct flusher *f, int error, const char *what, const char *path, const char *reason)
 {
 	uint64_t random = 0, delay;
 	char text[FLUSHER_REASON_MAX];
@@ -258,7 +261,7 @@ static void wait_and_retry(struct flusher *f, int error, const char *what, const
 	f->delay_ns = f->delay_ns == 0 ? FIRST_DELAY_NS : MIN(2 * f->delay_ns, LAST_DELAY_NS);
 	delay = f->delay_ns / 2 + random % (f->delay_ns / 2); /* random, so that nodes do not retry at the same time */
 	snprintf(text, sizeof(text), "%s: %s", what, reason);
-	log_warning("tier %s: %s; retrying in %.1f s", f->url, text, (double)delay / 1e9);
+	log_warning("tier %s: %s: %s; retrying in %.1f s", f->url, path ? path : what, reason, (double)delay / 1e9);
 	mutex_lock(&f->lock);
 	f->status.nr_failures++;
 	mutex_unlock(&f->lock);
@@ -322,7 +325,7 @@ static int connect_tier(struct flusher *f)
 	int r = start_worker(f);
 
 	if (r < 0) {
-		wait_and_retry(f, r, "cannot start a thread", strerror(-r));
+		wait_and_retry(f, r, "cannot start a thread", NULL, strerror(-r));
 		return 0;
 	}
 	r = tier_worker_open(f->worker, !f->is_probed, reason);
@@ -333,13 +336,13 @@ static int connect_tier(struct flusher *f)
 		return 0;
 	}
 	if (r < 0) {
-		wait_and_retry(f, r, "not usable", reason);
+		wait_and_retry(f, r, "not usable", NULL, reason);
 		return 0;
 	}
 	f->is_probed = true;
 	r = update_own_seals(f);
 	if (r < 0) {
-		wait_and_retry(f, r, "cannot list the sealed directories", strerror(-r));
+		wait_and_retry(f, r, "cannot list the sealed directories", NULL, strerror(-r));
 		return 0;
 	}
 	tier_worker_last(f->worker, &last);
@@ -551,6 +554,18 @@ static void forget_what_is_in_tier(struct flusher *f)
 	mutex_unlock(&f->lock);
 }
 
+struct seal_name {
+	char text[40];
+};
+
+static struct seal_name name_of(const struct flush_seal *s)
+{
+	struct seal_name name;
+
+	snprintf(name.text, sizeof(name.text), "directory %" PRIu64, s->ino);
+	return name;
+}
+
 /* The store failed to read the checkpoint, or the tier to write it. */
 static void handle_failure(struct flusher *f, const struct flush_seal *s, const struct source *from, const char *path,
 			   int r)
@@ -581,7 +596,7 @@ static void handle_failure(struct flusher *f, const struct flush_seal *s, const 
 	if (r == -ENOTUNIQ)
 		disconnect(f);
 	else
-		wait_and_retry(f, r, path,
+		wait_and_retry(f, r, name_of(s).text, path,
 			       r == -ENOENT ? "objects were deleted from the tier: comparing all checkpoints again" :
 			       r == -ESTALE ? "a collection has deleted packs that it needs" :
 			       r == -EEXIST ? "something that is not an object has the name of its manifest" :
@@ -599,15 +614,12 @@ static void flush_seal(struct flusher *f, const struct flush_seal *s)
 	if (r == 0)
 		return;
 	if (r < 0) {
-		char name[40];
-
-		snprintf(name, sizeof(name), "directory %" PRIu64, s->ino);
-		postpone(f, s, name, r);
+		postpone(f, s, name_of(s).text, r);
 		return;
 	}
 	r = save_note(f, s);
 	if (r < 0) {
-		wait_and_retry(f, r, "cannot prepare a checkpoint", strerror(-r));
+		wait_and_retry(f, r, "cannot prepare a checkpoint", NULL, strerror(-r));
 		return;
 	}
 	from->f = f;
@@ -642,7 +654,7 @@ static void *work(void *userdata)
 		if (r == 0 && !f->worker && connect_tier(f) == 0)
 			continue;
 		if (r < 0) {
-			wait_and_retry(f, r, "cannot list the sealed directories", strerror(-r));
+			wait_and_retry(f, r, "cannot list the sealed directories", NULL, strerror(-r));
 		} else if (take_next(f, &next, &due)) {
 			flush_seal(f, &next);
 		} else {

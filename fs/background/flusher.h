@@ -36,7 +36,7 @@ enum flusher_state { FLUSHER_CONNECTING, FLUSHER_IDLE, FLUSHER_FLUSHING, FLUSHER
 struct flusher_status {
 	enum flusher_state state;
 	int error; /* of RETRYING and STOPPED, negative; of others, if a checkpoint cannot be read */
-	char reason[FLUSHER_REASON_MAX]; /* why checkpoints are not flushed; "": no problem */
+	char reason[FLUSHER_REASON_MAX]; /* why checkpoints are not flushed, without paths; "": no problem */
 	/* Own sealed directories, except those removed from the tier by retention; those known to be in the tier. */
 	uint64_t nr_sealed, nr_in_tier;
 	bool is_known; /* the tier was listed since the mount */

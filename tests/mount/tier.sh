@@ -269,6 +269,10 @@ exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier:1s "$MNT/full/b"
 says "in this time.*No space left"
 exits 0 "$tools/ckptfs-stat" "$MNT"
 tells "No space left on device"
+# users must not learn the names in private directories of others; the log has them
+reason=$(as_nobody "$tools/ckptfs-stat" --json "$MNT" | json tier.reason)
+[[ "$reason" =~ ^directory\ [0-9]+: ]] || fail "the reason for all users: $reason"
+grep -q "full/b: No space left on device; retrying" "$WORK/daemon.log" || fail "the log lacks the path"
 seal "$MNT/full/a" # is not in its way
 mount -o remount,size=64M "$small"
 exits 0 "$tools/umount.ckptfs" --flush "$MNT"
