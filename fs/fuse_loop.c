@@ -18,23 +18,26 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/cluster_hooks.h"
 #include "fs/control/control.h"
-#include "fs/seal/freeze.h"
 #include "fs/fs.h"
 #include "fs/long_requests.h"
 #include "fs/ops/name_drops.h"
 #include "fs/ops/notify.h"
-#include "fs/ops/ops_flush.h"
 #include "fs/ops/ops.h"
+#include "fs/ops/ops_flush.h"
 #include "fs/ops/ops_ioctl.h"
 #include "fs/posix/file.h"
+#include "fs/seal/freeze.h"
 #include "fs/seal/reaper.h"
-#include "fs/cluster_hooks.h"
 #include "store/engine.h"
 
 #define MIN_READY 2u /* threads not in a long request: as many as there are CPUs, within these limits */
 #define MAX_READY 32u
 #define MAX_THREADS 192u /* more than both limits on long requests together */
+#define LONG_OF_USER_MIN 2u /* long requests of a user at a time: as many as there are CPUs, within these limits */
+#define LONG_OF_USER_MAX 8u
+#define QUEUED_MAX 1024u /* long requests of a user: a few KiB each */
 #define WAKE_SIGNAL SIGUSR2
 #define HUGE_PAGE ((size_t)2 << 20) /* of a read buffer; see docs/decisions/restore.md, "Huge pages for replies" */
 #define PATIENCE_NS 2000000000u /* for threads blocked in the kernel when the loop stops */
@@ -502,9 +505,7 @@ static void serve_long(struct worker *w, struct long_requests *all, const struct
 {
 	struct long_request *r = NULL;
 
-	if (long_request_begin(all, in, len, &r) < 0)
-		ops_answer_error(w->loop->fd, in->unique, ENOMEM);
-	if (r)
+	if (long_request_begin(all, in, len, &r))
 		receive_end(w); /* its bytes were copied */
 	while (r) {
 		cancel_set(&r->cancel);
@@ -698,6 +699,8 @@ static void thawed(void *userdata)
 int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 {
 	static const struct fuse_custom_io io = { .writev = session_writev, .read = session_read };
+	unsigned cpus = MIN(nr_processors(), LONG_OF_USER_MAX);
+	const struct long_requests_conf conf = { MAX(cpus, LONG_OF_USER_MIN), QUEUED_MAX };
 	struct sigaction wake = { .sa_handler = on_wake };
 	struct loop *l = calloc(1, sizeof(*l));
 	int r;
@@ -718,9 +721,9 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 	if (r == 0)
 		r = fuse_session_custom_io(se, &io, l->fd);
 	if (r == 0)
-		r = long_requests_new(l->fd, &l->long_requests);
+		r = long_requests_new(l->fd, &conf, &l->long_requests);
 	if (r == 0)
-		r = long_requests_new(l->fd, &l->locking_requests);
+		r = long_requests_new(l->fd, &conf, &l->locking_requests);
 	if (r == 0)
 		r = notify_new(se, &l->notify);
 	if (r == 0)

@@ -17,11 +17,8 @@
 #include "fs/places.h"
 #include "fs/subuids.h"
 
-#define OF_USER_MIN 2u /* as many as there are CPUs, within these limits */
-#define OF_USER_MAX 8u
 #define RESERVED 2u
 #define FIRST_OF_USERS 40u /* more places, each for a user without one; see fs/fuse_loop.c, MAX_THREADS */
-#define WAITING_OF_USER 1024u /* a few KiB each */
 #define LOOK_NS 20000000u /* between two checks of clients that received a signal */
 #define LOOKS_MAX 16u /* clients of queued requests per check: each costs a file of /proc */
 
@@ -49,8 +46,9 @@ struct request {
 };
 
 struct long_requests {
-	int fd; /* constant, as `places` */
+	int fd; /* constant, as the next two */
 	struct places places;
+	unsigned queued_of_user;
 	atomic_bool stop;
 	atomic_uint nr_signalled; /* queued requests with a client that survived a signal */
 	_Atomic uint64_t sweep_ns; /* next check of those clients */
@@ -63,15 +61,15 @@ struct long_requests {
 	uint64_t round GUARDED_BY(lock); /* of checks of clients that received a signal */
 };
 
-int long_requests_new(int fd, struct long_requests **ret)
+int long_requests_new(int fd, const struct long_requests_conf *conf, struct long_requests **ret)
 {
 	struct long_requests *l = calloc(1, sizeof(*l));
-	unsigned cpus = MIN(nr_processors(), OF_USER_MAX);
 
 	if (!l)
 		return -ENOMEM;
 	l->fd = fd;
-	l->places.per_user = MAX(cpus, OF_USER_MIN);
+	l->queued_of_user = conf->queued;
+	l->places.per_user = conf->per_user;
 	l->places.reserved = RESERVED;
 	l->places.all = 2 * l->places.per_user + RESERVED;
 	l->places.first = FIRST_OF_USERS;
@@ -228,7 +226,7 @@ static bool is_crowded(struct long_requests *l, const struct request *q) REQUIRE
 
 	for (const struct request *at = l->waiting; at; at = at->next)
 		nr += at->user == q->user;
-	return nr >= WAITING_OF_USER;
+	return nr >= l->queued_of_user;
 }
 
 static void enqueue(struct request **list, struct request *q)
@@ -277,8 +275,7 @@ static struct request *new_request(struct long_requests *l, const struct fuse_in
 }
 
 /* Queue it, or answer and free it. */
-static void wait_in_queue(struct long_requests *l, struct request *q, const struct fuse_in_header *in)
-	REQUIRES(l->lock)
+static void wait_in_queue(struct long_requests *l, struct request *q, const struct fuse_in_header *in) REQUIRES(l->lock)
 {
 	if (atomic_load(&l->stop) || is_crowded(l, q)) {
 		ops_answer_error(l->fd, in->unique, atomic_load(&l->stop) ? EINTR : EAGAIN);
@@ -288,13 +285,15 @@ static void wait_in_queue(struct long_requests *l, struct request *q, const stru
 	enqueue(&l->waiting, q);
 }
 
-int long_request_begin(struct long_requests *l, const struct fuse_in_header *in, size_t len, struct long_request **ret)
+bool long_request_begin(struct long_requests *l, const struct fuse_in_header *in, size_t len, struct long_request **ret)
 {
 	struct request *q = new_request(l, in, len);
 	bool runs;
 
-	if (!q)
-		return -ENOMEM;
+	if (!q) {
+		ops_answer_error(l->fd, in->unique, ENOMEM);
+		return false;
+	}
 	mutex_lock(&l->lock);
 	runs = may_run(l, q) && !atomic_load(&l->stop);
 	if (runs)
@@ -302,10 +301,9 @@ int long_request_begin(struct long_requests *l, const struct fuse_in_header *in,
 	else
 		wait_in_queue(l, q, in);
 	mutex_unlock(&l->lock);
-	if (!runs)
-		return 0;
-	*ret = &q->r;
-	return 1;
+	if (runs)
+		*ret = &q->r;
+	return runs;
 }
 
 struct long_request *long_request_end(struct long_requests *l, struct long_request *r)

@@ -36,15 +36,20 @@ struct long_request {
 	struct cancel cancel; /* to be set while it runs */
 };
 
-int long_requests_new(int fd, struct long_requests **ret); /* fd: where requests are answered; borrowed */
+struct long_requests_conf {
+	unsigned per_user; /* running requests of one user; of all users twice as many, and those described above */
+	unsigned queued; /* requests of one user */
+};
+/* `fd`: where requests are answered; borrowed. */
+int long_requests_new(int fd, const struct long_requests_conf *conf, struct long_requests **ret);
 void long_requests_free(struct long_requests *l); /* none is left; NULL is fine */
 unsigned long_requests_nr_places(const struct long_requests *l); /* the most that run at a time */
 
 /*
- * 1: run it now, and end *ret afterwards; 0: a copy is queued, or it was answered: EAGAIN, 1024 requests of this user
- * are queued; EINTR, the daemon is ending. `in` is borrowed until the end of one that runs. -ENOMEM.
+ * true: run it now, and end *ret afterwards; false: a copy is queued, or it was answered: EAGAIN, too many requests of
+ * this user are queued; EINTR, the daemon is ending; ENOMEM.
  */
-int long_request_begin(struct long_requests *l, const struct fuse_in_header *in, size_t len, struct long_request **ret);
+bool long_request_begin(struct long_requests *l, const struct fuse_in_header *in, size_t len, struct long_request **ret);
 /* Returns the next one, which the calling thread runs now; NULL: none, or it was one of long_request_take_thawed(). */
 struct long_request *long_request_end(struct long_requests *l, struct long_request *r);
 
