@@ -55,9 +55,11 @@ static int next_seal(fuse_req_t req, uint64_t node, struct ckptfs_seal *arg)
 	int r;
 
 	if (arg->inode == 0) {
-		const struct tier_waiter w = tier_waiter_of(req);
+		const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_LIST);
 
-		tier_view_refresh(fs_of(req)->view, &w);
+		r = tier_view_refresh(fs_of(req)->view, &w);
+		if (r < 0)
+			return r;
 	}
 	r = tier_view_next(fs_of(req)->view, node, arg->inode, &number, &s, &path);
 	if (r <= 0)
@@ -72,13 +74,15 @@ static int next_seal(fuse_req_t req, uint64_t node, struct ckptfs_seal *arg)
 
 static int check_seal(fuse_req_t req, uint64_t node, struct ckptfs_seal *arg)
 {
-	const struct tier_waiter w = tier_waiter_of(req);
+	const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_DATA);
 	struct tier_entered *e;
 	int r;
 
 	if (tier_node_place(node) == 0 || tier_node_inode(node) != 0)
 		return -ENODATA;
-	r = tier_enter(req, node, &e);
+	if (w.must_not_wait)
+		return -EINPROGRESS; /* it takes long even if everything is in memory */
+	r = tier_enter(req, node, TIER_WAITS_FOR_DATA, &e);
 	if (r < 0)
 		return r;
 	if (!is_operator(req) && fuse_req_ctx(req)->uid != e->tree->inodes[0].uid)
@@ -165,9 +169,7 @@ static int dispatch(fuse_req_t req, uint64_t node, unsigned cmd, union argument 
 	memcpy(arg, in, in_len);
 	if (arg->head.size != in_len || arg->head.version != CKPTFS_IOC_VERSION)
 		return -EINVAL;
-	return cmd == CKPTFS_IOC_SYNC ? 0 :
-	       cmd == CKPTFS_IOC_SEAL ? ioctl_seal(req, node, arg) :
-					ioctl_mount(req, arg);
+	return cmd == CKPTFS_IOC_SYNC ? 0 : cmd == CKPTFS_IOC_SEAL ? ioctl_seal(req, node, arg) : ioctl_mount(req, arg);
 }
 
 void tier_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *p _unused_, struct fuse_file_info *fi _unused_,
@@ -177,7 +179,7 @@ void tier_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *p _unused
 	int r = dispatch(req, ino, cmd, &arg, in, in_len);
 
 	if (r < 0)
-		fuse_reply_err(req, tier_errno(r));
+		tier_reply_error(req, r);
 	else
 		fuse_reply_ioctl(req, 0, out_len > 0 ? &arg : NULL, MIN(out_len, sizeof(arg)));
 }

@@ -3,6 +3,10 @@
  * Node numbers are computed (tier_view.h), not allocated, so FORGET does nothing. Names and attributes in a checkpoint
  * never change, and the kernel caches them. It caches those of directories above checkpoints for one second.
  *
+ * The kernel locks a directory while it looks a name up, and other users wait for it. So the look-up of a checkpoint does
+ * not wait for its manifest: until that has been read, the reply has attributes that grant nothing and are not cached, and
+ * the kernel asks for others, without a lock.
+ *
  * The kernel checks permissions (default_permissions), with the access lists of files.
  */
 #include "fs/tiermount/tier_ops.h"
@@ -18,6 +22,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/mutex.h"
 #include "base/util.h"
 #include "client/retention.h"
@@ -27,7 +32,7 @@
 #define FOREVER 86400.0
 #define ABOVE 1.0 /* seconds */
 #define IOV_MANY 512u /* replies of more pieces are copied into one buffer */
-#define BACKGROUND 64
+#define BACKGROUND UINT16_MAX /* reads in flight, of all users together: the kernel queues those beyond it */
 #define DIRECTORY_SIZE 4096 /* as on a mounted store */
 #define STAT_NAME "user.ckptfs.stat"
 
@@ -38,38 +43,29 @@ static struct tier_fs *fs_of(fuse_req_t req)
 
 /* --- waiting --- */
 
-static bool is_interrupted(void *userdata)
+static bool is_cancelled(void *userdata _unused_)
 {
-	return fuse_req_interrupted(userdata);
+	return cancel_check() < 0;
 }
 
-static void wake_waiters(fuse_req_t req _unused_, void *userdata)
+struct tier_waiter tier_waiter_for(enum tier_wait what)
 {
-	struct tier_fs *fs = userdata;
-
-	tier_cache_wake(fs->cache);
-	tier_view_wake(fs->view);
+	return (struct tier_waiter){ .is_interrupted = is_cancelled, .must_not_wait = !tier_loop_may_wait(what) };
 }
 
-struct tier_waiter tier_waiter_of(fuse_req_t req)
+void tier_reply_error(fuse_req_t req, int r)
 {
-	fuse_req_interrupt_func(req, wake_waiters, fs_of(req));
-	return (struct tier_waiter){ is_interrupted, req };
+	if (r == -EINPROGRESS) {
+		fuse_reply_none(req);
+		tier_loop_serve_again();
+		return;
+	}
+	fuse_reply_err(req, r == -EBADMSG || r == -ETIMEDOUT || r == -EAGAIN ? EIO : -r);
 }
 
-int tier_errno(int r)
+int tier_enter(fuse_req_t req, uint64_t node, enum tier_wait what, struct tier_entered **ret)
 {
-	return r == -EBADMSG || r == -ETIMEDOUT || r == -EAGAIN ? EIO : -r;
-}
-
-static void reply_error(fuse_req_t req, int r)
-{
-	fuse_reply_err(req, tier_errno(r));
-}
-
-int tier_enter(fuse_req_t req, uint64_t node, struct tier_entered **ret)
-{
-	const struct tier_waiter w = tier_waiter_of(req);
+	const struct tier_waiter w = tier_waiter_for(what);
 	struct tier_entered *e;
 	int r = tier_view_enter(fs_of(req)->view, tier_node_place(node), &w, &e);
 
@@ -135,7 +131,7 @@ static int stat_node(fuse_req_t req, uint64_t node, struct stat *ret)
 
 	if (tier_node_place(node) == 0)
 		return stat_above(fs_of(req), node, ret);
-	r = tier_enter(req, node, &e);
+	r = tier_enter(req, node, TIER_WAITS_FOR_TREE, &e);
 	if (r < 0)
 		return r;
 	*ret = stat_of(node, &e->tree->inodes[tier_node_inode(node)]);
@@ -149,9 +145,27 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	int r = stat_node(req, ino, &st);
 
 	if (r < 0)
-		reply_error(req, r);
+		tier_reply_error(req, r);
 	else
 		fuse_reply_attr(req, &st, tier_node_place(ino) > 0 ? FOREVER : ABOVE);
+}
+
+/* Attributes of a checkpoint that is looked up, or of a directory above checkpoints. Never waits. */
+static int stat_found(struct tier_fs *fs, uint64_t node, struct fuse_entry_param *ret)
+{
+	struct tier_inode top;
+
+	ret->attr_timeout = ABOVE;
+	if (tier_node_place(node) == 0)
+		return stat_above(fs, node, &ret->attr);
+	if (tier_view_top(fs->view, tier_node_place(node), &top)) {
+		ret->attr = stat_of(node, &top);
+		ret->attr_timeout = FOREVER;
+		return 0;
+	}
+	ret->attr = stat_of(node, &(struct tier_inode){ .mode = S_IFDIR, .nlink = 2 });
+	ret->attr_timeout = 0;
+	return 0;
 }
 
 /* Looks up an entry of a directory. In a checkpoint the kernel also caches that a name is missing. */
@@ -169,17 +183,17 @@ static int lookup_entry(fuse_req_t req, uint64_t parent, const char *name, struc
 		.entry_timeout = is_above ? ABOVE : FOREVER,
 	};
 	if (is_above) {
-		const struct tier_waiter w = tier_waiter_of(req);
+		const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_LIST);
 
-		tier_view_refresh(fs->view, &w);
-		r = tier_view_find(fs->view, tier_node_inode(parent), name, &node);
+		r = tier_view_refresh(fs->view, &w);
 		if (r == 0)
-			r = stat_node(req, node, &ret->attr);
+			r = tier_view_find(fs->view, tier_node_inode(parent), name, &node);
+		if (r == 0)
+			r = stat_found(fs, node, ret);
 		ret->ino = r == 0 ? node : 0;
-		ret->attr_timeout = tier_node_place(ret->ino) > 0 ? FOREVER : ABOVE;
 		return r;
 	}
-	r = tier_enter(req, parent, &e);
+	r = tier_enter(req, parent, TIER_WAITS_FOR_TREE, &e);
 	if (r < 0)
 		return r;
 	entry = tier_tree_find(e->tree, tier_node_inode(parent), name);
@@ -197,7 +211,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	int r = lookup_entry(req, parent, name, &entry);
 
 	if (r < 0)
-		reply_error(req, r);
+		tier_reply_error(req, r);
 	else
 		fuse_reply_entry(req, &entry);
 }
@@ -217,10 +231,10 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	struct tier_entered *e;
 	const struct tier_inode *in;
 	char target[PATH_MAX];
-	int r = tier_enter(req, ino, &e);
+	int r = tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
 
 	if (r < 0) {
-		reply_error(req, r);
+		tier_reply_error(req, r);
 		return;
 	}
 	in = &e->tree->inodes[tier_node_inode(ino)];
@@ -231,7 +245,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	}
 	tier_view_leave(fs_of(req)->view, e);
 	if (r < 0)
-		reply_error(req, r);
+		tier_reply_error(req, r);
 	else
 		fuse_reply_readlink(req, target);
 }
@@ -271,19 +285,20 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	int r = d ? 0 : -ENOMEM;
 
 	if (r == 0 && tier_node_place(ino) == 0) {
-		const struct tier_waiter w = tier_waiter_of(req);
+		const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_LIST);
 
-		tier_view_refresh(fs->view, &w);
-		r = tier_view_list(fs->view, tier_node_inode(ino), &d->names);
+		r = tier_view_refresh(fs->view, &w);
+		if (r == 0)
+			r = tier_view_list(fs->view, tier_node_inode(ino), &d->names);
 	} else if (r == 0) {
-		r = tier_enter(req, ino, &d->e);
+		r = tier_enter(req, ino, TIER_WAITS_FOR_TREE, &d->e);
 		fi->cache_readdir = 1;
 		fi->keep_cache = 1;
 	}
 	if (r < 0) {
 		if (d)
 			open_dir_free(fs, d);
-		reply_error(req, r);
+		tier_reply_error(req, r);
 		return;
 	}
 	fi->fh = (uintptr_t)d;
@@ -364,7 +379,7 @@ static void list_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 	struct listing l = { .req = req, .buf = malloc(size), .size = size, .plus = plus };
 
 	if (!l.buf) {
-		reply_error(req, -ENOMEM);
+		tier_reply_error(req, -ENOMEM);
 		return;
 	}
 	if ((off > 0 || list_without_attributes(&l, ".", ino, S_IFDIR, 1)) &&
@@ -400,7 +415,9 @@ struct open_file {
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct open_file *f = calloc(1, sizeof(*f));
-	int r = !f ? -ENOMEM : (fi->flags & O_ACCMODE) != O_RDONLY ? -EROFS : tier_enter(req, ino, &f->e);
+	int r = !f				    ? -ENOMEM :
+		(fi->flags & O_ACCMODE) != O_RDONLY ? -EROFS :
+						      tier_enter(req, ino, TIER_WAITS_FOR_TREE, &f->e);
 
 	if (r == 0 && fi->flags & O_DIRECT) {
 		fi->direct_io = 1;
@@ -408,7 +425,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (r < 0) {
 		free(f);
-		reply_error(req, r);
+		tier_reply_error(req, r);
 		return;
 	}
 	fi->keep_cache = 1; /* content does not change */
@@ -433,7 +450,7 @@ static void report_read_error(struct tier_fs *fs, const struct tier_range *range
 {
 	_cleanup_(buf_release) struct buf top = BUF_EMPTY, path = BUF_EMPTY;
 
-	if (r == -EINTR)
+	if (r == -EINTR || r == -EINPROGRESS)
 		return;
 	tier_view_path(fs->view, tier_node_place(node), &top);
 	tier_tree_path(range->tree, range->inode, &path);
@@ -458,7 +475,7 @@ static void reply_bytes(fuse_req_t req, const struct tier_bytes *b, size_t len)
 	}
 	copy = malloc(len);
 	if (!copy) {
-		reply_error(req, -ENOMEM);
+		tier_reply_error(req, -ENOMEM);
 		return;
 	}
 	for (size_t i = 0; i < b->nr; i++) {
@@ -472,7 +489,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
 {
 	struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
 	const struct tier_inode *in = &f->e->tree->inodes[tier_node_inode(ino)];
-	const struct tier_waiter w = tier_waiter_of(req);
+	const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_DATA);
 	struct tier_fs *fs = fs_of(req);
 	struct tier_range range = {
 		.source = f->e->source,
@@ -495,7 +512,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
 	r = tier_cache_read(fs->cache, &range, &w, &bytes, &fault);
 	if (r < 0) {
 		report_read_error(fs, &range, ino, &fault, r);
-		reply_error(req, r);
+		tier_reply_error(req, r);
 		return;
 	}
 	reply_bytes(req, &bytes, range.len);
@@ -512,7 +529,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, stru
 	uint64_t at;
 
 	if (off < 0 || (uint64_t)off >= in->size || (whence != SEEK_DATA && whence != SEEK_HOLE)) {
-		reply_error(req, whence == SEEK_DATA || whence == SEEK_HOLE ? -ENXIO : -EINVAL);
+		tier_reply_error(req, whence == SEEK_DATA || whence == SEEK_HOLE ? -ENXIO : -EINVAL);
 		return;
 	}
 	it = tier_runs_from(f->e->tree, tier_node_inode(ino), (uint64_t)off);
@@ -522,7 +539,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, stru
 			return;
 		}
 	if (whence == SEEK_DATA)
-		reply_error(req, -ENXIO);
+		tier_reply_error(req, -ENXIO);
 	else
 		fuse_reply_lseek(req, (off_t)in->size);
 }
@@ -534,7 +551,7 @@ static void reply_value(fuse_req_t req, int r, const struct buf *value, size_t s
 	if (r == 0)
 		r = buf_error(value) < 0 ? -ENOMEM : size > 0 && value->len > size ? -ERANGE : 0;
 	if (r < 0)
-		reply_error(req, r);
+		tier_reply_error(req, r);
 	else if (size == 0)
 		fuse_reply_xattr(req, value->len);
 	else
@@ -563,7 +580,7 @@ static int get_xattr(fuse_req_t req, uint64_t node, const char *name, struct buf
 		return tier_figures(req, node, ret);
 	if (tier_node_place(node) == 0)
 		return -ENODATA;
-	r = tier_enter(req, node, &e);
+	r = tier_enter(req, node, TIER_WAITS_FOR_TREE, &e);
 	if (r < 0)
 		return r;
 	in = &e->tree->inodes[tier_node_inode(node)];
@@ -587,7 +604,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
 	struct tier_entered *e = NULL;
-	int r = tier_node_place(ino) > 0 ? tier_enter(req, ino, &e) : 0;
+	int r = tier_node_place(ino) > 0 ? tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e) : 0;
 
 	if (r == 0 && e) {
 		const struct tier_inode *in = &e->tree->inodes[tier_node_inode(ino)];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * FUSE requests of a mounted tier. The thread that receives a request answers it. It may wait until the timeout of the
- * mount, or until the client is interrupted.
+ * FUSE requests of a mounted tier. A request that needs the back end is served again in one of the places for such
+ * requests (fs/tiermount/tier_loop.h), where it may wait until the timeout of the mount, or until its client is killed.
  */
 #pragma once
 
@@ -11,6 +11,8 @@
 #include <fuse_lowlevel.h>
 
 #include "base/log.h"
+
+#include "fs/tiermount/tier_loop.h"
 
 struct buf;
 struct tier;
@@ -34,10 +36,10 @@ extern const struct fuse_lowlevel_ops tier_ops_table; /* userdata: struct tier_f
 
 /* --- for the files of this folder --- */
 
-struct tier_waiter tier_waiter_of(fuse_req_t req); /* until the client is interrupted */
-int tier_errno(int r); /* positive, for a FUSE reply */
+struct tier_waiter tier_waiter_for(enum tier_wait what); /* until the client is killed, if it may wait at all */
+void tier_reply_error(fuse_req_t req, int r); /* -EINPROGRESS: of a waiter that must not wait */
 /* The checkpoint of a node. Errors as of tier_view_enter(), but -ESTALE in place of -ENOENT. */
-int tier_enter(fuse_req_t req, uint64_t node, struct tier_entered **ret);
+int tier_enter(fuse_req_t req, uint64_t node, enum tier_wait what, struct tier_entered **ret);
 /* tier_ioctl.c. Figures as JSON, for user.ckptfs.stat of any node. */
 int tier_figures(fuse_req_t req, uint64_t node, struct buf *ret);
 void tier_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,

@@ -47,6 +47,8 @@ struct checkpoint {
 	int error; /* of the last attempt to load it */
 	unsigned nr_attempts; /* ended */
 	struct loaded *loaded; /* NULL: not now */
+	bool has_top;
+	struct tier_inode top; /* its directory; without entries */
 };
 
 struct dir {
@@ -585,6 +587,8 @@ static void run_load(struct tier_job *job)
 		v->listed_ns = 0;
 	}
 	if (r == 0) {
+		c->top = l->tree->inodes[0];
+		c->has_top = true;
 		c->loaded = l;
 		l->used = ++v->used;
 		v->trees += l->memory;
@@ -651,26 +655,42 @@ static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m)
 
 /* --- waiting --- */
 
+static bool must_not_wait(const struct tier_waiter *w)
+{
+	return w && w->must_not_wait;
+}
+
+/* Waits for a while. The lock is released meanwhile. */
 static int await_change(struct tier_view *v, const struct tier_waiter *w, uint64_t until_ns) REQUIRES(v->lock)
 {
 	uint64_t now = monotonic_ns();
+	bool is_interrupted = false;
 
 	if (v->stop)
 		return -EIO;
-	if (w && w->is_interrupted && w->is_interrupted(w->userdata))
-		return -EINTR;
 	if (now >= until_ns)
 		return -ETIMEDOUT;
-	cond_wait_for(&v->changed, &v->lock, until_ns - now);
-	return 0;
+	if (must_not_wait(w))
+		return -EINPROGRESS;
+	cond_wait_for(&v->changed, &v->lock, MIN(until_ns - now, TIER_LOOK_NS));
+	if (w && w->is_interrupted) {
+		mutex_unlock(&v->lock);
+		is_interrupted = w->is_interrupted(w->userdata);
+		mutex_lock(&v->lock);
+	}
+	return is_interrupted ? -EINTR : 0;
 }
 
-void tier_view_refresh(struct tier_view *v, const struct tier_waiter *w)
+int tier_view_refresh(struct tier_view *v, const struct tier_waiter *w)
 {
+	bool is_due;
 	int r = 0;
 
 	mutex_lock(&v->lock);
-	if (!v->is_listing && !v->stop && monotonic_ns() - v->listed_ns >= LIST_AGE_NS) {
+	is_due = !v->is_listing && !v->stop && monotonic_ns() - v->listed_ns >= LIST_AGE_NS;
+	if (is_due && must_not_wait(w)) {
+		r = -EINPROGRESS;
+	} else if (is_due) {
 		v->is_listing = true;
 		v->began_ns = monotonic_ns();
 		tier_pool_submit(v->pool, &v->list_job, true);
@@ -678,6 +698,7 @@ void tier_view_refresh(struct tier_view *v, const struct tier_waiter *w)
 	while (v->is_listing && r == 0)
 		r = await_change(v, w, v->began_ns + LIST_WAIT_NS);
 	mutex_unlock(&v->lock);
+	return r == -EINPROGRESS ? r : 0;
 }
 
 int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waiter *w, struct tier_entered **ret)
@@ -694,8 +715,8 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 	if (!c)
 		r = -ESTALE;
 	while (r == 0 && !c->loaded) {
-		if (!c->is_loading && c->nr_attempts != nr_attempts && c->error < 0) {
-			r = c->error;
+		if (must_not_wait(w) || (!c->is_loading && c->nr_attempts != nr_attempts && c->error < 0)) {
+			r = must_not_wait(w) ? -EINPROGRESS : c->error;
 			break;
 		}
 		if (!c->is_loading) {
@@ -726,6 +747,21 @@ void tier_view_leave(struct tier_view *v, struct tier_entered *e)
 	container_of(e, struct loaded, e)->nr_users--;
 	drop_trees(v);
 	mutex_unlock(&v->lock);
+}
+
+bool tier_view_top(struct tier_view *v, uint32_t place, struct tier_inode *ret)
+{
+	const struct checkpoint *c = NULL;
+	bool has_top;
+
+	mutex_lock(&v->lock);
+	if (place > 0 && (place - 1) / NR_KINDS < v->nr_checkpoints)
+		c = v->checkpoints[(place - 1) / NR_KINDS];
+	has_top = c && c->has_top;
+	if (has_top)
+		*ret = c->top;
+	mutex_unlock(&v->lock);
+	return has_top;
 }
 
 /* --- directories above checkpoints --- */
@@ -941,13 +977,6 @@ void tier_view_stop(struct tier_view *v)
 {
 	mutex_lock(&v->lock);
 	v->stop = true;
-	cond_broadcast(&v->changed);
-	mutex_unlock(&v->lock);
-}
-
-void tier_view_wake(struct tier_view *v)
-{
-	mutex_lock(&v->lock);
 	cond_broadcast(&v->changed);
 	mutex_unlock(&v->lock);
 }

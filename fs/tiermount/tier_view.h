@@ -59,7 +59,6 @@ int tier_view_new(struct tier *t, struct tier_pool *pool, struct tier_cache *c, 
 		  struct tier_view **ret);
 void tier_view_free(struct tier_view *v); /* after the pool has been stopped; NULL is fine */
 void tier_view_stop(struct tier_view *v); /* as tier_cache_stop() */
-void tier_view_wake(struct tier_view *v); /* as tier_cache_wake() */
 
 /* --- nodes --- */
 
@@ -79,8 +78,9 @@ static inline uint64_t tier_node(uint32_t place, uint32_t inode)
 
 /* --- directories above checkpoints --- */
 
-/* Lists the tier again if that is due, and waits some seconds for the list. On failure the last list stays. */
-void tier_view_refresh(struct tier_view *v, const struct tier_waiter *w);
+/* Lists the tier again if that is due, and waits some seconds for the list. On failure the last list stays.
+ * -EINPROGRESS. */
+int tier_view_refresh(struct tier_view *v, const struct tier_waiter *w);
 /* -ENOENT */
 int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t *ret_node);
 /* Appends for each name except .ckptfs its node (8 bytes, native order), and the name with a zero byte. */
@@ -92,9 +92,11 @@ size_t tier_view_nr(struct tier_view *v); /* checkpoints in the tier */
 
 /* --- checkpoints --- */
 
-/* -ENOENT: no longer in the tier; -ESTALE: the place never existed; -EBADMSG, -EIO, -ETIMEDOUT, -EINTR. */
+/* -ENOENT: no longer in the tier; -ESTALE: the place never existed; -EBADMSG, -EIO, -ETIMEDOUT, -EINTR, -EINPROGRESS. */
 int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waiter *w, struct tier_entered **ret);
 void tier_view_leave(struct tier_view *v, struct tier_entered *e); /* NULL is fine */
+/* The attributes of its directory, without waiting. false: its manifest has not been read. */
+bool tier_view_top(struct tier_view *v, uint32_t place, struct tier_inode *ret);
 /*
  * The checkpoint after number `after` (0: the first one), and its path from the mountpoint, with a zero byte. If `node` is
  * in /.ckptfs/stores/STORE, only checkpoints of that store. 1/0/-ENOMEM.

@@ -350,4 +350,50 @@ umount "$ANY"
 wait "$READER" || fail "the daemon of the tier ended with $?"
 READER=
 kill -CONT "$DAEMON"
+
+# --- a user with many requests, at a tier that does not answer, holds no other user up ---
+as_user() { setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"; } # UID COMMAND...
+first_mib='import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM) # nothing else of the file
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED) # from the daemon
+sys.stdout.buffer.write(os.pread(fd, 1 << 20, 0))'
+known=$ANY/.ckptfs/stores/$id/run/step.1/ranks/deep
+tier_mount tier_timeout=10h
+stat "$known/file.17" >/dev/null # the manifest is in memory
+"$PYTHON" -c "$first_mib" "$ANY/run/step.2/large" >/dev/null # and so is this
+stop_process "$DAEMON"
+# 100 reads that wait in the kernel's queue if it has one, 100 that do not, and 100 look-ups in what was not read yet
+as_user 1000 "$PYTHON" - "$ANY/run/step.2/large" "$ANY/private/of/me/sealed/file" <<'PY' &
+import mmap, os, sys
+for i in range(300):
+    if os.fork() == 0:
+        os.close(1)
+        if i >= 200:
+            os.stat(sys.argv[2])
+            os._exit(0)
+        fd = os.open(sys.argv[1], os.O_RDONLY | (os.O_DIRECT if i >= 100 else 0))
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+        os.preadv(fd, [mmap.mmap(-1, 4096)], (24 << 20) + i * 69632)
+        os._exit(0)
+PY
+await eval '[ "$(pgrep -c -U 1000)" -ge 300 ]'
+sleep 1 # until they read; before that the rest is no test, but right as well
+alone() { # COMMAND...: of another user, ends
+	as_user 1001 "$@" &
+	await eval "! running $!"
+	wait "$!" || fail "another user cannot: $*"
+}
+alone stat "$known/file.42" >/dev/null
+alone "$PYTHON" -c "$first_mib" "$ANY/run/step.2/large" >found
+head -c 1M large | cmp - found || fail "another user reads other bytes"
+pgrep -U 1000 | sed -n '20,40p;120,140p;220,225p' >killed
+while read -r pid; do kill -TERM "$pid"; done <killed
+while read -r pid; do await eval "! running $pid"; done <killed
+"$CKPTFS_BUILD/tools/umount.ckptfs" "$ANY" 2>/dev/null && fail "unmounted while files are open"
+kill -TERM "$READER"
+wait "$READER" || fail "the daemon of the tier ended with $?"
+READER=
+await eval '! pgrep -U 1000 >/dev/null'
+kill -CONT "$DAEMON"
 fs_umount

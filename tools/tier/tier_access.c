@@ -100,7 +100,6 @@ static int open_tier(struct tier_access *a)
 		r = tier_pool_new(IN_FLIGHT, &a->pool);
 	if (r == 0)
 		r = tier_cache_new(a->tier, a->pool, &cache, &a->cache);
-	atomic_store(&a->is_open, r == 0);
 	return r;
 }
 
@@ -151,8 +150,6 @@ static bool await_end(struct tier_access *a)
 		if (interrupted() && until == 0) {
 			until = monotonic_ns() + LINGER_NS;
 			atomic_store(&a->is_stopping, true);
-			if (atomic_load(&a->is_open))
-				tier_cache_wake(a->cache);
 		}
 		if (until > 0 && atomic_load(&a->waits) && monotonic_ns() > until)
 			break;
@@ -236,5 +233,5 @@ static bool is_interrupted(void *userdata)
 
 struct tier_waiter tier_access_waiter(struct tier_access *a)
 {
-	return (struct tier_waiter){ is_interrupted, a };
+	return (struct tier_waiter){ .is_interrupted = is_interrupted, .userdata = a };
 }

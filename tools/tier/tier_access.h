@@ -32,7 +32,6 @@ struct tier_access {
 	struct tier *tier; /* constant while the work runs, like the next two */
 	struct tier_pool *pool;
 	struct tier_cache *cache;
-	atomic_bool is_open; /* tier, pool and cache are set */
 	atomic_bool is_stopping; /* interrupted: work ends as soon as possible */
 	_Atomic uint64_t done, all; /* bytes, for the progress bar; all 0: no bar */
 	_Atomic(const char *) what; /* text of the progress bar */

@@ -97,7 +97,7 @@ struct tier_cache {
 	struct tier_pool *pool;
 	struct tier_cache_conf conf;
 	struct mutex lock;
-	struct cond changed; /* a span or tables became ready or failed, or a call was interrupted */
+	struct cond changed; /* a span or tables became ready or failed */
 	bool stop GUARDED_BY(lock);
 	struct pack *buckets[BUCKETS] GUARDED_BY(lock);
 	struct key *keys GUARDED_BY(lock);
@@ -480,18 +480,29 @@ struct call {
 	uint64_t until_ns;
 };
 
+static bool must_not_wait(const struct call *call)
+{
+	return call && call->w && call->w->must_not_wait;
+}
+
+/* Waits for a while. The lock is released meanwhile. */
 static int await_change(struct tier_cache *c, const struct call *call) NO_THREAD_SAFETY_ANALYSIS
 {
+	const struct tier_waiter *w = call->w;
 	uint64_t now = monotonic_ns();
+	bool is_interrupted = false;
 
 	if (c->stop)
 		return -EIO;
-	if (call->w && call->w->is_interrupted && call->w->is_interrupted(call->w->userdata))
-		return -EINTR;
 	if (now >= call->until_ns)
 		return -ETIMEDOUT;
-	cond_wait_for(&c->changed, &c->lock, call->until_ns - now);
-	return 0;
+	cond_wait_for(&c->changed, &c->lock, MIN(call->until_ns - now, TIER_LOOK_NS));
+	if (w && w->is_interrupted) {
+		mutex_unlock(&c->lock);
+		is_interrupted = w->is_interrupted(w->userdata);
+		mutex_lock(&c->lock);
+	}
+	return is_interrupted ? -EINTR : 0;
 }
 
 static void start_tables(struct pack *p, bool is_urgent)
@@ -510,8 +521,8 @@ static int await_tables(struct pack *p, const struct call *call)
 
 	pack_get(p);
 	while (r == 0 && p->state != READY) {
-		if (p->state == NONE && p->nr_attempts != nr_attempts) {
-			r = p->error;
+		if (must_not_wait(call) || (p->state == NONE && p->nr_attempts != nr_attempts)) {
+			r = must_not_wait(call) ? -EINPROGRESS : p->error;
 			break;
 		}
 		start_tables(p, true);
@@ -747,6 +758,8 @@ static int plan_data(struct plan *p, struct pack *pack, uint64_t pos, uint64_t l
 			span_put(s);
 			s = NULL;
 		}
+		if ((!s || s->state != READY) && must_not_wait(p->call))
+			return -EINPROGRESS;
 		if (!s)
 			r = plan_group(p, pack, &g, &s);
 		if (r == 0 && p->bytes)
@@ -937,7 +950,8 @@ int tier_cache_read(struct tier_cache *c, const struct tier_range *range, const 
 	assert(range->len <= TIER_READ_MAX);
 	*fault = (struct tier_fault){ .what = "cannot be read" };
 	mutex_lock(&c->lock);
-	start_range_tables(range);
+	if (!must_not_wait(&call))
+		start_range_tables(range);
 	r = plan_range(&plan, range->off, range->off + range->len);
 	if (r < 0 && plan.culprit) {
 		fault->object = plan.culprit->name;
@@ -995,13 +1009,6 @@ void tier_cache_stop(struct tier_cache *c)
 {
 	mutex_lock(&c->lock);
 	c->stop = true;
-	cond_broadcast(&c->changed);
-	mutex_unlock(&c->lock);
-}
-
-void tier_cache_wake(struct tier_cache *c)
-{
-	mutex_lock(&c->lock);
 	cond_broadcast(&c->changed);
 	mutex_unlock(&c->lock);
 }

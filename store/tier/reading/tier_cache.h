@@ -35,9 +35,6 @@ int tier_cache_new(struct tier *t, struct tier_pool *pool, const struct tier_cac
 void tier_cache_free(struct tier_cache *c); /* after the pool has been stopped; NULL is fine */
 /* Ends waiting calls and later ones with -EIO. */
 void tier_cache_stop(struct tier_cache *c);
-/* Wakes waiting calls to check for interruption. */
-void tier_cache_wake(struct tier_cache *c);
-
 struct tier_cache_figures {
 	uint64_t requests, bytes; /* sent to the back end since the start; received */
 	uint64_t memory, memory_max; /* now */
@@ -45,10 +42,13 @@ struct tier_cache_figures {
 };
 void tier_cache_figures(struct tier_cache *c, struct tier_cache_figures *ret);
 
+#define TIER_LOOK_NS UINT64_C(50000000)
+
 /* The thread that waits. */
 struct tier_waiter {
-	bool (*is_interrupted)(void *userdata); /* NULL: never */
+	bool (*is_interrupted)(void *userdata); /* called every TIER_LOOK_NS, without locks; NULL: never */
 	void *userdata;
+	bool must_not_wait; /* calls return -EINPROGRESS instead, and request nothing */
 };
 
 /* The packs of a manifest. Borrows the manifest; copies the key. */
@@ -57,7 +57,8 @@ int tier_source_new(struct tier_cache *c, const struct tier_manifest *m, const s
 void tier_source_free(struct tier_source *s); /* not in use by a call; NULL is fine */
 const struct fp_key *tier_source_key(const struct tier_source *s);
 
-/* Tables of pack number i of the manifest, which stay in memory until the put. -EINTR, -EIO, -ETIMEDOUT, -EBADMSG. */
+/* Tables of pack number i of the manifest, which stay in memory until the put. -EINTR, -EIO, -ETIMEDOUT, -EBADMSG,
+ * -EINPROGRESS. */
 int tier_source_tables(struct tier_source *s, uint32_t i, const struct tier_waiter *w, const struct tier_tables **ret);
 void tier_source_tables_put(struct tier_source *s, uint32_t i);
 
@@ -97,7 +98,8 @@ struct tier_fault {
 	const char *what; /* "is missing", "is damaged", ... */
 };
 
-/* 0: the caller releases *ret. -EBADMSG: damaged; -EIO: failed; both with *fault. -ETIMEDOUT; -EINTR; -ENOMEM. */
+/* 0: the caller releases *ret. -EBADMSG: damaged; -EIO: failed; both with *fault. -ETIMEDOUT; -EINTR; -EINPROGRESS;
+ * -ENOMEM. */
 int tier_cache_read(struct tier_cache *c, const struct tier_range *range, const struct tier_waiter *w,
 		    struct tier_bytes *ret, struct tier_fault *fault);
 void tier_bytes_release(struct tier_cache *c, struct tier_bytes *b);
