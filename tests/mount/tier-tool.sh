@@ -241,6 +241,37 @@ mkdir "$MNT/run/suid"
 cp /bin/true "$MNT/run/suid/program"
 chmod 4755 "$MNT/run/suid/program"
 seal "$MNT/run/suid"
+mkdir -p "$MNT/run/rules/user" "$MNT/run/rules/former"
+chown 65534:65534 "$MNT/run/rules/user" "$MNT/run/rules/former"
+settings() { # [CALL]: attributes that only a ckptfs mount checks
+	"$PYTHON" - "$1" "${2:-get}" <<'PY'
+import os, sys
+os.chdir(sys.argv[1])
+def set(path, name, value, uid=0):
+    os.seteuid(uid)
+    os.setxattr(path, "user.ckptfs." + name, value)
+    os.seteuid(0)
+if sys.argv[2] == "set":
+    set(".", "keep", b"last=5,within=7d")
+    set("user", "keep", b"last=3", 65534)
+    set("former", "keep", b"tagged", 65534)
+    os.chown("former", 0, 0)
+    set(".", "compress", b"zstd:3")
+    set("user", "chunking", b"cdc")
+else:
+    for path in ".", "user", "former":
+        names = sorted(n for n in os.listxattr(path) if n.startswith("user.ckptfs."))
+        try:
+            names += ["user.ckptfs.keep_uid"] if sys.argv[2] == "authors" else []
+            print(path, *((n, os.getxattr(path, n)) for n in names))
+        except OSError:
+            print(path, "without a rule")
+PY
+}
+settings "$MNT/run/rules" set
+seal "$MNT/run/rules"
+settings "$MNT/run/rules" >"$WORK/settings"
+settings "$MNT/run/rules" authors >"$WORK/authors"
 fs_umount
 fill 1000000
 mkdir "$WORK/to"
@@ -263,6 +294,18 @@ describe "$WORK/to/all" restored | diff "$WORK/expected" - || fail "not what was
 exits 0 tier get --trust --quiet "$URL" run/suid "$WORK/to/suid"
 says_nothing "all is well"
 [ "$(stat -c %a "$WORK/to/suid/program")" = 4755 ] || fail "not set-user-ID"
+without_former() { sed '/^former /s/ (.*keep.*//' "$1"; } # a rule that ckptfs-gc ignores is left out
+exits 0 tier get "$URL" run/rules "$WORK/to/rules"
+says "run/rules/former: its retention rule is left out: neither root nor the owner has set it"
+settings "$WORK/to/rules" | diff <(without_former "$WORK/settings") - || fail "not the settings that were sealed"
+fs_mount
+exits 0 tier get "$URL" run/rules "$MNT/run/restored"
+settings "$MNT/run/restored" authors | diff <(without_former "$WORK/authors" | sed 's/^former.*/former without a rule/') - ||
+	fail "not the settings that were sealed, or not their authors"
+exits 0 tier get --no-owner "$URL" run/rules "$MNT/run/mine"
+[ "$(settings "$MNT/run/mine" authors | grep -c "keep_uid', b'0'")" = 2 ] || fail "the caller is not the author of all"
+rm -r "$MNT/run/restored" "$MNT/run/mine"
+fs_umount
 exits 0 tier get "$URL" "$first" "$WORK/to/first"
 [ "$(cat "$WORK/to/first/1")" = 1 ] || fail "not the first seal"
 exits 0 tier get --cache 16M "$URL" run/step.1 "$WORK/to/last"

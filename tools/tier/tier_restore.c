@@ -21,6 +21,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -30,6 +31,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "base/util.h"
+#include "client/retention.h"
 #include "tools/tier/tier_content.h"
 
 #define DIRECTORY_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -54,7 +56,7 @@ static const struct tier_inode *inode_of(const struct getting *g, uint32_t inode
 	return &g->o.tree->inodes[inode];
 }
 
-/* Reports what failed with the inode. Returns r. */
+/* Reports what failed with the inode, or, with r 0, what was left out. Returns r. */
 static int report(const struct getting *g, uint32_t inode, const char *what, int r)
 {
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
@@ -62,8 +64,9 @@ static int report(const struct getting *g, uint32_t inode, const char *what, int
 	if (r == -EINTR)
 		return r;
 	tier_tree_path(g->o.tree, inode, &path);
-	tier_access_say(g->a, "%s: %s%s%s: %s: %s", g->how->directory, tier_checkpoint_path(g->o.c),
-			path.len > 1 ? "/" : "", path.len > 0 ? (const char *)path.data : "", what, strerror(-r));
+	tier_access_say(g->a, "%s: %s%s%s: %s%s%s", g->how->directory, tier_checkpoint_path(g->o.c),
+			path.len > 1 ? "/" : "", path.len > 0 ? (const char *)path.data : "", what, r < 0 ? ": " : "",
+			r < 0 ? strerror(-r) : "");
 	return r;
 }
 
@@ -334,6 +337,31 @@ static bool is_for_root(const char *xattr)
 	return strncmp(xattr, "trusted.", 8) == 0 || strncmp(xattr, "security.", 9) == 0;
 }
 
+/*
+ * A retention rule is stored with its author. Root sets it in the name of that user, so that it applies to the same
+ * checkpoints as before. One that ckptfs-gc ignored, because the directory has got another owner, is left out.
+ */
+static int set_rule(const struct getting *g, uint32_t inode, const struct tier_xattr *x, int fd)
+{
+	bool as_author = g->is_root && !g->how->no_owner;
+	size_t len;
+	uint32_t author;
+	int r = keep_stored_decode(x->value, x->len, &len, &author);
+
+	if (r < 0)
+		return r;
+	if (author != 0 && author != inode_of(g, inode)->uid) {
+		report(g, inode, "its retention rule is left out: neither root nor the owner has set it", 0);
+		return 0;
+	}
+	if (as_author)
+		setfsuid(author); /* of this thread */
+	r = fsetxattr(fd, KEEP_XATTR, x->value, len, 0) < 0 ? -errno : 0;
+	if (as_author)
+		setfsuid(0);
+	return r;
+}
+
 static int set_xattrs(const struct getting *g, uint32_t inode, int fd)
 {
 	const struct tier_inode *in = inode_of(g, inode);
@@ -343,13 +371,18 @@ static int set_xattrs(const struct getting *g, uint32_t inode, int fd)
 		const struct tier_xattr *x = &t->xattrs[i];
 		const char *name = tier_tree_name(t, x->name);
 		char what[400];
+		int r;
 
 		if (g->how->no_xattrs || (!g->is_root && is_for_root(name)))
 			continue;
-		if (fsetxattr(fd, name, x->value, x->len, 0) == 0)
+		if (strcmp(name, KEEP_XATTR) == 0)
+			r = set_rule(g, inode, x, fd);
+		else
+			r = fsetxattr(fd, name, x->value, x->len, 0) < 0 ? -errno : 0;
+		if (r == 0)
 			continue;
 		snprintf(what, sizeof(what), "attribute %s cannot be set; --no-xattrs leaves them out", name);
-		return report(g, inode, what, -errno);
+		return report(g, inode, what, r);
 	}
 	return 0;
 }
