@@ -141,8 +141,11 @@ int mounts_find(struct mounts *m, const char *path)
 	_cleanup_(freep) char *real = realpath(path, NULL);
 
 	*m = (struct mounts){ 0 };
-	if (!real)
-		return 0;
+	return real && mounts_find_real(m, real) > 0;
+}
+
+int mounts_find_real(struct mounts *m, const char *real)
+{
 	return find_last(m, real, NULL) > 0 || find_last(m, NULL, real) > 0;
 }
 

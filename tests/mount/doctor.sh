@@ -11,7 +11,7 @@ found() { # ABOUT SUBJECT HEALTH REGEX [ACTION-REGEX]: in the JSON in $WORK/out
 	"$PYTHON" - "$WORK/out" "$@" <<-'PY' || fail_showing "$1, $2: not $3, $4"
 	import json, re, sys
 	path, about, subject, health, text, *action = sys.argv[1:]
-	of = [f for f in json.load(open(path))["findings"] if f["subject"] == subject and re.search(about, f["about"])]
+	of = [f for f in json.load(open(path))["findings"] if re.fullmatch(subject, f["subject"]) and re.search(about, f["about"])]
 	assert len(of) == 1, of
 	assert of[0]["health"] == health and re.search(text, of[0]["text"]), of
 	assert not action or re.search(action[0], of[0]["action"]), of
@@ -135,6 +135,39 @@ fs_kill
 check "$STORE"
 found "$STORE\$" store ok 'not mounted' 'ckptfs fsck'
 echo "ok daemon"
+
+# --- a disk that hangs: that of a store on another mount, whose daemon is stopped ---
+fs_mount
+mkdir "$WORK/upper"
+"$CKPTFS_BUILD/fs/mount.ckptfs" "$MNT/upper.store" "$WORK/upper"
+exits 0 "$CKPTFS_BUILD/tools/ckptfs-init" "$MNT/other.store"
+stop_process "$DAEMON"
+check_hung() { # ARGUMENT...: as check -2, but ends although the disk hangs
+	local pid code=0
+	"$doctor" --json "$@" >"$WORK/out" 2>"$WORK/said" &
+	pid=$!
+	gone "$pid" || fail_showing "waits for a disk that hangs"
+	wait "$pid" || code=$?
+	[ $code = 2 ] || fail_showing "exit code $code"
+}
+upper="$MNT/upper.store on $WORK/upper\$"
+for path in "$WORK/upper" ''; do
+	check_hung ${path:+"$path"}
+	found "$upper" disk critical 'does not answer within 10 s'
+done
+for path in "$MNT/other.store" "$MNT/upper.store" "$MNT/none"; do
+	check_hung "$path"
+	found "^$path( on |\$)" 'path|disk' critical 'does not answer within 10 s' # the kernel may know the path still
+done
+kill -CONT "$DAEMON"
+check "$MNT/other.store"
+found "$MNT/other.store\$" store ok 'not mounted'
+found "$MNT/other.store\$" disk warning 'FUSE filesystem'
+check "$MNT/upper.store"
+found "$upper" disk warning 'FUSE filesystem'
+"$CKPTFS_BUILD/tools/umount.ckptfs" "$WORK/upper"
+fs_umount
+echo "ok disk that hangs"
 
 # --- a disk that is nearly full, and is none ---
 small_disk 200m

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * A mount, as its daemon describes itself, and the disk under its store. A daemon may hang at any time, and a request to
- * it cannot be interrupted: child processes ask it (base/apart.h), and nothing more once it has not answered in time.
+ * A mount, as its daemon describes itself, and the disk under its store. Both may hang at any time, and a request to
+ * them cannot be interrupted: child processes make it (base/apart.h), and no more once one was not answered in time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/conf.h"
 #include "base/json/json_flat.h"
 #include "base/medium.h"
@@ -40,6 +42,88 @@ static const char *plural(uint64_t n)
 	return n == 1 ? "" : "s";
 }
 
+/* --- what only a child process looks at --- */
+
+/* Filled in by the child process, in shared memory. */
+struct sight {
+	char path[PATH_MAX]; /* first what to look at; of look_at_path() then without links */
+	int error; /* of the path, or of the superblock */
+	bool is_store, in_use;
+	int medium_error;
+	struct medium medium; /* with pointers to constants, which this process has too */
+};
+
+static void look_at_path(const void *arg, void *ret)
+{
+	struct sight *s = *(struct sight *const *)arg;
+	char *real = mounts_real_path(s->path); /* freed with the process */
+
+	s->error = real ? 0 : -errno;
+	s->is_store = is_store(s->path);
+	if (real)
+		snprintf(s->path, sizeof(s->path), "%s", real);
+	*(bool *)ret = true;
+}
+
+static void look_at_disk(const void *arg, void *ret)
+{
+	struct sight *s = *(struct sight *const *)arg;
+
+	s->medium_error = medium_of(s->path, &s->medium);
+	*(bool *)ret = true;
+}
+
+static void look_at_store(const void *arg, void *ret)
+{
+	struct sight *s = *(struct sight *const *)arg;
+	char superblock[PATH_MAX + 16];
+	int fd;
+
+	snprintf(superblock, sizeof(superblock), "%s/superblock", s->path);
+	fd = open(superblock, O_RDONLY | O_CLOEXEC); /* closed, and unlocked, with the process */
+	s->error = fd < 0 ? -errno : 0;
+	s->in_use = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	look_at_disk(arg, ret);
+}
+
+/* -ETIMEDOUT: there was no answer in time. Otherwise the caller unmaps *ret. */
+static int look(void (*at)(const void *arg, void *ret), const char *path, struct sight **ret)
+{
+	struct sight *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const struct apart a = { .call = at, .arg = &s, .until_ns = monotonic_ns() + ANSWER_NS };
+	bool has_answered = false;
+	int r;
+
+	if (s == MAP_FAILED)
+		return -errno;
+	r = snprintf(s->path, sizeof(s->path), "%s", path) < PATH_MAX ? 0 : -ENAMETOOLONG;
+	if (r == 0)
+		r = apart_call(&a, &has_answered, sizeof(has_answered));
+	r = r > 0 ? 0 : r == 0 ? -ETIMEDOUT : r;
+	if (r == 0)
+		*ret = s;
+	else
+		munmap(s, sizeof(*s));
+	return r;
+}
+
+static void forget(struct sight **s)
+{
+	if (*s)
+		munmap(*s, sizeof(**s));
+}
+
+/* Of look(). */
+static void report_unseen(struct checkup *c, const char *subject, int r)
+{
+	if (r == -ETIMEDOUT)
+		checkup_found(c, HEALTH_CRITICAL, subject,
+			      "see the kernel's log, the server of a network filesystem, and the daemon of a mount",
+			      "does not answer within %" PRIu64 " s", (uint64_t)(ANSWER_NS / NS_PER_S));
+	else
+		checkup_found(c, HEALTH_CRITICAL, subject, NULL, "%s", strerror(-r));
+}
+
 /* --- the disk --- */
 
 void checkup_space(struct checkup *c, uint64_t available, uint64_t size, const char *freed_by)
@@ -56,23 +140,32 @@ void checkup_space(struct checkup *c, uint64_t available, uint64_t size, const c
 }
 
 /* `freed_by`: what frees space. */
-static void check_disk(struct checkup *c, const char *store, const char *freed_by)
+static void check_seen_disk(struct checkup *c, const struct sight *s, const char *freed_by)
 {
-	struct medium m;
-	char why[512];
-	int r = medium_of(store, &m);
+	const struct medium *m = &s->medium;
 
-	if (r < 0) {
-		checkup_found(c, HEALTHY, "disk", NULL, "cannot be examined: %s: %s", store, strerror(-r));
+	if (s->medium_error < 0) {
+		checkup_found(c, HEALTHY, "disk", NULL, "cannot be examined: %s: %s", s->path,
+			      strerror(-s->medium_error));
 		return;
 	}
-	if (medium_caution(m.kind)) {
-		snprintf(why, sizeof(why), "%s", medium_caution(m.kind));
-		checkup_found(c, HEALTH_WARNING, "disk", NULL, "the store lies on %s, %s", m.type, why);
-	} else {
-		checkup_found(c, HEALTHY, "disk", NULL, "%s", m.type[0] ? m.type : "a local filesystem");
-	}
-	checkup_space(c, m.available, m.size, freed_by);
+	if (medium_caution(m->kind))
+		checkup_found(c, HEALTH_WARNING, "disk", NULL, "the store lies on %s, %s", m->type,
+			      medium_caution(m->kind));
+	else
+		checkup_found(c, HEALTHY, "disk", NULL, "%s", m->type[0] ? m->type : "a local filesystem");
+	checkup_space(c, m->available, m->size, freed_by);
+}
+
+static void check_disk(struct checkup *c, const char *store, const char *freed_by)
+{
+	_cleanup_(forget) struct sight *s = NULL;
+	int r = look(look_at_disk, store, &s);
+
+	if (r < 0)
+		report_unseen(c, "disk", r);
+	else
+		check_seen_disk(c, s, freed_by);
 }
 
 /* --- the daemon --- */
@@ -275,37 +368,45 @@ static void check_mount(struct checkup *c, const struct mounts *m)
 
 static void check_store(struct checkup *c, const char *path)
 {
-	_cleanup_(closep) int fd = -1;
-	char superblock[PATH_MAX + 16], fsck[PATH_MAX + 32];
+	_cleanup_(forget) struct sight *s = NULL;
+	char fsck[PATH_MAX + 32];
+	int r = look(look_at_store, path, &s);
 
 	checkup_about(c, path);
-	snprintf(superblock, sizeof(superblock), "%s/superblock", path);
+	if (r < 0) {
+		report_unseen(c, "disk", r);
+		return;
+	}
 	snprintf(fsck, sizeof(fsck), "ckptfs fsck -n %s reads and checks it", path);
-	fd = open(superblock, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (s->error < 0)
 		checkup_found(c, HEALTH_CRITICAL, "store", "run ckptfs doctor as its owner", "cannot be opened: %s",
-			      strerror(errno));
-	else if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+			      strerror(-s->error));
+	else if (s->in_use)
 		checkup_found(c, HEALTHY, "store", NULL, "in use, but not mounted in this mount namespace");
 	else
 		checkup_found(c, HEALTHY, "store", fsck, "not mounted");
-	check_disk(c, path, "delete files of other programs on that disk, or mount the store and ckptfs gc --delete it");
+	check_seen_disk(c, s,
+			"delete files of other programs on that disk, or mount the store and ckptfs gc --delete it");
 }
 
 void checkup_path(struct checkup *c, const char *path)
 {
-	_cleanup_(freep) char *real = mounts_real_path(path);
 	_cleanup_(mounts_close) struct mounts m = { 0 };
-	int error = errno;
+	_cleanup_(forget) struct sight *s = NULL;
+	int r = look(look_at_path, path, &s);
 
-	if (real && (mounts_find_point(&m, real) > 0 || mounts_find(&m, real) > 0)) {
+	if (r == 0 && s->error == 0 && (mounts_find_point(&m, s->path) > 0 || mounts_find_real(&m, s->path) > 0)) {
 		check_mount(c, &m);
-	} else if (is_store(path)) {
+	} else if (r == 0 && s->is_store) {
 		check_store(c, path);
 	} else {
 		checkup_about(c, path);
-		checkup_found(c, HEALTH_CRITICAL, "path", "give a mountpoint or a store", "%s",
-			      real ? "nothing is mounted there, and it is not a store" : strerror(error));
+		if (r < 0)
+			report_unseen(c, "path", r);
+		else
+			checkup_found(c, HEALTH_CRITICAL, "path", "give a mountpoint or a store", "%s",
+				      s->error < 0 ? strerror(-s->error) :
+						     "nothing is mounted there, and it is not a store");
 	}
 }
 
