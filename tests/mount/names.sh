@@ -44,6 +44,17 @@ try() {
 	unharmed "$@"
 	grep -qF FORGED "$WORK/out" "$WORK/said" || fail_showing "${*@Q} does not tell of the name"
 }
+# checked ARGUMENT...: as try, of ckptfs-doctor, whose exit status depends on the machine
+checked() {
+	local r=0 as=
+	"$tools/ckptfs-doctor" "$@" >"$WORK/out" 2>"$WORK/said" </dev/null || r=$?
+	[ $r -le 2 ] || fail_showing "ckptfs-doctor ${*@Q} ended with $r"
+	[ "${1:-}" != --json ] || as=json
+	harmless "ckptfs-doctor: standard output" "$WORK/out" $as
+	harmless "ckptfs-doctor: messages" "$WORK/said"
+	grep -qF FORGED "$WORK/out" || fail_showing "ckptfs-doctor ${*@Q} does not tell of the name"
+	nr=$((nr + 1))
+}
 # on_terminal CODE TOOL ARGUMENT...: the same on a terminal, but for the sequences with which commands draw
 on_terminal() {
 	local code=$1 tool=$2 r=0
@@ -59,7 +70,7 @@ on_terminal() {
 }
 
 fs_mount
-mkdir "$MNT/$evil" "$MNT/other" "$MNT/lineage" "$MNT/lineage/$evil"
+mkdir "$MNT/$evil" "$MNT/other" "$MNT/lineage" "$MNT/lineage/$evil" "$MNT/lineage/newer"
 noise 1 1 >"$MNT/$evil/$evil"
 noise 2 1 >"$MNT/other/$evil"
 noise 3 1 >"$MNT/lineage/$evil/$evil"
@@ -91,6 +102,7 @@ for json in '' --json; do
 done
 try 0 ckptfs-seal --unseal "$MNT/$evil"
 try 1 ckptfs-stat --prometheus "$MNT/$evil"
+printf x >"$MNT/lineage/$evil/empty.$evil" # of another pack or frame than the rest
 "$tools/ckptfs-seal" -q "$MNT/lineage/$evil"
 "$tools/ckptfs-restart-path" --null "$MNT/lineage" >"$WORK/path"
 printf '%s\0' "$MNT/lineage/$evil" | cmp - "$WORK/path" || fail "ckptfs-restart-path changes a name that is for a program"
@@ -113,12 +125,78 @@ try 125 ckptfs-run --shared --store "$STORE" --mount "$MNT" --flush-to "$WORK/no
 harmless mount.ckptfs "$WORK/said"
 echo "ok names that are not there"
 
-# Tiers and checkpoints that do not exist. tier-tool.sh has names of existing ones.
+# Stores that are made, and are not.
+mkdir "$WORK/init.$evil" "$WORK/$evil.d"
+try 0 ckptfs-init "$WORK/init.$evil"
+try 2 ckptfs-init "$WORK/init.$evil" # once more
+try 0 ckptfs-init "$WORK/$evil.d/$evil"
+try 2 ckptfs-init "$WORK/no/$evil"
+try 2 ckptfs-init "$WORK/$evil.d" # is not empty
+try 1 ckptfs-init --hash "$evil" "$WORK/init"
+try 1 ckptfs-init --dedup "$evil" "$WORK/init"
+[ ! -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ] || try 2 ckptfs-init --cluster "$WORK/$evil.d/key" "$WORK/init"
+try 1 ckptfs "$evil"
+try 1 ckptfs tier "$evil" "dir:$WORK"
+for form in '' --json --quiet; do
+	checked ${form:+"$form"} "$WORK/no/$evil"
+	checked ${form:+"$form"} "$WORK/init.$evil" "$WORK/no/$evil"
+done
+echo "ok stores"
+
+# Tiers and checkpoints that do not exist.
 mkdir "$WORK/tier" "$WORK/tier.$evil"
 try 2 ckptfs-tier list "dir:$WORK/no/$evil"
 try 2 ckptfs-tier verify "dir:$WORK/tier.$evil" "$evil"
 try 2 ckptfs-tier get "dir:$WORK/tier" "$evil" "$WORK/got"
 try 2 ckptfs-tier get "dir:$WORK/tier" other "$WORK/no/$evil/got"
+try 2 ckptfs-gc --tier "dir:$WORK/no/$evil"
+try 1 ckptfs-gc "dir:$WORK/tier.$evil"
+unharmed 1 ckptfs-gc --tier "$evil"
+for action in list verify usage probe get; do
+	more=()
+	[ $action != get ] || more=(other "$WORK/got")
+	unharmed 1 ckptfs-tier $action "$evil" "${more[@]}"
+	unharmed 1 ckptfs-tier $action "s3://$evil" "${more[@]}"
+	try 2 ckptfs-tier $action --tier-config "$WORK/no/$evil" s3://bucket/prefix "${more[@]}"
+done
+
+# A tier that exists, of a store with such names.
+"$tools/ckptfs-seal" -q "$MNT/lineage/newer"
+fs_umount
+"$(program tier_fill)" "$STORE" "$WORK/tier.$evil" >"$WORK/filled" || fail "cannot fill the tier"
+fs_mount
+url="dir:$WORK/tier.$evil"
+for json in '' --json; do
+	try 0 ckptfs-tier list ${json:+"$json"} "$url"
+	try 0 ckptfs-tier verify ${json:+"$json"} "$url"
+	try 0 ckptfs-tier verify ${json:+"$json"} "$url" "lineage/$evil"
+	try 0 ckptfs-tier usage ${json:+"$json"} "$url"
+	try 0 ckptfs-tier probe ${json:+"$json"} "$url"
+	unharmed 0 ckptfs-gc --tier ${json:+"$json"} "$url"
+	try 0 ckptfs-gc --tier ${json:+"$json"} --keep-last 1 "$url"
+done
+try 0 ckptfs-tier get "$url" "lineage/$evil" "$WORK/got.$evil"
+cmp "$MNT/lineage/$evil/$evil" "$WORK/got.$evil/$evil" || fail "something else is restored"
+try 2 ckptfs-tier get "$url" "lineage/$evil" "$WORK/got.$evil" # once more
+mkdir "$WORK/plain.$evil"
+try 2 ckptfs-tier get --quiet "$url" "lineage/$evil" "$WORK/plain.$evil/no/got"
+on_terminal 0 ckptfs-tier get "$url" "lineage/$evil" "$WORK/again.$evil"
+on_terminal 0 ckptfs-tier verify "$url"
+on_terminal 0 ckptfs-gc --tier --keep-last 1 "$url"
+touch "$WORK/tier.$evil/sealed/$evil" "$WORK/tier.$evil/$evil"
+unharmed 0 ckptfs-tier usage "$url"
+for manifest in "$WORK/tier.$evil"/sealed/*/*1; do cp "$manifest" "$WORK/manifest"; done
+flip "$manifest" 60
+try 3 ckptfs-tier list --json "$url"
+try 3 ckptfs-tier list "$url"
+cp "$WORK/manifest" "$manifest"
+find "$WORK/tier.$evil/packs" -type f -exec truncate -s 100000 {} +
+for json in '' --json; do
+	try 3 ckptfs-tier verify ${json:+"$json"} "$url"
+	unharmed 0 ckptfs-tier usage ${json:+"$json"} "$url"
+done
+try 3 ckptfs-tier get "$url" "lineage/$evil" "$WORK/damaged"
+try 0 ckptfs-gc --tier --keep-last 1 --delete "$url"
 echo "ok tiers"
 
 # Options that are a name, as of "command *".
@@ -147,6 +225,11 @@ for json in '' --json; do
 	try 0 ckptfs-stat --variables ${json:+"$json"} "$WORK/$evil"
 done
 try 0 ckptfs-stat --prometheus
+for form in '' --json; do
+	checked ${form:+"$form"} "$WORK/$evil"
+	checked ${form:+"$form"} "$WORK/second.$evil"
+	checked ${form:+"$form"}
+done
 unharmed 0 ckptfs-gc "$WORK/$evil"
 unharmed 0 ckptfs-scrub "$WORK/$evil"
 unharmed 0 umount.ckptfs -v "$WORK/$evil"
