@@ -2,6 +2,7 @@
 /*
  * Usage: permissions MNT PLAIN [unseen]
  *        permissions MNT control
+ *        permissions MNT tier
  *        permissions DIR make
  *        permissions VIEW PLAIN replicas MNT
  *
@@ -14,6 +15,8 @@
  * grant what does not depend on groups and capabilities.
  *
  * control: below .ckptfs, in a store of a cluster, nothing can be changed by any of them.
+ *
+ * tier: what a mount with a tier reports of it, and of a sealed directory in it.
  *
  * make, replicas: a sealed DIR of one node has all kinds of files and directories. VIEW is the same directory on another
  * node, below .ckptfs/nodes, where MNT is the mount: whatever gives bytes there does so as open(2) in PLAIN.
@@ -393,6 +396,11 @@ int main(int argc, char *argv[])
 	if (strcmp(argv[2], "control") == 0) {
 		MUST(chmod(argv[1], 0777), argv[1]);
 		try_control(argv[1]);
+		return conclude();
+	}
+	if (strcmp(argv[2], "tier") == 0) {
+		MUST(chmod(argv[1], 0777), argv[1]);
+		try_tier(argv[1]);
 		return conclude();
 	}
 	visit_all(argv[1], argv[2]);

@@ -9,10 +9,10 @@ as_nobody test -x "$WORK" || skip "other users cannot reach $WORK"
 
 permissions=$(program permissions)
 
-# run PLAIN [unseen], run control
+# run PLAIN [unseen], run control, run tier
 run() {
 	local code=0
-	[ "$1" = control ] || mkdir -p "$1"
+	case $1 in /*) mkdir -p "$1" ;; esac
 	"$permissions" "$MNT" "$@" >"$WORK/said" || code=$?
 	[ $code != 77 ] || skip "$(cat "$WORK/said") ($1)"
 	[ $code = 0 ] || fail "permissions exited with $code"
@@ -43,6 +43,14 @@ umount "$MNT"
 wait "$DAEMON" || fail "the daemon ended with exit code $?"
 DAEMON=
 echo "ok a caller that cannot be seen gets nothing that depends on its groups and capabilities"
+
+# A tier beneath the store.
+rm -r "$STORE"
+mkdir "$WORK/tier"
+fs_mount "tier=dir:$WORK/tier"
+run tier
+fs_umount
+echo "ok figures of the tier are for those that the manual names"
 
 # The node directory view of a store in a cluster.
 if [ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ]; then

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* What depends on who owns a file: lists of owners, seals, and the removal of sealed directories. */
+/* What depends on who owns a file: lists of owners, seals, their state in a tier, and the removal of sealed directories. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -68,6 +68,35 @@ void try_owners(const char *mnt)
 	close(fd);
 }
 
+static uint64_t number_of(int fd)
+{
+	struct stat st;
+
+	MUST(fstat(fd, &st), "number");
+	return st.st_ino;
+}
+
+/* --- seals --- */
+
+/* For all, on a mount without other nodes and without a tier. */
+static void ask_states(void *arg)
+{
+	int dir = *(int *)arg, *t = shared->outcome;
+
+	t[SEAL_STATE] = seal(dir, CKPTFS_SEAL_STATE);
+	t[SEAL_GATHERED] = seal(dir, CKPTFS_SEAL_GATHERED);
+	t[TIER_OF_MOUNT] = ask_tier(dir, 0);
+	t[TIER_OF_DIRECTORY] = ask_tier(dir, number_of(dir));
+}
+
+static void expect_states(const char *path, const struct caller_kind *who, bool is_sealed)
+{
+	expect(path, who, SEAL_STATE, is_sealed ? EOPNOTSUPP : ENODATA, true);
+	expect(path, who, SEAL_GATHERED, is_sealed ? EOPNOTSUPP : ENODATA, true);
+	expect(path, who, TIER_OF_MOUNT, EOPNOTSUPP, true);
+	expect(path, who, TIER_OF_DIRECTORY, EOPNOTSUPP, true);
+}
+
 static void ask_sealed(void *arg)
 {
 	int dir = *(int *)arg, *t = shared->outcome;
@@ -98,6 +127,8 @@ void try_seals(const char *mnt)
 			make_file(file, &files[0]);
 			make_so(path, &kinds[k]);
 			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			as_caller(who, ask_states, &fd);
+			expect_states(path, who, false);
 			as_caller(who, ask_seal, &fd);
 			owns = t[OWNS];
 			expect(path, who, SEAL, owns ? owns : t[MAY_WRITE], !who->capability && who->uid != 0);
@@ -110,11 +141,71 @@ void try_seals(const char *mnt)
 			as_caller(who, ask_sealed, &fd);
 			expect(path, who, CHECK, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
 			expect(path, who, NEXT, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
+			as_caller(who, ask_states, &fd);
+			expect_states(path, who, true);
 			as_caller(who, ask_unseal, &fd);
 			expect(path, who, UNSEAL, owns, !who->capability && who->uid != 0);
 			close(fd);
 		}
 }
+
+/* --- the tier --- */
+
+struct tiered {
+	int dir, elsewhere;
+	uint64_t inode;
+};
+
+static void ask_tiered(void *arg)
+{
+	const struct tiered *a = arg;
+	int *t = shared->outcome;
+
+	t[TIER_OF_MOUNT] = ask_tier(a->elsewhere, 0);
+	t[TIER_OF_DIRECTORY] = ask_tier(a->dir, a->inode);
+	t[TIER_BY_NUMBER] = ask_tier(a->elsewhere, a->inode);
+}
+
+/* A directory by its number: for root, the mounting user and the one that sealed it; of a descriptor of it, for all. */
+void try_tier(const char *mnt)
+{
+	static const struct kind kinds[] = { { "open", 0755, OWNER, GROUP, NULL, {{ 0 }} },
+					     { "closed", 0700, OWNER, GROUP, NULL, {{ 0 }} } };
+
+	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+		char path[PATH_MAX], other[PATH_MAX];
+		struct tiered a;
+
+		snprintf(path, sizeof(path), "%s/%s", mnt, kinds[k].name);
+		snprintf(other, sizeof(other), "%s/other.%s", mnt, kinds[k].name);
+		MUST(mkdir(path, 0700), path);
+		make_so(path, &kinds[k]);
+		make_file(other, &files[0]); /* any descriptor of the mount will do */
+		a.dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		a.elsewhere = open(k == 0 ? mnt : other, O_RDONLY | O_CLOEXEC);
+		if (a.dir < 0 || a.elsewhere < 0)
+			fail("cannot open", path);
+		a.inode = number_of(a.dir);
+		as_caller(&callers[0], ask_tiered, &a);
+		expect(path, &callers[0], TIER_OF_DIRECTORY, ENODATA, true);
+		expect(path, &callers[0], TIER_BY_NUMBER, ENODATA, true);
+		as_caller(&callers[0], ask_seal, &a.dir);
+		if (shared->outcome[SEAL] != 0)
+			fail("the owner cannot seal", path);
+		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
+			const struct caller_kind *who = &callers[c];
+
+			as_caller(who, ask_tiered, &a);
+			expect(path, who, TIER_OF_MOUNT, 0, true);
+			expect(path, who, TIER_OF_DIRECTORY, 0, true);
+			expect(path, who, TIER_BY_NUMBER, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
+		}
+		close(a.dir);
+		close(a.elsewhere);
+	}
+}
+
+/* --- removal --- */
 
 struct removing {
 	char empty[PATH_MAX];

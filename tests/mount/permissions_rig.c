@@ -76,7 +76,8 @@ const char *const way_names[] = {
 	"open", "create", "list", "chmod", "write", "unlink", "setxattr", "delta", "delta with bytes of an older version",
 	"delta from nothing", "exclusive, by name", "exclusive, all", "clone", "copy_file_range", "fingerprint", "compare",
 	"stat", "retention rule", "list users", "list groups", "exclusive, by user", "exclusive, by group", "seal",
-	"check a seal", "list seals", "unseal", "rmdir", "remove", "list nodes", "change the node directory view",
+	"check a seal", "list seals", "state of replicas", "state of gathering", "tier", "tier, of this directory",
+	"tier, of a directory by number", "unseal", "rmdir", "remove", "list nodes", "change the node directory view",
 	"list replicas",
 };
 
@@ -264,6 +265,13 @@ int check_seal(int dir, enum ckptfs_seal_command command)
 int may_write(int dir)
 {
 	return outcome(syscall(SYS_faccessat2, dir, "", W_OK, AT_EMPTY_PATH | AT_EACCESS));
+}
+
+int ask_tier(int fd, uint64_t inode)
+{
+	struct ckptfs_tier arg = ARGUMENT(ckptfs_tier, .inode = inode);
+
+	return outcome(ioctl(fd, CKPTFS_IOC_TIER, &arg));
 }
 
 /* --- callers --- */

@@ -86,6 +86,11 @@ enum way {
 	SEAL,
 	CHECK,
 	NEXT,
+	SEAL_STATE,
+	SEAL_GATHERED,
+	TIER_OF_MOUNT,
+	TIER_OF_DIRECTORY, /* on a descriptor of it */
+	TIER_BY_NUMBER, /* on another one */
 	UNSEAL,
 	RMDIR, /* by the kernel */
 	REMOVE,
@@ -131,6 +136,8 @@ int seal(int dir, enum ckptfs_seal_command command);
 /* As CHECK; for NEXT, EPERM if the directory itself is not listed. */
 int check_seal(int dir, enum ckptfs_seal_command command);
 int may_write(int dir);
+/* Figures of the tier, and of the sealed directory with this inode number, 0: none. */
+int ask_tier(int fd, uint64_t inode);
 
 /* --- callers --- */
 
@@ -146,6 +153,7 @@ void expect(const char *of, const struct caller_kind *c, enum way way, int want,
 void try_owners(const char *mnt);
 void try_seals(const char *mnt);
 void try_removals(const char *mnt);
+void try_tier(const char *mnt); /* which has one */
 void try_control(const char *mnt);
 void make_all(const char *top);
 void try_replicas(const char *view, const char *plain, const char *mnt);
