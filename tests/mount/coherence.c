@@ -33,7 +33,7 @@
 #define BLOCKS 160 /* all at once: more than the kernel's limit of background requests */
 #define SIZE (BLOCKS * BLOCK)
 #define ALL_BLOCKS 16 /* of so many changes one is of all blocks */
-#define SYNC_ROUNDS 20 /* a change that waits for the disk counts as many */
+#define SYNC_ROUNDS 20 /* with all readers at once, a change that waits for the disk counts as many */
 
 struct shared {
 	_Atomic uint64_t begun[BLOCKS], done[BLOCKS];
@@ -362,7 +362,7 @@ static bool run_pair(struct writer *w, struct reader *readers, unsigned nr, unsi
 		pids[i] = start(&readers[i], w);
 	while (shared->nr_reading < nr && !shared->failed)
 		usleep(100);
-	can = run_writer(w, w->flags & O_SYNC ? 1 + rounds / SYNC_ROUNDS : rounds);
+	can = run_writer(w, rounds);
 	shared->finished = true;
 	for (unsigned i = 0; i < nr; i++)
 		good &= waitpid(pids[i], &status, 0) == pids[i] && status == 0;
@@ -442,9 +442,11 @@ int main(int argc, char **argv)
 		return 2;
 	for (struct writer *w = writers; w < writers + sizeof(writers) / sizeof(writers[0]); w++) {
 		for (unsigned i = 0; i < (together ? 1 : READERS) && (argc < 5 || strstr(w->name, argv[4])); i++) {
-			can = run_pair(w, together ? readers : &readers[i], together ? READERS : 1, rounds);
-			printf("%s %s, %s\n", can ? "ok" : "skipped in part: not on this machine:", w->name,
-			       together ? "all readers" : readers[i].name);
+			unsigned nr = together && w->flags & O_SYNC ? 1 + rounds / SYNC_ROUNDS : rounds;
+
+			can = run_pair(w, together ? readers : &readers[i], together ? READERS : 1, nr);
+			printf("%s %s, %s, %u rounds\n", can ? "ok" : "skipped in part: not on this machine:", w->name,
+			       together ? "all readers" : readers[i].name, nr);
 			fflush(stdout);
 		}
 	}
