@@ -36,7 +36,8 @@ fail() { # WHY
 }
 plain() { [ -n "${CKPTFS_PLAIN:-}" ]; }
 need_mount() { ! plain || skip "needs a ckptfs mount"; }
-need_cluster() { [ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ] || skip "built without the cluster"; }
+has_cluster() { [ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ]; }
+need_cluster() { has_cluster || skip "built without the cluster"; }
 # With ASan a mount of a plain user may hang: libfuse forks in a process with threads, one of which may hold a lock of ASan's
 # allocator at that moment. In the child nobody releases it.
 users_can_mount() { [ -u "$(command -v fusermount3)" ] && ! grep -q __asan_init "$CKPTFS_BUILD/fs/mount.ckptfs"; }

@@ -53,7 +53,7 @@ fs_umount
 echo "ok figures of the tier are for those that the manual names"
 
 # The node directory view of a store in a cluster.
-if [ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ]; then
+if has_cluster; then
 	rm -r "$STORE"
 	head -c 32 /dev/urandom >"$WORK/key"
 	fs_mount "cluster=$WORK/key"
