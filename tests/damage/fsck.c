@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * fsck: a store is damaged at random, as disks and accidents do it, and then checked and mended.
+ * fsck: a store is damaged at random, as disks and accidents do it, and then checked and repaired.
  *
  *   A check changes nothing, not even a time, and never fails for what it finds.
  *   What it calls clean is: all files are read and compared.
- *   What is mended with nothing left is clean afterwards, and all files are as they were.
+ *   What is repaired with nothing left is clean afterwards, and all files are as they were.
  *   Otherwise each file is right, or cannot be read and was named; or the store cannot be opened, and that was told.
- *   One changed byte anywhere but in the data of a chunk or in both superblocks is always mended.
+ *   One changed byte anywhere but in the data of a chunk or in both superblocks is always repaired.
  *
- * Two stores as in flip.c: one closed; one killed, whose journal is all there is of its last commits, so that damage
+ * Two stores as in flip.c: one closed; one killed: its journal is all there is of its last commits, so that damage
  * to it may bring back an earlier moment. FSCK_CASES tells how many cases of each. The seed decides whether they are
  * compressed, and how.
  */
@@ -251,7 +251,7 @@ static void on_finding(void *userdata, const struct check_finding *f)
 {
 	struct said *s = userdata;
 
-	fprintf(s->to, "  %s%s%s%s\n", f->repaired ? "mended: " : "", f->path ? f->path : "", f->path ? ": " : "",
+	fprintf(s->to, "  %s%s%s%s\n", f->repaired ? "repaired: " : "", f->path ? f->path : "", f->path ? ": " : "",
 		f->text);
 	s->of_journal |= f->area == CHECK_JOURNAL;
 	if (f->path && s->nr_hits < NR_HITS)
@@ -279,7 +279,7 @@ static bool check_step(void *userdata)
 				   .userdata = &st->said };
 
 	st->said = (struct said){ .to = st->to };
-	fprintf(st->to, "%s:\n", st->repair ? "mending" : "checking");
+	fprintf(st->to, "%s:\n", st->repair ? "repairing" : "checking");
 	st->result = check_store(st->store, &conf, &st->said.result);
 	return true;
 }
@@ -398,7 +398,7 @@ static bool check_case(const struct fsck *f, struct step *st, const struct harm 
 	if (st->said.result.nr_left > 0) /* what cannot be opened has been told */
 		return !must_be_repaired(f, h, st->rig) && look(st, false, killed || st->said.of_journal) &&
 		       st->result != 0;
-	fprintf(st->to, "mended, so all must be there\n");
+	fprintf(st->to, "repaired, so all must be there\n");
 	if (!look(st, true, killed) || st->result != 1)
 		return false;
 	return check(st, false) && st->result == 0 && st->said.result.nr_left == 0;
@@ -451,7 +451,7 @@ static bool run_all(struct fsck *f)
 	uint64_t since = monotonic_ns();
 	bool good = pool_run(&pool);
 
-	printf("%" PRIu64 " damaged stores: %s, %.1f s\n", pool.end, good ? "all found, mended or told" : "WRONG",
+	printf("%" PRIu64 " damaged stores: %s, %.1f s\n", pool.end, good ? "all found, repaired or told" : "WRONG",
 	       (double)(monotonic_ns() - since) / 1e9);
 	return good;
 }

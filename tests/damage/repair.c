@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * heal: a damaged chunk is an error for all who share it, until somebody writes its bytes again; then all read well.
+ * repair: a damaged chunk is an error for all files that share it, until its bytes are written again; then all read
+ * well.
  *
- * Three files of whole pages share chunks. One chunk after the other is damaged on disk. Who reads it gets an error
+ * Three files of whole pages share chunks. One chunk after the other is damaged on disk. A reader gets an error
  * and no bytes; the others read well; writing the bytes once more, as another file, makes everyone read well, also
  * after the next mount.
  */
@@ -150,7 +151,7 @@ static char damage(uint64_t place, uint64_t nr, const char *path)
 	return letter;
 }
 
-/* Every file: an error where the page is in it (or also right bytes, once healed), right bytes elsewhere. */
+/* Every file: an error where the page is in it (or also right bytes, once repaired), right bytes elsewhere. */
 static bool check_files(struct engine *e, char damaged, FILE *to)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
@@ -169,7 +170,7 @@ static bool check_files(struct engine *e, char damaged, FILE *to)
 	return true;
 }
 
-/* With `verify` nobody has to meet the damage first: the comparison before sharing does. */
+/* With `verify` no reader has to meet the damage first: the comparison before sharing does. */
 static bool check_repairs(const char *path, char letter, bool verify, FILE *to)
 {
 	struct engine_conf conf = rig_conf();
@@ -238,7 +239,7 @@ static bool prepare(struct repair *h)
 
 int main(void)
 {
-	struct repair h = { .scratch = "/dev/shm/ckptfs-heal.XXXXXX" };
+	struct repair h = { .scratch = "/dev/shm/ckptfs-repair.XXXXXX" };
 	bool good = false;
 
 	if (!mkdtemp(h.scratch))
@@ -256,7 +257,7 @@ int main(void)
 				     .userdata = &h };
 
 		good = pool_run(&pool);
-		printf("%d chunks damaged and written again: %s\n", NR_PAGES, good ? "all healed" : "WRONG");
+		printf("%d chunks damaged and written again: %s\n", NR_PAGES, good ? "all repaired" : "WRONG");
 	}
 	scratch_remove(h.scratch);
 	state_free(h.state);

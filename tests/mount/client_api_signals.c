@@ -22,7 +22,7 @@ static void closed(void)
 	api_take();
 }
 
-/* --- who blocks all signals --- */
+/* --- threads that block all signals --- */
 
 static void by_sighold(void)
 {
@@ -82,7 +82,7 @@ static void by_the_attributes_of_a_thread(void)
 	closed();
 }
 
-static void who_blocks_all_signals_may_write(void)
+static void a_thread_that_blocks_all_signals_may_write(void)
 {
 	static void (*const ways[])(void) = { by_sighold, by_sigblock,	 by_sigsetmask,
 					      by_sigset,  by_setcontext, by_the_attributes_of_a_thread };
@@ -106,7 +106,7 @@ static void on_alarm(int number)
 	p[0]++;
 }
 
-static void who_waits_with_an_old_mask_may_write(void)
+static void a_thread_that_waits_with_an_old_mask_may_write(void)
 {
 	/* the headers have another one of that name */
 	int (*wait_with_mask)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "sigpause");
@@ -128,7 +128,7 @@ static void who_waits_with_an_old_mask_may_write(void)
 	api_end();
 }
 
-/* --- who sets a handler of faults --- */
+/* --- programs that set a handler of faults --- */
 
 static sigjmp_buf back;
 static int nr_faults;
@@ -175,8 +175,8 @@ static void handlers_that_were_set_in_older_ways_are_called(void)
 }
 
 const struct api_test api_signals_tests[] = {
-	{ "who blocks all signals may write", who_blocks_all_signals_may_write },
-	{ "who waits with an old mask may write", who_waits_with_an_old_mask_may_write },
+	{ "a thread that blocks all signals may write", a_thread_that_blocks_all_signals_may_write },
+	{ "a thread that waits with an old mask may write", a_thread_that_waits_with_an_old_mask_may_write },
 	{ "handlers that were set in older ways are called", handlers_that_were_set_in_older_ways_are_called },
 	{ NULL, NULL },
 };

@@ -52,8 +52,8 @@ void try_control(const char *mnt)
 
 	for (size_t n = 0; n < ARRAY_SIZE(names); n++)
 		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-			const struct caller_kind *who = &callers[c];
-			struct kind own = { "own", 0666, who->uid, who->gid, NULL, {{ 0 }} };
+			const struct caller_kind *caller = &callers[c];
+			struct kind own = { "own", 0666, caller->uid, caller->gid, NULL, { { 0 } } };
 			struct control v;
 
 			snprintf(v.own, sizeof(v.own), "%s/own.%zu.%zu", mnt, n, c);
@@ -63,12 +63,12 @@ void try_control(const char *mnt)
 			v.fd = open(v.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 			if (v.fd < 0)
 				fail("cannot open", v.path);
-			as_caller(who, ask_nodes, &v);
+			as_caller(caller, ask_nodes, &v);
 			close(v.fd);
-			expect(v.path, who, LIST_NODES, 0, true);
-			expect(v.path, who, CHANGE_NODES, EROFS, true);
-			expect(v.path, who, CHECK, ENODATA, true);
-			expect(v.path, who, NEXT_REPLICA, who->uid == 0 ? ENOENT : EPERM, true);
+			expect(v.path, caller, LIST_NODES, 0, true);
+			expect(v.path, caller, CHANGE_NODES, EROFS, true);
+			expect(v.path, caller, CHECK, ENODATA, true);
+			expect(v.path, caller, NEXT_REPLICA, caller->uid == 0 ? ENOENT : EPERM, true);
 		}
 }
 
@@ -126,7 +126,7 @@ static void expect_refused(const char *of, const struct caller_kind *c, enum way
 }
 
 static void try_replica(const char *view, const char *plain, const char *mnt, const char *name,
-			const struct caller_kind *who)
+			const struct caller_kind *caller)
 {
 	static const enum way reads[] = { COPY, FINGERPRINT, COMPARE, STAT };
 	static const enum way changes[] = { CREATE, UNLINK, KEEP, UNSEAL, REMOVE };
@@ -137,25 +137,25 @@ static void try_replica(const char *view, const char *plain, const char *mnt, co
 	snprintf(here.file, sizeof(here.file), "%s/file", here.dir);
 	snprintf(there.dir, sizeof(there.dir), "%s/%s", plain, name);
 	snprintf(there.file, sizeof(there.file), "%s/file", there.dir);
-	as_caller(who, read_replica, &there);
+	as_caller(caller, read_replica, &there);
 	open_there = t[OPEN];
 	list_there = t[LIST_DIR];
 	here.dir_fd = open(here.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	here.target = open(mnt, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (here.dir_fd < 0 || here.target < 0)
 		fail("cannot open", here.dir);
-	as_caller(who, read_replica, &here);
+	as_caller(caller, read_replica, &here);
 	close(here.dir_fd);
 	close(here.target);
-	expect(here.file, who, OPEN, open_there, true);
-	expect(here.dir, who, LIST_DIR, list_there, true);
+	expect(here.file, caller, OPEN, open_there, true);
+	expect(here.dir, caller, LIST_DIR, list_there, true);
 	for (size_t i = 0; i < ARRAY_SIZE(reads); i++)
-		expect(here.file, who, reads[i], open_there, true);
-	expect(here.file, who, CLONE, open_there ? open_there : EXDEV, true); /* its chunks belong to the other node */
-	if (who->uid != 0 && t[EXCLUSIVE_NAME] == 0 && (list_there || open_there))
-		expect(here.file, who, EXCLUSIVE_NAME, list_there ? list_there : open_there, true);
+		expect(here.file, caller, reads[i], open_there, true);
+	expect(here.file, caller, CLONE, open_there ? open_there : EXDEV, true); /* its chunks belong to the other node */
+	if (caller->uid != 0 && t[EXCLUSIVE_NAME] == 0 && (list_there || open_there))
+		expect(here.file, caller, EXCLUSIVE_NAME, list_there ? list_there : open_there, true);
 	for (size_t i = 0; i < ARRAY_SIZE(changes); i++)
-		expect_refused(here.dir, who, changes[i]);
+		expect_refused(here.dir, caller, changes[i]);
 }
 
 void try_replicas(const char *view, const char *plain, const char *mnt)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* What depends on who owns a file: lists of owners, seals, their state in a tier, and the removal of sealed directories. */
+/* What depends on the owner of a file: lists of owners, seals, their state in a tier, and the removal of sealed directories. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -12,16 +12,16 @@
 /* --- owners --- */
 
 struct asking {
-	const struct caller_kind *who;
+	const struct caller_kind *caller;
 	int dir;
 };
 
-static bool is_own(const struct caller_kind *who, enum ckptfs_owner_kind kind, uint32_t id)
+static bool is_own(const struct caller_kind *caller, enum ckptfs_owner_kind kind, uint32_t id)
 {
-	bool is_one = who->uid == 0 || id == (kind == CKPTFS_OWNER_USER ? who->uid : who->gid);
+	bool is_one = caller->uid == 0 || id == (kind == CKPTFS_OWNER_USER ? caller->uid : caller->gid);
 
-	for (size_t i = 0; kind == CKPTFS_OWNER_GROUP && i < who->nr_groups; i++)
-		is_one |= who->groups[i] == id;
+	for (size_t i = 0; kind == CKPTFS_OWNER_GROUP && i < caller->nr_groups; i++)
+		is_one |= caller->groups[i] == id;
 	return is_one;
 }
 
@@ -34,7 +34,7 @@ static int list_owners(const struct asking *a, enum ckptfs_owner_kind kind, uint
 	do {
 		MUST(ioctl(a->dir, CKPTFS_IOC_OWNERS, &arg), "owners");
 		for (uint32_t i = 0; i < arg.nr; i++)
-			r = !is_own(a->who, kind, arg.v[i].id) ? EINVAL : arg.v[i].id == id && r == EPERM ? 0 : r;
+			r = !is_own(a->caller, kind, arg.v[i].id) ? EINVAL : arg.v[i].id == id && r == EPERM ? 0 : r;
 	} while (arg.more);
 	return r;
 }
@@ -55,15 +55,15 @@ void try_owners(const char *mnt)
 	int fd = open(mnt, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-		const struct caller_kind *who = &callers[c];
-		int user = is_own(who, CKPTFS_OWNER_USER, OWNER) ? 0 : EPERM,
-		    group = is_own(who, CKPTFS_OWNER_GROUP, GROUP) ? 0 : EPERM;
+		const struct caller_kind *caller = &callers[c];
+		int user = is_own(caller, CKPTFS_OWNER_USER, OWNER) ? 0 : EPERM,
+		    group = is_own(caller, CKPTFS_OWNER_GROUP, GROUP) ? 0 : EPERM;
 
-		as_caller(who, ask_owners, &(struct asking){ who, fd });
-		expect(mnt, who, LIST_USER, user, true);
-		expect(mnt, who, LIST_GROUP, group, who->uid == 0 || who->gid == GROUP);
-		expect(mnt, who, EXCLUSIVE_USER, user, true);
-		expect(mnt, who, EXCLUSIVE_GROUP, group, who->uid == 0 || who->gid == GROUP);
+		as_caller(caller, ask_owners, &(struct asking){ caller, fd });
+		expect(mnt, caller, LIST_USER, user, true);
+		expect(mnt, caller, LIST_GROUP, group, caller->uid == 0 || caller->gid == GROUP);
+		expect(mnt, caller, EXCLUSIVE_USER, user, true);
+		expect(mnt, caller, EXCLUSIVE_GROUP, group, caller->uid == 0 || caller->gid == GROUP);
 	}
 	close(fd);
 }
@@ -89,12 +89,12 @@ static void ask_states(void *arg)
 	t[TIER_OF_DIRECTORY] = ask_tier(dir, number_of(dir));
 }
 
-static void expect_states(const char *path, const struct caller_kind *who, bool is_sealed)
+static void expect_states(const char *path, const struct caller_kind *caller, bool is_sealed)
 {
-	expect(path, who, SEAL_STATE, is_sealed ? EOPNOTSUPP : ENODATA, true);
-	expect(path, who, SEAL_GATHERED, is_sealed ? EOPNOTSUPP : ENODATA, true);
-	expect(path, who, TIER_OF_MOUNT, EOPNOTSUPP, true);
-	expect(path, who, TIER_OF_DIRECTORY, EOPNOTSUPP, true);
+	expect(path, caller, SEAL_STATE, is_sealed ? EOPNOTSUPP : ENODATA, true);
+	expect(path, caller, SEAL_GATHERED, is_sealed ? EOPNOTSUPP : ENODATA, true);
+	expect(path, caller, TIER_OF_MOUNT, EOPNOTSUPP, true);
+	expect(path, caller, TIER_OF_DIRECTORY, EOPNOTSUPP, true);
 }
 
 static void ask_sealed(void *arg)
@@ -117,7 +117,7 @@ void try_seals(const char *mnt)
 
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++)
 		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-			const struct caller_kind *who = &callers[c];
+			const struct caller_kind *caller = &callers[c];
 			char path[PATH_MAX], file[PATH_MAX + 8];
 			int fd, owns, *t = shared->outcome;
 
@@ -127,24 +127,24 @@ void try_seals(const char *mnt)
 			make_file(file, &files[0]);
 			make_so(path, &kinds[k]);
 			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-			as_caller(who, ask_states, &fd);
-			expect_states(path, who, false);
-			as_caller(who, ask_seal, &fd);
+			as_caller(caller, ask_states, &fd);
+			expect_states(path, caller, false);
+			as_caller(caller, ask_seal, &fd);
 			owns = t[OWNS];
-			expect(path, who, SEAL, owns ? owns : t[MAY_WRITE], !who->capability && who->uid != 0);
+			expect(path, caller, SEAL, owns ? owns : t[MAY_WRITE], !caller->capability && caller->uid != 0);
 			if (t[SEAL] != 0) {
 				MUST(fchmod(fd, 0755), path);
 				as_caller(&callers[0], ask_seal, &fd);
 			}
 			if (t[SEAL] != 0)
 				fail("the owner cannot seal", path);
-			as_caller(who, ask_sealed, &fd);
-			expect(path, who, CHECK, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
-			expect(path, who, NEXT, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
-			as_caller(who, ask_states, &fd);
-			expect_states(path, who, true);
-			as_caller(who, ask_unseal, &fd);
-			expect(path, who, UNSEAL, owns, !who->capability && who->uid != 0);
+			as_caller(caller, ask_sealed, &fd);
+			expect(path, caller, CHECK, caller->uid == 0 || caller->uid == OWNER ? 0 : EPERM, true);
+			expect(path, caller, NEXT, caller->uid == 0 || caller->uid == OWNER ? 0 : EPERM, true);
+			as_caller(caller, ask_states, &fd);
+			expect_states(path, caller, true);
+			as_caller(caller, ask_unseal, &fd);
+			expect(path, caller, UNSEAL, owns, !caller->capability && caller->uid != 0);
 			close(fd);
 		}
 }
@@ -193,12 +193,12 @@ void try_tier(const char *mnt)
 		if (shared->outcome[SEAL] != 0)
 			fail("the owner cannot seal", path);
 		for (size_t c = 0; c < ARRAY_SIZE(callers); c++) {
-			const struct caller_kind *who = &callers[c];
+			const struct caller_kind *caller = &callers[c];
 
-			as_caller(who, ask_tiered, &a);
-			expect(path, who, TIER_OF_MOUNT, 0, true);
-			expect(path, who, TIER_OF_DIRECTORY, 0, true);
-			expect(path, who, TIER_BY_NUMBER, who->uid == 0 || who->uid == OWNER ? 0 : EPERM, true);
+			as_caller(caller, ask_tiered, &a);
+			expect(path, caller, TIER_OF_MOUNT, 0, true);
+			expect(path, caller, TIER_OF_DIRECTORY, 0, true);
+			expect(path, caller, TIER_BY_NUMBER, caller->uid == 0 || caller->uid == OWNER ? 0 : EPERM, true);
 		}
 		close(a.dir);
 		close(a.elsewhere);
@@ -220,11 +220,11 @@ static void ask_remove(void *arg)
 	shared->outcome[REMOVE] = seal(r->fd, CKPTFS_SEAL_REMOVE);
 }
 
-/* A sealed directory is removed by those who own all of it, if the kernel lets them remove a directory there. */
-static void try_removal(const char *dir, const struct caller_kind *who, uid_t owner, uid_t owner_below)
+/* A sealed directory is removed by those that own all of it, if the kernel lets them remove a directory there. */
+static void try_removal(const char *dir, const struct caller_kind *caller, uid_t owner, uid_t owner_below)
 {
 	char path[PATH_MAX + 8], file[PATH_MAX + 16];
-	bool owns = who->uid == 0 ? who->has_all || owner == 0 : who->uid == owner && owner == owner_below;
+	bool owns = caller->uid == 0 ? caller->has_all || owner == 0 : caller->uid == owner && owner == owner_below;
 	struct removing r;
 
 	snprintf(r.empty, sizeof(r.empty), "%.4000s/empty", dir);
@@ -239,11 +239,11 @@ static void try_removal(const char *dir, const struct caller_kind *who, uid_t ow
 	r.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (seal(r.fd, CKPTFS_SEAL_SEAL) != 0)
 		fail("cannot seal", path);
-	as_caller(who, ask_remove, &r);
-	if (who->uid == 0)
-		expect(path, who, REMOVE, shared->outcome[RMDIR] ? shared->outcome[RMDIR] : owns ? 0 : EPERM, true);
+	as_caller(caller, ask_remove, &r);
+	if (caller->uid == 0)
+		expect(path, caller, REMOVE, shared->outcome[RMDIR] ? shared->outcome[RMDIR] : owns ? 0 : EPERM, true);
 	else
-		expect(path, who, REMOVE, !owns ? EPERM : shared->outcome[RMDIR], true);
+		expect(path, caller, REMOVE, !owns ? EPERM : shared->outcome[RMDIR], true);
 	if ((shared->outcome[REMOVE] == 0) != (access(path, F_OK) < 0))
 		fail("is there, or gone, against what was said", path);
 	if (shared->outcome[REMOVE] != 0 && seal(r.fd, CKPTFS_SEAL_REMOVE) != 0)

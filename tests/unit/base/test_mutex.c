@@ -101,7 +101,7 @@ static void a_mutex_excludes(void **state _unused_)
 struct turn {
 	struct mutex lock;
 	struct cond changed;
-	int whose GUARDED_BY(lock);
+	int turn GUARDED_BY(lock);
 };
 
 static void *take_turns(void *arg)
@@ -110,9 +110,9 @@ static void *take_turns(void *arg)
 
 	for (int i = 0; i < 100; i++) {
 		mutex_lock(&t->lock);
-		while (t->whose != 1)
+		while (t->turn != 1)
 			cond_wait(&t->changed, &t->lock);
-		t->whose = 0;
+		t->turn = 0;
 		cond_signal(&t->changed);
 		mutex_unlock(&t->lock);
 	}
@@ -121,7 +121,7 @@ static void *take_turns(void *arg)
 
 static void waiting_gives_the_mutex_away_and_takes_it_back(void **state _unused_)
 {
-	struct turn t = { .whose = 0 };
+	struct turn t = { .turn = 0 };
 	pthread_t other;
 
 	mutex_init(&t.lock);
@@ -129,9 +129,9 @@ static void waiting_gives_the_mutex_away_and_takes_it_back(void **state _unused_
 	assert_int_equal(pthread_create(&other, NULL, take_turns, &t), 0);
 	for (int i = 0; i < 100; i++) {
 		mutex_lock(&t.lock);
-		t.whose = 1;
+		t.turn = 1;
 		cond_broadcast(&t.changed);
-		while (t.whose != 0)
+		while (t.turn != 0)
 			assert_true(cond_wait_for(&t.changed, &t.lock, 30000 * MS));
 		assert_true(mutex_held(&t.lock));
 		mutex_unlock(&t.lock);
@@ -158,7 +158,7 @@ static void waiting_ends_after_the_timeout(void **state _unused_)
 
 struct queue {
 	struct rwlock lock;
-	atomic_int order; /* counts those who got in */
+	atomic_int order; /* counts those that got in */
 	int writer, reader;
 };
 

@@ -62,7 +62,7 @@ static void write_all(struct rig *rig)
 	pages_end(&rig->m);
 }
 
-/* An epoch whose checkpoint has nothing to write: touches are AFTER. */
+/* An epoch with a checkpoint that has nothing to write: touches are AFTER. */
 static void touch_all(struct rig *rig, const uint32_t *p, uint32_t nr)
 {
 	for (uint32_t i = 0; i < nr; i++)
@@ -242,12 +242,12 @@ static void what_has_failed_is_dirty_again(void **state _unused_)
 	assert_int_equal(touch(&rig, 1), PAGES_OPEN);
 	pages_fail(&rig.m);
 	assert_int_equal(rig.m.nr_free, 2);
-	assert_int_equal(touch(&rig, 2), PAGES_OPEN); /* nobody waits for what is not written */
+	assert_int_equal(touch(&rig, 2), PAGES_OPEN); /* no thread waits for what is not written */
 	pages_begin(&rig.m, PAGES_BY_ADDRESS);
 	expect_order(&rig, 1, 2, 3, 4);
 }
 
-static void who_waits_for_a_checkpoint_that_fails_goes_on(void **state _unused_)
+static void a_thread_that_waits_for_a_failed_checkpoint_goes_on(void **state _unused_)
 {
 	_cleanup_(rig_release) struct rig rig = rig_new(NR, 0);
 
@@ -272,7 +272,7 @@ static void tables_can_grow(void **state _unused_)
 	expect_order(&more, 5, 2, 100);
 }
 
-static void pages_of_nobody_are_forgotten(void **state _unused_)
+static void pages_of_no_region_are_forgotten(void **state _unused_)
 {
 	_cleanup_(rig_release) struct rig rig = rig_new(NR, 1);
 
@@ -370,7 +370,7 @@ static void pages_bring_their_neighbours_with_them(void **state _unused_)
 {
 	static const uint32_t touched[] = { 3, 2, 1, 0, 8, 9, 10, 11, 40, 41, 42, 43 };
 	static const uint32_t batches[][4] = {
-		/* who is waited for brings a copy and another one; the next who is comes for itself */
+		/* a page that is waited for brings a copy and another one; the next such page comes for itself */
 		{ 41, 40, 42, 43 },
 		{ 10, 8, 9, 11 },
 		{ 3, 0, 1, 2 }, /* the queue's next; the list of copies has nothing left */
@@ -395,7 +395,7 @@ static void pages_bring_their_neighbours_with_them(void **state _unused_)
 	pages_end(&rig.m);
 }
 
-/* Whatever the order and whoever touches what: each page is written once, with the content it had. */
+/* Whatever the order, and whichever thread touches what: each page is written once, with the content it had. */
 static void every_page_is_written_once_as_it_was(void **state _unused_)
 {
 	for (unsigned seed = 1; seed < 600; seed++) {
@@ -453,9 +453,9 @@ int main(void)
 		cmocka_unit_test(the_pattern_of_the_last_seal_is_the_order),
 		cmocka_unit_test(waited_for_pages_go_first_in_their_order),
 		cmocka_unit_test(what_has_failed_is_dirty_again),
-		cmocka_unit_test(who_waits_for_a_checkpoint_that_fails_goes_on),
+		cmocka_unit_test(a_thread_that_waits_for_a_failed_checkpoint_goes_on),
 		cmocka_unit_test(tables_can_grow),
-		cmocka_unit_test(pages_of_nobody_are_forgotten),
+		cmocka_unit_test(pages_of_no_region_are_forgotten),
 		cmocka_unit_test(prediction_goes_by_time_whatever_the_trouble_was),
 		cmocka_unit_test(copies_wait_while_a_page_is_about_to_be_wanted),
 		cmocka_unit_test(what_the_program_waited_is_not_its_own_time),

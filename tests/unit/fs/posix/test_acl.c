@@ -19,7 +19,7 @@ struct entry {
 	uint32_t id;
 };
 
-#define NOBODY UINT32_MAX
+#define NO_ID UINT32_MAX
 
 static void encode(struct buf *b, uint32_t version, const struct entry *e, size_t nr)
 {
@@ -37,10 +37,10 @@ static void encode(struct buf *b, uint32_t version, const struct entry *e, size_
 		encode(b, 2, _e, ARRAY_SIZE(_e));          \
 	} while (0)
 
-static const struct entry minimal[] = { { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY } };
+static const struct entry minimal[] = { { USER_OBJ, 7, NO_ID }, { GROUP_OBJ, 5, NO_ID }, { OTHER, 4, NO_ID } };
 static const struct entry named[] = {
-	{ USER_OBJ, 7, NOBODY }, { USER, 6, 1000 },   { USER, 1, 1001 },    { GROUP_OBJ, 5, NOBODY },
-	{ GROUP, 2, 50 },	 { MASK, 6, NOBODY }, { OTHER, 4, NOBODY },
+	{ USER_OBJ, 7, NO_ID }, { USER, 6, 1000 },  { USER, 1, 1001 },	 { GROUP_OBJ, 5, NO_ID },
+	{ GROUP, 2, 50 },	{ MASK, 6, NO_ID }, { OTHER, 4, NO_ID },
 };
 
 static void well_formed_lists_are_accepted(void **state)
@@ -124,8 +124,8 @@ static void what_all_may_do_needs_no_groups(void **state)
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 
 	(void)state;
-	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { USER, 0, 1000 }, { GROUP_OBJ, 5, NOBODY }, { GROUP, 4, 50 }, { MASK, 7, NOBODY },
-	       { OTHER, 5, NOBODY });
+	ENCODE(&b, { USER_OBJ, 7, NO_ID }, { USER, 0, 1000 }, { GROUP_OBJ, 5, NO_ID }, { GROUP, 4, 50 },
+	       { MASK, 7, NO_ID }, { OTHER, 5, NO_ID });
 	assert_true(acl_grants(b.data, b.len, 1002, 100, of_unknown, NULL, 4));
 	assert_false(acl_grants(b.data, b.len, 1002, 100, of_unknown, NULL, 1));
 	assert_false(acl_grants(b.data, b.len, 1000, 100, of_unknown, NULL, 4));
@@ -141,17 +141,17 @@ static void every_malformed_list_is_refused(void **state)
 	encode(&b, 2, minimal, ARRAY_SIZE(minimal));
 	for (size_t len = 0; len < b.len; len++)
 		assert_int_equal(acl_check(b.data, len), -EINVAL); /* cut off */
-	ENCODE(&b, { USER_OBJ, 8, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY });
+	ENCODE(&b, { USER_OBJ, 8, NO_ID }, { GROUP_OBJ, 5, NO_ID }, { OTHER, 4, NO_ID });
 	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* permission beyond rwx */
-	ENCODE(&b, { GROUP_OBJ, 5, NOBODY }, { USER_OBJ, 7, NOBODY }, { OTHER, 4, NOBODY });
+	ENCODE(&b, { GROUP_OBJ, 5, NO_ID }, { USER_OBJ, 7, NO_ID }, { OTHER, 4, NO_ID });
 	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* order */
-	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY });
+	ENCODE(&b, { USER_OBJ, 7, NO_ID }, { USER_OBJ, 7, NO_ID }, { GROUP_OBJ, 5, NO_ID }, { OTHER, 4, NO_ID });
 	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* twice */
-	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { USER, 7, 1 }, { GROUP_OBJ, 5, NOBODY }, { OTHER, 4, NOBODY });
+	ENCODE(&b, { USER_OBJ, 7, NO_ID }, { USER, 7, 1 }, { GROUP_OBJ, 5, NO_ID }, { OTHER, 4, NO_ID });
 	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* named entry without a mask */
-	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY }, { 64, 4, NOBODY });
+	ENCODE(&b, { USER_OBJ, 7, NO_ID }, { GROUP_OBJ, 5, NO_ID }, { 64, 4, NO_ID });
 	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* unknown tag */
-	ENCODE(&b, { USER_OBJ, 7, NOBODY }, { GROUP_OBJ, 5, NOBODY });
+	ENCODE(&b, { USER_OBJ, 7, NO_ID }, { GROUP_OBJ, 5, NO_ID });
 	assert_int_equal(acl_check(b.data, b.len), -EINVAL); /* others missing */
 }
 
@@ -176,8 +176,8 @@ static void chmod_changes_mask_and_not_the_owning_group(void **state)
 	(void)state;
 	encode(&b, 2, named, ARRAY_SIZE(named));
 	acl_chmod(b.data, b.len, 0100620);
-	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY },
-	       { GROUP, 2, 50 }, { MASK, 2, NOBODY }, { OTHER, 0, NOBODY });
+	ENCODE(&want, { USER_OBJ, 6, NO_ID }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NO_ID },
+	       { GROUP, 2, 50 }, { MASK, 2, NO_ID }, { OTHER, 0, NO_ID });
 	assert_int_equal(b.len, want.len);
 	assert_memory_equal(b.data, want.data, b.len);
 }
@@ -192,8 +192,8 @@ static void a_new_entry_gets_no_more_than_asked_for_and_than_the_default_allows(
 	encode(&b, 2, named, ARRAY_SIZE(named));
 	assert_int_equal(acl_inherit(b.data, b.len, 0100666, &all), 0100664);
 	assert_false(all);
-	ENCODE(&want, { USER_OBJ, 6, NOBODY }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NOBODY },
-	       { GROUP, 2, 50 }, { MASK, 6, NOBODY }, { OTHER, 4, NOBODY });
+	ENCODE(&want, { USER_OBJ, 6, NO_ID }, { USER, 6, 1000 }, { USER, 1, 1001 }, { GROUP_OBJ, 5, NO_ID },
+	       { GROUP, 2, 50 }, { MASK, 6, NO_ID }, { OTHER, 4, NO_ID });
 	assert_memory_equal(b.data, want.data, b.len);
 
 	encode(&b, 2, minimal, ARRAY_SIZE(minimal));

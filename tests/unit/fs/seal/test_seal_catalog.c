@@ -444,8 +444,8 @@ static uint32_t reported_mode(struct world *w)
 	return rec.in.mode;
 }
 
-/* Others make up the directories above, and let anybody pass. */
-static void who_cannot_reach_it_here_is_not_reported_to_read_it(void **state)
+/* Others make up the directories above, and let all pass. */
+static void users_that_cannot_reach_it_here_cannot_read_it_there(void **state)
 {
 	static const struct {
 		uint32_t above, reported;
@@ -491,15 +491,15 @@ static void set_xattr(struct world *w, uint64_t ino, const char *value)
 	set_xattr_named(w, ino, "user.step", value, strlen(value));
 }
 
-/* Its group may pass, but not everybody whom its list names; and by the list the group itself may do nothing, which the
+/* Its group may pass, but not all users that its list names; and by the list the group itself may do nothing, which the
  * mode alone does not tell. */
-static void a_list_of_who_may_read_it_gives_nothing_if_not_all_can_reach_it(void **state)
+static void an_access_list_gives_nothing_if_not_all_can_reach_it(void **state)
 {
 	static const uint8_t list[] = {
-		2, 0, 0, 0, /* version; then each: which, what he may do, who */
-		1, 0, 7, 0, 255, 255, 255, 255, /* owner */
-		2, 0, 7, 0, 5, 0, 0, 0, /* user 5 */
-		4, 0, 0, 0, 255, 255, 255, 255, /* group */
+		2,  0, 0, 0, /* version; then each: kind, permissions, id */
+		1,  0, 7, 0, 255, 255, 255, 255, /* owner */
+		2,  0, 7, 0, 5,	  0,   0,   0, /* user 5 */
+		4,  0, 0, 0, 255, 255, 255, 255, /* group */
 		16, 0, 7, 0, 255, 255, 255, 255, /* mask */
 		32, 0, 5, 0, 255, 255, 255, 255, /* others */
 	};
@@ -615,9 +615,9 @@ int main(void)
 		with_world(a_seal_is_later_than_those_before_it_whatever_the_clock_says),
 		with_world(a_root_is_of_names_attributes_and_content),
 		with_world(new_is_what_nothing_else_has),
-		with_world(who_cannot_reach_it_here_is_not_reported_to_read_it),
+		with_world(users_that_cannot_reach_it_here_cannot_read_it_there),
 		with_world(a_group_that_may_pass_is_reported),
-		with_world(a_list_of_who_may_read_it_gives_nothing_if_not_all_can_reach_it),
+		with_world(an_access_list_gives_nothing_if_not_all_can_reach_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,7 +129,7 @@ static int store_answer(void *userdata, const void *question, size_t len, struct
 	return 0;
 }
 
-/* Chunk `lo` above 200 is with others, and those above 250 are nowhere; one whose bytes are 'x' cannot be kept. */
+/* Chunk `lo` above 200 is with others, and those above 250 are nowhere; one with the bytes 'x' cannot be kept. */
 static int store_keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
 		      uint8_t *kept)
 {
@@ -385,7 +385,7 @@ void rig_say_decision(struct rig *rig, uint64_t round)
 	RIG_SAY(rig, decision, round, owners, 2);
 }
 
-/* --- those who call --- */
+/* --- callers --- */
 
 void rig_call_start(struct rig_call *c, void *(*run)(void *))
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The daemon's half of the link (mpi-agent/daemon/service.h) between two that do what a test wants: a store, which is this rig
- * and whose answers follow from the numbers of chunks, and an agent, which is the test itself, at the other end of the
+ * with answers that follow from the numbers of chunks, and an agent, which is the test itself, at the other end of the
  * socket. What a commit or a reader calls runs in threads of their own. Every function fails the test if it cannot do
  * its work; also those that the service calls in its threads, from where there is no way back into the test, so that
  * tests/meson.build has it end the program then. Waiting has no limit of its own here: a test that hangs has failed.
@@ -22,7 +22,7 @@
 #define SHORT_NS (UINT64_C(20) * 1000000)
 
 extern const struct service_limits rig_patient; /* LONG_NS for everything */
-extern const struct link_node rig_nodes[3]; /* who takes part; this node is the second */
+extern const struct link_node rig_nodes[3]; /* the nodes; this one is the second */
 extern const struct fp rig_pages[3]; /* what commits decide about */
 
 struct rig {
@@ -32,7 +32,7 @@ struct rig {
 	atomic_bool pending, commit_decides, commit_hangs;
 	atomic_uint nr_commits;
 	atomic_uint nr_steps, nr_over, nr_freed; /* of collections of all nodes */
-	atomic_uint nr_as_is; /* chunks for other nodes, who compare them */
+	atomic_uint nr_as_is; /* chunks for other nodes, which compare them */
 	atomic_bool was_ours;
 	atomic_uint nr_keeps, nr_peers_changed, nr_present, nr_shared;
 	atomic_bool writes; /* a program, what others may have, too */
@@ -41,7 +41,7 @@ struct rig {
 	int agent; /* its end of the socket; -1: none */
 };
 
-void rig_init(struct rig *rig, const struct service_limits *limits); /* nobody can come yet */
+void rig_init(struct rig *rig, const struct service_limits *limits); /* no agent can connect yet */
 void rig_start(struct rig *rig);
 void rig_with_agent(struct rig *rig, const struct service_limits *limits); /* both, and rig_come() */
 void rig_release(struct rig *rig);
@@ -52,7 +52,7 @@ void rig_await_there(struct rig *rig, bool there);
 
 int rig_dial(struct rig *rig); /* the socket of one that has said nothing; caller closes */
 void rig_greet(struct rig *rig); /* rig->agent, up to WELCOME */
-void rig_come(struct rig *rig); /* and it has said who takes part */
+void rig_come(struct rig *rig); /* and it has named the nodes */
 void rig_go(struct rig *rig);
 
 void rig_say(struct rig *rig, struct buf *b); /* releases `b` */
@@ -75,7 +75,7 @@ void rig_receive_offer(struct rig *rig, uint64_t round, uint32_t nr); /* of the 
 void rig_receive_stored(struct rig *rig, uint64_t round, int error);
 void rig_receive_end(int fd); /* nothing but the end */
 
-/* --- those who call --- */
+/* --- callers --- */
 
 struct rig_call {
 	struct rig *rig;

@@ -152,7 +152,7 @@ static void pages_that_no_round_was_about_are_reported(void **state)
 	while (rig.nr_shared == 0)
 		usleep(1000);
 	rig_go(&rig);
-	rig.calls->stored(rig.calls->userdata, in_any_order, 2, true); /* nobody is there for it: the next one is told */
+	rig.calls->stored(rig.calls->userdata, in_any_order, 2, true); /* no agent is there for it: the next one is told */
 	rig.calls->stored(rig.calls->userdata, in_any_order + 2, 1, true);
 	rig_come(&rig);
 	receive_announced(&rig, in_any_order, 3);
@@ -225,7 +225,7 @@ static void a_commit_that_comes_to_no_round_does_not_hold_it_up(void **state)
 
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
-	rig.pending = true; /* and somebody else takes it away */
+	rig.pending = true; /* and another thread takes it away */
 	for (uint64_t round = 1; round <= 2; round++) {
 		RIG_SAY(&rig, plain, LINK_BEGIN, round);
 		rig_receive_offer(&rig, round, 0);
@@ -248,13 +248,13 @@ static void a_round_that_is_wanted_has_the_store_commit(void **state)
 	rig_receive_offer(&rig, 1, 2);
 	assert_int_equal(rig.nr_commits, 1);
 	rig_go(&rig);
-	rig.calls->want(rig.calls->userdata); /* nobody is there for it */
+	rig.calls->want(rig.calls->userdata); /* no agent is there for it */
 	rig_come(&rig);
 	assert_int_equal(rig.nr_commits, 1);
 	rig_release(&rig);
 }
 
-static void nobody_waits_long_for_a_round_and_then_not_at_all(void **state)
+static void no_thread_waits_long_for_a_round_and_then_not_at_all(void **state)
 {
 	struct rig_call c = { 0 };
 	struct service_stats stats;
@@ -288,7 +288,7 @@ static size_t receive_until(struct rig *rig, enum link_type type)
 	return b.len;
 }
 
-/* Begin a round that somebody asks for within a short time; on a slow machine it may take several. Its number. */
+/* Begin a round that is requested within a short time; on a slow machine it may take several. Its number. */
 static uint64_t begin_in_time(struct rig *rig, struct rig_call *c)
 {
 	for (uint64_t round = 1;; round++) {
@@ -302,7 +302,7 @@ static uint64_t begin_in_time(struct rig *rig, struct rig_call *c)
 		RIG_SAY(rig, plain, LINK_BEGIN, round);
 		if (receive_until(rig, LINK_OFFER) > 0)
 			return round;
-		rig_call_finish(c); /* nobody was left to offer anything */
+		rig_call_finish(c); /* no node was left to offer anything */
 	}
 }
 
@@ -322,7 +322,7 @@ static void a_late_decision_is_answered_by_an_error(void **state)
 	rig_release(&rig);
 }
 
-static void nobody_waits_long_for_the_end_of_a_round(void **state)
+static void no_thread_waits_long_for_the_end_of_a_round(void **state)
 {
 	uint64_t round;
 	struct rig rig;
@@ -342,7 +342,7 @@ static void nobody_waits_long_for_the_end_of_a_round(void **state)
 	rig_release(&rig);
 }
 
-static void an_agent_that_goes_leaves_nobody_waiting(void **state)
+static void an_agent_that_goes_leaves_no_thread_waiting(void **state)
 {
 	(void)state;
 	for (int step = 0; step < 4; step++) {
@@ -540,10 +540,10 @@ int main(void)
 		cmocka_unit_test(a_round_does_not_wait_for_ever_for_a_commit),
 		cmocka_unit_test(a_commit_that_comes_to_no_round_does_not_hold_it_up),
 		cmocka_unit_test(a_round_that_is_wanted_has_the_store_commit),
-		cmocka_unit_test(nobody_waits_long_for_a_round_and_then_not_at_all),
+		cmocka_unit_test(no_thread_waits_long_for_a_round_and_then_not_at_all),
 		cmocka_unit_test(a_late_decision_is_answered_by_an_error),
-		cmocka_unit_test(nobody_waits_long_for_the_end_of_a_round),
-		cmocka_unit_test(an_agent_that_goes_leaves_nobody_waiting),
+		cmocka_unit_test(no_thread_waits_long_for_the_end_of_a_round),
+		cmocka_unit_test(an_agent_that_goes_leaves_no_thread_waiting),
 		cmocka_unit_test(a_new_agent_does_not_end_the_round_of_the_last),
 		cmocka_unit_test(what_is_late_is_thrown_away),
 		cmocka_unit_test(a_round_that_begins_ends_the_one_before),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Who may be the agent, what it is hung up on for, and the socket that it comes to. */
+/* Which process may be the agent, why it is disconnected, and its socket. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -22,7 +22,7 @@
 #include "tests/unit/mpi-agent/daemon/dial.h"
 #include "tests/unit/mpi-agent/daemon/service_rig.h"
 
-static void nobody_is_there_before_it_has_said_who_takes_part(void **state)
+static void no_node_is_there_before_the_agent_names_them(void **state)
 {
 	struct rig_call c;
 	struct rig rig;
@@ -51,7 +51,7 @@ static void nobody_is_there_before_it_has_said_who_takes_part(void **state)
 	rig_release(&rig);
 }
 
-static void the_store_receives_who_takes_part_and_that_nobody_does(void **state)
+static void the_store_receives_the_nodes_and_that_there_are_none(void **state)
 {
 	struct rig rig;
 
@@ -64,7 +64,7 @@ static void the_store_receives_who_takes_part_and_that_nobody_does(void **state)
 	while (rig.nr_peers_changed < 2)
 		sched_yield();
 	assert_int_equal(rig.nr_present, 0);
-	rig_greet(&rig); /* and has not said who takes part */
+	rig_greet(&rig); /* and has not named the nodes */
 	rig_go(&rig);
 	service_stop(rig.s);
 	assert_int_equal(rig.nr_peers_changed, 2);
@@ -105,7 +105,7 @@ static void another_users_agent_is_refused(void **state)
 	rig_init(&rig, &rig_patient);
 	rig_start(&rig);
 	assert_int_equal(chmod(rig.dir, 0755), 0);
-	assert_int_equal(chmod(rig.path, 0666), 0); /* which nobody does */
+	assert_int_equal(chmod(rig.path, 0666), 0); /* for all users, which is refused */
 	pid = fork();
 	if (pid == 0) {
 		uint8_t head[sizeof(struct link_header_wire)];
@@ -124,7 +124,7 @@ static void another_users_agent_is_refused(void **state)
 	rig_release(&rig);
 }
 
-static void who_does_not_keep_to_it_is_hung_up_on(void **state)
+static void an_agent_that_breaks_the_protocol_is_disconnected(void **state)
 {
 	static const struct {
 		enum { STRANGER, GREETED, KNOWN } when;
@@ -216,7 +216,7 @@ static void an_agent_of_another_store_is_hung_up_on(void **state)
 	rig_release(&rig);
 }
 
-static void who_says_nothing_makes_room_for_peers(void **state)
+static void a_silent_process_makes_room_for_others(void **state)
 {
 	struct rig rig;
 
@@ -230,7 +230,7 @@ static void who_says_nothing_makes_room_for_peers(void **state)
 	rig_release(&rig);
 }
 
-static void stopping_leaves_nobody_waiting(void **state)
+static void stopping_leaves_no_thread_waiting(void **state)
 {
 	struct rig_call c[3];
 	struct rig rig;
@@ -306,7 +306,7 @@ static void a_socket_is_taken_over_from_the_dead_alone(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
-/* Any user who may read the directory can lock it. */
+/* Any user that may read the directory can lock it. */
 static void a_locked_directory_does_not_stop_a_daemon(void **state)
 {
 	char dir[] = "/tmp/ckptfs-listen.XXXXXX", path[64];
@@ -351,15 +351,15 @@ static void a_path_may_be_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nobody_is_there_before_it_has_said_who_takes_part),
-		cmocka_unit_test(the_store_receives_who_takes_part_and_that_nobody_does),
+		cmocka_unit_test(no_node_is_there_before_the_agent_names_them),
+		cmocka_unit_test(the_store_receives_the_nodes_and_that_there_are_none),
 		cmocka_unit_test(a_second_agent_is_reported_that_there_is_one),
 		cmocka_unit_test(another_users_agent_is_refused),
-		cmocka_unit_test(who_does_not_keep_to_it_is_hung_up_on),
+		cmocka_unit_test(an_agent_that_breaks_the_protocol_is_disconnected),
 		cmocka_unit_test(answers_that_cannot_be_right_end_the_connection),
 		cmocka_unit_test(an_agent_of_another_store_is_hung_up_on),
-		cmocka_unit_test(who_says_nothing_makes_room_for_peers),
-		cmocka_unit_test(stopping_leaves_nobody_waiting),
+		cmocka_unit_test(a_silent_process_makes_room_for_others),
+		cmocka_unit_test(stopping_leaves_no_thread_waiting),
 		cmocka_unit_test(the_socket_is_private_and_goes_with_the_service),
 		cmocka_unit_test(a_socket_is_taken_over_from_the_dead_alone),
 		cmocka_unit_test(a_locked_directory_does_not_stop_a_daemon),

@@ -101,7 +101,7 @@ static void answers_are_matched_by_their_numbers(void **state)
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(f); i++)
 		rig_receive_fetch(&rig, &f[i]);
-	RIG_SAY(&rig, chunks, 1000, NULL, NULL, 0); /* nobody's */
+	RIG_SAY(&rig, chunks, 1000, NULL, NULL, 0); /* of no request */
 	for (unsigned i = ARRAY_SIZE(f); i-- > 0;)
 		say_chunks(&rig, &f[i]);
 	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
@@ -278,8 +278,8 @@ static void chunks_are_pinned(void **state)
 	rig_release(&rig);
 }
 
-/* More than it remembers, and nobody who takes the answers meanwhile. */
-static void who_wants_too_much_is_reported_that_it_is_not_here(void **state)
+/* More than it remembers, and no thread takes the answers meanwhile. */
+static void what_exceeds_the_limit_is_reported_as_missing(void **state)
 {
 	enum { NR = 40 };
 	struct link_want *wants = calloc(LINK_CHUNKS_MAX, sizeof(*wants));
@@ -422,7 +422,7 @@ static void say_places(struct rig *rig, struct arena *own, struct rig_fetch *f)
 	rig_fetch_release(f);
 }
 
-/* Whoever waits for them, or nobody any more. */
+/* They are waited for, or no more. */
 static void chunks_are_taken_from_memory(void **state)
 {
 	struct arenas m;
@@ -537,7 +537,7 @@ int main(void)
 		cmocka_unit_test(places_that_cannot_be_right_end_the_connection),
 		cmocka_unit_test(an_agent_with_memory_that_is_not_safe_is_hung_up_on),
 		cmocka_unit_test(chunks_are_pinned),
-		cmocka_unit_test(who_wants_too_much_is_reported_that_it_is_not_here),
+		cmocka_unit_test(what_exceeds_the_limit_is_reported_as_missing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,7 +99,7 @@ static void *collect_with_all(void *rig)
 	return (void *)(intptr_t)(r < 0 ? r : (int)d.nr_dropped);
 }
 
-static void who_asks_for_a_collection_receives_of_its_end(void **state)
+static void the_caller_of_a_collection_receives_its_end(void **state)
 {
 	_cleanup_(rig_release) struct rig rig;
 	struct link_done d;
@@ -121,7 +121,7 @@ static void who_asks_for_a_collection_receives_of_its_end(void **state)
 	pthread_join(thread, &result);
 	assert_int_equal((intptr_t)result, 7);
 	await_over(&rig, 1);
-	assert_int_equal(rig.nr_freed, 0); /* who has asked for it does that */
+	assert_int_equal(rig.nr_freed, 0); /* the node that has asked for it does that */
 	assert_int_equal(pthread_create(&thread, NULL, collect_with_all, &rig), 0);
 	rig_receive_plain(&rig, LINK_WANT_COLLECT, 0);
 	closep(&rig.agent);
@@ -152,14 +152,14 @@ static void other_daemons_are_answered(void **state)
 
 	(void)state;
 	rig_with_agent(&rig, &rig_patient);
-	RIG_SAY(&rig, body, LINK_QUESTION, 5, "who", 3);
+	RIG_SAY(&rig, body, LINK_QUESTION, 5, "ask", 3);
 	RIG_SAY(&rig, body, LINK_QUESTION, 6, "no", 2);
-	receive_answer(&rig, 5, 0, "whowho");
+	receive_answer(&rig, 5, 0, "askask");
 	receive_answer(&rig, 6, -ENODATA, "");
 	rig_release(&rig);
 }
 
-static void who_asks_too_much_is_reported_so(void **state)
+static void too_long_a_question_is_refused(void **state)
 {
 	struct rig rig;
 
@@ -207,12 +207,12 @@ static uint64_t receive_query(struct rig *rig, uint8_t id)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
 	uint64_t number = rig_receive(rig->agent, LINK_QUERY, &b);
-	const uint8_t *who;
+	const uint8_t *target;
 	const void *p;
 	size_t len;
 
-	assert_int_equal(link_decode_query(b.data, b.len, &who, &p, &len), 0);
-	assert_int_equal(who[0], id);
+	assert_int_equal(link_decode_query(b.data, b.len, &target, &p, &len), 0);
+	assert_int_equal(target[0], id);
 	assert_int_equal(len, 4);
 	assert_memory_equal(p, "what", 4);
 	return number;
@@ -244,7 +244,7 @@ static void another_daemon_is_asked(void **state)
 	receive_query(&rig, 12);
 	rig_go(&rig);
 	assert_int_equal(finish_asking(one), -ENOTCONN);
-	assert_int_equal((intptr_t)ask(&a), -ENOTCONN); /* nobody is there */
+	assert_int_equal((intptr_t)ask(&a), -ENOTCONN); /* no agent is there */
 	rig_come(&rig);
 	assert_int_equal(pthread_create(&one, NULL, ask, &a), 0);
 	number = receive_query(&rig, 12);
@@ -274,7 +274,7 @@ static void an_answer_that_does_not_come_is_not_waited_for(void **state)
 	rig_release(&rig);
 }
 
-static void who_takes_part_is_reported(void **state)
+static void the_nodes_are_reported(void **state)
 {
 	struct cluster_node *nodes;
 	uint32_t nr, self;
@@ -419,7 +419,7 @@ static void calls_to_other_nodes_are_answered_in_any_order(void **state)
 	}
 	assert_int_equal(service_call_wait(calls[0], never, NULL, &answer), -ECANCELED);
 	service_call_free(calls[0]);
-	RIG_SAY(&rig, error, LINK_DROPPED, numbers[0], 0); /* nobody waits for it any more */
+	RIG_SAY(&rig, error, LINK_DROPPED, numbers[0], 0); /* no thread waits for it any more */
 	rig_release(&rig);
 }
 
@@ -452,12 +452,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_collection_of_all_nodes_has_this_one_take_part),
-		cmocka_unit_test(who_asks_for_a_collection_receives_of_its_end),
+		cmocka_unit_test(the_caller_of_a_collection_receives_its_end),
 		cmocka_unit_test(other_daemons_are_answered),
-		cmocka_unit_test(who_asks_too_much_is_reported_so),
+		cmocka_unit_test(too_long_a_question_is_refused),
 		cmocka_unit_test(another_daemon_is_asked),
 		cmocka_unit_test(an_answer_that_does_not_come_is_not_waited_for),
-		cmocka_unit_test(who_takes_part_is_reported),
+		cmocka_unit_test(the_nodes_are_reported),
 		cmocka_unit_test(peers_have_their_chunks_kept),
 		cmocka_unit_test(peers_have_their_directories_copied),
 		cmocka_unit_test(what_cannot_be_kept_ends_the_connection),

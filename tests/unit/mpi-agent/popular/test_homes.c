@@ -63,7 +63,7 @@ static void what_is_reported_is_found_once_it_is_noted(void **state _unused_)
 	homes_free(hs);
 }
 
-static void the_oldest_is_noted_first_and_who_reports_the_same_is_counted(void **state _unused_)
+static void the_oldest_is_noted_first_and_equal_reports_are_counted(void **state _unused_)
 {
 	struct homes *hs = homes();
 	struct homes_noted noted;
@@ -93,7 +93,7 @@ static void the_oldest_is_noted_first_and_who_reports_the_same_is_counted(void *
 	homes_free(hs);
 }
 
-static void it_is_time_when_nobody_has_reported_for_a_while(void **state _unused_)
+static void it_is_time_when_no_node_has_reported_for_a_while(void **state _unused_)
 {
 	struct homes *hs = homes();
 	struct homes_noted noted;
@@ -111,7 +111,7 @@ static void it_is_time_when_nobody_has_reported_for_a_while(void **state _unused
 	homes_free(hs);
 }
 
-static void those_who_report_without_end_are_received_all_the_same(void **state _unused_)
+static void endless_reports_are_received_all_the_same(void **state _unused_)
 {
 	struct homes *hs = homes();
 	uint64_t at = 100 * SECOND;
@@ -174,9 +174,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_reported_is_found_once_it_is_noted),
-		cmocka_unit_test(the_oldest_is_noted_first_and_who_reports_the_same_is_counted),
-		cmocka_unit_test(it_is_time_when_nobody_has_reported_for_a_while),
-		cmocka_unit_test(those_who_report_without_end_are_received_all_the_same),
+		cmocka_unit_test(the_oldest_is_noted_first_and_equal_reports_are_counted),
+		cmocka_unit_test(it_is_time_when_no_node_has_reported_for_a_while),
+		cmocka_unit_test(endless_reports_are_received_all_the_same),
 		cmocka_unit_test(too_much_does_not_wait),
 		cmocka_unit_test(what_are_no_fingerprints_is_refused),
 		cmocka_unit_test(what_was_reported_can_be_forgotten),

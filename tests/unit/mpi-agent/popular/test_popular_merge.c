@@ -34,7 +34,7 @@ static unsigned page_of(struct fp fp)
 	for (unsigned page = 0; page < PAGES_MAX; page++)
 		if (fp_of_page(page).lo == fp.lo && fp_of_page(page).hi == fp.hi)
 			return page;
-	fail_msg("a fingerprint that nobody has");
+	fail_msg("a fingerprint that no node has");
 	return 0;
 }
 
@@ -239,7 +239,7 @@ static void what_all_nodes_have_is_shared_out_evenly(void **state _unused_)
 }
 
 /* A node with much of its own gets less of what is common: those without a choice are counted first. */
-static void who_has_much_alone_gets_less_of_the_rest(void **state _unused_)
+static void a_node_with_much_alone_gets_less_of_the_rest(void **state _unused_)
 {
 	const uint32_t hosts[] = { 0, 1 };
 	const struct merge_conf conf = { .max = 1000, .nr_owners = 1, .nr_nodes = 2, .hosts = hosts };
@@ -274,7 +274,7 @@ static bool owns(const struct popular *p, uint32_t node, bool *ret_has)
 }
 
 /* Nodes 0 to 7 offer a page each time, of which node 8, or 8 and 9, have it already; some of them know. */
-static void who_has_a_page_already_is_its_first_owner(void **state _unused_)
+static void a_node_that_has_a_page_is_its_first_owner(void **state _unused_)
 {
 	static const uint16_t had[] = { 8, 9 };
 	const uint32_t apart[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, together[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
@@ -319,7 +319,7 @@ static void who_has_a_page_already_is_its_first_owner(void **state _unused_)
 	}
 }
 
-static void who_has_a_page_already_has_no_load_of_it(void **state _unused_)
+static void a_node_that_has_a_page_has_no_load_of_it(void **state _unused_)
 {
 	const uint32_t hosts[] = { 0, 1, 2 };
 	const struct merge_conf conf = { .max = 1000, .nr_owners = 2, .nr_nodes = 3, .hosts = hosts };
@@ -352,9 +352,9 @@ int main(void)
 		cmocka_unit_test(what_is_promised_holds_for_any_tree),
 		cmocka_unit_test(a_set_is_cut_where_it_costs_least),
 		cmocka_unit_test(what_all_nodes_have_is_shared_out_evenly),
-		cmocka_unit_test(who_has_much_alone_gets_less_of_the_rest),
-		cmocka_unit_test(who_has_a_page_already_is_its_first_owner),
-		cmocka_unit_test(who_has_a_page_already_has_no_load_of_it),
+		cmocka_unit_test(a_node_with_much_alone_gets_less_of_the_rest),
+		cmocka_unit_test(a_node_that_has_a_page_is_its_first_owner),
+		cmocka_unit_test(a_node_that_has_a_page_has_no_load_of_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

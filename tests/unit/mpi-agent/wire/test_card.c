@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* What nodes show each other: bytes, who goes together, and whose hosts are one. */
+/* What nodes show each other: bytes, which nodes go together, and which are on one host. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ static void cards_have_these_bytes(void **state _unused_)
 	golden_expect("card/v1.txt", "the card of a node", &d, sizeof(d));
 }
 
-static void who_has_no_daemon_says_only_that(void **state _unused_)
+static void an_agent_without_a_daemon_says_only_that(void **state _unused_)
 {
 	const struct card none = { .error = -ENOENT, .name = "unknown", .host = "x" };
 	struct card_wire d;
@@ -95,7 +95,7 @@ static void those_that_agree_are_one_cluster(void **state _unused_)
 	assert_int_equal(cards_agree(cards, 1, &q), 0);
 }
 
-static void a_quarrel_names_who_differs(void **state _unused_)
+static void a_mismatch_names_the_node_that_differs(void **state _unused_)
 {
 	static const struct {
 		size_t off;
@@ -146,10 +146,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cards_come_back),
 		cmocka_unit_test(cards_have_these_bytes),
-		cmocka_unit_test(who_has_no_daemon_says_only_that),
+		cmocka_unit_test(an_agent_without_a_daemon_says_only_that),
 		cmocka_unit_test(lies_are_refused),
 		cmocka_unit_test(those_that_agree_are_one_cluster),
-		cmocka_unit_test(a_quarrel_names_who_differs),
+		cmocka_unit_test(a_mismatch_names_the_node_that_differs),
 		cmocka_unit_test(hosts_have_numbers_by_rank),
 	};
 

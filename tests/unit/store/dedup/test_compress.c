@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Files whose bytes are compressed in the packs: all as before, only smaller; damage heals, but not in its place. */
+/* Files whose bytes are compressed in the packs: all as before, only smaller; damage is repaired, but not in place. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,7 +93,7 @@ static void compressed_files_take_less(void **state)
 }
 
 /* Both are written by a commit, which fills no frame: one at an fsync, one when the store is closed. */
-static void auto_compresses_what_nobody_waits_for(void **state)
+static void auto_compresses_what_no_thread_waits_for(void **state)
 {
 	static const size_t len = 100 * PAGE;
 	struct rig *rig = *state;
@@ -155,7 +155,7 @@ static void level_and_kind_are_parsed(void **state)
 }
 
 /* Three share what is damaged; it is written again, as a fourth file: then all read well, and nothing is left of it. */
-static void written_again_all_who_share_it_read_well(void **state)
+static void written_again_all_that_share_it_read_well(void **state)
 {
 	struct rig *rig = *state;
 	struct gc_report report;
@@ -241,10 +241,10 @@ int main(void)
 		rig_test(compressed_files_read_as_they_were_written),
 		rig_test(the_last_frame_is_written_when_the_store_is_closed),
 		rig_test(compressed_files_take_less),
-		rig_test(auto_compresses_what_nobody_waits_for),
+		rig_test(auto_compresses_what_no_thread_waits_for),
 		rig_test(what_is_stored_in_any_way_is_stored_once),
 		cmocka_unit_test(level_and_kind_are_parsed),
-		rig_test(written_again_all_who_share_it_read_well),
+		rig_test(written_again_all_that_share_it_read_well),
 		rig_test(what_was_written_again_repairs_at_the_latest_on_closing),
 		rig_test(a_collection_gives_compressed_parts_back),
 	};

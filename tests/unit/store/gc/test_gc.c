@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Collecting: what nobody refers to goes, what anybody refers to stays, whatever happens meanwhile. */
+/* Collecting: what no file refers to goes, what any file refers to stays, whatever happens meanwhile. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static struct gc_report collect(struct rig *rig)
 	return rig_collect(rig, &(struct gc_conf){ .delete = true });
 }
 
-static void what_nobody_refers_to_is_given_back(void **state)
+static void what_no_file_refers_to_is_freed(void **state)
 {
 	struct rig *rig = *state;
 	struct gc_report report;
@@ -147,7 +147,7 @@ static void a_pack_without_anything_live_is_removed(void **state)
 	assert_int_equal(rig_stats(rig).stored_bytes, 2 * LEN);
 }
 
-#define NR_BIG 4u /* files, whose packs keep a page of ten because of one more file */
+#define NR_BIG 4u /* files; their packs keep a page of ten because of one more file */
 
 static void write_sparse(struct rig *rig, uint64_t first)
 {
@@ -356,12 +356,12 @@ static void one_collection_at_a_time(void **state)
 	rig_collect(rig, &(struct gc_conf){ .step = collect_inside, .userdata = rig->e });
 }
 
-/* --- everybody at once --- */
+/* --- all at once --- */
 
 /*
  * What makes it likely that the wrong moment is met: few different pages, of which most are garbage at any time; a slow
  * disk, so that a job has found what it shares long before it is in the log (it waits for its own new pages to be
- * written), and the collector knows what it gives up long before that is durable.
+ * written), and the collector knows what it frees long before that is durable.
  */
 #define NR_WRITERS 3u
 #define NR_ROUNDS 40u
@@ -468,7 +468,7 @@ static void nothing_is_lost_while_all_write_and_drop(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		rig_test(what_nobody_refers_to_is_given_back),
+		rig_test(what_no_file_refers_to_is_freed),
 		rig_test(what_another_file_shares_stays),
 		rig_test(overwritten_punched_and_cut_off_bytes_go),
 		rig_test(a_report_changes_nothing),

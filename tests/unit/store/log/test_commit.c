@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Those who wait for a commit: each hears once what became of it, whoever makes it. Run under TSan as well. */
+/* Threads that wait for a commit: each receives its result once, whichever thread makes it. Run under TSan as well. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -66,7 +66,7 @@ static void *append_and_go_on(void *arg)
 	return NULL;
 }
 
-static void all_who_do_not_wait_receive_once_and_what_they_wrote_survives(void **state)
+static void all_requests_are_answered_once_and_their_data_survives(void **state)
 {
 	struct rig *rig = *state;
 	struct thread *t = calloc(NR_THREADS, sizeof(*t));
@@ -99,7 +99,7 @@ static void all_who_do_not_wait_receive_once_and_what_they_wrote_survives(void *
 	free(t);
 }
 
-/* The first write of a commit fails once somebody else waits too; not one of the background. */
+/* The first write of a commit fails once another thread waits too; not one of the background. */
 struct trouble {
 	struct rig *rig;
 	atomic_bool armed;
@@ -214,7 +214,7 @@ static uint64_t journal_grows(struct rig *rig, const char *prefix, int (*sync)(s
 	return journal_bytes_since_snapshot(rig->e->journal) - before;
 }
 
-static void what_nobody_waits_for_is_compressed(void **state)
+static void what_no_thread_waits_for_is_compressed(void **state)
 {
 	struct rig *rig = *state;
 	uint64_t patient = journal_grows(rig, "patient", engine_sync_patiently);
@@ -229,14 +229,12 @@ static void what_nobody_waits_for_is_compressed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(all_who_do_not_wait_receive_once_and_what_they_wrote_survives,
-						rig_setup,
+		cmocka_unit_test_setup_teardown(all_requests_are_answered_once_and_their_data_survives, rig_setup,
 						rig_teardown),
 		cmocka_unit_test_setup_teardown(a_failed_commit_is_reported_to_one_and_made_again_for_the_others,
-						rig_setup,
-						rig_teardown),
+						rig_setup, rig_teardown),
 		rig_test(commits_that_are_begun_ahead_and_those_that_are_not_get_along),
-		rig_test(what_nobody_waits_for_is_compressed),
+		rig_test(what_no_thread_waits_for_is_compressed),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

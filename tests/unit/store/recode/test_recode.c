@@ -206,7 +206,7 @@ static void a_dry_run_changes_nothing(void **state)
 	free(real);
 }
 
-/* Found by what was coded, whoever writes it. */
+/* Found by what was coded, whichever file it is written to. */
 static void bytes_that_are_coded_are_not_stored_again(void **state)
 {
 	struct rig *rig = *state;
@@ -229,7 +229,7 @@ static void bytes_that_are_coded_are_not_stored_again(void **state)
 }
 
 /* Clones at any byte, of which the plan knows nothing, are pointed to the new places as well. */
-static void whoever_shares_is_pointed_there(void **state)
+static void all_that_share_are_pointed_there(void **state)
 {
 	struct rig *rig = *state;
 	struct plan *p = plan_new(1);
@@ -471,7 +471,7 @@ static void what_the_collector_moves_stays_coded(void **state)
 	free(again);
 }
 
-/* Readers, a writer, a deleter and one who clones, while it compacts again and again. */
+/* Readers, a writer, a deleter and a thread that clones, while it compacts again and again. */
 struct crowd {
 	struct rig *rig;
 	_Atomic bool end;
@@ -511,7 +511,7 @@ static void *write_and_drop(void *userdata)
 	return NULL;
 }
 
-static void nobody_notices(void **state)
+static void no_reader_notices(void **state)
 {
 	struct rig *rig = *state;
 	struct crowd c = { .rig = rig };
@@ -540,7 +540,7 @@ static void nobody_notices(void **state)
 	check_rank(rig, 0, 0);
 }
 
-/* A writer who comes to wait after each frame that is coded, and goes when he has been looked at a few times in a
+/* A writer that comes to wait after each frame that is coded, and goes when he has been looked at a few times in a
  * row. */
 struct writer {
 	struct engine *e;
@@ -601,7 +601,7 @@ int main(void)
 		rig_test(what_is_coded_is_left_alone_the_next_time),
 		rig_test(a_dry_run_changes_nothing),
 		rig_test(bytes_that_are_coded_are_not_stored_again),
-		rig_test(whoever_shares_is_pointed_there),
+		rig_test(all_that_share_are_pointed_there),
 		rig_test(chunks_of_any_lengths_are_coded_too),
 		rig_test(what_became_of_a_variable_is_remembered),
 		rig_test(lies_cost_no_byte),
@@ -609,7 +609,7 @@ int main(void)
 		rig_test(where_there_is_no_room_every_file_stays_right),
 		rig_test(placing_leaves_coded_chunks_where_they_are),
 		rig_test(what_the_collector_moves_stays_coded),
-		rig_test(nobody_notices),
+		rig_test(no_reader_notices),
 		rig_test(no_frame_is_coded_while_a_writer_waits),
 	};
 

@@ -49,8 +49,8 @@ static void a_file_like_one_that_is_remote_costs_nothing(void **state)
 	world_check_all(w, 20, MiB(3), 1);
 }
 
-/* What is written on node 0 now relies on nobody else; and what was written before has it from there, too. */
-static void assert_stored_anew(struct world *w)
+/* What is written on node 0 now relies on no other node; and what was written before has it from there, too. */
+static void assert_stored_again(struct world *w)
 {
 	struct rig *rig = w->nodes[0].rig;
 
@@ -69,7 +69,7 @@ static void assert_stored_anew(struct world *w)
 	w->nr_remote = 0;
 }
 
-/* Who does not take part may never do so again: what is written anew does not rely on it. */
+/* A node that does not take part may never do so again: what is written again does not rely on it. */
 static void a_file_like_one_that_lost_nodes_have_is_stored(void **state)
 {
 	struct world *w = *state;
@@ -80,7 +80,7 @@ static void a_file_like_one_that_lost_nodes_have_is_stored(void **state)
 	world_commit(w, NODES);
 	assert_in_range(world_stored(w, 0), 1, MiB(2));
 	engine_cluster_present(w->nodes[0].rig->e, &self, 1);
-	assert_stored_anew(w);
+	assert_stored_again(w);
 }
 
 /* With two replicas the loss of one node more must not take what is written after that of the first. */
@@ -106,7 +106,7 @@ static void a_file_like_one_that_lost_nodes_have_too_is_stored(void **state)
 	w->nr_remote = 0;
 }
 
-/* Nobody knows who is left, and what is written now is to be read now. */
+/* It is unknown which nodes are left, and what is written now is to be read now. */
 static void a_file_like_one_that_is_remote_is_stored_while_no_agent_is_there(void **state)
 {
 	struct world *w = *state;
@@ -115,7 +115,7 @@ static void a_file_like_one_that_is_remote_is_stored_while_no_agent_is_there(voi
 	world_commit(w, NODES);
 	assert_in_range(world_stored(w, 0), 1, MiB(2));
 	engine_cluster_present(w->nodes[0].rig->e, NULL, 0);
-	assert_stored_anew(w);
+	assert_stored_again(w);
 }
 
 static void a_file_like_one_that_is_remote_is_stored_before_an_agent_comes(void **state)
@@ -126,7 +126,7 @@ static void a_file_like_one_that_is_remote_is_stored_before_an_agent_comes(void 
 	world_commit(w, NODES);
 	assert_in_range(world_stored(w, 0), 1, MiB(2));
 	rig_reopen(w->nodes[0].rig);
-	assert_stored_anew(w);
+	assert_stored_again(w);
 }
 
 static void as_many_nodes_have_it_as_is_asked_for(void **state)
@@ -172,7 +172,7 @@ static void without_a_decision_all_is_stored(void **state)
 	world_check_all(w, 10, MiB(3), 1);
 }
 
-static void nobody_relies_on_a_node_that_has_not_stored(void **state)
+static void no_node_relies_on_one_that_has_not_stored(void **state)
 {
 	struct world *w = *state;
 
@@ -195,7 +195,7 @@ static void nobody_relies_on_a_node_that_has_not_stored(void **state)
 	}
 }
 
-static void who_does_not_receive_the_end_stores_all(void **state)
+static void a_node_that_does_not_receive_the_end_stores_all(void **state)
 {
 	struct world *w = *state;
 
@@ -282,13 +282,13 @@ static void past_the_limit_it_is_stored_here(void **state)
 	assert_int_equal(world_stored_by_all(w), NODES * MiB(8));
 }
 
-/* Nobody waits for it: what comes meanwhile is the next one's. */
+/* No thread waits for it: what comes meanwhile is the next one's. */
 static void a_round_is_wanted_early_where_little_is_in_common(void **state)
 {
 	struct world *w = *state;
 	struct world_node *n = &w->nodes[0];
 
-	rig_write(n->rig, 10, MiB(20), 1); /* nobody knows yet */
+	rig_write(n->rig, 10, MiB(20), 1); /* not known yet */
 	assert_int_equal(n->nr_wanted, 0);
 	rig_write(n->rig, 9, MiB(1), 9);
 	rig_write(w->nodes[1].rig, 9, MiB(1), 9);
@@ -316,7 +316,7 @@ static void a_round_is_wanted_early_where_little_is_in_common(void **state)
 	rig_fsck(n->rig);
 }
 
-/* Two nodes go to a round that nobody waits for. */
+/* Two nodes go to a round that no thread waits for. */
 static void *round_of_node(void *node)
 {
 	struct world_node *n = node;
@@ -420,7 +420,7 @@ static void behind_a_probe_that_is_to_confirm_it_nothing_is_deferred(void **stat
 	assert_true(was_offered(n));
 	rig_write(n->rig, 12, MiB(5), 1);
 	assert_int_equal(n->nr_wanted, 1);
-	rig_write(n->rig, 13, MiB(7), 2); /* nobody has decided yet */
+	rig_write(n->rig, 13, MiB(7), 2); /* not decided yet */
 	assert_int_equal(engine_cluster_round(n->rig->e), 0);
 	assert_true(was_offered(n));
 	rig_write(n->rig, 14, MiB(3), 3);
@@ -521,7 +521,7 @@ static void what_peers_have_reported_too_is_deferred_the_next_time(void **state)
 		rig_write(w->nodes[i].rig, 11, MiB(5), OWN + 2 + i);
 	round_of_two(w);
 	for (unsigned i = 0; i < 2; i++)
-		rig_write(w->nodes[i].rig, 12, MiB(3), 1); /* by both: nobody has asked */
+		rig_write(w->nodes[i].rig, 12, MiB(3), 1); /* by both: none has asked */
 	world_commit(w, 2);
 	assert_int_equal(world_stored_by_all(w), 2 * MiB(5 + 5 + 3));
 	for (unsigned i = 0; i < 2; i++) {
@@ -588,8 +588,8 @@ int main(void)
 		world_test(as_many_nodes_have_it_as_is_asked_for),
 		world_test(what_cannot_be_had_is_an_error_until_it_can),
 		world_test(without_a_decision_all_is_stored),
-		world_test(nobody_relies_on_a_node_that_has_not_stored),
-		world_test(who_does_not_receive_the_end_stores_all),
+		world_test(no_node_relies_on_one_that_has_not_stored),
+		world_test(a_node_that_does_not_receive_the_end_stores_all),
 		world_test(a_crash_in_the_middle_leaves_what_was_there_before),
 		world_test(a_new_index_knows_it_all),
 		world_test(past_the_limit_it_is_stored_here),

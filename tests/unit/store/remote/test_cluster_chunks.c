@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Chunks that a node has for others: kept, given and lent; and files of chunks that others have. */
+/* Chunks that a node has for others: kept, served and pinned; and files of chunks that others have. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -308,7 +308,7 @@ static uint64_t nr_damaged(struct rig *rig)
 	return st.nr_damaged;
 }
 
-/* Who reads compares, and not who has it. What does not match has to be noticed there, and come from another one. */
+/* The reader compares, and not the node that has it. It has to notice what does not match, and get it elsewhere. */
 static void what_is_damaged_with_one_owner_comes_from_the_next(void **state)
 {
 	struct world *w = *state;
@@ -385,7 +385,7 @@ static void what_was_remote_can_be_kept_here(void **state)
 	free(p);
 }
 
-/* How many of a file's chunks a node lends. */
+/* How many of a file's chunks a node has pinned. */
 static size_t pin(struct rig *rig, const struct content_piece *p, size_t nr)
 {
 	struct fp *fps = calloc(nr, sizeof(*fps));
@@ -494,7 +494,7 @@ static void pinning_does_not_wait_for_a_round(void **state)
 	nr = rig_pieces(w->nodes[0].rig, 10, p, PIECES);
 	for (unsigned i = 0; i < NODES; i++) {
 		rig_crash(w->nodes[i].rig);
-		sum += pin(w->nodes[i].rig, p, nr); /* who has it, and nobody else */
+		sum += pin(w->nodes[i].rig, p, nr); /* the node that has it, and no other */
 	}
 	assert_int_equal(sum, nr);
 	world_check_all(w, 10, MiB(2), 1);

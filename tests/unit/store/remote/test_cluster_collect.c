@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Collecting where others refer to what a node has: what is lent stays, until all nodes find that nobody does. */
+/* Collecting where others refer to what a node has: what is pinned stays, until all nodes find that none does. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static void what_is_pinned_is_not_collected(void **state)
 	assert_true(world_stored_by_all(w) <= MiB(3) + MiB(1));
 }
 
-static void what_is_given_up_is_not_counted_as_remote(void **state)
+static void dropped_chunks_are_not_counted_as_remote(void **state)
 {
 	const struct gc_conf conf = { .delete = true };
 	struct world *w = *state;
@@ -112,7 +112,7 @@ static void notes_go_with_what_they_are_about(void **state)
 	const struct gc_conf conf = { .delete = true };
 	struct world *w = *state;
 
-	/* The first one has it all from the others, and has lent nothing. */
+	/* The first one has it all from the others, and has pinned nothing. */
 	w->nodes[0].takes_none = true;
 	world_write_all(w, 10, MiB(3), 1);
 	world_commit(w, NODES);
@@ -193,7 +193,7 @@ static struct cluster_unpinned collect_together(struct world *w, unsigned nr_win
 	return sum;
 }
 
-static void what_nobody_refers_to_is_given_up(void **state)
+static void what_no_node_refers_to_is_dropped(void **state)
 {
 	struct world *w = *state;
 	struct cluster_unpinned u;
@@ -211,7 +211,7 @@ static void what_nobody_refers_to_is_given_up(void **state)
 	u = collect_together(w, 3);
 	rig_check(w->nodes[NODES - 1].rig, 10, MiB(3), 1);
 	world_check_all(w, 11, MiB(1), 2);
-	/* What the last one has itself another may still have lent. */
+	/* Another node may still have pinned what the last one has itself. */
 	assert_true(u.dropped_bytes > 0 && u.kept_bytes >= 2 * MiB(1) + MiB(1));
 	assert_int_equal(u.kept_bytes + u.dropped_bytes, 2 * MiB(4));
 	rig_drop(w->nodes[NODES - 1].rig, 10);
@@ -236,7 +236,7 @@ static void what_nobody_refers_to_is_given_up(void **state)
 }
 
 /* Also one that has nothing that others have: what it refers to is known to it alone. */
-static void who_is_missing_is_known(void **state)
+static void the_missing_node_is_named(void **state)
 {
 	struct cluster_node nodes[NODES], missing;
 	struct world *w = *state;
@@ -254,14 +254,14 @@ static void who_is_missing_is_known(void **state)
 		assert_int_equal(engine_cluster_missing(w->nodes[i].rig->e, nodes, NODES - 1, &missing), 1);
 		assert_string_equal(missing.name, "node3");
 	}
-	memcpy(missing.id, "somebody met now", CLUSTER_ID_LEN);
+	memcpy(missing.id, "a node met today", CLUSTER_ID_LEN);
 	assert_int_equal(engine_cluster_register_peers(w->nodes[0].rig->e, &missing, 1), 0);
 	rig_crash(w->nodes[0].rig);
 	assert_int_equal(engine_cluster_missing(w->nodes[0].rig->e, nodes, NODES, &missing), 1);
-	assert_memory_equal(missing.id, "somebody met now", CLUSTER_ID_LEN);
+	assert_memory_equal(missing.id, "a node met today", CLUSTER_ID_LEN);
 }
 
-static void who_is_forgotten_is_not_missing_until_it_is_back(void **state)
+static void a_forgotten_node_is_not_missing_until_it_is_back(void **state)
 {
 	struct cluster_node nodes[NODES], missing;
 	struct world *w = *state;
@@ -283,7 +283,7 @@ static void who_is_forgotten_is_not_missing_until_it_is_back(void **state)
 	rig_fsck(rig);
 }
 
-static void without_a_window_nothing_is_given_up(void **state)
+static void without_a_window_nothing_is_dropped(void **state)
 {
 	const struct cluster_window win = { 0, 1, 5 }, other = { 0, 1, 6 };
 	uint8_t *filter = calloc(1, FILTER);
@@ -333,8 +333,8 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	w->open = false;
 	collect_all(w);
 	mark_all(w, &win, filter);
-	/* A round, of new pages and of those that are about to be given up: none of these is known any more to who had
-	 * it elsewhere. */
+	/* A round, of new pages and of those that are about to be dropped: no node that had one of these elsewhere
+	 * remembers it. */
 	w->open = true;
 	world_write_all(w, 11, MiB(2), 2);
 	world_write_all(w, 12, MiB(1), 1);
@@ -362,7 +362,7 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	free(p);
 }
 
-/* Node 1 has all of it, lent; and as this node hears so late that the round is over, nobody refers to it. */
+/* Node 1 has pinned all of it; and as this node learns so late that the round is over, none refers to it. */
 static int decide_and_collect(void *node, const struct fp *offer _unused_, size_t nr, struct cluster_decision *ret)
 {
 	const struct cluster_window win = { 0, 1, 5 };
@@ -384,13 +384,13 @@ static int decide_and_collect(void *node, const struct fp *offer _unused_, size_
 	return 0;
 }
 
-static int nobody_has(void *node _unused_, const struct cluster_decision *d, int stored _unused_, bool *has_stored)
+static int no_node_has(void *node _unused_, const struct cluster_decision *d, int stored _unused_, bool *has_stored)
 {
 	memset(has_stored, 0, d->nr_nodes * sizeof(*has_stored));
 	return 0;
 }
 
-static void who_is_late_for_a_round_does_not_go_by_what_peers_had(void **state)
+static void a_late_node_does_not_rely_on_what_peers_had(void **state)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
 	struct fp *fps = calloc(PIECES, sizeof(*fps));
@@ -410,7 +410,7 @@ static void who_is_late_for_a_round_does_not_go_by_what_peers_had(void **state)
 	assert_int_equal(engine_sync(w->nodes[1].rig->e), 0);
 	w->open = true;
 	w->calls[0].decide = decide_and_collect;
-	w->calls[0].settle = nobody_has;
+	w->calls[0].settle = no_node_has;
 	rig_write(w->nodes[0].rig, 10, MiB(1), 1);
 	world_commit(w, 1);
 	assert_int_equal(w->nodes[0].result, 0);
@@ -429,14 +429,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(what_is_pinned_is_not_collected),
-		world_test(what_is_given_up_is_not_counted_as_remote),
+		world_test(dropped_chunks_are_not_counted_as_remote),
 		world_test(notes_go_with_what_they_are_about),
-		world_test(what_nobody_refers_to_is_given_up),
-		world_test(who_is_missing_is_known),
-		world_test(who_is_forgotten_is_not_missing_until_it_is_back),
-		world_test(without_a_window_nothing_is_given_up),
+		world_test(what_no_node_refers_to_is_dropped),
+		world_test(the_missing_node_is_named),
+		world_test(a_forgotten_node_is_not_missing_until_it_is_back),
+		world_test(without_a_window_nothing_is_dropped),
 		world_test(what_comes_while_nodes_collect_stays),
-		world_test(who_is_late_for_a_round_does_not_go_by_what_peers_had),
+		world_test(a_late_node_does_not_rely_on_what_peers_had),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

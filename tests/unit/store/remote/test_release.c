@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Two stores of a cluster: a member, whose chunks the collector is to have. What it has taken may be coded there, moved
+ * Two stores of a cluster: a member, and the collector, which is to have its chunks. These may be coded there, moved
  * and collected, and the member reads every byte, whenever either of them crashes.
  */
 #include <errno.h>
@@ -31,7 +31,7 @@ struct world {
 	struct rig *rig[NR];
 	char keyfile[64];
 	struct cluster_calls calls[NR];
-	unsigned refuses; /* 1 more: of so many chunks the collector does not lend one */
+	unsigned refuses; /* 1 more: of so many chunks the collector does not pin one */
 	bool is_remote; /* the collector */
 	unsigned nr_asked;
 };
@@ -238,7 +238,7 @@ static void what_the_collector_has_goes_and_is_read_from_there(void **state)
 	check_field(w->rig[MEMBER], INO, 1);
 	check_sound(w);
 	check_field(w->rig[MEMBER], INO, 1);
-	/* a second time there is nothing to be done, and nobody is asked */
+	/* a second time there is nothing to be done, and no node is asked */
 	w->nr_asked = 0;
 	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(w->nr_asked, 0);
@@ -346,7 +346,7 @@ static void what_is_pinned_stays_so_when_it_is_coded(void **state)
 	assert_int_equal(rig_stats(w->rig[COLLECTOR]).pinned_bytes, pinned);
 	assert_in_range(rig_stats(w->rig[COLLECTOR]).pack_disk, 1, disk * 8 / 10);
 	check_field(w->rig[MEMBER], INO, 1);
-	/* Nobody here refers to it any more; the member does. */
+	/* No file here refers to it any more; the member does. */
 	rig_drop(w->rig[COLLECTOR], INO);
 	collect(w->rig[COLLECTOR]);
 	rig_crash(w->rig[COLLECTOR]);
@@ -368,17 +368,17 @@ static void nothing_goes_while_nodes_collect_together(void **state)
 
 	write_field(w->rig[MEMBER], INO, 1);
 	hand_over(w, INO);
-	/* The member has marked: what it comes to refer to now would be given up. */
+	/* The member has marked: what it comes to refer to now would be dropped. */
 	assert_int_equal(engine_cluster_mark(w->rig[MEMBER]->e, &window, filter, MiB(1)), 0);
 	assert_int_equal(write_deferred(w, INO, &sums), -EAGAIN);
 	assert_int_equal(sums.chunks, 0);
-	/* The member is through, the collector is not: it lends nothing. */
+	/* The member is through, the collector is not: it pins nothing. */
 	assert_int_equal(engine_cluster_mark(w->rig[COLLECTOR]->e, &window, filter, MiB(1)), 0);
 	assert_int_equal(engine_cluster_unpin(w->rig[MEMBER]->e, &window, filter, MiB(1), &unpinned), 0);
 	assert_int_equal(write_deferred(w, INO, &sums), 0);
 	assert_int_equal(sums.chunks, 0);
 	assert_true(sums.nr_refused > 0);
-	/* Nobody referred to it, so it is not lent any more; from now on it is again. */
+	/* No node referred to it, so it was unpinned; from now on it is pinned again. */
 	assert_int_equal(engine_cluster_unpin(w->rig[COLLECTOR]->e, &window, filter, MiB(1), &unpinned), 0);
 	assert_int_equal(unpinned.dropped_bytes, round_up(LEN, 4096));
 	sums = (struct cluster_released){ 0 };
@@ -400,7 +400,7 @@ static void nothing_goes_while_nodes_collect_together(void **state)
 
 /* --- crashes --- */
 
-static struct rig *crashes; /* a copy of it is made before the event whose number this counts down to */
+static struct rig *crashes; /* a copy of it is made before the event that this counts down to */
 static atomic_int nr_left;
 
 static int copy_then(void *userdata, const struct io_event *ev)
@@ -436,7 +436,7 @@ static void a_crash_while_it_goes_loses_nothing(void **state)
 		check_field(w->rig[MEMBER], INO + n, n);
 		assert_int_equal(write_deferred(w, INO + n, &sums), 0);
 		check_field(w->rig[MEMBER], INO + n, n);
-		rig_drop(w->rig[COLLECTOR], INO + n); /* what is lent stays */
+		rig_drop(w->rig[COLLECTOR], INO + n); /* what is pinned stays */
 	}
 	assert_in_range(n, 3, 1000);
 	collect(w->rig[COLLECTOR]);

@@ -44,7 +44,7 @@ static void chunks_are_written_pinned_or_awaited(void **state)
 	assert_int_equal(decide(NULL, 0, 0, fates), 0);
 }
 
-static void who_has_it_already_need_not_store_it(void **state)
+static void a_node_that_has_it_need_not_store_it(void **state)
 {
 	struct cluster_owners owners[] = {
 		{ .index = 0, .nr = 1, .owners = { 0 }, .has = 1 },
@@ -63,13 +63,13 @@ static void who_has_it_already_need_not_store_it(void **state)
 	round_settle(&d, has_stored, 3, fates);
 	assert_memory_equal(fates, ((uint8_t[]){ ROUND_REMOTE, ROUND_WRITE, ROUND_REMOTE }), 3);
 	assert_int_equal(decide(owners, 3, 3, fates), 0);
-	round_settle(&d, NULL, 3, fates); /* but nobody goes on without the end of a round */
+	round_settle(&d, NULL, 3, fates); /* but no node goes on without the end of a round */
 	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_WRITE }), 3);
 	owners[0].has = 2;
 	assert_int_equal(decide(owners, 3, 3, fates), -EBADMSG);
 }
 
-/* Since then nodes may have collected together, and given up what they had for this one. */
+/* Since then nodes may have collected together, and dropped what they had for this one. */
 static void a_round_that_was_over_without_this_node_is_none(void **state)
 {
 	struct cluster_owners owners[] = {
@@ -80,12 +80,12 @@ static void a_round_that_was_over_without_this_node_is_none(void **state)
 	struct cluster_decision d = {
 		.nodes = nodes, .nr_nodes = ARRAY_SIZE(nodes), .self = SELF, .owners = owners, .nr = 3
 	};
-	static const bool nobody[4] = { false }, others[] = { true, false, true, true };
+	static const bool none[4] = { false }, others[] = { true, false, true, true };
 	uint8_t fates[3];
 
 	(void)state;
 	assert_int_equal(decide(owners, 3, 3, fates), 0);
-	round_settle(&d, nobody, 3, fates);
+	round_settle(&d, none, 3, fates);
 	assert_memory_equal(fates, ((uint8_t[]){ ROUND_WRITE, ROUND_WRITE, ROUND_PIN }), 3);
 	assert_int_equal(decide(owners, 3, 3, fates), 0);
 	round_settle(&d, others, 3, fates);
@@ -121,7 +121,7 @@ static void a_chunk_is_remote_if_all_its_owners_have_it(void **state)
 	}
 }
 
-static void what_nobody_knows_the_end_of_is_written(void **state)
+static void without_the_end_of_a_round_all_is_written(void **state)
 {
 	struct cluster_owners owners[] = {
 		{ .index = 0, .nr = 1, .owners = { 0 } },
@@ -162,7 +162,7 @@ static void a_decision_that_does_not_fit_is_none(void **state)
 }
 
 /* Of a store that was copied there may be two. */
-static void a_node_is_itself_and_nobody_else_is(void **state)
+static void a_node_is_itself_and_no_other_is(void **state)
 {
 	struct cluster_node twins[] = { nodes[0], nodes[1], nodes[1], nodes[3] };
 	struct cluster_decision d = { .nodes = nodes, .nr_nodes = 4, .self = SELF };
@@ -183,12 +183,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(chunks_are_written_pinned_or_awaited),
-		cmocka_unit_test(who_has_it_already_need_not_store_it),
+		cmocka_unit_test(a_node_that_has_it_need_not_store_it),
 		cmocka_unit_test(a_round_that_was_over_without_this_node_is_none),
 		cmocka_unit_test(a_chunk_is_remote_if_all_its_owners_have_it),
-		cmocka_unit_test(what_nobody_knows_the_end_of_is_written),
+		cmocka_unit_test(without_the_end_of_a_round_all_is_written),
 		cmocka_unit_test(a_decision_that_does_not_fit_is_none),
-		cmocka_unit_test(a_node_is_itself_and_nobody_else_is),
+		cmocka_unit_test(a_node_is_itself_and_no_other_is),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,7 +92,7 @@ static void unmount(struct world *w)
 
 /* --- what others have sealed --- */
 
-static void write_pages(struct world *w, uint64_t dir, unsigned whose, unsigned from, unsigned nr)
+static void write_pages(struct world *w, uint64_t dir, unsigned source, unsigned from, unsigned nr)
 {
 	struct names_new n = { .mode = S_IFREG | 0600 };
 	uint8_t page[PAGE_LEN];
@@ -102,7 +102,7 @@ static void write_pages(struct world *w, uint64_t dir, unsigned whose, unsigned 
 	assert_int_equal(names_make(w->fs, dir, "file", &n, &owner, &st), 0);
 	assert_int_equal(file_open(w->fs, st.st_ino, O_RDWR, &f), 0);
 	for (unsigned i = 0; i < nr; i++) {
-		uint64_t x = (uint64_t)whose << 32 | (from + i);
+		uint64_t x = (uint64_t)source << 32 | (from + i);
 
 		for (size_t k = 0; k < sizeof(page); k++) {
 			x = x * UINT64_C(6364136223846793005) + 1442695040888963407u;
@@ -135,7 +135,7 @@ static void read_pieces(struct world *w, struct dir *d, const struct catalog_rec
 }
 
 /* Of a node's own pages, or of those of another one. */
-static void make_dir_of(struct world *w, unsigned node, unsigned number, unsigned whose, unsigned from, unsigned nr)
+static void make_dir_of(struct world *w, unsigned node, unsigned number, unsigned source, unsigned from, unsigned nr)
 {
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 	struct names_new n = { .mode = S_IFDIR | 0700 };
@@ -149,7 +149,7 @@ static void make_dir_of(struct world *w, unsigned node, unsigned number, unsigne
 
 	assert_int_equal(names_make(w->fs, NS_ROOT_INO, dir_names[number], &n, &owner, &st), 0);
 	d->ino = st.st_ino;
-	write_pages(w, d->ino, whose, from, nr);
+	write_pages(w, d->ino, source, from, nr);
 	assert_int_equal(seal_directory(w->fs, d->ino, &owner, &seal, &culprit), 0);
 	d->sealed_ns = seal.sealed_ns;
 	assert_int_equal(catalog_write(w->fs, d->ino, &sink), 0);
@@ -173,7 +173,7 @@ static void forget_chunks(struct dir *d)
 	free(TAKE(d->chunks));
 }
 
-/* --- who takes part --- */
+/* --- which nodes take part --- */
 
 static void lose(struct world *w, unsigned node, bool is_lost)
 {
@@ -413,7 +413,7 @@ static void three_nodes_cost_as_much_as_the_largest(void **state)
 	expect_figures(w, 1, PAGES, 3 * PAGES - 157);
 	for (unsigned i = A; i <= C; i++)
 		expect_rebuilt(w, i, FIRST);
-	assert_int_equal(nr_rebuilt(w, A, FIRST), 0); /* nobody is lost, and so nothing is rebuilt */
+	assert_int_equal(nr_rebuilt(w, A, FIRST), 0); /* no node is lost, and so nothing is rebuilt */
 }
 
 static void two_losses_are_too_many(void **state)
@@ -521,7 +521,7 @@ static void a_stripe_goes_with_the_last_that_needs_it(void **state)
 	expect_rebuilt(w, B, FIRST);
 	drop(w, A, SECOND);
 	expect_figures(w, 1, PAGES, 2 * PAGES - 7);
-	expect_rebuilt(w, B, FIRST); /* with what A has lent, though nobody wants that for itself */
+	expect_rebuilt(w, B, FIRST); /* with what A has pinned, though no node wants that for itself */
 	drop(w, B, FIRST);
 	expect_figures(w, 0, 0, 0);
 }
@@ -533,7 +533,7 @@ static void a_stripe_that_has_lost_a_member_is_replaced(void **state)
 	protect(w, A, FIRST);
 	protect(w, B, FIRST);
 	lose(w, A, true);
-	protect(w, B, FIRST); /* as when all is healed */
+	protect(w, B, FIRST); /* as when all is re-replicated */
 	expect_figures(w, 2, 2 * PAGES - 7, 3 * PAGES - 14);
 	assert_int_equal(nr_rebuilt(w, A, FIRST), w->dirs[A][FIRST].nr); /* the first one is still needed for A */
 	lose(w, B, true);
@@ -589,7 +589,7 @@ static void of_two_that_cover_the_same_one_goes(void **state)
 	free(chunks);
 }
 
-static void who_cannot_be_reached_is_not_covered(void **state)
+static void an_unreachable_node_is_not_covered(void **state)
 {
 	struct world *w = *state;
 
@@ -619,8 +619,8 @@ static ssize_t announce(void *userdata, void *to, size_t len)
 	return (ssize_t)len;
 }
 
-/* Somebody on the holder's node looks at what another one has sealed, and so it refers to chunks of which it has been
- * told. */
+/* A reader on the holder's node looks at what another one has sealed, and so it refers to chunks that were announced
+ * to it. */
 static void look_at(struct world *w, unsigned node, unsigned number)
 {
 	const struct dir *d = &w->dirs[node][number];
@@ -632,7 +632,7 @@ static void look_at(struct world *w, unsigned node, unsigned number)
 	assert_int_equal(nodes_take(w->fs, &seal, &(struct nodes_source){ announce, &t }, &w->nodes[node], NULL), 0);
 }
 
-static void who_only_refers_to_a_chunk_does_not_count(void **state)
+static void a_node_that_only_refers_to_a_chunk_does_not_count(void **state)
 {
 	struct world *w = *state;
 
@@ -778,7 +778,7 @@ static int crash_covering(struct world *w, int at)
 	return has_crashed;
 }
 
-/* At whatever write: who was covered is, and who comes is, once it has been tried again. */
+/* At whatever write: nodes that were covered are, and new ones are once it has been tried again. */
 static void a_crash_leaves_what_was_covered(void **state)
 {
 	struct world *w = *state;
@@ -810,8 +810,8 @@ int main(void)
 		with_world(a_stripe_that_has_lost_a_member_is_replaced),
 		with_world(what_comes_whole_is_not_covered_any_more),
 		with_world(of_two_that_cover_the_same_one_goes),
-		with_world(who_cannot_be_reached_is_not_covered),
-		with_world(who_only_refers_to_a_chunk_does_not_count),
+		with_world(an_unreachable_node_is_not_covered),
+		with_world(a_node_that_only_refers_to_a_chunk_does_not_count),
 		with_world(what_peers_are_known_to_have_is_not_covered),
 		with_world(chunks_of_any_length_are_covered),
 		with_world(parity_that_was_collected_meanwhile_is_no_parity),

@@ -159,7 +159,7 @@ void pair_unseal(struct replica_pair *w)
 	assert_int_equal(seal_undo(w->fs[OTHER], w->top, &pair_owner, &culprit), 0);
 }
 
-void pair_seal_anew(struct replica_pair *w, const char *more)
+void pair_seal_again(struct replica_pair *w, const char *more)
 {
 	pair_unseal(w);
 	pair_make(w->fs[OTHER], w->top, more, S_IFREG | 0600, NULL);
@@ -289,7 +289,7 @@ void pair_expect_bytes(struct replica_pair *w, uint64_t ino, uint64_t off)
 	file_close(w->fs[HERE], f);
 }
 
-/* Told anew it is the same: names, attributes, times, links, extended attributes, holes, chunks. */
+/* Received again it is the same: names, attributes, times, links, extended attributes, holes, chunks. */
 void pair_expect_whole(struct replica_pair *w)
 {
 	_cleanup_(buf_release) struct buf again = BUF_EMPTY;

@@ -59,7 +59,7 @@ uint64_t pair_look_up(struct fs *fs, uint64_t dir, const char *name);
 void pair_encode_catalog(struct fs *fs, uint64_t dir, struct buf *ret);
 void pair_seal(struct replica_pair *w);
 void pair_unseal(struct replica_pair *w);
-void pair_seal_anew(struct replica_pair *w, const char *more); /* with one more file of this name */
+void pair_seal_again(struct replica_pair *w, const char *more); /* with one more file of this name */
 
 int pair_take_bytes(struct replica_pair *w, struct pair_reading *r); /* as nodes_take() */
 int pair_take(struct replica_pair *w); /* the whole catalog */

@@ -113,7 +113,7 @@ void replica_expect_copy(struct replica_world *w)
 	assert_memory_equal(here.data, there.data, here.len);
 	assert_int_equal(ns_find(w->fs[PARTNER]->db, w->fs[PARTNER]->key, top, "file", &d), 1);
 	assert_int_equal(content_open(w->fs[PARTNER]->engine, d.ino, &content), 0);
-	assert_int_equal(content_read(content, got, REPLICA_BYTES, 0), REPLICA_BYTES); /* nobody fetches anything here */
+	assert_int_equal(content_read(content, got, REPLICA_BYTES, 0), REPLICA_BYTES); /* nothing is fetched here */
 	assert_memory_equal(got, w->bytes, REPLICA_BYTES);
 	content_close(content);
 	free(got);
@@ -159,7 +159,7 @@ static void say(int fd, struct buf *b)
 	buf_release(b);
 }
 
-/* All but the catalog is given up. */
+/* All but the catalog is dropped. */
 static void collect_all_but(struct fs *fs, const struct link_replica *copy)
 {
 	struct cluster_chunk *chunks = calloc(copy->nr_chunks, sizeof(*chunks));
@@ -211,7 +211,7 @@ static void do_fetch(struct replica_world *w, uint64_t number, const struct buf 
 	assert_int_equal(link_decode_fetch(body->data, body->len, &ids, &nr_ids, &wants, &nr), 0);
 	chunks = calloc(nr + 1, sizeof(*chunks));
 	for (uint32_t i = 0; i < nr; i++) {
-		if (w->nobody_gives)
+		if (w->no_node_serves)
 			continue;
 		chunks[i] = malloc(wants[i].len);
 		assert_int_equal(engine_cluster_chunk(w->fs[PARTNER]->engine, wants[i].fp, wants[i].len, chunks[i]), 1);
@@ -367,7 +367,7 @@ bool replica_await_end(struct replica_world *w)
 	int r;
 
 	while ((r = replica_state_of(w)) < 0 && w->nr_messages < w->lose_at) {
-		assert_true(r == -EAGAIN || r == -ENOTCONN); /* nobody else fails */
+		assert_true(r == -EAGAIN || r == -ENOTCONN); /* no other error */
 		sched_yield();
 	}
 	return r == 0;
@@ -437,7 +437,7 @@ static int set_up_for(void **state, enum protect_mode mode)
 	}
 	w->nodes[OTHER] = (struct link_node){ .host = OTHER, .name = "other" };
 	memcpy(w->nodes[OTHER].store_id, w->nodes[PARTNER].store_id, 16);
-	/* right behind the partner in the order of ids, and so nobody's */
+	/* right behind the partner in the order of ids, and so of no node */
 	for (unsigned i = 16; i-- > 0 && ++w->nodes[OTHER].store_id[i] == 0;)
 		;
 	w->nr_nodes = NR_STORES;

@@ -3,7 +3,7 @@
  * What is sealed goes to another node: two real stores, the thread that protects one of them and its half of the link;
  * in between, in place of agents, a thread that hands messages to the other store, loses them, or does something else
  * first. Waiting has no limit of its own here: a test that hangs has failed. That thread has assertions, too, from
- * which there is no way back into a test: whoever uses this sets CMOCKA_TEST_ABORT.
+ * which there is no way back into a test: a test that uses this sets CMOCKA_TEST_ABORT.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ struct replica_world {
 	int error;
 	int other_says; /* of all it is asked for: enum link_kept, or why not */
 	atomic_uint nr_asked; /* chunks that it was */
-	atomic_bool nobody_gives; /* what is to be fetched */
+	atomic_bool no_node_serves; /* what is to be fetched */
 	atomic_bool collect_at_copy; /* nodes collect together before the first REPLICATE, and only the catalog is left */
 };
 

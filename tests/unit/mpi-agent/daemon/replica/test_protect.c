@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Who has a copy of what a node has sealed. */
+/* Which nodes have replicas of what a node has sealed. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void the_partner_is_on_another_host(void **state _unused_)
 	assert_int_equal(partner(one, 1, 0, nodes[0].id), -EHOSTUNREACH);
 }
 
-/* The first two behind it have its copies, whoever asks. */
+/* The first two behind it have its replicas, for every node that asks. */
 static void two_nodes_care_for_a_lost_one(void **state _unused_)
 {
 	static const uint8_t lost[CLUSTER_ID_LEN] = { 15 };

@@ -30,7 +30,7 @@ static void a_copy_is_what_was_sealed(void **state)
 	uint64_t top;
 
 	assert_int_equal(pair_take(w), 0);
-	assert_int_equal(w->nr_fetched, 0); /* until somebody reads */
+	assert_int_equal(w->nr_fetched, 0); /* until it is read */
 	pair_expect_whole(w);
 	assert_true(w->nr_fetched > 0);
 	pair_unmount(w, HERE);
@@ -90,7 +90,8 @@ static void a_copy_is_released_when_its_node_is_forgotten(void **state)
 	assert_int_equal(abandon_replica(fs, pair_look_up(fs, top, "sub"), &pair_owner, &node), -EROFS);
 	assert_int_equal(abandon_replica(fs, NS_ROOT_INO, &pair_owner, &node), -EROFS);
 	assert_int_equal(abandon_replica(fs, top, &stranger, &node), -EPERM);
-	assert_false(engine_cluster_is_expected(fs->engine, w->owner.id)); /* who has a copy of it has not met it, ... */
+	assert_false(engine_cluster_is_expected(
+		fs->engine, w->owner.id)); /* a node with a replica of it has not registered it, ... */
 	assert_int_equal(engine_cluster_register_peers(fs->engine, &w->owner, 1), 0);
 	assert_int_equal(abandon_replica(fs, top, &pair_owner, &node), -EHOSTDOWN);
 	assert_int_equal(node.len, strlen(w->s.from.name));
@@ -111,7 +112,7 @@ static void a_newer_copy_takes_the_place_of_the_older(void **state)
 
 	assert_int_equal(pair_take(w), 0);
 	first = pair_replica(w, &c);
-	pair_seal_anew(w, "added");
+	pair_seal_again(w, "added");
 	assert_int_equal(pair_take(w), 0);
 	second = pair_replica(w, &c);
 	assert_int_not_equal(first, second);
@@ -156,7 +157,7 @@ static uint32_t mode_of_copy(struct replica_pair *w)
 }
 
 /* What lies above it there is closed, and opened again: sealed as it is, and for as long as there is the copy. */
-static void who_may_read_a_copy_is_reported_later(void **state)
+static void access_to_a_replica_is_reported_later(void **state)
 {
 	struct replica_pair *w = *state;
 	struct ns_replica c;
@@ -172,7 +173,7 @@ static void who_may_read_a_copy_is_reported_later(void **state)
 	pair_expect_whole(w);
 }
 
-static void a_chunk_that_nobody_has_is_an_error_of_who_reads_it(void **state)
+static void a_chunk_that_no_node_has_is_an_error_of_its_reader(void **state)
 {
 	struct replica_pair *w = *state;
 	struct ns_replica c;
@@ -225,8 +226,8 @@ int main(void)
 		with_stores(a_copy_is_released_when_its_node_is_forgotten),
 		with_stores(a_newer_copy_takes_the_place_of_the_older),
 		with_stores(what_is_open_can_be_read_after_its_copy_was_dropped),
-		with_stores(who_may_read_a_copy_is_reported_later),
-		with_stores(a_chunk_that_nobody_has_is_an_error_of_who_reads_it),
+		with_stores(access_to_a_replica_is_reported_later),
+		with_stores(a_chunk_that_no_node_has_is_an_error_of_its_reader),
 		with_stores(a_crash_while_a_copy_is_made_leaves_the_older_one),
 	};
 

@@ -104,7 +104,7 @@ static void what_a_liar_reports_is_refused(void **state)
 	};
 	struct catalog_record attribute[] = {
 		{ .type = CATALOG_INODE, .name = "a", .in.mode = S_IFIFO | 0600 },
-		{ .type = CATALOG_XATTR, .name = "nobody.knows", .data = "x", .len = 1 },
+		{ .type = CATALOG_XATTR, .name = "unknown.name", .data = "x", .len = 1 },
 	};
 	struct catalog_record chunk[] = {
 		{ .type = CATALOG_INODE, .name = "a", .in.mode = S_IFREG | 0600, .size = 100 },

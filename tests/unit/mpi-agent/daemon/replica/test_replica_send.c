@@ -117,7 +117,7 @@ static void without_an_agent_it_waits(void **state)
 	replica_expect_copy(w);
 }
 
-static void who_is_on_the_same_host_is_no_partner(void **state)
+static void a_node_on_the_same_host_is_no_partner(void **state)
 {
 	struct replica_world *w = *state;
 
@@ -180,7 +180,7 @@ static void what_was_collected_meanwhile_is_sent_again(void **state)
 	assert_int_equal(replica_await_state(w), 0);
 	assert_false(w->collect_at_copy);
 	replica_expect_copy(w);
-	rig_collect(w->fs[PARTNER]); /* that is lent no more; but the copy has it */
+	rig_collect(w->fs[PARTNER]); /* unpinned there; but the replica has it */
 	replica_expect_copy(w);
 }
 
@@ -236,7 +236,7 @@ static void protect_referred(struct replica_world *w, int other_says)
 	replica_expect_copy(w);
 }
 
-static void who_is_said_to_have_a_chunk_is_asked(void **state)
+static void a_node_that_is_said_to_have_a_chunk_is_asked(void **state)
 {
 	struct content_piece pieces[REFERRED];
 	struct replica_world *w = *state;
@@ -250,8 +250,8 @@ static void who_is_said_to_have_a_chunk_is_asked(void **state)
 	assert_int_equal(nr_here(w, pieces), REFERRED);
 }
 
-/* It has a copy of a directory, perhaps, whose chunks are with the partner, which would have been the only one. */
-static void who_only_refers_to_a_chunk_does_not_count(void **state)
+/* It has a replica of a directory, perhaps; its chunks are with the partner, which would have been the only one. */
+static void a_node_that_only_refers_to_a_chunk_does_not_count(void **state)
 {
 	struct content_piece pieces[REFERRED];
 	struct replica_world *w = *state;
@@ -281,7 +281,7 @@ static void what_is_unsealed_is_dropped_there(void **state)
 		sched_yield();
 	assert_int_equal(replica_nr_copies(w), 0);
 
-	/* Also later, when nobody was there. */
+	/* Also later, when none was connected. */
 	replica_seal(w);
 	assert_int_equal(replica_await_state(w), 0);
 	replica_agent_goes(w);
@@ -357,8 +357,8 @@ static void take_copy(struct replica_world *w, unsigned to, uint64_t ino)
 	assert_int_equal(nodes_take(w->fs[to], &s, &(struct nodes_source){ read_catalog, &c }, &other, NULL), 0);
 }
 
-/* A copy of it is here, and its chunks with the partner, if anybody gives them. */
-static uint64_t take_copy_of_other(struct replica_world *w)
+/* A replica of it is here, and its chunks with the partner, if that serves them. */
+static uint64_t take_replica_of_other(struct replica_world *w)
 {
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 	struct cluster_node other = { .name = "other" };
@@ -376,8 +376,8 @@ static uint64_t take_copy_of_other(struct replica_world *w)
 	return st.st_ino;
 }
 
-/* Its node is back, seals it anew, and gives that to the partner itself. */
-static void seal_peers_anew(struct replica_world *w, uint64_t ino)
+/* Its node is back, seals it again, and sends that to the partner itself. */
+static void seal_peers_again(struct replica_world *w, uint64_t ino)
 {
 	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
 	struct ns_seal sealed;
@@ -398,50 +398,50 @@ static int64_t kept_of_partner(struct replica_world *w)
 	return c.sealed_ns;
 }
 
-/* This node has healed it, and hears later that its copy is not wanted any more: no more is that seal. */
+/* This node has re-replicated it, and learns later that its replica is to be dropped: that seal exists no more. */
 static void what_was_repaired_is_dropped_and_not_what_is_newer(void **state)
 {
 	struct replica_world *w = *state;
 	struct nodes_origin from = { .name = "other" };
-	uint64_t ino = take_copy_of_other(w), after;
-	int64_t repaired, anew;
+	uint64_t ino = take_replica_of_other(w), after;
+	int64_t repaired, latest;
 	struct guard g;
 
 	memcpy(from.id, w->nodes[OTHER].store_id, sizeof(from.id));
-	for (int seals_anew = 0; seals_anew < 2; seals_anew++) {
+	for (int seals_again = 0; seals_again < 2; seals_again++) {
 		replica_agent_comes(w);
-		assert_int_equal(repair(w).nr_copies, 1 + seals_anew);
+		assert_int_equal(repair(w).nr_copies, 1 + seals_again);
 		replica_agent_goes(w);
 		repaired = kept_of_partner(w);
-		if (seals_anew)
-			seal_peers_anew(w, ino);
-		anew = kept_of_partner(w);
-		assert_true(seals_anew ? anew > repaired : anew == repaired);
+		if (seals_again)
+			seal_peers_again(w, ino);
+		latest = kept_of_partner(w);
+		assert_true(seals_again ? latest > repaired : latest == repaired);
 		assert_int_equal(nodes_drop(w->fs[HERE], &from, ino, INT64_MAX), 0);
 		replica_agent_comes(w);
 		while (guard_next(w->fs[HERE]->db, 0, &after, &g) > 0)
 			sched_yield();
 		replica_agent_goes(w);
-		if (!seals_anew) {
+		if (!seals_again) {
 			assert_int_equal(replica_nr_copies(w), 0);
 			take_copy(w, HERE, ino);
 		}
 	}
-	assert_int_equal(kept_of_partner(w), anew);
+	assert_int_equal(kept_of_partner(w), latest);
 }
 
-/* Nor is what this node has, and nobody wants any more, put in its place. */
+/* Nor does an older seal that this node has take its place. */
 static void what_is_repaired_late_does_not_take_the_place_of_what_is_newer(void **state)
 {
 	struct replica_world *w = *state;
-	uint64_t ino = take_copy_of_other(w);
-	int64_t anew;
+	uint64_t ino = take_replica_of_other(w);
+	int64_t latest;
 
-	seal_peers_anew(w, ino);
-	anew = kept_of_partner(w);
+	seal_peers_again(w, ino);
+	latest = kept_of_partner(w);
 	replica_agent_comes(w);
 	assert_int_equal(repair(w).error, 0);
-	assert_int_equal(kept_of_partner(w), anew);
+	assert_int_equal(kept_of_partner(w), latest);
 }
 
 static void what_no_node_has_any_more_is_reported_by_name(void **state)
@@ -451,13 +451,13 @@ static void what_no_node_has_any_more_is_reported_by_name(void **state)
 	struct protect_failure f;
 	struct protect_status s;
 
-	take_copy_of_other(w);
+	take_replica_of_other(w);
 	replica_agent_comes(w);
 	replica_seal(w);
 	assert_int_equal(replica_await_state(w), 0);
-	w->nobody_gives = true;
+	w->no_node_serves = true;
 	s = repair(w);
-	assert_int_equal(s.nr_protected, 1); /* the others are healed */
+	assert_int_equal(s.nr_protected, 1); /* the others are re-replicated */
 	assert_int_equal(s.error, -EIO);
 	assert_int_equal(protect_failed(p, 0, &f), 1);
 	assert_int_equal(f.error, -EIO);
@@ -466,10 +466,10 @@ static void what_no_node_has_any_more_is_reported_by_name(void **state)
 	assert_int_equal(protect_failed(p, 1, &f), 0);
 
 	assert_int_equal(protect_forget(p, "other"), 0);
-	assert_int_equal(repair(w).error, 0); /* nobody waits for it any more */
+	assert_int_equal(repair(w).error, 0); /* it is not waited for any more */
 	assert_int_equal(protect_failed(p, 0, &f), 0);
-	w->nobody_gives = false;
-	assert_int_equal(repair(w).nr_copies, 1); /* and if somebody should have it after all it is protected */
+	w->no_node_serves = false;
+	assert_int_equal(repair(w).nr_copies, 1); /* and if a node should have it after all it is protected */
 }
 
 /* What the partner covers, of the one file that all directories here are made of. */
@@ -513,7 +513,7 @@ static void parity_goes_with_the_seal(void **state)
 	replica_seal(w);
 	assert_int_equal(replica_await_state(w), 0);
 	expect_covered(w, true);
-	rig_collect(w->fs[PARTNER]); /* the catalog; neither parity nor what is lent here */
+	rig_collect(w->fs[PARTNER]); /* the catalog; neither parity nor what is pinned here */
 	expect_covered(w, true);
 	replica_unseal(w);
 	while (has_note(w))
@@ -530,12 +530,12 @@ int main(void)
 		with_world(what_is_sealed_is_with_the_partner),
 		with_world(the_oldest_seal_without_a_replica_is_known),
 		with_world(without_an_agent_it_waits),
-		with_world(who_is_on_the_same_host_is_no_partner),
+		with_world(a_node_on_the_same_host_is_no_partner),
 		with_world(agents_may_go_at_any_message),
 		with_world(an_error_of_the_partner_is_reported_and_tried_again),
 		with_world(what_was_collected_meanwhile_is_sent_again),
-		with_world(who_is_said_to_have_a_chunk_is_asked),
-		with_world(who_only_refers_to_a_chunk_does_not_count),
+		with_world(a_node_that_is_said_to_have_a_chunk_is_asked),
+		with_world(a_node_that_only_refers_to_a_chunk_does_not_count),
 		with_world(what_is_unsealed_is_dropped_there),
 		with_world(repairing_gives_the_partner_what_it_has_lost),
 		with_world(what_no_node_has_any_more_is_reported_by_name),

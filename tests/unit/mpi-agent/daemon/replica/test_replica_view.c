@@ -50,7 +50,7 @@ static uint64_t nr_inodes(struct replica_pair *w)
 	return nr;
 }
 
-static void what_is_kept_stays_when_somebody_looks(void **state)
+static void what_is_kept_stays_when_a_reader_looks(void **state)
 {
 	struct replica_pair *w = *state;
 	uint64_t kept, nr;
@@ -67,7 +67,7 @@ static void what_is_kept_stays_when_somebody_looks(void **state)
 	pair_expect_whole(w);
 
 	/* Another seal than the one that is kept can be looked at beside it, ... */
-	pair_seal_anew(w, "added");
+	pair_seal_again(w, "added");
 	assert_int_equal(take_as(w, NS_REPLICA_CACHED), 0);
 	assert_int_equal(copy_in_state(w, NS_REPLICA_KEPT), kept);
 	pair_look_up(w->fs[HERE], copy_in_state(w, NS_REPLICA_CACHED), "added");
@@ -90,14 +90,14 @@ static void what_its_node_drops_goes_with_what_was_looked_at(void **state)
 	struct replica_pair *w = *state;
 
 	assert_int_equal(take_as(w, NS_REPLICA_KEPT), 0);
-	pair_seal_anew(w, "added");
+	pair_seal_again(w, "added");
 	assert_int_equal(take_as(w, NS_REPLICA_CACHED), 0);
 	assert_int_equal(nodes_drop(w->fs[HERE], &w->s.from, w->top, INT64_MAX), 0);
 	pair_expect_nothing(w);
 }
 
 /* He has the directory, and comes to its files one after the other. */
-static void who_is_in_a_copy_goes_on_when_it_is_kept(void **state)
+static void a_reader_in_a_replica_goes_on_when_it_is_kept(void **state)
 {
 	struct replica_pair *w = *state;
 	uint64_t looked_at;
@@ -118,7 +118,7 @@ static void who_is_in_a_copy_goes_on_when_it_is_kept(void **state)
 	pair_expect_whole(w);
 }
 
-/* Whose other node takes part, and what happens there, or here, before it has said the last of something. */
+/* The pair with a connected other node, and what happens there, or here, before it has sent the last part. */
 static struct asked {
 	struct replica_pair *w; /* NULL: none */
 	struct answers *answers;
@@ -186,13 +186,13 @@ static void keep(struct replica_pair *w)
 	assert_int_equal(take_as(w, NS_REPLICA_KEPT), 0);
 }
 
-static void keep_anew(struct replica_pair *w)
+static void keep_again(struct replica_pair *w)
 {
-	pair_seal_anew(w, "added");
+	pair_seal_again(w, "added");
 	keep(w);
 }
 
-static void who_looks_while_it_is_being_kept_sees_what_is_kept(void **state)
+static void a_reader_sees_what_is_kept_while_it_is_being_kept(void **state)
 {
 	struct replica_pair *w = *state;
 	uint64_t top = 0;
@@ -214,18 +214,18 @@ static void who_looks_while_it_is_being_kept_sees_what_is_kept(void **state)
 }
 
 /* It is unsealed, sealed, and kept, before he has what he wanted: he drops that, and not what is kept. */
-static void what_is_kept_anew_stays_when_who_looked_is_too_late(void **state)
+static void what_is_kept_again_stays_when_a_reader_is_too_late(void **state)
 {
 	struct replica_pair *w = *state;
 	struct ns_replica c;
 	uint64_t top;
 
-	assert_int_equal(look(w, QUESTION_HOLD, keep_anew, &top), -ENOENT);
+	assert_int_equal(look(w, QUESTION_HOLD, keep_again, &top), -ENOENT);
 	pair_replica(w, &c);
 	assert_int_equal(c.state, NS_REPLICA_KEPT);
 	assert_int_equal(pair_nr_notes(w), 1);
 	pair_expect_whole(w);
-	pair_seal_anew(w, "more");
+	pair_seal_again(w, "more");
 	assert_int_equal(look(w, QUESTION_HOLD, pair_unseal, &top), -ENOENT); /* of another one */
 	assert_int_equal(pair_nr_notes(w), 1);
 	assert_int_not_equal(copy_in_state(w, NS_REPLICA_KEPT), 0);
@@ -241,7 +241,7 @@ static unsigned nr_asked_for_seals(struct replica_pair *w, struct peer_list *o)
 	return asked.nr - before;
 }
 
-static void who_does_not_answer_is_not_asked_for_each_name(void **state)
+static void a_silent_node_is_not_asked_for_each_name(void **state)
 {
 	struct replica_pair *w = *state;
 	struct peer_list *o;
@@ -264,7 +264,7 @@ static void who_does_not_answer_is_not_asked_for_each_name(void **state)
 	asked = (struct asked){ 0 };
 }
 
-static void who_has_the_name_of_the_view_keeps_it(void **state)
+static void a_directory_with_the_name_of_the_view_keeps_it(void **state)
 {
 	struct replica_pair *w = *state;
 	struct view *v = w->fs[HERE]->view;
@@ -289,13 +289,13 @@ int main(void)
 {
 #define with_stores(name) cmocka_unit_test_setup_teardown(name, pair_set_up, pair_tear_down)
 	const struct CMUnitTest tests[] = {
-		with_stores(what_is_kept_stays_when_somebody_looks),
+		with_stores(what_is_kept_stays_when_a_reader_looks),
 		with_stores(what_its_node_drops_goes_with_what_was_looked_at),
-		with_stores(who_is_in_a_copy_goes_on_when_it_is_kept),
-		with_stores(who_looks_while_it_is_being_kept_sees_what_is_kept),
-		with_stores(what_is_kept_anew_stays_when_who_looked_is_too_late),
-		with_stores(who_does_not_answer_is_not_asked_for_each_name),
-		with_stores(who_has_the_name_of_the_view_keeps_it),
+		with_stores(a_reader_in_a_replica_goes_on_when_it_is_kept),
+		with_stores(a_reader_sees_what_is_kept_while_it_is_being_kept),
+		with_stores(what_is_kept_again_stays_when_a_reader_is_too_late),
+		with_stores(a_silent_node_is_not_asked_for_each_name),
+		with_stores(a_directory_with_the_name_of_the_view_keeps_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,7 @@ static void within_a_file_the_kernel_reads_ahead(void **state)
 	ahead_init(&a);
 	for (uint64_t i = 0; i < 9; i++)
 		assert_false(makes_wish(&a, stretch(1, i * LEN), false));
-	assert_false(makes_wish(&a, stretch(1, 9 * LEN), true)); /* nobody knows whether others follow */
+	assert_false(makes_wish(&a, stretch(1, 9 * LEN), true)); /* it is unknown whether others follow */
 	assert_false(makes_wish(&a, stretch(1, 10 * LEN), false));
 	assert_true(makes_wish(&a, stretch(1, 11 * LEN), true));
 	assert_false(makes_wish(&a, stretch(1, 12 * LEN), false));
@@ -115,7 +115,7 @@ static void as_many_trails_as_can_be_held(void **state)
 	}
 }
 
-static void who_comes_first_takes_the_wish_back(void **state)
+static void the_first_reader_takes_the_wish_back(void **state)
 {
 	struct pack_ahead a;
 	struct pack_stretch s = stretch(1, LEN), got;
@@ -148,7 +148,7 @@ static void *claim_thread(void *arg)
 	return NULL;
 }
 
-static void who_comes_too_late_waits(void **state)
+static void a_late_reader_waits(void **state)
 {
 	struct pack_ahead a;
 	struct pack_stretch got, more;
@@ -283,8 +283,8 @@ static void files_of_several_steps_are_read_in_turn(void **state)
 	rig_release(&f.rig);
 }
 
-/* Without anybody who fulfils wishes all is read when it is wanted. */
-static void who_is_not_helped_reads_for_himself(void **state)
+/* Without a thread that fulfils wishes all is read when it is wanted. */
+static void a_reader_without_help_reads_alone(void **state)
 {
 	struct files f;
 
@@ -316,7 +316,7 @@ static void what_is_gone_is_not_decoded_ahead(void **state)
 }
 
 /* Of the third file, before it is decoded ahead and afterwards. */
-static void damage_is_met_by_who_reads_it(void **state)
+static void damage_is_met_by_its_reader(void **state)
 {
 	struct pack_frame_rec rec;
 	struct files f;
@@ -338,7 +338,7 @@ static void damage_is_met_by_who_reads_it(void **state)
 	rig_release(&f.rig);
 }
 
-/* Bytes may be wrong on their way from the disk: nobody gets them later for that. */
+/* Bytes may be wrong on their way from the disk: no reader gets them later for that. */
 static void what_could_not_be_decoded_ahead_is_read_again(void **state)
 {
 	uint32_t part = 2 * PER_FILE / CODED_PER_PART + 1, at;
@@ -376,7 +376,7 @@ static void *reader_thread(void *arg)
 	return NULL;
 }
 
-static void readers_and_who_helps_them(void **state)
+static void readers_and_their_helpers(void **state)
 {
 	struct files f;
 	struct crowd c = { .f = &f, .nr_running = 3 };
@@ -392,7 +392,7 @@ static void readers_and_who_helps_them(void **state)
 		pthread_join(t[i], NULL);
 	rig_release(&f.rig);
 
-	/* one reader, whose wishes another one fulfils: they meet at each frame */
+	/* one reader, and another one that fulfils its wishes: they meet at each frame */
 	files_init(&f, 1);
 	c.nr_running = 1;
 	assert_int_equal(pthread_create(&t[0], NULL, reader_thread, &c), 0);
@@ -410,15 +410,15 @@ int main(void)
 		cmocka_unit_test(little_is_no_sign),
 		cmocka_unit_test(while_others_read_nothing_is_wished),
 		cmocka_unit_test(as_many_trails_as_can_be_held),
-		cmocka_unit_test(who_comes_first_takes_the_wish_back),
-		cmocka_unit_test(who_comes_too_late_waits),
+		cmocka_unit_test(the_first_reader_takes_the_wish_back),
+		cmocka_unit_test(a_late_reader_waits),
 		cmocka_unit_test(the_next_file_is_there_already),
 		cmocka_unit_test(files_of_several_steps_are_read_in_turn),
-		cmocka_unit_test(who_is_not_helped_reads_for_himself),
+		cmocka_unit_test(a_reader_without_help_reads_alone),
 		cmocka_unit_test(what_is_gone_is_not_decoded_ahead),
-		cmocka_unit_test(damage_is_met_by_who_reads_it),
+		cmocka_unit_test(damage_is_met_by_its_reader),
 		cmocka_unit_test(what_could_not_be_decoded_ahead_is_read_again),
-		cmocka_unit_test(readers_and_who_helps_them),
+		cmocka_unit_test(readers_and_their_helpers),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Tables that are mended, of frames stored in every way: as they are, with each codec, with parts that no codec made
- * smaller, short ones; chunks of one length and of varied ones. A table written anew is the one that was there, to the
+ * Tables that are repaired, of frames stored in every way: as they are, with each codec, with parts that no codec made
+ * smaller, short ones; chunks of one length and of varied ones. A table written again is the one that was there, to the
  * byte.
  */
 #include "tests/unit/store/pack/coded_rig.h"
@@ -359,8 +359,8 @@ static void parts_that_are_lost_too_cost_no_others(void **state)
 	free(junk);
 }
 
-/* Somebody stores what looks like a compressed part, and then noise so that it is not made smaller. */
-static void bytes_that_look_compressed_deceive_nobody(void **state)
+/* A user stores what looks like a compressed part, and then noise so that it is not made smaller. */
+static void bytes_that_look_compressed_do_not_deceive(void **state)
 {
 	uint8_t *plain = aligned_bytes(PACK_PART_BYTES), *stored = aligned_bytes(PACK_PART_BYTES);
 	struct coders cs;
@@ -391,9 +391,9 @@ int main(void)
 		cmocka_unit_test(a_wrong_length_beside_freed_bytes_is_repaired),
 		cmocka_unit_test(a_table_without_a_sector_is_repaired),
 		cmocka_unit_test(parts_that_are_lost_too_cost_no_others),
-		cmocka_unit_test(bytes_that_look_compressed_deceive_nobody),
+		cmocka_unit_test(bytes_that_look_compressed_do_not_deceive),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests_name("packs_mend", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("packs_repair", tests, NULL, NULL);
 }
