@@ -720,8 +720,8 @@ static void report_unflushed(struct flusher *f)
 
 	flusher_status(f, &s);
 	if (s.nr_sealed > s.nr_in_tier)
-		log_notice("tier %s: %" PRIu64 " of %" PRIu64 " sealed checkpoints are not%s flushed%s%s", f->url,
-			   s.nr_sealed - s.nr_in_tier, s.nr_sealed, s.is_known ? "" : " known to be",
+		log_notice("tier %s: not%s flushed: %" PRIu64 " of %s%s%s", f->url, s.is_known ? "" : " known to be",
+			   s.nr_sealed - s.nr_in_tier, human_nr(s.nr_sealed, "sealed checkpoint").s,
 			   s.reason[0] ? ": " : "", s.reason);
 }
 

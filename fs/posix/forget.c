@@ -10,11 +10,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/fs.h"
 #include "fs/posix/attr.h"
 #include "fs/posix/attr_cache.h"
-#include "fs/fs.h"
 #include "fs/posix/inode.h"
 #include "fs/posix/namespace.h"
 #include "fs/posix/xattr.h"
@@ -147,7 +148,7 @@ int names_clear_orphans(struct fs *fs)
 		nr++;
 	}
 	if (nr > 0)
-		log_info("store: removed %" PRIu64 " unnamed files that were open", nr);
+		log_info("store: removed %s without a name, open before", human_nr(nr, "file").s);
 	return r;
 }
 

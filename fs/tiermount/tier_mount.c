@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/conf.h"
 #include "base/log.h"
 #include "base/mounts.h"
 #include "base/util.h"
@@ -132,8 +133,8 @@ static int open_session(struct run *run)
 
 static void report_mounted(const struct run *run)
 {
-	log_info("tier %s: mounted read-only on %s, %zu checkpoints", tier_where(run->tier), run->paths.mountpoint,
-		 tier_view_nr(run->fs.view));
+	log_info("tier %s: mounted read-only on %s, %s", tier_where(run->tier), run->paths.mountpoint,
+		 human_nr(tier_view_nr(run->fs.view), "checkpoint").s);
 }
 
 static void finish_mount(struct run *run)

@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/conf.h"
+#include "index/backref_table.h"
 #include "index/db.h"
 #include "index/index_format.h"
-#include "index/backref_table.h"
 #include "store/check/check_internal.h"
-#include "store/gc/backrefs.h"
 #include "store/file/extents/layer_stack.h"
+#include "store/gc/backrefs.h"
 
 #define ENTRIES_PER_STEP 4096u
 
@@ -93,8 +94,8 @@ int check_backrefs(struct check *k)
 	}
 	if (r < 0 || nr_missing == 0)
 		return r;
-	snprintf(text, sizeof(text),
-		 "index: %" PRIu64 " references of recipes are missing in the back-reference table", nr_missing);
+	snprintf(text, sizeof(text), "index: the back-reference table lacks %s of recipes",
+		 human_nr(nr_missing, "reference").s);
 	check_found_in_view(k, CHECK_INDEX, text);
 	return 0;
 }

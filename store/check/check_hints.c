@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/conf.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/check/check_internal.h"
@@ -183,11 +184,10 @@ int check_hints_repair(struct check *k, struct check_hints *h)
 			return r;
 		repaired = r == 0;
 	}
-	check_found(k, CHECK_FINGERPRINTS, repaired,
-		    "index: %" PRIu64 " chunks cannot be found by their fingerprints and would be stored again%s",
-		    h->nr_missing,
-		    repaired	  ? "; put back" :
+	check_found(k, CHECK_FINGERPRINTS, repaired, "index: %s cannot be found by %s and would be stored again%s",
+		    human_nr(h->nr_missing, "chunk").s, h->nr_missing == 1 ? "its fingerprint" : "their fingerprints",
+		    repaired	    ? "; put back" :
 		    k->conf->repair ? "; --rebuild puts them back" :
-				    "");
+				      "");
 	return 0;
 }

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/conf.h"
 #include "base/le.h"
 #include "index/db.h"
 #include "index/index_format.h"
@@ -244,8 +245,8 @@ static void check_numbers_of_names(struct names *n)
 		if (in->nr_names == 0)
 			found_name(n->k, "inode %" PRIu64 ": has no name", in->ino);
 		else
-			found_name(n->k, "inode %" PRIu64 ": has %" PRIu32 " names, should have %" PRIu64, in->ino,
-				   in->nr_names, want);
+			found_name(n->k, "inode %" PRIu64 ": has %s, should have %" PRIu64, in->ino,
+				   human_nr(in->nr_names, "name").s, want);
 	}
 }
 

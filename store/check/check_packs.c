@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/conf.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
 #include "store/check/check_internal.h"
@@ -333,10 +334,9 @@ static int check_counts(struct packs_check *c)
 	if (r == -ENOMEM)
 		return r;
 	check_found(c->k, CHECK_PACKS, r == 0,
-		    "packs: %" PRIu64 " chunks with %" PRIu64 " bytes were committed, %" PRIu64 " with %" PRIu64
-		    " are there%s",
-		    said->nr_chunks - gone.nr_chunks, said->chunk_bytes - gone.bytes, c->counts.nr_chunks,
-		    c->counts.chunk_bytes, r == 0 ? "; recounted" : "");
+		    "packs: should have %s with %" PRIu64 " bytes, have %" PRIu64 " with %" PRIu64 "%s",
+		    human_nr(said->nr_chunks - gone.nr_chunks, "chunk").s, said->chunk_bytes - gone.bytes,
+		    c->counts.nr_chunks, c->counts.chunk_bytes, r == 0 ? "; recounted" : "");
 	return 0;
 }
 

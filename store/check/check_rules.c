@@ -9,12 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/conf.h"
 #include "base/le.h"
 #include "base/util.h"
+#include "index/backref_table.h"
 #include "index/freed.h"
 #include "index/index_format.h"
 #include "index/recipes.h"
-#include "index/backref_table.h"
 #include "store/log/record_format.h"
 #include "store/remote_hooks.h"
 
@@ -233,7 +234,7 @@ static void check_unknown(const struct inode_facts *f, struct check_problems *p)
 	if (f->nr_xattrs > 0)
 		problem(p, false, "there are extended attributes of nothing");
 	if (f->nr_entries > 0)
-		problem(p, false, "there are %" PRIu64 " names in a directory that does not exist", f->nr_entries);
+		problem(p, false, "does not exist as a directory, but has %s in it", human_nr(f->nr_entries, "name").s);
 	if (f->is_orphan)
 		problem(p, false, "is to be removed, but does not exist");
 	if (f->has_seal)
@@ -246,14 +247,14 @@ static void check_directory(const struct inode_facts *f, struct check_problems *
 {
 	if (!S_ISDIR(f->in.mode)) {
 		if (f->nr_entries > 0)
-			problem(p, false, "has %" PRIu64 " names in it but is no directory", f->nr_entries);
+			problem(p, false, "has %s in it but is no directory", human_nr(f->nr_entries, "name").s);
 		return;
 	}
 	if (f->in.nlink == 0 && f->nr_entries > 0 && !(f->in.flags & INODE_SEALED)) /* sealed: see fs/seal/reaper.c */
-		problem(p, false, "is removed but has %" PRIu64 " names in it", f->nr_entries);
+		problem(p, false, "is removed but has %s in it", human_nr(f->nr_entries, "name").s);
 	if (f->in.nlink > 0 && f->in.nlink != 2 + f->nr_subdirs)
-		problem(p, false, "has a link count of %" PRIu32 ", but %" PRIu64 " directories in it", f->in.nlink,
-			f->nr_subdirs);
+		problem(p, false, "has a link count of %" PRIu32 ", but %s in it", f->in.nlink,
+			human_nr(f->nr_subdirs, "directory").s);
 	if (f->nr_shared_cookies > 0 && !f->shared_hash)
 		problem(p, false, "has names of equal hash, but the root does not say so: look-ups miss them");
 }

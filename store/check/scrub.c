@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/conf.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -317,12 +318,12 @@ static void finish(struct scrub *s)
 
 	count_bad(s);
 	if (rep->nr_left > 0)
-		log_error("scrub: %" PRIu64 " damaged places were found, and %" PRIu64 " are left; %" PRIu64
-			  " files miss bytes",
-			  rep->nr_damaged + rep->nr_tables, rep->nr_left, rep->nr_files);
+		log_error("scrub: found %s, of which %" PRIu64 " left; bytes are missing in %s",
+			  human_nr(rep->nr_damaged + rep->nr_tables, "damaged place").s, rep->nr_left,
+			  human_nr(rep->nr_files, "file").s);
 	else if (rep->nr_damaged + rep->nr_tables > 0)
-		log_notice("scrub: %" PRIu64 " damaged places were found, no file refers to those left",
-			   rep->nr_damaged + rep->nr_tables);
+		log_notice("scrub: found %s; no file refers to what is left",
+			   human_nr(rep->nr_damaged + rep->nr_tables, "damaged place").s);
 	st = rep->is_named ? s->state : *safe_state(s);
 	if (rep->complete && rep->is_named)
 		st = (struct scrub_state){ .last_ns = now_ns(), .last = s->state.round };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
@@ -386,7 +387,7 @@ int backrefs_build(struct engine *e, bool (*step)(void *userdata, uint64_t nr_re
 			r = -ECANCELED;
 	}
 	if (r == 0)
-		log_notice("store %s: back-reference table built from %" PRIu64 " recipes", e->path, b.nr_recipes);
+		log_notice("store %s: back-reference table built from %s", e->path, human_nr(b.nr_recipes, "recipe").s);
 out:
 	db_batch_free(b.batch);
 	backrefs_release(&b.refs);

@@ -27,13 +27,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/conf.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "index/fingerprints.h"
-#include "store/engine_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/fptable.h"
+#include "store/engine_state.h"
 #include "store/gc/gc_state.h"
 #include "store/gc/repoint.h"
 #include "store/log/commit.h"
@@ -224,7 +225,7 @@ void moving_finish(struct engine *e)
 	if (r < 0)
 		moving_abort(e);
 	else if (e->gc->moving.nr > 0)
-		log_info("store %s: finished %zu interrupted moves", e->path, e->gc->moving.nr);
+		log_info("store %s: finished %s", e->path, human_nr(e->gc->moving.nr, "interrupted move").s);
 	free(TAKE(e->gc->moving.m));
 	e->gc->moving.nr = e->gc->moving.size = 0;
 }

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/conf.h"
 #include "base/le.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -126,7 +127,7 @@ static int replay_all(struct replay *rp, uint64_t after)
 		groups++;
 	}
 	if (r == 0 && groups > 0)
-		log_info("store %s: %" PRIu64 " groups of the journal replayed", e->path, groups);
+		log_info("store %s: replayed %s of the journal", e->path, human_nr(groups, "group").s);
 	return r;
 }
 

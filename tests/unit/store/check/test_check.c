@@ -135,7 +135,7 @@ static void many_inodes_are_checked_window_by_window(void **state)
 	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 	rig_close(rig);
 	s = check_with(rig, conf);
-	ASSERT_SAID(s, "inode 2507: has 1 names, should have 2");
+	ASSERT_SAID(s, "inode 2507: has 1 name, should have 2");
 	assert_int_equal(s.result.nr_inodes, 3006);
 }
 

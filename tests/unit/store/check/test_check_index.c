@@ -319,8 +319,7 @@ static void every_wrong_entry_is_found_and_repaired_from_the_journal(void **stat
 		    "index: counts 20580 bytes with data in all files, they have 12288" } },
 		{ bad_table, { "index: entry Z 31: it belongs to no table" } },
 		{ bad_backref, { "index: entry B 0000000100000100 00: its key does not decode" } },
-		{ missing_backref,
-		  { "index: 1 references of recipes are missing in the back-reference table" } },
+		{ missing_backref, { "index: the back-reference table lacks 1 reference of recipes" } },
 		{ bad_cookie,
 		  { "index: entry D 0000000000000001 0000000000001000: its name is not where look-ups search for it",
 		    "inode 4: has no name" } },
@@ -331,8 +330,7 @@ static void every_wrong_entry_is_found_and_repaired_from_the_journal(void **stat
 		{ name_of_nothing, { "name 'n' in directory 1: leads to inode 77, which does not exist" } },
 		{ name_of_another_type, { "name 'g' in directory 1: has type 1, but inode 4 is of type 8" } },
 		{ wrong_links,
-		  { "inode 2: has a link count of 2, but 1 directories in it",
-		    "inode 3: has 2 names, should have 3" } },
+		  { "inode 2: has a link count of 2, but 1 directory in it", "inode 3: has 2 names, should have 3" } },
 		{ no_name, { "inode 5: has no name" } },
 		{ wrong_parent, { "name 'e' in directory 2: directory 6 says it lies in 1" } },
 		{ circle, { "directory 2: contains itself" } },
@@ -341,7 +339,7 @@ static void every_wrong_entry_is_found_and_repaired_from_the_journal(void **stat
 		    "inode 4: there are extended attributes of nothing",
 		    "name 'g' in directory 1: leads to inode 4, which does not exist" } },
 		{ no_root,
-		  { "inode 1: there are 3 names in a directory that does not exist", "the root does not exist" } },
+		  { "inode 1: does not exist as a directory, but has 3 names in it", "the root does not exist" } },
 		{ no_target, { "inode 5: is a symbolic link without a target" } },
 		{ orphan_with_links, { "inode 3: is to be removed, but has links" } },
 		{ no_links, { "inode 5: has no links, but is not to be removed" } },
@@ -451,8 +449,7 @@ static void a_wrong_tree_that_the_journal_says_too_is_left(void **state)
 	assert_int_equal(engine_tx_apply(rig->e, &tx), 0);
 	rig_close(rig);
 	s = repair(rig);
-	ASSERT_SAID(s, "+inode 5: has 1 names, should have 2; the index is rebuilt",
-		    "inode 5: has 1 names, should have 2");
+	ASSERT_SAID(s, "+inode 5: has 1 name, should have 2; the index is rebuilt", "inode 5: has 1 name, should have 2");
 }
 
 static void a_missing_index_is_rebuilt(void **state)

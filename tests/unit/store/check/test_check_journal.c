@@ -134,7 +134,7 @@ static void what_is_missing_is_named_as_of_the_last_commit_that_is_kept(void **s
 		    "later: bytes 0 to 8291 cannot be read: there is no data in pack 1 offset 20480",
 		    "d/f: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
 		    "d/e/hard: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
-		    "+packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there; recounted");
+		    "+packs: should have 6 chunks with 24576 bytes, have 0 with 0; recounted");
 }
 
 int main(void)

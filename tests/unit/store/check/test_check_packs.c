@@ -132,7 +132,7 @@ static void a_missing_pack_is_reported_with_its_files(void **state)
 		    "g: bytes 0 to 8291 cannot be read: there is no data in pack 1 offset 20480",
 		    "d/f: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
 		    "d/e/hard: bytes 0 to 12287 cannot be read: there is no data in pack 1 offset 8192",
-		    "packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there");
+		    "packs: should have 6 chunks with 24576 bytes, have 0 with 0");
 }
 
 /* Only the journal has the record of freed chunks, and of the recipes that refer to these zeros: they are not taken for
@@ -154,11 +154,11 @@ static void a_table_of_zeros_is_missed_before_the_journal_is_applied(void **stat
 	zero(rig, pack_table_off(1), PAGE);
 	s = check(rig);
 	assert_true(s.result.unapplied > 1);
-	ASSERT_SAID(s, "packs: 107 chunks with 438272 bytes were committed, 103 with 421888 are there");
+	ASSERT_SAID(s, "packs: should have 107 chunks with 438272 bytes, have 103 with 421888");
 	s = repair(rig);
 	ASSERT_SAID(s, "d/f: bytes 0 to 16383 cannot be read: there is no data in pack 1 offset 1060864",
 		    "d/e/hard: bytes 0 to 16383 cannot be read: there is no data in pack 1 offset 1060864",
-		    "+packs: 107 chunks with 438272 bytes were committed, 103 with 421888 are there; recounted");
+		    "+packs: should have 107 chunks with 438272 bytes, have 103 with 421888; recounted");
 }
 
 static void wrong_counts_are_recounted(void **state)
@@ -170,7 +170,7 @@ static void wrong_counts_are_recounted(void **state)
 	zero(rig, pack_table_off(0), PAGE); /* there is no frame now, and nobody said so */
 	s = repair(rig);
 	assert_int_equal(s.nr, 4);
-	assert_string_equal(s.text[3], "+packs: 6 chunks with 24576 bytes were committed, 0 with 0 are there; recounted");
+	assert_string_equal(s.text[3], "+packs: should have 6 chunks with 24576 bytes, have 0 with 0; recounted");
 	s = repair(rig);
 	assert_int_equal(s.nr, 3); /* the files that miss their bytes */
 }
