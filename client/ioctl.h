@@ -392,12 +392,15 @@ enum ckptfs_tier_state {
 };
 #define CKPTFS_TIER_HAS 1u /* fact: the directory is complete and durable in the tier */
 #define CKPTFS_TIER_REMOVED 4u /* fact: retention has removed the directory from the tier; it is not flushed again */
+#define CKPTFS_TIER_CHECKING 8u /* fact: with `check`: the daemon reads what was removed from the tier: ask again */
 #define CKPTFS_TIER_KNOWN 2u /* fact: the tier was listed since the mount; else in_tier is 0 */
+#define CKPTFS_TIER_CHECK UINT64_MAX
 struct ckptfs_tier {
 	uint32_t size, version;
 	uint64_t inode;
+	uint64_t check; /* in: 0: answer from memory; CKPTFS_TIER_CHECK: read first what was removed. Out: to ask again */
 	uint32_t state; /* out, as all below: enum ckptfs_tier_state */
-	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_REMOVED, CKPTFS_TIER_KNOWN */
+	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_REMOVED, CKPTFS_TIER_KNOWN, CKPTFS_TIER_CHECKING */
 	int32_t error; /* errno of the current failure; 0: none */
 	int32_t directory_error; /* errno of the last attempt to read the directory; 0: none */
 	uint64_t sealed, in_tier; /* sealed directories, except REMOVED ones; those known to be in the tier */

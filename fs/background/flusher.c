@@ -45,6 +45,8 @@
 #define TOO_LARGE_DELAY_NS (3600 * NS_PER_S) /* an attempt sends all chunks before it fails again */
 #define CHANGED_DELAY_NS (NS_PER_S / 10) /* doubled each time, up to UNREADABLE_DELAY_NS */
 #define PATIENCE_NS (3 * NS_PER_S) /* for requests in flight at an unmount */
+#define CHECK_NS (60 * NS_PER_S) /* between looks at the log of an idle tier */
+#define CHECK_AGAIN_NS NS_PER_S /* if users request them */
 #define HUNG_NS (30 * NS_PER_S) /* without an answer, until this is reported */
 #define SLOT_BYTES_MAX 110u /* memory per known chunk (tier_flush.h) */
 #define TAKEN_MAX 3u /* consecutive attempts whose manifest number is taken, although it is not listed */
@@ -63,6 +65,8 @@ struct flusher {
 	bool has_note;
 	struct flush_note note;
 	uint64_t number; /* of the last manifest of this store in the tier */
+	uint64_t generation; /* of the tier, with which the seals were compared */
+	uint64_t checked_ns; /* monotonic: when the log of the tier was read last */
 	uint64_t delay_ns;
 	unsigned nr_taken;
 
@@ -75,6 +79,9 @@ struct flusher {
 	uint64_t nr_changes GUARDED_BY(lock); /* of seals */
 	uint64_t nr_listed GUARDED_BY(lock); /* nr_changes when the seals in the queue were listed */
 	uint64_t nr_seen GUARDED_BY(lock); /* nr_changes at the last list of the thread; others list, too */
+	/* Numbers of looks at the log of the tier, for flusher_check(): begun, ended and seen in the seals, requested. */
+	uint64_t check_begun GUARDED_BY(lock), check_done GUARDED_BY(lock), check_wanted GUARDED_BY(lock);
+	uint64_t check_seen GUARDED_BY(lock); /* check_wanted when the thread looked last */
 	uint64_t begun_ns GUARDED_BY(lock); /* monotonic: the flush of queue.current */
 	uint64_t done_bytes GUARDED_BY(lock), done_ns GUARDED_BY(lock); /* flushed before it since the mount, and how long
 									 * that took */
@@ -100,13 +107,14 @@ static void set_state(struct flusher *f, enum flusher_state state, int error, co
 	mutex_unlock(&f->lock);
 }
 
-/* Waits until this time, a request to stop, or a change of the seals. */
+/* Waits until this time, a request to stop, a change of the seals, or, while connected, a new request to read the log. */
 static void wait_until(struct flusher *f, uint64_t until)
 {
 	uint64_t now = monotonic_ns();
 
 	mutex_lock(&f->lock);
-	while (!f->stop && now < until && f->nr_seen == f->nr_changes) {
+	while (!f->stop && now < until && f->nr_seen == f->nr_changes &&
+	       (!f->worker || f->check_seen == f->check_wanted)) {
 		cond_wait_for(&f->changed, &f->lock, until - now);
 		now = monotonic_ns();
 	}
@@ -145,6 +153,12 @@ static int list_seals(struct flusher *f, struct seal_list *ret)
 			(struct flush_seal){ .ino = ino, .sealed_ns = seal.sealed_ns, .bytes = seal.bytes, .user = user };
 	}
 	return r;
+}
+
+static void mark_uncompared(struct flusher *f) REQUIRES(f->lock)
+{
+	for (size_t i = 0; i < f->queue.nr; i++)
+		f->queue.v[i].is_compared = false;
 }
 
 /* Compares the seals with the manifests in the tier. */
@@ -194,6 +208,10 @@ static int update_own_seals(struct flusher *f)
 	mutex_lock(&f->lock);
 	f->nr_seen = f->nr_changes;
 	idle = f->worker;
+	if (idle && tier_worker_generation(idle) != f->generation) { /* it may have removed some */
+		f->generation = tier_worker_generation(idle);
+		mark_uncompared(f);
+	}
 	mutex_unlock(&f->lock);
 	return update_seals(f, idle);
 }
@@ -237,8 +255,7 @@ static void disconnect(struct flusher *f)
 	mutex_lock(&f->lock);
 	f->worker = NULL;
 	f->left_behind |= !has_ended;
-	for (size_t i = 0; i < f->queue.nr; i++)
-		f->queue.v[i].is_compared = false;
+	mark_uncompared(f);
 	mutex_unlock(&f->lock);
 	tier_worker_free(w);
 }
@@ -345,6 +362,7 @@ static int connect_tier(struct flusher *f)
 		wait_and_retry(f, r, "cannot list the sealed directories", NULL, strerror(-r));
 		return 0;
 	}
+	f->checked_ns = monotonic_ns();
 	tier_worker_last(f->worker, &last);
 	f->number = last.number;
 	r = f->conf.takes_over ? 0 : compare_with_note(f, &last);
@@ -479,6 +497,8 @@ static void record_end(struct flusher *f, const struct flush_seal *s, bool is_do
 	f->done_ns += monotonic_ns() - f->begun_ns;
 	f->queue.current = 0;
 	if (is_done) {
+		f->checked_ns = monotonic_ns();
+		f->check_done = ++f->check_begun; /* a flush reads the log at its end */
 		flush_queue_done(&f->queue, s);
 		f->status.error = 0;
 		f->status.reason[0] = '\0';
@@ -639,13 +659,54 @@ static void flush_seal(struct flusher *f, const struct flush_seal *s)
 		 c.path[0] ? c.path : "/", f->url, sums.chunks, sums.bytes, sums.packs);
 }
 
+/* --- what was removed --- */
+
+/* When the log of the tier is to be read next. */
+static uint64_t next_check_ns(struct flusher *f)
+{
+	bool is_wanted;
+
+	mutex_lock(&f->lock);
+	f->check_seen = f->check_wanted;
+	is_wanted = f->check_wanted > f->check_done;
+	mutex_unlock(&f->lock);
+	return f->checked_ns + (is_wanted ? CHECK_AGAIN_NS : CHECK_NS);
+}
+
+/*
+ * Reads the log, which tells what a collection has removed. A failure changes nothing: the seals in the tier were durable
+ * there, and the next flush reports the cause.
+ */
+static void check_tier(struct flusher *f)
+{
+	uint64_t check;
+	int r;
+
+	mutex_lock(&f->lock);
+	check = ++f->check_begun;
+	mutex_unlock(&f->lock);
+	r = tier_worker_follow(f->worker);
+	if (r == -ECANCELED)
+		return;
+	f->checked_ns = monotonic_ns();
+	if (tier_worker_has_failed(f->worker)) {
+		disconnect(f); /* the next connection compares everything */
+		return;
+	}
+	if (update_own_seals(f) < 0)
+		return;
+	mutex_lock(&f->lock);
+	f->check_done = check;
+	mutex_unlock(&f->lock);
+}
+
 /* --- the thread --- */
 
 static void *work(void *userdata)
 {
 	struct flusher *f = userdata;
 	struct flush_seal next;
-	uint64_t due;
+	uint64_t due, check;
 
 	pthread_setname_np(pthread_self(), "ckptfs-flush");
 	while (is_running(f)) {
@@ -660,7 +721,11 @@ static void *work(void *userdata)
 		} else {
 			f->delay_ns = 0;
 			set_state(f, FLUSHER_IDLE, 0, "");
-			wait_until(f, due);
+			check = next_check_ns(f);
+			if (check <= monotonic_ns())
+				check_tier(f);
+			else
+				wait_until(f, MIN(due, check));
 		}
 	}
 	disconnect(f);
@@ -834,6 +899,21 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 	if (waits >= HUNG_NS)
 		snprintf(ret->reason, sizeof(ret->reason), "the tier has not answered for %" PRIu64 " s",
 			 waits / NS_PER_S);
+}
+
+bool flusher_check(struct flusher *f, uint64_t *check)
+{
+	bool is_awaited;
+
+	mutex_lock(&f->lock);
+	*check = MIN(*check, f->check_begun + 1); /* one that begins after this request */
+	is_awaited = *check > f->check_done && f->status.state == FLUSHER_IDLE;
+	if (is_awaited && *check > f->check_wanted) {
+		f->check_wanted = *check;
+		cond_broadcast(&f->changed);
+	}
+	mutex_unlock(&f->lock);
+	return is_awaited;
 }
 
 int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret)

@@ -68,5 +68,10 @@ const char *flusher_where(const struct flusher *f); /* "dir:/lustre/me/ckpt" */
 const char *flusher_state_name(enum flusher_state state);
 /* Takes time proportional to the number of seals. Counts all that were sealed before. */
 void flusher_status(struct flusher *f, struct flusher_status *ret);
+/*
+ * Requests that the log of the tier is read, so that what a collection has removed by now is known: *check is UINT64_MAX
+ * in the first call, and is changed for further ones. false: that was done, or is not possible now.
+ */
+bool flusher_check(struct flusher *f, uint64_t *check);
 /* -ENODATA: not sealed. Waits for nothing. */
 int flusher_find(struct flusher *f, uint64_t ino, struct flusher_checkpoint *ret);

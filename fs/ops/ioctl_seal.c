@@ -151,16 +151,19 @@ static int tier_of_directory(const struct ioctl_call *c, struct ckptfs_tier *arg
 {
 	struct flusher_checkpoint one;
 	struct ns_seal seal;
+	bool checking;
 	int r = ns_get_seal(c->fs->db, arg->inode, &seal);
 
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
 	if (arg->inode != c->ino && seal.uid != ops_cred(c->req).uid && !ops_may_command(c->req))
 		return -EPERM;
+	checking = arg->check > 0 && flusher_check(c->fs->flusher, &arg->check);
 	r = flusher_find(c->fs->flusher, arg->inode, &one);
 	if (r < 0)
 		return r;
 	arg->facts |= one.is_in_tier ? CKPTFS_TIER_HAS : one.is_removed ? CKPTFS_TIER_REMOVED : 0;
+	arg->facts |= checking ? CKPTFS_TIER_CHECKING : 0;
 	arg->directory_error = -one.error;
 	arg->bytes = one.bytes;
 	arg->flushed_bytes = one.flushed_bytes;
@@ -177,7 +180,7 @@ int ioctl_tier(const struct ioctl_call *c, void *p)
 	static_assert(sizeof(arg->reason) == sizeof(s.reason), "reasons are not cut");
 	if (!c->fs->flusher)
 		return -EOPNOTSUPP;
-	*arg = (struct ckptfs_tier){ .size = arg->size, .version = arg->version, .inode = arg->inode };
+	*arg = (struct ckptfs_tier){ .size = arg->size, .version = arg->version, .inode = arg->inode, .check = arg->check };
 	flusher_status(c->fs->flusher, &s);
 	arg->state = s.state;
 	arg->facts = s.is_known ? CKPTFS_TIER_KNOWN : 0;

@@ -858,6 +858,19 @@ void tier_writer_closep(struct tier_writer **w)
 	tier_writer_close(*w);
 }
 
+int tier_writer_follow(struct tier_writer *w)
+{
+	int r = w->has_failed ? -ESTALE : read_generations(w);
+
+	w->has_failed |= r == -ESTALE || r == -ENOTUNIQ;
+	return r;
+}
+
+uint64_t tier_writer_generation(const struct tier_writer *w)
+{
+	return w->log.generation;
+}
+
 static const struct tier_written *find_seal(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns)
 {
 	for (size_t i = 0; i < w->nr_seals; i++)

@@ -38,6 +38,13 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 void tier_writer_close(struct tier_writer *w); /* NULL is fine */
 void tier_writer_closep(struct tier_writer **w);
 
+/*
+ * Reads the entries that were appended to the log of the tier: one request, if there are none. A failure that the next
+ * call may not have leaves the writer usable.
+ */
+int tier_writer_follow(struct tier_writer *w);
+uint64_t tier_writer_generation(const struct tier_writer *w); /* the last one that was read; 0: none */
+
 /* A manifest of this store in the tier. */
 struct tier_written {
 	uint64_t number; /* 0: no manifest */

@@ -2,7 +2,7 @@
 /*
  * Messages between the two threads:
  *
- *	JOB_OPEN, JOB_FLUSH ──▶
+ *	JOB_OPEN, JOB_FOLLOW, JOB_FLUSH ──▶
  *	                    ◀── WANTS_CATALOG   the caller runs catalog() of the checkpoint, for each record:
  *	RECORD              ──▶
  *	                    ◀── WANTS_CHUNKS    any number of times; the caller runs read() into memory of the worker
@@ -34,7 +34,19 @@
 #include "store/tier/tier.h"
 #include "store/tier/tier_open.h"
 
-enum message { NONE, JOB_OPEN, JOB_FLUSH, RECORD, CHUNKS, CATALOG_END, WANTS_CATALOG, WANTS_CHUNKS, WANTS_RECORD, DONE };
+enum message {
+	NONE,
+	JOB_OPEN,
+	JOB_FOLLOW,
+	JOB_FLUSH,
+	RECORD,
+	CHUNKS,
+	CATALOG_END,
+	WANTS_CATALOG,
+	WANTS_CHUNKS,
+	WANTS_RECORD,
+	DONE
+};
 
 struct tier_worker {
 	struct tier_worker_conf conf; /* constant, as the URL */
@@ -237,6 +249,8 @@ static void *work(void *userdata)
 	while ((m = receive(w, &result)) != NONE) {
 		if (m == JOB_OPEN)
 			run_open(w);
+		else if (m == JOB_FOLLOW)
+			send_to_caller(w, DONE, tier_writer_follow(w->writer));
 		else if (m == JOB_FLUSH)
 			send_to_caller(w, DONE, tier_flush(w->writer, &w->checkpoint, &w->flushed));
 	}
@@ -307,6 +321,19 @@ bool tier_worker_has(const struct tier_worker *w, uint64_t ino, int64_t sealed_n
 bool tier_worker_was_removed(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns)
 {
 	return tier_writer_was_removed(w->writer, ino, sealed_ns);
+}
+
+int tier_worker_follow(struct tier_worker *w)
+{
+	int r;
+
+	exchange(w, JOB_FOLLOW, 0, &r);
+	return r;
+}
+
+uint64_t tier_worker_generation(const struct tier_worker *w)
+{
+	return tier_writer_generation(w->writer);
 }
 
 bool tier_worker_has_failed(const struct tier_worker *w)

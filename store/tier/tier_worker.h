@@ -7,6 +7,7 @@
  *	tier_worker_open() ─────────────────────────────────▶ opens and probes the tier, opens a writer
  *	tier_worker_flush() ────────────────────────────────▶ tier_flush()
  *	  catalog() and read() of the checkpoint ◀──────────▶   requests records and chunks
+ *	tier_worker_follow() ───────────────────────────────▶ tier_writer_follow()
  *	tier_worker_end(), _free(): wait a while, then
  *	  leave the worker behind
  *
@@ -44,6 +45,9 @@ int tier_worker_open(struct tier_worker *w, bool probe, char reason[TIER_PROBE_R
 void tier_worker_last(const struct tier_worker *w, struct tier_written *ret);
 bool tier_worker_has(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns);
 bool tier_worker_was_removed(const struct tier_worker *w, uint64_t ino, int64_t sealed_ns);
+/* tier_writer_follow() and tier_writer_generation() */
+int tier_worker_follow(struct tier_worker *w);
+uint64_t tier_worker_generation(const struct tier_worker *w);
 /* tier_flush() */
 int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, struct tier_flushed *ret);
 bool tier_worker_has_failed(const struct tier_worker *w); /* as of the writer */

@@ -86,6 +86,15 @@ await test ! -e "$ANY/run/step.1"
 cmp "$ANY/run/step.3/state" "$WORK/plain/run/step.3/state" || fail "a kept checkpoint cannot be read"
 [ "$(ls "$ANY/run" | xargs)" = "step.3 step.4" ] || fail "shown: $(ls "$ANY/run")"
 
+# --- a mounted daemon has it from the log of the tier before a wait is answered, without a flush or a remount ---
+exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier "$MNT/run/step.1"
+says "retention has removed it there"
+exits 0 "$tools/ckptfs-seal" --no-seal --wait=tier "$MNT/run/step.4"
+exits 0 "$tools/ckptfs-stat" --sealed "$MNT"
+tells "run/step.1.*removed by retention"
+[ "$(figure tier.sealed) $(figure tier.in_tier) $(figure tier.waiting)" = "3 3 0" ] ||
+	fail "$(figure tier.sealed) sealed, $(figure tier.in_tier) in the tier"
+
 # --- the daemon continues behind the fence of the collection, and does not share deleted packs ---
 step run/step.5 2 # what only step.2 had
 exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/run/step.5"

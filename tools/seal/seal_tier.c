@@ -14,15 +14,21 @@
 
 #define STEP_NS 50000000
 
+static int get(int fd, uint64_t ino, uint64_t check, struct ckptfs_tier *ret)
+{
+	*ret = (struct ckptfs_tier){ .size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .inode = ino, .check = check };
+	return ioctl(fd, CKPTFS_IOC_TIER, ret) < 0 ? -errno : 0;
+}
+
 int seal_tier_get(int fd, uint64_t ino, struct ckptfs_tier *ret)
 {
-	*ret = (struct ckptfs_tier){ .size = sizeof(*ret), .version = CKPTFS_IOC_VERSION, .inode = ino };
-	return ioctl(fd, CKPTFS_IOC_TIER, ret) < 0 ? -errno : 0;
+	return get(fd, ino, 0, ret);
 }
 
 static bool is_there(const struct seal_tier_wait *how, const struct ckptfs_tier *t)
 {
-	return how->ino != 0 ? t->facts & CKPTFS_TIER_HAS : t->facts & CKPTFS_TIER_KNOWN && t->in_tier == t->sealed;
+	return how->ino != 0 ? (t->facts & (CKPTFS_TIER_HAS | CKPTFS_TIER_CHECKING)) == CKPTFS_TIER_HAS :
+			       t->facts & CKPTFS_TIER_KNOWN && t->in_tier == t->sealed;
 }
 
 static void show(struct progress *p, const struct seal_tier_wait *how, const struct ckptfs_tier *t, uint64_t most)
@@ -36,12 +42,14 @@ static void show(struct progress *p, const struct seal_tier_wait *how, const str
 int seal_tier_wait(int fd, const struct seal_tier_wait *how, struct ckptfs_tier *ret)
 {
 	uint64_t until = how->timeout_ns > 0 ? monotonic_ns() + how->timeout_ns : UINT64_MAX, most = 0;
+	uint64_t check = CKPTFS_TIER_CHECK;
 	struct progress progress;
 	bool said = false;
 	int r;
 
 	progress_init(&progress);
-	while ((r = seal_tier_get(fd, how->ino, ret)) == 0 && !is_there(how, ret)) {
+	while ((r = get(fd, how->ino, check, ret)) == 0 && !is_there(how, ret)) {
+		check = ret->check;
 		most = MAX(most, ret->waiting_bytes);
 		if (how->ino != 0 && ret->facts & CKPTFS_TIER_REMOVED)
 			r = -ESTALE;

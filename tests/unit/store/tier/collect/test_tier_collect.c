@@ -865,12 +865,41 @@ static void removed_seals_take_bounded_space(void **state _unused_)
 	rig_free(rig);
 }
 
+static void a_writer_that_follows_the_log_has_what_was_removed(void **state _unused_)
+{
+	struct tier_writer_conf conf = conf_of(1);
+	struct rig *rig = rig_new(1);
+	struct tier_writer *w;
+
+	add_checkpoint(rig, 1, false);
+	add_checkpoint(rig, 1, false);
+	assert_int_equal(tier_writer_open(world_tier(&rig->w), &conf, &w), 0);
+	assert_int_equal(flush(rig, w, 0), 0);
+	assert_int_equal(flush(rig, w, 1), 0);
+	assert_int_equal(tier_writer_follow(w), 0);
+	assert_int_equal(tier_writer_generation(w), 0);
+	assert_int_equal(collect(world_tier(&rig->w), 1), 0);
+	assert_true(tier_writer_has(w, rig->all[0].c.ino, rig->all[0].c.sealed_ns));
+	assert_int_equal(tier_writer_follow(w), 0);
+	assert_true(tier_writer_generation(w) > 0);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct tier_checkpoint *c = &rig->all[i].c;
+
+		assert_int_equal(tier_writer_has(w, c->ino, c->sealed_ns), i == 1);
+		assert_int_equal(tier_writer_was_removed(w, c->ino, c->sealed_ns), i == 0);
+	}
+	assert_false(tier_writer_has_failed(w));
+	tier_writer_close(w);
+	rig_free(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_collector_may_stand_still),
 		cmocka_unit_test(a_collection_does_not_hide_a_second_machine),
 		cmocka_unit_test(packs_of_a_removed_checkpoint_stay_for_one_collection),
+		cmocka_unit_test(a_writer_that_follows_the_log_has_what_was_removed),
 		cmocka_unit_test(a_collector_that_is_killed_leaves_nothing_for_long),
 		cmocka_unit_test(any_order_of_requests_is_safe),
 		cmocka_unit_test(what_is_not_found_once_is_not_removed),
