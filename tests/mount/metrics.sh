@@ -153,7 +153,7 @@ assert labels <= {"mountpoint", "request", "cause", "le"}, labels
 ids = [p["id"] for p in board["panels"]]
 assert len(ids) == len(set(ids)), ids
 rows = [p["title"] for p in board["panels"] if p["type"] == "row"]
-assert {"Sealed checkpoints", "Scrub", "Cluster", "Daemon"} <= set(rows), rows
+assert {"Sealed checkpoints", "Scrub", "Cluster", "Tier", "Daemon"} <= set(rows), rows
 places = [(x, y) for p in board["panels"] for x in range(p["gridPos"]["x"], p["gridPos"]["x"] + p["gridPos"]["w"])
           for y in range(p["gridPos"]["y"], p["gridPos"]["y"] + p["gridPos"]["h"])]
 assert len(places) == len(set(places)) and max(x for x, y in places) < 24, "panels overlap"
