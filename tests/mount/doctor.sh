@@ -89,6 +89,57 @@ check -2 "$MNT"
 found "$on" damage critical '1 chunk is damaged' 'log'
 echo "ok mount"
 
+# --- checkpoints that are not protected yet: a warning after an hour, as with the alerts ---
+cc -shared -fPIC -x c -o "$WORK/answer.so" - <<'C' || fail "answer.so is not built"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+ssize_t lgetxattr(const char *path, const char *name, void *p, size_t len)
+{
+	static char text[1 << 20];
+	size_t n;
+	FILE *f;
+
+	if (strcmp(name, "user.ckptfs.stat") != 0)
+		return syscall(SYS_lgetxattr, path, name, p, len);
+	f = fopen(getenv("ANSWER"), "r");
+	if (!f)
+		abort();
+	n = fread(text, 1, sizeof(text), f);
+	fclose(f);
+	memcpy(p, text, n < len ? n : len);
+	return n;
+}
+C
+answer() { # JSON: the mount answers with these objects changed
+	"$PYTHON" - "$MNT" "$1" >"$WORK/answer" <<-'PY'
+	import json, os, sys
+	j = json.loads(os.getxattr(sys.argv[1], "user.ckptfs.stat").decode().rstrip("\0"))
+	for name, o in json.loads(sys.argv[2]).items():
+	    j.setdefault(name, {}).update(o)
+	print(json.dumps(j, separators=(",", ":")))
+	PY
+	ANSWER=$WORK/answer ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$WORK/answer.so check "$MNT"
+}
+cluster='"member":true,"agent":true,"agent_answers":true,"nodes":2,"protects":true,"sealed":5'
+answer '{"cluster":{'"$cluster"',"sealed_protected":4,"replication_lag_ns":60000000000}}'
+found "$on" replicas ok '^4 of 5 sealed checkpoints replicated, lag 1m'
+answer '{"cluster":{'"$cluster"',"sealed_protected":4,"replication_lag_ns":7300000000000,"protect_errno":28}}'
+found "$on" replicas warning '^1 of 5 .* on this node only, the first one for 2h: No space left on device' log
+answer '{"cluster":{'"$cluster"',"sealed_protected":5,"replication_lag_ns":0}}'
+found "$on" replicas ok '^5 of 5 sealed checkpoints replicated$'
+tier='"where":"dir:/far","reason":"","errno":0,"sealed":5'
+answer '{"tier":{'"$tier"',"state":"flushing","waiting":1,"lag_ns":60000000000}}'
+found "$on" tier ok 'dir:/far: flushing, 4 of 5 sealed checkpoints there, lag 1m'
+answer '{"tier":{'"$tier"',"state":"flushing","waiting":1,"lag_ns":7300000000000}}'
+found "$on" tier warning '1 of 5 sealed checkpoints not there, the first one for 2h' tier_rate
+answer '{"tier":{'"$tier"',"state":"idle","waiting":0,"lag_ns":0}}'
+found "$on" tier ok '5 of 5 sealed checkpoints there$'
+echo "ok lags"
+
 stop_process "$DAEMON"
 check -2 "$MNT"
 found "$on" daemon critical 'does not answer within 10 s'

@@ -20,6 +20,7 @@
 #include "base/medium.h"
 #include "base/mounts.h"
 #include "base/util.h"
+#include "tools/common/age.h"
 #include "tools/common/daemon.h"
 #include "tools/doctor/checkup.h"
 #include "tools/stat/stat_ask.h"
@@ -31,6 +32,7 @@
 #define GARBAGE_PERCENT 25
 #define COMMIT_S 5 /* the default of commit= */
 #define LATE_NS (60 * NS_PER_S)
+#define UNPROTECTED_NS (3600 * NS_PER_S) /* as in docs/alerts.yml: replicas and flushes take their time */
 
 static bool is_true(const struct json_flat *j, const char *path)
 {
@@ -258,6 +260,7 @@ static void check_cluster(struct checkup *c, const struct json_flat *j, const ch
 {
 	uint64_t sealed = json_flat_u64(j, "cluster.sealed"), safe = json_flat_u64(j, "cluster.sealed_protected");
 	uint64_t error = json_flat_u64(j, "cluster.protect_errno"), fetches = json_flat_u64(j, "cluster.fetch_failures");
+	uint64_t lag = json_flat_u64(j, "cluster.replication_lag_ns");
 	char action[PATH_MAX + 64];
 
 	if (!is_true(j, "cluster.member"))
@@ -275,15 +278,16 @@ static void check_cluster(struct checkup *c, const struct json_flat *j, const ch
 	else
 		checkup_found(c, HEALTHY, "agent", NULL, "connected, %" PRIu64 " node%s",
 			      json_flat_u64(j, "cluster.nodes"), plural(json_flat_u64(j, "cluster.nodes")));
-	if (is_true(j, "cluster.protects") && safe < sealed)
+	if (is_true(j, "cluster.protects") && safe < sealed && lag > UNPROTECTED_NS)
 		checkup_found(c, HEALTH_WARNING, "replicas",
 			      "ckptfs wait DIRECTORY waits for one; the daemon's log has errors",
-			      "%" PRIu64 " of %s on this node only%s%s", sealed - safe,
-			      human_nr(sealed, "sealed checkpoint").s, error ? ": " : "",
+			      "%" PRIu64 " of %s on this node only, the first one for %s%s%s", sealed - safe,
+			      human_nr(sealed, "sealed checkpoint").s, human_age(lag).s, error ? ": " : "",
 			      error ? strerror((int)error) : "");
 	else if (is_true(j, "cluster.protects"))
-		checkup_found(c, HEALTHY, "replicas", NULL, "%" PRIu64 " of %s replicated", sealed,
-			      human_nr(sealed, "sealed checkpoint").s);
+		checkup_found(c, HEALTHY, "replicas", NULL, "%" PRIu64 " of %s replicated%s%s", MIN(safe, sealed),
+			      human_nr(sealed, "sealed checkpoint").s, lag > 0 ? ", lag " : "",
+			      lag > 0 ? human_age(lag).s : "");
 	if (fetches > 0)
 		checkup_found(c, HEALTH_WARNING, "other nodes", "see that agents run on all nodes",
 			      "%" PRIu64 " read%s of data on other nodes failed", fetches, plural(fetches));
@@ -294,6 +298,7 @@ static void check_tier(struct checkup *c, const struct json_flat *j)
 {
 	uint64_t waiting = json_flat_u64(j, "tier.waiting"), sealed = json_flat_u64(j, "tier.sealed");
 	const char *state = json_flat_get(j, "tier.state"), *reason = json_flat_get(j, "tier.reason");
+	uint64_t lag = json_flat_u64(j, "tier.lag_ns");
 
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
@@ -306,9 +311,16 @@ static void check_tier(struct checkup *c, const struct json_flat *j)
 			      "flushing is retried every minute; see the errors in the daemon's log",
 			      "%s: %s; %" PRIu64 " of %s not known to be there", json_flat_get(j, "tier.where"), reason,
 			      waiting, human_nr(sealed, "sealed checkpoint").s);
+	else if (lag > UNPROTECTED_NS)
+		checkup_found(c, HEALTH_WARNING, "tier",
+			      "compare tier_rate= and the tier's bandwidth with what is sealed",
+			      "%s: %s; %" PRIu64 " of %s not there, the first one for %s", json_flat_get(j, "tier.where"),
+			      state, waiting, human_nr(sealed, "sealed checkpoint").s, human_age(lag).s);
 	else
-		checkup_found(c, HEALTHY, "tier", NULL, "%s: %s, %" PRIu64 " of %s there", json_flat_get(j, "tier.where"), state,
-			      sealed - waiting, human_nr(sealed, "sealed checkpoint").s);
+		checkup_found(c, HEALTHY, "tier", NULL, "%s: %s, %" PRIu64 " of %s there%s%s",
+			      json_flat_get(j, "tier.where"), state, sealed - waiting,
+			      human_nr(sealed, "sealed checkpoint").s, lag > 0 ? ", lag " : "",
+			      lag > 0 ? human_age(lag).s : "");
 }
 
 void checkup_integrity(struct checkup *c, const struct json_flat *j, const char *point)
