@@ -265,50 +265,60 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino _unused_)
 
 /* --- directories --- */
 
-/* An open directory: a snapshot of its names. */
+/* An open directory above checkpoints: a snapshot of its names. */
 struct open_dir {
-	struct tier_entered *e; /* NULL: above checkpoints */
-	struct buf names; /* as of tier_view_list(), above checkpoints */
+	struct buf names; /* as of tier_view_list() */
 };
 
-static void open_dir_free(struct tier_fs *fs, struct open_dir *d)
+static void open_dir_free(struct open_dir *d)
 {
-	tier_view_leave(fs->view, d->e);
-	buf_release(&d->names);
+	if (d)
+		buf_release(&d->names);
 	free(d);
+}
+
+static int open_above(struct tier_fs *fs, uint32_t dir, struct open_dir **ret)
+{
+	const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_LIST);
+	struct open_dir *d = calloc(1, sizeof(*d));
+	int r = d ? tier_view_refresh(fs->view, &w) : -ENOMEM;
+
+	if (r == 0)
+		r = tier_view_list(fs->view, dir, &d->names);
+	if (r == 0)
+		*ret = d;
+	else
+		open_dir_free(d);
+	return r;
 }
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct open_dir *d = calloc(1, sizeof(*d));
-	struct tier_fs *fs = fs_of(req);
-	int r = d ? 0 : -ENOMEM;
+	struct open_dir *d = NULL;
+	struct tier_entered *e;
+	int r;
 
-	if (r == 0 && tier_node_place(ino) == 0) {
-		const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_LIST);
-
-		r = tier_view_refresh(fs->view, &w);
+	if (tier_node_place(ino) == 0) {
+		r = open_above(fs_of(req), tier_node_inode(ino), &d);
+	} else {
+		r = tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
 		if (r == 0)
-			r = tier_view_list(fs->view, tier_node_inode(ino), &d->names);
-	} else if (r == 0) {
-		r = tier_enter(req, ino, TIER_WAITS_FOR_TREE, &d->e);
+			tier_view_leave(fs_of(req)->view, e);
 		fi->cache_readdir = 1;
 		fi->keep_cache = 1;
 	}
 	if (r < 0) {
-		if (d)
-			open_dir_free(fs, d);
 		tier_reply_error(req, r);
 		return;
 	}
 	fi->fh = (uintptr_t)d;
 	if (fuse_reply_open(req, fi) < 0)
-		open_dir_free(fs, d);
+		open_dir_free(d);
 }
 
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino _unused_, struct fuse_file_info *fi)
 {
-	open_dir_free(fs_of(req), (struct open_dir *)(uintptr_t)fi->fh);
+	open_dir_free((struct open_dir *)(uintptr_t)fi->fh);
 	fuse_reply_err(req, 0);
 }
 
@@ -377,20 +387,22 @@ static void list_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 {
 	const struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
 	struct listing l = { .req = req, .buf = malloc(size), .size = size, .plus = plus };
+	struct tier_entered *e = NULL;
+	int r = !l.buf ? -ENOMEM : d ? 0 : tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
 
-	if (!l.buf) {
-		tier_reply_error(req, -ENOMEM);
-		return;
-	}
-	if ((off > 0 || list_without_attributes(&l, ".", ino, S_IFDIR, 1)) &&
+	if (r == 0 && (off > 0 || list_without_attributes(&l, ".", ino, S_IFDIR, 1)) &&
 	    (off > 1 || list_without_attributes(&l, "..", ino, S_IFDIR, 2))) {
 		off = MAX(off, (off_t)2);
-		if (d->e)
-			list_tree(&l, d->e, ino, off);
-		else
+		if (d)
 			list_above(&l, d, off);
+		else
+			list_tree(&l, e, ino, off);
 	}
-	fuse_reply_buf(req, l.buf, l.len);
+	tier_view_leave(fs_of(req)->view, e);
+	if (r < 0)
+		tier_reply_error(req, r);
+	else
+		fuse_reply_buf(req, l.buf, l.len);
 	free(l.buf);
 }
 
@@ -407,41 +419,35 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 /* --- files --- */
 
 struct open_file {
-	struct tier_entered *e;
 	struct tier_ahead ahead; /* of the cache */
 	uint64_t since_ns; /* with O_DIRECT: bypass the cache */
 };
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct open_file *f = calloc(1, sizeof(*f));
-	int r = !f				    ? -ENOMEM :
-		(fi->flags & O_ACCMODE) != O_RDONLY ? -EROFS :
-						      tier_enter(req, ino, TIER_WAITS_FOR_TREE, &f->e);
+	struct tier_entered *e = NULL;
+	struct open_file *f;
+	int r = (fi->flags & O_ACCMODE) != O_RDONLY ? -EROFS : tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
 
-	if (r == 0 && fi->flags & O_DIRECT) {
+	tier_view_leave(fs_of(req)->view, e);
+	f = r == 0 ? calloc(1, sizeof(*f)) : NULL;
+	if (!f) {
+		tier_reply_error(req, r < 0 ? r : -ENOMEM);
+		return;
+	}
+	if (fi->flags & O_DIRECT) {
 		fi->direct_io = 1;
 		f->since_ns = monotonic_ns();
 	}
-	if (r < 0) {
-		free(f);
-		tier_reply_error(req, r);
-		return;
-	}
 	fi->keep_cache = 1; /* content does not change */
 	fi->fh = (uintptr_t)f;
-	if (fuse_reply_open(req, fi) < 0) {
-		tier_view_leave(fs_of(req)->view, f->e);
+	if (fuse_reply_open(req, fi) < 0)
 		free(f);
-	}
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino _unused_, struct fuse_file_info *fi)
 {
-	struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
-
-	tier_view_leave(fs_of(req)->view, f->e);
-	free(f);
+	free((struct open_file *)(uintptr_t)fi->fh);
 	fuse_reply_err(req, 0);
 }
 
@@ -469,6 +475,10 @@ static void reply_bytes(fuse_req_t req, const struct tier_bytes *b, size_t len)
 	_cleanup_(freep) char *copy = NULL;
 	size_t at = 0;
 
+	if (len == 0) {
+		fuse_reply_buf(req, NULL, 0);
+		return;
+	}
 	if (b->nr <= IOV_MANY) {
 		fuse_reply_iov(req, b->iov, (int)b->nr);
 		return;
@@ -485,33 +495,49 @@ static void reply_bytes(fuse_req_t req, const struct tier_bytes *b, size_t len)
 	fuse_reply_buf(req, copy, at);
 }
 
+static int read_file(fuse_req_t req, uint64_t node, const struct tier_entered *e, struct tier_range *range,
+		     struct tier_bytes *ret)
+{
+	const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_DATA);
+	struct tier_fs *fs = fs_of(req);
+	struct tier_fault fault;
+	int r;
+
+	range->source = e->source;
+	range->tree = e->tree;
+	r = tier_cache_read(fs->cache, range, &w, ret, &fault);
+	if (r < 0)
+		report_read_error(fs, range, node, &fault, r);
+	return r;
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
-	const struct tier_inode *in = &f->e->tree->inodes[tier_node_inode(ino)];
-	const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_DATA);
 	struct tier_fs *fs = fs_of(req);
 	struct tier_range range = {
-		.source = f->e->source,
-		.tree = f->e->tree,
 		.inode = tier_node_inode(ino),
 		.off = (uint64_t)off,
 		.ahead = &f->ahead,
 		.since_ns = f->since_ns,
 	};
-	struct tier_fault fault;
-	struct tier_bytes bytes;
-	int r;
+	struct tier_bytes bytes = { 0 };
+	struct tier_entered *e;
+	uint64_t file_size;
+	int r = tier_enter(req, ino, TIER_WAITS_FOR_DATA, &e);
 
-	if (range.off >= in->size) {
-		fuse_reply_buf(req, NULL, 0);
+	if (r < 0) {
+		tier_reply_error(req, r);
 		return;
 	}
-	range.len = MIN(size, (size_t)TIER_READ_MAX);
-	range.len = (size_t)MIN(in->size - range.off, (uint64_t)range.len);
-	r = tier_cache_read(fs->cache, &range, &w, &bytes, &fault);
+	file_size = e->tree->inodes[range.inode].size;
+	if (range.off < file_size) {
+		range.len = MIN(size, (size_t)TIER_READ_MAX);
+		range.len = (size_t)MIN(file_size - range.off, (uint64_t)range.len);
+		r = read_file(req, ino, e, &range, &bytes);
+	}
+	tier_view_leave(fs->view, e);
 	if (r < 0) {
-		report_read_error(fs, &range, ino, &fault, r);
 		tier_reply_error(req, r);
 		return;
 	}
@@ -519,29 +545,41 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
 	tier_bytes_release(fs->cache, &bytes);
 }
 
-/* SEEK_DATA and SEEK_HOLE, with the holes of the sealed file. */
-static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+/* Where the next data or hole begins, with the holes of the sealed file. */
+static int seek(const struct tier_entered *e, uint32_t inode, uint64_t off, int whence, uint64_t *ret)
 {
-	const struct open_file *f = (struct open_file *)(uintptr_t)fi->fh;
-	const struct tier_inode *in = &f->e->tree->inodes[tier_node_inode(ino)];
+	const struct tier_inode *in = &e->tree->inodes[inode];
 	struct tier_runs it;
 	struct tier_run run;
 	uint64_t at;
 
-	if (off < 0 || (uint64_t)off >= in->size || (whence != SEEK_DATA && whence != SEEK_HOLE)) {
-		tier_reply_error(req, whence == SEEK_DATA || whence == SEEK_HOLE ? -ENXIO : -EINVAL);
-		return;
-	}
-	it = tier_runs_from(f->e->tree, tier_node_inode(ino), (uint64_t)off);
+	if (off >= in->size)
+		return -ENXIO;
+	it = tier_runs_from(e->tree, inode, off);
 	while (tier_runs_next(&it, &run, &at))
 		if ((run.pack > 0) == (whence == SEEK_DATA)) {
-			fuse_reply_lseek(req, (off_t)MAX(at, (uint64_t)off));
-			return;
+			*ret = MAX(at, off);
+			return 0;
 		}
-	if (whence == SEEK_DATA)
-		tier_reply_error(req, -ENXIO);
+	*ret = in->size;
+	return whence == SEEK_DATA ? -ENXIO : 0;
+}
+
+static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi _unused_)
+{
+	struct tier_entered *e = NULL;
+	uint64_t found = 0;
+	int r = whence != SEEK_DATA && whence != SEEK_HOLE ? -EINVAL : off < 0 ? -ENXIO : 0;
+
+	if (r == 0)
+		r = tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
+	if (r == 0)
+		r = seek(e, tier_node_inode(ino), (uint64_t)off, whence, &found);
+	tier_view_leave(fs_of(req)->view, e);
+	if (r < 0)
+		tier_reply_error(req, r);
 	else
-		fuse_reply_lseek(req, (off_t)in->size);
+		fuse_reply_lseek(req, (off_t)found);
 }
 
 /* --- extended attributes --- */

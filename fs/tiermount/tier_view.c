@@ -33,8 +33,7 @@ struct loaded {
 	struct tier_tree *tree;
 	struct checkpoint *of;
 	uint64_t memory;
-	unsigned nr_users;
-	uint64_t used; /* value of tier_view.used at the last use */
+	struct loaded *older, *newer; /* by last use */
 };
 
 struct checkpoint {
@@ -47,6 +46,7 @@ struct checkpoint {
 	int error; /* of the last attempt to load it */
 	unsigned nr_attempts; /* ended */
 	struct loaded *loaded; /* NULL: not now */
+	unsigned nr_users; /* requests that use it, or wait for it */
 	bool has_top;
 	struct tier_inode top; /* its directory; without entries */
 };
@@ -93,7 +93,8 @@ struct tier_view {
 	bool is_listing GUARDED_BY(lock);
 	uint64_t began_ns GUARDED_BY(lock); /* the current list */
 	int list_error GUARDED_BY(lock); /* of the last attempt */
-	uint64_t trees GUARDED_BY(lock), used GUARDED_BY(lock); /* bytes; clock */
+	uint64_t trees GUARDED_BY(lock); /* bytes */
+	struct loaded *oldest GUARDED_BY(lock), *newest GUARDED_BY(lock); /* of the trees */
 };
 
 /* --- names of stores and checkpoints --- */
@@ -552,22 +553,33 @@ static int load_checkpoint(struct checkpoint *c, struct loaded **ret)
 	return 0;
 }
 
-static void drop_trees(struct tier_view *v)
+static void add_newest(struct tier_view *v, struct loaded *l) REQUIRES(v->lock)
 {
-	while (v->trees > v->conf.trees) {
-		struct loaded *oldest = NULL;
+	l->older = v->newest;
+	l->newer = NULL;
+	*(v->newest ? &v->newest->newer : &v->oldest) = l;
+	v->newest = l;
+}
 
-		for (size_t i = 0; i < v->nr_checkpoints; i++) {
-			struct loaded *l = v->checkpoints[i]->loaded;
+static void remove_from_list(struct tier_view *v, struct loaded *l) REQUIRES(v->lock)
+{
+	*(l->older ? &l->older->newer : &v->oldest) = l->newer;
+	*(l->newer ? &l->newer->older : &v->newest) = l->older;
+}
 
-			if (l && l->nr_users == 0 && (!oldest || l->used < oldest->used))
-				oldest = l;
-		}
-		if (!oldest)
-			return;
-		v->trees -= oldest->memory;
-		oldest->of->loaded = NULL;
-		loaded_free(oldest);
+/* The newest stays even if it is larger than the limit by itself: each request would read its manifest. */
+static void drop_trees(struct tier_view *v) REQUIRES(v->lock)
+{
+	struct loaded *next;
+
+	for (struct loaded *l = v->oldest; l && l != v->newest && v->trees > v->conf.trees; l = next) {
+		next = l->newer;
+		if (l->of->nr_users > 0)
+			continue;
+		remove_from_list(v, l);
+		v->trees -= l->memory;
+		l->of->loaded = NULL;
+		loaded_free(l);
 	}
 }
 
@@ -590,8 +602,9 @@ static void run_load(struct tier_job *job)
 		c->top = l->tree->inodes[0];
 		c->has_top = true;
 		c->loaded = l;
-		l->used = ++v->used;
+		add_newest(v, l);
 		v->trees += l->memory;
+		drop_trees(v);
 	}
 	cond_broadcast(&v->changed);
 	mutex_unlock(&v->lock);
@@ -712,7 +725,9 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 	if (place > 0 && (place - 1) / NR_KINDS < v->nr_checkpoints)
 		c = v->checkpoints[(place - 1) / NR_KINDS];
 	nr_attempts = c ? c->nr_attempts : 0;
-	if (!c)
+	if (c)
+		c->nr_users++;
+	else
 		r = -ESTALE;
 	while (r == 0 && !c->loaded) {
 		if (must_not_wait(w) || (!c->is_loading && c->nr_attempts != nr_attempts && c->error < 0)) {
@@ -726,10 +741,11 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 		r = await_change(v, w, until);
 	}
 	if (r == 0) {
-		c->loaded->nr_users++;
-		c->loaded->used = ++v->used;
-		drop_trees(v);
+		remove_from_list(v, c->loaded);
+		add_newest(v, c->loaded);
 		*ret = &c->loaded->e;
+	} else if (c) {
+		c->nr_users--;
 	}
 	mutex_unlock(&v->lock);
 	if (r == -ETIMEDOUT)
@@ -744,7 +760,7 @@ void tier_view_leave(struct tier_view *v, struct tier_entered *e)
 	if (!e)
 		return;
 	mutex_lock(&v->lock);
-	container_of(e, struct loaded, e)->nr_users--;
+	container_of(e, struct loaded, e)->of->nr_users--;
 	drop_trees(v);
 	mutex_unlock(&v->lock);
 }

@@ -11,8 +11,8 @@
  * seals increase strictly; between stores they depend on the clocks.
  *
  * The tier is listed again when a directory above checkpoints is used and the last list is some seconds old. The manifest
- * of a checkpoint is read on first use and becomes a tree of names (store/tier/reading/tier_tree.h). Unused trees are dropped
- * when they take too much memory, and read again on demand.
+ * of a checkpoint is read on first use and becomes a tree of names (store/tier/reading/tier_tree.h). Requests use a tree,
+ * open files and directories do not: it is dropped when trees take too much memory, and read again on demand.
  *
  * Node numbers, the inodes of the mount, stay valid when a tree is dropped:
  *   place << 32 | inode of the place + 1; place 0 has the directories above checkpoints.
@@ -50,7 +50,7 @@ struct tier_entered {
 };
 
 struct tier_view_conf {
-	uint64_t trees; /* bytes of memory for trees; unused ones beyond it are dropped */
+	uint64_t trees; /* bytes of memory for trees; beyond it, those that no request uses are dropped, except one */
 	uint64_t timeout_ns; /* for a request of a program */
 };
 
