@@ -17,7 +17,8 @@
 #include "store/tier/tier.h"
 #include "store/tier/tier_read.h"
 
-#define LIST_AGE_NS UINT64_C(5000000000)
+#define LIST_AGE_NS UINT64_C(5000000000) /* between two lists, and a second for each 10,000 checkpoints */
+#define LIST_AGE_OF_ONE_NS UINT64_C(100000)
 #define LIST_WAIT_NS UINT64_C(5000000000)
 #define BUCKETS 1024u
 #define OWN ".ckptfs"
@@ -88,6 +89,8 @@ struct tier_view {
 	struct name *names GUARDED_BY(lock); /* of the last list, sorted by directory and name */
 	size_t nr_names GUARDED_BY(lock), names_room GUARDED_BY(lock);
 	bool has_gone GUARDED_BY(lock); /* some are no longer in the list */
+	bool is_changed GUARDED_BY(lock); /* since the names were made */
+	size_t nr_listed GUARDED_BY(lock);
 	uint64_t list GUARDED_BY(lock); /* number of the last one */
 	uint64_t listed_ns GUARDED_BY(lock); /* when the last attempt ended */
 	bool is_listing GUARDED_BY(lock);
@@ -449,6 +452,15 @@ static bool is_stopping(void *userdata)
 	return tier_pool_is_stopping(l->v->pool);
 }
 
+static size_t nr_of(const struct buf *names)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < names->len; i++)
+		nr += names->data[i] == '\0';
+	return nr;
+}
+
 static int list_manifests(struct tier_view *v)
 {
 	_cleanup_(listing_release) struct listing l = { .v = v };
@@ -468,9 +480,14 @@ static int list_manifests(struct tier_view *v)
 		return r;
 	keep_fences(&l);
 	mutex_lock(&v->lock);
-	for (size_t i = 0; i < l.nr; i++)
+	for (size_t i = 0; i < l.nr; i++) {
+		v->is_changed |= l.sorted[i]->is_gone == l.found[i];
 		l.sorted[i]->is_gone = !l.found[i];
-	r = rebuild_names(v);
+	}
+	v->nr_listed = nr_of(&names);
+	if (v->is_changed || v->list == 0) /* other requests wait for the lock meanwhile */
+		r = rebuild_names(v);
+	v->is_changed = r < 0;
 	mutex_unlock(&v->lock);
 	return r;
 }
@@ -596,6 +613,7 @@ static void run_load(struct tier_job *job)
 	c->nr_attempts++;
 	if (r == -ESTALE) { /* the next list reads what is there now */
 		c->is_gone = true;
+		v->is_changed = true;
 		v->listed_ns = 0;
 	}
 	if (r == 0) {
@@ -622,6 +640,7 @@ static bool restore_gone(struct tier_view *v, const struct tier_manifest *m)
 		is_found = c->is_gone && c->seal.number == m->number &&
 			   memcmp(c->seal.store, m->store, sizeof(m->store)) == 0 && seal_matches(&c->seal, m);
 		c->is_gone &= !is_found;
+		v->is_changed |= is_found;
 	}
 	mutex_unlock(&v->lock);
 	return is_found;
@@ -658,6 +677,7 @@ static int add_checkpoint(struct tier_view *v, const struct tier_manifest *m)
 		    list_grow(&v->checkpoints, v->nr_checkpoints, &v->checkpoints_room, sizeof(struct checkpoint *));
 	if (r == 0)
 		v->checkpoints[v->nr_checkpoints++] = c;
+	v->is_changed |= r == 0;
 	mutex_unlock(&v->lock);
 	if (r < 0) {
 		free(c->seal.path);
@@ -700,7 +720,8 @@ int tier_view_refresh(struct tier_view *v, const struct tier_waiter *w)
 	int r = 0;
 
 	mutex_lock(&v->lock);
-	is_due = !v->is_listing && !v->stop && monotonic_ns() - v->listed_ns >= LIST_AGE_NS;
+	is_due = !v->is_listing && !v->stop &&
+		 monotonic_ns() - v->listed_ns >= LIST_AGE_NS + v->nr_listed * LIST_AGE_OF_ONE_NS;
 	if (is_due && must_not_wait(w)) {
 		r = -EINPROGRESS;
 	} else if (is_due) {

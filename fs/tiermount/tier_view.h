@@ -10,9 +10,10 @@
  * checkpoints of one owner only (tier_paths.h). The newest seal is that with the latest time. Within a store the times of
  * seals increase strictly; between stores they depend on the clocks.
  *
- * The tier is listed again when a directory above checkpoints is used and the last list is some seconds old. The manifest
- * of a checkpoint is read on first use and becomes a tree of names (store/tier/reading/tier_tree.h). Requests use a tree,
- * open files and directories do not: it is dropped when trees take too much memory, and read again on demand.
+ * The tier is listed again when a directory above checkpoints is used and the last list is some seconds old, more with
+ * many checkpoints. The manifest of a checkpoint is read on first use and becomes a tree of names
+ * (store/tier/reading/tier_tree.h). Requests use a tree, open files and directories do not: it is dropped when trees take
+ * too much memory, and read again on demand.
  *
  * Node numbers, the inodes of the mount, stay valid when a tree is dropped:
  *   place << 32 | inode of the place + 1; place 0 has the directories above checkpoints.
