@@ -396,4 +396,62 @@ wait "$READER" || fail "the daemon of the tier ended with $?"
 READER=
 await eval '! pgrep -U 1000 >/dev/null'
 kill -CONT "$DAEMON"
+
+# --- reads that are killed before the tier was asked leave nothing behind ---
+readers_of_1000() { # NUMBER FIRST STEP BYTES: each reads this many bytes of a file, from its own place
+	as_user 1000 "$PYTHON" - "$ANY/run/step.2/large" "$@" <<'PY'
+import mmap, os, sys
+nr, first, step, length = map(int, sys.argv[2:])
+for i in range(nr):
+    if os.fork() == 0:
+        os.close(1)
+        fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+        os.preadv(fd, [mmap.mmap(-1, length)], first + i * step)
+        os._exit(0)
+PY
+	sleep 1 # until they read; before that the rest is no test, but right as well
+}
+end_readers() {
+	pkill -TERM -U 1000 || fail "no reader is left"
+	await eval '! pgrep -U 1000 >/dev/null'
+}
+tier_mount tier_timeout=10h,cache=16M
+stat "$known/file.17" "$ANY/run/step.2/large" >/dev/null
+"$PYTHON" -c "$first_mib" "$ANY/run/step.2/large" >/dev/null
+stop_process "$DAEMON"
+for first in 1 20; do
+	readers_of_1000 19 $((first << 20)) $((1 << 20)) $((1 << 20))
+	end_readers
+done
+used=$(tier_figure tier.cache_bytes)
+[ "$used" -le $((20 << 20)) ] || fail "$used bytes of reads that were killed are in memory" # 16 requests hang
+kill -TERM "$READER"
+wait "$READER" || fail "the daemon of the tier ended with $?"
+READER=
+kill -CONT "$DAEMON"
+
+# --- objects that cannot be read occupy no thread while other objects are read ---
+fs_umount
+"$PYTHON" - "$STORE" large <<'PY' || fail "no such bytes in any pack"
+import glob, os, sys
+whole = open(sys.argv[2], "rb").read()
+want = [whole[at:at + 64] for at in range(24 << 20, 36 << 20, 512 << 10)]
+for pack in glob.glob(sys.argv[1] + "/packs/*.pack"):
+    with open(pack, "r+b") as f:
+        b = f.read()
+        for w in [w for w in want if w in b]:
+            os.pwrite(f.fileno(), bytes([w[0] ^ 1]), b.index(w))
+            want.remove(w)
+        os.fsync(f.fileno())
+sys.exit(len(want) > 0)
+PY
+fs_mount
+tier_mount tier_timeout=10h
+stat "$known/file.17" >/dev/null
+"$PYTHON" -c "$first_mib" "$ANY/run/step.2/large" >/dev/null
+readers_of_1000 24 $((24 << 20)) $((512 << 10)) 4096
+echo 99 >want
+alone cmp "$known/file.99" want
+end_readers
+tier_umount
 fs_umount

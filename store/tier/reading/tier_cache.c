@@ -49,8 +49,15 @@ struct link {
 	struct link *next, *prev;
 };
 
+/* Of a job that repeats its request. */
+struct retry {
+	uint64_t until_ns; /* 0: not begun */
+	unsigned pause_ms;
+};
+
 struct pack {
 	struct tier_job job;
+	struct retry retry; /* used by the job */
 	struct tier_cache *cache;
 	struct tier_footer f; /* constant, like the next three */
 	const struct fp_key *key;
@@ -68,6 +75,7 @@ struct pack {
 
 struct span {
 	struct tier_job job;
+	struct retry retry; /* used by the job */
 	struct pack *pack;
 	uint64_t off, len; /* in the pack's data */
 	uint8_t *bytes;
@@ -258,7 +266,12 @@ static void span_unlist(struct span *s)
 
 static void span_put(struct span *s)
 {
-	if (--s->nr_users > 0)
+	s->nr_users--;
+	if (s->nr_users == 1 && s->state == FETCHING && tier_pool_withdraw(s->pack->cache->pool, &s->job)) {
+		span_unlist(s); /* all calls that wait for it were interrupted before its request began */
+		s->nr_users--;
+	}
+	if (s->nr_users > 0)
 		return;
 	if (s->state == READY && s->is_listed)
 		link_append(&s->pack->cache->idle_spans, &s->idle);
@@ -338,26 +351,39 @@ static bool is_final(int r)
 	       r == -EOPNOTSUPP;
 }
 
-/* Reads up to `len` bytes of an object. Retries until the timeout. */
+/* Reads up to `len` bytes of an object. */
 static int read_object(struct tier_cache *c, const char *name, uint64_t off, void *buf, size_t len, size_t *ret_got)
 {
-	uint64_t until = monotonic_ns() + c->conf.timeout_ns;
-	unsigned pause_ms = PAUSE_FIRST_MS;
+	struct tier_request q = { .op = TIER_GET, .name = name, .off = off, .buf = buf, .len = len };
+	int r = tier_call(c->tier, &q);
 
-	for (;;) {
-		struct tier_request q = { .op = TIER_GET, .name = name, .off = off, .buf = buf, .len = len };
-		int r = tier_call(c->tier, &q);
+	mutex_lock(&c->lock);
+	c->nr_requests++;
+	c->nr_bytes += r == 0 ? q.got : 0;
+	mutex_unlock(&c->lock);
+	*ret_got = q.got;
+	return r;
+}
 
-		mutex_lock(&c->lock);
-		c->nr_requests++;
-		c->nr_bytes += r == 0 ? q.got : 0;
-		mutex_unlock(&c->lock);
-		*ret_got = q.got;
-		if (is_final(r) || tier_pool_is_stopping(c->pool) || monotonic_ns() + pause_ms * UINT64_C(1000000) > until)
-			return r;
-		tier_pool_pause(c->pool, pause_ms);
-		pause_ms = MIN(2 * pause_ms, PAUSE_MAX_MS);
+/*
+ * Submits the job again, with the lock. false: it has ended, with result `r`. A request that fails occupies no thread
+ * between attempts, and is repeated while calls wait for it: requests to other objects may succeed.
+ */
+static bool repeat(struct tier_cache *c, struct tier_job *job, struct retry *retry, int r, bool is_awaited)
+{
+	uint64_t now = monotonic_ns();
+	unsigned pause_ms = retry->until_ns == 0 ? PAUSE_FIRST_MS : retry->pause_ms;
+
+	if (retry->until_ns == 0)
+		retry->until_ns = now + c->conf.timeout_ns;
+	if (is_final(r) || !is_awaited || tier_pool_is_stopping(c->pool) ||
+	    now + pause_ms * UINT64_C(1000000) > retry->until_ns) {
+		*retry = (struct retry){ 0 };
+		return false;
 	}
+	retry->pause_ms = MIN(2 * pause_ms, PAUSE_MAX_MS);
+	tier_pool_submit_later(c->pool, job, pause_ms);
+	return true;
 }
 
 static bool is_uncompressed(const struct tier_tables *t)
@@ -393,6 +419,11 @@ static void run_tables(struct tier_job *job)
 	int r = spans ? fetch_tables(p, &tables) : -ENOMEM;
 
 	mutex_lock(&c->lock);
+	if (repeat(c, job, &p->retry, r, p->nr_users > 0)) {
+		mutex_unlock(&c->lock);
+		free(spans);
+		return;
+	}
 	p->state = r == 0 ? READY : NONE;
 	p->error = r;
 	p->nr_attempts++;
@@ -458,11 +489,16 @@ static void run_span(struct tier_job *job)
 	size_t got = 0;
 	int r;
 
+	s->nr_bad = 0;
 	s->fetched_ns = monotonic_ns(); /* not later than the request was sent */
 	r = read_object(c, s->pack->name.s, s->off, s->bytes, s->len, &got);
 	for (uint64_t pos = s->off; r == 0 && pos < s->off + s->len;)
 		pos = check_frame(s, pos, got, &r);
 	mutex_lock(&c->lock);
+	if (repeat(c, job, &s->retry, r, s->nr_users > 1)) {
+		mutex_unlock(&c->lock);
+		return;
+	}
 	s->state = r == 0 ? READY : FAILED;
 	s->error = r;
 	c->nr_damaged += s->nr_bad;

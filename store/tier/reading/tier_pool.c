@@ -10,52 +10,79 @@
 
 #define PATIENCE_NS UINT64_C(2000000000)
 
-struct list {
-	struct tier_job *first, **end;
-};
-
 struct tier_pool {
 	struct mutex lock; /* leaf */
 	struct cond changed; /* a job was added, or stop */
 	struct cond ended; /* a thread has ended */
-	struct list urgent GUARDED_BY(lock), others GUARDED_BY(lock);
+	struct tier_job urgent GUARDED_BY(lock), others GUARDED_BY(lock); /* rings of jobs */
+	struct tier_job later GUARDED_BY(lock); /* likewise, by time */
 	bool stop GUARDED_BY(lock);
 	unsigned nr_running GUARDED_BY(lock); /* threads that have not ended */
 	unsigned nr; /* threads; constant */
 	pthread_t threads[];
 };
 
-static void list_add(struct list *l, struct tier_job *j)
+static void ring_init(struct tier_job *ring)
 {
-	j->next = NULL;
-	*l->end = j;
-	l->end = &j->next;
+	ring->next = ring->prev = ring;
 }
 
-static struct tier_job *list_take(struct list *l)
+static bool ring_is_empty(const struct tier_job *ring)
 {
-	struct tier_job *j = l->first;
+	return ring->next == ring;
+}
 
-	if (!j)
-		return NULL;
-	l->first = j->next;
-	if (!l->first)
-		l->end = &l->first;
+static void ring_add_before(struct tier_job *at, struct tier_job *j)
+{
+	j->prev = at->prev;
+	j->next = at;
+	at->prev->next = j;
+	at->prev = j;
+}
+
+static void ring_remove(struct tier_job *j)
+{
+	j->next->prev = j->prev;
+	j->prev->next = j->next;
+	j->next = j->prev = NULL;
+}
+
+static struct tier_job *ring_take(struct tier_job *ring)
+{
+	struct tier_job *j = ring_is_empty(ring) ? NULL : ring->next;
+
+	if (j)
+		ring_remove(j);
 	return j;
+}
+
+/* The next job, or NULL and the time until the next one, 0: until one is submitted. */
+static struct tier_job *take_job(struct tier_pool *pool, uint64_t *ret_wait_ns) REQUIRES(pool->lock)
+{
+	uint64_t now = ring_is_empty(&pool->later) ? 0 : monotonic_ns();
+	struct tier_job *j;
+
+	while (!ring_is_empty(&pool->later) && pool->later.next->due_ns <= now)
+		ring_add_before(&pool->urgent, ring_take(&pool->later));
+	*ret_wait_ns = ring_is_empty(&pool->later) ? 0 : pool->later.next->due_ns - now;
+	j = ring_take(&pool->urgent);
+	return j ? j : ring_take(&pool->others);
 }
 
 static void *work(void *userdata)
 {
 	struct tier_pool *pool = userdata;
 	struct tier_job *j;
+	uint64_t wait_ns;
 
 	mutex_lock(&pool->lock);
 	while (!pool->stop) {
-		j = list_take(&pool->urgent);
-		if (!j)
-			j = list_take(&pool->others);
+		j = take_job(pool, &wait_ns);
 		if (!j) {
-			cond_wait(&pool->changed, &pool->lock);
+			if (wait_ns > 0)
+				cond_wait_for(&pool->changed, &pool->lock, wait_ns);
+			else
+				cond_wait(&pool->changed, &pool->lock);
 			continue;
 		}
 		mutex_unlock(&pool->lock);
@@ -78,8 +105,9 @@ int tier_pool_new(unsigned nr, struct tier_pool **ret)
 	mutex_init(&pool->lock);
 	cond_init(&pool->changed);
 	cond_init(&pool->ended);
-	pool->urgent.end = &pool->urgent.first;
-	pool->others.end = &pool->others.first;
+	ring_init(&pool->urgent);
+	ring_init(&pool->others);
+	ring_init(&pool->later);
 	while (pool->nr < nr && r == 0) {
 		mutex_lock(&pool->lock);
 		pool->nr_running++;
@@ -102,9 +130,34 @@ int tier_pool_new(unsigned nr, struct tier_pool **ret)
 void tier_pool_submit(struct tier_pool *pool, struct tier_job *j, bool is_urgent)
 {
 	mutex_lock(&pool->lock);
-	list_add(is_urgent ? &pool->urgent : &pool->others, j);
+	ring_add_before(is_urgent ? &pool->urgent : &pool->others, j);
 	cond_signal(&pool->changed);
 	mutex_unlock(&pool->lock);
+}
+
+void tier_pool_submit_later(struct tier_pool *pool, struct tier_job *j, unsigned ms)
+{
+	struct tier_job *at;
+
+	mutex_lock(&pool->lock);
+	j->due_ns = monotonic_ns() + ms * UINT64_C(1000000);
+	for (at = &pool->later; at->prev != &pool->later && at->prev->due_ns > j->due_ns;)
+		at = at->prev;
+	ring_add_before(at, j);
+	cond_signal(&pool->changed); /* it may be the next one */
+	mutex_unlock(&pool->lock);
+}
+
+bool tier_pool_withdraw(struct tier_pool *pool, struct tier_job *j)
+{
+	bool is_submitted;
+
+	mutex_lock(&pool->lock);
+	is_submitted = j->next != NULL;
+	if (is_submitted)
+		ring_remove(j);
+	mutex_unlock(&pool->lock);
+	return is_submitted;
 }
 
 bool tier_pool_is_stopping(struct tier_pool *pool)
@@ -115,16 +168,6 @@ bool tier_pool_is_stopping(struct tier_pool *pool)
 	stop = pool->stop;
 	mutex_unlock(&pool->lock);
 	return stop;
-}
-
-void tier_pool_pause(struct tier_pool *pool, unsigned ms)
-{
-	uint64_t until = monotonic_ns() + ms * UINT64_C(1000000), now;
-
-	mutex_lock(&pool->lock);
-	while (!pool->stop && (now = monotonic_ns()) < until)
-		cond_wait_for(&pool->ended, &pool->lock, until - now);
-	mutex_unlock(&pool->lock);
 }
 
 bool tier_pool_stop(struct tier_pool *pool)

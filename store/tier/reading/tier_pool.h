@@ -7,23 +7,27 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct tier_pool;
 
-/* Part of a struct of the caller, which keeps it until `run` is called. */
+/* Part of a struct of the caller, which keeps it until `run` is called. The others are zero, and the pool's. */
 struct tier_job {
 	void (*run)(struct tier_job *j);
-	struct tier_job *next;
+	struct tier_job *next, *prev;
+	uint64_t due_ns;
 };
 
 int tier_pool_new(unsigned nr, struct tier_pool **ret);
 /* Any thread. `is_urgent`: a program waits for the job. Other jobs run when no urgent one is queued. Jobs submitted after a
  * stop are dropped. */
 void tier_pool_submit(struct tier_pool *pool, struct tier_job *j, bool is_urgent);
+/* Not before this time has passed. Meanwhile no thread is occupied. */
+void tier_pool_submit_later(struct tier_pool *pool, struct tier_job *j, unsigned ms);
+/* true: the job is no longer submitted, and does not run. false: it runs, or has run. */
+bool tier_pool_withdraw(struct tier_pool *pool, struct tier_job *j);
 /* Finishes the running jobs and drops the queued ones. false: a job did not end within two seconds. Its thread continues,
  * and nothing that it uses may be freed. */
 bool tier_pool_stop(struct tier_pool *pool);
 bool tier_pool_is_stopping(struct tier_pool *pool);
-/* Sleeps for this time, or until the pool is stopped. */
-void tier_pool_pause(struct tier_pool *pool, unsigned ms);
 void tier_pool_free(struct tier_pool *pool); /* after a stop that returned true, or NULL */
