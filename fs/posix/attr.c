@@ -22,9 +22,8 @@
 #define BLKSIZE 131072
 #define DIRECTORY_SIZE 4096
 
-int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret)
+static int load(struct fs *fs, uint64_t ino, struct ns_inode *ret)
 {
-	int64_t atime_ns;
 	uint64_t ticket;
 	int r = 1;
 
@@ -33,8 +32,26 @@ int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret)
 		if (r > 0)
 			attr_cache_fill(fs->attrs, ret, ticket);
 	}
+	return r;
+}
+
+int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret)
+{
+	int64_t atime_ns;
+	int r = load(fs, ino, ret);
+
 	if (r > 0 && inodes_atime(fs->inodes, ino, &atime_ns))
 		ret->atime_ns = atime_ns;
+	return r;
+}
+
+int attr_load_parent(struct fs *fs, uint64_t ino, uint64_t *ret)
+{
+	struct ns_inode in;
+	int r = load(fs, ino, &in);
+
+	if (r > 0)
+		*ret = in.parent;
 	return r;
 }
 

@@ -44,6 +44,8 @@ static inline int64_t attr_ctime(const struct ns_inode *in, const struct ns_cont
 
 /* Load the record, with the read time from memory if that is newer. 1 found, 0 absent, <0. */
 int attr_load(struct fs *fs, uint64_t ino, struct ns_inode *ret);
+/* Only the directory that a directory is in. Takes no lock that all requests take. 1 found, 0 absent, <0. */
+int attr_load_parent(struct fs *fs, uint64_t ino, uint64_t *ret);
 /* Add the record to a transaction. Under fs.names, exclusive. */
 void attr_store(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in);
 

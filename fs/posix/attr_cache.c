@@ -2,13 +2,15 @@
 #include "fs/posix/attr_cache.h"
 
 #include <errno.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mutex.h"
 #include "index/namespace_table.h"
 
-#define NR_SETS 2048u /* power of two; about 1 MiB in all */
+#define NR_SHARDS 64u /* powers of two; about 1 MiB in all */
+#define NR_SETS 32u
 #define NR_WAYS 4u
 
 struct slot {
@@ -16,19 +18,29 @@ struct slot {
 	uint64_t used; /* value of `clock` at the last use */
 };
 
-struct attr_cache {
-	struct mutex lock; /* leaf */
+/*
+ * Each with a lock of its own: a request that looks up one directory after the other, as for the path of a deep one,
+ * holds a lock most of the time, and does so for a long time whenever its thread loses the processor.
+ */
+struct shard {
+	alignas(64) struct mutex lock; /* leaf */
 	uint64_t clock GUARDED_BY(lock), changes GUARDED_BY(lock);
 	struct slot slot[NR_SETS][NR_WAYS] GUARDED_BY(lock);
 };
 
+struct attr_cache {
+	struct shard shard[NR_SHARDS];
+};
+
 int attr_cache_new(struct attr_cache **ret)
 {
-	struct attr_cache *c = calloc(1, sizeof(*c));
+	struct attr_cache *c = aligned_alloc(alignof(struct attr_cache), sizeof(*c));
 
 	if (!c)
 		return -ENOMEM;
-	mutex_init(&c->lock);
+	memset(c, 0, sizeof(*c));
+	for (unsigned i = 0; i < NR_SHARDS; i++)
+		mutex_init(&c->shard[i].lock);
 	*ret = c;
 	return 0;
 }
@@ -37,13 +49,24 @@ void attr_cache_free(struct attr_cache *c)
 {
 	if (!c)
 		return;
-	mutex_release(&c->lock);
+	for (unsigned i = 0; i < NR_SHARDS; i++)
+		mutex_release(&c->shard[i].lock);
 	free(c);
 }
 
-static struct slot *find_slot(struct attr_cache *c, uint64_t ino) REQUIRES(c->lock)
+static struct shard *shard_of(struct attr_cache *c, uint64_t ino)
 {
-	struct slot *set = c->slot[ino & (NR_SETS - 1)];
+	return &c->shard[ino % NR_SHARDS];
+}
+
+static struct slot *set_of(struct shard *c, uint64_t ino) REQUIRES(c->lock)
+{
+	return c->slot[ino / NR_SHARDS % NR_SETS];
+}
+
+static struct slot *find_slot(struct shard *c, uint64_t ino) REQUIRES(c->lock)
+{
+	struct slot *set = set_of(c, ino);
 
 	for (unsigned i = 0; i < NR_WAYS; i++)
 		if (set[i].in.ino == ino)
@@ -51,9 +74,9 @@ static struct slot *find_slot(struct attr_cache *c, uint64_t ino) REQUIRES(c->lo
 	return NULL;
 }
 
-static void put_slot(struct attr_cache *c, const struct ns_inode *in) REQUIRES(c->lock)
+static void put_slot(struct shard *c, const struct ns_inode *in) REQUIRES(c->lock)
 {
-	struct slot *set = c->slot[in->ino & (NR_SETS - 1)], *to = find_slot(c, in->ino);
+	struct slot *set = set_of(c, in->ino), *to = find_slot(c, in->ino);
 
 	for (unsigned i = 0; i < NR_WAYS && !to; i++)
 		if (set[i].in.ino == 0)
@@ -67,8 +90,9 @@ static void put_slot(struct attr_cache *c, const struct ns_inode *in) REQUIRES(c
 	*to = (struct slot){ *in, ++c->clock };
 }
 
-bool attr_cache_get(struct attr_cache *c, uint64_t ino, struct ns_inode *ret, uint64_t *ret_ticket)
+bool attr_cache_get(struct attr_cache *all, uint64_t ino, struct ns_inode *ret, uint64_t *ret_ticket)
 {
+	struct shard *c = shard_of(all, ino);
 	struct slot *s;
 
 	mutex_lock(&c->lock);
@@ -82,24 +106,29 @@ bool attr_cache_get(struct attr_cache *c, uint64_t ino, struct ns_inode *ret, ui
 	return s != NULL;
 }
 
-void attr_cache_fill(struct attr_cache *c, const struct ns_inode *in, uint64_t ticket)
+void attr_cache_fill(struct attr_cache *all, const struct ns_inode *in, uint64_t ticket)
 {
+	struct shard *c = shard_of(all, in->ino);
+
 	mutex_lock(&c->lock);
 	if (c->changes == ticket)
 		put_slot(c, in);
 	mutex_unlock(&c->lock);
 }
 
-void attr_cache_change(struct attr_cache *c, const struct ns_inode *in)
+void attr_cache_change(struct attr_cache *all, const struct ns_inode *in)
 {
+	struct shard *c = shard_of(all, in->ino);
+
 	mutex_lock(&c->lock);
 	c->changes++;
 	put_slot(c, in);
 	mutex_unlock(&c->lock);
 }
 
-void attr_cache_drop(struct attr_cache *c, uint64_t ino)
+void attr_cache_drop(struct attr_cache *all, uint64_t ino)
 {
+	struct shard *c = shard_of(all, ino);
 	struct slot *s;
 
 	mutex_lock(&c->lock);
@@ -110,10 +139,14 @@ void attr_cache_drop(struct attr_cache *c, uint64_t ino)
 	mutex_unlock(&c->lock);
 }
 
-void attr_cache_clear(struct attr_cache *c)
+void attr_cache_clear(struct attr_cache *all)
 {
-	mutex_lock(&c->lock);
-	c->changes++;
-	memset(c->slot, 0, sizeof(c->slot));
-	mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < NR_SHARDS; i++) {
+		struct shard *c = &all->shard[i];
+
+		mutex_lock(&c->lock);
+		c->changes++;
+		memset(c->slot, 0, sizeof(c->slot));
+		mutex_unlock(&c->lock);
+	}
 }

@@ -27,32 +27,34 @@ static int prepend(struct buf *path, const char *name, size_t len)
 
 int dir_path_prepend(struct fs *fs, uint64_t dir, struct buf *path)
 {
-	struct ns_inode in;
+	uint64_t parent = 0;
 	struct ns_dirent d;
 	int r = 0;
 
 	for (unsigned depth = 0; dir != NS_ROOT_INO && r == 0; depth++) {
-		r = depth < DEPTH_MAX ? attr_load(fs, dir, &in) : -ELOOP;
+		r = depth < DEPTH_MAX ? attr_load_parent(fs, dir, &parent) : -ELOOP;
 		if (r == 0)
 			r = -ENOENT;
 		if (r > 0)
-			r = dir_names_find(fs->dir_names, fs->db, in.parent, dir, &d);
+			r = dir_names_find(fs->dir_names, fs->db, parent, dir, &d);
 		if (r == 0)
 			r = prepend(path, d.name, d.name_len);
 		if (r == 0 && path->len > NS_PATH_MAX)
 			r = -ELOOP;
-		dir = in.parent;
+		dir = parent;
 	}
 	return r;
 }
 
 int dir_path_check_depth(struct fs *fs, const struct ns_inode *of)
 {
-	struct ns_inode in = *of;
+	uint64_t ino = of->ino, parent = of->parent;
 	int r = 1;
 
-	for (unsigned depth = 0; in.ino != NS_ROOT_INO && r > 0; depth++)
-		r = depth < DEPTH_MAX ? attr_load(fs, in.parent, &in) : -ENAMETOOLONG;
+	for (unsigned depth = 0; ino != NS_ROOT_INO && r > 0; depth++) {
+		ino = parent;
+		r = depth < DEPTH_MAX ? attr_load_parent(fs, ino, &parent) : -ENAMETOOLONG;
+	}
 	return r > 0 ? 0 : r < 0 ? r : -ENOENT;
 }
 
