@@ -14,23 +14,30 @@ NR_SYNCHRONOUS=64
 ENDLESS=repeat # would write 8 TiB
 NR_EACH=${CKPTFS_HOGS:-3} # processes of each kind
 NR_FILES=${CKPTFS_HOG_FILES:-3000}
-MS=${CKPTFS_HOG_MS:-1000}
-# At least one round in so many of what the quiet mount completes, before or afterwards. Other programs use the machine
-# too: with 20 other tests beside it 49 of 540 rounds were seen. A mount that stops completes one or none of 800.
-# ./bench users has the latencies.
-SHARE=${CKPTFS_HOG_SHARE:-50}
+MS=${CKPTFS_HOG_MS:-250}
+# A user's rounds beside long requests of another, and in turns beside the same requests on another mount: there they take
+# as much of the processors and the disk, which other programs use as well, but nothing of the daemon. In most pairs of such
+# periods the first is to have at least 1/SHARE of the rounds of the second. Not 1/2: when a thread of a long request loses
+# its processor, perhaps with a lock that all take, it gets it back only after the other programs. On two processors with a
+# load of 20 to 60, the median was 1/3 beside KINDS, 1/4 beside LIST and 1/16 beside ENDLESS, and single pairs had 1/70 to 6.
+# A mount that stops has one round or none. ./bench users has the latencies.
+SHARE=${CKPTFS_HOG_SHARE:-20}
+NR_PAIRS=3 # at least so many good ones
+NR_PAIRS_MAX=40
+OTHER=$WORK/elsewhere # the other mount
 HOGS=
 
 as_user() { local uid=$1; shift; exec setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"; } # in a subshell
 rounds() { (as_user 1001 "$HOG" victim "$MNT/other" "$MS"); }
 
-start_hogs() { # KIND...
-	local kind i
+start_hogs() { # MOUNT KIND...
+	local mount=$1 kind i
+	shift
 	rm -f "$WORK"/marks/*
 	HOGS=
 	for kind; do
 		for ((i = 0; i < NR_EACH; i++)); do
-			as_user 1000 "$HOG" "$kind" "$MNT/user" "$WORK/marks/$kind.$i" 2>>"$WORK/hogs.log" &
+			as_user 1000 "$HOG" "$kind" "$mount/user" "$WORK/marks/$kind.$i" 2>>"$WORK/hogs.log" &
 			HOGS+=" $!"
 		done
 	done
@@ -51,45 +58,60 @@ kill_hogs() {
 
 mkdir -m 777 "$WORK/marks"
 fs_mount
-mkdir "$MNT/user" "$MNT/user/many" "$MNT/user/whole" "$MNT/user/sealed" "$MNT/other"
-for dir in many whole; do
-	(cd "$MNT/user/$dir" && seq -f f%.0f "$NR_FILES" | xargs touch)
+mkdir "$OTHER"
+"$CKPTFS_BUILD/fs/mount.ckptfs" "$OTHER.store" "$OTHER"
+for mount in "$MNT" "$OTHER"; do
+	mkdir "$mount/user" "$mount/user/many" "$mount/user/whole" "$mount/user/sealed" "$mount/other"
+	for dir in many whole; do
+		(cd "$mount/user/$dir" && seq -f f%.0f "$NR_FILES" | xargs touch)
+	done
+	truncate -s 900P "$mount/user/sealed/sparse"
+	seq 300 | (cd "$mount/user/sealed" && xargs touch)
+	chown -R 1000:1000 "$mount/user"
+	chown 1001:1001 "$mount/other"
+	(as_user 1000 "$HOG" files "$mount/user")
+	(as_user 1000 "$CKPTFS_BUILD/tools/ckptfs-seal" "$mount/user/sealed" >/dev/null)
 done
-truncate -s 900P "$MNT/user/sealed/sparse"
-seq 300 | (cd "$MNT/user/sealed" && xargs touch)
-chown -R 1000:1000 "$MNT/user"
-chown 1001:1001 "$MNT/other"
-(as_user 1000 "$HOG" files "$MNT/user")
-(as_user 1000 "$CKPTFS_BUILD/tools/ckptfs-seal" "$MNT/user/sealed" >/dev/null)
 (as_user 1000 "$HOG" once "$MNT/user" verify) || fail "8 TiB of zeros cannot be verified"
 for tool in diff analyze compact; do # which read files: not all that a size claims
 	with=$([ $tool = diff ] && echo "$MNT/other" || true)
 	"$CKPTFS_BUILD/tools/ckptfs-$tool" "$MNT/user/sealed" ${with:+"$with"} >"$WORK/said" 2>&1 || [ $tool = diff ] ||
 		fail_showing "ckptfs-$tool failed"
 done
-exec 5>>"$MNT/user/many/f$NR_FILES" # so that sealing it fails
-sync -f "$MNT"
+exec 5>>"$MNT/user/many/f$NR_FILES" 6>>"$OTHER/user/many/f$NR_FILES" # so that sealing it fails
+sync -f "$MNT" "$OTHER"
 
-read -r before p50 p99 longest <<<"$(rounds)"
-echo "quiet: $before rounds of a user, p50 $p50, p99 $p99, longest $longest us"
-for kinds in "$SYNCHRONOUS" "$KINDS" "$LIST" "$ENDLESS $ENDLESS $ENDLESS"; do
-	[ "${kinds%% *}" != "$ENDLESS" ] || SHARE=$((5 * SHARE)) # it writes as fast as the daemon can, as dd(1) would
-	nr=$([ "$kinds" = "$SYNCHRONOUS" ] && echo "$NR_SYNCHRONOUS" || echo "$NR_EACH")
+beside() { # MOUNT: rounds of a user beside long requests there
 	# shellcheck disable=SC2086 # each is a word
-	NR_EACH=$nr start_hogs $kinds
-	read -r busy p50 p99 longest <<<"$(rounds)"
-	# root's own, and other users', have places that one user cannot take
+	NR_EACH=$nr start_hogs "$1" $kinds
+	read -r completed p50 p99 longest <<<"$(rounds)"
+	[ "$1" != "$MNT" ] || [ $pairs != 0 ] || ask_others
+	kill_hogs
+}
+ask_others() { # root's own, and other users', have places that one user cannot take
+	local uid
 	for uid in 0 1001; do
 		(as_user $uid "$CKPTFS_BUILD/tools/ckptfs-stat" --if-deleted "$MNT/other" >/dev/null) ||
 			fail "no place for a question of user $uid"
 	done
-	kill_hogs
-	read -r after _ <<<"$(rounds)"
-	quiet=$((before < after ? before : after))
-	echo "$busy rounds, p50 $p50, p99 $p99, longest $longest us beside $nr x $kinds; then, quiet, $after"
-	[ $((busy * SHARE)) -ge "$quiet" ] || fail "only $busy of $quiet rounds beside long requests of another user"
-	before=$after
+}
+for kinds in "$SYNCHRONOUS" "$KINDS" "$LIST" "$ENDLESS $ENDLESS $ENDLESS"; do
+	[ "${kinds%% *}" != "$ENDLESS" ] || SHARE=$((5 * SHARE)) # it writes as fast as the daemon can, as dd(1) would
+	nr=$([ "$kinds" = "$SYNCHRONOUS" ] && echo "$NR_SYNCHRONOUS" || echo "$NR_EACH")
+	pairs=0 good=0
+	until [ $good -ge $NR_PAIRS ] && [ $((2 * good)) -gt $pairs ]; do
+		[ $pairs -lt $NR_PAIRS_MAX ] || fail "only in $good of $pairs periods a user had 1/$SHARE of the rounds beside $kinds"
+		beside "$MNT"
+		with=$completed
+		echo "$with rounds, p50 $p50, p99 $p99, longest $longest us beside $nr x $kinds"
+		beside "$OTHER"
+		echo "$completed rounds, p50 $p50, p99 $p99, longest $longest us beside the same elsewhere"
+		[ $((with * SHARE)) -lt "$completed" ] || good=$((good + 1))
+		pairs=$((pairs + 1))
+	done
 done
+exec 6>&-
+"$CKPTFS_BUILD/tools/umount.ckptfs" "$OTHER"
 
 # A signal with a handler is no reason to fail.
 "$PYTHON" - "$MNT/user" <<'PY'
@@ -103,7 +125,7 @@ PY
 
 # The daemon ends whatever is under way.
 # shellcheck disable=SC2086 # each is a word
-start_hogs $KINDS $LIST $ENDLESS
+start_hogs "$MNT" $KINDS $LIST $ENDLESS
 exec 5>&-
 kill -TERM "$DAEMON"
 gone "$DAEMON" || fail "the daemon does not end while long requests are under way"
