@@ -7,9 +7,9 @@
  *   packs/<2 hex>/<pack id>     stored bytes of frames; their tables; a footer
  *   sealed/<store>/<number>     manifest: a sealed checkpoint
  *
- * The tables of a pack are those of the packs of a store, so frames travel as they are stored: compressed or recoded. A
- * manifest has the catalog of the directory (store/catalog) with runs of chunks of packs in place of fingerprints: its
- * size depends on the number of extents and not on that of chunks.
+ * The tables of a pack are those of the packs of a store. Writers put frames without compression, whatever they are in
+ * the store, and readers refuse others. A manifest has the catalog of the directory (store/catalog) with runs of chunks
+ * of packs in place of fingerprints: its size depends on the number of extents and not on that of chunks.
  */
 #pragma once
 
