@@ -67,6 +67,7 @@ struct flusher {
 	uint64_t number; /* of the last manifest of this store in the tier */
 	uint64_t generation; /* of the tier, with which the seals were compared */
 	uint64_t checked_ns; /* monotonic: when the log of the tier was read last */
+	uint64_t repeated_bytes; /* on this connection, and counted for the rate */
 	uint64_t delay_ns;
 	unsigned nr_taken;
 
@@ -326,6 +327,7 @@ static int start_worker(struct flusher *f)
 
 	if (r < 0)
 		return r;
+	f->repeated_bytes = 0;
 	mutex_lock(&f->lock);
 	f->worker = w;
 	if (f->stop)
@@ -451,7 +453,7 @@ static int write_catalog(void *userdata, const struct tier_sink *to)
 static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 {
 	struct source *s = userdata;
-	uint64_t off = s->off, len = 0;
+	uint64_t off = s->off, len = 0, repeated;
 	size_t at = 0, seen = 0;
 	int r;
 
@@ -473,7 +475,9 @@ static int read_chunks(void *userdata, const struct tier_want *wants, size_t nr)
 		s->chunks[i] = (struct content_chunk){ off, wants[i].fp, wants[i].len, wants[i].buf };
 		len += wants[i].len;
 	}
-	io_rate_wait_while(s->f->rate, len, is_wanted, s);
+	repeated = tier_worker_repeated_bytes(s->f->worker);
+	io_rate_wait_while(s->f->rate, len + repeated - s->f->repeated_bytes, is_wanted, s);
+	s->f->repeated_bytes = repeated;
 	r = content_read_chunks(s->c, s->chunks, nr);
 	if (r < 0)
 		s->error = r;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,6 +241,11 @@ void tier_close(struct tier *t)
 void tier_closep(struct tier **t)
 {
 	tier_close(*t);
+}
+
+uint64_t tier_repeated_bytes(const struct tier *t)
+{
+	return atomic_load(&t->repeated_bytes);
 }
 
 const char *tier_where(const struct tier *t)

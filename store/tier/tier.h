@@ -100,6 +100,8 @@ int tier_sweep(struct tier *t, const char *prefix);
 /* No request is in flight. NULL is fine. */
 void tier_close(struct tier *t);
 void tier_closep(struct tier **t);
+/* Bytes of puts that the back end has sent in vain, and sends again. Any thread. */
+uint64_t tier_repeated_bytes(const struct tier *t);
 const char *tier_where(const struct tier *t); /* for messages, without credentials: "dir:/lustre/me/ckpt" */
 
 /*
@@ -121,5 +123,6 @@ struct tier_backend {
 struct tier {
 	const struct tier_backend *backend;
 	char *where; /* owned by the back end */
+	_Atomic uint64_t repeated_bytes;
 };
 void tier_done(struct tier_request *q, int result);

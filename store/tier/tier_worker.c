@@ -336,6 +336,11 @@ uint64_t tier_worker_generation(const struct tier_worker *w)
 	return tier_writer_generation(w->writer);
 }
 
+uint64_t tier_worker_repeated_bytes(const struct tier_worker *w)
+{
+	return tier_repeated_bytes(w->tier);
+}
+
 bool tier_worker_has_failed(const struct tier_worker *w)
 {
 	return tier_writer_has_failed(w->writer);

@@ -53,6 +53,8 @@ int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, st
 bool tier_worker_has_failed(const struct tier_worker *w); /* as of the writer */
 /* Any thread: a call that waits for the worker now or later fails with -ECANCELED. */
 void tier_worker_cancel(struct tier_worker *w);
+/* tier_repeated_bytes(); also in read() of a checkpoint. */
+uint64_t tier_worker_repeated_bytes(const struct tier_worker *w);
 /* Any thread. How long a call has been waiting for the back end; 0: no call waits. */
 uint64_t tier_worker_waits_ns(struct tier_worker *w);
 /*

@@ -216,6 +216,11 @@ static uint64_t jitter(uint64_t ns)
 	return ns / 2 + random % (ns / 2 + 1);
 }
 
+static bool is_put(const struct job *j)
+{
+	return j->step == STEP_REQUEST && (j->q->op == TIER_PUT_NEW || j->q->op == TIER_PUT);
+}
+
 /* Queues another try, or fails after the last one. `wait_s`: delay requested by the store. */
 static void job_retry(struct tier_s3 *s, struct job *j, int result, const char *why, curl_off_t wait_s)
 {
@@ -232,6 +237,8 @@ static void job_retry(struct tier_s3 *s, struct job *j, int result, const char *
 	wait = MIN(wait, BACKOFF_MAX_NS);
 	log_debug("tier %s: object %s: cannot %s yet: %s", s->tier.where, j->q->name, action_of(j), why);
 	j->not_before_ns = monotonic_ns() + jitter(wait);
+	if (is_put(j))
+		s->tier.repeated_bytes += j->sent;
 	jobs_add(&s->ready, j);
 }
 
@@ -245,11 +252,6 @@ static void job_queue_step(struct tier_s3 *s, struct job *j, enum step step)
 }
 
 /* --- HTTP --- */
-
-static bool is_put(const struct job *j)
-{
-	return j->step == STEP_REQUEST && (j->q->op == TIER_PUT_NEW || j->q->op == TIER_PUT);
-}
 
 static long status_of(const struct job *j)
 {

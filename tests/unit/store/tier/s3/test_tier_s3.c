@@ -149,6 +149,24 @@ static void faults_that_pass_are_survived(void **state _unused_)
 	assert_false(says("tried"));
 }
 
+/* For a limit on what is sent. */
+static void bytes_that_are_sent_again_are_counted(void **state _unused_)
+{
+	struct tier *again = s3_fake_open("bucket/again");
+	char bytes[1000] = "abc", back[10];
+	struct tier_request q = { .op = TIER_PUT, .name = "o/1", .data = bytes, .len = sizeof(bytes) };
+
+	assert_int_equal(tier_call(again, &q), 0);
+	assert_int_equal(tier_repeated_bytes(again), 0);
+	s3_fake_tell(fake, "rule PUT o 0 2 status-after 503 SlowDown");
+	assert_int_equal(tier_call(again, &q), 0);
+	assert_int_equal(tier_repeated_bytes(again), 2000);
+	s3_fake_tell(fake, "rule GET o 0 1 status-after 503 SlowDown");
+	assert_int_equal(tier_get(again, "o/1", 0, back, sizeof(back)), 0);
+	assert_int_equal(tier_repeated_bytes(again), 2000);
+	tier_close(again);
+}
+
 /* Each fault as often as the request is tried: it fails, and says why. */
 static void faults_that_stay_are_reported(void **state _unused_)
 {
@@ -668,6 +686,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
 		TEST(faults_that_pass_are_survived),
+		TEST(bytes_that_are_sent_again_are_counted),
 		TEST(faults_that_stay_are_reported),
 		TEST(answers_without_end_are_ended),
 		TEST(pages_of_proxies_are_no_objects),
