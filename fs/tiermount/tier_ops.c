@@ -265,61 +265,25 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino _unused_)
 
 /* --- directories --- */
 
-/* An open directory above checkpoints: a snapshot of its names. */
-struct open_dir {
-	struct buf names; /* as of tier_view_list() */
-};
-
-static void open_dir_free(struct open_dir *d)
-{
-	if (d)
-		buf_release(&d->names);
-	free(d);
-}
-
-static int open_above(struct tier_fs *fs, uint32_t dir, struct open_dir **ret)
-{
-	const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_LIST);
-	struct open_dir *d = calloc(1, sizeof(*d));
-	int r = d ? tier_view_refresh(fs->view, &w) : -ENOMEM;
-
-	if (r == 0)
-		r = tier_view_list(fs->view, dir, &d->names);
-	if (r == 0)
-		*ret = d;
-	else
-		open_dir_free(d);
-	return r;
-}
-
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct open_dir *d = NULL;
-	struct tier_entered *e;
+	struct tier_entered *e = NULL;
 	int r;
 
 	if (tier_node_place(ino) == 0) {
-		r = open_above(fs_of(req), tier_node_inode(ino), &d);
+		const struct tier_waiter w = tier_waiter_for(TIER_WAITS_FOR_LIST);
+
+		r = tier_view_refresh(fs_of(req)->view, &w);
 	} else {
 		r = tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
-		if (r == 0)
-			tier_view_leave(fs_of(req)->view, e);
 		fi->cache_readdir = 1;
 		fi->keep_cache = 1;
 	}
-	if (r < 0) {
+	tier_view_leave(fs_of(req)->view, e);
+	if (r < 0)
 		tier_reply_error(req, r);
-		return;
-	}
-	fi->fh = (uintptr_t)d;
-	if (fuse_reply_open(req, fi) < 0)
-		open_dir_free(d);
-}
-
-static void op_releasedir(fuse_req_t req, fuse_ino_t ino _unused_, struct fuse_file_info *fi)
-{
-	open_dir_free((struct open_dir *)(uintptr_t)fi->fh);
-	fuse_reply_err(req, 0);
+	else
+		fuse_reply_open(req, fi);
 }
 
 struct listing {
@@ -349,19 +313,21 @@ static bool list_without_attributes(struct listing *l, const char *name, uint64_
 	return list_entry(l, name, &entry, next);
 }
 
-static void list_above(struct listing *l, const struct open_dir *d, off_t off)
+static int list_above(struct listing *l, struct tier_view *v, uint32_t dir, off_t off)
 {
-	off_t nr = 2;
+	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
+	int r = tier_view_list(v, dir, (uint64_t)off, l->size, &names);
 
-	for (size_t at = 0; at < d->names.len; nr++) {
-		const char *name = (const char *)d->names.data + at + sizeof(uint64_t);
+	for (size_t at = 0; r == 0 && at < names.len;) {
+		const char *name = (const char *)names.data + at + sizeof(uint64_t);
 		uint64_t node;
 
-		memcpy(&node, d->names.data + at, sizeof(node));
+		memcpy(&node, names.data + at, sizeof(node));
 		at += sizeof(node) + strlen(name) + 1;
-		if (nr >= off && !list_without_attributes(l, name, node, S_IFDIR, nr + 1))
-			return;
+		if (!list_without_attributes(l, name, node, S_IFDIR, (off_t)tier_node_offset(node)))
+			break;
 	}
+	return r;
 }
 
 static void list_tree(struct listing *l, const struct tier_entered *e, uint64_t node, off_t off)
@@ -383,22 +349,30 @@ static void list_tree(struct listing *l, const struct tier_entered *e, uint64_t 
 	}
 }
 
-static void list_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi, bool plus)
+static int list_names(struct listing *l, fuse_ino_t ino, off_t off)
 {
-	const struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
+	struct tier_view *v = fs_of(l->req)->view;
+	struct tier_entered *e;
+	int r;
+
+	if (tier_node_place(ino) == 0)
+		return list_above(l, v, tier_node_inode(ino), off);
+	r = tier_enter(l->req, ino, TIER_WAITS_FOR_TREE, &e);
+	if (r < 0)
+		return r;
+	list_tree(l, e, ino, off);
+	tier_view_leave(v, e);
+	return 0;
+}
+
+static void list_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
 	struct listing l = { .req = req, .buf = malloc(size), .size = size, .plus = plus };
-	struct tier_entered *e = NULL;
-	int r = !l.buf ? -ENOMEM : d ? 0 : tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
+	int r = l.buf ? 0 : -ENOMEM;
 
 	if (r == 0 && (off > 0 || list_without_attributes(&l, ".", ino, S_IFDIR, 1)) &&
-	    (off > 1 || list_without_attributes(&l, "..", ino, S_IFDIR, 2))) {
-		off = MAX(off, (off_t)2);
-		if (d)
-			list_above(&l, d, off);
-		else
-			list_tree(&l, e, ino, off);
-	}
-	tier_view_leave(fs_of(req)->view, e);
+	    (off > 1 || list_without_attributes(&l, "..", ino, S_IFDIR, 2)))
+		r = list_names(&l, ino, MAX(off, (off_t)2));
 	if (r < 0)
 		tier_reply_error(req, r);
 	else
@@ -406,14 +380,16 @@ static void list_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 	free(l.buf);
 }
 
-static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi _unused_)
 {
-	list_directory(req, ino, size, off, fi, false);
+	list_directory(req, ino, size, off, false);
 }
 
-static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			   struct fuse_file_info *fi _unused_)
 {
-	list_directory(req, ino, size, off, fi, true);
+	list_directory(req, ino, size, off, true);
 }
 
 /* --- files --- */
@@ -734,7 +710,6 @@ const struct fuse_lowlevel_ops tier_ops_table = {
 	.readlink = op_readlink,
 	.statfs = op_statfs,
 	.opendir = op_opendir,
-	.releasedir = op_releasedir,
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,
 	.open = op_open,

@@ -88,6 +88,7 @@ struct tier_view {
 	struct dir *buckets[BUCKETS] GUARDED_BY(lock);
 	struct name *names GUARDED_BY(lock); /* of the last list, sorted by directory and name */
 	size_t nr_names GUARDED_BY(lock), names_room GUARDED_BY(lock);
+	struct name **by_offset GUARDED_BY(lock); /* the same, sorted by directory and offset */
 	bool has_gone GUARDED_BY(lock); /* some are no longer in the list */
 	bool is_changed GUARDED_BY(lock); /* since the names were made */
 	size_t nr_listed GUARDED_BY(lock);
@@ -269,8 +270,32 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
+static int compare_offsets(const void *a, const void *b)
+{
+	const struct name *x = *(struct name *const *)a, *y = *(struct name *const *)b;
+	uint64_t p = tier_node_offset(x->node), q = tier_node_offset(y->node);
+
+	if (x->dir != y->dir)
+		return x->dir < y->dir ? -1 : 1;
+	return (p > q) - (p < q);
+}
+
+static int sort_names(struct tier_view *v)
+{
+	if (v->nr_names == 0)
+		return 0;
+	qsort(v->names, v->nr_names, sizeof(*v->names), compare_names);
+	v->by_offset = calloc(v->nr_names, sizeof(*v->by_offset));
+	for (size_t i = 0; v->by_offset && i < v->nr_names; i++)
+		v->by_offset[i] = &v->names[i];
+	if (v->by_offset)
+		qsort(v->by_offset, v->nr_names, sizeof(*v->by_offset), compare_offsets);
+	return v->by_offset ? 0 : -ENOMEM;
+}
+
 static void clear_names(struct tier_view *v)
 {
+	free(TAKE(v->by_offset));
 	while (v->nr_names > 0)
 		free(v->names[--v->nr_names].name);
 }
@@ -280,7 +305,7 @@ static int rebuild_names(struct tier_view *v)
 	struct tier_shown *all = calloc(MAX(NR_KINDS * v->nr_checkpoints, (size_t)1), sizeof(*all));
 	size_t nr = 0;
 	uint32_t dir;
-	int r = all ? 0 : -ENOMEM;
+	int r = all ? 0 : -ENOMEM, sorted;
 
 	clear_names(v);
 	v->list++;
@@ -294,12 +319,11 @@ static int rebuild_names(struct tier_view *v)
 		r = collect_paths(v, all, &nr);
 	if (r == 0)
 		r = list_paths(v, all, nr);
-	if (v->nr_names > 0)
-		qsort(v->names, v->nr_names, sizeof(*v->names), compare_names);
+	sorted = sort_names(v);
 	for (size_t i = 0; all && i < nr; i++)
 		free(all[i].path);
 	free(all);
-	return r;
+	return r < 0 ? r : sorted;
 }
 
 /* --- listing the tier, on a thread of the pool --- */
@@ -803,21 +827,6 @@ bool tier_view_top(struct tier_view *v, uint32_t place, struct tier_inode *ret)
 
 /* --- directories above checkpoints --- */
 
-static size_t first_name(struct tier_view *v, uint32_t dir)
-{
-	size_t low = 0, high = v->nr_names;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (v->names[middle].dir < dir)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t *ret_node)
 {
 	const struct name key = { .dir = dir, .name = (char *)(uintptr_t)name };
@@ -831,12 +840,33 @@ int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t
 	return n ? 0 : -ENOENT;
 }
 
-int tier_view_list(struct tier_view *v, uint32_t dir, struct buf *ret)
+/* The place of the first name after this offset. */
+static size_t first_after(struct tier_view *v, uint32_t dir, uint64_t after)
 {
-	mutex_lock(&v->lock);
-	for (size_t i = first_name(v, dir); i < v->nr_names && v->names[i].dir == dir; i++) {
-		const struct name *n = &v->names[i];
+	size_t low = 0, high = v->by_offset ? v->nr_names : 0;
 
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct name *n = v->by_offset[middle];
+
+		if (n->dir < dir || (n->dir == dir && tier_node_offset(n->node) <= after))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+int tier_view_list(struct tier_view *v, uint32_t dir, uint64_t after, size_t len, struct buf *ret)
+{
+	size_t end = ret->len + len;
+
+	mutex_lock(&v->lock);
+	for (size_t i = first_after(v, dir, after); v->by_offset && i < v->nr_names && ret->len <= end; i++) {
+		const struct name *n = v->by_offset[i];
+
+		if (n->dir != dir)
+			break;
 		if (dir == 0 && strcmp(n->name, OWN) == 0)
 			continue;
 		buf_add(ret, &n->node, sizeof(n->node));

@@ -76,6 +76,13 @@ static inline uint64_t tier_node(uint32_t place, uint32_t inode)
 {
 	return (uint64_t)place << 32 | (inode + 1);
 }
+/* Offset of a name in a directory above checkpoints: 3 or more, and different for each node. */
+static inline uint64_t tier_node_offset(uint64_t node)
+{
+	uint32_t place = tier_node_place(node);
+
+	return place > 0 ? UINT64_C(1) << 33 | place : UINT64_C(3) + tier_node_inode(node);
+}
 
 /* --- directories above checkpoints --- */
 
@@ -84,8 +91,12 @@ static inline uint64_t tier_node(uint32_t place, uint32_t inode)
 int tier_view_refresh(struct tier_view *v, const struct tier_waiter *w);
 /* -ENOENT */
 int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t *ret_node);
-/* Appends for each name except .ckptfs its node (8 bytes, native order), and the name with a zero byte. */
-int tier_view_list(struct tier_view *v, uint32_t dir, struct buf *ret);
+/*
+ * Appends for names except .ckptfs the node (8 bytes, native order), and the name with a zero byte, until that is more
+ * than `len` bytes. Begins with the name after offset `after`, in the order of tier_node_offset(), which is the same in
+ * later lists: so an open directory needs no copy of its names.
+ */
+int tier_view_list(struct tier_view *v, uint32_t dir, uint64_t after, size_t len, struct buf *ret);
 /* Time of the newest seal below the directory. -ESTALE: no such directory. */
 int tier_view_time(struct tier_view *v, uint32_t dir, int64_t *ret_ns);
 uint64_t tier_view_bytes(struct tier_view *v); /* of all files in all checkpoints */

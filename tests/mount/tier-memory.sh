@@ -37,7 +37,7 @@ READER=$!
 await grep -qsF " $ANY fuse" /proc/mounts
 await [ -e "$ANY/step.0" ]
 "$PYTHON" - "$ANY" "$NR" "$READER" <<'PY' || fail "open files keep memory"
-import os, sys
+import os, resource, sys
 top, nr, daemon = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 files = [os.open(f"{top}/step.{i}/3", os.O_RDONLY) for i in range(nr)]
 dirs = [os.open(f"{top}/step.{i}", os.O_RDONLY | os.O_DIRECTORY) for i in range(nr)]
@@ -48,6 +48,14 @@ for i in range(nr):
         sys.exit(f"step.{i}: other names")
     if len(os.getxattr(files[i], "user.large")) != 60000:
         sys.exit(f"step.{i}: other attributes")
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (max(20000, most), max(20000, most)))
+store, = os.listdir(f"{top}/.ckptfs/sealed")
+for sealed in (top, f"{top}/.ckptfs/sealed/{store}"):
+    dirs += [os.open(sealed, os.O_RDONLY | os.O_DIRECTORY) for _ in range(8000)]
+    names = os.listdir(dirs[-1])
+    if len(names) != nr or len(set(names)) != nr:
+        sys.exit(f"{sealed}: other names")
 with open(f"/proc/{daemon}/status") as f:
     peak = next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) // 1024
 print(f"{peak} MiB resident at most")
