@@ -608,10 +608,13 @@ static void remove_from_list(struct tier_view *v, struct loaded *l) REQUIRES(v->
 	*(l->newer ? &l->newer->older : &v->newest) = l->older;
 }
 
-/* The newest stays even if it is larger than the limit by itself: each request would read its manifest. */
-static void drop_trees(struct tier_view *v) REQUIRES(v->lock)
+/*
+ * Removes trees beyond the limit, which the caller frees without the lock. The newest stays even if it is larger than the
+ * limit by itself: each request would read its manifest.
+ */
+static struct loaded *drop_trees(struct tier_view *v) REQUIRES(v->lock)
 {
-	struct loaded *next;
+	struct loaded *dropped = NULL, *next;
 
 	for (struct loaded *l = v->oldest; l && l != v->newest && v->trees > v->conf.trees; l = next) {
 		next = l->newer;
@@ -620,6 +623,18 @@ static void drop_trees(struct tier_view *v) REQUIRES(v->lock)
 		remove_from_list(v, l);
 		v->trees -= l->memory;
 		l->of->loaded = NULL;
+		l->newer = dropped;
+		dropped = l;
+	}
+	return dropped;
+}
+
+static void free_dropped(struct loaded *dropped)
+{
+	while (dropped) {
+		struct loaded *l = dropped;
+
+		dropped = l->newer;
 		loaded_free(l);
 	}
 }
@@ -628,7 +643,7 @@ static void run_load(struct tier_job *job)
 {
 	struct checkpoint *c = container_of(job, struct checkpoint, job);
 	struct tier_view *v = c->view;
-	struct loaded *l = NULL;
+	struct loaded *l = NULL, *dropped = NULL;
 	int r = load_checkpoint(c, &l);
 
 	mutex_lock(&v->lock);
@@ -646,10 +661,11 @@ static void run_load(struct tier_job *job)
 		c->loaded = l;
 		add_newest(v, l);
 		v->trees += l->memory;
-		drop_trees(v);
+		dropped = drop_trees(v);
 	}
 	cond_broadcast(&v->changed);
 	mutex_unlock(&v->lock);
+	free_dropped(dropped);
 }
 
 /* Shows a checkpoint again whose manifest is back in the list. */
@@ -802,12 +818,15 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 
 void tier_view_leave(struct tier_view *v, struct tier_entered *e)
 {
+	struct loaded *dropped;
+
 	if (!e)
 		return;
 	mutex_lock(&v->lock);
 	container_of(e, struct loaded, e)->of->nr_users--;
-	drop_trees(v);
+	dropped = drop_trees(v);
 	mutex_unlock(&v->lock);
+	free_dropped(dropped);
 }
 
 bool tier_view_top(struct tier_view *v, uint32_t place, struct tier_inode *ret)

@@ -70,6 +70,7 @@ struct pack {
 	struct tier_tables tables;
 	struct span **spans; /* of each group; NULL: none */
 	unsigned nr_users; /* spans and calls */
+	unsigned nr_sources; /* that refer to it */
 	struct link idle; /* READY and without users */
 };
 
@@ -204,6 +205,24 @@ static uint64_t tables_bytes(const struct pack *p)
 	return p->f.nr_frames * (sizeof(struct tier_frame) + GROUPS * sizeof(struct span *));
 }
 
+static unsigned bucket_of(const uint8_t id[TIER_ID_LEN])
+{
+	return (unsigned)(id[0] | id[1] << 8) % BUCKETS; /* a digest */
+}
+
+static void pack_free_unused(struct pack *p)
+{
+	struct pack **at = &p->cache->buckets[bucket_of(p->f.id)];
+
+	if (p->nr_sources > 0 || p->nr_users > 0 || p->state != NONE)
+		return;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	free(p);
+}
+
+/* It may be freed. */
 static void pack_drop_tables(struct pack *p)
 {
 	link_remove(&p->idle);
@@ -212,12 +231,15 @@ static void pack_drop_tables(struct pack *p)
 	p->state = NONE;
 	p->cache->used -= tables_bytes(p);
 	p->cache->tables_used -= tables_bytes(p);
+	pack_free_unused(p);
 }
 
 static void pack_put(struct pack *p)
 {
 	if (--p->nr_users == 0 && p->state == READY)
 		link_append(&p->cache->idle_packs, &p->idle);
+	else
+		pack_free_unused(p);
 }
 
 static void pack_get(struct pack *p)
@@ -435,6 +457,8 @@ static void run_tables(struct tier_job *job)
 		if (p->nr_users == 0)
 			link_append(&c->idle_packs, &p->idle);
 		make_room(c, 0);
+	} else {
+		pack_free_unused(p);
 	}
 	cond_broadcast(&c->changed);
 	mutex_unlock(&c->lock);
@@ -571,12 +595,7 @@ static int await_tables(struct pack *p, const struct call *call)
 
 /* --- sources --- */
 
-static unsigned bucket_of(const uint8_t id[TIER_ID_LEN])
-{
-	return (unsigned)(id[0] | id[1] << 8) % BUCKETS; /* a digest */
-}
-
-/* Pack number i of the manifest. It is kept until the cache is freed. NULL: no memory, or the reference is invalid. */
+/* Pack number i of the manifest. It is kept until the source is freed. NULL: no memory, or the reference is invalid. */
 static struct pack *source_pack(struct tier_source *s, uint32_t i)
 {
 	struct tier_cache *c = s->cache;
@@ -589,8 +608,10 @@ static struct pack *source_pack(struct tier_source *s, uint32_t i)
 		return NULL;
 	for (p = c->buckets[bucket_of(f.id)]; p; p = p->next)
 		if (memcmp(p->f.id, f.id, sizeof(f.id)) == 0 && p->key == &s->key->key && p->f.data_len == f.data_len &&
-		    p->f.nr_frames == f.nr_frames)
+		    p->f.nr_frames == f.nr_frames) {
+			p->nr_sources++;
 			return s->packs[i] = p;
+		}
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
@@ -599,6 +620,7 @@ static struct pack *source_pack(struct tier_source *s, uint32_t i)
 	p->f = f;
 	p->key = &s->key->key;
 	p->name = tier_pack_name(f.id);
+	p->nr_sources = 1;
 	link_init(&p->idle);
 	p->next = c->buckets[bucket_of(f.id)];
 	c->buckets[bucket_of(f.id)] = p;
@@ -639,6 +661,13 @@ void tier_source_free(struct tier_source *s)
 {
 	if (!s)
 		return;
+	mutex_lock(&s->cache->lock);
+	for (uint32_t i = 0; s->packs && i < s->m->nr_packs; i++)
+		if (s->packs[i]) {
+			s->packs[i]->nr_sources--;
+			pack_free_unused(s->packs[i]);
+		}
+	mutex_unlock(&s->cache->lock);
 	free(s->packs);
 	free(s);
 }
