@@ -767,7 +767,7 @@ int tier_view_refresh(struct tier_view *v, const struct tier_waiter *w)
 	} else if (is_due) {
 		v->is_listing = true;
 		v->began_ns = monotonic_ns();
-		tier_pool_submit(v->pool, &v->list_job, true);
+		tier_pool_submit(v->pool, &v->list_job, TIER_FIRST);
 	}
 	while (v->is_listing && r == 0)
 		r = await_change(v, w, v->began_ns + LIST_WAIT_NS);
@@ -797,7 +797,7 @@ int tier_view_enter(struct tier_view *v, uint32_t place, const struct tier_waite
 		}
 		if (!c->is_loading) {
 			c->is_loading = true;
-			tier_pool_submit(v->pool, &c->job, true);
+			tier_pool_submit(v->pool, &c->job, TIER_URGENT);
 		}
 		r = await_change(v, w, until);
 	}
@@ -1001,7 +1001,7 @@ static int list_at_mount(struct tier_view *v)
 
 	mutex_lock(&v->lock);
 	v->is_listing = true;
-	tier_pool_submit(v->pool, &v->list_job, true);
+	tier_pool_submit(v->pool, &v->list_job, TIER_FIRST);
 	while (v->is_listing && r == 0)
 		r = await_change(v, NULL, until);
 	if (!v->is_listing)

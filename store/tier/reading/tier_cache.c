@@ -565,12 +565,12 @@ static int await_change(struct tier_cache *c, const struct call *call) NO_THREAD
 	return is_interrupted ? -EINTR : 0;
 }
 
-static void start_tables(struct pack *p, bool is_urgent)
+static void start_tables(struct pack *p, enum tier_urgency urgency)
 {
 	if (p->state != NONE)
 		return;
 	p->state = FETCHING;
-	tier_pool_submit(p->cache->pool, &p->job, is_urgent);
+	tier_pool_submit(p->cache->pool, &p->job, urgency);
 }
 
 /* Waits until the tables are in memory. On success the caller calls pack_put() later. */
@@ -585,7 +585,7 @@ static int await_tables(struct pack *p, const struct call *call)
 			r = must_not_wait(call) ? -EINPROGRESS : p->error;
 			break;
 		}
-		start_tables(p, true);
+		start_tables(p, TIER_URGENT);
 		r = await_change(p->cache, call);
 	}
 	if (r < 0)
@@ -730,7 +730,7 @@ static int plan_close(struct plan *p)
 	s->is_ahead = !p->bytes;
 	p->cache->ahead += s->is_ahead ? s->len : 0;
 	s->state = FETCHING;
-	tier_pool_submit(p->cache->pool, &s->job, p->bytes != NULL);
+	tier_pool_submit(p->cache->pool, &s->job, p->bytes ? TIER_URGENT : TIER_AHEAD);
 	return 0;
 }
 
@@ -878,7 +878,7 @@ static int plan_run(struct plan *p, const struct tier_run *run, uint64_t skip, u
 		if (r == 0)
 			r = await_tables(pack, p->call);
 	} else {
-		start_tables(pack, false);
+		start_tables(pack, TIER_AHEAD);
 		r = pack->state == READY ? 0 : -EAGAIN;
 		if (r == 0)
 			pack_get(pack);
@@ -934,7 +934,7 @@ static void start_range_tables(const struct tier_range *range)
 		struct pack *pack = run.pack > 0 ? source_pack(range->source, run.pack - 1) : NULL;
 
 		if (pack)
-			start_tables(pack, true);
+			start_tables(pack, TIER_URGENT);
 	}
 }
 

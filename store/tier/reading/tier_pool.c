@@ -10,11 +10,13 @@
 
 #define PATIENCE_NS UINT64_C(2000000000)
 
+#define NR_QUEUES (TIER_AHEAD + 1)
+
 struct tier_pool {
 	struct mutex lock; /* leaf */
 	struct cond changed; /* a job was added, or stop */
 	struct cond ended; /* a thread has ended */
-	struct tier_job urgent GUARDED_BY(lock), others GUARDED_BY(lock); /* rings of jobs */
+	struct tier_job queues[NR_QUEUES] GUARDED_BY(lock); /* rings of jobs, by urgency */
 	struct tier_job later GUARDED_BY(lock); /* likewise, by time */
 	bool stop GUARDED_BY(lock);
 	unsigned nr_running GUARDED_BY(lock); /* threads that have not ended */
@@ -60,13 +62,14 @@ static struct tier_job *ring_take(struct tier_job *ring)
 static struct tier_job *take_job(struct tier_pool *pool, uint64_t *ret_wait_ns) REQUIRES(pool->lock)
 {
 	uint64_t now = ring_is_empty(&pool->later) ? 0 : monotonic_ns();
-	struct tier_job *j;
+	struct tier_job *j = NULL;
 
 	while (!ring_is_empty(&pool->later) && pool->later.next->due_ns <= now)
-		ring_add_before(&pool->urgent, ring_take(&pool->later));
+		ring_add_before(&pool->queues[TIER_URGENT], ring_take(&pool->later));
 	*ret_wait_ns = ring_is_empty(&pool->later) ? 0 : pool->later.next->due_ns - now;
-	j = ring_take(&pool->urgent);
-	return j ? j : ring_take(&pool->others);
+	for (unsigned i = 0; i < NR_QUEUES && !j; i++)
+		j = ring_take(&pool->queues[i]);
+	return j;
 }
 
 static void *work(void *userdata)
@@ -105,8 +108,8 @@ int tier_pool_new(unsigned nr, struct tier_pool **ret)
 	mutex_init(&pool->lock);
 	cond_init(&pool->changed);
 	cond_init(&pool->ended);
-	ring_init(&pool->urgent);
-	ring_init(&pool->others);
+	for (unsigned i = 0; i < NR_QUEUES; i++)
+		ring_init(&pool->queues[i]);
 	ring_init(&pool->later);
 	while (pool->nr < nr && r == 0) {
 		mutex_lock(&pool->lock);
@@ -127,10 +130,10 @@ int tier_pool_new(unsigned nr, struct tier_pool **ret)
 	return r;
 }
 
-void tier_pool_submit(struct tier_pool *pool, struct tier_job *j, bool is_urgent)
+void tier_pool_submit(struct tier_pool *pool, struct tier_job *j, enum tier_urgency urgency)
 {
 	mutex_lock(&pool->lock);
-	ring_add_before(is_urgent ? &pool->urgent : &pool->others, j);
+	ring_add_before(&pool->queues[urgency], j);
 	cond_signal(&pool->changed);
 	mutex_unlock(&pool->lock);
 }

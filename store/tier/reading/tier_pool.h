@@ -19,9 +19,13 @@ struct tier_job {
 };
 
 int tier_pool_new(unsigned nr, struct tier_pool **ret);
-/* Any thread. `is_urgent`: a program waits for the job. Other jobs run when no urgent one is queued. Jobs submitted after a
- * stop are dropped. */
-void tier_pool_submit(struct tier_pool *pool, struct tier_job *j, bool is_urgent);
+enum tier_urgency {
+	TIER_FIRST, /* few jobs, for which many programs may wait: before those of each program */
+	TIER_URGENT, /* a program waits for it */
+	TIER_AHEAD, /* no program waits */
+};
+/* Any thread. Jobs of an urgency run in order, after all more urgent ones. Jobs submitted after a stop are dropped. */
+void tier_pool_submit(struct tier_pool *pool, struct tier_job *j, enum tier_urgency urgency);
 /* Not before this time has passed. Meanwhile no thread is occupied. */
 void tier_pool_submit_later(struct tier_pool *pool, struct tier_job *j, unsigned ms);
 /* true: the job is no longer submitted, and does not run. false: it runs, or has run. */

@@ -90,15 +90,17 @@ static void urgent_jobs_run_first(void **state)
 {
 	struct rig *rig = *state;
 	struct job a = job_of(rig, 'a'), b = job_of(rig, 'b'), c = job_of(rig, 'c'), d = job_of(rig, 'd');
+	struct job e = job_of(rig, 'e');
 
 	set_blocked(rig, true);
-	tier_pool_submit(rig->pool, &a.job, true);
+	tier_pool_submit(rig->pool, &a.job, TIER_URGENT);
 	await_ran(rig, "a");
-	tier_pool_submit(rig->pool, &b.job, false);
-	tier_pool_submit(rig->pool, &c.job, true);
-	tier_pool_submit(rig->pool, &d.job, true);
+	tier_pool_submit(rig->pool, &b.job, TIER_AHEAD);
+	tier_pool_submit(rig->pool, &c.job, TIER_URGENT);
+	tier_pool_submit(rig->pool, &d.job, TIER_URGENT);
+	tier_pool_submit(rig->pool, &e.job, TIER_FIRST);
 	set_blocked(rig, false);
-	await_ran(rig, "acdb");
+	await_ran(rig, "aecdb");
 }
 
 static void a_job_is_withdrawn_until_it_runs(void **state)
@@ -107,18 +109,18 @@ static void a_job_is_withdrawn_until_it_runs(void **state)
 	struct job a = job_of(rig, 'a'), b = job_of(rig, 'b'), c = job_of(rig, 'c'), d = job_of(rig, 'd');
 
 	set_blocked(rig, true);
-	tier_pool_submit(rig->pool, &a.job, true);
+	tier_pool_submit(rig->pool, &a.job, TIER_URGENT);
 	await_ran(rig, "a");
-	tier_pool_submit(rig->pool, &b.job, true);
-	tier_pool_submit(rig->pool, &c.job, false);
-	tier_pool_submit(rig->pool, &d.job, true);
+	tier_pool_submit(rig->pool, &b.job, TIER_URGENT);
+	tier_pool_submit(rig->pool, &c.job, TIER_AHEAD);
+	tier_pool_submit(rig->pool, &d.job, TIER_URGENT);
 	assert_false(tier_pool_withdraw(rig->pool, &a.job));
 	assert_true(tier_pool_withdraw(rig->pool, &b.job));
 	assert_true(tier_pool_withdraw(rig->pool, &c.job));
 	assert_false(tier_pool_withdraw(rig->pool, &c.job));
 	set_blocked(rig, false);
 	await_ran(rig, "ad");
-	tier_pool_submit(rig->pool, &c.job, true); /* again */
+	tier_pool_submit(rig->pool, &c.job, TIER_URGENT); /* again */
 	await_ran(rig, "adc");
 }
 
@@ -128,7 +130,7 @@ static void a_job_that_waits_for_its_time_occupies_no_thread(void **state)
 	struct job a = job_of(rig, 'a'), b = job_of(rig, 'b'), c = job_of(rig, 'c'), d = job_of(rig, 'd');
 
 	tier_pool_submit_later(rig->pool, &a.job, HOUR_MS);
-	tier_pool_submit(rig->pool, &b.job, false);
+	tier_pool_submit(rig->pool, &b.job, TIER_AHEAD);
 	await_ran(rig, "b");
 	tier_pool_submit_later(rig->pool, &c.job, 1);
 	await_ran(rig, "bc");
