@@ -47,7 +47,7 @@ echo "flush_to=$WORK/scratch/%u.%j" >>"$WORK/etc/ckptfs/slurm.conf"
 exits 0 slurm epilog 2
 ! is_mounted || fail_showing "still mounted after the last job"
 [ "$(cat "$WORK/scratch/nobody.2/step.1/file")" = content ] || fail_showing "not copied out"
-[ "$(stat -c %U "$WORK/scratch/nobody.2/step.1")" = nobody ] || fail "drained by root"
+[ "$(stat -c %U "$WORK/scratch/nobody.2/step.1")" = nobody ] || fail "copied out by root"
 [ -z "$(find "$WORK/run" -name '*.jobs')" ] || fail "jobs are still noted"
 exits 0 slurm epilog 2 # again
 
@@ -66,7 +66,7 @@ says "detaching"
 kill $!
 { wait $! || true; } 2>/dev/null
 
-# A node that cannot mount. Another user's mount, whose name differs where this one has a dot, is not taken for it.
+# A node that cannot mount. Another user's mount, with a name that differs where this one has a dot, is not taken for it.
 exits 0 slurm prolog 8 ckptfs
 echo "options=no_such" >>"$WORK/etc/ckptfs/slurm.conf"
 exits 0 env -i SLURM_JOB_ID=9 SLURM_JOB_USER=nobod. SLURM_JOB_COMMENT=ckptfs "$WORK/slurm/prolog"

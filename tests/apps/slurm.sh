@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Slurm itself, a controller and a node of it on this machine: a user's jobs get their mount from the prolog and lose it with the epilog; the example of a job, and one
-# whose time is up, drain what they have sealed.
+# that are out of time copy out what they have sealed.
 . "$(dirname "$0")/../mount/lib.sh"
 need_mount
 need_root
@@ -99,11 +99,11 @@ SH
 one=$(submit --comment=ckptfs "$WORK/tmp/step")
 ended "$one" COMPLETED
 ! is_mounted || fail "still mounted after the job"
-[ "$(cat "$WORK/scratch/nobody.$one/step.$one/state")" = state ] || fail "the epilog has not drained"
-[ "$(stat -c %U "$WORK/scratch/nobody.$one/step.$one")" = nobody ] || fail "drained by root"
+[ "$(cat "$WORK/scratch/nobody.$one/step.$one/state")" = state ] || fail "the epilog has not copied out"
+[ "$(stat -c %U "$WORK/scratch/nobody.$one/step.$one")" = nobody ] || fail "copied out by root"
 two=$(submit "$WORK/tmp/step")
 ended "$two" FAILED # it has not asked for a mount
-[ ! -e "$WORK/scratch/nobody.$two" ] || fail "a job that does not ask is drained"
+[ ! -e "$WORK/scratch/nobody.$two" ] || fail "a job that does not ask is copied out"
 
 # 2. The example, as it stands but for the names of disks and its size.
 as_nobody test -w /dev/fuse || as_user=

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Agents over real MPI, each with a daemon that does what it is told (fake_daemon.c): what is decided, fetched and refused, and that whatever dies,
-# nobody is left behind.
+# no process is left behind.
 set -euo pipefail
 build=${CKPTFS_BUILD:?is the build directory and must be set}
 agent=$build/tests/cluster/ckptfs-agent daemon=$build/tests/cluster/fake_daemon rogue=$build/tests/cluster/rogue
 [ -x "$agent" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
-# mpirun gives those that are left a second, which nobody here needs.
+# mpirun gives those that are left a second, which none here needs.
 export OMPI_MCA_btl=self,vader OMPI_MCA_odls_base_sigkill_timeout=0
 export CKPTFS_AGENT_STALL_MS=4000 CKPTFS_AGENT_END_MS=3000
 
@@ -77,7 +77,7 @@ not_told() { # NODE PATTERN
 	! grep -q -- "$2" "$dir/$1.out" || fail "node $1 was told: $2"
 }
 said() { # TEXT, in any agent's words
-	grep -qF -- "$1" "$dir/said" || fail "nobody said: $1"
+	grep -qF -- "$1" "$dir/said" || fail "no agent said: $1"
 }
 same() { # KIND: of lines that all nodes are told
 	local i
@@ -147,7 +147,7 @@ agents 0
 told 0 "settled 1 111"
 not_told 0 "decision 2"
 
-begin who-offers-nothing-in-time-is-not-waited-for
+begin a-node-that-offers-nothing-in-time-is-not-waited-for
 export CKPTFS_AGENT_OFFER_MS=300
 node pages=1-10 rounds=2 quit=1
 node pages=1-10
@@ -157,7 +157,7 @@ not_told 2 decision
 told 0 "settled 2 110"
 ! grep -qE '[:,]2' "$dir/0.out" || fail "it owns what it has not offered"
 
-begin who-offers-late-hears-that-nothing-is-decided
+begin a-late-offer-gets-an-empty-decision
 node pages=1-10 rounds=1 quit=1
 node pages=1-10
 node pages=1-10 late=800
@@ -166,7 +166,7 @@ told 0 "settled 1 110"
 not_told 2 ':'
 unset CKPTFS_AGENT_OFFER_MS
 
-begin who-has-not-stored-is-told
+begin nodes-that-have-not-stored-are-reported
 node pages=1-10 rounds=1 quit=1
 node pages=1-10 stored=28
 node pages=1-10
@@ -174,7 +174,7 @@ agents 0
 same settled
 told 0 "settled 1 101"
 
-begin who-does-not-say-so-has-not-stored
+begin a-silent-node-has-not-stored
 export CKPTFS_AGENT_STORED_MS=300
 node pages=1-10 rounds=2 quit=1
 node pages=1-10 silent=decision
@@ -228,14 +228,14 @@ agents 0
 hosts=
 told 2 "decision 2 1:0* 2:0* 3:0* 4:0*"
 
-begin what-no-round-was-about-is-found-by-who-comes-later
+begin pages-stored-without-a-round-are-found-later
 node tells=1-4 pages=20/ rounds=2 quit=1
 node pages=/1-4
 agents 0
 told 1 "decision 2 1:0* 2:0* 3:0* 4:0*"
 not_told 0 shared
 
-begin who-stores-the-same-without-a-round-hears-of-it
+begin a-node-that-stores-the-same-without-a-round-is-told
 node tells=1-1000 shared=1 quit=1
 node tells=501-1500
 node tells=5000-5100
@@ -243,7 +243,7 @@ agents 0
 told 0 shared
 not_told 2 shared
 
-begin without-homes-who-stores-without-a-round-hears-that-it-is-no-use
+begin without-homes-a-node-that-stores-without-a-round-is-told-so
 options=--no-lookup
 node tells=1-10 shared=1 quit=1
 node pages=1
@@ -285,7 +285,7 @@ told 0 "pinned 1 2 3 4 5 6 7 8 9 10"
 told 1 "pinned 11 12"
 told 1 "settled 2 111"
 
-begin several-who-find-it-together
+begin several-nodes-find-it-at-once
 node pages=1-10/ rounds=2 quit=1
 node pages=/1-10
 node pages=/1-10
@@ -392,7 +392,7 @@ told 0 "chunk 7 ok"
 told 2 "served 7"
 unset CKPTFS_AGENT_ASK_MS
 
-begin from-who-has-it
+begin from-the-node-that-has-it
 node fetch=7:2,9:200,11 quit=1
 node
 node
@@ -425,7 +425,7 @@ node holds=7
 agents 0
 told 0 "chunk 7 ok"
 
-begin what-nobody-has
+begin a-chunk-that-no-node-has
 node fetch=7:2,8:3 quit=1
 node holds=8
 node
@@ -462,7 +462,7 @@ for n in 1 2 3 5 8; do
 done
 told 0 "unpin 1 0/1 1 2 3 4 5 6 7 21 22 23 24 25 26 27"
 
-begin who-has-no-part-in-it-may-want-it
+begin a-node-without-a-part-in-it-may-want-it
 node pinned=1-5
 node refers=3
 node collect=1 quit=1
@@ -497,7 +497,7 @@ told 0 "collected 1 5 0 "
 not_told 0 unpin
 
 for message in prepare mark; do
-	begin who-does-not-answer-$message-keeps-everything
+	begin without-an-answer-to-$message-everything-stays
 	export CKPTFS_AGENT_PREPARE_MS=500 CKPTFS_AGENT_WINDOW_MS=500
 	node pinned=1-9 collect=1 pages=1
 	node silent=$message pages=1
@@ -508,7 +508,7 @@ for message in prepare mark; do
 	unset CKPTFS_AGENT_PREPARE_MS CKPTFS_AGENT_WINDOW_MS
 done
 
-begin who-does-not-answer-is-not-waited-for
+begin a-silent-node-is-not-waited-for
 export CKPTFS_AGENT_WINDOW_MS=500
 node pinned=1-9 collect=1 quit=1
 node silent=mark
@@ -527,9 +527,9 @@ for line in "put 1" replicate drop question; do told 1 "$line"; done
 for line in "kept 0" "replicated 0" "dropped 0" "answer 0" "kept 28" "replicated 113"; do told 0 "$line"; done
 not_told 2 replicate
 
-# One that is busy with what it is to keep is sent more of that than it can take for now: it still gives what others read, and what waits keeps nobody
+# One that is busy with what it is to keep is sent more of that than it can take for now: it still gives what others read, and what waits keeps no node
 # from ending.
-begin who-keeps-for-others-gives-nevertheless
+begin a-node-that-stores-for-others-serves-nevertheless
 node calls=put:2*20 fetch=7:2 quit=1
 node silent=put holds=7
 agents 0
@@ -549,7 +549,7 @@ told 0 "chunk 7 ok"
 [ "$(grep -c '^unanswered put' "$dir/2.out")" -le 8 ] || fail "$(grep -c '^unanswered put' "$dir/2.out") messages of 4 MiB are with the daemon"
 export OMPI_MCA_btl=self,vader
 
-# --- who does not belong together ---
+# --- agents that do not belong together ---
 
 begin another-key
 node
@@ -590,9 +590,9 @@ agents 1
 said "0.sock: another agent is connected"
 not_told 1 nodes
 
-# --- who belongs here, and lies ---
+# --- agents that belong here, and lie ---
 
-begin lies-are-not-believed
+begin lies-are-not-accepted
 export CKPTFS_AGENT_ASK_MS=500
 node fetch=7:3.2,8:2 quit=1
 node holds=7-8
@@ -660,12 +660,12 @@ for message in nodes begin decision settled get; do
 done
 
 for message in places taken get; do
-	for who in die kill; do # the daemon, its agent
-		begin $who-with-memory-at-$message
-		node fetch=1-1000:2.3 times=5 memory=1 $who=$message
-		node holds=1-1000 memory=1 $who=$message
+	for end in die kill; do # the daemon, its agent
+		begin $end-with-memory-at-$message
+		node fetch=1-1000:2.3 times=5 memory=1 $end=$message
+		node holds=1-1000 memory=1 $end=$message
 		node holds=1-1000 memory=1
-		agents $([ $who = die ] && echo 0 || echo 1)
+		agents $([ $end = die ] && echo 0 || echo 1)
 		ends
 	done
 done
@@ -692,7 +692,7 @@ for message in prepare mark unpin collected; do
 done
 
 # What one daemon wants of another, on the way there and back, and what it says of its own accord. All of these are alike, and run several at a time.
-death() { # die|kill MESSAGE NODE: which hears it, or has just said it
+death() { # die|kill MESSAGE NODE: which receives it, or has just sent it
 	local does=("" "" "")
 	begin "$1-at-$2-of-node-$3"
 	does[$3]=$1=$2
@@ -708,9 +708,9 @@ death() { # die|kill MESSAGE NODE: which hears it, or has just said it
 at_once=()
 for message in "offer 1" "stored 1" "tell 1" "shared 0" "put 0" "put 1" "kept 0" "replicate 0" "replicate 1" "replicated 0" "drop 0" "drop 1" "dropped 0" "query 0" \
 	"question 1" "answer 0"; do
-	for who in die kill; do
+	for end in die kill; do
 		# shellcheck disable=SC2086
-		death $who $message &
+		death $end $message &
 		at_once+=($!)
 	done
 	[ ${#at_once[@]} = 4 ] || continue

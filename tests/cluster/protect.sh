@@ -17,7 +17,7 @@ epoch() {
 	[ -e "$TOP/common.$2" ] || head -c 3M /dev/urandom >"$TOP/common.$2"
 	cp "$TOP/common.$2" "$plain/common"
 	head -c $((${3:-2000000} + $1)) /dev/urandom >"$plain/own"
-	for but in 0 1 2 3; do # what all have but one, which may be the partner of whoever only refers to it
+	for but in 0 1 2 3; do # what all have but one, which may be the partner of a node that only refers to it
 		[ -e "$TOP/but.$but.$2" ] || head -c 200000 /dev/urandom >"$TOP/but.$but.$2"
 		[ "$but" = "$1" ] || cp "$TOP/but.$but.$2" "$plain/but.$but"
 	done
@@ -104,7 +104,7 @@ copies_of() { cat "$TOP"/log/daemon.* | grep -c "directory .* of node $1: replic
 seal --quiet --unseal "$TOP/mnt/1/third"
 eventually 60 "the copy of what was unsealed stays" copies_of "${NAMES[1]}" >/dev/null
 
-# Whoever dies while node 3's directory is protected, at whatever step of that: it is once all are there again.
+# A process dies while node 3's directory is protected, at whatever step of that: it is once all are there again.
 nr_said() { cat "$TOP"/log/daemon.* | grep -c "$1" || true; } # REGEX
 packs_of() { du -sb "$TOP/store/$1/packs" | cut -f 1; } # NODE: bytes
 cut_by_death_of() { # NODE BYTES MORE COMMAND...: when that prints more than before by more than so many, and bytes are what node 3 alone has
@@ -134,14 +134,14 @@ fi
 
 lose 3
 LOST=${NAMES[3]}
-# Without agents nobody knows whether what is on other nodes can be read: that is no reason to begin anew.
+# Without agents it is unknown whether what is on other nodes can be read: that is no reason to begin again.
 for i in 0 1 2; do
 	r=0
 	"$BUILD/tools/ckptfs-restart-path" "$TOP/mnt/$i/.ckptfs/nodes/$LOST" >"$TOP/log/restart" 2>&1 || r=$?
 	[ $r != 3 ] || fail "node $i: $(cat "$TOP/log/restart")"
 done
 agents_start
-# Nor does anybody say that a lost node has a copy.
+# Nor is a lost node said to have a replica.
 unsure=0
 for i in 0 1 2; do seal --quiet --wait=replicated "$TOP/mnt/$i/first" 2>"$TOP/log/seal" || { grep -q "cannot find out whether another node has a replica" "$TOP/log/seal" && unsure=$((unsure + 1)); }; done
 [ $unsure -ge 1 ] || fail "all that was protected is said to be, though a node is lost"
@@ -183,16 +183,16 @@ for i in 0 1 2 3; do
 	agents_start
 done
 
-# The lost one is forgotten, and nobody waits for it any more.
+# The lost one is forgotten, and no node waits for it any more.
 "$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/0" >"$TOP/log/gc" 2>&1 || true
-grep -q "${NAMES[3]}" "$TOP/log/gc" || fail "nobody misses node ${NAMES[3]}"
+grep -q "${NAMES[3]}" "$TOP/log/gc" || fail "no node misses node ${NAMES[3]}"
 refused() { # WHY DIRECTORY
 	! seal --unseal "$2" >"$TOP/log/seal" 2>&1 || fail "$2 can be unsealed, though $1"
 	grep -q "$1" "$TOP/log/seal" || fail "$2: no reason was told: $(cat "$TOP/log/seal")"
 }
 refused "may come back" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[3]}/first"
 for i in 0 1 2; do "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/$i" --forget "${NAMES[3]}" || fail "node $i does not forget"; done
-"$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/3" --forget "${NAMES[3]}" || true # which it may never have heard of
+"$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/3" --forget "${NAMES[3]}" || true # which it may never have registered
 "$BUILD/mpi-agent/ckptfs-agent" --mount "$TOP/mnt/0" --forget "${NAMES[1]}" 2>/dev/null && fail "one that takes part was forgotten"
 "$BUILD/tools/ckptfs-gc" --delete "$TOP/mnt/0" >"$TOP/log/gc" 2>&1 || fail "ckptfs-gc: exit status $?"
 ! grep -q "${NAMES[3]}" "$TOP/log/gc" || fail "node ${NAMES[3]} is missed, though it is forgotten"
@@ -202,7 +202,7 @@ for i in 0 1 2; do
 	for e in $(epochs_of 3); do whole $i "$e" 3; done
 done
 
-# What it had can be let go: by one node, on all.
+# What it had can be removed: by one node, on all.
 view=.ckptfs/nodes/${NAMES[3]}
 refused "which is connected" "$TOP/mnt/0/.ckptfs/nodes/${NAMES[1]}/first"
 refused "not one of its sealed directories" "$TOP/mnt/0/$view/first/sub"
@@ -221,9 +221,9 @@ before=$(stored)
 exec 7<"$TOP/mnt/1/$view/first/own"
 seal --quiet --unseal "$TOP/mnt/0/$view/first"
 not_there() { [ ! -e "$1" ]; }
-eventually 60 "what was let go is shown" not_there "$TOP/mnt/0/$view/first" # the kernel is told behind the answer
+eventually 60 "what was removed is shown" not_there "$TOP/mnt/0/$view/first" # the kernel is told behind the answer
 is_gone() { [ "$(held "$1")" = 0 ]; }
-eventually 60 "what was let go is shown by other nodes" is_gone first
+eventually 60 "what was removed is shown by other nodes" is_gone first
 cmp "$TOP/plain/3/first/own" - <&7 || fail "what was open reads otherwise"
 exec 7<&- # and then nothing keeps it
 wanted=$([ "$protect" = xor ] && echo 1 || echo 4000000) # of a file of 2 MB there were two copies; of stripes some is needed for others

@@ -93,7 +93,7 @@ a, b = (open(p, "rb") for p in sys.argv[1:])
 assert mmap.mmap(a.fileno(), 0, prot=mmap.PROT_READ)[:] == b.read()
 END
 
-echo "nothing changes, and nothing shows where nobody looks for it"
+echo "nothing changes, and nothing shows where no reader looks for it"
 step=$nodes2/${name[0]}/job/step-1
 refused "a new file" touch "$step/new"
 refused "removing" rm -f "$step/own"
@@ -112,7 +112,7 @@ echo mine >"$TOP/mnt/2/file"
 rm -rf "$TOP/mnt/2"/*
 same 0 job/step-1 2
 
-echo "who copies a file of another node has its bytes, and need not hope that they stay there"
+echo "a copy of another node's file has its bytes, also when they go there"
 copied() { # FILE COMMAND...: node 2 stores its 3000001 bytes, but for pages that it happens to have
 	local before file=$1
 	shift
@@ -133,7 +133,7 @@ if [ "$(id -u)" = 0 ]; then
 	is_refused() { ! reads; }
 	eventually 60 "nobody cannot read what all may" reads
 	chmod 700 "$TOP/mnt/0/job"
-	eventually 60 "nobody reads what he cannot reach on its node" is_refused
+	eventually 60 "nobody reads what is unreachable on its node" is_refused
 	chmod 755 "$TOP/mnt/0/job"
 	eventually 60 "nobody cannot read what all may again" reads
 fi
@@ -205,7 +205,7 @@ same 0 job/step-1 3 2 1
 same 1 job/step-1 0
 [ "$(figure 3 replicas_cached)" = 2 ] || fail "node 3 has $(figure 3 replicas_cached) copies"
 
-echo "a collection drops copies that nobody looks at any more"
+echo "a collection drops replicas that no reader looks at any more"
 end_agents 0 1 2 3
 unmount 3
 mount_node 3
@@ -214,7 +214,7 @@ agents_start 0 1 2 3
 [ "$(figure 3 replicas_cached)" = 0 ] || fail "node 3 has $(figure 3 replicas_cached) copies"
 same 0 job/step-1 3
 
-echo "what its node has deleted goes though somebody has looked at it"
+echo "what its node has deleted goes though a reader has looked at it"
 mkdir "$TOP/mnt/0/brief"
 head -c 8M /dev/urandom >"$TOP/mnt/0/brief/own"
 seal 0 brief
@@ -227,7 +227,7 @@ is_freed() {
 	for i in 3 0; do "$BUILD/tools/ckptfs-gc" --quiet --delete "$TOP/mnt/$i" >/dev/null; done
 	[ "$(node_figure 0 '["stored_bytes"]')" -le $((before - (8 << 20))) ]
 }
-eventually 1 "what nobody has any more is kept, as node 3 has looked at it" is_freed
+eventually 1 "what no node has any more is kept, as node 3 has looked at it" is_freed
 exec 9<&-
 same 0 job/step-1 3
 

@@ -36,7 +36,7 @@ run() { # TRACKING [MODE]
 	}
 	sed "s/^ok/ok $name:/" "$WORK/said"
 	umount "$full"
-	wait "$full_daemon" # whose open files take room even when they have been removed
+	wait "$full_daemon" # its open files take room even when they have been removed
 	rm -rf "$full_store"
 }
 
@@ -53,7 +53,7 @@ else
 fi
 ended
 
-# Who may not have userfaultfd is told so, and is tracked by mprotect(2).
+# A program that may not have userfaultfd is told so, and is tracked by mprotect(2).
 if [ "$(cat /proc/sys/vm/unprivileged_userfaultfd 2>/dev/null)" = 0 ] && ! as_nobody test -r /dev/userfaultfd; then
 	mkdir -m 777 "$MNT/nobody"
 	! CKPTFS_TRACKING=userfaultfd as_nobody "$client" "$MNT/nobody/uffd" 10 3 >/dev/null 2>"$WORK/said" || fail "nobody has userfaultfd"
@@ -65,7 +65,7 @@ if [ "$(cat /proc/sys/vm/unprivileged_userfaultfd 2>/dev/null)" = 0 ] && ! as_no
 	echo "ok without userfaultfd memory is tracked by mprotect(2), and that is logged"
 fi
 
-# Who loads the library late is told what that means with mprotect(2), and only then.
+# A program that loads the library late is told what that means with mprotect(2), and only then.
 late() { # TRACKING [PRELOAD]
 	rm -rf "$MNT/late"
 	CKPTFS_TRACKING=$1 LD_PRELOAD=${2:-} "$PYTHON" -c '
@@ -78,7 +78,7 @@ assert lib.ckptfs_checkpoint() == 0 and lib.ckptfs_finish() == 0' "$library" "$M
 }
 library=$CKPTFS_BUILD/client/libckptfs.so.0
 if [ -e "$CKPTFS_BUILD/client/libckptfs-preload.so" ]; then # not with sanitizers
-	late mprotect || fail "nobody was told that it was loaded late"
+	late mprotect || fail "it was not said that it was loaded late"
 	! late mprotect "$library" || fail "told that it was loaded late, and it was not"
 	echo "ok a library that is loaded late is told"
 fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # dedup=user and dedup=group: users on one mount. What one has written is stored again for the other, by no way found; nothing
-# tells whether somebody else has it. What is asked of a file is told to those who may read it.
+# tells whether another user has it. What is asked of a file is told to those that may read it.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
@@ -35,7 +35,7 @@ stores 0 "the first user again" put 1001 2002 again <"$WORK/noise"
 known $((8 * M))
 echo "ok users share with themselves only"
 
-# Zeros are holes for everybody.
+# Zeros are holes for all users.
 stores 0 "zeros" put 1002 2001 zeros < <(head -c "$M" /dev/zero)
 stores 0 "zeros of another" put 1001 2001 zeros.too < <(head -c "$M" /dev/zero)
 
@@ -63,7 +63,7 @@ chown 1002 "$MNT/again"
 cmp "$MNT/again" "$WORK/noise"
 stores 0 "the same over it: it is known to be his" put 1002 2001 again <"$WORK/noise"
 
-# What can be asked of a file is for those who may read it; of the store, for root.
+# What can be asked of a file is for those that may read it; of the store, for root.
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 cp "$stat" "$CKPTFS_BUILD/tools/ckptfs-gc" "$CKPTFS_BUILD/tools/ckptfs-scrub" "$WORK/" # the build directory may be closed
 chmod 600 "$MNT/ckpt.2"
@@ -122,7 +122,7 @@ freed=$((before - $(disk_kib "$STORE/packs")))
 fs_umount
 exits 0 "$CKPTFS_BUILD/tools/fsck.ckptfs" -n --read-data "$STORE"
 
-# Groups: of the file, not of who writes it.
+# Groups: of the file, not of its writer.
 STORE=$WORK/groups
 fs_mount dedup=group
 chmod 1777 "$MNT"
@@ -135,7 +135,7 @@ stores 0 "in a directory of that group" put 1003 2001 project/four <"$WORK/noise
 echo "ok groups share with themselves only"
 fs_umount
 
-# Who has how much: a store that all share, so that what is whose alone shows.
+# The space of each user: a store that all share, so that exclusive space shows.
 STORE=$WORK/shared
 fs_mount
 chmod 1777 "$MNT"
@@ -143,7 +143,7 @@ put 1001 2001 one <"$WORK/noise"
 put 1002 2001 two < <(cat "$WORK/noise"; noise 2 2)
 put 1002 2002 three < <(noise 3 1)
 as 1002 2002 truncate -s $((5 * M)) "$MNT/three"
-users() { # UID GID: whom it tells of, and what
+users() { # UID GID: the users that it lists, and their space
 	as "$1" "$2" "$WORK/ckptfs-stat" --users --json "$MNT" | "$PYTHON" -c 'import json, sys
 j = json.load(sys.stdin)
 print(*(":".join(str(o[k] >> 20 if k.endswith("bytes") else o[k]) for k in ("id", "files", "size_bytes", "mapped_bytes", "exclusive_bytes"))
@@ -151,7 +151,7 @@ print(*(":".join(str(o[k] >> 20 if k.endswith("bytes") else o[k]) for k in ("id"
 }
 is "$(users 0 0)" "1001:1:8:8:0 1002:2:15:11:3 2001:2:18:18:10 2002:1:5:1:1" "users and groups, for root"
 is "$(users 1001 2001)" "1001:1:8:8:0 2001:2:18:18:10" "users and groups, for one of them"
-is "$(users 1003 2003)" "" "users and groups, for somebody who has nothing"
+is "$(users 1003 2003)" "" "users and groups, for a user that has nothing"
 rm "$MNT/one"
 is "$(users 1002 2002)" "1002:2:15:11:11 2002:1:5:1:1" "users and groups, when one has deleted his"
 exits 0 as 1002 2002 "$WORK/ckptfs-stat" --users "$MNT"
@@ -159,5 +159,5 @@ name=$(getent passwd 1002 | cut -d : -f 1) || true
 tells "^user   ${name:-1002}  *2  *15 MiB  *11 MiB  *11 MiB  *11\(\.[0-9]*\)\? MiB$"
 exits 1 "$WORK/ckptfs-stat" --users --prometheus "$MNT"
 says 'with --json only'
-echo "ok who has how much"
+echo "ok the space of each user"
 fs_umount

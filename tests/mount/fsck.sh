@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# fsck.ckptfs on stores that were mounted: exit codes, what it says, that -n changes nothing, that what it mends mounts again
+# fsck.ckptfs on stores that were mounted: exit codes, what it says, that -n changes nothing, that what it repairs mounts again
 # with everything there, and that the files it names are those that cannot be read.
 . "$(dirname "$0")/lib.sh"
 need_root
@@ -71,7 +71,7 @@ intact "a rebuilt store"
 echo "ok a clean store"
 
 # What has a second source is repaired; before that, -n tells it and changes nothing.
-mends() { # WHAT REGEX DAMAGE...
+repairs() { # WHAT REGEX DAMAGE...
 	local what=$1 regex=$2
 	shift 2
 	restore
@@ -82,13 +82,13 @@ mends() { # WHAT REGEX DAMAGE...
 	intact "$what"
 	echo "ok $what is repaired"
 }
-mends "the superblock" 'superblock: the first copy' flip "$STORE/superblock" 60
-mends "a pack's header" 'pack 1: the header' flip "$STORE/packs/00000001.pack" 30
-mends "a table of fingerprints" 'pack 1 frame 0: the table' flip "$STORE/packs/00000001.pack" $((4096 + 300))
-mends "a journal" 'journal: ' flip "$STORE/journal/$(ls "$STORE/journal" | grep -m 1 '\.log$')" 700
-mends "a missing index" 'index: missing or unusable' rm -r "$STORE/index"
+repairs "the superblock" 'superblock: the first copy' flip "$STORE/superblock" 60
+repairs "a pack's header" 'pack 1: the header' flip "$STORE/packs/00000001.pack" 30
+repairs "a table of fingerprints" 'pack 1 frame 0: the table' flip "$STORE/packs/00000001.pack" $((4096 + 300))
+repairs "a journal" 'journal: ' flip "$STORE/journal/$(ls "$STORE/journal" | grep -m 1 '\.log$')" 700
+repairs "a missing index" 'index: missing or unusable' rm -r "$STORE/index"
 sst=$(cd "$WORK/good/index" && ls -S -- *.sst | head -n 1)
-mends "a damaged table of the index" 'index: ' flip "$STORE/index/$sst" 200
+repairs "a damaged table of the index" 'index: ' flip "$STORE/index/$sst" 200
 
 # Lost bytes: the files that are named are the ones that cannot be read.
 restore
@@ -118,7 +118,7 @@ restore
 dd if=/dev/zero of="$STORE/superblock" bs=8192 count=1 conv=notrunc status=none
 said 4 'both copies are damaged' "$fsck" -y "$STORE"
 
-# A store whose daemon died: clean, and -p applies the journal.
+# A store of a daemon that died: clean, and -p applies the journal.
 rm -rf "$STORE"
 fs_mount
 for i in $(seq 50); do echo "$i" >"$MNT/f$i"; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Retention: of the epochs in a directory those that a policy keeps stay, and always the newest that proves itself; the
+# Retention: of the sealed checkpoints in a directory those that a policy keeps stay, and always the newest that proves itself; the
 # others are removed whole, whatever comes between.
 . "$(dirname "$0")/lib.sh"
 need_mount
@@ -63,7 +63,7 @@ tells "3 sealed checkpoints removed"
 [ "$(there run)" = "step.30 step.50 step.60 " ] || fail "left are: $(there run)"
 [ "$(listed run)" = "step.30 step.50 step.60" ] || fail "listed are: $(listed run)"
 ln -s step.30 "$MNT/run/best"
-mkdir "$MNT/run/step.70" # not sealed: nobody's business
+mkdir "$MNT/run/step.70" # not sealed: not counted
 exits 0 keep --delete --keep-tagged --json "$MNT/run"
 [ "$(json removed <out)" = 1 ] || fail_showing "other JSON"
 [ "$(there run)" = "best step.30 step.60 step.70 " ] || fail "left are: $(there run)"
@@ -102,7 +102,7 @@ for round in 1 2 3; do
 	sleep "0.0$((round * 2))"
 	fs_kill
 	wait "$remover" || true
-	fs_sound "after kill -9 while epochs are removed"
+	fs_sound "after kill -9 while checkpoints are removed"
 	fs_mount
 	for e in $(listed kill.$round); do
 		noise "$MNT/kill.$round.${e#step.}" 1 | cmp - "$MNT/kill.$round/$e/data" || fail "$e is listed, and not whole"
@@ -117,7 +117,7 @@ if [ "$(id -u)" = 0 ]; then
 	mkdir -m 777 "$MNT/home"
 	fs_remount allow_other
 	as_nobody mkdir "$MNT/home/nobody"
-	mkdir "$MNT/home/nobody/step.5" # root's, in a directory of somebody who could not delete it
+	mkdir "$MNT/home/nobody/step.5" # root's, in a directory of a user that could not delete it
 	echo x >"$MNT/home/nobody/step.5/file"
 	seal "$MNT/home/nobody/step.5"
 	for n in 1 2 3; do

@@ -39,7 +39,7 @@ need_mount() { ! plain || skip "needs a ckptfs mount"; }
 has_cluster() { [ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ]; }
 need_cluster() { has_cluster || skip "built without the cluster"; }
 # With ASan a mount of a plain user may hang: libfuse forks in a process with threads, one of which may hold a lock of ASan's
-# allocator at that moment. In the child nobody releases it.
+# allocator at that moment. In the child no thread releases it.
 users_can_mount() { [ -u "$(command -v fusermount3)" ] && ! grep -q __asan_init "$CKPTFS_BUILD/fs/mount.ckptfs"; }
 need_root() { [ "$(id -u)" = 0 ] || skip "needs root"; }
 need() {
@@ -104,7 +104,7 @@ fs_mount() {
 fs_umount() {
 	local code=0 tries=0
 	plain && return
-	until umount "$MNT" 2>"$WORK/umount.log"; do # whoever has just ended may still hold it for a moment
+	until umount "$MNT" 2>"$WORK/umount.log"; do # a process that has just ended may still hold it for a moment
 		[ $((tries += 1)) -lt 100 ] || fail "umount: $(cat "$WORK/umount.log")"
 		sleep 0.1
 	done
@@ -115,7 +115,7 @@ fs_umount() {
 
 fs_remount() { fs_umount; fs_mount "$@"; }
 
-# daemon_kill: kill -9 the daemon; whoever uses the mount notices
+# daemon_kill: kill -9 the daemon; users of the mount notice
 daemon_kill() {
 	[ -n "$DAEMON" ] || return 0
 	kill -KILL "$DAEMON" 2>/dev/null || true
@@ -148,7 +148,7 @@ fs_kill_writing() {
 	[ "$size" -gt $((1 << 20)) ] || fail "after two commits only $size bytes were durable"
 	cmp -n "$size" <(endless "$@") "$file" || fail "half a file has other bytes"
 }
-endless() { while cat "$@"; do :; done 2>/dev/null; } # FILE...: until nobody takes it any more
+endless() { while cat "$@"; do :; done 2>/dev/null; } # FILE...: until it is not taken any more
 
 # free_blocks FILE...: delete them. A deleted file keeps its blocks while another program drops the kernel's caches, so
 # they are truncated first, which btrfs may refuse at its quota.
@@ -200,7 +200,7 @@ slurm_scripts() {
 	done
 }
 
-# collect: free what nobody refers to
+# collect: free what no file refers to
 collect() { "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --quiet "$MNT" >/dev/null; }
 
 # collect_on: collect garbage again and again beside the test, whatever becomes of the mount
@@ -213,7 +213,7 @@ collect_on() {
 	disown "$COLLECTOR" # its end is nothing to report
 }
 
-# fs_rebuild: make the index of the store, not mounted, anew; 1 is "changed something"
+# fs_rebuild: rebuild the index of the store, not mounted; 1 is "changed something"
 fs_rebuild() {
 	local code=0
 	"$CKPTFS_BUILD/tools/fsck.ckptfs" --rebuild "$STORE" >"$WORK/fsck.log" 2>&1 || code=$?

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# ckptfs-scrub as people use it: damage on the disk of a mounted store is found and told with its files, writing heals it, a scrub is
+# ckptfs-scrub as people use it: damage on the disk of a mounted store is found and told with its files, writing repairs it, a scrub is
 # stopped, killed and gone on with, beside writers and collections, refused with a reason.
 . "$(dirname "$0")/lib.sh"
 need_mount
@@ -57,22 +57,22 @@ assert hits == {("run7/deep/ckpt.1", 20480, 8192), ("twin", 20480, 8192), ("othe
 PY
 echo "ok damage is told with its files"
 
-# The same content again, as other files: all are healed.
+# The same content again, as other files: all are repaired.
 cp "$WORK/1" "$MNT/again.1"
 cp "$WORK/2" "$MNT/again.2"
 sync "$MNT/again.1" "$MNT/again.2"
 exits 0 "$scrub" "$MNT"
 tells '^Damaged: *nothing'
-[ "$(figure health.damaged) $(figure health.repaired)" = "0 3" ] || fail "healing is not counted"
+[ "$(figure health.damaged) $(figure health.repaired)" = "0 3" ] || fail "repair is not counted"
 cmp "$WORK/1" "$MNT/run7/deep/ckpt.1"
 cmp "$WORK/2" "$MNT/other"
 fs_remount
 [ "$(figure scrub.known) $(figure scrub.bytes)" = "True $((24 << 20))" ] ||
 	fail "the last scrub is forgotten after a remount"
 exits 0 "$scrub" "$MNT"
-echo "ok writing heals"
+echo "ok writing repairs"
 
-# A table of fingerprints is mended, and what nobody uses is no loss.
+# A table of fingerprints is repaired, and what no file uses is no loss.
 flip "$STORE/packs/00000001.pack" $((4096 + 300))
 exits 0 "$scrub" "$MNT"
 tells '1 table or header; 1 repaired'
@@ -85,7 +85,7 @@ exits 0 "$scrub" "$MNT"
 tells '^Damaged: *nothing'
 tells '^Compared: *16 MiB'
 fs_umount
-fs_sound "after scrubs and healing"
+fs_sound "after scrubs and repair"
 echo "ok tables, and what no file uses"
 
 # Stopped by the clock, gone on with; a rate below what there is makes it end early.
@@ -124,8 +124,8 @@ tells '^other: bytes 8192000 to 8196095 cannot be read'
 echo "ok stopped and killed"
 
 # Beside writers and collections nothing is taken for damaged that is not.
-cp "$WORK/1" "$MNT/healing.1"
-cp "$WORK/2" "$MNT/healing.2"
+cp "$WORK/1" "$MNT/repair.1"
+cp "$WORK/2" "$MNT/repair.2"
 collect_on
 for i in 1 2 3 4 5 6; do
 	noise $((10 + i)) 8 >"$MNT/busy.$((i % 2))" &

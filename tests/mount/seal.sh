@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Sealed directories: immutable in every way, for everybody, until they are unsealed; all or nothing after a crash;
+# Sealed directories: immutable in every way, for all users, until they are unsealed; all or nothing after a crash;
 # listed, found again after a remount and a rebuild, and sound for fsck.
 . "$(dirname "$0")/lib.sh"
 need_mount
@@ -8,7 +8,7 @@ need_root
 need setfattr getfattr
 
 seal() { "$CKPTFS_BUILD/tools/ckptfs-seal" "$@"; }
-epochs() { seal --list --json "$MNT" | "$PYTHON" -c 'import json, sys
+sealed() { seal --list --json "$MNT" | "$PYTHON" -c 'import json, sys
 print(" ".join(e["path"].split("/")[-1] for e in json.load(sys.stdin)["sealed"]))'; } # their last names, oldest first
 
 # refused COMMAND...: it fails with EPERM and nothing else
@@ -130,7 +130,7 @@ exec 7>&-
 touch "$MNT/busy/free" # nothing is half sealed
 exits 0 seal "$MNT/busy" # also right after the close
 exec 7<"$MNT/busy/open" # readers do not matter
-[ "$(epochs)" = "ckpt busy" ] || fail "listed: $(epochs)"
+[ "$(sealed)" = "ckpt busy" ] || fail "listed: $(sealed)"
 exec 7<&-
 exits 0 seal --list "$MNT/above"
 tells "^  CHECKPOINT  *STATE  *DURABLE  *SIZE  *NEW  *FILES  *AGE"
@@ -196,7 +196,7 @@ as_nobody chmod 755 "$MNT/home/nobody"
 exits 0 as_nobody "$CKPTFS_BUILD/tools/ckptfs-seal" "$MNT/home/nobody"
 refused as_nobody rm -f "$MNT/home/nobody/file"
 refused rm -f "$MNT/home/nobody/file"
-[ "$(epochs)" = "ckpt busy nobody" ] || fail "root sees: $(epochs)"
+[ "$(sealed)" = "ckpt busy nobody" ] || fail "root sees: $(sealed)"
 exits 0 as_nobody "$CKPTFS_BUILD/tools/ckptfs-seal" --list "$MNT"
 tells "home/nobody"
 says_not "$MNT/ckpt"
@@ -210,12 +210,12 @@ says "closed: skipped: cannot be read"
 says "above: skipped: not sealed"
 rmdir "$MNT/closed"
 
-# --- it stays, also in an index that is made anew ---
+# --- it stays, also in an index that is rebuilt ---
 fs_umount
 fs_sound "after sealing"
 fs_rebuild
 fs_mount
-[ "$(epochs)" = "ckpt busy" ] || fail "after a rebuild: $(epochs)"
+[ "$(sealed)" = "ckpt busy" ] || fail "after a rebuild: $(sealed)"
 sums "$d" >after
 cmp before after || fail "a sealed directory is not what it was after a rebuild"
 refused rm -f "$d/data"
@@ -226,7 +226,7 @@ exits 2 seal "$MNT/higher"
 says "Read-only"
 exits 2 seal --unseal "$d"
 says "Read-only"
-[ "$(epochs)" = "ckpt busy" ] || fail "of a mount for reading: $(epochs)"
+[ "$(sealed)" = "ckpt busy" ] || fail "of a mount for reading: $(sealed)"
 fs_remount
 
 # --- unsealed, it is a directory like any other ---
@@ -238,7 +238,7 @@ exits 0 seal "$d"
 tells "5 files"
 seal --quiet --unseal "$d" "$MNT/busy"
 rm -r "$d" "$MNT/busy"
-[ -z "$(epochs)" ] || fail "still listed: $(epochs)"
+[ -z "$(sealed)" ] || fail "still listed: $(sealed)"
 
 # --- the whole mount ---
 mkdir -p "$MNT/inner"
@@ -257,13 +257,13 @@ seal --quiet "$d"
 fs_kill
 fs_sound "after kill -9 behind a seal"
 fs_mount
-[ "$(epochs)" = ckpt ] || fail "a seal that was acknowledged is gone"
+[ "$(sealed)" = ckpt ] || fail "a seal that was acknowledged is gone"
 noise "$d" 2 | cmp - "$d/data" || fail "sealed bytes are gone"
 refused touch "$d/empty"
 seal --quiet --unseal "$d"
 fs_kill
 fs_mount
-[ -z "$(epochs)" ] || fail "an unseal that was acknowledged is undone"
+[ -z "$(sealed)" ] || fail "an unseal that was acknowledged is undone"
 touch "$d/empty"
 
 # A crash at any moment: all of it or nothing. Each directory is sealed as soon as it is written.
@@ -313,7 +313,7 @@ for name in os.listdir(f"{mnt}/many"):
 print(f"{len(listed)} sealed")
 PY
 
-# --- many at once: writers, and who seals what they write ---
+# --- many at once: writers, and processes that seal what they write ---
 "$PYTHON" - "$MNT" "$CKPTFS_BUILD/tools/ckptfs-seal" <<'PY'
 import errno, hashlib, os, subprocess, sys, threading
 mnt, tool = sys.argv[1:]
@@ -360,14 +360,14 @@ print(f"sealed {sealed} of 40 times, {refused} changes refused")
 PY
 
 # --- the mountpoint itself ---
-for e in $(epochs); do seal --quiet --unseal "$(find "$MNT" -name "$e")"; done
+for e in $(sealed); do seal --quiet --unseal "$(find "$MNT" -name "$e")"; done
 mkdir -p "$MNT/inner"
 exits 0 seal --force "$MNT"
 exits 2 seal --unseal "$MNT/inner"
 says "inner: not unsealed: it is in the sealed directory . (relative to the mountpoint)"
 exits 0 seal --unseal "$MNT"
 
-# --- deeper than a path can tell: nobody's list fails over it ---
+# --- deeper than a path can be: no listing fails because of it ---
 mkdir -p "$MNT/sinks/ckpt" "$MNT/stays"
 seal --quiet "$MNT/sinks/ckpt"
 seal --quiet "$MNT/stays"
@@ -383,9 +383,9 @@ done = subprocess.run([tool, "."], stderr=subprocess.PIPE)
 assert done.returncode == 2 and b"File name too long" in done.stderr, done
 os.rename(where + "/sinks", "sinks")
 PY
-[ "$(epochs)" = stays ] || fail "listed: $(epochs)"
+[ "$(sealed)" = stays ] || fail "listed: $(sealed)"
 
-# Whoever seals and unseals all the time does not fill the log.
+# Sealing and unsealing all the time does not fill the log.
 lines() { grep -c "directory [0-9]*: $1" "$WORK/daemon.log" || true; } # WHAT
 sealed=$(lines "sealed with") unsealed=$(lines unsealed)
 mkdir "$MNT/again"

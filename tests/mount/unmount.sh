@@ -64,7 +64,7 @@ echo used >"$WORK/brief/file"
 umount "$WORK/brief"
 wait "$brief" || fail "the daemon of a mount that was used: exit code $?: $(cat "$WORK/said")"
 
-# A store that is locked for ever: the mount gives up after 30 seconds, meanwhile the rest of this test runs.
+# A store that is locked for ever: the mount fails after 30 seconds, meanwhile the rest of this test runs.
 mkdir "$WORK/busy" "$WORK/locked"
 echo x >"$WORK/locked/superblock"
 flock "$WORK/locked/superblock" sleep 1000 &
@@ -73,7 +73,7 @@ await sh -c "! flock -n '$WORK/locked/superblock' true"
 mount.ckptfs "$WORK/locked" "$WORK/busy" >"$WORK/gave-up" 2>&1 &
 waiting=$!
 
-# Daemons that hang: ckptfs-run and mount.ckptfs give up after a minute and less, meanwhile likewise.
+# Daemons that hang: ckptfs-run and mount.ckptfs fail after a minute and less, meanwhile likewise.
 cat >"$WORK/stops" <<'SH'
 echo kept >"$CKPTFS_MOUNT/kept"
 ckptfs-stat --json "$CKPTFS_MOUNT" | sed 's/.*"pid":\([0-9]*\).*/\1/' >"$WORK/hung.pid"
@@ -190,7 +190,7 @@ says "belongs to another mount namespace and keeps running"
 umount -i -l "$MNT" # was not asked to end here
 daemon_ends
 
-# --- a daemon that does not end: told after two seconds, given up after the timeout ---
+# --- a daemon that does not end: told after two seconds, left after the timeout ---
 exits 1 umount.ckptfs --timeout soon "$MNT"
 says "not a time"
 fs_mount
@@ -226,7 +226,7 @@ await sh -c '! pgrep -f "mount.ckptfs $0 "' "$STORE" >"$WORK/out"
 exits 0 ckptfs-run --store "$STORE" --mount "$WORK/job mount" grep -qx kept "$WORK/job mount/kept"
 touch "$WORK/release"
 
-# --- a plain user's mount, pinned: unmounted by the user, and by root, who may not look into it ---
+# --- a plain user's mount, pinned: unmounted by the user, and by root, which may not look into it ---
 if users_can_mount && mknod -m 666 "$WORK/fuse" c 10 229; then
 	mkdir "$WORK/home" "$WORK/bin"
 	chown 65534:65534 "$WORK/home"
@@ -256,24 +256,24 @@ else
 fi
 
 # --- daemons that hang ---
-gave_up() { # PID CODE FILE REGEX...: what it has said
+has_failed() { # PID CODE FILE REGEX...: what it has said
 	local code=0 what
 	gone "$1" || fail "it waits for ever for a daemon that hangs: $(cat "$WORK/$3")"
 	wait "$1" || code=$?
 	[ "$code" = "$2" ] || fail "$3: exit code $code instead of $2: $(cat "$WORK/$3")"
 	for what in "${@:4}"; do grep -q "$what" "$WORK/$3" || fail "$3: nothing was said of: $what: $(cat "$WORK/$3")"; done
 }
-gave_up "$over_stopped" 32 stopped.mount "waiting up to 30 s for the daemon of the mount there" \
+has_failed "$over_stopped" 32 stopped.mount "waiting up to 30 s for the daemon of the mount there" \
 	"$WORK/stopped.store is mounted there, and its daemon does not answer; umount.ckptfs -l"
-gave_up "$run_stopped" 125 stopped.run "waiting for its daemon to answer" "its daemon does not answer" "umount.ckptfs -l .* detaches it"
-gave_up "$share_stopped" 125 stopped.shared "its daemon does not answer"
-gave_up "$hung" 125 hung "waiting for its daemon to answer" "its daemon does not answer" "hung mount: detached; if its daemon resumes"
+has_failed "$run_stopped" 125 stopped.run "waiting for its daemon to answer" "its daemon does not answer" "umount.ckptfs -l .* detaches it"
+has_failed "$share_stopped" 125 stopped.shared "its daemon does not answer"
+has_failed "$hung" 125 hung "waiting for its daemon to answer" "its daemon does not answer" "hung mount: detached; if its daemon resumes"
 ! grep -q "hung.040mount" /proc/mounts || fail "ckptfs-run has left a mount whose daemon hangs"
 [ ! -e "$WORK/hung mount" ] || fail "ckptfs-run has left the mountpoint of a daemon that hangs"
-gave_up "$copied" 125 copied "waiting for its daemon to answer" "its daemon does not answer any more" "copied mount: detached; if its daemon resumes"
+has_failed "$copied" 125 copied "waiting for its daemon to answer" "its daemon does not answer any more" "copied mount: detached; if its daemon resumes"
 ! grep -q "copied.040mount" /proc/mounts || fail "ckptfs-run has left a mount whose daemon hangs while it copies out"
 [ ! -e "$WORK/copied.to/step" ] || fail "a copy that was not completed has its name"
-gave_up "$remount_stopped" 32 stopped.remount "waiting up to 30 s for its daemon to answer" \
+has_failed "$remount_stopped" 32 stopped.remount "waiting up to 30 s for its daemon to answer" \
 	"not remounted: the daemon of $WORK/stopped.store does not answer; kill it and mount again, or umount.ckptfs -l"
 umount.ckptfs -l "$WORK/stopped"
 kill -CONT "$stopped" "$(cat "$WORK/hung.pid")" "$(cat "$WORK/copied.pid")"

@@ -40,7 +40,7 @@ for change in (lambda: os.rename(d + "/own", d + "/.ckptfs"), lambda: os.link(d 
 assert os.listxattr(d + "/.ckptfs/nodes") == []
 END
 fs_umount
-fs_sound "with names that nobody may take"
+fs_sound "with names that none may take"
 rm -r "$STORE"
 
 # A node that tells the truth, and what is made of it when it does not. Nothing is left of what is not whole.
@@ -53,10 +53,10 @@ until [ "$(nodes)" = 2 ]; do
 	sleep 0.05
 done
 there=$MNT/.ckptfs/nodes/other
-lies() { echo "$1" >"$WORK/lie"; } # WORD: from now on; what is not found is asked for anew
+lies() { echo "$1" >"$WORK/lie"; } # WORD: from now on; what is not found is asked for again
 for lie in path endless short never seal twice up gone; do
 	lies $lie
-	! stat "$there/a/b/file" 2>"$WORK/said" >&2 || fail "$lie: believed"
+	! stat "$there/a/b/file" 2>"$WORK/said" >&2 || fail "$lie: accepted"
 	[ "$(copies)" = 0 ] || fail "$lie: $(copies) copies"
 	running "$LIAR" || fail "$lie: $(cat "$WORK/liar")"
 done
@@ -67,11 +67,11 @@ lies busy
 [ -e "$there~6f746865720000000000000000000000/a/b/file" ] || fail "not found by its whole name"
 [ ! -e "$there~6f746865720000000000000000000001" ] || fail "another id is found"
 [ "$(copies)" = 1 ] || fail "$(copies) copies"
-as_nobody ls "$MNT/.ckptfs/nodes" >"$WORK/out" || fail "names of nodes are for everybody"
-for dir in "$there" "$there/a"; do # what may be somebody's there
-	! as_nobody ls "$dir" 2>"$WORK/said" >&2 || fail "anybody may list $dir"
+as_nobody ls "$MNT/.ckptfs/nodes" >"$WORK/out" || fail "names of nodes are for all users"
+for dir in "$there" "$there/a"; do # what may be a user's there
+	! as_nobody ls "$dir" 2>"$WORK/said" >&2 || fail "any user may list $dir"
 done
-as_nobody stat "$there/a/b" >"$WORK/out" || fail "who knows the path cannot pass"
+as_nobody stat "$there/a/b" >"$WORK/out" || fail "a user that knows the path cannot pass"
 kill "$LIAR"
 wait "$LIAR" 2>/dev/null || true
 until [ "$(nodes)" = 0 ]; do sleep 0.05; done
