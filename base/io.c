@@ -47,7 +47,7 @@ static void call_after(const struct io_event *ev, int64_t result)
 }
 
 /* Report what a system call returned (-1 and errno, or its value), and turn it into our result. */
-static int finish(const struct io_event *ev, int returned)
+static int report_result(const struct io_event *ev, int returned)
 {
 	int r = returned < 0 ? -errno : returned;
 
@@ -68,7 +68,7 @@ int io_open(int dirfd, const char *name, int flags, mode_t mode)
 	if (!changes)
 		return fd < 0 ? -errno : fd;
 	ev.new_fd = fd;
-	return finish(&ev, fd);
+	return report_result(&ev, fd);
 }
 
 int io_close(int fd)
@@ -338,7 +338,7 @@ static int sync_with(const struct io_event *ev, int (*call)(int))
 	int r = call_before(ev);
 
 	if (r >= 0)
-		r = finish(ev, TEMP_FAILURE_RETRY(call(ev->fd)));
+		r = report_result(ev, TEMP_FAILURE_RETRY(call(ev->fd)));
 	if (r < 0)
 		io_sync_failed();
 	return r;
@@ -360,7 +360,7 @@ int io_sync_fs(int fd)
 	int r = call_before(&ev);
 
 	if (r >= 0)
-		r = finish(&ev, TEMP_FAILURE_RETRY(syncfs(fd)));
+		r = report_result(&ev, TEMP_FAILURE_RETRY(syncfs(fd)));
 	if (r < 0 && !io_is_full(r)) /* else data of any program that found no space, and no flush has failed */
 		io_sync_failed();
 	return r;
@@ -378,7 +378,7 @@ int io_truncate(int fd, uint64_t len)
 	struct io_event ev = { .op = IO_TRUNCATE, .fd = fd, .len = len };
 	int r = call_before(&ev);
 
-	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)len)));
+	return r < 0 ? r : report_result(&ev, TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)len)));
 }
 
 int io_allocate(int fd, uint64_t off, uint64_t len)
@@ -402,7 +402,7 @@ int io_punch(int fd, uint64_t off, uint64_t len)
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	int r = call_before(&ev);
 
-	return r < 0 ? r : finish(&ev, TEMP_FAILURE_RETRY(fallocate(fd, mode, (off_t)off, (off_t)len)));
+	return r < 0 ? r : report_result(&ev, TEMP_FAILURE_RETRY(fallocate(fd, mode, (off_t)off, (off_t)len)));
 }
 
 void io_disable_cow(int fd)
@@ -420,7 +420,7 @@ int io_rename(int olddirfd, const char *old, int newdirfd, const char *name)
 	struct io_event ev = { .op = IO_RENAME, .fd = olddirfd, .name = old, .new_fd = newdirfd, .new_name = name };
 	int r = call_before(&ev);
 
-	return r < 0 ? r : finish(&ev, renameat(olddirfd, old, newdirfd, name));
+	return r < 0 ? r : report_result(&ev, renameat(olddirfd, old, newdirfd, name));
 }
 
 int io_rename_new(int olddirfd, const char *old, int newdirfd, const char *name)
@@ -428,7 +428,7 @@ int io_rename_new(int olddirfd, const char *old, int newdirfd, const char *name)
 	struct io_event ev = { .op = IO_RENAME, .fd = olddirfd, .name = old, .new_fd = newdirfd, .new_name = name };
 	int r = call_before(&ev);
 
-	return r < 0 ? r : finish(&ev, renameat2(olddirfd, old, newdirfd, name, RENAME_NOREPLACE));
+	return r < 0 ? r : report_result(&ev, renameat2(olddirfd, old, newdirfd, name, RENAME_NOREPLACE));
 }
 
 int io_link(int olddirfd, const char *old, int newdirfd, const char *name)
@@ -436,7 +436,7 @@ int io_link(int olddirfd, const char *old, int newdirfd, const char *name)
 	struct io_event ev = { .op = IO_LINK, .fd = olddirfd, .name = old, .new_fd = newdirfd, .new_name = name };
 	int r = call_before(&ev);
 
-	return r < 0 ? r : finish(&ev, linkat(olddirfd, old, newdirfd, name, 0));
+	return r < 0 ? r : report_result(&ev, linkat(olddirfd, old, newdirfd, name, 0));
 }
 
 int io_unlink(int dirfd, const char *name)
@@ -444,7 +444,7 @@ int io_unlink(int dirfd, const char *name)
 	struct io_event ev = { .op = IO_UNLINK, .fd = dirfd, .name = name };
 	int r = call_before(&ev);
 
-	return r < 0 ? r : finish(&ev, unlinkat(dirfd, name, 0));
+	return r < 0 ? r : report_result(&ev, unlinkat(dirfd, name, 0));
 }
 
 int io_mkdir(int dirfd, const char *name, mode_t mode)
@@ -452,7 +452,7 @@ int io_mkdir(int dirfd, const char *name, mode_t mode)
 	struct io_event ev = { .op = IO_MKDIR, .fd = dirfd, .name = name };
 	int r = call_before(&ev);
 
-	return r < 0 ? r : finish(&ev, mkdirat(dirfd, name, mode));
+	return r < 0 ? r : report_result(&ev, mkdirat(dirfd, name, mode));
 }
 
 #define NAP_NS (NS_PER_S / 20) /* between two calls of go_on() */

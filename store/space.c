@@ -118,7 +118,7 @@ static int disk_space(struct engine *e, struct engine_space *ret)
 	return r < 0 ? log_errno(r, "store %s: cannot ask for free space", e->path) : 0;
 }
 
-static void cut(struct engine *e, const char *name, uint64_t bytes)
+static void shrink_file(struct engine *e, const char *name, uint64_t bytes)
 {
 	int fd = io_open(e->dirs.root, name, O_WRONLY, 0);
 	struct stat st;
@@ -133,7 +133,7 @@ static void cut(struct engine *e, const char *name, uint64_t bytes)
 static int discard(struct engine *e, const char *name)
 {
 	if (disk_writes_in_place(e))
-		cut(e, name, 0);
+		shrink_file(e, name, 0);
 	return io_unlink(e->dirs.root, name);
 }
 
@@ -410,8 +410,8 @@ void reserve_rest(struct engine *e, uint64_t commit_bytes)
 	(void)allocate(e, COMMIT_NAME, MAX(commit_bytes, RESTING_BYTES));
 	if (commit_bytes == 0)
 		return; /* not opened: leave the reserve as it is */
-	cut(e, OPENING_NAME, opening_bytes(e));
-	cut(e, COMMIT_NAME, commit_bytes);
+	shrink_file(e, OPENING_NAME, opening_bytes(e));
+	shrink_file(e, COMMIT_NAME, commit_bytes);
 }
 
 bool reserve_is_whole(struct engine *e)

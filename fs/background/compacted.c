@@ -46,7 +46,7 @@ bool compacted_has(struct compacted *c, uint64_t ino, uint64_t sealed_ns)
 	return is_there;
 }
 
-static void drop(struct compacted *c, size_t at)
+static void remove_entry(struct compacted *c, size_t at)
 {
 	memmove(&c->v[at], &c->v[at + 1], (--c->nr - at) * sizeof(*c->v));
 }
@@ -58,7 +58,7 @@ static void drop_oldest(struct compacted *c)
 	for (size_t i = 1; i < c->nr; i++)
 		if (c->v[i].sealed_ns < c->v[oldest].sealed_ns)
 			oldest = i;
-	drop(c, oldest);
+	remove_entry(c, oldest);
 }
 
 int compacted_add(struct compacted *c, uint64_t ino, uint64_t sealed_ns)

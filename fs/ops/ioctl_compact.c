@@ -15,7 +15,7 @@
 
 #define BLOCK_MIN 4096u
 
-static int start(struct fs *fs, const struct ckptfs_compact *arg)
+static int start_recoding(struct fs *fs, const struct ckptfs_compact *arg)
 {
 	struct compact_conf conf = {
 		.order = (enum compact_order)arg->order,
@@ -49,7 +49,7 @@ static int command(const struct ioctl_call *c, struct ckptfs_compact *arg)
 	case CKPTFS_COMPACT_BEGIN:
 		return compactor_begin(fs->compactor, c->holder, &arg->plan);
 	case CKPTFS_COMPACT_START:
-		return start(fs, arg);
+		return start_recoding(fs, arg);
 	case CKPTFS_COMPACT_STOP:
 		return compactor_stop(fs->compactor, arg->plan);
 	case CKPTFS_COMPACT_PAUSE:

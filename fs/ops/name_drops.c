@@ -113,7 +113,7 @@ static struct drop *wait_for_drop(struct dropper *t)
 	return t->drop;
 }
 
-static void finish(struct drop *d)
+static void end_drop(struct drop *d)
 {
 	if (d->done)
 		d->done(d->arg);
@@ -133,7 +133,7 @@ static void *run(void *userdata)
 		mutex_lock(&all->lock);
 		t->drop = NULL;
 		mutex_unlock(&all->lock);
-		finish(d);
+		end_drop(d);
 	}
 	notify_thread_end(&t->thread);
 	return NULL;
@@ -232,6 +232,6 @@ int name_drops_add(struct name_drops *all, uint32_t uid, bool is_root, uint64_t 
 	}
 	mutex_unlock(&all->lock);
 	if (stopped)
-		finish(d); /* the mount is going away, with its cache of names */
+		end_drop(d); /* the mount is going away, with its cache of names */
 	return 0;
 }

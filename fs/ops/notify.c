@@ -84,7 +84,7 @@ bool notify_thread_join(struct notify_thread *t, int signal, uint64_t until_ns)
 }
 
 /* Errors are ignored: an inode that the kernel has dropped has no pages. */
-static void drop(struct notify *n, const struct job *j)
+static void drop_pages(struct notify *n, const struct job *j)
 {
 	struct fuse_bufvec last = FUSE_BUFVEC_INIT(1);
 	uint8_t byte = j->growth.last;
@@ -133,7 +133,7 @@ static void *run(void *userdata)
 
 	while ((j = take_job(n))) {
 		notify_thread_enter(&n->thread);
-		drop(n, j);
+		drop_pages(n, j);
 		notify_thread_leave(&n->thread);
 		reply_to_request(j);
 	}
@@ -215,7 +215,7 @@ void notify_attributes_changed(struct notify *n, uint64_t ino)
 void notify_range_then_reply_write(struct notify *n, fuse_req_t req, uint64_t ino, uint64_t off, size_t len,
 				   ssize_t result)
 {
-	if (len == 0) /* drop() would take it for all of the file */
+	if (len == 0) /* drop_pages() would take it for all of the file */
 		fuse_reply_write(req, 0);
 	else
 		add_job(n, &(struct job){ .req = req, .ino = ino, .off = off, .len = len, .result = result });

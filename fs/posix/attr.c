@@ -111,7 +111,7 @@ static struct timespec timespec_of(int64_t ns)
 	return ts;
 }
 
-static void fill(const struct ns_inode *in, const struct ns_content *c, struct stat *ret)
+static void fill_stat(const struct ns_inode *in, const struct ns_content *c, struct stat *ret)
 {
 	*ret = (struct stat){
 		.st_ino = in->ino,
@@ -131,7 +131,7 @@ static void fill(const struct ns_inode *in, const struct ns_content *c, struct s
 
 void attr_fill(const struct ns_inode *in, uint64_t size, struct stat *ret)
 {
-	fill(in, &(struct ns_content){ .size = S_ISDIR(in->mode) ? DIRECTORY_SIZE : size }, ret);
+	fill_stat(in, &(struct ns_content){ .size = S_ISDIR(in->mode) ? DIRECTORY_SIZE : size }, ret);
 }
 
 static int symlink_length(struct fs *fs, uint64_t ino, uint64_t *ret)
@@ -158,7 +158,7 @@ static int stat_of(struct fs *fs, const struct ns_inode *in, struct stat *ret)
 		c.size = DIRECTORY_SIZE;
 	if (r < 0)
 		return r;
-	fill(in, &c, ret);
+	fill_stat(in, &c, ret);
 	return 0;
 }
 

@@ -58,7 +58,7 @@ static int has_entries(struct fs *fs, uint64_t ino)
 }
 
 /* Finish an inode without remaining references. `entries`: result of has_entries(), or UNKNOWN. */
-static int finish(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest, int entries)
+static int finish_inode(struct fs *fs, struct engine_tx *tx, const struct inode_rest *rest, int entries)
 {
 	struct ns_inode in;
 	int r = attr_load(fs, rest->ino, &in);
@@ -89,7 +89,7 @@ static int finish_idle(struct fs *fs, const uint64_t *ino, const int *entries, s
 
 	for (size_t k = 0; k < n && r == 0; k++)
 		if (inodes_take_idle(fs->inodes, ino[k], &rest) && !fs->read_only)
-			r = finish(fs, &tx, &rest, entries[k]);
+			r = finish_inode(fs, &tx, &rest, entries[k]);
 	return r < 0 || tx.records.len == 0 ? r : fs_apply(fs, &tx);
 }
 
@@ -140,7 +140,7 @@ int names_clear_orphans(struct fs *fs)
 			continue;
 		engine_tx_del(&tx, ns_key_orphan(ino));
 		if (r > 0)
-			r = finish(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true }, UNKNOWN);
+			r = finish_inode(fs, &tx, &(struct inode_rest){ .ino = ino, .orphan = true }, UNKNOWN);
 		if (r == 0)
 			r = fs_apply(fs, &tx);
 		if (r < 0)
@@ -163,7 +163,7 @@ int names_finish_all(struct fs *fs)
 		if (r < 0 || fs->read_only)
 			continue;
 		if (rest.orphan || rest.atime_dirty)
-			r = finish(fs, &tx, &rest, UNKNOWN);
+			r = finish_inode(fs, &tx, &rest, UNKNOWN);
 		if (r == 0 && tx.records.len > MiB(1))
 			r = fs_apply(fs, &tx);
 	}

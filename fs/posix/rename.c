@@ -121,7 +121,7 @@ static void exchange(struct fs *fs, struct engine_tx *tx, struct move *m)
 	attr_store(fs, tx, &m->to.in);
 }
 
-static int replace(struct fs *fs, struct engine_tx *tx, struct move *m)
+static int replace_target(struct fs *fs, struct engine_tx *tx, struct move *m)
 {
 	int r;
 
@@ -148,7 +148,7 @@ static void store_dirs(struct fs *fs, struct engine_tx *tx, struct move *m)
 	}
 }
 
-static int apply(struct fs *fs, struct move *m, unsigned flags) REQUIRES(fs->names)
+static int apply_move(struct fs *fs, struct move *m, unsigned flags) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_GROWING;
 	int r = 0;
@@ -156,7 +156,7 @@ static int apply(struct fs *fs, struct move *m, unsigned flags) REQUIRES(fs->nam
 	if (flags & RENAME_EXCHANGE)
 		exchange(fs, &tx, m);
 	else
-		r = replace(fs, &tx, m);
+		r = replace_target(fs, &tx, m);
 	m->from.in.ctime_ns = m->now;
 	attr_store(fs, &tx, &m->from.in);
 	store_dirs(fs, &tx, m);
@@ -186,7 +186,7 @@ static int rename_locked(struct fs *fs, uint64_t from_dir, const char *from, uin
 	if (m.to.present && m.from.in.ino == m.to.in.ino)
 		return 0; /* two names of one file: POSIX requires that both stay */
 	*ret_ino = m.from.in.ino;
-	return apply(fs, &m, flags);
+	return apply_move(fs, &m, flags);
 }
 
 /*

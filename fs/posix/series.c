@@ -294,7 +294,7 @@ static void scan_once(struct fs *fs, uint64_t dir, bool beside)
 	scan(fs, dir, series);
 }
 
-static bool has(const uint64_t *inos, unsigned n, uint64_t ino)
+static bool contains_inode(const uint64_t *inos, unsigned n, uint64_t ino)
 {
 	while (n-- > 0)
 		if (inos[n] == ino)
@@ -312,7 +312,7 @@ unsigned series_champions(struct fs *fs, uint64_t ino, uint64_t dir, uint64_t *r
 	for (unsigned n = 0; n < SERIES_MAX; n++) {
 		uint64_t latest = keys.key[n] ? get_latest(fs->series, keys.key[n]) : 0;
 
-		if (latest != 0 && latest != ino && !has(ret, nr, latest))
+		if (latest != 0 && latest != ino && !contains_inode(ret, nr, latest))
 			ret[nr++] = latest;
 	}
 	return nr;

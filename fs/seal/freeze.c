@@ -61,7 +61,7 @@ static size_t find_slot(const uint64_t *slot, size_t nr_slots, uint64_t ino)
 	return at;
 }
 
-static bool has(struct freezes *all, uint64_t ino, const struct freeze *except) REQUIRES(all->lock)
+static bool is_in_any(struct freezes *all, uint64_t ino, const struct freeze *except) REQUIRES(all->lock)
 {
 	for (const struct freeze *f = all->first; f; f = f->next)
 		if (f != except && f->slot[find_slot(f->slot, f->nr_slots, ino)] == ino)
@@ -76,7 +76,7 @@ bool freezes_has(struct freezes *all, uint64_t ino, const struct freeze *except)
 	if (atomic_load(&all->nr) == 0)
 		return false;
 	mutex_lock(&all->lock);
-	is_in = has(all, ino, except);
+	is_in = is_in_any(all, ino, except);
 	mutex_unlock(&all->lock);
 	return is_in;
 }
@@ -146,7 +146,7 @@ static int add_inode(struct freeze *f, uint64_t ino) REQUIRES(f->all->lock)
 
 	if (f->slot[at] == ino)
 		return 0;
-	if (has(f->all, ino, f))
+	if (is_in_any(f->all, ino, f))
 		return -EBUSY;
 	if (4 * (f->nr + 1) > 3 * f->nr_slots)
 		r = grow(f);

@@ -239,7 +239,7 @@ static int freeze_rest(struct tree *t, bool checks)
 
 /* --- seal, unseal --- */
 
-static int mark(struct tree *t)
+static int mark_tree(struct tree *t)
 {
 	return seal_marks_set(&(struct seal_marks){ t->fs, t->inos, t->nr, &t->seal }, t->caller.cred->uid);
 }
@@ -371,7 +371,7 @@ static int seal_when_quiet(struct tree *t, uint64_t dir, uint64_t wait_ns)
 			return r;
 		r = freeze_tree(t, dir);
 		if (r == 0)
-			r = mark(t);
+			r = mark_tree(t);
 		if (r == 0)
 			return 0;
 		thaw(t);
@@ -433,7 +433,7 @@ static void count_seal(struct fs *fs, const struct ns_seal *s)
 	atomic_store(&fs->newest_seal_ns, MAX(atomic_load(&fs->newest_seal_ns), ns));
 }
 
-static int finish(struct tree *t, uint64_t dir)
+static int complete_seal(struct tree *t, uint64_t dir)
 {
 	struct sha256_digest root;
 	int r = seal_root(t->fs, dir, &root);
@@ -475,7 +475,7 @@ static int seal(struct fs *fs, uint64_t dir, const struct cred *cred, uint64_t w
 	r = seal_when_quiet(&t, dir, wait_ns);
 	name_culprit(&t);
 	if (r == 0) {
-		r = finish(&t, dir);
+		r = complete_seal(&t, dir);
 		r = r == -ESTALE ? -EBADMSG : r; /* nothing changes while frozen, so this is damage */
 		if (r < 0)
 			unmark(&t);

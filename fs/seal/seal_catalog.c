@@ -226,7 +226,7 @@ static int encode_content(struct encoding *t, const struct ns_inode *in)
 }
 
 /* Attributes as shown by stat(2): times of a file come from its content where newer. */
-static int fill(struct encoding *t, const struct ns_inode *in, struct catalog_record *rec)
+static int fill_attributes(struct encoding *t, const struct ns_inode *in, struct catalog_record *rec)
 {
 	struct ns_content c = { 0 };
 	int r = 1;
@@ -251,7 +251,7 @@ static int fill(struct encoding *t, const struct ns_inode *in, struct catalog_re
 static int encode_inode(struct encoding *t, uint64_t dir, const char *name, const struct ns_inode *in)
 {
 	struct catalog_record rec = { .type = CATALOG_INODE, .dir = dir };
-	int r = fill(t, in, &rec);
+	int r = fill_attributes(t, in, &rec);
 
 	memcpy(rec.name, name, strlen(name) + 1);
 	if (r == 0)

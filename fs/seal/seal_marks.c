@@ -69,7 +69,7 @@ static int mark_one(const struct seal_marks *m, struct engine_tx *tx, uint64_t i
 	return r;
 }
 
-static int apply(const struct seal_marks *m, struct engine_tx *tx, int r)
+static int apply_marks(const struct seal_marks *m, struct engine_tx *tx, int r)
 {
 	if (r == 0)
 		return fs_apply(m->fs, tx);
@@ -90,7 +90,7 @@ static int mark_some(const struct seal_marks *m, size_t *at) REQUIRES(m->fs->nam
 	}
 	for (; i < end && r == 0; i++)
 		r = mark_one(m, &tx, m->inos[i], true);
-	r = apply(m, &tx, r);
+	r = apply_marks(m, &tx, r);
 	if (r == 0 && *at == 0)
 		m->fs->last_seal_ns = m->seal->sealed_ns;
 	if (r == 0)
@@ -113,7 +113,7 @@ static int unmark_some(const struct seal_marks *m, size_t *at) REQUIRES(m->fs->n
 		engine_tx_del(&tx, ns_key_seal(m->inos[0]));
 	else if (was_complete && r == 0)
 		r = put_record(&tx, m->inos[0], m->seal);
-	r = apply(m, &tx, r);
+	r = apply_marks(m, &tx, r);
 	if (r == 0)
 		*at = end;
 	if (r == 0 && was_complete)

@@ -75,7 +75,7 @@ static _Noreturn void abort_world(void)
 	_exit(EXIT_FAILED);
 }
 
-static enum exit_status finish(int r)
+static enum exit_status finalize(int r)
 {
 	alarm(FINALIZE_S);
 	MPI_Finalize();
@@ -114,7 +114,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 	if (r == -EINVAL) {
 		link_release(&l);
 		free(at.path);
-		return finish(r);
+		return finalize(r);
 	}
 	if (r < 0)
 		abort_world();
@@ -127,7 +127,7 @@ static enum exit_status take_part(const struct request *q, const struct waits *w
 	free(at.path);
 	if (r < 0 && r != -ECANCELED)
 		abort_world();
-	return finish(r);
+	return finalize(r);
 }
 
 static enum exit_status show_status(const struct request *q)

@@ -407,7 +407,7 @@ static struct link_owners owners_of(uint32_t index, const struct popular *p)
 
 /* Lists the pages of the offer that other nodes offer or have. For pages that entered the reduction only its result
  * counts, because it is the same on all nodes. */
-static uint32_t decide(const struct rounds *rs, struct link_owners *ret)
+static uint32_t list_owners(const struct rounds *rs, struct link_owners *ret)
 {
 	const struct popular_set *s = &rs->result;
 	uint32_t nr = 0, entered = 0;
@@ -437,7 +437,7 @@ static int start_storing(struct rounds *rs)
 
 	if (!owners)
 		return -ENOMEM;
-	nr = decide(rs, owners);
+	nr = list_owners(rs, owners);
 	rs->figures.shared += nr;
 	rs->figures.popular_last = nr_popular(&rs->result);
 	rs->figures.popular += rs->figures.popular_last;

@@ -95,8 +95,8 @@ static int answer_question(void *userdata, const void *question, size_t len, str
 
 /* --- requests of other nodes to store something --- */
 
-static int keep(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
-		uint8_t *kept)
+static int store_chunks(void *userdata, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+			uint8_t *kept)
 {
 	return replica_receive_chunks(((struct cluster *)userdata)->fs, put, nodes, nr_nodes, kept);
 }
@@ -124,7 +124,7 @@ static int replicate(void *userdata, const struct link_replica *replica, const s
 	return r;
 }
 
-static int drop(void *userdata, const struct link_drop *d)
+static int drop_replica(void *userdata, const struct link_drop *d)
 {
 	struct cluster *c = userdata;
 	struct service_world w = { 0 };
@@ -299,9 +299,11 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
-	const struct service_store calls = { c,		pending,	 commit,     chunks,	pin,  collect_step,
-					     collected, answer_question, keep,	     replicate, drop, peers_changed,
-					     rebuild,	shared,		 deferred_ns };
+	const struct service_store calls = {
+		c,	   pending,	    commit,	  chunks,    pin,	   collect_step,
+		collected, answer_question, store_chunks, replicate, drop_replica, peers_changed,
+		rebuild,   shared,	    deferred_ns
+	};
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;
 

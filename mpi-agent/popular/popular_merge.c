@@ -21,7 +21,7 @@ static int by_fp(const void *a, const void *b)
 }
 
 /* Only the most frequent stay. Counts are at most nr_nodes. */
-static int cut(const struct merge_conf *conf, struct popular_set *s)
+static int keep_most_frequent(const struct merge_conf *conf, struct popular_set *s)
 {
 	_cleanup_(freep) size_t *with = NULL; /* how many have this count */
 	size_t above = 0, left, kept = 0;
@@ -215,7 +215,7 @@ int popular_merge(const struct merge_conf *conf, const struct popular_set *a, co
 		if (s.v[n].nr_owners == 0)
 			choose_owners(conf, load, &a->v[i], &b->v[k], &s.v[n]);
 	}
-	r = cut(conf, &s);
+	r = keep_most_frequent(conf, &s);
 	if (r < 0)
 		return r;
 	*ret = s;

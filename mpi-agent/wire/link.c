@@ -80,7 +80,7 @@ void link_release(struct link *l)
 }
 
 /* Removes the first *at bytes. */
-static void drop(struct buf *b, size_t *at)
+static void remove_front(struct buf *b, size_t *at)
 {
 	memmove(b->data, b->data + *at, b->len - *at);
 	b->len -= *at;
@@ -129,7 +129,7 @@ int link_read(struct link *l)
 	int r = 1, has_come = 0;
 
 	if (l->in_at > 0)
-		drop(&l->in, &l->in_at);
+		remove_front(&l->in, &l->in_at);
 	for (int i = 0; i < READS_MAX && r == 1; i++) {
 		r = read_some(l);
 		has_come |= r > 0;
@@ -204,7 +204,7 @@ int link_write(struct link *l)
 	}
 	/* Move the unsent rest only if it is smaller than the part that was sent. */
 	if (l->out_at > 0 && l->out_at >= link_unsent(l))
-		drop(&l->out, &l->out_at);
+		remove_front(&l->out, &l->out_at);
 	return link_unsent(l) == 0;
 }
 

@@ -311,7 +311,7 @@ static void count_bad(struct scrub *s)
 	s->state.round.nr_left += rep->nr_left;
 }
 
-static void finish(struct scrub *s)
+static void report_pass(struct scrub *s)
 {
 	struct scrub_report *rep = s->report;
 	struct scrub_state st;
@@ -344,7 +344,7 @@ static int scrub(struct scrub *s)
 	s->report->is_named = r == 0 && !s->stopped;
 	s->report->complete &= s->report->is_named;
 	s->report->doing = "done";
-	finish(s);
+	report_pass(s);
 	return r;
 }
 

@@ -22,7 +22,7 @@
 #define PIECE 65536 /* bytes read at once */
 
 /* With an empty environment: the helper needs nothing from it. */
-static int start(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
+static int start_helper(const struct classify_conf *conf, int fd, int dir, const char *name, int out, pid_t *ret)
 {
 	char *argv[6] = { (char *)"ckptfs-classify" };
 	size_t nr = 1;
@@ -161,7 +161,7 @@ int classify_file(const struct classify_conf *conf, int fd, const char *path, st
 	in = pipes[0];
 	if (path)
 		dir = open_directory(path, &name);
-	r = start(conf, fd, dir, name, pipes[1], &pid);
+	r = start_helper(conf, fd, dir, name, pipes[1], &pid);
 	close(pipes[1]);
 	if (r < 0)
 		return r;

@@ -200,7 +200,7 @@ static void find_heap(struct areas *as, const struct area *program)
 		bss->kind = SEGMENT_HEAP;
 }
 
-static void mark(const struct areas *as, uint64_t address, enum segment_kind kind)
+static void mark_area(const struct areas *as, uint64_t address, enum segment_kind kind)
 {
 	struct area *a = address > 0 ? areas_find(as, address) : NULL;
 
@@ -225,10 +225,10 @@ static void find_kinds(struct core *c, struct areas *as)
 	}
 	program = areas_find(&c->files, c->program);
 	program = program ? program : &none;
-	mark(as, c->vdso, SEGMENT_OTHER);
-	mark(as, c->started_on, SEGMENT_STACK);
+	mark_area(as, c->vdso, SEGMENT_OTHER);
+	mark_area(as, c->started_on, SEGMENT_STACK);
 	for (size_t i = 0; i < c->nr_stacks; i++)
-		mark(as, c->stack[i], SEGMENT_STACK);
+		mark_area(as, c->stack[i], SEGMENT_STACK);
 	if (program->name_len > 0)
 		find_heap(as, program);
 	areas_name_kinds(as, program->name, program->name_len);

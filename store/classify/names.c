@@ -249,8 +249,8 @@ void names_free(struct names *n)
 }
 
 /* `group`: matches in `name`. */
-static int replace(const struct rule *rule, const char *name, const regmatch_t group[NR_GROUPS], char *ret, size_t room,
-		   size_t *ret_len)
+static int expand_rule(const struct rule *rule, const char *name, const regmatch_t group[NR_GROUPS], char *ret,
+		       size_t room, size_t *ret_len)
 {
 	size_t len = 0;
 
@@ -291,7 +291,7 @@ int names_map(const struct names *n, const char *name, size_t len, char *ret, si
 		/* regexec() returns the leftmost match, and the longest one that begins there: the whole name, if that
 		 * matches. */
 		if (r == 0 && group[0].rm_so == 0 && (size_t)group[0].rm_eo == len)
-			return replace(&n->rule[i], text, group, ret, room, ret_len);
+			return expand_rule(&n->rule[i], text, group, ret, room, ret_len);
 	}
 	return 0;
 }

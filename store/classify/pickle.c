@@ -116,7 +116,7 @@ static struct pickle_node *top(struct machine *m)
 }
 
 /* A node has one parent: nodes from the memo are copied, with the children they have so far. */
-static void append(struct machine *m, uint32_t parent, uint32_t child)
+static void append_child(struct machine *m, uint32_t parent, uint32_t child)
 {
 	struct pickle_node *p = &m->to->node[parent];
 
@@ -140,7 +140,7 @@ static int64_t behind_mark(const struct machine *m)
 static void adopt(struct machine *m, uint32_t parent, uint32_t from)
 {
 	for (uint32_t i = from; i < m->nr_stack; i++)
-		append(m, parent, m->stack[i]);
+		append_child(m, parent, m->stack[i]);
 	m->nr_stack = from;
 }
 

@@ -35,7 +35,7 @@ static bool within(uint64_t off, uint64_t bytes, uint64_t len)
 	return off <= len && bytes <= len - off;
 }
 
-static bool has(const struct zip_iter *it, uint64_t off, const char *magic, uint64_t bytes)
+static bool has_magic(const struct zip_iter *it, uint64_t off, const char *magic, uint64_t bytes)
 {
 	return within(off, bytes, it->len) && memcmp(it->p + off, magic, 4) == 0;
 }
@@ -61,9 +61,9 @@ static int find_directory(struct zip_iter *it, uint64_t end)
 
 	it->nr_left = number_at(it->p + end + 10, 2);
 	it->at = number_at(it->p + end + 16, 4);
-	if (end >= LOCATOR64_BYTES && has(it, end - LOCATOR64_BYTES, LOCATOR64, LOCATOR64_BYTES)) {
+	if (end >= LOCATOR64_BYTES && has_magic(it, end - LOCATOR64_BYTES, LOCATOR64, LOCATOR64_BYTES)) {
 		at64 = number_at(it->p + end - LOCATOR64_BYTES + 8, 8);
-		if (!has(it, at64, END64, END64_BYTES))
+		if (!has_magic(it, at64, END64, END64_BYTES))
 			return -EBADMSG;
 		it->nr_left = number_at(it->p + at64 + 32, 8);
 		bytes = number_at(it->p + at64 + 40, 8);
@@ -81,7 +81,7 @@ int zip_open(const uint8_t *p, uint64_t len, struct zip_iter *ret)
 	uint64_t end;
 	int r;
 
-	if (!has(&it, 0, LOCAL, LOCAL_BYTES))
+	if (!has_magic(&it, 0, LOCAL, LOCAL_BYTES))
 		return 0;
 	r = find_end(&it, &end);
 	if (r > 0)
@@ -133,7 +133,7 @@ int zip_next(struct zip_iter *it, struct zip_entry *ret)
 		return -EBADMSG;
 	if (extra64(e + ENTRY_BYTES + name, (size_t)extra, (uint64_t *[]){ &plain, &stored, &local }) < 0)
 		return -EBADMSG;
-	if (!has(it, local, LOCAL, LOCAL_BYTES))
+	if (!has_magic(it, local, LOCAL, LOCAL_BYTES))
 		return -EBADMSG;
 	*ret = (struct zip_entry){ .name = (const char *)e + ENTRY_BYTES, .name_len = (size_t)name };
 	ret->off = local + LOCAL_BYTES + number_at(it->p + local + 26, 2) + number_at(it->p + local + 28, 2);

@@ -64,7 +64,7 @@ static unsigned fastest(const struct code_choice *c)
 	return best;
 }
 
-static void choose(struct code_choice *c)
+static void choose_smallest(struct code_choice *c)
 {
 	unsigned smallest = c->nr;
 
@@ -118,7 +118,7 @@ static void add_round(struct code_choice *c)
 		sum->coded += c->round[i].coded;
 	}
 	c->nr_rounds++;
-	choose(c);
+	choose_smallest(c);
 }
 
 static void end_round(struct code_choice *c)

@@ -352,7 +352,7 @@ static bool is_open(const struct marked *group, const struct marked *end)
 }
 
 /* Called when the places found have been read. true: the result of the group is still open. */
-static bool decide(struct question *q, struct marked *group, const struct marked *end)
+static bool decide_group(struct question *q, struct marked *group, const struct marked *end)
 {
 	bool more = false;
 
@@ -386,7 +386,7 @@ static int mark_some_shared_chunks(struct question *q, unsigned max)
 		r = read_places(q);
 	for (struct marked *m = q->frames; m < all && r == 0; m = end) {
 		end = group_end(q, m);
-		more |= decide(q, m, end);
+		more |= decide_group(q, m, end);
 	}
 	return r < 0 ? r : more;
 }

@@ -172,7 +172,7 @@ static int count_content(struct search *s, uint64_t ino)
 }
 
 /* Lists the inodes that have all their names in the set, each once. */
-static int choose(struct search *s, uint64_t *inos, size_t *ret_nr)
+static int list_contained(struct search *s, uint64_t *inos, size_t *ret_nr)
 {
 	uint32_t nr_links = 0;
 	size_t nr = 0, nr_names;
@@ -227,7 +227,7 @@ int exclusive_set_find(struct db_iter *it, struct db_iter *inodes, const struct 
 	if (r == 0 && s.nr > 0 && !is_owner) {
 		qsort(s.found, s.nr, sizeof(*s.found), compare);
 		s.inos = calloc(s.nr, sizeof(*s.inos));
-		r = s.inos ? choose(&s, s.inos, &nr) : -ENOMEM;
+		r = s.inos ? list_contained(&s, s.inos, &nr) : -ENOMEM;
 	}
 	free(s.found);
 	if (r < 0) {

@@ -222,7 +222,7 @@ static int place(struct gc *g, uint32_t *next)
 	return r;
 }
 
-static int collect(struct gc *g)
+static int collect_packs(struct gc *g)
 {
 	struct engine *e = g->e;
 	struct freed_totals totals;
@@ -260,7 +260,7 @@ int engine_gc(struct engine *e, const struct gc_conf *conf, struct gc_report *re
 		g.deadline_ns = monotonic_ns() + conf->budget_ns;
 	r = io_rate_new(conf->rate, &g.rate);
 	if (r == 0)
-		r = collect(&g);
+		r = collect_packs(&g);
 	io_rate_free(g.rate);
 	layer_set_release(&g.layers.live);
 	gc_unlock(e);

@@ -202,8 +202,8 @@ static bool is_on_disk(struct engine *e, uint64_t number)
 }
 
 /* Steps 1 to 4. *ret_state pins the view at *ret_number if a snapshot is requested. */
-static int cut(struct engine *e, bool snapshot, uint64_t *ret_number, struct pack_marks *ret_marks,
-	       struct db_snapshot **ret_state)
+static int cut_view(struct engine *e, bool snapshot, uint64_t *ret_number, struct pack_marks *ret_marks,
+		    struct db_snapshot **ret_state)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
 	bool clean = false; /* nothing to write */
@@ -254,7 +254,7 @@ int view_flush(struct engine *e, bool snapshot)
 	int r;
 
 	mutex_lock(&e->view->flush_lock);
-	r = cut(e, snapshot, &number, &marks, &state);
+	r = cut_view(e, snapshot, &number, &marks, &state);
 	if (r == 0)
 		r = db_view_flush_wait(e->db);
 	/* otherwise there is a snapshot of this very state */

@@ -58,7 +58,7 @@ static void *help(void *userdata)
 	return NULL;
 }
 
-static void start(struct pack_crew *c) REQUIRES(c->lock)
+static void start_threads(struct pack_crew *c) REQUIRES(c->lock)
 {
 	unsigned nr = MIN(nr_processors() - 1, PACK_CREW_MAX);
 
@@ -96,7 +96,7 @@ void pack_crew_run(struct pack_crew *c, unsigned nr, void (*work)(void *userdata
 	}
 	mutex_lock(&c->lock);
 	if (!c->started)
-		start(c);
+		start_threads(c);
 	w.nr_wanted = MIN(nr, c->nr);
 	if (w.nr_wanted > 0) {
 		w.next = c->first;

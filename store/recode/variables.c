@@ -125,7 +125,7 @@ static int save(struct engine *e, const struct variable_notes *n)
 }
 
 /* Installs the new statistics; takes `n`. */
-static void replace(struct engine *e, struct variable_notes *n)
+static void install_notes(struct engine *e, struct variable_notes *n)
 {
 	struct variable_notes old;
 
@@ -143,7 +143,7 @@ int variables_load(struct engine *e)
 	int r = load(e, &n);
 
 	if (r == 0)
-		replace(e, &n);
+		install_notes(e, &n);
 	return r;
 }
 
@@ -174,7 +174,7 @@ int variables_remember(struct engine *e, const struct compact_conf *conf)
 	if (r == 0 && any)
 		r = save(e, &n);
 	if (r == 0 && any)
-		replace(e, &n);
+		install_notes(e, &n);
 	return r;
 }
 

@@ -363,7 +363,7 @@ void shares_del(uint32_t pack, uint32_t frame, struct buf *records)
 }
 
 /* Applies records to the view, as records of the log are applied. */
-static int apply(struct engine *e, const struct buf *records)
+static int apply_records(struct engine *e, const struct buf *records)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
 	struct journal_iter it = journal_iter(records->data, records->len);
@@ -390,7 +390,7 @@ int shares_commit(struct engine *e, const struct pack_marks *marks, struct buf *
 	atomic_store(&e->shares->any, true);
 	r = buf_error(records);
 	if (r == 0)
-		r = apply(e, records);
+		r = apply_records(e, records);
 	if (r == 0)
 		r = commit_notes(e, marks, records);
 	if (r == 0)

@@ -393,7 +393,7 @@ static int take_fates(struct round *rd)
 	return 0;
 }
 
-static int decide(struct round *rd)
+static int request_decision(struct round *rd)
 {
 	const struct cluster_calls *calls = rd->e->conf.cluster_calls;
 	int r = calls->decide(calls->userdata, rd->fps, rd->nr_offered, &rd->d);
@@ -674,7 +674,7 @@ static int sync_in_round(struct engine *e, struct pack_frame **frames, size_t nr
 	int r = may ? make_offer(&rd, frames) : -ENOTCONN;
 
 	if (r == 0)
-		r = decide(&rd);
+		r = request_decision(&rd);
 	stop_offering(e, &rd, r == 0);
 	if (r < 0) {
 		r = write_all(e, frames, nr, ret);

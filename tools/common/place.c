@@ -52,7 +52,7 @@ static int find_mount(int fd, int *ret)
 	return -ENOENT;
 }
 
-static int fill(struct place *p, char *root, char *point)
+static int set_place(struct place *p, char *root, char *point)
 {
 	unescape(root);
 	unescape(point);
@@ -82,7 +82,7 @@ int place_find(int fd, struct place *ret)
 		for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 			fields[i] = strsep(&rest, " ");
 		if (fields[4] && atoi(fields[0]) == mount)
-			r = fill(ret, fields[3], fields[4]);
+			r = set_place(ret, fields[3], fields[4]);
 	}
 	return r;
 }

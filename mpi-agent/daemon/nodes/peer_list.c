@@ -124,7 +124,7 @@ static bool is_same(const struct peer_list_seal *a, const struct peer_list_seal 
 	return a->ino == b->ino && a->sealed_ns == b->sealed_ns && is_id(a->store, b->store);
 }
 
-static bool has(const struct peer_list_seals *l, const struct peer_list_seal *s)
+static bool contains_seal(const struct peer_list_seals *l, const struct peer_list_seal *s)
 {
 	for (size_t i = 0; i < l->nr; i++)
 		if (is_same(&l->v[i], s))
@@ -473,7 +473,7 @@ static int add_of_node(const struct peer_list_seals *from, const uint8_t *id, st
 
 	ret->is_cut |= from->is_cut;
 	for (size_t i = 0; i < from->nr && r == 0; i++)
-		if (is_id(from->v[i].store, id) && !has(ret, &from->v[i]))
+		if (is_id(from->v[i].store, id) && !contains_seal(ret, &from->v[i]))
 			r = add_seal(ret, &from->v[i]);
 	return r;
 }

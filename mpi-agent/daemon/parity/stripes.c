@@ -292,7 +292,7 @@ struct covering {
  * Among the complete stripes with room for a strip of the sender, the one closest to it in length: parity of bytes
  * beyond the other strips is not shared with any of them.
  */
-static const struct stripe *choose(const struct covering *g, const struct stripe *v, size_t nr, uint64_t len)
+static const struct stripe *choose_stripe(const struct covering *g, const struct stripe *v, size_t nr, uint64_t len)
 {
 	const struct stripe *best = NULL;
 	uint64_t best_waste = 0;
@@ -341,7 +341,7 @@ static int add_strip(struct covering *g, const struct strip_chunk *chunks, size_
 
 	if (r < 0)
 		return r;
-	old = choose(g, v, nr_stripes, len);
+	old = choose_stripe(g, v, nr_stripes, len);
 	r = stripe_add(g->io, old, &g->w->nodes[g->sender], chunks, nr);
 	if (r < 0)
 		return r;

@@ -615,7 +615,7 @@ static void remove_all(struct fs *fs, const struct outgoing *o)
 		remove_replica(fs, o->tops[i], true);
 }
 
-static int finish(struct making *m)
+static int complete_replica(struct making *m)
 {
 	_cleanup_(outgoing_release) struct outgoing older = { 0 };
 	int r;
@@ -667,7 +667,7 @@ int nodes_take(struct fs *fs, const struct nodes_seal *s, const struct nodes_sou
 		return -ENOMEM;
 	r = take_catalog(&m, catalog);
 	if (r == 0)
-		r = finish(&m);
+		r = complete_replica(&m);
 	if (r < 0 && m.nr_dirs > 0 && m.note.state == NS_REPLICA_PARTIAL)
 		remove_replica(fs, m.dirs[0].ino, false);
 	if (r == 0 && ret_top)
@@ -713,7 +713,7 @@ static int drop_locked(struct fs *fs, const uint8_t *store, uint64_t ino, int64_
 	return r < 0 || ret->nr == 0 ? r : fs_apply(fs, &tx);
 }
 
-static int drop(struct fs *fs, const uint8_t *store, uint64_t ino, int64_t sealed_ns)
+static int drop_replica(struct fs *fs, const uint8_t *store, uint64_t ino, int64_t sealed_ns)
 {
 	_cleanup_(outgoing_release) struct outgoing old = { 0 };
 	int r;
@@ -732,12 +732,12 @@ static int drop(struct fs *fs, const uint8_t *store, uint64_t ino, int64_t seale
 
 int nodes_drop(struct fs *fs, const struct nodes_origin *from, uint64_t ino, int64_t sealed_ns)
 {
-	return drop(fs, from->id, ino, sealed_ns);
+	return drop_replica(fs, from->id, ino, sealed_ns);
 }
 
 int nodes_drop_replica(struct fs *fs, uint64_t top)
 {
-	return drop(fs, NULL, top, INT64_MAX);
+	return drop_replica(fs, NULL, top, INT64_MAX);
 }
 
 int nodes_next(struct fs *fs, uint64_t after, uint64_t *ret_top, struct ns_replica *ret)

@@ -152,7 +152,7 @@ struct looking {
 	size_t nr;
 };
 
-static int look(struct looking *l)
+static int look_up_batch(struct looking *l)
 {
 	int r = engine_cluster_locate(l->fs->engine, l->wants, l->nr);
 
@@ -173,7 +173,7 @@ static int look_for_pieces(struct looking *l, const struct catalog_record *rec)
 		if (fp_is_none(p.fp))
 			continue;
 		l->wants[l->nr++] = (struct cluster_want){ .fp = p.fp, .len = p.chunk_len };
-		r = l->nr == LOOK_MAX ? look(l) : 0;
+		r = l->nr == LOOK_MAX ? look_up_batch(l) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -205,7 +205,7 @@ static int look_for_all(struct looking *l)
 		}
 	}
 	buf_release(&s.bytes);
-	return r < 0 ? r : look(l);
+	return r < 0 ? r : look_up_batch(l);
 }
 
 static int make_replica(const struct looking *l, const struct nodes_seal *seal, uint64_t *ret_top)

@@ -231,7 +231,7 @@ static int look_at_nothing(struct look *l, struct pack_scrub *ret)
 	return 1;
 }
 
-static int look(struct look *l, struct pack_scrub *ret)
+static int examine_frame(struct look *l, struct pack_scrub *ret)
 {
 	int r = read_table(l);
 
@@ -275,7 +275,7 @@ int packs_scrub_frame(struct packs *p, uint32_t pack, uint32_t frame, struct pac
 		return r;
 	l.stored = pack_buffer_get(&p->buffers);
 	l.plain = pack_buffer_get(&p->buffers);
-	r = l.stored && l.plain ? look(&l, ret) : -ENOMEM;
+	r = l.stored && l.plain ? examine_frame(&l, ret) : -ENOMEM;
 	pack_buffer_put(&p->buffers, l.stored);
 	pack_buffer_put(&p->buffers, l.plain);
 	pack_file_put(p->files, l.file);
