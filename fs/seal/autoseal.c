@@ -114,6 +114,25 @@ bool autoseal_is_temporary(const char *name)
 
 /* --- the thread --- */
 
+/* A directory may wait for several users: any that can create names in it. Returns a->nr if it does not wait for this one. */
+static size_t find_waiting(struct autoseal *a, uint64_t dir, uint32_t uid) REQUIRES(a->lock)
+{
+	size_t i = 0;
+
+	while (i < a->nr && (a->waiting[i].dir != dir || a->waiting[i].cred.uid != uid))
+		i++;
+	return i;
+}
+
+static unsigned count_waiting(struct autoseal *a, uint32_t user) REQUIRES(a->lock)
+{
+	unsigned nr = 0;
+
+	for (size_t i = 0; i < a->nr; i++)
+		nr += a->waiting[i].user == user;
+	return nr;
+}
+
 /* A user without directories here comes after all waiting users. */
 static uint64_t turn_of(struct autoseal *a, uint32_t user) REQUIRES(a->lock)
 {
@@ -128,16 +147,14 @@ static void add_waiting(struct autoseal *a, uint64_t dir, const struct cred *cre
 	static struct log_limit limit;
 	uint32_t user = subuids_user(cred->uid);
 	uint64_t now = monotonic_ns();
-	unsigned nr_own = 0;
 	uint64_t turn;
 	bool is_full;
-	size_t i = 0;
+	size_t i;
 
 	mutex_lock(&a->lock);
 	turn = turn_of(a, user);
-	for (; i < a->nr && a->waiting[i].dir != dir; i++)
-		nr_own += a->waiting[i].user == user;
-	is_full = i == a->nr && !places_has_room(&places, (unsigned)a->nr, nr_own, cred->uid == 0);
+	i = find_waiting(a, dir, cred->uid);
+	is_full = i == a->nr && !places_has_room(&places, (unsigned)a->nr, count_waiting(a, user), cred->uid == 0);
 	if (!is_full) {
 		a->waiting[i] = (struct waiting){ dir, *cred, user, now, FIRST_DELAY_NS, now + PATIENCE_NS, turn };
 		a->waiting[i].cred.pid = PID_ANSWERED; /* another process may have the pid by then */
@@ -210,14 +227,15 @@ static int take_due(struct autoseal *a, struct waiting *ret)
 	return r;
 }
 
-/* A file in it is open for writing: retry later. false: it has been so for too long. */
+/* A file in it is open for writing: retry later, unless it has been requested again. false: it has been so for too long. */
 static bool put_back(struct autoseal *a, struct waiting *w)
 {
-	bool waits;
+	bool waits, is_there;
 
 	mutex_lock(&a->lock);
-	waits = !a->stop && a->nr < WAITING_MAX && monotonic_ns() < w->until_ns;
-	if (waits) {
+	is_there = find_waiting(a, w->dir, w->cred.uid) < a->nr;
+	waits = is_there || (!a->stop && a->nr < WAITING_MAX && monotonic_ns() < w->until_ns);
+	if (waits && !is_there) {
 		w->due_ns = monotonic_ns() + w->delay_ns;
 		w->delay_ns = MIN(2 * w->delay_ns, LAST_DELAY_NS);
 		a->waiting[a->nr++] = *w;

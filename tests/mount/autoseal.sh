@@ -127,6 +127,20 @@ sys.exit(f"not sealed after {most} rounds")
 PY
 	tells "rounds until it was sealed"
 	sealed "$(seq 0 39 | LC_ALL=C sort | tr '\n' ' ')b f g h i k l m" # once their files are closed
+
+	# --- another user's marker does not take the place of the owner's, whose files are still being written ---
+	rm -rf "$MNT"/others.*
+	before=$(epochs)
+	step n
+	chmod 1777 "$MNT/n"
+	chown -R 1001 "$MNT/n"
+	exec 7>>"$MNT/n/data"
+	setpriv --reuid 1001 --clear-groups touch "$MNT/n/commit_success.txt"
+	chmod 666 "$MNT/n/commit_success.txt"
+	sleep 0.7 # it waits for its next attempt
+	as_nobody ln "$MNT/n/commit_success.txt" "$MNT/n/.complete" # a file of its own would prevent the seal
+	exec 7>&-
+	sealed "$before n"
 fi
 fs_umount
 fs_sound "after seals"
