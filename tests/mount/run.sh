@@ -401,6 +401,38 @@ exits 0 run --flush-to "$to" bash -c 'diff -r "$CKPTFS_MOUNT/many" "$0/many" 2>/
 exits 0 run diff -r "$WORK/a mount/many" "$to/many"
 [ -z "$(find "$to" -name '.*')" ] || fail "left: $(find "$to" -name '.*')"
 
+# --- a daemon that hangs when it is asked for its figures, after it has answered that it is there ---
+fs_mount
+cc -shared -fPIC -x c -o "$WORK/hang.so" - <<'C' || fail "hang.so is not built"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+ssize_t lgetxattr(const char *path, const char *name, void *p, size_t len)
+{
+	if (open(getenv("HANG_ONCE"), O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0) {
+		kill(atoi(getenv("HANG")), SIGSTOP);
+		sleep(1); /* until then, its threads may answer */
+	}
+	return syscall(SYS_lgetxattr, path, name, p, len);
+}
+C
+HANG=$DAEMON HANG_ONCE=$WORK/hung ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$WORK/hang.so \
+	ckptfs-run --shared --store "$STORE" --mount "$MNT" touch "$WORK/ran" >"$WORK/said" 2>&1 &
+first=$!
+for _ in $(seq 1800); do
+	[ ! -e "$WORK/ran" ] && running "$first" || break
+	sleep 0.1
+done
+kill -CONT "$DAEMON"
+[ -e "$WORK/ran" ] || fail "ckptfs-run waits for a daemon that hangs: $(cat "$WORK/said")"
+wait "$first" || fail "exit code $?: $(cat "$WORK/said")"
+: >"$WORK/out"
+says "$MNT: its daemon does not answer"
+fs_umount
+
 # --- a plain user, through fusermount3 ---
 if users_can_mount && mknod -m 666 "$WORK/fuse" c 10 229; then
 	mkdir "$WORK/home" "$WORK/bin"

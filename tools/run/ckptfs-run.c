@@ -73,12 +73,12 @@ struct session {
 
 /* --- the mount --- */
 
-static void read_figures(const char *path, uint64_t *written, uint64_t *new)
+static void read_figures(struct run_mount *m, uint64_t *written, uint64_t *new)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 
 	*written = *new = 0;
-	if (stat_ask(path, &a) < 0)
+	if (run_mount_figures(m, &a) < 0)
 		return;
 	*written = json_flat_u64(&a.j, "written_bytes");
 	*new = json_flat_u64(&a.j, "written_by_cause.new_bytes");
@@ -161,7 +161,7 @@ static int session_begin(const struct run_request *q, struct session *s)
 	s->start_ns = now_ns();
 	s->flush_until_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(UNMOUNT_NS,
 										     q->signal_before_ns / 2);
-	read_figures(s->mount.point, &s->written, &s->new);
+	read_figures(&s->mount, &s->written, &s->new);
 	return 0;
 }
 
@@ -187,7 +187,7 @@ static int flush(struct session *s, const struct seals *seals)
 	return r < 0 ? r : run_flush_seals(&d, seals);
 }
 
-static void report(const struct session *s, const struct seals *seals)
+static void report(struct session *s, const struct seals *seals)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 	const struct sealed *newest = seals->nr > 0 ? &seals->v[seals->nr - 1] : NULL;
@@ -196,7 +196,7 @@ static void report(const struct session *s, const struct seals *seals)
 
 	while (sealed < seals->nr && (uint64_t)seals->v[seals->nr - 1 - sealed].sealed_ns >= s->start_ns)
 		sealed++;
-	read_figures(s->mount.point, &written, &new);
+	read_figures(&s->mount, &written, &new);
 	if (s->mount.nr_deaths == 0) { /* a new daemon counts from 0 */
 		written -= MIN(written, s->written);
 		new -= MIN(new, s->new);
@@ -205,7 +205,7 @@ static void report(const struct session *s, const struct seals *seals)
 	run_say("written%s: %s, new: %s (%.1f %%)", s->mount.nr_deaths > 0 ? " since it was mounted again" : "",
 		human_size(written).s, human_size(new).s,
 		written > 0 ? 100.0 * (double)new / (double)written : 0.0);
-	if (stat_ask(s->mount.point, &a) == 0)
+	if (run_mount_figures(&s->mount, &a) == 0)
 		run_say("%s stores %s of files in %s", s->mount.store, human_size(json_flat_u64(&a.j, "logical_bytes")).s,
 			human_size(json_flat_u64(&a.j, "disk_bytes")).s);
 	if (!newest)
@@ -440,11 +440,11 @@ static void pass_time(struct arguments *a, const char *name, uint64_t ns)
 	pass(a, name, ns >= NS_PER_S ? text : NULL);
 }
 
-static bool is_member(const char *mount)
+static bool is_member(struct run_mount *m)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 
-	return stat_ask(mount, &a) == 0 && strcmp(json_flat_get(&a.j, "cluster.member"), "true") == 0;
+	return run_mount_figures(m, &a) == 0 && strcmp(json_flat_get(&a.j, "cluster.member"), "true") == 0;
 }
 
 /* Waits until all agents are connected, so that a restarted program finds checkpoints of other nodes. If they do not
@@ -454,12 +454,12 @@ static void await_agents(const struct run_request *q, const struct run_nodes *n,
 	uint64_t until_ns = monotonic_ns() + AGENTS_WAIT_NS;
 	siginfo_t ended = { 0 };
 
-	if (!is_member(mount)) /* this node has no mount of the cluster */
+	if (!is_member(&(struct run_mount){ .point = (char *)mount })) /* this node has no mount of the cluster */
 		return;
 	while (monotonic_ns() < until_ns && !is_signalled(q)) {
 		_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 
-		if (stat_ask(mount, &a) == 0 && json_flat_u64(&a.j, "cluster.nodes") >= n->nr)
+		if (stat_ask_until(mount, until_ns, &a) == 0 && json_flat_u64(&a.j, "cluster.nodes") >= n->nr)
 			return;
 		if (waitid(P_PID, (id_t)n->agents, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid != 0)
 			break;
@@ -526,7 +526,7 @@ static int hold_mount(const struct run_request *q)
 	enum run_word word;
 
 	if (r == 0) {
-		run_nodes_say_ready(is_member(s.mount.point));
+		run_nodes_say_ready(is_member(&s.mount));
 		run_watch_begin(&watch, &s.mount, q->on_death);
 		while ((word = run_nodes_await_word(by_signal, watch.daemon)) == RUN_EVENT) {
 			if (run_watch_look(&watch))

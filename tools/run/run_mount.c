@@ -18,6 +18,7 @@
 #include "base/util.h"
 #include "tools/run/run_process.h"
 #include "tools/run/run_say.h"
+#include "tools/stat/stat_ask.h"
 
 #define ANSWER_NS UINT64_C(60000000000) /* the default of umount.ckptfs --timeout */
 
@@ -144,6 +145,16 @@ int run_mount_ask(struct run_mount *m)
 	if (m->hangs)
 		run_complain("%s: its daemon does not answer", m->point);
 	return r == 0 || m->hangs ? r : -ENOTCONN;
+}
+
+int run_mount_figures(struct run_mount *m, struct stat_answer *ret)
+{
+	int r = stat_ask_until(m->point, monotonic_ns() + ANSWER_NS, ret);
+
+	m->hangs = r == -ETIMEDOUT;
+	if (m->hangs)
+		run_complain("%s: its daemon does not answer", m->point);
+	return r;
 }
 
 struct worker {

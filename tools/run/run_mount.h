@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+struct stat_answer;
+
 struct run_mount {
 	char *store, *point; /* owned */
 	const char *options; /* for -o, or NULL; borrowed */
@@ -22,6 +24,8 @@ int run_mount_begin(struct run_mount *m, bool shared);
 /* Does its daemon answer? 0: yes, or nothing is mounted; -ENOTCONN: it has died; -ETIMEDOUT: no answer within a minute,
  * reported. */
 int run_mount_ask(struct run_mount *m);
+/* The figures of its daemon; waits as run_mount_ask(). Other errors are those of stat_ask(), and are not reported. */
+int run_mount_figures(struct run_mount *m, struct stat_answer *ret);
 /*
  * Work on the mount in a child process, because its daemon may hang meanwhile. Returns the result of `work`, or
  * -ETIMEDOUT if the daemon does not answer, reported. Once `is_stopped` returns true, in this process, *stop is true in
