@@ -187,6 +187,30 @@ check "$STORE"
 found "$STORE\$" store ok 'not mounted' 'ckptfs fsck'
 echo "ok daemon"
 
+# --- a store can be mounted while its disk, which answers late, is examined ---
+cc -shared -fPIC -x c -o "$WORK/late.so" - <<'C' || fail "late.so is not built"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+int statfs64(const char *path, struct statfs64 *ret)
+{
+	open(getenv("MARK"), O_CREAT | O_CLOEXEC, 0600);
+	sleep(9);
+	return syscall(SYS_statfs, path, ret);
+}
+C
+MARK=$WORK/examined ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$WORK/late.so \
+	"$doctor" --json "$STORE" >"$WORK/out" 2>"$WORK/said" &
+late=$!
+await test -e "$WORK/examined"
+fs_mount
+fs_umount
+wait "$late" || [ $? -le 2 ] || fail_showing "exit code $?"
+echo "ok disk that answers late"
+
 # --- a disk that hangs: that of a store on another mount, whose daemon is stopped ---
 fs_mount
 mkdir "$WORK/upper"

@@ -82,9 +82,10 @@ static void look_at_store(const void *arg, void *ret)
 	int fd;
 
 	snprintf(superblock, sizeof(superblock), "%s/superblock", s->path);
-	fd = open(superblock, O_RDONLY | O_CLOEXEC); /* closed, and unlocked, with the process */
+	fd = open(superblock, O_RDONLY | O_CLOEXEC);
 	s->error = fd < 0 ? -errno : 0;
 	s->in_use = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	closep(&fd); /* and unlock it: a mount waits for a moment only */
 	look_at_disk(arg, ret);
 }
 
