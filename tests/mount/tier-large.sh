@@ -23,6 +23,8 @@ await at_least tier.failures 1
 await at_least tier.in_tier 1
 [ "$(figure tier.in_tier) of $(figure tier.sealed)" = "1 of 2" ] || fail "$(figure tier.in_tier) of $(figure tier.sealed) are in the tier"
 [[ "$(figure tier.reason)" = "directory "*": cannot flush: File too large" ]] || fail "the reason is $(figure tier.reason)"
+exits 3 "$tools/ckptfs-seal" --no-seal --wait=tier "$MNT/large"
+says "not in the tier dir:$TIER: its manifest would be too large"
 grep -q 'large: its manifest in the tier would exceed 268435456 bytes' "$WORK/daemon.log" || fail "the log does not name it"
 [ "$(find "$TIER/sealed" -type f | wc -l)" = 1 ] || fail "other manifests: $(find "$TIER/sealed")"
 exits 0 "$tools/ckptfs-gc" --tier --keep-last 1 --delete "dir:$TIER"

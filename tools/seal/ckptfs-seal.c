@@ -158,7 +158,7 @@ static enum exit_status wait_for_tier(const struct request *q, const char *path,
 		fputs("not sealed, so there is nothing to wait for; seal it first\n", stderr);
 		return EXIT_FAILED;
 	}
-	if (r != -ESHUTDOWN && r != -ETIMEDOUT && r != -EOPNOTSUPP && r != -ESTALE) {
+	if (r != -ESHUTDOWN && r != -ETIMEDOUT && r != -EOPNOTSUPP && r != -ESTALE && r != -EFBIG) {
 		text_printf(stderr, "cannot get its state in the tier: %s\n", path_error_text(r));
 		return EXIT_FAILED;
 	}
@@ -167,6 +167,9 @@ static enum exit_status wait_for_tier(const struct request *q, const char *path,
 		fputs(": the mount has none; mount with tier=\n", stderr);
 	else if (r == -ESTALE)
 		text_printf(stderr, " %s: retention has removed it there, and it is not flushed again\n", t.where);
+	else if (r == -EFBIG)
+		text_printf(stderr, " %s: its manifest would be too large; seal its subdirectories one by one instead\n",
+			    t.where);
 	else if (r == -ESHUTDOWN)
 		text_printf(stderr, " %s: %s\n", t.where, t.reason);
 	else

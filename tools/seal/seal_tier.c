@@ -53,6 +53,8 @@ int seal_tier_wait(int fd, const struct seal_tier_wait *how, struct ckptfs_tier 
 		most = MAX(most, ret->waiting_bytes);
 		if (how->ino != 0 && ret->facts & CKPTFS_TIER_REMOVED)
 			r = -ESTALE;
+		else if (how->ino != 0 && ret->directory_error == EFBIG)
+			r = -EFBIG;
 		else if (ret->state == CKPTFS_TIER_STOPPED)
 			r = -ESHUTDOWN;
 		else if (monotonic_ns() >= until)

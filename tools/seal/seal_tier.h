@@ -18,7 +18,7 @@ struct seal_tier_wait {
 };
 /*
  * Waits until the directory is in the tier. Shows progress, and prints the first cause of a delay. -ETIMEDOUT: not in
- * this time; -EOPNOTSUPP: no tier; -ESHUTDOWN: flushing has stopped; other errors are of the ioctl. *ret: the last state
- * received.
+ * this time; -EOPNOTSUPP: no tier; -ESHUTDOWN: flushing has stopped; -EFBIG: its manifest is too large; other errors
+ * are of the ioctl. *ret: the last state received.
  */
 int seal_tier_wait(int fd, const struct seal_tier_wait *how, struct ckptfs_tier *ret);
