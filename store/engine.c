@@ -393,6 +393,11 @@ const uint8_t *engine_secret(const struct engine *e)
 	return e->dirs.sb.secret;
 }
 
+int engine_root(const struct engine *e)
+{
+	return e->dirs.root;
+}
+
 const uint8_t *engine_store_id(const struct engine *e)
 {
 	return e->dirs.sb.store_id;

@@ -104,6 +104,7 @@ struct db *engine_db(struct engine *e); /* the view, for reading (ns_get_*) */
 const struct fp_key *engine_key(const struct engine *e);
 const uint8_t *engine_secret(const struct engine *e); /* FP_KEY_LEN bytes: the key is made from them */
 const uint8_t *engine_store_id(const struct engine *e); /* 16 bytes */
+int engine_root(const struct engine *e); /* descriptor of the store's directory, until the engine is closed */
 uint64_t engine_created_ns(const struct engine *e); /* when the store was made, since 1970 */
 bool engine_is_in_cluster(const struct engine *e); /* made with cluster= */
 

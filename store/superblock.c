@@ -193,7 +193,7 @@ static int superblock_read(int fd, const char *path, struct superblock *ret)
 /* Refuse to create a store in a directory that holds anything but the leftovers of an interrupted creation. */
 static int check_may_create(int root, const char *path)
 {
-	static const char *const ours[] = { ".", "..", "lost+found", "superblock.tmp", "packs", "journal", "index" };
+	static const char *const ours[] = { ".", "..", "lost+found", "superblock.tmp", "packs", "journal", "index", "tier" };
 	int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct dirent *de;
 	int r = 0;
@@ -314,6 +314,8 @@ void store_remove_new(int root, const char *path, bool removes_directory)
 		return;
 	remove_files(root, "index/ingest", NULL);
 	unlinkat(root, "index/ingest", AT_REMOVEDIR);
+	remove_files(root, "tier", NULL); /* of a flusher, which found chunks of other stores in a tier */
+	unlinkat(root, "tier", AT_REMOVEDIR);
 	for (size_t i = 0; i < ARRAY_SIZE(store_folders); i++) {
 		remove_files(root, store_folders[i], NULL);
 		unlinkat(root, store_folders[i], AT_REMOVEDIR);

@@ -48,7 +48,8 @@
 #define CHECK_NS (60 * NS_PER_S) /* between looks at the log of an idle tier */
 #define CHECK_AGAIN_NS NS_PER_S /* if users request them */
 #define HUNG_NS (30 * NS_PER_S) /* without an answer, until this is reported */
-#define SLOT_BYTES_MAX 110u /* memory per known chunk (tier_flush.h) */
+/* Memory per known chunk (tier_flush.h): 110 in the table, 16 of filters, and 16 while half of them become a run. */
+#define SLOT_BYTES_MAX 142u
 #define TAKEN_MAX 3u /* consecutive attempts whose manifest number is taken, although it is not listed */
 
 struct flusher {
@@ -756,6 +757,8 @@ int flusher_new(struct fs *fs, const struct flusher_conf *conf, struct flusher *
 	tier_key_init(&f->writer.key, fs->key->kind, engine_secret(fs->engine));
 	memcpy(f->writer.store, engine_store_id(fs->engine), sizeof(f->writer.store));
 	f->writer.known_max = conf->memory / SLOT_BYTES_MAX;
+	f->writer.has_store = true;
+	f->writer.store_dirfd = engine_root(fs->engine);
 	if (r == 0 && conf->rate > 0)
 		r = io_rate_new(conf->rate, &f->rate);
 	if (r == 0) {

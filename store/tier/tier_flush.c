@@ -5,6 +5,10 @@
  * flight. So chunks that its store has flushed are found again whatever other stores have flushed. When a flush begins, it
  * lists the manifests again, and loads those that other stores have put since.
  *
+ * With an index in the store (tier_index.c), chunks that memory drops are found there, and tables are loaded into it. Its
+ * packs are unproven at first. A valid manifest that names one proves it; then 64 bytes of the pack are read, and not its
+ * tables. What a flush has added counts when its manifest is in the tier.
+ *
  * Flushing a checkpoint. Only the order makes it safe:
  *   1. key, as a new object              crash: a key without manifests, for the next writer
  *   2. packs, several at once, and all   crash: packs that no manifest names. A flush of the same content makes the
@@ -52,6 +56,7 @@
 #include "base/util.h"
 #include "store/catalog/catalog_format.h"
 #include "store/tier/collect/tier_log.h"
+#include "store/tier/index/tier_index.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_gets.h"
 #include "store/tier/tier_ids.h"
@@ -65,6 +70,9 @@
 #define CHECKS_IN_FLIGHT 16u
 #define CHECKED_BYTES 64u /* of an object, to verify that it exists */
 #define FIRST_GET ((size_t)64 << 10) /* of a manifest */
+#define FILTER_BYTES 16u /* memory of the index, for each known chunk */
+#define ENTRIES_MIN 64u /* of a run of the index */
+#define DISCARDED_MAX 10000u /* packs of abandoned flushes that are listed */
 
 /* A pack that is being put. */
 struct sending {
@@ -86,9 +94,11 @@ struct tier_writer {
 
 	struct tier_known known; /* places in `packs` */
 	struct tier_footer *packs; /* in the tier, or about to be; the last one may be open */
-	bool *is_dropped; /* each of them, by a collection */
-	uint32_t nr_packs;
-	size_t packs_room, dropped_room;
+	bool *is_dropped; /* each of them: by a collection, or unproven */
+	bool *is_unproven; /* each of them: of the index, and no valid manifest that names it has been read yet */
+	uint32_t nr_packs, nr_discarded; /* nr_discarded: of flushes that were abandoned */
+	size_t packs_room, dropped_room, unproven_room;
+	struct tier_index *index; /* places in `packs`; NULL: none */
 	struct tier_ids numbers; /* of packs that are closed */
 	struct tier_written *seals; /* of this store, in the tier */
 	size_t nr_seals, seals_room;
@@ -119,9 +129,12 @@ static int add_pack(struct tier_writer *w, const struct tier_footer *f)
 
 	if (r == 0)
 		r = list_grow(&w->is_dropped, w->nr_packs, &w->dropped_room, sizeof(*w->is_dropped));
+	if (r == 0)
+		r = list_grow(&w->is_unproven, w->nr_packs, &w->unproven_room, sizeof(*w->is_unproven));
 	if (r < 0)
 		return r;
 	w->packs[w->nr_packs] = *f;
+	w->is_unproven[w->nr_packs] = false;
 	w->is_dropped[w->nr_packs++] = false;
 	return 0;
 }
@@ -306,6 +319,106 @@ static int append_chunk(struct tier_writer *w, const struct tier_want *c, struct
 		       tier_known_add(&w->known, c->fp, c->len, (struct tier_place){ w->nr_packs - 1, w->nr_chunks++ });
 }
 
+/* --- the index --- */
+
+/* It could not be written, which has been logged. The flush goes on without it. */
+static void drop_index(struct tier_writer *w)
+{
+	tier_index_close(TAKE(w->index));
+}
+
+/* Its packs are not used before a valid manifest that names them has been read. */
+static int open_index(struct tier_writer *w)
+{
+	const char *where = tier_where(w->tier);
+	struct tier_index_owner owner;
+	struct sha256_digest digest;
+	struct sha256 h;
+	int r = 0;
+
+	if (!w->conf.has_store)
+		return 0;
+	sha256_init(&h);
+	sha256_add(&h, where, strlen(where));
+	digest = sha256_finish(&h);
+	memcpy(owner.store, w->conf.store, sizeof(owner.store));
+	memcpy(owner.key_id, w->conf.key.id, sizeof(owner.key_id));
+	memcpy(owner.where, digest.b, sizeof(owner.where));
+	if (tier_index_open(w->conf.store_dirfd, &owner, w->known.max * FILTER_BYTES, &w->index) < 0)
+		return 0;
+	for (uint32_t i = 0; i < tier_index_nr_packs(w->index) && r == 0; i++) {
+		struct tier_footer f = { 0 };
+		bool is_valid = tier_index_pack(w->index, i, &f) == 0;
+
+		r = add_pack(w, &f);
+		if (r < 0)
+			break;
+		w->is_dropped[i] = true;
+		w->is_unproven[i] = is_valid;
+		if (is_valid)
+			r = tier_ids_add(&w->numbers, f.id, i);
+	}
+	return r;
+}
+
+/* Chunks that are in memory only become a run: those of the older half, which is dropped next, or all. */
+static void save_known(struct tier_writer *w, bool older_only)
+{
+	_cleanup_(freep) struct tier_index_entry *v = NULL;
+	struct tier_known_slot *s;
+	size_t nr = 0, at = 0, i = 0;
+
+	while (tier_known_unsaved_next(&w->known, older_only, &at))
+		nr++;
+	v = malloc(MAX(nr, (size_t)1) * sizeof(*v));
+	for (at = 0; v && (s = tier_known_unsaved_next(&w->known, older_only, &at)); s->is_saved = true)
+		v[i++] = (struct tier_index_entry){ s->fp, s->len, s->place };
+	if (!v || tier_index_add(w->index, v, nr, true) < 0)
+		drop_index(w);
+}
+
+static void trim_known(struct tier_writer *w)
+{
+	if (w->index && tier_known_is_due(&w->known))
+		save_known(w, true);
+	tier_known_trim(&w->known);
+}
+
+/* Entries of chunks that only other stores have flushed. With a checkpoint of the same size as theirs all of them fit. */
+static uint64_t others_max(const struct tier_writer *w, uint64_t checkpoint_bytes)
+{
+	uint64_t max = MAX((uint64_t)w->known.max, checkpoint_bytes / PACK_BLOCK);
+
+	return w->index ? MAX(max, tier_index_nr_entries(w->index, true)) : max;
+}
+
+static void commit_index(struct tier_writer *w, uint64_t checkpoint_bytes)
+{
+	_cleanup_(buf_release) struct buf packs = BUF_EMPTY;
+
+	for (uint32_t i = 0; i < w->nr_packs; i++)
+		tier_pack_ref_encode(&w->packs[i], &packs);
+	if (buf_error(&packs) < 0 ||
+	    tier_index_commit(w->index, packs.data, w->nr_packs, w->is_dropped, others_max(w, checkpoint_bytes)) < 0)
+		drop_index(w);
+}
+
+/* 1: the chunk is in the tier, and its place is in memory until the next but one trim_known(). 0: it is not known */
+static int use_chunk(struct tier_writer *w, struct fp fp, uint32_t len)
+{
+	int r = tier_known_use(&w->known, fp, len);
+	struct tier_place place;
+	bool own;
+
+	if (r != 0 || !w->index)
+		return r;
+	r = tier_index_find(w->index, fp, len, w->is_dropped, w->nr_packs, &place, &own);
+	if (r <= 0)
+		return r;
+	r = own ? tier_known_add_saved(&w->known, fp, len, place) : tier_known_add(&w->known, fp, len, place);
+	return r < 0 ? r : 1;
+}
+
 /* --- what is in the tier --- */
 
 static bool is_own(const struct tier_writer *w, const uint8_t store[TIER_ID_LEN])
@@ -350,7 +463,11 @@ static bool is_dispensable(const struct tier_writer *w, const char *name, int r)
 struct loading {
 	struct tier_writer *w;
 	bool is_first; /* when the writer is opened: also own manifests; later ones have what is newer than all before */
-	uint64_t nr_chunks; /* added */
+	uint64_t nr_chunks, others_max; /* of other stores: added, and at most with an index */
+	/* For a run of the index. */
+	struct tier_index_entry *entries;
+	size_t nr_entries, entries_max;
+	bool are_own, was_saved;
 	struct listed {
 		uint8_t store[TIER_ID_LEN];
 		uint64_t number;
@@ -363,19 +480,48 @@ struct loading {
 static void loading_release(struct loading *l)
 {
 	free(l->v);
+	free(l->entries);
 }
 
-/* No memory is left for chunks. Those found later replace a part of the others, but not all of them. */
-static bool is_full(const struct loading *l)
+/* No memory is left for chunks. Those found later replace a part of the others, but not all of them. The index has room for
+ * all chunks of this store. */
+static bool is_full(const struct loading *l, bool own)
 {
+	if (l->w->index)
+		return !own && l->nr_chunks >= l->others_max;
 	return l->is_first ? tier_known_is_full(&l->w->known) : l->nr_chunks >= l->w->known.max / 2;
+}
+
+/* Writes a run of what has been collected. */
+static void save_entries(struct loading *l)
+{
+	if (l->nr_entries > 0 && l->w->index && tier_index_add(l->w->index, l->entries, l->nr_entries, l->are_own) < 0)
+		drop_index(l->w);
+	l->was_saved |= l->nr_entries > 0;
+	l->nr_entries = 0;
+}
+
+static int add_entry(struct loading *l, const struct tier_index_entry *e)
+{
+	if (!l->entries) {
+		l->entries_max = MAX(l->w->known.max / 4, (size_t)ENTRIES_MIN);
+		l->entries = malloc(l->entries_max * sizeof(*l->entries));
+		if (!l->entries)
+			return -ENOMEM;
+	}
+	l->entries[l->nr_entries++] = *e;
+	if (l->nr_entries == l->entries_max)
+		save_entries(l);
+	return 0;
 }
 
 static int add_known_chunk(struct loading *l, struct fp fp, uint32_t len, uint32_t chunk)
 {
 	struct tier_place place = { l->w->nr_packs, chunk };
 
-	l->nr_chunks++;
+	l->nr_chunks += !l->are_own;
+	if (l->w->index)
+		return add_entry(l, &(struct tier_index_entry){ fp, len, place });
 	return l->is_first ? tier_known_add_older(&l->w->known, fp, len, place) :
 			     tier_known_add(&l->w->known, fp, len, place);
 }
@@ -386,7 +532,7 @@ static int add_known_chunks(struct loading *l, const struct tier_footer *f, cons
 	struct tier_writer *w = l->w;
 	int r = 0;
 
-	if (!l->is_first)
+	if (!l->is_first && !w->index)
 		tier_known_trim(&w->known);
 	for (uint32_t i = 0; i < t->nr_frames && r == 0; i++) {
 		struct pack_cuts cuts = pack_table_cuts(&t->frames[i].table);
@@ -404,17 +550,24 @@ static size_t tables_len(const struct tier_footer *f)
 	return (size_t)f->nr_frames * PACK_BLOCK;
 }
 
-/* The tables of a pack have arrived. 1; 0: the pack is missing or damaged. */
+/* The tables of a pack have arrived, or their end, if it is in the index. 1; 0: the pack is missing or damaged. */
 static int load_tables(struct loading *l, const struct tier_footer *f, const struct tier_got *got)
 {
+	struct tier_writer *w = l->w;
+	uint32_t number;
 	struct tier_tables t = { 0 };
 	int r = got->q.result;
 
+	if (r == 0 && got->q.got < got->q.len)
+		r = -EBADMSG;
+	if (r == 0 && tier_ids_find(&w->numbers, f->id, &number)) {
+		w->is_dropped[number] = w->is_unproven[number] = false;
+		return 1;
+	}
 	if (r == 0)
-		r = got->q.got < got->q.len ? -EBADMSG : tier_tables_decode(got->bytes, got->q.len, f, &l->w->key, &t);
+		r = tier_tables_decode(got->bytes, got->q.len, f, &w->key, &t);
 	if (r == -ENOENT || r == -EBADMSG) {
-		log_warning("tier %s: %s: is %s", tier_where(l->w->tier), got->name.s,
-			    r == -ENOENT ? "missing" : "damaged");
+		log_warning("tier %s: %s: is %s", tier_where(w->tier), got->name.s, r == -ENOENT ? "missing" : "damaged");
 		return 0;
 	}
 	if (r == 0)
@@ -432,13 +585,21 @@ static int start_tables(struct loading *l, const struct tier_manifest *m, uint32
 	for (; *next < m->nr_packs && r == 0; ++*next) {
 		struct tier_footer f;
 		uint32_t number;
+		bool has_number;
+		size_t len;
 
-		if (tier_manifest_pack(m, *next, &f) < 0 || tier_ids_find(&w->numbers, f.id, &number) ||
+		if (tier_manifest_pack(m, *next, &f) < 0 ||
 		    tier_id_is_in(w->log.marks.dropped, w->log.marks.nr_dropped, f.id))
 			continue;
-		if (is_full(l) || tier_gets_is_full(gets, tables_len(&f)))
+		has_number = tier_ids_find(&w->numbers, f.id, &number);
+		if (has_number && !w->is_unproven[number])
+			continue;
+		len = has_number ? CHECKED_BYTES : tables_len(&f);
+		if (is_full(l, l->are_own) || tier_gets_is_full(gets, len))
 			break;
-		r = tier_gets_start(gets, tier_pack_name(f.id), f.data_len, tables_len(&f), *next);
+		r = tier_gets_start(gets, tier_pack_name(f.id), f.data_len + tables_len(&f) - len, len, *next);
+		if (has_number && !l->are_own)
+			l->nr_chunks += f.nr_frames * (PACK_FRAME_BYTES / PACK_BLOCK); /* so that requests are bounded */
 	}
 	return r;
 }
@@ -453,6 +614,9 @@ static int load_packs(struct loading *l, const struct tier_manifest *m)
 	uint32_t next = 0;
 	int r = tier_gets_init(w->tier, &gets);
 
+	if (l->are_own != own)
+		save_entries(l);
+	l->are_own = own;
 	while (r == 0) {
 		struct tier_footer f;
 
@@ -460,7 +624,7 @@ static int load_packs(struct loading *l, const struct tier_manifest *m)
 		got = r == 0 ? tier_gets_next(&gets) : NULL;
 		if (!got)
 			return r;
-		if (is_full(l))
+		if (is_full(l, own) && got->q.len > CHECKED_BYTES)
 			continue;
 		tier_manifest_pack(m, got->tag, &f);
 		r = load_tables(l, &f, got);
@@ -528,7 +692,7 @@ static int decode_manifest(const struct loading *l, const struct listed *m, cons
 	if (r == 0 && (ret->number != m->number || memcmp(ret->store, m->store, sizeof(ret->store)) != 0 ||
 		       got->q.size > TIER_MANIFEST_MAX || !tier_manifest_has_size(ret, got->q.size)))
 		r = -EBADMSG;
-	if (r < 0 || is_full(l))
+	if (r < 0 || is_full(l, own))
 		return r;
 	r = get_rest(l->w, got, (size_t)(got->q.size - (own ? 0 : ret->catalog_len)), b);
 	if (r == 0)
@@ -684,18 +848,19 @@ static int load_list(struct loading *l)
 	int r = tier_gets_init(w->tier, &heads);
 
 	for (size_t i = 0; i < l->nr && r == 0; i++) {
-		if (!l->v[i].is_own && is_full(l))
+		if (!l->v[i].is_own && is_full(l, false))
 			break;
 		for (; next < l->nr && r == 0 && !tier_gets_is_full(&heads, FIRST_GET); next++)
 			r = tier_gets_start(&heads, tier_manifest_name(l->v[next].store, l->v[next].number), 0,
 					    FIRST_GET, 0);
 		if (r == 0)
 			r = load_manifest(l, &l->v[i], tier_gets_next(&heads));
-		if (r == 0 && !is_full(l)) /* else some of its packs may be missing */
+		if (r == 0 && !is_full(l, false)) /* else some of its packs may be missing */
 			r = add_seen(w, &l->v[i]);
 	}
 	if (w->nr_seen > 0)
 		qsort(w->seen, w->nr_seen, sizeof(*w->seen), compare_listed);
+	save_entries(l);
 	return r;
 }
 
@@ -742,12 +907,16 @@ static int load_manifests(struct tier_writer *w)
 		r = tier_log_join(&w->log, w->conf.store);
 	if (r == 0)
 		apply_generation(w);
+	l.others_max = others_max(w, 0);
 	if (r == 0)
 		r = add_list(&l, &names);
 	if (r == 0)
 		r = load_list(&l);
 	if (r == 0)
 		r = load_unlisted(&l);
+	save_entries(&l);
+	if (r == 0 && l.was_saved && w->index)
+		commit_index(w, 0);
 	w->is_overtaken = false;
 	return r;
 }
@@ -756,15 +925,19 @@ static int load_manifests(struct tier_writer *w)
  * What other stores have flushed since. The log has been read before: a manifest that a later generation removes names no
  * pack that this generation drops.
  */
-static int load_new_manifests(struct tier_writer *w)
+static int load_new_manifests(struct tier_writer *w, uint64_t checkpoint_bytes)
 {
-	_cleanup_(loading_release) struct loading l = { .w = w };
+	_cleanup_(loading_release) struct loading l = { .w = w, .others_max = others_max(w, checkpoint_bytes) };
 	_cleanup_(buf_release) struct buf names = BUF_EMPTY;
 	int r = tier_list_all(w->tier, TIER_SEALED_PREFIX, &names);
 
 	if (r == 0)
 		r = add_list(&l, &names);
-	return r < 0 ? r : load_list(&l);
+	if (r == 0)
+		r = load_list(&l);
+	if (r == 0 && l.was_saved && w->index)
+		commit_index(w, checkpoint_bytes);
+	return r;
 }
 
 /* The last manifest may be visible and not durable yet. */
@@ -823,6 +996,8 @@ int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct
 	fp_key_init(&w->key, conf->key.hash, conf->key.secret);
 	r = tier_queue_new(t, &w->queue);
 	if (r == 0)
+		r = open_index(w);
+	if (r == 0)
 		r = put_key(w);
 	if (r == 0)
 		r = load_manifests(w);
@@ -842,8 +1017,10 @@ void tier_writer_close(struct tier_writer *w)
 		buf_release(&w->sending[i].bytes);
 	buf_release(&w->data);
 	buf_release(&w->tables);
+	tier_index_close(w->index);
 	tier_known_release(&w->known);
 	tier_ids_release(&w->numbers);
+	free(w->is_unproven);
 	tier_log_release(&w->log);
 	free(w->seen);
 	free(w->keys);
@@ -949,7 +1126,7 @@ static int list_wants(struct flush *f, struct record *k)
 
 			if (p->chunk_len == 0 || (kind_of(p->chunk_len) == PACK_VARIED) != (varied == 1))
 				continue;
-			r = tier_known_use(&f->w->known, p->fp, p->chunk_len);
+			r = use_chunk(f->w, p->fp, p->chunk_len);
 			if (r < 0)
 				return r;
 			if (r > 0)
@@ -1103,7 +1280,7 @@ static int convert_pieces(struct flush *f, const struct catalog_record *rec)
 	struct cursor c = cursor_of(rec->data, rec->len);
 	int r;
 
-	tier_known_trim(&f->w->known); /* keeps all chunks of `before`, which were used after the last trim */
+	trim_known(f->w); /* keeps all chunks of `before`, which were used after the last trim */
 	for (k->nr_pieces = 0; (r = catalog_piece_next(&c, &k->pieces[k->nr_pieces])) > 0;)
 		if (++k->nr_pieces == CATALOG_PIECES_MAX)
 			break;
@@ -1436,7 +1613,10 @@ static int write_packs(struct flush *f)
 	return r < 0 ? r : put;
 }
 
-/* Removes what this flush has added to the writer. Its packs stay in the tier: a collection deletes them. */
+/*
+ * Removes what this flush has added to the writer. Its packs stay in the tier: a collection deletes them. They keep their
+ * numbers, since runs of the index may refer to them.
+ */
 static void discard(struct flush *f)
 {
 	struct tier_writer *w = f->w;
@@ -1445,7 +1625,8 @@ static void discard(struct flush *f)
 		w->is_dropped[i] = true;
 	if (w->nr_packs > f->first_own)
 		tier_known_forget(&w->known, w->is_dropped);
-	w->nr_packs = f->first_own;
+	w->nr_discarded += w->nr_packs - f->first_own;
+	w->has_failed = w->nr_discarded > DISCARDED_MAX; /* a new writer has no such packs */
 	w->is_open = false;
 	w->frame.nr_chunks = 0;
 	w->frame_len = 0;
@@ -1506,11 +1687,17 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 		*ret = (struct tier_flushed){ .number = before->number, .was_there = true };
 		return 0;
 	}
-	r = load_new_manifests(w);
+	r = load_new_manifests(w, c->bytes);
 	if (r < 0)
 		w->has_failed = true;
 	else
 		r = flush_all(w, c, &sums);
+	if (r == 0 && w->index)
+		save_known(w, true); /* in two halves, which takes less memory */
+	if (r == 0 && w->index)
+		save_known(w, false);
+	if (r == 0 && w->index)
+		commit_index(w, c->bytes);
 	release_packs(w);
 	if (r == 0)
 		*ret = sums;

@@ -27,11 +27,15 @@ struct tier_writer_conf {
 	 * ones are dropped, and sent again when needed. */
 	uint64_t known_max;
 	uint64_t manifest_max; /* bytes; 0: TIER_MANIFEST_MAX */
+	/* With a store: an index in it (store/tier/index) has what is not in memory, so own chunks are not sent again. Of the
+	 * memory for known_max chunks it takes up to 16 bytes more for each. The descriptor is borrowed. */
+	bool has_store;
+	int store_dirfd;
 };
 
 /*
- * Puts the key, and reads the manifests of stores with this key, first those of the own store, the last ones first, until
- * known_max chunks are known. What other stores flush later is read when a flush begins.
+ * Opens the index, if there is one. Puts the key, and reads the manifests of stores with this key, first those of the own
+ * store, the last ones first, until known_max chunks are known. What other stores flush later is read when a flush begins.
  * Memory: that, packs_in_flight + 1 packs, and one manifest.
  */
 int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret);

@@ -45,11 +45,9 @@ int tier_ids_add(struct tier_ids *m, const uint8_t id[TIER_ID_LEN], uint32_t num
 	if (r < 0)
 		return r;
 	s = slot_of(m, id);
-	if (s->number > 0)
-		return 0;
+	m->nr += s->number == 0;
 	memcpy(s->id, id, sizeof(s->id));
 	s->number = number + 1;
-	m->nr++;
 	return 0;
 }
 

@@ -16,7 +16,7 @@ struct tier_ids {
 	size_t nr, size; /* a power of two, at most 3/4 full */
 };
 
-/* Keeps the first number of an id. -ENOMEM. */
+/* The last number of an id counts: a pack that was missing has been put again. -ENOMEM. */
 int tier_ids_add(struct tier_ids *m, const uint8_t id[TIER_ID_LEN], uint32_t number);
 /* 1/0 */
 int tier_ids_find(const struct tier_ids *m, const uint8_t id[TIER_ID_LEN], uint32_t *ret);

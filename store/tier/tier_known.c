@@ -33,7 +33,7 @@ static int table_grow(struct tier_known_table *k)
 	return 0;
 }
 
-static int table_add(struct tier_known_table *k, struct fp fp, uint32_t len, struct tier_place place)
+static int table_add(struct tier_known_table *k, struct fp fp, uint32_t len, struct tier_place place, bool is_saved)
 {
 	int r = 4 * (k->nr + 1) > 3 * k->size ? table_grow(k) : 0;
 	struct tier_known_slot *s;
@@ -43,16 +43,16 @@ static int table_add(struct tier_known_table *k, struct fp fp, uint32_t len, str
 	s = slot_of(k, fp, len);
 	if (!fp_is_none(s->fp))
 		return 0;
-	*s = (struct tier_known_slot){ fp, len, place };
+	*s = (struct tier_known_slot){ fp, len, place, is_saved };
 	k->nr++;
 	return 0;
 }
 
-static const struct tier_place *table_find(const struct tier_known_table *k, struct fp fp, uint32_t len)
+static struct tier_known_slot *table_find(const struct tier_known_table *k, struct fp fp, uint32_t len)
 {
-	const struct tier_known_slot *s = k->size > 0 ? slot_of(k, fp, len) : NULL;
+	struct tier_known_slot *s = k->size > 0 ? slot_of(k, fp, len) : NULL;
 
-	return s && !fp_is_none(s->fp) ? &s->place : NULL;
+	return s && !fp_is_none(s->fp) ? s : NULL;
 }
 
 static bool is_half_full(const struct tier_known *k)
@@ -62,12 +62,18 @@ static bool is_half_full(const struct tier_known *k)
 
 int tier_known_add(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
 {
-	return table_find(&k->old, fp, len) ? 0 : table_add(&k->young, fp, len, place);
+	return table_find(&k->old, fp, len) ? 0 : table_add(&k->young, fp, len, place, false);
+}
+
+int tier_known_add_saved(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
+{
+	return table_find(&k->old, fp, len) ? 0 : table_add(&k->young, fp, len, place, true);
 }
 
 int tier_known_add_older(struct tier_known *k, struct fp fp, uint32_t len, struct tier_place place)
 {
-	return table_find(&k->young, fp, len) ? 0 : table_add(is_half_full(k) ? &k->old : &k->young, fp, len, place);
+	return table_find(&k->young, fp, len) ? 0 :
+						table_add(is_half_full(k) ? &k->old : &k->young, fp, len, place, false);
 }
 
 bool tier_known_is_full(const struct tier_known *k)
@@ -77,22 +83,24 @@ bool tier_known_is_full(const struct tier_known *k)
 
 const struct tier_place *tier_known_find(const struct tier_known *k, struct fp fp, uint32_t len)
 {
-	const struct tier_place *place = table_find(&k->young, fp, len);
+	const struct tier_known_slot *s = table_find(&k->young, fp, len);
 
-	return place ? place : table_find(&k->old, fp, len);
+	s = s ? s : table_find(&k->old, fp, len);
+	return s ? &s->place : NULL;
 }
 
 int tier_known_use(struct tier_known *k, struct fp fp, uint32_t len)
 {
-	const struct tier_place *place;
+	struct tier_known_slot *s;
 	int r;
 
 	if (table_find(&k->young, fp, len))
 		return 1;
-	place = table_find(&k->old, fp, len);
-	if (!place)
+	s = table_find(&k->old, fp, len);
+	if (!s)
 		return 0;
-	r = table_add(&k->young, fp, len, *place);
+	r = table_add(&k->young, fp, len, s->place, s->is_saved);
+	s->is_saved |= r == 0; /* with the younger half */
 	return r < 0 ? r : 1;
 }
 
@@ -127,6 +135,25 @@ void tier_known_forget(struct tier_known *k, const bool *is_gone)
 {
 	table_forget(&k->young, is_gone);
 	table_forget(&k->old, is_gone);
+}
+
+bool tier_known_is_due(const struct tier_known *k)
+{
+	return is_half_full(k);
+}
+
+struct tier_known_slot *tier_known_unsaved_next(struct tier_known *k, bool older_only, size_t *at)
+{
+	size_t size = k->old.size + (older_only ? 0 : k->young.size);
+
+	while (*at < size) {
+		size_t i = (*at)++;
+		struct tier_known_slot *s = i < k->old.size ? &k->old.v[i] : &k->young.v[i - k->old.size];
+
+		if (!fp_is_none(s->fp) && !s->is_saved)
+			return s;
+	}
+	return NULL;
 }
 
 void tier_known_trim(struct tier_known *k)

@@ -23,6 +23,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,6 +236,7 @@ static void release(struct tier_worker *w)
 	free(w->path);
 	free(w->url);
 	free(w->config_file);
+	closep(&w->conf.writer.store_dirfd);
 	free(w);
 }
 
@@ -276,10 +278,15 @@ int tier_worker_new(const struct tier_worker_conf *conf, struct tier_worker **re
 	if (!w)
 		return -ENOMEM;
 	w->conf = *conf;
+	w->conf.writer.store_dirfd = -1;
 	w->url = strdup(conf->url);
 	w->config_file = conf->config_file ? strdup(conf->config_file) : NULL;
 	mutex_init(&w->lock);
 	cond_init(&w->changed);
+	if (conf->writer.has_store) { /* a worker that is left behind uses it after the store was closed */
+		w->conf.writer.store_dirfd = fcntl(conf->writer.store_dirfd, F_DUPFD_CLOEXEC, 0);
+		w->conf.writer.has_store = w->conf.writer.store_dirfd >= 0;
+	}
 	r = w->url && !w->config_file == !conf->config_file ? -pthread_create(&w->thread, NULL, work, w) : -ENOMEM;
 	if (r < 0) {
 		release(w);

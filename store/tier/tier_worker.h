@@ -31,7 +31,7 @@ struct tier_worker_conf {
 	const char *url, *config_file; /* copied; the latter of tier_open(), or NULL */
 	/* In the thread of the worker. NULL: tier_open() with the URL. */
 	int (*open)(const char *url, struct tier **ret);
-	struct tier_writer_conf writer;
+	struct tier_writer_conf writer; /* its descriptor is duplicated */
 };
 
 /* Starts the thread. One thread, the caller, calls all functions below, except where noted. */

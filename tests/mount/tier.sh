@@ -215,6 +215,50 @@ await is waiting 0
 fs_umount
 has "$TIER" $(for n in $(seq 12); do echo kill/step.$n; done)
 
+# --- a state of twice as many pages as there is memory for: what is new is sent, whatever ends in between ---
+rm -rf "$TIER"
+mkdir "$TIER"
+beyond() { # STEP: flushed; of step 0 a checkpoint of 64 MiB, of others 1 % of its pages are new
+	local before
+	[ "$1" = 0 ] || cp -r "$WORK/plain/beyond/$(($1 - 1))" "$WORK/plain/beyond/$1"
+	"$PYTHON" -c 'import os, random, sys
+path, step = sys.argv[1], int(sys.argv[2])
+os.makedirs(path, exist_ok=True)
+draw = random.Random(step)
+with open(path + "/state", "r+b" if step else "wb") as f:
+    for page in draw.sample(range(16384), 164) if step else range(16384):
+        f.seek(4096 * page)
+        f.write(draw.randbytes(4096))' "$WORK/plain/beyond/$1" "$1"
+	mkdir -p "$MNT/beyond"
+	cp -r "$WORK/plain/beyond/$1" "$MNT/beyond/$1"
+	await is waiting 0 # earlier checkpoints, which this tier does not have
+	await is state idle
+	before=$(tier sent_bytes)
+	exits 0 "$tools/ckptfs-seal" --wait=tier "$MNT/beyond/$1"
+	sent=$(($(tier sent_bytes) - before))
+}
+sends_what_is_new() { [ "$sent" -le $((164 * 4096 * 102 / 100)) ] || fail "$1: $sent bytes sent for $((164 * 4096))"; } # WHEN
+mkdir -p "$WORK/plain/beyond"
+fs_mount "tier=dir:$TIER,tier_cache=1M" # enough for 30 MiB
+beyond 0
+beyond 1
+sends_what_is_new "on the same connection"
+[ -s "$STORE/tier/list" ] || fail "the store has no index of the tier"
+fs_kill
+fs_mount "tier=dir:$TIER,tier_cache=1M"
+beyond 2
+sends_what_is_new "after kill -9"
+fs_umount
+fs_sound "with an index of the tier"
+rm -r "$STORE/tier"
+fs_mount "tier=dir:$TIER,tier_cache=1M"
+beyond 3
+sends_what_is_new "with a new index"
+for n in 0 1 2 3; do seal --unseal "$MNT/beyond/$n"; done
+rm -r "$MNT/beyond"
+fs_umount
+has "$TIER" beyond/0 beyond/1 beyond/2 beyond/3
+
 # --- two copies of a store: the second one to write stops, and says so after a restart, too ---
 cp -r "$STORE" "$WORK/copy"
 ours=$STORE

@@ -36,6 +36,7 @@ struct memory {
 	char last[TIER_NAME_MAX + 1]; /* put last */
 	struct tier_request *pending[PENDING_MAX];
 	unsigned nr_pending, in_flight_max;
+	uint64_t got_bytes;
 };
 
 static uint64_t draw(struct memory *m)
@@ -103,6 +104,7 @@ static int get(struct memory *m, struct tier_request *q)
 		q->got--;
 	if (q->got > 0)
 		memcpy(q->buf, o->data + off, q->got);
+	m->got_bytes += q->got;
 	return 0;
 }
 
@@ -231,6 +233,7 @@ struct tier *memory_open(struct memory *m, const struct memory_faults *faults)
 	m->random = faults->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	m->nr_requests = 0;
 	m->in_flight_max = 0;
+	m->got_bytes = 0;
 	m->is_dead = false;
 	m->tier = (struct tier){ .backend = &backend, .where = "memory" };
 	return &m->tier;
@@ -239,6 +242,11 @@ struct tier *memory_open(struct memory *m, const struct memory_faults *faults)
 uint64_t memory_nr_requests(const struct memory *m)
 {
 	return m->nr_requests;
+}
+
+uint64_t memory_got_bytes(const struct memory *m)
+{
+	return m->got_bytes;
 }
 
 unsigned memory_in_flight_max(const struct memory *m)

@@ -37,6 +37,7 @@ void memory_free(struct memory *m);
 /* Faults may be changed while no request is in flight. One tier at a time. */
 struct tier *memory_open(struct memory *m, const struct memory_faults *faults);
 uint64_t memory_nr_requests(const struct memory *m); /* that took effect or failed, since memory_open() */
+uint64_t memory_got_bytes(const struct memory *m); /* since memory_open() */
 unsigned memory_in_flight_max(const struct memory *m); /* since memory_open() */
 
 /* The objects, sorted by name. */

@@ -7,16 +7,21 @@
 #include "store/tier/collect/tier_collect.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/log.h"
 #include "base/util.h"
 #include "store/tier/collect/tier_log.h"
+#include "tests/unit/place.h"
 #include "tests/unit/store/tier/actors.h"
 #include "tests/unit/store/tier/memory.h"
 
@@ -36,8 +41,10 @@ struct rig {
 		struct rig *rig;
 		uint8_t store;
 		unsigned first; /* of PER_WRITER checkpoints */
+		int store_dirfd; /* -1: without an index */
 	} writers[ACTORS_MAX];
 	unsigned nr_writers;
+	char dir[64]; /* of the indexes */
 };
 
 static void no_log(void *userdata _unused_, enum log_level level _unused_, const char *line _unused_)
@@ -119,7 +126,14 @@ static void write_all(struct actor *a)
 	while (next < PER_WRITER && attempts++ < 8 && !a->is_dead) {
 		struct tier_writer_conf conf = conf_of(wa->store);
 		struct tier_writer *w;
-		int r = tier_writer_open(&a->tier, &conf, &w);
+		int r;
+
+		if (wa->store_dirfd >= 0) { /* and memory for few chunks, so that most are found through the index */
+			conf.has_store = true;
+			conf.store_dirfd = wa->store_dirfd;
+			conf.known_max = 8;
+		}
+		r = tier_writer_open(&a->tier, &conf, &w);
 
 		if (r < 0)
 			continue;
@@ -211,7 +225,15 @@ static void add_writer(struct rig *rig, uint8_t store)
 {
 	struct writer_actor *wa = &rig->writers[rig->nr_writers++];
 
-	*wa = (struct writer_actor){ .rig = rig, .store = store, .first = rig->nr };
+	*wa = (struct writer_actor){ .rig = rig, .store = store, .first = rig->nr, .store_dirfd = -1 };
+	if (rig->nr_writers % 2 == 0) {
+		char path[100];
+
+		snprintf(path, sizeof(path), "%s/%u", rig->dir, rig->nr_writers);
+		assert_int_equal(mkdir(path, 0700), 0);
+		wa->store_dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_true(wa->store_dirfd >= 0);
+	}
 	for (unsigned i = 0; i < PER_WRITER; i++)
 		add_checkpoint(rig, store, false);
 	world_add(&rig->w, write_all, wa);
@@ -222,6 +244,8 @@ static struct rig *rig_new(uint64_t seed)
 	struct rig *rig = calloc(1, sizeof(*rig));
 
 	assert_non_null(rig);
+	snprintf(rig->dir, sizeof(rig->dir), "%s/ckptfs-test-collect-XXXXXX", test_place());
+	assert_non_null(mkdtemp(rig->dir));
 	rig->w.m = memory_new();
 	rig->w.random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	rig->w.check = check_shown;
@@ -231,6 +255,13 @@ static struct rig *rig_new(uint64_t seed)
 
 static void rig_free(struct rig *rig)
 {
+	char command[100];
+
+	for (unsigned i = 0; i < rig->nr_writers; i++)
+		if (rig->writers[i].store_dirfd >= 0)
+			close(rig->writers[i].store_dirfd);
+	snprintf(command, sizeof(command), "rm -r '%s'", rig->dir);
+	assert_int_equal(system(command), 0);
 	for (unsigned i = 0; i < rig->nr; i++)
 		checkpoint_release(&rig->all[i]);
 	pool_release(&rig->pool);
@@ -893,6 +924,46 @@ static void a_writer_that_follows_the_log_has_what_was_removed(void **state _unu
 	rig_free(rig);
 }
 
+/* A writer's life; the same chunks in a directory `ino`. Returns the number of chunks sent. */
+static uint64_t flush_with_index(struct rig *rig, const struct tier_writer_conf *conf, uint64_t ino)
+{
+	struct tier_checkpoint c = rig->all[0].c;
+	struct tier_flushed f = { 0 };
+	struct tier_writer *w;
+
+	c.ino = ino;
+	assert_int_equal(tier_writer_open(world_tier(&rig->w), conf, &w), 0);
+	assert_int_equal(tier_flush(w, &c, &f), 0);
+	tier_writer_close(w);
+	return f.chunks;
+}
+
+/* Collections end while a store is not mounted. Its index has places in packs that are not there any more. */
+static void packs_of_an_index_may_have_been_deleted(void **state _unused_)
+{
+	struct rig *rig = rig_new(1);
+	struct tier_writer_conf conf = conf_of(1);
+	size_t nr_packs = 0;
+	uint64_t nr;
+
+	add_checkpoint(rig, 1, false);
+	conf.has_store = true;
+	conf.store_dirfd = open(rig->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(conf.store_dirfd >= 0);
+	nr = flush_with_index(rig, &conf, 1000);
+	assert_true(nr > 0);
+	assert_int_equal(flush_with_index(rig, &conf, 1001), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(collect(world_tier(&rig->w), 0), 0); /* removes both checkpoints, and then their packs */
+	for (size_t i = 0; i < memory_nr(rig->w.m); i++)
+		nr_packs += strncmp(memory_name(rig->w.m, i), "packs/", 6) == 0;
+	assert_int_equal(nr_packs, 0);
+	assert_int_equal(flush_with_index(rig, &conf, 1002), nr);
+	assert_int_equal(flush_with_index(rig, &conf, 1003), 0);
+	close(conf.store_dirfd);
+	rig_free(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -902,6 +973,7 @@ int main(void)
 		cmocka_unit_test(a_writer_that_follows_the_log_has_what_was_removed),
 		cmocka_unit_test(a_collector_that_is_killed_leaves_nothing_for_long),
 		cmocka_unit_test(any_order_of_requests_is_safe),
+		cmocka_unit_test(packs_of_an_index_may_have_been_deleted),
 		cmocka_unit_test(what_is_not_found_once_is_not_removed),
 		cmocka_unit_test(a_manifest_that_is_missing_ends_the_collection),
 		cmocka_unit_test(no_checkpoint_is_removed_for_one_that_lacks_packs),
