@@ -1,20 +1,4 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/*
- * The data of a pack is divided into groups: the chunks of a frame that begin in the same 64 KiB. A span is a run of
- * groups that one request fetches. It is freed as a whole. Each group of a pack points to its span. Sequential reads
- * create spans of 4 MiB, reads of scattered chunks small ones.
- *
- * States of a span:
- *
- *   being planned ──▶ FETCHING ──▶ READY    in use, or in the idle list, from which the oldest are dropped
- *   by one call            └─────▶ FAILED   removed from its pack; the waiting calls return the error
- *
- * A call plans all spans of its range under the lock, with one request for adjacent groups. It waits until they are
- * ready, and returns references to their memory.
- *
- * Reading ahead begins with the second read in order. The window doubles from 8 to 64 MiB, so that a back end with a high
- * latency has many requests in flight. Unused data that was read ahead takes at most half of the memory.
- */
 #include "store/tier/reading/tier_cache.h"
 
 #include <assert.h>
@@ -25,116 +9,20 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/util.h"
+#include "store/tier/reading/tier_cache_state.h"
 #include "store/tier/tier.h"
 
 #define GROUP_BYTES ((uint32_t)KiB(64))
 #define GROUPS (PACK_FRAME_BYTES / GROUP_BYTES) /* of a frame */
-#define SPAN_MAX MiB(4)
 #define HUGE_PAGE ((size_t)MiB(2))
-#define GAP_MAX KiB(128) /* fetched without need, to merge two requests */
-#define WINDOW_FIRST MiB(8)
-#define WINDOW_MAX MiB(64)
-#define IN_ORDER MiB(4) /* requests of one reader may be reordered by this much */
-#define SPARE_MAX 16u
-#define BUCKETS 4096u
 #define CHUNKS_AT_ONCE 64u
 #define PAUSE_FIRST_MS 100u
 #define PAUSE_MAX_MS 5000u
 
-enum state { NONE, FETCHING, READY, FAILED };
-
-struct link {
-	struct link *next, *prev;
-};
-
-/* Of a job that repeats its request. */
-struct retry {
-	uint64_t until_ns; /* 0: not begun */
-	unsigned pause_ms;
-};
-
-struct pack {
-	struct tier_job job;
-	struct retry retry; /* used by the job */
-	struct tier_cache *cache;
-	struct tier_footer f; /* constant, like the next three */
-	const struct fp_key *key;
-	struct tier_object_name name;
-	struct pack *next; /* in its bucket */
-	/* All below are guarded by the cache's lock; tables are constant while READY and used. */
-	enum state state; /* of the tables; never FAILED */
-	int error; /* of the last attempt */
-	unsigned nr_attempts; /* ended */
-	struct tier_tables tables;
-	struct span **spans; /* of each group; NULL: none */
-	unsigned nr_users; /* spans and calls */
-	unsigned nr_sources; /* that refer to it */
-	struct link idle; /* READY and without users */
-};
-
-struct span {
-	struct tier_job job;
-	struct retry retry; /* used by the job */
-	struct pack *pack;
-	uint64_t off, len; /* in the pack's data */
-	uint8_t *bytes;
-	uint64_t fetched_ns;
-	/* Chunks that do not match: ranges of the pack's data. Constant once READY. */
-	struct bad {
-		uint64_t from, to;
-	} * bad;
-	size_t nr_bad, bad_room;
-	/* All below are guarded by the cache's lock. */
-	enum state state;
-	int error;
-	unsigned nr_users; /* parts of calls, and the running job */
-	bool is_listed; /* in pack->spans */
-	bool is_ahead; /* not used yet */
-	struct link idle; /* READY, listed and without users */
-};
-
-struct key {
-	struct key *next;
-	uint8_t id[TIER_ID_LEN];
-	struct fp_key key;
-};
-
-struct tier_cache {
-	struct tier *tier; /* constant, like the next two */
-	struct tier_pool *pool;
-	struct tier_cache_conf conf;
-	struct mutex lock;
-	struct cond changed; /* a span or tables became ready or failed */
-	bool stop GUARDED_BY(lock);
-	struct pack *buckets[BUCKETS] GUARDED_BY(lock);
-	struct key *keys GUARDED_BY(lock);
-	struct link idle_spans GUARDED_BY(lock), idle_packs GUARDED_BY(lock); /* the oldest first */
-	uint64_t used GUARDED_BY(lock), tables_used GUARDED_BY(lock), ahead GUARDED_BY(lock);
-	/* Memory of dropped spans of SPAN_MAX, counted in `used`: new memory costs a page fault for each page. */
-	uint8_t *spare[SPARE_MAX] GUARDED_BY(lock);
-	unsigned nr_spare GUARDED_BY(lock);
-	uint64_t nr_requests GUARDED_BY(lock), nr_bytes GUARDED_BY(lock), nr_damaged GUARDED_BY(lock);
-};
-
-struct tier_source {
-	struct tier_cache *cache;
-	const struct tier_manifest *m;
-	const struct key *key;
-	struct pack **packs; /* by number in the manifest; NULL: not used yet */
-};
-
-static const uint8_t zeros[TIER_READ_MAX];
-
 /* The caller of a function with a pack, a span or a plan holds the cache's lock, unless noted otherwise. */
 
 /* --- idle lists --- */
-
-static void link_init(struct link *l)
-{
-	l->next = l->prev = l;
-}
 
 static void link_remove(struct link *l)
 {
@@ -152,11 +40,6 @@ static void link_append(struct link *list, struct link *l)
 }
 
 /* --- the groups of a pack --- */
-
-struct group {
-	uint32_t number; /* in the pack */
-	uint64_t from, to; /* in the pack's data */
-};
 
 static const struct tier_frame *frame_at(const struct tier_tables *t, uint64_t pos)
 {
@@ -184,7 +67,7 @@ static uint32_t chunk_from(const struct pack_cuts *cuts, uint32_t in)
 }
 
 /* The group of the chunk with byte `pos` of the data. `pos` must be within the data. */
-static struct group group_at(const struct tier_tables *t, uint64_t pos)
+struct group tier_group_at(const struct tier_tables *t, uint64_t pos)
 {
 	const struct tier_frame *f = frame_at(t, pos);
 	struct pack_cuts cuts = pack_table_cuts(&f->table);
@@ -234,7 +117,7 @@ static void pack_drop_tables(struct pack *p)
 	pack_free_unused(p);
 }
 
-static void pack_put(struct pack *p)
+void tier_pack_put(struct pack *p)
 {
 	if (--p->nr_users == 0 && p->state == READY)
 		link_append(&p->cache->idle_packs, &p->idle);
@@ -242,13 +125,13 @@ static void pack_put(struct pack *p)
 		pack_free_unused(p);
 }
 
-static void pack_get(struct pack *p)
+void tier_pack_get(struct pack *p)
 {
 	if (p->nr_users++ == 0)
 		link_remove(&p->idle);
 }
 
-static void span_mark_used(struct span *s)
+void tier_span_mark_used(struct span *s)
 {
 	if (s->is_ahead)
 		s->pack->cache->ahead -= s->len;
@@ -259,7 +142,7 @@ static void span_free(struct span *s)
 {
 	struct tier_cache *c = s->pack->cache;
 
-	span_mark_used(s);
+	tier_span_mark_used(s);
 	link_remove(&s->idle);
 	if (s->bytes && s->len == SPAN_MAX && c->nr_spare < SPARE_MAX) {
 		c->spare[c->nr_spare++] = s->bytes;
@@ -267,17 +150,17 @@ static void span_free(struct span *s)
 		c->used -= s->len;
 		free(s->bytes);
 	}
-	pack_put(s->pack);
+	tier_pack_put(s->pack);
 	free(s->bad);
 	free(s);
 }
 
-static void span_unlist(struct span *s)
+void tier_span_unlist(struct span *s)
 {
 	uint64_t pos = s->off;
 
 	while (s->is_listed && pos < s->off + s->len) {
-		struct group g = group_at(&s->pack->tables, pos);
+		struct group g = tier_group_at(&s->pack->tables, pos);
 
 		assert(s->pack->spans[g.number] == s);
 		s->pack->spans[g.number] = NULL;
@@ -286,11 +169,11 @@ static void span_unlist(struct span *s)
 	s->is_listed = false;
 }
 
-static void span_put(struct span *s)
+void tier_span_put(struct span *s)
 {
 	s->nr_users--;
 	if (s->nr_users == 1 && s->state == FETCHING && tier_pool_withdraw(s->pack->cache->pool, &s->job)) {
-		span_unlist(s); /* all calls that wait for it were interrupted before its request began */
+		tier_span_unlist(s); /* all calls that wait for it were interrupted before its request began */
 		s->nr_users--;
 	}
 	if (s->nr_users > 0)
@@ -301,7 +184,7 @@ static void span_put(struct span *s)
 		span_free(s);
 }
 
-static void span_get(struct span *s)
+void tier_span_get(struct span *s)
 {
 	if (s->nr_users++ == 0)
 		link_remove(&s->idle);
@@ -313,7 +196,7 @@ static bool drop_span(struct tier_cache *c)
 
 	if (c->idle_spans.next == &c->idle_spans)
 		return false;
-	span_unlist(s);
+	tier_span_unlist(s);
 	span_free(s);
 	return true;
 }
@@ -352,7 +235,7 @@ static uint8_t *allocate_span(uint64_t bytes)
 	return p;
 }
 
-static uint8_t *allocate(struct tier_cache *c, uint64_t bytes)
+uint8_t *tier_cache_allocate(struct tier_cache *c, uint64_t bytes)
 {
 	uint8_t *p;
 
@@ -506,7 +389,7 @@ static uint64_t check_frame(struct span *s, uint64_t pos, uint64_t got, int *ret
 	return f->off + pack_cut_start(&cuts, end);
 }
 
-static void run_span(struct tier_job *job)
+void tier_span_run(struct tier_job *job)
 {
 	struct span *s = container_of(job, struct span, job);
 	struct tier_cache *c = s->pack->cache;
@@ -527,26 +410,16 @@ static void run_span(struct tier_job *job)
 	s->error = r;
 	c->nr_damaged += s->nr_bad;
 	if (r < 0)
-		span_unlist(s);
-	span_put(s);
+		tier_span_unlist(s);
+	tier_span_put(s);
 	cond_broadcast(&c->changed);
 	mutex_unlock(&c->lock);
 }
 
 /* --- waiting --- */
 
-struct call {
-	const struct tier_waiter *w;
-	uint64_t until_ns;
-};
-
-static bool must_not_wait(const struct call *call)
-{
-	return call && call->w && call->w->must_not_wait;
-}
-
 /* Waits for a while. The lock is released meanwhile. */
-static int await_change(struct tier_cache *c, const struct call *call) NO_THREAD_SAFETY_ANALYSIS
+int tier_cache_await(struct tier_cache *c, const struct call *call) NO_THREAD_SAFETY_ANALYSIS
 {
 	const struct tier_waiter *w = call->w;
 	uint64_t now = monotonic_ns();
@@ -565,7 +438,7 @@ static int await_change(struct tier_cache *c, const struct call *call) NO_THREAD
 	return is_interrupted ? -EINTR : 0;
 }
 
-static void start_tables(struct pack *p, enum tier_urgency urgency)
+void tier_pack_start_tables(struct pack *p, enum tier_urgency urgency)
 {
 	if (p->state != NONE)
 		return;
@@ -573,30 +446,30 @@ static void start_tables(struct pack *p, enum tier_urgency urgency)
 	tier_pool_submit(p->cache->pool, &p->job, urgency);
 }
 
-/* Waits until the tables are in memory. On success the caller calls pack_put() later. */
-static int await_tables(struct pack *p, const struct call *call)
+/* Waits until the tables are in memory. On success the caller calls tier_pack_put() later. */
+int tier_pack_await_tables(struct pack *p, const struct call *call)
 {
 	unsigned nr_attempts = p->nr_attempts;
 	int r = 0;
 
-	pack_get(p);
+	tier_pack_get(p);
 	while (r == 0 && p->state != READY) {
-		if (must_not_wait(call) || (p->state == NONE && p->nr_attempts != nr_attempts)) {
-			r = must_not_wait(call) ? -EINPROGRESS : p->error;
+		if (tier_call_must_not_wait(call) || (p->state == NONE && p->nr_attempts != nr_attempts)) {
+			r = tier_call_must_not_wait(call) ? -EINPROGRESS : p->error;
 			break;
 		}
-		start_tables(p, TIER_URGENT);
-		r = await_change(p->cache, call);
+		tier_pack_start_tables(p, TIER_URGENT);
+		r = tier_cache_await(p->cache, call);
 	}
 	if (r < 0)
-		pack_put(p);
+		tier_pack_put(p);
 	return r;
 }
 
 /* --- sources --- */
 
 /* Pack number i of the manifest. It is kept until the source is freed. NULL: no memory, or the reference is invalid. */
-static struct pack *source_pack(struct tier_source *s, uint32_t i)
+struct pack *tier_source_pack(struct tier_source *s, uint32_t i)
 {
 	struct tier_cache *c = s->cache;
 	struct tier_footer f;
@@ -685,8 +558,8 @@ int tier_source_tables(struct tier_source *s, uint32_t i, const struct tier_wait
 	int r;
 
 	mutex_lock(&c->lock);
-	p = source_pack(s, i);
-	r = p ? await_tables(p, &call) : -ENOMEM;
+	p = tier_source_pack(s, i);
+	r = p ? tier_pack_await_tables(p, &call) : -ENOMEM;
 	if (r == 0)
 		*ret = &p->tables;
 	mutex_unlock(&c->lock);
@@ -696,359 +569,8 @@ int tier_source_tables(struct tier_source *s, uint32_t i, const struct tier_wait
 void tier_source_tables_put(struct tier_source *s, uint32_t i)
 {
 	mutex_lock(&s->cache->lock);
-	pack_put(s->packs[i]);
+	tier_pack_put(s->packs[i]);
 	mutex_unlock(&s->cache->lock);
-}
-
-/* --- planning --- */
-
-struct plan {
-	struct tier_cache *cache;
-	const struct tier_range *range;
-	const struct call *call; /* NULL: reads ahead, waits for nothing */
-	struct tier_bytes *bytes; /* NULL: reads ahead */
-	struct span *open; /* not started yet */
-	struct pack *culprit; /* on failure */
-	uint64_t end; /* of the planned part of the file */
-};
-
-/* Starts the request for the open span. */
-static int plan_close(struct plan *p)
-{
-	struct span *s = TAKE(p->open);
-
-	if (!s)
-		return 0;
-	s->bytes = allocate(p->cache, s->len);
-	if (!s->bytes) {
-		s->state = FAILED;
-		s->error = -ENOMEM;
-		span_unlist(s);
-		span_put(s);
-		return -ENOMEM;
-	}
-	s->is_ahead = !p->bytes;
-	p->cache->ahead += s->is_ahead ? s->len : 0;
-	s->state = FETCHING;
-	tier_pool_submit(p->cache->pool, &s->job, p->bytes ? TIER_URGENT : TIER_AHEAD);
-	return 0;
-}
-
-/* true: no span has data between the open span and `to`. */
-static bool gap_is_free(const struct plan *p, const struct pack *pack, uint64_t to)
-{
-	uint64_t pos = p->open->off + p->open->len;
-
-	while (pos < to) {
-		struct group g = group_at(&pack->tables, pos);
-
-		if (pack->spans[g.number])
-			return false;
-		pos = g.to;
-	}
-	return true;
-}
-
-/* Adds the group to the open span, or to a new one. */
-static int plan_group(struct plan *p, struct pack *pack, const struct group *g, struct span **ret)
-{
-	struct span *s = p->open;
-	uint64_t pos;
-	int r;
-
-	if (!s || s->pack != pack || g->from < s->off + s->len || g->from - (s->off + s->len) > GAP_MAX ||
-	    g->to - s->off > SPAN_MAX || !gap_is_free(p, pack, g->from)) {
-		r = plan_close(p);
-		if (r < 0)
-			return r;
-		s = calloc(1, sizeof(*s));
-		if (!s)
-			return -ENOMEM;
-		s->job.run = run_span;
-		s->pack = pack;
-		s->off = g->from;
-		s->nr_users = 1; /* the job */
-		s->is_listed = true;
-		link_init(&s->idle);
-		pack_get(pack);
-		p->open = s;
-	}
-	for (pos = s->off + s->len; pos < g->to;) {
-		struct group next = group_at(&pack->tables, pos);
-
-		pack->spans[next.number] = s;
-		pos = next.to;
-	}
-	s->len = g->to - s->off;
-	*ret = s;
-	return 0;
-}
-
-static int add_part(struct tier_bytes *b, struct span *s, uint64_t pos, size_t len)
-{
-	struct tier_part *last = b->nr_parts > 0 ? &b->parts[b->nr_parts - 1] : NULL;
-	int r;
-
-	if (last && last->span == s && (!s || last->pos + last->len == pos)) {
-		last->len += len;
-		return 0;
-	}
-	r = list_grow(&b->parts, b->nr_parts, &b->room, sizeof(*b->parts));
-	if (r == 0)
-		b->parts[b->nr_parts++] = (struct tier_part){ s, pos, len };
-	return r;
-}
-
-static bool span_is_bad(const struct span *s, uint64_t pos, uint64_t len)
-{
-	for (size_t i = 0; i < s->nr_bad; i++)
-		if (s->bad[i].from < pos + len && pos < s->bad[i].to)
-			return true;
-	return false;
-}
-
-static int plan_data(struct plan *p, struct pack *pack, uint64_t pos, uint64_t len)
-{
-	while (len > 0) {
-		struct group g = group_at(&pack->tables, pos);
-		size_t take = (size_t)MIN(g.to - pos, len), nr = p->bytes ? p->bytes->nr_parts : 0;
-		struct span *s = pack->spans[g.number];
-		int r = 0;
-
-		assert(!s || s == p->open || s->state == FETCHING || s->state == READY);
-		/* damaged data may have been repaired since */
-		if (s && s->state == READY && (s->fetched_ns < p->range->since_ns || span_is_bad(s, pos, take))) {
-			span_get(s);
-			span_unlist(s);
-			span_put(s);
-			s = NULL;
-		}
-		if ((!s || s->state != READY) && must_not_wait(p->call))
-			return -EINPROGRESS;
-		if (!s)
-			r = plan_group(p, pack, &g, &s);
-		if (r == 0 && p->bytes)
-			r = add_part(p->bytes, s, pos, take);
-		if (r < 0)
-			return r;
-		if (p->bytes && p->bytes->nr_parts > nr)
-			span_get(s);
-		if (p->bytes && s->state != NONE)
-			span_mark_used(s);
-		pos += take;
-		len -= take;
-	}
-	return 0;
-}
-
-/* Offset of the run in the pack's data. Frames are adjacent and uncompressed. */
-static int locate(const struct pack *pack, const struct tier_run *run, uint64_t *ret)
-{
-	uint32_t in, last = run->first + MAX(run->nr, 1u) - 1;
-	const struct tier_frame *f = tier_tables_find(&pack->tables, run->first, &in), *g;
-	struct pack_cuts cuts;
-	uint64_t from, to;
-
-	if (!f)
-		return -EBADMSG;
-	cuts = pack_table_cuts(&f->table);
-	from = f->off + pack_cut_start(&cuts, in);
-	g = tier_tables_find(&pack->tables, last, &in);
-	if (!g)
-		return -EBADMSG;
-	cuts = pack_table_cuts(&g->table);
-	to = g->off + pack_cut_end(&cuts, in);
-	if (run->nr > 0 ? to - from != run->len : run->from + run->len > to - from)
-		return -EBADMSG;
-	*ret = from + (run->nr > 0 ? 0 : run->from);
-	return 0;
-}
-
-static int plan_run(struct plan *p, const struct tier_run *run, uint64_t skip, uint64_t len)
-{
-	struct pack *pack = source_pack(p->range->source, run->pack - 1);
-	uint64_t pos;
-	int r;
-
-	if (!pack)
-		return -ENOMEM;
-	p->culprit = pack;
-	if (p->call) {
-		r = pack->state == READY ? 0 : plan_close(p); /* other calls must not see a span that is being planned */
-		if (r == 0)
-			r = await_tables(pack, p->call);
-	} else {
-		start_tables(pack, TIER_AHEAD);
-		r = pack->state == READY ? 0 : -EAGAIN;
-		if (r == 0)
-			pack_get(pack);
-	}
-	if (r < 0)
-		return r;
-	r = locate(pack, run, &pos);
-	if (r == 0)
-		r = plan_data(p, pack, pos + skip, len);
-	pack_put(pack);
-	return r;
-}
-
-/* Plans the bytes from `off` to `end` of the file. */
-static int plan_range(struct plan *p, uint64_t off, uint64_t end)
-{
-	const struct tier_range *range = p->range;
-	struct tier_runs it = tier_runs_from(range->tree, range->inode, off);
-	struct tier_run run;
-	uint64_t at;
-	int r = 0, closed;
-
-	while (r == 0 && off < end && tier_runs_next(&it, &run, &at)) {
-		uint64_t skip = off - at, len = MIN(run.len - skip, end - off);
-
-		if (!p->bytes && p->cache->ahead + p->cache->conf.bytes / 64 > p->cache->conf.bytes / 2)
-			break;
-		if (!p->bytes)
-			len = MIN(len, SPAN_MAX);
-		if (run.pack > 0)
-			r = plan_run(p, &run, skip, len);
-		else if (p->bytes)
-			r = add_part(p->bytes, NULL, 0, (size_t)len);
-		if (r < 0)
-			break;
-		off += len;
-		if (off < at + run.len)
-			it = tier_runs_from(range->tree, range->inode, off);
-	}
-	p->end = off;
-	closed = plan_close(p);
-	return r < 0 ? r : closed;
-}
-
-/* Requests the tables of all packs of a range, before the call waits for the first one. */
-static void start_range_tables(const struct tier_range *range)
-{
-	struct tier_runs it = tier_runs_from(range->tree, range->inode, range->off);
-	struct tier_run run;
-	uint64_t at;
-
-	while (tier_runs_next(&it, &run, &at) && at < range->off + range->len) {
-		struct pack *pack = run.pack > 0 ? source_pack(range->source, run.pack - 1) : NULL;
-
-		if (pack)
-			start_tables(pack, TIER_URGENT);
-	}
-}
-
-static void read_ahead(struct tier_cache *c, const struct tier_range *range)
-{
-	uint64_t size = range->tree->inodes[range->inode].size, end = range->off + range->len;
-	uint64_t window_max = MIN(WINDOW_MAX, c->conf.bytes / 4);
-	struct plan plan = { .cache = c, .range = range };
-	struct tier_ahead *a = range->ahead;
-	bool is_in_order = range->off <= a->high + IN_ORDER && range->off + IN_ORDER >= a->high;
-
-	if (!is_in_order || !a->is_begun) {
-		*a = (struct tier_ahead){ .high = end, .upto = end, .is_begun = true };
-		return;
-	}
-	a->high = MAX(a->high, end);
-	a->upto = MAX(a->upto, a->high);
-	if (a->upto >= size || a->upto - a->high > a->window / 2)
-		return;
-	a->window = a->window == 0 ? WINDOW_FIRST : 2 * a->window;
-	a->window = MIN(a->window, window_max);
-	plan_range(&plan, a->upto, MIN(size, a->high + a->window)); /* a later read reports errors */
-	a->upto = MAX(a->upto, plan.end);
-}
-
-/* --- reading --- */
-
-static int await_parts(struct tier_cache *c, const struct tier_bytes *b, const struct call *call, struct tier_fault *fault)
-{
-	for (size_t i = 0; i < b->nr_parts; i++) {
-		const struct tier_part *part = &b->parts[i];
-		struct span *s = part->span;
-		int r = 0;
-
-		if (!s)
-			continue;
-		fault->object = s->pack->name;
-		fault->what = "does not answer";
-		while (r == 0 && s->state == FETCHING)
-			r = await_change(c, call);
-		if (r == 0 && s->state == FAILED) {
-			r = s->error == -ENOENT ? -EBADMSG : s->error;
-			fault->what = s->error == -ENOENT ? "is missing" : "cannot be read";
-		}
-		if (r == 0 && span_is_bad(s, part->pos, part->len)) {
-			r = -EBADMSG;
-			fault->what = "is damaged";
-		}
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int make_iov(struct tier_bytes *b)
-{
-	b->iov = calloc(MAX(b->nr_parts, (size_t)1), sizeof(*b->iov));
-	if (!b->iov)
-		return -ENOMEM;
-	b->nr = b->nr_parts;
-	for (size_t i = 0; i < b->nr_parts; i++) {
-		const struct tier_part *p = &b->parts[i];
-
-		b->iov[i].iov_base = p->span ? p->span->bytes + (p->pos - p->span->off) : (uint8_t *)(uintptr_t)zeros;
-		b->iov[i].iov_len = p->len;
-	}
-	return 0;
-}
-
-int tier_cache_read(struct tier_cache *c, const struct tier_range *range, const struct tier_waiter *w,
-		    struct tier_bytes *ret, struct tier_fault *fault)
-{
-	const struct call call = { w, monotonic_ns() + c->conf.timeout_ns };
-	struct tier_bytes b = { 0 };
-	struct plan plan = { .cache = c, .range = range, .call = &call, .bytes = &b };
-	int r;
-
-	assert(range->len <= TIER_READ_MAX);
-	*fault = (struct tier_fault){ .what = "cannot be read" };
-	mutex_lock(&c->lock);
-	if (!must_not_wait(&call))
-		start_range_tables(range);
-	r = plan_range(&plan, range->off, range->off + range->len);
-	if (r < 0 && plan.culprit) {
-		fault->object = plan.culprit->name;
-		fault->what = r == -ENOENT ? "is missing" : r == -EBADMSG ? "is damaged" :
-			      r == -ETIMEDOUT			? "does not answer" :
-								  "cannot be read";
-		r = r == -ENOENT ? -EBADMSG : r;
-	}
-	if (r == 0 && range->ahead)
-		read_ahead(c, range);
-	if (r == 0)
-		r = await_parts(c, &b, &call, fault);
-	mutex_unlock(&c->lock);
-	if (r == 0)
-		r = make_iov(&b);
-	if (r < 0)
-		tier_bytes_release(c, &b);
-	else
-		*ret = b;
-	return r;
-}
-
-void tier_bytes_release(struct tier_cache *c, struct tier_bytes *b)
-{
-	mutex_lock(&c->lock);
-	for (size_t i = 0; i < b->nr_parts; i++)
-		if (b->parts[i].span)
-			span_put(b->parts[i].span);
-	mutex_unlock(&c->lock);
-	free(b->parts);
-	free(b->iov);
-	*b = (struct tier_bytes){ 0 };
 }
 
 /* --- the whole --- */
@@ -1099,7 +621,7 @@ static void free_spans(struct pack *p)
 
 		if (!s)
 			continue;
-		span_unlist(s);
+		tier_span_unlist(s);
 		span_free(s);
 	}
 }
