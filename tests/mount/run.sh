@@ -43,6 +43,18 @@ echo some >"$WORK/in"
 exits 0 run cat <"$WORK/in"
 tells some
 
+# A link of another user leads nowhere, as in /tmp, where names of mountpoints can be guessed.
+mkdir "$WORK/elsewhere"
+ln -s "$WORK/elsewhere" "$WORK/link"
+chown -h 65534 "$WORK/link"
+exits 125 ckptfs-run --store "$spaced" --mount "$WORK/link" touch "$WORK/ran"
+says "mountpoint $WORK/link: is a symbolic link of another user; give another --mount"
+[ ! -e "$WORK/ran" ] || fail "the program has run on a mount that another user has chosen"
+chown -h 0 "$WORK/link"
+exits 0 ckptfs-run --store "$spaced" --mount "$WORK/link" mountpoint -q "$WORK/elsewhere"
+rm "$WORK/link"
+rmdir "$WORK/elsewhere"
+
 # What a launcher sends to all processes of a group does not end a mount half-way, which nobody would know of.
 mkdir "$WORK/beside"
 cp "$CKPTFS_BUILD/tools/ckptfs-run" "$WORK/beside" # it takes what lies beside it

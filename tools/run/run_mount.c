@@ -46,6 +46,14 @@ static int unmount(const struct run_mount *m, const char *flag)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
+/* Such as in /tmp, on any node of a job. The kernel does not protect from it: realpath(3) only reads links. */
+static bool is_link_of_other(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != geteuid() && st.st_uid != 0;
+}
+
 static int settle_point(struct run_mount *m)
 {
 	char *real;
@@ -54,6 +62,9 @@ static int settle_point(struct run_mount *m)
 		m->made = true;
 	else if (errno != EEXIST)
 		return run_complain_errno(-errno, "mountpoint %s", m->point);
+	if (!m->made && is_link_of_other(m->point))
+		return run_complain_cause(
+			-EPERM, "mountpoint %s: is a symbolic link of another user; give another --mount", m->point);
 	real = mounts_real_path(m->point);
 	if (!real)
 		return run_complain_errno(-errno, "mountpoint %s", m->point);
