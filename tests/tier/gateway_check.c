@@ -232,11 +232,16 @@ struct kill {
 	unsigned nr_states;
 };
 
+/* Small ones, of a few packs: each put is synced to a disk, which others may use. */
 static void kill_init(struct kill *k, uint64_t seed)
 {
-	pool_init(&k->pool, seed, 120);
-	checkpoint_init(&k->a, &k->pool, seed, 10, 0, 60);
-	checkpoint_init(&k->b, &k->pool, seed + 1000, 11, 30, 120);
+	unsigned chunks[24];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(chunks); i++)
+		chunks[i] = i;
+	pool_init(&k->pool, seed, ARRAY_SIZE(chunks));
+	checkpoint_init_file(&k->a, &k->pool, 10, chunks, 12);
+	checkpoint_init_file(&k->b, &k->pool, 11, chunks + 6, 18);
 }
 
 static void kill_release(struct kill *k)
@@ -256,6 +261,7 @@ static int flush(struct tier *t, const struct checkpoint *c)
 	int r;
 
 	tier_key_init(&conf.key, FP_CLMUL, secret);
+	conf.pack_bytes = 32768;
 	r = tier_writer_open(t, &conf, &w);
 	if (r == 0)
 		r = tier_flush(w, &c->c, &f);
