@@ -68,8 +68,8 @@ const struct ioctl_entry ioctl_table[] = {
 	{ IOCTL(UNPROTECTED, ckptfs_unprotected), .operator_only = IOCTL_ALL_COMMANDS, .handler = ioctl_unprotected,
 	  .about = "Lists the directories that could not be replicated.", .page = "ckptfs-agent 1" },
 	{ IOCTL(TIER, ckptfs_tier), .is_long = true, .handler = ioctl_tier,
-	  .about = "Reports on the tier beneath the store, and on one sealed directory in it: that of the descriptor, or for "
-		   "root, the mounting user and the user that sealed it any by its inode number.",
+	  .about = "Reports on the tier beneath the store, and on one sealed directory: that of the descriptor or, if "
+		   "the caller is root, the mounting user or the user that sealed it, the one with a given inode number.",
 	  .page = "ckptfs-stat 1" },
 	{ IOCTL(MOUNT, ckptfs_mount), .operator_only = IOCTL_ALL_COMMANDS, .handler = ioctl_mount,
 	  .about = "Ends the daemon when the mount is gone from its mount namespace, or changes the flags of the mount in "
