@@ -92,8 +92,8 @@ int tier_get_all(struct tier *t, const char *name, size_t max, struct buf *ret);
 int tier_list_all(struct tier *t, const char *prefix, struct buf *ret);
 
 /*
- * Deletes what interrupted puts of objects with this prefix have left, if the sweep before has found it there. A put that is
- * in flight during two sweeps may fail; it has no effect then, and can be repeated.
+ * Deletes the remains of interrupted puts of objects with this prefix, if the previous sweep has found them. A put that
+ * is in flight during two sweeps may fail; it has no effect then, and can be repeated.
  */
 int tier_sweep(struct tier *t, const char *prefix);
 
@@ -112,7 +112,7 @@ const char *tier_where(const struct tier *t); /* for messages, without credentia
  * A back end without threads of its own has drive(). tier_next() calls it while none of its requests is completed; it
  * makes progress with those in flight. NULL: there are threads.
  *
- * A back end of which interrupted puts leave nothing has no sweep().
+ * If interrupted puts leave nothing behind, a back end has no sweep().
  */
 struct tier_backend {
 	void (*start)(struct tier *t, struct tier_request *q);

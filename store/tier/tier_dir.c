@@ -12,9 +12,8 @@
  * A put that may replace an object renames in step 3.
  *
  * A writer that ends in between leaves the temporary, which may be another name of the object: its space would never be
- * free. A sweep marks each temporary that it finds by making it read-only, and removes those that the sweep before has
- * marked. It does not need to know which ones are in use: a writer whose temporary is gone fails in step 3, and the
- * object does not exist.
+ * free. A sweep marks each temporary that it finds by making it read-only, and removes those that the previous sweep
+ * marked, in use or not: a writer whose temporary is gone fails in step 3, and the object does not exist.
  *
  * The temporary is in the directory of the object: some parallel filesystems link within a directory only, or
  * within one metadata server. Its name is random and begins with a dot, which no object's does.

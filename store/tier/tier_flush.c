@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * When a writer is opened, it loads the manifests in the tier and the tables of their packs: first those of its own store,
- * from the newest one back, until the memory for chunks is full; then those of other stores. Several requests are in
- * flight. So chunks that its store has flushed are found again whatever other stores have flushed. When a flush begins, it
- * lists the manifests again, and loads those that other stores have put since.
+ * When a writer is opened, it loads the manifests in the tier and the tables of their packs: first those of its own
+ * store, from the newest one back, until the memory for chunks is full; then those of other stores. Several requests
+ * are in flight. So chunks that its store has flushed are found again, no matter how much other stores have flushed.
+ * When a flush begins, it lists the manifests again, and loads those that other stores have put since.
  *
- * With an index in the store (tier_index.c), chunks that memory drops are found there, and tables are loaded into it. Its
- * packs are unproven at first. A valid manifest that names one proves it; then 64 bytes of the pack are read, and not its
- * tables. What a flush has added counts when its manifest is in the tier.
+ * With an index in the store (tier_index.c), chunks that memory drops are found there, and tables are loaded into it.
+ * Its packs are unproven at first. A valid manifest that names one proves it; then 64 bytes of the pack are read, and
+ * not its tables. Packs that a flush has added count once its manifest is in the tier.
  *
  * Flushing a checkpoint. Only the order makes it safe:
  *   1. key, as a new object              crash: a key without manifests, for the next writer
@@ -30,19 +30,19 @@
  * The previous writer may have ended after its manifest had become visible and before it was durable. So the last
  * manifest is put once more, as a new object: this makes it durable, and changes nothing.
  *
- * Keys and packs have names that are made from what they contain. So one that is found cut off or with other tables
- * was damaged in the tier, and is replaced. A manifest whose packs are missing or damaged when the writer is opened
- * does not count: its directory is flushed again, under the next number.
+ * The names of keys and packs are derived from their content. So one that is cut off or has other tables was damaged in
+ * the tier, and is replaced. A manifest whose packs are missing or damaged when the writer is opened does not count:
+ * its directory is flushed again, under the next number.
  *
  * Fencing. Manifests of a store are numbered without gaps, together with the fences of collections. A writer puts its
- * manifest at the number behind the last one that it knows. If two machines write for one store, the second to get there
- * finds the name taken, by a manifest that is not its own, and stops. The answer to a put may be lost, so it compares the
+ * manifest at the number behind the last one that it knows. If two machines write for one store, the second one finds
+ * the name taken by a manifest that is not its own, and stops. The answer to a put may be lost, so it compares the
  * bytes. If numbers were used and deleted meanwhile, the marks of a collection have the last manifest of the store.
  *
  * The catalog is converted record by record. New chunks of a record are read, appended to the pack in memory, and have
- * their numbers in it before the record is written with runs. Chunks of varied lengths are behind those of one length,
- * so that frames, which have one kind, become full. While the chunks of a record are read, those of the record before
- * it are appended. So a chunk that both have is read twice, and appended once.
+ * their numbers in it before the record is written with runs. Chunks of varied lengths follow those of one length, so
+ * that frames, each of which has one kind, become full. While the chunks of a record are read, those of the record
+ * before it are appended. So a chunk that both have is read twice, and appended once.
  */
 #include "store/tier/tier_flush.h"
 
@@ -361,7 +361,7 @@ static int open_index(struct tier_writer *w)
 	return r;
 }
 
-/* Chunks that are in memory only become a run: those of the older half, which is dropped next, or all. */
+/* Writes a run of the chunks that are only in memory: those of the older half, which is dropped next, or all. */
 static void save_known(struct tier_writer *w, bool older_only)
 {
 	_cleanup_(freep) struct tier_index_entry *v = NULL;
@@ -679,7 +679,7 @@ static int get_rest(struct tier_writer *w, const struct tier_got *got, size_t le
 
 /*
  * The first bytes of a manifest have arrived. Of an own one the rest is got and checked, unless there is no memory for
- * chunks; of others the names of packs, whose tables are checked by their ids.
+ * chunks; of others only the names of packs, whose tables are checked by their ids.
  */
 static int decode_manifest(const struct loading *l, const struct listed *m, const struct tier_got *got, struct buf *b,
 			   struct tier_manifest *ret)
@@ -839,7 +839,7 @@ static int add_seen(struct tier_writer *w, const struct listed *m)
 	return r;
 }
 
-/* Those of other stores for which there is no memory are left for the next time. */
+/* Manifests of other stores for which there is no memory are loaded by a later flush. */
 static int load_list(struct loading *l)
 {
 	_cleanup_(tier_gets_release) struct tier_gets heads;
@@ -922,8 +922,8 @@ static int load_manifests(struct tier_writer *w)
 }
 
 /*
- * What other stores have flushed since. The log has been read before: a manifest that a later generation removes names no
- * pack that this generation drops.
+ * What other stores have flushed since. The log has been read before: a manifest that a later generation removes names
+ * no pack that this generation drops.
  */
 static int load_new_manifests(struct tier_writer *w, uint64_t checkpoint_bytes)
 {
@@ -1439,8 +1439,9 @@ static int is_manifest(struct flush *f, const char *name)
 }
 
 /*
- * The name is taken. 1: by this manifest, if the answer to an earlier attempt was lost. 0: by the fence of a collection;
- * the next number is to be tried. -ESTALE: a collection has deleted what was there. -EEXIST: it is not an object.
+ * The name is taken. 1: by this manifest, if the answer to an earlier attempt was lost. 0: by the fence of a
+ * collection; the next number is to be tried. -ESTALE: a collection has deleted what was there. -EEXIST: it is not an
+ * object.
  */
 static int check_taken(struct flush *f, const char *name)
 {
@@ -1614,8 +1615,8 @@ static int write_packs(struct flush *f)
 }
 
 /*
- * Removes what this flush has added to the writer. Its packs stay in the tier: a collection deletes them. They keep their
- * numbers, since runs of the index may refer to them.
+ * Removes what this flush has added to the writer. Its packs stay in the tier: a collection deletes them. They keep
+ * their numbers, since runs of the index may refer to them.
  */
 static void discard(struct flush *f)
 {

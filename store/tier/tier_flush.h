@@ -27,24 +27,26 @@ struct tier_writer_conf {
 	 * ones are dropped, and sent again when needed. */
 	uint64_t known_max;
 	uint64_t manifest_max; /* bytes; 0: TIER_MANIFEST_MAX */
-	/* With a store: an index in it (store/tier/index) has what is not in memory, so own chunks are not sent again. Of the
-	 * memory for known_max chunks it takes up to 16 bytes more for each. The descriptor is borrowed. */
+	/*
+	 * With a store: an index in it (store/tier/index) has the chunks that are not in memory, so own chunks are not
+	 * sent again. It takes up to 16 bytes more for each of known_max chunks. The descriptor is borrowed.
+	 */
 	bool has_store;
 	int store_dirfd;
 };
 
 /*
- * Opens the index, if there is one. Puts the key, and reads the manifests of stores with this key, first those of the own
- * store, the last ones first, until known_max chunks are known. What other stores flush later is read when a flush begins.
- * Memory: that, packs_in_flight + 1 packs, and one manifest.
+ * Opens the index, if there is one. Puts the key, and reads the manifests of stores with this key, first those of the
+ * own store, the last ones first, until known_max chunks are known. Later flushes of other stores are read when a flush
+ * begins. Memory: the known chunks, packs_in_flight + 1 packs, and one manifest.
  */
 int tier_writer_open(struct tier *t, const struct tier_writer_conf *conf, struct tier_writer **ret);
 void tier_writer_close(struct tier_writer *w); /* NULL is fine */
 void tier_writer_closep(struct tier_writer **w);
 
 /*
- * Reads the entries that were appended to the log of the tier: one request, if there are none. A failure that the next
- * call may not have leaves the writer usable.
+ * Reads the entries that were appended to the log of the tier: one request, if there are none. A transient failure
+ * leaves the writer usable.
  */
 int tier_writer_follow(struct tier_writer *w);
 uint64_t tier_writer_generation(const struct tier_writer *w); /* the last one that was read; 0: none */
@@ -88,14 +90,15 @@ struct tier_flushed {
 	bool was_there; /* a manifest of this seal existed */
 };
 /*
- * Durable in the tier on success. If the checkpoint could not be read, or memory was short, the writer forgets what this
- * flush has put, and may be used again. After a failure of the tier it flushes no more (-ESTALE) and is closed; a new one
- * continues with what is there: see tier_writer_has_failed(). -ESTALE is also returned if a collection has deleted packs
- * that the flush needed: a new writer sends their chunks again. -ENOENT: the key, the last manifest or packs of earlier flushes were deleted from
- * the tier, so the manifest was not put, and others may be incomplete. -EEXIST: something that is not an object has the
- * name of the manifest. -EFBIG: the manifest would be too large; the flush fails as soon as this is known. -ENOTUNIQ:
- * another machine has put a manifest for this store. Then no new writer is opened until an administrator has decided
- * which machine goes on: it would continue with the next number, and both would commit in turn.
+ * Durable in the tier on success. If the checkpoint could not be read, or memory was short, the writer forgets what
+ * this flush has put, and may be used again. After a failure of the tier it flushes no more (-ESTALE) and is closed; a
+ * new one continues with what is there: see tier_writer_has_failed(). -ESTALE is also returned if a collection has
+ * deleted packs that the flush needed: a new writer sends their chunks again. -ENOENT: the key, the last manifest or
+ * packs of earlier flushes were deleted from the tier, so the manifest was not put, and others may be incomplete.
+ * -EEXIST: something that is not an object has the name of the manifest. -EFBIG: the manifest would be too large; the
+ * flush fails as soon as this is known. -ENOTUNIQ: another machine has put a manifest for this store. Then no new
+ * writer must be opened until an administrator has decided which machine goes on: it would continue with the next
+ * number, and both would commit in turn.
  */
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret);
 /* Has the tier failed in a flush? Then the writer is to be closed. */

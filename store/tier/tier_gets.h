@@ -13,7 +13,7 @@
 #include "store/tier/tier_format.h"
 
 #define TIER_GETS_MAX 16u
-#define TIER_GETS_BYTES ((size_t)32 << 20) /* together, unless one is alone */
+#define TIER_GETS_BYTES ((size_t)32 << 20) /* in flight, unless there is only one get */
 
 struct tier_got {
 	struct tier_request q; /* result, got and size are for the caller */

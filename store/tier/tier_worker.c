@@ -11,13 +11,13 @@
  *	CATALOG_END         ──▶
  *	                    ◀── DONE
  *
- * In each direction there is at most one message that was not received. The worker does not wait for CHUNKS before it
- * appends the chunks of the record before and sends WANTS_RECORD, so both threads work at the same time. CHUNKS arrives
- * before the next RECORD or CATALOG_END.
+ * In each direction at most one message is unreceived. The worker does not wait for CHUNKS before it appends the chunks
+ * of the record before and sends WANTS_RECORD, so both threads work at the same time. CHUNKS arrives before the next
+ * RECORD or CATALOG_END.
  *
- * A cancelled caller sets `is_left` and sends no more messages. From then on the worker does not wait for the caller, and
- * its requests return -ECANCELED. The caller sets `is_left` only while it waits, so never while it reads into memory of
- * the worker. Records are copied, since the memory of the caller is valid only during its call.
+ * A cancelled caller sets `is_left` and sends no more messages. From then on the worker does not wait for the caller,
+ * and its requests return -ECANCELED. The caller sets `is_left` only while it waits, so never while it reads into
+ * memory of the worker. Records are copied, since the memory of the caller is valid only during its call.
  */
 #include "store/tier/tier_worker.h"
 

@@ -17,9 +17,9 @@
  *
  * A collection:
  *   1. reads the log and all valid manifests, by their numbers, of each store up to the first free number. Ends if one
- *      is not found that is listed, that the generation before has kept, or that has a later one behind it: a manifest
- *      that was not read would be removed. A directory may lack names for a while, as while a server of it is down
- *   2. lists the packs, and finds those that no kept manifest names. The packs that kept ones need must be there
+ *      is missing that is listed, that the previous generation kept, or that a later one follows: otherwise it would be
+ *      removed unread. A directory may lack names for a while, as when one of its servers is down
+ *   2. lists the packs, and finds those that no kept manifest names. The packs that kept ones need must exist
  *   3. puts the marks                           crash: an object that no entry names; a later collection deletes it
  *   4. appends the generation to the log        REMOVED: checkpoints that are not kept are not shown any more
  *                                               crash: as a collection that deletes nothing; the next one continues
@@ -44,11 +44,11 @@
  *     removed in the meantime. So none of them named the pack, and no writer can share the pack through one of them.
  *
  * Why nothing is committed at a number whose object was deleted. Numbers up to a base have all been used. A writer that
- * still puts a manifest at one finds the generation in the log afterwards, and does not report the flush as done. Readers
- * read the log after the list of manifests, and do not show it.
+ * still puts a manifest at one finds the generation in the log afterwards, and does not report the flush as done.
+ * Readers read the log after the list of manifests, and do not show it.
  *
- * Why a reader of a kept checkpoint gets no error. The packs of a valid manifest are never deleted. Those of a removed one
- * stay until the next collection.
+ * Why a reader of a kept checkpoint gets no error. The packs of a valid manifest are never deleted. Those of a removed
+ * one stay until the next collection.
  *
  * Why flushes make progress. A new pack without a manifest is pending in the next generation, and dropped in the one
  * after that. A flush during which two generations begin may have to send chunks again.
@@ -101,7 +101,7 @@ struct tier_collector {
 	struct tier_sealed *sealed; /* sorted by store and number */
 	size_t nr_sealed, sealed_room;
 	struct pack_set needed; /* by kept manifests */
-	struct pack_set relied; /* by those that others are removed for */
+	struct pack_set relied; /* by kept ones because of which others are removed */
 	struct pack_set removed; /* by those that are not kept */
 	struct pack_set dropped, pending;
 	struct tier_collect_figures figures;
@@ -119,7 +119,7 @@ static int complain(const struct tier_collector *c, const char *name, int r)
 	if (r == -EBADMSG || r == -EFBIG)
 		return log_errno(-EBADMSG,
 				 "tier %s: %s: the manifest is damaged, so the packs that it needs are unknown, and nothing is deleted. "
-				 "Restore this object. If it is lost, delete it, and drop its checkpoint with --forget-missing",
+				 "Restore this object. If that fails, delete it, and drop its checkpoint with --forget-missing",
 				 where, name);
 	if (r == -EOPNOTSUPP)
 		return log_errno(r, "tier %s: %s: written by a newer version: collect with that version", where, name);
@@ -593,9 +593,9 @@ static int sort_packs(struct tier_collector *c, const struct buf *names)
 }
 
 /*
- * Are the packs there that kept checkpoints need? Retention must not remove a checkpoint that is whole for one that is
- * not, and if one pack is missing, so may be more: nothing is deleted from a tier that is not complete. A list may lack
- * a pack that is there.
+ * Do all packs that kept checkpoints need exist? Retention must not remove a complete checkpoint because an incomplete
+ * one is kept. If one pack is missing, more may be, so nothing is deleted from an incomplete tier. A list may lack a
+ * pack that is there.
  */
 static int check_needed(struct tier_collector *c)
 {
@@ -608,7 +608,7 @@ static int check_needed(struct tier_collector *c)
 
 		if (r == -ENOENT)
 			return log_errno(-EBADMSG,
-					 "tier %s: %s: is missing, and a checkpoint needs it that would be kept: nothing is "
+					 "tier %s: %s: is missing, and a checkpoint that would be kept needs it: nothing is "
 					 "deleted. ckptfs-tier verify names the checkpoint. To drop it, delete its manifest, "
 					 "and collect with --forget-missing",
 					 tier_where(c->tier), name.s);
@@ -629,15 +629,15 @@ static int check_footer(const struct tier_collector *c, const struct tier_reques
 		r = -EBADMSG;
 	if (r == -EBADMSG || r == -ENOENT)
 		return log_errno(-EBADMSG,
-				 "tier %s: %s: is missing, cut off or damaged, and the checkpoint needs it that others would "
-				 "be removed for: nothing is deleted. ckptfs-tier verify names the checkpoint",
+				 "tier %s: %s: is missing, cut off or damaged, and the newest checkpoint of a directory "
+				 "needs it: nothing is deleted. ckptfs-tier verify names the checkpoint",
 				 tier_where(c->tier), q->name);
 	return r;
 }
 
 /*
- * Are the packs whole that the checkpoints need which others are removed for? Retention in a store verifies the newest
- * checkpoint as well. This reads the end of each pack, and neither tables nor chunks.
+ * Checks that the packs are complete which belong to checkpoints that are kept while others are removed. Retention in a
+ * store verifies the newest checkpoint as well. This reads the end of each pack, and neither tables nor chunks.
  */
 static int check_relied(struct tier_collector *c)
 {

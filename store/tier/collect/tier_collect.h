@@ -20,7 +20,7 @@ struct tier_collector;
 
 struct tier_collect_conf {
 	bool read_tags; /* set tier_sealed.is_tagged: reads whole manifests */
-	/* Continue without manifests that should be there and are not: their checkpoints are removed. */
+	/* Continue without manifests that are missing: their checkpoints are removed. */
 	bool forget_missing;
 	/* Called between requests. false: the call returns -ECANCELED. NULL: not called. */
 	bool (*step)(void *userdata, const char *what, uint64_t done, uint64_t total);
@@ -57,13 +57,13 @@ void tier_collector_closep(struct tier_collector **c);
 /* By store, and by number. Owned by the collector. */
 struct tier_sealed *tier_collector_sealed(struct tier_collector *c, size_t *ret_nr);
 /*
- * Finds the packs that no kept checkpoint needs. Changes nothing. -EBADMSG: one that a kept checkpoint needs is missing, or
- * one of a checkpoint that is relied on is damaged.
+ * Finds the packs that no kept checkpoint needs. Changes nothing. -EBADMSG: one that a kept checkpoint needs is
+ * missing, or one of a checkpoint that is relied on is damaged.
  */
 int tier_collector_mark(struct tier_collector *c);
 /*
- * After tier_collector_mark(): removes checkpoints, and deletes packs. -EBUSY: another collection has begun since this one
- * was opened; perhaps nothing was done.
+ * After tier_collector_mark(): removes checkpoints, and deletes packs. -EBUSY: another collection has begun since this
+ * one was opened; perhaps nothing was done.
  */
 int tier_collector_delete(struct tier_collector *c);
 void tier_collector_figures(const struct tier_collector *c, struct tier_collect_figures *ret);

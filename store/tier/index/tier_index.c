@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Places of chunks are in runs: files that are sorted by fingerprint, and never changed. A new run is written when memory
- * is full, and at the end of a flush. The list names the packs, and the runs that count.
+ * Places of chunks are in runs: files that are sorted by fingerprint, and never changed. A new run is written when
+ * memory is full, and at the end of a flush. The list names the packs, and the runs that count.
  *
  * What makes a place safe to use:
  *   - Bytes. Each block of a run has a checksum, the id of its run and its number. It is checked at each access, because a
  *     wrong place would become part of a manifest. Packs are named by digests of their tables, so a place that was right
  *     once remains right: a pack of this name has this chunk, or does not exist.
- *   - Existence. A place counts only if its pack is usable. A writer that is opened regards no pack as usable until it has
- *     found the pack in a valid manifest, as in a tier without an index (tier_flush.c). So an index may be as old as it
- *     likes, and collections may have ended meanwhile. It may even be that of another tier.
+ *   - Existence. A place counts only if its pack is usable. A writer that is opened regards no pack as usable until it
+ *     has found the pack in a valid manifest, as in a tier without an index (tier_flush.c). So the age of an index does
+ *     not matter, nor do collections that have ended meanwhile. It may even belong to another tier.
  *
  * Crash order:
  *   1. runs, synced                         crash: files that the list does not name. The next opening removes them
@@ -17,10 +17,10 @@
  *                                           does not have, and reads their tables
  *   3. list.tmp, synced, and renamed        crash: as above, or the new list counts
  *   4. runs that were merged are removed    crash: as in 1
- * So a listed run has no places in packs of a flush that did not end. If a file is damaged, the list is removed first.
+ * So a listed run has no places in packs of an unfinished flush. If a file is damaged, the list is removed first.
  *
- * A lookup reads one block of each run whose filter lets the fingerprint pass. The largest runs come first: they have most
- * chunks. The block is found with the first fingerprints of all blocks, which are in memory.
+ * A lookup reads one block of each run whose filter lets the fingerprint pass. The largest runs come first: they have
+ * most chunks. The block is found with the first fingerprints of all blocks, which are in memory.
  */
 #include "store/tier/index/tier_index.h"
 
@@ -578,8 +578,8 @@ static int merge_runs(struct tier_index *ix, struct run *const *runs, uint32_t n
 }
 
 /*
- * The last runs of own chunks, or of others, that are to be merged: each one before them is MERGE_FACTOR times as large as all of them. Returns
- * how many there are.
+ * The last runs of own chunks, or of others, that are to be merged: each one before them is MERGE_FACTOR times as large
+ * as all of them. Returns how many there are.
  */
 static uint32_t choose_runs(struct tier_index *ix, bool is_own, bool unlisted_only, struct run *ret[TIER_INDEX_RUNS_MAX])
 {

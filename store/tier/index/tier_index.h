@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * The index of a tier: places of chunks in its packs, in files of the local store. It holds what does not fit into memory.
- * It is disposable: what is damaged, or belongs to another store or tier, is removed, and made again from the tier.
+ * The index of a tier: places of chunks in its packs, in files of the local store. It holds what does not fit into
+ * memory. It is disposable: an index that is damaged, or belongs to another store or tier, is removed, and rebuilt from
+ * the tier.
  *
  * An index belongs to one thread.
  */
@@ -37,9 +38,9 @@ int tier_index_find(struct tier_index *ix, struct fp fp, uint32_t len, const boo
 /* Sorts the entries and writes a run of them. It is searched from now on, and counts after the next commit. */
 int tier_index_add(struct tier_index *ix, struct tier_index_entry *v, size_t nr, bool is_own);
 /*
- * Makes all runs count. Before that, runs of own chunks are merged until each is several times as large as the next one;
- * entries in packs that are gone are left out. Of the other runs the oldest ones are removed, until they have at most
- * `others_max` entries. `packs`: nr_packs references (struct tier_pack_ref_disk).
+ * Makes all runs count. Before that, runs of own chunks are merged until each is several times as large as the next
+ * one; entries in packs that are gone are left out. Of the other runs the oldest ones are removed, until they have at
+ * most `others_max` entries. `packs`: nr_packs references (struct tier_pack_ref_disk).
  */
 int tier_index_commit(struct tier_index *ix, const void *packs, uint32_t nr_packs, const bool *is_gone,
 		      uint64_t others_max);

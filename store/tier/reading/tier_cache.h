@@ -4,8 +4,8 @@
  * of up to 4 MiB. Several threads share one cache. They never wait for the back end without a limit: a wait ends after
  * the timeout, or when the caller is interrupted.
  *
- * Every chunk is verified by its fingerprint when it is received, and the tables by the digest in the name of the pack. A
- * damaged chunk affects only the files that contain it. Errors are not cached: the next read tries again.
+ * Every chunk is verified by its fingerprint when it is received, and the tables by the digest in the name of the pack.
+ * A damaged chunk affects only the files that contain it. Errors are not cached: the next read tries again.
  */
 #pragma once
 
@@ -48,7 +48,7 @@ void tier_cache_figures(struct tier_cache *c, struct tier_cache_figures *ret);
 struct tier_waiter {
 	bool (*is_interrupted)(void *userdata); /* called every TIER_LOOK_NS, without locks; NULL: never */
 	void *userdata;
-	bool must_not_wait; /* calls return -EINPROGRESS instead, and request nothing */
+	bool must_not_wait; /* calls return -EINPROGRESS instead of waiting, and send no requests */
 };
 
 /* The packs of a manifest. Borrows the manifest; copies the key. */

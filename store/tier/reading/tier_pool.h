@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A pool of threads that call the back end of a tier, each with one request at a time. Threads that serve programs wait
- * for the pool, with a time limit, and never for the back end. A request to a hung filesystem cannot be ended: its thread
- * is left behind.
+ * for the pool, with a time limit, and never for the back end. A request to a hung filesystem cannot be ended: its
+ * thread is left behind.
  */
 #pragma once
 
@@ -11,7 +11,10 @@
 
 struct tier_pool;
 
-/* Part of a struct of the caller, which keeps it until `run` is called. The others are zero, and the pool's. */
+/*
+ * Part of a struct of the caller, which keeps it until `run` is called. The other fields are zero, and used by the
+ * pool.
+ */
 struct tier_job {
 	void (*run)(struct tier_job *j);
 	struct tier_job *next, *prev;
@@ -26,7 +29,7 @@ enum tier_urgency {
 };
 /* Any thread. Jobs of an urgency run in order, after all more urgent ones. Jobs submitted after a stop are dropped. */
 void tier_pool_submit(struct tier_pool *pool, struct tier_job *j, enum tier_urgency urgency);
-/* Not before this time has passed. Meanwhile no thread is occupied. */
+/* Submits the job after this time. Meanwhile it occupies no thread. */
 void tier_pool_submit_later(struct tier_pool *pool, struct tier_job *j, unsigned ms);
 /* true: the job is no longer submitted, and does not run. false: it runs, or has run. */
 bool tier_pool_withdraw(struct tier_pool *pool, struct tier_job *j);
