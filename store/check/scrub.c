@@ -318,11 +318,11 @@ static void report_pass(struct scrub *s)
 
 	count_bad(s);
 	if (rep->nr_left > 0)
-		log_error("scrub: found %s, of which %" PRIu64 " left; bytes are missing in %s",
+		log_error("scrub: found %s; %" PRIu64 " not repaired; bytes are missing in %s",
 			  human_nr(rep->nr_damaged + rep->nr_tables, "damaged place").s, rep->nr_left,
 			  human_nr(rep->nr_files, "file").s);
 	else if (rep->nr_damaged + rep->nr_tables > 0)
-		log_notice("scrub: found %s; no file refers to what is left",
+		log_notice("scrub: found %s; no file refers to those that were not repaired",
 			   human_nr(rep->nr_damaged + rep->nr_tables, "damaged place").s);
 	st = rep->is_named ? s->state : *safe_state(s);
 	if (rep->complete && rep->is_named)
