@@ -32,9 +32,9 @@ struct flush_note {
 };
 
 /*
- * Before a seal is tried; `number` is that of the last manifest of this store in the tier. If the note is full, the seal
- * that was tried first is dropped. Should its put still take effect after 64 others have failed, it is taken for one of
- * another machine, and flushing stops. A note without seals (`*n` is zeroed) becomes one about this tier.
+ * Before a seal is tried; `number` is that of the last manifest of this store in the tier. If the note is full, the
+ * seal that was tried first is dropped. Should its put still take effect after 64 others have failed, it is taken for
+ * one of another machine, and flushing stops. A note without seals (`*n` is zeroed) becomes one about this tier.
  */
 void flush_note_add(struct flush_note *n, const char *url, uint64_t number, uint64_t ino, int64_t sealed_ns);
 
@@ -45,7 +45,7 @@ int flush_note_load(struct engine *e, struct flush_note *ret); /* 1/0/<0 */
 int flush_note_save(struct engine *e, const struct flush_note *n); /* durable on success */
 
 /*
- * Did this machine put `last`, the last manifest of the store in the tier at `url`? 0: yes; -ENOTUNIQ: no; -ENOENT: there
- * is no note (`n` is NULL), or it is about another tier. Then the manifest must have a seal that is in the store.
+ * Did this machine put `last`, the last manifest of the store in the tier at `url`? 0: yes; -ENOTUNIQ: no; -ENOENT:
+ * there is no note (`n` is NULL), or it is about another tier. Then the manifest must have a seal that is in the store.
  */
 int flush_note_compare(const struct flush_note *n, const char *url, const struct tier_written *last);

@@ -228,7 +228,10 @@ static int add_other(struct others *o, const struct flush_seal *s, uint64_t byte
 	return 0;
 }
 
-/* Of another user as many checkpoints are flushed as of this one. They probably are as large as that user's newest one. */
+/*
+ * Another user gets as many turns as this one. That user's checkpoints are assumed to be as large as the newest of
+ * them.
+ */
 uint64_t flush_queue_bytes_until(const struct flush_queue *q, const struct flush_seal *s)
 {
 	_cleanup_(others_release) struct others others = { 0 };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The sealed directories of a store, and the order in which they are flushed to a tier. Users take turns: the next
- * directory is one of the user whose last turn is longest ago, so users who seal often, or unseal what is being flushed,
- * delay another user by one flush each. Of a user's directories the newest one is first, except that those whose flush
- * the tier has refused come last.
+ * directory is one of the user whose last turn is longest ago, so users who seal often, or unseal what is being
+ * flushed, delay another user by one flush each. Of a user's directories the newest one is first, except that those
+ * whose flush the tier has refused come last.
  *
- * A directory may be delayed, because it cannot be read or has changed. The delay belongs to the inode: sealing it again
- * does not end it.
+ * A directory may be delayed, because it cannot be read or has changed. The delay belongs to the inode: sealing it
+ * again does not end it.
  *
- * The caller has a lock. Times are monotonic unless noted.
+ * The caller holds a lock. Times are monotonic unless noted.
  */
 #pragma once
 
@@ -51,7 +51,7 @@ struct flush_seal *flush_queue_find(const struct flush_queue *q, uint64_t ino); 
 
 /* Gives the next user a turn. false: no seal is due before *ret_due; UINT64_MAX: none waits. */
 bool flush_queue_take(struct flush_queue *q, uint64_t now, struct flush_seal *ret, uint64_t *ret_due);
-/* The seal of that turn is in the tier: if it is still listed, and no longer delayed. */
+/* The seal of that turn is in the tier: marks it, if it is still listed, and ends its delay. */
 void flush_queue_done(struct flush_queue *q, const struct flush_seal *s);
 /* The tier has failed in that turn. */
 void flush_queue_failed(struct flush_queue *q, const struct flush_seal *s);
@@ -59,5 +59,8 @@ void flush_queue_failed(struct flush_queue *q, const struct flush_seal *s);
 int flush_queue_delay(struct flush_queue *q, uint64_t ino, uint64_t now, uint64_t first, uint64_t last);
 
 uint64_t flush_queue_bytes_left(const struct flush_queue *q, const struct flush_seal *s);
-/* Estimates what is flushed before this seal is in the tier, with its own bytes. 0: in the tier, or memory is short. */
+/*
+ * Estimates the bytes to be flushed until this seal is in the tier, including its own. 0: in the tier, or memory is
+ * short.
+ */
 uint64_t flush_queue_bytes_until(const struct flush_queue *q, const struct flush_seal *s);

@@ -5,8 +5,8 @@
  *   2. Put the packs, then the manifest (store/tier/tier_flush.c).
  * After a crash between the two, a manifest of this number either is absent or has a seal of the note.
  *
- * At each connection the flusher compares the last manifest of this store with the note. If another machine put it, which
- * has a copy of the store or replaces this machine, flushing stops.
+ * At each connection the flusher compares the last manifest of this store with the note. If another machine put it,
+ * which has a copy of the store or replaces this machine, flushing stops.
  */
 #include "fs/background/flusher.h"
 
@@ -45,7 +45,7 @@
 #define TOO_LARGE_DELAY_NS (3600 * NS_PER_S) /* an attempt sends all chunks before it fails again */
 #define CHANGED_DELAY_NS (NS_PER_S / 10) /* doubled each time, up to UNREADABLE_DELAY_NS */
 #define PATIENCE_NS (3 * NS_PER_S) /* for requests in flight at an unmount */
-#define CHECK_NS (60 * NS_PER_S) /* between looks at the log of an idle tier */
+#define CHECK_NS (60 * NS_PER_S) /* between reads of the log of an idle tier */
 #define CHECK_AGAIN_NS NS_PER_S /* if users request them */
 #define HUNG_NS (30 * NS_PER_S) /* without an answer, until this is reported */
 /* Memory per known chunk (tier_flush.h): 110 in the table, 16 of filters, and 16 while half of them become a run. */
@@ -81,9 +81,9 @@ struct flusher {
 	uint64_t nr_changes GUARDED_BY(lock); /* of seals */
 	uint64_t nr_listed GUARDED_BY(lock); /* nr_changes when the seals in the queue were listed */
 	uint64_t nr_seen GUARDED_BY(lock); /* nr_changes at the last list of the thread; others list, too */
-	/* Numbers of looks at the log of the tier, for flusher_check(): begun, ended and seen in the seals, requested. */
+	/* Counters of reads of the tier's log, for flusher_check(): begun; ended, with the seals updated; requested. */
 	uint64_t check_begun GUARDED_BY(lock), check_done GUARDED_BY(lock), check_wanted GUARDED_BY(lock);
-	uint64_t check_seen GUARDED_BY(lock); /* check_wanted when the thread looked last */
+	uint64_t check_seen GUARDED_BY(lock); /* check_wanted when the thread last read it */
 	uint64_t begun_ns GUARDED_BY(lock); /* monotonic: the flush of queue.current */
 	uint64_t done_bytes GUARDED_BY(lock), done_ns GUARDED_BY(lock); /* flushed before it since the mount, and how long
 									 * that took */
@@ -263,8 +263,8 @@ static void disconnect(struct flusher *f)
 }
 
 /*
- * Disconnects, and waits before the next attempt. All users see `what`; only the log has `path`, if the failure is that of
- * a checkpoint: a directory above it may be private.
+ * Disconnects, and waits before the next attempt. All users see `what`; only the log has `path`, if the failure is that
+ * of a checkpoint: a directory above it may be private.
  */
 static void wait_and_retry(struct flusher *f, int error, const char *what, const char *path, const char *reason)
 {
@@ -679,8 +679,8 @@ static uint64_t next_check_ns(struct flusher *f)
 }
 
 /*
- * Reads the log, which tells what a collection has removed. A failure changes nothing: the seals in the tier were durable
- * there, and the next flush reports the cause.
+ * Reads the log, which records the checkpoints that a collection has removed. A failure changes nothing: the seals in
+ * the tier were durable there, and the next flush reports the cause.
  */
 static void check_tier(struct flusher *f)
 {

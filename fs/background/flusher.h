@@ -8,12 +8,12 @@
  *	Probe failed, or another machine writes for this store: STOPPED until the next mount.
  *
  * The manifests in the tier are the list of flushed checkpoints: after a restart the flusher continues with the missing
- * ones. One thread chooses the next checkpoint and reads it from the store. Another one (store/tier/tier_worker.h) calls
- * the back end. No request of a program waits for either. If the tier does not answer at an unmount, the second thread
- * is left behind.
+ * ones. One thread chooses the next checkpoint and reads it from the store. Another one (store/tier/tier_worker.h)
+ * calls the back end. No request of a program waits for either. If the tier does not answer at an unmount, the second
+ * thread is left behind.
  *
- * A flush of a directory that is unsealed or removed meanwhile is abandoned. A directory that cannot be read, for example
- * because it is damaged, is retried later, after the others.
+ * A flush of a directory that is unsealed or removed meanwhile is abandoned. A directory that cannot be read, for
+ * example because it is damaged, is retried later, after the others.
  */
 #pragma once
 
@@ -69,8 +69,8 @@ const char *flusher_state_name(enum flusher_state state);
 /* Takes time proportional to the number of seals. Counts all that were sealed before. */
 void flusher_status(struct flusher *f, struct flusher_status *ret);
 /*
- * Requests that the log of the tier is read, so that what a collection has removed by now is known: *check is UINT64_MAX
- * in the first call, and is changed for further ones. false: that was done, or is not possible now.
+ * Requests a read of the tier's log, which records the checkpoints that collections have removed. *check is UINT64_MAX
+ * in the first call, and is updated for further ones. false: the log has been read, or cannot be read now.
  */
 bool flusher_check(struct flusher *f, uint64_t *check);
 /* -ENODATA: not sealed. Waits for nothing. */

@@ -4,12 +4,13 @@
  * another thread if all others are busy, up to a limit.
  *
  * Every request is served at once from what is in memory. One that needs the back end is not answered then, but served
- * again in a place (fs/long_requests.h), where it may wait. Places are limited for each user, and fewer than threads, so
- * there is always a thread for interrupts, for what is in memory, and for unmounting, whatever users do while the tier
- * hangs.
+ * again in a place (fs/long_requests.h), where it may wait. Places are limited for each user, and fewer than threads,
+ * so there is always a thread for interrupts, for requests served from memory, and for unmounting, whatever users do
+ * while the tier hangs.
  *
  * Requests wait for one of three things, each with places of its own. The kernel holds the lock of a directory while it
- * looks up a name, so a look-up that waits a few seconds for the list must not be queued behind reads that wait for hours.
+ * looks up a name, so a look-up that waits a few seconds for the list must not be queued behind reads that wait for
+ * hours.
  */
 #pragma once
 
@@ -33,6 +34,6 @@ enum tier_wait {
 	TIER_WAITS_FOR_DATA, /* of files, or all tables of a checkpoint: without limit */
 	TIER_NR_WAITS
 };
-/* true: it has a place. false: if it had to wait, tier_loop_serve_again() instead of an answer. */
+/* true: it has a place, so it may wait. false: call tier_loop_serve_again() instead of waiting, and do not reply. */
 bool tier_loop_may_wait(enum tier_wait what);
-void tier_loop_serve_again(void); /* in a place for what it waits for */
+void tier_loop_serve_again(void); /* in a place */

@@ -3,9 +3,9 @@
  * Node numbers are computed (tier_view.h), not allocated, so FORGET does nothing. Names and attributes in a checkpoint
  * never change, and the kernel caches them. It caches those of directories above checkpoints for one second.
  *
- * The kernel locks a directory while it looks a name up, and other users wait for it. So the look-up of a checkpoint does
- * not wait for its manifest: until that has been read, the reply has attributes that grant nothing and are not cached, and
- * the kernel asks for others, without a lock.
+ * The kernel locks a directory while it looks a name up, and other users wait for it. So the look-up of a checkpoint
+ * does not wait for its manifest: until the manifest has been read, the reply has attributes that grant nothing and are
+ * not cached, and the kernel requests them again, without the lock.
  *
  * The kernel checks permissions (default_permissions), with the access lists of files.
  */

@@ -12,7 +12,7 @@
 struct claim {
 	struct tier_shown *newest;
 	int64_t since_ns; /* the oldest seal */
-	struct claim *above; /* the nearest one of this path, or of a path above it, that precedes; NULL: none */
+	struct claim *above; /* the nearest preceding one of this path or of a path above it; NULL: none */
 	bool is_accepted;
 };
 

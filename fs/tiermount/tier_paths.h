@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Which checkpoint is shown at which path of a mounted tier. Several checkpoints may have one path, or one below that of
- * another.
+ * Which checkpoint is shown at which path of a mounted tier. Several checkpoints may have one path, or one below that
+ * of another.
  *
- * Of one owner the newest seal of a path is shown, and those below it are not. Checkpoints of different owners do not
- * replace or hide each other: the path stays with the owner whose seal of it is the oldest in the tier. So no user can
- * have their data read in place of another user's by sealing the same path, or one above it, later.
+ * Among the checkpoints of one owner, the newest seal of a path is shown, and those below this path are not.
+ * Checkpoints of different owners do not replace or hide each other: the path stays with the owner whose seal of it is
+ * the oldest in the tier. So no user can have their data read in place of another user's by sealing the same path, or
+ * one above it, later.
  */
 #pragma once
 

@@ -6,14 +6,14 @@
  *   /.ckptfs/stores/STORE/PATH         the newest seal of this path, of one store
  *   /.ckptfs/sealed/STORE/NUMBER       each of them, by the name of its manifest
  *
- * A checkpoint below the path of another one is shown as part of that one, and by its number. Both is so for
- * checkpoints of one owner only (tier_paths.h). The newest seal is that with the latest time. Within a store the times of
- * seals increase strictly; between stores they depend on the clocks.
+ * A checkpoint below the path of another one is shown as part of that one, and by its number. This holds among
+ * checkpoints of one owner only (tier_paths.h). The newest seal is that with the latest time. Within a store the times
+ * of seals increase strictly; between stores they depend on the clocks.
  *
  * The tier is listed again when a directory above checkpoints is used and the last list is some seconds old, more with
  * many checkpoints. The manifest of a checkpoint is read on first use and becomes a tree of names
- * (store/tier/reading/tier_tree.h). Requests use a tree, open files and directories do not: it is dropped when trees take
- * too much memory, and read again on demand.
+ * (store/tier/reading/tier_tree.h). Requests use a tree, open files and directories do not: it is dropped when trees
+ * take too much memory, and read again on demand.
  *
  * Node numbers, the inodes of the mount, stay valid when a tree is dropped:
  *   place << 32 | inode of the place + 1; place 0 has the directories above checkpoints.
@@ -92,9 +92,9 @@ int tier_view_refresh(struct tier_view *v, const struct tier_waiter *w);
 /* -ENOENT */
 int tier_view_find(struct tier_view *v, uint32_t dir, const char *name, uint64_t *ret_node);
 /*
- * Appends for names except .ckptfs the node (8 bytes, native order), and the name with a zero byte, until that is more
- * than `len` bytes. Begins with the name after offset `after`, in the order of tier_node_offset(), which is the same in
- * later lists: so an open directory needs no copy of its names.
+ * Appends the node (8 bytes, native order) and the name with a zero byte of each name except .ckptfs, until more than
+ * `len` bytes were appended. Begins with the name after offset `after`, in the order of tier_node_offset(), which is
+ * the same in later lists: so an open directory needs no copy of its names.
  */
 int tier_view_list(struct tier_view *v, uint32_t dir, uint64_t after, size_t len, struct buf *ret);
 /* Time of the newest seal below the directory. -ESTALE: no such directory. */
@@ -110,8 +110,8 @@ void tier_view_leave(struct tier_view *v, struct tier_entered *e); /* NULL is fi
 /* The attributes of its directory, without waiting. false: its manifest has not been read. */
 bool tier_view_top(struct tier_view *v, uint32_t place, struct tier_inode *ret);
 /*
- * The checkpoint after number `after` (0: the first one), and its path from the mountpoint, with a zero byte. If `node` is
- * in /.ckptfs/stores/STORE, only checkpoints of that store. 1/0/-ENOMEM.
+ * The checkpoint after number `after` (0: the first one), and its path from the mountpoint, with a zero byte. If `node`
+ * is in /.ckptfs/stores/STORE, only checkpoints of that store. 1/0/-ENOMEM.
  */
 int tier_view_next(struct tier_view *v, uint64_t node, uint64_t after, uint64_t *ret_number, const struct tier_seal **ret,
 		   struct buf *ret_path);
