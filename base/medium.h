@@ -14,7 +14,7 @@ struct medium {
 
 /* 0, or the error of statfs(2). */
 int medium_of(const char *path, struct medium *ret);
-/* A clause for messages: what is not promised there, and what to do. NULL: a disk, on which everything is promised. */
+/* A clause for messages: the missing guarantees, and what to do. NULL: a disk, with all guarantees. */
 const char *medium_caution(enum medium_kind kind);
-/* Warns that a store there is promised less than on a disk, if so. */
+/* Logs a warning if a store on this medium has weaker guarantees than on a local disk. */
 void medium_log_caution(const char *store, const struct medium *m);

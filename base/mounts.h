@@ -27,7 +27,7 @@ void mounts_close(struct mounts *m);
 /* The last mount of this store, else the last on this mountpoint, which lies on top: 1, *m is at it; 0: none. Links in
  * `path` are followed. mounts_close() either way. */
 int mounts_find(struct mounts *m, const char *path);
-/* The same, of a path without links. Accesses neither the mount nor the store: both may hang. */
+/* mounts_find() of a path without links. Accesses neither the mount nor the store: both may hang. */
 int mounts_find_real(struct mounts *m, const char *real);
 /* The last mount on exactly this path: 1, *m is at it; 0: none. Does not access the mount: its daemon may be dead. */
 int mounts_find_point(struct mounts *m, const char *point);

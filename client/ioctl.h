@@ -378,10 +378,10 @@ struct ckptfs_unprotected {
 };
 
 /*
- * The tier beneath the store (mount option tier=), and one sealed directory: the one with inode number `inode`; 0: none.
- * On any descriptor of the mount, for all users; figures of a directory for root, the mounting user and the one that
- * sealed it (EPERM), and on a descriptor of the directory for all. EOPNOTSUPP: the mount has no tier; ENODATA: it is not
- * sealed.
+ * The tier beneath the store (mount option tier=), and one sealed directory: the one with inode number `inode`; 0:
+ * none. On any descriptor of the mount, for all users; figures of a directory for root, the mounting user and the one
+ * that sealed it (EPERM), and on a descriptor of the directory for all. EOPNOTSUPP: the mount has no tier; ENODATA: it
+ * is not sealed.
  */
 enum ckptfs_tier_state {
 	CKPTFS_TIER_CONNECTING,
@@ -392,13 +392,13 @@ enum ckptfs_tier_state {
 };
 #define CKPTFS_TIER_HAS 1u /* fact: the directory is complete and durable in the tier */
 #define CKPTFS_TIER_REMOVED 4u /* fact: retention has removed the directory from the tier; it is not flushed again */
-#define CKPTFS_TIER_CHECKING 8u /* fact: with `check`: the daemon reads what was removed from the tier: ask again */
+#define CKPTFS_TIER_CHECKING 8u /* fact: the daemon is still looking for removed checkpoints: repeat with `check` */
 #define CKPTFS_TIER_KNOWN 2u /* fact: the tier was listed since the mount; else in_tier is 0 */
 #define CKPTFS_TIER_CHECK UINT64_MAX
 struct ckptfs_tier {
 	uint32_t size, version;
 	uint64_t inode;
-	uint64_t check; /* in: 0: answer from memory; CKPTFS_TIER_CHECK: read first what was removed. Out: to ask again */
+	uint64_t check; /* in: 0: answer from memory; CKPTFS_TIER_CHECK: look for removed ones first. Out: to repeat */
 	uint32_t state; /* out, as all below: enum ckptfs_tier_state */
 	uint32_t facts; /* CKPTFS_TIER_HAS, CKPTFS_TIER_REMOVED, CKPTFS_TIER_KNOWN, CKPTFS_TIER_CHECKING */
 	int32_t error; /* errno of the current failure; 0: none */

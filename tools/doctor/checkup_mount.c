@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * A mount, as its daemon describes itself, and the disk under its store. Both may hang at any time, and a request to
- * them cannot be interrupted: child processes make it (base/apart.h), and no more once one was not answered in time.
+ * Checks a mount, by the figures of its daemon, and the disk under its store. Both may hang at any time, and a request
+ * to them cannot be interrupted. So child processes make the requests (base/apart.h), and none follows one that was not
+ * answered in time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,11 +45,11 @@ static const char *plural(uint64_t n)
 	return n == 1 ? "" : "s";
 }
 
-/* --- what only a child process looks at --- */
+/* --- accesses that only a child process makes --- */
 
 /* Filled in by the child process, in shared memory. */
 struct sight {
-	char path[PATH_MAX]; /* first what to look at; of look_at_path() then without links */
+	char path[PATH_MAX]; /* in: the path to examine; out, of look_at_path(): without links */
 	int error; /* of the path, or of the superblock */
 	bool is_store, in_use;
 	int medium_error;

@@ -46,7 +46,10 @@ static int unmount(const struct run_mount *m, const char *flag)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
-/* Such as in /tmp, on any node of a job. The kernel does not protect from it: realpath(3) only reads links. */
+/*
+ * Such as a link in /tmp, on any node of a job. The kernel's protection does not cover it: realpath(3) only reads
+ * links.
+ */
 static bool is_link_of_other(const char *path)
 {
 	struct stat st;

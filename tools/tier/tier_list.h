@@ -37,8 +37,9 @@ struct tier_checkpoints {
 int tier_checkpoints_get(struct tier_access *a, struct tier_checkpoints *ret);
 void tier_checkpoints_release(struct tier_checkpoints *c);
 /*
- * The checkpoint that a user names: the newest one of a PATH, of the owner of its oldest one; the only one with a NUMBER; or a name of a mounted tier,
- * .ckptfs/stores/STORE/PATH or .ckptfs/sealed/STORE/NUMBER. NULL, with a message: there is none, or several.
+ * The checkpoint that a user names: the newest one of a PATH among those of the owner of the oldest one; the only one
+ * with a NUMBER; or a name of a mounted tier, .ckptfs/stores/STORE/PATH or .ckptfs/sealed/STORE/NUMBER. NULL, with a
+ * message: there is none, or several.
  */
 const struct tier_checkpoint *tier_checkpoints_find(struct tier_access *a, const struct tier_checkpoints *c,
 						    const char *what);
