@@ -72,6 +72,7 @@
 #define FIRST_GET ((size_t)64 << 10) /* of a manifest */
 #define FILTER_BYTES 16u /* memory of the index, for each known chunk */
 #define ENTRIES_MIN 64u /* of a run of the index */
+#define OTHERS_PER_KNOWN 16u /* chunks of other stores in the index, for each one that fits into memory */
 #define DISCARDED_MAX 10000u /* packs of abandoned flushes that are listed */
 
 /* A pack that is being put. */
@@ -90,7 +91,7 @@ struct tier_writer {
 	uint64_t number; /* of the next manifest */
 	struct tier_written last; /* manifest of this store */
 	bool is_overtaken; /* a collection has found a later one */
-	bool has_failed; /* in the tier: known chunks may be in packs that were not put */
+	bool has_failed; /* in the tier: known chunks may be in packs that were not put; or the index is gone */
 
 	struct tier_known known; /* places in `packs` */
 	struct tier_footer *packs; /* in the tier, or about to be; the last one may be open */
@@ -384,11 +385,15 @@ static void trim_known(struct tier_writer *w)
 	tier_known_trim(&w->known);
 }
 
-/* Entries of chunks that only other stores have flushed. With a checkpoint of the same size as theirs all of them fit. */
+/*
+ * Entries of chunks that only other stores have flushed. With a checkpoint of the same size as theirs all of them fit. A
+ * sparse file has any size, so this has a limit.
+ */
 static uint64_t others_max(const struct tier_writer *w, uint64_t checkpoint_bytes)
 {
-	uint64_t max = MAX((uint64_t)w->known.max, checkpoint_bytes / PACK_BLOCK);
+	uint64_t max = MIN(checkpoint_bytes / PACK_BLOCK, OTHERS_PER_KNOWN * (uint64_t)w->known.max);
 
+	max = MAX(max, (uint64_t)w->known.max);
 	return w->index ? MAX(max, tier_index_nr_entries(w->index, true)) : max;
 }
 
@@ -413,6 +418,7 @@ static int use_chunk(struct tier_writer *w, struct fp fp, uint32_t len)
 	if (r != 0 || !w->index)
 		return r;
 	r = tier_index_find(w->index, fp, len, w->is_dropped, w->nr_packs, &place, &own);
+	w->has_failed |= r < 0; /* the index is gone: a new writer makes it again from the tier */
 	if (r <= 0)
 		return r;
 	r = own ? tier_known_add_saved(&w->known, fp, len, place) : tier_known_add(&w->known, fp, len, place);

@@ -1022,8 +1022,10 @@ static int flush_with_index(struct tier *t, const struct store_dir *d, uint64_t 
 	conf.store_dirfd = d->fd;
 	conf.pack_bytes = 20 * 4096;
 	r = tier_writer_open(t, &conf, &w);
-	if (r == 0)
+	if (r == 0) {
 		r = tier_flush(w, &c->c, ret);
+		assert_int_equal(tier_writer_has_failed(w), r < 0); /* so a caller opens a new one */
+	}
 	tier_writer_close(w);
 	return r;
 }
@@ -1157,6 +1159,45 @@ static void chunks_of_others_beyond_the_memory_are_known(void **state _unused_)
 		store_dir_release(&d[i]);
 	}
 	pool_release(&pool);
+	memory_free(m);
+}
+
+/* A sparse file may claim any size. Then no more than 16 times as many chunks of others as fit into memory are loaded. */
+static void the_size_of_a_checkpoint_loads_a_bounded_number_of_chunks(void **state _unused_)
+{
+	struct memory *m = memory_new();
+	struct tier *t = memory_open(m, &(struct memory_faults){ 0 });
+	struct tier_writer_conf conf = conf_of();
+	struct checkpoint c[2];
+	struct tier_writer *w;
+	struct tier_flushed f;
+	struct store_dir d;
+	struct pool pool;
+
+	store_dir_init(&d);
+	pool_init_pages(&pool, 1, STATE + 3);
+	state_init(&c[0], &pool, 10, 0, 3);
+	state_init(&c[1], &pool, 11, 0, 3);
+	conf.pack_bytes = 20 * 4096;
+	memset(conf.store, 0x70, sizeof(conf.store));
+	assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+	assert_int_equal(tier_flush(w, &c[0].c, &f), 0);
+	assert_int_equal(f.chunks, STATE);
+	tier_writer_close(w);
+
+	memset(conf.store, 0x71, sizeof(conf.store));
+	conf.known_max = 4;
+	conf.has_store = true;
+	conf.store_dirfd = d.fd;
+	assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+	c[1].c.bytes = UINT64_MAX;
+	assert_int_equal(tier_flush(w, &c[1].c, &f), 0);
+	assert_in_range(f.chunks, STATE - 16 * 4 - 20, STATE - 1); /* whole packs are loaded */
+	tier_writer_close(w);
+	checkpoint_release(&c[0]);
+	checkpoint_release(&c[1]);
+	pool_release(&pool);
+	store_dir_release(&d);
 	memory_free(m);
 }
 
@@ -1561,6 +1602,7 @@ int main(void)
 		cmocka_unit_test(chunks_beyond_the_memory_are_known),
 		cmocka_unit_test(an_abandoned_flush_leaves_no_places_in_the_index),
 		cmocka_unit_test(chunks_of_others_beyond_the_memory_are_known),
+		cmocka_unit_test(the_size_of_a_checkpoint_loads_a_bounded_number_of_chunks),
 		cmocka_unit_test(a_reconnection_reads_no_tables),
 		cmocka_unit_test(a_killed_writer_leaves_an_index_that_is_right),
 		cmocka_unit_test(an_index_that_cannot_be_used_is_made_again),
