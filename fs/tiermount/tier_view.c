@@ -505,7 +505,9 @@ static int list_manifests(struct tier_view *v)
 	keep_fences(&l);
 	mutex_lock(&v->lock);
 	for (size_t i = 0; i < l.nr; i++) {
-		v->is_changed |= l.sorted[i]->is_gone == l.found[i];
+		if (l.sorted[i]->is_gone) /* since the list began: its name is that of another one */
+			continue;
+		v->is_changed |= !l.found[i];
 		l.sorted[i]->is_gone = !l.found[i];
 	}
 	v->nr_listed = nr_of(&names);

@@ -88,6 +88,8 @@ static void *work(void *userdata)
 				cond_wait(&pool->changed, &pool->lock);
 			continue;
 		}
+		if (wait_ns > 0)
+			cond_signal(&pool->changed); /* another thread must wait for the time of the next one */
 		mutex_unlock(&pool->lock);
 		j->run(j);
 		mutex_lock(&pool->lock);
