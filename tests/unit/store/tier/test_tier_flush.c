@@ -983,7 +983,7 @@ static void store_dir_init(struct store_dir *d)
 
 static void store_dir_clear(const struct store_dir *d)
 {
-	char command[100];
+	char command[200];
 
 	snprintf(command, sizeof(command), "rm -rf '%s'/*", d->path);
 	assert_int_equal(system(command), 0);
