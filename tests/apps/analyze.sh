@@ -126,7 +126,7 @@ check 'set(f) == {"\u00ff\u00fe", "two\nlines \"quoted\"", "hard"}' $pages_only 
 check 't["files"] == 3' $pages_only tree pages tree/hard
 exits 0 "$analyze" --no-compact $pages_only tree
 tells '3 files in 3 series'
-tells 'Skipped: 2 that are neither'
+tells 'Skipped: 2 names, neither file nor directory'
 # The summary comes first, small files are one line, large ones and those that cannot be read have their own.
 head -n 1 "$WORK/out" | grep -q '^3 files in 3 series' || fail_showing "the summary does not come first"
 mkdir few

@@ -95,7 +95,7 @@ is remote_bytes 0
 is served_bytes 4096
 "$stat" "$MNT" >"$WORK/out" # not a pipe that ends early
 grep -Eq '^  deferred to a round +[0-9.]+ ([KM]i)?B$' "$WORK/out" || fail "ckptfs-stat does not show deferred data in a line: $(cat "$WORK/out")"
-grep -q 'with an agent, 1 rounds' "$WORK/out" || fail "ckptfs-stat does not show the cluster: $(cat "$WORK/out")"
+grep -q 'with an agent, 1 round,' "$WORK/out" || fail "ckptfs-stat does not show the cluster: $(cat "$WORK/out")"
 kill "$AGENT"
 wait "$AGENT" 2>/dev/null || true
 page "$MNT/without" 66
