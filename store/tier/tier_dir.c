@@ -317,19 +317,29 @@ static int type_of(int at, const struct dirent *e)
 	return S_ISDIR(st.st_mode) ? 1 : S_ISREG(st.st_mode) ? 0 : -ENOENT;
 }
 
-static int read_entries(int at, struct entries *ret)
+/* Entries are read through a descriptor of their own: that of `at` keeps its offset. */
+static int open_entries(int at, DIR **ret)
 {
-	int fd = open_dir(at, "."), r = 0;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *e;
+	int fd = open_dir(at, "."), r;
 
 	if (fd < 0)
 		return fd;
-	if (!dir) {
-		r = -errno;
-		io_close(fd);
+	*ret = fdopendir(fd);
+	if (*ret)
+		return 0;
+	r = -errno;
+	io_close(fd);
+	return r;
+}
+
+static int read_entries(int at, struct entries *ret)
+{
+	const struct dirent *e;
+	DIR *dir;
+	int r = open_entries(at, &dir);
+
+	if (r < 0)
 		return r;
-	}
 	while (r == 0 && (errno = 0, e = readdir(dir))) {
 		size_t len = strlen(e->d_name);
 		struct entry *into;
@@ -434,17 +444,12 @@ static void sweep_temporary(int at, const char *name)
 
 static int sweep_below(int at, unsigned depth)
 {
-	int fd = open_dir(at, "."), r = 0;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
+	DIR *dir;
+	int r = open_entries(at, &dir);
 
-	if (fd < 0)
-		return fd;
-	if (!dir) {
-		r = -errno;
-		io_close(fd);
+	if (r < 0)
 		return r;
-	}
 	while (r == 0 && (errno = 0, e = readdir(dir))) {
 		if (is_temporary(e->d_name)) {
 			sweep_temporary(at, e->d_name);
