@@ -684,8 +684,8 @@ static int get_rest(struct tier_writer *w, const struct tier_got *got, size_t le
 }
 
 /*
- * The first bytes of a manifest have arrived. Of an own one the rest is got and checked, unless there is no memory for
- * chunks; of others only the names of packs, whose tables are checked by their ids.
+ * The first bytes of a manifest have arrived. The rest of an own manifest is read and checked, unless there is no memory
+ * for chunks. Of a manifest of another store only the names of packs are read: ids verify the tables of packs.
  */
 static int decode_manifest(const struct loading *l, const struct listed *m, const struct tier_got *got, struct buf *b,
 			   struct tier_manifest *ret)

@@ -163,7 +163,7 @@ struct tier_manifest {
 	uint64_t catalog_len;
 };
 void tier_manifest_encode(const struct tier_manifest *m, struct buf *ret); /* appends */
-/* The head alone, of a manifest whose other parts are in memory as they follow it. */
+/* Only the head. The caller has the other parts of the manifest in memory behind it. */
 void tier_manifest_head_encode(const struct tier_manifest *m, struct tier_manifest_disk *ret);
 /*
  * The head and the path alone, from the first `len` bytes, TIER_MANIFEST_HEAD_MAX or all of them: enough to list

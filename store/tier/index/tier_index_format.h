@@ -43,7 +43,7 @@ struct tier_index_run_disk {
 };
 static_assert(sizeof(struct tier_index_run_disk) == 32, "in a store");
 
-/* Whose it is, and of which tier. */
+/* The store and the tier that an index belongs to. */
 struct tier_index_owner {
 	uint8_t store[TIER_ID_LEN], key_id[TIER_ID_LEN], where[TIER_ID_LEN];
 };
