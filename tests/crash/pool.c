@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/util.h"
 
-#define HANG_S 120
+#define HANG_S 600 /* a state takes milliseconds, but over 120 s where others have the processors at a higher priority */
 #define NOT_AGAIN UINT64_MAX
 
 struct shared {
@@ -86,8 +86,8 @@ static pid_t start(const struct pool *p, struct shared *sh, int me)
 	return pid;
 }
 
-/* Nothing that is tested does that to itself: somebody else has, or there was no memory. If it happens again in the same
- * case, that is to blame. */
+/* Nothing that is tested kills itself: another process has, or there was no memory. If it happens again in the same case,
+ * that case is to blame. */
 static bool was_killed(struct shared *sh, int me, int status)
 {
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && sh->worker[me].again != sh->worker[me].nr;
