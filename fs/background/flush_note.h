@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/tier/tier_flush.h"
+#include "store/tier/flush/tier_flush.h"
 
 struct buf;
 struct engine;

@@ -2,7 +2,7 @@
 /*
  * A directory is flushed in this order:
  *   1. Save a durable note in the store with the number of the next manifest (flush_note.h).
- *   2. Put the packs, then the manifest (store/tier/tier_flush.c).
+ *   2. Put the packs, then the manifest (store/tier/flush/tier_flush.c).
  * After a crash between the two, a manifest of this number either is absent or has a seal of the note.
  *
  * At each connection the flusher compares the last manifest of this store with the note. If another machine put it,

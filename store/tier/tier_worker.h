@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/tier/tier_flush.h"
+#include "store/tier/flush/tier_flush.h"
 #include "store/tier/tier_probe.h"
 
 struct tier;

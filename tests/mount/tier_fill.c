@@ -18,7 +18,7 @@
 #include "store/engine.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_dir.h"
-#include "store/tier/tier_flush.h"
+#include "store/tier/flush/tier_flush.h"
 
 struct source {
 	struct fs *fs;

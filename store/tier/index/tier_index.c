@@ -8,7 +8,7 @@
  *     wrong place would become part of a manifest. Packs are named by digests of their tables, so a place that was right
  *     once remains right: a pack of this name has this chunk, or does not exist.
  *   - Existence. A place counts only if its pack is usable. A writer that is opened regards no pack as usable until it
- *     has found the pack in a valid manifest, as in a tier without an index (tier_flush.c). So the age of an index does
+ *     has found the pack in a valid manifest, as in a tier without an index (flush_load.c). So the age of an index does
  *     not matter, nor do collections that have ended meanwhile. It may even belong to another tier.
  *
  * Crash order:

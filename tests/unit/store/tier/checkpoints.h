@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/fp.h"
-#include "store/tier/tier_flush.h"
+#include "store/tier/flush/tier_flush.h"
 
 #define POOL 400u
 

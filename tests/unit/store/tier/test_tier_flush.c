@@ -3,7 +3,7 @@
  * Flushing sealed checkpoints to a tier and reading them on a machine that has nothing: complete or absent, wherever
  * the writer ends.
  */
-#include "store/tier/tier_flush.h"
+#include "store/tier/flush/tier_flush.h"
 
 #include <errno.h>
 #include <fcntl.h>
