@@ -74,130 +74,6 @@ static void fingerprint(struct batch *b)
 	}
 }
 
-/* With `verify`, equal fingerprints are not enough. */
-static bool same_bytes(struct batch *b, unsigned i, struct addr a)
-{
-	_cleanup_(freep) uint8_t *stored = NULL;
-
-	if (!b->e->conf.verify)
-		return true;
-	stored = aligned_alloc(PACK_BLOCK, round_up(batch_len(b, i), PACK_BLOCK));
-	if (!stored || packs_read(b->e->packs, a, batch_len(b, i), stored) < 0)
-		return packs_is_damaged(b->e->packs, a); /* the caller repairs it */
-	if (memcmp(stored, batch_chunk(b, i), batch_len(b, i)) == 0)
-		return true;
-	atomic_fetch_add_explicit(&b->e->count.verified_different, batch_len(b, i), memory_order_relaxed);
-	return false;
-}
-
-/* Ensure that the chunk at `a` is intact, repairing it if necessary. If it cannot be overwritten, the caller looks
- * for another copy or stores one; repair.c then redirects all files that share the damaged one. */
-static bool make_good(struct batch *b, unsigned i, struct addr a)
-{
-	int r = packs_is_damaged(b->e->packs, a) ?
-			packs_repair_chunk(b->e->packs, a, batch_chunk(b, i), batch_len(b, i)) :
-			0;
-
-	if (r == -EOPNOTSUPP) {
-		if (!b->any_damaged)
-			memset(b->damaged, 0, sizeof(b->damaged));
-		b->any_damaged = true;
-		b->damaged[i] = a;
-	} else if (r < 0) {
-		b->alone[i] = true;
-	}
-	return r == 0;
-}
-
-/* Chunk i is stored at `a`: use it if it may be shared. */
-static bool use_known(struct batch *b, unsigned i, struct addr a, enum cause cause)
-{
-	if (freed_is_gc_pending(b->e, a) || !batch_may_refer(b, a))
-		return false;
-	if (!same_bytes(b, i, a)) {
-		b->alone[i] = true;
-		return false;
-	}
-	if (!make_good(b, i, a))
-		return false;
-	b->addr[i] = a;
-	b->cause[i] = cause;
-	return true;
-}
-
-/* Does the hint lead to chunk i? Then *ret is its address. */
-static bool matches(struct batch *b, unsigned i, struct addr hint, struct addr *ret)
-{
-	uint32_t len;
-	struct fp fp;
-
-	return packs_find(b->e->packs, hint, ret, &len, &fp) > 0 && len == batch_len(b, i) && fp_equal(fp, b->fps[i]);
-}
-
-/* Expected address of chunk k if chunk i is at `a` and the two are as far apart there as here. */
-static struct addr after(const struct batch *b, struct addr a, unsigned i, unsigned k)
-{
-	a.off += b->at[k] - b->at[i];
-	return a;
-}
-
-/* Number of addresses from i on that are adjacent in one frame, so that a single table lookup covers them. */
-static unsigned run_length(const struct batch *b, const struct addr *a, unsigned i)
-{
-	unsigned n = 1;
-
-	while (i + n < b->n && addr_equal(a[i + n], after(b, a[i], i, i + n)) && pack_same_frame(a[i], a[i + n]))
-		n++;
-	return n;
-}
-
-/* compare_with() for variable lengths: a chunk matches if one of the same length starts at its address. */
-static void compare_varied(struct batch *b, const struct addr *a, enum cause cause)
-{
-	struct pack_chunk there[PAGES_MAX];
-	bool was_there = true;
-	int nr_found;
-
-	for (unsigned i = 0, n; i < b->n; i += n) {
-		n = 1;
-		if (addr_is_none(a[i]))
-			continue;
-		if (was_there) /* otherwise probably none of them is */
-			n = run_length(b, a, i);
-		nr_found = packs_chunks(b->e->packs, a[i], b->at[i + n] - b->at[i], n, there);
-		was_there = nr_found > 0;
-		for (unsigned k = 0; k < n; k++) {
-			if (nr_found <= (int)k || there[k].off != a[i + k].off || there[k].len != batch_len(b, i + k)) {
-				n = k + 1; /* boundaries differ from here on: look up again */
-				break;
-			}
-			if (b->cause[i + k] == UNKNOWN && fp_equal(there[k].fp, b->fps[i + k]))
-				use_known(b, i + k, a[i + k], cause);
-		}
-	}
-}
-
-static void compare_with(struct batch *b, const struct addr *a, enum cause cause)
-{
-	struct fp fps[PAGES_MAX];
-	int nr_found;
-
-	if (!b->page) {
-		compare_varied(b, a, cause);
-		return;
-	}
-	for (unsigned i = 0, n; i < b->n; i += n) {
-		n = 1;
-		if (addr_is_none(a[i]) || a[i].off % PACK_BLOCK)
-			continue;
-		n = run_length(b, a, i);
-		nr_found = packs_fps(b->e->packs, a[i], b->page, n, fps);
-		for (unsigned k = i; nr_found > 0 && k < i + (unsigned)nr_found; k++)
-			if (b->cause[k] == UNKNOWN && fp_equal(fps[k - i], b->fps[k]))
-				use_known(b, k, a[k], cause);
-	}
-}
-
 static unsigned nr_unknown(const struct batch *b)
 {
 	unsigned n = 0;
@@ -217,7 +93,7 @@ static void ask_file(struct batch *b, struct content *c)
 	struct addr a[PAGES_MAX];
 
 	if (content_addresses(c, b->off, b->at, b->n, a) == 0)
-		compare_with(b, a, CHAMPION); /* without it, lookups only take longer */
+		batch_compare(b, a, CHAMPION); /* without it, lookups only take longer */
 }
 
 /* Try the file's own old bytes, then its champions until one matches most. */
@@ -245,11 +121,11 @@ static void ask_neighbours(struct batch *b, unsigned i)
 	struct addr a[PAGES_MAX];
 
 	for (unsigned k = 0; k < b->n; k++) {
-		a[k] = k > i ? after(b, b->addr[i], i, k) : ADDR_NONE;
+		a[k] = k > i ? batch_after(b, b->addr[i], i, k) : ADDR_NONE;
 		if (!addr_is_none(a[k]) && !pack_same_frame(a[k], b->addr[i]))
 			a[k] = ADDR_NONE;
 	}
-	compare_with(b, a, SUCCESSOR);
+	batch_compare(b, a, SUCCESSOR);
 }
 
 /* Those of one part. */
@@ -366,7 +242,7 @@ static void use_memory(struct batch *b, const struct addr *a)
 	for (unsigned i = 0; i < b->n; i++) {
 		if (b->cause[i] != UNKNOWN || b->alone[i] || addr_is_none(a[i]))
 			continue;
-		if (use_known(b, i, a[i], MEMORY))
+		if (batch_use_known(b, i, a[i], MEMORY))
 			ask_neighbours(b, i);
 		else
 			b->refused[i] = a[i];
@@ -392,8 +268,8 @@ static int ask_index_all(struct batch *b, unsigned from)
 		if (b->cause[i] == UNKNOWN && !b->absent[i] && !b->alone[i]) {
 			if (addr_is_none(a[n]))
 				in_vain++;
-			else if (matches(b, i, a[n], &found))
-				use_known(b, i, found, INDEXED);
+			else if (batch_matches(b, i, a[n], &found))
+				batch_use_known(b, i, found, INDEXED);
 			n++;
 		}
 	atomic_fetch_add_explicit(&b->e->count.in_vain, in_vain, memory_order_relaxed);
@@ -413,7 +289,7 @@ static int ask_index(struct batch *b)
 		r = fingerprints_find(b->e->db, &b->fps[i], 1, &a);
 		if (r < 0)
 			return r;
-		if (!addr_is_none(a) && matches(b, i, a, &a) && use_known(b, i, a, INDEXED)) {
+		if (!addr_is_none(a) && batch_matches(b, i, a, &a) && batch_use_known(b, i, a, INDEXED)) {
 			ask_neighbours(b, i);
 			misses = 0;
 		} else if (++misses == MISSES_MAX) {

@@ -62,6 +62,15 @@ int batch_finish(struct batch *b, uint32_t base, uint32_t len, struct extent_lis
 /* The whole process for a job chunked by content. */
 int batch_store_cuts(struct batch *b, const struct job *j, struct extent_list *ret);
 
+/* dedup_compare.c. Chunk i is stored at `a`: use it if it may be shared. */
+bool batch_use_known(struct batch *b, unsigned i, struct addr a, enum cause cause);
+/* Does the hint lead to chunk i? Then *ret is its address. */
+bool batch_matches(struct batch *b, unsigned i, struct addr hint, struct addr *ret);
+/* Expected address of chunk k if chunk i is at `a` and the two are as far apart there as here. */
+struct addr batch_after(const struct batch *b, struct addr a, unsigned i, unsigned k);
+/* Use chunks that have the fingerprints of unknown ones at the expected addresses. */
+void batch_compare(struct batch *b, const struct addr *a, enum cause cause);
+
 /* The address in memory's tables, if it may be shared. A caller that holds the lock shared holds that of the part too. */
 struct addr batch_find_in_memory(struct engine *e, struct fp fp) REQUIRES_SHARED(append_lock);
 
