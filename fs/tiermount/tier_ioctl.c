@@ -156,7 +156,7 @@ union argument {
 	unsigned flags;
 };
 
-static int dispatch(fuse_req_t req, uint64_t node, unsigned cmd, union argument *arg, const void *in, size_t in_len)
+static int run_ioctl(fuse_req_t req, uint64_t node, unsigned cmd, union argument *arg, const void *in, size_t in_len)
 {
 	if (cmd == (unsigned)FS_IOC_GETFLAGS)
 		return ioctl_getflags(node, arg);
@@ -176,7 +176,7 @@ void tier_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *p _unused
 		   unsigned flags _unused_, const void *in, size_t in_len, size_t out_len)
 {
 	union argument arg = { 0 };
-	int r = dispatch(req, ino, cmd, &arg, in, in_len);
+	int r = run_ioctl(req, ino, cmd, &arg, in, in_len);
 
 	if (r < 0)
 		tier_reply_error(req, r);

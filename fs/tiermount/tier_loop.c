@@ -94,7 +94,7 @@ static bool is_stopped(struct tier_loop *l)
 }
 
 /* Receives the next request. false: the loop has ended. */
-static bool receive(struct tier_loop *l, struct fuse_buf *buf)
+static bool receive_request(struct tier_loop *l, struct fuse_buf *buf)
 {
 	struct pollfd fds[] = { { .fd = l->fd, .events = POLLIN }, { .fd = l->stop_fd, .events = POLLIN } };
 
@@ -145,7 +145,7 @@ static bool end_request(struct worker *w)
 	return is_interrupted;
 }
 
-static void interrupt(struct tier_loop *l, const struct fuse_in_header *in, size_t len)
+static void interrupt_request(struct tier_loop *l, const struct fuse_in_header *in, size_t len)
 {
 	const struct fuse_interrupt_in *which = (const struct fuse_interrupt_in *)(in + 1);
 
@@ -160,7 +160,7 @@ static void interrupt(struct tier_loop *l, const struct fuse_in_header *in, size
 		long_requests_interrupt(l->queues[i], which->unique);
 }
 
-static void serve(struct worker *w, const void *p, size_t len)
+static void process_request(struct worker *w, const void *p, size_t len)
 {
 	const struct fuse_buf buf = { .size = len, .mem = (void *)(uintptr_t)p };
 
@@ -180,7 +180,7 @@ static void serve_in_place(struct worker *w, const struct fuse_in_header *in, si
 	w->has_place = true;
 	while (r) {
 		cancel_set(&r->cancel);
-		serve(w, r->bytes, r->len);
+		process_request(w, r->bytes, r->len);
 		cancel_set(NULL);
 		r = long_request_end(all, r);
 	}
@@ -210,7 +210,7 @@ static void *serve_requests(void *userdata)
 		const struct fuse_in_header *in;
 
 		mutex_lock(&l->receiving);
-		more = receive(l, &buf);
+		more = receive_request(l, &buf);
 		in = buf.mem;
 		if (more)
 			begin_request(w, in);
@@ -218,9 +218,9 @@ static void *serve_requests(void *userdata)
 		if (!more)
 			break;
 		if (in->opcode == FUSE_INTERRUPT)
-			interrupt(l, in, buf.size);
+			interrupt_request(l, in, buf.size);
 		else
-			serve(w, in, buf.size);
+			process_request(w, in, buf.size);
 		if (w->serve_again)
 			serve_in_place(w, in, buf.size);
 		else

@@ -207,7 +207,7 @@ static int serve_mount(struct run *run)
 	return r < 0 ? log_errno(r, "requests: cannot start a thread") : run_until_unmounted(run);
 }
 
-static void unmount(struct run *run)
+static void unmount_or_end(struct run *run)
 {
 	if (daemon_is_on_top(run->paths.mountpoint, run->dev))
 		fuse_session_unmount(run->se);
@@ -226,7 +226,7 @@ static bool close_all(struct run *run)
 		tier_view_stop(run->fs.view);
 	tier_loop_free(TAKE(run->loop));
 	if (run->se) {
-		unmount(run);
+		unmount_or_end(run);
 		fuse_session_destroy(run->se);
 		log_info("tier %s: unmounted", tier_where(run->tier));
 	}

@@ -522,7 +522,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
 }
 
 /* Where the next data or hole begins, with the holes of the sealed file. */
-static int seek(const struct tier_entered *e, uint32_t inode, uint64_t off, int whence, uint64_t *ret)
+static int seek_in_file(const struct tier_entered *e, uint32_t inode, uint64_t off, int whence, uint64_t *ret)
 {
 	const struct tier_inode *in = &e->tree->inodes[inode];
 	struct tier_runs it;
@@ -550,7 +550,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, stru
 	if (r == 0)
 		r = tier_enter(req, ino, TIER_WAITS_FOR_TREE, &e);
 	if (r == 0)
-		r = seek(e, tier_node_inode(ino), (uint64_t)off, whence, &found);
+		r = seek_in_file(e, tier_node_inode(ino), (uint64_t)off, whence, &found);
 	tier_view_leave(fs_of(req)->view, e);
 	if (r < 0)
 		tier_reply_error(req, r);

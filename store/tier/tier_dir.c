@@ -67,7 +67,7 @@ struct tier_dir {
 };
 
 /* A failure of the filesystem; `what` is the action. */
-static int fail(struct tier_dir *d, const struct tier_request *q, const char *what, int r)
+static int fail_request(struct tier_dir *d, const struct tier_request *q, const char *what, int r)
 {
 	log_limited(&d->limit, LOG_LEVEL_ERROR, "tier %s: object %s: cannot %s: %s", d->tier.where, q->name, what,
 		    strerror(-r));
@@ -205,7 +205,7 @@ static int put_at(struct path *p, const struct tier_request *q)
 	return r;
 }
 
-static int put(struct tier_dir *d, const struct tier_request *q)
+static int put_object(struct tier_dir *d, const struct tier_request *q)
 {
 	struct path p;
 	int r = path_open(d, q->name, true, &p);
@@ -215,10 +215,10 @@ static int put(struct tier_dir *d, const struct tier_request *q)
 		path_close(&p);
 	}
 	if (r == -EINVAL)
-		return fail(d, q, "put it without replacing: no hard links and no RENAME_NOREPLACE here", r);
+		return fail_request(d, q, "put it without replacing: no hard links and no RENAME_NOREPLACE here", r);
 	if (r == -ENOENT)
 		r = -EIO; /* a directory or the temporary was removed by others */
-	return r < 0 && r != -EEXIST ? fail(d, q, "write", r) : r;
+	return r < 0 && r != -EEXIST ? fail_request(d, q, "write", r) : r;
 }
 
 /* --- get --- */
@@ -249,7 +249,7 @@ static bool is_absent(int r)
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-static int get_object(struct tier_dir *d, struct tier_request *q)
+static int try_get_object(struct tier_dir *d, struct tier_request *q)
 {
 	struct path p;
 	int r = path_open(d, q->name, false, &p);
@@ -261,13 +261,13 @@ static int get_object(struct tier_dir *d, struct tier_request *q)
 	return r;
 }
 
-static int get(struct tier_dir *d, struct tier_request *q)
+static int get_object(struct tier_dir *d, struct tier_request *q)
 {
-	int r = get_object(d, q);
+	int r = try_get_object(d, q);
 
 	if (r == -ESTALE) /* deleted while it was open: the second time it is absent */
-		r = get_object(d, q);
-	return is_absent(r) ? -ENOENT : r < 0 ? fail(d, q, "read", r) : 0;
+		r = try_get_object(d, q);
+	return is_absent(r) ? -ENOENT : r < 0 ? fail_request(d, q, "read", r) : 0;
 }
 
 /* --- delete --- */
@@ -283,7 +283,7 @@ static int remove_object(struct tier_dir *d, const struct tier_request *q)
 			r = io_sync_dir(p.fds[p.nr - 1]);
 		path_close(&p);
 	}
-	return is_absent(r) ? 0 : r < 0 ? fail(d, q, "delete", r) : 0;
+	return is_absent(r) ? 0 : r < 0 ? fail_request(d, q, "delete", r) : 0;
 }
 
 /* --- list --- */
@@ -404,7 +404,7 @@ static int list_below(struct tier_dir *d, struct tier_request *q, int at, char n
 	return r;
 }
 
-static int list(struct tier_dir *d, struct tier_request *q)
+static int list_objects(struct tier_dir *d, struct tier_request *q)
 {
 	char name[TIER_NAME_MAX + 2];
 	struct path p;
@@ -416,7 +416,7 @@ static int list(struct tier_dir *d, struct tier_request *q)
 		r = list_below(d, q, p.fds[p.nr - 1], name, &nr);
 		path_close(&p);
 	}
-	return r > 0 || is_absent(r) ? 0 : r < 0 ? fail(d, q, "list", r) : 0;
+	return r > 0 || is_absent(r) ? 0 : r < 0 ? fail_request(d, q, "list", r) : 0;
 }
 
 /* --- sweep --- */
@@ -483,16 +483,16 @@ static int dir_sweep(struct tier *t, const char *prefix)
 
 /* --- threads --- */
 
-static int run(struct tier_dir *d, struct tier_request *q)
+static int run_request(struct tier_dir *d, struct tier_request *q)
 {
 	switch (q->op) {
 	case TIER_PUT_NEW:
 	case TIER_PUT:
-		return put(d, q);
+		return put_object(d, q);
 	case TIER_GET:
-		return get(d, q);
+		return get_object(d, q);
 	case TIER_LIST:
-		return list(d, q);
+		return list_objects(d, q);
 	case TIER_DELETE:
 		return remove_object(d, q);
 	}
@@ -518,7 +518,7 @@ static void *work(void *userdata)
 			d->end = &d->first;
 		d->nr_waiting--;
 		mutex_unlock(&d->lock);
-		tier_done(q, run(d, q));
+		tier_done(q, run_request(d, q));
 		mutex_lock(&d->lock);
 	}
 	mutex_unlock(&d->lock);
@@ -546,7 +546,7 @@ static void dir_start(struct tier *t, struct tier_request *q)
 	cond_signal(&d->posted);
 	mutex_unlock(&d->lock);
 	if (refused)
-		tier_done(q, fail(d, q, "start a thread for it", -EAGAIN));
+		tier_done(q, fail_request(d, q, "start a thread for it", -EAGAIN));
 }
 
 static void dir_close(struct tier *t)

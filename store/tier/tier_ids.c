@@ -22,7 +22,7 @@ static struct tier_id_slot *slot_of(const struct tier_ids *m, const uint8_t id[T
 	return &m->v[at];
 }
 
-static int grow(struct tier_ids *m)
+static int table_grow(struct tier_ids *m)
 {
 	struct tier_ids more = { .nr = m->nr, .size = MAX(2 * m->size, FIRST_SIZE) };
 
@@ -39,7 +39,7 @@ static int grow(struct tier_ids *m)
 
 int tier_ids_add(struct tier_ids *m, const uint8_t id[TIER_ID_LEN], uint32_t number)
 {
-	int r = 4 * (m->nr + 1) > 3 * m->size ? grow(m) : 0;
+	int r = 4 * (m->nr + 1) > 3 * m->size ? table_grow(m) : 0;
 	struct tier_id_slot *s;
 
 	if (r < 0)

@@ -25,7 +25,7 @@ struct probe {
 	uint8_t *bodies[RACERS], *seen; /* LEN bytes each */
 };
 
-static _printf_(3, 4) int refuse(struct probe *p, enum tier_promise broken, const char *fmt, ...)
+static _printf_(3, 4) int break_promise(struct probe *p, enum tier_promise broken, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -36,7 +36,7 @@ static _printf_(3, 4) int refuse(struct probe *p, enum tier_promise broken, cons
 	return -EOPNOTSUPP;
 }
 
-static int get(struct probe *p, const char *name, uint64_t off, size_t len, size_t *ret_got, uint64_t *ret_size)
+static int get_range(struct probe *p, const char *name, uint64_t off, size_t len, size_t *ret_got, uint64_t *ret_size)
 {
 	struct tier_request q = { .op = TIER_GET, .name = name, .off = off, .buf = p->seen, .len = len };
 	int r;
@@ -49,7 +49,7 @@ static int get(struct probe *p, const char *name, uint64_t off, size_t len, size
 }
 
 /* Put an object several times at once; *ret_winner is the request that succeeded. */
-static int race(struct probe *p, const char *name, unsigned *ret_winner)
+static int race_to_create(struct probe *p, const char *name, unsigned *ret_winner)
 {
 	_cleanup_(tier_queue_freep) struct tier_queue *u = NULL;
 	struct tier_request q[RACERS];
@@ -66,7 +66,7 @@ static int race(struct probe *p, const char *name, unsigned *ret_winner)
 		;
 	for (unsigned i = 0; i < RACERS; i++) {
 		if (q[i].result == -EOPNOTSUPP)
-			return refuse(p, TIER_PROMISE_CREATE, "it does not implement conditional puts");
+			return break_promise(p, TIER_PROMISE_CREATE, "it does not implement conditional puts");
 		if (q[i].result < 0 && q[i].result != -EEXIST)
 			return q[i].result;
 		if (q[i].result == 0)
@@ -74,10 +74,10 @@ static int race(struct probe *p, const char *name, unsigned *ret_winner)
 		nr_won += q[i].result == 0;
 	}
 	if (nr_won != 1)
-		return refuse(p, TIER_PROMISE_CREATE,
-			      "%u of %u racing requests to create one object succeeded: its conditional puts are not "
-			      "atomic",
-			      nr_won, RACERS);
+		return break_promise(p, TIER_PROMISE_CREATE,
+				     "%u of %u racing requests to create one object succeeded: its conditional puts are not "
+				     "atomic",
+				     nr_won, RACERS);
 	p->results[TIER_PROMISE_CREATE].nr_held++;
 	return 0;
 }
@@ -87,20 +87,20 @@ static int try_put_new(struct probe *p, const char *name)
 	unsigned winner = 0;
 	uint64_t size;
 	size_t got;
-	int r = race(p, name, &winner);
+	int r = race_to_create(p, name, &winner);
 
 	if (r == 0)
-		r = get(p, name, 0, LEN, &got, &size);
+		r = get_range(p, name, 0, LEN, &got, &size);
 	if (r == -ENOENT)
-		return refuse(p, TIER_PROMISE_FOUND, "a new object was not found after its put had succeeded");
+		return break_promise(p, TIER_PROMISE_FOUND, "a new object was not found after its put had succeeded");
 	if (r == 0 && (got != LEN || size != LEN || memcmp(p->seen, p->bodies[winner], LEN) != 0))
-		return refuse(p, TIER_PROMISE_FOUND, "an object has other bytes than the request that created it");
+		return break_promise(p, TIER_PROMISE_FOUND, "an object has other bytes than the request that created it");
 	if (r < 0)
 		return r;
 	p->results[TIER_PROMISE_FOUND].nr_held++;
 	r = tier_put_new(p->t, name, p->bodies[(winner + 1) % RACERS], LEN);
 	if (r == 0)
-		return refuse(p, TIER_PROMISE_KEPT, "a conditional put replaced an object");
+		return break_promise(p, TIER_PROMISE_KEPT, "a conditional put replaced an object");
 	if (r != -EEXIST)
 		return r;
 	p->results[TIER_PROMISE_KEPT].nr_held++;
@@ -117,13 +117,14 @@ static int try_ranges(struct probe *p, const char *name, const uint8_t *body)
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
 		uint64_t off = ranges[i].off, size;
 		size_t expected = MIN(ranges[i].len, (size_t)(LEN - off)), got;
-		int r = get(p, name, off, ranges[i].len, &got, &size);
+		int r = get_range(p, name, off, ranges[i].len, &got, &size);
 
 		if (r < 0 && r != -EBADMSG) /* the back end may detect the fault itself */
 			return r;
 		if (r < 0 || got != expected || size != LEN || memcmp(p->seen, body + off, got) != 0)
-			return refuse(p, TIER_PROMISE_RANGES, "a request for %zu bytes at %" PRIu64 " of an object returned others",
-				      ranges[i].len, off);
+			return break_promise(p, TIER_PROMISE_RANGES,
+					     "a request for %zu bytes at %" PRIu64 " of an object returned others",
+					     ranges[i].len, off);
 		p->results[TIER_PROMISE_RANGES].nr_held++;
 	}
 	return 0;
@@ -142,9 +143,9 @@ static int try_put_and_delete(struct probe *p, const char *name)
 	if (r == 0)
 		r = tier_call(p->t, &del);
 	if (r == 0) {
-		r = get(p, name, 0, 1, &got, &size);
+		r = get_range(p, name, 0, 1, &got, &size);
 		if (r == 0)
-			return refuse(p, TIER_PROMISE_DELETED, "an object is still found after it was deleted");
+			return break_promise(p, TIER_PROMISE_DELETED, "an object is still found after it was deleted");
 		if (r == -ENOENT) {
 			p->results[TIER_PROMISE_DELETED].nr_held++;
 			r = 0;
@@ -178,7 +179,7 @@ static int try_all(struct probe *p)
 	return r < 0 ? r : try_put_and_delete(p, p->names[0]);
 }
 
-static int prepare(struct probe *p)
+static int prepare_bodies(struct probe *p)
 {
 	uint64_t random;
 
@@ -222,7 +223,7 @@ int tier_probe_each(struct tier *t, char ret_reason[TIER_PROBE_REASON_MAX],
 		    struct tier_promise_result ret[TIER_NR_PROMISES])
 {
 	struct probe p = { .t = t, .reason = ret_reason, .results = ret };
-	int r = prepare(&p);
+	int r = prepare_bodies(&p);
 
 	ret_reason[0] = '\0';
 	memset(ret, 0, TIER_NR_PROMISES * sizeof(*ret));

@@ -27,7 +27,7 @@ struct tier_reader {
 	struct tier_known known; /* chunks of the catalog */
 };
 
-static int damaged(const struct tier_reader *r, const char *what)
+static int report_damaged(const struct tier_reader *r, const char *what)
 {
 	return log_errno(-EBADMSG, "tier %s: %s: %s", tier_where(r->tier), r->name.s, what);
 }
@@ -81,9 +81,9 @@ static int get_manifest(struct tier_reader *r, const char *name)
 	if (k == -EOPNOTSUPP)
 		return log_errno(k, "tier %s: %s: written by a newer version", tier_where(r->tier), r->name.s);
 	if (k < 0)
-		return damaged(r, "the manifest is damaged");
+		return report_damaged(r, "the manifest is damaged");
 	if (memcmp(r->m.store, store, sizeof(store)) != 0 || r->m.number != number)
-		return damaged(r, "the manifest is that of another checkpoint");
+		return report_damaged(r, "the manifest is that of another checkpoint");
 	return 0;
 }
 
@@ -96,7 +96,7 @@ static int get_key(struct tier_reader *r)
 	if (k < 0 && k != -ENOENT && k != -EFBIG)
 		return k;
 	if (k < 0 || tier_key_decode(b.data, b.len, &key) < 0 || memcmp(key.id, r->m.key_id, sizeof(key.id)) != 0)
-		return damaged(r, "its key is missing or damaged");
+		return report_damaged(r, "its key is missing or damaged");
 	fp_key_init(&r->key, key.hash, key.secret);
 	return 0;
 }
@@ -158,7 +158,7 @@ int tier_reader_tables(struct tier_reader *r, uint32_t i, const struct tier_tabl
 	int k;
 
 	if (i >= r->m.nr_packs)
-		return damaged(r, "it refers to a pack that it does not name");
+		return report_damaged(r, "it refers to a pack that it does not name");
 	*ret = &r->tables[i];
 	if (r->tables[i].frames)
 		return 0;
@@ -207,7 +207,7 @@ static int put_record(struct expanding *x, const void *p, size_t len)
 	int k = catalog_reader_next(&x->check, p, len, &used, &rec);
 
 	if (k <= 0 || used != len)
-		return k == -EOPNOTSUPP ? k : damaged(x->r, "its catalog is damaged");
+		return k == -EOPNOTSUPP ? k : report_damaged(x->r, "its catalog is damaged");
 	return x->to->put(x->to->userdata, p, len);
 }
 
@@ -225,7 +225,7 @@ static int add_chunk(struct expanding *x, const struct tier_run *run, uint32_t c
 		return k;
 	frame = tier_tables_find(t, chunk, &in);
 	if (!frame || x->nr_pieces++ == CATALOG_PIECES_MAX)
-		return damaged(x->r, "its catalog is damaged");
+		return report_damaged(x->r, "its catalog is damaged");
 	cuts = pack_table_cuts(&frame->table);
 	piece.fp = frame->table.fps[in];
 	piece.chunk_len = pack_cut_len(&cuts, in);
@@ -245,7 +245,7 @@ static int add_chunks(struct expanding *x, const struct tier_run *run)
 		k = add_chunk(x, run, run->first + i, &len);
 		sum += len;
 	}
-	return k < 0 || sum == run->len ? k : damaged(x->r, "its catalog is damaged");
+	return k < 0 || sum == run->len ? k : report_damaged(x->r, "its catalog is damaged");
 }
 
 static int expand_runs(struct expanding *x, struct cursor *c)
@@ -258,7 +258,7 @@ static int expand_runs(struct expanding *x, struct cursor *c)
 	while ((k = tier_run_next(c, &run)) > 0) {
 		if (run.pack == 0) {
 			catalog_piece_encode(&(struct content_piece){ .len = run.len }, &x->pieces);
-			k = x->nr_pieces++ == CATALOG_PIECES_MAX ? damaged(x->r, "its catalog is damaged") : 0;
+			k = x->nr_pieces++ == CATALOG_PIECES_MAX ? report_damaged(x->r, "its catalog is damaged") : 0;
 		} else {
 			k = add_chunks(x, &run);
 		}
@@ -266,7 +266,7 @@ static int expand_runs(struct expanding *x, struct cursor *c)
 			return k;
 	}
 	if (k < 0)
-		return damaged(x->r, "its catalog is damaged");
+		return report_damaged(x->r, "its catalog is damaged");
 	buf_clear(&x->record);
 	buf_add_u8(&x->record, CATALOG_PIECES);
 	buf_add_varint(&x->record, x->pieces.len);
@@ -280,7 +280,7 @@ int tier_reader_catalog(struct tier_reader *r, const struct tier_sink *to)
 	_cleanup_(expanding_release) struct expanding x = { .r = r, .to = to };
 	struct cursor c = cursor_of(r->m.catalog, r->m.catalog_len);
 	size_t head = sizeof(struct catalog_head_disk);
-	int k = cursor_take(&c, head) ? put_record(&x, r->m.catalog, head) : damaged(r, "its catalog is damaged");
+	int k = cursor_take(&c, head) ? put_record(&x, r->m.catalog, head) : report_damaged(r, "its catalog is damaged");
 
 	while (k == 0 && cursor_left(&c) > 0) {
 		const uint8_t *record = c.p, *payload;
@@ -289,7 +289,7 @@ int tier_reader_catalog(struct tier_reader *r, const struct tier_sink *to)
 
 		payload = len <= cursor_left(&c) ? cursor_take(&c, (size_t)len) : NULL;
 		if (!payload || type == CATALOG_PIECES)
-			return damaged(r, "its catalog is damaged");
+			return report_damaged(r, "its catalog is damaged");
 		if (type == TIER_RUNS_TYPE) {
 			struct cursor runs = cursor_of(payload, (size_t)len);
 
@@ -298,7 +298,7 @@ int tier_reader_catalog(struct tier_reader *r, const struct tier_sink *to)
 			k = put_record(&x, record, (size_t)(c.p - record));
 		}
 	}
-	return k < 0 ? k : x.check.at_end ? 0 : damaged(r, "its catalog ends early");
+	return k < 0 ? k : x.check.at_end ? 0 : report_damaged(r, "its catalog ends early");
 }
 
 /* --- chunks --- */
@@ -308,7 +308,7 @@ struct range {
 	uint64_t off;
 };
 
-static int locate(struct tier_reader *r, const struct tier_want *w, struct range *ret)
+static int locate_chunk(struct tier_reader *r, const struct tier_want *w, struct range *ret)
 {
 	const struct tier_place *place = tier_known_find(&r->known, w->fp, w->len);
 	const struct tier_tables *t;
@@ -341,14 +341,14 @@ struct reading {
 };
 
 /* As many of the first ones as go into one request. */
-static int start(struct tier_reader *r, struct tier_queue *u, struct reading *g, const struct tier_want *wants,
-		 size_t nr)
+static int start_range(struct tier_reader *r, struct tier_queue *u, struct reading *g, const struct tier_want *wants,
+		       size_t nr)
 {
 	struct tier_footer f;
 	struct range first, next;
 	bool is_one_buffer = true;
 	size_t len = wants->len;
-	int k = locate(r, wants, &first);
+	int k = locate_chunk(r, wants, &first);
 
 	if (k == 0)
 		k = tier_manifest_pack(&r->m, first.pack, &f);
@@ -358,7 +358,7 @@ static int start(struct tier_reader *r, struct tier_queue *u, struct reading *g,
 	for (; g->nr < nr && len + wants[g->nr].len <= RANGE_MAX; g->nr++) {
 		const struct tier_want *w = &wants[g->nr];
 
-		if (locate(r, w, &next) < 0 || next.pack != first.pack || next.off != first.off + len)
+		if (locate_chunk(r, w, &next) < 0 || next.pack != first.pack || next.off != first.off + len)
 			break; /* an error is met again when this one is the first */
 		is_one_buffer &= (uint8_t *)w->buf == (uint8_t *)wants->buf + len;
 		len += w->len;
@@ -377,7 +377,7 @@ static int start(struct tier_reader *r, struct tier_queue *u, struct reading *g,
 	return 0;
 }
 
-static int finish(struct tier_reader *r, struct reading *g)
+static int finish_range(struct tier_reader *r, struct reading *g)
 {
 	_cleanup_(freep) uint8_t *bytes = TAKE(g->bytes);
 	size_t at = 0;
@@ -415,14 +415,14 @@ int tier_reader_chunks(struct tier_reader *r, const struct tier_want *wants, siz
 		if (k == 0 && i < nr && nr_idle > 0) {
 			struct reading *g = idle[nr_idle - 1];
 
-			k = start(r, u, g, wants + i, nr - i);
+			k = start_range(r, u, g, wants + i, nr - i);
 			if (k == 0) {
 				nr_idle--;
 				i += g->nr;
 			}
 		} else { /* also after an error, all that are in flight */
 			struct reading *g = container_of(tier_next(u), struct reading, q);
-			int one = finish(r, g);
+			int one = finish_range(r, g);
 
 			idle[nr_idle++] = g;
 			k = k < 0 ? k : one;

@@ -82,7 +82,7 @@ struct tier_worker {
 /* --- messages --- */
 
 /* For the worker's thread. NONE: the caller has left. */
-static enum message receive(struct tier_worker *w, int *ret_result)
+static enum message receive_message(struct tier_worker *w, int *ret_result)
 {
 	enum message m;
 
@@ -109,7 +109,7 @@ static void send_to_caller(struct tier_worker *w, enum message m, int result)
 }
 
 /* For the caller's thread: sends a message and waits for the next one. NONE: cancelled. */
-static enum message exchange(struct tier_worker *w, enum message m, int result, int *ret_result)
+static enum message exchange_messages(struct tier_worker *w, enum message m, int result, int *ret_result)
 {
 	enum message answer;
 
@@ -134,16 +134,16 @@ static enum message exchange(struct tier_worker *w, enum message m, int result, 
 
 /* --- the worker's thread --- */
 
-/* Like receive(), but stores the result of CHUNKS, and returns the message that follows. */
+/* Like receive_message(), but stores the result of CHUNKS, and returns the message that follows. */
 static enum message receive_next(struct tier_worker *w, int *ret_result)
 {
-	enum message m = receive(w, ret_result);
+	enum message m = receive_message(w, ret_result);
 
 	if (m != CHUNKS)
 		return m;
 	w->read_result = *ret_result;
 	w->is_reading = false;
-	return receive(w, ret_result);
+	return receive_message(w, ret_result);
 }
 
 /* catalog() of the checkpoint, in the worker's thread. */
@@ -187,7 +187,7 @@ static int await_chunks(void *userdata)
 	if (!w->is_reading)
 		return w->read_result;
 	w->is_reading = false;
-	return receive(w, &result) == CHUNKS ? result : -ECANCELED;
+	return receive_message(w, &result) == CHUNKS ? result : -ECANCELED;
 }
 
 static int open_tier(struct tier_worker *w, bool probe, char reason[TIER_PROBE_REASON_MAX])
@@ -226,7 +226,7 @@ static void run_open(struct tier_worker *w)
 	send_to_caller(w, DONE, r);
 }
 
-static void release(struct tier_worker *w)
+static void worker_release(struct tier_worker *w)
 {
 	tier_writer_close(w->writer);
 	tier_close(w->tier);
@@ -248,7 +248,7 @@ static void *work(void *userdata)
 	int result;
 
 	pthread_setname_np(pthread_self(), "ckptfs-tier");
-	while ((m = receive(w, &result)) != NONE) {
+	while ((m = receive_message(w, &result)) != NONE) {
 		if (m == JOB_OPEN)
 			run_open(w);
 		else if (m == JOB_FOLLOW)
@@ -264,7 +264,7 @@ static void *work(void *userdata)
 	cond_broadcast(&w->changed);
 	mutex_unlock(&w->lock);
 	if (is_abandoned)
-		release(w);
+		worker_release(w);
 	return NULL;
 }
 
@@ -289,7 +289,7 @@ int tier_worker_new(const struct tier_worker_conf *conf, struct tier_worker **re
 	}
 	r = w->url && !w->config_file == !conf->config_file ? -pthread_create(&w->thread, NULL, work, w) : -ENOMEM;
 	if (r < 0) {
-		release(w);
+		worker_release(w);
 		return r;
 	}
 	w->conf.url = w->url;
@@ -305,7 +305,7 @@ int tier_worker_open(struct tier_worker *w, bool probe, char reason[TIER_PROBE_R
 	mutex_lock(&w->lock);
 	w->probe = probe;
 	mutex_unlock(&w->lock);
-	if (exchange(w, JOB_OPEN, 0, &r) == NONE) {
+	if (exchange_messages(w, JOB_OPEN, 0, &r) == NONE) {
 		reason[0] = '\0';
 		return r;
 	}
@@ -334,7 +334,7 @@ int tier_worker_follow(struct tier_worker *w)
 {
 	int r;
 
-	exchange(w, JOB_FOLLOW, 0, &r);
+	exchange_messages(w, JOB_FOLLOW, 0, &r);
 	return r;
 }
 
@@ -357,10 +357,10 @@ bool tier_worker_has_failed(const struct tier_worker *w)
 static enum message exchange_and_read(struct tier_worker *w, const struct tier_checkpoint *c, enum message m,
 				      int result, int *ret_result)
 {
-	enum message answer = exchange(w, m, result, ret_result);
+	enum message answer = exchange_messages(w, m, result, ret_result);
 
 	while (answer == WANTS_CHUNKS)
-		answer = exchange(w, CHUNKS, c->read(c->userdata, w->wants, w->nr_wants), ret_result);
+		answer = exchange_messages(w, CHUNKS, c->read(c->userdata, w->wants, w->nr_wants), ret_result);
 	return answer;
 }
 
@@ -412,7 +412,7 @@ int tier_worker_flush(struct tier_worker *w, const struct tier_checkpoint *c, st
 	w->checkpoint.read = request_chunks;
 	w->checkpoint.await = await_chunks;
 	w->checkpoint.userdata = w;
-	m = exchange(w, JOB_FLUSH, 0, &r);
+	m = exchange_messages(w, JOB_FLUSH, 0, &r);
 	if (m == WANTS_CATALOG)
 		m = exchange_and_read(w, c, CATALOG_END,
 				      c->catalog(c->userdata, &(struct tier_sink){ send_record, &sink }), &r);
@@ -476,6 +476,6 @@ void tier_worker_free(struct tier_worker *w)
 	mutex_unlock(&w->lock);
 	if (has_ended) {
 		pthread_join(w->thread, NULL);
-		release(w);
+		worker_release(w);
 	}
 }

@@ -241,7 +241,7 @@ static int keep_mount(struct request *q, const char *path, struct stat_answer *a
 	return 0;
 }
 
-static int show(struct request *q, FILE *to, size_t i)
+static int show_path(struct request *q, FILE *to, size_t i)
 {
 	_cleanup_(stat_answer_release) struct stat_answer a = { 0 };
 	char *path = q->paths[i];
@@ -289,7 +289,7 @@ static int show_all(struct request *q, FILE *to)
 	for (size_t i = 0; i < q->nr && !interrupted(); i++) {
 		if (i > 0 && q->format == FORMAT_HUMAN)
 			fputc('\n', to);
-		one = show(q, to, i);
+		one = show_path(q, to, i);
 		r = one < 0 ? one : r;
 	}
 	if (q->nr_mounts > 0)
@@ -300,7 +300,7 @@ static int show_all(struct request *q, FILE *to)
 }
 
 /* Redraws a terminal in place; otherwise appends. */
-static void draw(const struct request *q, const char *text, size_t len, bool first)
+static void draw_output(const struct request *q, const char *text, size_t len, bool first)
 {
 	struct winsize size = { 0 };
 
@@ -329,7 +329,7 @@ static int watch_once(struct request *q, bool first)
 		return -ENOMEM;
 	if (r < 0 || interrupted())
 		return r;
-	draw(q, text, len, first);
+	draw_output(q, text, len, first);
 	if (fflush(stdout) != 0) {
 		text_printf(stderr, "ckptfs-stat: standard output: %s\n", strerror(errno));
 		return -EIO;
@@ -337,7 +337,7 @@ static int watch_once(struct request *q, bool first)
 	return 0;
 }
 
-static int watch(struct request *q)
+static int watch_paths(struct request *q)
 {
 	uint64_t next = monotonic_ns(), now;
 	bool first = true;
@@ -486,7 +486,7 @@ static int run(void *request, char *operands[], int nr)
 	if (r == 0 && q->html)
 		r = report_write(q->html, q->paths[0]);
 	else if (r == 0)
-		r = q->watch_ns > 0 ? watch(q) : show_all(q, stdout);
+		r = q->watch_ns > 0 ? watch_paths(q) : show_all(q, stdout);
 	request_release(q);
 	return interrupted() ? EXIT_INTERRUPTED : (int)status_of(q, r);
 }

@@ -22,7 +22,7 @@
 #define READ_STEP 65536u
 #define PAGE_MAX MiB(64) /* larger than any report */
 
-static int complain(const char *file, int r, const char *what)
+static int complain_about_page(const char *file, int r, const char *what)
 {
 	text_printf(stderr, "ckptfs-stat: %s: %s%s%s\n", file, what ? what : "", what && r != -EINVAL ? ": " : "",
 		    r != -EINVAL ? strerror(-r) : "");
@@ -36,7 +36,7 @@ static int read_page(const char *file, struct buf *ret)
 	ssize_t n = 1;
 
 	if (fd < 0)
-		return errno == ENOENT ? 0 : complain(file, -errno, "cannot be read");
+		return errno == ENOENT ? 0 : complain_about_page(file, -errno, "cannot be read");
 	while (n > 0 && ret->len < PAGE_MAX) {
 		if (buf_reserve(ret, READ_STEP) < 0)
 			return -ENOMEM;
@@ -44,8 +44,8 @@ static int read_page(const char *file, struct buf *ret)
 		ret->len += n > 0 ? (size_t)n : 0;
 	}
 	return n >= 0	       ? 1 :
-	       errno == EISDIR ? complain(file, -EINVAL, "a directory; give the name of a file in it") :
-				 complain(file, -errno, "cannot be read");
+	       errno == EISDIR ? complain_about_page(file, -EINVAL, "a directory; give the name of a file in it") :
+				 complain_about_page(file, -errno, "cannot be read");
 }
 
 /* Readings of the previous report, if there is one. */
@@ -61,12 +61,13 @@ static int load_record(const char *file, const char *store_id, struct record *re
 	}
 	r = record_parse((const char *)page.data, page.len, &old);
 	if (r == -EBADMSG)
-		return complain(file, -EINVAL,
-				"exists and is not a report of ckptfs-stat; not overwritten, give another name");
+		return complain_about_page(
+			file, -EINVAL, "exists and is not a report of ckptfs-stat; not overwritten, give another name");
 	if (r < 0)
 		return r;
 	if (strcmp(old.store_id, store_id) != 0)
-		return complain(file, -EINVAL, "is a report of another store; not overwritten, give another name");
+		return complain_about_page(file, -EINVAL,
+					   "is a report of another store; not overwritten, give another name");
 	*ret = old;
 	old = (struct record){ 0 };
 	return 0;
@@ -108,7 +109,7 @@ static int write_page(const char *file, const struct report *report)
 		return -ENOMEM;
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
-		return complain(file, -errno, "cannot be written");
+		return complain_about_page(file, -errno, "cannot be written");
 	if (fchmod(fd, file_mode()) < 0 || !(to = fdopen(fd, "w"))) {
 		r = -errno;
 		close(fd);
@@ -128,7 +129,7 @@ static int write_page(const char *file, const struct report *report)
 		return 0;
 err_unlink:
 	unlink(temporary);
-	return complain(file, r, "cannot be written");
+	return complain_about_page(file, r, "cannot be written");
 }
 
 int report_write(const char *file, const char *mountpoint)
@@ -151,7 +152,7 @@ int report_write(const char *file, const char *mountpoint)
 		return r;
 	}
 	if (strcmp(json_flat_get(&a.j, "kind"), "mount") != 0)
-		return complain(mountpoint, -EINVAL, "--html is for a whole mount; give the mountpoint");
+		return complain_about_page(mountpoint, -EINVAL, "--html is for a whole mount; give the mountpoint");
 	r = load_record(file, json_flat_get(&a.j, "store_id"), &record);
 	if (r < 0)
 		return r;

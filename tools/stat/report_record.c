@@ -38,7 +38,7 @@ static int parse_reading(const char *p, const char *end, struct record_reading *
 	return 0;
 }
 
-static int append(struct record *r, const struct record_reading *reading)
+static int append_reading(struct record *r, const struct record_reading *reading)
 {
 	struct record_reading *more = reallocarray(r->reading, r->nr + 1, sizeof(*more));
 
@@ -77,7 +77,7 @@ static int parse_readings(const char *p, const char *end, struct record *ret)
 		if (r == 0 && (ret->nr >= RECORD_MAX || (ret->nr > 0 && one.time_s < ret->reading[ret->nr - 1].time_s)))
 			r = -EBADMSG;
 		if (r == 0)
-			r = append(ret, &one);
+			r = append_reading(ret, &one);
 	}
 	return r < 0 ? r : -EBADMSG;
 }
@@ -119,7 +119,7 @@ int record_add(struct record *r, const struct record_reading *reading)
 		r->nr--;
 	if (r->nr >= RECORD_MAX)
 		thin_out(r);
-	return append(r, reading);
+	return append_reading(r, reading);
 }
 
 bool record_growth(const struct record *r, uint64_t span_s, uint64_t least_s, double *ret, uint64_t *ret_span_s)

@@ -42,7 +42,7 @@ static int verify_one(const char *path, struct report_seal *ret)
 	return 0;
 }
 
-static int examine(const struct seals *all, struct report_seal *ret)
+static int examine_seal(const struct seals *all, struct report_seal *ret)
 {
 	_cleanup_(freep) char *path = seals_path(all, ret->seal);
 	struct ckptfs_exclusive x;
@@ -79,7 +79,7 @@ int report_seals_get(const char *mountpoint, struct report_seals *ret)
 	while (r == 0 && s.nr < nr) {
 		progress_show(&progress, "Verifying:", s.nr, nr, false);
 		s.v[s.nr].seal = &s.all.v[s.all.nr - 1 - s.nr];
-		r = examine(&s.all, &s.v[s.nr++]);
+		r = examine_seal(&s.all, &s.v[s.nr++]);
 	}
 	progress_clear(&progress);
 	if (r < 0)

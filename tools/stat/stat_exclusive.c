@@ -24,7 +24,7 @@
 #define SOON 20u
 #define NR_OPEN_DIRS 32
 
-static int complain(const char *path, int r)
+static int complain_exclusive(const char *path, int r)
 {
 	if (r == -ENOTTY)
 		text_printf(stderr, "ckptfs-stat: %s: not on a ckptfs; give files and directories of one mount\n", path);
@@ -46,7 +46,7 @@ static int complain(const char *path, int r)
 	return r;
 }
 
-static int command(int fd, struct ckptfs_exclusive *x, uint32_t what)
+static int send_command(int fd, struct ckptfs_exclusive *x, uint32_t what)
 {
 	x->size = sizeof(*x);
 	x->version = CKPTFS_IOC_VERSION;
@@ -62,7 +62,7 @@ static struct {
 } q;
 
 /* Opens the directory for every command, so that the permissions of the caller apply. */
-static int command_at(const char *dir, const char *name, uint32_t what, struct ckptfs_exclusive *x)
+static int send_command_at(const char *dir, const char *name, uint32_t what, struct ckptfs_exclusive *x)
 {
 	_cleanup_(closep) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -70,7 +70,7 @@ static int command_at(const char *dir, const char *name, uint32_t what, struct c
 		return -errno;
 	*x = (struct ckptfs_exclusive){ .question = q.question };
 	snprintf(x->name, sizeof(x->name), "%s", name);
-	return command(fd, x, what);
+	return send_command(fd, x, what);
 }
 
 static int begin_query(const char *dir, const struct stat *st)
@@ -80,7 +80,7 @@ static int begin_query(const char *dir, const struct stat *st)
 
 	if (q.begun)
 		return st->st_dev == q.dev ? 0 : -EXDEV;
-	r = command_at(dir, "", CKPTFS_EXCLUSIVE_BEGIN, &x);
+	r = send_command_at(dir, "", CKPTFS_EXCLUSIVE_BEGIN, &x);
 	if (r < 0)
 		return r;
 	q.question = x.question;
@@ -99,13 +99,13 @@ static int visit(const char *path, const struct stat *st, int type, _unused_ str
 	if (type == FTW_NS && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		return 0;
 	if (type == FTW_DNR || type == FTW_NS)
-		return complain(path, -EACCES);
+		return complain_exclusive(path, -EACCES);
 	if (type == FTW_D) {
 		r = begin_query(path, st);
 		if (r == 0)
-			r = command_at(path, "", CKPTFS_EXCLUSIVE_ADD, &x);
+			r = send_command_at(path, "", CKPTFS_EXCLUSIVE_ADD, &x);
 	}
-	return r < 0 && r != -ENOENT ? complain(path, r) : 0; /* removed meanwhile */
+	return r < 0 && r != -ENOENT ? complain_exclusive(path, r) : 0; /* removed meanwhile */
 }
 
 static int add_file(const char *path, const struct stat *st)
@@ -116,8 +116,8 @@ static int add_file(const char *path, const struct stat *st)
 	int r = copy1 && copy2 ? begin_query(dirname(copy1), st) : -ENOMEM;
 
 	if (r == 0)
-		r = command_at(dirname(strcpy(copy1, path)), basename(copy2), CKPTFS_EXCLUSIVE_ADD, &x);
-	return r < 0 ? complain(path, r) : 0;
+		r = send_command_at(dirname(strcpy(copy1, path)), basename(copy2), CKPTFS_EXCLUSIVE_ADD, &x);
+	return r < 0 ? complain_exclusive(path, r) : 0;
 }
 
 static int add_path(const char *path)
@@ -126,11 +126,11 @@ static int add_path(const char *path)
 	int r;
 
 	if (lstat(path, &st) < 0)
-		return complain(path, -errno);
+		return complain_exclusive(path, -errno);
 	if (!S_ISDIR(st.st_mode))
 		return add_file(path, &st);
 	r = nftw(path, visit, NR_OPEN_DIRS, FTW_PHYS | FTW_MOUNT);
-	return r == -1 ? complain(path, -errno) : r;
+	return r == -1 ? complain_exclusive(path, -errno) : r;
 }
 
 static void show_progress(struct progress *p, const struct ckptfs_exclusive *x)
@@ -143,18 +143,18 @@ static void show_progress(struct progress *p, const struct ckptfs_exclusive *x)
 		progress_show(p, "reading recipes", x->recipes, 0, false);
 }
 
-static int run(int fd, struct ckptfs_exclusive *x)
+static int run_query(int fd, struct ckptfs_exclusive *x)
 {
 	struct progress p;
 	int r;
 
 	progress_init(&p);
-	r = command(fd, x, CKPTFS_EXCLUSIVE_RUN);
+	r = send_command(fd, x, CKPTFS_EXCLUSIVE_RUN);
 	if (r == 0)
-		r = command(fd, x, CKPTFS_EXCLUSIVE_STATUS);
+		r = send_command(fd, x, CKPTFS_EXCLUSIVE_STATUS);
 	for (unsigned i = 0; r == 0 && x->running && !interrupted(); i++) {
 		interrupt_sleep(i < SOON ? ASK_SOON_NS : ASK_NS);
-		r = command(fd, x, CKPTFS_EXCLUSIVE_STATUS);
+		r = send_command(fd, x, CKPTFS_EXCLUSIVE_STATUS);
 		if (r == 0)
 			show_progress(&p, x);
 	}
@@ -165,16 +165,16 @@ static int run(int fd, struct ckptfs_exclusive *x)
 int stat_exclusive_owner(int fd, uint32_t kind, uint32_t id, struct ckptfs_exclusive *ret)
 {
 	struct ckptfs_exclusive x = { 0 }, end = { 0 };
-	int r = command(fd, &x, CKPTFS_EXCLUSIVE_BEGIN);
+	int r = send_command(fd, &x, CKPTFS_EXCLUSIVE_BEGIN);
 
 	if (r < 0)
 		return r;
 	end.question = x.question;
 	x.id = id;
-	r = command(fd, &x, kind == CKPTFS_OWNER_USER ? CKPTFS_EXCLUSIVE_USER : CKPTFS_EXCLUSIVE_GROUP);
+	r = send_command(fd, &x, kind == CKPTFS_OWNER_USER ? CKPTFS_EXCLUSIVE_USER : CKPTFS_EXCLUSIVE_GROUP);
 	if (r == 0)
-		r = run(fd, &x);
-	command(fd, &end, CKPTFS_EXCLUSIVE_END);
+		r = run_query(fd, &x);
+	send_command(fd, &end, CKPTFS_EXCLUSIVE_END);
 	if (r == 0)
 		*ret = x;
 	return r;
@@ -199,18 +199,18 @@ int stat_exclusive(char *const paths[], size_t nr, struct ckptfs_exclusive *ret)
 	q.begun = false;
 	fd = open_near(paths[0]);
 	if (fd < 0)
-		return complain(paths[0], fd);
+		return complain_exclusive(paths[0], fd);
 	for (size_t i = 0; i < nr && r == 0; i++)
 		r = add_path(paths[i]);
 	if (r == 0) {
 		x.question = q.question;
-		r = run(fd, &x);
+		r = run_query(fd, &x);
 		if (r < 0)
-			complain(paths[0], r);
+			complain_exclusive(paths[0], r);
 	}
 	if (q.begun) {
 		end.question = q.question;
-		command(fd, &end, CKPTFS_EXCLUSIVE_END);
+		send_command(fd, &end, CKPTFS_EXCLUSIVE_END);
 	}
 	close(fd);
 	if (r == 0)

@@ -19,7 +19,7 @@ struct duration {
 	char s[24];
 };
 
-static struct duration duration(uint64_t ns)
+static struct duration human_duration(uint64_t ns)
 {
 	struct duration d;
 	double v = (double)ns;
@@ -46,14 +46,14 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static void line(FILE *to, const char *label, const char *value)
+static void text_line(FILE *to, const char *label, const char *value)
 {
 	text_printf(to, "%-24s %12s", label, value);
 }
 
 static void size_line(FILE *to, const char *label, uint64_t bytes)
 {
-	line(to, label, human_size(bytes).s);
+	text_line(to, label, human_size(bytes).s);
 }
 
 static void number_line(FILE *to, const char *label, uint64_t number)
@@ -62,7 +62,7 @@ static void number_line(FILE *to, const char *label, uint64_t number)
 }
 
 /* "1 chunk", "7 chunks" */
-static struct human_nr counted(const struct json_flat *j, const char *path, const char *one)
+static struct human_nr counted_in(const struct json_flat *j, const char *path, const char *one)
 {
 	return human_nr(json_flat_u64(j, path), one);
 }
@@ -113,7 +113,7 @@ static void show_garbage(FILE *to, const struct json_flat *j, uint64_t garbage)
 		return;
 	size_line(to, "Garbage:", garbage);
 	if (is_true(j, "garbage.known") && garbage == json_flat_u64(j, "garbage.bytes"))
-		fprintf(to, "  at the last collection, %s ago\n", duration(json_flat_u64(j, "garbage.age_ns")).s);
+		fprintf(to, "  at the last collection, %s ago\n", human_duration(json_flat_u64(j, "garbage.age_ns")).s);
 	else
 		fputs("  or more; ckptfs-gc --delete frees it\n", to);
 }
@@ -133,7 +133,7 @@ static void show_space(FILE *to, const struct json_flat *j)
 	show_garbage(to, j, garbage);
 	size_line(to, "After compression:", compressed);
 	fprintf(to, "  %.2f %% of that%s, %s\n", percent(compressed, stored), garbage > 0 ? " and the garbage" : "",
-		counted(j, "stored_chunks", "chunk").s);
+		counted_in(j, "stored_chunks", "chunk").s);
 	size_line(to, "On disk:", json_flat_u64(j, "disk_bytes"));
 	fprintf(to, "  packs %s,", human_size(json_flat_u64(j, "pack_disk_bytes")).s);
 	fprintf(to, " journal %s,", human_size(json_flat_u64(j, "journal_disk_bytes")).s);
@@ -209,8 +209,8 @@ static void show_memory(FILE *to, const struct json_flat *j)
 
 	size_line(to, "Look-up memory:", used);
 	fprintf(to, "  of %s (cache=),", human_size(json_flat_u64(j, "memory.cache_limit_bytes")).s);
-	fprintf(to, " %s,", counted(j, "memory.fingerprint_entries", "fingerprint").s);
-	fprintf(to, " %s in use\n", counted(j, "memory.inodes", "inode").s);
+	fprintf(to, " %s,", counted_in(j, "memory.fingerprint_entries", "fingerprint").s);
+	fprintf(to, " %s in use\n", counted_in(j, "memory.inodes", "inode").s);
 	size_line(to, "Write buffers:", json_flat_u64(j, "memory.dirty_bytes"));
 	fprintf(to, "  allocated, of %s (dirty=)\n", human_size(json_flat_u64(j, "memory.dirty_limit_bytes")).s);
 	fprintf(to, "%-24s %10.1f %%  of %s in pack tables\n", "Table cache hits:", percent(hits, hits + misses),
@@ -222,9 +222,9 @@ static void show_durability(FILE *to, const struct json_flat *j)
 	uint64_t commits = json_flat_u64(j, "durability.commits");
 	uint64_t mean = commits ? json_flat_u64(j, "durability.commit_ns_sum") / commits : 0;
 
-	line(to, "Not yet durable since:", duration(json_flat_u64(j, "durability.lag_ns")).s);
-	fprintf(to, "  %s, %s on average\n", human_nr(commits, "commit").s, duration(mean).s);
-	line(to, "Damaged chunks:", json_flat_get(j, "health.damaged"));
+	text_line(to, "Not yet durable since:", human_duration(json_flat_u64(j, "durability.lag_ns")).s);
+	fprintf(to, "  %s, %s on average\n", human_nr(commits, "commit").s, human_duration(mean).s);
+	text_line(to, "Damaged chunks:", json_flat_get(j, "health.damaged"));
 	text_printf(to, "  %s repaired\n", json_flat_get(j, "health.repaired"));
 }
 
@@ -232,17 +232,17 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 {
 	if (strcmp(json_flat_get(j, "scrub.known"), "true") == 0) {
 		size_line(to, "Last scrub:", json_flat_u64(j, "scrub.bytes"));
-		text_printf(to, "  %s ago, %s, %s left\n", duration(json_flat_u64(j, "scrub.age_ns")).s,
-			    counted(j, "scrub.damaged", "damaged place").s, json_flat_get(j, "scrub.left"));
+		text_printf(to, "  %s ago, %s, %s left\n", human_duration(json_flat_u64(j, "scrub.age_ns")).s,
+			    counted_in(j, "scrub.damaged", "damaged place").s, json_flat_get(j, "scrub.left"));
 	} else {
-		line(to, "Last scrub:", "never");
+		text_line(to, "Last scrub:", "never");
 		fputs("  run ckptfs-scrub to find damage\n", to);
 	}
 	if (strcmp(json_flat_get(j, "scrub.unfinished"), "true") == 0) {
 		size_line(to,
 			  strcmp(json_flat_get(j, "scrub.running"), "true") == 0 ? "Scrub running:" : "Scrub stopped:",
 			  json_flat_u64(j, "scrub.round.bytes"));
-		fprintf(to, "  so far, %s\n", counted(j, "scrub.round.damaged", "damaged place").s);
+		fprintf(to, "  so far, %s\n", counted_in(j, "scrub.round.damaged", "damaged place").s);
 	}
 }
 
@@ -258,16 +258,16 @@ static void show_cluster(FILE *to, const struct json_flat *j)
 	if (strcmp(json_flat_get(j, "cluster.member"), "true") != 0)
 		return;
 	number_line(to, "Nodes of the cluster:", json_flat_u64(j, "cluster.nodes"));
-	fprintf(to, "  %s, %s,", agent, counted(j, "cluster.rounds", "round").s);
-	fprintf(to, " %s without one\n", counted(j, "cluster.rounds_failed", "commit").s);
+	fprintf(to, "  %s, %s,", agent, counted_in(j, "cluster.rounds", "round").s);
+	fprintf(to, " %s without one\n", counted_in(j, "cluster.rounds_failed", "commit").s);
 	size_line(to, "  only on other nodes", json_flat_u64(j, "cluster.remote_bytes"));
 	fprintf(to, "  %s fetched since the mount,", human_size(json_flat_u64(j, "cluster.fetched_bytes")).s);
-	fprintf(to, " %s unavailable\n", counted(j, "cluster.fetch_failures", "chunk").s);
+	fprintf(to, " %s unavailable\n", counted_in(j, "cluster.fetch_failures", "chunk").s);
 	size_line(to, "  pinned for other nodes", json_flat_u64(j, "cluster.pinned_bytes"));
 	fprintf(to, "  %s served since the mount\n", human_size(json_flat_u64(j, "cluster.served_bytes")).s);
 	if (json_flat_u64(j, "cluster.sealed") > 0)
 		fprintf(to, "  %" PRIu64 " of %s %s replicated on another node\n", replicated,
-			counted(j, "cluster.sealed", "sealed directory").s, is_are(replicated));
+			counted_in(j, "cluster.sealed", "sealed directory").s, is_are(replicated));
 	if (json_flat_u64(j, "cluster.protect_errno") != 0)
 		fprintf(to, "  cannot protect some: %s; retrying\n",
 			json_flat_u64(j, "cluster.protect_errno") == EHOSTUNREACH ?
@@ -293,21 +293,21 @@ static void show_tier(FILE *to, const struct json_flat *j)
 
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
-	line(to, "Tier:", state);
+	text_line(to, "Tier:", state);
 	text_printf(to, "  %s, %" PRIu64 " of %s %s%s there\n", json_flat_get(j, "tier.where"), in_tier,
-		    counted(j, "tier.sealed", "sealed checkpoint").s, is_are(in_tier),
+		    counted_in(j, "tier.sealed", "sealed checkpoint").s, is_are(in_tier),
 		    is_true(j, "tier.known") ? "" : " known to be");
 	if (waiting > 0) {
 		size_line(to, "  not there yet", json_flat_u64(j, "tier.waiting_bytes"));
 		fprintf(to, "  in %" PRIu64 " of them%s%s%s\n", waiting, left > 0 ? ", " : "",
-			left > 0 ? duration(left).s : "", left > 0 ? " left" : "");
+			left > 0 ? human_duration(left).s : "", left > 0 ? " left" : "");
 	}
 	if (json_flat_get(j, "tier.reason")[0])
 		text_printf(to, "  %s\n", json_flat_get(j, "tier.reason"));
 	size_line(to, "  sent since mount", json_flat_u64(j, "tier.sent_bytes"));
-	fprintf(to, "  in %s,", counted(j, "tier.sent_packs", "pack").s);
-	fprintf(to, " for %s;", counted(j, "tier.flushed", "checkpoint").s);
-	fprintf(to, " %s\n", counted(j, "tier.failures", "failure").s);
+	fprintf(to, "  in %s,", counted_in(j, "tier.sent_packs", "pack").s);
+	fprintf(to, " for %s;", counted_in(j, "tier.flushed", "checkpoint").s);
+	fprintf(to, " %s\n", counted_in(j, "tier.failures", "failure").s);
 }
 
 static const char *on_off(const struct json_flat *j, const char *path)
@@ -323,7 +323,7 @@ static void show_paths(FILE *to, const struct json_flat *j)
 		on_off(j, "paths.write_without_capability_check"), on_off(j, "paths.pack_parallel_reads"));
 	text_printf(to, "            parallel look-ups %s, read-ahead %s KiB, %s\n",
 		    on_off(j, "paths.parallel_directory_lookups"), json_flat_get(j, "paths.readahead_kib"),
-		    counted(j, "paths.threads", "thread").s);
+		    counted_in(j, "paths.threads", "thread").s);
 }
 
 static void show_requests(FILE *to, const struct json_flat *j)
@@ -335,10 +335,10 @@ static void show_requests(FILE *to, const struct json_flat *j)
 		if (!figures_request_name(j->entry[i].path, name))
 			continue;
 		text_printf(to, "%-18s %12s %12s", name, j->entry[i].value,
-			    duration(figures_request_u64(j, name, "mean_ns")).s);
-		fprintf(to, " %12s", duration(figures_request_u64(j, name, "p50_ns")).s);
-		fprintf(to, " %12s", duration(figures_request_u64(j, name, "p99_ns")).s);
-		fprintf(to, " %12s\n", duration(figures_request_u64(j, name, "max_ns")).s);
+			    human_duration(figures_request_u64(j, name, "mean_ns")).s);
+		fprintf(to, " %12s", human_duration(figures_request_u64(j, name, "p50_ns")).s);
+		fprintf(to, " %12s", human_duration(figures_request_u64(j, name, "p99_ns")).s);
+		fprintf(to, " %12s\n", human_duration(figures_request_u64(j, name, "max_ns")).s);
 	}
 }
 
@@ -349,22 +349,22 @@ static void show_compaction(FILE *to, const struct json_flat *j)
 
 	if (*state == '\0' || strcmp(state, "off") == 0)
 		return;
-	line(to, "Compacting:", state);
+	text_line(to, "Compacting:", state);
 	text_printf(to, "  %s waiting, %s done since the mount, %s failed\n",
-		    counted(j, "compaction.waiting_directories", "sealed directory").s,
+		    counted_in(j, "compaction.waiting_directories", "sealed directory").s,
 		    json_flat_get(j, "compaction.done_directories"), json_flat_get(j, "compaction.failed_directories"));
 }
 
 void stat_show_tier(FILE *to, const struct json_flat *j)
 {
 	text_printf(to, "tier %s (ckptfs %s), read-only\n\n", json_flat_get(j, "store"), json_flat_get(j, "version"));
-	line(to, "Checkpoints:", json_flat_get(j, "checkpoints"));
+	text_line(to, "Checkpoints:", json_flat_get(j, "checkpoints"));
 	text_printf(to, "  %s, see ckptfs-stat --sealed\n", human_size(json_flat_u64(j, "checkpoint_bytes")).s);
-	line(to, "Requests:", json_flat_get(j, "tier.requests"));
+	text_line(to, "Requests:", json_flat_get(j, "tier.requests"));
 	text_printf(to, "  since the mount, %s received\n", human_size(json_flat_u64(j, "tier.received_bytes")).s);
 	size_line(to, "Memory:", json_flat_u64(j, "tier.cache_bytes"));
 	text_printf(to, "  of %s for content\n", human_size(json_flat_u64(j, "tier.cache_max_bytes")).s);
-	line(to, "Damaged chunks:", json_flat_get(j, "tier.damaged_chunks"));
+	text_line(to, "Damaged chunks:", json_flat_get(j, "tier.damaged_chunks"));
 	fputs("  received since the mount\n", to);
 }
 
@@ -372,7 +372,7 @@ void stat_show_head(FILE *to, const struct json_flat *j)
 {
 	text_printf(to, "%s on %s (ckptfs %s%s), up %s\n", json_flat_get(j, "store"), json_flat_get(j, "mountpoint"),
 		    json_flat_get(j, "version"), strcmp(json_flat_get(j, "read_only"), "true") == 0 ? ", read-only" : "",
-		    duration(json_flat_u64(j, "uptime_ns")).s);
+		    human_duration(json_flat_u64(j, "uptime_ns")).s);
 	fputc('\n', to);
 }
 
@@ -437,12 +437,12 @@ void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const
 		return;
 	}
 	size_line(to, "Size:", json_flat_u64(j, "size_bytes"));
-	fprintf(to, "  %s\n", counted(j, "size_bytes", "byte").s);
+	fprintf(to, "  %s\n", counted_in(j, "size_bytes", "byte").s);
 	size_line(to, "Mapped:", json_flat_u64(j, "mapped_bytes"));
 	fputs("  without holes\n", to);
-	line(to, "Extents:", json_flat_get(j, "extents"));
-	text_printf(to, "  in %s, %s per MiB\n", counted(j, "frames", "place").s, json_flat_get(j, "fragmentation"));
-	line(to, "Durable:", strcmp(json_flat_get(j, "durable"), "true") == 0 ? "yes" : "not yet");
+	text_line(to, "Extents:", json_flat_get(j, "extents"));
+	text_printf(to, "  in %s, %s per MiB\n", counted_in(j, "frames", "place").s, json_flat_get(j, "fragmentation"));
+	text_line(to, "Durable:", strcmp(json_flat_get(j, "durable"), "true") == 0 ? "yes" : "not yet");
 	fputc('\n', to);
 	text_printf(to, "%-24s %s\n", "Fingerprint:", json_flat_get(j, "fingerprint"));
 	if (x)
@@ -450,7 +450,7 @@ void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const
 }
 
 /* As the daemon computes it for a file. */
-static double fragmentation(const struct stat_sums *s)
+static double fragments_per_mib(const struct stat_sums *s)
 {
 	return s->mapped ? (double)s->frames * (double)MiB(1) / (double)round_up(s->mapped, MiB(1)) : 0;
 }
@@ -465,8 +465,8 @@ void stat_show_sums(FILE *to, const char *path, const struct stat_sums *s, const
 	size_line(to, "Mapped:", s->mapped);
 	fputs("  without holes\n", to);
 	number_line(to, "Extents:", s->extents);
-	fprintf(to, "  in %s, %.3f per MiB\n", human_nr(s->frames, "place").s, fragmentation(s));
-	line(to, "Durable:", s->not_durable == 0 ? "yes" : "not yet");
+	fprintf(to, "  in %s, %.3f per MiB\n", human_nr(s->frames, "place").s, fragments_per_mib(s));
+	text_line(to, "Durable:", s->not_durable == 0 ? "yes" : "not yet");
 	if (s->not_durable > 0)
 		fprintf(to, "  %s %s not", human_nr(s->not_durable, "file").s, is_are(s->not_durable));
 	fputc('\n', to);
@@ -522,7 +522,7 @@ void stat_print_sums(FILE *to, const char *path, const struct stat_sums *s, cons
 	json_u64(&j, "mapped_bytes", s->mapped);
 	json_u64(&j, "extents", s->extents);
 	json_u64(&j, "frames", s->frames);
-	json_real(&j, "fragmentation", fragmentation(s), 3);
+	json_real(&j, "fragmentation", fragments_per_mib(s), 3);
 	json_bool(&j, "durable", s->not_durable == 0);
 	add_exclusive(&j, x);
 }

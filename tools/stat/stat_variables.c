@@ -17,7 +17,7 @@
 
 #define KEY_WIDTH 36
 
-static double ratio(const struct ckptfs_variable *v)
+static double coding_ratio(const struct ckptfs_variable *v)
 {
 	return v->after > 0 ? (double)v->coded / (double)v->after : 1;
 }
@@ -28,7 +28,7 @@ static double mb_per_s(const struct ckptfs_variable *v)
 }
 
 /* Bytes of no variable are merged by file in every scheme. */
-static const char *scheme(const struct ckptfs_variable *v)
+static const char *scheme_name(const struct ckptfs_variable *v)
 {
 	bool turns = v->turns == CKPTFS_COMPACT_TURNS, aware = v->key[0] != '\0';
 
@@ -45,12 +45,12 @@ static void add_variable(struct json *j, const struct ckptfs_variable *v)
 	json_open(j, NULL);
 	json_string(j, "key", shown_key(v));
 	json_string(j, "type", v->type);
-	json_string(j, "scheme", scheme(v));
+	json_string(j, "scheme", scheme_name(v));
 	json_string(j, "coder", v->coder);
 	json_u64(j, "coded_bytes", v->coded);
 	json_u64(j, "before_bytes", v->before);
 	json_u64(j, "after_bytes", v->after);
-	json_real(j, "ratio", ratio(v), 3);
+	json_real(j, "ratio", coding_ratio(v), 3);
 	json_u64(j, "encode_ns", v->code_ns);
 	json_real(j, "mb_per_s", mb_per_s(v), 1);
 	json_u64(j, "last_ns", v->last_ns);
@@ -61,7 +61,7 @@ static void print_text_row(FILE *to, const struct ckptfs_variable *v)
 {
 	json_print_cell(to, shown_key(v), KEY_WIDTH); /* untrusted */
 	text_printf(to, "  %-6s %10s %10s %7.3f %7.0f  %-14s %s\n", v->type, human_size(v->coded).s,
-		    human_size(v->after).s, ratio(v), mb_per_s(v), scheme(v), v->coder);
+		    human_size(v->after).s, coding_ratio(v), mb_per_s(v), scheme_name(v), v->coder);
 }
 
 static int print_variables(int fd, const char *mountpoint, bool json, FILE *to)

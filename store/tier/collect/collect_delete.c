@@ -64,7 +64,7 @@ static int put_fences(struct tier_collector *c)
 
 /* --- deletions --- */
 
-static int delete_all(struct tier_collector *c, const struct tier_object_name *names, size_t nr, const char *what)
+static int delete_objects(struct tier_collector *c, const struct tier_object_name *names, size_t nr, const char *what)
 {
 	struct tier_request q[COLLECT_IN_FLIGHT];
 	int r = 0;
@@ -116,7 +116,7 @@ static int delete_numbers(struct tier_collector *c)
 		name = tier_manifest_name(store, number);
 		r = name_list_add(&l, &name);
 	}
-	return r < 0 ? r : delete_all(c, l.v, l.nr, "deleting manifests");
+	return r < 0 ? r : delete_objects(c, l.v, l.nr, "deleting manifests");
 }
 
 static int delete_packs(struct tier_collector *c)
@@ -134,7 +134,7 @@ static int delete_packs(struct tier_collector *c)
 			names[nr++] = tier_pack_name(c->dropped.v[i].id);
 			bytes += c->dropped.v[i].len;
 		}
-		r = delete_all(c, names, nr, "deleting packs");
+		r = delete_objects(c, names, nr, "deleting packs");
 		if (r == 0) {
 			c->figures.nr_deleted += nr;
 			c->figures.deleted_bytes += bytes;
@@ -164,11 +164,11 @@ static int delete_marks(struct tier_collector *c)
 		name = tier_marks_name(number, id);
 		r = name_list_add(&l, &name);
 	}
-	return r < 0 ? r : delete_all(c, l.v, l.nr, "deleting marks");
+	return r < 0 ? r : delete_objects(c, l.v, l.nr, "deleting marks");
 }
 
 /* After packs were deleted: a temporary may be another name of one. */
-static int sweep(struct tier_collector *c)
+static int sweep_temporaries(struct tier_collector *c)
 {
 	static const char *const prefixes[] = {
 		TIER_PACKS_PREFIX, TIER_SEALED_PREFIX, TIER_LOG_PREFIX, TIER_MARKS_PREFIX, "keys/", "probe/",
@@ -203,6 +203,6 @@ int tier_collector_delete(struct tier_collector *c)
 	if (r == 0)
 		r = delete_marks(c);
 	if (r == 0)
-		r = sweep(c);
+		r = sweep_temporaries(c);
 	return r;
 }

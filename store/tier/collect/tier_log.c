@@ -15,7 +15,7 @@
 #include "base/util.h"
 #include "store/tier/tier.h"
 
-static int damaged(const struct tier_log *l, const char *name, const char *what)
+static int report_damaged(const struct tier_log *l, const char *name, const char *what)
 {
 	return log_errno(-EBADMSG, "tier %s: %s: %s. Checkpoints can be read, but not flushed or collected. Restore this object",
 			 tier_where(l->tier), name, what);
@@ -35,7 +35,7 @@ static int get_entry(const struct tier_log *l, uint64_t number, struct tier_log_
 	if (r == -EOPNOTSUPP)
 		return log_errno(r, "tier %s: %s: written by a newer version", tier_where(l->tier), name.s);
 	if (r == -EBADMSG || r == -EFBIG || (r == 0 && ret->number != number))
-		return damaged(l, name.s, "is damaged");
+		return report_damaged(l, name.s, "is damaged");
 	return r < 0 ? r : 1;
 }
 
@@ -55,7 +55,7 @@ static int load_marks(struct tier_log *l, const struct tier_log_entry *e)
 	if (r == 0)
 		tier_marks_id(b.data, b.len, id);
 	if (r < 0 || b.len != e->marks_len || memcmp(id, e->marks_id, sizeof(id)) != 0)
-		return damaged(l, name.s, "is damaged");
+		return report_damaged(l, name.s, "is damaged");
 	r = tier_marks_decode(b.data, b.len, &m);
 	if (r == -EOPNOTSUPP)
 		return log_errno(r, "tier %s: %s: written by a newer version", tier_where(l->tier), name.s);
@@ -64,7 +64,7 @@ static int load_marks(struct tier_log *l, const struct tier_log_entry *e)
 		r = -EBADMSG;
 	}
 	if (r < 0)
-		return r == -EBADMSG ? damaged(l, name.s, "is damaged") : r;
+		return r == -EBADMSG ? report_damaged(l, name.s, "is damaged") : r;
 	tier_marks_release(&l->marks);
 	buf_release(&l->bytes);
 	buf_move(&l->bytes, &b);
@@ -144,7 +144,7 @@ int tier_log_read(struct tier *t, struct tier_log *ret)
 	while (r == 0) {
 		r = last > 0 ? get_entry(ret, last, &e) : 0;
 		if (r < 0 || (r == 0 && last > 0))
-			return r < 0 ? r : damaged(ret, tier_log_name(last).s, "is missing");
+			return r < 0 ? r : report_damaged(ret, tier_log_name(last).s, "is missing");
 		if (last > 0 && e.generation > 0) {
 			r = load_marks(ret, &e);
 			ret->entry = e.generation;
@@ -158,7 +158,7 @@ int tier_log_read(struct tier *t, struct tier_log *ret)
 		for (before = last; (r = get_entry(ret, last + 1, &e)) > 0;)
 			last++;
 		if (r == 0 && last == before)
-			return damaged(ret, tier_log_name(last).s, "its marks are missing");
+			return report_damaged(ret, tier_log_name(last).s, "its marks are missing");
 	}
 	return r;
 }
@@ -171,7 +171,7 @@ void tier_log_release(struct tier_log *l)
 	*l = (struct tier_log){ 0 };
 }
 
-static int append(struct tier_log *l, struct tier_log_entry *e)
+static int append_entry(struct tier_log *l, struct tier_log_entry *e)
 {
 	struct tier_entry_disk d;
 	int r;
@@ -194,7 +194,7 @@ int tier_log_join(struct tier_log *l, const uint8_t store[TIER_ID_LEN])
 		e.generation = l->generation;
 		memcpy(e.marks_id, l->marks_id, sizeof(e.marks_id));
 		e.marks_len = l->marks_len;
-		r = append(l, &e);
+		r = append_entry(l, &e);
 		if (r == -EEXIST || r == 0) /* it may be ours, after an attempt whose answer was lost */
 			r = tier_log_follow(l, NULL, NULL);
 		if (r < 0)
@@ -208,7 +208,7 @@ int tier_log_append_generation(struct tier_log *l, const uint8_t marks_id[TIER_I
 	struct tier_log_entry e = { .generation = l->entry + 1, .marks_len = marks_len };
 
 	memcpy(e.marks_id, marks_id, sizeof(e.marks_id));
-	return append(l, &e);
+	return append_entry(l, &e);
 }
 
 bool tier_log_keeps(const struct tier_log *l, const uint8_t store[TIER_ID_LEN], uint64_t number)

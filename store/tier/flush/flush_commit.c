@@ -218,7 +218,7 @@ static int put_manifest_at(struct flush *f, struct tier_manifest *m)
 }
 
 /* Moves the catalog behind the other parts of the manifest: in memory it may be large, so there is no second copy. */
-static int prepend(struct flush *f, struct tier_manifest *m)
+static int move_catalog_back(struct flush *f, struct tier_manifest *m)
 {
 	size_t packs_at = sizeof(struct tier_manifest_disk) + m->path_len, at = packs_at + f->refs.len;
 	struct buf *b = &f->catalog;
@@ -258,7 +258,7 @@ static int put_manifest(struct flush *f)
 		tier_pack_ref_encode(&w->packs[f->order[i]], &f->refs);
 	r = buf_error(&f->refs);
 	if (r == 0)
-		r = prepend(f, &m);
+		r = move_catalog_back(f, &m);
 	if (r < 0)
 		return r;
 	memcpy(m.store, w->conf.store, sizeof(m.store));

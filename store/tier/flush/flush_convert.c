@@ -73,7 +73,7 @@ static int append_read(struct flush *f, struct record *k)
 	return r;
 }
 
-static int too_large(const struct flush *f)
+static int report_too_large(const struct flush *f)
 {
 	return log_errno(
 		-EFBIG,
@@ -88,11 +88,11 @@ static int check_size(const struct flush *f)
 	uint64_t len = sizeof(struct tier_manifest_disk) + strlen(f->c->path) +
 		       f->nr_refs * sizeof(struct tier_pack_ref_disk) + f->catalog.len;
 
-	return len <= f->w->conf.manifest_max ? 0 : too_large(f);
+	return len <= f->w->conf.manifest_max ? 0 : report_too_large(f);
 }
 
 /* The number of one of the writer's packs in the manifest, plus 1. */
-static int refer_to(struct flush *f, uint32_t pack, uint32_t *ret)
+static int manifest_pack_number(struct flush *f, uint32_t pack, uint32_t *ret)
 {
 	if (pack >= f->index_room) {
 		size_t room = MAX((size_t)pack + 1, 2 * f->index_room);
@@ -111,7 +111,7 @@ static int refer_to(struct flush *f, uint32_t pack, uint32_t *ret)
 	}
 	if (f->index[pack] == 0) {
 		if (f->nr_refs == TIER_MANIFEST_PACKS_MAX)
-			return too_large(f);
+			return report_too_large(f);
 		f->order[f->nr_refs++] = pack;
 		f->index[pack] = f->nr_refs;
 	}
@@ -135,7 +135,7 @@ static int encode_runs(struct flush *f, const struct record *k)
 
 			assert(place);
 			next.first = place->chunk;
-			r = refer_to(f, place->pack, &next.pack);
+			r = manifest_pack_number(f, place->pack, &next.pack);
 		}
 		if (!is_whole)
 			next.from = p->from;
@@ -204,7 +204,7 @@ static int convert_pieces(struct flush *f, const struct catalog_record *rec)
 }
 
 /* Sink of the source's catalog. */
-static int convert(void *userdata, const void *p, size_t len)
+static int convert_catalog(void *userdata, const void *p, size_t len)
 {
 	struct flush *f = userdata;
 	struct catalog_record rec;
@@ -243,7 +243,7 @@ static int convert(void *userdata, const void *p, size_t len)
 int flush_write_packs(struct flush *f)
 {
 	struct tier_writer *w = f->w;
-	int r = f->c->catalog(f->c->userdata, &(struct tier_sink){ convert, f }), put;
+	int r = f->c->catalog(f->c->userdata, &(struct tier_sink){ convert_catalog, f }), put;
 
 	if (r == 0)
 		r = convert_last(f);

@@ -79,7 +79,7 @@ static void loading_release(struct loading *l)
 
 /* No memory is left for chunks. Those found later replace a part of the others, but not all of them. The index has room for
  * all chunks of this store. */
-static bool is_full(const struct loading *l, bool own)
+static bool loading_is_full(const struct loading *l, bool own)
 {
 	if (l->w->index)
 		return !own && l->nr_chunks >= l->others_max;
@@ -189,7 +189,7 @@ static int start_tables(struct loading *l, const struct tier_manifest *m, uint32
 		if (has_number && !w->is_unproven[number])
 			continue;
 		len = has_number ? CHECKED_BYTES : tables_len(&f);
-		if (is_full(l, l->are_own) || tier_gets_is_full(gets, len))
+		if (loading_is_full(l, l->are_own) || tier_gets_is_full(gets, len))
 			break;
 		r = tier_gets_start(gets, tier_pack_name(f.id), f.data_len + tables_len(&f) - len, len, *next);
 		if (has_number && !l->are_own)
@@ -218,7 +218,7 @@ static int load_packs(struct loading *l, const struct tier_manifest *m)
 		got = r == 0 ? tier_gets_next(&gets) : NULL;
 		if (!got)
 			return r;
-		if (is_full(l, own) && got->q.len > CHECKED_BYTES)
+		if (loading_is_full(l, own) && got->q.len > CHECKED_BYTES)
 			continue;
 		tier_manifest_pack(m, got->tag, &f);
 		r = load_tables(l, &f, got);
@@ -286,7 +286,7 @@ static int decode_manifest(const struct loading *l, const struct listed *m, cons
 	if (r == 0 && (ret->number != m->number || memcmp(ret->store, m->store, sizeof(ret->store)) != 0 ||
 		       got->q.size > TIER_MANIFEST_MAX || !tier_manifest_has_size(ret, got->q.size)))
 		r = -EBADMSG;
-	if (r < 0 || is_full(l, own))
+	if (r < 0 || loading_is_full(l, own))
 		return r;
 	r = get_rest(l->w, got, (size_t)(got->q.size - (own ? 0 : ret->catalog_len)), b);
 	if (r == 0)
@@ -394,14 +394,14 @@ static int load_list(struct loading *l)
 	int r = tier_gets_init(w->tier, &heads);
 
 	for (size_t i = 0; i < l->nr && r == 0; i++) {
-		if (!l->v[i].is_own && is_full(l, false))
+		if (!l->v[i].is_own && loading_is_full(l, false))
 			break;
 		for (; next < l->nr && r == 0 && !tier_gets_is_full(&heads, FIRST_GET); next++)
 			r = tier_gets_start(&heads, tier_manifest_name(l->v[next].store, l->v[next].number), 0,
 					    FIRST_GET, 0);
 		if (r == 0)
 			r = load_manifest(l, &l->v[i], tier_gets_next(&heads));
-		if (r == 0 && !is_full(l, false)) /* else some of its packs may be missing */
+		if (r == 0 && !loading_is_full(l, false)) /* else some of its packs may be missing */
 			r = add_seen(w, &l->v[i]);
 	}
 	if (w->nr_seen > 0)

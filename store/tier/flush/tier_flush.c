@@ -183,7 +183,7 @@ static void flush_freep(struct flush **f)
  * Removes what this flush has added to the writer. Its packs stay in the tier: a collection deletes them. They keep
  * their numbers, since runs of the index may refer to them.
  */
-static void discard(struct flush *f)
+static void discard_flush(struct flush *f)
 {
 	struct tier_writer *w = f->w;
 
@@ -219,7 +219,7 @@ static int flush_all(struct tier_writer *w, const struct tier_checkpoint *c, str
 	r = flush_write_packs(f);
 	if (r < 0) {
 		if (!w->has_failed)
-			discard(f);
+			discard_flush(f);
 		return r;
 	}
 	r = flush_commit(f);

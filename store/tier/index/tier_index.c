@@ -275,7 +275,7 @@ static void sort_runs(struct tier_index *ix)
 	qsort(ix->by_size, ix->nr_runs, sizeof(ix->by_size[0]), compare_sizes);
 }
 
-static int failed(const char *what, int r)
+static int report_failure(const char *what, int r)
 {
 	return log_errno(r,
 			 TIER_INDEX_FOLDER
@@ -368,7 +368,7 @@ int tier_index_open(int dirfd, const struct tier_index_owner *owner, uint64_t fi
 	if (ix->fd < 0) {
 		r = r < 0 && r != -EEXIST ? r : -errno;
 		free(ix);
-		return failed("open", r);
+		return report_failure("open", r);
 	}
 	r = load_list(ix);
 	if (r == -ENOMEM) {
@@ -459,7 +459,7 @@ static int find_in_run(const struct run *run, struct fp fp, uint32_t len, struct
 	return 0;
 }
 
-static int damaged(struct tier_index *ix, uint64_t run, int r)
+static int remove_damaged(struct tier_index *ix, uint64_t run, int r)
 {
 	log_warning(TIER_INDEX_FOLDER "/%s: %s: the index of the tier is made again", tier_index_run_name(run).s,
 		    r == -EBADMSG ? "is damaged" : strerror(-r));
@@ -476,7 +476,7 @@ int tier_index_find(struct tier_index *ix, struct fp fp, uint32_t len, const boo
 		int r = find_in_run(run, fp, len, &place);
 
 		if (r < 0)
-			return damaged(ix, run->r.id, r);
+			return remove_damaged(ix, run->r.id, r);
 		if (r > 0 && place.pack < nr_packs && !is_gone[place.pack]) {
 			*ret = place;
 			*ret_is_own = run->r.is_own;
@@ -572,7 +572,7 @@ static int merge_runs(struct tier_index *ix, struct run *const *runs, uint32_t n
 	if (r < 0) {
 		closep(&w.run.fd);
 		(void)io_unlink(ix->fd, tier_index_run_name(w.run.r.id).s);
-		return m.failed_run ? damaged(ix, m.failed_run, r) : r;
+		return m.failed_run ? remove_damaged(ix, m.failed_run, r) : r;
 	}
 	return writer_finish(&w, ret);
 }
@@ -613,7 +613,7 @@ static void drop_marked(struct tier_index *ix, const bool *is_marked)
 	sort_runs(ix);
 }
 
-static void mark(const struct tier_index *ix, struct run *const *runs, uint32_t nr, bool *is_marked)
+static void mark_runs(const struct tier_index *ix, struct run *const *runs, uint32_t nr, bool *is_marked)
 {
 	for (uint32_t i = 0; i < nr; i++)
 		is_marked[runs[i] - ix->runs] = true;
@@ -629,7 +629,7 @@ static int merge_unlisted(struct tier_index *ix, bool is_own)
 
 	if (r < 0 || nr <= 1)
 		return r;
-	mark(ix, runs, nr, is_marked);
+	mark_runs(ix, runs, nr, is_marked);
 	drop_marked(ix, is_marked);
 	ix->runs[ix->nr_runs++] = merged;
 	sort_runs(ix);
@@ -645,7 +645,7 @@ int tier_index_add(struct tier_index *ix, struct tier_index_entry *v, size_t nr,
 	if (nr == 0)
 		return 0;
 	if (ix->nr_runs == TIER_INDEX_RUNS_MAX)
-		return failed("extend", -EFBIG);
+		return report_failure("extend", -EFBIG);
 	qsort(v, nr, sizeof(*v), tier_index_entry_compare);
 	r = writer_init(ix, nr, is_own, &w);
 	for (size_t i = 0; i < nr && r == 0; i++)
@@ -654,7 +654,7 @@ int tier_index_add(struct tier_index *ix, struct tier_index_entry *v, size_t nr,
 	if (r == 0)
 		r = writer_finish(&w, &ix->runs[ix->nr_runs]);
 	if (r < 0)
-		return failed("extend", r);
+		return report_failure("extend", r);
 	ix->nr_runs++;
 	sort_runs(ix);
 	for (uint32_t i = 0; i < ix->nr_runs; i++)
@@ -703,9 +703,9 @@ int tier_index_commit(struct tier_index *ix, const void *packs, uint32_t nr_pack
 	if (r == 0 && nr > 1)
 		r = merge_runs(ix, runs, nr, is_gone, nr_packs, &merged);
 	if (r < 0)
-		return r == -EIO ? r : failed("merge", r);
+		return r == -EIO ? r : report_failure("merge", r);
 	if (nr > 1)
-		mark(ix, runs, nr, is_marked);
+		mark_runs(ix, runs, nr, is_marked);
 	mark_others(ix, others_max, is_marked);
 	for (uint32_t i = 0; i < ix->nr_runs; i++)
 		if (!is_marked[i])
@@ -719,7 +719,7 @@ int tier_index_commit(struct tier_index *ix, const void *packs, uint32_t nr_pack
 	if (r < 0) {
 		if (merged.fd >= 0)
 			run_remove(ix, &merged);
-		return failed("write", r);
+		return report_failure("write", r);
 	}
 	buf_release(&ix->list);
 	buf_move(&ix->list, &b);

@@ -106,7 +106,7 @@ struct tier_index_name tier_index_run_name(uint64_t id)
 
 /* --- blocks --- */
 
-static int compare(uint64_t a, uint64_t b)
+static int compare_numbers(uint64_t a, uint64_t b)
 {
 	return (a > b) - (a < b);
 }
@@ -115,9 +115,9 @@ int tier_index_entry_compare(const void *a, const void *b)
 {
 	const struct tier_index_entry *x = a, *y = b;
 
-	return x->fp.lo != y->fp.lo ? compare(x->fp.lo, y->fp.lo) :
-	       x->fp.hi != y->fp.hi ? compare(x->fp.hi, y->fp.hi) :
-				      compare(x->len, y->len);
+	return x->fp.lo != y->fp.lo ? compare_numbers(x->fp.lo, y->fp.lo) :
+	       x->fp.hi != y->fp.hi ? compare_numbers(x->fp.hi, y->fp.hi) :
+				      compare_numbers(x->len, y->len);
 }
 
 void tier_index_entry_encode(const struct tier_index_entry *e, struct tier_index_entry_disk *ret)
@@ -183,7 +183,7 @@ uint64_t tier_filter_len(uint64_t nr_entries)
 	return round_up(MAX(nr_entries, (uint64_t)1), TIER_FILTER_LINE);
 }
 
-static uint64_t mix(uint64_t v)
+static uint64_t filter_hash(uint64_t v)
 {
 	v = (v ^ v >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 	return v ^ v >> 29;
@@ -193,13 +193,13 @@ static const uint8_t *line_of(const uint8_t *filter, uint64_t len, struct fp fp)
 {
 	uint64_t nr = len / TIER_FILTER_LINE;
 
-	return filter + (uint64_t)((unsigned __int128)mix(fp.lo) * nr >> 64) * TIER_FILTER_LINE;
+	return filter + (uint64_t)((unsigned __int128)filter_hash(fp.lo) * nr >> 64) * TIER_FILTER_LINE;
 }
 
 void tier_filter_add(uint8_t *filter, uint64_t len, struct fp fp)
 {
 	uint8_t *line = (uint8_t *)line_of(filter, len, fp);
-	uint64_t bits = mix(fp.hi + fp.lo);
+	uint64_t bits = filter_hash(fp.hi + fp.lo);
 
 	for (unsigned i = 0; i < 4; i++, bits >>= 9)
 		line[bits >> 3 & 63] |= (uint8_t)(1u << (bits & 7));
@@ -208,7 +208,7 @@ void tier_filter_add(uint8_t *filter, uint64_t len, struct fp fp)
 bool tier_filter_passes(const uint8_t *filter, uint64_t len, struct fp fp)
 {
 	const uint8_t *line = line_of(filter, len, fp);
-	uint64_t bits = mix(fp.hi + fp.lo);
+	uint64_t bits = filter_hash(fp.hi + fp.lo);
 
 	for (unsigned i = 0; i < 4; i++, bits >>= 9)
 		if (!(line[bits >> 3 & 63] & 1u << (bits & 7)))

@@ -274,7 +274,7 @@ static int read_object(struct tier_cache *c, const char *name, uint64_t off, voi
  * Submits the job again, with the lock. false: it has ended, with result `r`. A request that fails occupies no thread
  * between attempts, and is repeated while calls wait for it: requests to other objects may succeed.
  */
-static bool repeat(struct tier_cache *c, struct tier_job *job, struct retry *retry, int r, bool is_awaited)
+static bool repeat_job(struct tier_cache *c, struct tier_job *job, struct retry *retry, int r, bool is_awaited)
 {
 	uint64_t now = monotonic_ns();
 	unsigned pause_ms = retry->until_ns == 0 ? PAUSE_FIRST_MS : retry->pause_ms;
@@ -324,7 +324,7 @@ static void run_tables(struct tier_job *job)
 	int r = spans ? fetch_tables(p, &tables) : -ENOMEM;
 
 	mutex_lock(&c->lock);
-	if (repeat(c, job, &p->retry, r, p->nr_users > 0)) {
+	if (repeat_job(c, job, &p->retry, r, p->nr_users > 0)) {
 		mutex_unlock(&c->lock);
 		free(spans);
 		return;
@@ -402,7 +402,7 @@ void tier_span_run(struct tier_job *job)
 	for (uint64_t pos = s->off; r == 0 && pos < s->off + s->len;)
 		pos = check_frame(s, pos, got, &r);
 	mutex_lock(&c->lock);
-	if (repeat(c, job, &s->retry, r, s->nr_users > 1)) {
+	if (repeat_job(c, job, &s->retry, r, s->nr_users > 1)) {
 		mutex_unlock(&c->lock);
 		return;
 	}

@@ -163,7 +163,7 @@ static int plan_data(struct plan *p, struct pack *pack, uint64_t pos, uint64_t l
 }
 
 /* Offset of the run in the pack's data. Frames are adjacent and uncompressed. */
-static int locate(const struct pack *pack, const struct tier_run *run, uint64_t *ret)
+static int locate_run(const struct pack *pack, const struct tier_run *run, uint64_t *ret)
 {
 	uint32_t in, last = run->first + MAX(run->nr, 1u) - 1;
 	const struct tier_frame *f = tier_tables_find(&pack->tables, run->first, &in), *g;
@@ -206,7 +206,7 @@ static int plan_run(struct plan *p, const struct tier_run *run, uint64_t skip, u
 	}
 	if (r < 0)
 		return r;
-	r = locate(pack, run, &pos);
+	r = locate_run(pack, run, &pos);
 	if (r == 0)
 		r = plan_data(p, pack, pos + skip, len);
 	tier_pack_put(pack);

@@ -43,7 +43,7 @@ static char **field_of(struct s3_conf *c, const struct setting *s)
 	return (char **)((char *)c + s->off);
 }
 
-static void wipe(char **s)
+static void wipe_text(char **s)
 {
 	if (*s)
 		explicit_bzero(*s, strlen(*s));
@@ -54,7 +54,7 @@ static void wipe(char **s)
 void s3_conf_release(struct s3_conf *c)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-		wipe(field_of(c, &settings[i]));
+		wipe_text(field_of(c, &settings[i]));
 }
 
 /* A value must not contain line ends or unprintable characters: values become part of requests and messages. */
@@ -96,7 +96,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-static struct text trim(struct text t)
+static struct text trim_blanks(struct text t)
 {
 	for (; t.len > 0 && is_blank(*t.p); t.p++)
 		t.len--;
@@ -115,7 +115,7 @@ static struct text without_comment(struct text t)
 {
 	for (size_t i = 1; i < t.len; i++)
 		if ((t.p[i] == '#' || t.p[i] == ';') && is_blank(t.p[i - 1]))
-			return trim((struct text){ t.p, i });
+			return trim_blanks((struct text){ t.p, i });
 	return t;
 }
 
@@ -133,7 +133,7 @@ static bool names_profile(const struct parse *p, struct text section)
 	if (p->kind == S3_CONF_CONFIG && !text_is(section, "default")) {
 		if (section.len < 8 || memcmp(section.p, "profile", 7) != 0 || !is_blank(section.p[7]))
 			return false;
-		section = trim((struct text){ section.p + 8, section.len - 8 });
+		section = trim_blanks((struct text){ section.p + 8, section.len - 8 });
 	}
 	return text_is(section, p->profile);
 }
@@ -148,7 +148,7 @@ static int parse_section(struct parse *p, struct text line)
 		p->what = "a section has no closing bracket";
 	if (p->what)
 		return -EINVAL;
-	p->is_inside = names_profile(p, trim((struct text){ line.p + 1, (size_t)(end - line.p) - 1 }));
+	p->is_inside = names_profile(p, trim_blanks((struct text){ line.p + 1, (size_t)(end - line.p) - 1 }));
 	p->found = p->found || p->is_inside;
 	p->is_of_s3 = false;
 	return 0;
@@ -164,7 +164,7 @@ static int set_value(struct parse *p, const struct setting *s, struct text value
 		p->what = "the value has characters that are not allowed";
 	if (p->what)
 		return -EINVAL;
-	wipe(to); /* in the shared files the last value counts */
+	wipe_text(to); /* in the shared files the last value counts */
 	if (value.len == 0)
 		return 0;
 	*to = strndup(value.p, value.len);
@@ -177,7 +177,7 @@ static int set_value(struct parse *p, const struct setting *s, struct text value
 static int parse_line(struct parse *p, struct text whole)
 {
 	bool is_indented = whole.len > 0 && is_blank(whole.p[0]);
-	struct text line = trim(whole), key, value;
+	struct text line = trim_blanks(whole), key, value;
 	const char *equals;
 
 	if (line.len == 0 || line.p[0] == '#' || line.p[0] == ';')
@@ -191,8 +191,8 @@ static int parse_line(struct parse *p, struct text whole)
 		p->what = p->kind == S3_CONF_OWN ? "the line has no `=`" : NULL;
 		return p->what ? -EINVAL : 0;
 	}
-	key = trim((struct text){ line.p, (size_t)(equals - line.p) });
-	value = without_comment(trim((struct text){ equals + 1, (size_t)(line.p + line.len - equals) - 1 }));
+	key = trim_blanks((struct text){ line.p, (size_t)(equals - line.p) });
+	value = without_comment(trim_blanks((struct text){ equals + 1, (size_t)(line.p + line.len - equals) - 1 }));
 	if (p->kind != S3_CONF_OWN && is_indented)
 		return p->is_of_s3 && text_is(key, "addressing_style") ?
 			       set_value(p, &settings[ARRAY_SIZE(settings) - 1], value) :
@@ -301,7 +301,7 @@ static int load_file(const char *path, enum s3_conf_kind kind, const char *profi
 /* --- all sources --- */
 
 /* Moves settings that `to` lacks. Credentials are moved together or not at all. */
-static void merge(struct s3_conf *to, struct s3_conf *from)
+static void merge_conf(struct s3_conf *to, struct s3_conf *from)
 {
 	bool has_credentials = to->access_key != NULL;
 
@@ -314,7 +314,7 @@ static void merge(struct s3_conf *to, struct s3_conf *from)
 	s3_conf_release(from);
 }
 
-static const char *environment(const char *name)
+static const char *environment_value(const char *name)
 {
 	const char *value = secure_getenv(name);
 
@@ -336,13 +336,13 @@ static int take_secret(struct taken *t, char **ret) REQUIRES(taken_lock)
 	char *value = secure_getenv(t->name);
 
 	if (!value) {
-		wipe(&t->value); /* unset since the last load */
+		wipe_text(&t->value); /* unset since the last load */
 	} else if (*value) {
 		char *copy = strdup(value);
 
 		if (!copy)
 			return -ENOMEM;
-		wipe(&t->value);
+		wipe_text(&t->value);
 		t->value = copy;
 		explicit_bzero(value, strlen(value));
 	}
@@ -363,7 +363,7 @@ static int copy_variable(const char *name, char **ret)
 			mutex_unlock(&taken_lock);
 			return r;
 		}
-	value = environment(name);
+	value = environment_value(name);
 	*ret = value ? strdup(value) : NULL;
 	return value && !*ret ? -ENOMEM : 0;
 }
@@ -398,14 +398,14 @@ static int load_environment(struct s3_conf *ret)
 		return log_cause(-EINVAL,
 				 "environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set together");
 	if (!ret->access_key)
-		wipe(&ret->session_token);
+		wipe_text(&ret->session_token);
 	return 0;
 }
 
 /* The path of a shared file; NULL: there is no home directory. */
 static char *shared_file(const char *variable, const char *below_home)
 {
-	const char *path = environment(variable), *home = environment("HOME");
+	const char *path = environment_value(variable), *home = environment_value("HOME");
 	const struct passwd *user = home || path ? NULL : getpwuid(geteuid());
 	char *ret = NULL;
 
@@ -424,7 +424,7 @@ static int load_shared(struct s3_conf *c)
 		{ "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", S3_CONF_CREDENTIALS },
 		{ "AWS_CONFIG_FILE", ".aws/config", S3_CONF_CONFIG },
 	};
-	const char *named = environment("AWS_PROFILE");
+	const char *named = environment_value("AWS_PROFILE");
 	bool found = false;
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
@@ -438,7 +438,7 @@ static int load_shared(struct s3_conf *c)
 		if (r < 0)
 			return r;
 		found = found || r > 0;
-		merge(c, &one);
+		merge_conf(c, &one);
 	}
 	if (named && !found)
 		return log_cause(-EINVAL, "environment variable AWS_PROFILE: not found in the shared files");
@@ -454,7 +454,7 @@ int s3_conf_load(const char *file, struct s3_conf *ret)
 		r = load_environment(&env);
 	if (r < 0)
 		return r;
-	merge(&c, &env);
+	merge_conf(&c, &env);
 	r = load_shared(&c);
 	if (r < 0)
 		return r;

@@ -69,7 +69,7 @@ void s3_job_fail(struct tier_s3 *s, struct job *j, int result, const char *why)
 }
 
 /* Between half of `ns` and all of it, so that clients that were refused at the same time do not retry at the same time. */
-static uint64_t jitter(uint64_t ns)
+static uint64_t random_delay(uint64_t ns)
 {
 	uint64_t random = 0;
 
@@ -98,7 +98,7 @@ static void job_retry(struct tier_s3 *s, struct job *j, int result, const char *
 		wait = MAX(wait, wait_s < 10 ? (uint64_t)wait_s * UINT64_C(1000000000) : BACKOFF_MAX_NS);
 	wait = MIN(wait, BACKOFF_MAX_NS);
 	log_debug("tier %s: object %s: cannot %s yet: %s", s->tier.where, j->q->name, action_of(j), why);
-	j->not_before_ns = monotonic_ns() + jitter(wait);
+	j->not_before_ns = monotonic_ns() + random_delay(wait);
 	if (s3_is_put(j))
 		s->tier.repeated_bytes += j->sent;
 	s3_jobs_add(&s->ready, j);
