@@ -18,10 +18,10 @@
 #include "store/tier/collect/tier_log.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_open.h"
-#include "store/tier/tier_read.h"
+#include "tests/unit/store/tier/restore.h"
 
 struct restore {
-	struct tier_reader *reader;
+	struct restore *reader;
 	const char *top;
 	char **dirs, **files;
 	size_t nr_dirs, nr_files, room_dirs, room_files;
@@ -105,7 +105,7 @@ static void write_pieces(struct restore *t, const struct catalog_record *rec)
 			break;
 	}
 	check("pieces", r);
-	check("chunks", tier_reader_chunks(t->reader, wants, nr_wants));
+	check("chunks", restore_chunks(t->reader, wants, nr_wants));
 	nr_wants = 0;
 	for (size_t i = 0; i < nr; t->off += v[i++].len) {
 		const uint8_t *bytes = v[i].chunk_len > 0 ? wants[nr_wants].buf : NULL;
@@ -139,12 +139,12 @@ static void restore(struct tier *tier, const char *name, const char *out)
 	FILE *f;
 	int r;
 
-	r = tier_reader_open(tier, name, &t.reader);
+	r = restore_open(tier, name, &t.reader);
 	if (r == -ENOENT)
 		return; /* the fence of a collection */
 	check(name, r);
-	m = tier_reader_manifest(t.reader);
-	check(name, tier_reader_catalog(t.reader, &(struct tier_sink){ collect, &catalog }));
+	m = restore_manifest(t.reader);
+	check(name, restore_catalog(t.reader, &(struct tier_sink){ collect, &catalog }));
 	if (asprintf(&top, "%s/%s", out, name + strlen(TIER_SEALED_PREFIX)) < 0)
 		die(name, -ENOMEM);
 	*strrchr(top, '/') = '\0';
@@ -177,7 +177,7 @@ static void restore(struct tier *tier, const char *name, const char *out)
 	free(path);
 	free(top);
 	buf_release(&catalog);
-	tier_reader_close(t.reader);
+	restore_close(t.reader);
 }
 
 int main(int argc, char *argv[])

@@ -13,7 +13,6 @@
 
 #include "base/fp.h"
 #include "store/tier/tier_format.h"
-#include "store/tier/tier_read.h"
 
 struct tier;
 struct tier_writer;
@@ -67,6 +66,18 @@ void tier_writer_last(const struct tier_writer *w, struct tier_written *ret);
 bool tier_writer_has(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns);
 /* Has retention removed this seal from the tier? It is not in the tier, and should not be flushed again. */
 bool tier_writer_was_removed(const struct tier_writer *w, uint64_t ino, int64_t sealed_ns);
+
+/* Receives the bytes of a catalog in order, whole records. A negative result ends it. */
+struct tier_sink {
+	int (*put)(void *userdata, const void *p, size_t len);
+	void *userdata;
+};
+/* A chunk, and where its bytes go. */
+struct tier_want {
+	struct fp fp;
+	uint32_t len;
+	void *buf;
+};
 
 /* A sealed directory of the store, which does not change meanwhile. */
 struct tier_checkpoint {

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "store/catalog/catalog_format.h"
 #include "store/tier/tier.h"
+#include "tests/unit/store/tier/restore.h"
 
 static const uint8_t secret[FP_KEY_LEN] = "a secret of thirty-two bytes...";
 
@@ -294,7 +295,7 @@ static int collect(void *userdata, const void *p, size_t len)
 	return buf_error(userdata);
 }
 
-static void check_chunks(struct tier_reader *r, const struct pool *pool, const struct buf *catalog)
+static void check_chunks(struct restore *r, const struct pool *pool, const struct buf *catalog)
 {
 	struct catalog_reader reader = { 0 };
 	struct catalog_record rec;
@@ -309,7 +310,7 @@ static void check_chunks(struct tier_reader *r, const struct pool *pool, const s
 		while (catalog_piece_next(&c, &piece) > 0)
 			if (piece.chunk_len > 0)
 				wants[nr++] = (struct tier_want){ piece.fp, piece.chunk_len, malloc(piece.chunk_len) };
-		assert_int_equal(tier_reader_chunks(r, wants, nr), 0);
+		assert_int_equal(restore_chunks(r, wants, nr), 0);
 		for (unsigned i = 0; i < nr; i++) {
 			assert_memory_equal(wants[i].buf, pool_find(pool, wants[i].fp, wants[i].len)->bytes,
 					    wants[i].len);
@@ -325,10 +326,10 @@ void checkpoint_check(struct tier *t, const char *name, const struct checkpoint 
 	_cleanup_(buf_release) struct buf catalog = BUF_EMPTY;
 	const struct checkpoint *c = NULL;
 	const struct tier_manifest *m;
-	struct tier_reader *r;
+	struct restore *r;
 
-	assert_int_equal(tier_reader_open(t, name, &r), 0);
-	m = tier_reader_manifest(r);
+	assert_int_equal(restore_open(t, name, &r), 0);
+	m = restore_manifest(r);
 	for (unsigned i = 0; i < nr; i++)
 		if (v[i]->c.ino == m->ino)
 			c = v[i];
@@ -336,11 +337,11 @@ void checkpoint_check(struct tier *t, const char *name, const struct checkpoint 
 	assert_int_equal(m->sealed_ns, c->c.sealed_ns);
 	assert_memory_equal(m->root, c->c.root, sizeof(m->root));
 	assert_int_equal(m->path_len, strlen(c->c.path));
-	assert_int_equal(tier_reader_catalog(r, &(struct tier_sink){ collect, &catalog }), 0);
+	assert_int_equal(restore_catalog(r, &(struct tier_sink){ collect, &catalog }), 0);
 	assert_int_equal(catalog.len, c->catalog.len);
 	assert_memory_equal(catalog.data, c->catalog.data, catalog.len);
 	check_chunks(r, c->pool, &catalog);
-	tier_reader_close(r);
+	restore_close(r);
 }
 
 unsigned checkpoints_check(struct tier *t, const struct checkpoint *const *v, unsigned nr)

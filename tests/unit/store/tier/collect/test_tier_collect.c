@@ -23,6 +23,7 @@
 #include "tests/unit/store/tier/actors.h"
 #include "tests/unit/store/tier/collect/collect_rig.h"
 #include "tests/unit/store/tier/memory.h"
+#include "tests/unit/store/tier/restore.h"
 
 /* --- actors --- */
 
@@ -90,7 +91,7 @@ static int to_nowhere(void *userdata _unused_, const void *p _unused_, size_t le
 static void read_some(struct actor *a)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		_cleanup_(tier_reader_closep) struct tier_reader *reader = NULL;
+		_cleanup_(restore_closep) struct restore *reader = NULL;
 		_cleanup_(buf_release) struct buf names = BUF_EMPTY;
 		struct tier_log log = { 0 };
 		struct tier_marks marks = { 0 };
@@ -106,9 +107,9 @@ static void read_some(struct actor *a)
 			    tier_log_keeps(&log, store, number) && (!name || world_draw(a->world) % 2 == 0))
 				name = (char *)names.data + at;
 		tier_log_release(&log);
-		if (!name || tier_reader_open(&a->tier, name, &reader) < 0)
+		if (!name || restore_open(&a->tier, name, &reader) < 0)
 			continue;
-		r = tier_reader_catalog(reader, &(struct tier_sink){ to_nowhere, NULL });
+		r = restore_catalog(reader, &(struct tier_sink){ to_nowhere, NULL });
 		rig_last_marks(a->world->m, &marks);
 		tier_manifest_name_parse(name, store, &number);
 		if (r < 0 && !a->is_dead && a->fail_at == 0 && rig_is_valid(&marks, store, number))

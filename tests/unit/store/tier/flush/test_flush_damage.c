@@ -15,9 +15,11 @@
 #include "store/tier/collect/tier_log_format.h"
 #include "store/tier/tier.h"
 #include "store/tier/tier_gets.h"
+#include "store/tier/tier_read.h"
 #include "tests/unit/store/tier/checkpoints.h"
 #include "tests/unit/store/tier/flush/flush_rig.h"
 #include "tests/unit/store/tier/memory.h"
+#include "tests/unit/store/tier/restore.h"
 
 static int ignore_bytes(void *userdata _unused_, const void *p _unused_, size_t len _unused_)
 {
@@ -28,16 +30,16 @@ static int ignore_bytes(void *userdata _unused_, const void *p _unused_, size_t 
 static int read_all(struct memory *m)
 {
 	struct tier *t = memory_open(m, &(struct memory_faults){ 0 });
-	struct tier_reader *r;
-	int k = tier_reader_open(t, tier_manifest_name(checkpoint_writer.store, 1).s, &r);
+	struct restore *r;
+	int k = restore_open(t, tier_manifest_name(checkpoint_writer.store, 1).s, &r);
 
 	if (k < 0)
 		return k;
-	k = tier_reader_catalog(r, &(struct tier_sink){ ignore_bytes, NULL });
-	for (uint32_t i = 0; k == 0 && i < tier_reader_manifest(r)->nr_packs; i++) {
+	k = restore_catalog(r, &(struct tier_sink){ ignore_bytes, NULL });
+	for (uint32_t i = 0; k == 0 && i < restore_manifest(r)->nr_packs; i++) {
 		const struct tier_tables *tables;
 
-		k = tier_reader_tables(r, i, &tables);
+		k = tier_reader_tables(restore_reader(r), i, &tables);
 		for (uint32_t n = 0; k == 0 && n < tables->nr_chunks; n++) {
 			uint32_t in;
 			const struct tier_frame *frame = tier_tables_find(tables, n, &in);
@@ -45,11 +47,11 @@ static int read_all(struct memory *m)
 			struct tier_want w = { .fp = frame->table.fps[in], .len = pack_cut_len(&cuts, in) };
 
 			w.buf = malloc(w.len);
-			k = tier_reader_chunks(r, &w, 1);
+			k = restore_chunks(r, &w, 1);
 			free(w.buf);
 		}
 	}
-	tier_reader_close(r);
+	restore_close(r);
 	return k;
 }
 

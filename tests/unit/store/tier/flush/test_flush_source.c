@@ -16,6 +16,7 @@
 #include "tests/unit/store/tier/checkpoints.h"
 #include "tests/unit/store/tier/flush/flush_rig.h"
 #include "tests/unit/store/tier/memory.h"
+#include "tests/unit/store/tier/restore.h"
 
 static void a_source_that_fails_commits_nothing(void **state _unused_)
 {
@@ -195,7 +196,7 @@ static void neighbours_are_read_together(void **state _unused_)
 	unsigned chunks[256];
 	struct checkpoint a;
 	struct tier_flushed f;
-	struct tier_reader *r;
+	struct restore *r;
 	struct pool pool;
 	uint8_t *bytes = malloc(MiB(1));
 
@@ -206,22 +207,22 @@ static void neighbours_are_read_together(void **state _unused_)
 	checkpoint_init_file(&a, &pool, 10, chunks, 256);
 	assert_int_equal(flush_once(t, &a, &f), 0);
 	t = memory_open(m, &(struct memory_faults){ .seed = 5 });
-	assert_int_equal(tier_reader_open(t, tier_manifest_name(checkpoint_writer.store, 1).s, &r), 0);
+	assert_int_equal(restore_open(t, tier_manifest_name(checkpoint_writer.store, 1).s, &r), 0);
 	assert_int_equal(memory_nr_requests(m), 2); /* manifest, key */
-	assert_int_equal(tier_reader_catalog(r, &(struct tier_sink){ ignore_bytes, NULL }), 0);
+	assert_int_equal(restore_catalog(r, &(struct tier_sink){ ignore_bytes, NULL }), 0);
 	assert_int_equal(memory_nr_requests(m), 2 + f.packs);
 	for (unsigned turn = 0; turn < 2; turn++) {
 		for (unsigned i = 0; i < 256; i++) /* in one buffer, and with the halves of each two exchanged */
 			wants[i] = (struct tier_want){ pool.v[i].fp, 4096, bytes + (size_t)4096 * (i ^ turn) };
 		memset(bytes, 0, MiB(1));
-		assert_int_equal(tier_reader_chunks(r, wants, 256), 0);
+		assert_int_equal(restore_chunks(r, wants, 256), 0);
 		assert_int_equal(memory_nr_requests(m), 2 + (2 + turn) * f.packs);
 		for (unsigned i = 0; i < 256; i++)
 			assert_memory_equal(wants[i].buf, pool.v[i].bytes, 4096);
 	}
 	wants[7].fp.lo ^= 1;
-	assert_int_equal(tier_reader_chunks(r, wants, 256), -EINVAL);
-	tier_reader_close(r);
+	assert_int_equal(restore_chunks(r, wants, 256), -EINVAL);
+	restore_close(r);
 	free(bytes);
 	checkpoint_release(&a);
 	pool_release(&pool);
