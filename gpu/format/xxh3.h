@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * XXH3-128 for the few lengths that deltas hash, in plain C that compiles for the host and for a device: multiples of
- * 16 from 32 to 128 bytes (one pair of products per 32 bytes), and multiples of 64 from 256 on (stripes). On the host
- * libxxhash computes the same with vector instructions (leaf_hash.c); tests compare the two.
+ * XXH3-128 for the few lengths that deltas hash on a device, in plain C that compiles for the host, too: multiples of 16
+ * from 32 to 128 bytes (one pair of products per 32 bytes); and the parts of it for 256 and 512 bytes, which lanes of a
+ * warp compute together (device.cuh). On the host libxxhash computes the same with vector instructions (leaf_hash.c);
+ * tests compare the two.
  *
  * Input and key are 64-bit words of this machine, as a little-endian one reads them from bytes: on a device they are in
  * registers or in constant memory when they come here. A few parts of the secret are read at odd places, which struct
  * xxh3_key has ready as words.
- *
- * Where no scramble lies between them (1 KiB), the stripes of a long input only add to the accumulators: lanes of a
- * warp may each add theirs, in any order.
  */
 #pragma once
 
@@ -23,7 +21,6 @@
 
 #define XXH3_SECRET_LEN 192 /* XXH3 takes others; with this one a block is 16 stripes */
 #define XXH3_STRIPE 8 /* words: one for each accumulator */
-#define XXH3_BLOCK_STRIPES 16
 
 #define XXH3_P32_1 UINT64_C(0x9e3779b1)
 #define XXH3_P32_2 UINT64_C(0x85ebca77)
@@ -113,58 +110,4 @@ XXH3_FN void xxh3_start(uint64_t acc[XXH3_STRIPE])
 	acc[5] = XXH3_P32_2;
 	acc[6] = XXH3_P64_5;
 	acc[7] = XXH3_P32_1;
-}
-
-XXH3_FN void xxh3_add_stripe(uint64_t acc[XXH3_STRIPE], const uint64_t *in, const uint64_t *key)
-{
-	for (int i = 0; i < XXH3_STRIPE; i++) {
-		uint64_t mixed = in[i] ^ key[i];
-
-		acc[i ^ 1] += in[i];
-		acc[i] += (mixed & UINT32_MAX) * (mixed >> 32);
-	}
-}
-
-XXH3_FN void xxh3_scramble(uint64_t acc[XXH3_STRIPE], const struct xxh3_key *k)
-{
-	for (int i = 0; i < XXH3_STRIPE; i++)
-		acc[i] = (acc[i] ^ acc[i] >> 47 ^ k->word[XXH3_BLOCK_STRIPES + i]) * XXH3_P32_1;
-}
-
-XXH3_FN uint64_t xxh3_merge(const uint64_t acc[XXH3_STRIPE], const uint64_t *key, uint64_t start)
-{
-	for (int i = 0; i < XXH3_STRIPE; i += 2)
-		start += xxh3_fold(acc[i] ^ key[i], acc[i + 1] ^ key[i + 1]);
-	return xxh3_avalanche(start);
-}
-
-XXH3_FN struct digest xxh3_finish(const struct xxh3_key *k, const uint64_t acc[XXH3_STRIPE], uint64_t len)
-{
-	struct digest d;
-
-	d.lo = xxh3_merge(acc, k->lo, len * XXH3_P64_1);
-	d.hi = xxh3_merge(acc, k->hi, ~(len * XXH3_P64_2));
-	return d;
-}
-
-/* 256 bytes and more. The last stripe has a key of its own, and no scramble comes behind it. */
-XXH3_FN struct digest xxh3_long(const struct xxh3_key *k, const uint64_t *in, uint32_t len)
-{
-	uint32_t nr = len / (8 * XXH3_STRIPE);
-	uint64_t acc[XXH3_STRIPE];
-
-	xxh3_start(acc);
-	for (uint32_t i = 0; i < nr - 1; i++) {
-		xxh3_add_stripe(acc, in + i * XXH3_STRIPE, k->word + i % XXH3_BLOCK_STRIPES);
-		if (i % XXH3_BLOCK_STRIPES == XXH3_BLOCK_STRIPES - 1)
-			xxh3_scramble(acc, k);
-	}
-	xxh3_add_stripe(acc, in + (nr - 1) * XXH3_STRIPE, k->last);
-	return xxh3_finish(k, acc, len);
-}
-
-/* `len`: as above, nothing else. */
-XXH3_FN struct digest xxh3_128(const struct xxh3_key *k, const uint64_t *in, uint32_t len)
-{
-	return len <= 128 ? xxh3_short(k, in, len) : xxh3_long(k, in, len);
 }

@@ -15,6 +15,8 @@
 #include "gpu/format/leaf_hash.h"
 #include "tests/unit/gpu/format/rig.h"
 
+#define XXH3_BLOCK_STRIPES 16
+
 static uint8_t bytes[KiB(4)];
 static uint64_t words[sizeof(bytes) / 8];
 
@@ -25,6 +27,60 @@ static struct digest xxhash(const uint8_t secret[XXH3_SECRET_LEN], const void *p
 	return (struct digest){ h.low64, h.high64 };
 }
 
+/*
+ * XXH3-128 of multiples of 64 bytes from 256 on. Devices compute only two of these lengths, with the same key, start, fold
+ * and avalanche. Where no scramble lies between them (1 KiB), the stripes of a long input only add to the accumulators:
+ * lanes of a warp may each add theirs, in any order.
+ */
+
+static void xxh3_add_stripe(uint64_t acc[XXH3_STRIPE], const uint64_t *in, const uint64_t *key)
+{
+	for (int i = 0; i < XXH3_STRIPE; i++) {
+		uint64_t mixed = in[i] ^ key[i];
+
+		acc[i ^ 1] += in[i];
+		acc[i] += (mixed & UINT32_MAX) * (mixed >> 32);
+	}
+}
+
+static void xxh3_scramble(uint64_t acc[XXH3_STRIPE], const struct xxh3_key *k)
+{
+	for (int i = 0; i < XXH3_STRIPE; i++)
+		acc[i] = (acc[i] ^ acc[i] >> 47 ^ k->word[XXH3_BLOCK_STRIPES + i]) * XXH3_P32_1;
+}
+
+static uint64_t xxh3_merge(const uint64_t acc[XXH3_STRIPE], const uint64_t *key, uint64_t start)
+{
+	for (int i = 0; i < XXH3_STRIPE; i += 2)
+		start += xxh3_fold(acc[i] ^ key[i], acc[i + 1] ^ key[i + 1]);
+	return xxh3_avalanche(start);
+}
+
+static struct digest xxh3_finish(const struct xxh3_key *k, const uint64_t acc[XXH3_STRIPE], uint64_t len)
+{
+	struct digest d;
+
+	d.lo = xxh3_merge(acc, k->lo, len * XXH3_P64_1);
+	d.hi = xxh3_merge(acc, k->hi, ~(len * XXH3_P64_2));
+	return d;
+}
+
+/* 256 bytes and more. The last stripe has a key of its own, and no scramble comes behind it. */
+static struct digest xxh3_long(const struct xxh3_key *k, const uint64_t *in, uint32_t len)
+{
+	uint32_t nr = len / (8 * XXH3_STRIPE);
+	uint64_t acc[XXH3_STRIPE];
+
+	xxh3_start(acc);
+	for (uint32_t i = 0; i < nr - 1; i++) {
+		xxh3_add_stripe(acc, in + i * XXH3_STRIPE, k->word + i % XXH3_BLOCK_STRIPES);
+		if (i % XXH3_BLOCK_STRIPES == XXH3_BLOCK_STRIPES - 1)
+			xxh3_scramble(acc, k);
+	}
+	xxh3_add_stripe(acc, in + (nr - 1) * XXH3_STRIPE, k->last);
+	return xxh3_finish(k, acc, len);
+}
+
 /* What the plain rendition makes of some bytes. */
 static struct digest rendition(const uint8_t secret[XXH3_SECRET_LEN], const uint8_t *p, uint32_t len)
 {
@@ -33,7 +89,7 @@ static struct digest rendition(const uint8_t secret[XXH3_SECRET_LEN], const uint
 	for (size_t i = 0; i < len / 8; i++)
 		words[i] = xxh3_read64(p + 8 * i);
 	xxh3_key_init(&k, secret);
-	return xxh3_128(&k, words, len);
+	return len <= 128 ? xxh3_short(&k, words, len) : xxh3_long(&k, words, len);
 }
 
 /* From the sanity checks of xxHash itself, seed 0: those of its lengths that are ours, or nearly. */
