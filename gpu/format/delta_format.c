@@ -501,16 +501,3 @@ int delta_tables_decode(const struct delta_header *h, const void *p, size_t len,
 	*ret = t;
 	return 0;
 }
-
-int delta_decode(const void *p, size_t len, struct delta_tables *ret)
-{
-	struct delta_header h;
-	int r;
-
-	r = delta_header_decode(p, len, &h);
-	if (r < 0)
-		return r;
-	if (delta_object_len(&h) != len)
-		return -EBADMSG;
-	return delta_tables_decode(&h, (const uint8_t *)p + delta_tables_off(&h), (size_t)delta_tables_len(&h), ret);
-}

@@ -140,8 +140,6 @@ struct delta_tables {
 
 /* `p`: the tables alone, delta_tables_len() bytes from delta_tables_off() of the object on. */
 int delta_tables_decode(const struct delta_header *h, const void *p, size_t len, struct delta_tables *ret);
-/* A whole object in memory. */
-int delta_decode(const void *p, size_t len, struct delta_tables *ret);
 
 enum delta_kind {
 	DELTA_FIRST, /* bytes of the payload */

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "gpu/format/delta_encode.h"
 #include "gpu/format/delta_format.h"
+#include "tests/unit/gpu/format/whole_object.h"
 
 #define CHUNKS_MAX 4096u /* that are looked at one by one */
 

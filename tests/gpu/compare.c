@@ -18,6 +18,7 @@
 #include "gpu/format/delta_record.h"
 #include "gpu/kernels/delta_gpu.h"
 #include "tests/unit/gpu/format/delta_apply.h"
+#include "tests/unit/gpu/format/whole_object.h"
 
 #define NR_VERSIONS 9
 #define BUFFERS_MAX 6

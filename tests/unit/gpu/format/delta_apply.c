@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "gpu/format/delta_format.h"
+#include "tests/unit/gpu/format/whole_object.h"
 
 struct source {
 	const struct delta_tables *t;

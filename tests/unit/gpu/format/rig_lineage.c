@@ -5,6 +5,7 @@
 
 #include "base/util.h"
 #include "tests/unit/gpu/format/delta_apply.h"
+#include "tests/unit/gpu/format/whole_object.h"
 
 const uint8_t lineage_id[DELTA_LINEAGE_LEN] = "lineage-of-test";
 

@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "gpu/format/delta_encode.h"
 #include "tests/unit/gpu/format/rig.h"
+#include "tests/unit/gpu/format/whole_object.h"
 
 static void check_damaged(const char *path)
 {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "tests/unit/gpu/format/rig_lineage.h"
+#include "tests/unit/gpu/format/whole_object.h"
 
 #define CHUNK 128u
 #define NR_CHUNKS 1024u
