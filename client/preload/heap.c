@@ -10,40 +10,14 @@
 #include <sys/sysinfo.h>
 
 #include "base/util.h"
+#include "client/preload/heap_state.h"
 
-#define NONE UINT32_MAX
 #define ALIGN 16u
-#define NR_CLASSES 32u
-#define NR_BINS 32u
 #define RANGE_MIN GiB(64) /* of addresses */
 #define RESERVE_LEAST MiB(64)
 #define GROW_MIN 64u /* units: the range grows by a quarter, within these bounds */
 #define GROW_MAX 1024u
 #define HOLD_TRIES 1000
-
-enum unit_kind { UNIT_INSIDE /* not the first of its run */, UNIT_FREE, UNIT_SPAN, UNIT_LARGE };
-
-struct unit {
-	uint32_t next, prev; /* free: in the bin of its size; span: in the list of its class, if an object is free */
-	uint32_t nr; /* units of the run: in its first unit and, if it is free, in its last */
-	uint8_t kind, class;
-};
-
-struct heap_state {
-	size_t range, table_len; /* bytes of the range; of them readable, for this struct */
-	bool reserved; /* all of the range is mapped */
-	uint8_t *data;
-	uint32_t nr, top, readable; /* units: maximum; ever used; mapped readable and writable */
-	uint32_t free[NR_BINS], spans[NR_CLASSES];
-	struct unit unit[];
-};
-
-struct span {
-	uint32_t nr, nr_free; /* objects */
-	uint32_t first; /* offset of the first */
-	uint32_t hint; /* words of `free` before this one are 0 */
-	uint64_t free[];
-};
 
 /* its address identifies the thread, from its first instruction on */
 static _Thread_local char self __attribute__((tls_model("initial-exec")));
@@ -170,13 +144,13 @@ static struct heap_state *heap_start(struct heap *h)
 		}
 	}
 	s = (struct heap_state *)p;
-	nr = (uint32_t)MIN(len / (HEAP_UNIT + sizeof(struct unit)), (size_t)NONE - 1);
+	nr = (uint32_t)MIN(len / (HEAP_UNIT + sizeof(struct unit)), (size_t)HEAP_NONE - 1);
 	s->range = len;
 	s->reserved = reserved;
 	s->table_len = HEAP_UNIT;
 	s->data = (uint8_t *)round_up((uintptr_t)p + table_bytes(nr), HEAP_UNIT);
 	s->nr = (uint32_t)MIN((size_t)(p + len - s->data) / HEAP_UNIT, (size_t)nr);
-	memset(s->free, 0xff, sizeof(s->free)); /* NONE */
+	memset(s->free, 0xff, sizeof(s->free)); /* HEAP_NONE */
 	memset(s->spans, 0xff, sizeof(s->spans));
 	atomic_store(&h->state, s);
 	return s;
@@ -219,9 +193,9 @@ static bool grow(struct heap_state *s, uint32_t upto)
 
 static void list_add(struct heap_state *s, uint32_t *head, uint32_t u)
 {
-	s->unit[u].prev = NONE;
+	s->unit[u].prev = HEAP_NONE;
 	s->unit[u].next = *head;
-	if (*head != NONE)
+	if (*head != HEAP_NONE)
 		s->unit[*head].prev = u;
 	*head = u;
 }
@@ -230,22 +204,17 @@ static void list_remove(struct heap_state *s, uint32_t *head, uint32_t u)
 {
 	const struct unit *it = &s->unit[u];
 
-	if (it->prev != NONE)
+	if (it->prev != HEAP_NONE)
 		s->unit[it->prev].next = it->next;
 	else
 		*head = it->next;
-	if (it->next != NONE)
+	if (it->next != HEAP_NONE)
 		s->unit[it->next].prev = it->prev;
-}
-
-static uint32_t bin_of(uint32_t nr)
-{
-	return 31 - (uint32_t)__builtin_clz(nr);
 }
 
 static void run_unlink(struct heap_state *s, uint32_t u)
 {
-	list_remove(s, &s->free[bin_of(s->unit[u].nr)], u);
+	list_remove(s, &s->free[heap_bin_of(s->unit[u].nr)], u);
 }
 
 /* Frees a run, joining it with free neighbours. */
@@ -266,16 +235,16 @@ static void run_free(struct heap_state *s, uint32_t u, uint32_t nr)
 	}
 	s->unit[u].kind = s->unit[u + nr - 1].kind = UNIT_FREE;
 	s->unit[u].nr = s->unit[u + nr - 1].nr = nr;
-	list_add(s, &s->free[bin_of(nr)], u);
+	list_add(s, &s->free[heap_bin_of(nr)], u);
 }
 
-/* Allocates a run and returns its first unit; NONE: no memory. *ret_fresh: it is zeroed. */
+/* Allocates a run and returns its first unit; HEAP_NONE: no memory. *ret_fresh: it is zeroed. */
 static uint32_t run_alloc(struct heap_state *s, uint32_t nr, bool *ret_fresh)
 {
 	uint32_t u;
 
-	for (uint32_t bin = bin_of(nr); bin < NR_BINS; bin++)
-		for (u = s->free[bin]; u != NONE; u = s->unit[u].next)
+	for (uint32_t bin = heap_bin_of(nr); bin < HEAP_BINS; bin++)
+		for (u = s->free[bin]; u != HEAP_NONE; u = s->unit[u].next)
 			if (s->unit[u].nr >= nr) {
 				run_unlink(s, u);
 				for (uint32_t i = u; i < u + nr; i++) /* run_free() must not join the rest with them */
@@ -285,16 +254,11 @@ static uint32_t run_alloc(struct heap_state *s, uint32_t nr, bool *ret_fresh)
 				return u;
 			}
 	if (nr > s->nr - s->top || !grow(s, s->top + nr))
-		return NONE;
+		return HEAP_NONE;
 	u = s->top;
 	s->top += nr;
 	*ret_fresh = true;
 	return u;
-}
-
-static uint8_t *address_of(const struct heap_state *s, uint32_t u)
-{
-	return s->data + (size_t)u * HEAP_UNIT;
 }
 
 /* --- small objects --- */
@@ -324,11 +288,11 @@ static uint32_t span_new(struct heap_state *s, uint32_t class)
 	bool fresh;
 
 	u = run_alloc(s, 1, &fresh);
-	if (u == NONE)
-		return NONE;
+	if (u == HEAP_NONE)
+		return HEAP_NONE;
 	s->unit[u].kind = UNIT_SPAN;
 	s->unit[u].class = (uint8_t)class;
-	span = (struct span *)address_of(s, u);
+	span = (struct span *)heap_unit_at(s, u);
 	span->first = (uint32_t)round_up(sizeof(*span) + words * sizeof(span->free[0]), ALIGN);
 	span->nr = span->nr_free = (HEAP_UNIT - span->first) / size;
 	span->hint = 0;
@@ -346,11 +310,11 @@ static void *small_alloc(struct heap_state *s, uint32_t class)
 	uint32_t u = s->spans[class], bit;
 	struct span *span;
 
-	if (u == NONE)
+	if (u == HEAP_NONE)
 		u = span_new(s, class);
-	if (u == NONE)
+	if (u == HEAP_NONE)
 		return NULL;
-	span = (struct span *)address_of(s, u);
+	span = (struct span *)heap_unit_at(s, u);
 	while (span->free[span->hint] == 0)
 		span->hint++;
 	bit = (uint32_t)__builtin_ctzll(span->free[span->hint]);
@@ -363,7 +327,7 @@ static void *small_alloc(struct heap_state *s, uint32_t class)
 /* The object of the span that contains the pointer, which may have been aligned upwards within it. */
 static uint32_t object_of(const struct heap_state *s, uint32_t u, const void *p)
 {
-	const struct span *span = (const struct span *)address_of(s, u);
+	const struct span *span = (const struct span *)heap_unit_at(s, u);
 	size_t off = (size_t)((const uint8_t *)p - (const uint8_t *)span), size = class_size(s->unit[u].class);
 	uint32_t i;
 
@@ -377,7 +341,7 @@ static uint32_t object_of(const struct heap_state *s, uint32_t u, const void *p)
 
 static void small_free(struct heap_state *s, uint32_t u, const void *p)
 {
-	struct span *span = (struct span *)address_of(s, u);
+	struct span *span = (struct span *)heap_unit_at(s, u);
 	uint32_t i = object_of(s, u, p), *head = &s->spans[s->unit[u].class];
 
 	span->free[i / 64] |= UINT64_C(1) << i % 64;
@@ -385,7 +349,7 @@ static void small_free(struct heap_state *s, uint32_t u, const void *p)
 	if (span->nr_free++ == 0)
 		list_add(s, head, u);
 	/* The last span with a free object is kept: freeing it would be costly for alternating malloc() and free(). */
-	if (span->nr_free == span->nr && !(s->unit[u].next == NONE && s->unit[u].prev == NONE)) {
+	if (span->nr_free == span->nr && !(s->unit[u].next == HEAP_NONE && s->unit[u].prev == HEAP_NONE)) {
 		list_remove(s, head, u);
 		run_free(s, u, 1);
 	}
@@ -411,13 +375,13 @@ static void *large_alloc(struct heap_state *s, size_t size, size_t align, bool *
 	uint32_t nr = units_of(size), spare = align > HEAP_UNIT ? (uint32_t)(align / HEAP_UNIT) - 1 : 0, u, skip;
 
 	u = run_alloc(s, nr + spare, ret_fresh);
-	if (u == NONE)
+	if (u == HEAP_NONE)
 		return NULL;
-	skip = (uint32_t)((round_up((uintptr_t)address_of(s, u), align) - (uintptr_t)address_of(s, u)) / HEAP_UNIT);
+	skip = (uint32_t)((round_up((uintptr_t)heap_unit_at(s, u), align) - (uintptr_t)heap_unit_at(s, u)) / HEAP_UNIT);
 	large_init(s, u + skip, nr);
 	run_free(s, u, skip);
 	run_free(s, u + skip + nr, spare - skip);
-	return address_of(s, u + skip);
+	return heap_unit_at(s, u + skip);
 }
 
 /* Resizes in place. false: no room behind it. */
@@ -459,7 +423,7 @@ static uint32_t unit_at(const struct heap_state *s, const void *p)
 
 	if ((const uint8_t *)p < s->data || u >= s->top ||
 	    (s->unit[u].kind != UNIT_SPAN && s->unit[u].kind != UNIT_LARGE) ||
-	    (s->unit[u].kind == UNIT_LARGE && p != address_of(s, (uint32_t)u)))
+	    (s->unit[u].kind == UNIT_LARGE && p != heap_unit_at(s, (uint32_t)u)))
 		heap_abort("ckptfs: malloc: invalid pointer\n");
 	return (uint32_t)u;
 }
@@ -495,10 +459,10 @@ void *heap_alloc(struct heap *h, size_t size, size_t align, bool zeroed)
 static size_t usable_bytes(const struct heap_state *s, const void *p)
 {
 	uint32_t u = unit_at(s, p);
-	const uint8_t *end = address_of(s, u) + (size_t)s->unit[u].nr * HEAP_UNIT;
+	const uint8_t *end = heap_unit_at(s, u) + (size_t)s->unit[u].nr * HEAP_UNIT;
 
 	if (s->unit[u].kind == UNIT_SPAN)
-		end = address_of(s, u) + ((const struct span *)address_of(s, u))->first +
+		end = heap_unit_at(s, u) + ((const struct span *)heap_unit_at(s, u))->first +
 		      (object_of(s, u, p) + 1) * class_size(s->unit[u].class);
 	return (size_t)(end - (const uint8_t *)p);
 }
@@ -557,42 +521,3 @@ void heap_extents(const struct heap *h, struct heap_extent ret[2])
 }
 
 /* --- invariants --- */
-
-static bool is_listed(const struct heap_state *s, uint32_t head, uint32_t u)
-{
-	while (head != NONE && head != u)
-		head = s->unit[head].next;
-	return head == u;
-}
-
-static bool span_is_consistent(const struct heap_state *s, uint32_t u)
-{
-	const struct span *span = (const struct span *)address_of(s, u);
-	uint32_t nr = 0;
-
-	for (uint32_t i = 0; i < (span->nr + 63) / 64; i++) {
-		nr += (uint32_t)__builtin_popcountll(span->free[i]);
-		if (span->free[i] != 0 && i < span->hint)
-			return false;
-	}
-	return nr == span->nr_free && is_listed(s, s->spans[s->unit[u].class], u) == (nr > 0);
-}
-
-bool heap_is_consistent(const struct heap *h)
-{
-	const struct heap_state *s = atomic_load(&h->state);
-	uint32_t u = 0;
-
-	while (s && u < s->top) {
-		const struct unit *it = &s->unit[u];
-		uint32_t nr = it->kind == UNIT_SPAN ? 1 : it->nr;
-
-		if (it->kind == UNIT_INSIDE || nr == 0 || nr > s->top - u ||
-		    (it->kind == UNIT_SPAN && !span_is_consistent(s, u)))
-			return false;
-		if (it->kind == UNIT_FREE && (s->unit[u + nr - 1].nr != nr || !is_listed(s, s->free[bin_of(nr)], u)))
-			return false;
-		u += nr;
-	}
-	return true;
-}

@@ -54,9 +54,6 @@ void heap_release(struct heap *h);
 /* true in a signal handler that has interrupted one of these functions: the heap cannot be held */
 bool heap_is_inside(const struct heap *h);
 
-/* Checks all invariants. With the heap held or unused by other threads; for tests, and for readers of a copy. */
-bool heap_is_consistent(const struct heap *h);
-
 /* The readable parts of the range: two extents of whole pages, which only grow; empty ones have length 0. With the heap
  * held. */
 struct heap_extent {

@@ -13,6 +13,7 @@
 #include "captured.h"
 #include "client/lib/ckptfs.h"
 #include "client/preload/heap.h"
+#include "tests/unit/client/preload/heap_check.h"
 
 #define HEAP_AT UINT64_C(0x100000000000)
 

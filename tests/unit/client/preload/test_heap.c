@@ -16,6 +16,7 @@
 
 #include "base/util.h"
 #include "client/preload/heap.h"
+#include "tests/unit/client/preload/heap_check.h"
 
 #define SLOTS 500u
 
