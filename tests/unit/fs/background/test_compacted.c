@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "fs/background/compacted.h"
+#include "tests/unit/golden.h"
 
 static void what_is_noted_is_read_back(void **state _unused_)
 {
@@ -30,6 +31,23 @@ static void what_is_noted_is_read_back(void **state _unused_)
 	assert_false(compacted_has(&again, 1001, 0));
 	for (size_t len = 0; len < note.len; len++)
 		assert_int_equal(compacted_decode(note.data, len, &c), -EBADMSG);
+}
+
+static void a_note_is_these_bytes(void **state _unused_)
+{
+	_cleanup_(buf_release) struct buf note = BUF_EMPTY;
+	_cleanup_(compacted_release) struct compacted c = { 0 }, again = { 0 };
+
+	assert_int_equal(compacted_add(&c, 1000, UINT64_C(1700000000123456789)), 0);
+	assert_int_equal(compacted_add(&c, 7, 5), 0);
+	assert_int_equal(compacted_add(&c, 8, 6), 0);
+	compacted_encode(&c, &note);
+	golden_expect("index/v1-note-compacted.txt", "the note about three compacted directories", note.data, note.len);
+	assert_int_equal(compacted_decode(note.data, note.len, &again), 0);
+	assert_int_equal(again.nr, 3);
+	assert_true(compacted_has(&again, 7, 5));
+	assert_true(compacted_has(&again, 8, 6));
+	assert_true(compacted_has(&again, 1000, UINT64_C(1700000000123456789)));
 }
 
 static void what_cannot_be_is_refused(void **state _unused_)
@@ -89,6 +107,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_noted_is_read_back),
+		cmocka_unit_test(a_note_is_these_bytes),
 		cmocka_unit_test(what_cannot_be_is_refused),
 		cmocka_unit_test(what_nobody_asks_about_goes),
 		cmocka_unit_test(there_is_an_end),

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/check/scrub_job.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/store/damage.h"
 #include "tests/unit/store/rig.h"
 
@@ -479,6 +480,7 @@ static void the_note_comes_back_and_nothing_else_passes_for_one(void **state)
 
 	(void)state;
 	scrub_state_encode(&st, &b);
+	golden_expect("index/v1-note-scrub.txt", "the note about scrubbing", b.data, b.len);
 	assert_int_equal(scrub_state_decode(b.data, b.len, &got), 0);
 	assert_memory_equal(&got.round, &st.round, sizeof(st.round));
 	assert_memory_equal(&got.last, &st.last, sizeof(st.last));
