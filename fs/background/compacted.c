@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/search.h"
 #include "base/util.h"
 #include "index/namespace_table.h"
 #include "store/engine.h"
@@ -23,17 +24,7 @@ void compacted_release(struct compacted *c)
 /* Index of the directory, or where it would be inserted. */
 static size_t find_directory(const struct compacted *c, uint64_t ino)
 {
-	size_t low = 0, high = c->nr;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (c->v[middle].ino < ino)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return search_u64(c->v, c->nr, sizeof(*c->v), ino);
 }
 
 bool compacted_has(struct compacted *c, uint64_t ino, uint64_t sealed_ns)

@@ -16,7 +16,7 @@ struct engine;
 #define COMPACTED_MAX 65536u /* beyond this the directory that was sealed first is dropped */
 
 struct compacted_dir {
-	uint64_t ino;
+	uint64_t ino; /* first: search_u64() */
 	uint64_t sealed_ns; /* a directory that was unsealed and sealed again is a different one */
 	bool seen; /* looked up by compacted_has(); not stored */
 };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/util.h"
 
 void flush_queue_release(struct flush_queue *q)
@@ -15,17 +16,9 @@ void flush_queue_release(struct flush_queue *q)
 
 struct flush_seal *flush_queue_find(const struct flush_queue *q, uint64_t ino)
 {
-	size_t low = 0, high = q->nr;
+	size_t at = search_u64(q->v, q->nr, sizeof(*q->v), ino);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (q->v[middle].ino < ino)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < q->nr && q->v[low].ino == ino ? &q->v[low] : NULL;
+	return at < q->nr && q->v[at].ino == ino ? &q->v[at] : NULL;
 }
 
 /* A user without seals in the list comes after all others. */
@@ -62,17 +55,7 @@ static bool waits(const struct flush_seal *s)
 /* Where the delay of this inode is, or belongs. */
 static size_t delay_at(const struct flush_queue *q, uint64_t ino)
 {
-	size_t low = 0, high = q->nr_delays;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (q->delays[middle].ino < ino)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return search_u64(q->delays, q->nr_delays, sizeof(*q->delays), ino);
 }
 
 static struct flush_delay *find_delay(const struct flush_queue *q, uint64_t ino)

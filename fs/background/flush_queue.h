@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct flush_seal {
-	uint64_t ino;
+	uint64_t ino; /* first: search_u64() */
 	int64_t sealed_ns; /* since 1970 */
 	uint64_t bytes;
 	uint32_t user; /* fs/subuids.h */
@@ -30,7 +30,7 @@ struct flush_seal {
 };
 
 struct flush_delay {
-	uint64_t ino;
+	uint64_t ino; /* first: search_u64() */
 	uint64_t until_ns, delay_ns;
 };
 

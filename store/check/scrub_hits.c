@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/search.h"
 #include "base/util.h"
 #include "index/db.h"
 #include "index/index_format.h"
@@ -19,7 +20,8 @@
 #define ENTRIES_PER_STEP 1024u
 
 struct hit {
-	uint64_t ino, off, len;
+	uint64_t ino; /* first: search_u64() */
+	uint64_t off, len;
 };
 
 struct hits {
@@ -126,21 +128,6 @@ static int look_at_recipes(struct hits *h)
 	return MIN(r, 0);
 }
 
-static size_t first_hit(const struct hits *h, uint64_t ino)
-{
-	size_t lo = 0, hi = h->nr;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (h->v[mid].ino < ino)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 static void report_hit(struct hits *h, size_t i, const char *path)
 {
 	const struct scrub_conf *conf = h->s->conf;
@@ -157,7 +144,7 @@ static int report_names(struct hits *h)
 	int r = name_walk_open(h->s->e->db, &h->s->e->key, &w);
 
 	while (r >= 0 && (r = name_walk_next(&w)) > 0) {
-		size_t i = first_hit(h, w.ino);
+		size_t i = search_u64(h->v, h->nr, sizeof(*h->v), w.ino);
 
 		if (++h->nr_seen % ENTRIES_PER_STEP == 0 && !scrub_goes_on(h->s))
 			break;
