@@ -24,7 +24,8 @@ static uint64_t bit_of(const struct link_step *s, unsigned page)
 void daemon_mark(struct daemon *d)
 {
 	struct link_done done = { .kind = LINK_MARK, .window = d->mark.window };
-	bool is_settling = d->node->state == SIM_NODE_STORING || d->node->state == SIM_NODE_STORED;
+	/* Not before it stores, as in the engine: the thread that has received the decision may not have run yet. */
+	bool is_settling = d->node->state == SIM_NODE_STORED;
 	uint8_t *filter;
 
 	d->is_collecting = true;
@@ -61,8 +62,10 @@ static void unpin(struct daemon *d, const struct link_step *s, struct link_done 
 		return;
 	}
 	for (unsigned page = 0; page < SIM_PAGES; page++) {
-		if (!n->pinned[page] || !d->is_marked[page] || (s->filter[bit_of(s, page) / 8] >> bit_of(s,
-													 page) % 8 & 1))
+		uint64_t bit = bit_of(s, page);
+		bool is_referred = s->filter[bit / 8] >> bit % 8 & 1;
+
+		if (!n->pinned[page] || !d->is_marked[page] || (is_referred && !ws_is_flaw(WORLDS_UNPINS_REFERRED)))
 			continue;
 		n->pinned[page] = false;
 		n->has[page] = n->file[page] || n->acked[page];

@@ -265,6 +265,20 @@ static void compare_settled(const struct daemon *d, uint64_t round, const uint8_
 	ws->result->nr_rounds++;
 }
 
+/* WORLDS_ONE_WILL_DO: the first owner that has stored a page stands for all. */
+static void ask_one_owner(struct daemon *d, const bool *has_stored)
+{
+	for (size_t i = 0; i < d->node->part.d.nr; i++) {
+		struct cluster_owners *o = &d->owners[i];
+
+		for (unsigned k = 0; k < o->nr; k++)
+			if (has_stored[o->owners[k]]) {
+				o->owners[0] = o->owners[k];
+				o->nr = 1;
+			}
+	}
+}
+
 static void on_settled(struct daemon *d, uint64_t round, const void *body, size_t len)
 {
 	bool has_stored[WORLDS_NODES];
@@ -279,6 +293,8 @@ static void on_settled(struct daemon *d, uint64_t round, const void *body, size_
 	compare_settled(d, round, stored);
 	for (uint32_t i = 0; i < d->nr_nodes; i++)
 		has_stored[i] = stored[i] == 1;
+	if (ws_is_flaw(WORLDS_ONE_WILL_DO))
+		ask_one_owner(d, has_stored);
 	d->timeout_ns = NEVER;
 	sim_finish(&ws->sim, d->node, has_stored, full_by_chance());
 }

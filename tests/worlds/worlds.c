@@ -22,7 +22,7 @@ uint64_t ws_between(uint64_t least, uint64_t most)
 	return least + ((uint64_t)sim_below(&ws->sim, 1u << 30) * (most - least) >> 30);
 }
 
-bool ws_faulty(enum fault f)
+bool ws_faulty(enum worlds_fault f)
 {
 	if (ws->per_100000[f] == 0 || sim_below(&ws->sim, 100000) >= ws->per_100000[f])
 		return false;
@@ -275,6 +275,12 @@ static enum sim_flaw flaw_of_store(enum worlds_flaw flaw)
 		return SIM_ALWAYS_STORED;
 	case WORLDS_SILENCE_IS_CONSENT:
 		return SIM_SILENCE_IS_CONSENT;
+	case WORLDS_REFERS_LATE:
+		return SIM_REFERS_LATE;
+	case WORLDS_FREES_PINNED:
+		return SIM_FREES_PINNED;
+	case WORLDS_FORGETS_PINNED:
+		return SIM_FORGETS_PINNED;
 	default:
 		return SIM_RIGHT;
 	}
@@ -313,8 +319,12 @@ static void choose_faults(struct worlds *w)
 	};
 	static const unsigned times[] = { 0, 0, 1, 1, 8 };
 
-	for (enum fault f = 0; f < NR_FAULTS; f++)
+	for (enum worlds_fault f = ANY_FAULT + 1; f < NR_FAULTS; f++)
 		w->per_100000[f] = usual[f] * w->conf->faults_percent * times[sim_below(&w->sim, ARRAY_SIZE(times))];
+	if (w->conf->fault == ANY_FAULT)
+		return;
+	memset(w->per_100000, 0, sizeof(w->per_100000));
+	w->per_100000[w->conf->fault] = 1000 * w->conf->faults_percent;
 }
 
 /* So that in some runs others are not waited for, though nothing is wrong with them. */

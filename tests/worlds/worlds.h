@@ -19,22 +19,51 @@
 
 #define WORLDS_NODES 7u
 
-/* Mistakes of daemons that a run can be made with, to see that it finds them. */
+/* What goes wrong. */
+enum worlds_fault {
+	ANY_FAULT, /* in a configuration */
+	SLOW_MESSAGE, /* between agents; so are the next */
+	AGENT_STOPS, /* for a while */
+	AGENT_DIES, /* and the others do not learn of it */
+	NODE_ABSENT, /* for the whole world */
+	WORLD_DIES,
+	SLOW_WORD, /* of a daemon; so are the next */
+	SLOW_OFFER,
+	SLOW_STORE,
+	DAEMON_HANGS, /* it sends nothing more */
+	DAEMON_CRASHES,
+	DISK_FULL,
+	NR_FAULTS,
+};
+
+/* Mistakes that a run can be made with, to see that it finds them. */
 enum worlds_flaw {
 	WORLDS_RIGHT,
-	WORLDS_REFERS_EARLY, /* to others, before they have said that they have it */
-	WORLDS_PINS_LATE, /* after it has said that it has stored */
-	WORLDS_ALWAYS_STORED, /* says so even if not */
-	WORLDS_SILENCE_IS_CONSENT, /* a daemon that receives no end of a round takes it for a good one */
-	WORLDS_PINS_UNNOTED, /* says that it has pinned a page, and has not noted it */
-	WORLDS_PINS_UNLOOKED, /* says so of a page that it may not have */
-	WORLDS_IGNORES_MISSING, /* collects though a node is away */
+	/* of daemons and their stores */
+	WORLDS_REFERS_EARLY, /* to peers before they have reported that they have stored the page */
+	WORLDS_REFERS_LATE, /* uses the decision of a round that ended without this node */
+	WORLDS_ONE_WILL_DO, /* refers to a page that only one of several owners has stored */
+	WORLDS_PINS_LATE, /* after the daemon has reported that it has stored */
+	WORLDS_ALWAYS_STORED, /* reports this even if the disk was full */
+	WORLDS_SILENCE_IS_CONSENT, /* a daemon that does not receive the end of a round assumes that all have stored */
+	WORLDS_FREES_PINNED, /* when no file of its own needs the page */
+	WORLDS_FORGETS_PINNED, /* in a crash */
+	WORLDS_PINS_UNNOTED, /* reports that it has pinned a page, without a note of it */
+	WORLDS_PINS_UNLOOKED, /* reports this of a page that it may not have */
+	WORLDS_IGNORES_MISSING, /* collects although a node is absent */
+	WORLDS_UNPINS_REFERRED, /* unpins in a collection what peers refer to */
+	/* of agents (agent_flaws.c) */
+	WORLDS_TAKES_STALE, /* takes messages of an earlier round of the daemon for those of this round */
+	WORLDS_TRUSTS_HINTS, /* takes a page for pinned that a home says that a node has */
+	WORLDS_REMEMBERS_TOO_MUCH, /* caches owners that have not reported that they have stored */
+	WORLDS_REMEMBERS_TOO_LONG, /* keeps its cache through a collection */
 	WORLDS_FLAWS,
 };
 
 struct worlds_conf {
 	uint64_t seed; /* of everything that is random */
 	unsigned faults_percent; /* of steps that something happens at; 0: nothing goes wrong */
+	enum worlds_fault fault; /* only this, at faults_percent of its occasions */
 	bool identical; /* all nodes bring the same */
 	enum worlds_flaw flaw;
 	bool trace; /* to stderr */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * The parts of a simulation: worlds.c goes from event to event; agents.c is stacks and what an agent's loop calls
- * instead of the system; wires.c is what lies between agent and daemon; daemons.c is the daemons, and
- * daemon_collects.c what they do when nodes collect together; mpi.c is MPI; reduction.c shares it among several agents;
- * memory.c frees what agents leave behind, as the end of a process does.
+ * instead of the system; agent_flaws.c is the mistakes of agents; wires.c is what lies between agent and daemon;
+ * daemons.c is the daemons, and daemon_collects.c what they do when nodes collect together; mpi.c is MPI; reduction.c
+ * shares it among several agents; memory.c frees what agents leave behind, as the end of a process does.
  */
 #pragma once
 
@@ -21,22 +21,6 @@
 
 #define MS UINT64_C(1000000)
 #define NEVER UINT64_MAX
-
-/* What goes wrong. */
-enum fault {
-	SLOW_MESSAGE, /* between agents; so are the next */
-	AGENT_STOPS, /* for a while */
-	AGENT_DIES, /* and the others do not learn of it */
-	NODE_ABSENT, /* for the whole world */
-	WORLD_DIES,
-	SLOW_WORD, /* of a daemon; so are the next */
-	SLOW_OFFER,
-	SLOW_STORE,
-	DAEMON_HANGS, /* it says nothing more */
-	DAEMON_CRASHES,
-	DISK_FULL,
-	NR_FAULTS,
-};
 
 /* --- one direction of a socket: messages, and when each comes --- */
 
@@ -100,6 +84,13 @@ struct agent {
 	int result;
 	uint64_t wake_ns, stopped_ns; /* when its nap ends; until when nothing wakes it */
 	uint64_t ending_ns; /* since when it has no daemon; 0: it has one */
+	/* agent_flaws.c */
+	uint64_t round; /* that it has begun last */
+	struct trusted {
+		uint64_t number;
+		uint32_t to, nr;
+	} trusted[WORLDS_NODES]; /* PIN requests whose answers it makes up */
+	unsigned nr_trusted;
 };
 
 struct worlds {
@@ -131,7 +122,7 @@ struct worlds {
 extern struct worlds *ws; /* the one that is run */
 
 /* --- worlds.c --- */
-bool ws_faulty(enum fault f); /* by chance, and as much as the configuration wants; counted */
+bool ws_faulty(enum worlds_fault f); /* by chance, and as much as the configuration wants; counted */
 uint64_t ws_between(uint64_t least, uint64_t most);
 _printf_(1, 2) void ws_trace(const char *fmt, ...);
 bool ws_is_flaw(enum worlds_flaw flaw);

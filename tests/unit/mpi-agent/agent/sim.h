@@ -9,13 +9,10 @@
  * offered them.
  *
  * Why this exists beside tests/worlds, which runs the real agents:
- *   - Five of the mistakes below are made by agents or by the messages between them (SIM_ONE_WILL_DO, SIM_TAKES_STALE,
- *     SIM_TRUSTS_HINTS, SIM_REMEMBERS_TOO_MUCH, SIM_REMEMBERS_TOO_LONG). Real agents cannot be told to make them, so
- *     only here a test shows that they would be noticed.
  *   - Each single fault has a run: every kind, at every step, in each of three rounds, on each of up to nine nodes. In
  *     tests/worlds all faults come by chance.
  *   - A run takes a fraction of a millisecond: 10,000 runs have 100,000 faults, where the 600 of tests/worlds have
- *     4,000. One mistake shows in every thousandth run only.
+ *     4,000.
  * tests/worlds has its stores from here (sim_node.c).
  */
 #pragma once
