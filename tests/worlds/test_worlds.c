@@ -19,6 +19,7 @@
 
 #define RUNS 600u
 #define FLAWED_RUNS 1000u /* within which a mistake must show */
+#define NTH_MAX 2000u
 #define FAULTLESS_RUNS 150u
 
 static uint64_t from_environment(const char *name, uint64_t fallback)
@@ -68,6 +69,26 @@ static void faults_by_chance_lose_nothing(void **state)
 		      all.nr_pinned, all.nr_unpinned);
 	assert_true(all.nr_faults > 0 && all.nr_rounds > 0 && all.nr_collected > 0);
 	assert_true(all.nr_remote > 0 && all.nr_pinned > 0 && all.nr_unpinned > 0);
+}
+
+/* A fault of each kind at its first occasion, at its second, and so on with larger steps. */
+static void each_fault_alone_loses_nothing(void **state)
+{
+	uint64_t nr_faults = 0;
+
+	(void)state;
+	for (enum worlds_fault fault = ANY_FAULT + 1; fault < NR_FAULTS; fault++)
+		for (unsigned nth = 1; nth < NTH_MAX; nth += 1 + nth / 4) {
+			struct worlds_conf conf = { .seed = nth, .faults_percent = 1, .fault = fault, .nth = nth };
+			struct worlds_result result;
+
+			worlds_run(&conf, &result);
+			nr_faults += result.nr_faults;
+			if (result.failed)
+				fail_msg("fault %d, time %u: %s", (int)fault, nth, result.why);
+		}
+	print_message("%" PRIu64 " faults\n", nr_faults);
+	assert_true(nr_faults > 0);
 }
 
 static void without_faults_all_is_well(void **state)
@@ -138,6 +159,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_run_can_be_had_again),
 		cmocka_unit_test(without_faults_all_is_well),
+		cmocka_unit_test(each_fault_alone_loses_nothing),
 		cmocka_unit_test(faults_by_chance_lose_nothing),
 		cmocka_unit_test(mistakes_are_found),
 	};

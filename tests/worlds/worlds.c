@@ -11,6 +11,7 @@
 
 #define WORLDS 3u /* one after the other, in a run */
 #define END_NS (10000 * MS) /* within which an agent without a daemon has ended */
+#define LOAD_SLACK 1u /* pages above the average */
 #define TURNS_MAX 1000000u /* of all agents of a world */
 
 struct worlds *ws;
@@ -24,6 +25,12 @@ uint64_t ws_between(uint64_t least, uint64_t most)
 
 bool ws_faulty(enum worlds_fault f)
 {
+	if (ws->conf->nth > 0) {
+		bool is_now = f == ws->conf->fault && ++ws->nr_occasions == ws->conf->nth;
+
+		ws->result->nr_faults += is_now;
+		return is_now;
+	}
 	if (ws->per_100000[f] == 0 || sim_below(&ws->sim, 100000) >= ws->per_100000[f])
 		return false;
 	ws->result->nr_faults++;
@@ -286,7 +293,29 @@ static enum sim_flaw flaw_of_store(enum worlds_flaw flaw)
 	}
 }
 
-/* Where nothing goes wrong and all have the same: as often as it is to be, and no more. */
+/* Where nothing goes wrong, and all nodes bring the same pages: what one node stores of them. */
+static unsigned nr_stored(const struct sim_node *n)
+{
+	unsigned nr = 0;
+
+	for (unsigned page = 0; page < SIM_PAGES; page++)
+		nr += n->has[page];
+	return nr;
+}
+
+/* Likewise: nodes on hosts of their own store as much as others do. */
+static void check_loads(void)
+{
+	unsigned total = 0;
+
+	for (unsigned i = 0; i < ws->sim.nr_nodes; i++)
+		total += nr_stored(&ws->sim.nodes[i]);
+	for (unsigned i = 0; i < ws->sim.nr_nodes; i++)
+		if (nr_stored(&ws->sim.nodes[i]) > total / ws->sim.nr_nodes + LOAD_SLACK)
+			sim_wrong(&ws->sim, "node %u stores %u of %u pages", i, nr_stored(&ws->sim.nodes[i]), total);
+}
+
+/* Likewise: each page is stored as often as it is to be, and no more. */
 static void check_copies(void)
 {
 	unsigned nr_hosts = 0;
@@ -307,6 +336,8 @@ static void check_copies(void)
 			sim_wrong(&ws->sim, "page %u is on %u nodes, not on %u", page, nr,
 				  MIN(ws->sim.nr_owners, nr_hosts));
 	}
+	if (nr_hosts == ws->sim.nr_nodes)
+		check_loads();
 }
 
 /* In each run other things go wrong, some of them often: one that ends everything hides what would come later. */

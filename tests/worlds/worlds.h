@@ -64,6 +64,7 @@ struct worlds_conf {
 	uint64_t seed; /* of everything that is random */
 	unsigned faults_percent; /* of steps that something happens at; 0: nothing goes wrong */
 	enum worlds_fault fault; /* only this, at faults_percent of its occasions */
+	unsigned nth; /* or once, at this of its occasions, from 1 */
 	bool identical; /* all nodes bring the same */
 	enum worlds_flaw flaw;
 	bool trace; /* to stderr */

@@ -101,6 +101,7 @@ struct worlds {
 	struct worlds_result *result;
 	uint64_t now_ns;
 	unsigned per_100000[NR_FAULTS]; /* in this run */
+	unsigned nr_occasions; /* so far, of the fault of the configuration */
 	struct waits waits;
 	struct rounds_conf rounds_conf;
 	uint64_t popular_max;
