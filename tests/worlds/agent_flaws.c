@@ -89,7 +89,7 @@ int __wrap_peers_next(struct peers *p, unsigned paused, struct peer_header *ret,
 void __real_link_encode_settled(uint64_t number, const uint8_t *stored, uint32_t nr, struct buf *ret);
 void __wrap_link_encode_settled(uint64_t number, const uint8_t *stored, uint32_t nr, struct buf *ret);
 
-/* The daemon receives which nodes have stored; the agent caches the owners of pages after that, and all are among them. */
+/* The daemon receives which nodes have stored; after that the agent caches owners of pages as if all had. */
 void __wrap_link_encode_settled(uint64_t number, const uint8_t *stored, uint32_t nr, struct buf *ret)
 {
 	__real_link_encode_settled(number, stored, nr, ret);

@@ -18,14 +18,14 @@ static void say_done(struct daemon *d, uint64_t number, const struct link_done *
 
 static uint64_t bit_of(const struct link_step *s, unsigned page)
 {
-	return (sim_fp_of_page(page).lo ^ s->seed) * UINT64_C(0x9e3779b97f4a7c15) % (s->len * UINT64_C(8));
+	return (fp_of_page(page).lo ^ s->seed) * UINT64_C(0x9e3779b97f4a7c15) % (s->len * UINT64_C(8));
 }
 
 void daemon_mark(struct daemon *d)
 {
 	struct link_done done = { .kind = LINK_MARK, .window = d->mark.window };
 	/* Not before it stores, as in the engine: the thread that has received the decision may not have run yet. */
-	bool is_settling = d->node->state == SIM_NODE_STORED;
+	bool is_settling = d->node->state == NODE_STORED;
 	uint8_t *filter;
 
 	d->is_collecting = true;
@@ -43,7 +43,7 @@ void daemon_mark(struct daemon *d)
 	filter = calloc(1, d->mark.len);
 	if (!filter)
 		abort();
-	for (unsigned page = 0; page < SIM_PAGES; page++)
+	for (unsigned page = 0; page < NR_PAGES; page++)
 		if (d->node->remote[page].is)
 			filter[bit_of(&d->mark, page) / 8] |= (uint8_t)(1u << bit_of(&d->mark, page) % 8);
 	memcpy(d->is_marked, d->node->pinned, sizeof(d->is_marked));
@@ -55,13 +55,13 @@ void daemon_mark(struct daemon *d)
 
 static void unpin(struct daemon *d, const struct link_step *s, struct link_done *done)
 {
-	struct sim_node *n = d->node;
+	struct node *n = d->node;
 
 	if (!d->is_collecting || s->seed != d->mark.seed) {
 		done->error = -ECANCELED;
 		return;
 	}
-	for (unsigned page = 0; page < SIM_PAGES; page++) {
+	for (unsigned page = 0; page < NR_PAGES; page++) {
 		uint64_t bit = bit_of(s, page);
 		bool is_referred = s->filter[bit / 8] >> bit % 8 & 1;
 
@@ -77,7 +77,7 @@ static void unpin(struct daemon *d, const struct link_step *s, struct link_done 
 
 static void prepare(const struct daemon *d, struct link_done *done)
 {
-	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
+	for (unsigned i = 0; i < ws->nr_nodes; i++) {
 		bool is_here = false;
 
 		for (uint32_t k = 0; k < d->nr_nodes; k++)
@@ -85,7 +85,7 @@ static void prepare(const struct daemon *d, struct link_done *done)
 		if (d->has_registered[i] && !is_here && !ws_is_flaw(WORLDS_IGNORES_MISSING))
 			memcpy(done->missing, "away", 5);
 	}
-	for (unsigned page = 0; page < SIM_PAGES; page++)
+	for (unsigned page = 0; page < NR_PAGES; page++)
 		done->nr_referred += d->node->remote[page].is;
 }
 

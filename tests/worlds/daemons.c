@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * A daemon, as an agent sees it: mpi-agent/daemon/service_round.c without its threads, and what the engine does of a round
- * (sim_node.c). Whatever it says may be late, or the last that it says.
+ * A daemon, as an agent sees it: mpi-agent/daemon/service_round.c without its threads, and the engine's part in a round
+ * (node_stores.c). Whatever it says may be late, or the last that it says.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 
 unsigned daemon_number(const struct daemon *d)
 {
-	return sim_number_of(&ws->sim, d->node);
+	return node_number(d->node);
 }
 
-static enum sim_fault full_by_chance(void)
+static bool disk_is_full(void)
 {
-	return ws_faulty(DISK_FULL) ? SIM_FULL : SIM_FINE;
+	return ws_faulty(DISK_FULL);
 }
 
 /* --- what it says --- */
@@ -43,23 +43,23 @@ void daemon_say(struct daemon *d, struct buf *b)
 		daemon_crash(d);
 }
 
-static unsigned deferred_pages(const struct sim_node *n, struct fp *ret)
+static unsigned deferred_pages(const struct node *n, struct fp *ret)
 {
 	unsigned nr = 0;
 
-	for (unsigned page = 0; page < SIM_PAGES; page++)
-		if (n->paused[page])
-			ret[nr++] = sim_fp_of_page(page);
+	for (unsigned page = 0; page < NR_PAGES; page++)
+		if (n->deferred[page])
+			ret[nr++] = fp_of_page(page);
 	return nr;
 }
 
 static void want(struct daemon *d)
 {
 	struct buf b = BUF_EMPTY;
-	struct fp pages[SIM_PAGES];
+	struct fp pages[NR_PAGES];
 
 	if (!d->is_connected || !d->nodes || d->is_wanted || d->is_silent || d->begun != 0 || !d->node->is_up ||
-	    d->node->state != SIM_NODE_IDLE || deferred_pages(d->node, pages) == 0)
+	    d->node->state != NODE_IDLE || deferred_pages(d->node, pages) == 0)
 		return;
 	d->is_wanted = true;
 	d->timeout_ns = ws->now_ns + ROUND_NS;
@@ -70,12 +70,12 @@ static void want(struct daemon *d)
 static void announce(struct daemon *d)
 {
 	struct buf b = BUF_EMPTY;
-	struct fp pages[SIM_PAGES];
+	struct fp pages[NR_PAGES];
 	uint32_t nr = 0;
 
-	for (unsigned page = 0; page < SIM_PAGES; page++)
+	for (unsigned page = 0; page < NR_PAGES; page++)
 		if (d->is_unannounced[page])
-			pages[nr++] = sim_fp_of_page(page);
+			pages[nr++] = fp_of_page(page);
 	if (nr == 0 || !d->is_connected)
 		return;
 	memset(d->is_unannounced, 0, sizeof(d->is_unannounced));
@@ -95,17 +95,17 @@ static void say_stored(struct daemon *d, uint64_t round, int r)
 
 static void commit_locally(struct daemon *d)
 {
-	bool was_deferred[SIM_PAGES];
+	bool was_deferred[NR_PAGES];
 
-	memcpy(was_deferred, d->node->paused, sizeof(was_deferred));
-	sim_commit_locally(&ws->sim, d->node, full_by_chance());
-	for (unsigned page = 0; page < SIM_PAGES; page++)
+	memcpy(was_deferred, d->node->deferred, sizeof(was_deferred));
+	node_commit(d->node, disk_is_full());
+	for (unsigned page = 0; page < NR_PAGES; page++)
 		d->is_unannounced[page] |= was_deferred[page] && d->node->has[page];
 }
 
-static void store(struct daemon *d, enum sim_fault f, int *ret)
+static void store(struct daemon *d, bool is_full, int *ret)
 {
-	*ret = sim_store(&ws->sim, d->node, f);
+	*ret = node_store(d->node, is_full);
 	for (unsigned i = 0; i < d->node->part.nr; i++) /* where nothing was when the window was marked */
 		if (d->node->part.fates[i] == ROUND_PIN)
 			d->is_marked[d->node->part.pages[i]] = false;
@@ -118,12 +118,12 @@ static void leave_round(struct daemon *d)
 
 	d->begun = 0;
 	d->offer_ns = d->store_ns = d->timeout_ns = NEVER;
-	if (d->node->state == SIM_NODE_OFFERED)
+	if (d->node->state == NODE_OFFERED)
 		commit_locally(d);
-	if (d->node->state == SIM_NODE_STORING)
-		store(d, SIM_FINE, &r);
-	if (d->node->state == SIM_NODE_STORED)
-		sim_finish(&ws->sim, d->node, NULL, full_by_chance());
+	if (d->node->state == NODE_STORING)
+		store(d, false, &r);
+	if (d->node->state == NODE_STORED)
+		node_finish(d->node, NULL, disk_is_full());
 }
 
 /* --- what it receives of rounds --- */
@@ -153,10 +153,10 @@ static void on_begin(struct daemon *d, uint64_t round)
 static void offer(struct daemon *d)
 {
 	struct buf b = BUF_EMPTY;
-	struct fp pages[SIM_PAGES];
+	struct fp pages[NR_PAGES];
 	unsigned nr = deferred_pages(d->node, pages);
 
-	sim_on_begin(&ws->sim, d->node, d->begun);
+	node_offer(d->node, d->begun);
 	link_encode_offer(d->begun, pages, nr, &b);
 	d->begun = 0;
 	d->offer_ns = NEVER;
@@ -178,22 +178,22 @@ static void compare_decision(const struct daemon *d, uint64_t round, const struc
 {
 	struct received *h = received_of(round);
 
-	if (o->nr == ws->sim.nr_owners && o->has == (1u << o->nr) - 1)
+	if (o->nr == ws->nr_owners && o->has == (1u << o->nr) - 1)
 		return;
 	if (h->is_decided[page] && (h->owners[page].nr != o->nr || h->owners[page].has != o->has ||
 				    memcmp(h->owners[page].owners, o->owners, sizeof(o->owners)) != 0))
-		sim_wrong(&ws->sim, "round %ju: node %u receives another decision on page %u than others",
-			  (uintmax_t)round, daemon_number(d), page);
+		ws_wrong("round %ju: node %u receives another decision on page %u than others", (uintmax_t)round,
+			 daemon_number(d), page);
 	h->is_decided[page] = true;
 	h->owners[page] = *o;
 }
 
-static void take_owners(struct daemon *d, struct sim_part *p, uint32_t i, const struct link_owners *o)
+static void take_owners(struct daemon *d, struct node_part *p, uint32_t i, const struct link_owners *o)
 {
-	struct sim_ref *ref = &p->refs[o->index];
+	struct node_ref *ref = &p->refs[o->index];
 
 	d->owners[i] = (struct cluster_owners){ .index = o->index, .nr = o->nr, .has = o->has };
-	*ref = (struct sim_ref){ .is = true, .nr = o->nr, .has = o->has };
+	*ref = (struct node_ref){ .is = true, .nr = o->nr, .has = o->has };
 	for (uint32_t k = 0; k < o->nr; k++) {
 		d->owners[i].owners[k] = o->owners[k];
 		ref->owners[k] = d->nodes[o->owners[k]].store_id[1];
@@ -202,8 +202,8 @@ static void take_owners(struct daemon *d, struct sim_part *p, uint32_t i, const 
 
 static void on_decision(struct daemon *d, uint64_t round, const void *body, size_t len)
 {
-	struct sim_node *n = d->node;
-	struct sim_part p = { .round = round };
+	struct node *n = d->node;
+	struct node_part p = { .round = round };
 	struct link_owners *owners;
 	uint32_t nr;
 
@@ -212,10 +212,10 @@ static void on_decision(struct daemon *d, uint64_t round, const void *body, size
 		say_stored(d, round, -ECANCELED);
 		return;
 	}
-	if (n->state != SIM_NODE_OFFERED || round != n->part.round)
+	if (n->state != NODE_OFFERED || round != n->part.round)
 		return;
 	if (link_decode_decision(body, len, n->part.nr, d->nr_nodes, &owners, &nr) < 0) {
-		sim_wrong(&ws->sim, "node %u: a decision that is none", daemon_number(d));
+		ws_wrong("node %u: a decision that is none", daemon_number(d));
 		return;
 	}
 	for (uint32_t i = 0; i < nr; i++) {
@@ -226,7 +226,7 @@ static void on_decision(struct daemon *d, uint64_t round, const void *body, size
 	p.d = (struct cluster_decision){
 		.nodes = d->cluster, .nr_nodes = d->nr_nodes, .self = d->self, .owners = d->owners, .nr = nr
 	};
-	sim_on_decision(&ws->sim, n, round, &p);
+	node_decide(n, round, &p);
 	d->timeout_ns = NEVER;
 	d->store_ns = ws->now_ns + ws_between(0, 20 * MS);
 	if (ws_faulty(SLOW_STORE))
@@ -242,9 +242,9 @@ static void store_now(struct daemon *d)
 		daemon_crash(d);
 		return;
 	}
-	store(d, full_by_chance(), &r);
+	store(d, disk_is_full(), &r);
 	if (r < 0)
-		d->node->state = SIM_NODE_IDLE;
+		d->node->state = NODE_IDLE;
 	else
 		d->timeout_ns = ws->now_ns + ROUND_NS;
 	say_stored(d, d->node->part.round, r);
@@ -258,8 +258,7 @@ static void compare_settled(const struct daemon *d, uint64_t round, const uint8_
 	if (memcmp(stored, none, d->nr_nodes) == 0)
 		return; /* perhaps it was late */
 	if (h->is_settled && memcmp(h->stored, stored, d->nr_nodes) != 0)
-		sim_wrong(&ws->sim, "round %ju: node %u receives another end than others", (uintmax_t)round,
-			  daemon_number(d));
+		ws_wrong("round %ju: node %u receives another end than others", (uintmax_t)round, daemon_number(d));
 	h->is_settled = true;
 	memcpy(h->stored, stored, d->nr_nodes);
 	ws->result->nr_rounds++;
@@ -285,10 +284,10 @@ static void on_settled(struct daemon *d, uint64_t round, const void *body, size_
 	const uint8_t *stored;
 
 	if (link_decode_settled(body, len, d->nr_nodes, &stored) < 0) {
-		sim_wrong(&ws->sim, "node %u: an end of a round that is none", daemon_number(d));
+		ws_wrong("node %u: an end of a round that is none", daemon_number(d));
 		return;
 	}
-	if (d->node->state != SIM_NODE_STORED || round != d->node->part.round)
+	if (d->node->state != NODE_STORED || round != d->node->part.round)
 		return;
 	compare_settled(d, round, stored);
 	for (uint32_t i = 0; i < d->nr_nodes; i++)
@@ -296,7 +295,7 @@ static void on_settled(struct daemon *d, uint64_t round, const void *body, size_
 	if (ws_is_flaw(WORLDS_ONE_WILL_DO))
 		ask_one_owner(d, has_stored);
 	d->timeout_ns = NEVER;
-	sim_finish(&ws->sim, d->node, has_stored, full_by_chance());
+	node_finish(d->node, has_stored, disk_is_full());
 }
 
 /* By an agent that has received it, and was there all the time. */
@@ -304,18 +303,18 @@ static bool is_neglected(const struct daemon *d)
 {
 	const struct agent *a = d->agent;
 
-	return d->node->state != SIM_NODE_IDLE && d->is_connected && d->closed_ns == NEVER && !d->is_hung &&
+	return d->node->state != NODE_IDLE && d->is_connected && d->closed_ns == NEVER && !d->is_hung &&
 	       !a->is_killed && ws->now_ns >= MAX(d->out.last_ns, a->stopped_ns) + ANSWER_NS;
 }
 
 static void time_out(struct daemon *d)
 {
 	if (ws->conf->faults_percent == 0 || is_neglected(d))
-		sim_wrong(&ws->sim, "node %u waits in vain", daemon_number(d));
+		ws_wrong("node %u waits in vain", daemon_number(d));
 	ws_trace("daemon %u: does not wait any longer", daemon_number(d));
-	if (d->node->state == SIM_NODE_OFFERED)
+	if (d->node->state == NODE_OFFERED)
 		d->left = d->node->part.round;
-	if (d->node->state == SIM_NODE_IDLE)
+	if (d->node->state == NODE_IDLE)
 		commit_locally(d);
 	d->is_silent = true;
 	leave_round(d);
@@ -326,12 +325,12 @@ static void time_out(struct daemon *d)
 static void on_pin(struct daemon *d, uint64_t number, const void *body, size_t len)
 {
 	struct buf b = BUF_EMPTY;
-	struct sim_node *n = d->node;
+	struct node *n = d->node;
 	struct fp *pages;
-	uint8_t pinned[SIM_PAGES];
+	uint8_t pinned[NR_PAGES];
 	uint32_t nr;
 
-	if (link_decode_pin(body, len, &pages, &nr) < 0 || nr > SIM_PAGES)
+	if (link_decode_pin(body, len, &pages, &nr) < 0 || nr > NR_PAGES)
 		abort();
 	for (uint32_t i = 0; i < nr; i++) {
 		unsigned page = (unsigned)pages[i].hi - 1;
@@ -381,34 +380,34 @@ static void receive(struct daemon *d, const struct buf *message)
 	case LINK_SHARED:
 		break;
 	default:
-		sim_wrong(&ws->sim, "node %u: receives %d", daemon_number(d), (int)h.type);
+		ws_wrong("node %u: receives %d", daemon_number(d), (int)h.type);
 	}
 }
 
 /* Programs do something, and perhaps one wants all to collect. */
 static void write_pages(struct daemon *d)
 {
-	struct sim_node *n = d->node;
+	struct node *n = d->node;
 	struct buf b = BUF_EMPTY;
 
 	d->write_ns = d->nr_writes > 1 ? ws->now_ns + ws_between(MS, 100 * MS) : NEVER;
 	d->nr_writes--;
-	if (n->state == SIM_NODE_IDLE) {
+	if (n->state == NODE_IDLE) {
 		if (!ws->conf->identical)
-			sim_delete_and_collect(&ws->sim, n);
-		sim_write_pages(&ws->sim, n);
-		if (!ws->conf->identical && sim_chance(&ws->sim, 20))
+			node_delete_pages(n);
+		node_write_pages(n);
+		if (!ws->conf->identical && ws_chance(20))
 			commit_locally(d); /* more than may be pending */
 	}
-	if (sim_chance(&ws->sim, 50))
+	if (ws_chance(50))
 		announce(d);
-	if (sim_chance(&ws->sim, 30) && d->is_connected && d->nodes) {
+	if (ws_chance(30) && d->is_connected && d->nodes) {
 		link_encode_plain(LINK_WANT_COLLECT, 0, &b);
 		daemon_say(d, &b);
 	}
 }
 
-void daemon_init(struct daemon *d, struct sim_node *n)
+void daemon_init(struct daemon *d, struct node *n)
 {
 	*d = (struct daemon){ .node = n, .closed_ns = NEVER };
 	wire_init(&d->in);
@@ -425,7 +424,7 @@ void daemon_connect(struct daemon *d, struct agent *a)
 	d->is_hung = false;
 	d->closed_ns = d->offer_ns = d->store_ns = d->timeout_ns = d->mark_ns = NEVER;
 	d->begun = 0;
-	d->nr_writes = 1 + sim_below(&ws->sim, 5);
+	d->nr_writes = 1 + ws_below(5);
 	d->write_ns = ws->now_ns + (ws->conf->identical ? 0 : ws_between(0, 20 * MS));
 }
 
@@ -446,7 +445,7 @@ void daemon_crash(struct daemon *d)
 {
 	if (!d->node->is_up)
 		return;
-	sim_crash(&ws->sim, d->node);
+	node_crash(d->node);
 	memset(d->is_unannounced, 0, sizeof(d->is_unannounced));
 	d->offer_ns = d->store_ns = d->timeout_ns = NEVER;
 	d->begun = 0;
@@ -465,9 +464,9 @@ uint64_t daemon_next_ns(const struct daemon *d)
 
 bool daemon_is_busy(const struct daemon *d)
 {
-	struct fp pages[SIM_PAGES];
+	struct fp pages[NR_PAGES];
 
-	return d->node->is_up && (d->node->state != SIM_NODE_IDLE || d->begun != 0 || d->write_ns != NEVER ||
+	return d->node->is_up && (d->node->state != NODE_IDLE || d->begun != 0 || d->write_ns != NEVER ||
 				  deferred_pages(d->node, pages) > 0);
 }
 
@@ -491,5 +490,5 @@ void daemon_step(struct daemon *d)
 	else if (d->timeout_ns <= now)
 		time_out(d);
 	want(d);
-	sim_check(&ws->sim);
+	nodes_check();
 }

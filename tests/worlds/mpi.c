@@ -109,7 +109,7 @@ static uint64_t delay_ns(void)
 {
 	if (ws_faulty(SLOW_MESSAGE))
 		return ws_between(MS, 2 * ws->waits.stall_ns);
-	return sim_chance(&ws->sim, 90) ? ws_between(1000, MS) : ws_between(MS, 10 * MS);
+	return ws_chance(90) ? ws_between(1000, MS) : ws_between(MS, 10 * MS);
 }
 
 static int dead_or(int code)
@@ -129,7 +129,7 @@ int MPI_Isend(const void *p, int nr, MPI_Datatype type, int to, int tag, MPI_Com
 {
 	struct ompi_message_t *m = must(calloc(1, sizeof(*m))), **at = &comm->queues[self()][to];
 	uint64_t *last = &last_ns[comm->number][self()][to];
-	bool is_eager = sim_chance(&ws->sim, 50);
+	bool is_eager = ws_chance(50);
 
 	*m = (struct ompi_message_t){ .from = self(), .tag = tag, .bytes = p, .len = (size_t)nr * type->len };
 	m->at_ns = *last = MAX(*last, ws->now_ns + delay_ns());
@@ -155,7 +155,7 @@ static struct ompi_message_t **find(MPI_Comm comm, unsigned from, int tag)
 /* Of any that has come, but in order for each node. */
 static struct ompi_message_t **find_any(MPI_Comm comm, int tag)
 {
-	unsigned first = sim_below(&ws->sim, ws->nr);
+	unsigned first = ws_below(ws->nr);
 
 	for (unsigned i = 0; i < ws->nr; i++) {
 		struct ompi_message_t **m = find(comm, (first + i) % ws->nr, tag);
@@ -201,7 +201,7 @@ int MPI_Imrecv(void *p, int nr, MPI_Datatype type, MPI_Message *message, MPI_Req
 	request_new((struct ompi_request_t){ .message = *message,
 					     .is_receive = true,
 					     .to = p,
-					     .at_ns = sim_chance(&ws->sim, 70) ? ws->now_ns :
+					     .at_ns = ws_chance(70) ? ws->now_ns :
 										 ws->now_ns + ws_between(0, 2 * MS) },
 		    ret);
 	return dead_or(MPI_SUCCESS);
@@ -227,7 +227,7 @@ static void reduce(struct collective *c)
 	for (unsigned i = 0; i < nr; i++)
 		left[i] = i;
 	while (nr > 1) {
-		unsigned a = sim_below(&ws->sim, nr), b = (a + 1 + sim_below(&ws->sim, nr - 1)) % nr;
+		unsigned a = ws_below(nr), b = (a + 1 + ws_below(nr - 1)) % nr;
 
 		c->fn(c->in[left[a]], c->in[left[b]], &one, &t);
 		left[a] = left[--nr];
@@ -269,7 +269,7 @@ static bool collective_is_done(struct collective *c)
 									     true;
 
 	if (can_be && *at_ns == 0)
-		*at_ns = ws->now_ns + (sim_chance(&ws->sim, 50) ? 0 : delay_ns());
+		*at_ns = ws->now_ns + (ws_chance(50) ? 0 : delay_ns());
 	if (!can_be || *at_ns > ws->now_ns)
 		return false;
 	finish(c);
@@ -290,7 +290,7 @@ static struct collective *come(MPI_Comm comm, enum kind kind, const void *in, vo
 	}
 	c = *at;
 	if (c->kind != kind || c->len != len)
-		sim_wrong(&ws->sim, "rank %u comes to another collective call than others", self());
+		ws_wrong("rank %u comes to another collective call than others", self());
 	c->has_come[self()] = true;
 	c->out[self()] = out;
 	c->in[self()] = must(malloc(MAX(len, (size_t)1)));

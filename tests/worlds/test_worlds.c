@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Worlds of real agents with everything that can go wrong, by chance.
- *   SIM_RUNS=N    so many runs (./run-tests sim-long has more)
+ *   SIM_RUNS=N    so many runs (./run-tests worlds-long has more)
  *   SIM_SEED=N    only the one with this number, step by step
  */
 #include <inttypes.h>

@@ -16,11 +16,30 @@
 
 struct worlds *ws;
 
-/* --- the small things --- */
+/* --- chance --- */
+
+static uint64_t next_random(void)
+{
+	uint64_t x = ws->seed += UINT64_C(0x9e3779b97f4a7c15);
+
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+unsigned ws_below(unsigned n)
+{
+	return (unsigned)(next_random() % n);
+}
+
+bool ws_chance(unsigned percent)
+{
+	return ws_below(100) < percent;
+}
 
 uint64_t ws_between(uint64_t least, uint64_t most)
 {
-	return least + ((uint64_t)sim_below(&ws->sim, 1u << 30) * (most - least) >> 30);
+	return least + ((uint64_t)ws_below(1u << 30) * (most - least) >> 30);
 }
 
 bool ws_faulty(enum worlds_fault f)
@@ -31,7 +50,7 @@ bool ws_faulty(enum worlds_fault f)
 		ws->result->nr_faults += is_now;
 		return is_now;
 	}
-	if (ws->per_100000[f] == 0 || sim_below(&ws->sim, 100000) >= ws->per_100000[f])
+	if (ws->per_100000[f] == 0 || ws_below(100000) >= ws->per_100000[f])
 		return false;
 	ws->result->nr_faults++;
 	return true;
@@ -49,6 +68,19 @@ void ws_trace(const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
+void ws_wrong(const char *fmt, ...)
+{
+	va_list args;
+
+	if (ws->result->failed)
+		return;
+	ws->result->failed = true;
+	va_start(args, fmt);
+	vsnprintf(ws->result->why, sizeof(ws->result->why), fmt, args);
+	va_end(args);
+	ws_trace("WRONG: %s", ws->result->why);
+}
+
 bool ws_is_flaw(enum worlds_flaw flaw)
 {
 	return ws->conf->flaw == flaw;
@@ -60,7 +92,7 @@ ssize_t __wrap_getrandom(void *p, size_t len, unsigned flags)
 {
 	(void)flags;
 	for (size_t i = 0; i < len; i++)
-		((uint8_t *)p)[i] = (uint8_t)sim_below(&ws->sim, 256);
+		((uint8_t *)p)[i] = (uint8_t)ws_below(256);
 	return (ssize_t)len;
 }
 
@@ -70,16 +102,16 @@ static unsigned choose_members(unsigned *members)
 {
 	unsigned nr = 0;
 
-	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
-		struct sim_node *n = &ws->sim.nodes[i];
+	for (unsigned i = 0; i < ws->nr_nodes; i++) {
+		struct node *n = &ws->nodes[i];
 
 		if (!n->is_up)
-			sim_mount(&ws->sim, n);
-		if (nr + ws->sim.nr_nodes - i <= 2 || !ws_faulty(NODE_ABSENT))
+			node_mount(n);
+		if (nr + ws->nr_nodes - i <= 2 || !ws_faulty(NODE_ABSENT))
 			members[nr++] = i;
 	}
 	for (unsigned i = nr; i > 1; i--) { /* ranks are in any order */
-		unsigned k = sim_below(&ws->sim, i), m = members[i - 1];
+		unsigned k = ws_below(i), m = members[i - 1];
 
 		members[i - 1] = members[k];
 		members[k] = m;
@@ -97,10 +129,10 @@ static void agent_init(struct agent *a, unsigned rank, const unsigned *members)
 			       .nodes = a->nodes,
 			       .hosts = a->hosts,
 			       .by_store = a->by_store,
-			       .replicas = ws->sim.nr_owners,
+			       .replicas = ws->nr_owners,
 			       .popular_max = ws->popular_max };
 	for (unsigned i = 0; i < ws->nr; i++) {
-		const struct sim_node *n = &ws->sim.nodes[members[i]];
+		const struct node *n = &ws->nodes[members[i]];
 
 		a->hosts[i] = a->nodes[i].host = n->host;
 		memcpy(a->nodes[i].store_id, n->id, sizeof(a->nodes[i].store_id));
@@ -146,7 +178,7 @@ static void world_end(void)
 		wire_release(&a->daemon->out);
 	}
 	memory_free_all();
-	sim_check(&ws->sim);
+	nodes_check();
 }
 
 static uint64_t agent_next_ns(const struct agent *a)
@@ -174,21 +206,21 @@ static void look_at_end(struct agent *a)
 	if (a->is_over) {
 		ws_trace("%ju us agent %u: is over: %d", (uintmax_t)ws->now_ns / 1000, a->w.rank, a->result);
 		if (ws->conf->faults_percent == 0 && a->result != 0)
-			sim_wrong(&ws->sim, "rank %u ends with error %d", a->w.rank, a->result);
+			ws_wrong("rank %u ends with error %d", a->w.rank, a->result);
 		return;
 	}
 	if (a->link.fd < 0 && a->ending_ns == 0)
 		a->ending_ns = ws->now_ns;
 	if (a->ending_ns > 0 && ws->now_ns > MAX(a->ending_ns, a->stopped_ns) + END_NS)
-		sim_wrong(&ws->sim, "rank %u has no daemon, and does not end", a->w.rank);
+		ws_wrong("rank %u has no daemon, and does not end", a->w.rank);
 	if (ws->died_ns != NEVER && ws->now_ns > MAX(ws->died_ns, a->stopped_ns) + END_NS)
-		sim_wrong(&ws->sim, "rank %u goes on without one that has died", a->w.rank);
+		ws_wrong("rank %u goes on without one that has died", a->w.rank);
 }
 
 /* The next that happens. false: nothing ever will */
 static bool event(void)
 {
-	unsigned first = sim_below(&ws->sim, ws->nr);
+	unsigned first = ws_below(ws->nr);
 	uint64_t ns = NEVER;
 	struct agent *a = NULL;
 	struct daemon *d = NULL;
@@ -242,27 +274,27 @@ static bool is_busy(const struct agent *a)
 /* One daemon is unmounted. */
 static void begin_end(void)
 {
-	struct daemon *d = ws->agents[sim_below(&ws->sim, ws->nr)].daemon;
+	struct daemon *d = ws->agents[ws_below(ws->nr)].daemon;
 
-	ws_trace("%ju us: daemon %u is unmounted", (uintmax_t)ws->now_ns / 1000, sim_number_of(&ws->sim, d->node));
+	ws_trace("%ju us: daemon %u is unmounted", (uintmax_t)ws->now_ns / 1000, node_number(d->node));
 	daemon_disconnect(d);
 }
 
 static void world_run(void)
 {
-	uint64_t life_ns = sim_chance(&ws->sim, 80) ? ws_between(10 * MS, 400 * MS) : ws_between(400 * MS, 2500 * MS);
+	uint64_t life_ns = ws_chance(80) ? ws_between(10 * MS, 400 * MS) : ws_between(400 * MS, 2500 * MS);
 	uint64_t end_ns = ws->now_ns + life_ns, kill_ns = NEVER, turns = ws->result->nr_turns;
 
 	world_begin();
 	if (ws_faulty(WORLD_DIES))
 		kill_ns = ws->now_ns + ws_between(0, 400 * MS);
-	while (!ws->sim_result.failed && is_any(runs) && ws->now_ns < kill_ns && event()) {
+	while (!ws->result->failed && is_any(runs) && ws->now_ns < kill_ns && event()) {
 		if (ws->now_ns >= end_ns && ws->died_ns == NEVER && (ws->conf->faults_percent > 0 || !is_any(is_busy))) {
 			begin_end();
 			end_ns = NEVER;
 		}
 		if (ws->result->nr_turns - turns > TURNS_MAX)
-			sim_wrong(&ws->sim, "a world goes on for ever");
+			ws_wrong("a world goes on for ever");
 	}
 	if (ws->now_ns >= kill_ns)
 		ws_trace("%ju us: the world dies", (uintmax_t)ws->now_ns / 1000);
@@ -271,34 +303,12 @@ static void world_run(void)
 
 /* --- a run --- */
 
-static enum sim_flaw flaw_of_store(enum worlds_flaw flaw)
-{
-	switch (flaw) {
-	case WORLDS_REFERS_EARLY:
-		return SIM_REFERS_EARLY;
-	case WORLDS_PINS_LATE:
-		return SIM_PINS_LATE;
-	case WORLDS_ALWAYS_STORED:
-		return SIM_ALWAYS_STORED;
-	case WORLDS_SILENCE_IS_CONSENT:
-		return SIM_SILENCE_IS_CONSENT;
-	case WORLDS_REFERS_LATE:
-		return SIM_REFERS_LATE;
-	case WORLDS_FREES_PINNED:
-		return SIM_FREES_PINNED;
-	case WORLDS_FORGETS_PINNED:
-		return SIM_FORGETS_PINNED;
-	default:
-		return SIM_RIGHT;
-	}
-}
-
 /* Where nothing goes wrong, and all nodes bring the same pages: what one node stores of them. */
-static unsigned nr_stored(const struct sim_node *n)
+static unsigned nr_stored(const struct node *n)
 {
 	unsigned nr = 0;
 
-	for (unsigned page = 0; page < SIM_PAGES; page++)
+	for (unsigned page = 0; page < NR_PAGES; page++)
 		nr += n->has[page];
 	return nr;
 }
@@ -308,11 +318,11 @@ static void check_loads(void)
 {
 	unsigned total = 0;
 
-	for (unsigned i = 0; i < ws->sim.nr_nodes; i++)
-		total += nr_stored(&ws->sim.nodes[i]);
-	for (unsigned i = 0; i < ws->sim.nr_nodes; i++)
-		if (nr_stored(&ws->sim.nodes[i]) > total / ws->sim.nr_nodes + LOAD_SLACK)
-			sim_wrong(&ws->sim, "node %u stores %u of %u pages", i, nr_stored(&ws->sim.nodes[i]), total);
+	for (unsigned i = 0; i < ws->nr_nodes; i++)
+		total += nr_stored(&ws->nodes[i]);
+	for (unsigned i = 0; i < ws->nr_nodes; i++)
+		if (nr_stored(&ws->nodes[i]) > total / ws->nr_nodes + LOAD_SLACK)
+			ws_wrong("node %u stores %u of %u pages", i, nr_stored(&ws->nodes[i]), total);
 }
 
 /* Likewise: each page is stored as often as it is to be, and no more. */
@@ -320,23 +330,22 @@ static void check_copies(void)
 {
 	unsigned nr_hosts = 0;
 
-	for (unsigned i = 0; i < ws->sim.nr_nodes; i++) {
+	for (unsigned i = 0; i < ws->nr_nodes; i++) {
 		bool is_first = true;
 
 		for (unsigned k = 0; k < i; k++)
-			is_first &= ws->sim.nodes[k].host != ws->sim.nodes[i].host;
+			is_first &= ws->nodes[k].host != ws->nodes[i].host;
 		nr_hosts += is_first;
 	}
-	for (unsigned page = 0; page < SIM_PAGES; page++) {
+	for (unsigned page = 0; page < NR_PAGES; page++) {
 		unsigned nr = 0;
 
-		for (unsigned i = 0; i < ws->sim.nr_nodes; i++)
-			nr += ws->sim.nodes[i].has[page];
-		if (nr != MIN(ws->sim.nr_owners, nr_hosts))
-			sim_wrong(&ws->sim, "page %u is on %u nodes, not on %u", page, nr,
-				  MIN(ws->sim.nr_owners, nr_hosts));
+		for (unsigned i = 0; i < ws->nr_nodes; i++)
+			nr += ws->nodes[i].has[page];
+		if (nr != MIN(ws->nr_owners, nr_hosts))
+			ws_wrong("page %u is on %u nodes, not on %u", page, nr, MIN(ws->nr_owners, nr_hosts));
 	}
-	if (nr_hosts == ws->sim.nr_nodes)
+	if (nr_hosts == ws->nr_nodes)
 		check_loads();
 }
 
@@ -351,7 +360,7 @@ static void choose_faults(struct worlds *w)
 	static const unsigned times[] = { 0, 0, 1, 1, 8 };
 
 	for (enum worlds_fault f = ANY_FAULT + 1; f < NR_FAULTS; f++)
-		w->per_100000[f] = usual[f] * w->conf->faults_percent * times[sim_below(&w->sim, ARRAY_SIZE(times))];
+		w->per_100000[f] = usual[f] * w->conf->faults_percent * times[ws_below(ARRAY_SIZE(times))];
 	if (w->conf->fault == ANY_FAULT)
 		return;
 	memset(w->per_100000, 0, sizeof(w->per_100000));
@@ -361,20 +370,18 @@ static void choose_faults(struct worlds *w)
 /* So that in some runs others are not waited for, though nothing is wrong with them. */
 static void shorten(uint64_t *ns)
 {
-	if (sim_chance(&ws->sim, 30))
+	if (ws_chance(30))
 		*ns = ws_between(MS, *ns);
 }
 
 static void set_up(struct worlds *w)
 {
-	struct sim *s = &w->sim;
-
-	s->nr_nodes = 2 + sim_below(s, WORLDS_NODES - 1);
-	s->nr_owners = 1 + sim_below(s, OWNERS_MAX);
+	w->nr_nodes = 2 + ws_below(WORLDS_NODES - 1);
+	w->nr_owners = 1 + ws_below(OWNERS_MAX);
 	w->now_ns = 1000000 * MS;
-	w->popular_max = !w->conf->identical && sim_chance(s, 20) ? 1 + sim_below(s, SIM_PAGES) : 4 * SIM_PAGES;
-	w->rounds_conf.lookup = sim_chance(s, 80);
-	w->rounds_conf.remember = sim_chance(s, 80) ? 64 << 10 : sim_below(s, 4) << 10;
+	w->popular_max = !w->conf->identical && ws_chance(20) ? 1 + ws_below(NR_PAGES) : 4 * NR_PAGES;
+	w->rounds_conf.lookup = ws_chance(80);
+	w->rounds_conf.remember = ws_chance(80) ? 64 << 10 : ws_below(4) << 10;
 	w->waits = (struct waits){ .offer_ns = 60 * MS,
 				   .lookup_ns = 40 * MS,
 				   .stored_ns = 80 * MS,
@@ -392,12 +399,12 @@ static void set_up(struct worlds *w)
 		shorten(&w->waits.prepare_ns);
 		shorten(&w->waits.window_ns);
 	}
-	for (unsigned i = 0; i < s->nr_nodes; i++) {
-		s->nodes[i] = (struct sim_node){ .is_up = true, .id = { 1, (uint8_t)i } };
-		s->nodes[i].host = sim_chance(s, 25) ? sim_below(s, i + 1) : i;
-		daemon_init(&w->daemons[i], &s->nodes[i]);
+	for (unsigned i = 0; i < w->nr_nodes; i++) {
+		w->nodes[i] = (struct node){ .is_up = true, .id = { 1, (uint8_t)i } };
+		w->nodes[i].host = ws_chance(25) ? ws_below(i + 1) : i;
+		daemon_init(&w->daemons[i], &w->nodes[i]);
 	}
-	ws_trace("%u nodes, %u owners, %ju pages in a set, %zu bytes to remember%s", s->nr_nodes, s->nr_owners,
+	ws_trace("%u nodes, %u owners, %ju pages in a set, %zu bytes to remember%s", w->nr_nodes, w->nr_owners,
 		 (uintmax_t)w->popular_max, w->rounds_conf.remember, w->rounds_conf.lookup ? ", look-ups" : "");
 }
 
@@ -410,21 +417,15 @@ static void no_log(void *userdata, enum log_level level, const char *line)
 
 void worlds_run(const struct worlds_conf *conf, struct worlds_result *ret)
 {
-	struct worlds w = { .conf = conf, .result = ret };
+	struct worlds w = { .conf = conf, .result = ret, .seed = conf->seed };
 
 	*ret = (struct worlds_result){ 0 };
-	w.sim_conf =
-		(struct sim_conf){ .identical = conf->identical, .flaw = flaw_of_store(conf->flaw), .trace = conf->trace };
-	w.sim = (struct sim){ .conf = &w.sim_conf, .result = &w.sim_result, .seed = conf->seed };
 	ws = &w;
 	log_to_function(no_log, NULL);
 	set_up(&w);
-	for (unsigned i = 0; i < WORLDS && !w.sim_result.failed; i++)
+	for (unsigned i = 0; i < WORLDS && !ret->failed; i++)
 		world_run();
 	if (conf->identical && conf->faults_percent == 0)
 		check_copies();
-	ret->failed = w.sim_result.failed;
-	memcpy(ret->why, w.sim_result.why, sizeof(ret->why));
-	ret->nr_remote = w.sim_result.nr_remote;
 	ws = NULL;
 }

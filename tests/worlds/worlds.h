@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Whole worlds of agents in one thread: each agent is loop_run() of mpi-agent/agent/agent_loop.h with all that is below it, on a
- * stack of its own, and MPI, clock, sockets and daemons are ours (worlds_internal.h). Which message comes when, which
- * agent is slow or dies, and when, is by chance; a run is a function of its configuration alone.
+ * Whole worlds of agents in one thread: each agent is loop_run() of mpi-agent/agent/agent_loop.h with all that is below
+ * it, on a stack of its own, and MPI, clock, sockets and daemons are ours (worlds_internal.h). Which message comes when,
+ * which agent is slow or dies, and when, is by chance; a run is a function of its configuration alone.
  *
- * Stores, and what must hold of them, are those of tests/unit/mpi-agent/agent/sim.h, which simulates modelled
- * agents: what a node has acknowledged is readable at every moment. Besides:
+ * What a node has acknowledged must be readable at every moment (node_stores.h). Besides:
  *   - all daemons that learn how a round has ended learn the same, and likewise for what it has decided;
  *   - an agent that has no daemon any more, or is in a world that has lost an agent, ends within bounded time;
  *   - a daemon has an answer within bounded time, if its agent is there;

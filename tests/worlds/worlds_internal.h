@@ -2,8 +2,9 @@
 /*
  * The parts of a simulation: worlds.c goes from event to event; agents.c is stacks and what an agent's loop calls
  * instead of the system; agent_flaws.c is the mistakes of agents; wires.c is what lies between agent and daemon;
- * daemons.c is the daemons, and daemon_collects.c what they do when nodes collect together; mpi.c is MPI; reduction.c
- * shares it among several agents; memory.c frees what agents leave behind, as the end of a process does.
+ * daemons.c is the daemons, daemon_collects.c what they do when nodes collect together, and node_stores.c their stores;
+ * mpi.c is MPI; reduction.c shares it among several agents; memory.c frees what agents leave behind, as the end of a
+ * process does.
  */
 #pragma once
 
@@ -11,12 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tests/unit/mpi-agent/agent/sim_internal.h"
 #include "base/buf.h"
+#include "base/util.h"
 #include "mpi-agent/wire/link.h"
 #include "mpi-agent/agent/rounds.h"
 #include "mpi-agent/agent/waits.h"
 #include "mpi-agent/agent/world.h"
+#include "mpi-agent/popular/popular_merge.h"
+#include "node_stores.h"
 #include "worlds.h"
 
 #define MS UINT64_C(1000000)
@@ -43,7 +46,7 @@ uint64_t wire_next_ns(const struct wire *w);
 
 struct agent;
 struct daemon {
-	struct sim_node *node;
+	struct node *node;
 	/* its end of the socket */
 	bool is_connected;
 	struct agent *agent;
@@ -58,11 +61,11 @@ struct daemon {
 	uint64_t begun; /* the round that it is to offer for; 0: none */
 	uint64_t left; /* the round: it does not wait for its decision any more */
 	bool is_wanted, is_silent;
-	bool is_unannounced[SIM_PAGES];
+	bool is_unannounced[NR_PAGES];
 	struct cluster_node cluster[WORLDS_NODES];
-	struct cluster_owners owners[SIM_PAGES];
+	struct cluster_owners owners[NR_PAGES];
 	/* collecting together */
-	bool is_collecting, is_marked[SIM_PAGES]; /* pinned, when the window was marked */
+	bool is_collecting, is_marked[NR_PAGES]; /* pinned, when the window was marked */
 	bool wants_collect;
 	uint64_t mark_ns, mark_until_ns, mark_number; /* a MARK that waits for a round to end */
 	struct link_step mark;
@@ -94,11 +97,11 @@ struct agent {
 };
 
 struct worlds {
-	struct sim sim; /* stores */
-	struct sim_conf sim_conf;
-	struct sim_result sim_result;
 	const struct worlds_conf *conf;
 	struct worlds_result *result;
+	uint64_t seed; /* advances */
+	unsigned nr_nodes, nr_owners;
+	struct node nodes[WORLDS_NODES];
 	uint64_t now_ns;
 	unsigned per_100000[NR_FAULTS]; /* in this run */
 	unsigned nr_occasions; /* so far, of the fault of the configuration */
@@ -115,17 +118,20 @@ struct worlds {
 	/* What was received of rounds, which must be the same everywhere: by round, of the last ones. */
 	struct received {
 		uint64_t round;
-		bool is_settled, is_decided[SIM_PAGES];
+		bool is_settled, is_decided[NR_PAGES];
 		uint8_t stored[WORLDS_NODES];
-		struct link_owners owners[SIM_PAGES];
+		struct link_owners owners[NR_PAGES];
 	} received[8];
 };
 extern struct worlds *ws; /* the one that is run */
 
 /* --- worlds.c --- */
 bool ws_faulty(enum worlds_fault f); /* by chance, and as much as the configuration wants; counted */
+unsigned ws_below(unsigned n); /* by chance */
+bool ws_chance(unsigned percent);
 uint64_t ws_between(uint64_t least, uint64_t most);
 _printf_(1, 2) void ws_trace(const char *fmt, ...);
+_printf_(1, 2) void ws_wrong(const char *fmt, ...); /* ends the run; the first one counts */
 bool ws_is_flaw(enum worlds_flaw flaw);
 
 /* --- agents.c --- */
@@ -133,7 +139,7 @@ void agent_begin(struct agent *a);
 void agent_turn(struct agent *a); /* until it naps, or is over */
 
 /* --- daemons.c --- */
-void daemon_init(struct daemon *d, struct sim_node *n);
+void daemon_init(struct daemon *d, struct node *n);
 void daemon_connect(struct daemon *d, struct agent *a);
 void daemon_disconnect(struct daemon *d); /* by the daemon, or as it sees that the agent is gone */
 void daemon_crash(struct daemon *d);

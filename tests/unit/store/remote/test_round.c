@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* A round as one node sees it. What many nodes make of it together: tests/unit/mpi-agent/agent/test_round_sim.c. */
+/* A round on one node; tests/worlds tests rounds of many nodes. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
