@@ -241,7 +241,7 @@ static void collected(void *userdata, bool free_too)
 {
 	struct cluster *c = userdata;
 
-	engine_cluster_collected(c->engine);
+	engine_cluster_end_collection(c->engine);
 	if (free_too)
 		collect_here(c); /* logs its failures; the next collection retries */
 }

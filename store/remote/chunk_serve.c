@@ -24,13 +24,13 @@ struct rest {
 	bool is_written; /* packs_wait() has returned; called when the first chunk of it is found */
 };
 
-static bool may_be_given(struct engine *e, struct addr a)
+static bool may_be_served(struct engine *e, struct addr a)
 {
 	return !freed_is_gc_pending(e, a) && !packs_is_damaged(e->packs, a);
 }
 
 /* Finds the next chunk with this fingerprint. It may skip some, which the reader may request from other nodes. */
-static bool find_behind(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
+static bool find_in_rest(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
 {
 	for (int i = rest->at; i < rest->nr && !fp_is_none(w->fp); i++) { /* freed chunks have no fingerprint */
 		const struct pack_chunk *c = &rest->chunks[i];
@@ -38,7 +38,7 @@ static bool find_behind(struct engine *e, struct rest *rest, const struct cluste
 
 		if (!fp_equal(c->fp, w->fp))
 			continue;
-		if (c->len != w->len || c->is_remote || !may_be_given(e, a) ||
+		if (c->len != w->len || c->is_remote || !may_be_served(e, a) ||
 		    (!rest->is_written && packs_wait(e->packs, a) < 0))
 			return false;
 		rest->is_written = true;
@@ -58,7 +58,7 @@ static void load_rest(struct engine *e, struct addr a, struct rest *rest)
 }
 
 /* Address of the chunk after the last one found, possibly in the next frame. */
-static struct addr behind(const struct rest *rest)
+static struct addr address_after(const struct rest *rest)
 {
 	struct addr a = { .pack = rest->pack };
 
@@ -75,11 +75,11 @@ static struct addr behind(const struct rest *rest)
 /* shares_find() has waited for the frame, so the chunks after it are written or still in memory as well. */
 static bool find_wanted(struct engine *e, struct rest *rest, const struct cluster_want *w, struct addr *ret)
 {
-	if (find_behind(e, rest, w, ret))
+	if (find_in_rest(e, rest, w, ret))
 		return true;
 	if (rest->nr > 0 && rest->at == rest->nr) { /* the frame is exhausted */
-		load_rest(e, behind(rest), rest);
-		if (find_behind(e, rest, w, ret))
+		load_rest(e, address_after(rest), rest);
+		if (find_in_rest(e, rest, w, ret))
 			return true;
 	}
 	if (shares_find(e, w->fp, w->len, true, ret) <= 0)
@@ -109,21 +109,21 @@ static uint64_t addr_number(struct addr a)
 	return (uint64_t)a.pack << 32 | a.off;
 }
 
-static uint64_t guess(struct engine *e, unsigned i)
+static uint64_t guess_of(struct engine *e, unsigned i)
 {
-	return atomic_load_explicit(&e->shares->give_next[i], memory_order_relaxed);
+	return atomic_load_explicit(&e->shares->next_guesses[i], memory_order_relaxed);
 }
 
 /* Guesses the start of this request: the address after one of the last requests, if the previous request was
  * sequential, too. */
-static void look_behind_last(struct engine *e, struct fp first, struct rest *rest)
+static void load_guessed(struct engine *e, struct fp first, struct rest *rest)
 {
 	struct pack_chunk chunk;
 
-	if (!atomic_load_explicit(&e->shares->gives_next, memory_order_relaxed))
+	if (!atomic_load_explicit(&e->shares->was_guess_right, memory_order_relaxed))
 		return;
-	for (unsigned i = 0; i < GIVE_GUESSES; i++) {
-		struct addr a = { .pack = (uint32_t)(guess(e, i) >> 32), .off = (uint32_t)guess(e, i) };
+	for (unsigned i = 0; i < NEXT_GUESSES; i++) {
+		struct addr a = { .pack = (uint32_t)(guess_of(e, i) >> 32), .off = (uint32_t)guess_of(e, i) };
 
 		if (a.pack == 0 || packs_chunks(e->packs, a, PACK_BLOCK, 1, &chunk) != 1 || !fp_equal(chunk.fp, first))
 			continue;
@@ -133,16 +133,16 @@ static void look_behind_last(struct engine *e, struct fp first, struct rest *res
 }
 
 /* `first` is the address of the first chunk served, `rest` follows the last one. A wrong guess costs a table lookup. */
-static void guess_next(struct engine *e, struct addr first, const struct rest *rest)
+static void note_guess(struct engine *e, struct addr first, const struct rest *rest)
 {
 	unsigned i = 0;
 
-	while (i < GIVE_GUESSES && guess(e, i) != addr_number(first))
+	while (i < NEXT_GUESSES && guess_of(e, i) != addr_number(first))
 		i++;
-	atomic_store_explicit(&e->shares->gives_next, i < GIVE_GUESSES, memory_order_relaxed);
-	if (i == GIVE_GUESSES)
-		i = atomic_fetch_add_explicit(&e->shares->give_turn, 1, memory_order_relaxed) % GIVE_GUESSES;
-	atomic_store_explicit(&e->shares->give_next[i], addr_number(behind(rest)), memory_order_relaxed);
+	atomic_store_explicit(&e->shares->was_guess_right, i < NEXT_GUESSES, memory_order_relaxed);
+	if (i == NEXT_GUESSES)
+		i = atomic_fetch_add_explicit(&e->shares->guess_turn, 1, memory_order_relaxed) % NEXT_GUESSES;
+	atomic_store_explicit(&e->shares->next_guesses[i], addr_number(address_after(rest)), memory_order_relaxed);
 }
 
 static void find_all(struct engine *e, struct cluster_want *wants, size_t nr, struct addr *where, struct rest *rest)
@@ -182,10 +182,10 @@ int engine_cluster_chunks(struct engine *e, struct cluster_want *wants, size_t n
 	rest->is_written = false;
 	ticket = epoch_enter(&e->users);
 	if (nr > 0)
-		look_behind_last(e, wants[0].fp, rest);
+		load_guessed(e, wants[0].fp, rest);
 	find_all(e, wants, nr, where, rest);
 	if (nr > 0 && wants[0].got && rest->nr > 0)
-		guess_next(e, where[0], rest);
+		note_guess(e, where[0], rest);
 	read_all(e, wants, nr, where, pieces);
 	epoch_leave(&e->users, ticket);
 	return 0;

@@ -219,7 +219,7 @@ bool engine_cluster_is_forgotten(struct engine *e, const uint8_t id[CLUSTER_ID_L
 uint64_t engine_cluster_nr_referred(struct engine *e); /* remote chunks */
 /*
  * Adds the fingerprints of all remote chunks in the window to `filter` (initially zeros). From here until
- * engine_cluster_unpin() or engine_cluster_collected(), storing or pinning chunks for peers and referring to theirs
+ * engine_cluster_unpin() or engine_cluster_end_collection(), storing or pinning chunks for peers and referring to theirs
  * fail with -EAGAIN. -EAGAIN: a round has not ended here; -EBADMSG: a frame table cannot be read, so its references are
  * unknown.
  */
@@ -233,4 +233,4 @@ struct cluster_unpinned {
  * unpinned, which is a valid state. */
 int engine_cluster_unpin(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
 			  struct cluster_unpinned *ret);
-void engine_cluster_collected(struct engine *e); /* ends the window: done, or its outcome is unknown */
+void engine_cluster_end_collection(struct engine *e); /* ends the window: done, or its outcome is unknown */

@@ -320,7 +320,7 @@ static int begin_window(struct engine *e, const struct cluster_window *w)
 	return r;
 }
 
-void engine_cluster_collected(struct engine *e)
+void engine_cluster_end_collection(struct engine *e)
 {
 	mutex_lock(&e->shares->lock);
 	e->shares->collecting = false;
@@ -359,7 +359,7 @@ int engine_cluster_mark(struct engine *e, const struct cluster_window *w, uint8_
 		return r;
 	r = mark_all(e, w, filter, len);
 	if (r < 0)
-		engine_cluster_collected(e);
+		engine_cluster_end_collection(e);
 	return r;
 }
 
@@ -431,7 +431,7 @@ static int unpin_some(struct unpinning *u)
 }
 
 /* Chunks of frames that cannot be read stay pinned. */
-static int look_at_pinned(struct unpinning *u, struct notes *n)
+static int unpin_unmarked(struct unpinning *u, struct notes *n)
 {
 	struct remote_freed g = { .pack = n->pack, .frame = n->frame };
 	bool any = false;
@@ -464,12 +464,12 @@ static int unpin_all(struct unpinning *u)
 	int r = notes_new(u->e, &n);
 
 	while (r >= 0 && (r = notes_next(n)) > 0)
-		r = look_at_pinned(u, n);
+		r = unpin_unmarked(u, n);
 	return r == 0 ? unpin_some(u) : r;
 }
 
 int engine_cluster_unpin(struct engine *e, const struct cluster_window *w, const uint8_t *filter, size_t len,
-			  struct cluster_unpinned *ret)
+			 struct cluster_unpinned *ret)
 {
 	_cleanup_(freep) struct remote_freed *frames = calloc(FRAMES_PER_GROUP, sizeof(*frames));
 	struct unpinning u = { .e = e, .w = w, .filter = filter, .len = len, .frames = frames };
@@ -488,7 +488,7 @@ int engine_cluster_unpin(struct engine *e, const struct cluster_window *w, const
 		return r;
 	r = unpin_all(&u);
 	if (r != -ESTALE)
-		engine_cluster_collected(e);
+		engine_cluster_end_collection(e);
 	if (r == 0)
 		*ret = u.sums;
 	return r;

@@ -26,7 +26,7 @@
 #include "store/remote/remote.h"
 
 /* Deletes records of frames that were cut off: a view may hold some, written between a round and its failure. */
-static int cut_off(struct engine *e, uint32_t pack, uint32_t from)
+static int delete_cut_off(struct engine *e, uint32_t pack, uint32_t from)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = NULL;
 	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
@@ -53,9 +53,9 @@ static int cut_off_all(struct engine *e, const struct pack_marks *marks)
 		return 0;
 	for (unsigned s = 0; s < PACK_NR_STREAMS && r == 0; s++)
 		if (marks->stream[s].pack > 0)
-			r = cut_off(e, marks->stream[s].pack, marks->stream[s].nr_frames);
+			r = delete_cut_off(e, marks->stream[s].pack, marks->stream[s].nr_frames);
 	for (uint32_t i = 0; i < PACK_NR_STREAMS && r == 0; i++) /* each stream may have started another pack */
-		r = cut_off(e, marks->next_pack + i, 0);
+		r = delete_cut_off(e, marks->next_pack + i, 0);
 	return r;
 }
 
@@ -118,7 +118,7 @@ static void want(struct engine *e, const struct share_frame *f, const struct pac
 }
 
 /* Chunks that were not fetched may be here, too: stored for peers, or written again after they became remote. */
-static int look_here(struct engine *e, struct cluster_want *wants, size_t nr)
+static int find_here(struct engine *e, struct cluster_want *wants, size_t nr)
 {
 	size_t nr_missing = 0;
 	int r = 0;
@@ -178,7 +178,7 @@ static int fetch(struct engine *e, struct cluster_want *wants, size_t nr)
 
 	if (nr_wrong > 0)
 		r = ask_again(e, wants, nr, nr_wrong);
-	if (look_here(e, wants, nr) > 0)
+	if (find_here(e, wants, nr) > 0)
 		r = 0;
 	if (r < 0)
 		return log_errno(-EIO, "cannot fetch %zu remote chunks: %s; is ckptfs-agent running?", nr, strerror(-r));
@@ -215,8 +215,8 @@ int remote_fetch(void *engine, uint32_t pack, uint32_t frame, const struct pack_
 
 /* --- serving other nodes --- */
 
-static bool is_it(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len,
-		  struct fp found)
+static bool is_chunk(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr start, uint32_t found_len,
+		     struct fp found)
 {
 	return (len == 0 || found_len == len) && fp_equal(found, fp) && !freed_is_gc_pending(e, start) &&
 	       !packs_is_damaged(e->packs, start) && packs_wait(e->packs, start) == 0 &&
@@ -234,12 +234,12 @@ static int find_chunk(struct engine *e, struct fp fp, uint32_t len, bool here, s
 	hint = batch_find_in_memory(e, fp);
 	dedup_unlock(e);
 	if (!addr_is_none(hint) && packs_chunk_at(e->packs, hint, ret, ret_len, &found) > 0 &&
-	    is_it(e, fp, len, here, *ret, *ret_len, found))
+	    is_chunk(e, fp, len, here, *ret, *ret_len, found))
 		return 1;
 	r = fingerprints_find(e->db, &fp, 1, &hint);
 	if (r < 0 || addr_is_none(hint))
 		return r;
-	return packs_find(e->packs, hint, ret, ret_len, &found) > 0 && is_it(e, fp, len, here, *ret, *ret_len, found);
+	return packs_find(e->packs, hint, ret, ret_len, &found) > 0 && is_chunk(e, fp, len, here, *ret, *ret_len, found);
 }
 
 int shares_find(struct engine *e, struct fp fp, uint32_t len, bool here, struct addr *ret)

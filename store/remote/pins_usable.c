@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Decides whether new data may refer to a remote chunk. In two cases it may not: the chunk is then stored again, and
- * reads of the old reference find the new copy here, too (pins.c, look_here()).
+ * reads of the old reference find the new copy here, too (pins.c, find_here()).
  *
  * 1. One of its owners does not take part in the cluster now. Whether it will return with the chunk is unknown. Other
  * owners make no difference: they are fewer than replicas= requires, and the next loss could hit them. Without an agent

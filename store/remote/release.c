@@ -29,7 +29,7 @@
 
 #define BATCH 2048u /* chunks */
 
-struct letting {
+struct releasing {
 	struct engine *e;
 	const struct cluster_takers *takers;
 	struct cluster_released *sums;
@@ -52,7 +52,7 @@ struct letting {
 /* --- listing the chunks --- */
 
 /* Adds the chunks of an extent from *done on, as far as they fit the batch. */
-static int gather_extent(struct letting *l, const struct extent *x, uint32_t *done)
+static int gather_extent(struct releasing *l, const struct extent *x, uint32_t *done)
 {
 	while (*done < x->len && l->nr < BATCH) {
 		struct addr a = x->addr;
@@ -72,7 +72,7 @@ static int gather_extent(struct letting *l, const struct extent *x, uint32_t *do
 }
 
 /* Adds the chunks of the file from *off on; advances *off past those that fit the batch. 0: end of file. */
-static int fill_batch(struct letting *l, struct content *c, uint64_t *off)
+static int fill_batch(struct releasing *l, struct content *c, uint64_t *off)
 {
 	int r = 1;
 
@@ -103,7 +103,7 @@ static int by_start(const void *a, const void *b)
 	return (x->start.off > y->start.off) - (x->start.off < y->start.off);
 }
 
-static void sort_chunks(struct letting *l)
+static void sort_chunks(struct releasing *l)
 {
 	size_t n = 0;
 
@@ -117,7 +117,7 @@ static void sort_chunks(struct letting *l)
 }
 
 /* Number of chunks from `i` on that are in the same frame. */
-static size_t same_frame(const struct letting *l, size_t i)
+static size_t same_frame(const struct releasing *l, size_t i)
 {
 	size_t n = 1;
 
@@ -128,7 +128,7 @@ static size_t same_frame(const struct letting *l, size_t i)
 
 /* --- step 1 --- */
 
-static int find_holders(struct letting *l)
+static int find_holders(struct releasing *l)
 {
 	size_t n = 0;
 	int r;
@@ -150,7 +150,7 @@ static int find_holders(struct letting *l)
 
 /* --- step 2 --- */
 
-static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQUIRES(l->e->shares->lock)
+static void note_chunk(struct releasing *l, struct place *p, uint32_t number) REQUIRES(l->e->shares->lock)
 {
 	struct share_totals *t = &l->e->shares->totals;
 
@@ -165,7 +165,7 @@ static void note_chunk(struct letting *l, struct place *p, uint32_t number) REQU
 	l->sums->bytes += p->len;
 }
 
-static int note_frame(struct letting *l, size_t from, size_t nr, struct buf *records) REQUIRES(l->e->shares->lock)
+static int note_frame(struct releasing *l, size_t from, size_t nr, struct buf *records) REQUIRES(l->e->shares->lock)
 {
 	struct addr a = l->v[from].start;
 	uint32_t frame = pack_frame_of(a), number = 0;
@@ -189,7 +189,7 @@ static int note_frame(struct letting *l, size_t from, size_t nr, struct buf *rec
 	return 0;
 }
 
-static int number_takers(struct letting *l) REQUIRES(l->e->shares->lock)
+static int number_takers(struct releasing *l) REQUIRES(l->e->shares->lock)
 {
 	int r = 0;
 
@@ -199,7 +199,7 @@ static int number_takers(struct letting *l) REQUIRES(l->e->shares->lock)
 	return r;
 }
 
-static int record_released(struct letting *l, const struct pack_marks *marks)
+static int record_released(struct releasing *l, const struct pack_marks *marks)
 {
 	_cleanup_(buf_release) struct buf records = BUF_EMPTY;
 	struct cluster_released sums = *l->sums;
@@ -227,7 +227,7 @@ static int record_released(struct letting *l, const struct pack_marks *marks)
 
 /* --- steps 3 and 4 --- */
 
-static int punch_released(struct letting *l)
+static int punch_released(struct releasing *l)
 {
 	int r = 0;
 
@@ -254,7 +254,7 @@ static int punch_released(struct letting *l)
 /* --- */
 
 /* 1: more may remain, from *off on. */
-static int let_batch_go(struct letting *l, struct content *c, uint64_t *off) REQUIRES(gc_lock)
+static int release_batch(struct releasing *l, struct content *c, uint64_t *off) REQUIRES(gc_lock)
 {
 	struct pack_marks marks;
 	unsigned ticket;
@@ -283,7 +283,7 @@ static int let_batch_go(struct letting *l, struct content *c, uint64_t *off) REQ
 int engine_cluster_release(struct content *c, const struct cluster_takers *takers, struct cluster_released *sums)
 {
 	struct engine *e = content_engine(c);
-	struct letting *l;
+	struct releasing *l;
 	uint64_t off = 0;
 	int r;
 
@@ -302,7 +302,7 @@ int engine_cluster_release(struct content *c, const struct cluster_takers *taker
 			r = -EAGAIN;
 			break;
 		}
-		r = let_batch_go(l, c, &off);
+		r = release_batch(l, c, &off);
 		gc_unlock(e);
 	} while (r > 0);
 	free(l);

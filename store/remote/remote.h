@@ -54,11 +54,11 @@ struct shares {
 	_Atomic bool has_left;
 	_Atomic bool paused; /* writers are blocked on a commit: commit without a round */
 	_Atomic uint64_t fetched, nr_rounds;
-#define GIVE_GUESSES 8u /* twice the number of concurrent requests between two nodes */
+#define NEXT_GUESSES 8u /* twice the number of concurrent requests between two nodes */
 	/* likely locations of the next chunks that peers request: pack and offset (chunk_serve.c) */
-	_Atomic uint64_t give_next[GIVE_GUESSES];
-	_Atomic unsigned give_turn; /* slot to replace next */
-	_Atomic bool gives_next; /* the last prediction was right */
+	_Atomic uint64_t next_guesses[NEXT_GUESSES];
+	_Atomic unsigned guess_turn; /* slot to replace next */
+	_Atomic bool was_guess_right; /* the last prediction was right */
 
 	/* --- under append_lock --- */
 

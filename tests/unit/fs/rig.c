@@ -22,7 +22,7 @@ void rig_collect(struct fs *fs)
 
 	assert_int_equal(engine_cluster_mark(fs->engine, &win, filter, sizeof(filter)), 0);
 	assert_int_equal(engine_cluster_unpin(fs->engine, &win, filter, sizeof(filter), &u), 0);
-	engine_cluster_collected(fs->engine);
+	engine_cluster_end_collection(fs->engine);
 	assert_true(u.nr_dropped > 0);
 	assert_int_equal(engine_gc(fs->engine, &conf, &report), 0);
 	assert_true(report.freed_chunks > 0);

@@ -304,7 +304,7 @@ static void without_a_window_nothing_is_dropped(void **state)
 	assert_int_equal(engine_cluster_unpin(rig->e, &win, filter, FILTER, &u), -ESTALE);
 	assert_shared(w, 0, MiB(1));
 	mark_all(w, &win, filter);
-	engine_cluster_collected(rig->e);
+	engine_cluster_end_collection(rig->e);
 	assert_int_equal(engine_cluster_unpin(rig->e, &win, filter, FILTER, &u), -ESTALE);
 	assert_shared(w, 0, MiB(1));
 	mark_all(w, &win, filter);
