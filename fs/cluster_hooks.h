@@ -35,10 +35,10 @@ static inline bool view_is(uint64_t ino)
 }
 
 /* Invalidates a name of a directory of that view in the kernel. Must not wait for a request. */
-typedef void view_unlook_fn(void *userdata, uint64_t dir, const char *name);
+typedef void view_invalidate_fn(void *userdata, uint64_t dir, const char *name);
 
 /* Result of a collection by all nodes. */
-struct cluster_collected {
+struct cluster_collection {
 	uint64_t nr_kept, kept_bytes; /* pinned chunks that other nodes refer to */
 	uint64_t nr_dropped, dropped_bytes; /* chunks unpinned because no node refers to them */
 	int error; /* of a node; 0 or negative */
@@ -92,7 +92,7 @@ struct cluster_hooks {
 	int (*readlink)(struct fs *fs, uint64_t ino, struct buf *ret);
 	/* Its parent, and its names, sorted by cookie, which the caller frees. Their `ino` is arbitrary. */
 	int (*list)(struct fs *fs, uint64_t ino, uint64_t *ret_parent, struct ns_dirent **ret, size_t *ret_nr);
-	void (*set_unlook)(struct fs *fs, view_unlook_fn *unlook, void *userdata); /* NULL: none */
+	void (*set_invalidate)(struct fs *fs, view_invalidate_fn *invalidate, void *userdata); /* NULL: none */
 
 	/* --- sealed checkpoints (fs/seal, fs/ops) --- */
 
@@ -117,7 +117,7 @@ struct cluster_hooks {
 	void (*figures)(struct fs *fs, struct cluster_figures *ret);
 	void (*trim_replicas)(struct fs *fs); /* drops those that are no longer needed */
 	/* Collects with all nodes. -ENOTCONN: no agent is connected; -ECANCELED: goes_on() returned false. Long. */
-	int (*collect)(struct fs *fs, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret);
+	int (*collect)(struct fs *fs, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collection *ret);
 };
 
 /* NULL: this program was built without the cluster. */

@@ -735,7 +735,7 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 		return r;
 	}
 	if (fs->hooks)
-		fs->hooks->set_unlook(fs, drop_view_name, l);
+		fs->hooks->set_invalidate(fs, drop_view_name, l);
 	reaper_set_changed(fs->reaper, link_changed, l->notify);
 	freezes_set_thawed(fs->freezes, thawed, l->long_requests);
 	sigaction(WAKE_SIGNAL, &wake, NULL);
@@ -805,7 +805,7 @@ bool loop_stop(struct loop *l)
 	unsigned nr;
 
 	if (l->fs->hooks)
-		l->fs->hooks->set_unlook(l->fs, NULL, NULL);
+		l->fs->hooks->set_invalidate(l->fs, NULL, NULL);
 	reaper_set_changed(l->fs->reaper, NULL, NULL);
 	freezes_set_thawed(l->fs->freezes, NULL, NULL);
 	long_requests_stop(l->long_requests);

@@ -20,7 +20,7 @@ struct collect {
 	bool local_only GUARDED_BY(task.lock); /* likewise */
 	struct gc_report report GUARDED_BY(task.lock);
 	enum collect_together together GUARDED_BY(task.lock);
-	struct cluster_collected cluster_result GUARDED_BY(task.lock);
+	struct cluster_collection cluster_result GUARDED_BY(task.lock);
 	uint64_t garbage, garbage_ns GUARDED_BY(task.lock);
 };
 
@@ -39,7 +39,7 @@ static bool may_continue(void *userdata)
 	return task_goes_on(&((struct collect *)userdata)->task);
 }
 
-static void report_joint(struct collect *c, enum collect_together together, const struct cluster_collected *result)
+static void report_joint(struct collect *c, enum collect_together together, const struct cluster_collection *result)
 {
 	mutex_lock(&c->task.lock);
 	c->together = together;
@@ -50,7 +50,7 @@ static void report_joint(struct collect *c, enum collect_together together, cons
 /* Collect together with the other nodes. 1: more local data may have become garbage. */
 static int collect_together(struct collect *c)
 {
-	struct cluster_collected result = { 0 };
+	struct cluster_collection result = { 0 };
 	enum collect_together how;
 	int r;
 
@@ -151,7 +151,7 @@ static int start_locked(struct collect *c, const struct gc_conf *conf, bool loca
 	c->local_only = local_only;
 	c->report = (struct gc_report){ 0 };
 	c->together = COLLECT_LOCAL_ONLY;
-	c->cluster_result = (struct cluster_collected){ 0 };
+	c->cluster_result = (struct cluster_collection){ 0 };
 	return task_start(&c->task, holder);
 }
 

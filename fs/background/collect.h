@@ -27,7 +27,7 @@ struct collect_status {
 	struct task_status task;
 	struct gc_report report;
 	enum collect_together together;
-	struct cluster_collected cluster;
+	struct cluster_collection cluster;
 
 	/* Garbage left by the last complete collection; later deletions have added to it. */
 	uint64_t garbage, garbage_ns; /* bytes, and when; 0: unknown */

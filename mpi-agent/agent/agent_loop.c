@@ -122,7 +122,7 @@ static void follow_end(struct loop *l)
 		disconnect_daemon(l);
 }
 
-static int wind_up(struct loop *l)
+static int finish_ending(struct loop *l)
 {
 	int is_done = 0, r = 0;
 
@@ -185,7 +185,7 @@ static int handle_daemon_message(struct loop *l, const struct link_header *h, co
 }
 
 /* An error of the daemon ends all agents, but is not an error of this one. */
-static int lose_daemon(struct loop *l, int r, const struct link_header *h)
+static int end_without_daemon(struct loop *l, int r, const struct link_header *h)
 {
 	if (r == -EBADMSG)
 		log_error("daemon: malformed message (type %d, %" PRIu32 " bytes)", (int)h->type, h->len);
@@ -212,7 +212,7 @@ static int attend_daemon(struct loop *l)
 	}
 	if (r >= 0)
 		r = link_write(l->daemon);
-	return r < 0 ? lose_daemon(l, r, &h) : any;
+	return r < 0 ? end_without_daemon(l, r, &h) : any;
 }
 
 /* --- the other agents --- */
@@ -493,13 +493,13 @@ static int turn(struct loop *l)
 	if (r >= 0 && l->daemon->fd >= 0 && link_unsent(l->daemon) > 0) {
 		r = link_write(l->daemon);
 		if (r < 0)
-			r = lose_daemon(l, r, &(struct link_header){ 0 });
+			r = end_without_daemon(l, r, &(struct link_header){ 0 });
 	}
 	if (r >= 0)
 		r = keep_alive(l);
 	follow_end(l);
 	if (r >= 0)
-		r = wind_up(l);
+		r = finish_ending(l);
 	l->idle_turns = any ? 0 : l->idle_turns + 1;
 	if (any_of_peers > 0 || (any && is_waiting_for_peers(l)))
 		l->busy_ns = l->turn_ns;

@@ -101,7 +101,7 @@ static int socket_of_mount(const char *mount, char **ret)
 	return 0;
 }
 
-static int look_at_socket(const char *path, struct stat *ret)
+static int check_socket(const char *path, struct stat *ret)
 {
 	if (stat(path, ret) < 0) {
 		if (errno == ENOENT)
@@ -131,7 +131,7 @@ int socket_find(const char *mount, const char *socket, struct socket_path *ret)
 		r = socket_of_mount(mount, &path);
 	}
 	if (r == 0)
-		r = look_at_socket(path, &st);
+		r = check_socket(path, &st);
 	if (r < 0)
 		return r;
 	*ret = (struct socket_path){ .path = TAKE(path), .dev = st.st_dev, .ino = st.st_ino };
@@ -186,7 +186,7 @@ static int log_refused(const char *path, int r)
 }
 
 /* A daemon that passes no arena does not use the agent's either. */
-static int look_at_memory(struct link *l, struct arenas *shared)
+static int open_arenas(struct link *l, struct arenas *shared)
 {
 	int fd = l->passed;
 
@@ -228,7 +228,7 @@ int daemon_connect(const struct socket_path *at, uint64_t until_ns, struct arena
 	if (r == 0)
 		r = greet(&l, until_ns, ret_welcome);
 	if (r == 0)
-		r = look_at_memory(&l, shared);
+		r = open_arenas(&l, shared);
 	if (r < 0) {
 		link_release(&l);
 		return log_refused(at->path, r == -EPIPE ? -ECONNRESET : r);

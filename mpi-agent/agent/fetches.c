@@ -65,7 +65,7 @@ struct fetches {
 	const struct waits *waits;
 	struct fetches_figures figures;
 	struct fetch *first, **end; /* in order of arrival */
-	struct fetch *given; /* answers in the arena that the daemon has not taken yet */
+	struct fetch *untaken; /* answers in the arena that the daemon has not taken yet */
 	uint32_t nr;
 	uint64_t started_bytes;
 	struct ask *asks;
@@ -147,7 +147,7 @@ void fetches_free(struct fetches *fs)
 	while (fs->asks)
 		ask_free(unlink_ask(fs, &fs->asks));
 	fetch_free_all(fs->first);
-	fetch_free_all(fs->given);
+	fetch_free_all(fs->untaken);
 	free(fs->nr_asks);
 	free(fs->late);
 	free(fs);
@@ -424,8 +424,8 @@ static void finish_fetch(struct fetches *fs, struct fetch *f)
 {
 	if (lies_in_arena(f)) {
 		link_encode_places(f->number, arena_data(fs->arena), f->chunks, f->nr, &fs->daemon->out);
-		f->next = fs->given;
-		fs->given = f;
+		f->next = fs->untaken;
+		fs->untaken = f;
 	} else {
 		link_encode_chunks(f->number, f->wants, f->chunks, f->nr, &fs->daemon->out);
 		fs->started_bytes -= f->is_started ? f->bytes : 0;
@@ -435,7 +435,7 @@ static void finish_fetch(struct fetches *fs, struct fetch *f)
 
 int fetches_taken(struct fetches *fs, uint64_t number)
 {
-	for (struct fetch **at = &fs->given; *at; at = &(*at)->next) {
+	for (struct fetch **at = &fs->untaken; *at; at = &(*at)->next) {
 		struct fetch *f = *at;
 
 		if (f->number != number)

@@ -122,7 +122,7 @@ static void remove_get(struct serve *s, struct get **at)
 }
 
 /* Queues TAKEN for the next GET: a separate message would wake the daemon. */
-static void give_back(void *userdata, uint64_t number)
+static void queue_taken(void *userdata, uint64_t number)
 {
 	struct serve *s = userdata;
 
@@ -149,8 +149,8 @@ static int answer_get(struct serve *s, const struct get *g, const void *body, si
 		s->figures.bytes += chunks[i] ? g->wants[i].len : 0;
 		s->figures.missing += chunks[i] == NULL;
 	}
-	return lies_there ? peers_send_borrowed(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len, give_back, s,
-						g->number) :
+	return lies_there ? peers_send_borrowed(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len, queue_taken,
+						s, g->number) :
 			    peers_send(s->peers, g->from, PEER_CHUNKS, g->peer_number, body, len);
 }
 
@@ -194,7 +194,7 @@ int serve_there(struct serve *s, uint64_t number, const void *body, size_t len)
 		return r;
 	r = answer_number(s, number, arena_data(s->theirs) + off, there_len, true);
 	if (r == 0)
-		give_back(s, number);
+		queue_taken(s, number);
 	return MIN(r, 0);
 }
 

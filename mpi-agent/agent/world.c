@@ -68,7 +68,7 @@ static int own_card(const struct link_welcome *w, int error, struct card *ret)
 	return mac_random(ret->nonce, sizeof(ret->nonce));
 }
 
-static int look_at_cards(const struct card_wire *all, uint32_t nr, struct card **ret)
+static int decode_cards(const struct card_wire *all, uint32_t nr, struct card **ret)
 {
 	_cleanup_(freep) struct card *cards = calloc(nr, sizeof(*cards));
 	struct card_quarrel quarrel;
@@ -184,7 +184,7 @@ static int enter_with(struct world *w, const struct link_welcome *welcome, const
 	struct mac_key key;
 	int r;
 
-	r = look_at_cards(all, w->nr, &cards);
+	r = decode_cards(all, w->nr, &cards);
 	if (r < 0)
 		return r;
 	assert(welcome); /* a node without a daemon has sent an error in its card */

@@ -237,7 +237,7 @@ static int collect_step(void *userdata, const struct link_step *s, const struct 
 	return -EOPNOTSUPP;
 }
 
-static void collected(void *userdata, bool free_too)
+static void collection_ended(void *userdata, bool free_too)
 {
 	struct cluster *c = userdata;
 
@@ -246,7 +246,7 @@ static void collected(void *userdata, bool free_too)
 		collect_here(c); /* logs its failures; the next collection retries */
 }
 
-int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret)
+int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collection *ret)
 {
 	struct link_done d;
 	int r;
@@ -256,7 +256,7 @@ int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *us
 	r = service_collect(c->service, goes_on, userdata, &d);
 	if (r < 0)
 		return r;
-	*ret = (struct cluster_collected){ d.nr_kept, d.kept_bytes, d.nr_dropped, d.dropped_bytes, d.error, "" };
+	*ret = (struct cluster_collection){ d.nr_kept, d.kept_bytes, d.nr_dropped, d.dropped_bytes, d.error, "" };
 	static_assert(sizeof(ret->missing) == sizeof(d.missing), "as it comes");
 	memcpy(ret->missing, d.missing, sizeof(ret->missing));
 	return 0;
@@ -300,9 +300,21 @@ static struct link_welcome welcome_of(const struct cluster_identity *id, const s
 static int await_agent(struct cluster *c, const struct cluster_identity *id, const char *store, const struct options *o)
 {
 	const struct service_store calls = {
-		c,	   pending,	    commit,	  chunks,    pin,	   collect_step,
-		collected, answer_question, store_chunks, replicate, drop_replica, peers_changed,
-		rebuild,   shared,	    deferred_ns
+		.userdata = c,
+		.pending = pending,
+		.commit = commit,
+		.chunks = chunks,
+		.pin = pin,
+		.step = collect_step,
+		.collection_ended = collection_ended,
+		.answer = answer_question,
+		.keep = store_chunks,
+		.replicate = replicate,
+		.drop = drop_replica,
+		.peers_changed = peers_changed,
+		.rebuild = rebuild,
+		.shared = shared,
+		.deferred_ns = deferred_ns,
 	};
 	struct link_welcome welcome = welcome_of(id, o);
 	_cleanup_(freep) char *path = NULL;

@@ -11,7 +11,7 @@
 
 struct cluster;
 struct cluster_calls;
-struct cluster_collected;
+struct cluster_collection;
 struct buf;
 struct cluster_node;
 struct fs;
@@ -37,7 +37,7 @@ struct service *cluster_service(struct cluster *c); /* NULL: the store belongs t
  * -EOPNOTSUPP: the store belongs to no cluster; -ENOTCONN: no agent is connected, or it has disconnected; -ECANCELED:
  * goes_on() returned false. Long.
  */
-int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret);
+int cluster_collect(struct cluster *c, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collection *ret);
 
 /* false: the store belongs to no cluster. */
 bool cluster_stats(struct cluster *c, struct service_stats *ret);

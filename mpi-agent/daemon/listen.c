@@ -20,7 +20,7 @@
 #define LOCK_STEP_NS 5000000
 
 /* Open the directory of a path, and return the name after it. */
-static int split(const char *path, int *ret_dir, char *ret_name, size_t size)
+static int open_parent(const char *path, int *ret_dir, char *ret_name, size_t size)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	_cleanup_(freep) char *dir = !slash	   ? strdup(".") :
@@ -72,7 +72,7 @@ static int connect_at(const char *path, int dir, const char *name)
 }
 
 /* Removes an existing socket if no daemon listens on it. */
-static int take_over(struct listener *l, const char *path)
+static int remove_dead_socket(struct listener *l, const char *path)
 {
 	struct stat st;
 	int r;
@@ -99,7 +99,7 @@ static int bind_and_listen(struct listener *l, const char *path)
 	struct stat st;
 	int r;
 
-	r = take_over(l, path);
+	r = remove_dead_socket(l, path);
 	if (r < 0)
 		return r;
 	r = address(path, l->dir, l->name, &a);
@@ -142,7 +142,7 @@ int listener_open(struct listener *ret, const char *path)
 	struct listener l = LISTENER_NONE;
 	int r;
 
-	r = split(path, &l.dir, l.name, sizeof(l.name));
+	r = open_parent(path, &l.dir, l.name, sizeof(l.name));
 	if (r < 0)
 		return log_errno(r, "agent socket %s: cannot open its directory", path);
 	l.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -84,9 +84,9 @@ static int list(struct fs *fs, uint64_t ino, uint64_t *ret_parent, struct ns_dir
 	return view_list(fs->view, ino, ret, ret_nr);
 }
 
-static void set_unlook(struct fs *fs, view_unlook_fn *unlook, void *userdata)
+static void set_invalidate(struct fs *fs, view_invalidate_fn *invalidate, void *userdata)
 {
-	view_set_unlook(fs->view, unlook, userdata);
+	view_set_invalidate(fs->view, invalidate, userdata);
 }
 
 /* --- sealed checkpoints --- */
@@ -139,7 +139,7 @@ static int command(struct fs *fs, struct ckptfs_cluster *arg)
 	arg->repaired = s.nr_repaired;
 	arg->sealed = s.nr_sealed;
 	arg->protected_dirs = s.nr_protected;
-	arg->copies = s.nr_copies;
+	arg->copies = s.nr_rereplicated;
 	arg->chunks = s.chunks;
 	arg->bytes = s.bytes;
 	arg->error = -s.error;
@@ -207,7 +207,7 @@ static void trim_replicas(struct fs *fs)
 	view_trim(fs->view);
 }
 
-static int collect(struct fs *fs, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collected *ret)
+static int collect(struct fs *fs, bool (*goes_on)(void *userdata), void *userdata, struct cluster_collection *ret)
 {
 	return cluster_collect(fs->cluster, goes_on, userdata, ret);
 }
@@ -228,7 +228,7 @@ const struct cluster_hooks *cluster_hooks(void)
 		.stat = stat_inode,
 		.readlink = read_link,
 		.list = list,
-		.set_unlook = set_unlook,
+		.set_invalidate = set_invalidate,
 		.seals_changed = seals_changed,
 		.abandon = abandon_replica,
 		.replica_of = replica_of,

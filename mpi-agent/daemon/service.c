@@ -221,7 +221,7 @@ static void disconnect(struct connection *c)
 	s->sent = 0;
 	buf_clear(&s->taken);
 	service_fail_requests(s);
-	service_drop_given(s);
+	service_drop_untaken(s);
 	arena_put(TAKE(s->shared.own));
 	arena_put(TAKE(s->shared.theirs));
 	service_queue_clear(&s->gets);

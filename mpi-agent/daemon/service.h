@@ -69,7 +69,7 @@ struct service_store {
 	 * The collection has ended, with or without success; may be called more than once. `free_too`: free the chunks
 	 * unpinned here. NULL: ignored
 	 */
-	void (*collected)(void *userdata, bool free_too);
+	void (*collection_ended)(void *userdata, bool free_too);
 	/*
 	 * Answer a query of another daemon: 0 and the answer appended, up to LINK_ANSWER_MAX bytes; or an error. Must
 	 * return soon: the requester does not wait long. NULL: -EOPNOTSUPP

@@ -86,8 +86,8 @@ int service_collected(struct service *s, const void *body, size_t len)
 	mutex_lock(&s->lock);
 	service_leave_collection(s);
 	s->free_too = s->nr_collecting == 0; /* otherwise the requesting thread does */
-	s->collected = d;
-	s->nr_collected++;
+	s->last_collection = d;
+	s->nr_collections++;
 	mutex_unlock(&s->lock);
 	return 0;
 }
@@ -139,8 +139,8 @@ void *service_collector(void *userdata)
 			s->is_over = false;
 			dropped = 0;
 			mutex_unlock(&s->lock);
-			if (s->store.collected)
-				s->store.collected(s->store.userdata, free_too);
+			if (s->store.collection_ended)
+				s->store.collection_ended(s->store.userdata, free_too);
 			mutex_lock(&s->lock);
 		} else {
 			cond_wait(&s->changed, &s->lock);
@@ -158,11 +158,11 @@ int service_collect(struct service *s, bool (*goes_on)(void *userdata), void *us
 
 	mutex_lock(&s->lock);
 	agent = s->agent;
-	before = s->nr_collected;
+	before = s->nr_collections;
 	s->nr_collecting++;
 	r = agent != 0 && s->nodes && !s->hang_up && !s->stopping ? service_send_plain(s, LINK_WANT_COLLECT, 0) :
 								    -ENOTCONN;
-	while (r == 0 && s->nr_collected == before) {
+	while (r == 0 && s->nr_collections == before) {
 		if (s->agent != agent || s->stopping)
 			r = -ENOTCONN;
 		else
@@ -173,8 +173,8 @@ int service_collect(struct service *s, bool (*goes_on)(void *userdata), void *us
 		mutex_lock(&s->lock);
 	}
 	s->nr_collecting--;
-	if (s->nr_collected != before) {
-		*ret = s->collected;
+	if (s->nr_collections != before) {
+		*ret = s->last_collection;
 		r = 0;
 	}
 	mutex_unlock(&s->lock);

@@ -560,9 +560,9 @@ static int encode_answer(struct service *s, const struct service_get *g, const s
  * Allocate memory shared with the agent: for chunks and, in the page before them, a byte per chunk that says if it is
  * present. NULL: none available.
  */
-static struct service_given *given_new(struct service *s, uint64_t agent, size_t bytes, struct arena **ret_arena)
+static struct service_untaken *untaken_new(struct service *s, uint64_t agent, size_t bytes, struct arena **ret_arena)
 {
-	struct service_given *g = bytes >= ARENA_MIN ? calloc(1, sizeof(*g)) : NULL;
+	struct service_untaken *g = bytes >= ARENA_MIN ? calloc(1, sizeof(*g)) : NULL;
 
 	if (!g)
 		return NULL;
@@ -578,7 +578,7 @@ static struct service_given *given_new(struct service *s, uint64_t agent, size_t
 }
 
 /* Free it; if the agent has disconnected, the arena no longer exists. */
-static void given_free(struct service *s, struct service_given *g, const struct arena *arena) REQUIRES(s->lock)
+static void untaken_free(struct service *s, struct service_untaken *g, const struct arena *arena) REQUIRES(s->lock)
 {
 	assert(mutex_held(&s->lock));
 	if (arena == s->shared.own)
@@ -588,33 +588,33 @@ static void given_free(struct service *s, struct service_given *g, const struct 
 
 int service_taken(struct service *s, uint64_t number)
 {
-	struct service_given **at, *g;
+	struct service_untaken **at, *g;
 
 	mutex_lock(&s->lock);
-	for (at = &s->given; *at && (*at)->number != number; at = &(*at)->next)
+	for (at = &s->untaken; *at && (*at)->number != number; at = &(*at)->next)
 		;
 	g = *at;
 	if (g) {
 		*at = g->next;
-		given_free(s, g, s->shared.own);
+		untaken_free(s, g, s->shared.own);
 	}
 	mutex_unlock(&s->lock);
 	return g ? 0 : -EBADMSG;
 }
 
-void service_drop_given(struct service *s)
+void service_drop_untaken(struct service *s)
 {
 	assert(mutex_held(&s->lock));
-	while (s->given) {
-		struct service_given *g = s->given;
+	while (s->untaken) {
+		struct service_untaken *g = s->untaken;
 
-		s->given = g->next;
-		given_free(s, g, s->shared.own);
+		s->untaken = g->next;
+		untaken_free(s, g, s->shared.own);
 	}
 }
 
 /* Send the location of the chunks in shared memory. */
-static int send_there(struct service *s, const struct service_get *get, struct service_given *g, struct arena *arena,
+static int send_there(struct service *s, const struct service_get *get, struct service_untaken *g, struct arena *arena,
 		      uint32_t nr, size_t bytes)
 {
 	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
@@ -625,10 +625,10 @@ static int send_there(struct service *s, const struct service_get *get, struct s
 	mutex_lock(&s->lock);
 	r = service_put(s, get->agent, &b, 0); /* -ENOTCONN: the arena belongs to another agent now */
 	if (r == 0) {
-		g->next = s->given;
-		s->given = g;
+		g->next = s->untaken;
+		s->untaken = g;
 	} else {
-		given_free(s, g, arena);
+		untaken_free(s, g, arena);
 	}
 	mutex_unlock(&s->lock);
 	service_flush(s);
@@ -641,7 +641,7 @@ static int answer_there(struct service *s, const struct service_get *get, const 
 {
 	_cleanup_(arena_putp) struct arena *arena = NULL;
 	size_t bytes = bytes_of(wants, nr);
-	struct service_given *g = given_new(s, get->agent, bytes, &arena);
+	struct service_untaken *g = untaken_new(s, get->agent, bytes, &arena);
 	int r;
 
 	static_assert(sizeof(bool) == 1 && PAGE >= LINK_CHUNKS_MAX, "a byte for each, as they are sent");
@@ -651,7 +651,7 @@ static int answer_there(struct service *s, const struct service_get *get, const 
 	if (r == 0)
 		return send_there(s, get, g, arena, nr, bytes) ?: 1;
 	mutex_lock(&s->lock);
-	given_free(s, g, arena);
+	untaken_free(s, g, arena);
 	mutex_unlock(&s->lock);
 	return r;
 }

@@ -73,11 +73,11 @@ struct service_request {
 };
 
 /* An answer in memory shared with the agent, until the agent has read it. */
-struct service_given {
+struct service_untaken {
 	uint64_t number;
 	uint8_t *slot;
 	size_t len;
-	struct service_given *next;
+	struct service_untaken *next;
 };
 
 /* A request of another node: GET, PIN; QUESTION; PUT, REPLICATE, DROP. */
@@ -133,7 +133,7 @@ struct service {
 	struct buf spares[SERVICE_SPARES] GUARDED_BY(lock); /* buffers of long messages for reuse */
 
 	struct arenas shared GUARDED_BY(lock); /* with the connected agent */
-	struct service_given *given GUARDED_BY(lock); /* in shared.own */
+	struct service_untaken *untaken GUARDED_BY(lock); /* in shared.own */
 
 	enum service_state state GUARDED_BY(lock);
 	uint64_t round GUARDED_BY(lock); /* the agent's number of the round; restarts with a new agent */
@@ -161,8 +161,8 @@ struct service {
 	struct service_step *step GUARDED_BY(lock); /* next step of a collection by all nodes; NULL: none */
 	bool is_over GUARDED_BY(lock), free_too GUARDED_BY(lock); /* end to report to the store */
 	unsigned nr_collecting GUARDED_BY(lock); /* threads that wait for a collection, ... */
-	uint64_t nr_collected GUARDED_BY(lock); /* until this counter increases */
-	struct link_done collected GUARDED_BY(lock); /* result of the latest collection */
+	uint64_t nr_collections GUARDED_BY(lock); /* until this counter increases */
+	struct link_done last_collection GUARDED_BY(lock); /* result of the latest collection */
 
 	struct service_stats stats GUARDED_BY(lock);
 };
@@ -221,7 +221,7 @@ void service_answered(struct service *s, enum link_type type, uint64_t number, s
 int service_taken(struct service *s, uint64_t number); /* TAKEN was received */
 /* Send TAKEN notices if due. Returns when to call again, UINT64_MAX: no need. */
 uint64_t service_report_taken(struct service *s, uint64_t now_ns) REQUIRES(s->lock);
-void service_drop_given(struct service *s) REQUIRES(s->lock); /* the agent has disconnected */
+void service_drop_untaken(struct service *s) REQUIRES(s->lock); /* the agent has disconnected */
 /* Adds a request to the list. Borrows it until service_forget(). */
 void service_request_add(struct service *s, struct service_request *rq) REQUIRES(s->lock);
 /* Send a message with the number of `rq` and add it to the list; then wait for the answer and remove it. */

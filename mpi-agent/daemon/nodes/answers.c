@@ -171,7 +171,7 @@ static int pin_records(void *userdata, const void *p, size_t len)
 	return r == 0 && h->reader.at_end ? pin_some(h, 0) : r; /* pin the rest before the seal is checked */
 }
 
-static int hold(struct answers *a, const struct subject *s)
+static int pin_directory(struct answers *a, const struct subject *s)
 {
 	struct holding h = { .a = a, .all = true, .fps = calloc(FPS_AT_ONCE, sizeof(*h.fps)) };
 	int r = h.fps ? cluster_register_peers(a->fs->cluster) : -ENOMEM;
@@ -193,7 +193,7 @@ static int make_answer(void *userdata)
 	kind = a->kind;
 	s = a->subject;
 	mutex_unlock(&a->task.lock);
-	r = kind == QUESTION_CATALOG ? make_catalog(a, &s) : hold(a, &s);
+	r = kind == QUESTION_CATALOG ? make_catalog(a, &s) : pin_directory(a, &s);
 	mutex_lock(&a->task.lock);
 	a->done_ns = monotonic_ns();
 	mutex_unlock(&a->task.lock);
@@ -210,7 +210,7 @@ static bool is_same(const struct subject *a, const struct subject *b)
  * Start the work, or get its state. 0: done; -EINPROGRESS; else its error. A result is returned once; the next request
  * for the same starts again.
  */
-static int look_after(struct answers *a, enum question_kind kind, const struct subject *s, int *ret_fd)
+static int start_or_claim(struct answers *a, enum question_kind kind, const struct subject *s, int *ret_fd)
 	REQUIRES(a->task.lock)
 {
 	bool is_this = a->kind == kind && is_same(&a->subject, s);
@@ -239,7 +239,7 @@ static int get_done(struct answers *a, enum question_kind kind, const struct sub
 
 	for (;;) {
 		mutex_lock(&a->task.lock);
-		r = look_after(a, kind, s, ret_fd);
+		r = start_or_claim(a, kind, s, ret_fd);
 		mutex_unlock(&a->task.lock);
 		if (r != -EINPROGRESS || monotonic_ns() >= until)
 			return r;

@@ -38,9 +38,9 @@ struct view {
 	struct peer_list *peer_list;
 	struct timespec since;
 
-	struct mutex unlook_lock; /* outside the lock of fs/ops/notify.h, which is a leaf */
-	view_unlook_fn *unlook GUARDED_BY(unlook_lock);
-	void *unlook_userdata GUARDED_BY(unlook_lock);
+	struct mutex invalidate_lock; /* outside the lock of fs/ops/notify.h, which is a leaf */
+	view_invalidate_fn *invalidate GUARDED_BY(invalidate_lock);
+	void *invalidate_userdata GUARDED_BY(invalidate_lock);
 
 	struct mutex lock; /* leaf */
 	/* indexed by inode number from VIEW_FIRST_INO on; the first two are .ckptfs and nodes */
@@ -97,7 +97,7 @@ static int add_entry(struct view *v, const struct entry *e, uint64_t *ret) REQUI
 	return 0;
 }
 
-static int make_up(struct view *v, const struct entry *e, uint64_t *ret)
+static int add_directory(struct view *v, const struct entry *e, uint64_t *ret)
 {
 	int r;
 
@@ -188,7 +188,7 @@ static const char *below(const char *dir, const char *path)
 }
 
 /* Find a sealed directory, or a directory above one. If neither exists, the root of a connected node is still found. */
-static int look_once(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
+static int find_once(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
 {
 	_cleanup_(peer_list_seals_release) struct peer_list_seals seals = { 0 };
 	bool leads_on = is_node;
@@ -199,18 +199,18 @@ static int look_once(struct view *v, const struct entry *e, bool is_node, uint64
 			return peer_list_open(v->peer_list, &seals.v[i], ret);
 		leads_on |= below(e->path, seals.v[i].path) != NULL;
 	}
-	return r < 0 ? r : leads_on ? make_up(v, e, ret) : -ENOENT;
+	return r < 0 ? r : leads_on ? add_directory(v, e, ret) : -ENOENT;
 }
 
 /* If absent, it may have been sealed since the last listing: ask again. */
 static int look_up_path(struct view *v, const struct entry *e, bool is_node, uint64_t *ret)
 {
-	int r = look_once(v, e, is_node, ret);
+	int r = find_once(v, e, is_node, ret);
 
 	if (r != -ENOENT)
 		return r;
 	peer_list_forget(v->peer_list);
-	return look_once(v, e, is_node, ret);
+	return find_once(v, e, is_node, ret);
 }
 
 static int look_up_node(struct view *v, uint64_t dir, const char *name, uint64_t *ret)
@@ -222,7 +222,7 @@ static int look_up_node(struct view *v, uint64_t dir, const char *name, uint64_t
 
 	cluster_name(v->fs->cluster, own);
 	if (strcmp(name, own) == 0)
-		return make_up(v, &e, ret);
+		return add_directory(v, &e, ret);
 	r = peer_list_find(v->peer_list, name, &n);
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
@@ -535,26 +535,26 @@ int view_replica_of(struct view *v, uint64_t top, uint64_t *ret_ino, int64_t *re
 	return r;
 }
 
-void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata)
+void view_set_invalidate(struct view *v, view_invalidate_fn *invalidate, void *userdata)
 {
 	if (!v)
 		return;
-	mutex_lock(&v->unlook_lock);
-	v->unlook = unlook;
-	v->unlook_userdata = userdata;
-	mutex_unlock(&v->unlook_lock);
+	mutex_lock(&v->invalidate_lock);
+	v->invalidate = invalidate;
+	v->invalidate_userdata = userdata;
+	mutex_unlock(&v->invalidate_lock);
 }
 
-static void unlook_name(struct view *v, uint64_t dir, const char *name)
+static void invalidate_name(struct view *v, uint64_t dir, const char *name)
 {
-	mutex_lock(&v->unlook_lock);
-	if (v->unlook)
-		v->unlook(v->unlook_userdata, dir, name);
-	mutex_unlock(&v->unlook_lock);
+	mutex_lock(&v->invalidate_lock);
+	if (v->invalidate)
+		v->invalidate(v->invalidate_userdata, dir, name);
+	mutex_unlock(&v->invalidate_lock);
 }
 
 /* Invalidate all names by which it may have been looked up. */
-static void unlook(struct fs *fs, const struct ns_replica *c)
+static void invalidate_replica(struct fs *fs, const struct ns_replica *c)
 {
 	struct view *v = fs->view;
 	const char *slash = strrchr(c->path, '/');
@@ -569,19 +569,19 @@ static void unlook(struct fs *fs, const struct ns_replica *c)
 		is_there = find_entry(v, OF_NODE, c->store, c->path, slash ? (size_t)(slash - c->path) : 0, &dir);
 		mutex_unlock(&v->lock);
 		if (is_there)
-			unlook_name(v, dir, slash ? slash + 1 : c->path);
+			invalidate_name(v, dir, slash ? slash + 1 : c->path);
 		return;
 	}
 	memcpy(n.id, c->store, sizeof(n.id));
 	snprintf(n.name, sizeof(n.name), "%s", c->name);
 	peer_list_long_name(&n, long_name);
-	unlook_name(v, VIEW_FIRST_INO + OF_NODES, n.name);
-	unlook_name(v, VIEW_FIRST_INO + OF_NODES, long_name);
+	invalidate_name(v, VIEW_FIRST_INO + OF_NODES, n.name);
+	invalidate_name(v, VIEW_FIRST_INO + OF_NODES, long_name);
 }
 
-static void unlook_below(struct fs *fs, uint64_t dir, const char *name)
+static void invalidate_below(struct fs *fs, uint64_t dir, const char *name)
 {
-	unlook_name(fs->view, dir, name);
+	invalidate_name(fs->view, dir, name);
 }
 
 int view_trim(struct view *v)
@@ -627,16 +627,17 @@ void view_free(struct view *v)
 		free(v->v[i].path);
 	free(v->v);
 	mutex_release(&v->lock);
-	mutex_release(&v->unlook_lock);
+	mutex_release(&v->invalidate_lock);
 	free(v);
 }
 
 static int make_first(struct view *v)
 {
 	uint64_t ino;
-	int r = make_up(v, &(struct entry){ .kind = OF_VIEW, .parent = NS_ROOT_INO, .path = "" }, &ino);
+	int r = add_directory(v, &(struct entry){ .kind = OF_VIEW, .parent = NS_ROOT_INO, .path = "" }, &ino);
 
-	return r < 0 ? r : make_up(v, &(struct entry){ .kind = OF_NODES, .parent = VIEW_FIRST_INO, .path = "" }, &ino);
+	return r < 0 ? r :
+		       add_directory(v, &(struct entry){ .kind = OF_NODES, .parent = VIEW_FIRST_INO, .path = "" }, &ino);
 }
 
 int view_new(struct fs *fs, struct view **ret)
@@ -659,7 +660,7 @@ int view_new(struct fs *fs, struct view **ret)
 		return -ENOMEM;
 	v->fs = fs;
 	mutex_init(&v->lock);
-	mutex_init(&v->unlook_lock);
+	mutex_init(&v->invalidate_lock);
 	clock_gettime(CLOCK_REALTIME, &v->since);
 	r = peer_list_new(fs, &v->peer_list);
 	if (r == 0)
@@ -668,8 +669,8 @@ int view_new(struct fs *fs, struct view **ret)
 		view_free(v);
 		return r;
 	}
-	fs->replica_gone = unlook;
-	fs->copied_name_gone = unlook_below;
+	fs->replica_gone = invalidate_replica;
+	fs->copied_name_gone = invalidate_below;
 	*ret = v;
 	return 0;
 }

@@ -64,4 +64,4 @@ void view_changed(struct view *v); /* peer_list_forget() */
 void view_abandon(struct view *v, const uint8_t *store, uint64_t ino, bool yes); /* peer_list_abandon() */
 bool view_is_abandoned(struct view *v, const uint8_t *store, uint64_t ino);
 int view_check(struct view *v); /* peer_list_check(), then waits for the kernel to forget what was dropped */
-void view_set_unlook(struct view *v, view_unlook_fn *unlook, void *userdata);
+void view_set_invalidate(struct view *v, view_invalidate_fn *invalidate, void *userdata);

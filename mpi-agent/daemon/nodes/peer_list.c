@@ -375,7 +375,7 @@ void peer_list_shown_name(const struct peer_list_node *all, size_t nr, size_t i,
 	snprintf(ret, PEER_LIST_NAME_MAX + 1, "%s", all[i].name);
 }
 
-static bool goes_by(const struct peer_list_node *n, const char *name, bool *ret_exactly)
+static bool matches_name(const struct peer_list_node *n, const char *name, bool *ret_exactly)
 {
 	char full[PEER_LIST_NAME_MAX + 1];
 
@@ -385,13 +385,13 @@ static bool goes_by(const struct peer_list_node *n, const char *name, bool *ret_
 }
 
 /* 1; 0: none; -EEXIST: ambiguous, both among connected nodes and among all. */
-static int pick(const struct node_list *l, const char *name, struct peer_list_node *ret)
+static int find_named(const struct node_list *l, const char *name, struct peer_list_node *ret)
 {
 	unsigned nr = 0, nr_live = 0;
 	bool exactly;
 
 	for (size_t i = 0; i < l->nr; i++) {
-		if (!goes_by(&l->v[i], name, &exactly))
+		if (!matches_name(&l->v[i], name, &exactly))
 			continue;
 		if (exactly) {
 			*ret = l->v[i];
@@ -412,11 +412,11 @@ int peer_list_find(struct peer_list *o, const char *name, struct peer_list_node 
 	int r = list_nodes(o, false, &l);
 
 	if (r == 0)
-		r = pick(&l, name, ret);
+		r = find_named(&l, name, ret);
 	if (r == 0)
 		r = add_reported(o, &l);
 	if (r == 0)
-		r = pick(&l, name, ret);
+		r = find_named(&l, name, ret);
 	free(l.v);
 	return r == -EEXIST ? 0 : r;
 }
@@ -553,7 +553,7 @@ static int is_kept(struct peer_list *o, const struct ns_replica *of)
 }
 
 /* Not in use, and either available again from its node or also kept here. */
-static bool is_useless(struct peer_list *o, const struct node_list *live, uint64_t top, const struct ns_replica *c)
+static bool is_expendable(struct peer_list *o, const struct node_list *live, uint64_t top, const struct ns_replica *c)
 {
 	return c->state == NS_REPLICA_CACHED && !nodes_is_looked_at(o->fs, top) &&
 	       (has_node(live, c->store) || is_kept(o, c) > 0);
@@ -567,7 +567,7 @@ int peer_list_trim(struct peer_list *o)
 	int r = add_live(o, &live), nr = 0;
 
 	while (r >= 0 && (r = nodes_next(o->fs, top, &top, &c)) > 0)
-		if (is_useless(o, &live, top, &c))
+		if (is_expendable(o, &live, top, &c))
 			nr += peer_replica_drop(o->fs, top, &c);
 	free(live.v);
 	return r < 0 ? r : nr;

@@ -39,15 +39,15 @@ struct covers {
  * A replica with a covered slot, before that slot is recorded in its ns_replica. It is recorded once all other nodes
  * have covered theirs. Until then replicas of other directories may come and go, and trigger sweeps.
  */
-struct promise {
+struct unrecorded {
 	uint64_t top;
 	uint8_t slot, nr_slots, sender[CLUSTER_ID_LEN];
 };
 
 struct stripes {
 	struct fs *fs;
-	struct promise *promises; /* used by the thread that covers and sweeps, one at a time */
-	size_t nr_promises;
+	struct unrecorded *unrecorded; /* used by the thread that covers and sweeps, one at a time */
+	size_t nr_unrecorded;
 	/* Outermost. Shared: stripes are read, and chunks fetched from other nodes, for a bounded time; exclusive: one is
 	 * dropped, with a commit. */
 	struct rwlock lock;
@@ -89,7 +89,7 @@ void stripes_free(struct stripes *s)
 		return;
 	covers_release(&s->lost);
 	free(s->lost_world);
-	free(s->promises);
+	free(s->unrecorded);
 	mutex_release(&s->lost_lock);
 	rwlock_release(&s->lock);
 	free(s);
@@ -368,7 +368,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Remove duplicates. */
-static void drop_twins(struct covering *g)
+static void drop_duplicates(struct covering *g)
 {
 	uint32_t n = 0;
 
@@ -389,7 +389,7 @@ static int cover_wanted(struct covering *g)
 
 	if (r < 0 || g->nr_wanted == 0)
 		return r;
-	drop_twins(g);
+	drop_duplicates(g);
 	for (uint32_t i = 0; r == 0 && i < g->nr_wanted; i++) {
 		chunks[i] = g->wanted[i].chunk;
 		r = covers_add(&g->covers, &chunks[i], len); /* the offset is not used here */
@@ -455,37 +455,37 @@ static int look_up_later(void *userdata, const struct strip_chunk *c)
 	return g->nr_looked == LOOK_MAX ? look_up_batch(g) : 0;
 }
 
-static struct promise *promise_of(struct stripes *s, uint64_t top)
+static struct unrecorded *unrecorded_of(struct stripes *s, uint64_t top)
 {
-	for (size_t i = 0; i < s->nr_promises; i++)
-		if (s->promises[i].top == top)
-			return &s->promises[i];
+	for (size_t i = 0; i < s->nr_unrecorded; i++)
+		if (s->unrecorded[i].top == top)
+			return &s->unrecorded[i];
 	return NULL;
 }
 
-static int promise(struct stripes *s, uint64_t top, const struct ns_replica *c)
+static int add_unrecorded(struct stripes *s, uint64_t top, const struct ns_replica *c)
 {
-	struct promise *p = promise_of(s, top);
+	struct unrecorded *p = unrecorded_of(s, top);
 
 	if (!p) {
-		struct promise *more = reallocarray(s->promises, s->nr_promises + 1, sizeof(*more));
+		struct unrecorded *more = reallocarray(s->unrecorded, s->nr_unrecorded + 1, sizeof(*more));
 
 		if (!more)
 			return -ENOMEM;
-		s->promises = more;
-		p = &s->promises[s->nr_promises++];
+		s->unrecorded = more;
+		p = &s->unrecorded[s->nr_unrecorded++];
 	}
-	*p = (struct promise){ .top = top, .slot = c->slot, .nr_slots = c->nr_slots };
+	*p = (struct unrecorded){ .top = top, .slot = c->slot, .nr_slots = c->nr_slots };
 	memcpy(p->sender, c->sender, sizeof(p->sender));
 	return 0;
 }
 
 void stripes_settled(struct stripes *s, uint64_t top)
 {
-	struct promise *p = promise_of(s, top);
+	struct unrecorded *p = unrecorded_of(s, top);
 
 	if (p)
-		*p = s->promises[--s->nr_promises];
+		*p = s->unrecorded[--s->nr_unrecorded];
 }
 
 int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct service_world *w, uint64_t top,
@@ -508,7 +508,7 @@ int stripes_cover(struct stripes *s, const struct stripe_io *io, const struct se
 		r = cover_wanted(g);
 	covers_release(&g->covers);
 	free(g);
-	return r < 0 ? r : promise(s, top, c);
+	return r < 0 ? r : add_unrecorded(s, top, c);
 }
 
 /* --- sweep --- */
@@ -563,7 +563,7 @@ static int mark_used(void *userdata, const struct strip_chunk *c)
 /* Mark the stripes needed for the recorded slot and for the promised one. */
 static int mark_replica(struct sweeping *g, uint64_t top, struct ns_replica *c)
 {
-	const struct promise *p = promise_of(g->s, top);
+	const struct unrecorded *p = unrecorded_of(g->s, top);
 	int r = c->nr_slots > 0 ? walk_replica(g->fs, top, c, mark_used, g) : 0;
 
 	if (r < 0 || !p)

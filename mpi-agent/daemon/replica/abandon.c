@@ -41,7 +41,7 @@ static bool may_continue(void *userdata)
 	return !service_stopping(p->service) && monotonic_ns() < p->until_ns;
 }
 
-static void blame(struct buf *node, const char *name)
+static void set_node(struct buf *node, const char *name)
 {
 	buf_clear(node);
 	buf_add(node, name, strlen(name));
@@ -76,7 +76,7 @@ static int peers_drop(struct fs *fs, struct service *service, const struct servi
 		if (r < 0) {
 			log_errno(r, "node %s: did not confirm the removal of its replica of %s of node %s",
 				  w->nodes[target.to].name, *c->path ? c->path : "/", c->name);
-			blame(node, w->nodes[target.to].name);
+			set_node(node, w->nodes[target.to].name);
 			return r == -ECANCELED ? -ETIMEDOUT : -EREMOTEIO;
 		}
 	}
@@ -134,7 +134,7 @@ int abandon_replica(struct fs *fs, uint64_t top, const struct cred *cred, struct
 
 	if (r < 0)
 		return r;
-	blame(node, c->name);
+	set_node(node, c->name);
 	if (atomic_flag_test_and_set(&busy))
 		return -EAGAIN;
 	r = drop_all(fs, c, node);

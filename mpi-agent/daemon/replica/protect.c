@@ -102,7 +102,7 @@ struct pass {
 	struct protect *p;
 	struct service_world world;
 	bool repairs;
-	uint64_t nr_sealed, nr_protected, nr_copies;
+	uint64_t nr_sealed, nr_protected, nr_rereplicated;
 	int error; /* the last one */
 	struct protect_failure *failed;
 	uint32_t nr_failed;
@@ -508,7 +508,7 @@ static int protect_replicas(struct pass *s, struct link_replica *replica)
 		memcpy(replica->name, c->name, sizeof(replica->name));
 		memcpy(replica->path, c->path, sizeof(replica->path));
 		r = (c->nr_slots > 0 ? protect_by_parity : protect_by_replica)(s, top, replica, r > 0 ? &g : NULL);
-		s->nr_copies += r == 0;
+		s->nr_rereplicated += r == 0;
 		if (r == -EIO && engine_cluster_is_forgotten(s->p->fs->engine, c->store)) {
 			log_info("%s of forgotten node %s: no node has some of its chunks", c->path,
 				 c->name);
@@ -611,7 +611,7 @@ static void note_status(struct protect *p, struct pass *s, int r, uint64_t repai
 	p->status.nr_protected = s->nr_protected;
 	if (repair > p->status.nr_repaired) {
 		p->status.nr_repaired = repair;
-		p->status.nr_copies += s->nr_copies;
+		p->status.nr_rereplicated += s->nr_rereplicated;
 	}
 	if (s->error == 0)
 		p->status.error = s->soon && repair >= p->nr_repairs_wanted ? -EAGAIN : 0;
@@ -814,7 +814,7 @@ static int get_guard(struct protect *p, uint64_t dir, struct guard *ret)
 }
 
 /* The missing precondition, or the result of the last attempt. */
-static int what_is_missing(struct protect *p, uint64_t dir)
+static int protection_error(struct protect *p, uint64_t dir)
 {
 	struct service_world w = { 0 };
 	int r = service_world(p->service, &w);
@@ -855,7 +855,7 @@ int protect_state(struct protect *p, uint64_t dir)
 		return check_holders_connected(p, &g);
 	if (p->mode == PROTECT_NONE || (p->mode == PROTECT_GATHER && p->replicas == 1) || !p->service)
 		return -EOPNOTSUPP;
-	return what_is_missing(p, dir);
+	return protection_error(p, dir);
 }
 
 /* Is this node the only gathering node of its group? */
@@ -881,7 +881,7 @@ int protect_gathered(struct protect *p, uint64_t dir)
 		return -EOPNOTSUPP;
 	if ((r > 0 && g.state != GUARD_BEGUN) || is_only_gatherer(p))
 		return 0;
-	return what_is_missing(p, dir);
+	return protection_error(p, dir);
 }
 
 void protect_status(struct protect *p, struct protect_status *ret)

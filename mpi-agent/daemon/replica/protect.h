@@ -29,7 +29,7 @@ struct protect_status {
 	/* time of the oldest seal of a directory that no other node has; 0: none, or not requested. Known without an
 	 * agent, too */
 	uint64_t unprotected_since_ns;
-	uint64_t nr_copies; /* replicas of lost nodes' directories that were re-replicated */
+	uint64_t nr_rereplicated; /* replicas of lost nodes' directories that were re-replicated */
 	uint64_t chunks, bytes; /* sent since the mount */
 	bool is_busy;
 	bool has_no_agent; /* no agent is connected */

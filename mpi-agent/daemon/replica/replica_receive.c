@@ -29,8 +29,8 @@
 /* --- chunks --- */
 
 /* Is it a connected node other than the sender? */
-static bool is_another(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUSTER_ID_LEN],
-		       const struct cluster_node *nodes, uint32_t nr_nodes)
+static bool is_third_node(const uint8_t id[CLUSTER_ID_LEN], const uint8_t from[CLUSTER_ID_LEN],
+			  const struct cluster_node *nodes, uint32_t nr_nodes)
 {
 	for (uint32_t i = 0; i < nr_nodes; i++)
 		if (memcmp(nodes[i].id, id, CLUSTER_ID_LEN) == 0)
@@ -42,7 +42,7 @@ static bool is_on_peers(const struct cluster_want *w, const uint8_t from[CLUSTER
 			   const struct cluster_node *nodes, uint32_t nr_nodes)
 {
 	for (uint32_t i = 0; i < w->nr_owners && cluster_owners_are_confirmed(w); i++)
-		if (is_another(w->owners[i], from, nodes, nr_nodes))
+		if (is_third_node(w->owners[i], from, nodes, nr_nodes))
 			return true;
 	return false;
 }
@@ -67,8 +67,8 @@ static int keep_chunks(struct fs *fs, const struct link_put *put, uint8_t *kept)
 }
 
 /* Are the other chunks here, or on other nodes known to this store? */
-static int look_for(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
-		    uint8_t *kept)
+static int locate_chunks(struct fs *fs, const struct link_put *put, const struct cluster_node *nodes, uint32_t nr_nodes,
+			 uint8_t *kept)
 {
 	_cleanup_(freep) struct fp *fps = calloc(MAX(put->nr, 1u), sizeof(*fps));
 	_cleanup_(freep) bool *pinned = calloc(MAX(put->nr, 1u), sizeof(*pinned));
@@ -106,7 +106,7 @@ int replica_receive_chunks(struct fs *fs, const struct link_put *put, const stru
 
 	if (r == 0)
 		r = keep_chunks(fs, put, kept);
-	return r < 0 ? r : look_for(fs, put, nodes, nr_nodes, kept);
+	return r < 0 ? r : locate_chunks(fs, put, nodes, nr_nodes, kept);
 }
 
 /* --- replicas --- */
@@ -143,7 +143,7 @@ static ssize_t read_stored(void *userdata, void *to, size_t len)
 	return (ssize_t)len;
 }
 
-struct looking {
+struct locating {
 	struct fs *fs;
 	const struct link_replica *replica;
 	const struct cluster_node *nodes;
@@ -152,7 +152,7 @@ struct looking {
 	size_t nr;
 };
 
-static int look_up_batch(struct looking *l)
+static int look_up_batch(struct locating *l)
 {
 	int r = engine_cluster_locate(l->fs->engine, l->wants, l->nr);
 
@@ -163,7 +163,7 @@ static int look_up_batch(struct looking *l)
 	return r;
 }
 
-static int look_for_pieces(struct looking *l, const struct catalog_record *rec)
+static int locate_pieces(struct locating *l, const struct catalog_record *rec)
 {
 	struct cursor c = cursor_of(rec->data, rec->len);
 	struct content_piece p;
@@ -181,7 +181,7 @@ static int look_for_pieces(struct looking *l, const struct catalog_record *rec)
 }
 
 /* Are all chunks here or on nodes other than the sender, so that the replica survives the loss of the sender? */
-static int look_for_all(struct looking *l)
+static int locate_all(struct locating *l)
 {
 	_cleanup_(freep) uint8_t *buf = malloc(CATALOG_RECORD_MAX + 16);
 	struct stored s = { .fs = l->fs, .replica = l->replica };
@@ -194,7 +194,7 @@ static int look_for_all(struct looking *l)
 
 		r = catalog_reader_next(&reader, buf, len, &used, &rec);
 		if (r > 0) {
-			r = rec.type == CATALOG_PIECES ? look_for_pieces(l, &rec) : 0;
+			r = rec.type == CATALOG_PIECES ? locate_pieces(l, &rec) : 0;
 			memmove(buf, buf + used, len - used);
 			len -= used;
 		} else if (r == 0 && !reader.at_end) {
@@ -208,7 +208,7 @@ static int look_for_all(struct looking *l)
 	return r < 0 ? r : look_up_batch(l);
 }
 
-static int make_replica(const struct looking *l, const struct nodes_seal *seal, uint64_t *ret_top)
+static int make_replica(const struct locating *l, const struct nodes_seal *seal, uint64_t *ret_top)
 {
 	struct stored s = { .fs = l->fs, .replica = l->replica };
 	int r = -ENOTCONN; /* the sender has disconnected */
@@ -321,7 +321,7 @@ int replica_receive_catalog(struct fs *fs, const struct link_replica *replica, c
 			    uint32_t nr_nodes)
 {
 	static struct log_limit said;
-	struct looking *l = calloc(1, sizeof(*l));
+	struct locating *l = calloc(1, sizeof(*l));
 	struct nodes_seal seal = {
 		.ino = replica->ino,
 		.sealed_ns = replica->sealed_ns,
@@ -335,18 +335,18 @@ int replica_receive_catalog(struct fs *fs, const struct link_replica *replica, c
 
 	if (!l)
 		return -ENOMEM;
-	*l = (struct looking){ .fs = fs, .replica = replica, .nodes = nodes, .nr_nodes = nr_nodes };
+	*l = (struct locating){ .fs = fs, .replica = replica, .nodes = nodes, .nr_nodes = nr_nodes };
 	memcpy(seal.from.id, replica->origin, sizeof(seal.from.id));
 	memcpy(seal.from.name, replica->name, sizeof(seal.from.name));
 	r = view_is_abandoned(fs->view, replica->origin, replica->ino) ? -ESTALE : 0;
 	if (r == 0 && replica->nr_slots == 0)
-		r = look_for_all(l);
+		r = locate_all(l);
 	if (r == 0)
 		r = is_replicated(fs, replica);
 	if (r == 0) {
 		r = make_replica(l, &seal, &top);
 		if (r == 0 && replica->nr_slots == 0) {
-			r = look_for_all(l);
+			r = locate_all(l);
 			if (r == -ESTALE)
 				nodes_drop_replica(fs, top);
 		}

@@ -317,7 +317,7 @@ static int by_fp(const void *a, const void *b)
 	return fp_compare(((const struct cluster_want *)a)->fp, ((const struct cluster_want *)b)->fp);
 }
 
-static void drop_twins(struct sending *g)
+static void drop_duplicates(struct sending *g)
 {
 	size_t n = 0;
 
@@ -353,7 +353,7 @@ static int process_batch(struct sending *g)
 	size_t n = 0, sent;
 	int r;
 
-	drop_twins(g);
+	drop_duplicates(g);
 	if (g->nr == 0)
 		return 0;
 	if (g->purpose == PIN_ONLY)

@@ -98,7 +98,7 @@ static int store_step(void *userdata, const struct link_step *step, const struct
 	return step->kind == LINK_UNPIN && step->filter[1] != 9 ? -EIO : 0;
 }
 
-static void store_collected(void *userdata, bool free_too)
+static void store_collection_ended(void *userdata, bool free_too)
 {
 	struct rig *rig = userdata;
 
@@ -197,7 +197,7 @@ void rig_start(struct rig *rig)
 		.chunks = store_chunks,
 		.pin = store_pin,
 		.step = store_step,
-		.collected = store_collected,
+		.collection_ended = store_collection_ended,
 		.keep = store_keep,
 		.replicate = store_replicate,
 		.drop = store_drop,

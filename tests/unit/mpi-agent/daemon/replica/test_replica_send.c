@@ -410,7 +410,7 @@ static void what_was_repaired_is_dropped_and_not_what_is_newer(void **state)
 	memcpy(from.id, w->nodes[OTHER].store_id, sizeof(from.id));
 	for (int seals_again = 0; seals_again < 2; seals_again++) {
 		replica_agent_comes(w);
-		assert_int_equal(repair(w).nr_copies, 1 + seals_again);
+		assert_int_equal(repair(w).nr_rereplicated, 1 + seals_again);
 		replica_agent_goes(w);
 		repaired = kept_of_partner(w);
 		if (seals_again)
@@ -469,7 +469,7 @@ static void what_no_node_has_any_more_is_reported_by_name(void **state)
 	assert_int_equal(repair(w).error, 0); /* it is not waited for any more */
 	assert_int_equal(protect_failed(p, 0, &f), 0);
 	w->no_node_serves = false;
-	assert_int_equal(repair(w).nr_copies, 1); /* and if a node should have it after all it is protected */
+	assert_int_equal(repair(w).nr_rereplicated, 1); /* and if a node should have it after all it is protected */
 }
 
 /* What the partner covers, of the one file that all directories here are made of. */
