@@ -92,7 +92,7 @@ struct agent {
 	struct trusted {
 		uint64_t number;
 		uint32_t to, nr;
-	} trusted[WORLDS_NODES]; /* PIN requests whose answers it makes up */
+	} trusted[WORLDS_NODES]; /* PIN requests that it answers itself */
 	unsigned nr_trusted;
 };
 

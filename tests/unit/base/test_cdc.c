@@ -249,7 +249,7 @@ static void scalar_and_vector_agree(void **state _unused_)
 	}
 }
 
-/* Between two pages that nobody may touch. */
+/* Between two inaccessible pages. */
 static void nothing_outside_the_bytes_is_read(void **state _unused_)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), room = round_up(70000, page);

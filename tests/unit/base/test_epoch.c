@@ -29,7 +29,7 @@ static void a_wait_lasts_until_those_inside_have_left(void **state)
 
 	(void)state;
 	epoch_init(&e);
-	epoch_wait(&e); /* nobody */
+	epoch_wait(&e); /* no user */
 	epoch_wait(&e);
 	ticket = epoch_enter(&e);
 	assert_int_equal(ticket, 0);
@@ -41,7 +41,7 @@ static void a_wait_lasts_until_those_inside_have_left(void **state)
 	epoch_release(&e);
 }
 
-/* Users read what `current` points at; whoever takes it away waits and then spoils it. */
+/* Users read what `current` points at; a thread that replaces it waits and then overwrites the old one. */
 #define NR_USERS 4u
 #define NR_CHANGES 400u
 
@@ -66,7 +66,7 @@ static void *use(void *arg)
 	return NULL;
 }
 
-static void nobody_inside_sees_what_is_taken_away(void **state)
+static void no_user_inside_sees_what_is_taken_away(void **state)
 {
 	static struct shared s;
 	pthread_t users[NR_USERS];
@@ -97,7 +97,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_wait_lasts_until_those_inside_have_left),
-		cmocka_unit_test(nobody_inside_sees_what_is_taken_away),
+		cmocka_unit_test(no_user_inside_sees_what_is_taken_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

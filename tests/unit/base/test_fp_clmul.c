@@ -115,7 +115,7 @@ static void a_word_that_one_sum_cannot_see_is_seen_by_the_other(void **state _un
 			before = fp_clmul_best()(&key, bytes, CLMUL_BLOCK);
 			bytes[unit * CLMUL_UNIT] ^= 1;
 			assert_false(fp_equal(fp_clmul_best()(&key, bytes, CLMUL_BLOCK), before));
-			/* Blind in both: only who knows the key can do that. */
+			/* Blind in both: this needs the key. */
 			memcpy(bytes + unit * CLMUL_UNIT + 16, key.units + unit * CLMUL_UNIT + 16, 16);
 			memcpy(bytes + (unit + 1) * CLMUL_UNIT + 16, key.units + (unit + 1) * CLMUL_UNIT + 16, 16);
 			before = fp_clmul_best()(&key, bytes, CLMUL_BLOCK);

@@ -402,7 +402,7 @@ static void the_first_transfer_passes_and_the_next_waits_for_it(void **state _un
 	struct io_rate *r = NULL;
 	uint64_t begin, first = 99 * MS;
 
-	for (unsigned i = 0; i < 20 && first >= 99 * MS; i++) { /* whoever gets no processor meanwhile tells nothing */
+	for (unsigned i = 0; i < 20 && first >= 99 * MS; i++) { /* again if this thread did not run in time */
 		assert_int_equal(io_rate_new(MiB(1), &r), 0);
 		begin = monotonic_ns();
 		io_rate_wait(r, MiB(1) / 10);

@@ -278,7 +278,7 @@ static void a_flood_is_a_few_lines(void **state _unused_)
 	assert_int_equal(left, 0);
 }
 
-static void who_debugs_sees_all_of_a_flood(void **state _unused_)
+static void debug_logs_show_all_of_a_flood(void **state _unused_)
 {
 	static struct log_limit l;
 
@@ -306,7 +306,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_caller_receives_the_command, begin, end),
 		cmocka_unit_test_setup_teardown(a_function_gets_the_bare_line, begin, end),
 		cmocka_unit_test_setup_teardown(a_flood_is_a_few_lines, begin, end),
-		cmocka_unit_test_setup_teardown(who_debugs_sees_all_of_a_flood, begin, end),
+		cmocka_unit_test_setup_teardown(debug_logs_show_all_of_a_flood, begin, end),
 		cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix_or_vanish_while_reopening, begin, end),
 	};
 

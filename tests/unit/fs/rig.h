@@ -4,5 +4,5 @@
 
 struct fs;
 
-/* Nodes collect together, and nobody refers to what is lent here: so it is given up, and freed. */
+/* All nodes collect together. No peer refers to a chunk that is pinned here, so all are unpinned and freed. */
 void rig_collect(struct fs *fs);

@@ -127,7 +127,7 @@ static void users_leave_places_to_others_and_to_root(void **state)
 	assert_int_equal(nr_other, nr_one);
 	assert_int_equal(nr_third, 0);
 	assert_int_equal(nr_root, 2);
-	/* each user's last one waits for a place: who ends one runs it */
+	/* the last request of each user waits for a place; the end of another request runs it */
 	nr_waited += end_all(rig, root, nr_root) + end_all(rig, one, nr_one) + end_all(rig, other, nr_other);
 	for (uint32_t i = 0; i < FIRST_OF_USERS; i++)
 		nr_waited += end_all(rig, first[i], 1);
@@ -165,7 +165,7 @@ static void a_killed_client_is_answered_while_it_waits(void **state)
 {
 	struct long_request *v[MANY];
 	struct rig *rig = *state;
-	unsigned nr = begin_all(rig, 70000, v); /* and one waits whose client lives */
+	unsigned nr = begin_all(rig, 70000, v); /* one waits; its client is alive */
 	uint64_t lives = rig->unique, dies, unique;
 
 	assert_null(begin(rig, 70000, NO_PID));

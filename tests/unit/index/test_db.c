@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* The database: batches, flushes, iterators, and who may open it when. */
+/* The database: batches, flushes, iterators, and which processes may open it at once. */
 #include "tests/unit/index/rig.h"
 
 #include <pthread.h>

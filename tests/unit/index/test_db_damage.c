@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* A damaged database: told as such, by everybody who meets the damage. */
+/* A damaged database: every function that reads the damage reports it. */
 #include "tests/unit/index/rig.h"
 
 #include <fcntl.h>

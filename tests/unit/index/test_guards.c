@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Notes of who has a copy of what is sealed. */
+/* Records of the nodes that have a replica of a sealed directory. */
 #include "tests/unit/index/rig.h"
 
 #include "index/guards.h"

@@ -631,7 +631,7 @@ static void a_copy_with_slots_round_trips_and_damage_is_refused(void **state)
 	c.state = NS_REPLICA_KEPT;
 	c.slot = 2;
 	c.nr_slots = 7;
-	memcpy(c.sender, "who has the rest", sizeof(c.sender));
+	memcpy(c.sender, "the other chunks", sizeof(c.sender));
 	ns_replica_encode(&c, &b);
 	assert_int_equal(b.len, 36 + 16 + 6 + 12);
 	assert_int_equal(ns_replica_decode(b.data, b.len, &got), 0);

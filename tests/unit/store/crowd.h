@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Some who write nearly the same bytes at once, beside a collection that never ends. */
+/* Several threads that write nearly the same bytes at once, beside a collection that never ends. */
 #pragma once
 
 #include "tests/unit/store/rig.h"

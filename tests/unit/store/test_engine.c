@@ -263,7 +263,7 @@ static void another_hash_is_refused(void **state)
 	rig_open(rig);
 }
 
-/* A store has its hash for life, and whoever opens it need not know which. */
+/* A store keeps its hash, and programs that open it need not name it. */
 static void every_hash_finds_its_pages_again(void **state)
 {
 	for (enum fp_kind kind = FP_XXH3; kind < NR_FP_KINDS; kind++) {
@@ -349,8 +349,8 @@ static struct fp gathered(struct fp f)
 }
 
 /*
- * Products without carry are linear: if they could be seen, what a file tells about itself with a page at places whose
- * xor is zero would xor to zero, and enough of such equations make collisions.
+ * Products without carry are linear. If programs could read them, a page at several places with an xor of zero would
+ * give values with an xor of zero, and enough such equations lead to collisions.
  */
 static void what_a_file_reports_of_its_fingerprints_gives_no_equations(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* A disk that has no room, and then has some again: what was refused is not held against those who come later. */
+/* A disk without room, and with room again: refused requests have no effect on later ones. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -125,7 +125,7 @@ static void room_that_is_there_again_is_used_at_once(void **state)
 	set_hook(d.rig, NULL);
 }
 
-static void who_commits_does_not_receive_what_another_was_refused(void **state)
+static void a_commit_does_not_fail_for_a_refused_write_of_another(void **state)
 {
 	static struct disk d;
 
@@ -179,7 +179,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		rig_test(room_that_is_there_again_is_used_at_once),
-		rig_test(who_commits_does_not_receive_what_another_was_refused),
+		rig_test(a_commit_does_not_fail_for_a_refused_write_of_another),
 		rig_test(what_is_on_its_way_has_room),
 	};
 

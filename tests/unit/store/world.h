@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Several stores of one cluster in one process. The rounds are the real ones of the engine; what is between the nodes
- * is a barrier here, and who stores what is decided by the numbers of the pages. Every function fails the test if it
+ * is a barrier here, and the number of a page decides which node stores it. Every function fails the test if it
  * cannot do its work; also those that engines call in threads of a commit, from where there is no way back into the
  * test, so that tests/meson.build has it end the program then.
  */
@@ -41,11 +41,11 @@ struct world {
 	struct cluster_calls calls[NODES];
 	bool open; /* there are rounds */
 	unsigned replicas;
-	bool fail_decide, fail_settle; /* nobody hears of it */
+	bool fail_decide, fail_settle; /* no node receives the result */
 	int fail_store; /* 1 + the number of the node that has not stored what it was to; 0: none */
 	unsigned nr_remote; /* the first nodes cannot be reached */
 	void (*before_settle)(struct world_node *n);
-	struct world_node *deferred_meanwhile; /* writes something while it is decided; NULL: nobody does */
+	struct world_node *deferred_meanwhile; /* this node writes during the decision; NULL: none does */
 
 	pthread_mutex_t lock;
 	pthread_cond_t cond;

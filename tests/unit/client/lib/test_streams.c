@@ -81,7 +81,7 @@ static uint32_t any(uint64_t *x)
 	return (uint32_t)(*x >> 33);
 }
 
-/* Between two pieces of a row that has become long, 200 pages that are nobody's. */
+/* Between two pieces of a row that has become long: 200 pages of no row. */
 static void a_row_outlives_touches_elsewhere(void **state _unused_)
 {
 	struct rig *rig = rig_new();

@@ -83,7 +83,7 @@ static void resize(struct slot *s, uint64_t *x)
 	fill(s, len, x);
 }
 
-/* Whatever is taken is nobody else's until it is given back. */
+/* Memory belongs to one thread from allocation to free. */
 static void *work(void *seed)
 {
 	struct slot *slots = calloc(SLOTS, sizeof(*slots));
@@ -113,7 +113,7 @@ static void *work(void *seed)
 	return NULL;
 }
 
-static void what_is_taken_is_nobody_elses(void **state _unused_)
+static void taken_memory_has_one_owner(void **state _unused_)
 {
 	work((void *)1);
 	assert_true(heap_is_consistent(&heap));
@@ -223,7 +223,7 @@ static void what_is_wrong_ends_the_program(void **state _unused_)
 	heap_free(&heap, large);
 }
 
-static void whoever_holds_it_can_allocate(void **state _unused_)
+static void the_thread_that_holds_it_can_allocate(void **state _unused_)
 {
 	void *p;
 
@@ -262,14 +262,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits_of_addresses_are_kept), /* before there is a heap */
-		cmocka_unit_test(what_is_taken_is_nobody_elses),
+		cmocka_unit_test(taken_memory_has_one_owner),
 		cmocka_unit_test(threads_share_it),
 		cmocka_unit_test(what_is_given_back_is_used_again),
 		cmocka_unit_test(all_of_it_is_in_its_extents),
 		cmocka_unit_test(a_large_block_grows_where_it_is),
 		cmocka_unit_test(what_cannot_be_had_is_enomem),
 		cmocka_unit_test(what_is_wrong_ends_the_program),
-		cmocka_unit_test(whoever_holds_it_can_allocate),
+		cmocka_unit_test(the_thread_that_holds_it_can_allocate),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,7 @@ static void what_cannot_be_is_refused(void **state _unused_)
 	assert_null(c.v);
 }
 
-static void what_nobody_asks_about_goes(void **state _unused_)
+static void entries_that_are_not_queried_are_dropped(void **state _unused_)
 {
 	_cleanup_(compacted_release) struct compacted c = { 0 };
 
@@ -109,7 +109,7 @@ int main(void)
 		cmocka_unit_test(what_is_noted_is_read_back),
 		cmocka_unit_test(a_note_is_these_bytes),
 		cmocka_unit_test(what_cannot_be_is_refused),
-		cmocka_unit_test(what_nobody_asks_about_goes),
+		cmocka_unit_test(entries_that_are_not_queried_are_dropped),
 		cmocka_unit_test(there_is_an_end),
 	};
 

@@ -74,7 +74,7 @@ static void another_machine_is_recognised(void **state _unused_)
 		{ true, "dir:/lustre/me", { 7, 100, 5000, false }, 0 }, /* our own */
 		{ true, "dir:/lustre/me", { 6, 99, 4000, false }, 0 }, /* ended between note and put */
 		{ true, "dir:/lustre/me", { 7, 0, 0, false }, 0 }, /* damaged, but it was ours */
-		{ true, "dir:/lustre/me", { 7, 90, 4500, false }, 0 }, /* an earlier put, whose answer was lost */
+		{ true, "dir:/lustre/me", { 7, 90, 4500, false }, 0 }, /* an earlier put: its answer was lost */
 		{ true, "dir:/lustre/me", { 7, 101, 5000, false }, -ENOTUNIQ }, /* it was faster */
 		{ true, "dir:/lustre/me", { 7, 100, 5001, false }, -ENOTUNIQ },
 		{ true, "dir:/lustre/me", { 9, 100, 5000, false }, 0 }, /* our own, behind fences of collections */

@@ -66,7 +66,7 @@ static void users_take_turns_newest_first(void **state _unused_)
 }
 
 /* User 1 seals another one before each flush. */
-static void a_user_who_seals_often_delays_others_by_one_flush_each(void **state _unused_)
+static void a_user_that_seals_often_delays_others_by_one_flush_each(void **state _unused_)
 {
 	struct flush_seal v[20] = { seal_of(2, 1, 1), seal_of(2, 2, 2) };
 	struct flush_queue q = { 0 };
@@ -80,7 +80,7 @@ static void a_user_who_seals_often_delays_others_by_one_flush_each(void **state 
 }
 
 /* User 1 unseals what is being flushed and seals it again. In between there is no seal of this user. */
-static void a_user_who_unseals_delays_others_by_one_flush_each(void **state _unused_)
+static void a_user_that_unseals_delays_others_by_one_flush_each(void **state _unused_)
 {
 	for (unsigned gap = 0; gap < 2; gap++) {
 		struct flush_seal v[] = { seal_of(2, 1, 1), seal_of(2, 2, 2), seal_of(3, 3, 3), seal_of(1, 4, 100) };
@@ -221,8 +221,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(users_take_turns_newest_first),
-		cmocka_unit_test(a_user_who_seals_often_delays_others_by_one_flush_each),
-		cmocka_unit_test(a_user_who_unseals_delays_others_by_one_flush_each),
+		cmocka_unit_test(a_user_that_seals_often_delays_others_by_one_flush_each),
+		cmocka_unit_test(a_user_that_unseals_delays_others_by_one_flush_each),
 		cmocka_unit_test(a_delay_survives_a_new_seal),
 		cmocka_unit_test(many_are_delayed),
 		cmocka_unit_test(one_that_the_tier_refuses_comes_last),

@@ -49,7 +49,7 @@ static void an_orphan_stays_until_it_is_taken(void **state)
 	struct inode *i;
 
 	(void)state;
-	assert_false(inodes_set_orphan(t, 9, true)); /* nobody refers to it */
+	assert_false(inodes_set_orphan(t, 9, true)); /* no reference is left */
 	assert_int_equal(inode_get_lookup(t, 9, &i), 0);
 	assert_true(inodes_set_orphan(t, 9, true));
 	assert_false(inode_forget(t, 9, 1)); /* still pinned */

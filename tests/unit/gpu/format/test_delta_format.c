@@ -38,7 +38,7 @@ static void add_chunk(struct made *m, const struct delta_shift *s, uint32_t chun
 
 /*
  * Chunks at random: unchanged, new, from an older version or, where there are new ones already, from one of those; in
- * stretches, whose sources advance, stay or jump.
+ * stretches. The sources of a stretch advance, stay or jump.
  */
 static void make_random(struct made *m, uint64_t *seed, uint64_t nr_chunks)
 {

@@ -88,7 +88,7 @@ static void add_run(struct buf *runs, struct delta_run run)
 		buf_add(runs, &run, sizeof(run));
 }
 
-/* What the tables of an object name, as whoever encodes them would say it. */
+/* The chunks that the tables of an object name, as an encoder takes them. */
 static void plan_of(const struct delta_tables *t, struct buf *first, struct buf *shifted, struct buf *literals)
 {
 	struct delta_iter it = delta_iter(t);

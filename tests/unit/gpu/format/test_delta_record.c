@@ -296,8 +296,8 @@ static void literals_are_sent_in_whole_chunks_where_they_changed(void **state _u
 }
 
 /*
- * Chunks of 32 bytes that collide, for whoever knows the secret: with 1 as a factor of both products a chunk's other
- * two words are added and xored as they are, and their highest bits cancel.
+ * Chunks of 32 bytes that collide, made with the secret: with 1 as a factor of both products a chunk's other two words
+ * are added and xored as they are, and their highest bits cancel.
  */
 static void collide(const struct leaf_key *k, uint8_t a[32], uint8_t b[32])
 {
@@ -362,7 +362,7 @@ static void wrong_calls_are_refused_and_change_nothing(void **state _unused_)
 	assert_int_equal(l.object.len, 256);
 }
 
-static void nobody(void *userdata _unused_, enum log_level level _unused_, const char *line _unused_)
+static void drop_line(void *userdata _unused_, enum log_level level _unused_, const char *line _unused_)
 {
 }
 
@@ -384,6 +384,6 @@ int main(void)
 		cmocka_unit_test(wrong_calls_are_refused_and_change_nothing),
 	};
 
-	log_to_function(nobody, NULL);
+	log_to_function(drop_line, NULL);
 	return cmocka_run_group_tests_name("delta_record", tests, NULL, NULL);
 }

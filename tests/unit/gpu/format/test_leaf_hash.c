@@ -154,8 +154,7 @@ static void leaves_and_signatures_are_what_the_rendition_makes(void **state _unu
 
 /*
  * Long inputs of XXH3: of two words 64 bytes apart one takes from the other, and what stands beside them is such that
- * the products cancel as well. Who does not know the secret hits that with one in 2^33 of such changes, which is too
- * often.
+ * the products cancel as well. Without the secret one in 2^33 of such changes hits that, which is too often.
  */
 static void words_that_give_and_take_do_not_collide(void **state _unused_)
 {

@@ -18,7 +18,7 @@
 
 #define LEN ((size_t)1 << 20)
 
-static void what_is_taken_is_nobody_elses(void **state _unused_)
+static void taken_memory_has_one_owner(void **state _unused_)
 {
 	_cleanup_(arena_putp) struct arena *a = NULL;
 	uint8_t *p[4];
@@ -91,7 +91,7 @@ static void the_other_end_sees_it_and_cannot_change_it(void **state _unused_)
 	assert_int_equal(ftruncate(arena_fd(a), LEN * 2), -1);
 	assert_ptr_equal(mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, arena_fd(a), 0), MAP_FAILED);
 	assert_int_equal(pwrite(arena_fd(a), "x", 1, 0), -1);
-	arena_put(TAKE(a)); /* it is there as long as somebody looks */
+	arena_put(TAKE(a)); /* it stays mapped until the last reference is dropped */
 	assert_string_equal((const char *)arena_data(seen), "bytes");
 }
 
@@ -115,7 +115,7 @@ static void what_cannot_be_looked_at_safely_is_refused(void **state _unused_)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_taken_is_nobody_elses),
+		cmocka_unit_test(taken_memory_has_one_owner),
 		cmocka_unit_test(what_is_given_back_comes_again),
 		cmocka_unit_test(what_is_taken_later_changes_nothing_of_what_is_there),
 		cmocka_unit_test(the_other_end_sees_it_and_cannot_change_it),

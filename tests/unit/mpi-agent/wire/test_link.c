@@ -173,7 +173,7 @@ static void waiting_for_nothing_ends(void **state _unused_)
 	assert_int_equal(link_receive(&b, monotonic_ns() + SECOND / 100, &h, &body), -ETIMEDOUT);
 }
 
-static void who_does_not_read_is_not_waited_for(void **state _unused_)
+static void a_peer_that_does_not_read_is_not_waited_for(void **state _unused_)
 {
 	_cleanup_(link_release) struct link a, b;
 
@@ -185,7 +185,7 @@ static void who_does_not_read_is_not_waited_for(void **state _unused_)
 	assert_true(link_unsent(&a) > 0);
 }
 
-static void who_is_gone_is_an_error_and_no_signal(void **state _unused_)
+static void a_closed_peer_is_an_error_and_no_signal(void **state _unused_)
 {
 	_cleanup_(link_release) struct link a, b;
 
@@ -216,8 +216,8 @@ int main(void)
 		cmocka_unit_test(an_end_is_reported_behind_the_last_message),
 		cmocka_unit_test(an_end_within_a_message_is_reported),
 		cmocka_unit_test(waiting_for_nothing_ends),
-		cmocka_unit_test(who_does_not_read_is_not_waited_for),
-		cmocka_unit_test(who_is_gone_is_an_error_and_no_signal),
+		cmocka_unit_test(a_peer_that_does_not_read_is_not_waited_for),
+		cmocka_unit_test(a_closed_peer_is_an_error_and_no_signal),
 		cmocka_unit_test(garbage_is_reported),
 	};
 

@@ -444,7 +444,7 @@ static void questions_come_back_and_lies_are_refused(void **state _unused_)
 	assert_memory_equal(to, id, sizeof(id));
 	assert_int_equal(len, 4);
 	assert_memory_equal(p, "what", 4);
-	for (size_t n = 0; n <= sizeof(id); n++) /* to nobody, or nothing */
+	for (size_t n = 0; n <= sizeof(id); n++) /* without a whole id, or without a question */
 		assert_int_equal(link_decode_query(body(&query), n, &to, &p, &len), -EBADMSG);
 	link_encode_body(LINK_QUESTION, 8, "what", 4, &question);
 	assert_int_equal(link_decode_question(body(&question), check_header(&question, LINK_QUESTION, 8)), 0);

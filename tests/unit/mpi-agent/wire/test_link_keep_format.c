@@ -305,7 +305,7 @@ static void what_is_dropped_comes_back(void **state _unused_)
 	b.data[HEADER + offsetof(struct link_drop_wire, flags)] = 0;
 	assert_int_equal(link_decode_drop(b.data + HEADER, len, &back), 0);
 	assert_false(back.abandons);
-	b.data[HEADER + 32] = 0; /* nobody */
+	b.data[HEADER + 32] = 0; /* no node */
 	assert_int_equal(link_decode_drop(b.data + HEADER, len, &back), -EBADMSG);
 
 	link_encode_error(LINK_DROPPED, 3, -EROFS, &e);

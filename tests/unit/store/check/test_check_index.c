@@ -61,7 +61,7 @@ static void put_extent(struct db_batch *b, struct extent x)
 	put(b, recipe_key(FILE_G, 0), value.data, value.len);
 	put_size(b, FILE_G, x.off + x.len, x.len);
 	put(b, ns_key_meta("logical"), &(struct le64[]){ le64_put(3 * PAGE + x.len) }, 8);
-	put(b, ns_key_meta("backrefs"), &(struct le64[]){ le64_put(0) }, 8); /* nobody says that those are right */
+	put(b, ns_key_meta("backrefs"), &(struct le64[]){ le64_put(0) }, 8); /* not marked as complete */
 }
 
 static void bad_value(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
@@ -420,7 +420,7 @@ static void every_wrong_extent_is_reported_with_its_file(void **state)
 }
 
 /* RocksDB drops the back-references of a pack that is gone. After a crash the view may still have recipes that do. */
-static void who_referred_to_a_pack_that_is_gone_is_not_missed(void **state)
+static void a_missing_pack_needs_no_back_references(void **state)
 {
 	struct rig *rig = *state;
 	struct fp_key key = *engine_key(rig->e);
@@ -498,7 +498,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		check_test(every_wrong_entry_is_found_and_repaired_from_the_journal),
 		check_test(every_wrong_extent_is_reported_with_its_file),
-		check_test(who_referred_to_a_pack_that_is_gone_is_not_missed),
+		check_test(a_missing_pack_needs_no_back_references),
 		check_test(a_wrong_tree_that_the_journal_says_too_is_left),
 		check_test(a_missing_index_is_rebuilt),
 		check_test(an_index_that_is_too_old_is_rebuilt),

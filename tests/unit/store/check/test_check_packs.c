@@ -106,7 +106,7 @@ static void files_of_a_damaged_chunk_are_named(void **state)
 	rig_close(rig);
 	rig_flip(rig, "packs/00000001.pack", pack_data_off(0) + PAGE + 77);
 	s = check(rig);
-	assert_int_equal(s.nr, 0); /* nobody has read the bytes */
+	assert_int_equal(s.nr, 0); /* the bytes were not read */
 	s = check_with(rig, (struct check_conf){ .read_data = true });
 	ASSERT_SAID(s, "d/f: bytes 4096 to 8191 cannot be read: the data is damaged in pack 1 offset 12288",
 		    "d/e/hard: bytes 4096 to 8191 cannot be read: the data is damaged in pack 1 offset 12288",
@@ -167,7 +167,7 @@ static void wrong_counts_are_recounted(void **state)
 	struct said s;
 
 	rig_close(rig);
-	zero(rig, pack_table_off(0), PAGE); /* there is no frame now, and nobody said so */
+	zero(rig, pack_table_off(0), PAGE); /* there is no frame now, and no record of its removal */
 	s = repair(rig);
 	assert_int_equal(s.nr, 4);
 	assert_string_equal(s.text[3], "+packs: should have 6 chunks with 24576 bytes, have 0 with 0; recounted");
@@ -177,9 +177,9 @@ static void wrong_counts_are_recounted(void **state)
 
 /* --- hints --- */
 
-/* As if all had been absorbed: nobody looks into the packs' tables for it, and RocksDB knows nothing. */
-/* As many bytes are lost as compressing others has saved: still nobody takes all frames for plain, and gives back what
- * is not theirs. */
+/* As if all had been absorbed: the tables of the packs are not read for it, and RocksDB does not have it. */
+/* As many bytes are lost as compression of others has saved. Frames must not count as uncompressed after that, or a
+ * collection would free bytes after their end. */
 static void frames_are_still_compressed_after_recounting(void **state)
 {
 	struct rig *rig = *state;

@@ -215,7 +215,7 @@ static void compressed_frames_are_compared(void **state)
 			rig_write_soft(rig, 102, LEN, 1);
 			rig_wait_until_repaired(rig, rep.nr_damaged);
 			rig_stats(rig);
-			rep = scrub(rig); /* the damaged copies are still there, and nobody's */
+			rep = scrub(rig); /* the damaged copies are still there, and unreferenced */
 			assert_int_equal(rep.nr_damaged + rep.nr_left, 0);
 			assert_int_equal(look(rig, 101, LEN), 0);
 			rig_reopen(rig);

@@ -123,7 +123,7 @@ static void *repair_on(void *arg)
 	return NULL;
 }
 
-/* Somebody writes over what is damaged while it is looked at: in the end nothing is damaged, nor said to be. */
+/* A writer overwrites damaged bytes during the scrub: in the end nothing is damaged, or reported as damaged. */
 static void repairing_beside_a_scrub_leaves_no_damage(void **state)
 {
 	struct rig *rig = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Who asks a classifier, and what a process may do that has restricted itself. The real one is in
- * tests/apps/aware.sh. */
+/* The process that queries a classifier, and what a process may do after it has restricted itself. tests/apps/aware.sh
+ * tests the real classifier. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +94,7 @@ static void whatever_becomes_of_it_the_file_is_plain(void **state)
 		if (!strstr(reason, cases[i].reason))
 			fail_msg("%s: %s", cases[i].script, reason);
 	}
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nobody is left */
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
 }
 
 static void drop_line(void *userdata, enum log_level level, const char *line)

@@ -189,7 +189,7 @@ static void a_pickle_has_limits(void **state)
 	} cases[] = {
 		{ "(", 1, -E2BIG }, /* marks in marks */
 		{ "]", 1, -E2BIG },
-		{ "]0", 2, -E2BIG }, /* nodes that nobody has */
+		{ "]0", 2, -E2BIG }, /* nodes without a parent */
 		{ "Nr\377\377\377\1770", 7, -EBADMSG }, /* a memo with two thousand million places */
 		{ "N\x85", 2, -E2BIG }, /* a tuple in a tuple in a tuple */
 		{ "(t", 2, -E2BIG },
@@ -205,7 +205,7 @@ static void a_pickle_has_limits(void **state)
 	free(p);
 }
 
-/* A state of torch's whose pickle has this many dictionaries in one another, around nothing. */
+/* A state of torch. Its pickle has this many nested dictionaries, and the innermost one is empty. */
 static size_t deep_torch(uint8_t *file, uint32_t depth)
 {
 	static const char name[] = "a/data.pkl";
@@ -261,7 +261,7 @@ static void deep_files_end(void **state)
 	free(p);
 }
 
-/* Sizes whose products, sums or ends are beyond 64 bits. */
+/* Sizes with products, sums or ends beyond 64 bits. */
 static void sizes_that_wrap_are_lies(void **state)
 {
 	static const struct {

@@ -73,7 +73,7 @@ static void put_area(uint8_t *p, uint64_t start, uint64_t size, uint64_t file_by
 		*((struct le64 *)p + i) = le64_put(word[i]);
 }
 
-/* An image of DMTCP: an area of a file whose last page is broken, then the memory, in two areas. */
+/* An image of DMTCP: an area of a file, with an incomplete last page, then the memory, in two areas. */
 static struct image dmtcp_of(const uint8_t *memory, size_t len, bool is_old)
 {
 	uint64_t first = (is_old ? 4 : 2) * PAGE, off = first + PAGE + BROKEN;

@@ -58,7 +58,7 @@ static void a_base_is_as_good_as_its_levels(void **state)
 			nr++;
 			was_from = LEN + sizeof(struct code_header_disk);
 			assert_in_range(levels, sizeof(struct code_header_disk), was_from);
-			memset(rig->base_block + levels, 0x5a, sizeof(rig->base_block) - levels); /* nobody looks at it */
+			memset(rig->base_block + levels, 0x5a, sizeof(rig->base_block) - levels); /* not read */
 			memset(rig->got, 0xee, sizeof(rig->got));
 			assert_int_equal(code_decode_by_levels(rig->work, rig->block, (size_t)stored, rig->base_block, levels,
 							       rig->got, len),

@@ -216,8 +216,8 @@ static void it_does_not_matter_how_the_champion_was_cut(void **state)
 	free(f.p);
 }
 
-/* Maps of champions have bounded memory: those that nobody needs any more must not keep it, whoever has the files
- * open. */
+/* Maps of champions have bounded memory: those that are not needed any more must free it, even while programs have the
+ * files open. */
 static void many_series_find_what_has_moved(void **state)
 {
 	struct content *held[40];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Files whose bytes are compressed in the packs: all as before, only smaller; damage is repaired, but not in place. */
+/* Files with compressed bytes in the packs: all as before, only smaller; damage is repaired, but not in place. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -101,7 +101,7 @@ static void it_changes_its_mind(void **state)
 	assert_in_range(run(&p, 4096, 1000000, 3000000, &ns), 0, 2 * 12);
 }
 
-/* Somebody waits at every third frame only: that is not calm. */
+/* A request waits at every third frame only: the disk is not idle. */
 static void a_moment_without_waiting_is_no_time(void **state)
 {
 	struct pace p = { 0 };
@@ -130,7 +130,7 @@ static void checkpoints_with_pauses_are_taken_together(void **state)
 	assert_in_range(p.rate[1], 300 * MiB(1), 400 * MiB(1));
 }
 
-/* Somebody else has used the disk while we wrote without, and stops just when we try. */
+/* Another process has used the disk during writes without compression, and stops when a trial starts. */
 static void an_error_costs_two_trials(void **state)
 {
 	struct pace p = { 0 };

@@ -32,7 +32,7 @@ static void write_all(struct rig *rig, uint64_t ino, const uint8_t *p, const uin
 	content_close(c);
 }
 
-/* The bytes of `seed` with each page whose number is 3 mod `each` changed. */
+/* The bytes of `seed`; each page with a number of 3 mod `each` is changed. */
 static uint8_t *changed(uint64_t seed, unsigned each)
 {
 	uint8_t *p = malloc(LEN);

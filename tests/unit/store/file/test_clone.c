@@ -213,7 +213,7 @@ static void *clone_about(void *userdata)
 	return NULL;
 }
 
-/* In all directions at once. What comes of it nobody knows, but the log must say the same. */
+/* In all directions at once. The result depends on the order, and the log must have the same one. */
 static void the_log_agrees_with_clones_that_cross(void **state)
 {
 	_cleanup_(freep) struct model *m = model_new();
@@ -247,7 +247,7 @@ static void the_log_agrees_with_clones_that_cross(void **state)
 
 #define NR_PIECES 512
 
-/* Some bytes of the log are many extents in memory: whoever makes them faster than the index takes them waits. */
+/* Few bytes of the log are many extents in memory: a thread that makes them faster than the index takes them waits. */
 static void clones_wait_for_the_index(void **state)
 {
 	struct rig *rig = *state;

@@ -180,7 +180,7 @@ static void make_version(struct rig *rig, struct lineage *l, uint64_t ino, unsig
 	content_close(parent);
 }
 
-/* Someone writes into a version: no other one changes. */
+/* A program writes to a version: no other version changes. */
 static void write_into(struct rig *rig, uint64_t ino, uint8_t *bytes, uint64_t off)
 {
 	struct content *c = rig_content(rig, ino);
@@ -285,7 +285,7 @@ static void versions_share_what_they_have_in_common(void **state)
 	free(l.newest);
 }
 
-/* Though the view has it and nobody has it open. */
+/* Although the view has it and no program has it open. */
 static void the_newest_version_stays_in_memory_while_there_is_room(void **state)
 {
 	struct lineage l = { rig_bytes(LEN, 9), NULL, 11 };
@@ -416,7 +416,7 @@ static void act(struct rig *rig, enum deed deed)
 		rig_reopen(rig);
 }
 
-static void what_waits_is_there_for_whoever_comes(void **state)
+static void pending_changes_are_visible_to_every_operation(void **state)
 {
 	struct rig *rig = *state;
 
@@ -506,7 +506,7 @@ int main(void)
 		rig_test(versions_share_what_they_have_in_common),
 		rig_test(the_newest_version_stays_in_memory_while_there_is_room),
 		rig_test(what_the_next_version_is_made_from_goes_last),
-		rig_test(what_waits_is_there_for_whoever_comes),
+		rig_test(pending_changes_are_visible_to_every_operation),
 		rig_test(the_view_gets_versions_while_they_are_made),
 	};
 

@@ -117,8 +117,8 @@ static void a_move_that_finds_no_room_leaves_every_file_right(void **state)
 	rig_open(rig);
 }
 
-/* Memory leads to copies as soon as they are made; these go with the next collection if nobody has come to refer to
- * them. */
+/* Lookups in memory find copies as soon as they are made; the next collection frees them if nothing has come to refer
+ * to them. */
 static void what_was_copied_before_there_was_no_room_is_found(void **state)
 {
 	static const struct io_hook hook = { .before = run_out };
@@ -147,7 +147,7 @@ static void what_was_copied_before_there_was_no_room_is_found(void **state)
 
 #define PART KiB(64)
 #define LEN MiB(1)
-#define MUCH MiB(16) /* so that what is collected is little, and the index is not tidied with everybody locked out */
+#define MUCH MiB(16) /* so that little is collected, and the index is not compacted with all requests locked out */
 
 static void use_small_chunks(struct rig *rig, const struct io_hook *hook)
 {
@@ -322,7 +322,7 @@ static int fail_commits(void *userdata, const struct io_event *ev)
 	return nr_commits_left-- > 0 ? 0 : -ENOSPC;
 }
 
-/* It is in the log for all that, and in effect with the next commit: nobody may share it. */
+/* It is in the log nevertheless, and takes effect with the next commit: no file may share it. */
 static void what_could_not_be_committed_as_gone_is_not_shared(void **state)
 {
 	static const struct io_hook hook = { .before = fail_commits };

@@ -137,7 +137,7 @@ static void files_that_share_do_not_take_from_each_other(void **state)
 	check_series(rig, 1);
 }
 
-/* A file whose pages come from many others, one of them again and again: that one is copied once. */
+/* The pages of a file come from many other files, and one page occurs again and again: it is copied once. */
 static void what_repeats_is_moved_once(void **state)
 {
 	static uint8_t bytes[LEN], source[LEN];

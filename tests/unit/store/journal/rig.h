@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* A journal in a scratch directory, and groups whose bytes follow from their number and size. */
+/* A journal in a scratch directory, and groups. The bytes of a group follow from its number and size. */
 #pragma once
 
 #include <setjmp.h>

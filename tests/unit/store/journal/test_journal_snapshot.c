@@ -175,7 +175,7 @@ static int refuse_new_files(void *userdata _unused_, const struct io_event *ev)
 	return ev->op == IO_OPEN && strcmp(ev->name, "spare.tmp") == 0 ? -ENOSPC : 0;
 }
 
-/* Without a spare a dropped segment would be zeroed to become it; not while somebody reads. */
+/* Without a spare, a dropped segment is zeroed and becomes the spare, but not while a reader has it open. */
 static void a_reader_keeps_its_files_over_a_snapshot(void **state _unused_)
 {
 	_cleanup_(rig_release) struct rig rig;

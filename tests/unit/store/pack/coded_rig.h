@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Frames whose bytes the caller has coded. */
+/* Frames of bytes that the caller has coded. */
 #pragma once
 
 #include "base/checksum.h"
@@ -7,8 +7,8 @@
 #include "store/codec/code.h"
 #include "store/pack/repair/pack_repair.h"
 
-/* One block: of 32-bit numbers whose upper bytes are mostly zero, behind a lead. Without an entropy coder, so that it
- * never changes. `base`: as many bytes that it is coded against, from `place` on; NULL: none. */
+/* One block: of 32-bit numbers with upper bytes that are mostly zero, behind a lead. Without an entropy coder, so that
+ * it never changes. `base`: as many bytes that it is coded against, from `place` on; NULL: none. */
 static inline size_t code_numbers_against(const void *p, size_t len, unsigned lead, const void *base, uint32_t place,
 					  void *ret)
 {
@@ -138,7 +138,7 @@ static inline void coded_try_words(struct coded *c, uint32_t part, const struct 
 	free(t);
 }
 
-/* Pages that are gone, as packs are told whose conf.fate is coded_mark_gone(). */
+/* Pages that are gone; coded_mark_gone() as conf.fate of packs reports them. */
 static uint64_t coded_gone[PACK_GONE_WORDS] _unused_;
 
 static inline int coded_mark_gone(void *userdata, uint32_t pack, uint32_t frame, struct pack_fate *ret)

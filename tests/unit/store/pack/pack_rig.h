@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* A store of packs in a scratch directory, and chunks whose bytes follow from a number. */
+/* A store of packs in a scratch directory, and chunks. The bytes of a chunk follow from a number. */
 #pragma once
 
 #include <dirent.h>

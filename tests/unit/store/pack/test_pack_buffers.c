@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Buffers that hold parts of frames: who comes for a frame gets what is held of that one, once, and of no other; and
- * which memory is used again.
+ * Buffers that hold parts of frames: a reader of a frame gets the parts that are held of this frame, once, and of no
+ * other; and which memory is used again.
  */
 #include "tests/unit/store/pack/pack_rig.h"
 
@@ -88,7 +88,7 @@ static void a_frame_is_found_by_pack_and_number(void **state)
 	pack_buffers_release(&bs);
 }
 
-/* Two who read it at once: one of them is enough, and no room is lost to the other. */
+/* Two threads read it at once: one buffer is held, and the other takes no room. */
 static void a_frame_is_held_once(void **state)
 {
 	struct pack_buffers bs;
@@ -140,7 +140,7 @@ static void what_is_read_is_used_again_before_anything_else(void **state)
 	pack_buffers_release(&bs);
 }
 
-/* Of two who read a frame at once, each into a buffer, one buffer is held: as many bytes were given out of it. */
+/* Two threads read a frame at once, each into a buffer: one buffer is held, and counts the bytes given out of both. */
 static void two_readers_read_it_together(void **state)
 {
 	struct pack_held held[2];

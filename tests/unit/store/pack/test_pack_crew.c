@@ -9,7 +9,7 @@
 
 #define PIECES 1000u
 
-/* Each piece once, whoever takes it; `done` is the caller's own again when all have returned. */
+/* One thread takes each piece; `done` belongs to the caller alone again when all have returned. */
 struct work {
 	atomic_uint next, nr_in, most_in;
 	unsigned done[PIECES];

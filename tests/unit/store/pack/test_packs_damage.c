@@ -305,7 +305,7 @@ static void *wait_thread(void *arg)
 	return NULL;
 }
 
-static void who_waits_for_a_frame_is_reported_that_it_failed(void **state)
+static void a_thread_that_waits_for_a_frame_receives_its_failure(void **state)
 {
 	struct failing failing = { .ops = 1u << IO_WRITE, .at = 1, .result = -EIO };
 	struct io_hook hook = { .before = fail_before, .userdata = &failing };
@@ -639,7 +639,7 @@ int main(void)
 		cmocka_unit_test(a_failed_frame_can_be_written_again),
 		cmocka_unit_test(a_half_written_frame_leaves_nothing_behind),
 		cmocka_unit_test(no_marks_cover_a_place_that_could_not_be_wiped),
-		cmocka_unit_test(who_waits_for_a_frame_is_reported_that_it_failed),
+		cmocka_unit_test(a_thread_that_waits_for_a_frame_receives_its_failure),
 		cmocka_unit_test(a_filesystem_without_direct_io_is_used_and_reported),
 		cmocka_unit_test(after_a_failed_sync_everything_is_written_again),
 		cmocka_unit_test(no_sync_succeeds_once_a_frame_is_lost),

@@ -113,7 +113,7 @@ static void *reader(void *arg)
 	return NULL;
 }
 
-static void several_readers_share_those_who_help(void **state)
+static void several_readers_share_the_helpers(void **state)
 {
 	pthread_t t[3];
 	struct many m;
@@ -133,7 +133,7 @@ int main(void)
 		cmocka_unit_test(each_page_comes_from_its_frame),
 		cmocka_unit_test(damage_of_one_is_reported),
 		cmocka_unit_test(as_many_are_held_as_there_is_memory_for),
-		cmocka_unit_test(several_readers_share_those_who_help),
+		cmocka_unit_test(several_readers_share_the_helpers),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -357,7 +357,7 @@ static void wipe_bytes(struct rig *rig, uint64_t off, size_t len)
 	close(fd);
 }
 
-/* Any byte of the table changes: all chunks, or all but the one whose entry it is, are proved. */
+/* Any byte of the table changes: all chunks are proved, or all but the one of the changed entry. */
 static void a_table_with_a_changed_byte_is_repaired(void **state)
 {
 	struct rig rig;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Steps whose exponents stay and whose mantissas are new: all are coded against the levels of the newest, and every byte
- * of every file stays, whatever becomes of the others. */
+/* Steps with equal exponents and new mantissas: all are coded against the levels of the newest, and every byte of every
+ * file stays, even if the other files are changed or deleted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void fill(uint8_t *p, unsigned step)
 	}
 }
 
-/* Bytes of a file that are a block by levels of a whole part, as nobody has coded it: noise, but for its header. */
+/* Bytes of a file that look like a block by levels of a whole part, although they are noise after its header. */
 static void forge_block(uint8_t *ret)
 {
 	const struct coder_spec like = coding_by_levels(floats.type);

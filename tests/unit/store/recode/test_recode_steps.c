@@ -322,7 +322,7 @@ static void steps_go_and_the_others_stay(void **state)
 	assert_in_range(rig_stats(rig).pack_disk, 0, KiB(300));
 }
 
-/* A base whose bytes are overwritten is needed as before. */
+/* An overwritten base is needed as before. */
 static void steps_are_overwritten(void **state)
 {
 	struct rig *rig = *state;

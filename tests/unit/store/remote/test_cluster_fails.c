@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * A commit whose round fails here, at any write and without memory from then on: it fails, and the next one, once that
- * is over, has everything. Nothing that was on its way between the two is missing after that.
+ * The round of a commit fails here, at any write and without memory from then on: the commit fails, and the next one,
+ * when writes and memory are available again, has everything. Data that arrived between the two is not missing either.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -110,7 +110,7 @@ static int all_have_stored(void *node _unused_, const struct cluster_decision *d
 	return 0;
 }
 
-static int nobody_receives(void *node _unused_, const struct cluster_decision *d _unused_, int stored _unused_,
+static int no_node_receives(void *node _unused_, const struct cluster_decision *d _unused_, int stored _unused_,
 			bool *has_stored _unused_)
 {
 	return -ETIMEDOUT;
@@ -180,7 +180,7 @@ static void what_fails_when_it_is_written_after_all_is_in_the_next_commit(void *
 	struct world *w = *state;
 
 	w->calls[0].decide = decide;
-	w->calls[0].settle = nobody_receives;
+	w->calls[0].settle = no_node_receives;
 	w->nr_remote = NODES;
 	fail_each_write(w, LEN);
 	assert_int_equal(engine_cluster_nr_referred(w->nodes[0].rig->e), 0);

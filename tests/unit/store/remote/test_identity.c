@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Who a store is to the others of its cluster, and whether a round would be about anything there. */
+/* The identity of a store in its cluster, and whether a round has chunks to decide about. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -117,7 +117,7 @@ static void an_object_that_is_found_is_durable(void **state _unused_)
 	assert_int_equal(put(TIER_PUT_NEW, "a/o", "world"), -EIO);
 }
 
-/* Files below the directory whose names match the pattern. */
+/* Files below the directory with names that match the pattern. */
 static unsigned nr_files(const char *pattern)
 {
 	char command[200], line[100];

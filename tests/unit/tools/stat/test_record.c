@@ -50,7 +50,7 @@ static void what_is_no_such_page_is_refused(void **state)
 {
 	static const char *const wrong[] = {
 		"",
-		"<html>somebody's page</html>",
+		"<html>another page</html>",
 		BEGIN,
 		BEGIN "00ff",
 		BEGIN "00ff\n",

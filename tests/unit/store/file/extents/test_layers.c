@@ -395,7 +395,7 @@ static void only_a_collection_that_deletes_takes_layers(void **state)
 	release(&l);
 }
 
-/* A version is made of one whose layers were collected from below other ones, while it is in memory. */
+/* A version is derived from one in memory. The layers of that one have just been collected from below others. */
 static void what_is_in_memory_keeps_its_layers(void **state)
 {
 	struct rig *rig = *state;
@@ -541,7 +541,7 @@ static void a_new_index_has_the_layers_of_the_snapshot(void **state)
 	assert_int_equal(engine_rebuild(rig->path, &rig->conf), 0);
 	rig_open(rig);
 	check_all(rig, &l);
-	next_version(rig, &l); /* and gets numbers that nobody has */
+	next_version(rig, &l); /* and gets unused numbers */
 	flush(rig);
 	assert_true(look(rig).nr_layers > nr);
 	rig_reopen(rig);

@@ -118,7 +118,7 @@ static void version_goes(struct coded *s, uint32_t version)
 	coded_free(s, version * STEP / 4096, (version + 1) * STEP / 4096, NR);
 }
 
-/* In every order of three: the others are there and the disk has them, until nobody needs what is gone. */
+/* Three are freed in every order: the others can be read, and the disk keeps a freed one until none needs it. */
 static void what_is_gone_stays_while_others_need_it(void **state)
 {
 	static const uint32_t orders[][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 4, 0, 2 }, { 1, 3, 0 } };
@@ -258,7 +258,7 @@ static void code_rounded(enum code_place how, uint8_t *p, uint8_t *ret, struct p
 	free(base);
 }
 
-/* 64 KiB less the lead, of 32-bit floats whose lower bits are noise, and the 16-bit ones that they were rounded to. */
+/* 64 KiB less the lead: 32-bit floats with noise in the lower bits, and the 16-bit floats that they were rounded to. */
 static void code_widened(enum code_place how, uint8_t *p, uint8_t *ret, struct pack_parts *parts)
 {
 	struct code_type narrow = code_place_type(how), wide = { CODE_FLOAT, 4, true };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Frames whose parts are coded blocks are read, checked and given back as any compressed frame is. */
+/* Frames of coded blocks are read, checked and freed like any compressed frame. */
 #include "tests/unit/store/pack/coded_rig.h"
 
 #define NR 64u /* chunks of a frame: four parts */
@@ -127,7 +127,7 @@ static void halves_of_frames_are_not_read_twice(void **state)
 	rig_reopen(&rig);
 	assert_int_equal(rig_check(&rig, a[0], 4096, 0, nr), 0);
 	before = read_so_far(&rig);
-	a[1].off += half; /* nobody has wanted what comes before it */
+	a[1].off += half; /* the chunk before it was not requested */
 	assert_int_equal(rig_check(&rig, a[1], 4096, nr + nr / 2, nr / 2), 0);
 	assert_in_range(read_so_far(&rig) - before, stored / 2, stored / 2 + 3 * PACK_BLOCK);
 	rig_release(&rig);
@@ -161,7 +161,7 @@ static void every_changed_byte_is_noticed(void **state)
 	rig_release(&rig);
 }
 
-static void parts_that_nobody_has_a_chunk_of_are_given_back(void **state)
+static void parts_without_chunks_are_freed(void **state)
 {
 	uint64_t gone[PACK_GONE_WORDS] = { 0xffffffff }; /* of two parts of four */
 	struct rig rig;
@@ -188,7 +188,7 @@ int main(void)
 		cmocka_unit_test(a_page_is_read_by_decoding_one_block),
 		cmocka_unit_test(halves_of_frames_are_not_read_twice),
 		cmocka_unit_test(every_changed_byte_is_noticed),
-		cmocka_unit_test(parts_that_nobody_has_a_chunk_of_are_given_back),
+		cmocka_unit_test(parts_without_chunks_are_freed),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

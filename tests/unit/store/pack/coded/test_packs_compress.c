@@ -230,7 +230,7 @@ static enum pack_time spare_time(void *userdata, uint32_t bytes)
 	return PACK_TIME_SPARE;
 }
 
-/* Of a frame with 16 parts, so many are asked about before somebody waits. */
+/* Of a frame with 16 parts, this many are compressed before a request waits. */
 static bool after_some(void *userdata)
 {
 	unsigned *left = userdata;
@@ -238,7 +238,7 @@ static bool after_some(void *userdata)
 	return (*left)-- == 0;
 }
 
-static void spare_time_ends_when_somebody_waits(void **state)
+static void spare_time_ends_when_a_request_waits(void **state)
 {
 	static const struct {
 		unsigned parts;
@@ -429,7 +429,7 @@ int main(void)
 		cmocka_unit_test(a_small_read_touches_one_part),
 		cmocka_unit_test(frames_in_order_are_one_disk_access_each),
 		cmocka_unit_test(auto_leaves_it_when_there_is_no_time),
-		cmocka_unit_test(spare_time_ends_when_somebody_waits),
+		cmocka_unit_test(spare_time_ends_when_a_request_waits),
 		cmocka_unit_test(damage_costs_its_part_and_is_not_written_over),
 		cmocka_unit_test(any_changed_byte_is_found_or_harmless),
 		cmocka_unit_test(a_frame_that_was_cut_is_damage),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Parts that take the levels of others, and no more of these: what is read of whom, and what damage reaches. */
+/* Parts that take the levels of others, and no more of these: what is read from which part, and what damage reaches. */
 #include "tests/unit/store/pack/coded_rig.h"
 #include "store/codec/coding.h"
 
 #define ROW (3 * PACK_PART_BYTES) /* of each of three versions, the newest first */
 #define NR (3 * ROW / 4096)
 
-/* Floats whose exponents and first bits stay; the rest is noise. */
+/* Floats with equal exponents and first bits; the rest is noise. */
 static void fill_versions(uint8_t *p)
 {
 	uint32_t x = 4711, y;

@@ -82,7 +82,7 @@ static void junk_all(struct frame *f)
 		flip_byte(&f->c.rig, 1, pack_data_off(0) + start + 3000);
 }
 
-/* Whoever reads on finds what was decoded for the last read, though the disk has lost it since. */
+/* The next read finds bytes that were decoded for the last one, although the disk has lost them since. */
 static void what_was_decoded_is_held(void **state)
 {
 	uint32_t part = LEN / PACK_PART_BYTES - 1, named;

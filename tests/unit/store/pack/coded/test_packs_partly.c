@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Frames of which some chunks are elsewhere: what is written when, and who reads what. */
+/* Frames with remote chunks: what is written when, and what a read returns. */
 #include "tests/unit/store/pack/pack_rig.h"
 
 #define NR 64u

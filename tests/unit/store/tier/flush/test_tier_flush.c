@@ -289,7 +289,7 @@ static void little_memory_costs_bytes_only(void **state _unused_)
 		assert_true(f.chunks > 0);
 		assert_int_equal(tier_writer_open(t, &conf, &w), 0);
 		assert_true(tier_writer_has(w, 11, b.c.sealed_ns));
-		assert_true(tier_writer_has(w, 10, a.c.sealed_ns)); /* of whose chunks it has learnt none */
+		assert_true(tier_writer_has(w, 10, a.c.sealed_ns)); /* none of its chunks is in the table */
 		tier_writer_close(w);
 		assert_int_equal(flush_check(m, &a, &b), 2);
 		checkpoint_release(&a);
@@ -458,7 +458,7 @@ static void a_writer_says_which_seals_are_there(void **state _unused_)
 	assert_int_equal(last.number, 2);
 	assert_int_equal(last.ino, 11);
 	tier_writer_close(w);
-	/* the same from what is there; but nothing is known of a damaged one, whose number is taken */
+	/* the same from the manifests; a damaged one is skipped, but its number is in use */
 	memory_damage(m, tier_manifest_name(conf.store, 2).s, 100);
 	assert_int_equal(tier_writer_open(t, &conf, &w), 0);
 	tier_writer_last(w, &last);

@@ -330,7 +330,7 @@ static void an_unreachable_store_is_named(void **state _unused_)
 
 /* --- which request created the object --- */
 
-static void a_lost_answer_does_not_hide_who_created_an_object(void **state _unused_)
+static void a_lost_answer_does_not_hide_the_creator_of_an_object(void **state _unused_)
 {
 	static const char *const lost[] = { "reset-after", "status-after 500 InternalError",
 					    "status-after 503 SlowDown", "html 504" };
@@ -693,7 +693,7 @@ int main(void)
 		TEST(lists_that_make_no_sense_are_refused),
 		TEST(a_hung_store_is_given_up),
 		TEST(an_unreachable_store_is_named),
-		TEST(a_lost_answer_does_not_hide_who_created_an_object),
+		TEST(a_lost_answer_does_not_hide_the_creator_of_an_object),
 		TEST(a_connection_that_was_closed_is_no_failure),
 		TEST(an_early_refusal_ends_a_large_put),
 		TEST(a_store_that_keeps_no_conditions_is_refused),
