@@ -224,7 +224,7 @@ int command_finish(const struct command *c, int status)
 		return status;
 	fprintf(stderr, "%s: cannot write standard output%s%s\n", c->name, earlier ? "" : ": ",
 		earlier ? "" : strerror(errno));
-	return status == 0 ? c->exit_failed : status;
+	return MAX(status, c->exit_failed);
 }
 
 int command_main(const struct command *c, void *request, int argc, char *argv[])

@@ -53,7 +53,8 @@ int command_main(const struct command *c, void *request, int argc, char *argv[])
 /* The first half: 0, and argv[optind] is the first operand; 1 after --help or --version; <0 after a message. Unless 0,
  * *ret_status is the exit status. */
 int command_parse(const struct command *c, void *request, int argc, char *argv[], int *ret_status);
-/* The second half: `status`, or c->exit_failed if that is 0 and standard output could not be written. */
+/* The second half: `status`, or c->exit_failed if that is higher and standard output could not be written: a status of 1
+ * may be a result, such as a difference, that was not printed. */
 int command_finish(const struct command *c, int status);
 
 #define COMMAND_REFUSAL_MAX 512

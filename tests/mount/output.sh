@@ -13,6 +13,7 @@ lost() { # CODE COMMAND...
 
 fs_mount
 noise 1 1 >"$MNT/file"
+noise 1 2 >"$MNT/other"
 mkdir "$MNT/epoch"
 "$tools/ckptfs-seal" --quiet "$MNT/epoch"
 lost 2 "$tools/ckptfs-stat" --json "$MNT"
@@ -26,6 +27,8 @@ lost 2 "$tools/ckptfs-stat" --sealed --json "$MNT"
 lost 2 "$tools/ckptfs-stat" --verify --json "$MNT/epoch"
 lost 2 "$tools/ckptfs-restart-path" "$MNT"
 lost 2 "$tools/ckptfs-analyze" --no-compact --json "$MNT/file"
+lost 2 "$tools/ckptfs-diff" "$MNT/file" "$MNT/other" # they differ: not 1
+lost 3 "$tools/ckptfs-doctor" "$MNT"                 # the mount has a warning, no scrub: not 1
 mkdir "$WORK/tier"
 lost 2 "$tools/ckptfs-tier" list "dir:$WORK/tier"
 lost 2 "$tools/ckptfs-tier" verify --json "dir:$WORK/tier"
