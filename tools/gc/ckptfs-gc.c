@@ -344,7 +344,14 @@ static enum exit_status collect(struct request *q)
 
 static struct retain_request retaining(const struct request *q)
 {
-	return (struct retain_request){ "ckptfs-gc", q->delete, q->verify, q->json, q->quiet };
+	return (struct retain_request){
+		.tool = "ckptfs-gc",
+		.delete = q->delete,
+		.verify = q->verify,
+		.collects = q->policies || q->gc,
+		.json = q->json,
+		.quiet = q->quiet,
+	};
 }
 
 static enum exit_status status_of(int r)

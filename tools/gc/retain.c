@@ -308,8 +308,8 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
 		printf("Nothing was changed. --delete would remove %s.\n", human_nr(nr_unwanted, "sealed checkpoint").s);
 	else if (!d->q->quiet && d->nr_removed > 0)
-		printf("%s removed. To free the space, run ckptfs-gc --delete on the mountpoint.\n",
-		       human_nr(d->nr_removed, "sealed checkpoint").s);
+		printf("%s removed.%s\n", human_nr(d->nr_removed, "sealed checkpoint").s,
+		       d->q->collects ? "" : " To free the space, run ckptfs gc --delete on the mountpoint.");
 }
 
 /* --- retention --- */

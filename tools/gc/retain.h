@@ -34,6 +34,7 @@ struct retain_request {
 	const char *tool;
 	bool delete; /* else only list */
 	bool verify; /* verify the newest checkpoint by reading its data */
+	bool collects; /* the caller frees the space of what was removed */
 	bool json, quiet;
 };
 
