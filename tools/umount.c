@@ -261,7 +261,8 @@ static int prepare(const struct request *req, const struct mounts *m, struct ans
 
 /* --- unmounting --- */
 
-static int call_fusermount(const struct request *req, const char *path)
+/* Repeated attempts do not print the reason again. */
+static int call_fusermount(const struct request *req, const char *path, bool is_first)
 {
 	const char *argv[] = { "fusermount3", "-u", req->lazy ? "-z" : "-q", "--", path, NULL };
 	int status;
@@ -270,32 +271,42 @@ static int call_fusermount(const struct request *req, const char *path)
 	if (child < 0)
 		return log_errno(-errno, "fork");
 	if (child == 0) {
+		int null = is_first ? -1 : open("/dev/null", O_WRONLY);
+
+		if (null >= 0)
+			dup2(null, STDERR_FILENO);
 		execvp(argv[0], (char *const *)argv);
 		_exit(127);
 	}
 	if (TEMP_FAILURE_RETRY(waitpid(child, &status, 0)) < 0)
 		return log_errno(-errno, "fusermount3");
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return -ENOENT;
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
-static int unmount_once(const struct request *req, const char *path)
+static int unmount_once(const struct request *req, const char *path, bool is_first)
 {
 	int flags = UMOUNT_NOFOLLOW | (req->lazy ? MNT_DETACH : 0) | (req->force ? MNT_FORCE : 0);
 
 	if (geteuid() != 0)
-		return call_fusermount(req, path);
+		return call_fusermount(req, path, is_first);
 	return umount2(path, flags) < 0 ? -errno : 0;
 }
 
 static int unmount(const struct request *req, const char *path)
 {
 	uint64_t until = MIN(monotonic_ns() + BUSY_NS, req->until_ns);
-	int r;
+	int r = unmount_once(req, path, true);
 
-	while ((r = unmount_once(req, path)) == -EBUSY && !req->lazy && monotonic_ns() < until)
+	while (r == -EBUSY && !req->lazy && monotonic_ns() < until) {
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_NS * 5 }, NULL);
+		r = unmount_once(req, path, false);
+	}
 	if (r == -EBUSY && geteuid() != 0)
 		log_error("%s: fusermount3 cannot unmount it: it is in use, or another user mounted it", path);
+	else if (r == -ENOENT && geteuid() != 0)
+		log_error("%s: fusermount3 is not installed or not in PATH; install fuse3, or unmount as root", path);
 	else if (r == -EBUSY)
 		log_error("%s: in use; fuser -vm %s lists the processes", path, path);
 	else if (r < 0)

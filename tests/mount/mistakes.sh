@@ -77,8 +77,9 @@ mistake 32 'mountpoint .*/full: not empty .*; -o nonempty mounts over it' mount.
 mistake 32 'is not mounted on' mount.ckptfs "$new" "$dir" -o remount,ro
 mistake 1 'an action and the URL of a tier must be given' ckptfs-tier list
 mistake 1 'show: no such action' ckptfs-tier show "dir:$dir"
-mistake 1 'use dir:/path or s3://bucket/prefix' ckptfs-tier list "$dir"
-mistake 1 'needs a path that begins with a slash' ckptfs-tier list dir:here
+mistake 1 "$dir: not the address of a tier: use dir:/path or s3://bucket/prefix" ckptfs-tier list "$dir"
+mistake 1 's3://: is not of the form s3://BUCKET/PREFIX' ckptfs-tier list s3://
+mistake 1 'dir:here: needs a path that begins with a slash' ckptfs-tier list dir:here
 mistake 1 'list: one URL must be given' ckptfs-tier list "dir:$dir" run/1
 mistake 1 'get: a URL, a checkpoint and a new directory must be given' ckptfs-tier get "dir:$dir" run/1
 mistake 1 'list: has no option --quiet' ckptfs-tier list --quiet "dir:$dir"

@@ -186,28 +186,28 @@ static enum exit_status run_on_tier(struct request *q, const char *url)
 }
 
 /* The reason to refuse the command line; NULL: none. */
-static const char *refusal(const struct request *q, const char *url)
+static const char *refusal(const struct request *q)
 {
 	const struct action *a = q->action;
 	static char reason[200];
 
 	if (q->nr < a->min_operands || q->nr > a->max_operands)
-		snprintf(reason, sizeof(reason), "%s: %s must be given", a->name, a->operands);
+		snprintf(reason, sizeof(reason), "%s must be given", a->operands);
 	else if (q->json && !a->has_json)
-		snprintf(reason, sizeof(reason), "%s: has no option --json", a->name);
+		return "has no option --json";
 	else if (q->quiet && !a->has_quiet)
-		snprintf(reason, sizeof(reason), "%s: has no option --quiet", a->name);
+		return "has no option --quiet";
 	else if (!a->is_get && (q->get.trust || q->get.no_owner || q->get.no_xattrs))
-		snprintf(reason, sizeof(reason), "%s: --trust, --no-owner and --no-xattrs go with get only", a->name);
+		return "--trust, --no-owner and --no-xattrs go with get only";
 	else
-		return tier_url_refusal(url);
+		return NULL;
 	return reason;
 }
 
 static int run(void *request, char *operands[], int nr)
 {
 	struct request *q = request;
-	const char *why = "no such action";
+	const char *object = operands[0], *why = "no such action";
 
 	for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
 		if (strcmp(actions[i].name, operands[0]) == 0)
@@ -215,10 +215,14 @@ static int run(void *request, char *operands[], int nr)
 	q->operands = operands + 2;
 	q->nr = nr - 2;
 	if (q->action)
-		why = refusal(q, operands[1]);
+		why = refusal(q);
+	if (!why) {
+		object = operands[1];
+		why = tier_url_refusal(object);
+	}
 	if (!why)
 		return (int)run_on_tier(q, operands[1]);
-	text_printf(stderr, TOOL ": %s%s%s; try " TOOL " --help\n", q->action ? "" : operands[0], q->action ? "" : ": ", why);
+	text_printf(stderr, TOOL ": %s: %s; try " TOOL " --help\n", object, why);
 	return EXIT_USAGE;
 }
 
