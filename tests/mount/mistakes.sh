@@ -145,6 +145,7 @@ mistake 2 'is a store already.*; mount it, or create another' ckptfs-init "$STOR
 mistake 1 'one mountpoint or store must be given' umount.ckptfs
 mistake 32 'neither a ckptfs mountpoint nor a mounted store; see /proc/mounts' umount.ckptfs /proc
 mistake 32 'in use; fuser -vm' umount.ckptfs "$MNT"
+mistake 32 'fusermount3 is not installed or not in PATH; install fuse3' as_nobody env PATH=/nowhere "$CKPTFS_BUILD/tools/umount.ckptfs" "$MNT"
 mistake 1 '--timeout x: not a time such as' umount.ckptfs --timeout x "$MNT"
 mistake 1 '-Z: no such option' umount.ckptfs -Z "$MNT"
 mistake 125 'in use: mounted on .* already; use that' ckptfs-run --store "$STORE" --mount "$dir" true
