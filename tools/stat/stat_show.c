@@ -24,7 +24,9 @@ static struct duration human_duration(uint64_t ns)
 	struct duration d;
 	double v = (double)ns;
 
-	if (v < 1e3)
+	if (ns == 0)
+		snprintf(d.s, sizeof(d.s), "0 s");
+	else if (v < 1e3)
 		snprintf(d.s, sizeof(d.s), "%" PRIu64 " ns", ns);
 	else if (v < 1e6)
 		snprintf(d.s, sizeof(d.s), "%.1f us", v / 1e3);

@@ -182,7 +182,7 @@ static void one_of_everything_is_singular(void **state _unused_)
 		"  in 1 version; payload 1 B, ",
 		" (cache=), 1 fingerprint, 1 inode in use\n",
 		"  of 1 look-up in pack tables\n",
-		"  1 commit, 1 ns on average\n",
+		"  0 s  1 commit, 1 ns on average\n",
 		"  1 ns ago, 1 damaged place, 1 left\n",
 		"  so far, 1 damaged place\n",
 		"  1 sealed directory waiting, 1 done since the mount, 1 failed\n",
