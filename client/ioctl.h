@@ -324,8 +324,7 @@ enum ckptfs_seal_command {
 #define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `new_bytes` and `root` are set; not for replicas */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has a complete replica */
 #define CKPTFS_SEAL_REMOTE 4u /* fact: sealed by another node */
-/* fact: the mount is of a tier by itself. `inode` is a number for NEXT, `new_bytes` is 0, and `uid` is known with CHECK
- * only (UINT32_MAX) */
+/* fact: the mount is of a tier by itself. `inode` is a number for NEXT, and `new_bytes` is 0 */
 #define CKPTFS_SEAL_OF_TIER 8u
 
 struct ckptfs_seal {

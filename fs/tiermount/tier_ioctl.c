@@ -42,7 +42,7 @@ static void fill_seal(const struct tier_seal *s, struct ckptfs_seal *arg)
 	arg->directories = s->directories;
 	arg->bytes = s->bytes;
 	arg->new_bytes = 0;
-	arg->uid = UINT32_MAX;
+	arg->uid = s->uid;
 	arg->facts = CKPTFS_SEAL_HAS_ROOT | CKPTFS_SEAL_OF_TIER;
 	memcpy(arg->root, s->root, sizeof(arg->root));
 }

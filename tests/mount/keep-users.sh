@@ -66,6 +66,16 @@ left "$MNT/plain" "step.3 step.5 " "a rule of root, counted for each owner"
 left "$MNT/group.of.alice" "step.3 step.4 step.5 " "a rule of root for alice"
 left "$MNT/acl.of.alice" "step.3 step.4 step.5 " "a rule of alice"
 
+# lists and the report agree with that: the newest of each owner is marked, and none of them is to be deleted first
+steps $ALICE "$MNT/plain" 60
+steps $BOB "$MNT/plain" 61 62
+"$CKPTFS_BUILD/tools/ckptfs-stat" --sealed "$MNT" | sed -n "s,^\(.\) $MNT/plain/\(step.[0-9]*\) .*,\1\2,p" >"$WORK/marked"
+[ "$(tr '\n' ' ' <"$WORK/marked")" = " step.3  step.5 *step.60  step.61 *step.62 " ] || fail "marked as the newest: $(cat "$WORK/marked")"
+"$CKPTFS_BUILD/tools/ckptfs-stat" --html "$WORK/report.html" "$MNT"
+sed -n '/id="delete"/,/<\/section>/p' "$WORK/report.html" >"$WORK/first"
+grep -q plain/step.61 "$WORK/first" || fail "what can be deleted is not listed"
+! grep -E 'plain/step\.6[02]' "$WORK/first" || fail "the newest of an owner is to be deleted first"
+
 # a user removes his own, where he may: by mode, groups, the list, and not past its mask
 for d in sticky setgid acl acl.of.alice; do
 	steps $BOB "$MNT/$d" 7 8

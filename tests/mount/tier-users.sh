@@ -37,6 +37,16 @@ gc --json >"$WORK/out.json"
 print(*("%s=%d" % (c["path"], c["uid"]) for c in sorted(json.load(sys.stdin)["sealed"], key=lambda c: c["path"])))' <"$WORK/out.json")" = \
 	"run/empty.4=$BOB run/empty.5=$BOB run/step.2=$ALICE run/step.3=$ALICE" ] || fail "$(cat "$WORK/out.json")"
 
+# --- lists mark the newest of each user; of all of them, mounted or not, the uid is known ---
+newest() { "$PYTHON" -c 'import json, os, sys
+print(*sorted("%s=%d" % (os.path.basename(c["path"]), c["uid"]) for c in json.load(sys.stdin)["sealed"] if c["newest"]))'; }
+marked="empty.5=$BOB step.3=$ALICE"
+[ "$("$tools/ckptfs-stat" --sealed --json "$MNT" | newest)" = "$marked" ] || fail "marked in the mount"
+[ "$("$tools/ckptfs-tier" list --json "dir:$TIER" | newest)" = "$marked" ] || fail "marked in the tier"
+exits 0 "$CKPTFS_BUILD/fs/mount.ckptfs" "dir:$TIER" "$ANY"
+[ "$("$tools/ckptfs-stat" --sealed --json "$ANY" | newest)" = "$marked" ] || fail "marked in the mounted tier"
+exits 0 "$tools/umount.ckptfs" "$ANY"
+
 # --- paths: bob seals names that alice had, and a directory above them; alice seals one again ---
 checkpoint $ALICE work/of/alice/step.1 "alice 1"
 as $ALICE mv "$MNT/work" "$MNT/old"

@@ -297,7 +297,7 @@ static const struct conf_key options[] = {
 	{ "unseal", CONF_FLAG, OF(unseal),
 	  .help = "make it writable again, which is needed to delete it; for a directory of a lost and forgotten node "
 		  "(.ckptfs/nodes/NAME/...): drop all replicas of it" },
-	{ "list", CONF_FLAG, OF(list), .help = "list sealed checkpoints; *: the newest in its directory" },
+	{ "list", CONF_FLAG, OF(list), .help = "list sealed checkpoints; *: the newest of its owner in its directory" },
 	{ "json", CONF_FLAG, OF(json),
 	  .help = "print the list as one JSON document for each mount; keys keep their meaning (schema_version)" },
 	{ "no-seal", CONF_FLAG, OF(no_seal), .help = "only wait, for directories that are sealed already" },

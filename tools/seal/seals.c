@@ -146,6 +146,15 @@ static int compare_parents(const struct sealed *x, const struct sealed *y)
 	return r != 0 ? r : (a > b) - (a < b);
 }
 
+/* By directory and owner, then in the order of the list. */
+static int compare_owners(const void *a, const void *b)
+{
+	const struct sealed *x = *(struct sealed *const *)a, *y = *(struct sealed *const *)b;
+	int r = compare_parents(x, y);
+
+	return r != 0 ? r : x->uid != y->uid ? (x->uid > y->uid) - (x->uid < y->uid) : (x > y) - (x < y);
+}
+
 static int compare_directories(const void *a, const void *b)
 {
 	const struct sealed *x = *(struct sealed *const *)a, *y = *(struct sealed *const *)b;
@@ -163,6 +172,17 @@ size_t seals_in_directory(const struct seals *s, size_t first)
 	return end - first;
 }
 
+/* Of each owner, as retention counts them. */
+static void mark_newest(struct seals *s)
+{
+	qsort(s->by_directory, s->nr, sizeof(struct sealed *), compare_owners);
+	for (size_t i = 0; i < s->nr; i++) {
+		struct sealed *one = s->by_directory[i], *next = i + 1 < s->nr ? s->by_directory[i + 1] : NULL;
+
+		one->is_newest = !next || next->uid != one->uid || compare_parents(next, one) != 0;
+	}
+}
+
 static int group_all(struct seals *s)
 {
 	if (s->nr == 0)
@@ -172,11 +192,8 @@ static int group_all(struct seals *s)
 		return -ENOMEM;
 	for (size_t i = 0; i < s->nr; i++)
 		s->by_directory[i] = &s->v[i];
+	mark_newest(s);
 	qsort(s->by_directory, s->nr, sizeof(struct sealed *), compare_directories);
-	for (size_t i = 0; i < s->nr;) {
-		i += seals_in_directory(s, i);
-		s->by_directory[i - 1]->is_newest = true;
-	}
 	return 0;
 }
 
@@ -224,7 +241,7 @@ static void add_json_seal(struct json *j, const struct seals *s, const struct se
 	json_string(j, "state", "sealed");
 	json_string(j, "durable", durable(e));
 	json_bool(j, "newest", e->is_newest);
-	add_count(j, "uid", is_here && !is_of_tier, e->uid);
+	add_count(j, "uid", is_here, e->uid);
 	add_count(j, "files", is_here, e->files);
 	add_count(j, "directories", is_here, e->directories);
 	add_count(j, "bytes", is_here, e->bytes);

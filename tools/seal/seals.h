@@ -16,7 +16,7 @@ struct sealed {
 	uint64_t files, directories, bytes, new_bytes;
 	uint32_t uid, facts;
 	uint8_t root[32];
-	bool is_newest; /* of its directory; not set by seals_ask() */
+	bool is_newest; /* of its owner in its directory; not set by seals_ask() */
 	bool is_removed; /* from the tier by retention; set by seals_list() only */
 	bool is_in_tier; /* as the next three, set by seals_list() only */
 	int tier_error;

@@ -422,7 +422,7 @@ static int parse_watch(const struct conf_key *k, void *request, const char *valu
 
 static const struct conf_key options[] = {
 	{ "sealed", CONF_FLAG, OF(sealed),
-	  .help = "list the sealed directories of a mount; *: the newest in its directory, NEW: bytes that it added" },
+	  .help = "list the sealed directories of a mount; *: the newest of its owner in its directory, NEW: bytes that it added" },
 	{ "verify", CONF_FLAG, OF(verify), .help = "read all of a sealed directory and compare it with what was sealed" },
 	{ "quick", CONF_FLAG, OF(quick), .help = "compare names, attributes and fingerprints only, and read no bytes" },
 	{ "if-deleted", CONF_FLAG, OF(if_deleted),

@@ -125,7 +125,7 @@ void parts_delete(FILE *to, const struct report *r)
 
 	parts_open(to, "delete", "What to delete first",
 		   "By the disk space that deleting it alone would free. Exclusive: bytes that no other file refers to. The "
-		   "newest sealed checkpoint of each directory is left out. <code>ckptfs prune</code> removes sealed "
+		   "newest sealed checkpoint of each owner in a directory is left out. <code>ckptfs prune</code> removes sealed "
 		   "checkpoints by number and age; after a removal <code>ckptfs gc --delete</code> frees the space.");
 	if (d->nr == 0) {
 		fputs("<p>Deleting one sealed checkpoint or directory alone would free nothing.</p>\n</section>\n", to);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * What to delete first: sealed checkpoints and directories by the bytes that nothing else refers to. Left out are the
- * newest sealed checkpoint of each directory, which a restart needs, and directories that contain or are within sealed
+ * newest sealed checkpoint of each owner in a directory, which a restart needs, and directories that contain or are within sealed
  * ones. One thread.
  */
 #pragma once

@@ -238,7 +238,7 @@ int main(int argc, char *argv[])
 			 "                   URL CHECKPOINT DIRECTORY\n",
 		.about = "Read a tier, a shared directory (dir:/path) or an object store (s3://bucket/prefix) with sealed "
 			 "checkpoints, on any machine with access, without a mount.\n"
-			 "list: the sealed checkpoints. * marks the newest one in its directory.\n"
+			 "list: the sealed checkpoints. * marks the newest one of its owner in its directory.\n"
 			 "verify: read every chunk of all checkpoints, or of some, and compare it with what was sealed.\n"
 			 "usage: objects and bytes by kind, store and checkpoint. EXCLUSIVE: in packs that no other uses.\n"
 			 "probe: test whether a directory or bucket can hold a tier. Its objects are deleted again.\n"

@@ -113,36 +113,41 @@ static size_t parent_len(const char *path)
 	return slash ? (size_t)(slash - path) : 0;
 }
 
-/* By directory, then in the order of the list. */
-static int compare_directories(const void *a, const void *b)
+/* By directory and owner, then in the order of the list. */
+static int compare_owners(const void *a, const void *b)
 {
 	const struct tier_checkpoint *x = *(struct tier_checkpoint *const *)a, *y = *(struct tier_checkpoint *const *)b;
 	size_t n = parent_len(x->path), m = parent_len(y->path);
 	int r = memcmp(x->path, y->path, MIN(n, m));
 
-	return r != 0 ? r : n != m ? (n > m) - (n < m) : (x > y) - (x < y);
+	if (r == 0)
+		r = (n > m) - (n < m);
+	if (r == 0)
+		r = (x->uid > y->uid) - (x->uid < y->uid);
+	return r != 0 ? r : (x > y) - (x < y);
 }
 
-static bool is_same_directory(const struct tier_checkpoint *x, const struct tier_checkpoint *y)
+static bool has_same_owner(const struct tier_checkpoint *x, const struct tier_checkpoint *y)
 {
 	size_t n = parent_len(x->path);
 
-	return n == parent_len(y->path) && memcmp(x->path, y->path, n) == 0;
+	return x->uid == y->uid && n == parent_len(y->path) && memcmp(x->path, y->path, n) == 0;
 }
 
+/* Of each owner, as retention counts them. */
 static int mark_newest(struct tier_checkpoints *c)
 {
-	struct tier_checkpoint **by_directory = calloc(MAX(c->nr, (size_t)1), sizeof(struct tier_checkpoint *));
+	struct tier_checkpoint **by_owner = calloc(MAX(c->nr, (size_t)1), sizeof(struct tier_checkpoint *));
 
-	if (!by_directory)
+	if (!by_owner)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->nr; i++)
-		by_directory[i] = &c->v[i];
+		by_owner[i] = &c->v[i];
 	if (c->nr > 0)
-		qsort(by_directory, c->nr, sizeof(struct tier_checkpoint *), compare_directories);
+		qsort(by_owner, c->nr, sizeof(struct tier_checkpoint *), compare_owners);
 	for (size_t i = 0; i < c->nr; i++)
-		by_directory[i]->is_newest = i + 1 == c->nr || !is_same_directory(by_directory[i], by_directory[i + 1]);
-	free(by_directory);
+		by_owner[i]->is_newest = i + 1 == c->nr || !has_same_owner(by_owner[i], by_owner[i + 1]);
+	free(by_owner);
 	return 0;
 }
 

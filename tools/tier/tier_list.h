@@ -18,7 +18,7 @@ struct tier_checkpoint {
 	uint64_t files, directories, bytes;
 	uint32_t uid; /* owner of the directory */
 	struct tier_object_name name; /* of the manifest */
-	bool is_newest; /* of its directory, of all stores */
+	bool is_newest; /* of its owner in its directory, of all stores */
 	char *path; /* in its store; "": the root of the store */
 };
 
