@@ -178,6 +178,8 @@ tells '^ckptfs-analyze [0-9]'
 
 # Interrupted, it ends with what it has, and leaves nothing behind.
 seq 15000000 >long
+exits 130 timeout --preserve-status -s HUP 0.3 "$analyze" --json long
+[ -z "$(ls "$TMPDIR")" ] || fail "a closed terminal leaves scratch stores behind: $(ls "$TMPDIR")"
 exits 130 timeout --preserve-status -s INT 0.3 "$analyze" --json long
 "$PYTHON" -c '
 import json, sys

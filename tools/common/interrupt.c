@@ -18,10 +18,12 @@ static void on_interrupt(_unused_ int signal)
 
 void interrupt_catch(void)
 {
-	struct sigaction action = { .sa_handler = on_interrupt };
+	struct sigaction action = { .sa_handler = on_interrupt }, before;
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &action, NULL); /* unless nohup(1) has it ignored */
 }
 
 bool interrupted(void)
@@ -38,6 +40,7 @@ void interrupt_sleep(uint64_t ns)
 	sigemptyset(&block);
 	sigaddset(&block, SIGINT);
 	sigaddset(&block, SIGTERM);
+	sigaddset(&block, SIGHUP);
 	sigprocmask(SIG_BLOCK, &block, &before);
 	if (!caught)
 		ppoll(NULL, 0, &ts, &before);

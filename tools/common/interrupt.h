@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Ctrl-C or SIGTERM ends a command at its next safe point, with status 130. Only one thread may sleep. */
+/* Ctrl-C, SIGTERM, or SIGHUP of a closed terminal ends a command at its next safe point, with status 130. Only one thread
+ * may sleep. */
 #pragma once
 
 #include <stdbool.h>
