@@ -251,6 +251,7 @@ died='the daemon of this mount has died; unmount and mount it again'
 mistake 32 'the daemon of an earlier mount has died; umount it first' mount.ckptfs "$STORE" "$MNT"
 mistake 125 'has died; umount.ckptfs' ckptfs-run --shared --store "$STORE" --mount "$MNT" true
 mistake 2 "$died" ckptfs-stat "$MNT"
+mistake 2 "$died" ckptfs-stat --verify "$MNT/run/step.1"
 mistake 2 "$died" ckptfs-seal "$MNT/plain"
 mistake 2 "$died" ckptfs-restart-path "$MNT/run"
 mistake 2 "$died" ckptfs-gc "$MNT"

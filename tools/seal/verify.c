@@ -27,6 +27,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "base/util.h"
+#include "tools/common/daemon.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/place.h"
 #include "tools/common/progress.h"
@@ -369,7 +370,7 @@ static int read_all(int fd, const char *path, struct progress *p, struct verify_
 	else if (r == 0)
 		because(ret, r, "damaged: %s%s cannot be read", path, culprit);
 	else if (r < 0)
-		because(ret, r, "cannot read %s%s: %s", path, culprit, strerror(-r));
+		because(ret, r, "cannot read %s%s: %s", path, culprit, path_error_text(r));
 	free(w.culprit);
 	mutex_release(&w.lock);
 	cond_release(&w.changed);
@@ -400,7 +401,7 @@ static int compare_root(int fd, struct verify_result *ret)
 	if (r == -EIO)
 		return because(ret, 0, "damaged: cannot look up its content; see the daemon's log");
 	if (r < 0)
-		return because(ret, r, "%s", strerror(-r));
+		return because(ret, r, "%s", path_error_text(r));
 	if (ret->seal.facts & CKPTFS_SEAL_HAS_ROOT &&
 	    memcmp(ret->seal.root, ret->seal.root_now, sizeof(ret->seal.root)) != 0)
 		return because(ret, 0, "damaged: its root differs from the sealed root");
@@ -421,7 +422,7 @@ int verify_opened(int fd, const char *path, bool reads, struct progress *p, stru
 
 	*ret = (struct verify_result){ 0 };
 	if (fd < 0)
-		return because(ret, fd, "%s%s", strerror(-fd),
+		return because(ret, fd, "%s%s", path_error_text(fd),
 			       fd == -ENOTDIR || fd == -ENOENT ? "; give a sealed directory" : "");
 	r = compare_root(fd, ret);
 	if (r <= 0 || !reads)
