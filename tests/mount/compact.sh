@@ -213,7 +213,8 @@ diff -r "$WORK/steps" "$MNT/more"
 same "beside a writer"
 fs_remount ro
 exits 2 "$compact" "$MNT/steps"
-says "read-only"
+says "mounted read-only; only --dry-run is possible"
+[ ! -s "$WORK/out" ] || fail_showing "prints figures of nothing"
 exits 0 "$compact" --dry-run "$MNT/steps"
 tells "^total"
 fs_umount

@@ -96,7 +96,7 @@ static int report_failure(struct request *q, int r)
 		fputs("ckptfs-compact: the files of one step have more variables or pieces than one plan can have; use --group\n",
 		      stderr);
 	else if (r == -EROFS)
-		fputs("ckptfs-compact: mounted read-only; only --dry-run is possible\n", stderr);
+		refuse("%s: mounted read-only; only --dry-run is possible", q->files.file[0].path);
 	else if (r < 0)
 		report_refusal("ckptfs-compact", q->files.file[0].path, "a collection or another compaction",
 			       "compact", r);
@@ -284,7 +284,7 @@ static enum exit_status run_request(struct request *q, char *paths[], int nr)
 	q->rows.complete &= r == 0 && !interrupted();
 	if (q->background)
 		return background_status(q, r);
-	if (q->rows.nr_files > 0 || (q->json && r == 0))
+	if ((q->rows.nr_files > 0 && r != -EROFS) || (q->json && r == 0))
 		(q->json ? compact_rows_json : compact_rows_text)(&q->rows);
 	else if (r == 0)
 		refuse("no files to compact; give files with data, or directories with such files");
