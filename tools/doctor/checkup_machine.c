@@ -271,7 +271,7 @@ static void check_cluster(struct checkup *c)
 			c, HEALTHY, "cluster", NULL,
 			"none of mpirun, srun and flux is in PATH to start ckptfs-agent; only stores of a cluster need it");
 	else
-		checkup_found(c, HEALTHY, "cluster", NULL, "ckptfs-agent runs, and %s can start it", launcher);
+		checkup_found(c, HEALTHY, "cluster", NULL, "ckptfs-agent is installed, and %s can start it", launcher);
 }
 
 void checkup_machine(struct checkup *c)
