@@ -50,6 +50,20 @@ exits 0 env PATH="$WORK/empty" "$ckptfs" help restart
 tells '^Usage: ckptfs-restart-path '
 exits 0 env PATH="$WORK/empty" "$ckptfs" help version
 tells '^Usage: ckptfs version'
+for word in --help -h; do
+	exits 0 "$ckptfs" help $word
+	tells '^Usage: ckptfs COMMAND'
+	exits 0 "$ckptfs" version $word
+	tells '^Usage: ckptfs COMMAND'
+	exits 0 "$ckptfs" list $word # a word for another command with an option: its help says so
+	tells '^ckptfs list: list sealed checkpoints$'
+	tells '^It stands for ckptfs-stat --sealed\.$'
+	tells '^Usage: ckptfs-stat '
+done
+exits 0 env PATH="$WORK/empty" "$ckptfs" help prune
+tells '^It stands for ckptfs-gc --prune\.$'
+exits 0 "$ckptfs" stat --help
+says_not 'It stands for'
 # All have a program, which knows itself, and a page.
 "$ckptfs" help --commands >"$WORK/commands"
 [ "$(wc -l <"$WORK/commands")" -ge 16 ] || fail "too few commands"

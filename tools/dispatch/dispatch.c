@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,29 @@ static int show_page(const char *section, const char *page)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ENOENT;
 }
 
+/* The program's help is of all that it does. */
+static void show_meaning(const struct subcommand *c)
+{
+	printf(TOOL " %s: %s\nIt stands for %s", c->name, c->help, c->program);
+	for (size_t i = 0; c->arguments[i]; i++)
+		printf(" %s", c->arguments[i]);
+	puts(".\n");
+	fflush(stdout);
+}
+
+static bool asks_for_help(const char *argument)
+{
+	return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+static enum exit_status show_commands(void)
+{
+	puts("Usage: " TOOL " COMMAND [ARGUMENT...]\n");
+	list_commands(stdout);
+	puts("\n" TOOL " help COMMAND opens the manual page of a command.");
+	return EXIT_DONE;
+}
+
 int subcommand_help(int argc, char *argv[])
 {
 	char *const only_help[] = { (char *)"--help" };
@@ -146,17 +170,15 @@ int subcommand_help(int argc, char *argv[])
 		list_for_shells();
 		return EXIT_DONE;
 	}
-	if (argc == 1) {
-		puts("Usage: " TOOL " COMMAND [ARGUMENT...]\n");
-		list_commands(stdout);
-		puts("\n" TOOL " help COMMAND opens the manual page of a command.");
-		return EXIT_DONE;
-	}
+	if (argc == 1 || asks_for_help(argv[1]))
+		return (int)show_commands();
 	c = subcommand_find(argv[1]);
 	if (!c)
 		return (int)refuse_unknown(argv[1]);
 	if (show_page(c->program ? c->section : "7", c->program ? c->program : TOOL) == 0)
 		return EXIT_DONE;
+	if (c->arguments[0])
+		show_meaning(c);
 	if (c->program)
 		return (int)execute(c, (char **)only_help, 1);
 	printf("Usage: " TOOL " %s\n%s\n", c->name, c->help);
@@ -165,6 +187,8 @@ int subcommand_help(int argc, char *argv[])
 
 int subcommand_version(int argc, char *argv[] _unused_)
 {
+	if (argc == 2 && asks_for_help(argv[1]))
+		return (int)show_commands();
 	if (argc > 1) {
 		fputs(TOOL ": version takes no arguments\n", stderr);
 		return EXIT_USAGE;
@@ -183,6 +207,8 @@ static int run(void *request _unused_, char *operands[], int nr)
 
 	if (!c)
 		return (int)refuse_unknown(operands[0]);
+	if (c->program && c->arguments[0] && nr == 2 && asks_for_help(operands[1]))
+		show_meaning(c);
 	return c->program ? (int)execute(c, operands + 1, nr - 1) : c->run(nr, operands);
 }
 
