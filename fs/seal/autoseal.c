@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * The thread seals one directory at a time and does not wait for one with files open for writing: that is tried again
- * later. Among the directories that are due it takes one of the least recently served user, so that many
- * directories of one user, or large ones, delay another user by one attempt.
+ * A thread seals one directory at a time and does not wait for one with files open for writing: that is tried again
+ * later. A user occupies one thread at most, so that a large directory does not delay other users. Among the directories
+ * of the remaining users that are due, a thread takes one of the least recently served user, so that many directories of
+ * one user delay another user by one attempt, even if all threads are occupied.
  */
 #include "fs/seal/autoseal.h"
 
@@ -27,6 +28,7 @@
 #include "fs/subuids.h"
 
 #define RENAME "rename"
+#define THREADS 4u /* users with a directory that is being sealed */
 #define WAITING_MAX 1024u
 static const struct places places = { .all = WAITING_MAX, .reserved = 256, .per_user = 256 };
 /* Doubled after each attempt. The kernel reports the last close() of a file a little after it has returned. */
@@ -44,14 +46,17 @@ struct waiting {
 };
 
 struct autoseal {
-	struct fs *fs; /* constant, as the two below */
+	struct fs *fs; /* constant, as the three below */
 	char *list;
-	pthread_t thread;
+	pthread_t threads[THREADS];
+	unsigned nr_threads;
 
 	struct mutex lock; /* leaf; not held while sealing */
 	struct cond changed;
 	struct waiting waiting[WAITING_MAX] GUARDED_BY(lock); /* unordered */
 	size_t nr GUARDED_BY(lock);
+	uint32_t served[THREADS] GUARDED_BY(lock); /* users, each with a directory that is being sealed */
+	unsigned nr_served GUARDED_BY(lock);
 	uint64_t turn GUARDED_BY(lock); /* number of attempts so far */
 	bool stop GUARDED_BY(lock);
 	_Atomic uint64_t end_ns; /* shutdown deadline; 0: not shutting down */
@@ -112,7 +117,7 @@ bool autoseal_is_temporary(const char *name)
 	return false;
 }
 
-/* --- the thread --- */
+/* --- the threads --- */
 
 /* A directory may wait for several users: any that can create names in it. Returns a->nr if it does not wait for this one. */
 static size_t find_waiting(struct autoseal *a, uint64_t dir, uint32_t uid) REQUIRES(a->lock)
@@ -167,6 +172,14 @@ static void add_waiting(struct autoseal *a, uint64_t dir, const struct cred *cre
 			    "directory %" PRIu64 ": not sealed by itself: too many wait for it", dir);
 }
 
+static bool is_served(struct autoseal *a, uint32_t user) REQUIRES(a->lock)
+{
+	for (unsigned i = 0; i < a->nr_served; i++)
+		if (a->served[i] == user)
+			return true;
+	return false;
+}
+
 /* The next one to seal, WAITING_MAX: none is due. When stopping, all are due. */
 static size_t next_due(struct autoseal *a, uint64_t now) REQUIRES(a->lock)
 {
@@ -175,7 +188,7 @@ static size_t next_due(struct autoseal *a, uint64_t now) REQUIRES(a->lock)
 	for (size_t i = 0; i < a->nr; i++) {
 		const struct waiting *w = &a->waiting[i], *b = best < WAITING_MAX ? &a->waiting[best] : NULL;
 
-		if ((w->due_ns <= now || a->stop) &&
+		if ((w->due_ns <= now || a->stop) && !is_served(a, w->user) &&
 		    (!b || w->turn < b->turn || (w->turn == b->turn && w->due_ns < b->due_ns)))
 			best = i;
 	}
@@ -190,6 +203,7 @@ static void take_at(struct autoseal *a, size_t i, struct waiting *ret) REQUIRES(
 	for (i = 0; i < a->nr; i++)
 		if (a->waiting[i].user == ret->user)
 			a->waiting[i].turn = a->turn;
+	a->served[a->nr_served++] = ret->user;
 }
 
 static void wait_until_due(struct autoseal *a, uint64_t now) REQUIRES(a->lock)
@@ -197,14 +211,15 @@ static void wait_until_due(struct autoseal *a, uint64_t now) REQUIRES(a->lock)
 	uint64_t next = UINT64_MAX;
 
 	for (size_t i = 0; i < a->nr; i++)
-		next = MIN(next, a->waiting[i].due_ns);
-	if (a->nr > 0)
+		if (!is_served(a, a->waiting[i].user))
+			next = MIN(next, a->waiting[i].due_ns);
+	if (next != UINT64_MAX)
 		cond_wait_for(&a->changed, &a->lock, next - now);
 	else
 		cond_wait(&a->changed, &a->lock);
 }
 
-/* 1: a directory that is due; 0: stopping, and none is left. */
+/* 1: a directory that is due; 0: stopping, and none is left but those of users that other threads serve. */
 static int take_due(struct autoseal *a, struct waiting *ret)
 {
 	int r = -EAGAIN;
@@ -225,6 +240,19 @@ static int take_due(struct autoseal *a, struct waiting *ret)
 	}
 	mutex_unlock(&a->lock);
 	return r;
+}
+
+/* The thread that served this user takes the next directory; another one may take the user's next. */
+static void end_turn(struct autoseal *a, const struct waiting *w)
+{
+	unsigned i = 0;
+
+	mutex_lock(&a->lock);
+	while (a->served[i] != w->user)
+		i++;
+	a->served[i] = a->served[--a->nr_served];
+	cond_broadcast(&a->changed);
+	mutex_unlock(&a->lock);
 }
 
 /* A file in it is open for writing: retry later, unless it has been requested again. false: it has been so for too long. */
@@ -274,8 +302,10 @@ static void *run_sealer(void *userdata)
 
 	pthread_setname_np(pthread_self(), "ckptfs-sealer");
 	cancel_set(&cancel);
-	while (take_due(a, &w) > 0)
+	while (take_due(a, &w) > 0) {
 		seal(a, &w);
+		end_turn(a, &w);
+	}
 	cancel_set(NULL);
 	return NULL;
 }
@@ -291,12 +321,13 @@ int autoseal_new(struct fs *fs, const char *list, struct autoseal **ret)
 	a->list = strdup(list);
 	mutex_init(&a->lock);
 	cond_init(&a->changed);
-	r = a->list ? -pthread_create(&a->thread, NULL, run_sealer, a) : -ENOMEM;
+	r = a->list ? 0 : -ENOMEM;
+	while (r == 0 && a->nr_threads < THREADS) {
+		r = -pthread_create(&a->threads[a->nr_threads], NULL, run_sealer, a);
+		a->nr_threads += r == 0;
+	}
 	if (r < 0) {
-		mutex_release(&a->lock);
-		cond_release(&a->changed);
-		free(a->list);
-		free(a);
+		autoseal_free(a);
 		return r;
 	}
 	*ret = a;
@@ -310,9 +341,10 @@ void autoseal_free(struct autoseal *a)
 	mutex_lock(&a->lock);
 	a->stop = true;
 	atomic_store(&a->end_ns, monotonic_ns() + END_NS);
-	cond_signal(&a->changed);
+	cond_broadcast(&a->changed);
 	mutex_unlock(&a->lock);
-	pthread_join(a->thread, NULL);
+	for (unsigned i = 0; i < a->nr_threads; i++)
+		pthread_join(a->threads[i], NULL);
 	mutex_release(&a->lock);
 	cond_release(&a->changed);
 	free(a->list);

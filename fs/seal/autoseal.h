@@ -24,7 +24,7 @@ struct cred;
 int autoseal_check(const char *list);
 bool autoseal_is_temporary(const char *name);
 
-/* Starts a thread that seals in `fs`, which is borrowed until autoseal_free(). */
+/* Starts threads that seal in `fs`, which is borrowed until autoseal_free(). */
 int autoseal_new(struct fs *fs, const char *list, struct autoseal **ret);
 /*
  * Seals pending directories, except those with files open for writing. NULL is fine here and below: no automatic

@@ -128,6 +128,58 @@ PY
 	tells "rounds until it was sealed"
 	sealed "$(seq 0 39 | LC_ALL=C sort | tr '\n' ' ')b f g h i k l m" # once their files are closed
 
+	# --- a large directory of one user does not delay another user's ---
+	# With one thread, a seal that began later never ends earlier. The delay is chosen by how long the large one took, and
+	# one of ten attempts suffices: this machine may stop a thread for as long.
+	exits 0 "$PYTHON" - "$MNT" "$CKPTFS_BUILD/tools/ckptfs-seal" 65534 10000 <<'PY'
+import array, fcntl, json, os, subprocess, sys, time
+mnt, seal, uid, nr = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+large, small = mnt + "/busy/large", mnt + "/small"
+def is_sealed(path):
+    fd, flags = os.open(path, os.O_RDONLY), array.array("l", [0])
+    fcntl.ioctl(fd, 0x80086601, flags) # FS_IOC_GETFLAGS
+    os.close(fd)
+    return bool(flags[0] & 0x10) # FS_IMMUTABLE_FL
+def began():
+    seals = json.loads(subprocess.run([seal, "--list", "--json", mnt], check=True, capture_output=True).stdout)
+    times = {s["path"].split("/")[-1]: s["sealed_ns"] for s in seals["sealed"]}
+    return times["large"], times["small"]
+os.seteuid(uid)
+os.mkdir(large + ".tmp")
+for i in range(nr):
+    os.close(os.open(f"{large}.tmp/{i}", os.O_CREAT | os.O_WRONLY))
+os.seteuid(0)
+os.mkdir(small + ".tmp")
+took = 0
+for attempt in range(10):
+    start = time.monotonic()
+    os.seteuid(uid)
+    os.rename(large + ".tmp", large)
+    os.seteuid(0)
+    time.sleep(took * (0.2 + 0.07 * attempt))
+    os.rename(small + ".tmp", small)
+    while not is_sealed(large) and not is_sealed(small):
+        pass
+    is_first = not is_sealed(large)
+    while not is_sealed(large):
+        pass
+    took = time.monotonic() - start
+    while not is_sealed(small):
+        pass
+    large_ns, small_ns = began()
+    if is_first and large_ns < small_ns:
+        print("sealed before the large one, attempt", attempt, "of", took, "seconds")
+        sys.exit(0)
+    for path in large, small:
+        subprocess.run([seal, "--unseal", path], check=True)
+        os.rename(path, path + ".tmp")
+sys.exit("never sealed while a large directory of another user is")
+PY
+	tells "sealed before the large one"
+	for large in busy/large small; do
+		seal --unseal "$MNT/$large" >"$WORK/out" && rm -r "$MNT/${large:?}"
+	done
+
 	# --- another user's marker does not take the place of the owner's, whose files are still being written ---
 	rm -rf "$MNT"/others.*
 	before=$(epochs)
