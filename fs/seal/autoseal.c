@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * A thread seals one directory at a time and does not wait for one with files open for writing: that is tried again
- * later. A user occupies one thread at most, so that a large directory does not delay other users. Among the directories
+ * A thread seals one directory at a time and does not wait for one with files open for writing, or with files of other
+ * users: that is tried again later. A user occupies one thread at most, so that a large directory does not delay other users. Among the directories
  * of the remaining users that are due, a thread takes one of the least recently served user, so that many directories of
  * one user delay another user by one attempt, even if all threads are occupied.
  */
@@ -35,7 +35,7 @@ static const struct places places = { .all = WAITING_MAX, .reserved = 256, .per_
 #define FIRST_DELAY_NS UINT64_C(20000000)
 #define LAST_DELAY_NS UINT64_C(10000000000)
 #define END_NS UINT64_C(5000000000) /* time limit for pending seals at shutdown */
-#define PATIENCE_NS UINT64_C(600000000000) /* no seal if files stay open for writing this long */
+#define PATIENCE_NS UINT64_C(600000000000) /* no seal if files stay open for writing, or in the way, this long */
 
 struct waiting {
 	uint64_t dir;
@@ -255,7 +255,7 @@ static void end_turn(struct autoseal *a, const struct waiting *w)
 	mutex_unlock(&a->lock);
 }
 
-/* A file in it is open for writing: retry later, unless it has been requested again. false: it has been so for too long. */
+/* Retry later, unless it has been requested again. false: the seal has been impossible for too long. */
 static bool put_back(struct autoseal *a, struct waiting *w)
 {
 	bool waits, is_there;
@@ -272,6 +272,15 @@ static bool put_back(struct autoseal *a, struct waiting *w)
 	return waits;
 }
 
+/*
+ * A file that is open for writing is closed some time. One of another user, below a directory of this one, may be removed
+ * or given away; if the directory itself belongs to another user, there is no culprit.
+ */
+static bool may_end(int r, const struct buf *culprit)
+{
+	return r == -EBUSY || (r == -EPERM && culprit->len > 0);
+}
+
 static void seal(struct autoseal *a, struct waiting *w)
 {
 	static struct log_limit limit; /* any user can create markers in directories of others */
@@ -279,11 +288,12 @@ static void seal(struct autoseal *a, struct waiting *w)
 	struct ns_seal seal;
 	int r = seal_directory_now(a->fs, w->dir, &w->cred, &seal, &culprit);
 
-	if (r == 0 || r == -EALREADY || r == -ENOENT || (r == -EBUSY && put_back(a, w)))
+	if (r == 0 || r == -EALREADY || r == -ENOENT || (may_end(r, &culprit) && put_back(a, w)))
 		return;
 	log_limited(&limit, LOG_LEVEL_ERROR, "directory %" PRIu64 ": not sealed by itself%s%.*s: %s", w->dir,
 		    culprit.len > 0 ? ", because of " : "", (int)MIN(culprit.len, (size_t)200),
-		    culprit.len > 0 ? (const char *)culprit.data : "", strerror(-r));
+		    culprit.len > 0 ? (const char *)culprit.data : "",
+		    r == -EPERM && culprit.len > 0 ? "belongs to another user" : strerror(-r));
 }
 
 static bool is_too_late(void *userdata)

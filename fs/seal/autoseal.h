@@ -8,8 +8,9 @@
  *   a name   a file of that name, such as commit_success.txt, appears in a directory
  *
  * The triggering request is answered at once; a separate thread seals. It waits while files in the directory are open
- * for writing. Programs are not notified; `ckptfs-stat --sealed` lists the seals. A crash before the seal leaves the
- * directory unsealed.
+ * for writing, or belong to another user: as by ckptfs-seal, only files of the user that seals become immutable.
+ * Programs are not notified; `ckptfs-stat --sealed` lists the seals. A crash before the seal leaves the directory
+ * unsealed.
  */
 #pragma once
 

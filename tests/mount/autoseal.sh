@@ -83,6 +83,26 @@ touch "$MNT/l/.complete"
 settled
 [ "$(epochs)" = "b f g h i k l" ] || fail "an unmount has not waited: $(epochs)"
 
+# --- a file of another user in it: not while it is there ---
+if [ "$(id -u)" = 0 ]; then
+	for name in strange stays; do
+		step $name
+		touch "$MNT/$name/foreign"
+		chown 1001 "$MNT/$name" "$MNT/$name/data"
+		setpriv --reuid 1001 --clear-groups touch "$MNT/$name/.complete"
+	done
+	sleep 0.3
+	[ "$(epochs)" = "b f g h i k l" ] || fail "sealed with a file of another user: $(epochs)"
+	rm "$MNT/strange/foreign"
+	sealed "b f g h i k l strange"
+	settled
+	[ "$(epochs)" = "b f g h i k l strange" ] || fail "sealed with a file of another user: $(epochs)"
+	grep -q 'not sealed by itself, because of .*foreign.*: belongs to another user$' "$WORK/daemon.log" ||
+		fail "the log does not name the file of another user"
+	seal --unseal "$MNT/strange" >"$WORK/out"
+	rm -r "$MNT/strange" "$MNT/stays"
+fi
+
 # --- a user who may not seal, again and again: the log does not grow with it ---
 if [ "$(id -u)" = 0 ]; then
 	markers=()
