@@ -82,10 +82,8 @@ static int next_extent(int fd, off_t size, off_t *off, off_t *end)
 static int copy_bytes(struct state *s, int from, int to, off_t size)
 {
 	off_t off = 0, end = 0;
-	int r = io_truncate(to, 0); /* drops old data, so that the whole file is a hole */
+	int r = io_truncate(to, (uint64_t)size);
 
-	if (r == 0)
-		r = io_truncate(to, (uint64_t)size);
 	while (r == 0 && (r = next_extent(from, size, &off, &end)) > 0)
 		r = copy_extent(s, from, to, off, end);
 	return r < 0 ? r : io_sync(to);
@@ -157,6 +155,14 @@ static int copy_attributes(int from, int to, const struct stat *st)
 	return 0;
 }
 
+/*
+ * Removes what an interrupted copy has left. Nothing is written to an existing name: it may be a link to a file elsewhere.
+ */
+static int remove_old(int to_dir, const char *name)
+{
+	return unlinkat(to_dir, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
 static int copy_file(struct state *s, int from_dir, int to_dir, const char *name, const struct stat *st)
 {
 	_cleanup_(closep) int from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -170,7 +176,10 @@ static int copy_file(struct state *s, int from_dir, int to_dir, const char *name
 		s->c->bytes += (uint64_t)st->st_size;
 		return report_progress(s);
 	}
-	to = openat(to_dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	r = remove_old(to_dir, name);
+	if (r < 0)
+		return r;
+	to = openat(to_dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (to < 0)
 		return -errno;
 	r = copy_bytes(s, from, to, st->st_size);
@@ -183,13 +192,15 @@ static int copy_file(struct state *s, int from_dir, int to_dir, const char *name
 static int copy_link(struct state *s, int to_dir, const char *name, const char *path, const struct stat *st)
 {
 	struct linked *more;
+	int r;
 
 	for (size_t i = 0; i < s->nr_linked; i++) {
 		if (s->linked[i].inode != st->st_ino)
 			continue;
-		if (linkat(s->top, s->linked[i].path, to_dir, name, 0) < 0 && errno != EEXIST)
-			return -errno;
-		return 1;
+		r = remove_old(to_dir, name);
+		if (r == 0 && linkat(s->top, s->linked[i].path, to_dir, name, 0) < 0)
+			r = -errno;
+		return r < 0 ? r : 1;
 	}
 	more = reallocarray(s->linked, s->nr_linked + 1, sizeof(*more));
 	if (!more)
@@ -211,7 +222,11 @@ static int copy_owner_and_times(int to_dir, const char *name, const struct stat 
 
 static int copy_fifo(int to_dir, const char *name, const struct stat *st)
 {
-	if (mkfifoat(to_dir, name, 0600) < 0 && errno != EEXIST)
+	int r = remove_old(to_dir, name);
+
+	if (r < 0)
+		return r;
+	if (mkfifoat(to_dir, name, 0600) < 0)
 		return -errno;
 	if (fchmodat(to_dir, name, st->st_mode & 07777, 0) < 0)
 		return -errno;
@@ -222,11 +237,12 @@ static int copy_symlink(int from_dir, int to_dir, const char *name, const struct
 {
 	char target[PATH_MAX + 1];
 	ssize_t n = readlinkat(from_dir, name, target, PATH_MAX);
+	int r = n < 0 ? -errno : remove_old(to_dir, name);
 
-	if (n < 0)
-		return -errno;
+	if (r < 0)
+		return r;
 	target[n] = '\0';
-	if (symlinkat(target, to_dir, name) < 0 && errno != EEXIST)
+	if (symlinkat(target, to_dir, name) < 0)
 		return -errno;
 	return copy_owner_and_times(to_dir, name, st);
 }

@@ -2,7 +2,8 @@
 /*
  * Resumable copy of a tree: after an interruption or a crash at any point, call it again with the same two directories.
  * A copied file is complete when it has the size and modification time of its source; the time is set last, after the
- * bytes are synced, read back from the disk and compared. Names that are not in the source are left alone.
+ * bytes are synced, read back from the disk and compared. A name with an incomplete file is removed, not written to:
+ * other names may lead to the same file. Names that are not in the source are left alone.
  *
  * Copies directories, files with holes and hard links, symbolic links and FIFOs, with modes, times, extended attributes
  * in the user namespace if both sides support them, and owners if root. Sockets and devices: -EOPNOTSUPP. One thread.

@@ -157,12 +157,42 @@ static void one_that_is_stopped_anywhere_is_gone_on_with(void **state)
 	assert_int_equal(writes, 0); /* all of it was done */
 }
 
+/* Another user could have made them, where others can write to the directory. */
+static void names_that_are_there_are_replaced_and_not_written_to(void **state)
+{
+	struct rig *rig = *state;
+	struct run_copy c = { 0 };
+	struct stat victim;
+	char text[8] = "", name[96];
+	int fd;
+
+	assert_int_equal(mkfifoat(rig->from, "fifo", 0666), 0);
+	assert_int_equal(fchmodat(rig->from, "fifo", 0666, 0), 0);
+	assert_int_equal(symlinkat("a", rig->from, "soft"), 0);
+	snprintf(name, sizeof(name), "%s/victim", rig->top);
+	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "mine", 4), 4);
+	assert_int_equal(linkat(AT_FDCWD, name, rig->to, "a", 0), 0);
+	assert_int_equal(symlinkat(name, rig->to, "fifo"), 0);
+	assert_int_equal(symlinkat(name, rig->to, "soft"), 0);
+	assert_int_equal(run_copy_tree(&c, rig->from, rig->to), 0);
+	assert_int_equal(run_copy_is_same(rig->from, rig->to), 1);
+	assert_int_equal(pread(fd, text, sizeof(text), 0), 4);
+	assert_string_equal(text, "mine");
+	assert_int_equal(fstat(fd, &victim), 0);
+	assert_int_equal(victim.st_mode & 07777, 0600);
+	assert_int_equal(victim.st_nlink, 1);
+	assert_true(readlinkat(rig->to, "soft", text, sizeof(text)) == 1 && text[0] == 'a');
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_copy_is_the_same_until_something_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(bytes_that_came_out_wrong_are_found_and_written_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_is_stopped_anywhere_is_gone_on_with, setup, teardown),
+		cmocka_unit_test_setup_teardown(names_that_are_there_are_replaced_and_not_written_to, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
