@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A thread seals one directory at a time and does not wait for one with files open for writing, or with files of other
- * users: that is tried again later. A user occupies one thread at most, so that a large directory does not delay other users. Among the directories
- * of the remaining users that are due, a thread takes one of the least recently served user, so that many directories of
- * one user delay another user by one attempt, even if all threads are occupied.
+ * users: that is tried again later. A user occupies one thread at most, so that a large directory does not delay other
+ * users. Among the directories of the remaining users that are due, a thread takes one of the least recently served
+ * user, so that many directories of one user delay another user by one attempt, even if all threads are occupied.
  */
 #include "fs/seal/autoseal.h"
 
