@@ -374,8 +374,45 @@ says "step.1: exists and differs from sealed"
 rm -r "$to/run/step.1"
 touch "$to/run/step.1"
 exits 125 run --flush-to "$to" true
-says "step.1: copied, but cannot rename"
+says "step.1: cannot copy out: Not a directory"
 rm -r "$to/run/step.1" "$to/run/step.3"
+# Symbolic links in the destination are not followed: another user may have made them.
+mkdir "$WORK/elsewhere"
+mv "$to/run" "$WORK/moved"
+ln -s "$WORK/elsewhere" "$to/run"
+exits 125 run --flush-to "$to" true
+says "$to/run: is a symbolic link, which is not followed"
+[ -z "$(ls -A "$WORK/elsewhere")" ] || fail "written through a symbolic link: $(ls -A "$WORK/elsewhere")"
+rm "$to/run"
+mv "$WORK/moved" "$to/run"
+ln -s "$WORK/elsewhere" "$to/run/step.1"
+exits 125 run --flush-to "$to" true
+says "run/step.1: is a symbolic link, which is not followed"
+rm -r "$to/run/step.1" "$to/run/step.3"
+if [ "$(id -u)" = 0 ]; then
+	# Where any user can make directories, those of other users are not used, and no copy of theirs counts.
+	cp -a "$to/run/step.2" "$WORK/forged"
+	mkdir -m 1777 "$WORK/all"
+	mkdir -m 1777 "$WORK/all/run"
+	mv "$WORK/forged" "$WORK/all/run/step.2"
+	chown -h 1001 "$WORK/all/run/step.2"
+	exits 125 run --flush-to "$WORK/all" true
+	says "all/run/step.2: belongs to user 1001, in a directory where any user may create it"
+	says "step.1: copied out"
+	rm -r "$WORK/all/run"
+	mkdir -m 777 "$WORK/all/run"
+	chown 1001 "$WORK/all/run"
+	exits 125 run --flush-to "$WORK/all" true
+	says "all/run: belongs to user 1001, in a directory where any user may create it"
+	[ -z "$(ls -A "$WORK/all/run")" ] || fail "copied into a directory of another user: $(ls -A "$WORK/all/run")"
+	# Nor does root write into a partial copy that another user can change.
+	mkdir -p "$WORK/theirs/run/.step.2.ckptfs-$sealed"
+	chown -R 1001 "$WORK/theirs/run"
+	exits 125 run --flush-to "$WORK/theirs" true
+	says "step.2: cannot copy out: .step.2.ckptfs-$sealed beside it belongs to user 1001; remove it"
+	[ -z "$(ls -A "$WORK/theirs/run/.step.2.ckptfs-$sealed")" ] || fail "copied into a directory of another user"
+	rm -r "$WORK/all" "$WORK/theirs"
+fi
 # No time: what is there is whole, and the newest comes first.
 exits 125 run --flush-to "$to" --time-limit 6s --signal-before 1s sh -c 'trap "" TERM; exec sleep 5.8'
 says "time is up: 0 of 3"

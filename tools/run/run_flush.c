@@ -36,54 +36,104 @@ static bool report_progress(void *userdata, uint64_t copied)
 	return !d->d->go_on || d->d->go_on(d->d->userdata);
 }
 
-/* Creates the directories between `top` and the last name of `path`. */
-static int make_above(int top, const char *path)
-{
-	_cleanup_(freep) char *part = strdup(path);
+/* A name in the destination that may be there already. */
+struct place_to {
+	const char *path; /* relative to the destination, for messages */
+	int above; /* the directory that contains it; O_PATH */
+	const char *name; /* the end of `path` */
+};
 
-	if (!part)
-		return -ENOMEM;
-	for (char *slash = part; (slash = strchr(slash, '/')); *slash++ = '/') {
+/* Is `st`, in a directory where users cannot replace each other's names, one of another user? */
+static bool is_of_other(const struct stat *above, const struct stat *st, uid_t owner)
+{
+	return above->st_mode & S_ISVTX && st->st_uid != geteuid() && st->st_uid != owner && st->st_uid != 0 &&
+	       st->st_uid != above->st_uid;
+}
+
+/*
+ * Opens a directory with O_PATH. `len`: bytes of d->path to it, for messages. `owner`: a user whose directory it may be.
+ * -ENOENT: not there; any other failure is reported.
+ */
+static int open_existing(const char *to, const struct place_to *p, const char *name, int len, uid_t owner)
+{
+	_cleanup_(closep) int fd = openat(p->above, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat above, st;
+	int ret;
+
+	if (fd < 0 && errno == ENOENT)
+		return -ENOENT;
+	if (fd < 0 && errno == ENOTDIR && fstatat(p->above, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
+		return run_complain_cause(-ELOOP, "%s/%.*s: is a symbolic link, which is not followed", to, len, p->path);
+	if (fd < 0 || fstat(p->above, &above) < 0 || fstat(fd, &st) < 0)
+		return run_complain_errno(-errno, "%s/%.*s: cannot copy out", to, len, p->path);
+	if (is_of_other(&above, &st, owner))
+		return run_complain_cause(-EPERM,
+					  "%s/%.*s: belongs to user %u, in a directory where any user may create it",
+					  to, len, p->path, (unsigned)st.st_uid);
+	ret = fd;
+	fd = -1;
+	return ret;
+}
+
+/*
+ * Opens the directory above the last name of a path, and creates those that are missing. Symbolic links are not followed:
+ * in a destination that other users can write to, one of these could lead anywhere. Failures are reported.
+ */
+static int open_above(const struct flush *d, int top, struct place_to *p)
+{
+	_cleanup_(freep) char *part = strdup(p->path);
+	char *name = part;
+
+	p->above = openat(top, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!part || p->above < 0)
+		return run_complain_errno(part ? -errno : -ENOMEM, "%s/%s: cannot copy out", d->d->to, p->path);
+	for (char *slash; (slash = strchr(name, '/')); name = slash + 1) {
+		int next;
+
 		*slash = '\0';
-		if (mkdirat(top, part, 0777) < 0 && errno != EEXIST)
-			return -errno;
+		if (mkdirat(p->above, name, 0777) < 0 && errno != EEXIST)
+			return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->to, p->path);
+		next = open_existing(d->d->to, p, name, (int)(slash - part), geteuid());
+		if (next < 0)
+			return next;
+		close(p->above);
+		p->above = next;
 	}
+	p->name = p->path + (name - part);
 	return 0;
 }
 
-/* Returns the path of .NAME.ckptfs-SEALED, beside the final NAME. */
-static int name_partial(const char *path, int64_t sealed_ns, char **ret)
+/* Opens the directory .NAME.ckptfs-SEALED beside NAME, and returns its name. Failures are reported. */
+static int open_partial(const struct flush *d, const struct place_to *p, int64_t sealed_ns, char **ret_name)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	_cleanup_(freep) char *name = NULL;
+	_cleanup_(closep) int fd = -1;
+	struct stat st;
+	int ret;
 
-	return asprintf(ret, "%.*s.%s.ckptfs-%" PRIx64, (int)(name - path), path, name, (uint64_t)sealed_ns) < 0 ?
-		       -ENOMEM :
-		       0;
+	if (asprintf(&name, ".%s.ckptfs-%" PRIx64, p->name, (uint64_t)sealed_ns) < 0)
+		return run_complain_errno(-ENOMEM, "%s/%s: cannot copy out", d->d->to, p->path);
+	if (mkdirat(p->above, name, 0700) < 0 && errno != EEXIST)
+		return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->to, p->path);
+	fd = openat(p->above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return run_complain_errno(-errno, "%s/%s: cannot copy out: %s", d->d->to, p->path, name);
+	if (geteuid() == 0 && st.st_uid != 0) /* its owner can change it while root copies; for others fchmod() fails */
+		return run_complain_cause(-EPERM, "%s/%s: cannot copy out: %s beside it belongs to user %u; remove it",
+					  d->d->to, p->path, name, (unsigned)st.st_uid);
+	if (fchmod(fd, 0700) < 0)
+		return run_complain_errno(-errno, "%s/%s: cannot copy out: %s", d->d->to, p->path, name);
+	*ret_name = TAKE(name);
+	ret = fd;
+	fd = -1;
+	return ret;
 }
 
-static int sync_above(int top, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	_cleanup_(freep) char *above = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
-	_cleanup_(closep) int fd = above ? openat(top, above, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-
-	if (fd < 0)
-		return above ? -errno : -ENOMEM;
-	return io_sync_dir(fd);
-}
-
-static int copy_seal(struct flush *d, int from, int top, const char *path, const char *partial)
+static int copy_seal(struct flush *d, int from, int to, const char *path)
 {
 	struct run_copy c = { .go_on = report_progress, .userdata = d };
-	_cleanup_(closep) int to = -1;
-	int r;
+	int r = run_copy_tree(&c, from, to);
 
-	if (mkdirat(top, partial, 0700) < 0 && errno != EEXIST)
-		return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->to, path);
-	to = openat(top, partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (to < 0 || fchmod(to, 0700) < 0)
-		return run_complain_errno(-errno, "%s/%s: cannot copy out", d->d->to, path);
-	r = run_copy_tree(&c, from, to);
 	if (r < 0 && r != -ETIME) {
 		progress_clear(&d->bar);
 		run_complain_errno(r, "%s/%s: cannot copy out: %s%s", d->d->to, path, c.path,
@@ -94,47 +144,62 @@ static int copy_seal(struct flush *d, int from, int top, const char *path, const
 	return r;
 }
 
+/* 1: is the same; <0, reported: not, or cannot be compared */
+static int compare_existing(const struct flush *d, int from, const struct place_to *p, int existing)
+{
+	_cleanup_(closep) int there = openat(existing, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = there < 0 ? -errno : run_copy_is_same(from, there);
+
+	if (r < 0)
+		return run_complain_errno(r, "%s/%s: cannot compare", d->d->to, p->path);
+	return r > 0 ? 1 :
+		       run_complain_cause(-EEXIST, "%s/%s: exists and differs from sealed %s; not replaced", d->d->to,
+					  p->path, p->path);
+}
+
+static int give_name(const struct flush *d, const struct place_to *p, const char *partial)
+{
+	_cleanup_(closep) int above = openat(p->above, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = 0;
+
+	if (renameat2(p->above, partial, p->above, p->name, RENAME_NOREPLACE) < 0)
+		/* Not every parallel filesystem has RENAME_NOREPLACE. Plain rename(2) replaces nothing but an empty
+		 * directory. */
+		r = errno == EINVAL ? io_rename(p->above, partial, p->above, p->name) : -errno;
+	if (r < 0)
+		return run_complain_errno(r, "%s/%s: copied, but cannot rename", d->d->to, p->path);
+	r = above < 0 ? -EACCES : io_sync_dir(above);
+	return r < 0 ? run_complain_errno(r, "%s/%s: cannot sync", d->d->to, p->path) : 0;
+}
+
+static void place_to_release(struct place_to *p)
+{
+	closep(&p->above);
+}
+
 /* 1: existed already, 0: copied */
 static int flush_seal(struct flush *d, int mount, int top, const struct sealed *e)
 {
-	const char *path = e->path[0] ? e->path : WHOLE;
+	_cleanup_(place_to_release) struct place_to p = { .path = e->path[0] ? e->path : WHOLE, .above = -1 };
 	_cleanup_(freep) char *partial = NULL;
 	_cleanup_(closep) int from =
 		place_open(mount, e->path[0] ? e->path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, false);
-	_cleanup_(closep) int there = -1;
+	_cleanup_(closep) int existing = -1;
+	_cleanup_(closep) int to = -1;
+	struct stat st;
 	int r;
 
-	if (from < 0)
-		return run_complain_errno(from, "%s/%s: cannot copy out", d->d->mountpoint, e->path);
-	there = openat(top, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (there >= 0) {
-		r = run_copy_is_same(from, there);
-		if (r == 0)
-			run_complain("%s/%s: exists and differs from sealed %s; not replaced", d->d->to, path,
-				     path);
-		else if (r < 0)
-			run_complain_errno(r, "%s/%s: cannot compare", d->d->to, path);
-		return r == 0 ? -EEXIST : r;
-	}
-	r = make_above(top, path);
-	if (r == 0)
-		r = name_partial(path, e->sealed_ns, &partial);
-	if (r < 0)
-		return run_complain_errno(r, "%s/%s: cannot copy out", d->d->to, path);
-	r = copy_seal(d, from, top, path, partial);
+	if (from < 0 || fstat(from, &st) < 0)
+		return run_complain_errno(from < 0 ? from : -errno, "%s/%s: cannot copy out", d->d->mountpoint, e->path);
+	r = open_above(d, top, &p);
 	if (r < 0)
 		return r;
-	if (renameat2(top, partial, top, path, RENAME_NOREPLACE) < 0) {
-		/* Not every parallel filesystem has RENAME_NOREPLACE. Plain rename(2) replaces nothing but an empty
-		 * directory. */
-		r = errno == EINVAL ? io_rename(top, partial, top, path) : -errno;
-		if (r < 0)
-			return run_complain_errno(r, "%s/%s: copied, but cannot rename", d->d->to, path);
-	}
-	r = sync_above(top, path);
-	if (r < 0)
-		return run_complain_errno(r, "%s/%s: cannot sync", d->d->to, path);
-	return 0;
+	existing = open_existing(d->d->to, &p, p.name, (int)strlen(p.path), st.st_uid);
+	if (existing != -ENOENT)
+		return existing < 0 ? existing : compare_existing(d, from, &p, existing);
+	to = open_partial(d, &p, e->sealed_ns, &partial);
+	r = to < 0 ? to : copy_seal(d, from, to, p.path);
+	return r < 0 ? r : give_name(d, &p, partial);
 }
 
 int run_flush_seals(const struct run_flush *d, const struct seals *e)
@@ -159,9 +224,8 @@ int run_flush_seals(const struct run_flush *d, const struct seals *e)
 		r = report_progress(&run, 0) ? flush_seal(&run, mount, top, one) : -ETIME;
 		progress_clear(&run.bar);
 		if (r == -ETIME) {
-			run_complain(
-				"time is up: %zu of %s copied to %s, the newest first; the others are in the store",
-				i, human_nr(e->nr, "sealed checkpoint").s, d->to);
+			run_complain("time is up: %zu of %s copied to %s, the newest first; the others are in the store",
+				     i, human_nr(e->nr, "sealed checkpoint").s, d->to);
 			return r;
 		}
 		run.before += one->bytes;
@@ -169,7 +233,8 @@ int run_flush_seals(const struct run_flush *d, const struct seals *e)
 			result = r;
 		else
 			run_say("%s: %s (%s), %zu of %zu", one->path[0] ? one->path : WHOLE,
-				r > 0 ? "already in the destination" : "copied out", human_size(one->bytes).s, i + 1, e->nr);
+				r > 0 ? "already in the destination" : "copied out", human_size(one->bytes).s, i + 1,
+				e->nr);
 	}
 	return result;
 }
