@@ -54,6 +54,16 @@ chown -h 0 "$WORK/link"
 exits 0 ckptfs-run --store "$spaced" --mount "$WORK/link" mountpoint -q "$WORK/elsewhere"
 rm "$WORK/link"
 rmdir "$WORK/elsewhere"
+# Nor is a directory of another user used, who could move it away with the mount, where any user can make one.
+mkdir -m 1777 "$WORK/tmp"
+mkdir -m 777 "$WORK/tmp/guessed"
+chown 65534 "$WORK/tmp/guessed"
+exits 125 ckptfs-run --store "$spaced" --mount "$WORK/tmp/guessed" touch "$WORK/ran"
+says "mountpoint $WORK/tmp/guessed: belongs to another user; give another --mount"
+[ ! -e "$WORK/ran" ] || fail "the program has run on a mountpoint of another user"
+chmod -t "$WORK/tmp"
+exits 0 ckptfs-run --store "$spaced" --mount "$WORK/tmp/guessed" true
+rm -r "$WORK/tmp"
 
 # What a launcher sends to all processes of a group does not end a mount half-way, which nobody would know of.
 mkdir "$WORK/beside"

@@ -133,12 +133,38 @@ static int mount_it(struct run_mount *m)
 	return 0;
 }
 
+/*
+ * Nothing is mounted there. The owner of a directory can move it away with what is mounted on it, from a mount namespace
+ * of its own, and have the program use another directory in its place. In a directory with the sticky bit, such as /tmp,
+ * any user may have made it; elsewhere the path was prepared for the caller.
+ */
+static int check_point(const struct run_mount *m)
+{
+	_cleanup_(freep) char *above = NULL;
+	struct stat st, top;
+
+	if (m->made)
+		return 0;
+	if (asprintf(&above, "%s/..", m->point) < 0) {
+		above = NULL;
+		return -ENOMEM;
+	}
+	if (lstat(m->point, &st) < 0 || lstat(above, &top) < 0)
+		return run_complain_errno(-errno, "mountpoint %s", m->point);
+	if (top.st_mode & S_ISVTX && st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != top.st_uid)
+		return run_complain_cause(-EPERM, "mountpoint %s: belongs to another user; give another --mount",
+					  m->point);
+	return 0;
+}
+
 int run_mount_begin(struct run_mount *m, bool shared)
 {
 	int r = settle_point(m);
 
 	if (r == 0)
 		r = look_at_existing(m, shared);
+	if (r == 0)
+		r = check_point(m);
 	if (r == 0)
 		r = mount_it(m);
 	if (r < 0 && m->made)
