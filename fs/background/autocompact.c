@@ -179,8 +179,9 @@ static void find_program(char ret[PATH_MAX])
 static int spawn(const struct aggregator *a, char *const path[STEPS + 1], int out, pid_t *ret)
 {
 	char budget[24], *environment[] = { NULL };
-	char *argv[8 + STEPS] = { (char *)"ckptfs-compact", (char *)"--background", (char *)"--budget", budget };
-	size_t nr = 4;
+	char *argv[10 + STEPS] = { (char *)"ckptfs-compact", (char *)"--background", (char *)"--budget", budget,
+				   (char *)"--beneath",	     (char *)a->mountpoint };
+	size_t nr = 6;
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
@@ -327,22 +328,17 @@ static int note_done(struct aggregator *a, const struct directory *d, bool faile
 	return r;
 }
 
-/* Result of run_program(). */
+/*
+ * Result of run_program(). Users may rename directories above a sealed one, and have their names lead anywhere: hence
+ * --beneath.
+ */
 static int compact_some(struct aggregator *a, const struct directory *d, int nr, char *said, size_t *said_len)
 {
 	char *path[STEPS + 1] = { NULL };
-	int r = 0;
 
-	for (int i = 0; i < nr && r == 0; i++)
-		if (asprintf(&path[i], "%s/%s", a->mountpoint, (const char *)d[i].path.data) < 0) {
-			path[i] = NULL;
-			r = -ENOMEM;
-		}
-	if (r == 0)
-		r = run_program(a, path, said, said_len);
 	for (int i = 0; i < nr; i++)
-		free(path[i]);
-	return r;
+		path[i] = d[i].path.len > 1 ? (char *)d[i].path.data : (char *)".";
+	return run_program(a, path, said, said_len);
 }
 
 /* Returns the time to wait before the next one. */

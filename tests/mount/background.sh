@@ -38,6 +38,7 @@ same() { # NAME...
 }
 is_state() { [ "$(figure compaction.state)" = "$1" ]; }
 has_done() { [ "$(figure compaction.done_directories)" = "$1" ] && is_state idle; }
+has_failed() { [ "$(figure compaction.failed_directories)" = "$1" ]; }
 coded() { "$stat" --variables --json "$MNT" | "$PYTHON" -c 'import json, sys; print(sum(v["coded_bytes"] for v in json.load(sys.stdin)["variables"]))'; }
 
 fs_mount
@@ -116,6 +117,34 @@ await has_done 1
 "$stat" --variables "$MNT" | grep -q renamed || fail "compact_names= is not obeyed: $("$stat" --variables "$MNT")"
 same named
 echo "ok names"
+
+# Where a user puts a symbolic link in the place of a directory above a sealed one, nothing behind it is read. The process
+# that the daemon starts does that here first.
+fs_remount
+mkdir -p "$WORK/moved" "$MNT/moved" "$WORK/outside/step" "$WORK/build/fs"
+make_step moved/step 8
+cp "$WORK/field.npy" "$WORK/outside/step/"
+fs_umount
+cp "$CKPTFS_BUILD/fs/mount.ckptfs" "$WORK/build/fs/"
+cat >"$WORK/build/fs/ckptfs-compact" <<SH
+#!/bin/bash
+PATH=/usr/bin:/bin
+mv -T "$MNT/moved" "$MNT/moved.away" && ln -s "$WORK/outside" "$MNT/moved"
+exec "$compact" "\$@"
+SH
+chmod +x "$WORK/build/fs/ckptfs-compact"
+CKPTFS_BUILD=$WORK/build fs_mount $auto
+await has_failed 1
+grep -q 'background compaction failed: .*moved/step: Too many levels of symbolic links' "$WORK/daemon.log" ||
+	fail "a symbolic link in the place of a directory was followed: $(grep 'compaction failed' "$WORK/daemon.log")"
+rm "$MNT/moved"
+mv "$MNT/moved.away" "$MNT/moved"
+same moved/step
+exits 2 "$compact" --beneath "$MNT" "$WORK/outside/step" # an absolute path
+exits 1 "$compact" --beneath "$MNT" --replicas moved
+exits 0 "$compact" --beneath "$MNT" --json moved
+fs_remount $auto
+echo "ok moved away"
 
 # While it is at work, and slowly: nobody waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
 fs_remount $auto,read_rate=1M

@@ -14,10 +14,49 @@
 #include "base/util.h"
 #include "tools/analyze/analyze_complain.h"
 #include "tools/analyze/analyze_names.h"
+#include "tools/common/place.h"
 
 #define NR_FILES_MAX ((size_t)UINT32_MAX)
 
 #define HOLES_MAX 1024u /* largest ratio of size to allocated bytes, beyond the first GiB */
+
+/* Calls `open_it` for a path, or what it leads to in `beneath`. */
+static int open_by(int (*open_it)(int dirfd, const char *path, int flags), int beneath, const char *path, int flags)
+{
+	char link[32];
+	int found, fd, error;
+
+	if (beneath == 0)
+		return open_it(AT_FDCWD, path, flags);
+	found = place_open(beneath, path, O_PATH | O_CLOEXEC, false);
+	if (found < 0) {
+		errno = -found;
+		return -1;
+	}
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	fd = open_it(AT_FDCWD, link, flags & ~O_NOFOLLOW);
+	error = errno;
+	close(found);
+	errno = error;
+	return fd;
+}
+
+int files_open(int beneath, const char *path, int flags)
+{
+	return open_by(open_plain_noatime, beneath, path, flags);
+}
+
+static int stat_path(int beneath, const char *path, struct stat *ret)
+{
+	_cleanup_(closep) int fd = -1;
+
+	if (beneath == 0)
+		return stat(path, ret);
+	fd = place_open(beneath, path, O_PATH | O_CLOEXEC, false);
+	if (fd < 0)
+		errno = -fd;
+	return fd < 0 ? -1 : fstat(fd, ret);
+}
 
 /* Such files are skipped: the whole size is read, holes included. */
 static bool is_nearly_empty(const struct stat *st)
@@ -59,6 +98,7 @@ static int add_file(struct files *fs, const char *path, const struct stat *st, c
 			    .ino = st->st_ino,
 			    .uid = st->st_uid,
 			    .gid = st->st_gid,
+			    .beneath = fs->beneath,
 			    .mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec };
 	fs->nr++;
 	return f->path && (f->from || !as) ? 0 : -ENOMEM;
@@ -113,7 +153,7 @@ static int walk_entry(struct walk *w, int dir, const char *path, const char *nam
 /* Continues after errors other than -ENOMEM. */
 static int walk_dir(struct walk *w, const char *path, int flags)
 {
-	int fd = openat_noatime(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags), r = 0, one;
+	int fd = open_by(openat_noatime, w->fs->beneath, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags), r = 0, one;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *de;
 
@@ -145,7 +185,7 @@ int files_add_as(struct files *fs, const char *path, const char *as)
 	struct stat st;
 	int r, one;
 
-	if (stat(path, &st) < 0)
+	if (stat_path(fs->beneath, path, &st) < 0)
 		return complain(-errno, "%s", path);
 	if (S_ISREG(st.st_mode))
 		return walk_file(&w, path, &st);
@@ -301,7 +341,7 @@ static uint64_t holes_of(int fd, off_t size)
 
 static int examine(struct file *f)
 {
-	_cleanup_(closep) int fd = open_plain_noatime(AT_FDCWD, f->path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(closep) int fd = files_open(f->beneath, f->path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 
 	f->size = 0;

@@ -25,9 +25,15 @@ struct file {
 	uid_t uid;
 	gid_t gid;
 	int64_t mtime_ns;
+	int beneath; /* as in struct files */
 };
 
 struct files {
+	/*
+	 * A directory: paths are relative to it, and no symbolic link and no other mount below it is followed, because users
+	 * may replace directories by these at any time. Borrowed. 0: paths are ordinary paths.
+	 */
+	int beneath;
 	struct file *file;
 	size_t nr, nr_room;
 	size_t nr_series, nr_families;
@@ -43,6 +49,8 @@ struct files {
 int files_add(struct files *fs, const char *path);
 /* The same as if `path` were called `as`. */
 int files_add_as(struct files *fs, const char *path, const char *as);
+/* open_plain_noatime() of a path of such files. */
+int files_open(int beneath, const char *path, int flags);
 /* Sorts the files, once all are added, into families and series. Drops further hard links to a file. */
 int files_arrange(struct files *fs);
 /*

@@ -63,8 +63,8 @@ static int member_open(struct set_member *m, const struct classify_conf *conf, c
 	int r;
 
 	*m = (struct set_member){ .file = file,
-				  .fd = open_plain_noatime(AT_FDCWD, file->from ? file->from : file->path,
-							   O_RDONLY | O_CLOEXEC) };
+				  .fd = files_open(file->beneath, file->from ? file->from : file->path,
+						   O_RDONLY | O_CLOEXEC) };
 	if (m->fd < 0 || fstat(m->fd, &st) < 0) {
 		complain(-errno, "%s: cannot open", file->path);
 		return 0;

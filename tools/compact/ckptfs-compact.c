@@ -49,6 +49,7 @@ struct request {
 	uint64_t rate;
 	bool json, quiet, background;
 	bool replicas; /* include replicas of other nodes */
+	char *beneath; /* a directory; NULL: operands are ordinary paths */
 	bool pause, resume; /* background compaction, and do nothing else */
 	char helper[PATH_MAX]; /* ckptfs-classify */
 	struct names_file names;
@@ -220,12 +221,14 @@ static int open_mount(struct request *q, const char *path)
 
 static int compact(struct request *q, char *paths[], int nr)
 {
-	int r = open_mount(q, paths[0]), failed = 0;
+	int r = open_mount(q, q->beneath ? q->beneath : paths[0]), failed = 0;
 
+	q->files.beneath = q->beneath && r == 0 ? q->mount : 0;
 	for (int i = 0; i < nr && r == 0; i++) {
 		int one;
 
-		watchdog_set_path(paths[i]);
+		if (!q->beneath)
+			watchdog_set_path(paths[i]);
 		one = (q->replicas ? compact_replicas_add : files_add)(&q->files, paths[i]);
 
 		r = one == -ENOMEM ? one : 0;
@@ -311,6 +314,8 @@ static const struct conf_key options[] = {
 	{ "rate", CONF_SIZE, OF(rate), .help = "limit pack reads and writes to this many bytes per second, such as 50M" },
 	{ "replicas", CONF_FLAG, OF(replicas),
 	  .help = "also merge the ranks in this node's replicas of the same directories on other nodes" },
+	{ "beneath", CONF_STRING, OF(beneath), .value = "DIR",
+	  .help = "operands are relative to DIR, a mountpoint; follow no symbolic link and no other mount below it" },
 	{ "dry-run", CONF_FLAG, OF(rows.dry_run), .help = "only report the result" },
 	{ "background", CONF_FLAG, OF(background),
 	  .help = "run at low priority, print only errors, and exit with 75 if another one is running" },
@@ -327,6 +332,8 @@ static const char *check(void *request, int nr)
 
 	if (q->pause && q->resume)
 		return "--pause and --resume exclude each other";
+	if (q->beneath && q->replicas)
+		return "--beneath and --replicas exclude each other";
 	return (q->pause || q->resume) && nr != 1 ? "--pause and --resume take one mountpoint" : NULL;
 }
 
@@ -336,7 +343,7 @@ static int run(void *request, char *operands[], int nr)
 	enum exit_status status;
 
 	if (!q->background) /* the daemon starts and ends that */
-		watchdog_begin("ckptfs-compact", operands[0], EXIT_FAILED);
+		watchdog_begin("ckptfs-compact", q->beneath ? q->beneath : operands[0], EXIT_FAILED);
 	if (q->pause || q->resume)
 		return (int)command_mount(q, operands[0]);
 	if (q->background)
@@ -352,8 +359,8 @@ int main(int argc, char *argv[])
 	static const struct command command = {
 		.name = "ckptfs-compact",
 		.usage = "ckptfs-compact [--scheme NAME] [--group N] [--block SIZE] [--chain N] [--budget SECONDS]\n"
-			 "                      [--names FILE] [--rate SIZE] [--replicas] [--dry-run] [--background]\n"
-			 "                      [--json | --quiet] FILE|DIRECTORY...\n"
+			 "                      [--names FILE] [--rate SIZE] [--replicas | --beneath DIR] [--dry-run]\n"
+			 "                      [--background] [--json | --quiet] FILE|DIRECTORY...\n"
 			 "       ckptfs-compact --pause | --resume MOUNTPOINT\n",
 		.about = "Store the variables of files in a ckptfs mount together, coded by their type: those of HDF5, netCDF, "
 			 "safetensors, torch and numpy files, and the rest as plain bytes. Every file keeps its bytes, and can be "

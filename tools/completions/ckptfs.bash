@@ -57,7 +57,7 @@ _ckptfs() {
 	ckptfs-agent) flags="--forget --mount --no-lookup --remember --repair --socket --status" ;;
 	ckptfs-analyze) flags="--chunking --compress --page --min --avg --max --dedup --fsync --measure --no-compact --scheme --group --block --chain --budget --names --variables --rivals --images
 		--json -q --quiet" ;;
-	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --replicas --dry-run --background --pause --resume --json -q --quiet" ;;
+	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --replicas --beneath --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
 	ckptfs-doctor) flags="--json -q --quiet" files=-d ;;
 	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --policies --keep-last --keep-every --keep-within --keep-tagged --gc --verify
