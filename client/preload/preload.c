@@ -332,11 +332,15 @@ static uint64_t started_ticks(void)
 	return ticks ? strtoull(ticks, NULL, 10) : 0;
 }
 
-/* The directory for checkpoints of this process; NULL: none. Sets CKPTFS_EXEC for a program that replaces this one. */
+/*
+ * The directory for checkpoints of this process; NULL: none. Sets CKPTFS_EXEC for a program that replaces this one. Nothing
+ * is taken from the user that has started a program with more rights: its memory would be written, with these rights,
+ * where that user wants it.
+ */
 static const char *checkpoint_dir(void)
 {
 	static char variable[PATH_MAX + 64];
-	const char *dir = getenv("CKPTFS_DIR"), *before = getenv("CKPTFS_EXEC");
+	const char *dir = secure_getenv("CKPTFS_DIR"), *before = secure_getenv("CKPTFS_EXEC");
 	char self[64];
 	size_t len;
 

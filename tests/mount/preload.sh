@@ -24,6 +24,26 @@ in_preload() { # DIR COMMAND...: a checkpoint every 50 ms
 counts() { find "$1" -maxdepth 1 -name '[0-9]*' 2>/dev/null | wc -l; }
 has_at_least() { [ "$(counts "$1")" -ge "$2" ]; } # DIR N
 
+# A program with more rights than the user that has started it: its memory is not for that user.
+if [ "$(id -u)" = 0 ]; then
+	cc -x c -o "$WORK/setuid" - -L"$CKPTFS_BUILD/client" -Wl,--no-as-needed -lckptfs-preload -Wl,-rpath,"$CKPTFS_BUILD/client" <<-'C' || fail "setuid is not built"
+		#include <unistd.h>
+		int ckptfs_checkpoint(void);
+		int main(void) { return geteuid() != 0 || ckptfs_checkpoint() >= 0; }
+	C
+	mkdir -m 777 "$MNT/setuid" "$MNT/same"
+	exits 1 env CKPTFS_DIR="$MNT/same/x" CKPTFS_PERIOD=1h "$WORK/setuid"
+	[ -n "$(ls -A "$MNT/same")" ] || fail "a program that is linked with it takes no checkpoint"
+	if findmnt -no OPTIONS -T "$WORK" | grep -qw nosuid; then
+		skip_part "no set-user-ID programs here"
+	else
+		chmod 4755 "$WORK/setuid"
+		exits 0 env CKPTFS_DIR="$MNT/setuid/x" CKPTFS_PERIOD=1h setpriv --reuid 65534 --clear-groups "$WORK/setuid"
+		[ -z "$(ls -A "$MNT/setuid")" ] || fail "the memory of a program with more rights is in a directory of its caller"
+	fi
+	echo "ok nothing of set-user-ID programs"
+fi
+
 # Memory of one moment: four threads, children, memory that comes and goes, a checkpoint that the program asks for.
 mkfifo "$WORK/in"
 in_preload "$MNT/captured" "$captured" <"$WORK/in" >"$WORK/out" 2>"$WORK/errors" &
