@@ -26,6 +26,7 @@
 #include "fs/background/compactor.h"
 #include "fs/fs.h"
 #include "fs/seal/seal.h"
+#include "fs/subuids.h"
 
 #define CALM_NS UINT64_C(1000000000) /* without a byte written */
 #define AGAIN_NS UINT64_C(5000000000) /* retry after another recoding or a collection was running */
@@ -55,10 +56,12 @@ struct aggregator {
 	/* Used by the thread only. */
 	struct compacted done, skipped; /* skipped: failed since the mount */
 	struct compacted together; /* recoded together with earlier or later steps since the mount */
+	uint32_t last_user; /* whose directory was the last one (fs/subuids.h) */
 };
 
 struct directory {
 	uint64_t ino, sealed_ns;
+	uint32_t user; /* set by find_directory() only */
 	struct buf path; /* below the mountpoint, with a NUL */
 };
 
@@ -73,7 +76,10 @@ static void set_directory(struct directory *d, uint64_t ino, uint64_t sealed_ns,
 	buf_add_u8(&d->path, 0);
 }
 
-/* The first directory that has not been recoded, and the number of such directories. 1/0/<0 */
+/*
+ * The next directory that has not been recoded, and the number of such directories. Users take turns, in the order of
+ * their numbers, so that many directories of one user delay those of another by one each. 1/0/<0
+ */
 static int find_directory(struct aggregator *a, struct directory *ret, uint64_t *ret_nr)
 {
 	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
@@ -87,9 +93,13 @@ static int find_directory(struct aggregator *a, struct directory *ret, uint64_t 
 		bool is_done = compacted_has(&a->done, ino, sealed_ns),
 		     is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
 
+		uint32_t user = subuids_user(seal.uid), after = user - a->last_user - 1; /* the last user comes last */
+
 		(void)compacted_has(&a->together, ino, sealed_ns); /* marks it as seen, so that it is kept */
-		if (!is_done && !is_skipped && (*ret_nr)++ == 0)
+		if (!is_done && !is_skipped && ((*ret_nr)++ == 0 || after < ret->user - a->last_user - 1)) {
 			set_directory(ret, ino, sealed_ns, &path);
+			ret->user = user;
+		}
 		buf_clear(&path);
 	}
 	if (r < 0)
@@ -364,6 +374,7 @@ static uint64_t compact(struct aggregator *a, struct directory d[STEPS])
 		return AGAIN_NS;
 	if (r != 0)
 		log_warning("directory %" PRIu64 ": background compaction failed: %.*s", d->ino, (int)said_len, said);
+	a->last_user = d->user;
 	r = note_done(a, d, r != 0);
 	for (int i = 0; i < nr && nr > 1 && r == 0; i++)
 		r = compacted_add(&a->together, d[i].ino, d[i].sealed_ns);

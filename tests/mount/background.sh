@@ -146,6 +146,27 @@ exits 0 "$compact" --beneath "$MNT" --json moved
 fs_remount $auto
 echo "ok moved away"
 
+# Users take turns: a user with many directories does not keep the others waiting.
+fs_remount
+for step in 1001/a1 1001/a2 1001/a3 1002/b1; do
+	mkdir -p "$MNT/${step%/*}/${step#*/}"
+	cp "$WORK/field.npy" "$MNT/$step/"
+	chown "${step%/*}" "$MNT/${step%/*}" "$MNT/$step" "$MNT/$step/field.npy"
+	setpriv --reuid "${step%/*}" --clear-groups "$seal" "$MNT/$step" >/dev/null
+done
+fs_umount
+cat >"$WORK/build/fs/ckptfs-compact" <<SH
+#!/bin/bash
+echo "\${@: -1}" >>"$WORK/order"
+exec "$compact" "\$@"
+SH
+CKPTFS_BUILD=$WORK/build fs_mount $auto
+await grep -q a3 "$WORK/order"
+await is_state idle
+[ "$(grep -o '[ab][1-3]$' "$WORK/order" | tr '\n' ' ')" = "a1 b1 a2 a3 " ] || fail "users do not take turns: $(cat "$WORK/order")"
+fs_remount $auto
+echo "ok in turn"
+
 # While it is at work, and slowly: nobody waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
 fs_remount $auto,read_rate=1M
 make_step five 5 large
