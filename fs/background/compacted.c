@@ -34,7 +34,7 @@ bool compacted_has(struct compacted *c, uint64_t ino, uint64_t sealed_ns)
 
 	if (is_there)
 		c->v[at].seen = true;
-	return is_there;
+	return is_there || (c->nr == COMPACTED_MAX && sealed_ns <= c->dropped_ns);
 }
 
 static void remove_entry(struct compacted *c, size_t at)
@@ -42,22 +42,29 @@ static void remove_entry(struct compacted *c, size_t at)
 	memmove(&c->v[at], &c->v[at + 1], (--c->nr - at) * sizeof(*c->v));
 }
 
-static void drop_oldest(struct compacted *c)
+/* Makes room for a directory that was sealed at this time. false: it is older than all in the set. */
+static bool drop_oldest(struct compacted *c, uint64_t sealed_ns)
 {
 	size_t oldest = 0;
 
 	for (size_t i = 1; i < c->nr; i++)
 		if (c->v[i].sealed_ns < c->v[oldest].sealed_ns)
 			oldest = i;
+	if (sealed_ns < c->v[oldest].sealed_ns) {
+		c->dropped_ns = MAX(c->dropped_ns, sealed_ns);
+		return false;
+	}
+	c->dropped_ns = c->v[oldest].sealed_ns;
 	remove_entry(c, oldest);
+	return true;
 }
 
 int compacted_add(struct compacted *c, uint64_t ino, uint64_t sealed_ns)
 {
 	size_t at;
 
-	if (c->nr == COMPACTED_MAX)
-		drop_oldest(c);
+	if (c->nr == COMPACTED_MAX && !drop_oldest(c, sealed_ns))
+		return 0;
 	if (c->nr == c->room) {
 		size_t room = MAX(2 * c->room, (size_t)64);
 		struct compacted_dir *more = reallocarray(c->v, room, sizeof(*more));

@@ -13,7 +13,11 @@
 struct buf;
 struct engine;
 
-#define COMPACTED_MAX 65536u /* beyond this the directory that was sealed first is dropped */
+/*
+ * Beyond this, directories that were sealed before the ones in the set count as recoded. Else each one that is dropped
+ * would be recoded again and drop the next: a user with as many sealed directories would keep the mount busy for ever.
+ */
+#define COMPACTED_MAX 65536u
 
 struct compacted_dir {
 	uint64_t ino; /* first: search_u64() */
@@ -25,6 +29,7 @@ struct compacted_dir {
 struct compacted {
 	struct compacted_dir *v; /* sorted by ino */
 	size_t nr, room;
+	uint64_t dropped_ns; /* directories sealed until then count as recoded while the set is full; not stored */
 };
 
 void compacted_release(struct compacted *c);

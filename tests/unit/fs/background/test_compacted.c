@@ -97,10 +97,20 @@ static void there_is_an_end(void **state _unused_)
 
 	for (uint64_t i = 0; i < COMPACTED_MAX; i++)
 		assert_int_equal(compacted_add(&c, i + 1, 1000000 - i), 0);
-	assert_int_equal(compacted_add(&c, COMPACTED_MAX + 1, 1), 0);
+	assert_int_equal(compacted_add(&c, COMPACTED_MAX + 1, 1000001), 0);
 	assert_int_equal(c.nr, COMPACTED_MAX);
-	assert_false(compacted_has(&c, COMPACTED_MAX, 1000001 - COMPACTED_MAX)); /* the one that was sealed first */
-	assert_true(compacted_has(&c, COMPACTED_MAX + 1, 1));
+	assert_true(compacted_has(&c, COMPACTED_MAX + 1, 1000001));
+	/* The one that was sealed first was dropped, but is not recoded again, nor are older ones. */
+	assert_true(compacted_has(&c, COMPACTED_MAX, 1000001 - COMPACTED_MAX));
+	assert_true(compacted_has(&c, COMPACTED_MAX + 2, 1));
+	assert_false(compacted_has(&c, COMPACTED_MAX + 2, 1000002)); /* a new one is */
+	assert_int_equal(compacted_add(&c, COMPACTED_MAX + 2, 1), 0); /* drops none */
+	assert_true(compacted_has(&c, COMPACTED_MAX - 1, 1000002 - COMPACTED_MAX));
+	compacted_drop_unseen(&c); /* all are new */
+	compacted_has(&c, 2, 999999);
+	compacted_drop_unseen(&c);
+	assert_int_equal(c.nr, 1);
+	assert_false(compacted_has(&c, COMPACTED_MAX + 3, 1)); /* there is room */
 }
 
 int main(void)
