@@ -28,6 +28,9 @@
  * the bytes that are left as used. The next mount finds it in the table and starts over.
  * An orphan that is not in the table of inodes is not used and stays so: it has no name, and names_lookup() does not
  * find it by its number. Trees have precedence, because seals may have to wait for them.
+ *
+ * What cannot be erased, because it is damaged, is left, and the rest is erased. While such a tree is left,
+ * reaper_has_trees() stays true.
  */
 #include "fs/seal/reaper.h"
 
@@ -99,6 +102,16 @@ static bool is_stopping(struct reaper *r)
 	stop = r->stop && monotonic_ns() >= r->stop_ns;
 	mutex_unlock(&r->lock);
 	return stop || r->fs->read_only;
+}
+
+static bool is_tree_due(struct reaper *r)
+{
+	bool is_due;
+
+	mutex_lock(&r->lock);
+	is_due = r->tree_due;
+	mutex_unlock(&r->lock);
+	return is_due;
 }
 
 /* Make a directory with entries an orphan; everything below stays in place. */
@@ -255,23 +268,30 @@ static int is_tree(struct fs *fs, uint64_t ino)
 	return inodes_has(fs->inodes, ino) ? ns_has_entries(fs->db, ino) : 1;
 }
 
-/* Repeats until no tree is found: orphans that did not fit into `next` may lie before the current position. */
+/*
+ * Repeats until no tree is found: orphans that did not fit into `next` may lie before the current position. A tree that
+ * cannot be erased does not keep the others.
+ */
 static int take_apart_all(struct reaper *r)
 {
 	uint64_t ino, nr;
-	int is = 0, found = 0;
+	int error, found = 0;
 
 	do {
 		ino = nr = 0;
-		while (is >= 0 && !is_stopping(r) && (found = ns_next_orphan(r->fs->db, ino, &ino)) > 0) {
-			is = is_tree(r->fs, ino);
-			if (is <= 0)
+		error = 0;
+		while (!is_stopping(r) && (found = ns_next_orphan(r->fs->db, ino, &ino)) > 0) {
+			int is = is_tree(r->fs, ino);
+
+			if (is > 0)
+				is = take_apart(r, ino);
+			else if (is == 0)
 				continue;
-			is = take_apart(r, ino);
-			nr++;
+			nr += is == 0;
+			error = is < 0 ? is : error;
 		}
-	} while (is >= 0 && found >= 0 && nr > 0 && !is_stopping(r));
-	return is < 0 ? is : MIN(found, 0);
+	} while (found >= 0 && nr > 0 && !is_stopping(r));
+	return found < 0 ? found : error;
 }
 
 /* Waits for the transaction of a caller of reaper_wake_for_file(). */
@@ -328,7 +348,7 @@ static int erase_file(struct reaper *r, const struct ns_inode *in)
 	if (more < 0)
 		return more;
 	do
-		more = is_stopping(r) || r->has_trees ? 2 : content_erase_some(c, &segment);
+		more = is_stopping(r) || is_tree_due(r) ? 2 : content_erase_some(c, &segment);
 	while (more == 1);
 	if (more == 0)
 		more = erase_inode(r->fs, in); /* with the content open: that it has no bytes is known in memory */
@@ -343,34 +363,37 @@ static int erase_files(struct reaper *r)
 {
 	struct ns_inode in;
 	uint64_t ino = 0;
-	int found, error = 0;
+	int found, is = 0, error = 0;
 
 	await_change(r->fs);
-	while (error == 0 && (found = next_file(r->fs, &ino, &in)) != 0)
-		error = found < 0 ? found : erase_file(r, &in);
-	return error;
+	while (is <= 0 && (found = next_file(r->fs, &ino, &in)) > 0) {
+		is = erase_file(r, &in);
+		error = is < 0 ? is : error;
+	}
+	return is > 0 ? is : found < 0 ? found : error;
 }
 
 /* Erase what is due. false: some of it is left. */
 static bool erase_all(struct reaper *r) REQUIRES(r->lock)
 {
-	bool trees_done;
-	int error;
+	bool goes_on;
+	int trees, files = 0;
 
 	r->tree_due = r->file_due = false;
 	mutex_unlock(&r->lock);
-	error = r->has_trees ? take_apart_all(r) : 0;
-	trees_done = error == 0 && !is_stopping(r);
+	trees = r->has_trees ? take_apart_all(r) : 0;
+	goes_on = !is_stopping(r);
 	mutex_lock(&r->lock);
-	if (trees_done && !r->tree_due)
+	if (goes_on && trees == 0 && !r->tree_due)
 		r->has_trees = false;
 	mutex_unlock(&r->lock);
-	if (trees_done)
-		error = erase_files(r);
-	if (error < 0 && error != -EROFS)
-		log_errno(error, "store: cannot erase all removed files and checkpoints; the next removal or mount retries");
+	if (goes_on)
+		files = erase_files(r);
+	if ((trees < 0 && trees != -EROFS) || (files < 0 && files != -EROFS))
+		log_errno(trees < 0 ? trees : files,
+			  "store: cannot erase all removed files and checkpoints; the next removal or mount retries");
 	mutex_lock(&r->lock);
-	return trees_done && error == 0;
+	return goes_on && trees == 0 && files == 0;
 }
 
 static void *run_reaper(void *userdata)
