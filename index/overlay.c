@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "index/overlay.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct entry {
 	struct entry *next; /* in its bucket */
 	uint32_t key_len, value_len, room; /* room: for the value */
 	bool deleted;
+	bool replaced; /* in no bucket: a larger one has taken its place */
 	uint8_t bytes[]; /* key, value */
 };
 
@@ -45,6 +47,10 @@ struct overlay {
 	struct mutex writers; /* around lock: one changes or drains at a time */
 	struct entry **sorted GUARDED_BY(writers); /* those of `draining`, in order of keys */
 	size_t nr_drained GUARDED_BY(writers); /* of them */
+	uint64_t nr_begun, nr_ended GUARDED_BY(writers); /* tables that were to be drained, and are */
+	atomic_uint nr_applying; /* threads that want `writers` to change something, or have it */
+	unsigned nr_making_way GUARDED_BY(writers); /* threads that wait for `applied` */
+	struct cond applied; /* with `writers` */
 	struct rwlock lock; /* the tables, against readers */
 	struct table active, draining GUARDED_BY(lock);
 	_Atomic uint64_t bytes; /* of both tables; readable without a lock */
@@ -85,18 +91,14 @@ static struct overlay_change change_of(const struct entry *e)
 	return (struct overlay_change){ e->bytes, e->bytes + e->key_len, e->key_len, e->value_len, e->deleted };
 }
 
-static void table_clear(struct overlay *o, struct table *t)
+static void free_blocks(struct block *b)
 {
-	struct block *b;
+	struct block *next;
 
-	while ((b = t->blocks)) {
-		t->blocks = b->next;
+	for (; b; b = next) {
+		next = b->next;
 		free(b);
 	}
-	memset(t->buckets, 0, o->nr_buckets * sizeof(*t->buckets));
-	t->nr = 0;
-	atomic_fetch_sub(&o->bytes, t->bytes);
-	t->bytes = 0;
 }
 
 int overlay_new(uint64_t bytes_max, overlay_write_fn *write, void *userdata, struct overlay **ret)
@@ -106,6 +108,7 @@ int overlay_new(uint64_t bytes_max, overlay_write_fn *write, void *userdata, str
 	if (!o)
 		return -ENOMEM;
 	mutex_init(&o->writers);
+	cond_init(&o->applied);
 	rwlock_init(&o->lock);
 	o->bytes_max = bytes_max;
 	o->write = write;
@@ -127,14 +130,13 @@ void overlay_free(struct overlay *o)
 {
 	if (!o)
 		return;
-	if (o->active.buckets)
-		table_clear(o, &o->active);
-	if (o->draining.buckets)
-		table_clear(o, &o->draining);
+	free_blocks(o->active.blocks);
+	free_blocks(o->draining.blocks);
 	free(o->active.buckets);
 	free(o->draining.buckets);
 	free(o->sorted);
 	rwlock_release(&o->lock);
+	cond_release(&o->applied);
 	mutex_release(&o->writers);
 	free(o);
 }
@@ -170,9 +172,9 @@ static struct overlay_change next_change(const uint8_t **p)
 
 /* --- applying --- */
 
-static size_t entry_bytes(const struct overlay_change *c)
+static size_t entry_bytes(size_t key_len, size_t room)
 {
-	return round_up(sizeof(struct entry) + c->key_len + c->value_len, _Alignof(struct entry));
+	return round_up(sizeof(struct entry) + key_len + room, _Alignof(struct entry));
 }
 
 /* Memory for all of the list, even if every key is new: from here on nothing fails. */
@@ -185,7 +187,7 @@ static int reserve(struct table *t, const struct buf *changes)
 	while (p < end) {
 		struct overlay_change c = next_change(&p);
 
-		need += entry_bytes(&c);
+		need += entry_bytes(c.key_len, c.value_len);
 	}
 	if (b && b->size - b->used >= need)
 		return 0;
@@ -203,7 +205,7 @@ static struct entry *new_entry(struct table *t, const struct overlay_change *c)
 {
 	struct entry *e = (struct entry *)(void *)(t->blocks->mem + t->blocks->used);
 
-	t->blocks->used += entry_bytes(c);
+	t->blocks->used += entry_bytes(c->key_len, c->value_len);
 	*e = (struct entry){ .key_len = (uint32_t)c->key_len, .room = (uint32_t)c->value_len };
 	memcpy(e->bytes, c->key, c->key_len);
 	return e;
@@ -218,6 +220,7 @@ static void apply_one(struct overlay *o, const struct overlay_change *c) REQUIRE
 	e = *at;
 	if (e && e->room < c->value_len) { /* a larger one takes its place */
 		*at = e->next;
+		e->replaced = true;
 		o->active.nr--;
 		e = NULL;
 	}
@@ -265,7 +268,8 @@ static int by_key(const void *a, const void *b)
 	return r ? r : (x->key_len > y->key_len) - (x->key_len < y->key_len);
 }
 
-/* Moves the active table to `draining`, which is empty. Readers see it throughout. */
+/* Moves the active table to `draining`, which is empty. Readers see it throughout. The cost is that of its entries: most
+ * drains are for an iterator and find a few, among 65536 buckets. */
 static int begin_draining(struct overlay *o) REQUIRES(o->writers)
 {
 	struct entry **sorted;
@@ -277,12 +281,19 @@ static int begin_draining(struct overlay *o) REQUIRES(o->writers)
 	sorted = malloc(o->active.nr * sizeof(*sorted));
 	if (!sorted)
 		return -ENOMEM;
-	for (size_t i = 0; i < o->nr_buckets; i++)
-		for (struct entry *e = o->active.buckets[i]; e; e = e->next)
-			sorted[nr++] = e;
+	for (struct block *b = o->active.blocks; b; b = b->next)
+		for (size_t at = 0; at < b->used;) {
+			struct entry *e = (struct entry *)(void *)(b->mem + at);
+
+			if (!e->replaced)
+				sorted[nr++] = e;
+			at += entry_bytes(e->key_len, e->room);
+		}
+	assert(nr == o->active.nr);
 	qsort(sorted, nr, sizeof(*sorted), by_key);
 	o->sorted = sorted;
 	o->nr_drained = 0;
+	o->nr_begun++;
 	rwlock_lock(&o->lock);
 	t = o->draining;
 	o->draining = o->active;
@@ -293,10 +304,21 @@ static int begin_draining(struct overlay *o) REQUIRES(o->writers)
 
 static void end_draining(struct overlay *o) REQUIRES(o->writers)
 {
+	struct entry **buckets = o->draining.buckets;
+	struct block *blocks = o->draining.blocks;
+
 	rwlock_lock(&o->lock);
-	table_clear(o, &o->draining);
+	if (o->draining.nr < o->nr_buckets / 16)
+		for (size_t i = 0; i < o->draining.nr; i++)
+			*bucket_of(o, &o->draining, o->sorted[i]->bytes, o->sorted[i]->key_len) = NULL;
+	else
+		memset(buckets, 0, o->nr_buckets * sizeof(*buckets));
+	atomic_fetch_sub(&o->bytes, o->draining.bytes);
+	o->draining = (struct table){ .buckets = buckets };
 	rwlock_unlock(&o->lock);
+	free_blocks(blocks);
 	free(TAKE(o->sorted));
+	o->nr_ended++;
 }
 
 static int drain_some(struct overlay *o, size_t most) REQUIRES(o->writers)
@@ -325,26 +347,44 @@ int overlay_apply(struct overlay *o, const struct buf *changes)
 {
 	int r;
 
+	atomic_fetch_add(&o->nr_applying, 1);
 	mutex_lock(&o->writers);
 	r = apply_all(o, changes);
 	/* The changes are applied now; if draining fails, they stay in the table and it is tried again. */
 	if (r == 0 && drain_some(o, o->active.bytes > o->bytes_max ? SIZE_MAX : DRAIN_EACH) == 0 &&
 	    o->active.bytes > o->bytes_max)
 		(void)begin_draining(o);
+	atomic_fetch_sub(&o->nr_applying, 1);
+	if (o->nr_making_way > 0)
+		cond_signal(&o->applied);
 	mutex_unlock(&o->writers);
 	return r;
 }
 
+/* Unlocking alone would not do: this thread is running, and would have the lock again before one that waits for it. */
+static void make_way(struct overlay *o) REQUIRES(o->writers)
+{
+	if (atomic_load(&o->nr_applying) == 0)
+		return;
+	o->nr_making_way++;
+	cond_wait(&o->applied, &o->writers);
+	o->nr_making_way--;
+}
+
+/* There may be 8 MiB to write, which takes 100 ms: changes go on meanwhile, and are not waited for. */
 int overlay_drain(struct overlay *o)
 {
-	int r;
+	uint64_t last;
+	int r = 0;
 
 	mutex_lock(&o->writers);
-	r = drain_some(o, SIZE_MAX);
-	if (r == 0)
-		r = begin_draining(o);
-	if (r == 0)
-		r = drain_some(o, SIZE_MAX);
+	last = o->nr_begun + (o->active.nr > 0);
+	while (o->nr_ended < last) {
+		r = o->sorted ? drain_some(o, DRAIN_BATCH) : begin_draining(o);
+		if (r < 0)
+			break;
+		make_way(o);
+	}
 	mutex_unlock(&o->writers);
 	return r;
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/le.h"
 #include "index/overlay.h"
@@ -171,11 +172,67 @@ static void readers_never_miss_what_is_being_drained(void **state)
 	overlay_free(t.o);
 }
 
+#define NR_DRAINED 10000u /* in many writes */
+#define PATIENCE_NS 20000000
+
+struct slow {
+	struct overlay *o;
+	pthread_t thread;
+	bool has_thread;
+	unsigned nr_changes;
+	atomic_bool applied, was_applied_before_the_last;
+};
+
+static void *apply_one_change(void *arg)
+{
+	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
+	struct slow *s = arg;
+
+	change(&list, NR_DRAINED, 1);
+	assert_int_equal(overlay_apply(s->o, &list), 0);
+	s->applied = true;
+	return NULL;
+}
+
+static int take_slowly(void *userdata, const struct overlay_change *changes, size_t n)
+{
+	struct slow *s = userdata;
+
+	(void)changes;
+	if (!s->has_thread)
+		assert_int_equal(pthread_create(&s->thread, NULL, apply_one_change, s), 0);
+	s->has_thread = true;
+	if (s->applied)
+		s->was_applied_before_the_last = true;
+	else
+		nanosleep(&(struct timespec){ .tv_nsec = PATIENCE_NS }, NULL);
+	s->nr_changes += (unsigned)n;
+	return 0;
+}
+
+static void a_change_does_not_wait_for_all_of_a_drain(void **state)
+{
+	_cleanup_(buf_release) struct buf list = BUF_EMPTY;
+	struct slow s = { 0 };
+
+	(void)state;
+	assert_int_equal(overlay_new(MiB(8), take_slowly, &s, &s.o), 0);
+	for (uint64_t key = 0; key < NR_DRAINED; key++)
+		change(&list, key, 1);
+	assert_int_equal(overlay_apply(s.o, &list), 0);
+	assert_int_equal(overlay_drain(s.o), 0);
+	assert_in_range(s.nr_changes, NR_DRAINED, NR_DRAINED + 1);
+	pthread_join(s.thread, NULL);
+	assert_true(s.was_applied_before_the_last);
+	overlay_free(s.o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_change_of_each_key_counts),
 		cmocka_unit_test(readers_never_miss_what_is_being_drained),
+		cmocka_unit_test(a_change_does_not_wait_for_all_of_a_drain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
