@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Listing sealed directories, and checking one against its root. A user sees the seals of own directories; the operator
- * sees all.
- *
- * Seals are read in steps, so that fs.names is held only for a limited number of them: the seals of other users are
- * skipped, and their number is not up to the caller.
+ * sees all. The seals of other users are skipped, and their number is not up to the caller.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +17,6 @@
 #include "fs/seal/seal.h"
 #include "fs/seal/seal_root.h"
 
-#define SEALS_AT_ONCE 128u /* per hold of fs.names */
 #define PATH_ATTEMPTS 8u /* attempts to look up a path while users rename its directories */
 
 static bool may_know(uint32_t uid, const struct ns_inode *in)
@@ -49,23 +45,22 @@ int seal_check(struct fs *fs, uint64_t dir, uint32_t uid, struct ns_seal *ret, u
 	return 0;
 }
 
-/* Check up to SEALS_AT_ONCE seals after *at. 1: found one visible to the user; 0: none of these; -ENOENT: no more. */
-static int next_locked(struct fs *fs, uint32_t uid, uint64_t *at, struct ns_seal *ret) REQUIRES_SHARED(fs->names)
+/*
+ * May the user know of this seal, which was just read? 1, 0, <0. Without fs.names, which changes of names would have to
+ * wait for, and for longer if this thread lost its processor: the directory may be removed meanwhile, and its seal with
+ * it or before.
+ */
+static int is_visible(struct fs *fs, uint32_t uid, uint64_t dir, const struct ns_seal *seal)
 {
+	struct ns_seal again;
 	struct ns_inode in;
-	int r;
+	int r = attr_load(fs, dir, &in);
 
-	for (unsigned nr = 0; nr < SEALS_AT_ONCE; nr++) {
-		r = ns_next_seal(fs->db, *at, at, ret);
-		if (r <= 0)
-			return r < 0 ? r : -ENOENT;
-		r = attr_load(fs, *at, &in);
-		if (r <= 0)
-			return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": sealed but has no record", *at);
-		if (ret->is_complete && may_know(uid, &in))
-			return 1;
-	}
-	return 0;
+	if (r == 0 && ns_get_seal(fs->db, dir, &again) == 0)
+		return 0;
+	if (r <= 0)
+		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": sealed but has no record", dir);
+	return seal->is_complete && may_know(uid, &in);
 }
 
 /* 1; 0: no path short enough, no longer sealed, or moved repeatedly meanwhile; <0. */
@@ -101,14 +96,15 @@ int seal_next(struct fs *fs, uint64_t after, uint32_t uid, uint64_t *ret_ino, st
 	int r;
 
 	do {
-		rwlock_lock_shared(&fs->names);
-		r = next_locked(fs, uid, &after, ret);
-		rwlock_unlock_shared(&fs->names);
+		r = ns_next_seal(fs->db, after, &after, ret);
+		if (r <= 0)
+			break;
+		r = is_visible(fs, uid, after, ret);
 		if (r > 0)
 			r = find_path(fs, after, path);
 		if (r == 0)
 			r = cancel_check();
 	} while (r == 0);
 	*ret_ino = after;
-	return r == -ENOENT ? 0 : r;
+	return r;
 }

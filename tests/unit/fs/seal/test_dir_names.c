@@ -22,6 +22,7 @@
 
 #define NR_SEALS 150u
 #define NR_DIRS 30000u /* more than fit into some sets */
+#define OTHER_UID 1001u
 
 struct world {
 	char path[64];
@@ -121,6 +122,19 @@ static void listing_twice_as_many_reads_twice_as_much(void **state)
 	assert_in_range(list(w, 2 * NR_SEALS), 2 * NR_SEALS, 20 * NR_SEALS);
 }
 
+static void seals_of_others_are_skipped_while_names_change(void **state)
+{
+	_cleanup_(buf_release) struct buf path = BUF_EMPTY;
+	struct world *w = *state;
+	uint64_t ino = 0;
+	struct ns_seal seal;
+
+	seal_some(w, 0, NR_SEALS);
+	rwlock_lock(&w->fs->names);
+	assert_int_equal(seal_next(w->fs, 0, OTHER_UID, &ino, &seal, &path), 0);
+	rwlock_unlock(&w->fs->names);
+}
+
 static void find(struct world *w, uint64_t parent, uint64_t dir, const char *name)
 {
 	struct ns_dirent d;
@@ -173,6 +187,7 @@ static void more_than_fit_are_found(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		world_test(seals_of_others_are_skipped_while_names_change),
 		world_test(listing_twice_as_many_reads_twice_as_much),
 		world_test(names_are_the_present_ones),
 		world_test(more_than_fit_are_found),
