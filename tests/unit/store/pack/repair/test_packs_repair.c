@@ -3,6 +3,9 @@
  * Tables that are repaired, of frames stored in every way: as they are, with each codec, with parts that no codec made
  * smaller, short ones; chunks of one length and of varied ones. A table written again is the one that was there, to the
  * byte.
+ *
+ * A repair of a large frame takes some milliseconds, under ASan ten times as many. So each change is tried in some of the
+ * frames, which take turns; with TEST_EVERY, in all of them.
  */
 #include "tests/unit/store/pack/coded_rig.h"
 
@@ -18,9 +21,8 @@ static const struct shape {
 	const char *name;
 	uint32_t chunk_len, len; /* chunk_len 0: varied */
 	uint32_t noise; /* bit i: part i */
-	/* Each is changed in turn, with lz4. Else only some of those that tell of single chunks, or nothing; and of
-	 * each number that tells of the frame one byte, not the same one for each shape: of a large frame each change
-	 * takes some milliseconds. */
+	/* Each byte is changed, with lz4, but for those behind the last chunk, where nothing is. Else only some of those
+	 * of single chunks; and of each number of the frame one byte, not the same one for each shape. */
 	bool every_byte;
 } shapes[] = {
 	{ "pages", 4096, PACK_FRAME_BYTES, 0, false },
@@ -36,6 +38,12 @@ static const struct shape {
 	{ "varied, a short part of noise last", 0, 3 * 65536 + 1234, 0x8, false },
 	{ "varied, one byte last", 0, 2 * 65536 + 1, 0, false },
 };
+
+/* Is it the turn of frame `nr`, one of as many that take turns? */
+static bool is_turn(uint32_t nr, uint32_t of)
+{
+	return getenv("TEST_EVERY") || nr % of == 0;
+}
 
 struct frame {
 	const struct shape *shape;
@@ -152,21 +160,34 @@ static bool is_repaired(struct frame *f, const uint8_t damaged[PACK_BLOCK], stru
 	return memcmp(now, f->table, PACK_BLOCK) == 0;
 }
 
+static uint32_t entry_len(const struct frame *f)
+{
+	return f->shape->chunk_len ? FP_LEN : sizeof(struct pack_varied_disk);
+}
+
+static bool is_tried(const struct frame *f, uint32_t at)
+{
+	static const uint32_t steps[] = {
+		[PACK_CODEC_NONE] = 67, [PACK_CODEC_LZ4] = 1, [PACK_CODEC_ZSTD] = 3, [PACK_CODEC_CODED] = 5
+	};
+	uint32_t end = 256 + f->t.nr_chunks * entry_len(f);
+	uint32_t nr = (uint32_t)(f->shape - shapes) + 3 * f->t.coding.codec; /* of the frame, when it takes turns */
+	bool of_frame = (at >= 20 && at < 24) || (at >= 32 && at < 108);
+
+	if (f->shape->every_byte)
+		return of_frame || (at % steps[f->t.coding.codec] == 0 && (at < end || is_turn(at, 61)));
+	return (of_frame && (at + nr) % 4 == 0 && is_turn(at / 4 + nr, 3)) ||
+	       (at % 149 == 0 && is_turn(at / 149 + nr, 3));
+}
+
 static void change_bytes(struct frame *f, const char *how)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
 	uint8_t damaged[PACK_BLOCK];
-	static const uint32_t steps[] = {
-		[PACK_CODEC_NONE] = 67, [PACK_CODEC_LZ4] = 1, [PACK_CODEC_ZSTD] = 3, [PACK_CODEC_CODED] = 5
-	};
-	uint32_t step = f->shape->every_byte ? steps[f->t.coding.codec] : 149;
 	unsigned nr_not = 0;
 
 	for (uint32_t at = 0; at < PACK_BLOCK; at++) {
-		bool lists_of_frame = (at >= 20 && at < 24) || (at >= 32 && at < 108);
-		bool is_turn = f->shape->every_byte || (at + (uint32_t)(f->shape - shapes)) % 4 == 0;
-
-		if (!(lists_of_frame && is_turn) && at % step != 0)
+		if (!is_tried(f, at))
 			continue;
 		memcpy(damaged, f->table, PACK_BLOCK);
 		damaged[at] ^= (uint8_t)(1 + at * 40503u % 255);
@@ -258,7 +279,7 @@ static unsigned read_chunks(struct frame *f, uint32_t lost_parts)
 /* How many entries have so many bytes of their fingerprints changed, or a byte of their length. */
 static unsigned entries_changed(const struct frame *f, const uint8_t *damaged, unsigned nr_bytes, bool or_length)
 {
-	uint32_t size = f->shape->chunk_len ? FP_LEN : sizeof(struct pack_varied_disk);
+	uint32_t size = entry_len(f);
 	unsigned nr = 0;
 
 	for (uint32_t i = 0; i < f->t.nr_chunks; i++) {
@@ -290,7 +311,7 @@ static void a_table_without_a_sector_is_repaired(void **state)
 
 				memcpy(damaged, f->table, PACK_BLOCK);
 				memset(damaged + at, 0, 512);
-				if (memcmp(damaged, f->table, PACK_BLOCK) == 0)
+				if (memcmp(damaged, f->table, PACK_BLOCK) == 0 || !is_turn(at / 512 + i + k, 3))
 					continue;
 				nr_lost = entries_changed(f, damaged, 4, false);
 				nr_doubtful = entries_changed(f, damaged, 4, true);
@@ -302,7 +323,7 @@ static void a_table_without_a_sector_is_repaired(void **state)
 					nr_proved += s->proved[c];
 				assert_in_range(nr_proved, f->t.nr_chunks - nr_doubtful, f->t.nr_chunks - nr_lost);
 				assert_int_equal(packs_repair_table(f->rig.p, s), 0);
-				if (at % 1536 == 0)
+				if (is_turn(at / 512 + i + k, 9))
 					assert_int_equal(read_chunks(f, ~0u), f->t.nr_chunks - nr_proved);
 			}
 			frame_free(f);
@@ -312,12 +333,14 @@ static void a_table_without_a_sector_is_repaired(void **state)
 
 /* Change each byte that tells of the parts and of all chunks: what is not in `lost_parts` is proved, and can be
  * read. */
-static void change_bytes_beside(struct frame *f, uint32_t lost_parts)
+static void change_bytes_beside(struct frame *f, uint32_t lost_parts, uint32_t nr)
 {
 	struct pack_salvage *s = malloc(sizeof(*s));
 	uint8_t damaged[PACK_BLOCK];
 
 	for (uint32_t at = 36; at < 108; at += at % 4 == 1 ? 3 : 1) { /* of numbers the lower half */
+		if (!is_turn(at / 4 + at % 4 + nr, 3))
+			continue;
 		memcpy(damaged, f->table, PACK_BLOCK);
 		damaged[at] ^= (uint8_t)(1 + at * 40503u % 255);
 		write_at(f, damaged, PACK_BLOCK, pack_table_off(0));
@@ -353,7 +376,7 @@ static void parts_that_are_lost_too_cost_no_others(void **state)
 				if (lost[i] >> part & 1)
 					write_at(f, junk, end - start, pack_data_off(0) + start);
 			}
-			change_bytes_beside(f, lost[i]);
+			change_bytes_beside(f, lost[i], (uint32_t)(i + k));
 			frame_free(f);
 		}
 	free(junk);
