@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * faults: every I/O call of a run fails once, and every call from some point on fails.
+ * faults: every I/O call of a run fails once, or every call from it on fails; with --every both.
  *
  * The run: make a store, work on it, close it. The n-th call below it, ours or RocksDB's, gives EIO or ENOSPC, or
  * writes half and then finds the disk full. Then the disk is well again, and:
@@ -42,21 +42,21 @@ static const struct {
 	const char *name;
 	int error;
 	bool stays; /* fails from the n-th call on */
-	uint64_t step; /* every so many calls are failed; which ones depends on the seed */
+	uint64_t step; /* every so many calls are failed; which ones depends on the seed and the mode */
 } modes[NR_MODES] = {
-	{ "EIO once", EIO, false, 1 },
-	{ "EIO from", EIO, true, 1 },
-	{ "ENOSPC once", ENOSPC, false, 1 },
-	{ "ENOSPC from", ENOSPC, true, 1 },
-	{ "half a write", ENOSPC, false, 1 },
+	{ "EIO once", EIO, false, 2 },
+	{ "EIO from", EIO, true, 2 },
+	{ "ENOSPC once", ENOSPC, false, 2 },
+	{ "ENOSPC from", ENOSPC, true, 2 },
+	{ "half a write", ENOSPC, false, 2 },
 	{ "a sync that drops", EIO, false, 1 },
-	{ "EDQUOT once", EDQUOT, false, 5 }, /* handled as ENOSPC */
-	{ "EDQUOT from", EDQUOT, true, 5 },
+	{ "EDQUOT once", EDQUOT, false, 10 }, /* handled as ENOSPC */
+	{ "EDQUOT from", EDQUOT, true, 10 },
 };
 
 struct faults {
 	uint64_t seed;
-	bool keep_going;
+	bool keep_going, every; /* of the calls, in each mode */
 	char scratch[64];
 	struct workload *work;
 	uint64_t *counts; /* shared: cases per mode, from the calls of an undisturbed run */
@@ -258,12 +258,17 @@ static bool may_need_rebuild(struct faults *f, const struct plan *plan, const ch
 	return r == 0;
 }
 
+static uint64_t step_of(const struct faults *f, enum mode mode)
+{
+	return f->every ? 1 : modes[mode].step;
+}
+
 /* The call that case `nr` fails, from 1. */
 static uint64_t nth_call(const struct faults *f, uint64_t nr)
 {
-	uint64_t step = modes[nr / MODE_CASES].step;
+	uint64_t mode = nr / MODE_CASES, step = step_of(f, (enum mode)mode);
 
-	return nr % MODE_CASES * step + f->seed % step + 1;
+	return nr % MODE_CASES * step + (f->seed + mode) % step + 1;
 }
 
 static enum pool_verdict run_case(void *userdata, int me, uint64_t nr, FILE *to)
@@ -296,8 +301,8 @@ static void describe(void *userdata, int me, uint64_t nr)
 {
 	const struct faults *f = userdata;
 	(void)me;
-	printf("%s, call %" PRIu64 "\nagain: faults --seed %" PRIu64 " --case %" PRIu64 "\n",
-	       modes[nr / MODE_CASES].name, nth_call(f, nr), f->seed, nr);
+	printf("%s, call %" PRIu64 "\nagain: faults --seed %" PRIu64 "%s --case %" PRIu64 "\n",
+	       modes[nr / MODE_CASES].name, nth_call(f, nr), f->seed, f->every ? " --every" : "", nr);
 }
 
 /* How many calls there are to fail. */
@@ -317,7 +322,7 @@ static bool count_calls(void *userdata)
 			return false;
 		o = run(f->work, path);
 		disarm(&plan);
-		f->counts[m] = (plan.nr_calls + NR_SLACK) / modes[m].step;
+		f->counts[m] = (plan.nr_calls + NR_SLACK) / step_of(f, m);
 		if (o.error < 0 || o.acked != f->work->nr) {
 			printf("FAILED: the run fails without a fault: %s\n", strerror(-o.error));
 			return false;
@@ -666,6 +671,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = { { "seed", required_argument, NULL, 's' },
 						 { "case", required_argument, NULL, 'c' },
 						 { "keep-going", no_argument, NULL, 'k' },
+						 { "every", no_argument, NULL, 'e' },
 						 { 0 } };
 	struct faults f = { .seed = fate_seed(), .scratch = "/dev/shm/ckptfs-faults.XXXXXX" };
 	bool one = false, good = false;
@@ -681,6 +687,8 @@ int main(int argc, char **argv)
 		}
 		if (c == 'k')
 			f.keep_going = true;
+		if (c == 'e')
+			f.every = true;
 		if (c == '?')
 			return 2;
 	}
