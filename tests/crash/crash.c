@@ -23,7 +23,8 @@
 #include "tests/crash/scratch.h"
 #include "tests/crash/tree.h"
 
-#define STATES_PER_ROUND 5000
+/* Of a round: about what the fixed variants at all points of its run come to. */
+#define STATES_PER_OP 12.5
 
 struct options {
 	uint64_t seed, nr_states;
@@ -115,7 +116,8 @@ static bool run_rounds(const struct options *o, const char *scratch)
 	for (uint64_t i = 0; good && done < o->nr_states; i++, done += nr) {
 		uint64_t want = o->nr_states - done;
 
-		good = run_round(o, o->seed + i, o->log ? want : MIN(want, (uint64_t)STATES_PER_ROUND), scratch, &nr);
+		good = run_round(o, o->seed + i,
+				 o->log ? want : MIN(want, (uint64_t)(STATES_PER_OP * (double)o->nr_ops)), scratch, &nr);
 		if (o->log || o->one)
 			return good;
 	}
@@ -128,8 +130,8 @@ static void usage(void)
 {
 	printf("Usage: crash [--seed N] [--states N | --long] [--ops N] [--jobs N] [--keep DIR]\n"
 	       "             [--log FILE [--state P.V]]\n"
-	       "  --states N   distinct crash states to check (20000; --long: 1000000)\n"
-	       "  --ops N      operations per thread of each run that is recorded (400)\n"
+	       "  --states N   distinct crash states to check (10000; --long: 1000000)\n"
+	       "  --ops N      operations per thread of each run that is recorded (200; --long: 400)\n"
 	       "  --keep DIR   where the log of a failed run is left ($CKPTFS_BUILD, else here)\n"
 	       "  --log FILE   take this log instead of recording\n"
 	       "  --state P.V  check only this state of it, and show the engine's log\n");
@@ -160,6 +162,7 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 'L':
 			o->nr_states = 1000000;
+			o->nr_ops = 400;
 			break;
 		case 'o':
 			o->nr_ops = strtoull(optarg, NULL, 0);
@@ -185,8 +188,8 @@ static int parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = { .seed = fate_seed(),
-			     .nr_states = 20000,
-			     .nr_ops = 400,
+			     .nr_states = 10000,
+			     .nr_ops = 200,
 			     .jobs = pool_jobs(),
 			     .keep = getenv("CKPTFS_BUILD") };
 	char scratch[] = "/dev/shm/ckptfs-crash.XXXXXX";
