@@ -118,7 +118,7 @@ static void threads_write_while_checkpoints_are_taken(void)
 
 	api_begin(NULL);
 	for (int i = 0; i < 4; i++) {
-		char name[8];
+		char name[16];
 
 		snprintf(name, sizeof(name), "w%d", i);
 		w[i].len = 200 * PAGE;

@@ -44,7 +44,7 @@
 struct state {
 	uint64_t random;
 	struct ckptfs_gpu_buffer buffers[NR_BUFFERS]; /* those of length SIZE_MAX are not there */
-	char names[NR_BUFFERS][16];
+	char names[NR_BUFFERS][24];
 };
 
 static uint64_t next_random(struct state *s)

@@ -97,7 +97,7 @@ static void random_changes_never_overlap(void **state _unused_)
 	struct {
 		uint64_t len, off; /* before; len 0: was not there */
 	} before[NR] = { 0 };
-	char names[NR][8];
+	char names[NR][16];
 	uint64_t seed = 42;
 
 	for (int i = 0; i < NR; i++)
