@@ -47,6 +47,7 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "store/tier/tier.h"
+#include "store/tier/tier_dir_write.h"
 
 #define THREADS 8u
 #define PAGE 10000u
@@ -153,7 +154,7 @@ static int write_temporary(int at, const struct tier_request *q, struct temporar
 	fd = io_open(at, ret->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fd;
-	r = io_pwrite(fd, q->data, q->len, 0);
+	r = tier_dir_write(fd, q->data, q->len);
 	if (r == 0)
 		r = io_sync(fd);
 	if (r == 0)

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/tier/flush/flush_state.h"
+#include "store/tier/tier_pack_memory.h"
 
 int writer_add_pack(struct tier_writer *w, const struct tier_footer *f)
 {
@@ -38,6 +39,7 @@ static int open_pack(struct tier_writer *w)
 
 	if (r < 0)
 		return r;
+	tier_pack_reserve(&w->data, w->conf.pack_bytes);
 	w->is_open = true;
 	w->nr_chunks = 0;
 	return 0;

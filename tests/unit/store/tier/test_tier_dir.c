@@ -117,6 +117,78 @@ static void an_object_that_is_found_is_durable(void **state _unused_)
 	assert_int_equal(put(TIER_PUT_NEW, "a/o", "world"), -EIO);
 }
 
+/* --- direct I/O --- */
+
+static struct {
+	unsigned nr_direct, nr_cached; /* writes */
+	bool refuse;
+} direct;
+
+static int before_direct(void *userdata _unused_, const struct io_event *ev)
+{
+	if (ev->op != IO_WRITE)
+		return 0;
+	if (!(fcntl(ev->fd, F_GETFL) & O_DIRECT)) {
+		direct.nr_cached++;
+		return 0;
+	}
+	direct.nr_direct++;
+	return direct.refuse ? -EINVAL : 0;
+}
+
+static void put_large(const char *name, const uint8_t *p, size_t len, bool refuse)
+{
+	static const struct io_hook h = { .before = before_direct };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+
+	memset(&direct, 0, sizeof(direct));
+	direct.refuse = refuse;
+	io_set_hook(&h);
+	assert_int_equal(tier_put_new(t, name, p, len), 0);
+	io_set_hook(NULL);
+	assert_int_equal(tier_get_all(t, name, len, &b), 0);
+	assert_int_equal(b.len, len);
+	assert_memory_equal(b.data, p, len);
+}
+
+static bool has_direct(void)
+{
+	char path[80];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/probe", dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		close(fd);
+	unlink(path);
+	return fd >= 0;
+}
+
+static void large_objects_bypass_the_page_cache(void **state _unused_)
+{
+	const unsigned nr = has_direct();
+	size_t len = MiB(1) + 100;
+	uint8_t *p = aligned_alloc(4096, MiB(2));
+
+	assert_non_null(p);
+	for (size_t i = 0; i < MiB(2); i++)
+		p[i] = (uint8_t)(i / 100 + i);
+	put_large("whole", p, MiB(1), false);
+	assert_int_equal(direct.nr_direct, nr);
+	assert_int_equal(direct.nr_cached, 1 - nr);
+	put_large("with-rest", p, len, false);
+	assert_int_equal(direct.nr_direct, nr);
+	assert_int_equal(direct.nr_cached, 1);
+	put_large("refused", p, len, true);
+	assert_int_equal(direct.nr_direct, nr);
+	assert_int_equal(direct.nr_cached, 1);
+	put_large("unaligned", p + 16, len, false);
+	assert_int_equal(direct.nr_direct, 0);
+	put_large("small", p, 5000, false);
+	assert_int_equal(direct.nr_direct, 0);
+	free(p);
+}
+
 /* Files below the directory with names that match the pattern. */
 static unsigned nr_files(const char *pattern)
 {
@@ -348,6 +420,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(bytes_are_durable_before_the_name_and_that_before_the_answer),
 		TEST(an_object_that_is_found_is_durable),
+		TEST(large_objects_bypass_the_page_cache),
 		TEST(a_writer_that_ends_anywhere_leaves_all_or_nothing),
 		TEST(a_put_whose_temporary_was_swept_fails_and_is_repeated),
 		TEST(a_sweep_removes_only_temporaries),
