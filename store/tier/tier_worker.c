@@ -226,6 +226,13 @@ static void run_open(struct tier_worker *w)
 	send_to_caller(w, DONE, r);
 }
 
+/* The caller does not wait for the index. */
+static void run_flush(struct tier_worker *w)
+{
+	send_to_caller(w, DONE, tier_flush(w->writer, &w->checkpoint, &w->flushed));
+	tier_writer_save(w->writer); /* changes nothing that the caller reads */
+}
+
 static void worker_release(struct tier_worker *w)
 {
 	tier_writer_close(w->writer);
@@ -254,7 +261,7 @@ static void *work(void *userdata)
 		else if (m == JOB_FOLLOW)
 			send_to_caller(w, DONE, tier_writer_follow(w->writer));
 		else if (m == JOB_FLUSH)
-			send_to_caller(w, DONE, tier_flush(w->writer, &w->checkpoint, &w->flushed));
+			run_flush(w);
 	}
 	tier_writer_close(TAKE(w->writer)); /* waits for packs in flight */
 	tier_close(TAKE(w->tier));

@@ -68,6 +68,8 @@ struct tier_writer {
 	uint32_t nr_packs, nr_discarded; /* nr_discarded: of flushes that were abandoned */
 	size_t packs_room, dropped_room, unproven_room;
 	struct tier_index *index; /* places in `packs`; NULL: none */
+	bool is_save_due; /* the index lacks chunks of the last flush, of a checkpoint of this many bytes: */
+	uint64_t flushed_bytes;
 	struct tier_ids numbers; /* of packs that are closed */
 	struct tier_written *seals; /* of this store, in the tier */
 	size_t nr_seals, seals_room;

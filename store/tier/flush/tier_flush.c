@@ -103,6 +103,7 @@ void tier_writer_close(struct tier_writer *w)
 {
 	if (!w)
 		return;
+	tier_writer_save(w);
 	tier_queue_free(w->queue); /* waits for packs in flight */
 	for (unsigned i = 0; i < PACKS_IN_FLIGHT_MAX; i++)
 		buf_release(&w->sending[i].bytes);
@@ -233,6 +234,7 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 	const struct tier_written *before;
 	int r;
 
+	tier_writer_save(w); /* it must not save packs of this flush, which may fail */
 	if (w->has_failed)
 		return -ESTALE;
 	if (strlen(c->path) > TIER_PATH_MAX)
@@ -252,16 +254,24 @@ int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct ti
 		w->has_failed = true;
 	else
 		r = flush_all(w, c, &sums);
-	if (r == 0 && w->index)
-		writer_save_known(w, true); /* in two halves, which takes less memory */
-	if (r == 0 && w->index)
-		writer_save_known(w, false);
-	if (r == 0 && w->index)
-		writer_commit_index(w, c->bytes);
-	writer_free_buffers(w);
-	if (r == 0)
+	if (r == 0) {
+		w->is_save_due = true;
+		w->flushed_bytes = c->bytes;
 		*ret = sums;
+	}
 	return r;
+}
+
+void tier_writer_save(struct tier_writer *w)
+{
+	if (w->is_save_due && w->index)
+		writer_save_known(w, true); /* in two halves, which takes less memory */
+	if (w->is_save_due && w->index)
+		writer_save_known(w, false);
+	if (w->is_save_due && w->index)
+		writer_commit_index(w, w->flushed_bytes);
+	w->is_save_due = false;
+	writer_free_buffers(w);
 }
 
 bool tier_writer_has_failed(const struct tier_writer *w)

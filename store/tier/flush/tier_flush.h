@@ -112,5 +112,10 @@ struct tier_flushed {
  * number, and both would commit in turn.
  */
 int tier_flush(struct tier_writer *w, const struct tier_checkpoint *c, struct tier_flushed *ret);
+/*
+ * After a flush, successful or not: writes its chunks to the index, and releases memory. Nothing depends on it, so a flush
+ * need not wait for it; closing the writer does it, too.
+ */
+void tier_writer_save(struct tier_writer *w);
 /* Has the tier failed in a flush? Then the writer is to be closed. */
 bool tier_writer_has_failed(const struct tier_writer *w);

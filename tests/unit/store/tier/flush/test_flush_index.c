@@ -83,6 +83,48 @@ static int flush_with_index(struct tier *t, const struct store_dir *d, uint64_t 
 	return r;
 }
 
+static bool has_index(const struct store_dir *d)
+{
+	return faccessat(d->fd, TIER_INDEX_FOLDER "/list", F_OK, 0) == 0;
+}
+
+/* A flush does not wait for it, and the next one, which fails, adds nothing to it. */
+static void the_index_is_written_after_the_flush(void **state _unused_)
+{
+	struct memory *m = memory_new();
+	struct tier *t = memory_open(m, &(struct memory_faults){ 0 });
+	struct tier_writer_conf conf = flush_conf();
+	struct tier_writer *w = NULL;
+	struct checkpoint a, b;
+	struct tier_flushed f;
+	struct store_dir d;
+	struct pool pool;
+
+	store_dir_init(&d);
+	pool_init_pages(&pool, 1, STATE + 3);
+	state_init(&a, &pool, 10, 0, 3);
+	state_init(&b, &pool, 11, 1, 3);
+	conf.has_store = true;
+	conf.store_dirfd = d.fd;
+	assert_int_equal(tier_writer_open(t, &conf, &w), 0);
+	assert_int_equal(tier_flush(w, &a.c, &f), 0);
+	assert_false(has_index(&d));
+	pool.read_fails = -EIO;
+	assert_int_equal(tier_flush(w, &b.c, &f), -EIO);
+	assert_true(has_index(&d));
+	tier_writer_close(w);
+	pool.read_fails = 0;
+	assert_int_equal(flush_with_index(t, &d, STATE, &b, &f), 0);
+	assert_int_equal(f.chunks, 3);
+	assert_int_equal(checkpoints_check(t, (const struct checkpoint *[]){ &a, &b }, 2), 2);
+	checkpoint_release(&a);
+	checkpoint_release(&b);
+	pool_release(&pool);
+	store_dir_release(&d);
+	tier_close(t);
+	memory_free(m);
+}
+
 /* A state with twice as many chunks as there is memory for, flushed in order: each chunk is sent once. */
 static void chunks_beyond_the_memory_are_known(void **state _unused_)
 {
@@ -407,6 +449,7 @@ static void an_index_that_cannot_be_used_is_made_again(void **state _unused_)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_index_is_written_after_the_flush),
 		cmocka_unit_test(chunks_beyond_the_memory_are_known),
 		cmocka_unit_test(an_abandoned_flush_leaves_no_places_in_the_index),
 		cmocka_unit_test(chunks_of_others_beyond_the_memory_are_known),
