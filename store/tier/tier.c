@@ -116,13 +116,25 @@ void tier_done(struct tier_request *q, int result)
 	mutex_unlock(&u->lock);
 }
 
+static struct tier_request *take_first(struct tier_queue *u) REQUIRES(u->lock)
+{
+	struct tier_request *q = u->first;
+
+	if (!q)
+		return NULL;
+	u->first = q->next;
+	if (!u->first)
+		u->end = &u->first;
+	u->nr_in_flight--;
+	return q;
+}
+
 struct tier_request *tier_next(struct tier_queue *u)
 {
 	struct tier_request *q;
 
 	if (u->nr_in_flight == 0)
 		return NULL;
-	u->nr_in_flight--;
 	mutex_lock(&u->lock);
 	while (!u->first && !u->tier->backend->drive)
 		cond_wait(&u->completed, &u->lock);
@@ -131,10 +143,17 @@ struct tier_request *tier_next(struct tier_queue *u)
 		u->tier->backend->drive(u->tier);
 		mutex_lock(&u->lock);
 	}
-	q = u->first;
-	u->first = q->next;
-	if (!u->first)
-		u->end = &u->first;
+	q = take_first(u);
+	mutex_unlock(&u->lock);
+	return q;
+}
+
+struct tier_request *tier_completed(struct tier_queue *u)
+{
+	struct tier_request *q;
+
+	mutex_lock(&u->lock);
+	q = take_first(u);
 	mutex_unlock(&u->lock);
 	return q;
 }

@@ -79,7 +79,8 @@ void tier_queue_freep(struct tier_queue **u);
 void tier_start(struct tier_queue *u, struct tier_request *q);
 /* Waits for a completed request; NULL: none is in flight. */
 struct tier_request *tier_next(struct tier_queue *u);
-unsigned tier_in_flight(const struct tier_queue *u); /* started and not returned by tier_next() */
+struct tier_request *tier_completed(struct tier_queue *u); /* a completed request; NULL: none is. Does not wait */
+unsigned tier_in_flight(const struct tier_queue *u); /* started, and not returned by the two above */
 
 /* Requests one at a time, for callers that have nothing else to do meanwhile. */
 int tier_call(struct tier *t, struct tier_request *q); /* q->result */

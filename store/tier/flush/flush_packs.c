@@ -86,10 +86,8 @@ static int check_pack(struct tier_writer *w, const struct sending *s)
 	return writer_replace_object(w, s->name.s, s->bytes.data, s->bytes.len);
 }
 
-/* Wait for one pack in flight. */
-static int await_pack(struct tier_writer *w)
+static int end_pack(struct tier_writer *w, struct tier_request *q)
 {
-	struct tier_request *q = tier_next(w->queue);
 	struct sending *s = container_of(q, struct sending, q);
 	int r = q->result == -EEXIST ? check_pack(w, s) : q->result;
 
@@ -99,12 +97,26 @@ static int await_pack(struct tier_writer *w)
 	return r < 0 ? log_errno(r, "tier %s: %s: cannot put the pack", tier_where(w->tier), s->name.s) : 0;
 }
 
-int writer_await_packs(struct tier_writer *w)
+/* Ends the packs that have been put, and waits for one if there are as many as allowed. */
+static int end_packs(struct tier_writer *w)
 {
+	struct tier_request *q;
 	int r = 0;
 
-	while (tier_in_flight(w->queue) > 0) {
-		int one = await_pack(w);
+	while (r == 0 && (q = tier_completed(w->queue)))
+		r = end_pack(w, q);
+	if (r == 0 && tier_in_flight(w->queue) == w->conf.packs_in_flight)
+		r = end_pack(w, tier_next(w->queue));
+	return r;
+}
+
+int writer_await_packs(struct tier_writer *w)
+{
+	struct tier_request *q;
+	int r = 0;
+
+	while ((q = tier_next(w->queue))) {
+		int one = end_pack(w, q);
 
 		r = r < 0 ? r : one;
 	}
@@ -144,8 +156,8 @@ int writer_close_pack(struct tier_writer *w, struct tier_flushed *sums)
 	r = buf_error(&w->tables) < 0 ? -ENOMEM : buf_error(&w->data);
 	if (r == 0)
 		r = tier_ids_add(&w->numbers, f->id, w->nr_packs - 1);
-	if (r == 0 && tier_in_flight(w->queue) == w->conf.packs_in_flight)
-		r = await_pack(w);
+	if (r == 0)
+		r = end_packs(w);
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < w->conf.packs_in_flight && !s; i++)
