@@ -26,7 +26,9 @@
 #include "store/catalog/catalog_format.h"
 
 #define PUT_BYTES MiB(1)
-#define PIECES_AT_ONCE 256u
+#define PIECES_AT_ONCE 1023u
+#define PIECES_ENOUGH 768 /* a segment of pages has 256 */
+#define BYTES_ENOUGH MiB(3) /* a segment has 1 MiB */
 static_assert(PIECES_AT_ONCE < CATALOG_PIECES_MAX, "with one that was kept, of a record");
 
 /* Numbers of the files with several names, by inode. */
@@ -190,6 +192,24 @@ static int encode_some(struct encoding *t, struct content *c, uint64_t off, cons
 	return encode_located(t, c, off, p, nr);
 }
 
+/* Pieces of a record: of several segments, since a flush to a tier waits once for each record. 0: the end. */
+static int list_pieces(struct content *c, uint64_t off, struct content_piece *ret)
+{
+	uint64_t bytes = 0;
+	int nr = 0, r;
+
+	do {
+		r = content_pieces(c, off, ret + nr, PIECES_AT_ONCE - (size_t)nr);
+		if (r < 0)
+			return r;
+		for (int end = nr + r; nr < end; nr++) {
+			off += ret[nr].len;
+			bytes += ret[nr].chunk_len;
+		}
+	} while (r > 0 && nr < PIECES_ENOUGH && bytes < BYTES_ENOUGH);
+	return nr;
+}
+
 static int encode_pieces(struct encoding *t, struct content *c)
 {
 	_cleanup_(freep) struct content_piece *p = calloc(PIECES_AT_ONCE, sizeof(*p));
@@ -197,7 +217,7 @@ static int encode_pieces(struct encoding *t, struct content *c)
 	int r = p ? 0 : -ENOMEM, nr = 1;
 
 	while (r == 0 && nr > 0) {
-		r = nr = content_pieces(c, off, p, PIECES_AT_ONCE);
+		r = nr = list_pieces(c, off, p);
 		if (r >= 0)
 			r = encode_some(t, c, off, p, nr, &hole);
 		for (int i = 0; i < nr; i++)

@@ -12,17 +12,17 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "fs/fs.h"
+#include "fs/mount_options.h"
 #include "fs/posix/acl.h"
 #include "fs/posix/attr.h"
-#include "fs/seal/seal_catalog.h"
-#include "store/catalog/catalog_format.h"
 #include "fs/posix/file.h"
-#include "fs/fs.h"
 #include "fs/posix/inode.h"
 #include "fs/posix/namespace.h"
-#include "fs/mount_options.h"
-#include "fs/seal/seal.h"
 #include "fs/posix/xattr.h"
+#include "fs/seal/seal.h"
+#include "fs/seal/seal_catalog.h"
+#include "store/catalog/catalog_format.h"
 #include "tests/unit/place.h"
 
 #define PAGE 4096u
@@ -36,7 +36,8 @@ struct world {
 	uint64_t top, sub, file, empty;
 };
 
-static const struct cred owner = { .uid = 1000, .gid = 100 }, other = { .uid = 1001, .gid = 100 }, root = { .pid = PID_ANSWERED };
+static const struct cred owner = { .uid = 1000, .gid = 100 }, other = { .uid = 1001, .gid = 100 },
+			 root = { .pid = PID_ANSWERED };
 
 static uint64_t make(struct world *w, uint64_t dir, const char *name, uint32_t mode, const char *target)
 {
@@ -280,8 +281,8 @@ struct reading {
 	struct buf whole; /* the catalog */
 	struct content *c; /* of the next record; NULL: it has no chunks */
 	uint64_t off;
-	struct content_piece pieces[256];
-	size_t nr, nr_read;
+	struct content_piece pieces[CATALOG_PIECES_MAX];
+	size_t nr, nr_read, nr_records;
 };
 
 static void locate(void *userdata, struct content *c, uint64_t off, const struct content_piece *p, size_t nr)
@@ -313,6 +314,7 @@ static int read_chunks(void *userdata, const void *p, size_t len)
 	buf_add(&g->whole, p, len);
 	if (g->nr > 0)
 		assert_int_equal(*(const uint8_t *)p, CATALOG_PIECES); /* and nothing else */
+	g->nr_records += g->nr > 0;
 	for (size_t i = 0; i < g->nr; off += g->pieces[i++].len)
 		if (g->pieces[i].chunk_len > 0)
 			read_chunk(g, &g->pieces[i], off);
@@ -333,6 +335,30 @@ static void chunks_are_located(void **state)
 	assert_int_equal(g.whole.len, b.len);
 	assert_memory_equal(g.whole.data, b.data, b.len);
 	assert_int_equal(g.nr_read, 3 + 4);
+	buf_release(&g.whole);
+}
+
+/* A flush to a tier waits once for each record. */
+static void records_are_large(void **state)
+{
+	struct reading g = { .w = *state };
+	struct world *w = *state;
+	uint64_t page[PAGE / 8];
+	struct file *f;
+	struct ns_seal s;
+
+	f = open_for(w, w->empty, O_RDWR);
+	for (unsigned i = 0; i < 1200; i++) {
+		for (unsigned k = 0; k < ARRAY_SIZE(page); k++)
+			page[k] = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) + k;
+		assert_int_equal(content_write(f->content, page, PAGE, (uint64_t)i * PAGE), 0);
+	}
+	assert_int_equal(content_flush(f->content), 0);
+	file_close(w->fs, f);
+	assert_int_equal(seal(w, &owner, &s, ""), 0);
+	assert_int_equal(catalog_write_located(w->fs, w->top, &(struct catalog_sink){ read_chunks, &g }, locate), 0);
+	assert_int_equal(g.nr_read, 1200 + 3 + 4);
+	assert_int_equal(g.nr_records, 2 + 1);
 	buf_release(&g.whole);
 }
 
@@ -560,16 +586,16 @@ static void a_root_is_of_names_attributes_and_content(void **state)
 	set_mtime(w, w->sub, 7);
 	first = resealed(w);
 	assert_int_equal(first.new_bytes > 0, true);
-#define expect_other(change, back)                                        \
-	change;                                                           \
-	set_mtime(w, w->top, 7);                                          \
-	set_mtime(w, w->sub, 7);                                          \
-	s = resealed(w);                                                  \
-	assert_memory_not_equal(s.root, first.root, sizeof(s.root));      \
-	back;                                                             \
-	set_mtime(w, w->top, 7);                                          \
-	set_mtime(w, w->sub, 7);                                          \
-	s = resealed(w);                                                  \
+#define expect_other(change, back)                                   \
+	change;                                                      \
+	set_mtime(w, w->top, 7);                                     \
+	set_mtime(w, w->sub, 7);                                     \
+	s = resealed(w);                                             \
+	assert_memory_not_equal(s.root, first.root, sizeof(s.root)); \
+	back;                                                        \
+	set_mtime(w, w->top, 7);                                     \
+	set_mtime(w, w->sub, 7);                                     \
+	s = resealed(w);                                             \
 	assert_memory_equal(s.root, first.root, sizeof(s.root))
 	expect_other(set_mode(w, w->file, 0600), set_mode(w, w->file, 0640));
 	expect_other(set_mode(w, w->top, 0700), set_mode(w, w->top, 0755));
@@ -610,6 +636,7 @@ int main(void)
 		with_world(sealing_is_for_the_owner_and_waits_for_no_writer_for_ever),
 		with_world(a_catalog_reports_all_of_a_sealed_directory),
 		with_world(chunks_are_located),
+		with_world(records_are_large),
 		with_world(what_is_unsealed_meanwhile_is_not_reported),
 		with_world(half_a_seal_is_no_seal_and_is_taken_back),
 		with_world(a_seal_is_later_than_those_before_it_whatever_the_clock_says),
