@@ -70,6 +70,7 @@ static int open_flusher(struct fs *fs, const struct options *o)
 		.url = o->tier,
 		.config_file = o->tier_config,
 		.rate = o->tier_rate,
+		.parallel = (unsigned)o->tier_parallel,
 		.memory = o->tier_cache,
 		.takes_over = o->tier_takeover,
 	};

@@ -32,6 +32,7 @@ struct options {
 	char *metrics; /* address to answer HTTP at; NULL: none */
 	char *tier, *tier_config; /* URL; file of credentials; NULL: none */
 	uint64_t tier_rate, tier_cache; /* bytes per second, 0: no limit; bytes of memory */
+	uint64_t tier_parallel; /* requests in flight; 0: defaults */
 	bool tier_takeover;
 	char *compress, *cdc; /* as given; parsed into engine.compress and engine.cdc */
 	int chunking, log_level;

@@ -136,6 +136,7 @@ int flusher_new(struct fs *fs, const struct flusher_conf *conf, struct flusher *
 	tier_key_init(&f->writer.key, fs->key->kind, engine_secret(fs->engine));
 	memcpy(f->writer.store, engine_store_id(fs->engine), sizeof(f->writer.store));
 	f->writer.known_max = conf->memory / SLOT_BYTES_MAX;
+	f->writer.packs_in_flight = conf->parallel;
 	f->writer.has_store = true;
 	f->writer.store_dirfd = engine_root(fs->engine);
 	if (r == 0 && conf->rate > 0)

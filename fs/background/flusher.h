@@ -27,6 +27,7 @@ struct flusher_conf {
 	const char *url, *config_file; /* copied; the latter of tier_open(), or NULL */
 	uint64_t rate; /* bytes per second sent; 0: no limit */
 	uint64_t memory; /* for fingerprints of chunks in the tier */
+	unsigned parallel; /* requests in flight; 0: defaults */
 	bool takes_over; /* continue behind manifests that another machine has put for this store */
 };
 

@@ -99,7 +99,11 @@ static int start_worker(struct flusher *f)
 {
 	struct tier_worker *w;
 	int r = tier_worker_new(
-		&(struct tier_worker_conf){ .url = f->url, .config_file = f->config_file, .writer = f->writer }, &w);
+		&(struct tier_worker_conf){ .url = f->url,
+					    .config_file = f->config_file,
+					    .nr_in_flight = f->conf.parallel,
+					    .writer = f->writer },
+		&w);
 
 	if (r < 0)
 		return r;

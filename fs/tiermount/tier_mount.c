@@ -31,7 +31,7 @@
 #include "store/tier/tier_open.h"
 
 #define READAHEAD_KIB 4096
-#define POOL_THREADS 16u /* requests in flight */
+#define POOL_THREADS 16u /* requests in flight, without tier_parallel= */
 
 struct run {
 	const struct options *o;
@@ -52,7 +52,7 @@ struct run {
 static bool applies_to_tier(const char *option)
 {
 	static const char *const names[] = { "cache", "private", "log", "log_level", "nonempty", "tier_config",
-					     "tier_timeout", "nodiratime" };
+					     "tier_parallel", "tier_timeout", "nodiratime" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strcmp(option, names[i]) == 0)
@@ -86,7 +86,8 @@ static int check_options(const struct options *o)
 static int open_tier(struct run *run)
 {
 	const struct options *o = run->o;
-	const struct tier_conf tier = { .nr_in_flight = POOL_THREADS, .config_file = o->tier_config };
+	const unsigned parallel = o->tier_parallel > 0 ? (unsigned)o->tier_parallel : POOL_THREADS;
+	const struct tier_conf tier = { .nr_in_flight = parallel, .config_file = o->tier_config };
 	const struct tier_cache_conf cache = { .bytes = o->engine.cache / 4 * 3, .timeout_ns = o->tier_timeout_ns };
 	const struct tier_view_conf view = { .trees = o->engine.cache / 4, .timeout_ns = o->tier_timeout_ns };
 	int r = tier_conf_check(o->store, &tier);
@@ -94,7 +95,7 @@ static int open_tier(struct run *run)
 	if (r == 0)
 		r = tier_open(o->store, &tier, &run->tier);
 	if (r == 0)
-		r = tier_pool_new(POOL_THREADS, &run->pool);
+		r = tier_pool_new(parallel, &run->pool);
 	if (r == 0)
 		r = tier_cache_new(run->tier, run->pool, &cache, &run->fs.cache);
 	if (r < 0)

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#define TIER_PARALLEL_MAX 64u
+
 struct tier;
 
 struct tier_conf {

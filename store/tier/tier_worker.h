@@ -29,6 +29,7 @@ struct tier_worker;
 
 struct tier_worker_conf {
 	const char *url, *config_file; /* copied; the latter of tier_open(), or NULL */
+	unsigned nr_in_flight; /* of tier_open() */
 	/* In the thread of the worker. NULL: tier_open() with the URL. */
 	int (*open)(const char *url, struct tier **ret);
 	struct tier_writer_conf writer; /* its descriptor is duplicated */

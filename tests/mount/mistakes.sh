@@ -65,6 +65,7 @@ mistake 1 'option autoseal=a/b: must be names' mount.ckptfs "$new" "$dir" -o aut
 mistake 1 'option cdc=1:2:3: must be MIN:MEAN:MAX' mount.ckptfs "$new" "$dir" -o cdc=1:2:3
 mistake 1 'option tier=nfs:/x: unknown scheme: use dir:/path' mount.ckptfs "$new" "$dir" -o tier=nfs:/x
 mistake 1 'option tier=dir:here: needs a path that begins with a slash' mount.ckptfs "$new" "$dir" -o tier=dir:here
+mistake 1 'option tier_parallel=65: must be 0 to 64 requests' mount.ckptfs "$new" "$dir" -o tier=dir:"$dir",tier_parallel=65
 mistake 1 'option tier_rate=fast: ' mount.ckptfs "$new" "$dir" -o tier=dir:"$dir",tier_rate=fast
 mistake 1 '-o: needs a value; try' mount.ckptfs "$new" "$dir" -o
 mistake 1 '--wrong: no such option.*; try' mount.ckptfs "$new" "$dir" --wrong

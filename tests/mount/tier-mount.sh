@@ -73,6 +73,16 @@ refused 1 'option tier_timeout: only valid for a mount of a tier' "$STORE" "$ANY
 refused 32 'does not exist; mkdir it first' "dir:$TIER" "$WORK/no/such"
 exits 0 "$CKPTFS_BUILD/fs/mount.ckptfs" -f "dir:$TIER" "$ANY"
 
+# --- requests at a time ---
+tier_threads() { # OPTIONS
+	tier_mount "$1"
+	find "/proc/$READER/task" -mindepth 1 -maxdepth 1 | wc -l
+	tier_umount
+}
+tier_threads tier_parallel=40 >many
+tier_threads tier_parallel=1 >few
+[ "$(cat many)" -ge $(($(cat few) + 30)) ] || fail "$(cat many) threads with 40 requests at a time, $(cat few) with one"
+
 # --- every byte and attribute ---
 tier_mount rw,noauto,_netdev,x-systemd.automount,cache=32M # as fstab may have it
 describe "$ANY/run/step.1" >found

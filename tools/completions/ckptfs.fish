@@ -12,7 +12,7 @@ function __ckptfs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string replace -r '[^,]*$' '')
     for o in agent= autoseal= cache= cdc= chunking=page chunking=cdc chunking=auto cluster= commit= compact=off compact=auto compact_budget= compact_group= compact_names= compress=none compress=lz4 compress=zstd compress=auto dedup=auto dedup=global dedup=group dedup=user dirty= hash=auto \
         hash=xxh3 hash=sha256 hash=clmul log= log_level=error log_level=warning log_level=notice log_level=info log_level=debug metrics= \
-        nonempty page= pending= private protect= read_rate= replicas= tier= tier_cache= tier_config= tier_rate= tier_takeover tier_timeout= write_rate= verify writeback ro noatime nosuid nodev noexec
+        nonempty page= pending= private protect= read_rate= replicas= tier= tier_cache= tier_config= tier_parallel= tier_rate= tier_takeover tier_timeout= write_rate= verify writeback ro noatime nosuid nodev noexec
         echo $before$o
     end
 end

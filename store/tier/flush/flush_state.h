@@ -25,8 +25,9 @@
 #include "store/tier/tier.h"
 #include "store/tier/tier_ids.h"
 #include "store/tier/tier_known.h"
+#include "store/tier/tier_open.h"
 
-#define PACKS_IN_FLIGHT_MAX 16u
+#define PACKS_IN_FLIGHT_MAX TIER_PARALLEL_MAX
 #define CHECKED_BYTES 64u /* of an object, to verify that it exists */
 #define READ_BYTES ((size_t)MiB(4)) /* read from the source at once */
 

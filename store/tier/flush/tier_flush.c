@@ -27,7 +27,7 @@
 #include "store/tier/flush/flush_state.h"
 
 #define PACK_BYTES_DEFAULT MiB(64)
-#define IN_FLIGHT_DEFAULT 2u
+#define IN_FLIGHT_DEFAULT 4u
 #define KNOWN_DEFAULT ((uint64_t)16 << 20)
 #define DISCARDED_MAX 10000u /* packs of abandoned flushes that are listed */
 

@@ -21,7 +21,7 @@ struct tier_writer_conf {
 	struct tier_key key; /* of the store's fingerprints */
 	uint8_t store[TIER_ID_LEN];
 	uint64_t pack_bytes; /* stored bytes after which a pack is full; 0: 64 MiB */
-	unsigned packs_in_flight; /* each takes memory for a pack; 0: 2 */
+	unsigned packs_in_flight; /* up to TIER_PARALLEL_MAX; each takes memory for a pack; 0: 4 */
 	/* Chunks of the tier to remember, 43 to 110 bytes of memory each; 0: 16 Mi. Beyond this, the least recently used
 	 * ones are dropped, and sent again when needed. */
 	uint64_t known_max;
