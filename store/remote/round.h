@@ -4,7 +4,7 @@
  *
  *   offered ─┬─ no peer offers it ─────────────────────────────────────▶ WRITE
  *            ├─ this node is one of the assigned owners ───────────────▶ PIN
- *            └─ peers are ──▶ AWAIT ─┬─ all owners have stored it ─────▶ ELSEWHERE
+ *            └─ peers are ──▶ AWAIT ─┬─ all owners have stored it ─────▶ REMOTE
  *                                    └─ one has not, or end unknown ───▶ WRITE
  *
  * An owner may hold a chunk since before this round, durable and pinned; it need not confirm it again. If the end of

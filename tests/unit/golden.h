@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Golden files of formats that are small: tests/golden/NAME pins the bytes of version 1. Rows of an offset and 32 bytes;
- * rows of zeros are left out. CKPTFS_GOLDEN_OUT=DIRECTORY writes the file anew, for a new version of the format. Include
- * it behind <cmocka.h>.
+ * rows of zeros are left out. CKPTFS_GOLDEN_OUT=DIRECTORY writes the file for a new version of the format. Include it
+ * behind <cmocka.h>.
  */
 #pragma once
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * A crash without a process that dies: a store as it is at one moment, which takes the place of the store when that has
- * been closed. A process of its own would have to be started anew: threads, of RocksDB for one, and their locks do not
- * survive a fork.
+ * been closed. A process of its own would need exec: threads, such as those of RocksDB, do not survive a fork.
  */
 #pragma once
 

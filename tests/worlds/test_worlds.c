@@ -63,8 +63,8 @@ static void faults_by_chance_lose_nothing(void **state)
 			fail_msg("SIM_SEED=%" PRIu64 ": %s", number, result.why);
 	}
 	print_message("%" PRIu64 " runs, %" PRIu64 " worlds, %" PRIu64 " turns of agents, %" PRIu64 " faults; %" PRIu64
-		      " ends of rounds, %" PRIu64 " of collections were received; pages: %" PRIu64
-		      " elsewhere, %" PRIu64 " pinned, %" PRIu64 " dropped\n",
+		      " ends of rounds, %" PRIu64 " of collections were received; pages: %" PRIu64 " remote, %" PRIu64
+		      " pinned, %" PRIu64 " dropped\n",
 		      runs, all.nr_worlds, all.nr_turns, all.nr_faults, all.nr_rounds, all.nr_collected, all.nr_remote,
 		      all.nr_pinned, all.nr_unpinned);
 	assert_true(all.nr_faults > 0 && all.nr_rounds > 0 && all.nr_collected > 0);

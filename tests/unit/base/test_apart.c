@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* A call that may block for ever is given up, and holds nothing of the process that made it. */
+/* A call that may block for ever is abandoned, and holds nothing of the process that made it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -102,7 +102,7 @@ static int command_line(struct request *q, const char *line)
 		argc++;
 	fflush(stdout);
 	assert_true(dup2(fd[0], 1) == 1 && dup2(fd[1], 2) == 2);
-	optind = 0; /* GNU: begin anew */
+	optind = 0; /* GNU: begin again */
 	status = command_main(&command, q, argc, argv);
 	fflush(stdout);
 	read_back(fd[0], saved[0], 1, out, sizeof(out));

@@ -152,7 +152,7 @@ static void derived_keys_are_pinned(void **state _unused_)
 	assert_string_equal(hex, want);
 }
 
-/* Computed anew from format.md, with libxxhash called from Python. */
+/* Computed independently from format.md, with libxxhash called from Python. */
 static void tweaks_are_pinned(void **state _unused_)
 {
 	static const struct {

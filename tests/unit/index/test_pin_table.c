@@ -56,7 +56,7 @@ static void frames_round_trip_and_nothing_else_is_taken(void **state)
 	b.data[0] = 2; /* version */
 	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
 	b.data[0] = 1;
-	b.data[2] |= 2; /* lent, and away as well */
+	b.data[2] |= 2; /* pinned, and remote as well */
 	assert_int_equal(share_frame_decode(b.data, b.len, &got), -EBADMSG);
 
 	buf_clear(&b);

@@ -40,7 +40,7 @@ static bool is_of_pack(const struct io_event *ev)
 struct disk {
 	struct rig *rig;
 	atomic_bool full;
-	atomic_bool sync_is_due; /* as soon as a frame was refused, before it is given up */
+	atomic_bool sync_is_due; /* as soon as a frame was refused, before it is dropped */
 	pthread_t id;
 	int synced;
 	atomic_bool slow;

@@ -244,7 +244,7 @@ static void given_up_at_any_step_nothing_is_sealed(void **state)
 	for (w->stop_at = 1; w->stop_at <= nr; w->stop_at += 1 + nr / 20) {
 		int r = seal(w);
 
-		if (r == 0) { /* too late to give up */
+		if (r == 0) { /* too late to stop it */
 			assert_int_equal(unseal(w), 0);
 			continue;
 		}

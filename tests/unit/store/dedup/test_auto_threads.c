@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "tests/unit/store/crowd.h"
 
-/* The same bytes, each time a little shorter at their beginning; each file's champion is given up after it. */
+/* The same bytes, each time a little shorter at their beginning; each file's champion is deleted after it. */
 static void write_on(struct crowd_writer *w)
 {
 	for (unsigned i = 0; i < 12; i++) {

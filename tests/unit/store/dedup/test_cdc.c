@@ -317,7 +317,7 @@ static void verify_compares_varied_chunks_too(void **state)
 	rig_check_bytes(rig, 102, p, LEN);
 }
 
-/* Plain: written over in place. Compressed: stored anew, and the background thread points the file there. */
+/* Plain: overwritten in place. Compressed: stored again, and the background thread points the file there. */
 static void damage_repairs_when_the_content_comes_again(struct rig *rig)
 {
 	_cleanup_(freep) uint8_t *p = rig_bytes(MiB(2), 1), *got = malloc(MiB(2));

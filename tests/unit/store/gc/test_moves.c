@@ -208,7 +208,7 @@ static void what_has_moved_is_gone_from_beside_what_stays(void **state)
 	check_fingerprints(rig);
 }
 
-/* --- what is written while it is given up --- */
+/* --- bytes that are written while they are freed --- */
 
 static struct rig *writing;
 static _Atomic unsigned nr_slices; /* written so far */

@@ -2,7 +2,7 @@
 /*
  * golden/pack pins the bytes of format version 1: what is written today equals v1.txt, varied.txt, coded.txt, bases.txt
  * and twins.txt, and what it holds is read. What a codec makes of its bytes may differ from one version of it to the
- * next, so compressed.txt, levels.txt and matched.txt are read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files anew,
+ * next, so compressed.txt, levels.txt and matched.txt are read only. CKPTFS_GOLDEN_OUT=DIRECTORY writes the files
  * for a new version of the format.
  */
 #include "tests/unit/store/pack/coded_rig.h"

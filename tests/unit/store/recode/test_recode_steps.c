@@ -336,7 +336,7 @@ static void steps_are_overwritten(void **state)
 		rig_check(rig, FIRST + 4, LEN, 4711);
 		rig_reopen(rig);
 	}
-	/* and what has been given up is found no more, nor taken for what it was */
+	/* and freed chunks are not found any more, nor taken for chunks with their old bytes */
 	write_step(rig, 4);
 	write_step(rig, 2);
 	rig_fsck(rig);

@@ -238,7 +238,7 @@ static void a_crash_in_the_middle_leaves_what_was_there_before(void **state)
 	world_check_all(w, 10, MiB(2), 1);
 	for (unsigned i = 0; i < NODES; i++)
 		rig_check_absent(w->nodes[i].rig, 11);
-	/* What was to be elsewhere is not taken for known. */
+	/* A chunk that was to be remote is not taken for known. */
 	world_write_all(w, 12, MiB(2), 2);
 	world_commit(w, NODES);
 	world_check_all(w, 12, MiB(2), 2);

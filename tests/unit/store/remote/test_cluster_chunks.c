@@ -130,7 +130,7 @@ static void a_long_hole_is_referred_to_at_once(void **state)
 	free(bytes);
 }
 
-/* What a catalog says is elsewhere need not be there for as long as a file of this node, which is durable by itself. */
+/* Remote chunks of a catalog may disappear sooner than a file of this node, which is durable by itself. */
 static void new_data_does_not_rely_on_a_catalog(void **state)
 {
 	struct content_piece *p = calloc(PIECES, sizeof(*p));
@@ -308,7 +308,7 @@ static uint64_t nr_damaged(struct rig *rig)
 	return st.nr_damaged;
 }
 
-/* The reader compares, and not the node that has it. It has to notice what does not match, and get it elsewhere. */
+/* The reader compares, and not the node that has it. It must detect a mismatch, and read from another node. */
 static void what_is_damaged_with_one_owner_comes_from_the_next(void **state)
 {
 	struct world *w = *state;
@@ -373,7 +373,7 @@ static void what_was_remote_can_be_kept_here(void **state)
 	keep(lost, partner, p, nr);
 	assert_located(partner, p, nr, true, NULL);
 	w->nr_remote = NODES;
-	rig_check(partner, 10, MiB(1), 1); /* though that refers to what is elsewhere */
+	rig_check(partner, 10, MiB(1), 1); /* although that refers to remote chunks */
 	for (int i = 0; i < 2; i++) {
 		rig_crash(partner);
 		assert_located(partner, p, nr, true, NULL);

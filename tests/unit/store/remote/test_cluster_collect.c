@@ -333,8 +333,8 @@ static void what_comes_while_nodes_collect_stays(void **state)
 	w->open = false;
 	collect_all(w);
 	mark_all(w, &win, filter);
-	/* A round, of new pages and of those that are about to be dropped: no node that had one of these elsewhere
-	 * remembers it. */
+	/* A round of new pages, and of pages that are about to be dropped: nodes that referred to these have no record of
+	 * them. */
 	w->open = true;
 	world_write_all(w, 11, MiB(2), 2);
 	world_write_all(w, 12, MiB(1), 1);

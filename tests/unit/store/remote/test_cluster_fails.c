@@ -78,10 +78,10 @@ void *__wrap_reallocarray(void *p, size_t nr, size_t len)
 
 /* --- rounds of one node --- */
 
-#define APART 90u /* a write for what is between two chunks that are elsewhere */
+#define APART 90u /* one write for the chunks between two remote ones */
 #define LEN (MiB(1) + 65536) /* a frame that is full, and one that is not */
 
-/* Node 1 has some of it, lent. */
+/* Node 1 has some of it, pinned. */
 static int decide(void *node, const struct fp *offer _unused_, size_t nr, struct cluster_decision *ret)
 {
 	struct world *w = ((struct world_node *)node)->w;

@@ -110,7 +110,7 @@ static void rounds_are_skipped_after_a_row_of_commits(void **state _unused_)
 	assert_false(backoff_decided(&a, 4, 1024, 4));
 	assert_int_equal(a.state, OFFER_ALL);
 	backoff_committed(&a);
-	assert_int_equal(until_nothing_is_offered(&a), BACKOFF_AFTER); /* the row begins anew */
+	assert_int_equal(until_nothing_is_offered(&a), BACKOFF_AFTER); /* the row begins again */
 	backoff_release(&a);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Parts that name runs of others in their frame: read, damaged, given up and found again as any that have a base. */
+/* Parts that name runs of others in their frame: read, damaged, freed and found again like any with a base. */
 #include "tests/unit/store/pack/coded_rig.h"
 
 #include "store/codec/matching.h"
