@@ -460,6 +460,22 @@ exits 0 run --flush-to "$to" bash -c 'diff -r "$CKPTFS_MOUNT/many" "$0/many" 2>/
 exits 0 run diff -r "$WORK/a mount/many" "$to/many"
 [ -z "$(find "$to" -name '.*')" ] || fail "left: $(find "$to" -name '.*')"
 
+# --- a destination that hangs is not waited for beyond the end of the job ---
+mkdir "$WORK/far"
+"$CKPTFS_BUILD/fs/mount.ckptfs" "$WORK/far.store" "$WORK/far"
+far=$("$CKPTFS_BUILD/tools/ckptfs-stat" --json "$WORK/far" | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["pid"])')
+stop_far() {
+	kill -STOP "$1"
+	until grep -q '^State:.T' "/proc/$1/status"; do sleep 0.05; done
+}
+code=0
+timeout -k 1 300 ckptfs-run --store "$spaced" --mount "$WORK/a mount" --flush-to "$WORK/far/to" --time-limit 5s bash -c "$(declare -f stop_far); stop_far $far" >"$WORK/said" 2>&1 || code=$?
+kill -CONT "$far"
+[ $code = 125 ] || fail_showing "exit code $code of a copy to a destination that hangs"
+says "copying out does not end: the destination does not answer"
+! grep -q '/a\\040mount' /proc/mounts || fail "left mounted after a destination that hangs"
+"$CKPTFS_BUILD/tools/umount.ckptfs" "$WORK/far"
+
 # --- a daemon that hangs when it is asked for its figures, after it has answered that it is there ---
 fs_mount
 cc -shared -fPIC -x c -o "$WORK/hang.so" - <<'C' || fail "hang.so is not built"

@@ -243,7 +243,7 @@ static bool is_stopped(void *session)
 /* Called while agents run: data to copy out may be on other nodes. */
 static int end_work(struct session *s)
 {
-	const struct run_work w = { flush_and_report, is_stopped, s };
+	const struct run_work w = { flush_and_report, is_stopped, s->flush_until_ns, s };
 	int r = run_mount_ask(&s->mount);
 
 	return r < 0 ? r : run_mount_work(&s->mount, &w);

@@ -21,6 +21,7 @@
 #include "tools/stat/stat_ask.h"
 
 #define ANSWER_NS UINT64_C(60000000000) /* the default of umount.ckptfs --timeout */
+#define STOP_NS UINT64_C(5000000000) /* for work that has been told to stop */
 
 /* Signals to the process group of ckptfs-run do not interrupt it. `death_signal`: as in struct run_start. */
 static int call(const char *const argv[], int death_signal, int *ret_status)
@@ -134,9 +135,9 @@ static int mount_it(struct run_mount *m)
 }
 
 /*
- * Nothing is mounted there. The owner of a directory can move it away with what is mounted on it, from a mount namespace
- * of its own, and have the program use another directory in its place. In a directory with the sticky bit, such as /tmp,
- * any user may have made it; elsewhere the path was prepared for the caller.
+ * Nothing is mounted there. The owner of a directory can move it away with what is mounted on it, from a mount
+ * namespace of its own, and have the program use another directory in its place. In a directory with the sticky bit,
+ * such as /tmp, any user may have made it; elsewhere the path was prepared for the caller.
  */
 static int check_point(const struct run_mount *m)
 {
@@ -200,6 +201,7 @@ int run_mount_figures(struct run_mount *m, struct stat_answer *ret)
 struct worker {
 	const struct run_work *work;
 	atomic_bool *stop; /* shared */
+	uint64_t *end_ns; /* in this process; UINT64_MAX: the work may go on */
 	struct mounts_patience *patience;
 };
 
@@ -214,17 +216,21 @@ static void do_work(const void *arg, void *ret)
 static bool may_wait(const void *arg)
 {
 	const struct worker *k = arg;
+	uint64_t now = monotonic_ns();
 
 	if (!*k->stop && k->work->is_stopped(k->work->arg))
 		*k->stop = true;
-	return mounts_answers(k->patience);
+	if (*k->end_ns == UINT64_MAX && (*k->stop || now >= k->work->until_ns))
+		*k->end_ns = now + STOP_NS;
+	return now < *k->end_ns && mounts_answers(k->patience);
 }
 
 int run_mount_work(struct run_mount *m, const struct run_work *w)
 {
 	struct mounts_patience patience = { .point = m->point, .wait_ns = ANSWER_NS, .report = report_wait };
 	atomic_bool *stop = mmap(NULL, sizeof(*stop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	const struct worker k = { w, stop, &patience };
+	uint64_t end_ns = UINT64_MAX;
+	const struct worker k = { w, stop, &end_ns, &patience };
 	const struct apart a = { .call = do_work, .arg = &k, .go_on = may_wait };
 	int result, r;
 
@@ -232,6 +238,8 @@ int run_mount_work(struct run_mount *m, const struct run_work *w)
 		return run_complain_errno(-errno, "%s", m->point);
 	r = apart_call(&a, &result, sizeof(result));
 	munmap(stop, sizeof(*stop));
+	if (r == 0 && monotonic_ns() >= end_ns)
+		return run_complain_cause(-ETIME, "copying out does not end: the destination does not answer");
 	m->hangs = r == 0;
 	if (m->hangs)
 		run_complain("%s: its daemon does not answer any more", m->point);

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct stat_answer;
 
@@ -27,13 +28,15 @@ int run_mount_ask(struct run_mount *m);
 /* The figures of its daemon; waits as run_mount_ask(). Other errors are those of stat_ask(), and are not reported. */
 int run_mount_figures(struct run_mount *m, struct stat_answer *ret);
 /*
- * Work on the mount in a child process, because its daemon may hang meanwhile. Returns the result of `work`, or
- * -ETIMEDOUT if the daemon does not answer, reported. Once `is_stopped` returns true, in this process, *stop is true in
- * the other.
+ * Work on the mount in a child process, because its daemon, or the other filesystem that it uses, may hang meanwhile.
+ * Returns the result of `work`, or -ETIMEDOUT if the daemon does not answer, reported. Once `is_stopped` returns true,
+ * in this process, *stop is true in the other. If the work does not end soon after that, or after `until_ns`, it is
+ * left behind: -ETIME, reported.
  */
 struct run_work {
 	int (*work)(void *arg, const atomic_bool *stop);
 	bool (*is_stopped)(void *arg);
+	uint64_t until_ns; /* by the monotonic clock */
 	void *arg;
 };
 int run_mount_work(struct run_mount *m, const struct run_work *w);
