@@ -333,9 +333,9 @@ static uint64_t started_ticks(void)
 }
 
 /*
- * The directory for checkpoints of this process; NULL: none. Sets CKPTFS_EXEC for a program that replaces this one. Nothing
- * is taken from the user that has started a program with more rights: its memory would be written, with these rights,
- * where that user wants it.
+ * The directory for checkpoints of this process; NULL: none. Sets CKPTFS_EXEC for a program that replaces this one.
+ * Nothing is taken from the user that has started a program with more rights: its memory would be written, with these
+ * rights, where that user wants it.
  */
 static const char *checkpoint_dir(void)
 {

@@ -273,8 +273,8 @@ static bool put_back(struct autoseal *a, struct waiting *w)
 }
 
 /*
- * A file that is open for writing is closed some time. One of another user, below a directory of this one, may be removed
- * or given away; if the directory itself belongs to another user, there is no culprit.
+ * A file that is open for writing is closed some time. One of another user, below a directory of this one, may be
+ * removed or given away; if the directory itself belongs to another user, there is no culprit.
  */
 static bool may_end(int r, const struct buf *culprit)
 {

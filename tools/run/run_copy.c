@@ -156,7 +156,8 @@ static int copy_attributes(int from, int to, const struct stat *st)
 }
 
 /*
- * Removes what an interrupted copy has left. Nothing is written to an existing name: it may be a link to a file elsewhere.
+ * Removes what an interrupted copy has left. Nothing is written to an existing name: it may be a link to a file
+ * elsewhere.
  */
 static int remove_old(int to_dir, const char *name)
 {

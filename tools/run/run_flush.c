@@ -51,7 +51,7 @@ static bool is_of_other(const struct stat *above, const struct stat *st, uid_t o
 }
 
 /*
- * Opens a directory with O_PATH. `len`: bytes of d->path to it, for messages. `owner`: a user whose directory it may be.
+ * Opens a directory with O_PATH. `len`: bytes of p->path to it, for messages. `owner`: another user that may own it.
  * -ENOENT: not there; any other failure is reported.
  */
 static int open_existing(const char *to, const struct place_to *p, const char *name, int len, uid_t owner)
@@ -76,8 +76,8 @@ static int open_existing(const char *to, const struct place_to *p, const char *n
 }
 
 /*
- * Opens the directory above the last name of a path, and creates those that are missing. Symbolic links are not followed:
- * in a destination that other users can write to, one of these could lead anywhere. Failures are reported.
+ * Opens the directory above the last name of a path, and creates those that are missing. Symbolic links are not
+ * followed: in a destination that other users can write to, one of these could lead anywhere. Failures are reported.
  */
 static int open_above(const struct flush *d, int top, struct place_to *p)
 {
