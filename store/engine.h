@@ -286,8 +286,8 @@ void content_keep_times(struct content *c);
  * is the per-open-file state, initialized with content_errors() at open.
  */
 int content_flush(struct content *c);
-int content_sync(struct content *c, uint64_t *seen); /* flush, then engine_sync(); seen NULL: no particular open file */
-void content_sync_then(struct content *c, uint64_t *seen, struct engine_waiter *w); /* see engine_sync_then() */
+/* Flush, then engine_sync_then(). seen NULL: no particular open file. */
+void content_sync_then(struct content *c, uint64_t *seen, struct engine_waiter *w);
 uint64_t content_errors(struct content *c);
 
 struct engine_space {

@@ -518,15 +518,6 @@ static int take_error(struct content *c, uint64_t *seen)
 	return r;
 }
 
-int content_sync(struct content *c, uint64_t *seen)
-{
-	int r;
-
-	content_flush(c);
-	r = take_error(c, seen);
-	return r < 0 ? r : engine_sync(c->e);
-}
-
 void content_flushed(struct engine_waiter *w)
 {
 	struct content *c = w->c;

@@ -14,6 +14,7 @@
 #include "tests/crash/fate.h"
 #include "tests/crash/model.h"
 #include "tests/crash/tree.h"
+#include "tests/content_sync.h"
 
 #define PAGE 4096u
 #define NR_POOL 20 /* pages that many files share */
@@ -328,7 +329,7 @@ static int apply_bytes(struct engine *e, const char *path, const char *other, co
 	}
 	q = content_flush(c);
 	if (q < 0)
-		content_sync(c, NULL); /* hears of it once more, and then nobody */
+		content_sync(c); /* hears of it once more, and then nobody */
 	content_close(c);
 	return r < 0 ? r : q;
 }

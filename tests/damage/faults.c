@@ -22,6 +22,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "tests/content_sync.h"
 #include "tests/crash/fate.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/record.h"
@@ -360,7 +361,7 @@ static bool full_disk(void *userdata)
 	CHECK(tree_create(e, "a/one", 0600) == 0 && tree_create(e, "a/two", 0600) == 0);
 	CHECK(tree_open(e, "a/one", &c) == 0);
 	CHECK(content_write(c, bytes, sizeof(bytes), 0) == 0);
-	CHECK(content_sync(c, NULL) == 0);
+	CHECK(content_sync(c) == 0);
 	record_set_full(true);
 	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL); /* what is known of free space gets old */
 	CHECK(content_write(c, bytes, 100000, 300000) == -ENOSPC);
@@ -412,9 +413,9 @@ static bool full_packs(void *userdata)
 	CHECK(tree_create(e, "a/one", 0600) == 0 && tree_create(e, "a/two", 0600) == 0);
 	CHECK(tree_open(e, "a/one", &c) == 0);
 	CHECK(content_write(c, bytes, 50000, 0) == 0);
-	CHECK(content_sync(c, NULL) == 0);
+	CHECK(content_sync(c) == 0);
 	record_set_fault(fail_packs, NULL);
-	CHECK(content_write(c, bytes, sizeof(bytes), 4096) == -ENOSPC || content_sync(c, NULL) == -ENOSPC);
+	CHECK(content_write(c, bytes, sizeof(bytes), 4096) == -ENOSPC || content_sync(c) == -ENOSPC);
 	CHECK(tree_unlink(e, "a/two") == 0);
 	CHECK(content_read(c, bytes, 1000, 0) == 1000);
 	record_set_fault(NULL, NULL);
@@ -524,7 +525,7 @@ static bool compaction_stopped(void *userdata)
 	CHECK(tree_open(e, "a/one", &c) == 0);
 	CHECK(content_write(c, bytes, sizeof(bytes), 0) == 0);
 	CHECK(content_write(c, bytes, sizeof(bytes), MiB(3)) == 0);
-	CHECK(content_sync(c, NULL) == 0);
+	CHECK(content_sync(c) == 0);
 	content_close(c);
 	cc.inos = &ino;
 	cc.userdata = e;

@@ -17,6 +17,7 @@
 
 #include "base/util.h"
 #include "store/pack/pack_format.h"
+#include "tests/content_sync.h"
 #include "tests/crash/pool.h"
 #include "tests/crash/record.h"
 #include "tests/crash/scratch.h"
@@ -59,7 +60,7 @@ static int write_file(struct engine *e, const char *path, const char *pages)
 		return r;
 	content_set_chunking(c, &(enum chunking){ CHUNKING_PAGE });
 	r = content_write(c, bytes, strlen(pages) * PAGE, 0);
-	q = content_sync(c, NULL);
+	q = content_sync(c);
 	content_close(c);
 	return r < 0 ? r : q;
 }

@@ -12,6 +12,7 @@
 #include "base/util.h"
 #include "store/engine.h"
 #include "store/pack/pack.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/rig.h"
 
 #define NR_THREADS 4
@@ -128,7 +129,7 @@ static void *append_and_sync(void *arg)
 	for (unsigned i = 0; i < 60; i++) {
 		memset(piece, (int)(t->nr * 60 + i), sizeof(piece));
 		assert_int_equal(content_write(c, piece, sizeof(piece), CONTENT_APPEND), 0);
-		assert_int_equal(content_sync(c, NULL), 0);
+		assert_int_equal(content_sync(c), 0);
 	}
 	content_close(c);
 	return NULL;

@@ -21,6 +21,7 @@
 #include "store/file/content_state.h"
 #include "store/file/file_state.h"
 #include "store/superblock_format.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/rig.h"
 
 static void what_is_written_is_read_back(void **state)
@@ -45,7 +46,7 @@ static void what_is_written_is_read_back(void **state)
 	}
 	content_stat(c, &st);
 	assert_int_equal(st.size, size);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 	rig_reopen(rig);
 	c = rig_content(rig, 7);

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "store/check/check_rules.h"
 #include "store/pack/pack_format.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/check_rig.h"
 
 static void a_sound_store_is_clean(void **state)
@@ -164,7 +165,7 @@ static void many_packs_are_checked_window_by_window(void **state)
 	for (uint64_t i = 0; i < 6; i++) { /* a pack each */
 		rig_pattern(bytes, sizeof(bytes), 50 + i);
 		assert_int_equal(content_write(c, bytes, sizeof(bytes), i * sizeof(bytes)), 0);
-		assert_int_equal(content_sync(c, NULL), 0);
+		assert_int_equal(content_sync(c), 0);
 	}
 	content_close(c);
 	rig_close(rig);

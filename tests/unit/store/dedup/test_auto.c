@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/model.h"
 #include "tests/unit/store/rig.h"
 
@@ -276,7 +277,7 @@ static void what_is_acknowledged_survives_a_crash(void **state)
 	put_in(&f, 12345, 100, 2);
 	rig_write_next(rig, 102, 101, f.p, f.len, MiB(1));
 	c = rig_content(rig, 102);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 	rig_crash(rig);
 	rig_check_bytes(rig, 102, f.p, f.len);
@@ -327,7 +328,7 @@ static void model_step(struct model *m)
 		model_punch(m, f, c, off, len);
 		break;
 	case 2:
-		assert_int_equal(content_sync(c, NULL), 0);
+		assert_int_equal(content_sync(c), 0);
 		break;
 	default:
 		model_write(m, f, c, &writes);

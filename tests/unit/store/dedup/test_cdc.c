@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/crowd.h"
 #include "tests/unit/store/model.h"
 #include "tests/unit/store/rig.h"
@@ -422,7 +423,7 @@ static void model_step(struct model *m)
 		assert_int_equal(content_flush(c), 0);
 		break;
 	case 4:
-		assert_int_equal(content_sync(c, NULL), 0);
+		assert_int_equal(content_sync(c), 0);
 		break;
 	default:
 		model_write(m, f, c, &writes);

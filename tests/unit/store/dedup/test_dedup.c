@@ -15,6 +15,7 @@
 #include "store/dedup/dedup_state.h"
 #include "store/dedup/dedup_tables.h"
 #include "store/housekeeping.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/rig.h"
 #include "store/file/content_state.h"
 
@@ -28,7 +29,7 @@ static void write_all(struct rig *rig, uint64_t ino, const uint8_t *p, const uin
 	content_set_champions(c, champions, nr_champions);
 	for (size_t off = 0; off < LEN; off += MiB(1))
 		assert_int_equal(content_write(c, p + off, MiB(1), off), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 }
 

@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/rig.h"
 
 #define LEN MiB(2)
@@ -161,7 +162,7 @@ static void write_sparse(struct rig *rig, uint64_t first)
 		for (size_t page = 0; page < LEN / PAGE; page += 10)
 			assert_int_equal(content_write(keep, p + page * PAGE, PAGE, CONTENT_APPEND), 0);
 	}
-	assert_int_equal(content_sync(keep, NULL), 0);
+	assert_int_equal(content_sync(keep), 0);
 	content_close(keep);
 	for (unsigned i = 0; i < NR_BIG; i++)
 		rig_drop(rig, first + i);

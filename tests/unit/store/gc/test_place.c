@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "store/engine.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/rig.h"
 
 #define PAGE 4096u
@@ -42,7 +43,7 @@ static void write_step(struct rig *rig, uint64_t series, unsigned step)
 		content_set_champions(c, (uint64_t[]){ ino_of(series, step - 1) }, 1);
 	for (size_t off = 0; off < LEN; off += MiB(1))
 		assert_int_equal(content_write(c, bytes + off, MiB(1), off), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL); /* so that it is older than the next */
 }
@@ -155,7 +156,7 @@ static void what_repeats_is_moved_once(void **state)
 		memcpy(bytes + i * 16 * PAGE, bytes, PAGE);
 	c = rig_content(rig, 400);
 	assert_int_equal(content_write(c, bytes, LEN, 0), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 	assert_int_equal(place(rig).placed_bytes, LEN - (nr_again - 1) * PAGE);
 	c = rig_content(rig, 400);

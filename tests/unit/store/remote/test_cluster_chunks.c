@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/damage.h"
 #include "tests/unit/store/world.h"
 
@@ -51,7 +52,7 @@ static void refer(struct world *w, unsigned node, uint64_t ino, const struct con
 		for (size_t k = i; k < i + n; k++)
 			off += p[k].len;
 	}
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 }
 
@@ -91,7 +92,7 @@ static void a_file_can_be_had_when_its_node_is_lost(void **state)
 	/* It can be changed like any other; and without the partner it cannot be read. */
 	c = rig_content(heir, 20);
 	assert_int_equal(content_write(c, "new", 3, KiB(500)), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	memcpy(bytes + KiB(500), "new", 3);
 	rig_check_bytes(heir, 20, bytes, MiB(3) + 123);
 	w->nr_remote = NODES;
@@ -116,7 +117,7 @@ static void a_long_hole_is_referred_to_at_once(void **state)
 	w->open = false;
 	assert_int_equal(content_write(c, bytes, 10000, 8192), 0);
 	assert_int_equal(content_write(c, bytes, 10000, far), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 	refer(w, 2, 20, p, rig_pieces(from, 10, p, ARRAY_SIZE(p)));
 	c = rig_content(heir, 20);
@@ -176,7 +177,7 @@ static void bytes_that_have_moved_are_not_looked_for_in_a_catalog(void **state)
 	content_set_chunking(c, &automatic);
 	content_set_champions(c, (uint64_t[]){ 20 }, 1);
 	assert_int_equal(content_write(c, bytes, MiB(3) + 10, 0), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 	assert_int_equal(rig_stats(heir).shifted, 0);
 	w->nr_remote = NODES;

@@ -18,6 +18,7 @@
 #include "base/util.h"
 #include "store/remote/cluster_calls.h"
 #include "store/engine_state.h"
+#include "tests/content_sync.h"
 #include "tests/unit/store/rig.h"
 #include "tests/unit/place.h"
 
@@ -148,7 +149,7 @@ static void hand_over(struct world *w, uint64_t ino)
 	assert_int_equal(engine_cluster_keep(w->rig[COLLECTOR]->e, chunks, nr), 0);
 	memcpy(member.id, engine_store_id(w->rig[MEMBER]->e), CLUSTER_ID_LEN);
 	assert_int_equal(engine_cluster_refer(w->rig[COLLECTOR]->e, &(struct cluster_run){ c, 0, nr }, 1, p, &member), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 	for (size_t i = 0; i < nr; i++)
 		free((void *)chunks[i].data);

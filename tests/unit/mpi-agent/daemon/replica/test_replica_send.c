@@ -22,6 +22,7 @@
 #include "mpi-agent/daemon/parity/stripes.h"
 #include "index/guards.h"
 #include "mpi-agent/wire/link_format.h"
+#include "tests/content_sync.h"
 #include "tests/unit/mpi-agent/daemon/replica/replica_world.h"
 #include "tests/unit/fs/rig.h"
 
@@ -210,7 +211,7 @@ static void refer(struct replica_world *w, struct content_piece pieces[REFERRED]
 	assert_int_equal(content_open(w->fs[HERE]->engine, st.st_ino, &c), 0);
 	assert_int_equal(
 		engine_cluster_refer(w->fs[HERE]->engine, &(struct cluster_run){ c, 0, REFERRED }, 1, pieces, &other), 0);
-	assert_int_equal(content_sync(c, NULL), 0);
+	assert_int_equal(content_sync(c), 0);
 	content_close(c);
 }
 
