@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # chunking=auto, on a mount: of small series of many kinds it takes at most 2 % more than the better of page and cdc; settings of
 # directories, a mount in between, kill -9; and every byte compared.
+#   AUTO_SERIES  those that are measured (default: all)
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
@@ -86,8 +87,7 @@ taken() { # SERIES WAY: the bytes that it takes in a store of its own, collected
 	packs=$(du -s --block-size=1 "$STORE/packs" | cut -f 1)
 }
 
-for series in "$WORK"/series/*; do
-	series=${series##*/}
+for series in ${AUTO_SERIES:-$(ls "$WORK/series")}; do
 	best_stored= best_packs= line=
 	for way in page cdc auto; do
 		taken "$series" "$way"

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # kill -9 of the daemon at random moments under 8 writers and the collector; nothing that was acknowledged may be lost
 # (writers.c).
-#   ROUNDS   how often (default 30)
+#   ROUNDS   how often (default 16)
 #   WRITERS  how many (default 8)
 # Every 50 rounds begin with an empty store: the collector cannot always keep up with 8 writers and is killed with them.
 . "$(dirname "$0")/lib.sh"
 need_root
 
-: "${ROUNDS:=30}" "${WRITERS:=8}"
+: "${ROUNDS:=16}" "${WRITERS:=8}"
 rounds_per_store=50
 writers=$(program writers)
 order=()

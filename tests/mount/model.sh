@@ -10,7 +10,7 @@ need_root
 if plain; then
 	: "${MODEL_RUNS:=1:5000:nr 4:10000:nrr}"
 else
-	: "${MODEL_RUNS:=1:5000:rkKKr 4:10000:nrkKr 2:10000:rKKk}" # 50,000 operations, and those between the kills
+	: "${MODEL_RUNS:=1:3000:rkKKr 4:6000:nrkKr 2:5000:rKKk}"
 fi
 seed=${TEST_SEED:-1}
 model=$(program model)
