@@ -7,9 +7,9 @@
 MIB=5 # of a file; more than a commit must have to be judged by
 random() { head -c "${MIB}M" /dev/urandom >"$TOP/$1"; } # NAME
 write() { dd if="$TOP/$2" of="$TOP/mnt/$1/$2" bs=1M conv=fsync status=none; } # NODE NAME
-rounds() { node_figure "$1" '["cluster"]["rounds"]'; } # NODE
+rounds() { node_figure "$1" cluster.rounds; } # NODE
 stored() { # by all
-	echo $(($(node_figure 0 '["stored_bytes"]') + $(node_figure 1 '["stored_bytes"]') + $(node_figure 2 '["stored_bytes"]')))
+	echo $(($(node_figure 0 stored_bytes) + $(node_figure 1 stored_bytes) + $(node_figure 2 stored_bytes)))
 }
 grown() { # BYTES MIB WHAT: since there were these, so many MiB were stored
 	local by=$(($(stored) - $1))

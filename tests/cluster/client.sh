@@ -10,14 +10,14 @@ agents_start
 "$client" "$TOP/undisturbed" 30 100 $mib >"$TOP/log/undisturbed" 2>&1 || fail "undisturbed"
 right=$(grep ^result "$TOP/log/undisturbed")
 
-sum() { echo $(($(node_figure 0 "$1") + $(node_figure 1 "$1"))); } # EXPRESSION: of both nodes
-settled() { [ "$(sum '["cluster"]["pending_bytes"]')" = 0 ]; }
+sum() { echo $(($(node_figure 0 "$1") + $(node_figure 1 "$1"))); } # KEY: of both nodes
+settled() { [ "$(sum cluster.pending_bytes)" = 0 ]; }
 
 # Each ends after its checkpoint, before the end.
 program_run 1 "'$client' '$TOP/mnt'/\$NODE/run 12 10 $mib"
 for i in 0 1; do [ -s "$TOP/mnt/$i/run/000001" ] || fail "node $i: no checkpoint: $(ls "$TOP/mnt/$i/run")"; done
 eventually 60 "data waits for a round" settled
-stored=$(sum '["stored_bytes"]') written=$(sum '["written_bytes"]') elsewhere=$(sum '["cluster"]["remote_bytes"]')
+stored=$(sum stored_bytes) written=$(sum written_bytes) elsewhere=$(sum cluster.remote_bytes)
 # Both have the same distinct pages: each is in one store, and the other one refers to it. Headers and tables are different.
 [ "$elsewhere" -gt 500000 ] && [ $((stored - elsewhere)) -lt 50000 ] || fail "$stored distinct bytes are stored, $elsewhere are on the other node"
 echo "ok of two ranks' $written bytes $stored are distinct and stored, $elsewhere of them for the other node, too"
@@ -28,7 +28,7 @@ agents_start
 program_run 1 "'$client' '$TOP/mnt'/\$NODE/run 30 100 $mib"
 [ "$(grep -c ^restarted "$TOP/log/program")" = 2 ] || fail "they did not go on from their checkpoints"
 [ "$(grep -cFx "$right" "$TOP/log/program")" = 2 ] || fail "the results differ: $(grep ^result "$TOP/log/program"); undisturbed: $right"
-fetched=$(sum '["cluster"]["fetched_bytes"]')
+fetched=$(sum cluster.fetched_bytes)
 [ "$fetched" -gt 0 ] || fail "nothing was read from the other node"
 echo "ok both went on, with $fetched bytes from the other node, and came to the same result"
 all_end

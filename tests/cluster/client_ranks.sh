@@ -12,8 +12,8 @@ nodes_start() {
 	agents_start
 }
 ring() { echo "'$BUILD/tests/cluster/ring' '$TOP/mnt'/\$NODE/$1 $steps '$BUILD/tools/ckptfs-seal'"; } # DIRECTORY
-sum() { echo $(($(node_figure 0 "$1") + $(node_figure 1 "$1"))); } # EXPRESSION: of both nodes
-settled() { [ "$(sum '["cluster"]["pending_bytes"]')" = 0 ]; }
+sum() { echo $(($(node_figure 0 "$1") + $(node_figure 1 "$1"))); } # KEY: of both nodes
+settled() { [ "$(sum cluster.pending_bytes)" = 0 ]; }
 taken() { { find "$TOP/mnt/0/disturbed$runs" -maxdepth 1 -name '[0-9]*' 2>/dev/null || true; } | wc -l; }
 one_more() { [ "$(taken)" -gt "$have" ] || ! running "$PROGRAM"; }
 sealed() { "$BUILD/tools/ckptfs-seal" --list "$TOP/mnt/$1" | grep -o "disturbed$runs/[0-9]*" | sort | tail -n 1; } # NODE: its newest
@@ -31,7 +31,7 @@ right=$(result) || fail "no result"
 # Each rank has a table of 1.5 MiB, which is the same for all: one node stores it, the other one refers to that. On a busy
 # machine a node may commit some of it before the nodes have agreed, so an eighth has to do.
 eventually 60 "data waits for a round" settled
-elsewhere=$(sum '["cluster"]["remote_bytes"]') stored=$(sum '["stored_bytes"]') written=$(sum '["written_bytes"]')
+elsewhere=$(sum cluster.remote_bytes) stored=$(sum stored_bytes) written=$(sum written_bytes)
 [ "$elsewhere" -ge $((3 * 65536 * 8 / 8)) ] || fail "of $stored distinct bytes only $elsewhere are those of another node"
 echo "ok of $written bytes of 4 ranks $stored are distinct and stored, $elsewhere of them for the other node, too"
 
@@ -63,7 +63,7 @@ program_run 2 "$(ring disturbed$runs)"
 ! said '^restarted' || restarts=$((restarts + 1))
 ended
 [ $restarts -gt 0 ] || fail "nobody ever went on from a checkpoint"
-fetched=$(sum '["cluster"]["fetched_bytes"]')
+fetched=$(sum cluster.fetched_bytes)
 [ "$fetched" -gt 0 ] || fail "nothing was read from the other node"
 echo "ok killed $killed times in $runs runs, once with both nodes; went on $restarts times from a step that is sealed on both, with $fetched bytes from the other node"
 all_end

@@ -38,12 +38,7 @@ await() { # COMMAND...
 	done
 	fail "does not come: $*"
 }
-stat_of() { # NODE FIGURE
-	"$build/tools/ckptfs-stat" --json "$top/m$1" | python3 -c 'import json, sys
-s = json.load(sys.stdin)
-for k in sys.argv[1].split("."): s = s[k]
-print(s)' "$2"
-}
+stat_of() { "$build/tools/ckptfs-stat" --json "$top/m$1" | "$build/tests/mount/json_value" "$2"; } # NODE FIGURE
 sees() { [ "$(stat_of "$1" cluster.nodes)" = "$2" ]; } # NODE NR
 all_see() {
 	local i
@@ -68,7 +63,7 @@ collect() { # NODE: with all; a node may still be at the end of one that another
 		sleep 0.1
 	done
 }
-result() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$top/said.log" "$1"; }
+result() { "$build/tests/mount/json_value" "$1" <"$top/said.log"; }
 kib() { du -sk "$top"/s?/packs | awk '{ n += $1 } END { print n }'; }
 # The same on all nodes, of which the last has some from others. Who comes to a round when others have not written yet has it for itself: then once more.
 write_all() { # FILE

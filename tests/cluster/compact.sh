@@ -51,7 +51,7 @@ grep -q -- '-base' "$TOP/log/compact" || fail "steps are coded by themselves: $(
 # Another node has the same files: most of their chunks are node 0's.
 cp -r "$TOP/steps" "$TOP/mnt/1/"
 sync "$TOP"/mnt/1/steps/*/*
-elsewhere=$(node_figure 1 '["cluster"]["remote_bytes"]')
+elsewhere=$(node_figure 1 cluster.remote_bytes)
 echo "node 1 has $elsewhere bytes elsewhere"
 [ "$elsewhere" -ge 2000000 ] || fail "nodes share only $elsewhere bytes of 4000000: this would test little"
 same "$TOP/mnt/0/steps" 1 2 3 4 5

@@ -39,12 +39,10 @@ await() { # SECONDS WHAT COMMAND...: until it succeeds
 	done
 }
 is_mounted() { grep -qs " $top/m$1 fuse" /proc/mounts; }
-cluster_figure() { # NODE NAME
-	"$build/tools/ckptfs-stat" --json "$top/m$1" | python3 -c 'import json, sys
-print(json.load(sys.stdin)["cluster"][sys.argv[1]])' "$2"
-}
+figure() { "$build/tools/ckptfs-stat" --json "$top/m$1" | "$build/tests/mount/json_value" "$2"; } # NODE KEY
+cluster_figure() { figure "$1" "cluster.$2"; } # NODE NAME
 knows_all() { [ "$(cluster_figure "$1" nodes)" = $nodes ]; }
-is_alone() { [ "$(cluster_figure "$1" agent)" = False ]; }
+is_alone() { [ "$(cluster_figure "$1" agent)" = false ]; }
 is_gone() { [ ! -e "/proc/$1" ]; }
 
 mount_node() { # NODE
@@ -86,7 +84,7 @@ compare() { # NAME...: on all nodes
 stored() { # by all
 	local i sum=0 n
 	for ((i = 0; i < nodes; i++)); do
-		n=$("$build/tools/ckptfs-stat" --json "$top/m$i" | python3 -c 'import json, sys; print(json.load(sys.stdin)["stored_bytes"])')
+		n=$(figure "$i" stored_bytes)
 		sum=$((sum + n))
 	done
 	echo $sum

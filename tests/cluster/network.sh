@@ -92,7 +92,7 @@ export CKPTFS_AGENT_ASK_MS=500 CKPTFS_AGENT_STALL_MS=60000 CKPTFS_AGENT_END_MS=1
 for ((i = 0; i < nr; i++)); do node_start $i replicas=2; done
 agents_start
 write_all a
-sum=$(($(node_figure 0 '["stored_bytes"]') + $(node_figure 1 '["stored_bytes"]') + $(node_figure 2 '["stored_bytes"]')))
+sum=$(($(node_figure 0 stored_bytes) + $(node_figure 1 stored_bytes) + $(node_figure 2 stored_bytes)))
 echo "$sum bytes are stored of 3 x 8 MiB"
 [ $sum -ge $((16 << 20)) ] || fail "the nodes are not on hosts of their own"
 [ $sum -lt $((20 << 20)) ] || fail "the nodes share nothing"

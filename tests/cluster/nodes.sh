@@ -68,8 +68,8 @@ node_start() {
 	DAEMONS[$1]=$!
 	eventually 60 "node $1 does not mount" mounted "$1"
 }
-node_figure() { "$BUILD/tools/ckptfs-stat" --json "$TOP/mnt/$1" | "${PYTHON:-python3}" -c "import json, sys; print(json.load(sys.stdin)$2)"; } # NODE EXPRESSION
-has_agent() { [ "$(node_figure "$1" '["cluster"]["nodes"]')" = "$2" ]; } # NODE NR
+node_figure() { "$BUILD/tools/ckptfs-stat" --json "$TOP/mnt/$1" | "$BUILD/tests/mount/json_value" "$2"; } # NODE KEY
+has_agent() { [ "$(node_figure "$1" cluster.nodes)" = "$2" ]; } # NODE NR
 
 # agents_start [NODE...]: one for each node, in this order, each on a host of its own; HOST_I is that of node I, if it is another
 agents_start() {

@@ -59,7 +59,7 @@ done
 seal --wait=replicated "$TOP/mnt/0/first" 2>"$TOP/log/seal" && fail "protected without an agent"
 grep -q 'no ckptfs-agent runs' "$TOP/log/seal" || fail "no reason was told"
 is_unprotected 0 || fail "protected without an agent, it says"
-lags() { [ "$(node_figure "$1" '["cluster"]["replication_lag_ns"]')" -gt 0 ]; } # NODE
+lags() { [ "$(node_figure "$1" cluster.replication_lag_ns)" -gt 0 ]; } # NODE
 eventually 60 "no replica is missing without an agent" lags 0
 agents_start
 for i in 0 1 2 3; do seal --quiet --wait=replicated "$TOP/mnt/$i/first"; done
@@ -71,7 +71,7 @@ for i in 0 1 2 3; do # ckptfs wait returns when another node has it
 	[ "$(cat "$TOP/log/wait")" = "$TOP/mnt/$i/second: replicated on another node" ] || fail "ckptfs wait says $(cat "$TOP/log/wait")"
 	"$BUILD/tools/ckptfs-seal" --list --json "$TOP/mnt/$i" | grep -o '"path":"[^"]*second"[^}]*"durable":"partner"' >/dev/null || fail "ckptfs wait returned, and the list shows no replica of second"
 done
-keeps_up() { [ "$(node_figure "$1" '["cluster"]["replication_lag_ns"]')" = 0 ]; }
+keeps_up() { [ "$(node_figure "$1" cluster.replication_lag_ns)" = 0 ]; }
 for i in 0 1 2 3; do eventually 60 "node $i has replicas of all and still lags behind" keeps_up $i; done
 for i in 0 1 2 3; do
 	NAMES[$i]=$(name_of $i)
@@ -79,9 +79,9 @@ for i in 0 1 2 3; do
 done
 # Of the second epoch most is elsewhere for most.
 elsewhere=0
-for i in 0 1 2 3; do elsewhere=$((elsewhere + $(node_figure $i '["cluster"]["remote_bytes"]'))); done
+for i in 0 1 2 3; do elsewhere=$((elsewhere + $(node_figure $i cluster.remote_bytes))); done
 [ $elsewhere -ge $((3 << 20)) ] || fail "nodes share only $elsewhere bytes: this would test little"
-sent=$(node_figure 3 '["cluster"]["protect_sent_bytes"]')
+sent=$(node_figure 3 cluster.protect_sent_bytes)
 echo "node 3 sent $sent bytes"
 # Two epochs of 3 MiB in common: of the second one only owners send anything, of the first, which was written without agents, each node may.
 [ $replicas = 1 ] || [ "$sent" -lt 9000000 ] || fail "node 3 sent $sent bytes: 4 MB are its own, and it owns half of what was shared"
@@ -89,8 +89,8 @@ echo "node 3 sent $sent bytes"
 if [ "$protect" = xor ]; then # of what only one node has, parity costs a third with four nodes, and less than half where strips differ in length
 	covered=0 parity=0
 	for i in 0 1 2 3; do
-		covered=$((covered + $(node_figure $i '["cluster"]["stripe_covered_bytes"]')))
-		parity=$((parity + $(node_figure $i '["cluster"]["stripe_parity_bytes"]')))
+		covered=$((covered + $(node_figure $i cluster.stripe_covered_bytes)))
+		parity=$((parity + $(node_figure $i cluster.stripe_parity_bytes)))
 	done
 	echo "$parity bytes of parity cover $covered"
 	[ $covered -ge 16000000 ] || fail "only $covered bytes are covered: of 8 files of 2 MB each has one node"
@@ -214,7 +214,7 @@ held() { # by all nodes, of that one
 [ "$(held first)" = 4 ] || fail "not all nodes show what node 3 had"
 stored() { # by all
 	local n=0
-	for i in 0 1 2 3; do n=$((n + $(node_figure $i '["stored_bytes"]'))); done
+	for i in 0 1 2 3; do n=$((n + $(node_figure $i stored_bytes))); done
 	echo $n
 }
 before=$(stored)

@@ -14,7 +14,7 @@ write 1 & write 2
 wait $!
 for i in 0 3; do
 	write $i
-	[ "$(node_figure $i '["stored_bytes"]')" = 0 ] || fail "node $i has stored what others own"
+	[ "$(node_figure $i stored_bytes)" = 0 ] || fail "node $i has stored what others own"
 done
 agents_end
 

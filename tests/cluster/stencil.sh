@@ -16,7 +16,7 @@ all_start() {
 # shared WHO: nodes refer to what others store, or this tests nothing
 shared() {
 	local i sum=0
-	for i in $nodes; do sum=$((sum + $(node_figure "$i" '["cluster"]["remote_bytes"]'))); done
+	for i in $nodes; do sum=$((sum + $(node_figure "$i" cluster.remote_bytes))); done
 	[ "$sum" -gt 0 ] || fail "nodes share nothing"
 	echo "$1: $sum bytes are stored elsewhere"
 }

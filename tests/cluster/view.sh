@@ -6,8 +6,8 @@
 command -v setfattr >/dev/null || skip "no setfattr"
 
 is_gone() { [ ! -e "/proc/$1" ]; }
-figure() { node_figure "$1" "[\"cluster\"][\"$2\"]"; } # NODE NAME
-is_alone() { [ "$(figure "$1" agent)" = False ]; }
+figure() { node_figure "$1" "cluster.$2"; } # NODE NAME
+is_alone() { [ "$(figure "$1" agent)" = false ]; }
 mount_node() { node_start "$1" replicas=2; } # NODE
 end_agents() { # NODE...: which are there
 	local i
@@ -87,7 +87,7 @@ same 1 job/step-2 2
 [ ! -e "$nodes2/${name[0]}/not-sealed" ] || fail "not-sealed is there"
 [ ! -e "$nodes2/nobody" ] || fail "there is a node nobody"
 cmp "$nodes2/${name[0]}/job/step-1/sub/common" "$TOP/common"
-python3 - "$nodes2/${name[0]}/job/step-1/own" "$TOP/mnt/0/job/step-1/own" <<'END'
+/usr/bin/python3 - "$nodes2/${name[0]}/job/step-1/own" "$TOP/mnt/0/job/step-1/own" <<'END'
 import mmap, sys
 a, b = (open(p, "rb") for p in sys.argv[1:])
 assert mmap.mmap(a.fileno(), 0, prot=mmap.PROT_READ)[:] == b.read()
@@ -104,7 +104,7 @@ refused "setfattr" setfattr -n user.a -v b "$step/own"
 refused "mkdir among nodes" mkdir "$nodes2/mine"
 refused "mkdir among paths" mkdir "$nodes2/${name[0]}/job/mine"
 refused "removing the view" rmdir "$TOP/mnt/2/.ckptfs"
-refused "moving onto the view" python3 -c "import os, sys; os.mkdir(sys.argv[1] + '/d'); os.rename(sys.argv[1] + '/d', sys.argv[1] + '/.ckptfs')" "$TOP/mnt/2"
+refused "moving onto the view" /usr/bin/python3 -c "import os, sys; os.mkdir(sys.argv[1] + '/d'); os.rename(sys.argv[1] + '/d', sys.argv[1] + '/.ckptfs')" "$TOP/mnt/2"
 rmdir "$TOP/mnt/2/d"
 [ -z "$(ls -A "$TOP/mnt/2")" ] || fail "the root has $(ls -A "$TOP/mnt/2")"
 [ "$(find "$TOP/mnt/2" | wc -l)" = 1 ] || fail "find comes to $(find "$TOP/mnt/2")"
@@ -116,11 +116,11 @@ echo "a copy of another node's file has its bytes, also when they go there"
 copied() { # FILE COMMAND...: node 2 stores its 3000001 bytes, but for pages that it happens to have
 	local before file=$1
 	shift
-	before=$(node_figure 2 '["written_by_cause"]["new_bytes"]')
+	before=$(node_figure 2 written_by_cause.new_bytes)
 	"$@" "$file" "$TOP/mnt/2/mine"
 	sync "$TOP/mnt/2/mine"
 	cmp "$file" "$TOP/mnt/2/mine" || fail "$*: not the same"
-	[ $(($(node_figure 2 '["written_by_cause"]["new_bytes"]') - before)) -ge 2900000 ] || fail "$*: only refers to what another node has"
+	[ $(($(node_figure 2 written_by_cause.new_bytes) - before)) -ge 2900000 ] || fail "$*: only refers to what another node has"
 }
 copied "$step/own" cp # copy_file_range(2)
 copied "$nodes2/${name[1]}/job/step-2/own" sh -c 'cat "$0" >"$1"'
@@ -222,10 +222,10 @@ same 0 brief 3
 exec 9<"$TOP/mnt/3/.ckptfs/nodes/${name[0]}/brief"
 "$BUILD/tools/ckptfs-seal" --quiet --unseal "$TOP/mnt/0/brief"
 rm -r "$TOP/mnt/0/brief"
-before=$(node_figure 0 '["stored_bytes"]')
+before=$(node_figure 0 stored_bytes)
 is_freed() {
 	for i in 3 0; do "$BUILD/tools/ckptfs-gc" --quiet --delete "$TOP/mnt/$i" >/dev/null; done
-	[ "$(node_figure 0 '["stored_bytes"]')" -le $((before - (8 << 20))) ]
+	[ "$(node_figure 0 stored_bytes)" -le $((before - (8 << 20))) ]
 }
 eventually 1 "what no node has any more is kept, as node 3 has looked at it" is_freed
 exec 9<&-

@@ -14,8 +14,7 @@ refused() { # CODE REGEX OPTIONS
 	exits "$1" "$helper" "$STORE" "$MNT" -o "$3"
 	grep -Eq "$2" "$WORK/said" || fail_showing "-o $3: does not say $2"
 }
-figure() { "$stat" --json "$MNT" | "$PYTHON" -c 'import json, sys
-print(json.load(sys.stdin)["cluster"][sys.argv[1]])' "$1"; } # NAME
+figure() { stat_json | json "cluster.$1"; } # NAME
 is() { # FIGURE VALUE
 	[ "$(figure "$1")" = "$2" ] || fail "cluster.$1 is $(figure "$1"), not $2"
 }
@@ -42,7 +41,7 @@ os.fsync(f.fileno())' "$1" "$2"; } # FILE BYTE: synced
 # Only a store of a cluster has a socket.
 fs_mount
 [ ! -e "$STORE/agent.sock" ] || fail "a store of its own awaits an agent"
-is member False
+is member false
 "$stat" "$MNT" | grep -q "^Nodes of the cluster" && fail "ckptfs-stat shows a cluster where there is none"
 fs_umount
 refused 1 'made without cluster=' "agent=$WORK/s"
@@ -58,8 +57,8 @@ chmod 644 "$WORK/key"
 fs_mount "cluster=$WORK/key"
 grep -q "cluster key .*chmod 600" "$WORK/daemon.log" || fail "a key that all can read is no warning"
 [ "$(stat -c '%F %a' "$STORE/agent.sock")" = "socket 600" ] || fail "agent.sock is $(stat -c '%F %a' "$STORE/agent.sock")"
-is member True
-is agent False
+is member true
+is agent false
 page "$MNT/alone" 1
 fs_umount
 [ ! -e "$STORE/agent.sock" ] || fail "agent.sock is there after the mount"
@@ -77,7 +76,7 @@ fs_mount "agent=$deep/s"
 fs_kill
 [ -S "$deep/s" ] || fail "the socket of a killed daemon should be there"
 fs_mount "agent=$deep/s,commit=600,replicas=3"
-is agent False
+is agent false
 rm "$deep/s" # it has a name in another directory from here on: Python has none of the tricks
 fs_umount
 fs_mount "agent=$WORK/s,commit=600,replicas=3"

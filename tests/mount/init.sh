@@ -54,7 +54,7 @@ if [ -x "$CKPTFS_BUILD/mpi-agent/ckptfs-agent" ]; then
 	tells 'shares chunks with the stores of its cluster'
 	STORE=$WORK/member
 	fs_mount "cluster=$WORK/key"
-	[ "$(figure cluster.member)" = True ] || fail "not in the cluster"
+	[ "$(figure cluster.member)" = true ] || fail "not in the cluster"
 	fs_umount
 	echo "ok a store of a cluster"
 fi

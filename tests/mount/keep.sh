@@ -37,7 +37,7 @@ tells "^keep  *$MNT/run/step.30 .*: every"
 tells "^remove  *$MNT/run/step.10 .*1 MiB, of which 1 MiB new when sealed"
 tells "Nothing was changed. --delete would remove 3 sealed checkpoints"
 exits 0 keep --json --keep-last 1 "$MNT/run"
-[ "$(json deleted removed <out | tr '\n' ' ')" = "False 0 " ] || fail_showing "other JSON"
+[ "$(json deleted removed <out | tr '\n' ' ')" = "false 0 " ] || fail_showing "other JSON"
 [ "$(listed run)" = "step.10 step.20 step.30 step.40 step.50 step.60" ] || fail "something was removed: $(listed run)"
 
 # --- wrong use ---
@@ -133,7 +133,7 @@ if [ "$(id -u)" = 0 ]; then
 	chmod 555 "$MNT/home/nobody"
 	exits 2 as_nobody "$CKPTFS_BUILD/tools/ckptfs-gc" --delete --json --keep-last 1 "$MNT/home/nobody"
 	json sealed <out >list
-	[ "$(cat list)" = "[{'name': 'step.3', 'keep': True, 'why': 'newest valid', 'bytes': 0, 'new_bytes': 0}]" ] ||
+	[ "$(cat list)" = '[{"name":"step.3","keep":true,"why":"newest valid","bytes":0,"new_bytes":0}]' ] ||
 		fail_showing "another list"
 	chmod 755 "$MNT/home/nobody"
 	seal --unseal "$MNT/home/nobody/step.5"

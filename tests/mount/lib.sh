@@ -400,13 +400,8 @@ fail_showing() { # WHY: fail, and show what was said
 	fail "$@"
 }
 
-# Figures. A key with dots leads into objects inside objects: scrub.round.bytes.
-json() { # KEY...: what the object on standard input has there, a line each
-	"$PYTHON" -c 'import functools, json, sys
-top = json.load(sys.stdin)
-for key in sys.argv[1:]:
-    print(functools.reduce(lambda j, k: j[k], key.split("."), top))' "$@"
-}
+# Figures. A key with dots leads into objects inside objects: scrub.round.bytes. Of words there are true, false and null.
+json() { "$CKPTFS_BUILD/tests/mount/json_value" "$@"; } # KEY...: what the object on standard input has there, a line each
 stat_json() { "$CKPTFS_BUILD/tools/ckptfs-stat" --json "${1:-$MNT}"; } # [PATH]
 figure() { stat_json | json "$@"; } # KEY...: of the mount
 new() { figure written_by_cause.new_bytes; } # bytes that nothing stored had yet

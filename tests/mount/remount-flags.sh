@@ -52,7 +52,7 @@ chmod +x "$MNT/true"
 "$MNT/true"
 remount noexec
 ! "$MNT/true" 2>/dev/null || fail "a program runs from a noexec mount"
-[ "$(figure read_only)" = False ] || fail "the daemon takes it for read-only"
+[ "$(figure read_only)" = false ] || fail "the daemon takes it for read-only"
 
 # --- noatime is the daemon's, too ---
 touch -a -d 2000-01-01 "$MNT/dir/file"
@@ -69,12 +69,12 @@ cat "$MNT/dir/file" >"$WORK/out"
 # --- read-only: durable at once, no more changes, not even by requests that the kernel does not look at ---
 exec 5>"$MNT/open"
 refused 32 "files are open for writing" ro
-[ "$(figure read_only)" = False ] || fail "refused by the kernel, but the daemon is read-only"
+[ "$(figure read_only)" = false ] || fail "refused by the kernel, but the daemon is read-only"
 echo accepted >&5
 exec 5>&-
 remount ro
 has ro noexec nodev
-[ "$(figure read_only)" = True ] || fail "the daemon does not know that it is read-only"
+[ "$(figure read_only)" = true ] || fail "the daemon does not know that it is read-only"
 [ "$(cat "$MNT/open")" = accepted ] || fail "not readable"
 ! touch "$MNT/new" 2>"$WORK/said" || fail "a file was made on a read-only mount"
 says "Read-only"
@@ -84,7 +84,7 @@ says "Read-only"
 remount ro # once more is fine
 remount rw
 has rw noexec
-[ "$(figure read_only)" = False ] || fail "the daemon is still read-only"
+[ "$(figure read_only)" = false ] || fail "the daemon is still read-only"
 echo after >"$MNT/after"
 ckptfs-seal -q "$MNT/dir"
 fs_remount commit=3600

@@ -25,7 +25,7 @@ tells '^Compared: *24 MiB in 6144 chunks'
 tells '^Damaged: *nothing'
 exits 0 "$scrub" --quiet "$MNT"
 says_nothing "all is sound and --quiet was given"
-[ "$(figure scrub.known) $(figure scrub.bytes) $(figure scrub.damaged)" = "True $((24 << 20)) 0" ] ||
+[ "$(figure scrub.known) $(figure scrub.bytes) $(figure scrub.damaged)" = "true $((24 << 20)) 0" ] ||
 	fail "ckptfs-stat does not know of it"
 exits 0 "$stat" "$MNT"
 tells '^Last scrub: *24 MiB .*ago, 0 damaged places, 0 left'
@@ -67,7 +67,7 @@ tells '^Damaged: *nothing'
 cmp "$WORK/1" "$MNT/run7/deep/ckpt.1"
 cmp "$WORK/2" "$MNT/other"
 fs_remount
-[ "$(figure scrub.known) $(figure scrub.bytes)" = "True $((24 << 20))" ] ||
+[ "$(figure scrub.known) $(figure scrub.bytes)" = "true $((24 << 20))" ] ||
 	fail "the last scrub is forgotten after a remount"
 exits 0 "$scrub" "$MNT"
 echo "ok writing repairs"
@@ -93,14 +93,14 @@ fs_mount
 exits 3 "$scrub" --budget 0.000001s "$MNT"
 tells 'Stopped early'
 exits 3 "$scrub" --rate 1M --budget 0.3s "$MNT"
-[ "$(figure scrub.unfinished)" = True ] || fail "ckptfs-stat does not know that it is not done"
+[ "$(figure scrub.unfinished)" = true ] || fail "ckptfs-stat does not know that it is not done"
 exits 0 "$scrub" "$MNT"
-[ "$(figure scrub.unfinished)" = False ] || fail "ckptfs-stat does not know that it is done"
+[ "$(figure scrub.unfinished)" = false ] || fail "ckptfs-stat does not know that it is done"
 
 # Interrupted: soon, however slow it is to be.
 "$scrub" --rate 10K "$MNT" >/dev/null 2>&1 &
 pid=$!
-until [ "$(figure scrub.running)" = True ]; do sleep 0.05; done
+until [ "$(figure scrub.running)" = true ]; do sleep 0.05; done
 exits 2 "$scrub" "$MNT"
 says 'running already'
 kill -INT "$pid"
@@ -134,13 +134,13 @@ for i in 1 2 3 4 5 6; do
 done
 kill -KILL "$COLLECTOR"
 COLLECTOR=
-until [ "$(figure garbage.collecting)" = False ]; do sleep 0.05; done
+until [ "$(figure garbage.collecting)" = false ]; do sleep 0.05; done
 exits 0 "$scrub" --restart "$MNT"
 echo "ok beside writers and collections"
 
 # A mount is not kept busy by a scrub.
 "$scrub" --restart --rate 10K "$MNT" >/dev/null 2>&1 &
-until [ "$(figure scrub.running)" = True ]; do sleep 0.05; done
+until [ "$(figure scrub.running)" = true ]; do sleep 0.05; done
 kill -KILL $!
 fs_umount
 fs_sound "after a scrub that was cut short"

@@ -71,7 +71,7 @@ exits 0 "$CKPTFS_BUILD/fs/mount.ckptfs" "dir:$TIER" "$ANY"
 exec 7<"$ANY/run/step.4/state" 8<"$ANY/run/step.1/state"
 packs=$(objects packs)
 gc --keep-last 2 --delete --json >"$WORK/out.json" || fail "no collection"
-[ "$(gc_says removed kept freed_packs complete)" = "2 3 0 True" ] || fail "$(cat "$WORK/out.json")"
+[ "$(gc_says removed kept freed_packs complete)" = "2 3 0 true" ] || fail "$(cat "$WORK/out.json")"
 [ "$(gc_says pending_packs)" = 1 ] || fail "$(cat "$WORK/out.json")" # step 1 has what is in all of them
 [ "$(manifests) $(objects packs)" = "3 $packs" ] || fail "objects: $(find "$TIER" -type f)"
 has other/state.1 run/step.3 run/step.4

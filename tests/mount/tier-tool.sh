@@ -42,11 +42,11 @@ tells '^exactly one of several concurrent requests creates an object: yes, tried
 tells "^$URL: can be used as a tier\$"
 [ -z "$(find "$TIER" -type f)" ] || fail "left over: $(find "$TIER" -type f)"
 exits 0 tier probe --json "$URL"
-[ "$(json usable why <"$WORK/out")" = "$(printf 'True\nNone')" ] || fail_showing "not as it must be"
+[ "$(json usable why <"$WORK/out")" = "$(printf 'true\nnull')" ] || fail_showing "not as it must be"
 if command -v setpriv >/dev/null; then
 	exits 2 as_nobody "$tools/ckptfs-tier" probe --json "$URL"
 	says 'Permission denied'
-	[ "$(json usable <"$WORK/out")" = None ] || fail_showing "not as it must be"
+	[ "$(json usable <"$WORK/out")" = null ] || fail_showing "not as it must be"
 fi
 
 # --- two checkpoints, and newer ones at their paths ---
@@ -103,7 +103,7 @@ exits 3 tier list "$URL"
 says "sealed/$id/0000000000000002: not listed: its manifest is damaged"
 [ "$(grep -c "$id" "$WORK/out")" = 3 ] || fail_showing "not the three others"
 exits 3 tier list --json "$URL"
-[ "$(json unreadable <"$WORK/out")" = "[{'name': 'sealed/$id/0000000000000002', 'why': 'its manifest is damaged'}]" ] || fail_showing "unreadable"
+[ "$(json unreadable <"$WORK/out")" = "[{\"name\":\"sealed/$id/0000000000000002\",\"why\":\"its manifest is damaged\"}]" ] || fail_showing "unreadable"
 cp "$WORK/second" "$TIER/sealed/$id/0000000000000002"
 exits 0 "$tools/ckptfs" tier list "$URL"
 
@@ -113,7 +113,7 @@ exits 0 tier verify "$URL"
 tells '^run/step.1, number 4: valid: 4 files, .* read, root [0-9a-f]*$'
 first=$(listed path number | sed -n 's,run/step.1 ,,p' | head -n 1)
 exits 0 tier verify --json "$URL" "$first" run/step.1
-[ "$(json complete <"$WORK/out")" = True ] || fail_showing "incomplete"
+[ "$(json complete <"$WORK/out")" = true ] || fail_showing "incomplete"
 "$PYTHON" - "$WORK/out" <<'PY' || fail_showing "not as it must be"
 import json, sys
 first, last = json.load(open(sys.argv[1]))["checkpoints"]
@@ -428,7 +428,7 @@ says '1 pack is not in the list'
 mv "$WORK/gone" "$pack"
 flip "$manifest" "$(($(stat -c %s "$manifest") - 1))"
 exits 3 tier usage --json "$URL"
-[ "$(json complete <"$WORK/out")" = False ] || fail_showing "complete without a manifest"
+[ "$(json complete <"$WORK/out")" = false ] || fail_showing "complete without a manifest"
 
 # --- a directory that hangs: the command ends when it is interrupted ---
 cp "$WORK/first" "$manifest"

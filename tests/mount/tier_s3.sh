@@ -152,7 +152,7 @@ exits 0 tool probe s3://bucket/job
 store rule PUT probe 0 999 unconditional >/dev/null
 exits 3 tool probe --json s3://bucket/job
 says 'its conditional puts are not atomic'
-[ "$(json usable <"$WORK/out")" = False ] || fail_showing "not as it must be"
+[ "$(json usable <"$WORK/out")" = false ] || fail_showing "not as it must be"
 store clear >/dev/null
 store rule '*' job 0 999 status 403 AccessDenied >/dev/null
 exits 2 tool list s3://bucket/job
