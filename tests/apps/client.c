@@ -120,7 +120,7 @@ static void go_on(void)
 
 	check(r == -ENOENT ? 0 : r, "restart");
 	mine = r == 0 ? step : 0;
-	/* and nobody takes one before all have looked */
+	/* and no rank takes one before all have looked */
 	MPI_Allreduce(&mine, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
 	if (least == 0) {
 		fill_memory();

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # libckptfs with MPI: 4 ranks are killed at random moments, go on from the newest checkpoint that is sealed, all from the same, and come to the same
-# result as ranks that nobody disturbs. Messages arrive in memory that is tracked, by both ways.
+# result as ranks that are not disturbed. Messages arrive in memory that is tracked, by both ways.
 #   ROUNDS   how often they are killed at least (default 6)
 . "$(dirname "$0")/../mount/lib.sh"
 need_mount

@@ -12,7 +12,7 @@
  * last bit, too.
  *
  * A checkpoint is a file of each rank, DIR/ckpt.STEP.RANK: a page of header, the tables, and for each of its tiles a
- * page that says which one it is and its fields. Whoever finds a tile in its DIR when restarting reads it for all, so
+ * page that says which one it is and its fields. A rank that finds a tile in its DIR when restarting reads it for all, so
  * any number of ranks can go on from it, and a checkpoint of which a tile is nowhere is none: the last one before it is
  * taken.
  *
@@ -104,7 +104,7 @@ static void check_memory(int r, const char *what)
 	die(what, ckptfs_strerror(r));
 }
 
-/* All count from the same number: nobody takes one before all are there. */
+/* All count from the same number: no rank takes one before all are there. */
 static void start_memory(void)
 {
 	char member[32];
@@ -140,7 +140,7 @@ static void free_saved(double *p)
 		free(p);
 }
 
-/* --- who has what --- */
+/* --- which rank has what --- */
 
 static int nr_all(void)
 {
@@ -520,7 +520,7 @@ static int step_before(int before)
 	return newest[0];
 }
 
-/* Who reads each tile: the lowest rank that sees it. False: one is nowhere. */
+/* The rank that reads each tile: the lowest rank that sees it. False: one is nowhere. */
 static bool find_readers(int step, int *readers)
 {
 	bool all = true;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # libckptfs on two nodes, a rank on each, whose memory is the same in most pages: checkpoints have them once on both nodes together, and what goes on from them, after all has been
-# unmounted, reads from the other node what it does not have and comes to the same result as one that nobody has disturbed.
+# unmounted, reads from the other node what it does not have and comes to the same result as one that was not disturbed.
 . "$(dirname "$0")/nodes.sh"
 client=$BUILD/tests/mount/client mib=16
 for i in 0 1; do node_start "$i" replicas=1; done

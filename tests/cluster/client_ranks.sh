@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # libckptfs, MPI, ckptfs-seal and agents together: 4 ranks on two nodes, each node with a mount of its own. What all ranks have is stored once on both nodes together. They are killed at random
-# moments, and once all nodes with them; they go on from the newest step that is sealed on both, all from the same, and come to the result of ranks that nobody disturbs.
+# moments, and once all nodes with them; they go on from the newest step that is sealed on both, all from the same, and come to the result of ranks that are not disturbed.
 #   ROUNDS   how often they are killed (default 4)
 . "$(dirname "$0")/nodes.sh"
 : "${ROUNDS:=4}"

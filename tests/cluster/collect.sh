@@ -65,7 +65,7 @@ collect() { # NODE: with all; a node may still be at the end of one that another
 }
 result() { "$build/tests/mount/json_value" "$1" <"$top/said.log"; }
 kib() { du -sk "$top"/s?/packs | awk '{ n += $1 } END { print n }'; }
-# The same on all nodes, of which the last has some from others. Who comes to a round when others have not written yet has it for itself: then once more.
+# The same on all nodes, of which the last has some from others. A node that comes to a round before others have written is alone in it: then once more.
 write_all() { # FILE
 	local i n pids
 	for ((n = 0; n < 20; n++)); do

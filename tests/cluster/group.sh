@@ -92,7 +92,7 @@ back() { # NODE OPTIONS: one that has died, and agents for all
 	agents_start
 }
 
-# What it saves, and for whom.
+# What it saves, and for which node.
 declare -A grouped
 for size in 1 2 4; do
 	options=replicas=1,compact_group=$size

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Three nodes in network namespaces, hosts of their own to MPI, whose agents talk over TCP. The network of one of them stalls: for a while, and for good. Who writes then comes to an end, what was
+# Three nodes in network namespaces, hosts of their own to MPI, whose agents talk over TCP. The network of one of them stalls: for a while, and for good. A write then comes to an end, what was
 # synced is there, byte for byte, and agents that are started anew go on.
 . "$(dirname "$0")/nodes.sh"
 [ "$(id -u)" = 0 ] || skip "only root has network namespaces"
@@ -34,7 +34,7 @@ for ((i = 0; i < nr; i++)); do
 	ip -n "$net.$i" link set eth0 up
 	ip -n "$net.$i" link set lo up
 done
-stall() { ip link set "$net.$1" nomaster; } # NODE: nothing arrives, and nobody is told
+stall() { ip link set "$net.$1" nomaster; } # NODE: nothing arrives, and no node is told
 unstall() { ip link set "$net.$1" master "$net"; }
 
 # What mpirun starts another host's processes with: HOST COMMAND...

@@ -11,7 +11,7 @@ skip() { echo "skipped: $*"; exit 77; }
 command -v mpirun >/dev/null || skip "no mpirun"
 [ -c /dev/fuse ] || skip "no /dev/fuse"
 
-# Ranks that wait give others their processor; mpirun gives those that are left a second, which nobody here needs.
+# Ranks that wait give others their processor; mpirun gives those that are left a second, which no test here needs.
 export OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_odls_base_sigkill_timeout=0
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1

@@ -54,7 +54,7 @@ static int reduce(const struct merge_conf *conf, const struct mac_key *key, cons
 	return r;
 }
 
-/* Some are popular, some are not; everybody can tell who has what. */
+/* Some are popular, some are not; each node can tell which node has what. */
 static int holds(uint64_t seed, uint32_t node, uint32_t page)
 {
 	return mix(seed * 1000003 + page * 1009u + node) % 100 < mix(seed + page) % 100;

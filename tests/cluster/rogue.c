@@ -2,7 +2,7 @@
 /*
  * Usage: a rank among agents: rogue ID NAME KEY
  *
- * A node that is one of the world, and then says to rank 0 what nobody should believe: with MACs that are wrong, or
+ * A node that is one of the world, and then sends rank 0 what no node should accept: with MACs that are wrong, or
  * right ones around lies. It takes part in no round, and leaves when the others do.
  */
 #include <mpi.h>
@@ -85,14 +85,14 @@ static void misbehave(void)
 	send_message(PEER_LANE_ANSWERS, header(PEER_PINNED, 1), "\1\1\1", 3, &w.message_key);
 	for (enum peer_type type = PEER_PUT; type <= PEER_DROP; type += 2) {
 		send_message(PEER_LANE_KEEPS, header(type, 1), "\2\2\2", 3, &w.message_key);
-		/* which nobody waits for */
+		/* which no node waits for */
 		send_message(PEER_LANE_ANSWERS, header(type + 1, 1), "\2\2\2", 3, &w.message_key);
 	}
 	send_in_anothers_name();
 	send_message(PEER_LANE_ANSWERS, header(PEER_ALIVE, 0), NULL, 0, &w.message_key);
 }
 
-/* Until somebody ends this world. Who asks for chunks gets no answer. */
+/* Until this world is ended. A request for chunks gets no answer. */
 static void await_end(void)
 {
 	struct peer_header h = { 0 };

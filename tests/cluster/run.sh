@@ -51,7 +51,7 @@ nothing_left() {
 cat >"$WORK/program" <<'SH'
 set -eu
 ckptfs-stat --json "$WORK/m 0" | grep -q '"nodes":3' # the agents have met
-for i in 1 2; do until ckptfs-stat --json "$WORK/m $i" | grep -q '"nodes":3'; do sleep 0.05; done; done # of other nodes nobody knows
+for i in 1 2; do until ckptfs-stat --json "$WORK/m $i" | grep -q '"nodes":3'; do sleep 0.05; done; done # that of node 0 says nothing of them
 for i in 0 1 2; do
 	mkdir "$WORK/m $i/step.1"
 	dd if="$WORK/state" of="$WORK/m $i/step.1/state" bs=1M conv=fsync status=none &
@@ -141,7 +141,7 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	mv "$WORK/away" "$WORK/s1.store"
 	nothing_left "after one could not mount"
 
-	# ckptfs-run is killed: who holds the mounts sees it.
+	# ckptfs-run is killed: the process that holds the mounts sees it.
 	: >"$WORK/first"
 	ckptfs-run "${nodes[@]}" --no-agent sh -c 'echo started; exec sleep 1000' >"$WORK/first" 2>&1 &
 	first=$!
@@ -152,7 +152,7 @@ for launcher in "mpirun --oversubscribe -n %d" srun; do
 	await sh -c '[ -z "$(find "$0" -maxdepth 1 -name "m *")" ]' "$WORK" # ls would fail, too, if one goes while it looks
 done
 
-# Agents are a program of MPI, also where Slurm has nothing for these by itself; what somebody has chosen stays.
+# Agents are a program of MPI, also where Slurm has nothing for these by itself; what the user has chosen stays.
 cat >"$WORK/wait" <<'SH'
 for i in 0 1 2; do until ckptfs-stat --json "$WORK/m $i" | grep -q '"nodes":3'; do sleep 0.05; done; done
 SH

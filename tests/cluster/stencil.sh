@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Real programs on 4 nodes with 2 ranks each, each node writing into its own mount: when a checkpoint is complete it is sealed, everything is killed, and the store of one node
-# deleted. What goes on from it with the 3 nodes that are left comes to the same result as a run that nobody has disturbed.
+# deleted. What goes on from it with the 3 nodes that are left comes to the same result as a run that was not disturbed.
 . "$(dirname "$0")/nodes.sh"
 nodes="0 1 2 3"
 ranks=8
@@ -13,7 +13,7 @@ all_start() {
 	agents_start
 }
 
-# shared WHO: nodes refer to what others store, or this tests nothing
+# shared WHICH: nodes refer to what others store, or this tests nothing
 shared() {
 	local i sum=0
 	for i in $nodes; do sum=$((sum + $(node_figure "$i" cluster.remote_bytes))); done

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Many numbered cases over a few processes. A case that fails, crashes or hangs ends the run and is named; one
- * in which somebody kills the process (SIGKILL) is begun again, once. RocksDB's
- * threads do not survive fork: whoever calls this must not have opened a store before.
+ * whose process is killed from outside (SIGKILL) is begun again, once. RocksDB's threads do not survive fork: the
+ * caller must not have opened a store before.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * Records every change below one directory, whoever makes it: interpose.c stands in front of libc, so that a
+ * Records every change below one directory, whichever library makes it: interpose.c stands in front of libc, so that a
  * library's own calls (RocksDB's) are seen as well as ours. An executable that links record.c and interpose.c has it.
  *
  * Calls on watched files are made one at a time, so that the log has them in the order in which they took effect.
@@ -37,7 +37,7 @@ void record_drop_unsynced(const char *const *under);
 
 /* Let statvfs() and fstatvfs() say that nothing is free. */
 void record_set_full(bool on);
-/* Let posix_fallocate() only extend the file: in memory, blocks that nobody writes to cost time for nothing. */
+/* Let posix_fallocate() only extend the file: in memory, blocks that are never written cost time for nothing. */
 void record_set_sparse(bool on);
 
 /* For interpose.c. begin: false: not watched, nothing to end. Else the caller makes the call, unless error is set. */

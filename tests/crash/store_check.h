@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
-/* Is a store that nobody has open sound, by all that fsck.ckptfs --read-data knows? */
+/* Is a store that is not open sound, by all that fsck.ckptfs --read-data knows? */
 #pragma once
 
 #include <stdbool.h>

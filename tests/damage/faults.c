@@ -239,7 +239,7 @@ static bool check_after(const struct workload *w, const struct outcome *o, const
 }
 
 /*
- * A sync of its own that fails leaves RocksDB with a MANIFEST of which nobody knows how much is on disk, and it may
+ * A sync of its own that fails leaves RocksDB with a MANIFEST of which an unknown part is on disk, and it may
  * name a table that RocksDB has removed. Only then an index may be unusable, and says so.
  */
 static bool may_need_rebuild(struct faults *f, const struct plan *plan, const char *path, FILE *to)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
- * flip: one byte of a store is changed; whoever reads gets the right bytes or an error.
+ * flip: one byte of a store is changed; a reader gets the right bytes or an error.
  *
  * Every byte of superblock, pack headers, frame tables, journal groups and snapshot is changed once; of chunk data and
  * RocksDB's files a sample. The bytes at one place of all headers, and of all tables, are changed together: they do not

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * ingest: fingerprints go into the index while one read of their table after the other fails. Either the call says so,
- * or every fingerprint is found, at once and by the next who opens; what failed can be done again.
+ * or every fingerprint is found, at once and at the next opening; what failed can be done again.
  *
  * A key that was there before goes in again: RocksDB must not meet it twice when it walks through all of them.
  */

@@ -116,7 +116,7 @@ for f in "$WORK"/series/large/*; do cp "$f" "$MNT/auto/below/"; done
 moved=$(figure written_by_cause.shifted_bytes)
 [ "$moved" -gt $((4 << 20)) ] || fail "only $moved bytes were found that have moved"
 
-# Each file may go: the others stay, to the last byte, and what nobody refers to comes back.
+# Each file may go: the others stay, to the last byte, and unreferenced bytes are freed.
 for i in 0 2 3; do
 	rm "$MNT/auto/below/ckpt.$i"
 	collect

@@ -15,7 +15,7 @@ sealed() {
 	done
 	fail "sealed are: $(epochs); not: $1"
 }
-settled() { fs_remount "$options"; } # whoever waits to be sealed is, before the mount is gone
+settled() { fs_remount "$options"; } # directories that wait to be sealed are, before the mount is gone
 step() { mkdir "$MNT/$1" && noise "$1" 1 >"$MNT/$1/data"; }
 
 # --- not unless asked for ---
@@ -200,7 +200,7 @@ PY
 		seal --unseal "$MNT/$large" >"$WORK/out" && rm -r "$MNT/${large:?}"
 	done
 
-	# --- another user's marker does not take the place of the owner's, whose files are still being written ---
+	# --- another user's marker does not take the place of the owner's: the owner still writes the files ---
 	rm -rf "$MNT"/others.*
 	before=$(epochs)
 	step n

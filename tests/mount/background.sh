@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # compact=auto: what is sealed is compacted by itself, steps with those before them, keeps its bytes, and is not looked at twice, over remounts and
-# kill -9; it can be paused, gives way to a collection, and keeps nobody from unmounting.
+# kill -9; it can be paused, gives way to a collection, and does not prevent unmounting.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
@@ -167,7 +167,7 @@ await is_state idle
 fs_remount $auto
 echo "ok in turn"
 
-# While it is at work, and slowly: nobody waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
+# While it is at work, and slowly: no call waits for it. Paused it ends; a collection is not refused; unmounting works, both ways.
 fs_remount $auto,read_rate=1M
 make_step five 5 large
 await is_state running

@@ -121,7 +121,7 @@ static void try_child(const struct root *root)
 		die("a child");
 }
 
-/* One that nobody has told ends as well. */
+/* One that was not told ends as well. */
 static void try_unannounced_child(void)
 {
 	pid_t pid = _Fork();
@@ -178,7 +178,7 @@ static void try_maps(void)
 		die("mremap");
 	munmap(q, 4 * page);
 	munmap(p, len);
-	/* Behind the back of whoever captures it. */
+	/* Without a call of the library that captures it. */
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED || syscall(SYS_munmap, p, len) < 0)
 		die("munmap");

@@ -17,7 +17,7 @@
 
 #define HEAP_AT UINT64_C(0x100000000000)
 
-/* Blocks are given back, and others taken, which are nobody's. */
+/* Blocks are given back, and others taken, which have no owner. */
 static const char *use_heap(struct root *root)
 {
 	struct heap heap = { .state = (struct heap_state *)HEAP_AT };

@@ -107,7 +107,7 @@ fs_mount
 mkdir "$MNT/cut" "$MNT/pages"
 setfattr -n user.ckptfs.chunking -v cdc "$MNT/cut"
 ! setfattr -n user.ckptfs.chunking -v rabin "$MNT/pages" 2>/dev/null || fail "any value is taken"
-# Whoever tries it often does not fill the log.
+# Repeated attempts do not fill the log.
 "$PYTHON" - "$MNT/pages" <<'PY'
 import os, sys
 for i in range(500):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# The examples of libckptfs, in C and Fortran, as they are compiled by whoever has installed it: killed in the middle, they go on and come to the same
+# The examples of libckptfs, in C and Fortran, as they are compiled where it is installed: killed in the middle, they go on and come to the same
 # result, in all modes and with both ways of noticing writes. And <ckptfs/ioctl.h>, without the library.
 #   ROUNDS   how often each is killed at least (default 3)
 . "$(dirname "$0")/lib.sh"

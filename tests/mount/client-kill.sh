@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # kill -9 of a program that takes checkpoints with libckptfs, at random moments: it goes on from its newest one and comes to the same
-# result as one that nobody disturbs.
+# result as one that is not disturbed.
 #   ROUNDS   how often at least (default 30)
 . "$(dirname "$0")/lib.sh"
 

@@ -440,7 +440,7 @@ static void a_directory_has_one_process(void)
 		_exit(0);
 	}
 	CHECK(read(from_child[0], &c, 1) == 1);
-	api_again(); /* whoever is left of us and has our descriptors does not count */
+	api_again(); /* a child of ours that still has our descriptors does not count */
 	CHECK(ckptfs_finish() == 0);
 	CHECK(ckptfs_init(api_dir, &members[0]) == -EBUSY);
 	CHECK(ckptfs_init(api_dir, &members[1]) == 0);

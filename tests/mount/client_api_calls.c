@@ -487,7 +487,7 @@ static void on_alarm_write(int number)
 	result[0]++;
 }
 
-/* As who waits for one signal does: its handler may write. */
+/* As a program that waits for one signal does: its handler may write. */
 static void waits_with_all_blocked_but_one(void)
 {
 	struct sigaction action = { .sa_handler = on_alarm_write };
@@ -565,7 +565,7 @@ static void of_signals(void)
 		stack.ss_flags = SS_DISABLE;
 		CHECK(sigaltstack(&stack, NULL) == 0 && munmap(stack.ss_sp, 10 * PAGE) == 0);
 	}
-	/* Who blocks all signals may still write. */
+	/* A program that blocks all signals may still write. */
 	sigfillset(&usr1);
 	CHECK(sigprocmask(SIG_SETMASK, &usr1, &before) == 0);
 	closed();

@@ -126,7 +126,7 @@ is remote_bytes 4096
 fs_remount_with_agent
 [ "$(od -An -tu1 -N1 "$MNT/lost" | tr -d ' ')" = 68 ] || fail "what the others have not stored is gone"
 
-# An agent that dies in a round holds nobody up.
+# An agent that dies in a round delays no other node.
 agent "$WORK/s" stay
 stop_process "$AGENT"
 ( page "$MNT/stopped" 69 && touch "$WORK/synced" ) &

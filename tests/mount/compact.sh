@@ -82,7 +82,7 @@ keys=$(value '" ".join(v["key"] + ":" + v["type"] for v in d["variables"])')
 "$compact" --dry-run "$MNT/steps" | grep -q "^total" || fail "no table"
 fs_umount
 
-# What ckptfs-stat says of them afterwards; also to whom.
+# What ckptfs-stat says of them afterwards, and to which users.
 remembered() { # EXPRESSION
 	"$CKPTFS_BUILD/tools/ckptfs-stat" --variables --json "$MNT" >"$WORK/out"
 	[ "$(value "$1")" = True ] || fail "ckptfs-stat --variables: not true: $1: $(cat "$WORK/out")"

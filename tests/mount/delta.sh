@@ -99,7 +99,7 @@ mkdir "$MNT/errors"
 "$delta" errors "$MNT/errors"
 echo "ok what must be refused is"
 
-# Who may not read a version cannot make another from it. (nobody may not reach the build directory.)
+# A user without read permission for a version cannot make another from it. (The user nobody cannot reach the build directory.)
 mkdir -m 777 "$MNT/shared"
 "$delta" make "$MNT/shared" 3 tree 128 1 1 >/dev/null # 0640, root's
 cp "$delta" "$WORK/delta"

@@ -81,7 +81,7 @@ exits 1 differ --json --unit 1 "$MNT/a/hole" "$MNT/b/hole"
 [ "$(json bytes <out)" = 1 ] || fail_showing "other bytes"
 [ "$(json read_bytes <out)" -le 4096 ] || fail_showing "a hole was read"
 
-# --- who may not read does not learn ---
+# --- without read permission nothing is shown ---
 if [ "$(id -u)" = 0 ]; then
 	chmod 700 "$MNT/a/sub"
 	fs_remount allow_other

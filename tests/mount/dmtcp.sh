@@ -16,7 +16,7 @@ mkdir "$DMTCP_TMPDIR"
 # What MPI's memory and topology look at is what DMTCP cannot bring back: pages of code that are patched, block devices, shared memory. Processes talk over TCP.
 export OMPI_MCA_memory=^patcher OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob=tcp HWLOC_COMPONENTS=-linux:io
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Before each run of pages DMTCP writes 4 KiB with what was on its stack by chance: pages that nobody has had, and that compress to a hundredth.
+# Before each run of pages DMTCP writes 4 KiB with what was on its stack by chance: pages that are new, and that compress to a hundredth.
 options=compress=zstd:3
 fs_mount $options
 stored() { sync -f "$MNT"; figure compressed_bytes; }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Data that could not be stored after write(2) had returned: every open file's fsync says so once, whoever else was told before;
+# Data that could not be stored after write(2) had returned: fsync of every open file reports it once, whichever file reported it before;
 # and a store whose log cannot be written takes a bounded part of it, and all again when there is room.
 . "$(dirname "$0")/lib.sh"
 need_mount
@@ -26,7 +26,7 @@ def fill():
     os.close(fd)
 
 def give_back():
-    os.truncate(filler, 0)  # at once, even if somebody who drops caches holds the file when it is deleted
+    os.truncate(filler, 0)  # at once, even if a process that drops caches holds the file when it is deleted
     os.unlink(filler)
 
 def attempt(call, *args):

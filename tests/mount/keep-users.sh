@@ -29,7 +29,7 @@ fs_mount allow_other
 cd "$WORK"
 chmod 777 "$MNT"
 
-# --- a rule of a user who can write to a directory of somebody else ---
+# --- a rule of a user with write permission for another user's directory ---
 # kind NAME UID MODE [ACL]: a directory that alice and bob can both write to
 kind() {
 	mkdir "$MNT/$1"

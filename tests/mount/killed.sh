@@ -17,7 +17,7 @@ rm "$MNT"/dir/[12]
 
 at_work() { grep -qx "$1" /proc/"$DAEMON"/task/*/comm 2>/dev/null; } # THREAD: of the daemon
 idle() { ! at_work "$1"; }
-left() { # THREAD COMMAND...: killed once it is at work, it leaves nobody at work
+left() { # THREAD COMMAND...: killed once it is at work, it leaves no process at work
 	local thread=$1 pid
 	shift
 	"$@" >/dev/null 2>&1 &

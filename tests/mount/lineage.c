@@ -320,7 +320,7 @@ static void what_cannot_be_is_refused_and_changes_nothing(const char *top, const
 	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 2, two, 1, NULL, NULL, NULL), -EINVAL);
 	CHECK_EQUAL(ckptfs_gpu_checkpoint(g, 1, two, 1, NULL, NULL, NULL), -EINVAL);
 
-	/* Somebody else's version, which is no version. */
+	/* A version of another program, which is no version. */
 	snprintf(path, sizeof(path), "%s/000003", dir);
 	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 	CHECK(fd >= 0 && write(fd, path, 100) == 100 && close(fd) == 0);
@@ -371,7 +371,7 @@ static void a_checkpoint_that_fails_behind_is_reported(const char *top)
 	state_release(&s);
 }
 
-/* A FIFO would keep whoever opens it waiting for the other end. */
+/* An open of a FIFO would wait for the other end. */
 static void what_is_no_file_is_no_version(const char *top)
 {
 	struct ckptfs_gpu_buffer into = { .name = "x" };

@@ -10,7 +10,7 @@ helper=$CKPTFS_BUILD/fs/mount.ckptfs
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 dashboard=$HERE/../../docs/grafana.json
 
-# A port that is free, and not one of those that the kernel gives to whoever asks for any.
+# A port that is free, and not one of those that the kernel assigns by itself.
 port=$("$PYTHON" - <<'PY'
 import random, socket
 while True:
@@ -194,7 +194,7 @@ answers "http://127.0.0.1:$port/" 404
 answers "http://127.0.0.1:$port/metrics/x" 404
 answers "http://127.0.0.1:$port/metrics" 405 POST
 
-# Garbage and connections that say nothing harm nobody, and do not keep the mount.
+# Garbage and silent connections do no harm, and do not keep the mount.
 "$PYTHON" - "$port" <<'PY'
 import os, socket, sys
 for junk in (b"", b"\0" * 100, b"GET", b"GET /metrics HTTP/1.1\r\nX: " + b"a" * 100000, os.urandom(5000)):

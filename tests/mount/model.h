@@ -2,7 +2,7 @@
 /*
  * A random tester with a model: every operation is done on the mount and on a tree in memory, and both must agree.
  *
- * A `struct tree` is one directory of the mount that only its owner changes (a worker, or whoever holds its lock). It
+ * A `struct tree` is one directory of the mount that only its owner changes (a worker, or the holder of its lock). It
  * lies in memory shared by all processes of the tester and has no pointers except into itself.
  *
  * While the model changes it keeps a log: steps (one for each call that changes something, in order), each with the
@@ -39,7 +39,7 @@ struct node {
 	uint64_t size;	/* of files; the data behind it are zeros */
 	int64_t mtime_ns;	/* -1: whatever the clock said */
 	uint64_t xattr[NR_XATTRS]; /* hash of the value of user.mN, 0: absent */
-	bool late_writes;	/* somebody holds it open and has written: when that reaches the daemon is open */
+	bool late_writes;	/* a process holds it open and has written: when that reaches the daemon is open */
 	uint64_t attributes;	/* hash of all that stat says, 0: not known; must survive a remount */
 	char target[TARGET_SIZE];
 };

@@ -336,7 +336,7 @@ static int release_one(struct worker *w, struct held *h)
 	return OP_OK;
 }
 
-/* Change a held file without closing it; never when the mount may die, since nobody knows when this takes effect. */
+/* Change a held file without closing it; never when the mount may die, since it is unknown when this takes effect. */
 static int change_held(struct worker *w, struct held *h)
 {
 	struct node *x = &w->tree->node[h->node];

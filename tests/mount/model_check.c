@@ -33,7 +33,7 @@ static uint64_t id_of(const struct tree *t, uint64_t ino, bool *pending_used)
 		*pending_used = true;
 		return t->pending;
 	}
-	return 1ull << 63 | ino; /* nobody's */
+	return 1ull << 63 | ino; /* without an owner */
 }
 
 static int node_of_ino(const struct tree *t, uint64_t ino)

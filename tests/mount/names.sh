@@ -44,7 +44,7 @@ try() {
 	unharmed "$@"
 	grep -qF FORGED "$WORK/out" "$WORK/said" || fail_showing "${*@Q} does not tell of the name"
 }
-# checked ARGUMENT...: as try, of ckptfs-doctor, whose exit status depends on the machine
+# checked ARGUMENT...: as try, of ckptfs-doctor; its exit status depends on the machine
 checked() {
 	local r=0 as=
 	"$tools/ckptfs-doctor" "$@" >"$WORK/out" 2>"$WORK/said" </dev/null || r=$?

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# What a command prints and nobody gets, as its disk is full, is no success.
+# A command that cannot write its output, as the disk is full, fails.
 . "$(dirname "$0")/lib.sh"
 need_mount
 [ -c /dev/full ] || skip "/dev/full is not there"

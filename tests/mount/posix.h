@@ -59,7 +59,7 @@ bool check_as(uid_t uid, gid_t gid);
 pid_t check_fork(void);
 void check_join(pid_t pid); /* fails with it */
 
-#define USER 1201 /* uid and gid of somebody without rights of his own */
+#define USER 1201 /* uid and gid of a user without privileges */
 #define OTHER 1202
 
 bool on_fuse(void);

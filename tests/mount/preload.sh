@@ -72,7 +72,7 @@ done
 [ $right -ge 3 ] || fail "only $right checkpoints of a program that has begun"
 echo "ok $right checkpoints of threads that go on, each of one moment"
 
-# Handlers that map memory, in the midst of allocating: pages are written slowly, so that somebody who allocates waits for one.
+# Handlers that map memory, in the midst of allocating: pages are written slowly, so that an allocation waits for one.
 timeout -k 1 600 env CKPTFS_RATE=20M CKPTFS_COW=64K CKPTFS_PERIOD=0.02 CKPTFS_KEPT=2 CKPTFS_DIR="$MNT/signals" LD_PRELOAD="$preload" \
 	"$(program captured_signals)" forks 200 >"$WORK/out" 2>"$WORK/errors" ||
 	{ cat "$WORK/errors"; fail "handlers wait for ever"; }

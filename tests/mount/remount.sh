@@ -69,7 +69,7 @@ for round in 1 2; do
 	diff -u "$WORK/before" "$WORK/after" >&2 || fail "remount $round has changed something"
 done
 
-# No inode number comes back while somebody may remember it.
+# No inode number is used again while a process may still refer to it.
 if ! plain; then
 	last=$(stat -c %i "$MNT/d/e/acl")
 	rm "$MNT/d/e/acl"

@@ -16,7 +16,7 @@ fi
 
 stat=$CKPTFS_BUILD/tools/ckptfs-stat
 page=$WORK/report.html
-shots=${CKPTFS_SHOTS:-$WORK} # where whoever wants to look at them finds them
+shots=${CKPTFS_SHOTS:-$WORK} # to look at them afterwards
 fs_mount
 head -c 16M /dev/urandom >"$WORK/state"
 for step in 1 2 3 4 5 6; do

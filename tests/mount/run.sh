@@ -65,7 +65,7 @@ chmod -t "$WORK/tmp"
 exits 0 ckptfs-run --store "$spaced" --mount "$WORK/tmp/guessed" true
 rm -r "$WORK/tmp"
 
-# What a launcher sends to all processes of a group does not end a mount half-way, which nobody would know of.
+# What a launcher sends to all processes of a group does not end a mount half-way, which would not be reported.
 mkdir "$WORK/beside"
 cp "$CKPTFS_BUILD/tools/ckptfs-run" "$WORK/beside" # it takes what lies beside it
 cat >"$WORK/beside/mount.ckptfs" <<EOT
@@ -313,7 +313,7 @@ for at in 0 1 3; do
 	await sh -c '! [ -e "$0" ]' "$WORK/a mount"
 done
 
-# Where nobody waits for orphans those that have ended are not taken for running: else this would last for the grace.
+# Where no process waits for orphans, those that have ended are not taken for running: else this would last for the grace.
 cat >"$WORK/childless.py" <<'PY'
 import ctypes, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER

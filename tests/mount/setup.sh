@@ -186,7 +186,7 @@ await grep -q 'unmounted, everything durable' "$WORK/log/daemon" # its last word
 works "a log file that cannot be" sh -c "'$helper' -v '$STORE' '$MNT' -o log='$WORK/no/log' >'$WORK/log/told' 2>&1 &&
 	umount '$MNT' && grep -q 'syslog instead' '$WORK/log/told' && grep -q 'mounted on $MNT' '$WORK/log/told'"
 
-# mount(8) finds its helpers in /sbin only: a private copy of that directory, seen by nobody else.
+# mount(8) finds its helpers in /sbin only: a private copy of that directory, which only this test sees.
 cat >"$WORK/mount8" <<'SH'
 set -eu
 mkdir "$WORK/real" "$WORK/sbin"

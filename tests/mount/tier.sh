@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Sealed checkpoints are flushed to a shared directory in the background: byte for byte, once, and again after kill -9.
-# A tier that is full, read-only, removed or hangs is in nobody's way.
+# A tier that is full, read-only, removed or hangs delays no user.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# A plain user mounts, uses and unmounts a store through fusermount3; nobody else can look in.
+# A plain user mounts, uses and unmounts a store through fusermount3; no other user can read it.
 . "$(dirname "$0")/lib.sh"
 need_root # to become another user
 need_mount

@@ -3,7 +3,7 @@
  * worker FILE MIB THREADS CHILDREN: a program to take images of. Each process of it has memory of its own, changes a
  * page of it with every count, compares all of it with what the count says, and tells the count, and those of its
  * threads, in FILE.0, FILE.1...: so one that was restored shows whether it goes on where it was. Whatever is not as it
- * must be, it says "wrong" there. It ends after an hour, in case that who started it has.
+ * must be, it says "wrong" there. It ends after an hour, in case that its parent has.
  */
 #include <fcntl.h>
 #include <pthread.h>
