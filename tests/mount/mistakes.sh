@@ -162,6 +162,7 @@ mistake 1 '--prometheus is for mounts; give the mountpoint' ckptfs-stat --promet
 mistake 1 '--html is for a whole mount; give the mountpoint' ckptfs-stat --html "$new" "$MNT/run"
 mistake 1 'exists and is not a report of ckptfs-stat; not overwritten, give another name' ckptfs-stat --html "$file" "$MNT"
 mistake 1 '--html: needs a value' ckptfs-stat --html
+mistake 1 '--html needs a file, in which' ckptfs-stat --html - "$MNT"
 mistake 1 '--watch x: not a number of seconds' ckptfs-stat --watch=x "$MNT"
 mistake 1 '--quick goes with --verify only' ckptfs-stat --quick "$MNT"
 mistake 1 '--verify needs the sealed directories' ckptfs-stat --verify

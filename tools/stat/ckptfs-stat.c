@@ -466,6 +466,8 @@ static const char *check(void *request, int nr)
 		return "--if-deleted needs the files and directories that would be deleted";
 	if (q->html && (nr > 1 || q->watch_ns > 0 || q->format != FORMAT_HUMAN))
 		return "--html shows one mount, and goes with no other option: --html FILE MOUNTPOINT";
+	if (q->html && strcmp(q->html, "-") == 0)
+		return "--html needs a file, in which the page keeps its readings";
 	return NULL;
 }
 
