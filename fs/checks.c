@@ -289,15 +289,16 @@ static int check_kernel(void)
 static int check_device(void)
 {
 	_cleanup_(closep) int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	int r = fd < 0 ? -errno : 0;
 
-	if (fd >= 0)
-		return 0;
-	if (errno == EACCES && geteuid() != 0) /* libfuse opens it before it runs fusermount3 */
-		return log_errno(-errno,
-				 "/dev/fuse: not accessible for ordinary users; chmod 666 it, or mount as root");
-	if (errno == ENOENT || errno == ENODEV)
-		return log_errno(-errno, "/dev/fuse: the kernel has no FUSE; modprobe fuse");
-	return log_errno(-errno, "/dev/fuse: cannot open");
+	if (r == -EACCES && geteuid() != 0) /* libfuse opens it before it runs fusermount3 */
+		log_error("/dev/fuse: not accessible for ordinary users; chmod 666 it, or mount as root");
+	else if (r == -ENOENT || r == -ENODEV) {
+		log_error("/dev/fuse: missing; modprobe fuse, and in a container pass this device");
+		return -ENODEV;
+	} else if (r < 0)
+		log_errno(r, "/dev/fuse: cannot open");
+	return r;
 }
 
 /* A store that does not exist yet will lie where its parent does. */

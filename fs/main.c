@@ -347,7 +347,7 @@ static enum exit_status run_main(struct run *run, int argc, char *argv[])
 		return exit_status_of(remount_run(&run->o));
 	r = checks_run(&run->o, &run->paths);
 	if (r < 0)
-		return exit_status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM ? r : -ENXIO);
+		return exit_status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM || r == -ENODEV ? r : -ENXIO);
 	if (run->o.fake) {
 		log_info("store %s: not mounted on %s because of -f; options and paths are valid", run->paths.store,
 			 run->paths.mountpoint);

@@ -284,7 +284,7 @@ enum exit_status tier_mount(struct options *o)
 		return EXIT_MOUNTED;
 	}
 	if (r < 0)
-		return exit_status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM ? r : -ENXIO);
+		return exit_status_of(r == -EACCES || r == -EINVAL || r == -ENOMEM || r == -ENODEV ? r : -ENXIO);
 	if (o->foreground) {
 		log_to_stderr();
 	} else {

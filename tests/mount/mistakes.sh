@@ -163,6 +163,7 @@ mistake 1 '--html is for a whole mount; give the mountpoint' ckptfs-stat --html 
 mistake 1 'exists and is not a report of ckptfs-stat; not overwritten, give another name' ckptfs-stat --html "$file" "$MNT"
 mistake 1 '--html: needs a value' ckptfs-stat --html
 mistake 1 '--html needs a file, in which' ckptfs-stat --html - "$MNT"
+mistake 2 '/dev/fuse: missing; modprobe fuse, and in a container pass this device$' unshare --mount sh -c 'mount -t tmpfs none /dev && exec "$@"' sh mount.ckptfs "$new" "$dir"
 mistake 1 '--watch x: not a number of seconds' ckptfs-stat --watch=x "$MNT"
 mistake 1 '--quick goes with --verify only' ckptfs-stat --quick "$MNT"
 mistake 1 '--verify needs the sealed directories' ckptfs-stat --verify

@@ -56,7 +56,7 @@ mount --bind "$WORK/fuse" /dev/fuse # for this namespace only: users may use FUS
 chmod 600 "$WORK/fuse"
 mkdir -m 777 "$WORK/closed"
 setpriv --reuid 65534 --regid 65534 --clear-groups "$WORK/mount.ckptfs" "$WORK/home/closed" "$WORK/closed" 2>&1 |
-	grep 'dev/fuse: not accessible for ordinary users'
+	grep 'dev/fuse: not accessible for ordinary users; chmod 666 it, or mount as root$'
 [ ! -e "$WORK/home/closed" ]
 chmod 666 "$WORK/fuse"
 setpriv --reuid 65534 --regid 65534 --clear-groups bash "$WORK/as-user" &
