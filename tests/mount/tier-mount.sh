@@ -162,6 +162,10 @@ for tool in "ckptfs-gc --delete" ckptfs-scrub "ckptfs-seal --unseal"; do
 	exits 2 "$CKPTFS_BUILD/tools/"$tool "$ANY/run/step.1"
 	says 'Read-only\|a mounted tier has no store'
 done
+for words in "--keep-last 1" "--policies --delete"; do
+	exits 2 "$CKPTFS_BUILD/tools/ckptfs-gc" $words "$ANY"
+	says 'a mounted tier is read-only; use ckptfs gc --tier and the URL of the tier$'
+done
 
 # --- newer seals of a path, and other stores ---
 tier_umount

@@ -479,12 +479,23 @@ static int open_mountpoint(const struct retain_request *q, const struct seals *s
 	return r;
 }
 
+static int get_seals(const struct retain_request *q, const char *path, struct seals *ret)
+{
+	int r = seals_get(q->tool, path, ret);
+
+	if (r < 0 || ret->nr == 0 || !(ret->v[0].facts & CKPTFS_SEAL_OF_TIER))
+		return r;
+	text_printf(stderr, "%s: %s: a mounted tier is read-only; use ckptfs gc --tier and the URL of the tier\n", q->tool,
+		    path);
+	return -EROFS;
+}
+
 int retain_directory(const struct retain_request *q, const char *path, const struct keep_policy *policy)
 {
 	_cleanup_(seals_release) struct seals s = { 0 };
 	_cleanup_(closep) int mount = -1;
 	_cleanup_(directory_release) struct directory d = { .q = q, .seals = &s, .fd = -1 };
-	int r = seals_get(q->tool, path, &s);
+	int r = get_seals(q, path, &s);
 
 	if (r == 0)
 		r = d.mount = mount = open_mountpoint(q, &s);
@@ -546,7 +557,7 @@ int retain_mount(const struct retain_request *q, const char *path)
 {
 	_cleanup_(seals_release) struct seals s = { 0 };
 	_cleanup_(closep) int mount = -1;
-	int r = seals_get(q->tool, path, &s), one;
+	int r = get_seals(q, path, &s), one;
 	size_t nr;
 
 	if (r == 0)
