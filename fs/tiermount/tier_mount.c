@@ -51,8 +51,8 @@ struct run {
 /* Is this option valid for a mount of a tier? */
 static bool applies_to_tier(const char *option)
 {
-	static const char *const names[] = { "cache", "private", "log", "log_level", "nonempty", "tier_config",
-					     "tier_parallel", "tier_timeout", "nodiratime" };
+	static const char *const names[] = { "cache",	    "private",	     "log",	     "log_level", "nonempty",
+					     "tier_config", "tier_parallel", "tier_timeout", "nodiratime" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strcmp(option, names[i]) == 0)

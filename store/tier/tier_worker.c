@@ -194,8 +194,7 @@ static int open_tier(struct tier_worker *w, bool probe, char reason[TIER_PROBE_R
 {
 	const struct tier_conf conf = { .nr_in_flight = w->conf.nr_in_flight, .config_file = w->config_file };
 	const char *what = "cannot open";
-	int r = w->conf.open ? w->conf.open(w->url, &w->tier) :
-			       tier_open(w->url, &conf, &w->tier);
+	int r = w->conf.open ? w->conf.open(w->url, &w->tier) : tier_open(w->url, &conf, &w->tier);
 
 	reason[0] = '\0';
 	if (r == 0 && probe) {
