@@ -13,6 +13,7 @@
  *   'S' ino                 -> struct seal_value_disk                  a directory that was sealed with all below it
  *   'N' ino                 -> struct copy_value_disk, name, path       replica of a directory sealed by another node
  *   'G' ino                 -> struct guard_value_disk, two names      holders of replicas of a directory sealed here
+ *   'A' ino                 -> struct away_value_disk                  its bytes are in a tier alone
  *   'R' ino segment         -> [layer] extents (recipes.h)             1 MiB of a file
  *   'P' number              -> [layer] extents (recipes.h)             a layer: extents that files have in common
  *   'F' [pack [frame]]      -> freed chunks (freed.h)                  totals, whole packs, chunks of a frame
@@ -45,6 +46,7 @@ enum view_table {
 	VIEW_SEAL = 'S',
 	VIEW_REPLICA = 'N',
 	VIEW_GUARD = 'G',
+	VIEW_AWAY = 'A',
 	VIEW_RECIPE = 'R',
 	VIEW_LAYER = 'P', /* sorts before 'R': a scan of the view reads layers first */
 	VIEW_FREED = 'F',
@@ -86,6 +88,15 @@ struct seal_value_disk {
 };
 #define SEAL_COMPLETE 1u
 static_assert(sizeof(struct seal_value_disk) == 80, "on disk");
+
+struct away_value_disk {
+	uint8_t version, flags, reserved[2]; /* flags: AWAY_ERASED; others: refuse */
+	struct le32 index; /* of the inode in the catalog of the manifest; 0: the sealed directory */
+	struct le64 number; /* of the manifest */
+	uint8_t check[32]; /* SHA-256 of the manifest behind its head */
+};
+#define AWAY_ERASED 1u
+static_assert(sizeof(struct away_value_disk) == 48, "on disk");
 
 struct copy_value_disk {
 	uint8_t version, state; /* enum ns_replica_state */

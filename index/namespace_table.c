@@ -29,6 +29,7 @@
 #define XATTR_PREFIX_LEN 9
 #define SEAL_VERSION 1
 #define REPLICA_VERSION 1
+#define AWAY_VERSION 1
 
 static struct ns_key key_of(enum view_table table)
 {
@@ -126,6 +127,11 @@ struct ns_key ns_key_seal(uint64_t ino)
 struct ns_key ns_key_replica(uint64_t ino)
 {
 	return key_of_number(VIEW_REPLICA, ino);
+}
+
+struct ns_key ns_key_away(uint64_t ino)
+{
+	return key_of_number(VIEW_AWAY, ino);
 }
 
 struct ns_key ns_key_meta(const char *name)
@@ -271,6 +277,37 @@ int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret)
 	};
 	memcpy(ret->root, d.root, sizeof(ret->root));
 	return 0;
+}
+
+void ns_away_encode(const struct ns_away *a, struct buf *ret)
+{
+	struct away_value_disk d = {
+		.version = AWAY_VERSION,
+		.flags = a->is_erased ? AWAY_ERASED : 0,
+		.index = le32_put(a->index),
+		.number = le64_put(a->number),
+	};
+
+	memcpy(d.check, a->check, sizeof(d.check));
+	buf_add(ret, &d, sizeof(d));
+}
+
+int ns_away_decode(const void *p, size_t len, struct ns_away *ret)
+{
+	struct away_value_disk d = { 0 };
+
+	if (len != sizeof(d))
+		return -EBADMSG;
+	memcpy(&d, p, len);
+	if (d.version != AWAY_VERSION || d.flags & ~AWAY_ERASED || !mem_is_zero(d.reserved, sizeof(d.reserved)))
+		return -EBADMSG;
+	*ret = (struct ns_away){
+		.number = le64_get(d.number),
+		.index = le32_get(d.index),
+		.is_erased = d.flags & AWAY_ERASED,
+	};
+	memcpy(ret->check, d.check, sizeof(ret->check));
+	return ret->number == 0 || (ret->is_erased && ret->index != 0) ? -EBADMSG : 0;
 }
 
 static bool type_is_valid(uint8_t type)
@@ -683,6 +720,37 @@ int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_sea
 
 	if (r > 0)
 		r = seal_decode_or_log(ino, value, value_len, ret);
+	if (r > 0)
+		*ret_ino = ino;
+	return r;
+}
+
+static int away_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns_away *ret)
+{
+	int r = ns_away_decode(p, len, ret);
+
+	return r < 0 ? log_errno(r, "inode %" PRIu64 ": damaged record of its place in a tier in the index", ino) : 1;
+}
+
+int ns_get_away(struct db *db, uint64_t ino, struct ns_away *ret)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct ns_key k = ns_key_away(ino);
+	int r = db_get(db, DB_VIEW, k.b, k.len, &value);
+
+	return r <= 0 ? r : away_decode_or_log(ino, value.data, value.len, ret);
+}
+
+int ns_next_away(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_away *ret)
+{
+	_cleanup_(db_iter_freep) struct db_iter *it = NULL;
+	const void *value;
+	size_t value_len;
+	uint64_t ino;
+	int r = next_of_table(db, VIEW_AWAY, after, &it, &ino, &value, &value_len);
+
+	if (r > 0)
+		r = away_decode_or_log(ino, value, value_len, ret);
 	if (r > 0)
 		*ret_ino = ino;
 	return r;

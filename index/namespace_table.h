@@ -63,6 +63,17 @@ struct ns_seal {
 };
 
 /*
+ * The bytes of a file are not in this store but in a tier beneath it, in a manifest of this store. The top of a sealed
+ * directory has such a record if some of its files have; other directories have none.
+ */
+struct ns_away {
+	uint64_t number; /* of the manifest, at least 1 */
+	uint32_t index; /* of the inode in its catalog; 0: the top */
+	bool is_erased; /* of a top: the bytes of all files with such a record have been erased here */
+	uint8_t check[32]; /* digest of the manifest (store/tier/tier_format.h) */
+};
+
+/*
  * A replica of a directory sealed by another node. Its top is a directory of this store without a name, which is its
  * own parent: it cannot be reached from the root.
  */
@@ -107,6 +118,7 @@ struct ns_key ns_key_xattrs(uint64_t ino);		     /* prefix */
 struct ns_key ns_key_orphan(uint64_t ino);
 struct ns_key ns_key_seal(uint64_t ino);
 struct ns_key ns_key_replica(uint64_t ino);
+struct ns_key ns_key_away(uint64_t ino);
 struct ns_key ns_key_meta(const char *name);
 
 void ns_inode_encode(const struct ns_inode *in, struct buf *ret);
@@ -116,6 +128,8 @@ int ns_content_decode(const void *p, size_t len, struct ns_content *ret);
 void ns_dirent_encode(const struct ns_dirent *d, struct buf *ret);
 void ns_seal_encode(const struct ns_seal *s, struct buf *ret);
 int ns_seal_decode(const void *p, size_t len, struct ns_seal *ret);
+void ns_away_encode(const struct ns_away *a, struct buf *ret);
+int ns_away_decode(const void *p, size_t len, struct ns_away *ret);
 void ns_replica_encode(const struct ns_replica *c, struct buf *ret);
 int ns_replica_decode(const void *p, size_t len, struct ns_replica *ret);
 bool ns_node_name_is_valid(const char *name, size_t len); /* it becomes a name in a directory */
@@ -166,6 +180,8 @@ int ns_sum_xattrs(struct db *db, uint64_t ino, size_t max_bytes, struct ns_xattr
 int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret);
 /* The same for sealed directories. */
 int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_seal *ret);
+int ns_get_away(struct db *db, uint64_t ino, struct ns_away *ret);
+int ns_next_away(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_away *ret);
 /* And for tops of copies, in any state. */
 int ns_get_replica(struct db *db, uint64_t ino, struct ns_replica *ret);
 int ns_next_replica(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_replica *ret);

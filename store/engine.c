@@ -34,6 +34,7 @@
 #include "store/dedup/dedup_tables.h"
 #include "store/dedup/shifted.h"
 #include "store/dedup/write_jobs.h"
+#include "store/file/away.h"
 #include "store/file/file_table.h"
 #include "store/file/stage.h"
 #include "store/gc/backrefs.h"
@@ -280,6 +281,8 @@ int engine_open(const char *path, const struct engine_conf *conf, struct engine 
 	space_look(e);
 	if (r == 0)
 		r = housekeeping_start(e);
+	if (r == 0)
+		r = away_find(e);
 	if (r < 0) {
 		housekeeping_stop(e);
 		jobs_stop(e);

@@ -211,6 +211,15 @@ int content_erase_some(struct content *c, uint64_t *segment);
 int content_takes_steps(struct engine *e, uint64_t ino);
 int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, frees space; size unchanged */
 /*
+ * The bytes of a file that is no longer written are in another place, and are erased here (store/file/away.c). The
+ * caller has applied a record of that place (ns_key_away()), after engine_expect_away(). Size and times stay. From here
+ * on, and when it is opened again, all functions that read its bytes or recipe fail with -EREMOTE. -EINTR: cancelled;
+ * call it again.
+ */
+void engine_expect_away(struct engine *e); /* before the first such record is applied */
+int content_send_away(struct content *c);
+bool content_is_away(const struct content *c);
+/*
  * Reserve space for [off, off+len) until it is written, the file is truncated, or content_allocate_end(); with
  * `extend`, also extend the size. Bytes that have been written are reserved for writing them again; those that are
  * reserved already are not reserved twice. -ENOSPC: the store has less space left. The space is allocated on the disk

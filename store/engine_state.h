@@ -76,6 +76,7 @@ struct engine {
 	const struct remote_hooks *remote; /* NULL: all chunks are here, and for this store alone */
 	const struct cut_hooks *cuts; /* NULL: pages of all files start at 0 */
 	struct shares *shares; /* state of `remote` (store/remote/remote.h) */
+	_Atomic bool has_away; /* files may have their bytes in a tier alone (store/file/away.c) */
 	_Atomic bool read_only; /* refuses new content changes; changes already begun still reach the disk */
 
 	struct epoch users; /* users of addresses not protected by a lock: jobs, readers, clones */

@@ -95,6 +95,15 @@ static const char *entry_seal(const struct entry *e)
 	return ns_seal_decode(e->v, e->v_len, &s) < 0 ? "the record of its seal does not decode" : NULL;
 }
 
+static const char *entry_away(const struct entry *e)
+{
+	struct ns_away a;
+
+	if (e->k_len != NUMBER_KEY_LEN)
+		return "its key has the wrong length";
+	return ns_away_decode(e->v, e->v_len, &a) < 0 ? "the record of its place in a tier does not decode" : NULL;
+}
+
 static const char *entry_replica(const struct entry *e)
 {
 	struct ns_replica c;
@@ -190,6 +199,7 @@ static const struct {
 	{ VIEW_RECIPE, entry_recipe },	 { VIEW_FREED, entry_freed },	  { VIEW_META, entry_meta },
 	{ VIEW_BACKREF, entry_backref }, { VIEW_SHARE, entry_of_cluster }, { VIEW_LAYER, entry_layer },
 	{ VIEW_SEAL, entry_seal },	 { VIEW_REPLICA, entry_replica }, { VIEW_GUARD, entry_of_cluster },
+	{ VIEW_AWAY, entry_away },
 };
 
 const char *check_entry(const struct fp_key *key, const void *k, size_t k_len, const void *v, size_t v_len)
@@ -241,6 +251,8 @@ static void check_unknown(const struct inode_facts *f, struct check_problems *p)
 		problem(p, false, "has a seal record, but does not exist");
 	if (f->has_replica)
 		problem(p, false, "has a replica record, but does not exist");
+	if (f->is_away)
+		problem(p, false, "has a place in a tier, but does not exist");
 }
 
 static void check_directory(const struct inode_facts *f, struct check_problems *p)
@@ -302,6 +314,8 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret)
 		problem(ret, false, "has a replica record, but is not the top of a replica");
 	if (f->in.flags & INODE_REPLICA && !(f->in.flags & INODE_SEALED))
 		problem(ret, false, "belongs to a replica, but is not sealed");
+	if (f->is_away && (f->away.index == 0 ? !S_ISDIR(f->in.mode) : !S_ISREG(f->in.mode)))
+		problem(ret, false, "has a place in a tier, but is not a file or sealed directory");
 	check_directory(f, ret);
 	check_bytes(f, ret);
 }

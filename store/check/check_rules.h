@@ -21,9 +21,10 @@ bool check_table_is_known(uint8_t letter);
 /* Everything in the view under one inode number. */
 struct inode_facts {
 	uint64_t ino;
-	bool has_inode, has_content, has_symlink, is_orphan, has_seal, has_replica;
+	bool has_inode, has_content, has_symlink, is_orphan, has_seal, has_replica, is_away;
 	struct ns_inode in;
 	struct ns_content content;
+	struct ns_away away;
 	uint64_t nr_segments, mapped, end; /* of its recipe: number of segments, sum and end of the extents */
 	uint64_t nr_xattrs;
 	uint64_t nr_entries, nr_subdirs, nr_shared_cookies; /* of names in it, if it is a directory */

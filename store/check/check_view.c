@@ -96,10 +96,10 @@ static int check_letters(struct check *k)
 
 /* --- everything about each inode --- */
 
-enum { INODES, CONTENTS, DIRENTS, SYMLINKS, ORPHANS, SEALS, COPIES, RECIPES, XATTRS, NR_TABLES };
+enum { INODES, CONTENTS, DIRENTS, SYMLINKS, ORPHANS, SEALS, COPIES, AWAY, RECIPES, XATTRS, NR_TABLES };
 static const uint8_t letters[NR_TABLES] = {
 	VIEW_INODE, VIEW_CONTENT, VIEW_DIRENT, VIEW_SYMLINK, VIEW_ORPHAN,
-	VIEW_SEAL,  VIEW_REPLICA, VIEW_RECIPE, VIEW_XATTR,
+	VIEW_SEAL,  VIEW_REPLICA, VIEW_AWAY,   VIEW_RECIPE,  VIEW_XATTR,
 };
 
 /* One table, positioned at its next valid entry. */
@@ -259,6 +259,9 @@ static int add_fact(struct inodes *s, unsigned table, struct inode_facts *f)
 	case COPIES:
 		f->has_replica = true;
 		return 0;
+	case AWAY:
+		f->is_away = true;
+		return ns_away_decode(t->value, t->value_len, &f->away);
 	case RECIPES:
 		return gather_recipe(s, t, f);
 	default:

@@ -223,7 +223,7 @@ int content_open(struct engine *e, uint64_t ino, struct content **ret)
 	if (c != fresh)
 		content_free(fresh);
 	mutex_lock(&c->lock);
-	r = c->load_error;
+	r = c->load_error < 0 ? c->load_error : content_load_away(c);
 	mutex_unlock(&c->lock);
 	if (r < 0) {
 		content_close(c);
@@ -679,7 +679,7 @@ int segment_shared(struct content *from, uint64_t number, struct segment **ret)
 	int r;
 
 	assert(mutex_held(&from->lock));
-	r = segment_as_it_is(from, number, false, &s);
+	r = from->is_away ? -EREMOTE : segment_as_it_is(from, number, false, &s);
 	if (r <= 0 || segment_is_empty(s))
 		return MIN(r, 0);
 	new = segment_new(from->e, number);

@@ -49,6 +49,8 @@ struct content {
 	bool dirty GUARDED_BY(lock);
 	bool in_view GUARDED_BY(lock);		   /* RocksDB has an entry for it, and possibly segments */
 	bool dropped GUARDED_BY(lock);
+	bool is_away_known GUARDED_BY(lock);
+	_Atomic bool is_away; /* its bytes are in a tier alone; changed under the lock */
 	struct segment_tree segments GUARDED_BY(lock); /* segments in memory: all dirty ones and some clean ones */
 	/* logged changes not yet applied to the segments, oldest first (pending_changes.c) */
 	struct pending_change *pending GUARDED_BY(lock);
@@ -134,6 +136,12 @@ void content_free_clean_segments(struct content *c) REQUIRES(c->lock); /* frees 
 /* Update the accounting of a segment after every change: its own memory (layers are counted separately) and the bytes
  * to be written to the view. */
 void segment_count(struct engine *e, struct segment *s);
+
+/* range.c */
+int content_erase_range(struct content *c, uint64_t off, uint64_t len, bool keeps_times);
+
+/* away.c */
+int content_load_away(struct content *c) REQUIRES(c->lock);
 
 /* file_read.c */
 /* Read the logged state only. */

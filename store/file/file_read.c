@@ -147,7 +147,7 @@ ssize_t content_read(struct content *c, void *p, size_t len, uint64_t off)
 	is_end = off + len == c->live.size;
 	if (len > 0) {
 		settle_range(c, off, len);
-		r = collect(c, p, len, off, &ps);
+		r = c->is_away ? -EREMOTE : collect(c, p, len, off, &ps);
 	}
 	mutex_unlock(&c->lock);
 	if (r == 0)

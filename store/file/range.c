@@ -162,7 +162,8 @@ int content_truncate(struct content *c, uint64_t size)
 	return r < 0 ? r : set_size(c, size);
 }
 
-int content_punch(struct content *c, uint64_t off, uint64_t len)
+/* `keeps_times`: the file does not change, since its bytes are kept in another place. */
+int content_erase_range(struct content *c, uint64_t off, uint64_t len, bool keeps_times)
 {
 	uint64_t end = off + len, to = off;
 	int r;
@@ -175,7 +176,8 @@ int content_punch(struct content *c, uint64_t off, uint64_t len)
 		if (r == 0) {
 			struct replace rp = replace_nothing(c);
 
-			rp.mtime_ns = rp.ctime_ns;
+			rp.mtime_ns = keeps_times ? c->logged.mtime_ns : rp.ctime_ns;
+			rp.ctime_ns = keeps_times ? c->logged.ctime_ns : rp.ctime_ns;
 			rp.off = off;
 			rp.len = to - off;
 			r = log_and_show(c, &rp);
@@ -185,6 +187,11 @@ int content_punch(struct content *c, uint64_t off, uint64_t len)
 			r = cancel_check();
 	} while (r == 0 && to < end);
 	return r;
+}
+
+int content_punch(struct content *c, uint64_t off, uint64_t len)
+{
+	return content_erase_range(c, off, len, false);
 }
 
 int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
@@ -295,6 +302,8 @@ int content_extents(struct content *c, uint64_t off, uint64_t len, struct extent
 	int r;
 
 	assert(mutex_held(&c->lock));
+	if (c->is_away)
+		return -EREMOTE;
 	for (uint64_t n = off / SEGMENT_SIZE; n * SEGMENT_SIZE < end; n++) {
 		uint64_t base = n * SEGMENT_SIZE;
 
@@ -326,7 +335,7 @@ int content_logged_extents(struct content *c, uint64_t start, uint64_t *end, str
 
 	mutex_lock(&c->lock);
 	*end = MIN(*end, c->logged.size);
-	r = start < *end ? content_extents(c, start, *end - start, ret) : 0;
+	r = start < *end && !c->is_away ? content_extents(c, start, *end - start, ret) : 0;
 	mutex_unlock(&c->lock);
 	return r;
 }
@@ -337,6 +346,8 @@ int content_hole_end(struct content *c, uint64_t off, uint64_t end, uint64_t *re
 	int r;
 
 	assert(mutex_held(&c->lock));
+	if (c->is_away)
+		return -EREMOTE;
 	r = off < end ? content_next_segment(c, off / SEGMENT_SIZE, &n) : 0;
 	if (r < 0)
 		return r;
@@ -480,6 +491,8 @@ int content_seek(struct content *c, uint64_t off, int whence, uint64_t *ret)
 	} else {
 		r = seek_hole(c, off, ret);
 	}
+	if (c->is_away) /* perhaps only since the search began */
+		r = -EREMOTE;
 	content_unlock_quiet(c);
 	return MIN(r, 0);
 }
@@ -574,6 +587,8 @@ int content_info(struct content *c, struct content_info *ret)
 	info.size = c->logged.size;
 	info.mapped = c->logged.mapped;
 	info.durable = is_durable(c);
+	if (c->is_away) /* perhaps only since the first segment */
+		r = -EREMOTE;
 	content_unlock_quiet(c);
 	if (r < 0)
 		return r;

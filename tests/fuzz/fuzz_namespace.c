@@ -79,6 +79,18 @@ static void try_copy(const uint8_t *p, size_t len)
 	expect_same(&b, p, len);
 }
 
+static void try_away(const uint8_t *p, size_t len)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct ns_away a;
+
+	if (ns_away_decode(p, len, &a) < 0)
+		return;
+	assert(a.number > 0 && (a.index == 0 || !a.is_erased));
+	ns_away_encode(&a, &b);
+	expect_same(&b, p, len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
 	try_inode(p, len);
@@ -86,5 +98,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	try_dirent(p, len);
 	try_seal(p, len);
 	try_copy(p, len);
+	try_away(p, len);
 	return 0;
 }

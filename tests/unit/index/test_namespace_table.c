@@ -691,6 +691,63 @@ static void copies_come_in_order(void **state)
 	assert_int_equal(ns_get_replica(rig->db, 301, &got), 0);
 }
 
+static const struct ns_away sample_away = { .number = 0x10203, .index = 7, .check = { 1, 2, 3, [31] = 4 } };
+
+static void a_place_in_a_tier_round_trips_and_damage_is_refused(void **state)
+{
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY, top = BUF_EMPTY;
+	struct ns_away got = { 0 }, a = sample_away;
+
+	(void)state;
+	ns_away_encode(&a, &b);
+	assert_int_equal(b.len, 48);
+	assert_int_equal(ns_away_decode(b.data, b.len, &got), 0);
+	assert_int_equal(got.number, a.number);
+	assert_int_equal(got.index, a.index);
+	assert_false(got.is_erased);
+	assert_memory_equal(got.check, a.check, sizeof(a.check));
+	for (size_t len = 0; len < b.len; len++)
+		assert_int_equal(ns_away_decode(b.data, len, &got), -EBADMSG);
+	for (size_t i = 0; i < 4; i++) { /* another version, and what has no meaning yet */
+		b.data[i] ^= 2;
+		assert_int_equal(ns_away_decode(b.data, b.len, &got), -EBADMSG);
+		b.data[i] ^= 2;
+	}
+	b.data[1] = 1; /* only a directory tells that all is erased */
+	assert_int_equal(ns_away_decode(b.data, b.len, &got), -EBADMSG);
+	a.index = 0;
+	a.is_erased = true;
+	ns_away_encode(&a, &top);
+	assert_int_equal(ns_away_decode(top.data, top.len, &got), 0);
+	assert_true(got.is_erased);
+	memset(top.data + 8, 0, 8); /* manifests are numbered from 1 */
+	assert_int_equal(ns_away_decode(top.data, top.len, &got), -EBADMSG);
+}
+
+static void places_in_a_tier_come_in_order(void **state)
+{
+	static const uint64_t inos[] = { 2, 300 };
+	_cleanup_(buf_release) struct buf b = BUF_EMPTY;
+	struct rig *rig = *state;
+	struct ns_away got;
+	uint64_t ino = 0;
+	struct ns_key k;
+
+	ns_away_encode(&sample_away, &b);
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		k = ns_key_away(inos[i]);
+		rig_put_bytes(rig, k.b, k.len, &b);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(inos); i++) {
+		assert_int_equal(ns_next_away(rig->db, ino, &ino, &got), 1);
+		assert_int_equal(ino, inos[i]);
+		assert_int_equal(got.number, sample_away.number);
+	}
+	assert_int_equal(ns_next_away(rig->db, ino, &ino, &got), 0);
+	assert_int_equal(ns_get_away(rig->db, 300, &got), 1);
+	assert_int_equal(ns_get_away(rig->db, 301, &got), 0);
+}
+
 static void add_golden(struct buf *to, struct ns_key k, struct buf *value)
 {
 	rig_golden(to, k.b, k.len, value);
@@ -726,7 +783,9 @@ static void names_and_attributes_have_these_bytes(void **state)
 	memcpy(covered.sender, "the sender's id.", sizeof(covered.sender));
 	ns_replica_encode(&covered, &v);
 	add_golden(&all, ns_key_replica(10), &v);
-	golden_expect("index/v1-names.txt", "tables I C D L X O S N: lengths, key, value", all.data, all.len);
+	ns_away_encode(&sample_away, &v);
+	add_golden(&all, ns_key_away(11), &v);
+	golden_expect("index/v1-names.txt", "tables I C D L X O S N A: lengths, key, value", all.data, all.len);
 }
 
 int main(void)
@@ -755,6 +814,8 @@ int main(void)
 		cmocka_unit_test(a_copy_with_slots_round_trips_and_damage_is_refused),
 		cmocka_unit_test(paths_have_names_between_slashes),
 		rig_test(copies_come_in_order),
+		cmocka_unit_test(a_place_in_a_tier_round_trips_and_damage_is_refused),
+		rig_test(places_in_a_tier_come_in_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
