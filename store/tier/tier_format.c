@@ -373,6 +373,7 @@ int tier_manifest_head_decode(const void *p, size_t len, struct tier_manifest *r
 	memcpy(m.store, d->store, sizeof(m.store));
 	memcpy(m.key_id, d->key_id, sizeof(m.key_id));
 	memcpy(m.root, d->root, sizeof(m.root));
+	memcpy(m.check, d->check, sizeof(m.check));
 	*ret = m;
 	return 0;
 }

@@ -152,6 +152,7 @@ struct tier_manifest {
 	uint64_t number, ino;
 	int64_t sealed_ns;
 	uint8_t root[SHA256_LEN];
+	uint8_t check[SHA256_LEN]; /* of all that follows the head; set by the decoder, not needed to encode */
 	uint64_t files, directories, bytes;
 	uint32_t uid;
 	/* Borrowed, from the decoded bytes or the caller that encodes. */
