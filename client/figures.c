@@ -105,6 +105,8 @@ static const struct {
 	{ "cluster.replication_lag_ns", "cluster_replication_lag_seconds", "gauge",
 	  "age of the oldest seal of a directory that should have a replica and has none; 0: none", true },
 	{ "tier.in_tier", "tier_checkpoints", "gauge", "sealed checkpoints in the tier", false },
+	{ "tier.dropped", "tier_dropped_checkpoints", "gauge", "sealed checkpoints whose bytes are in the tier alone",
+	  false },
 	{ "tier.waiting", "tier_waiting_checkpoints", "gauge", "sealed checkpoints not in the tier yet", false },
 	{ "tier.waiting_bytes", "tier_waiting_bytes", "gauge", "bytes of waiting checkpoints not flushed yet", false },
 	{ "tier.lag_ns", "tier_lag_seconds", "gauge", "age of the oldest seal that is not in the tier; 0: none", true },

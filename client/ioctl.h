@@ -283,7 +283,7 @@ struct ckptfs_delta_abort {
  *           sealed, and durable. EEXIST: it is in a sealed directory, or contains one. EBUSY: a file in it is open for
  *           writing, or has several names while a removed checkpoint is being erased. E2BIG: too much content.
  *           ENAMETOOLONG: too deep for a path. EROFS. `path`: the entry that caused the error, if any
- *   UNSEAL  for its owner and root (EPERM). ENODATA: not sealed; `path`: the sealed directory that contains it, if any,
+ *   UNSEAL  for its owner and root (EPERM). EREMOTE: it was dropped (DROP). ENODATA: not sealed; `path`: the sealed directory that contains it, if any,
  *           "." is the mountpoint. For the replica in .ckptfs/nodes of a directory sealed by a forgotten node: all
  *           connected nodes drop their replicas, and `path` is that node's name. EBUSY: the node is connected;
  *           EHOSTDOWN: not all nodes have forgotten it; ENOLINK: no agent; EAGAIN: another process is doing the same;
@@ -292,6 +292,12 @@ struct ckptfs_delta_abort {
  *           For root, and for a user that owns all of it and may write to its parent directory (EPERM, EACCES). In:
  *           sealed_ns, only if it was sealed then (ESTALE), 0: any; uid, not 0: only if that user owns all of it and
  *           its parent directory (EPERM). ENODATA: not sealed. EBUSY: it is being sealed, or is the mountpoint. EROFS
+ *   DROP    erases the bytes of its files in the store, after a check that the tier beneath it has them (mount option
+ *           tier=). Names, attributes and root stay, and reads get the bytes from the tier; the next collection frees the
+ *           space. For root, and the user that sealed it (EPERM). In: sealed_ns, as for REMOVE. EALREADY: it was dropped
+ *           before. EAGAIN: it is not in the tier. EBUSY: it is the newest one that its user has sealed in its parent
+ *           directory, or is being sealed or unsealed. EOPNOTSUPP: the mount has no tier, or is part of a cluster. EIO:
+ *           the tier does not answer, or has something else; see the log. ENODATA, ESTALE, EROFS as for REMOVE
  *   NEXT    the sealed directory with the next inode number after `inode`, 0: the first. ENOENT: no more. Root and the
  *           mounting user see all, others their own
  *   STATE   0: another node has a complete replica. EAGAIN: not yet. EOPNOTSUPP: protect=none. ENODATA: not sealed.
@@ -319,11 +325,13 @@ enum ckptfs_seal_command {
 	CKPTFS_SEAL_GATHERED,
 	CKPTFS_SEAL_REPLICA,
 	CKPTFS_SEAL_OF_NODE,
-	CKPTFS_SEAL_REMOVE
+	CKPTFS_SEAL_REMOVE,
+	CKPTFS_SEAL_DROP
 };
 #define CKPTFS_SEAL_HAS_ROOT 1u /* fact: `new_bytes` and `root` are set; not for replicas */
 #define CKPTFS_SEAL_PROTECTED 2u /* fact, of NEXT: another node has a complete replica */
 #define CKPTFS_SEAL_REMOTE 4u /* fact: sealed by another node */
+#define CKPTFS_SEAL_DROPPED 16u /* fact, of NEXT and CHECK: bytes of its files are in the tier alone */
 /* fact: the mount is of a tier by itself. `inode` is a number for NEXT, and `new_bytes` is 0 */
 #define CKPTFS_SEAL_OF_TIER 8u
 

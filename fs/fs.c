@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/away/dropped.h"
 #include "fs/background/autocompact.h"
 #include "fs/posix/attr.h"
 #include "fs/posix/attr_cache.h"
@@ -34,6 +35,7 @@ static void fs_free(struct fs *fs)
 		return;
 	reaper_free(fs->reaper);
 	flusher_free(fs->flusher);
+	away_free(fs->away);
 	aggregator_free(fs->aggregator);
 	if (fs->hooks)
 		fs->hooks->close(fs);
@@ -83,6 +85,8 @@ static int open_flusher(struct fs *fs, const struct options *o)
 			-EINVAL,
 			"option tier: not supported for a read-only mount, since flushing writes a note to the store");
 	r = tier_conf_check(o->tier, &(struct tier_conf){ .config_file = o->tier_config });
+	if (r == 0)
+		r = away_new(fs, o, &fs->away);
 	return r < 0 ? r : flusher_new(fs, &conf, &fs->flusher);
 }
 
@@ -139,6 +143,8 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 		r = names_clear_orphans(fs);
 	if (r == 0)
 		r = seal_take_back_all(fs);
+	if (r == 0 && !fs->read_only)
+		r = away_finish_all(fs);
 	if (r == 0 && fs->hooks)
 		r = fs->hooks->open(fs, o);
 	if (r == 0 && !fs->read_only && o->autoseal)
@@ -234,6 +240,7 @@ int fs_close(struct fs *fs)
 		return 0;
 	autoseal_free(TAKE(fs->autoseal));
 	flusher_free(TAKE(fs->flusher));
+	away_free(TAKE(fs->away));
 	aggregator_free(TAKE(fs->aggregator));
 	if (fs->hooks)
 		fs->hooks->close(fs);

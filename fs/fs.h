@@ -17,6 +17,7 @@
 
 struct aggregator;
 struct attr_cache;
+struct away;
 struct autoseal;
 struct cluster;
 struct cluster_hooks;
@@ -57,6 +58,7 @@ struct fs {
 	struct inquiries *inquiries;
 	struct autoseal *autoseal; /* NULL: no automatic seals */
 	struct flusher *flusher; /* NULL: no tier beneath the store */
+	struct away *away; /* content that is in the tier alone; NULL: no tier */
 	struct reaper *reaper; /* NULL: opened read-only */
 	const struct cluster_hooks *hooks; /* NULL: the store belongs to no cluster; so are the next four */
 	struct cluster *cluster; /* borrowed */

@@ -34,7 +34,7 @@
 
 #define MIN_READY 2u /* threads not in a long request: as many as there are CPUs, within these limits */
 #define MAX_READY 32u
-#define MAX_THREADS 192u /* more than both limits on long requests together */
+#define MAX_THREADS 256u /* more than the three limits on long requests together */
 #define LONG_OF_USER_MIN 2u /* long requests of a user at a time: as many as there are CPUs, within these limits */
 #define LONG_OF_USER_MAX 8u
 #define QUEUED_MAX 1024u /* long requests of a user: a few KiB each */
@@ -66,6 +66,7 @@ struct worker {
 	bool has_flushed; /* the request was held until the kernel had written back the data it depends on */
 	bool kills_setid;
 	bool is_frozen, is_interrupted; /* the request must be served again */
+	bool needs_place; /* likewise, in a place of tier_requests */
 };
 
 struct loop {
@@ -79,6 +80,7 @@ struct loop {
 
 	struct long_requests *long_requests; /* constant, as is the thread that serves thawed requests */
 	struct long_requests *locking_requests; /* constant; see queue_of() */
+	struct long_requests *tier_requests; /* constant: reads of dropped files, which wait for the tier */
 	struct notify_thread thaw_thread;
 	bool has_thaw_thread;
 	atomic_bool stop, answers, ended;
@@ -229,6 +231,17 @@ bool loop_serve_again(bool is_interrupted)
 	self->is_frozen = true;
 	self->is_interrupted = is_interrupted;
 	return true;
+}
+
+bool loop_may_wait(void)
+{
+	return self->has_place;
+}
+
+bool loop_serve_in_place(void)
+{
+	self->needs_place = !self->has_place;
+	return self->needs_place;
 }
 
 static void signal_event(struct loop *l)
@@ -455,6 +468,7 @@ static void serve(struct worker *w, const void *p, size_t len, uint64_t start_ns
 
 	w->start_ns = start_ns;
 	w->is_frozen = false;
+	w->needs_place = false;
 	note_request(w, in);
 	if (opcode != FUSE_INIT) /* INIT has been answered, even if that thread has not returned from its write(2) yet */
 		note_answers(l);
@@ -463,6 +477,8 @@ static void serve(struct worker *w, const void *p, size_t len, uint64_t start_ns
 		long_request_park(l->long_requests, in, len, nr_thaws, w->is_interrupted);
 		return;
 	}
+	if (w->needs_place)
+		return;
 	if (w->start_ns != 0)
 		control_count(l->fs->control, opcode, monotonic_ns() - w->start_ns);
 	if (opcode == FUSE_INIT && !fuse_session_exited(l->se))
@@ -525,7 +541,8 @@ static bool interrupt(struct loop *l, const struct fuse_in_header *in, size_t le
 	if (len < sizeof(*in) + sizeof(struct fuse_interrupt_in))
 		return false;
 	unique = ((const struct fuse_interrupt_in *)(in + 1))->unique;
-	return long_requests_interrupt(l->long_requests, unique) || long_requests_interrupt(l->locking_requests, unique);
+	return long_requests_interrupt(l->long_requests, unique) ||
+	       long_requests_interrupt(l->locking_requests, unique) || long_requests_interrupt(l->tier_requests, unique);
 }
 
 static void dispatch(struct worker *w, const struct fuse_in_header *in, size_t len)
@@ -540,6 +557,8 @@ static void dispatch(struct worker *w, const struct fuse_in_header *in, size_t l
 		serve_long(w, queue, in, len);
 	else
 		serve(w, in, len, monotonic_ns());
+	if (w->needs_place)
+		serve_long(w, w->loop->tier_requests, in, len);
 }
 
 /* Called by a thread of ops/ops_flush.c. */
@@ -725,6 +744,8 @@ int loop_new(struct fuse_session *se, struct fs *fs, struct loop **ret)
 	if (r == 0)
 		r = long_requests_new(l->fd, &conf, &l->locking_requests);
 	if (r == 0)
+		r = long_requests_new(l->fd, &conf, &l->tier_requests);
+	if (r == 0)
 		r = notify_new(se, &l->notify);
 	if (r == 0)
 		r = name_drops_new(drop_name, l, &l->names);
@@ -751,6 +772,7 @@ void loop_free(struct loop *l)
 	flush_free(l->flush);
 	name_drops_free(l->names);
 	notify_free(l->notify);
+	long_requests_free(l->tier_requests);
 	long_requests_free(l->locking_requests);
 	long_requests_free(l->long_requests);
 	if (l->event_fd >= 0)
@@ -810,6 +832,7 @@ bool loop_stop(struct loop *l)
 	freezes_set_thawed(l->fs->freezes, NULL, NULL);
 	long_requests_stop(l->long_requests);
 	long_requests_stop(l->locking_requests);
+	long_requests_stop(l->tier_requests);
 	if (l->has_thaw_thread)
 		all &= notify_thread_join(&l->thaw_thread, 0, until_ns);
 	l->has_thaw_thread = false;

@@ -69,6 +69,12 @@ int loop_drop_name(struct loop_drop *d, uint64_t dir, const char *name);
 /* Serve the request again after a tree has been thawed (fs/seal/freeze.h), and do not answer it now. `is_interrupted`:
  * its client has already received a signal. false: the request must not wait. */
 bool loop_serve_again(bool is_interrupted);
+/*
+ * A read that waits for a tier needs a place, and is served without one first. loop_may_wait(): it has one.
+ * loop_serve_in_place(): serve it again as soon as there is a place, and do not answer it now. false: it has one.
+ */
+bool loop_may_wait(void);
+bool loop_serve_in_place(void);
 /* The request is answered by another thread after its function has returned, or shortly before; that thread then calls
  * loop_answered(). */
 struct loop_late_reply {

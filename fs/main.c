@@ -34,6 +34,7 @@
 #include "base/mounts.h"
 #include "base/util.h"
 #include "fs/background/autocompact.h"
+#include "fs/away/dropped.h"
 #include "fs/background/flusher.h"
 #include "fs/checks.h"
 #include "fs/cluster_hooks.h"
@@ -285,9 +286,11 @@ static int close_all(struct run *run)
 	metrics_stop(TAKE(run->metrics));
 	if (run->se)
 		unmount(run);
-	if (run->fs)
+	if (run->fs) {
 		run->has_left_thread =
 			!flusher_stop(run->fs->flusher); /* before the hooks, since it reads chunks of other nodes */
+		run->has_left_thread |= !away_stop(run->fs->away);
+	}
 	if (run->hooks)
 		run->hooks->stop(run->cluster, run->fs); /* with the agent, while the engine is still open */
 	if (run->fs && !run->is_held)

@@ -163,7 +163,8 @@ static const struct conf_key keys[] = {
 	{ "tier_takeover", CONF_FLAG, offsetof(struct options, tier_takeover),
 	  .help = "continue flushing after another machine has flushed as this store; give it once" },
 	{ "tier_timeout", CONF_TIME, offsetof(struct options, tier_timeout_ns), .fallback = "60s",
-	  .help = "a request to a mounted tier fails when the tier has not answered for this time" },
+	  .help = "a read from a tier, mounted by itself or of a dropped checkpoint, fails when the tier has not answered for "
+		  "this time" },
 	{ "verify", CONF_FLAG, offsetof(struct options, engine.verify), .help = "compare bytes before sharing a chunk" },
 	{ "write_rate", CONF_SIZE, offsetof(struct options, engine.write_rate), .fallback = "0", .parse = check_rate,
 	  .help = "limit on pack writes per second, 0: none" },
@@ -408,15 +409,15 @@ static const char *check_paths(void *request _unused_, int nr)
 			 NULL;
 }
 
-/* Refuses options that are only valid for a mounted tier. */
+/* Refuses options that are only valid with a tier. */
 static int refuse_tier_options(const struct options *o)
 {
 	static const char name[] = "tier_timeout=";
 
-	for (size_t at = 0; at < o->own.len; at++)
+	for (size_t at = 0; at < o->own.len && !o->tier; at++)
 		if ((at == 0 || o->own.data[at - 1] == ',') && o->own.len - at >= strlen(name) &&
 		    memcmp(o->own.data + at, name, strlen(name)) == 0) {
-			log_error("option tier_timeout: only valid for a mount of a tier by itself");
+			log_error("option tier_timeout: only valid with tier=, or for a mount of a tier by itself");
 			return -EINVAL;
 		}
 	return 0;

@@ -217,6 +217,7 @@ int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, free
  * call it again.
  */
 void engine_expect_away(struct engine *e); /* before the first such record is applied */
+bool engine_expects_away(const struct engine *e); /* false: there is no such record */
 int content_send_away(struct content *c);
 bool content_is_away(const struct content *c);
 /*

@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "fs/away/dropped.h"
 #include "fs/background/compacted.h"
 #include "fs/background/compactor.h"
 #include "fs/fs.h"
@@ -90,7 +91,7 @@ static int find_directory(struct aggregator *a, struct directory *ret, uint64_t 
 	*ret_nr = 0;
 	while ((r = seal_next(a->fs, ino, geteuid(), &ino, &seal, &path)) > 0) {
 		uint64_t sealed_ns = (uint64_t)seal.sealed_ns;
-		bool is_done = compacted_has(&a->done, ino, sealed_ns),
+		bool is_done = compacted_has(&a->done, ino, sealed_ns) || away_is_dropped(a->fs, ino) > 0,
 		     is_skipped = compacted_has(&a->skipped, ino, sealed_ns);
 
 		uint32_t user = subuids_user(seal.uid), after = user - a->last_user - 1; /* the last user comes last */
@@ -157,8 +158,8 @@ static int find_steps(struct aggregator *a, struct directory d[STEPS])
 	while ((r = seal_next(a->fs, ino, geteuid(), &ino, &seal, &path)) > 0) {
 		uint64_t sealed_ns = (uint64_t)seal.sealed_ns;
 
-		if (sealed_ns < d[0].sealed_ns && is_beside(d, &path) && compacted_has(&a->done, ino, sealed_ns) &&
-		    !compacted_has(&a->together, ino, sealed_ns))
+		if (sealed_ns < d[0].sealed_ns && is_beside(d, &path) && away_is_dropped(a->fs, ino) == 0 &&
+		    compacted_has(&a->done, ino, sealed_ns) && !compacted_has(&a->together, ino, sealed_ns))
 			keep_newest(d, ino, sealed_ns, &path);
 		buf_clear(&path);
 	}

@@ -35,10 +35,13 @@ void flush_queue_replace(struct flush_queue *q, struct flush_seal *v, size_t nr)
 	for (size_t i = 0; i < nr; i++) {
 		const struct flush_seal *before = flush_queue_find(q, v[i].ino);
 
+		bool is_away = v[i].is_away;
+
 		if (before && before->sealed_ns == v[i].sealed_ns)
 			v[i] = *before;
 		else
 			v[i].turn = turn_of(q, v[i].user);
+		v[i].is_away = is_away;
 	}
 	free(q->v);
 	q->v = v;
@@ -47,7 +50,7 @@ void flush_queue_replace(struct flush_queue *q, struct flush_seal *v, size_t nr)
 
 static bool waits(const struct flush_seal *s)
 {
-	return !s->is_in_tier && !s->is_removed;
+	return !s->is_in_tier && !s->is_removed && !s->is_away;
 }
 
 /* --- delays --- */

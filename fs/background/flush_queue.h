@@ -24,6 +24,7 @@ struct flush_seal {
 	bool is_compared; /* with the manifests in the tier, on this connection */
 	bool is_in_tier;
 	bool is_removed; /* from the tier, by retention there: it is not flushed again */
+	bool is_away; /* it was dropped here: it cannot be flushed again */
 	int error; /* of the last attempt to read it */
 	uint64_t turn; /* the last one of its user: the same in all seals of a user */
 	uint64_t failed_turn; /* its last turn, if the tier has failed in it; 0: none */

@@ -264,6 +264,7 @@ void flusher_status(struct flusher *f, struct flusher_status *ret)
 		const struct flush_seal *s = &f->queue.v[i];
 		uint64_t since = (uint64_t)MAX(s->sealed_ns, INT64_C(1));
 
+		ret->nr_dropped += s->is_away;
 		if (s->is_removed) {
 			ret->nr_sealed--;
 			continue;

@@ -40,6 +40,7 @@ struct flusher_status {
 	char reason[FLUSHER_REASON_MAX]; /* why checkpoints are not flushed, without paths; "": no problem */
 	/* Own sealed directories, except those removed from the tier by retention; those known to be in the tier. */
 	uint64_t nr_sealed, nr_in_tier;
+	uint64_t nr_dropped; /* sealed directories whose bytes were dropped here */
 	bool is_known; /* the tier was listed since the mount */
 	uint64_t waiting_bytes; /* of files of the missing directories, without flushed bytes */
 	uint64_t left_ns; /* for waiting_bytes, at the mean rate; 0: unknown */

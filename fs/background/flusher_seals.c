@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/away/dropped.h"
 #include "fs/background/flush_queue.h"
 #include "fs/background/flusher_state.h"
 #include "fs/fs.h"
@@ -38,8 +39,12 @@ static int list_seals(struct flusher *f, struct seal_list *ret)
 		r = list_grow(&ret->v, ret->nr, &ret->room, sizeof(*ret->v));
 		if (r < 0)
 			return r;
-		ret->v[ret->nr++] =
-			(struct flush_seal){ .ino = ino, .sealed_ns = seal.sealed_ns, .bytes = seal.bytes, .user = user };
+		r = away_is_dropped(f->fs, ino);
+		if (r < 0)
+			return r;
+		ret->v[ret->nr++] = (struct flush_seal){
+			.ino = ino, .sealed_ns = seal.sealed_ns, .bytes = seal.bytes, .user = user, .is_away = r > 0
+		};
 	}
 	return r;
 }
@@ -59,7 +64,7 @@ static void compare_seals(struct flusher *f, const struct tier_worker *idle) REQ
 		if (s->is_compared)
 			continue;
 		s->is_in_tier = tier_worker_has(idle, s->ino, s->sealed_ns);
-		s->is_removed = tier_worker_was_removed(idle, s->ino, s->sealed_ns);
+		s->is_removed = tier_worker_was_removed(idle, s->ino, s->sealed_ns) || (s->is_away && !s->is_in_tier);
 		s->is_compared = true;
 	}
 	f->status.is_known = true;

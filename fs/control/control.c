@@ -387,6 +387,7 @@ static void add_tier(struct json *j, struct fs *fs)
 	json_u64(j, "sealed", s.nr_sealed);
 	json_u64(j, "in_tier", s.nr_in_tier);
 	json_u64(j, "waiting", s.nr_sealed - s.nr_in_tier);
+	json_u64(j, "dropped", s.nr_dropped);
 	json_u64(j, "waiting_bytes", s.waiting_bytes);
 	json_u64(j, "left_ns", s.left_ns);
 	json_u64(j, "lag_ns", s.waiting_since_ns > 0 ? now - MIN(now, s.waiting_since_ns) : 0);
@@ -481,11 +482,16 @@ static int info_of(struct fs *fs, struct inode *i, struct content_info *ret)
 static int file_stat(struct fs *fs, struct inode *i, struct buf *ret)
 {
 	struct json j = json_to(ret);
-	struct content_info info;
+	struct content_info info = { .durable = true };
+	struct ns_content c;
 	int r = info_of(fs, i, &info);
+	bool is_away = r == -EREMOTE;
 
+	if (is_away) /* it has a size, but no recipe */
+		r = content_peek(fs->engine, i->ino, &c);
 	if (r < 0)
 		return r;
+	info.size = is_away ? c.size : info.size;
 	add_head(&j, "file");
 	json_u64(&j, "inode", i->ino);
 	json_u64(&j, "size_bytes", info.size);
@@ -496,7 +502,8 @@ static int file_stat(struct fs *fs, struct inode *i, struct buf *ret)
 	json_real(&j, "fragmentation",
 		  info.mapped ? (double)info.frames * (double)MiB(1) / (double)round_up(info.mapped, MiB(1)) : 0, 3);
 	json_bool(&j, "durable", info.durable);
-	json_string(&j, "fingerprint", fp_hex(info.fingerprint).s);
+	json_bool(&j, "dropped", is_away);
+	json_string(&j, "fingerprint", is_away ? "" : fp_hex(info.fingerprint).s);
 	json_close(&j);
 	return buf_error(ret);
 }

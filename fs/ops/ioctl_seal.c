@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "client/ioctl.h"
+#include "fs/away/dropped.h"
 #include "fs/background/flusher.h"
 #include "fs/cluster_hooks.h"
 #include "fs/fuse_loop.h"
@@ -104,6 +105,9 @@ static int seal_command(const struct ioctl_call *c, struct ckptfs_seal *arg, str
 	arg->uid = seal.uid;
 	arg->facts = facts | (seal.is_complete ? CKPTFS_SEAL_HAS_ROOT : 0);
 	memcpy(arg->root, seal.root, sizeof(arg->root));
+	if ((arg->command == CKPTFS_SEAL_NEXT || arg->command == CKPTFS_SEAL_CHECK) && r == 0 &&
+	    away_is_dropped(fs, arg->inode) > 0)
+		arg->facts |= CKPTFS_SEAL_DROPPED;
 	if (arg->command == CKPTFS_SEAL_NEXT && r == 0 && fs->hooks && fs->hooks->protect_state(fs, arg->inode) == 0)
 		arg->facts |= CKPTFS_SEAL_PROTECTED;
 	return r;
@@ -130,6 +134,15 @@ static int remove_sealed(const struct ioctl_call *c, const struct ckptfs_seal *a
 	return IOCTL_REPLIED;
 }
 
+static int drop_sealed(const struct ioctl_call *c, const struct ckptfs_seal *arg)
+{
+	struct cred cred = ops_cred(c->req);
+
+	if (arg->flags != 0)
+		return -EINVAL;
+	return view_is(c->ino) ? -EROFS : away_drop(c->fs, c->ino, arg->sealed_ns, &cred);
+}
+
 /* The argument is returned on failure too: `path` is what the error is about. */
 int ioctl_seal(const struct ioctl_call *c, void *p)
 {
@@ -139,6 +152,8 @@ int ioctl_seal(const struct ioctl_call *c, void *p)
 
 	if (arg->command == CKPTFS_SEAL_REMOVE)
 		return remove_sealed(c, arg);
+	if (arg->command == CKPTFS_SEAL_DROP)
+		return drop_sealed(c, arg);
 	r = seal_command(c, arg, &path);
 	memset(arg->path, 0, sizeof(arg->path));
 	if (path.len > 0)

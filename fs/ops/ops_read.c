@@ -13,9 +13,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	ssize_t n;
 
 	(void)ino;
-	n = p ? file_read(fs_of(req), file_of(fi), fi->flags, p, MIN(size, ENGINE_BUFFER_SIZE), (uint64_t)off) :
+	n = p ? file_read(fs_of(req), file_of(fi), fi->flags, p, MIN(size, ENGINE_BUFFER_SIZE), (uint64_t)off,
+			  loop_may_wait()) :
 		-ENOMEM;
-	if (n < 0)
+	if (n == -EINPROGRESS && loop_serve_in_place())
+		fuse_reply_none(req); /* only frees the request */
+	else if (n < 0)
 		ops_reply(req, (int)n);
 	else
 		fuse_reply_buf(req, p, (size_t)n);
@@ -27,7 +30,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	int r;
 
 	(void)ino;
-	r = off < 0 ? -ENXIO : content_seek(file_of(fi)->content, (uint64_t)off, whence, &found);
+	r = off < 0 ? -ENXIO : file_seek(file_of(fi), (uint64_t)off, whence, &found);
 	if (r < 0)
 		ops_reply(req, r);
 	else

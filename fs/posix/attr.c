@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/util.h"
+#include "fs/away/dropped.h"
 #include "fs/posix/acl.h"
 #include "fs/posix/attr_cache.h"
 #include "fs/seal/freeze.h"
@@ -145,6 +146,18 @@ static int symlink_length(struct fs *fs, uint64_t ino, uint64_t *ret)
 	return 0;
 }
 
+/*
+ * A file that was dropped takes no space here. It reports a block: tar(1) and others do not read a file without blocks,
+ * and take it for zeros.
+ */
+static int count_block(struct fs *fs, const struct ns_inode *in, struct ns_content *c)
+{
+	int r = away_is_dropped(fs, in->ino);
+
+	c->mapped += r > 0;
+	return MIN(r, 0);
+}
+
 static int stat_of(struct fs *fs, const struct ns_inode *in, struct stat *ret)
 {
 	struct ns_content c = { 0 };
@@ -156,6 +169,8 @@ static int stat_of(struct fs *fs, const struct ns_inode *in, struct stat *ret)
 		r = symlink_length(fs, in->ino, &c.size);
 	else if (S_ISDIR(in->mode))
 		c.size = DIRECTORY_SIZE;
+	if (r == 0 && in->flags & INODE_SEALED && c.mapped == 0 && c.size > 0)
+		r = count_block(fs, in, &c);
 	if (r < 0)
 		return r;
 	fill_stat(in, &c, ret);

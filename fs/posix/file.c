@@ -8,8 +8,10 @@
 #include <search.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/util.h"
+#include "fs/away/dropped.h"
 #include "fs/posix/attr.h"
 #include "fs/fs.h"
 #include "fs/posix/inode.h"
@@ -53,6 +55,7 @@ static void file_free(struct fs *fs, struct file *f)
 		inode_content_close(fs->inodes, f->inode);
 	}
 	names_put(fs, f->inode);
+	away_file_free(f->away);
 	mutex_release(&f->champion_lock);
 	free(f);
 }
@@ -342,13 +345,30 @@ int file_write(struct fs *fs, struct file *f, struct engine_buffer **b, const vo
 	return MIN(r, 0);
 }
 
-ssize_t file_read(struct fs *fs, struct file *f, int flags, void *p, size_t len, uint64_t off)
+ssize_t file_read(struct fs *fs, struct file *f, int flags, void *p, size_t len, uint64_t off, bool may_wait)
 {
 	ssize_t n = content_read(f->content, p, len, off);
+
+	if (n == -EREMOTE)
+		n = away_read(fs, f->inode->ino, &f->away, p, len, off, may_wait);
 
 	if (n > 0 && !(flags & O_NOATIME))
 		attr_touch(fs, f->inode);
 	return n;
+}
+
+int file_seek(struct file *f, uint64_t off, int whence, uint64_t *ret)
+{
+	int r = content_seek(f->content, off, whence, ret);
+	struct ns_content c;
+
+	if (r != -EREMOTE)
+		return r;
+	content_stat(f->content, &c);
+	if (off >= c.size)
+		return -ENXIO;
+	*ret = whence == SEEK_DATA ? off : c.size;
+	return 0;
 }
 
 static void synced(struct engine_waiter *w, int r)
@@ -494,6 +514,8 @@ static int share(struct fs *fs, struct inode *from, struct content *content, uin
 	if (r < 0)
 		return r;
 	r = clone(content, from_off, to->content, to_off, len, ret);
+	if (r == -EREMOTE)
+		r = -EXDEV; /* the bytes are in the tier: as for those of a replica */
 	return r < 0 ? r : finish_change(fs, to, caller);
 }
 
@@ -601,6 +623,10 @@ int file_compare_handle(struct fs *fs, struct file *f, uint64_t handle, uint64_t
 	r = inode_content_open(fs->inodes, with, &content);
 	if (r == 0) {
 		r = content_compare(f->content, content, off, off + len, ret);
+		if (r == -EREMOTE) { /* nothing is known about them */
+			*ret = (struct content_sameness){ off, off + len };
+			r = 0;
+		}
 		inode_content_close(fs->inodes, with);
 	}
 	names_put(fs, with);

@@ -71,6 +71,8 @@ struct file {
 	_Atomic uint64_t errors_seen; /* errors of the content already reported by an fsync of this open file */
 	_Atomic uint32_t write_errors_seen; /* of inode.nr_write_errors: from before the open, or reported by a write */
 
+	struct away_file *_Atomic away; /* of fs/away/dropped.h; NULL: not used yet */
+
 	atomic_int delta; /* enum file_delta */
 	uint32_t delta_number, delta_parent; /* constant once the delta has begun */
 
@@ -116,7 +118,12 @@ int file_take_write_error(struct file *f); /* 0: none */
 int file_take_next_write_error(struct file *f);
 /* All pages were dropped, as FILE_STALE_ALL requested. */
 void file_pages_dropped(struct file *f, uint32_t opens);
-ssize_t file_read(struct fs *fs, struct file *f, int flags, void *p, size_t len, uint64_t off);
+/*
+ * -EINPROGRESS: the bytes were dropped (fs/away/dropped.h) and have to be read from the tier, which takes long; not if
+ * `may_wait` is set.
+ */
+ssize_t file_read(struct fs *fs, struct file *f, int flags, void *p, size_t len, uint64_t off, bool may_wait);
+int file_seek(struct file *f, uint64_t off, int whence, uint64_t *ret); /* where holes of dropped files are is not known */
 int file_flush(struct fs *fs, struct file *f); /* at each close(2) */
 /* Completes through `done`, see engine_sync_then(). `f` must stay open until then. */
 struct file_sync {

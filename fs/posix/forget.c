@@ -29,6 +29,8 @@ int names_erase(struct fs *fs, struct engine_tx *tx, const struct ns_inode *in)
 		engine_tx_drop_content(tx, in->ino);
 	if (S_ISLNK(in->mode))
 		engine_tx_del(tx, ns_key_symlink(in->ino));
+	if (engine_expects_away(fs->engine))
+		engine_tx_del(tx, ns_key_away(in->ino));
 	return xattr_drop_all(fs, tx, in);
 }
 

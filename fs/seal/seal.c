@@ -45,6 +45,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "fs/away/dropped.h"
 #include "fs/background/autocompact.h"
 #include "fs/background/flusher.h"
 #include "fs/cluster_hooks.h"
@@ -578,6 +579,9 @@ static int begin_undo(struct tree *t, uint64_t dir) REQUIRES(t->fs->names)
 	r = ns_get_seal(t->fs->db, dir, &t->seal);
 	if (r <= 0)
 		return r < 0 ? r : -ENODATA;
+	r = away_is_dropped(t->fs, dir);
+	if (r != 0)
+		return r < 0 ? r : -EREMOTE;
 	r = tree_add(t, dir);
 	return MIN(r, 0);
 }

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cancel.h"
 #include "base/log.h"
+#include "fs/away/dropped.h"
 #include "fs/fs.h"
 #include "fs/posix/attr.h"
 #include "fs/posix/permission.h"
@@ -28,6 +29,7 @@ int seal_check(struct fs *fs, uint64_t dir, uint32_t uid, struct ns_seal *ret, u
 {
 	struct sha256_digest now;
 	struct ns_seal seal, then;
+	struct ns_away at;
 	struct ns_inode in;
 	int r = attr_load(fs, dir, &in);
 
@@ -35,7 +37,11 @@ int seal_check(struct fs *fs, uint64_t dir, uint32_t uid, struct ns_seal *ret, u
 		r = may_know(uid, &in) ? ns_get_seal(fs->db, dir, &seal) : -EPERM;
 	if (r <= 0 || !seal.is_complete)
 		return r < 0 ? r : -ENODATA;
-	r = seal_root(fs, dir, &now);
+	r = engine_expects_away(fs->engine) ? ns_get_away(fs->db, dir, &at) : 0;
+	if (r == 0)
+		r = seal_root(fs, dir, &now);
+	if (r > 0 || (r == -EREMOTE && ns_get_away(fs->db, dir, &at) > 0)) /* it may be dropped meanwhile */
+		r = away_root(fs, dir, &at, &seal, now.b);
 	if (ns_get_seal(fs->db, dir, &then) <= 0 || then.sealed_ns != seal.sealed_ns)
 		return -ESTALE;
 	if (r < 0)

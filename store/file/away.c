@@ -37,6 +37,11 @@ void engine_expect_away(struct engine *e)
 	atomic_store(&e->has_away, true);
 }
 
+bool engine_expects_away(const struct engine *e)
+{
+	return atomic_load(&e->has_away);
+}
+
 int content_load_away(struct content *c)
 {
 	struct ns_away a;

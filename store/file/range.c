@@ -173,7 +173,7 @@ int content_erase_range(struct content *c, uint64_t off, uint64_t len, bool keep
 		end = MIN(end, c->logged.size);
 		off = MIN(to, end);
 		r = part_end(c, off, end, &to);
-		if (r == 0) {
+		if (r == 0 && (to > off || !keeps_times)) { /* of an inode that was removed meanwhile there is nothing to log */
 			struct replace rp = replace_nothing(c);
 
 			rp.mtime_ns = keeps_times ? c->logged.mtime_ns : rp.ctime_ns;

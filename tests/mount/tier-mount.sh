@@ -69,7 +69,7 @@ refused 32 'unknown scheme' nothing:/x "$ANY"
 refused 1 'option compress: not supported for a mount of a tier' "dir:$TIER" "$ANY" -o compress=lz4
 refused 1 'option verify: not supported for a mount of a tier' "dir:$TIER" "$ANY" -o ro,verify
 refused 1 'option remount: not supported for a mount of a tier' "dir:$TIER" "$ANY" -o remount,ro
-refused 1 'option tier_timeout: only valid for a mount of a tier' "$STORE" "$ANY" -o tier_timeout=5
+refused 1 'option tier_timeout: only valid with tier=, or for a mount of a tier' "$STORE" "$ANY" -o tier_timeout=5
 refused 32 'does not exist; mkdir it first' "dir:$TIER" "$WORK/no/such"
 exits 0 "$CKPTFS_BUILD/fs/mount.ckptfs" -f "dir:$TIER" "$ANY"
 

@@ -60,7 +60,7 @@ _ckptfs() {
 	ckptfs-compact) flags="--scheme --group --block --chain --budget --names --rate --replicas --beneath --dry-run --background --pause --resume --json -q --quiet" ;;
 	ckptfs-diff) flags="--summary --parts --unit --json -q --quiet" ;;
 	ckptfs-doctor) flags="--json -q --quiet" files=-d ;;
-	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --policies --keep-last --keep-every --keep-within --keep-tagged --gc --verify
+	ckptfs-gc) flags="--delete --budget --rate --move-below --place --local --policies --keep-last --keep-every --keep-within --keep-tagged --drop --gc --verify
 		--tier --tier-config --forget-missing --json -q --quiet" files=-d ;;
 	ckptfs-init) flags="--hash --dedup --cluster -q --quiet" files=-d ;;
 	ckptfs-restart-path) flags="--quick --no-verify -z --null -q --quiet" files=-d ;;

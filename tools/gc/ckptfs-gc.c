@@ -47,7 +47,7 @@ enum exit_status { EXIT_DONE = 0, EXIT_USAGE = 1, EXIT_FAILED = 2, EXIT_TIME_UP 
 
 struct request {
 	const char *path;
-	bool delete, local, place, json, quiet;
+	bool delete, drop, local, place, json, quiet;
 	uint64_t budget_ns, rate, move_below;
 	struct keep_policy keep; /* not empty: examine the sealed checkpoints in `path` instead */
 	bool policies; /* first remove sealed checkpoints by the policies of their directories */
@@ -347,6 +347,7 @@ static struct retain_request retaining(const struct request *q)
 	return (struct retain_request){
 		.tool = "ckptfs-gc",
 		.delete = q->delete,
+		.drop = q->drop,
 		.verify = q->verify,
 		.collects = q->policies || q->gc,
 		.json = q->json,
@@ -396,6 +397,7 @@ static enum exit_status work(struct request *q)
 	retained = status_of(q->policies ? retain_mount(&how, q->path) : retain_directory(&how, q->path, &q->keep));
 	if (retained == EXIT_INTERRUPTED || (!q->policies && !q->gc))
 		return retained;
+	q->delete |= q->drop; /* --gc */
 	collected = collect(q);
 	return collected != EXIT_DONE ? collected : retained;
 }
@@ -413,6 +415,9 @@ static int parse_within(const struct conf_key *k, void *request, const char *val
 
 static const struct conf_key options[] = {
 	{ "delete", CONF_FLAG, OF(delete), .help = "free the garbage; without it, nothing is changed" },
+	{ "drop", CONF_FLAG, OF(drop),
+	  .help = "erase the bytes of checkpoints in the store instead of removing them, if the tier beneath it has them; reads "
+		  "get them from the tier; with a --keep option" },
 	{ "budget", CONF_TIME, OF(budget_ns),
 	  .help = "stop after 90s, 10m, 2h; the next collection continues from there" },
 	{ "rate", CONF_SIZE, OF(rate), .help = "limit pack reads and writes to this many bytes per second, such as 50M" },
@@ -433,7 +438,7 @@ static const struct conf_key options[] = {
 	  .help = "keep those sealed less than 90m, 12h, 7d ago" },
 	{ "keep-tagged", CONF_FLAG, OF(keep.tagged),
 	  .help = "keep those that a symbolic link beside them points to, or that have the attribute user.tag" },
-	{ "gc", CONF_FLAG, OF(gc), .help = "then free the garbage of the mount; with --delete and a --keep option" },
+	{ "gc", CONF_FLAG, OF(gc), .help = "then free the garbage of the mount; with --delete or --drop, and a --keep option" },
 	{ "prune", CONF_FLAG, OF(prune), .help = NULL }, /* internal: ckptfs prune */
 	{ "tier", CONF_FLAG, OF(tier),
 	  .help = "collect a tier, s3://BUCKET/PREFIX or dir:/PATH: remove checkpoints that no --keep option keeps, and packs "
@@ -454,7 +459,7 @@ static const char *check(void *request, int nr)
 	bool keeps = !keep_is_empty(&q->keep);
 
 	(void)nr;
-	if (q->tier && (q->policies || q->gc || q->verify || q->budget_ns || q->rate || q->local || q->place))
+	if (q->tier && (q->drop || q->policies || q->gc || q->verify || q->budget_ns || q->rate || q->local || q->place))
 		return "--tier goes with --delete, --tier-config, --forget-missing, --json, --quiet and the --keep options only";
 	if (q->tier_config && !q->tier)
 		return "--tier-config needs --tier";
@@ -464,8 +469,12 @@ static const char *check(void *request, int nr)
 		return "what to keep must be given: --keep-last, --keep-every, --keep-within or --keep-tagged";
 	if (keeps && q->policies)
 		return "--policies and the --keep options exclude each other";
-	if (q->gc && (!keeps || !q->delete))
-		return "--gc requires --delete and a --keep option";
+	if (q->drop && q->delete)
+		return "--drop and --delete exclude each other";
+	if (q->drop && !keeps)
+		return "--drop needs a --keep option";
+	if (q->gc && (!keeps || !(q->delete || q->drop)))
+		return "--gc requires --delete or --drop, and a --keep option";
 	if (keeps && !q->gc && (q->budget_ns || q->rate || q->local || q->place))
 		return "with --keep options, --budget, --rate, --local and --place require --gc";
 	if (q->verify && keep_is_empty(&q->keep) && !q->policies)
@@ -492,12 +501,13 @@ int main(int argc, char *argv[])
 		.usage = "ckptfs-gc [--delete] [--budget TIME] [--rate SIZE] [--move-below PERCENT] [--place] [--local]\n"
 			 "                 [--policies [--verify]] [--json | --quiet] MOUNTPOINT|STORE\n"
 			 "       ckptfs-gc --keep-last N | --keep-every N | --keep-within TIME | --keep-tagged ... [--verify]\n"
-			 "                 [--delete [--gc]] [--json | --quiet] DIRECTORY\n"
+			 "                 [--delete [--gc] | --drop [--gc]] [--json | --quiet] DIRECTORY\n"
 			 "       ckptfs-gc --tier [--keep-last N] [--keep-every N] [--keep-within TIME] [--keep-tagged]\n"
 			 "                 [--tier-config FILE] [--forget-missing] [--delete] [--json | --quiet] URL\n",
 		.about = "Report how much space of a store no file refers to; with --delete, free it. A mounted store can be used "
 			 "meanwhile. Or list the sealed checkpoints in DIRECTORY that none of the --keep options keeps; with "
-			 "--delete, remove them, but never the newest one that verifies. Or do both in a tier.",
+			 "--delete, remove them, but never the newest one that verifies; with --drop, keep their names and read them from "
+			 "the tier. Or do both in a tier.",
 		.options = options,
 		.footer = "Exit status: 0 done, 1 usage, 2 failed, 3 stopped by --budget, 130 interrupted.",
 		.exit_usage = EXIT_USAGE,

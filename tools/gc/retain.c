@@ -39,7 +39,8 @@ struct directory {
 	char not_owned[64]; /* why a checkpoint with files of other users is kept */
 	struct retain_seal *v; /* by owner, then oldest first; names borrowed from `seals` */
 	size_t nr;
-	uint64_t nr_removed, removed_bytes, new_bytes;
+	uint64_t nr_removed, removed_bytes, new_bytes; /* removed or dropped */
+	uint64_t nr_refused;
 	struct json out; /* for --json */
 };
 
@@ -259,25 +260,74 @@ static int remove_seal(struct directory *d, struct retain_seal *e)
 	return r;
 }
 
+/* --- dropping --- */
+
+static const char *why_not_dropped(int r)
+{
+	return r == -EAGAIN	? "not in the tier yet" :
+	       r == -EOPNOTSUPP ? "the mount has no tier (tier=), or belongs to a cluster" :
+	       r == -EIO	? "the tier cannot be read; see the daemon's log" :
+	       r == -EBUSY	? "the newest one in the directory, or being unsealed" :
+	       r == -EPERM	? "sealed by another user" :
+				  strerror(-r);
+}
+
+/* Drops a checkpoint that still has the examined seal. Those that cannot be dropped stay, and are reported. */
+static int drop_seal(struct directory *d, struct retain_seal *e)
+{
+	struct ckptfs_seal s = {
+		.size = sizeof(s),
+		.version = CKPTFS_IOC_VERSION,
+		.command = CKPTFS_SEAL_DROP,
+		.sealed_ns = e->seal.sealed_ns,
+	};
+	_cleanup_(closep) int fd = open_seal(d, e);
+	int r = fd < 0 ? fd : ioctl(fd, CKPTFS_IOC_SEAL, &s) < 0 ? -errno : 0;
+
+	if (r == 0) {
+		d->nr_removed++;
+		d->removed_bytes += e->seal.bytes;
+		d->new_bytes += e->seal.new_bytes;
+	} else if (r == -ENOENT || r == -ESTALE || r == -ENODATA) {
+		e->is_gone = true;
+	} else if (r == -EALREADY) {
+		e->why = "dropped before";
+	} else {
+		e->refused = r;
+		d->nr_refused++;
+		return r == -EINVAL ? r : r == -EINTR && interrupted() ? -ECANCELED : 0;
+	}
+	return 0;
+}
+
 /* --- output --- */
+
+static const char *verb(const struct directory *d, const struct retain_seal *e)
+{
+	if (e->why || e->refused < 0)
+		return "keep";
+	return d->q->drop ? "dropped" : d->q->delete ? "removed" : "remove";
+}
 
 static void show(struct directory *d, const struct retain_seal *e)
 {
+	const char *why = e->why ? e->why : e->refused < 0 ? why_not_dropped(e->refused) : NULL;
+
 	if (!d->q->json) {
 		if (d->q->quiet)
 			return;
-		printf("%-7s ", e->why ? "keep" : d->q->delete ? "removed" : "remove");
+		printf("%-7s ", verb(d, e));
 		text_print(stdout, d->path);
 		putchar('/');
 		text_print(stdout, e->name);
 		printf("  %s, of which %s new when sealed%s%s\n", human_size(e->seal.bytes).s,
-		       human_size(e->seal.new_bytes).s, e->why ? ": " : "", e->why ? e->why : "");
+		       human_size(e->seal.new_bytes).s, why ? ": " : "", why ? why : "");
 		return;
 	}
 	json_open(&d->out, NULL);
 	json_string(&d->out, "name", e->name);
-	json_bool(&d->out, "keep", e->why);
-	json_string(&d->out, "why", e->why ? e->why : "");
+	json_bool(&d->out, "keep", why);
+	json_string(&d->out, "why", why ? why : "");
 	json_u64(&d->out, "bytes", e->seal.bytes);
 	json_u64(&d->out, "new_bytes", e->seal.new_bytes);
 	json_close(&d->out);
@@ -300,12 +350,17 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 		json_close_array(&d->out);
 		json_bool(&d->out, "deleted", d->q->delete);
 		json_bool(&d->out, "complete", r == 0);
-		json_u64(&d->out, "removed", d->nr_removed);
-		json_u64(&d->out, "removed_bytes", d->removed_bytes);
+		json_u64(&d->out, "removed", d->q->drop ? 0 : d->nr_removed);
+		json_u64(&d->out, "removed_bytes", d->q->drop ? 0 : d->removed_bytes);
+		json_u64(&d->out, "dropped", d->q->drop ? d->nr_removed : 0);
+		json_u64(&d->out, "dropped_bytes", d->q->drop ? d->removed_bytes : 0);
 		json_end(&d->out);
 	} else if (!d->q->quiet && d->nr == 0)
 		puts("No sealed checkpoints found.");
-	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete)
+	else if (!d->q->quiet && d->q->drop && d->nr_removed > 0)
+		printf("%s dropped: read from the tier from now on. To free the space, run ckptfs-gc --delete on the mountpoint.\n",
+		       human_nr(d->nr_removed, "sealed checkpoint").s);
+	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete && !d->q->drop)
 		printf("Nothing was changed. --delete would remove %s.\n", human_nr(nr_unwanted, "sealed checkpoint").s);
 	else if (!d->q->quiet && d->nr_removed > 0)
 		printf("%s removed.%s\n", human_nr(d->nr_removed, "sealed checkpoint").s,
@@ -365,14 +420,17 @@ static int apply(struct directory *d, const struct keep_policy *policy)
 		struct retain_seal *e = &d->v[i];
 
 		nr_unwanted += e->why == NULL;
-		one = e->why || !d->q->delete ? 0 : interrupted() ? -ECANCELED : remove_seal(d, e);
+		one = e->why || !(d->q->delete || d->q->drop) ? 0 :
+		      interrupted()			       ? -ECANCELED :
+		      d->q->drop			       ? drop_seal(d, e) :
+								 remove_seal(d, e);
 		if (one < 0)
 			r = complain(d, e->name, one);
 		else if (!e->is_gone)
 			show(d, e);
 	}
 	show_end(d, nr_unwanted, r);
-	return r;
+	return r == 0 && d->nr_refused > 0 ? -EAGAIN : r;
 }
 
 static void warn_policy(const struct directory *d, const char *text)

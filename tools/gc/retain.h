@@ -4,7 +4,7 @@
  *
  * A policy counts the checkpoints of each owner separately. It removes only checkpoints that its author could have
  * removed: those of the owner of the directory, or of all users in a directory of root. The daemon removes each
- * atomically (CKPTFS_SEAL_REMOVE).
+ * atomically (CKPTFS_SEAL_REMOVE). Instead it can drop the bytes in the store (CKPTFS_SEAL_DROP).
  */
 #pragma once
 
@@ -21,6 +21,7 @@ struct retain_seal {
 	bool is_tagged;
 	uint32_t uid; /* owner */
 	bool is_gone; /* removed or unsealed by another process */
+	int refused; /* why it was not dropped; 0: it was, or was not tried */
 	const char *why; /* reason for keeping it; NULL: to be removed */
 };
 
@@ -32,7 +33,8 @@ void retain_choose(const struct keep_policy *p, int64_t now_ns, struct retain_se
 
 struct retain_request {
 	const char *tool;
-	bool delete; /* else only list */
+	bool delete; /* else only list, unless `drop` is set */
+	bool drop; /* erase their bytes in the store instead, after a check that the tier beneath it has them */
 	bool verify; /* verify the newest checkpoint by reading its data */
 	bool collects; /* the caller frees the space of what was removed */
 	bool json, quiet;

@@ -76,6 +76,8 @@ static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
 		fputs("not sealed: another process unsealed it meanwhile\n", stderr);
 	else if (r == -EIO)
 		fputs("not sealed: some of its data is damaged; see the daemon's log\n", stderr);
+	else if (r == -EREMOTE)
+		fputs("not unsealed: its bytes were dropped here and are in the tier; copy it and change the copy\n", stderr);
 	else if (r == -ENODATA)
 		report_culprit("not unsealed: it is in the sealed directory ", what, "; unseal that");
 	else if (r == -ENOTTY)

@@ -215,7 +215,7 @@ static size_t text_print_path(FILE *to, const struct seals *s, const char *insid
 static const char *durable(const struct sealed *e)
 {
 	return e->facts & CKPTFS_SEAL_REMOTE	? "node" :
-	       e->is_in_tier || (e->facts & CKPTFS_SEAL_OF_TIER) ? "tier" :
+	       e->is_in_tier || (e->facts & (CKPTFS_SEAL_OF_TIER | CKPTFS_SEAL_DROPPED)) ? "tier" :
 	       e->facts & CKPTFS_SEAL_PROTECTED ? "partner" :
 						  "local";
 }
@@ -240,6 +240,7 @@ static void add_json_seal(struct json *j, const struct seals *s, const struct se
 	json_u64(j, "age_ns", age_since(e->sealed_ns));
 	json_string(j, "state", "sealed");
 	json_string(j, "durable", durable(e));
+	json_bool(j, "dropped", e->facts & CKPTFS_SEAL_DROPPED);
 	json_bool(j, "newest", e->is_newest);
 	add_count(j, "uid", is_here, e->uid);
 	add_count(j, "files", is_here, e->files);
@@ -278,10 +279,12 @@ static void print_json(FILE *to, const struct seals *s)
 /* Progress of the flush to the tier. */
 static void print_tier(FILE *to, const struct sealed *e)
 {
+	bool is_dropped = e->facts & CKPTFS_SEAL_DROPPED;
+
 	if (e->is_in_tier)
-		fputs("  all", to);
+		fputs(is_dropped ? "  all, dropped here" : "  all", to);
 	else if (e->is_removed)
-		fputs("  removed by retention", to);
+		fputs(is_dropped ? "  lost: dropped here, and not in the tier" : "  removed by retention", to);
 	else if (e->tier_error < 0)
 		text_printf(to, "  cannot read: %s", strerror(-e->tier_error));
 	else

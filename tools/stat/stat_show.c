@@ -446,7 +446,10 @@ void stat_show_file(FILE *to, const char *path, const struct json_flat *j, const
 	text_printf(to, "  in %s, %s per MiB\n", counted_in(j, "frames", "place").s, json_flat_get(j, "fragmentation"));
 	text_line(to, "Durable:", strcmp(json_flat_get(j, "durable"), "true") == 0 ? "yes" : "not yet");
 	fputc('\n', to);
-	text_printf(to, "%-24s %s\n", "Fingerprint:", json_flat_get(j, "fingerprint"));
+	if (is_true(j, "dropped"))
+		fputs("Dropped: its bytes are in the tier alone\n", to);
+	else
+		text_printf(to, "%-24s %s\n", "Fingerprint:", json_flat_get(j, "fingerprint"));
 	if (x)
 		show_exclusive(to, x);
 }

@@ -106,6 +106,8 @@ static int ensure_open(struct tier_recall *r)
 		r->is_opening = true;
 		mutex_unlock(&r->lock);
 		k = open_tier(r, &tier, &cache);
+		if (k == -ENOENT || k == -ESTALE || k == -EBADMSG)
+			k = -EIO; /* of the tier, not of a manifest in it; tier_open() has logged it */
 		mutex_lock(&r->lock);
 		r->is_opening = false;
 		if (k == 0) {

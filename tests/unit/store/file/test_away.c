@@ -109,6 +109,24 @@ static void size_and_times_stay_and_no_reader_gets_zeros(void **state)
 	rig_fsck(rig);
 }
 
+/* The inode is removed while its bytes are being erased. */
+static void what_was_removed_meanwhile_leaves_nothing(void **state)
+{
+	struct rig *rig = *state;
+	struct ns_content st;
+	struct content *c;
+
+	rig_write(rig, FILE_INO, LEN, 1);
+	put_record(rig, FILE_INO);
+	rig_drop(rig, FILE_INO);
+	c = rig_content(rig, FILE_INO);
+	assert_int_equal(content_send_away(c), 0);
+	content_close(c);
+	assert_int_equal(engine_sync(rig->e), 0);
+	rig_reopen(rig);
+	assert_int_equal(ns_get_content(engine_db(rig->e), FILE_INO, &st), 0);
+}
+
 /* What a collection frees, and what it does not. */
 static void its_chunks_become_garbage(void **state)
 {
@@ -185,6 +203,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		rig_test(size_and_times_stay_and_no_reader_gets_zeros),
+		rig_test(what_was_removed_meanwhile_leaves_nothing),
 		rig_test(its_chunks_become_garbage),
 		rig_test(a_record_without_holes_is_away),
 		rig_test(clones_from_before_keep_their_bytes),

@@ -284,6 +284,9 @@ static void a_tier_that_fails_or_hangs_is_no_longer_waited_for(void **state _unu
 	assert_int_equal(read_one(r, &at, &impatient, &fault), -EINPROGRESS);
 	assert_int_equal(read_one(r, &at, NULL, &fault), -EACCES);
 	assert_int_equal(tier_recall_find(r, 100, 1000, NULL, &number), -EACCES);
+	atomic_store(&open_fails, -ENOENT); /* of the tier: this does not tell that the manifest is missing */
+	assert_int_equal(read_one(r, &at, NULL, &fault), -EIO);
+	assert_int_equal(tier_recall_find(r, 100, 1000, NULL, &number), -EIO);
 	atomic_store(&open_fails, 0); /* it is back */
 	expect_content(r, &at, 0, 65536);
 	assert_int_equal(read_one(r, &at, &impatient, &fault), 1); /* from memory */
