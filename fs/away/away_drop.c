@@ -217,8 +217,8 @@ static int read_back(struct drop *d)
 	if (!is_same_seal(d))
 		return -EBADMSG;
 	r = tier_root(d->e->tree, d->e->source, d->seal.root, &w, root);
-	if (r == 0 && memcmp(root, d->seal.root, sizeof(root)) != 0)
-		r = -EBADMSG;
+	if (r == -ENOENT || (r == 0 && memcmp(root, d->seal.root, sizeof(root)) != 0))
+		r = -EBADMSG; /* a pack is missing, or something else was put */
 	if (r == 0)
 		r = find_inodes(d);
 	if (r == 0)
@@ -305,6 +305,8 @@ static int erase_files(struct drop *d)
 			return r;
 		r = content_send_away(c);
 		content_close(c);
+		if (r == 0)
+			r = cancel_check();
 	}
 	return r;
 }
