@@ -154,6 +154,51 @@ same 1 2 3 4 5 6 7 8 9 10 11
 before=$(packs_kib)
 [ $before -le $((4 * 10 * 1024)) ] || fail "the packs take $before KiB for one checkpoint"
 
+# --- a tier that hangs: a FUSE filesystem whose daemon is stopped. Only readers of dropped files wait, and can be killed ---
+far=$WORK/far
+mkdir "$far"
+at_end() {
+	[ -z "${hung:-}" ] || kill -CONT "$hung" 2>/dev/null
+	umount -l "$far" 2>/dev/null
+}
+"$CKPTFS_BUILD/fs/mount.ckptfs" "$WORK/far.store" "$far" || fail "cannot mount the filesystem of the tier"
+hung=$(stat_json "$far" | json pid)
+cp -a "$TIER" "$far/tier"
+for limit in 10h 1s; do
+	fs_remount "tier=dir:$far/tier,tier_timeout=$limit"
+	same 2
+	drop_caches
+	stop_process "$hung"
+	readers=
+	for n in 3 4 6; do
+		cat "$MNT/run/step.$n/ranks/0" >/dev/null 2>&1 &
+		readers="$readers $!"
+	done
+	diff -r "$MNT/run/step.11" "$PLAIN/run/step.11" || fail "step.11 has other bytes"
+	[ "$(stat -c %s "$MNT/run/step.3/ranks/0")" = $((10 << 20)) ] || fail "another size"
+	[ "$(cat "$MNT/run/step.3/empty")" = "" ] || fail "an empty file has bytes"
+	echo more >"$MNT/new-$limit" && sync "$MNT/new-$limit" || fail "cannot write while the tier hangs"
+	if [ $limit = 1s ]; then
+		for p in $readers; do
+			! wait "$p" || fail "something was read from a tier that hangs"
+		done
+	else
+		kill -KILL $readers
+		for p in $readers; do
+			wait "$p" 2>/dev/null || true
+		done
+	fi
+	exits 0 "$tools/umount.ckptfs" "$MNT" # returns while threads still wait
+	flock -n -s "$STORE/superblock" true || fail "the store is still in use"
+	kill -CONT "$hung"
+	wait "$DAEMON" || fail "exit code $? after a tier that hung"
+	DAEMON=
+	fs_mount "tier=dir:$TIER"
+done
+umount "$far"
+gone "$hung"
+hung=
+
 # --- retention of the tier removes what was dropped here: reads fail, and stat tells ---
 exits 0 "$tools/ckptfs-gc" --tier --keep-last 3 --delete "dir:$TIER"
 fs_remount "tier=dir:$TIER"
