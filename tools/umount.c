@@ -69,6 +69,7 @@ struct answer {
 	uint64_t mount_namespace; /* of the daemon */
 	bool tier_is_known;
 	uint64_t sealed, in_tier, waiting_bytes; /* ckptfs_tier; zeros if there is none */
+	uint64_t too_large; /* checkpoints that will not be in the tier: their manifests would be too large */
 };
 static_assert(sizeof(struct answer) <= APART_MAX, "fits");
 
@@ -101,8 +102,36 @@ static int command_mount(int fd, enum ckptfs_mount_command command, struct answe
 	return 0;
 }
 
+/* Checkpoints that are too large for the tier. Seals in a directory that is too deep for a path are not listed. */
+static uint64_t count_too_large(int fd, const char *named_below)
+{
+	struct ckptfs_seal *s = calloc(1, sizeof(*s));
+	uint64_t nr = 0, after = 0;
+
+	for (; s; after = s->inode) {
+		struct ckptfs_tier t = { .size = sizeof(t), .version = CKPTFS_IOC_VERSION };
+
+		*s = (struct ckptfs_seal){
+			.size = sizeof(*s), .version = CKPTFS_IOC_VERSION, .command = CKPTFS_SEAL_NEXT, .inode = after
+		};
+		if (ioctl(fd, CKPTFS_IOC_SEAL, s) < 0)
+			break;
+		t.inode = s->inode;
+		if (ioctl(fd, CKPTFS_IOC_TIER, &t) < 0 || t.facts & (CKPTFS_TIER_HAS | CKPTFS_TIER_REMOVED) ||
+		    t.directory_error != EFBIG)
+			continue;
+		nr++;
+		if (named_below)
+			log_error("%s/%s: not in the tier: its manifest would be too large; "
+				  "unseal it, and seal its subdirectories",
+				  named_below, s->path);
+	}
+	free(s);
+	return nr;
+}
+
 /* The state of the tier, if there is one; else a negative errno. */
-static int get_tier_state(int fd, struct answer *a)
+static int get_tier_state(int fd, struct answer *a, bool counts_too_large)
 {
 	struct ckptfs_tier t = { .size = sizeof(t), .version = CKPTFS_IOC_VERSION };
 
@@ -112,6 +141,8 @@ static int get_tier_state(int fd, struct answer *a)
 	a->sealed = t.sealed;
 	a->in_tier = t.in_tier;
 	a->waiting_bytes = t.waiting_bytes;
+	if (counts_too_large && t.error != 0 && t.in_tier < t.sealed)
+		a->too_large = count_too_large(fd, NULL);
 	return (int)t.state;
 }
 
@@ -157,7 +188,7 @@ static void send_request(const void *arg, void *ret)
 	}
 	a->is_synced = true;
 	if (q->command == CKPTFS_MOUNT_END)
-		get_tier_state(fd, a);
+		get_tier_state(fd, a, false);
 	a->error = command_mount(fd, q->command, a);
 	a->is_asked = a->error == 0;
 	if (a->is_asked && q->command == CKPTFS_MOUNT_END && a->mount_namespace != own_namespace())
@@ -171,7 +202,16 @@ static void send_tier_request(const void *arg, void *ret)
 	_cleanup_(closep) int fd = open_root(q->m);
 	struct answer *a = ret;
 
-	a->error = fd < 0 ? -errno : get_tier_state(fd, a);
+	a->error = fd < 0 ? -errno : get_tier_state(fd, a, true);
+}
+
+static void name_too_large(const void *arg, _unused_ void *ret)
+{
+	const struct question *q = arg;
+	_cleanup_(closep) int fd = open_root(q->m);
+
+	if (fd >= 0)
+		count_too_large(fd, q->m->point);
 }
 
 static void report_wait(const void *arg)
@@ -221,6 +261,12 @@ static int wait_for_flush(const struct mounts *m)
 				  "ckptfs-stat shows the reason",
 				  m->point, not_there(&a).s);
 			return -ESHUTDOWN;
+		}
+		if (a.tier_is_known && a.too_large > 0 && a.too_large == a.sealed - a.in_tier) {
+			const struct apart name = { .call = name_too_large, .arg = &q, .until_ns = call.until_ns };
+
+			apart_call(&name, &a, sizeof(a));
+			return log_errno(-EFBIG, "%s: not unmounted: too large for the tier", m->point);
 		}
 		if (!said && monotonic_ns() - start >= SILENT_NS) {
 			log_notice("%s: waiting for the tier: %s not there yet (%s)", m->point, not_there(&a).s,
