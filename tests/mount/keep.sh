@@ -48,7 +48,7 @@ exits 1 keep --keep-last 1 --place --delete "$MNT/run"
 says 'with --keep options, --budget, --rate, --local and --place require --gc'
 exits 1 keep --verify "$MNT"
 exits 1 keep --keep-last 1 --gc "$MNT/run"
-says '--gc requires --delete and a --keep option'
+says '--gc requires --delete or --drop, and a --keep option'
 exits 1 keep --delete --gc "$MNT"
 exits 1 keep --keep-last 1 --policies "$MNT/run"
 says '--policies and the --keep options exclude each other'

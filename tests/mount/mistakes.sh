@@ -209,7 +209,7 @@ mistake 1 '--keep-last 0: not a number from 1 on' ckptfs-gc --keep-last 0 "$MNT/
 mistake 1 '--keep-within 3: not a time with a unit, such as' ckptfs-gc --keep-within 3 "$MNT/run"
 mistake 1 '--keep-within 3y: not a time with a unit, such as' ckptfs-gc --keep-within 3y "$MNT/run"
 mistake 2 'not on a ckptfs; give' ckptfs-gc --keep-last 1 "$dir"
-mistake 1 '--gc requires --delete and a --keep option' ckptfs-gc --keep-last 1 --gc "$MNT/run"
+mistake 1 '--gc requires --delete or --drop, and a --keep option' ckptfs-gc --keep-last 1 --gc "$MNT/run"
 mistake 1 '--policies and the --keep options exclude each other' ckptfs-gc --policies --keep-last 1 "$MNT"
 mistake 2 'only root and the mounting user may collect; run it as one of them' as_nobody "$CKPTFS_BUILD/tools/ckptfs-gc" --delete "$MNT"
 mistake 1 'one mountpoint must be given' ckptfs-scrub
