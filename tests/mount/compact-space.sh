@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # A store takes no more on its disk after ckptfs-compact than before, however it was written, and what is said to be saved is. Data that was compressed when written
 # is not larger in the end than other data. ./bench space and ./bench aware have the other data sets, at their size.
-# SETS: of tests/bench/datasets.py, and stencil, files of many ranks with small variables; all with each COMPRESS, by default pages of hdf5 with all four ways,
-# chunking=auto with zstd, and the others with two. SIZE: MiB.
+# SETS: of tests/bench/datasets.py, and stencil, files of many ranks with small variables; all with each COMPRESS, by default hdf5 with all four ways, and the
+# others with two. SIZE: MiB.
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root
@@ -83,12 +83,9 @@ done
 
 for set in $made; do
 	declare -A left=()
+	ways="none zstd"
+	[ "$set" != hdf5 ] || ways="none lz4 auto zstd"
 	for chunking in page cdc auto; do
-		case $set-$chunking in
-		hdf5-page) ways="none lz4 auto zstd" ;;
-		*-auto) ways=zstd ;;
-		*) ways="none zstd" ;;
-		esac
 		for compress in ${COMPRESS:-$ways}; do
 			rm -rf "$STORE"
 			fs_mount "chunking=$chunking,compress=$compress"
