@@ -356,7 +356,7 @@ int overlay_apply(struct overlay *o, const struct buf *changes)
 		(void)begin_draining(o);
 	atomic_fetch_sub(&o->nr_applying, 1);
 	if (o->nr_making_way > 0)
-		cond_signal(&o->applied);
+		cond_broadcast(&o->applied); /* there may be no other change to wake the rest */
 	mutex_unlock(&o->writers);
 	return r;
 }

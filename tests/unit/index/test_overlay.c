@@ -3,6 +3,7 @@
 #include "tests/unit/index/rig.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -173,7 +174,7 @@ static void readers_never_miss_what_is_being_drained(void **state)
 }
 
 #define NR_DRAINED 10000u /* in many writes */
-#define PATIENCE_NS 20000000
+#define PATIENCE_NS 100000000
 
 struct slow {
 	struct overlay *o;
@@ -227,12 +228,64 @@ static void a_change_does_not_wait_for_all_of_a_drain(void **state)
 	overlay_free(s.o);
 }
 
+#define DRAIN_NS 2000000
+
+struct crowd {
+	struct overlay *o;
+	atomic_uint nr_writes;
+};
+
+static int take_for_two(void *userdata, const struct overlay_change *changes, size_t n)
+{
+	struct crowd *c = userdata;
+
+	(void)changes;
+	(void)n;
+	c->nr_writes++;
+	nanosleep(&(struct timespec){ .tv_nsec = DRAIN_NS }, NULL);
+	return 0;
+}
+
+static void *drain(void *arg)
+{
+	struct crowd *c = arg;
+
+	assert_int_equal(overlay_drain(c->o), 0);
+	return NULL;
+}
+
+/* Both let the change in. A second change, which would wake one that still waits, never comes. */
+static void two_drains_end_beside_one_change(void **state)
+{
+	(void)state;
+	for (unsigned round = 0; round < 5; round++) {
+		_cleanup_(buf_release) struct buf list = BUF_EMPTY, one = BUF_EMPTY;
+		struct crowd c = { 0 };
+		pthread_t threads[2];
+
+		assert_int_equal(overlay_new(MiB(8), take_for_two, &c, &c.o), 0);
+		for (uint64_t key = 0; key < NR_DRAINED; key++)
+			change(&list, key, 1);
+		change(&one, NR_DRAINED, 1);
+		assert_int_equal(overlay_apply(c.o, &list), 0);
+		for (unsigned i = 0; i < 2; i++)
+			assert_int_equal(pthread_create(&threads[i], NULL, drain, &c), 0);
+		while (c.nr_writes < 3)
+			sched_yield();
+		assert_int_equal(overlay_apply(c.o, &one), 0);
+		for (unsigned i = 0; i < 2; i++)
+			pthread_join(threads[i], NULL);
+		overlay_free(c.o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_change_of_each_key_counts),
 		cmocka_unit_test(readers_never_miss_what_is_being_drained),
 		cmocka_unit_test(a_change_does_not_wait_for_all_of_a_drain),
+		cmocka_unit_test(two_drains_end_beside_one_change),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
