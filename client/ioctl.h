@@ -283,8 +283,8 @@ struct ckptfs_delta_abort {
  *           sealed, and durable. EEXIST: it is in a sealed directory, or contains one. EBUSY: a file in it is open for
  *           writing, or has several names while a removed checkpoint is being erased. E2BIG: too much content.
  *           ENAMETOOLONG: too deep for a path. EROFS. `path`: the entry that caused the error, if any
- *   UNSEAL  for its owner and root (EPERM). EREMOTE: it was dropped (DROP). ENODATA: not sealed; `path`: the sealed directory that contains it, if any,
- *           "." is the mountpoint. For the replica in .ckptfs/nodes of a directory sealed by a forgotten node: all
+ *   UNSEAL  for its owner and root (EPERM). EREMOTE: it was dropped (DROP). ENODATA: not sealed; `path`: the sealed
+ *           directory that contains it, if any, "." is the mountpoint. For the replica in .ckptfs/nodes of a directory sealed by a forgotten node: all
  *           connected nodes drop their replicas, and `path` is that node's name. EBUSY: the node is connected;
  *           EHOSTDOWN: not all nodes have forgotten it; ENOLINK: no agent; EAGAIN: another process is doing the same;
  *           EROFS: it is within such a directory; EREMOTEIO, ETIMEDOUT: `path` is a node that has not confirmed it

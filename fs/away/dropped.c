@@ -34,6 +34,7 @@ int away_new(struct fs *fs, const struct options *o, struct away **ret)
 	struct tier_recall_conf conf = {
 		.url = o->tier,
 		.config_file = o->tier_config,
+		.nr_in_flight = (unsigned)o->tier_parallel,
 		.cache = MIN(o->engine.cache / 4, CACHE_MAX),
 		.trees = MIN(o->engine.cache / 4, CACHE_MAX),
 		.timeout_ns = o->tier_timeout_ns,

@@ -98,12 +98,11 @@ static int compare_with_note(struct flusher *f, const struct tier_written *last)
 static int start_worker(struct flusher *f)
 {
 	struct tier_worker *w;
-	int r = tier_worker_new(
-		&(struct tier_worker_conf){ .url = f->url,
-					    .config_file = f->config_file,
-					    .nr_in_flight = f->conf.parallel,
-					    .writer = f->writer },
-		&w);
+	int r = tier_worker_new(&(struct tier_worker_conf){ .url = f->url,
+							    .config_file = f->config_file,
+							    .nr_in_flight = f->conf.parallel,
+							    .writer = f->writer },
+				&w);
 
 	if (r < 0)
 		return r;

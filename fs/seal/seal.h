@@ -37,8 +37,8 @@ int seal_directory(struct fs *fs, uint64_t dir, const struct cred *cred, struct 
 int seal_directory_now(struct fs *fs, uint64_t dir, const struct cred *cred, struct ns_seal *ret, struct buf *culprit);
 /*
  * Unseal, for the owner and root. Waits for a seal of the directory in progress. -ENODATA: it is not sealed itself; if
- * it lies in a sealed one, *culprit is that one ("." is the root). -EREMOTE: it was dropped (fs/away/dropped.h). -EROFS: it is a replica
- * (mpi-agent/daemon/replica/abandon.h).
+ * it lies in a sealed one, *culprit is that one ("." is the root). -EREMOTE: it was dropped (fs/away/dropped.h).
+ * -EROFS: it is a replica (mpi-agent/daemon/replica/abandon.h).
  */
 int seal_undo(struct fs *fs, uint64_t dir, const struct cred *cred, struct buf *culprit);
 

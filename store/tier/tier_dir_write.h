@@ -4,7 +4,7 @@
  *
  * The copy would take more processor time than all other parts of a flush together, and the pages would only displace
  * those of programs: the object is read on other machines. So the part in whole blocks is written with O_DIRECT, if its
- * memory is aligned to blocks (tier_flush.c sees to that for packs), and the rest through the page cache. A filesystem
+ * memory is aligned to blocks (flush_packs.c sees to that for packs), and the rest through the page cache. A filesystem
  * that refuses O_DIRECT, at once or with the first write, gets all of it through the page cache.
  */
 #pragma once

@@ -171,8 +171,3 @@ int tier_reader_tables(struct tier_reader *r, uint32_t i, const struct tier_tabl
 				 tier_pack_name(f.id).s, k == -ENOENT ? "missing" : "damaged");
 	return k;
 }
-
-void tier_reader_drop_tables(struct tier_reader *r, uint32_t i)
-{
-	tier_tables_release(&r->tables[i]);
-}

@@ -24,6 +24,5 @@ void tier_reader_closep(struct tier_reader **r);
 const struct tier_manifest *tier_reader_manifest(const struct tier_reader *r);
 const struct fp_key *tier_reader_key(const struct tier_reader *r);
 
-/* The tables of pack number i of the manifest. Borrowed until they are dropped or the reader is closed. */
+/* The tables of pack number i of the manifest. Borrowed until the reader is closed. */
 int tier_reader_tables(struct tier_reader *r, uint32_t i, const struct tier_tables **ret);
-void tier_reader_drop_tables(struct tier_reader *r, uint32_t i);

@@ -178,7 +178,13 @@ tells '^ckptfs-analyze [0-9]'
 
 # Interrupted, it ends with what it has, and leaves nothing behind.
 seq 15000000 >long
-exits 130 timeout --preserve-status -s HUP 0.3 "$analyze" --json long
+"$analyze" --json long >"$WORK/out" 2>&1 &
+analyzing=$!
+await eval '[ -n "$(ls "$TMPDIR")" ]'
+kill -HUP $analyzing
+code=0
+wait $analyzing || code=$?
+[ $code = 130 ] || fail "a closed terminal: status $code"
 [ -z "$(ls "$TMPDIR")" ] || fail "a closed terminal leaves scratch stores behind: $(ls "$TMPDIR")"
 exits 130 timeout --preserve-status -s INT 0.3 "$analyze" --json long
 "$PYTHON" -c '

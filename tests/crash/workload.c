@@ -329,7 +329,7 @@ static int apply_bytes(struct engine *e, const char *path, const char *other, co
 	}
 	q = content_flush(c);
 	if (q < 0)
-		content_sync(c); /* hears of it once more, and then nobody */
+		content_sync(c); /* reports the error once more, and not again */
 	content_close(c);
 	return r < 0 ? r : q;
 }

@@ -9,6 +9,7 @@ if [ -z "${CKPTFS_HOG_SESSION:-}" ]; then
 	CKPTFS_HOG_SESSION=1 exec setsid --wait "$0"
 fi
 { echo -20 >/proc/self/autogroup; } 2>/dev/null || true
+renice -n -20 -p $$ >/dev/null 2>&1 || true # where sessions are not told apart
 . "$(dirname "$0")/lib.sh"
 need_mount
 need_root

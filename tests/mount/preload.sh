@@ -34,7 +34,7 @@ if [ "$(id -u)" = 0 ]; then
 	mkdir -m 777 "$MNT/setuid" "$MNT/same"
 	exits 1 env CKPTFS_DIR="$MNT/same/x" CKPTFS_PERIOD=1h "$WORK/setuid"
 	[ -n "$(ls -A "$MNT/same")" ] || fail "a program that is linked with it takes no checkpoint"
-	if findmnt -no OPTIONS -T "$WORK" | grep -qw nosuid; then
+	if findmnt -no OPTIONS -T "$WORK" | grep -qw nosuid || grep -q '^NoNewPrivs:[[:space:]]*1' /proc/self/status; then
 		skip_part "no set-user-ID programs here"
 	else
 		chmod 4755 "$WORK/setuid"

@@ -54,7 +54,7 @@ chown -h 0 "$WORK/link"
 exits 0 ckptfs-run --store "$spaced" --mount "$WORK/link" mountpoint -q "$WORK/elsewhere"
 rm "$WORK/link"
 rmdir "$WORK/elsewhere"
-# Nor is a directory of another user used, who could move it away with the mount, where any user can make one.
+# In a sticky directory a mountpoint of another user is refused: its owner could move it away with the mount.
 mkdir -m 1777 "$WORK/tmp"
 mkdir -m 777 "$WORK/tmp/guessed"
 chown 65534 "$WORK/tmp/guessed"

@@ -358,8 +358,8 @@ static void show_end(struct directory *d, uint64_t nr_unwanted, int r)
 	} else if (!d->q->quiet && d->nr == 0)
 		puts("No sealed checkpoints found.");
 	else if (!d->q->quiet && d->q->drop && d->nr_removed > 0)
-		printf("%s dropped: read from the tier from now on. To free the space, run ckptfs-gc --delete on the mountpoint.\n",
-		       human_nr(d->nr_removed, "sealed checkpoint").s);
+		printf("%s dropped: read from the tier from now on.%s\n", human_nr(d->nr_removed, "sealed checkpoint").s,
+		       d->q->collects ? "" : " To free the space, run ckptfs gc --delete on the mountpoint.");
 	else if (!d->q->quiet && nr_unwanted > 0 && !d->q->delete && !d->q->drop)
 		printf("Nothing was changed. --delete would remove %s.\n", human_nr(nr_unwanted, "sealed checkpoint").s);
 	else if (!d->q->quiet && d->nr_removed > 0)

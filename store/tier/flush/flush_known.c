@@ -99,7 +99,6 @@ void writer_commit_index(struct tier_writer *w, uint64_t checkpoint_bytes)
 		writer_drop_index(w);
 }
 
-/* 1: the chunk is in the tier, and its place is in memory until the next but one writer_trim_known(). 0: it is not known */
 int writer_use_chunk(struct tier_writer *w, struct fp fp, uint32_t len)
 {
 	int r = tier_known_use(&w->known, fp, len);

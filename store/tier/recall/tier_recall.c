@@ -19,7 +19,7 @@
 #include "store/tier/tier_open.h"
 #include "store/tier/tier_read.h"
 
-#define POOL_THREADS 8u /* requests in flight */
+#define POOL_THREADS 8u /* requests in flight, unless the caller has another number */
 
 struct loaded {
 	struct tier_recalled e; /* the first member */
@@ -77,7 +77,7 @@ struct tier_recall {
 
 static int open_tier(struct tier_recall *r, struct tier **ret_tier, struct tier_cache **ret_cache)
 {
-	const struct tier_conf conf = { .nr_in_flight = POOL_THREADS, .config_file = r->config_file };
+	const struct tier_conf conf = { .nr_in_flight = r->conf.nr_in_flight, .config_file = r->config_file };
 	int k = r->conf.open ? r->conf.open(r->url, ret_tier) : tier_open(r->url, &conf, ret_tier);
 
 	if (k < 0)
@@ -364,7 +364,7 @@ static int await_change(struct tier_recall *r, const struct tier_waiter *w, uint
 
 static int submit(struct tier_recall *r, struct tier_job *job) REQUIRES(r->lock)
 {
-	int k = r->stop ? -EIO : r->pool ? 0 : tier_pool_new(POOL_THREADS, &r->pool);
+	int k = r->stop ? -EIO : r->pool ? 0 : tier_pool_new(r->conf.nr_in_flight, &r->pool);
 
 	if (k == 0)
 		tier_pool_submit(r->pool, job, TIER_URGENT);
@@ -537,6 +537,7 @@ int tier_recall_new(const struct tier_recall_conf *conf, struct tier_recall **re
 	mutex_init(&r->lock);
 	cond_init(&r->changed);
 	r->conf = *conf;
+	r->conf.nr_in_flight = conf->nr_in_flight > 0 ? conf->nr_in_flight : POOL_THREADS;
 	r->find_job.run = run_find;
 	r->url = strdup(conf->url);
 	r->config_file = conf->config_file ? strdup(conf->config_file) : NULL;

@@ -23,6 +23,7 @@ struct tier_recall;
 struct tier_recall_conf {
 	const char *url, *config_file; /* copied; the latter of tier_open(), or NULL */
 	int (*open)(const char *url, struct tier **ret); /* in a thread of the pool; NULL: tier_open() with the URL */
+	unsigned nr_in_flight; /* requests; 0: 8 */
 	uint8_t store[TIER_ID_LEN];
 	uint64_t cache; /* memory for content and tables */
 	uint64_t trees; /* memory for manifests; the one used last may exceed it */
