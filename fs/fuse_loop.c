@@ -549,6 +549,7 @@ static void dispatch(struct worker *w, const struct fuse_in_header *in, size_t l
 {
 	struct long_requests *queue = queue_of(w->loop, in, len);
 
+	w->needs_place = false; /* as the request before this one left it, if that was queued */
 	if (in->opcode == FUSE_INTERRUPT && interrupt(w->loop, in, len))
 		return;
 	if (!w->has_flushed && flush_take(w->loop->flush, in, len))

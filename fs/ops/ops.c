@@ -12,6 +12,8 @@
 #include "store/engine.h"
 
 #define MAX_BACKGROUND 64 /* read-ahead and asynchronous requests in flight */
+/* The same where reads may wait for a tier: others would wait behind them in the kernel's queue. */
+#define MAX_BACKGROUND_OF_TIER UINT16_MAX
 
 /* Locking is left out on purpose: the kernel then manages file locks itself, and there is only one kernel. */
 const struct fuse_lowlevel_ops ops_table = {
@@ -80,8 +82,8 @@ void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = conn->capable & (wanted | (fs->read_only ? FUSE_CAP_ASYNC_DIO : 0) |
 				      (fs->writeback ? FUSE_CAP_WRITEBACK_CACHE : 0));
 	conn->max_write = ENGINE_BUFFER_SIZE;
-	conn->max_background = MAX_BACKGROUND;
-	conn->congestion_threshold = MAX_BACKGROUND;
+	conn->max_background = fs->away ? MAX_BACKGROUND_OF_TIER : MAX_BACKGROUND;
+	conn->congestion_threshold = conn->max_background;
 }
 
 struct cred ops_cred(fuse_req_t req)
