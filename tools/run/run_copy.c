@@ -14,6 +14,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "tools/run/run_walk.h"
 
 #define BLOCK MiB(1)
 #define XATTR_MAX 65536 /* the kernel's limit for all names, and for one value */
@@ -248,106 +249,51 @@ static int copy_symlink(int from_dir, int to_dir, const char *name, const struct
 	return copy_owner_and_times(to_dir, name, st);
 }
 
-static int copy_directory(struct state *s, int from, int to, const char *path);
-
-static int copy_subdirectory(struct state *s, int from_dir, int to_dir, const char *name, const char *path,
-			     const struct stat *st)
+static int enter_copy(_unused_ void *userdata, const struct run_walk_name *n, int *ret_to)
 {
-	_cleanup_(closep) int from = openat(from_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	_cleanup_(closep) int to = -1;
-	int r;
+	int to;
 
-	if (from < 0 || (mkdirat(to_dir, name, 0700) < 0 && errno != EEXIST))
+	if (mkdirat(n->to, n->name, 0700) < 0 && errno != EEXIST)
 		return -errno;
-	to = openat(to_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	to = openat(n->to, n->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (to < 0)
 		return -errno;
-	if (fchmod(to, 0700) < 0) /* may be complete from an earlier run, without write permission */
-		return -errno;
-	r = copy_directory(s, from, to, path);
-	return r < 0 ? r : copy_attributes(from, to, st);
+	*ret_to = to;
+	return fchmod(to, 0700) < 0 ? -errno : 0; /* may be complete from an earlier run, without write permission */
 }
 
-static int copy_name(struct state *s, int from, int to, const char *name, const char *path)
+static int copy_name(void *userdata, const struct run_walk_name *n)
 {
-	struct stat st;
+	struct state *s = userdata;
+	const struct stat *st = &n->st;
 	int r;
 
-	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	if (S_ISDIR(st.st_mode))
-		return copy_subdirectory(s, from, to, name, path, &st);
-	if (S_ISLNK(st.st_mode))
-		return copy_symlink(from, to, name, &st);
-	r = st.st_nlink > 1 ? copy_link(s, to, name, path, &st) : 0;
+	if (S_ISLNK(st->st_mode))
+		return copy_symlink(n->from, n->to, n->name, st);
+	r = st->st_nlink > 1 ? copy_link(s, n->to, n->name, n->path, st) : 0;
 	if (r != 0)
 		return MIN(r, 0);
-	if (S_ISREG(st.st_mode))
-		return copy_file(s, from, to, name, &st);
-	if (S_ISFIFO(st.st_mode))
-		return copy_fifo(to, name, &st);
+	if (S_ISREG(st->st_mode))
+		return copy_file(s, n->from, n->to, n->name, st);
+	if (S_ISFIFO(st->st_mode))
+		return copy_fifo(n->to, n->name, st);
 	return -EOPNOTSUPP;
 }
 
-/* Opens a stream of all names in a directory. `fd` stays open and is not moved. */
-static DIR *open_names(int fd)
+static int leave_copy(_unused_ void *userdata, int from, int to, const struct stat *st)
 {
-	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = own < 0 ? NULL : fdopendir(own);
+	int r = io_sync_dir(to);
 
-	if (!d && own >= 0)
-		close(own);
-	return d;
-}
-
-static bool is_dot(const char *name)
-{
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
-static int copy_directory(struct state *s, int from, int to, const char *path)
-{
-	_cleanup_(closedirp) DIR *d = open_names(from);
-	const struct dirent *e;
-	int r = 0;
-
-	if (!d)
-		return -errno;
-	while (r == 0 && (errno = 0, e = readdir(d))) {
-		_cleanup_(freep) char *below = NULL;
-
-		if (is_dot(e->d_name))
-			continue;
-		if (asprintf(&below, "%s%s%s", path, path[0] ? "/" : "", e->d_name) < 0)
-			return -ENOMEM;
-		r = copy_name(s, from, to, e->d_name, below);
-		if (r < 0 && !s->c->path[0])
-			snprintf(s->c->path, sizeof(s->c->path), "%s", below);
-	}
-	if (r == 0 && errno != 0)
-		r = -errno;
-	return r < 0 ? r : io_sync_dir(to);
+	return r < 0 ? r : copy_attributes(from, to, st);
 }
 
 int run_copy_tree(struct run_copy *c, int from, int to)
 {
 	struct state s = { .c = c, .top = to, .a = malloc(BLOCK), .b = malloc(BLOCK) };
-	struct stat st;
-	int r = s.a && s.b ? 0 : -ENOMEM;
+	struct run_walk w = { enter_copy, copy_name, leave_copy, &s, "" };
+	int r = s.a && s.b ? run_walk(&w, from, to) : -ENOMEM;
 
-	c->path[0] = '\0';
-	if (r == 0 && fstat(from, &st) < 0)
-		r = -errno;
-	if (r == 0)
-		r = copy_directory(&s, from, to, "");
-	if (r == 0)
-		r = copy_attributes(from, to, &st);
+	snprintf(c->path, sizeof(c->path), "%s", w.path);
 	for (size_t i = 0; i < s.nr_linked; i++)
 		free(s.linked[i].path);
 	free(s.linked);
@@ -356,55 +302,65 @@ int run_copy_tree(struct run_copy *c, int from, int to)
 	return r;
 }
 
-/* 1: the same, 0: not, <0. The caller checks for names that only the second directory has. */
-static int is_name_same(int from, int to, const char *name)
-{
-	_cleanup_(closep) int a = -1;
-	_cleanup_(closep) int b = -1;
-	struct stat x, y;
+#define DIFFERS 1 /* result of the walk */
 
-	if (fstatat(from, name, &x, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	if (fstatat(to, name, &y, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if ((x.st_mode & S_IFMT) != (y.st_mode & S_IFMT))
-		return 0;
-	if (!S_ISDIR(x.st_mode))
-		return S_ISREG(x.st_mode) ? is_same_file(&x, &y) : 1;
-	a = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	b = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return a < 0 || b < 0 ? -errno : run_copy_is_same(a, b);
+/* leave_same() detects names that only the second directory has. */
+static int enter_same(_unused_ void *userdata, const struct run_walk_name *n, int *ret_to)
+{
+	*ret_to = openat(n->to, n->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*ret_to < 0)
+		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? DIFFERS : -errno;
+	return 0;
+}
+
+static int compare_name(_unused_ void *userdata, const struct run_walk_name *n)
+{
+	struct stat to;
+
+	if (fstatat(n->to, n->name, &to, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? DIFFERS : -errno;
+	if ((n->st.st_mode & S_IFMT) != (to.st_mode & S_IFMT))
+		return DIFFERS;
+	return !S_ISREG(to.st_mode) || is_same_file(&n->st, &to) ? 0 : DIFFERS;
+}
+
+static void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
 }
 
 static int count_names(int fd, size_t *ret)
 {
-	_cleanup_(closedirp) DIR *d = open_names(fd);
+	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(closedirp) DIR *d = own < 0 ? NULL : fdopendir(own);
 	size_t nr = 0;
+	int r = -errno;
 
-	if (!d)
-		return -errno;
+	if (!d) {
+		closep(&own);
+		return r;
+	}
 	while ((errno = 0, readdir(d)))
 		nr++;
 	*ret = nr;
 	return -errno;
 }
 
+static int leave_same(_unused_ void *userdata, int from, int to, _unused_ const struct stat *st)
+{
+	size_t nr = 0, theirs = 0;
+	int r = count_names(from, &nr);
+
+	if (r == 0)
+		r = count_names(to, &theirs);
+	return r < 0 ? r : nr == theirs ? 0 : DIFFERS;
+}
+
 int run_copy_is_same(int from, int to)
 {
-	_cleanup_(closedirp) DIR *d = open_names(from);
-	const struct dirent *e;
-	size_t nr = 0, theirs = 0;
-	int r = 1;
+	struct run_walk w = { enter_same, compare_name, leave_same, NULL, "" };
+	int r = run_walk(&w, from, to);
 
-	if (!d)
-		return -errno;
-	while (r > 0 && (errno = 0, e = readdir(d))) {
-		nr++;
-		if (!is_dot(e->d_name))
-			r = is_name_same(from, to, e->d_name);
-	}
-	if (r <= 0 || errno != 0)
-		return r <= 0 ? r : -errno;
-	r = count_names(to, &theirs);
-	return r < 0 ? r : nr == theirs;
+	return r < 0 ? r : r != DIFFERS;
 }

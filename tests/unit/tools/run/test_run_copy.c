@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,6 +187,47 @@ static void names_that_are_there_are_replaced_and_not_written_to(void **state)
 	close(fd);
 }
 
+/* Nor does the path of the deepest fit a system call. */
+static void descriptors_do_not_grow_with_depth(void **state)
+{
+	enum { DEPTH = 1200 };
+	struct rig *rig = *state;
+	struct run_copy c = { 0 };
+	struct rlimit before, few;
+	int at = dup(rig->from);
+
+	for (int i = 0; i < DEPTH; i++) {
+		int below;
+
+		assert_int_equal(mkdirat(at, "deeper", 0755), 0);
+		assert_int_equal(mkdirat(at, "beside", 0755), 0);
+		below = openat(at, "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_true(below >= 0);
+		close(at);
+		at = below;
+	}
+	write_file(at, "bottom", 3);
+	close(at);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = (struct rlimit){ 32, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(run_copy_is_same(rig->from, rig->to), 0);
+	assert_int_equal(run_copy_tree(&c, rig->from, rig->to), 0);
+	assert_int_equal(run_copy_is_same(rig->from, rig->to), 1);
+	at = dup(rig->to);
+	for (int i = 0; i < DEPTH; i++) {
+		int below = openat(at, "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		assert_true(below >= 0);
+		close(at);
+		at = below;
+	}
+	assert_int_equal(utimensat(at, "bottom", NULL, 0), 0);
+	close(at);
+	assert_int_equal(run_copy_is_same(rig->from, rig->to), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -193,6 +235,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bytes_that_came_out_wrong_are_found_and_written_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_is_stopped_anywhere_is_gone_on_with, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_that_are_there_are_replaced_and_not_written_to, setup, teardown),
+		cmocka_unit_test_setup_teardown(descriptors_do_not_grow_with_depth, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
