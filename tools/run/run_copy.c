@@ -165,15 +165,18 @@ static int remove_old(int to_dir, const char *name)
 	return unlinkat(to_dir, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
+/* The owner may unseal the tree meanwhile, and replace the file, as by a FIFO: opening one would block. */
 static int copy_file(struct state *s, int from_dir, int to_dir, const char *name, const struct stat *st)
 {
-	_cleanup_(closep) int from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_(closep) int from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	_cleanup_(closep) int to = -1;
 	struct stat done;
 	int r;
 
-	if (from < 0)
+	if (from < 0 || fstat(from, &done) < 0)
 		return -errno;
+	if (done.st_ino != st->st_ino || !S_ISREG(done.st_mode))
+		return -ESTALE;
 	if (fstatat(to_dir, name, &done, AT_SYMLINK_NOFOLLOW) == 0 && is_same_file(st, &done)) {
 		s->c->bytes += (uint64_t)st->st_size;
 		return report_progress(s);

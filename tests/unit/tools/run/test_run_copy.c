@@ -26,6 +26,34 @@ struct rig {
 	int from, to;
 };
 
+/* Replaced by a FIFO just before it is opened; NULL: none. */
+static const char *replaced;
+
+static void replace(int dir, const char *name)
+{
+	if (!replaced || strcmp(name, replaced) != 0)
+		return;
+	replaced = NULL;
+	assert_int_equal(unlinkat(dir, name, 0), 0);
+	assert_int_equal(mkfifoat(dir, name, 0600), 0);
+}
+
+int __real_openat(int dir, const char *name, int flags, ...);
+int __wrap_openat(int dir, const char *name, int flags, mode_t mode);
+int __wrap_openat(int dir, const char *name, int flags, mode_t mode)
+{
+	replace(dir, name);
+	return __real_openat(dir, name, flags, mode);
+}
+
+int __real_openat64(int dir, const char *name, int flags, ...);
+int __wrap_openat64(int dir, const char *name, int flags, mode_t mode);
+int __wrap_openat64(int dir, const char *name, int flags, mode_t mode)
+{
+	replace(dir, name);
+	return __real_openat64(dir, name, flags, mode);
+}
+
 static void write_file(int dir, const char *name, uint32_t seed)
 {
 	uint32_t *p = malloc(SIZE);
@@ -187,6 +215,18 @@ static void names_that_are_there_are_replaced_and_not_written_to(void **state)
 	close(fd);
 }
 
+/* Its owner can unseal it. */
+static void a_file_that_becomes_a_fifo_does_not_block(void **state)
+{
+	struct rig *rig = *state;
+	struct run_copy c = { 0 };
+
+	replaced = "b";
+	assert_int_equal(run_copy_tree(&c, rig->from, rig->to), -ESTALE);
+	assert_string_equal(c.path, "b");
+	assert_null(replaced);
+}
+
 /* Nor does the path of the deepest fit a system call. */
 static void descriptors_do_not_grow_with_depth(void **state)
 {
@@ -235,6 +275,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bytes_that_came_out_wrong_are_found_and_written_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_is_stopped_anywhere_is_gone_on_with, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_that_are_there_are_replaced_and_not_written_to, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_file_that_becomes_a_fifo_does_not_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(descriptors_do_not_grow_with_depth, setup, teardown),
 	};
 
