@@ -468,6 +468,19 @@ stop_far() {
 	kill -STOP "$1"
 	until grep -q '^State:.T' "/proc/$1/status"; do sleep 0.05; done
 }
+# It hangs before the program starts: what is waited for is said, and a signal ends that.
+stop_far "$far"
+ckptfs-run --store "$spaced" --mount "$WORK/a mount" --flush-to "$WORK/far/to" touch "$WORK/ran" >"$WORK/first" 2>&1 &
+first=$!
+await grep -q -- "--flush-to $WORK/far/to: waiting for its filesystem to answer" "$WORK/first"
+kill -TERM "$first"
+code=0
+wait "$first" || code=$?
+kill -CONT "$far"
+[ $code = 125 ] || fail "exit code $code before a destination that hangs: $(cat "$WORK/first")"
+grep -q "to: stopped: its filesystem does not answer" "$WORK/first" || fail "of a stop is said: $(cat "$WORK/first")"
+[ ! -e "$WORK/ran" ] || fail "the program has run, though the destination hangs"
+[ ! -e "$WORK/a mount" ] || fail "the mountpoint is left before a destination that hangs"
 code=0
 timeout -k 1 300 ckptfs-run --store "$spaced" --mount "$WORK/a mount" --flush-to "$WORK/far/to" --time-limit 5s bash -c "$(declare -f stop_far); stop_far $far" >"$WORK/said" 2>&1 || code=$?
 kill -CONT "$far"

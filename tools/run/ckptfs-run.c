@@ -37,11 +37,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/conf.h"
 #include "base/util.h"
 #include "tools/run/run_flush.h"
-#include "tools/run/run_job.h"
 #include "tools/run/run_guard.h"
+#include "tools/run/run_job.h"
 #include "tools/run/run_mount.h"
 #include "tools/run/run_nodes.h"
 #include "tools/run/run_process.h"
@@ -70,6 +71,22 @@ struct session {
 	const atomic_bool *stop; /* likewise, in the process that copies out */
 	const struct run_request *q;
 };
+
+/* --- requests to end --- */
+
+/* Is a signal to end pending? While copying out, it is the second one: the first ended the program. */
+static bool is_signalled(_unused_ const struct run_request *q)
+{
+	sigset_t pending;
+
+	sigpending(&pending);
+	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
+}
+
+static bool is_end_said(const struct run_request *q)
+{
+	return run_nodes_is_end_said(q->mode == RUN_HOLD_BY_SIGNAL);
+}
 
 /* --- the mount --- */
 
@@ -140,6 +157,40 @@ static int check_flush_to(const struct session *s, bool made)
 	return -EINVAL;
 }
 
+static void prepare_flush_to(const void *session, void *ret)
+{
+	const struct session *s = session;
+	int r = make_flush_to(s->flush_to);
+
+	*(int *)ret = r < 0 ? r : check_flush_to(s, r > 0);
+}
+
+static void report_wait(const void *session)
+{
+	const struct session *s = session;
+
+	run_complain("--flush-to %s: waiting for its filesystem to answer", s->flush_to);
+}
+
+static bool may_wait(const void *session)
+{
+	const struct session *s = session;
+
+	return monotonic_ns() < s->q->until_ns && !(s->q->mode == RUN ? is_signalled(s->q) : is_end_said(s->q));
+}
+
+/* In a child process, because the filesystem of the destination may hang. */
+static int await_flush_to(const struct session *s)
+{
+	const struct apart a = { .call = prepare_flush_to, .report = report_wait, .arg = s, .go_on = may_wait };
+	int result, r = apart_call(&a, &result, sizeof(result));
+
+	if (r == 0)
+		return run_complain_cause(-ETIMEDOUT, "--flush-to %s: stopped: its filesystem does not answer",
+					  s->flush_to);
+	return r < 0 ? run_complain_errno(r, "--flush-to %s", s->flush_to) : result;
+}
+
 /* Fails before the program runs if copying out cannot work, as far as that can be checked. */
 static int session_begin(const struct run_request *q, struct session *s)
 {
@@ -151,16 +202,13 @@ static int session_begin(const struct run_request *q, struct session *s)
 	if (r == 0 && q->flush_to)
 		r = run_job_expand(&q->job, q->flush_to, &s->flush_to);
 	if (r == 0 && s->flush_to)
-		r = make_flush_to(s->flush_to);
-	if (r >= 0 && s->flush_to)
-		r = check_flush_to(s, r > 0);
+		r = await_flush_to(s);
 	if (r == 0)
 		r = run_mount_begin(&s->mount, q->shared);
 	if (r < 0)
 		return r;
 	s->start_ns = now_ns();
-	s->flush_until_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(UNMOUNT_NS,
-										     q->signal_before_ns / 2);
+	s->flush_until_ns = q->until_ns == RUN_NEVER ? RUN_NEVER : q->until_ns - MIN(UNMOUNT_NS, q->signal_before_ns / 2);
 	read_figures(&s->mount, &s->written, &s->new);
 	return 0;
 }
@@ -180,8 +228,7 @@ static bool may_flush(void *userdata)
 
 static int flush(struct session *s, const struct seals *seals)
 {
-	const struct run_flush d = { .mountpoint = s->mount.point, .to = s->flush_to, .go_on = may_flush, .userdata =
-		s };
+	const struct run_flush d = { .mountpoint = s->mount.point, .to = s->flush_to, .go_on = may_flush, .userdata = s };
 	int r = make_flush_to(s->flush_to);
 
 	return r < 0 ? r : run_flush_seals(&d, seals);
@@ -203,8 +250,7 @@ static void report(struct session *s, const struct seals *seals)
 	}
 	new = MIN(new, written); /* new bytes are counted in whole pages */
 	run_say("written%s: %s, new: %s (%.1f %%)", s->mount.nr_deaths > 0 ? " since it was mounted again" : "",
-		human_size(written).s, human_size(new).s,
-		written > 0 ? 100.0 * (double)new / (double)written : 0.0);
+		human_size(written).s, human_size(new).s, written > 0 ? 100.0 * (double)new / (double)written : 0.0);
 	if (run_mount_figures(&s->mount, &a) == 0)
 		run_say("%s stores %s of files in %s", s->mount.store, human_size(json_flat_u64(&a.j, "logical_bytes")).s,
 			human_size(json_flat_u64(&a.j, "disk_bytes")).s);
@@ -336,8 +382,8 @@ static int supervise(const struct run_request *q, struct run_nodes *n, struct ru
 }
 
 /* `k` may be NULL. */
-static int run_program(const struct run_request *q, struct run_nodes *n, const struct run_guard *k,
-		       struct run_watch *w, const sigset_t *signals, const char *store, const char *mount)
+static int run_program(const struct run_request *q, struct run_nodes *n, const struct run_guard *k, struct run_watch *w,
+		       const sigset_t *signals, const char *store, const char *mount)
 {
 	_cleanup_(closep) int signal_fd = signalfd(-1, signals, SFD_CLOEXEC);
 	const struct run_start s = { .argv = q->program, .group = true, .in = 0, .out = 1, .death_signal = SIGTERM };
@@ -368,15 +414,6 @@ static int run_program(const struct run_request *q, struct run_nodes *n, const s
 	if (WIFSIGNALED(status))
 		run_complain("%s: ended by signal %d (%s)", q->program[0], WTERMSIG(status), strsignal(WTERMSIG(status)));
 	return run_process_exit_status(status);
-}
-
-/* Is a signal to end pending? While copying out, it is the second one: the first ended the program. */
-static bool is_signalled(_unused_ const struct run_request *q)
-{
-	sigset_t pending;
-
-	sigpending(&pending);
-	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT);
 }
 
 static int run_here(const struct run_request *q, const sigset_t *signals)
@@ -510,11 +547,6 @@ static int run_on_nodes(const struct run_request *q, const sigset_t *signals)
 	if ((run_nodes_end(&n) < 0 || r < 0) && status == 0)
 		status = EXIT_OURS;
 	return status;
-}
-
-static bool is_end_said(const struct run_request *q)
-{
-	return run_nodes_is_end_said(q->mode == RUN_HOLD_BY_SIGNAL);
 }
 
 static int hold_mount(const struct run_request *q)
