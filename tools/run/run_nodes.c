@@ -28,6 +28,7 @@
 #define DIED "ckptfs-run: daemon died\n"
 #define FAILED "ckptfs-run: failed\n"
 #define LOOK_MS 200
+#define LINES_MAX 64 /* shown before other events are looked at */
 #define NR_WORDS 64 /* in a launcher command */
 
 #define SRUN_AGENTS "srun --overlap --nodes=%d --ntasks=%d --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1"
@@ -171,25 +172,33 @@ static bool has_end_signal(void)
 	return sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT) || sigismember(&pending, SIGHUP);
 }
 
-/* Reads a line. 1: a line, 0: end of output, -EINTR: a signal to end is pending, unless `to_the_end`; other <0 */
-static int next_line(int fd, bool to_the_end, char *line, size_t size, size_t *len)
+enum reading { READ_AVAILABLE, READ_UNLESS_SIGNALLED, READ_TO_END };
+
+/*
+ * Reads a line into n->line. 1: a line, 0: end of output, -EAGAIN: no complete line is available, -EINTR: a signal to
+ * end is pending; other <0. The next call continues an incomplete line.
+ */
+static int next_line(struct run_nodes *n, enum reading how)
 {
 	for (;;) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
-		ssize_t n;
+		struct pollfd p = { .fd = n->output, .events = POLLIN };
+		ssize_t got;
 
-		if (!to_the_end && has_end_signal())
+		if (how == READ_UNLESS_SIGNALLED && has_end_signal())
 			return -EINTR;
-		if (poll(&p, 1, LOOK_MS) <= 0)
+		if (poll(&p, 1, how == READ_AVAILABLE ? 0 : LOOK_MS) <= 0) {
+			if (how == READ_AVAILABLE)
+				return -EAGAIN;
 			continue;
-		n = read(fd, line + *len, 1);
-		if (n < 0 && errno != EINTR)
+		}
+		got = read(n->output, n->line + n->len, 1);
+		if (got < 0 && errno != EINTR)
 			return -errno;
-		if (n == 0)
+		if (got == 0)
 			return 0;
-		if (n > 0 && (line[(*len)++] == '\n' || *len == size - 1)) {
-			line[*len] = '\0';
-			*len = 0;
+		if (got > 0 && (n->line[n->len++] == '\n' || n->len == sizeof(n->line) - 1)) {
+			n->line[n->len] = '\0';
+			n->len = 0;
 			return 1;
 		}
 	}
@@ -207,21 +216,19 @@ static void show_line(char *line)
 static int await_said(struct run_nodes *n, const char *wanted, const char *done, uint64_t *ret_members)
 {
 	uint64_t nr_said = 0, nr_members = 0;
-	char line[4096];
-	size_t len = 0;
 	int r = 1;
 
-	while (nr_said < n->nr && (r = next_line(n->output, false, line, sizeof(line), &len)) > 0) {
-		if (strcmp(line, FAILED) == 0) {
+	while (nr_said < n->nr && (r = next_line(n, READ_UNLESS_SIGNALLED)) > 0) {
+		if (strcmp(n->line, FAILED) == 0) {
 			r = -EIO;
 			break;
 		}
-		if (strncmp(line, wanted, strlen(wanted)) != 0) {
-			show_line(line);
+		if (strncmp(n->line, wanted, strlen(wanted)) != 0) {
+			show_line(n->line);
 			continue;
 		}
 		nr_said++;
-		nr_members += strcmp(line, READY_MEMBER) == 0;
+		nr_members += strcmp(n->line, READY_MEMBER) == 0;
 	}
 	*ret_members = nr_members;
 	if (r > 0)
@@ -235,21 +242,19 @@ static int await_said(struct run_nodes *n, const char *wanted, const char *done,
 
 bool run_nodes_look(struct run_nodes *n)
 {
-	struct pollfd p = { .fd = n->output, .events = POLLIN };
 	bool died = false;
-	char line[4096];
-	size_t len = 0;
+	int r = 1;
 
-	while (!n->output_ended && poll(&p, 1, 0) > 0) {
-		if (next_line(n->output, true, line, sizeof(line), &len) <= 0)
-			n->output_ended = true;
-		else if (strcmp(line, DIED) == 0)
+	for (size_t i = 0; i < LINES_MAX && !n->output_ended && (r = next_line(n, READ_AVAILABLE)) > 0; i++) {
+		if (strcmp(n->line, DIED) == 0)
 			died = true;
-		else if (strcmp(line, FAILED) == 0)
+		else if (strcmp(n->line, FAILED) == 0)
 			n->failed = true;
 		else
-			show_line(line);
+			show_line(n->line);
 	}
+	if (r <= 0 && r != -EAGAIN)
+		n->output_ended = true;
 	return died;
 }
 
@@ -269,14 +274,12 @@ static void send_word(struct run_nodes *n, enum run_word word)
 static bool has_failed(struct run_nodes *n)
 {
 	bool failed = n->failed;
-	char line[4096];
-	size_t len = 0;
 
-	while (next_line(n->output, true, line, sizeof(line), &len) > 0) {
-		if (strcmp(line, FAILED) == 0)
+	while (next_line(n, READ_TO_END) > 0) {
+		if (strcmp(n->line, FAILED) == 0)
 			failed = true;
-		else if (strcmp(line, FLUSHED) != 0 && strcmp(line, DIED) != 0)
-			show_line(line);
+		else if (strcmp(n->line, FLUSHED) != 0 && strcmp(n->line, DIED) != 0)
+			show_line(n->line);
 	}
 	return failed;
 }

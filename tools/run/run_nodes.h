@@ -35,6 +35,8 @@ struct run_nodes {
 	int input, output; /* of the holders; -1: none */
 	bool by_signal; /* commands are signals */
 	bool output_ended, failed; /* from messages of holders while the program ran */
+	char line[4096]; /* of the output: the last one, or the first `len` bytes of one that is incomplete */
+	size_t len;
 };
 
 #define RUN_NODES_NONE                    \
@@ -50,8 +52,8 @@ struct run_nodes {
 int run_nodes_hold(struct run_nodes *n, const struct run_job *job, const char *launcher, char *const *arguments);
 /* Starts the agents; `arguments` are for ckptfs-run --agent. */
 int run_nodes_start_agents(struct run_nodes *n, const struct run_job *job, const char *launcher, char *const *arguments);
-/* Reads messages of holders while the program runs; call it when `output` is readable. true: a daemon has died, and the
- * program must end. */
+/* Reads messages of holders while the program runs, as far as they are complete; call it when `output` is readable. true:
+ * a daemon has died, and the program must end. */
 bool run_nodes_look(struct run_nodes *n);
 /* Has all nodes copy out, ends the agents, and has all nodes unmount. Reports errors. 0/<0 */
 int run_nodes_end(struct run_nodes *n);

@@ -53,10 +53,49 @@ static void what_else_nodes_print_is_escaped(void **state _unused_)
 	close(p[0]);
 }
 
+/* The program is supervised meanwhile. */
+static void an_incomplete_line_is_not_waited_for(void **state _unused_)
+{
+	struct run_nodes n = RUN_NODES_NONE;
+	int p[2];
+
+	assert_int_equal(pipe(p), 0);
+	n.output = p[0];
+	assert_int_equal(write(p[1], "first\nckptfs-run: da", 20), 20);
+	assert_string_equal(said(look, &n), "first\n");
+	assert_int_equal(write(p[1], "emon died\n", 10), 10);
+	assert_true(run_nodes_look(&n));
+	assert_false(n.output_ended);
+	close(p[1]);
+	assert_false(run_nodes_look(&n));
+	assert_true(n.output_ended);
+	close(p[0]);
+}
+
+/* A node that prints without end. */
+static void one_look_ends(void **state _unused_)
+{
+	enum { LINES = 1000 };
+	struct run_nodes n = RUN_NODES_NONE;
+	size_t shown = 0;
+	int p[2];
+
+	assert_int_equal(pipe(p), 0);
+	n.output = p[0];
+	for (int i = 0; i < LINES; i++)
+		assert_int_equal(write(p[1], "x\n", 2), 2);
+	shown = strlen(said(look, &n)) / 2;
+	assert_in_range(shown, 1, LINES / 2);
+	close(p[0]);
+	close(p[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_else_nodes_print_is_escaped),
+		cmocka_unit_test(an_incomplete_line_is_not_waited_for),
+		cmocka_unit_test(one_look_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
