@@ -23,7 +23,7 @@
 
 #define NUMBER_LEN 16 /* at least six digits, and a NUL */
 #define NAME_LEN (NUMBER_LEN + IMAGE_NAME_MAX + 16)
-#define IMAGE_MODE 0444 /* less the umask; read-only because later checkpoints are clones of it */
+#define IMAGE_MODE 0400 /* memory may contain secrets; read-only because later checkpoints are clones of it */
 
 struct image_dir {
 	char *path, *member;

@@ -94,6 +94,15 @@ twice=$(stored)
 [ $((twice - once)) -lt 100000 ] || fail "16 MiB that another process has, too, take $((twice - once)) bytes more"
 echo "ok equal memory of two processes is stored once"
 
+# Memory is not for other users, whatever the umask is; the user that wrote it can restart from it.
+mkdir -m 777 "$MNT/private"
+(umask 0 && as_nobody "$client" "$MNT/private/run" 5 2 >/dev/null 2>&1) || fail "private"
+[ "$(stat -c %a "$MNT"/private/run/00000[12])" = $'400\n400' ] || fail "memory is readable: $(ls -l "$MNT/private/run")"
+! setpriv --reuid 65533 --regid 65534 --clear-groups cat "$MNT/private/run/000001" >/dev/null 2>&1 || fail "another user reads memory"
+as_nobody "$client" "$MNT/private/run" 6 2 >"$WORK/out" 2>"$WORK/said" || { cat "$WORK/said"; fail "private, restarted"; }
+grep -q '^restarted 4 from 000002' "$WORK/out" || fail "not from its own memory: $(head -n 1 "$WORK/out")"
+echo "ok memory is readable by its owner only"
+
 # The newest checkpoint has a page that cannot be read any more: the one before it is taken, and all comes out as it would have.
 "$client" "$WORK/undisturbed" 20 100 >"$WORK/out" 2>/dev/null || fail "undisturbed"
 right=$(tail -n 1 "$WORK/out")
