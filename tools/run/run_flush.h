@@ -8,7 +8,8 @@
  *   2. sync, read back and compare each file
  *   3. rename to NAME, never replacing anything, and sync   COMMIT POINT
  *
- * SEALED is the time of the seal: a directory that was unsealed, changed and sealed again is a different one. An
+ * SEALED is the time of the seal: a directory that was unsealed, changed and sealed again is a different one. What a
+ * flush of the former one has left stays: nothing tells it from the copy of another mount with this destination. An
  * existing NAME with the names, sizes and times of the sealed directory counts as its copy; any other is left alone and
  * reported.
  */
