@@ -18,6 +18,9 @@
  * tree that is not erased yet; removing that name would clear the flag of a later seal. So files with several names are
  * not sealed while there are trees to erase (reaper_has_trees()).
  *
+ * A file whose bytes were dropped (fs/away/dropped.h) has all its names in the tree, and keeps the flag until the last
+ * of them is removed: a process that has it open could link it elsewhere before, and write to it.
+ *
  * Large files.
  *
  * A large file without a name is an orphan too, with an entry in the table and all its content. When the kernel has
@@ -45,6 +48,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
+#include "fs/away/dropped.h"
 #include "fs/posix/attr.h"
 #include "fs/posix/attr_cache.h"
 #include "fs/fs.h"
@@ -129,14 +133,19 @@ static int drop_name(struct step *s, uint64_t dir, const struct ns_dirent *d, bo
 {
 	struct fs *fs = s->r->fs;
 	struct ns_inode in;
-	int r = attr_load(fs, d->ino, &in);
+	int r = attr_load(fs, d->ino, &in), is_dropped = 0;
 
 	if (r <= 0)
 		return r < 0 ? r : log_errno(-EBADMSG, "inode %" PRIu64 ": has a name but no record", d->ino);
+	if (!S_ISDIR(in.mode) && in.nlink > 1)
+		is_dropped = away_is_dropped(fs, in.ino);
+	if (is_dropped < 0)
+		return is_dropped;
 	engine_tx_del(&s->tx, ns_key_dirent(dir, d->cookie));
 	if (!S_ISDIR(in.mode) && in.nlink > 1) {
 		s->linked = in.ino;
-		in.flags &= ~(uint32_t)INODE_SEALED;
+		if (!is_dropped)
+			in.flags &= ~(uint32_t)INODE_SEALED;
 	} else {
 		s->unlinked[s->nr_unlinked++] = in.ino;
 	}

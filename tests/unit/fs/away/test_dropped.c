@@ -23,6 +23,7 @@
 #include "fs/posix/attr.h"
 #include "fs/posix/file.h"
 #include "fs/posix/namespace.h"
+#include "fs/seal/reaper.h"
 #include "fs/seal/seal.h"
 #include "store/engine.h"
 #include "tests/unit/place.h"
@@ -372,6 +373,51 @@ static void without_the_tier_reads_fail_and_return_with_it(void **state)
 	w->o.tier = url;
 }
 
+struct removal {
+	struct world *w;
+	unsigned nr; /* files that have lost one name of several */
+	bool is_twin_sealed, is_outside_sealed;
+};
+
+/* Called by the reaper, between the removal of one name and that of the next. */
+static void note_link(void *userdata, uint64_t ino)
+{
+	struct removal *m = userdata;
+	struct ns_inode in;
+	bool is_sealed = attr_load(m->w->fs, ino, &in) > 0 && in.flags & INODE_SEALED;
+
+	m->nr++;
+	m->is_twin_sealed |= ino == m->w->files[0] && is_sealed;
+	m->is_outside_sealed |= ino == m->w->files[OUTSIDE] && is_sealed;
+}
+
+static bool always(_unused_ void *userdata)
+{
+	return true;
+}
+
+static void a_removed_one_is_immutable_until_its_last_name_is_gone(void **state)
+{
+	struct removal m = { .w = *state };
+	struct seal_removed removed;
+	struct world *w = *state;
+	struct ns_away at;
+
+	flush(w, w->old);
+	assert_int_equal(away_drop(w->fs, w->old, 0, &owner), 0);
+	reaper_wait(w->fs->reaper, always, NULL);
+	reaper_set_changed(w->fs->reaper, note_link, &m);
+	assert_int_equal(seal_remove(w->fs, w->old, &(struct cred){ .pid = PID_ANSWERED }, &(struct seal_removal){ 0 },
+				     &removed),
+			 0);
+	reaper_wait(w->fs->reaper, always, NULL);
+	reaper_set_changed(w->fs->reaper, NULL, NULL);
+	assert_int_equal(m.nr, 2);
+	assert_true(m.is_twin_sealed);
+	assert_false(m.is_outside_sealed); /* it goes on as an ordinary file */
+	assert_int_equal(ns_get_away(w->fs->db, w->files[OUTSIDE], &at), 0);
+}
+
 #define world_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -382,6 +428,7 @@ int main(void)
 		world_test(what_must_stay_stays),
 		world_test(a_damaged_copy_is_none),
 		world_test(without_the_tier_reads_fail_and_return_with_it),
+		world_test(a_removed_one_is_immutable_until_its_last_name_is_gone),
 	};
 
 	return cmocka_run_group_tests_name("dropped", tests, NULL, NULL);
