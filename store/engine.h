@@ -213,8 +213,8 @@ int content_punch(struct content *c, uint64_t off, uint64_t len); /* zeros, free
 /*
  * The bytes of a file that is no longer written are in another place, and are erased here (store/file/away.c). The
  * caller has applied a record of that place (ns_key_away()), after engine_expect_away(). Size and times stay. From here
- * on, and when it is opened again, all functions that read its bytes or recipe fail with -EREMOTE. -EINTR: cancelled;
- * call it again.
+ * on, and when it is opened again, all functions that read its bytes or recipe, or change bytes or size, fail with
+ * -EREMOTE. -EINTR: cancelled; call it again.
  */
 void engine_expect_away(struct engine *e); /* before the first such record is applied */
 bool engine_expects_away(const struct engine *e); /* false: there is no such record */

@@ -8,9 +8,10 @@
  * unused: the caller calls content_send_away() again.
  *
  * A hole reads as zeros, so no reader may see these. The file is marked in memory, under its lock, before the first
- * hole; every function that uses its recipe looks at the mark under the same lock, and fails. What such a function has
- * taken from the recipe before stays valid until it ends (e->users). A content that is opened later, or that recovery
- * has left in memory, finds the record. Files without a record cost nothing while the store has none.
+ * hole; every function that uses its recipe looks at the mark under the same lock, and fails. So does every function
+ * that changes bytes or size: the record would hide what is written. What a function has taken from the recipe before
+ * stays valid until it ends (e->users). A content that is opened later, or that recovery has left in memory, finds the
+ * record. Files without a record cost nothing while the store has none.
  *
  * Recovery replays clones of such a file as they were logged, before its holes; so nothing is marked until it has ended.
  */

@@ -147,8 +147,8 @@ static int clone_locked(struct content *from, struct content *to, struct clone *
 	struct segment *s;
 	int r;
 
-	if (from->dropped)
-		return 0;
+	if (from->dropped || to->is_away)
+		return to->is_away ? -EREMOTE : 0;
 	r = content_catch_up(to, SIZE_MAX); /* so that all of its segments are visible */
 	if (r == 0)
 		r = pieces_collect(from, to, cl, ps);

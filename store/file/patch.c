@@ -190,7 +190,7 @@ static int log_parts(struct content *to, struct batch *b) REQUIRES(to->lock)
 			.keeps = !has_holes(p),
 		};
 	}
-	r = content_log_pending(to, b->replaces, b->nr, &b->x);
+	r = to->is_away ? -EREMOTE : content_log_pending(to, b->replaces, b->nr, &b->x);
 	if (r == 0)
 		r = content_log(to, b->replaces, b->nr);
 	if (r >= 0)

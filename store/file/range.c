@@ -50,6 +50,12 @@ static int log_and_show(struct content *c, const struct replace *rp) REQUIRES(c-
 	return r;
 }
 
+/* Of a change of bytes or size. */
+static int log_change(struct content *c, const struct replace *rp) REQUIRES(c->lock)
+{
+	return c->is_away ? -EREMOTE : log_and_show(c, rp);
+}
+
 /*
  * Removing data takes time proportional to its segments, so it is done in parts, with the locks released in between. Each
  * part is a change by itself. A file shrinks from its end: readers, and the next mount after a crash, find a file that
@@ -134,7 +140,7 @@ static int set_size(struct content *c, uint64_t size)
 		rp.len = c->logged.size - size;
 		content_release_space(c);
 	}
-	r = log_and_show(c, &rp);
+	r = log_change(c, &rp);
 	content_unlock_quiet(c);
 	return r;
 }
@@ -180,7 +186,7 @@ int content_erase_range(struct content *c, uint64_t off, uint64_t len, bool keep
 			rp.ctime_ns = keeps_times ? c->logged.ctime_ns : rp.ctime_ns;
 			rp.off = off;
 			rp.len = to - off;
-			r = log_and_show(c, &rp);
+			r = keeps_times ? log_and_show(c, &rp) : log_change(c, &rp);
 		}
 		content_unlock_quiet(c);
 		if (r == 0 && to < end)
@@ -201,8 +207,8 @@ int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 
 	if (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off)
 		return -EFBIG;
-	if (c->e->read_only)
-		return -EROFS;
+	if (c->e->read_only || c->is_away)
+		return c->e->read_only ? -EROFS : -EREMOTE;
 	r = len > 0 ? content_reserve(c, off, off + len) : 0;
 	if (r < 0)
 		return r;
@@ -212,7 +218,7 @@ int content_allocate(struct content *c, uint64_t off, uint64_t len, bool extend)
 		rp.size = off + len;
 		rp.mtime_ns = rp.ctime_ns;
 	}
-	r = log_and_show(c, &rp);
+	r = log_change(c, &rp);
 	content_unlock_quiet(c);
 	return r;
 }
@@ -390,7 +396,7 @@ int content_set_extents(struct content *c, uint64_t off, uint64_t len, const str
 	rp.len = len;
 	rp.x = l->x;
 	rp.nr = l->nr;
-	r = log_and_show(c, &rp);
+	r = log_change(c, &rp);
 	content_unlock_quiet(c);
 	return r;
 }

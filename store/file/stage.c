@@ -365,6 +365,8 @@ static int write_piece(struct content *c, const void *p, size_t len, uint64_t of
 			stage_try_begin(c, &b, off, remaining);
 	}
 	engine_buffer_put(c->e, b); /* unused: another writer's stage took the bytes */
+	if (r == 0 && c->is_away)
+		r = -EREMOTE;
 	if (r < 0)
 		return r;
 	stage_add(c, p, n, off);
@@ -455,6 +457,12 @@ int content_write_buffer(struct content *c, struct engine_buffer **b, const void
 	mutex_lock(&c->lock);
 	while (c->stage)
 		stage_flush(c, NULL); /* earlier data; not an error of this write */
+	if (c->is_away) {
+		mutex_unlock(&c->lock);
+		content_close(c); /* the job's reference */
+		free(j);
+		return -EREMOTE;
+	}
 	live_written(c, off + whole);
 	j->time_ns = c->live.mtime_ns;
 	job_submit(c, j);

@@ -45,6 +45,32 @@ static struct ns_content stat_of(struct rig *rig, uint64_t ino)
 	return st;
 }
 
+/* New bytes would be hidden by those in the tier. */
+static void expect_unchangeable(struct rig *rig, struct content *c, struct content *other)
+{
+	struct content_patch patch = { .from = other, .len = 4096 };
+	static const uint8_t bytes[10] = "new bytes";
+	struct engine_buffer *b;
+	struct job *remaining;
+	uint64_t n;
+
+	assert_int_equal(content_write(c, bytes, sizeof(bytes), 4096), -EREMOTE);
+	assert_int_equal(content_write(c, bytes, sizeof(bytes), CONTENT_APPEND), -EREMOTE);
+	assert_int_equal(engine_buffer_get(rig->e, &b), 0);
+	memset(b->data, 'x', KiB(256));
+	assert_int_equal(content_write_buffer(c, &b, b->data, KiB(256), 0, &remaining), -EREMOTE);
+	assert_null(remaining);
+	engine_buffer_put(rig->e, b);
+	assert_int_equal(content_flush(c), 0);
+	assert_int_equal(content_truncate(c, 0), -EREMOTE);
+	assert_int_equal(content_truncate(c, 2 * LEN), -EREMOTE);
+	assert_int_equal(content_allocate(c, 0, 2 * LEN, true), -EREMOTE);
+	assert_int_equal(content_punch(c, 0, 4096), -EREMOTE);
+	assert_int_equal(content_clone(other, 0, c, 0, LEN, &n), -EREMOTE);
+	assert_int_equal(content_clone(other, 0, c, 4096, 4096, &n), -EREMOTE);
+	assert_int_equal(content_patch(c, &patch, 1), -EREMOTE);
+}
+
 static void expect_away(struct rig *rig, uint64_t ino)
 {
 	struct content *c = rig_content(rig, ino), *other = rig_content(rig, OTHER_INO), *new = rig_content(rig, NEW_INO);
@@ -52,8 +78,8 @@ static void expect_away(struct rig *rig, uint64_t ino)
 	struct content_sameness same;
 	struct content_piece piece;
 	struct content_info info;
+	uint64_t n, mapped = stat_of(rig, ino).mapped;
 	uint8_t page[4096];
-	uint64_t n;
 
 	assert_true(content_is_away(c));
 	assert_int_equal(content_read(c, page, sizeof(page), 0), -EREMOTE);
@@ -69,6 +95,8 @@ static void expect_away(struct rig *rig, uint64_t ino)
 	assert_int_equal(content_clone_some(c, 1, new, 0, 10, &n), -EREMOTE);
 	assert_int_equal(content_patch(new, &patch, 1), -EREMOTE);
 	assert_int_equal(stat_of(rig, NEW_INO).size, 0);
+	expect_unchangeable(rig, c, other);
+	assert_int_equal(stat_of(rig, ino).mapped, mapped);
 	assert_int_equal(stat_of(rig, ino).size, LEN);
 	content_close(new);
 	content_close(other);
