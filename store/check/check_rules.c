@@ -316,6 +316,8 @@ void check_inode(const struct inode_facts *f, struct check_problems *ret)
 		problem(ret, false, "belongs to a replica, but is not sealed");
 	if (f->is_away && (f->away.index == 0 ? !S_ISDIR(f->in.mode) : !S_ISREG(f->in.mode)))
 		problem(ret, false, "has a place in a tier, but is not a file or sealed directory");
+	if (f->is_away && !(f->in.flags & INODE_SEALED))
+		problem(ret, false, "has a place in a tier, but is not sealed");
 	check_directory(f, ret);
 	check_bytes(f, ret);
 }

@@ -185,6 +185,24 @@ static void seal_of_a_file(struct rig *rig _unused_, struct db_batch *b, const s
 	put_seal(b, FILE_F);
 }
 
+static void put_place_in_tier(struct db_batch *b, uint64_t ino, uint32_t index)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+
+	ns_away_encode(&(struct ns_away){ .number = 1, .index = index }, &value);
+	put(b, ns_key_away(ino), value.data, value.len);
+}
+
+static void place_in_tier_of_nothing(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_place_in_tier(b, 77, 1);
+}
+
+static void place_in_tier_unsealed(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
+{
+	put_place_in_tier(b, FILE_F, 1);
+}
+
 static void mark_without_a_seal(struct rig *rig _unused_, struct db_batch *b, const struct fp_key *key _unused_)
 {
 	put_attributes(
@@ -347,6 +365,8 @@ static void every_wrong_entry_is_found_and_repaired_from_the_journal(void **stat
 		{ bad_seal, { "index: entry S 0000000000000002: the record of its seal does not decode" } },
 		{ seal_of_nothing, { "inode 77: has a seal record, but does not exist" } },
 		{ seal_of_a_file, { "inode 3: has a seal record, but is not a directory" } },
+		{ place_in_tier_of_nothing, { "inode 77: has a place in a tier, but does not exist" } },
+		{ place_in_tier_unsealed, { "inode 3: has a place in a tier, but is not sealed" } },
 		{ mark_without_a_seal,
 		  { "inode 6: is marked as sealed, but in no directory that is",
 		    "name 'hard' in directory 6: the directory is sealed, but inode 3 is not" } },
