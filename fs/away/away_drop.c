@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 /*
  * Dropping a sealed checkpoint. Only the order makes it safe:
- *   1. Find its manifest in the tier, read it and the tables of all its packs, and compare the root computed from them
- *      with that of the seal. Find the inode of each file in the manifest.     crash: nothing has changed
+ *   1. Find its manifest in the tier, read it and the tables of all its packs, also if they are in memory, and compare
+ *      the root computed from them with that of the seal. Find the inode of each file in the manifest.
+ *                                                                              crash: nothing has changed
  *   2. Record for the directory, and for each file, some per transaction: manifest, its digest, number of the inode in
  *      it. From the first of them on the directory cannot be unsealed.         crash: the files that have a record are
  *                                                                              read from the tier, the others from here
@@ -211,7 +212,7 @@ static int read_back(struct drop *d)
 		return r < 0 ? r : -EAGAIN;
 	if (d->has_top && d->top.number != number)
 		return -EBADMSG;
-	r = tier_recall_enter(recall, number, d->has_top ? d->top.check : NULL, &w, &d->e, NULL);
+	r = tier_recall_read_again(recall, number, d->has_top ? d->top.check : NULL, &w, &d->e, NULL);
 	if (r < 0)
 		return r == -ENOENT ? -EAGAIN : r == -ESTALE ? -EBADMSG : r;
 	if (!is_same_seal(d))
@@ -371,7 +372,7 @@ int away_root(struct fs *fs, uint64_t dir, const struct ns_away *at, const struc
 		return log_errno(
 			-EIO,
 			"directory %" PRIu64 ": was dropped here, and is in a tier: mount the store with tier=", dir);
-	r = tier_recall_enter(away_recall(fs->away), at->number, at->check, &w, &e, &why);
+	r = tier_recall_read_again(away_recall(fs->away), at->number, at->check, &w, &e, &why);
 	if (r == 0) {
 		r = tier_root(e->tree, e->source, seal->root, &w, ret);
 		tier_recall_leave(away_recall(fs->away), e);

@@ -315,34 +315,54 @@ static int fetch_tables(struct pack *p, struct tier_tables *ret)
 	return r;
 }
 
+static void end_tables(struct pack *p, bool is_ready, const struct tier_tables *tables, struct span ***spans)
+{
+	struct tier_cache *c = p->cache;
+
+	p->state = is_ready ? READY : NONE;
+	if (!is_ready) {
+		pack_free_unused(p);
+		return;
+	}
+	p->tables = *tables;
+	p->spans = TAKE(*spans);
+	c->used += tables_bytes(p);
+	c->tables_used += tables_bytes(p);
+	if (p->nr_users == 0)
+		link_append(&c->idle_packs, &p->idle);
+	make_room(c, 0);
+}
+
+/* The tables are those in memory, because the name of the pack has their digest. */
+static void end_again(struct pack *p, struct tier_tables *tables)
+{
+	tier_tables_release(tables);
+	p->is_again = false;
+	tier_pack_put(p);
+}
+
 static void run_tables(struct tier_job *job)
 {
 	struct pack *p = container_of(job, struct pack, job);
 	struct span **spans = calloc((size_t)p->f.nr_frames * GROUPS, sizeof(struct span *));
 	struct tier_tables tables = { 0 };
 	struct tier_cache *c = p->cache;
+	uint64_t began_ns = monotonic_ns();
 	int r = spans ? fetch_tables(p, &tables) : -ENOMEM;
 
 	mutex_lock(&c->lock);
-	if (repeat_job(c, job, &p->retry, r, p->nr_users > 0)) {
+	if (repeat_job(c, job, &p->retry, r, p->nr_users > p->is_again)) {
 		mutex_unlock(&c->lock);
 		free(spans);
 		return;
 	}
-	p->state = r == 0 ? READY : NONE;
+	p->fetched_ns = r == 0 ? began_ns : p->fetched_ns;
 	p->error = r;
 	p->nr_attempts++;
-	if (r == 0) {
-		p->tables = tables;
-		p->spans = TAKE(spans);
-		c->used += tables_bytes(p);
-		c->tables_used += tables_bytes(p);
-		if (p->nr_users == 0)
-			link_append(&c->idle_packs, &p->idle);
-		make_room(c, 0);
-	} else {
-		pack_free_unused(p);
-	}
+	if (p->is_again)
+		end_again(p, &tables);
+	else
+		end_tables(p, r == 0, &tables, &spans);
 	cond_broadcast(&c->changed);
 	mutex_unlock(&c->lock);
 	free(spans);
@@ -446,6 +466,15 @@ void tier_pack_start_tables(struct pack *p, enum tier_urgency urgency)
 	tier_pool_submit(p->cache->pool, &p->job, urgency);
 }
 
+static void start_again(struct pack *p)
+{
+	if (p->is_again)
+		return;
+	p->is_again = true;
+	tier_pack_get(p);
+	tier_pool_submit(p->cache->pool, &p->job, TIER_URGENT);
+}
+
 /* Waits until the tables are in memory. On success the caller calls tier_pack_put() later. */
 int tier_pack_await_tables(struct pack *p, const struct call *call)
 {
@@ -453,12 +482,19 @@ int tier_pack_await_tables(struct pack *p, const struct call *call)
 	int r = 0;
 
 	tier_pack_get(p);
-	while (r == 0 && p->state != READY) {
-		if (tier_call_must_not_wait(call) || (p->state == NONE && p->nr_attempts != nr_attempts)) {
-			r = tier_call_must_not_wait(call) ? -EINPROGRESS : p->error;
+	while (r == 0 && (p->state != READY || p->fetched_ns < call->since_ns)) {
+		if (tier_call_must_not_wait(call)) {
+			r = -EINPROGRESS;
 			break;
 		}
-		tier_pack_start_tables(p, TIER_URGENT);
+		if (p->state != FETCHING && !p->is_again && p->nr_attempts != nr_attempts && p->error < 0) {
+			r = p->error;
+			break;
+		}
+		if (p->state == READY)
+			start_again(p);
+		else
+			tier_pack_start_tables(p, TIER_URGENT);
 		r = tier_cache_await(p->cache, call);
 	}
 	if (r < 0)
@@ -545,6 +581,11 @@ void tier_source_free(struct tier_source *s)
 	free(s);
 }
 
+void tier_source_read_again(struct tier_source *s)
+{
+	s->since_ns = monotonic_ns();
+}
+
 const struct fp_key *tier_source_key(const struct tier_source *s)
 {
 	return &s->key->key;
@@ -553,7 +594,7 @@ const struct fp_key *tier_source_key(const struct tier_source *s)
 int tier_source_tables(struct tier_source *s, uint32_t i, const struct tier_waiter *w, const struct tier_tables **ret)
 {
 	struct tier_cache *c = s->cache;
-	const struct call call = { w, monotonic_ns() + c->conf.timeout_ns };
+	const struct call call = { w, monotonic_ns() + c->conf.timeout_ns, s->since_ns };
 	struct pack *p;
 	int r;
 

@@ -55,6 +55,8 @@ struct tier_waiter {
 int tier_source_new(struct tier_cache *c, const struct tier_manifest *m, const struct fp_key *key,
 		    struct tier_source **ret);
 void tier_source_free(struct tier_source *s); /* not in use by a call; NULL is fine */
+/* From here on tables that are in memory are requested once more before their first use. Before the first call. */
+void tier_source_read_again(struct tier_source *s);
 const struct fp_key *tier_source_key(const struct tier_source *s);
 
 /* Tables of pack number i of the manifest, which stay in memory until the put. -EINTR, -EIO, -ETIMEDOUT, -EBADMSG,

@@ -328,7 +328,7 @@ static int make_iov(struct tier_bytes *b)
 int tier_cache_read(struct tier_cache *c, const struct tier_range *range, const struct tier_waiter *w,
 		    struct tier_bytes *ret, struct tier_fault *fault)
 {
-	const struct call call = { w, monotonic_ns() + c->conf.timeout_ns };
+	const struct call call = { w, monotonic_ns() + c->conf.timeout_ns, range->source->since_ns };
 	struct tier_bytes b = { 0 };
 	struct plan plan = { .cache = c, .range = range, .call = &call, .bytes = &b };
 	int r;

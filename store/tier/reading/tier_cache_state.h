@@ -51,6 +51,8 @@ struct pack {
 	struct pack *next; /* in its bucket */
 	/* All below are guarded by the cache's lock; tables are constant while READY and used. */
 	enum state state; /* of the tables; never FAILED */
+	bool is_again; /* READY, and the job requests them again; it is a user then */
+	uint64_t fetched_ns; /* when the last request that succeeded began */
 	int error; /* of the last attempt */
 	unsigned nr_attempts; /* ended */
 	struct tier_tables tables;
@@ -109,6 +111,7 @@ struct tier_source {
 	const struct tier_manifest *m;
 	const struct key *key;
 	struct pack **packs; /* by number in the manifest; NULL: not used yet */
+	uint64_t since_ns; /* monotonic; tables requested earlier are requested again */
 };
 
 /* The caller of these functions holds the lock of the cache, unless noted otherwise. */
@@ -134,6 +137,7 @@ struct pack *tier_source_pack(struct tier_source *s, uint32_t i);
 struct call {
 	const struct tier_waiter *w;
 	uint64_t until_ns;
+	uint64_t since_ns; /* of the source */
 };
 
 static inline bool tier_call_must_not_wait(const struct call *call)

@@ -33,7 +33,8 @@ struct loaded {
 struct checkpoint {
 	struct tier_job job; /* loads it */
 	struct tier_recall *recall;
-	uint64_t number;
+	bool is_private; /* for one call at a time, and loaded for each */
+	uint64_t number; /* of a private one: changes without users, under the lock */
 	struct checkpoint *next;
 	/* All below are guarded by the lock. */
 	bool is_loading;
@@ -154,6 +155,8 @@ static int load(struct checkpoint *c, struct loaded **ret)
 		k = tier_source_new(r->cache, m, tier_reader_key(l->reader), &l->e.source);
 	if (k < 0)
 		return k;
+	if (c->is_private)
+		tier_source_read_again(l->e.source);
 	l->e.m = m;
 	l->e.tree = l->tree;
 	l->of = c;
@@ -163,17 +166,23 @@ static int load(struct checkpoint *c, struct loaded **ret)
 	return 0;
 }
 
-/* Takes the manifest that was used longest ago, if there are too many. The caller frees it without the lock. */
+/* Takes a private manifest, or the one that was used longest ago, if there are too many. The caller frees it without
+ * the lock. */
 static struct loaded *drop_oldest(struct tier_recall *r) REQUIRES(r->lock)
 {
 	struct checkpoint *oldest = NULL;
 	struct loaded *l;
 
-	if (r->trees <= r->conf.trees)
-		return NULL;
-	for (struct checkpoint *c = r->checkpoints; c; c = c->next)
-		if (c->loaded && c->nr_users == 0 && c->used < r->nr_uses && (!oldest || c->used < oldest->used))
+	for (struct checkpoint *c = r->checkpoints; c; c = c->next) {
+		if (!c->loaded || c->nr_users > 0)
+			continue;
+		if (c->is_private) {
 			oldest = c;
+			break;
+		}
+		if (r->trees > r->conf.trees && c->used < r->nr_uses && (!oldest || c->used < oldest->used))
+			oldest = c;
+	}
 	if (!oldest)
 		return NULL;
 	l = TAKE(oldest->loaded);
@@ -399,19 +408,28 @@ int tier_recall_find(struct tier_recall *r, uint64_t ino, int64_t sealed_ns, con
 	return k;
 }
 
-static int get_checkpoint(struct tier_recall *r, uint64_t number, struct checkpoint **ret) REQUIRES(r->lock)
+static bool is_unused(const struct checkpoint *c)
+{
+	return c->nr_users == 0 && !c->is_loading && !c->loaded;
+}
+
+static int get_checkpoint(struct tier_recall *r, uint64_t number, bool is_private, struct checkpoint **ret)
+	REQUIRES(r->lock)
 {
 	struct checkpoint *c = r->checkpoints;
 
-	while (c && c->number != number)
+	while (c && !(c->is_private == is_private && (is_private ? is_unused(c) : c->number == number)))
 		c = c->next;
 	if (!c) {
 		c = calloc(1, sizeof(*c));
 		if (!c)
 			return -ENOMEM;
-		*c = (struct checkpoint){ .job.run = run_load, .recall = r, .number = number, .next = r->checkpoints };
+		*c = (struct checkpoint){
+			.job.run = run_load, .recall = r, .is_private = is_private, .next = r->checkpoints
+		};
 		r->checkpoints = c;
 	}
+	c->number = number;
 	c->nr_users++;
 	c->used = ++r->nr_uses;
 	*ret = c;
@@ -447,14 +465,14 @@ static const char *cause_of(int k)
 				  "cannot be read";
 }
 
-int tier_recall_enter(struct tier_recall *r, uint64_t number, const uint8_t *check, const struct tier_waiter *w,
-		      struct tier_recalled **ret, const char **why)
+static int enter(struct tier_recall *r, uint64_t number, bool is_private, const uint8_t *check,
+		 const struct tier_waiter *w, struct tier_recalled **ret, const char **why)
 {
 	struct checkpoint *c;
 	int k;
 
 	mutex_lock(&r->lock);
-	k = get_checkpoint(r, number, &c);
+	k = get_checkpoint(r, number, is_private, &c);
 	if (k == 0) {
 		k = await_loaded(r, c, w);
 		if (k == 0 && check && memcmp(c->loaded->e.m->check, check, SHA256_LEN) != 0)
@@ -465,9 +483,23 @@ int tier_recall_enter(struct tier_recall *r, uint64_t number, const uint8_t *che
 			c->nr_users--;
 	}
 	mutex_unlock(&r->lock);
+	if (k < 0)
+		drop_trees(r); /* of another digest, or loaded after the last look */
 	if (k < 0 && why)
 		*why = cause_of(k);
 	return k;
+}
+
+int tier_recall_enter(struct tier_recall *r, uint64_t number, const uint8_t *check, const struct tier_waiter *w,
+		      struct tier_recalled **ret, const char **why)
+{
+	return enter(r, number, false, check, w, ret, why);
+}
+
+int tier_recall_read_again(struct tier_recall *r, uint64_t number, const uint8_t *check, const struct tier_waiter *w,
+			   struct tier_recalled **ret, const char **why)
+{
+	return enter(r, number, true, check, w, ret, why);
 }
 
 void tier_recall_leave(struct tier_recall *r, struct tier_recalled *e)

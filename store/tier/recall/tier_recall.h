@@ -58,6 +58,9 @@ struct tier_recalled {
  */
 int tier_recall_enter(struct tier_recall *r, uint64_t number, const uint8_t *check, const struct tier_waiter *w,
 		      struct tier_recalled **ret, const char **why);
+/* As above, for a verification: the manifest, and tables of its packs, are read from the tier and not from memory. */
+int tier_recall_read_again(struct tier_recall *r, uint64_t number, const uint8_t *check, const struct tier_waiter *w,
+			   struct tier_recalled **ret, const char **why);
 void tier_recall_leave(struct tier_recall *r, struct tier_recalled *e);
 
 /* The place of a file. */

@@ -26,6 +26,8 @@
 #include "fs/seal/reaper.h"
 #include "fs/seal/seal.h"
 #include "store/engine.h"
+#include "store/tier/recall/tier_recall.h"
+#include "store/tier/seals/tier_root.h"
 #include "tests/unit/place.h"
 
 #define NR_FILES 70u /* two transactions of records */
@@ -348,6 +350,47 @@ static void a_damaged_copy_is_none(void **state)
 	expect_all(w->fs, w);
 }
 
+/* Manifest and tables are in memory, as those of packs that another dropped checkpoint shares. */
+static void read_root(struct world *w)
+{
+	struct tier_recall *recall = away_recall(w->fs->away);
+	const struct tier_waiter waiter = { 0 };
+	uint8_t root[NS_SEAL_ROOT_LEN];
+	struct tier_recalled *e;
+	struct ns_seal s;
+	uint64_t number;
+
+	assert_int_equal(ns_get_seal(w->fs->db, w->old, &s), 1);
+	assert_int_equal(tier_recall_find(recall, w->old, s.sealed_ns, NULL, &number), 1);
+	assert_int_equal(tier_recall_enter(recall, number, NULL, NULL, &e, NULL), 0);
+	assert_int_equal(tier_root(e->tree, e->source, s.root, &waiter, root), 0);
+	assert_memory_equal(root, s.root, sizeof(root));
+	tier_recall_leave(recall, e);
+}
+
+static void a_copy_in_memory_is_none(void **state)
+{
+	static const char *const damage[] = {
+		"find $t/sealed -type f | while read -r f; do chmod u+w $f; printf x | dd of=$f bs=1 seek=900 conv=notrunc 2>/dev/null; done",
+		"find $t/packs -type f | while read -r f; do chmod u+w $f; truncate -s -4096 $f; done",
+		"rm -r $t/packs",
+	};
+	struct world *w = *state;
+
+	flush(w, w->old);
+	shell(w, "cp -a $t $t.whole");
+	for (size_t i = 0; i < ARRAY_SIZE(damage); i++) {
+		read_root(w);
+		shell(w, damage[i]);
+		assert_int_equal(away_drop(w->fs, w->old, 0, &owner), -EBADMSG);
+		expect_counts(w->fs, w, 0, NR_FILES);
+		shell(w, "rm -r $t/* && cp -a $t.whole/. $t");
+	}
+	shell(w, "rm -r $t.whole");
+	assert_int_equal(away_drop(w->fs, w->old, 0, &owner), 0);
+	expect_all(w->fs, w);
+}
+
 static void without_the_tier_reads_fail_and_return_with_it(void **state)
 {
 	struct world *w = *state;
@@ -427,6 +470,7 @@ int main(void)
 		world_test(given_up_at_any_step_it_can_be_repeated),
 		world_test(what_must_stay_stays),
 		world_test(a_damaged_copy_is_none),
+		world_test(a_copy_in_memory_is_none),
 		world_test(without_the_tier_reads_fail_and_return_with_it),
 		world_test(a_removed_one_is_immutable_until_its_last_name_is_gone),
 	};
