@@ -69,7 +69,7 @@ struct ns_seal {
 struct ns_away {
 	uint64_t number; /* of the manifest, at least 1 */
 	uint32_t index; /* of the inode in its catalog; 0: the top */
-	bool is_erased; /* of a top: the bytes of all files with such a record have been erased here */
+	bool is_erased; /* of a top: the drop is complete, and has erased the bytes of all files with such a record */
 	uint8_t check[32]; /* digest of the manifest (store/tier/tier_format.h) */
 };
 

@@ -9,7 +9,7 @@
  *                                                                              read from the tier, the others from here
  *   3. Erase the bytes of each file that has a record (content_send_away()).   crash: as before; the next mount erases
  *                                                                              the rest of those with a record
- *   4. Record for the directory that all is erased, and sync.
+ *   4. Record for the directory that all is erased, and sync.                 crash: as before, or nothing is left to do
  * The log is ordered: no state on disk lacks the record of a file whose bytes are erased. Each step can be repeated: a
  * drop of a directory that has some records continues.
  *

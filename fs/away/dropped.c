@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cancel.h"
+#include "base/conf.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/util.h"
@@ -184,7 +185,7 @@ ssize_t away_read(struct fs *fs, uint64_t ino, struct away_file *_Atomic *state,
 
 /* --- after a crash --- */
 
-static int erase_rest(struct fs *fs, uint64_t number)
+static int erase_rest(struct fs *fs, uint64_t number, uint64_t *nr)
 {
 	struct ns_content st;
 	struct content *c;
@@ -206,26 +207,22 @@ static int erase_rest(struct fs *fs, uint64_t number)
 		content_close(c);
 		if (r < 0)
 			return r;
+		(*nr)++;
 	}
 	return r;
 }
 
-static int finish(struct fs *fs, uint64_t dir, struct ns_away *at)
+/* The directory is not marked as erased: files without a record are still here, and the next drop continues. */
+static int finish(struct fs *fs, uint64_t dir, const struct ns_away *at)
 {
-	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
-	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
-	int r = erase_rest(fs, at->number);
+	uint64_t nr = 0;
+	int r = erase_rest(fs, at->number, &nr);
 
-	if (r < 0)
-		return r;
-	at->is_erased = true;
-	ns_away_encode(at, &value);
-	engine_tx_put(&tx, ns_key_away(dir), value.data, value.len);
-	log_notice("directory %" PRIu64
-		   ": a drop was interrupted when the store was last in use; some of its files are in the "
-		   "tier alone",
-		   dir);
-	return engine_tx_apply(fs->engine, &tx);
+	if (r == 0 && nr > 0)
+		log_notice("directory %" PRIu64 ": a drop was interrupted when the store was last in use; erased the bytes "
+			   "of %s, which the tier has",
+			   dir, human_nr(nr, "file").s);
+	return r;
 }
 
 int away_finish_all(struct fs *fs)
