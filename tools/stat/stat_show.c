@@ -102,7 +102,7 @@ static void show_headline(FILE *to, const struct json_flat *j, size_t nr_sealed)
 	}
 	fprintf(to, "%s", human_size(logical).s);
 	if (nr_sealed > 0)
-		fprintf(to, " in %s and other files", human_nr(nr_sealed, "sealed checkpoint").s);
+		fprintf(to, ", with %s,", human_nr(nr_sealed, "sealed checkpoint").s);
 	fprintf(to, " kept in %s", human_size(disk).s);
 	if (logical > disk)
 		fprintf(to, ": %.1f x", (double)logical / (double)disk);

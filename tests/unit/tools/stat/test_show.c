@@ -105,7 +105,7 @@ static void space_is_shown_without_shares_above_one_hundred_percent(void **state
 		     "After compression:                0 B  0.00 % of that, 0 chunks\n" DISK);
 	expect_space("{\"logical_bytes\":900,\"stored_bytes\":450,\"compressed_bytes\":225,\"disk_bytes\":600,"
 		     "\"stored_chunks\":7}", 1,
-		     "900 B in 1 sealed checkpoint and other files kept in 600 B: 1.5 x\n\n"
+		     "900 B, with 1 sealed checkpoint, kept in 600 B: 1.5 x\n\n"
 		     "Logical size:                   900 B  mapped bytes of all files\n"
 		     "After deduplication:            450 B  50.00 % of logical\n"
 		     "After compression:              225 B  50.00 % of that, 7 chunks\n" DISK);
@@ -120,7 +120,7 @@ static void space_is_shown_without_shares_above_one_hundred_percent(void **state
 	/* The same after it was found. */
 	expect_space("{\"logical_bytes\":300,\"stored_bytes\":600,\"compressed_bytes\":600,\"disk_bytes\":600,"
 		     "\"stored_chunks\":7,\"garbage\":{\"known\":true,\"bytes\":400,\"age_ns\":5}}", 2,
-		     "300 B in 2 sealed checkpoints and other files kept in 600 B\n\n"
+		     "300 B, with 2 sealed checkpoints, kept in 600 B\n\n"
 		     "Logical size:                   300 B  mapped bytes of all files\n"
 		     "After deduplication:            200 B  66.67 % of logical\n"
 		     "Garbage:                        400 B  at the last collection, 5 ns ago\n"
@@ -177,7 +177,7 @@ static void one_of_everything_is_singular(void **state _unused_)
 		"\"waiting\":1,\"sent_packs\":1,\"flushed\":1,\"failures\":1},"
 		"\"paths\":{\"readahead_kib\":1,\"threads\":1}}";
 	static const char *const wanted[] = {
-		"2 B in 1 sealed checkpoint and other files kept in 1 B: 2.0 x\n",
+		"2 B, with 1 sealed checkpoint, kept in 1 B: 2.0 x\n",
 		" of that, 1 chunk\n",
 		"  in 1 version; payload 1 B, ",
 		" (cache=), 1 fingerprint, 1 inode in use\n",
