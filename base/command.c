@@ -14,6 +14,9 @@
 #define COLUMN_MAX 24 /* where descriptions begin at the latest */
 #define LETTERLESS 256 /* getopt's value of option 0, beyond all letters */
 
+#define WORD_MAX 24 /* of words that are compared */
+#define DISTANCE_MAX 2
+
 static const struct conf_key standard[] = {
 	{ "help", CONF_FLAG, 0, .letter = 'h', .help = "print this text and exit" },
 	{ "version", CONF_FLAG, 0, .letter = 'V', .help = "print the version and exit" },
@@ -131,6 +134,38 @@ void command_refusal(int value, const char *letters, char *const argv[], char re
 		 optopt == 0		    ? "no such option, or ambiguous" :
 		 is_option(optopt, letters) ? "takes no value" :
 					      "no such option");
+}
+
+/* Letters to insert, delete, replace, or swap with the next one. Both words are at most WORD_MAX long. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t d[WORD_MAX + 1][WORD_MAX + 1], la = strlen(a), lb = strlen(b);
+
+	for (size_t i = 0; i <= la; i++)
+		for (size_t j = 0; j <= lb; j++) {
+			if (i == 0 || j == 0) {
+				d[i][j] = i + j;
+				continue;
+			}
+			d[i][j] = MIN(d[i - 1][j], d[i][j - 1]) + 1;
+			d[i][j] = MIN(d[i][j], d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				d[i][j] = MIN(d[i][j], d[i - 2][j - 2] + 1);
+		}
+	return d[la][lb];
+}
+
+void nearest_offer(struct nearest *n, const char *name)
+{
+	size_t len = strlen(n->word), least = n->name ? n->distance : DISTANCE_MAX + 1, this;
+
+	if (len < 2 || len > WORD_MAX || strlen(name) > WORD_MAX)
+		return;
+	this = strncmp(name, n->word, len) == 0 ? 1 : distance(n->word, name);
+	if (this < MIN(least, len)) { /* with as many changes as letters, any word becomes any other */
+		n->name = name;
+		n->distance = this;
+	}
 }
 
 /* Tables for getopt_long(); their values are LETTERLESS + the number of the key. */

@@ -61,3 +61,22 @@ int command_finish(const struct command *c, int status);
 /* After '?' or ':' from getopt_long(): which option, and why. Its own message would have the argument's bytes as they
  * are, so opterr is 0, and `letters` begins with a colon, behind a plus if there is one. */
 void command_refusal(int value, const char *letters, char *const argv[], char ret[COMMAND_REFUSAL_MAX]);
+
+/*
+ * The name that a mistyped word probably stands for: one that the word begins, or from which it differs by two letters at
+ * most.
+ *
+ *	struct nearest n = { .word = word };
+ *
+ *	for (...)
+ *		nearest_offer(&n, name);
+ *	if (n.name)
+ *		...
+ */
+struct nearest {
+	const char *word;
+	const char *name; /* the nearest of those offered; of equally near ones the first; NULL: none is near */
+	size_t distance; /* of `name` */
+};
+
+void nearest_offer(struct nearest *n, const char *name); /* `name` must outlive `n` */

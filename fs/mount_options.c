@@ -291,6 +291,19 @@ static const char *why_not_supported(const char *option)
 	return NULL;
 }
 
+static void complain_unknown(const char *option)
+{
+	struct nearest n = { .word = option };
+
+	for (const struct conf_key *k = keys; k->name; k++)
+		if (k->help && (cluster_hooks() || !is_of_cluster(k->name)))
+			nearest_offer(&n, k->name);
+	for (size_t i = 0; i < ARRAY_SIZE(kernel_options); i++)
+		nearest_offer(&n, kernel_options[i].name);
+	log_error("option %s: not known; %s%s%smount.ckptfs --help lists all", option, n.name ? "did you mean " : "",
+		  n.name ? n.name : "", n.name ? "? " : "");
+}
+
 /* `option` is "name" or "name=value"; it is cut at the '='. */
 static int option_set(struct options *o, char *option)
 {
@@ -326,7 +339,7 @@ static int option_set(struct options *o, char *option)
 		log_info("option %s: not known, ignored", option);
 		return 0;
 	}
-	log_error("option %s: not known; mount.ckptfs --help lists all", option);
+	complain_unknown(option);
 	return -EINVAL;
 }
 

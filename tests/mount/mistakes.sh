@@ -52,7 +52,9 @@ echo x | tee "$file" >"$full/f"
 mistake 1 'STORE and MOUNTPOINT must be given' mount.ckptfs
 mistake 1 'MOUNTPOINT must be given' mount.ckptfs "$STORE"
 mistake 1 'too many arguments' mount.ckptfs a b c
-mistake 1 'option cach: not known; mount.ckptfs --help lists all' mount.ckptfs "$new" "$dir" -o cach=1G
+mistake 1 'option cach: not known; did you mean cache[?] mount.ckptfs --help lists all' mount.ckptfs "$new" "$dir" -o cach=1G
+mistake 1 'option notime: not known; did you mean noatime[?]' mount.ckptfs "$new" "$dir" -o notime
+mistake 1 'option xyzzy: not known; mount.ckptfs --help lists all' mount.ckptfs "$new" "$dir" -o xyzzy
 mistake 1 'option cache: needs a value' mount.ckptfs "$new" "$dir" -o cache
 mistake 1 'option cache=1: must be at least 16M' mount.ckptfs "$new" "$dir" -o cache=1
 mistake 1 'option page=12K: must be a power of two, 4K to 1M' mount.ckptfs "$new" "$dir" -o page=12K
@@ -77,7 +79,8 @@ mistake 32 'mountpoint .*/no: does not exist; mkdir it first' mount.ckptfs "$new
 mistake 32 'mountpoint .*/full: not empty .*; -o nonempty mounts over it' mount.ckptfs "$new" "$full"
 mistake 32 'is not mounted on' mount.ckptfs "$new" "$dir" -o remount,ro
 mistake 1 'an action and the URL of a tier must be given' ckptfs-tier list
-mistake 1 'show: no such action' ckptfs-tier show "dir:$dir"
+mistake 1 'lst: no such action; did you mean list[?] try' ckptfs-tier lst "dir:$dir"
+mistake 1 'show: no such action; try' ckptfs-tier show "dir:$dir"
 mistake 1 "$dir: not the address of a tier: use dir:/path or s3://bucket/prefix" ckptfs-tier list "$dir"
 mistake 1 's3://: is not of the form s3://BUCKET/PREFIX' ckptfs-tier list s3://
 mistake 1 'dir:here: needs a path that begins with a slash' ckptfs-tier list dir:here
@@ -115,7 +118,7 @@ mistake 1 '--on-daemon-death x: must be one of' ckptfs-run --store "$new" --on-d
 mistake 1 '% must be followed by' ckptfs-run --store "$WORK/%z" true
 mistake 125 'its parent directory does not exist; mkdir it first' ckptfs-run --store "$no/store" --mount "$dir" true
 mistake 125 'not empty' ckptfs-run --store "$new" --mount "$full" true
-mistake 125 'option nosuch: not known; mount.ckptfs --help' ckptfs-run --store "$new" --mount "$dir" -o nosuch true
+mistake 125 'option nosuch: not known; .*mount.ckptfs --help' ckptfs-run --store "$new" --mount "$dir" -o nosuch true
 mistake 125 'no ckptfs is mounted there; mount it first' ckptfs-run --shared --store "$new" --mount "$dir" true
 mistake 1 'standard input must be a file' ckptfs-classify
 mistake 3 '--json and --quiet exclude each other' ckptfs-doctor --json --quiet

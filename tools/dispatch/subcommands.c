@@ -4,10 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/util.h"
-
-#define WORD_MAX 16
-#define DISTANCE_MAX 2
+#include "base/command.h"
 
 const struct subcommand subcommands[] = {
 	{ "mount", "mount a store, and create it if it does not exist", .group = "Filesystems",
@@ -80,42 +77,14 @@ static bool is_alias(const char *aliases, const char *word)
 	return false;
 }
 
-/* Letters to insert, delete, replace, or swap with the next one. Both words are at most WORD_MAX long. */
-static size_t distance(const char *a, const char *b)
-{
-	size_t d[WORD_MAX + 1][WORD_MAX + 1], la = strlen(a), lb = strlen(b);
-
-	for (size_t i = 0; i <= la; i++)
-		for (size_t j = 0; j <= lb; j++) {
-			if (i == 0 || j == 0) {
-				d[i][j] = i + j;
-				continue;
-			}
-			d[i][j] = MIN(d[i - 1][j], d[i][j - 1]) + 1;
-			d[i][j] = MIN(d[i][j], d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-				d[i][j] = MIN(d[i][j], d[i - 2][j - 2] + 1);
-		}
-	return d[la][lb];
-}
-
 const struct subcommand *subcommand_nearest(const char *word)
 {
-	const struct subcommand *nearest = NULL;
-	size_t len = strlen(word), least = DISTANCE_MAX + 1;
+	struct nearest n = { .word = word };
 
-	if (len < 2 || len > WORD_MAX)
-		return NULL;
 	for (const struct subcommand *c = subcommands; c->name; c++)
 		if (is_alias(c->aliases, word))
 			return c;
-	for (const struct subcommand *c = subcommands; c->name; c++) {
-		size_t n = strncmp(c->name, word, len) == 0 ? 1 : distance(word, c->name);
-
-		if (n < MIN(least, len)) { /* with as many changes as letters, any word becomes any other */
-			nearest = c;
-			least = n;
-		}
-	}
-	return nearest;
+	for (const struct subcommand *c = subcommands; c->name; c++)
+		nearest_offer(&n, c->name);
+	return n.name ? subcommand_find(n.name) : NULL;
 }

@@ -208,10 +208,13 @@ static int run(void *request, char *operands[], int nr)
 {
 	struct request *q = request;
 	const char *object = operands[0], *why = "no such action";
+	struct nearest n = { .word = operands[0] };
 
 	for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
 		if (strcmp(actions[i].name, operands[0]) == 0)
 			q->action = &actions[i];
+	for (size_t i = 0; i < ARRAY_SIZE(actions) && !q->action; i++)
+		nearest_offer(&n, actions[i].name);
 	q->operands = operands + 2;
 	q->nr = nr - 2;
 	if (q->action)
@@ -222,7 +225,8 @@ static int run(void *request, char *operands[], int nr)
 	}
 	if (!why)
 		return (int)run_on_tier(q, operands[1]);
-	text_printf(stderr, TOOL ": %s: %s; try " TOOL " --help\n", object, why);
+	text_printf(stderr, TOOL ": %s: %s; %s%s%stry " TOOL " --help\n", object, why, n.name ? "did you mean " : "",
+		    n.name ? n.name : "", n.name ? "? " : "");
 	return EXIT_USAGE;
 }
 

@@ -226,9 +226,51 @@ static void help_and_version_are_printed(void **state _unused_)
 	assert_string_equal(out, "tool " CKPTFS_VERSION "\n");
 }
 
+static const char *nearest_of(const char *word, const char *const names[], size_t nr)
+{
+	struct nearest n = { .word = word };
+
+	for (size_t i = 0; i < nr; i++)
+		nearest_offer(&n, names[i]);
+	return n.name;
+}
+
+static void the_nearest_name_is_found(void **state _unused_)
+{
+	static const char *const names[] = { "cache", "tier_cache", "tier_cathe", "commit", "noatime",
+					     "a_name_that_is_longer_than_any_word" };
+	static const struct {
+		const char *word, *nearest;
+	} t[] = {
+		{ "cache", "cache" },
+		{ "cach", "cache" },
+		{ "cahce", "cache" },
+		{ "notime", "noatime" },
+		{ "tier_", "tier_cache" }, /* the first of two that it begins */
+		{ "tier_cathee", "tier_cathe" }, /* the nearer one, although a later one */
+		{ "comit", "commit" },
+		{ "com", "commit" },
+		{ "xyzzy", NULL },
+		{ "c", NULL },
+		{ "", NULL },
+		{ "a_name_that_is_longer_than_any_wor", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		const char *found = nearest_of(t[i].word, names, ARRAY_SIZE(names));
+
+		if (t[i].nearest)
+			assert_string_equal(found ? found : "", t[i].nearest);
+		else
+			assert_null(found);
+	}
+	assert_null(nearest_of("cache", names, 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_nearest_name_is_found),
 		cmocka_unit_test(values_are_set),
 		cmocka_unit_test(an_optional_value_may_stand_apart),
 		cmocka_unit_test(a_wrong_command_line_is_refused_with_a_reason),
