@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -254,11 +255,14 @@ int command_parse(const struct command *c, void *request, int argc, char *argv[]
 int command_finish(const struct command *c, int status)
 {
 	bool earlier = ferror(stdout); /* then errno is of something else by now */
+	bool is_written = fflush(stdout) == 0;
 
-	if (fflush(stdout) == 0 && !earlier)
+	if (is_written && !earlier)
 		return status;
-	fprintf(stderr, "%s: cannot write standard output%s%s\n", c->name, earlier ? "" : ": ",
-		earlier ? "" : strerror(errno));
+	/* Another write fails for the same cause. If not, it adds a line to an output that has a gap already. */
+	if (is_written)
+		errno = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
+	fprintf(stderr, "%s: cannot write standard output%s%s\n", c->name, errno ? ": " : "", errno ? strerror(errno) : "");
 	return MAX(status, c->exit_failed);
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
-# A command that cannot write its output, as the disk is full, fails.
+# A command that cannot write its output, as the disk is full, fails, and says so.
 . "$(dirname "$0")/lib.sh"
 need_mount
 [ -c /dev/full ] || skip "/dev/full is not there"
@@ -8,7 +8,7 @@ need_mount
 tools=$CKPTFS_BUILD/tools
 lost() { # CODE COMMAND...
 	exits "$1" bash -c '"$@" >/dev/full' lost "${@:2}"
-	says 'cannot write standard output'
+	says 'cannot write standard output: No space left on device$'
 }
 
 fs_mount
