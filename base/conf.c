@@ -33,16 +33,20 @@ static int choice_find(const char *choices, const char *value)
 static int parse_number(const char *s, uint64_t *ret)
 {
 	uint64_t n;
+	bool is_negative = *s == '-';
 	char *end;
 
+	s += is_negative;
 	if (!isdigit((unsigned char)*s))
 		return -EINVAL;
 	errno = 0;
 	n = strtoull(s, &end, 10);
-	if (errno != 0)
-		return -errno;
 	if (*end != '\0')
 		return -EINVAL;
+	if (is_negative)
+		return -EDOM;
+	if (errno != 0)
+		return -errno;
 	*ret = n;
 	return 0;
 }
@@ -85,6 +89,8 @@ static int set_integer(uint64_t *field, const struct conf_key *k, const char *va
 
 	if (r == -ERANGE)
 		*ret_why = "too large";
+	else if (r == -EDOM)
+		*ret_why = k->must ? k->must : "must not be negative";
 	else if (r < 0)
 		*ret_why = wrong[k->type];
 	else if (n < k->min || (k->max > 0 && n > k->max))
