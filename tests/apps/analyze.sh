@@ -192,5 +192,13 @@ import json, sys
 j = json.load(open(sys.argv[1]))
 assert not j["complete"] and len(j["measured"]["stores"]) < 6' "$WORK/out" ||
 	fail "what was interrupted is said to be complete"
+"$analyze" long >"$WORK/out" 2>"$WORK/said" &
+pid=$! code=0
+until [ -n "$(ls "$TMPDIR")" ] || ! kill -0 $pid; do sleep 0.05; done
+kill -INT $pid
+wait $pid || code=$?
+[ $code = 130 ] || fail_showing "an interrupted analysis ends with $code"
+tells '^Interrupted: the figures are of the stores completed by then'
+says_not 'could not be read'
 rm long
 [ -z "$(ls "$TMPDIR")" ] || fail "scratch stores are left behind: $(ls "$TMPDIR")"

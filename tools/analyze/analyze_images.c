@@ -216,6 +216,7 @@ int images_run(struct images *is, const struct images_conf *conf, const struct f
 			r = find_areas(&w, &files->file[i]);
 	if (r == 0)
 		r = measure(&w);
+	is->stopped = w.stopped;
 	is->complete &= !w.stopped;
 	add_up(is);
 	free(w.area);

@@ -46,6 +46,7 @@ struct images {
 	size_t nr_others; /* files that are not images */
 	struct image_kind total[NR_SEGMENT_KINDS];
 	bool complete;
+	bool stopped; /* by `step` */
 };
 
 /* `files` must be arranged and examined. A file that cannot be read is skipped and clears `complete`. -ENOMEM; other

@@ -50,7 +50,10 @@ static void print_kinds_text(const struct image_kind kinds[NR_SEGMENT_KINDS])
 void images_text(const struct images *is)
 {
 	printf("\nProcess images: %zu%s. Pages of %s, from the start of each memory area:\n", is->nr,
-	       is->complete ? "" : "; not everything could be read", human_size(is->conf.page).s);
+	       is->stopped  ? "; interrupted" :
+	       is->complete ? "" :
+			      "; not everything could be read",
+	       human_size(is->conf.page).s);
 	for (size_t i = 0; i < is->nr; i++) {
 		json_string(&(struct json){ .to = stdout }, NULL, is->image[i].file->path);
 		fputs(i > 0 ? ", bytes that are not in earlier images:\n" : ":\n", stdout);

@@ -110,7 +110,9 @@ static void print_files(const struct files *files, const struct stores *st, size
 
 static void print_left_out(const struct report *r)
 {
-	if (!r->stores->complete)
+	if (r->stores->stopped)
+		puts("Interrupted: the figures are of the stores completed by then.");
+	else if (!r->stores->complete)
 		puts("Some files could not be read or measured and are not in the figures.");
 	if (r->files->nr_links > 0)
 		printf("Skipped: %s to files already listed\n", human_nr(r->files->nr_links, "hard link").s);

@@ -466,6 +466,7 @@ int stores_run(struct stores *ret, const struct stores_conf *conf, struct files 
 		r = scratch_check_room(conf->where, conf->no_compact ? ret->measured : 2 * ret->measured);
 	if (r == 0)
 		r = try_all(s);
+	ret->stopped = s->stopped;
 	ret->complete = r == 0 && !s->stopped;
 	for (size_t i = 0; i < files->nr; i++)
 		ret->complete &= files->file[i].error == 0;

@@ -49,6 +49,7 @@ struct stores {
 	struct compact_rows rows; /* results of compaction in the store that is the smallest after it, */
 	size_t rows_of; /* which is this one */
 	bool complete; /* all stores, and all files in them */
+	bool stopped; /* by `step` */
 };
 
 /* `files` must be arranged and examined. Sets `error` of a file that cannot be read. Returns 0, also if stopped, or a
