@@ -158,7 +158,7 @@ static void show_hits(const struct request *q, const struct ckptfs_scrub *s)
 		printf("bytes %" PRIu64 " to %" PRIu64 " cannot be read\n", hit.off, hit.off + hit.len - 1);
 	}
 	if (s->left > 0 && !s->named)
-		puts("Stopped before the damaged files were determined; the next ckptfs-scrub lists them.");
+		puts("Stopped before the damaged files were determined; the next ckptfs scrub lists them.");
 	else if (s->files > 0)
 		printf("%s %s missing %s. Writing their content again repairs them and all files that share it.\n",
 		       human_nr(s->files, "file").s, s->files == 1 ? "is" : "are", human_size(s->lost_bytes).s);
@@ -194,7 +194,7 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_scrub
 	else
 		show_text(q, s);
 	if (!q->json && !q->quiet && !s->complete && !interrupted())
-		puts("Stopped early; the next ckptfs-scrub continues from there.");
+		puts("Stopped early; the next ckptfs scrub continues from there.");
 	if (interrupted())
 		return EXIT_INTERRUPTED;
 	return s->left > 0 ? EXIT_DAMAGE : s->complete ? EXIT_SOUND : EXIT_TIME_UP;

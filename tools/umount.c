@@ -258,7 +258,7 @@ static int wait_for_flush(const struct mounts *m)
 			return 0;
 		if (r == CKPTFS_TIER_STOPPED) {
 			log_error("%s: not unmounted: %s not in the tier, and flushing has stopped; "
-				  "ckptfs-stat shows the reason",
+				  "ckptfs stat shows the reason",
 				  m->point, not_there(&a).s);
 			return -ESHUTDOWN;
 		}

@@ -7,7 +7,7 @@
 
 int metrics_listen(const char *address, _unused_ struct metrics **ret)
 {
-	log_error("option metrics=%s: this mount.ckptfs was built without libmicrohttpd; ckptfs-stat --prometheus prints the same",
+	log_error("option metrics=%s: this mount.ckptfs was built without libmicrohttpd; ckptfs stat --prometheus prints the same",
 		  address);
 	return -EINVAL;
 }

@@ -158,7 +158,7 @@ static const struct conf_key options[] = {
 	  .help = "treat nodes without an agent as lost, and re-replicate; run it on each node while agents run; waits until "
 		  "it is done" },
 	{ "forget", CONF_STRING, OF(forget), .value = "NODE",
-	  .help = "NODE is lost for good: ckptfs-gc no longer waits for it; run it on each node" },
+	  .help = "NODE is lost for good: ckptfs gc no longer waits for it; run it on each node" },
 	COMMAND_END,
 };
 

@@ -29,7 +29,7 @@ static int cluster_command(int fd, const char *mount, enum ckptfs_cluster_comman
 		return 0;
 	switch (errno) {
 	case ENOTTY:
-		return log_cause(-errno, "%s: not on a mounted ckptfs; ckptfs-stat lists those that are", mount);
+		return log_cause(-errno, "%s: not on a mounted ckptfs; ckptfs stat lists those that are", mount);
 	case EOPNOTSUPP:
 		return log_cause(-errno, "%s: its store was made without cluster=; only a new store can join a cluster", mount);
 	case ENOTCONN:
@@ -37,8 +37,7 @@ static int cluster_command(int fd, const char *mount, enum ckptfs_cluster_comman
 	case EPERM:
 		return log_cause(-errno, "%s: only root and the mounting user may do that", mount);
 	case ENOENT:
-		log_error("node %s: unknown; ckptfs-gc --delete prints the name of a missing node",
-			  c->node);
+		log_error("node %s: unknown; ckptfs gc --delete prints the name of a missing node", c->node);
 		return -ENOENT;
 	case EBUSY:
 		log_error("node %s: takes part; only a lost node can be forgotten", c->node);

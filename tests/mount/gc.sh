@@ -25,7 +25,7 @@ tells '^Garbage: *0 B'
 rm "$MNT/file.1" "$MNT/file.2"
 [ "$("$gc" --json "$MNT" | json dead_bytes)" = $((24 << 20)) ] || fail "file.2 alone is garbage: copy has what file.1 had"
 exits 0 "$gc" "$MNT"
-tells "ckptfs-gc --delete $MNT"
+tells "ckptfs gc --delete $MNT"
 [ "$(figure stored_bytes)" = $((96 << 20)) ] || fail "a report has changed something"
 "$CKPTFS_BUILD/tools/ckptfs-stat" "$MNT" | grep -q '^Garbage: *24 MiB' || fail "ckptfs-stat does not tell what was found"
 
@@ -73,7 +73,7 @@ exits 3 timeout 600 "$gc" --delete --rate 1 --budget 0.3s "$MNT"
 
 # Refused, with a reason.
 exits 2 "$gc" "$STORE"
-says "run ckptfs-gc $MNT"
+says "run ckptfs gc $MNT"
 [ "$(wc -l <"$WORK/said")" = 1 ] || fail "one reason, several lines"
 exits 2 "$gc" "$MNT/again"
 says 'give a mountpoint or a store'

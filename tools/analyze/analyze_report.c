@@ -164,7 +164,7 @@ void report_text(const struct report *r)
 	if (st->nr > 0) {
 		c = stores_choose(st);
 		printf("\nRecommended: -o %s%s\n  %s\n", st->figure[c.figure].options,
-		       c.compact ? ", then ckptfs-compact" : "", REPORT_WHY);
+		       c.compact ? ", then ckptfs compact" : "", REPORT_WHY);
 		printf("  Expected: %s%s.\n", human_size(c.bytes).s,
 		       st->nr_files < files->nr ? ", for the measured files" : "");
 		if (!r->fsync && st->nr_files * FSYNC_BYTES > c.bytes / FSYNC_PART)

@@ -232,7 +232,7 @@ int main(int argc, char *argv[])
 			 "                      [--dedup global|group|user] [--fsync] [--measure SIZE] [--no-compact] [--scheme NAME]\n"
 			 "                      [--group N] [--block SIZE] [--chain N] [--budget SECONDS] [--names FILE]\n"
 			 "                      [--variables] [--rivals] [--images] [--json] [--quiet] FILE|DIRECTORY...\n",
-		.about = "Write the files into scratch stores, report their size on the disk, before and after ckptfs-compact, and "
+		.about = "Write the files into scratch stores, report their size on the disk, before and after ckptfs compact, and "
 			 "recommend mount options. Needs no mount.",
 		.options = options,
 		.footer = "Scratch stores are created in TMPDIR (default /tmp), one at a time, and removed.\n"

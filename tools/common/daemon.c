@@ -41,7 +41,7 @@ void report_refusal(const char *tool, const char *path, const char *work, const 
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		fputs(DIED "\n", stderr);
 	else if (r == -ENOTTY)
-		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
+		fputs("not on a mounted ckptfs; ckptfs stat lists those that are\n", stderr);
 	else if (r == -EOPNOTSUPP)
 		text_printf(stderr, "a mounted tier has no store: nothing to %s\n", verb);
 	else

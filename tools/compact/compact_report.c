@@ -157,7 +157,7 @@ void compact_rows_text(const struct compact_rows *r)
 	       human_size((uint64_t)llabs(less)).s, human_nr(r->nr_files, "file").s, r->seconds);
 	printf(", %.1f CPU s/GB)\n", sum.plain > 0 ? (double)sum.code_ns / (double)sum.plain : 0);
 	if (!r->complete)
-		puts("Incomplete; the next ckptfs-compact continues.");
+		puts("Incomplete; the next ckptfs compact continues.");
 }
 
 static void add_figures(struct json *j, const struct compact_row *row)

@@ -139,7 +139,7 @@ static void report_cause(const struct fsck *f, int r)
 
 	text_printf(stderr, "fsck.ckptfs: %s: not checked", f->store);
 	if (mounts_find(&m, f->store) > 0)
-		text_printf(stderr, ", in use: %s is mounted on %s; umount it and check the store, or run ckptfs-scrub %s\n",
+		text_printf(stderr, ", in use: %s is mounted on %s; umount it and check the store, or run ckptfs scrub %s\n",
 			m.store, m.point, m.point);
 	else
 		fprintf(stderr, ": %s\n", f->cause[0] ? f->cause : strerror(-r));

@@ -189,7 +189,7 @@ static void show_text(const struct request *q, const struct ckptfs_gc *gc)
 			       human_nr(gc->placed_files, "file").s);
 		show_cluster(gc);
 	} else if (gc->dead_bytes > 0) {
-		text_printf(stdout, "Nothing was changed. To free it: ckptfs-gc --delete %s\n", q->path);
+		text_printf(stdout, "Nothing was changed. To free it: ckptfs gc --delete %s\n", q->path);
 	}
 	printf("Examined:  %s and %s in %.1f s: %s/s, %.0f chunks/s\n", human_size(all).s,
 	       human_nr(gc->recipes, "recipe").s, s, human_size((uint64_t)((double)all / MAX(s, 1e-3))).s,
@@ -208,7 +208,7 @@ static enum exit_status show_result(struct request *q, const struct ckptfs_gc *g
 	if (gc->complete)
 		return EXIT_DONE;
 	if (!q->json)
-		printf("Time limit reached; the next ckptfs-gc --delete continues from there.\n");
+		printf("Time limit reached; the next ckptfs gc --delete continues from there.\n");
 	return EXIT_TIME_UP;
 }
 
@@ -275,7 +275,7 @@ static bool refuse_mounted(const struct request *q)
 	fd = open(m.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	text_printf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs-gc %s\n", q->path, m.point, m.point);
+	text_printf(stderr, "ckptfs-gc: %s: mounted on %s: run ckptfs gc %s\n", q->path, m.point, m.point);
 	return true;
 }
 

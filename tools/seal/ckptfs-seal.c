@@ -81,7 +81,7 @@ static void report_why_not(const char *path, const struct ckptfs_seal *s, int r)
 	else if (r == -ENODATA)
 		report_culprit("not unsealed: it is in the sealed directory ", what, "; unseal that");
 	else if (r == -ENOTTY)
-		fputs("not on a mounted ckptfs; ckptfs-stat lists those that are\n", stderr);
+		fputs("not on a mounted ckptfs; ckptfs stat lists those that are\n", stderr);
 	else
 		text_printf(stderr, "%s\n", strerror(-r));
 }
@@ -205,7 +205,7 @@ static enum exit_status wait_for_copy(const struct request *q, const char *path,
 		return EXIT_FAILED;
 	}
 	if (r == -ENOTTY) {
-		text_printf(stderr, TOOL ": %s: not on a mounted ckptfs; ckptfs-stat lists those that are\n", path);
+		text_printf(stderr, TOOL ": %s: not on a mounted ckptfs; ckptfs stat lists those that are\n", path);
 		return EXIT_FAILED;
 	}
 	text_printf(stderr, TOOL ": %s: %s%s: ", path, q->what == WAIT ? "" : "sealed, but ",

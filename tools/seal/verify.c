@@ -395,7 +395,7 @@ static int compare_root(int fd, struct verify_result *ret)
 		return because(ret, 0, "not sealed");
 	ret->is_sealed = r == 0 || r == -EIO;
 	if (r == -ENOTTY)
-		return because(ret, r, "not on a mounted ckptfs; ckptfs-stat lists those that are");
+		return because(ret, r, "not on a mounted ckptfs; ckptfs stat lists those that are");
 	if (r == -EPERM)
 		return because(ret, r, "only its owner, root and the mounting user may verify it");
 	if (r == -EIO)

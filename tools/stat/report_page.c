@@ -293,7 +293,7 @@ static void put_intervals(FILE *to, const struct report *r)
 
 static void put_foot(FILE *to, const struct report *r)
 {
-	fputs("</main>\n<footer>\n<p>Made by <code>ckptfs-stat --html</code> of ckptfs ", to);
+	fputs("</main>\n<footer>\n<p>Made by <code>ckptfs stat --html</code> of ckptfs ", to);
 	html_text(to, json_flat_get(r->mount, "version"));
 	fputs("; the store is <code>", to);
 	html_text(to, json_flat_get(r->mount, "store_id"));

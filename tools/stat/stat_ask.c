@@ -106,7 +106,7 @@ void stat_complain(const char *path, int r, int before)
 	if (r == -ENODATA)
 		why = before	     ? "no longer on a ckptfs: it has been unmounted" :
 		      is_special(path) ? "neither a file nor a directory; give one of them" :
-		      is_store(path) ? "a store; give its mountpoint (ckptfs-stat without a path shows all mounts)" :
+		      is_store(path) ? "a store; give its mountpoint (ckptfs stat shows all mounts)" :
 				       "not on a ckptfs; give a mountpoint, or a file or directory below one";
 	else if (r == -ENOTCONN || r == -ECONNABORTED)
 		why = "the daemon of this mount has died; unmount and mount it again";

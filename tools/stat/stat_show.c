@@ -117,7 +117,7 @@ static void show_garbage(FILE *to, const struct json_flat *j, uint64_t garbage)
 	if (is_true(j, "garbage.known") && garbage == json_flat_u64(j, "garbage.bytes"))
 		fprintf(to, "  at the last collection, %s ago\n", human_duration(json_flat_u64(j, "garbage.age_ns")).s);
 	else
-		fputs("  or more; ckptfs-gc --delete frees it\n", to);
+		fputs("  or more; ckptfs gc --delete frees it\n", to);
 }
 
 static void show_space(FILE *to, const struct json_flat *j)
@@ -238,7 +238,7 @@ static void show_scrub(FILE *to, const struct json_flat *j)
 			    counted_in(j, "scrub.damaged", "damaged place").s, json_flat_get(j, "scrub.left"));
 	} else {
 		text_line(to, "Last scrub:", "never");
-		fputs("  run ckptfs-scrub to find damage\n", to);
+		fputs("  run ckptfs scrub to find damage\n", to);
 	}
 	if (strcmp(json_flat_get(j, "scrub.unfinished"), "true") == 0) {
 		size_line(to,
@@ -361,7 +361,7 @@ void stat_show_tier(FILE *to, const struct json_flat *j)
 {
 	text_printf(to, "tier %s (ckptfs %s), read-only\n\n", json_flat_get(j, "store"), json_flat_get(j, "version"));
 	text_line(to, "Checkpoints:", json_flat_get(j, "checkpoints"));
-	text_printf(to, "  %s, see ckptfs-stat --sealed\n", human_size(json_flat_u64(j, "checkpoint_bytes")).s);
+	text_printf(to, "  %s, see ckptfs stat --sealed\n", human_size(json_flat_u64(j, "checkpoint_bytes")).s);
 	text_line(to, "Requests:", json_flat_get(j, "tier.requests"));
 	text_printf(to, "  since the mount, %s received\n", human_size(json_flat_u64(j, "tier.received_bytes")).s);
 	size_line(to, "Memory:", json_flat_u64(j, "tier.cache_bytes"));
@@ -410,7 +410,7 @@ void stat_show_mount(FILE *to, const struct json_flat *j, size_t nr_sealed, bool
 static void show_exclusive(FILE *to, const struct ckptfs_exclusive *x)
 {
 	size_line(to, "Exclusive:", x->exclusive_bytes);
-	fputs("  freed once it is deleted and ckptfs-gc --delete has run\n", to);
+	fputs("  freed once it is deleted and ckptfs gc --delete has run\n", to);
 	if (x->exclusive_stored != x->exclusive_bytes) {
 		size_line(to, "  on disk", x->exclusive_stored);
 		fputs("  compressed, in whole blocks\n", to);

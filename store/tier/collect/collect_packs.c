@@ -83,7 +83,7 @@ static int check_needed(struct tier_collector *c)
 			return log_errno(
 				-EBADMSG,
 				"tier %s: %s: is missing, and a checkpoint that would be kept needs it: nothing is "
-				"deleted. ckptfs-tier verify names the checkpoint. To drop it, delete its manifest, "
+				"deleted. ckptfs tier verify names the checkpoint. To drop it, delete its manifest, "
 				"and collect with --forget-missing",
 				tier_where(c->tier), name.s);
 		if (r < 0)
@@ -104,7 +104,7 @@ static int check_footer(const struct tier_collector *c, const struct tier_reques
 	if (r == -EBADMSG || r == -ENOENT)
 		return log_errno(-EBADMSG,
 				 "tier %s: %s: is missing, cut off or damaged, and the newest checkpoint of a directory "
-				 "needs it: nothing is deleted. ckptfs-tier verify names the checkpoint",
+				 "needs it: nothing is deleted. ckptfs tier verify names the checkpoint",
 				 tier_where(c->tier), q->name);
 	return r;
 }

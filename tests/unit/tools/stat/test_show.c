@@ -115,7 +115,7 @@ static void space_is_shown_without_shares_above_one_hundred_percent(void **state
 		     "300 B kept in 600 B\n\n"
 		     "Logical size:                   300 B  mapped bytes of all files\n"
 		     "After deduplication:            300 B  100.00 % of logical\n"
-		     "Garbage:                        300 B  or more; ckptfs-gc --delete frees it\n"
+		     "Garbage:                        300 B  or more; ckptfs gc --delete frees it\n"
 		     "After compression:              600 B  100.00 % of that and the garbage, 7 chunks\n" DISK);
 	/* The same after it was found. */
 	expect_space("{\"logical_bytes\":300,\"stored_bytes\":600,\"compressed_bytes\":600,\"disk_bytes\":600,"
