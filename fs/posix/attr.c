@@ -11,6 +11,7 @@
 #include "fs/posix/acl.h"
 #include "fs/posix/attr_cache.h"
 #include "fs/seal/freeze.h"
+#include "fs/seal/reaper.h"
 #include "fs/fs.h"
 #include "fs/posix/inode.h"
 #include "fs/posix/permission.h"
@@ -298,6 +299,8 @@ static int change_record(struct fs *fs, uint64_t ino, const struct attr_change *
 	if (r < 0)
 		return r;
 	drops_capabilities = S_ISREG(in.mode) && (is_chown(&in, c) || c->what & ATTR_SIZE);
+	if (c->what & ATTR_UID && in.nlink > 1 && !S_ISDIR(in.mode))
+		reaper_chowned(fs->reaper);
 	apply_change(&in, c);
 	if (in.flags & INODE_HAS_XATTRS) {
 		if (c->what & ATTR_MODE)

@@ -16,7 +16,9 @@
  * All inodes of the tree keep INODE_SEALED, so a process with one of its directories open cannot add anything. A file
  * that also has a name outside the tree loses the flag with its name here. It may have another name in a part of the
  * tree that is not erased yet; removing that name would clear the flag of a later seal. So files with several names are
- * not sealed while there are trees to erase (reaper_has_trees()).
+ * not sealed while there are trees to erase that may contain them (reaper_has_trees()). A user can remove only trees
+ * whose files are all the user's, so those of other users need not wait; root can remove any tree. Each scan of the
+ * table erases the trees of all removals before it, and the owners of these are then dropped from the list.
  *
  * A file whose bytes were dropped (fs/away/dropped.h) has all its names in the tree, and keeps the flag until the last
  * of them is removed: a process that has it open could link it elsewhere before, and write to it.
@@ -33,7 +35,7 @@
  * find it by its number. Trees have precedence, because seals may have to wait for them.
  *
  * What cannot be erased, because it is damaged, is left, and the rest is erased. While such a tree is left,
- * reaper_has_trees() stays true.
+ * reaper_has_trees() stays true for its owner, or for all users if root removed it or an earlier mount has left it.
  */
 #include "fs/seal/reaper.h"
 
@@ -64,17 +66,25 @@
 struct reaper {
 	struct fs *fs; /* constant, as the thread */
 	pthread_t thread;
-	atomic_bool has_trees; /* set before the first name of a tree is removed, cleared after the last */
 	struct {
 		uint64_t ino, after; /* directory, and the cookie of its last name that was removed */
 	} next[NEXT_MAX]; /* used by the thread only, like the fields below */
 	size_t nr_next;
+	bool was_stopped; /* during this scan, even if the mount is writable again */
 	struct {
 		uint64_t ino, segment; /* the file that was interrupted, and where to continue */
 	} file;
 
 	struct mutex lock; /* outside the lock of fs/ops/notify.h */
 	struct cond changed;
+	/* Users that may have files in trees: added before the first name of a tree is removed. `scan`: the one that erases it */
+	struct owner {
+		uint32_t uid;
+		uint64_t scan;
+	} *owners GUARDED_BY(lock);
+	size_t nr_owners GUARDED_BY(lock), room_owners GUARDED_BY(lock);
+	uint64_t any GUARDED_BY(lock); /* the same for all users; 0: not */
+	uint64_t scan GUARDED_BY(lock); /* the number of the last one that began */
 	bool tree_due GUARDED_BY(lock), file_due GUARDED_BY(lock), is_busy GUARDED_BY(lock), stop GUARDED_BY(lock);
 	uint64_t stop_ns GUARDED_BY(lock); /* with `stop`: the latest end */
 	reaper_changed_fn *link_changed GUARDED_BY(lock);
@@ -97,15 +107,59 @@ struct step {
 	bool is_last; /* the directory itself is erased */
 };
 
+/* --- owners of trees --- */
+
+static void add_owner(struct reaper *r, uint32_t uid, uint64_t scan) REQUIRES(r->lock)
+{
+	size_t i = 0;
+
+	while (i < r->nr_owners && r->owners[i].uid != uid)
+		i++;
+	if (uid == REAPER_ANY ||
+	    (i == r->nr_owners && list_grow(&r->owners, i, &r->room_owners, sizeof(*r->owners)) < 0)) {
+		r->any = scan;
+		return;
+	}
+	r->owners[i] = (struct owner){ uid, scan };
+	r->nr_owners = MAX(r->nr_owners, i + 1);
+}
+
+/* The scan has erased what was there when it began. */
+static void drop_owners(struct reaper *r) REQUIRES(r->lock)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < r->nr_owners; i++)
+		if (r->owners[i].scan > r->scan)
+			r->owners[left++] = r->owners[i];
+	r->nr_owners = left;
+	if (r->any <= r->scan)
+		r->any = 0;
+}
+
+/* A tree of this directory cannot be erased. That of a removal by root may contain files of any user. */
+static void keep_owner(struct reaper *r, uint64_t dir)
+{
+	struct ns_inode in;
+	bool is_known = attr_load(r->fs, dir, &in) > 0;
+
+	mutex_lock(&r->lock);
+	add_owner(r, is_known && r->any == 0 ? in.uid : REAPER_ANY, r->scan + 1);
+	mutex_unlock(&r->lock);
+}
+
+/* --- trees --- */
+
 /* Also true while the mount is read-only: fs_set_flags() wakes the thread afterwards. */
 static bool is_stopping(struct reaper *r)
 {
 	bool stop;
 
 	mutex_lock(&r->lock);
-	stop = r->stop && monotonic_ns() >= r->stop_ns;
+	stop = (r->stop && monotonic_ns() >= r->stop_ns) || r->fs->read_only;
 	mutex_unlock(&r->lock);
-	return stop || r->fs->read_only;
+	r->was_stopped |= stop;
+	return stop;
 }
 
 static bool is_tree_due(struct reaper *r)
@@ -277,11 +331,18 @@ static int is_tree(struct fs *fs, uint64_t ino)
 	return inodes_has(fs->inodes, ino) ? ns_has_entries(fs->db, ino) : 1;
 }
 
+/* Waits for the transaction of a caller of reaper_add_tree() or reaper_wake_for_file(). */
+static void await_change(struct fs *fs)
+{
+	rwlock_lock_shared(&fs->names);
+	rwlock_unlock_shared(&fs->names);
+}
+
 /*
  * Repeats until no tree is found: orphans that did not fit into `next` may lie before the current position. A tree that
  * cannot be erased does not keep the others.
  */
-static int take_apart_all(struct reaper *r)
+static int take_apart_all(struct reaper *r, bool *ret_whole)
 {
 	uint64_t ino, nr;
 	int error, found = 0;
@@ -298,16 +359,12 @@ static int take_apart_all(struct reaper *r)
 				continue;
 			nr += is == 0;
 			error = is < 0 ? is : error;
+			if (is < 0)
+				keep_owner(r, ino);
 		}
 	} while (found >= 0 && nr > 0 && !is_stopping(r));
+	*ret_whole = found == 0;
 	return found < 0 ? found : error;
-}
-
-/* Waits for the transaction of a caller of reaper_wake_for_file(). */
-static void await_change(struct fs *fs)
-{
-	rwlock_lock_shared(&fs->names);
-	rwlock_unlock_shared(&fs->names);
 }
 
 /*
@@ -385,16 +442,21 @@ static int erase_files(struct reaper *r)
 /* Erase what is due. false: some of it is left. */
 static bool erase_all(struct reaper *r) REQUIRES(r->lock)
 {
-	bool goes_on;
-	int trees, files = 0;
+	bool goes_on, is_whole = true, scans = r->tree_due || r->nr_owners > 0 || r->any != 0;
+	int trees = 0, files = 0;
 
 	r->tree_due = r->file_due = false;
+	r->scan += scans;
+	r->was_stopped = false;
 	mutex_unlock(&r->lock);
-	trees = r->has_trees ? take_apart_all(r) : 0;
-	goes_on = !is_stopping(r);
+	if (scans) {
+		await_change(r->fs);
+		trees = take_apart_all(r, &is_whole);
+	}
+	goes_on = !is_stopping(r) && !r->was_stopped;
 	mutex_lock(&r->lock);
-	if (goes_on && trees == 0 && !r->tree_due)
-		r->has_trees = false;
+	if (scans && goes_on && is_whole)
+		drop_owners(r);
 	mutex_unlock(&r->lock);
 	if (goes_on)
 		files = erase_files(r);
@@ -437,7 +499,7 @@ int reaper_new(struct fs *fs, struct reaper **ret)
 		return -ENOMEM;
 	r->fs = fs;
 	r->tree_due = r->file_due = true;
-	r->has_trees = true;
+	r->any = 1;
 	mutex_init(&r->lock);
 	cond_init(&r->changed);
 	error = pthread_create(&r->thread, NULL, run_reaper, r);
@@ -463,6 +525,7 @@ void reaper_free(struct reaper *r)
 	pthread_join(r->thread, NULL);
 	mutex_release(&r->lock);
 	cond_release(&r->changed);
+	free(r->owners);
 	free(r);
 }
 
@@ -470,8 +533,29 @@ void reaper_wake(struct reaper *r)
 {
 	mutex_lock(&r->lock);
 	r->tree_due = r->file_due = true;
-	r->has_trees = true;
 	cond_broadcast(&r->changed);
+	mutex_unlock(&r->lock);
+}
+
+void reaper_add_tree(struct reaper *r, uint32_t uid)
+{
+	mutex_lock(&r->lock);
+	add_owner(r, uid, r->scan + 1);
+	r->tree_due = r->file_due = true;
+	cond_broadcast(&r->changed);
+	mutex_unlock(&r->lock);
+}
+
+void reaper_chowned(struct reaper *r)
+{
+	if (!r)
+		return;
+	mutex_lock(&r->lock);
+	if (r->nr_owners > 0) {
+		r->any = r->scan + 1;
+		r->tree_due = true;
+		cond_broadcast(&r->changed);
+	}
 	mutex_unlock(&r->lock);
 }
 
@@ -485,9 +569,18 @@ void reaper_wake_for_file(struct reaper *r)
 	mutex_unlock(&r->lock);
 }
 
-bool reaper_has_trees(const struct reaper *r)
+bool reaper_has_trees(struct reaper *r, uint32_t uid)
 {
-	return r && r->has_trees;
+	bool has;
+
+	if (!r)
+		return false;
+	mutex_lock(&r->lock);
+	has = r->any != 0;
+	for (size_t i = 0; i < r->nr_owners; i++)
+		has |= r->owners[i].uid == uid;
+	mutex_unlock(&r->lock);
+	return has;
 }
 
 void reaper_wait(struct reaper *r, bool (*goes_on)(void *userdata), void *userdata)

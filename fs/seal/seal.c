@@ -144,7 +144,7 @@ static int check(struct tree *t, const struct ns_inode *in)
 		return -EEXIST;
 	if (!permission_owner(&t->caller, in))
 		return -EPERM;
-	if (!S_ISDIR(in->mode) && in->nlink > 1 && reaper_has_trees(t->fs->reaper)) /* see reaper.c */
+	if (!S_ISDIR(in->mode) && in->nlink > 1 && reaper_has_trees(t->fs->reaper, in->uid)) /* see reaper.c */
 		return -EBUSY;
 	return S_ISREG(in->mode) && inodes_has_writers(t->fs->inodes, in->ino) ? -EBUSY : 0;
 }

@@ -133,8 +133,9 @@ static int find_seal(struct fs *fs, uint64_t top, int64_t sealed_ns, struct ns_i
 	return sealed_ns == 0 || seal->sealed_ns == sealed_ns ? 0 : -ESTALE;
 }
 
+/* `uid`: the owner of everything in it; 0: any. */
 static int remove_locked(struct fs *fs, uint64_t top, const struct cred *cred, const struct seal_removal *how,
-			 int64_t sealed_ns, const char *name) REQUIRES(fs->names)
+			 int64_t sealed_ns, const char *name, uint32_t uid) REQUIRES(fs->names)
 {
 	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
 	int64_t now = (int64_t)now_ns();
@@ -163,6 +164,7 @@ static int remove_locked(struct fs *fs, uint64_t top, const struct cred *cred, c
 	in.ctime_ns = now;
 	attr_store(fs, &tx, &in);
 	inodes_set_orphan(fs->inodes, top, true);
+	reaper_add_tree(fs->reaper, uid != 0 ? uid : REAPER_ANY);
 	r = fs_apply(fs, &tx);
 	if (r < 0)
 		inodes_set_orphan(fs->inodes, top, false);
@@ -191,12 +193,11 @@ int seal_remove(struct fs *fs, uint64_t top, const struct cred *cred, const stru
 	if (r < 0)
 		return r;
 	rwlock_lock(&fs->names);
-	r = remove_locked(fs, top, cred, how, seal.sealed_ns, ret->name);
+	r = remove_locked(fs, top, cred, how, seal.sealed_ns, ret->name, uid);
 	rwlock_unlock(&fs->names);
 	if (r < 0)
 		return r;
 	ret->dir = in.parent;
-	reaper_wake(fs->reaper);
 	if (fs->hooks)
 		fs->hooks->seals_changed(fs);
 	flusher_wake(fs->flusher);

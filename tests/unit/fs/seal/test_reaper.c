@@ -18,6 +18,7 @@
 #include "fs/posix/attr.h"
 #include "fs/posix/file.h"
 #include "fs/posix/namespace.h"
+#include "fs/posix/permission.h"
 #include "fs/seal/reaper.h"
 #include "fs/seal/seal.h"
 #include "tests/unit/place.h"
@@ -132,16 +133,80 @@ static void a_damaged_tree_does_not_keep_others_from_being_erased(void **state)
 	remove_seal(w, good);
 	assert_int_equal(names_unlink(w->fs, NS_ROOT_INO, "large"), 0);
 	reaper_wait(w->fs->reaper, always, NULL);
-	assert_true(exists(w, bad) && reaper_has_trees(w->fs->reaper));
+	assert_true(exists(w, bad) && reaper_has_trees(w->fs->reaper, 1001));
 	assert_false(exists(w, large));
 	assert_false(exists(w, file));
 	assert_false(exists(w, good));
+}
+
+static bool fails; /* to erase names */
+
+int __real_names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now_ns);
+int __wrap_names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now_ns);
+int __wrap_names_drop(struct fs *fs, struct engine_tx *tx, struct ns_inode *in, int64_t now_ns)
+{
+	return fails ? -EIO : __real_names_drop(fs, tx, in, now_ns);
+}
+
+static uint64_t make_for(struct world *w, uint64_t dir, const char *name, uint32_t mode, const struct cred *cred)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+	uint64_t ino = make(w, dir, name, mode);
+	struct ns_inode in;
+
+	rwlock_lock(&w->fs->names);
+	assert_int_equal(attr_load(w->fs, ino, &in), 1);
+	in.uid = cred->uid;
+	attr_store(w->fs, &tx, &in);
+	assert_int_equal(fs_apply(w->fs, &tx), 0);
+	rwlock_unlock(&w->fs->names);
+	return ino;
+}
+
+static int try_seal(struct world *w, uint64_t dir, const struct cred *cred)
+{
+	_cleanup_(buf_release) struct buf culprit = BUF_EMPTY;
+	struct ns_seal s;
+
+	return seal_directory(w->fs, dir, cred, &s, &culprit);
+}
+
+/* One that removes large checkpoints, or many. */
+static void a_user_that_removes_keeps_no_other_from_sealing(void **state)
+{
+	static const struct cred alice = { .uid = 1001, .pid = PID_ANSWERED }, bob = { .uid = 1002, .pid = PID_ANSWERED };
+	struct world *w = *state;
+	uint64_t home = make_for(w, NS_ROOT_INO, "home", S_IFDIR | 0777, &alice);
+	uint64_t old = make_for(w, home, "old", S_IFDIR | 0755, &alice);
+	uint64_t hers = make_for(w, home, "new", S_IFDIR | 0755, &alice);
+	uint64_t his = make_for(w, NS_ROOT_INO, "his", S_IFDIR | 0755, &bob);
+	uint64_t a = make_for(w, hers, "a", S_IFREG | 0644, &alice), b = make_for(w, his, "b", S_IFREG | 0644, &bob);
+	_cleanup_(caller_release) struct caller caller = caller_of(&root);
+	struct seal_removed removed;
+	struct stat st;
+
+	make_for(w, old, "file", S_IFREG | 0644, &alice);
+	assert_int_equal(names_link(w->fs, a, hers, "twin", &caller, &st), 0);
+	assert_int_equal(names_link(w->fs, b, his, "twin", &caller, &st), 0);
+	reaper_wait(w->fs->reaper, always, NULL);
+	assert_int_equal(try_seal(w, old, &alice), 0);
+	fails = true;
+	assert_int_equal(seal_remove(w->fs, old, &alice, &(struct seal_removal){ 0 }, &removed), 0);
+	reaper_wait(w->fs->reaper, always, NULL);
+	assert_int_equal(try_seal(w, hers, &alice), -EBUSY);
+	assert_int_equal(try_seal(w, his, &bob), 0);
+	fails = false;
+	reaper_wake(w->fs->reaper);
+	reaper_wait(w->fs->reaper, always, NULL);
+	assert_false(exists(w, old));
+	assert_int_equal(try_seal(w, hers, &alice), 0);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_damaged_tree_does_not_keep_others_from_being_erased, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_user_that_removes_keeps_no_other_from_sealing, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests_name("reaper", tests, NULL, NULL);
