@@ -72,13 +72,19 @@ static uint64_t nr_blocks(uint64_t nr_entries)
 
 /* --- runs --- */
 
+/* It is searched without a filter from now on. */
+static void run_release_filter(struct tier_index *ix, struct run *run)
+{
+	ix->filter_bytes -= run->filter ? run->r.filter_len : 0;
+	free(TAKE(run->filter));
+}
+
 static void run_release(struct tier_index *ix, struct run *run)
 {
 	closep(&run->fd);
-	ix->filter_bytes -=
-		(run->firsts ? run->nr_blocks * sizeof(*run->firsts) : 0) + (run->filter ? run->r.filter_len : 0);
+	run_release_filter(ix, run);
+	ix->filter_bytes -= run->firsts ? run->nr_blocks * sizeof(*run->firsts) : 0;
 	free(run->firsts);
-	free(run->filter);
 	*run = (struct run){ .fd = -1 };
 }
 
@@ -574,6 +580,8 @@ static int merge_runs(struct tier_index *ix, struct run *const *runs, uint32_t n
 		(void)io_unlink(ix->fd, tier_index_run_name(w.run.r.id).s);
 		return m.failed_run ? remove_damaged(ix, m.failed_run, r) : r;
 	}
+	for (uint32_t i = 0; i < nr; i++)
+		run_release_filter(ix, runs[i]); /* they are removed soon: the memory is for the filter of the new run */
 	return writer_finish(&w, ret);
 }
 

@@ -181,6 +181,43 @@ static void memory_for_filters_is_bounded(void **state _unused_)
 	rig_release(&g);
 }
 
+static void truncate_runs(const struct rig *g)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command), "truncate -s 0 '%s'/" TIER_INDEX_FOLDER "/*.run", g->dir);
+	assert_int_equal(system(command), 0);
+}
+
+/* There is memory for the filter of the merged run, or for those of the runs in it. The run cannot be read then, and need
+ * not be, to find that a chunk is not there. */
+static void a_merged_run_has_a_filter(void **state _unused_)
+{
+	enum { RUN = 10150 };
+	uint64_t len = tier_filter_len(2 * RUN);
+	uint8_t *filter = calloc(1, len);
+	unsigned absent = 2 * RUN;
+	struct rig g;
+
+	assert_non_null(filter);
+	rig_init(&g);
+	tier_index_close(g.ix);
+	assert_int_equal(tier_index_open(g.fd, &g.owner, len + len / 5, &g.ix), 0);
+	add(&g, 0, RUN, true);
+	add(&g, RUN, 2 * RUN, true);
+	commit(&g);
+	for (unsigned i = 0; i < 2 * RUN; i++)
+		tier_filter_add(filter, len, fp_number(i));
+	while (tier_filter_passes(filter, len, fp_number(absent)))
+		absent++;
+	assert_int_equal(find(&g, 0), 1);
+	truncate_runs(&g);
+	assert_int_equal(find(&g, absent), 0);
+	assert_int_equal(find(&g, 0), -EIO); /* it cannot be read indeed */
+	free(filter);
+	rig_release(&g);
+}
+
 static void places_in_packs_that_are_gone_are_not_found(void **state _unused_)
 {
 	struct rig g;
@@ -437,6 +474,7 @@ int main(void)
 		cmocka_unit_test(filters_pass_what_was_added),
 		cmocka_unit_test(what_was_added_is_found),
 		cmocka_unit_test(memory_for_filters_is_bounded),
+		cmocka_unit_test(a_merged_run_has_a_filter),
 		cmocka_unit_test(places_in_packs_that_are_gone_are_not_found),
 		cmocka_unit_test(what_was_not_committed_is_gone_after_a_crash),
 		cmocka_unit_test(chunks_of_others_are_bounded),
