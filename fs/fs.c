@@ -144,7 +144,7 @@ int fs_open(struct engine *e, const struct options *o, struct cluster *cluster, 
 	if (r == 0)
 		r = seal_take_back_all(fs);
 	if (r == 0 && !fs->read_only)
-		r = away_finish_all(fs);
+		away_finish_all(fs);
 	if (r == 0 && fs->hooks)
 		r = fs->hooks->open(fs, o);
 	if (r == 0 && !fs->read_only && o->autoseal)

@@ -749,11 +749,10 @@ int ns_next_away(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_awa
 	uint64_t ino;
 	int r = next_of_table(db, VIEW_AWAY, after, &it, &ino, &value, &value_len);
 
-	if (r > 0)
-		r = away_decode_or_log(ino, value, value_len, ret);
-	if (r > 0)
-		*ret_ino = ino;
-	return r;
+	if (r <= 0)
+		return r;
+	*ret_ino = ino;
+	return away_decode_or_log(ino, value, value_len, ret);
 }
 
 static int replica_decode_or_log(uint64_t ino, const void *p, size_t len, struct ns_replica *ret)

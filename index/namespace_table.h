@@ -181,6 +181,7 @@ int ns_next_orphan(struct db *db, uint64_t after, uint64_t *ret);
 /* The same for sealed directories. */
 int ns_next_seal(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_seal *ret);
 int ns_get_away(struct db *db, uint64_t ino, struct ns_away *ret);
+/* -EBADMSG with a new *ret_ino: its record is damaged, and others may follow. */
 int ns_next_away(struct db *db, uint64_t after, uint64_t *ret_ino, struct ns_away *ret);
 /* And for tops of copies, in any state. */
 int ns_get_replica(struct db *db, uint64_t ino, struct ns_replica *ret);

@@ -104,8 +104,9 @@ struct tier_waiter away_waiter(void)
 int away_is_dropped(struct fs *fs, uint64_t dir)
 {
 	struct ns_away at;
+	int r = engine_expects_away(fs->engine) ? ns_get_away(fs->db, dir, &at) : 0;
 
-	return engine_expects_away(fs->engine) ? ns_get_away(fs->db, dir, &at) : 0;
+	return r == -EBADMSG ? 1 : r; /* a damaged record still tells that */
 }
 
 /* --- reading --- */
@@ -175,7 +176,7 @@ ssize_t away_read(struct fs *fs, uint64_t ino, struct away_file *_Atomic *state,
 	w.must_not_wait = !may_wait;
 	r = get_state(fs, ino, state, &f);
 	if (r < 0)
-		return r;
+		return r == -EBADMSG ? -EIO : r;
 	n = tier_recall_read(fs->away->recall, &f->at, p, len, off, &f->ahead, &w, &fault);
 	if (n >= 0 || n == -EINTR || n == -EINPROGRESS || n == -ENOMEM)
 		return n;
@@ -185,60 +186,58 @@ ssize_t away_read(struct fs *fs, uint64_t ino, struct away_file *_Atomic *state,
 
 /* --- after a crash --- */
 
-static int erase_rest(struct fs *fs, uint64_t number, uint64_t *nr)
+static int erase_bytes(struct fs *fs, uint64_t ino)
 {
 	struct ns_content st;
 	struct content *c;
-	struct ns_away at;
-	uint64_t ino = 0;
-	int r;
+	int r = content_peek(fs->engine, ino, &st);
 
-	while ((r = ns_next_away(fs->db, ino, &ino, &at)) > 0) {
-		if (at.number != number || at.index == 0)
-			continue;
-		r = content_peek(fs->engine, ino, &st);
-		if (r == 0 && st.mapped == 0)
-			continue;
-		if (r == 0)
-			r = content_open(fs->engine, ino, &c);
-		if (r < 0)
-			return r;
-		r = content_send_away(c);
-		content_close(c);
-		if (r < 0)
-			return r;
-		(*nr)++;
-	}
-	return r;
+	if (r < 0 || st.mapped == 0)
+		return r;
+	r = content_open(fs->engine, ino, &c);
+	if (r < 0)
+		return r;
+	r = content_send_away(c);
+	content_close(c);
+	return r < 0 ? r : 1;
 }
 
-/* The directory is not marked as erased: files without a record are still here, and the next drop continues. */
-static int finish(struct fs *fs, uint64_t dir, const struct ns_away *at)
+/* What cannot be erased stays, and is read from the tier like the rest. */
+static void erase_rest(struct fs *fs, uint64_t dir, uint64_t number)
 {
-	uint64_t nr = 0;
-	int r = erase_rest(fs, at->number, &nr);
+	uint64_t ino = 0, last, nr = 0;
+	struct ns_away at;
+	int r, one;
 
-	if (r == 0 && nr > 0)
+	for (;;) {
+		last = ino;
+		r = ns_next_away(fs->db, last, &ino, &at);
+		if (r == 0 || (r < 0 && ino == last))
+			break;
+		if (r < 0 || at.number != number || at.index == 0)
+			continue;
+		one = erase_bytes(fs, ino);
+		if (one < 0)
+			log_warning("inode %" PRIu64 ": cannot erase its bytes, which the tier has: %s", ino,
+				    strerror(-one));
+		nr += one > 0;
+	}
+	if (nr > 0)
 		log_notice("directory %" PRIu64 ": a drop was interrupted when the store was last in use; erased the bytes "
 			   "of %s, which the tier has",
 			   dir, human_nr(nr, "file").s);
-	return r;
 }
 
-int away_finish_all(struct fs *fs)
+/* A directory is not marked as erased: files without a record are still here, and the next drop continues. */
+void away_finish_all(struct fs *fs)
 {
 	struct ns_seal seal;
 	struct ns_away at;
 	uint64_t dir = 0;
-	int r = engine_expects_away(fs->engine);
 
-	while (r > 0 && (r = ns_next_seal(fs->db, dir, &dir, &seal)) > 0) {
-		r = ns_get_away(fs->db, dir, &at);
-		if (r > 0 && !at.is_erased)
-			r = finish(fs, dir, &at);
-		if (r < 0)
-			return log_errno(r, "directory %" PRIu64 ": cannot finish an interrupted drop", dir);
-		r = 1;
-	}
-	return MIN(r, 0);
+	if (!engine_expects_away(fs->engine))
+		return;
+	while (ns_next_seal(fs->db, dir, &dir, &seal) > 0)
+		if (ns_get_away(fs->db, dir, &at) > 0 && !at.is_erased)
+			erase_rest(fs, dir, at.number);
 }

@@ -38,8 +38,8 @@ int away_new(struct fs *fs, const struct options *o, struct away **ret);
 bool away_stop(struct away *a);
 void away_free(struct away *a);
 
-/* At mount: erase the bytes of files whose drop a crash has interrupted. Needs no tier. */
-int away_finish_all(struct fs *fs);
+/* At mount: erase the bytes of files whose drop a crash has interrupted. Needs no tier. Logs failures. */
+void away_finish_all(struct fs *fs);
 
 /*
  * Read bytes of a file that is away, into `p`. Their number, at most 1 MiB; -EIO, with a message; -EINTR: cancelled;

@@ -30,7 +30,7 @@ int away_find(struct engine *e)
 
 	if (r > 0)
 		engine_expect_away(e);
-	return r == -EBADMSG ? (engine_expect_away(e), 0) : MIN(r, 0); /* such a file cannot be opened */
+	return r == -EBADMSG ? (engine_expect_away(e), 0) : MIN(r, 0); /* such a file cannot be read */
 }
 
 void engine_expect_away(struct engine *e)
@@ -52,6 +52,8 @@ int content_load_away(struct content *c)
 	if (!atomic_load(&c->e->has_away) || c->is_away_known)
 		return 0;
 	r = ns_get_away(c->e->db, c->ino, &a);
+	if (r == -EBADMSG)
+		r = 1; /* the place is lost, but not that the bytes are there */
 	c->is_away |= r > 0;
 	c->is_away_known = c->is_away; /* a record may be applied while it is open */
 	return MIN(r, 0);

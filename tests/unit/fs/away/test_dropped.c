@@ -417,6 +417,46 @@ static void without_the_tier_reads_fail_and_return_with_it(void **state)
 	w->o.tier = url;
 }
 
+static void put_record(struct world *w, uint64_t ino, const void *p, size_t len)
+{
+	_cleanup_(engine_tx_release) struct engine_tx tx = ENGINE_TX_EMPTY;
+
+	engine_tx_put(&tx, ns_key_away(ino), p, len);
+	assert_int_equal(engine_tx_apply(w->fs->engine, &tx), 0);
+}
+
+/* The store is mounted, flushes, and reads all the others; what was damaged can be removed. */
+static void a_damaged_record_affects_its_file_only(void **state)
+{
+	_cleanup_(buf_release) struct buf value = BUF_EMPTY;
+	struct world *w = *state;
+	struct seal_removed removed;
+	uint8_t got[2 * LEN];
+	struct ns_away at;
+
+	flush(w, w->old);
+	assert_int_equal(away_drop(w->fs, w->old, 0, &owner), 0);
+	assert_int_equal(ns_get_away(w->fs->db, w->old, &at), 1);
+	at.is_erased = false; /* the next mount looks at each file */
+	ns_away_encode(&at, &value);
+	put_record(w, w->old, value.data, value.len);
+	for (unsigned i = 0; i < 2; i++) {
+		put_record(w, i == 0 ? w->files[3] : w->old, "short", 5);
+		assert_int_equal(fs_close(w->fs), 0);
+		open_store(w->path, &w->o, &w->fs);
+		assert_int_equal(away_is_dropped(w->fs, w->old), 1);
+		assert_int_equal(read_file(w->fs, w->files[3], got, true), -EIO);
+		assert_int_equal(read_file(w->fs, w->files[2], got, true), LEN);
+		assert_int_equal(read_file(w->fs, w->files[4], got, true), LEN);
+	}
+	flush(w, w->new);
+	assert_int_equal(seal_remove(w->fs, w->old, &(struct cred){ .pid = PID_ANSWERED }, &(struct seal_removal){ 0 },
+				     &removed),
+			 0);
+	assert_int_equal(fs_close(w->fs), 0);
+	open_store(w->path, &w->o, &w->fs);
+}
+
 struct removal {
 	struct world *w;
 	unsigned nr; /* files that have lost one name of several */
@@ -473,6 +513,7 @@ int main(void)
 		world_test(a_damaged_copy_is_none),
 		world_test(a_copy_in_memory_is_none),
 		world_test(without_the_tier_reads_fail_and_return_with_it),
+		world_test(a_damaged_record_affects_its_file_only),
 		world_test(a_removed_one_is_immutable_until_its_last_name_is_gone),
 	};
 
