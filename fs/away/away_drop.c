@@ -226,6 +226,7 @@ static int read_back(struct drop *d)
 		r = find_files(d);
 	d->top.number = number;
 	memcpy(d->top.check, d->e->m->check, sizeof(d->top.check));
+	tier_recall_leave(recall, TAKE(d->e)); /* it may take hundreds of MiB, and the rest minutes */
 	return r;
 }
 

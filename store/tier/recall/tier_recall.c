@@ -67,6 +67,7 @@ struct tier_recall {
 	bool is_opening GUARDED_BY(lock);
 	struct checkpoint *checkpoints GUARDED_BY(lock); /* never removed: as many as were used */
 	uint64_t trees GUARDED_BY(lock), nr_uses GUARDED_BY(lock);
+	bool is_loading GUARDED_BY(lock); /* one at a time: each may need hundreds of MiB */
 	struct known_seal *seals GUARDED_BY(lock); /* of the last list, by number */
 	size_t nr_seals GUARDED_BY(lock);
 	bool is_finding GUARDED_BY(lock);
@@ -210,7 +211,7 @@ static void run_load(struct tier_job *job)
 	int k = load(c, &l);
 
 	mutex_lock(&r->lock);
-	c->is_loading = false;
+	c->is_loading = r->is_loading = false;
 	c->error = k;
 	c->nr_attempts++;
 	c->loaded = l;
@@ -445,9 +446,9 @@ static int await_loaded(struct tier_recall *r, struct checkpoint *c, const struc
 	while (k == 0 && !c->loaded) {
 		if (!c->is_loading && c->nr_attempts != nr_attempts)
 			return c->error < 0 ? c->error : -EIO;
-		if (!c->is_loading && !(w && w->must_not_wait)) {
+		if (!r->is_loading && !(w && w->must_not_wait)) {
 			k = submit(r, &c->job);
-			c->is_loading = k == 0;
+			c->is_loading = r->is_loading = k == 0;
 		}
 		if (k == 0)
 			k = await_change(r, w, until);

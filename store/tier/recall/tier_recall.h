@@ -26,7 +26,7 @@ struct tier_recall_conf {
 	unsigned nr_in_flight; /* requests; 0: 8 */
 	uint8_t store[TIER_ID_LEN];
 	uint64_t cache; /* memory for content and tables */
-	uint64_t trees; /* memory for manifests; the one used last may exceed it */
+	uint64_t trees; /* memory for manifests; those in use, the one used last, and one being loaded may exceed it */
 	uint64_t timeout_ns; /* of a call */
 };
 

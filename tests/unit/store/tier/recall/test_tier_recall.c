@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -304,12 +305,83 @@ static void a_tier_that_fails_or_hangs_is_no_longer_waited_for(void **state _unu
 	atomic_store(&hangs, false);
 }
 
+/* A back end that counts requests for manifests in flight. The first waits for a second one, which must not come. */
+static const struct tier_backend *real;
+static struct tier_backend counting;
+static atomic_uint nr_in_flight, in_flight_max;
+
+static void start_counted(struct tier *t, struct tier_request *q)
+{
+	unsigned nr;
+
+	if (q->op == TIER_GET && strncmp(q->name, "sealed/", strlen("sealed/")) == 0) {
+		nr = atomic_fetch_add(&nr_in_flight, 1) + 1;
+		if (nr > atomic_load(&in_flight_max))
+			atomic_store(&in_flight_max, nr);
+		for (unsigned i = 0; i < 100 && atomic_load(&in_flight_max) < 2; i++)
+			usleep(1000);
+		atomic_fetch_sub(&nr_in_flight, 1);
+	}
+	real->start(t, q);
+}
+
+static int open_counting(const char *url, struct tier **ret)
+{
+	int r = open_dir(url, ret);
+
+	if (r == 0) {
+		real = (*ret)->backend;
+		counting = *real;
+		counting.start = start_counted;
+		(*ret)->backend = &counting;
+	}
+	return r;
+}
+
+struct reader {
+	struct tier_recall *r;
+	struct tier_place_of_file at;
+};
+
+static void *read_in_thread(void *userdata)
+{
+	struct reader *x = userdata;
+	struct tier_fault fault;
+
+	assert_int_equal(read_one(x->r, &x->at, NULL, &fault), 1);
+	return NULL;
+}
+
+static void manifests_are_loaded_one_at_a_time(void **state _unused_)
+{
+	struct tier_recall *r = new_recall(LONG_NS, MiB(1));
+	struct tier_recall_conf conf = { .open = open_counting, .cache = MiB(1), .trees = MiB(1), .timeout_ns = LONG_NS };
+	struct reader v[2] = { { .at = place_of(r, 0) }, { .at = place_of(r, 1) } };
+	pthread_t threads[2];
+	char url[80];
+
+	end_recall(r);
+	snprintf(url, sizeof(url), "dir:%s", dir);
+	conf.url = url;
+	memcpy(conf.store, checkpoint_writer.store, sizeof(conf.store));
+	assert_int_equal(tier_recall_new(&conf, &r), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		v[i].r = r;
+		assert_int_equal(pthread_create(&threads[i], NULL, read_in_thread, &v[i]), 0);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	assert_int_equal(atomic_load(&in_flight_max), 1);
+	end_recall(r);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(files_are_read_back, begin, end),
 		cmocka_unit_test_setup_teardown(another_manifest_or_file_is_refused, begin, end),
 		cmocka_unit_test_setup_teardown(damage_is_an_error_and_ends_with_it, begin, end),
+		cmocka_unit_test_setup_teardown(manifests_are_loaded_one_at_a_time, begin, end),
 		cmocka_unit_test_setup_teardown(a_tier_that_fails_or_hangs_is_no_longer_waited_for, begin, end),
 	};
 
