@@ -257,6 +257,8 @@ exits 0 "$tools/ckptfs-gc" --tier --keep-last 3 --delete "dir:$TIER"
 fs_remount "tier=dir:$TIER"
 lost() { sealed_line 1 | grep -q 'lost: dropped here'; }
 await lost
+durable() { "$tools/ckptfs-stat" --sealed --json "$MNT" | tr '{' '\n' | grep "step\.$1\"" | grep -o '"durable":"[a-z]*"'; }
+[ "$(durable 1) $(durable 9)" = '"durable":"none" "durable":"tier"' ] || fail "JSON: step.1 $(durable 1), step.9 $(durable 9)"
 fails 1
 same 9 10 11
 

@@ -214,10 +214,15 @@ static size_t text_print_path(FILE *to, const struct seals *s, const char *insid
 /* Where it is stored. */
 static const char *durable(const struct sealed *e)
 {
-	return e->facts & CKPTFS_SEAL_REMOTE	? "node" :
-	       e->is_in_tier || (e->facts & (CKPTFS_SEAL_OF_TIER | CKPTFS_SEAL_DROPPED)) ? "tier" :
-	       e->facts & CKPTFS_SEAL_PROTECTED ? "partner" :
-						  "local";
+	bool is_dropped = e->facts & CKPTFS_SEAL_DROPPED;
+
+	if (e->facts & CKPTFS_SEAL_REMOTE)
+		return "node";
+	if (is_dropped && e->is_removed)
+		return "none";
+	if (e->is_in_tier || e->facts & CKPTFS_SEAL_OF_TIER || is_dropped)
+		return "tier";
+	return e->facts & CKPTFS_SEAL_PROTECTED ? "partner" : "local";
 }
 
 static void add_count(struct json *j, const char *key, bool is_known, uint64_t v)
