@@ -314,7 +314,8 @@ struct ckptfs_delta_abort {
  *   CHECK   the seal, and its root computed again from the current metadata: EIO, or a different root, is damage. For
  *           the users that see it with NEXT (EPERM). ENODATA: not sealed. File content is not read; every read verifies
  *           it against the fingerprints that the root covers. On a replica, as OF_NODE, for all: it is complete, and
- *           the root is not known
+ *           the root is not known. Dropped: the root is computed from what the tier has, of files that stayed here as
+ *           well, and names and attributes here are not compared with it
  */
 enum ckptfs_seal_command {
 	CKPTFS_SEAL_SEAL,

@@ -59,7 +59,10 @@ void away_file_free(struct away_file *f); /* NULL is fine */
  */
 int away_drop(struct fs *fs, uint64_t dir, int64_t sealed_ns, const struct cred *cred);
 
-/* The root of a dropped checkpoint, from its manifest and tables in the tier. -EIO, -EINTR. */
+/*
+ * The root of a dropped checkpoint, from its manifest and tables in the tier. -EIO, -EINTR. It says nothing about the
+ * names and attributes here, nor about the bytes of files that stayed here.
+ */
 int away_root(struct fs *fs, uint64_t dir, const struct ns_away *at, const struct ns_seal *seal,
 	      uint8_t ret[NS_SEAL_ROOT_LEN]);
 
