@@ -158,12 +158,12 @@ as_user() { setpriv --reuid 1001 --clear-groups "$@"; }
 mkdir "$MNT/user"
 chown 1001 "$MNT/user"
 for n in 1 2; do
-	as_user mkdir "$MNT/user/step.$n"
+	as_user mkdir "$MNT/user/mine.$n"
 	for i in $(seq 100); do
-		echo "$n $i" >"$MNT/user/step.$n/$i"
+		echo "$n $i" >"$MNT/user/mine.$n/$i"
 	done
-	chown -R 1001 "$MNT/user/step.$n"
-	seal --wait=tier "$MNT/user/step.$n"
+	chown -R 1001 "$MNT/user/mine.$n"
+	seal --wait=tier "$MNT/user/mine.$n"
 done
 exits 0 "$tools/ckptfs-gc" --keep-last 1 --drop "$MNT/user"
 
@@ -189,11 +189,11 @@ drop_caches
 stop_process "$hung"
 waiting=
 for n in $(seq 10); do
-	as_user "$tools/ckptfs-stat" --verify --quick "$MNT/user/step.1" >/dev/null 2>&1 &
+	as_user "$tools/ckptfs-stat" --verify --quick "$MNT/user/mine.1" >/dev/null 2>&1 &
 	waiting+=" $!"
 done
 for n in $(seq 100); do
-	as_user cat "$MNT/user/step.1/$n" >/dev/null 2>&1 &
+	as_user cat "$MNT/user/mine.1/$n" >/dev/null 2>&1 &
 	waiting+=" $!"
 done
 sealing=
